@@ -1,0 +1,168 @@
+"""Make `.venv` ready: build llama.cpp once, install, fetch the embedded models.
+
+Run by `make setup` with any Python of 3.11 or later; it uses the standard library alone.
+What takes long says so. A second run finds everything in the cache and does nothing.
+"""
+
+import hashlib
+import os
+import platform
+import re
+import shlex
+import subprocess
+import sys
+import time
+import venv
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+STAMP = VENV / "inferd-setup"
+CONSTRAINTS = ROOT / "constraints.txt"
+TRIM = ROOT / "tools" / "llama.cmake"
+
+# Portable code: -march=native crashes on virtual machines that only half support AMX, and
+# would not run on the machine next door. ggml still uses AVX2 and FMA on x86-64.
+CMAKE_ARGS = (
+    "-DGGML_NATIVE=OFF",
+    "-DLLAVA_BUILD=OFF",
+    "-DLLAMA_OPENSSL=OFF",
+    f"-DCMAKE_PROJECT_llama.cpp_INCLUDE={TRIM}",
+)
+STEP = re.compile(r"^\s*\[(\d+)/(\d+)\]")
+SAY_EVERY_S = 10.0
+
+
+def main() -> int:
+    """Do what is missing."""
+    wanted = fingerprint()
+    if STAMP.is_file() and STAMP.read_text() == wanted:
+        return fetch_models()
+    make_venv()
+    wheel = llama_wheel()
+    say("installing inferd and its tools into .venv")
+    pip("install", "--constraint", str(CONSTRAINTS), str(wheel))
+    pip("install", "--constraint", str(CONSTRAINTS), "--editable", f"{ROOT}[llama,dev]")
+    STAMP.write_text(wanted)
+    return fetch_models()
+
+
+def say(text: str) -> None:
+    """Tell the person who waits."""
+    print(f"[setup] {text}", file=sys.stderr, flush=True)
+
+
+def fingerprint() -> str:
+    """Everything that an environment depends on, in one word."""
+    digest = hashlib.sha256()
+    for path in (ROOT / "pyproject.toml", CONSTRAINTS, TRIM, Path(__file__)):
+        digest.update(path.read_bytes())
+    digest.update(f"{sys.version}{ROOT}".encode())
+    return digest.hexdigest()
+
+
+def make_venv() -> None:
+    """Create `.venv` afresh unless its Python is the one that runs this."""
+    if PYTHON.exists():
+        return
+    say(f"creating .venv with Python {platform.python_version()}")
+    venv.create(VENV, with_pip=True)
+    pip("install", "--constraint", str(CONSTRAINTS), "pip")
+
+
+def pip(*arguments: str) -> None:
+    """Run the environment's pip; its chatter only if it fails."""
+    command = [str(PYTHON), "-m", "pip", "--disable-pip-version-check", *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode:
+        sys.stderr.write(result.stdout + result.stderr)
+        sys.exit(2)
+
+
+def cache() -> Path:
+    """Give the directory of what is built once for all checkouts."""
+    given = os.environ.get("INFERD_CACHE_DIR")
+    xdg = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(given) if given else Path(xdg) / "inferd"
+
+
+def llama_wheel() -> Path:
+    """Find llama-cpp-python's wheel in the cache, or build it."""
+    version = pinned("llama-cpp-python")
+    key = hashlib.sha256(
+        "\n".join(
+            (
+                version,
+                *CMAKE_ARGS[:-1],
+                TRIM.read_text(),
+                platform.machine(),
+                *platform.libc_ver(),
+            )
+        ).encode()
+    ).hexdigest()[:16]
+    directory = cache() / "wheels" / f"llama-cpp-python-{version}-{key}"
+    if wheels := list(directory.glob("*.whl")):
+        return wheels[0]
+    say(f"building llama-cpp-python {version} once; it takes 3 to 10 minutes")
+    build(version, directory)
+    [wheel] = directory.glob("*.whl")
+    say(f"kept as {wheel}")
+    return wheel
+
+
+def pinned(package: str) -> str:
+    """Read the exact version that pyproject.toml asks for."""
+    found = re.search(rf'"{package}==([^"]+)"', (ROOT / "pyproject.toml").read_text())
+    if not found:
+        raise KeyError(package)
+    return found[1]
+
+
+def build(version: str, directory: Path) -> None:
+    """Compile the wheel, saying now and then how far it is."""
+    directory.mkdir(parents=True, exist_ok=True)
+    command = [
+        *(str(PYTHON), "-m", "pip", "wheel", "--verbose", "--no-deps"),
+        *("--disable-pip-version-check", "--no-binary", "llama-cpp-python"),
+        *("--config-settings", "build.targets=llama"),
+        *("--wheel-dir", str(directory), f"llama-cpp-python=={version}"),
+    ]
+    environ = os.environ | {"CMAKE_ARGS": shlex.join(CMAKE_ARGS)}
+    log = directory / "build.log"
+    with (
+        log.open("w") as file,
+        subprocess.Popen(
+            command,
+            env=environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as process,
+    ):
+        file.writelines(progress(process.stdout or []))
+    if process.returncode:
+        say("".join(log.read_text().splitlines(keepends=True)[-40:]))
+        say(f"error: llama-cpp-python did not build; the whole log is {log}")
+        sys.exit(2)
+
+
+def progress(lines: Iterable[str]) -> Iterator[str]:
+    """Pass lines on; say how many steps are done, every ten seconds at most."""
+    said_at = time.monotonic()
+    for line in lines:
+        step = STEP.match(line)
+        if step and time.monotonic() - said_at >= SAY_EVERY_S:
+            said_at = time.monotonic()
+            say(f"compiling llama.cpp: {step[1]} of {step[2]} steps")
+        yield line
+
+
+def fetch_models() -> int:
+    """Bring the embedded models into the cache."""
+    return subprocess.run([str(PYTHON), "-m", "inferd.models"], check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
