@@ -1,0 +1,27 @@
+"""inferd: a local inference daemon. This is the path of a request, in order.
+
+======  ==========================  =============================  ======================
+step    module                      takes                          gives
+======  ==========================  =============================  ======================
+        server.listen, server.peer  a connection                   a stream, who is there
+1       server.connection           bytes                          frames, capped
+        with wire.framing
+        wire.codec                  a frame                        a request
+2       resolve                     a request                      a job
+3       admission                   a ticket                       now, later, or no
+4       routing                     what the job needs             a backend
+5       engine, ipc, worker         a job                          pieces of bytes
+        with dialects               messages                       the model's prompt
+6       output                      pieces                         text
+        backend                     (the interface of 4 to 6)      events
+7       server.generate             events                         response frames
+        wire.codec                  response frames                bytes
+beside  server.status               what happens to the daemon     frames to listeners
+        server.activity             what happened to a request     one line of the log
+======  ==========================  =============================  ======================
+
+The daemon imports no model library: ``worker`` runs in a process of its own. Stages 1 to
+4 and 6 do no I/O. ``limits`` holds every bound, ``errors`` every failure.
+"""
+
+__version__ = "0.1.0"

@@ -1,0 +1,161 @@
+"""Every failure a client can be told about.
+
+- ``InferdError``
+    - ``PeerError``: the client's doing
+        - ``InvalidFrameError``: a line that is no request; ends the connection
+        - ``FrameTooLargeError``: a line over the cap; ends the connection
+        - ``InvalidRequestError``: a request that cannot be served as it stands
+            - ``ContextOverflowError``: its prompt does not fit
+    - ``BusyError``: try again
+        - ``QueueFullError``
+    - ``BackendUnavailableError``: this request is lost, the daemon is not
+        - ``BackendNotReadyError``
+        - ``DrainingError``: ends the connection
+    - ``InternalError``: a bug, told by the number under which it was logged
+    - ``EmbedUnsupportedError``
+
+``GenerateError`` and ``EmbedError`` are what the methods of ``Backend`` raise: unions
+of the above, by inheritance.
+"""
+
+from enum import StrEnum
+from typing import ClassVar
+
+
+class ErrorCode(StrEnum):
+    """The ``code`` of an error frame."""
+
+    QUEUE_FULL = "queue_full"
+    BACKEND_UNAVAILABLE = "backend_unavailable"
+    INVALID_REQUEST = "invalid_request"
+    FRAME_TOO_LARGE = "frame_too_large"
+    INTERNAL = "internal"
+    EMBED_UNSUPPORTED = "embed_unsupported"
+
+
+class InferdError(Exception):
+    """A failure with a place on the wire; its text is for the caller."""
+
+    code: ClassVar[ErrorCode]
+    closes_connection: ClassVar[bool] = False
+    retryable: ClassVar[bool] = False
+
+    @property
+    def message(self) -> str:
+        """The sentence that the error frame carries."""
+        return str(self)
+
+
+class GenerateError(InferdError):
+    """What ``Backend.generate`` and ``generate_v2`` raise."""
+
+
+class EmbedError(InferdError):
+    """What ``Backend.embed`` raises."""
+
+
+class PeerError(GenerateError, EmbedError):
+    """The client sent what cannot be served."""
+
+    code = ErrorCode.INVALID_REQUEST
+
+
+class InvalidFrameError(PeerError):
+    """A line that is not a request: the id is unknown and the stream not trusted."""
+
+    closes_connection = True
+
+    @property
+    def message(self) -> str:
+        """The sentence that the error frame carries, marked as of the decode class."""
+        return f"decode: {self}"
+
+
+class FrameTooLargeError(PeerError):
+    """More bytes without a newline than the cap allows: there is no next frame."""
+
+    code = ErrorCode.FRAME_TOO_LARGE
+    closes_connection = True
+
+
+class InvalidRequestError(PeerError):
+    """A request that reads well and means nothing that can be done."""
+
+    @property
+    def message(self) -> str:
+        """The sentence that the error frame carries, marked as of the semantic class."""
+        return f"invalid request: {self}"
+
+
+class ContextOverflowError(InvalidRequestError):
+    """The prompt leaves no room for a single token of the answer.
+
+    Attributes:
+        prompt_tokens: tokens of the rendered prompt.
+        n_ctx: tokens one request may take, prompt and answer together.
+        tokens_over: tokens to drop before it fits.
+    """
+
+    def __init__(self, prompt_tokens: int, n_ctx: int) -> None:
+        self.prompt_tokens = prompt_tokens
+        self.n_ctx = n_ctx
+        self.tokens_over = prompt_tokens + 1 - n_ctx
+        super().__init__(
+            f"the prompt has {prompt_tokens} tokens and the context {n_ctx}: "
+            f"{self.tokens_over} too many, counting one for the answer"
+        )
+
+
+class BusyError(InferdError):
+    """Nothing is wrong but the moment."""
+
+    retryable = True
+
+
+class QueueFullError(BusyError):
+    """As many requests are running and waiting as may."""
+
+    code = ErrorCode.QUEUE_FULL
+
+    def __init__(self, text: str = "queue full") -> None:
+        super().__init__(text)
+
+
+class BackendUnavailableError(GenerateError, EmbedError):
+    """No backend can serve this now, or the one that ran it died."""
+
+    code = ErrorCode.BACKEND_UNAVAILABLE
+    retryable = True
+
+
+class BackendNotReadyError(BackendUnavailableError):
+    """The backend is not ready, and will not be soon."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(
+            f"backend not ready: {reason}" if reason else "backend not ready"
+        )
+
+
+class DrainingError(BackendUnavailableError):
+    """The daemon is going down and takes nothing new."""
+
+    closes_connection = True
+
+    def __init__(self) -> None:
+        super().__init__("admission closed: the daemon is draining")
+
+
+class InternalError(GenerateError, EmbedError):
+    """A bug, or a backend that broke its word."""
+
+    code = ErrorCode.INTERNAL
+
+
+class EmbedUnsupportedError(EmbedError):
+    """This backend makes no embeddings."""
+
+    code = ErrorCode.EMBED_UNSUPPORTED
+
+    def __init__(self) -> None:
+        super().__init__("embed not supported by this backend")

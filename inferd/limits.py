@@ -1,0 +1,133 @@
+"""Every bound the daemon keeps: value, unit, reason, and the threat it answers.
+
+Those an operator may want to move are defaults of settings in ``config.py``; the
+rest are part of the protocol or of the design.
+"""
+
+from typing import Final
+
+# --- the wire ---------------------------------------------------------------
+
+MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of one line without its newline; the wire's own cap. F-1."""
+
+U32_MAX: Final = 2**32 - 1
+"""Largest value of the wire's unsigned integers."""
+
+GRAMMAR_MAX_BYTES: Final = 64 * 1024
+"""Bytes of UTF-8 in one GBNF grammar; the wire's bound. F-11."""
+
+GRAMMAR_MAX_ALTERNATIVES: Final = 4096
+"""``|`` bytes in one GBNF grammar: alternatives multiply the parser's stacks. F-11."""
+
+IMAGE_TOKEN_BUDGETS: Final = (70, 140, 280, 560, 1120)
+"""The values ``image_token_budget`` may take, in tokens."""
+
+TEMPERATURE_MAX: Final = 2.0
+"""Above 2 the choice is close to uniform: such a value is a mistake, not a wish."""
+
+READ_BYTES: Final = 64 * 1024
+"""Bytes asked of a socket at once; a pipe's worth, small beside a frame."""
+
+# --- admission (settings: [admission]) -------------------------------------
+
+MAX_QUEUED: Final = 10
+"""Requests that wait; the wire's default queue depth."""
+
+MAX_ACTIVE_DEFAULT_CAP: Final = 4
+"""Most requests that run at once unless the operator says otherwise.
+
+Each one reserves a context's worth of KV cache (190 MB for the embedded chat model at
+8,192 tokens), so the default stays small.
+"""
+
+# --- connections (settings: [limits]) --------------------------------------
+
+MAX_CONNECTIONS: Final = 1024
+"""Clients connected at once over all inference sockets. A connection costs some 40 kB."""
+
+MAX_ADMIN_CONNECTIONS: Final = 64
+"""Listeners on the admin socket at once: counted apart, so that it answers under load."""
+
+WRITE_TIMEOUT_S: Final = 60.0
+"""Seconds one write may take before a client that stopped reading is dropped. F-17."""
+
+DRAIN_S: Final = 15.0
+"""Seconds that running and queued requests get after SIGTERM."""
+
+LISTEN_BACKLOG: Final = 4096
+"""Connections the kernel holds before accept. A full AF_UNIX backlog fails the client
+at once with EAGAIN, so it is as deep as the kernel's own cap (somaxconn)."""
+
+ADMIN_LISTENER_EVENTS: Final = 256
+"""Events one admin listener may lag behind before it gets EOF; the wire's number."""
+
+SOCKET_PATH_BYTES: Final = 107
+"""Longest AF_UNIX path on Linux, without its final NUL."""
+
+# --- engine and worker (settings: [limits]) --------------------------------
+
+MAX_IPC_MESSAGE_BYTES: Final = 2 * MAX_FRAME_BYTES
+"""Bytes of one message between daemon and worker: the largest request, re-encoded."""
+
+IPC_OUTBOX_MESSAGES: Final = 4096
+"""Messages that may wait for a worker that does not read. Over it, the worker hangs:
+each request sends three at most, so this is over a thousand of them."""
+
+WORKER_SILENCE_S: Final = 60.0
+"""Seconds without a word from a ready worker before it counts as hung. It speaks after
+each decode step (at most 512 tokens) and every ``HEARTBEAT_S`` when idle."""
+
+LOAD_SILENCE_S: Final = 300.0
+"""Seconds without progress while a worker loads: a cold disk at 50 MB/s reads 15 GB."""
+
+HEARTBEAT_S: Final = 2.0
+"""Seconds between an idle worker's signs of life."""
+
+PREPARE_TIMEOUT_S: Final = 30.0
+"""Seconds one prompt may take to be rendered and tokenised. Over it the worker is
+killed: a template cannot be interrupted otherwise."""
+
+MAX_PREPARES: Final = 3
+"""Times one request is prepared anew because its worker died; then it is refused."""
+
+TEMPLATE_OUTPUT_CHARS: Final = 64 * 1024 * 1024
+"""Characters a chat template may produce: no request is larger than a frame."""
+
+NATIVE_LOG_LINES: Final = 40
+"""Last lines of a worker's stderr kept for error messages."""
+
+NATIVE_LOG_LINE_BYTES: Final = 1024
+"""Bytes kept of one such line."""
+
+TERMINATE_GRACE_S: Final = 2.0
+"""Seconds a worker gets between a polite end and SIGKILL."""
+
+RESTART_BACKOFF_S: Final = 0.1
+"""Seconds before the second start in a row without a served request; then doubled."""
+
+RESTART_BACKOFF_MAX_S: Final = 10.0
+"""Longest such pause: an operator who repairs a model waits no longer than this."""
+
+BREAKER_DEATHS: Final = 5
+"""Deaths in a row without a served request that open the breaker."""
+
+BREAKER_OPEN_S: Final = 30.0
+"""Seconds the breaker stays open before one more start is tried."""
+
+PREFILL_CHUNK_TOKENS: Final = 512
+"""Prompt tokens in one decode step while nobody else is decoding (llama.cpp's ubatch)."""
+
+PREFILL_CHUNK_BUSY_TOKENS: Final = 64
+"""Prompt tokens in one decode step while others stream: bounds the gap they see."""
+
+DEFAULT_CONTEXT_TOKENS: Final = 8192
+"""Context of one request unless configured: prompt and answer together."""
+
+DEFAULT_MAX_TOKENS: Final = 1000
+"""Answer length unless the request says otherwise; the wire's default."""
+
+# --- the log ----------------------------------------------------------------
+
+LOG_QUEUE_LINES: Final = 4096
+"""Log lines that wait for a slow sink; further ones are dropped and counted. F-4."""

@@ -1,0 +1,72 @@
+"""What the admin socket tells its listeners.
+
+Every frame has ``id`` ``admin`` and ``type`` ``status``. Listeners ignore statuses,
+phases and keys that they do not know, as ``AnyStatus`` does.
+"""
+
+from typing import Literal
+
+from msgspec import UNSET, Struct, UnsetType
+
+Phase = Literal[
+    "checking_local", "verify", "mmap", "kv_cache", "backoff", "breaker_open"
+]
+
+
+class LifecycleFrame(Struct, frozen=True, kw_only=True):
+    """Where the daemon stands in its life, and why."""
+
+    id: Literal["admin"] = "admin"
+    type: Literal["status"] = "status"
+    status: Literal["starting", "loading_model", "restarting", "ready", "draining"]
+    phase: Phase | UnsetType = UNSET
+    """What is being done to get ready."""
+    backend: str | UnsetType = UNSET
+    """The backend that this is about, by its configured name."""
+    path: str | UnsetType = UNSET
+    """The model file, or a word in brackets for what is no file."""
+    n_ctx: int | UnsetType = UNSET
+    """With ``kv_cache``: tokens of one request's context."""
+    reason: str | UnsetType = UNSET
+    """With ``restarting``: why the worker is gone."""
+    retry_in_s: float | UnsetType = UNSET
+    """With ``backoff`` and ``breaker_open``: seconds until the next start."""
+
+
+class CapabilitiesFrame(Struct, frozen=True, kw_only=True):
+    """What one backend can do; published before ``ready`` and replayed on connect."""
+
+    id: Literal["admin"] = "admin"
+    type: Literal["status"] = "status"
+    status: Literal["capabilities"] = "capabilities"
+    backend: str
+    v2: bool
+    vision: bool
+    audio: bool
+    tools: bool
+    thinking: bool
+    embed: bool
+    accelerator: str
+    gpu_layers: int
+    wire_version: int
+    """The protocol's generation: 1 for this family of NDJSON sockets."""
+    n_ctx: int | UnsetType = UNSET
+    """Tokens one request may take, prompt and answer together."""
+    model: str | UnsetType = UNSET
+    """The model's own name."""
+    daemon_version: str
+    """The version of the daemon that speaks."""
+
+
+StatusFrame = LifecycleFrame | CapabilitiesFrame
+
+
+class AnyStatus(Struct, frozen=True, kw_only=True):
+    """A status frame as a tolerant listener reads it: from any version."""
+
+    status: str
+    phase: str | None = None
+    backend: str | None = None
+    path: str | None = None
+    reason: str | None = None
+    daemon_version: str | None = None
