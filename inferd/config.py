@@ -1,0 +1,210 @@
+"""The configuration: its types, and text to ``Config``.
+
+A key nobody knows, a wrong type, a value out of range: each is refused with the key, the
+value and what is allowed. Nothing is guessed and nothing is half accepted.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from inferd import limits
+
+Positive = Annotated[int, Meta(ge=1)]
+Natural = Annotated[int, Meta(ge=0)]
+Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
+
+DEFAULT_CHAT_MODEL = "embedded:chat"
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; its text is one line for the operator."""
+
+
+class _Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table of the file."""
+
+
+class Listen(_Table, frozen=True):
+    """Where the sockets are."""
+
+    directory: str | None = None
+    """Directory of all sockets and the lock. Default: see ``paths``."""
+    group: str | None = None
+    """Group that may use the inference sockets. Default: the daemon's own."""
+    v2: bool = True
+    """False never binds the v2 socket; true binds it when a backend can serve it."""
+    embed: bool = True
+    """False never binds the embed socket; true binds it when a backend can serve it."""
+    rerank: bool = True
+    """False never binds the rerank socket; true binds it when a backend can serve it."""
+
+
+class AdmissionSettings(_Table, frozen=True):
+    """How many requests run and wait, over all backends and sockets."""
+
+    max_active: Positive | None = None
+    """Requests that run at once. Default: the cores, at most 4."""
+    max_queued: Natural = limits.MAX_QUEUED
+    """Further requests that wait; the next is refused."""
+
+
+class LimitSettings(_Table, frozen=True):
+    """Bounds an operator may want to move; ``limits`` says why each is what it is."""
+
+    drain_s: Seconds = limits.DRAIN_S
+    """Seconds that running and queued requests get after SIGTERM."""
+    write_timeout_s: Seconds = limits.WRITE_TIMEOUT_S
+    """Seconds one write to a client may take."""
+    max_connections: Positive = limits.MAX_CONNECTIONS
+    """Clients connected at once, the admin socket's apart."""
+    max_admin_connections: Positive = limits.MAX_ADMIN_CONNECTIONS
+    """Listeners on the admin socket at once."""
+    worker_silence_s: Seconds = limits.WORKER_SILENCE_S
+    """Seconds without a word from a ready worker before it is killed as hung."""
+    load_silence_s: Seconds = limits.LOAD_SILENCE_S
+    """Seconds without progress before a loading worker is killed as hung."""
+    prepare_timeout_s: Seconds = limits.PREPARE_TIMEOUT_S
+    """Seconds one prompt may take to be rendered and tokenised."""
+    breaker_deaths: Positive = limits.BREAKER_DEATHS
+    """Worker deaths in a row, without a served request, that open the breaker."""
+    breaker_open_s: Seconds = limits.BREAKER_OPEN_S
+    """Seconds the breaker stays open before one more start."""
+
+
+class LlamaCppSettings(_Table, frozen=True, tag="llamacpp", tag_field="kind"):
+    """A backend that runs a GGUF model with llama.cpp."""
+
+    name: Name
+    """How frames and logs call it."""
+    model: Annotated[str, Meta(min_length=1)] = DEFAULT_CHAT_MODEL
+    """Path of a GGUF file, or ``embedded:chat``."""
+    sha256: Sha256 | None = None
+    """SHA-256 the file must have, checked at each load. Default: not checked."""
+    n_ctx: Annotated[int, Meta(ge=8)] | None = None
+    """Tokens of one request, prompt and answer. Default: 8192 or the model's, if less."""
+    n_threads: Positive | None = None
+    """Threads for decoding. Default: the cores this process may use."""
+    n_gpu_layers: Annotated[int, Meta(ge=-1)] = 0
+    """Layers on the accelerator; -1 for all."""
+
+
+class MockSettings(_Table, frozen=True, tag="mock", tag_field="kind"):
+    """A backend that follows a script, for clients' tests and our own."""
+
+    name: Name
+    """How frames and logs call it."""
+    tokens: tuple[str, ...] = ("mock-response",)
+    """What it says, one frame each."""
+    token_delay_ms: Natural = 0
+    """Milliseconds before each token."""
+    die_after_tokens: Natural = 0
+    """Tokens of one answer after which the worker kills itself; 0 for never."""
+    die_by: Annotated[str, Meta(pattern="^SIG(KILL|SEGV|ABRT|TERM|STOP)$")] = "SIGKILL"
+    """The signal it uses; SIGSTOP makes it hang instead."""
+    die_at_load: bool = False
+    """Die before it is ready."""
+
+
+BackendSettings = LlamaCppSettings | MockSettings
+
+
+class Config(_Table, frozen=True):
+    """All settings, defaults filled in."""
+
+    listen: Listen = Listen()
+    admission: AdmissionSettings = AdmissionSettings()
+    limits: LimitSettings = LimitSettings()
+    backend: Annotated[tuple[BackendSettings, ...], Meta(min_length=1)] = (
+        LlamaCppSettings(name="chat"),
+    )
+
+
+def parse_config(text: str) -> Config:
+    """Read a TOML configuration.
+
+    Raises:
+        ConfigError: one line with the key, the value and what is allowed.
+    """
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"not TOML: {error}") from error
+    try:
+        config = msgspec.convert(document, Config)
+    except msgspec.ValidationError as error:
+        raise ConfigError(_explain(document, str(error))) from error
+    _refuse_repeated_names(config)
+    return config
+
+
+def _refuse_repeated_names(config: Config) -> None:
+    seen: set[str] = set()
+    for index, backend in enumerate(config.backend):
+        if backend.name in seen:
+            raise ConfigError(
+                f"backend[{index}].name = {backend.name!r}: each backend needs its own name"
+            )
+        seen.add(backend.name)
+
+
+_COMPLAINT = re.compile(
+    r"(?P<what>.*?)(?: - at `(?:key in )?\$\.?(?P<where>.*)`)?", re.DOTALL
+)
+_STEP = re.compile(r"([A-Za-z0-9_]+)|\[(\d+)\]")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+
+
+def _explain(document: Mapping[str, object], complaint: str) -> str:
+    """Turn msgspec's complaint into key, value and what is allowed."""
+    parts = _COMPLAINT.fullmatch(complaint)
+    what, where = (parts["what"], parts["where"] or "") if parts else (complaint, "")
+    value = _look_up(document, where)
+    if unknown := _UNKNOWN.fullmatch(what):
+        key = f"{where}.{unknown[1]}".lstrip(".")
+        return f"{key}: no such key; allowed: {', '.join(_keys_of(where, value))}"
+    if what.startswith("Invalid value"):
+        what = f"expected one of {', '.join(sorted(_KINDS))}"
+    what = what[0].lower() + what[1:]
+    return f"{where} = {value!r}: {what}" if where else what
+
+
+def _look_up(document: object, where: str) -> object:
+    for name, index in _STEP.findall(where):
+        if name and isinstance(document, Mapping):
+            document = document.get(name)
+        elif index and isinstance(document, Sequence):
+            document = document[int(index)]
+    return document
+
+
+_KINDS: Mapping[str, type[_Table]] = {
+    str(settings.__struct_config__.tag): settings
+    for settings in (LlamaCppSettings, MockSettings)
+}
+_TABLES: Mapping[str, type[_Table]] = {
+    "": Config,
+    "listen": Listen,
+    "admission": AdmissionSettings,
+    "limits": LimitSettings,
+}
+
+
+def _keys_of(where: str, value: object) -> list[str]:
+    table = _TABLES.get(where)
+    if table is None and isinstance(value, Mapping):
+        table = _KINDS.get(str(value.get("kind")))
+    if table is None:
+        return []
+    return sorted([*table.__struct_fields__, *_tag_field_of(table)])
+
+
+def _tag_field_of(table: type[_Table]) -> list[str]:
+    field = table.__struct_config__.tag_field
+    return [field] if field else []

@@ -1,0 +1,59 @@
+"""Where sockets, configuration and models live."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+LOCK_NAME = "inferd.lock"
+ADMIN_SOCKET = "admin.sock"
+INFER_SOCKET = "infer.sock"
+SYSTEM_DIRECTORY = Path("/run/inferd")
+
+
+def runtime_directory(environ: Mapping[str, str] | None = None) -> Path:
+    """Find the directory of sockets and lock when none is configured.
+
+    1. ``$RUNTIME_DIRECTORY``, which systemd sets for a service that asked for one.
+    2. ``$XDG_RUNTIME_DIR/inferd``.
+    3. ``$HOME/.inferd/run``.
+    4. ``/tmp/inferd-<uid>``.
+    """
+    environ = os.environ if environ is None else environ
+    if given := environ.get("RUNTIME_DIRECTORY"):
+        return Path(given.split(":")[0])
+    if given := environ.get("XDG_RUNTIME_DIR"):
+        return Path(given) / "inferd"
+    if home := environ.get("HOME"):
+        return Path(home) / ".inferd" / "run"
+    return Path(f"/tmp/inferd-{os.getuid()}")  # noqa: S108  # owner and mode are checked
+
+
+def client_directories(environ: Mapping[str, str] | None = None) -> list[Path]:
+    """List the places where a client looks for a daemon, in order."""
+    own = runtime_directory(environ)
+    return [own] if own == SYSTEM_DIRECTORY else [own, SYSTEM_DIRECTORY]
+
+
+def config_files(environ: Mapping[str, str] | None = None) -> list[Path]:
+    """List the files where a configuration may be, in order; the first one counts."""
+    environ = os.environ if environ is None else environ
+    home = environ.get("XDG_CONFIG_HOME") or str(
+        Path(environ.get("HOME", "/")) / ".config"
+    )
+    return [Path(home) / "inferd" / "config.toml", Path("/etc/inferd/config.toml")]
+
+
+def cache_directory(environ: Mapping[str, str] | None = None) -> Path:
+    """Find the directory of what can be fetched or built again.
+
+    1. ``$INFERD_CACHE_DIR``.
+    2. ``$CACHE_DIRECTORY``, which systemd sets for a service that asked for one.
+    3. ``$XDG_CACHE_HOME/inferd``, else ``~/.cache/inferd``.
+    """
+    environ = os.environ if environ is None else environ
+    for variable in ("INFERD_CACHE_DIR", "CACHE_DIRECTORY"):
+        if given := environ.get(variable):
+            return Path(given.split(":")[0])
+    if given := environ.get("XDG_CACHE_HOME"):
+        return Path(given) / "inferd"
+    return Path(environ.get("HOME", "/")) / ".cache" / "inferd"
