@@ -1,0 +1,1 @@
+"""How model families write prompts: for now, by the template that the model carries."""

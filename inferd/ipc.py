@@ -1,0 +1,201 @@
+"""What the daemon and a worker say to each other, and how it is framed.
+
+Messages are msgpack behind a length of four bytes, little endian, over a socketpair.
+Each side trusts the other's types no further than its decoder: a worker that lies is
+killed, a daemon that lies is a bug.
+"""
+
+import msgspec
+from msgspec import Struct
+
+from inferd.backend import BackendCapabilities
+from inferd.config import BackendSettings
+from inferd.job import GenerateJob
+from inferd.limits import MAX_IPC_MESSAGE_BYTES
+from inferd.wire.responses import StopReason, Usage
+from inferd.wire.status import Phase
+
+_LENGTH_BYTES = 4
+
+
+class BrokenLinkError(Exception):
+    """The other side sent what is no message."""
+
+
+# --- daemon to worker ---------------------------------------------------------
+
+
+class Load(Struct, frozen=True, kw_only=True, tag=True):
+    """Load the model; the first message, sent once."""
+
+    settings: BackendSettings
+    """As configured, with the model's path made absolute."""
+    n_slots: int
+    """Jobs that may run at once."""
+
+
+class Prepare(Struct, frozen=True, kw_only=True, tag=True):
+    """Render and tokenise a job's prompt; answered by ``Ready`` or ``Refused``."""
+
+    ticket: int
+    job: GenerateJob
+
+
+class Run(Struct, frozen=True, kw_only=True, tag=True):
+    """Start a prepared job; answered by ``Step`` messages."""
+
+    ticket: int
+
+
+class Drop(Struct, frozen=True, kw_only=True, tag=True):
+    """Forget a job, prepared or running; no answer, though some may be on their way."""
+
+    ticket: int
+
+
+ToWorker = Load | Prepare | Run | Drop
+
+
+# --- worker to daemon ---------------------------------------------------------
+
+
+class Loading(Struct, frozen=True, kw_only=True, tag=True):
+    """Where the worker is on its way to ready; also a sign of life."""
+
+    phase: Phase
+    path: str = ""
+    n_ctx: int = 0
+
+
+class LoadFailed(Struct, frozen=True, kw_only=True, tag=True):
+    """The worker cannot serve and ends; ``reason`` is one line for the operator."""
+
+    reason: str
+
+
+class Loaded(Struct, frozen=True, kw_only=True, tag=True):
+    """The model is loaded and has decoded its self-test."""
+
+    capabilities: BackendCapabilities
+    library: str
+    """The native library and its version, for ``doctor``."""
+
+
+class Alive(Struct, frozen=True, kw_only=True, tag=True):
+    """A sign of life from the decode loop."""
+
+
+class PromptReady(Struct, frozen=True, kw_only=True, tag=True):
+    """A job's prompt fits."""
+
+    ticket: int
+    prompt_tokens: int
+
+
+class Refused(Struct, frozen=True, kw_only=True, tag=True):
+    """A job cannot be served."""
+
+    ticket: int
+    reason: str
+    is_internal: bool = False
+    """The backend's fault, not the request's."""
+
+
+class Overflow(Struct, frozen=True, kw_only=True, tag=True):
+    """A job's prompt does not fit."""
+
+    ticket: int
+    prompt_tokens: int
+    n_ctx: int
+
+
+class Ended(Struct, frozen=True, kw_only=True):
+    """How a job's run ended."""
+
+    ticket: int
+    stop_reason: StopReason
+    usage: Usage
+
+
+class Step(Struct, frozen=True, kw_only=True, tag=True):
+    """What one decode step gave: pieces of all its sequences, and those that ended."""
+
+    pieces: list[tuple[int, bytes]] = []
+    ended: list[Ended] = []
+
+
+FromWorker = (
+    Loading | LoadFailed | Loaded | Alive | PromptReady | Refused | Overflow | Step
+)
+
+_ENCODER = msgspec.msgpack.Encoder()
+_TO_WORKER: msgspec.msgpack.Decoder[ToWorker] = msgspec.msgpack.Decoder(ToWorker)
+_FROM_WORKER: msgspec.msgpack.Decoder[FromWorker] = msgspec.msgpack.Decoder(FromWorker)
+
+
+def encode(message: ToWorker | FromWorker) -> bytes:
+    """Write one message with its length."""
+    buffer = bytearray(_LENGTH_BYTES)
+    _ENCODER.encode_into(message, buffer, _LENGTH_BYTES)
+    n_bytes = len(buffer) - _LENGTH_BYTES
+    if n_bytes > MAX_IPC_MESSAGE_BYTES:
+        raise BrokenLinkError(f"a message of {n_bytes} bytes is over the cap")
+    buffer[:_LENGTH_BYTES] = n_bytes.to_bytes(_LENGTH_BYTES, "little")
+    return bytes(buffer)
+
+
+def decode_to_worker(payload: bytes) -> ToWorker:
+    """Read a message from the daemon.
+
+    Raises:
+        BrokenLinkError: it is none.
+    """
+    try:
+        return _TO_WORKER.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BrokenLinkError(str(error)) from error
+
+
+def decode_from_worker(payload: bytes) -> FromWorker:
+    """Read a message from a worker.
+
+    Raises:
+        BrokenLinkError: it is none.
+    """
+    try:
+        return _FROM_WORKER.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BrokenLinkError(str(error)) from error
+
+
+class MessageSplitter:
+    """Cuts a stream of bytes into payloads.
+
+    Bounds:
+        Memory: one message of ``MAX_IPC_MESSAGE_BYTES`` and what one ``feed`` brings.
+    """
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes | bytearray) -> None:
+        """Add what was read."""
+        self._buffer += data
+
+    def next_payload(self) -> bytes | None:
+        """Take the next payload, or ``None`` if more is needed.
+
+        Raises:
+            BrokenLinkError: it says that it is longer than any message may be.
+        """
+        if len(self._buffer) < _LENGTH_BYTES:
+            return None
+        n_bytes = int.from_bytes(self._buffer[:_LENGTH_BYTES], "little")
+        if n_bytes > MAX_IPC_MESSAGE_BYTES:
+            raise BrokenLinkError(f"a message of {n_bytes} bytes is announced")
+        end = _LENGTH_BYTES + n_bytes
+        if len(self._buffer) < end:
+            return None
+        payload = bytes(self._buffer[_LENGTH_BYTES:end])
+        del self._buffer[:end]
+        return payload

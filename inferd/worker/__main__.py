@@ -1,0 +1,56 @@
+"""The worker's entry: ``python -m inferd.worker FD PARENT_PID``."""
+
+import ctypes
+import os
+import signal
+import socket
+import sys
+
+from inferd.config import LlamaCppSettings, MockSettings
+from inferd.ipc import Load
+from inferd.worker.backend import WorkerBackend
+from inferd.worker.link import Link
+from inferd.worker.runtime import Runtime
+
+PR_SET_PDEATHSIG = 1
+
+
+def make_backend(load: Load) -> WorkerBackend:
+    """Choose the library; importing it is what only this process does."""
+    match load.settings:
+        case MockSettings() as settings:
+            from inferd.worker.mock import MockBackend  # noqa: PLC0415
+
+            return MockBackend(settings)
+        case LlamaCppSettings() as settings:
+            from inferd.worker.llama.backend import LlamaBackend  # noqa: PLC0415
+
+            return LlamaBackend(settings, n_slots=load.n_slots)
+
+
+def die_with(parent_pid: int) -> None:
+    """Have the kernel kill this process when its daemon dies, however that dies.
+
+    The end of the socketpair says the same, but only to a thread that gets to run.
+    """
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_pid:
+        sys.exit(0)
+
+
+def main() -> int:
+    """Serve the daemon at the other end of the given descriptor."""
+    fd, parent_pid = map(int, sys.argv[1:3])
+    die_with(parent_pid)
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # a terminal's ^C is the daemon's to hear
+    sys.setswitchinterval(
+        0.0005
+    )  # the decoding thread waits for the interpreter, not I/O
+    with socket.socket(fileno=fd) as sock:
+        return Runtime(Link(sock), make_backend).serve()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

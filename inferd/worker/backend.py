@@ -1,0 +1,85 @@
+"""The interface that a backend implements inside its worker."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+from inferd.backend import BackendCapabilities
+from inferd.ipc import Loading, Step
+from inferd.job import GenerateJob
+
+Report = Callable[[Loading], None]
+"""Tell the daemon how far the load is; also a sign of life."""
+
+
+class LoadError(Exception):
+    """The model cannot be served; its text is one line for the operator."""
+
+
+class RefusedError(Exception):
+    """A job cannot be served; its text is one line for the client."""
+
+
+class PromptOverflowError(Exception):
+    """A prompt leaves no room for an answer."""
+
+    def __init__(self, prompt_tokens: int, n_ctx: int) -> None:
+        super().__init__(prompt_tokens, n_ctx)
+        self.prompt_tokens = prompt_tokens
+        self.n_ctx = n_ctx
+
+
+class PreparedJob(ABC):
+    """A job whose prompt fits; what else it holds is its backend's affair."""
+
+    @property
+    @abstractmethod
+    def prompt_tokens(self) -> int:
+        """Tokens of the rendered prompt."""
+
+
+class WorkerBackend(ABC):
+    """A model library as the worker's threads see it.
+
+    ``load``, ``start``, ``drop`` and ``step`` are called by the decoding thread alone,
+    ``prepare`` by another; ``interrupt`` by any.
+    """
+
+    @abstractmethod
+    def load(self, report: Report) -> tuple[BackendCapabilities, str]:
+        """Load the model and decode a few tokens with it.
+
+        Returns:
+            What it can do, and the library's name and version.
+
+        Raises:
+            LoadError: it cannot be served.
+        """
+
+    @abstractmethod
+    def prepare(self, job: GenerateJob) -> PreparedJob:
+        """Render and tokenise a job's prompt and compile what constrains its answer.
+
+        Raises:
+            RefusedError: the job cannot be served as it stands.
+            PromptOverflowError: its prompt does not fit.
+        """
+
+    @abstractmethod
+    def start(self, ticket: int, prepared: PreparedJob) -> None:
+        """Give a job a slot; there is one, since no more jobs run than there are slots."""
+
+    @abstractmethod
+    def drop(self, ticket: int) -> None:
+        """Free a job's slot, if it has one."""
+
+    @abstractmethod
+    def step(self) -> Step:
+        """Advance every running job; takes up to a second or so, or waits as scripted."""
+
+    @property
+    @abstractmethod
+    def is_busy(self) -> bool:
+        """Whether a step would do anything."""
+
+    def interrupt(self, ticket: int) -> None:  # noqa: B027  # optional: most steps are short
+        """Cut short the step under way if this job is the reason why it takes long."""

@@ -1,0 +1,198 @@
+"""Advance all sequences in one batch: continuous batching with chunked prefill."""
+
+from dataclasses import dataclass, field
+
+from inferd.ipc import Ended, Step
+from inferd.limits import PREFILL_CHUNK_BUSY_TOKENS, PREFILL_CHUNK_TOKENS
+from inferd.wire.responses import StopReason, Usage
+from inferd.worker.backend import PreparedJob
+from inferd.worker.llama.batch import Batch
+from inferd.worker.llama.model import Context, Model
+from inferd.worker.llama.sampling import Sampler
+
+INTERRUPTED = 2
+
+
+class PreparedPrompt(PreparedJob):
+    """A tokenised prompt, and the sampler that waits for it."""
+
+    def __init__(self, tokens: list[int], max_tokens: int, sampler: Sampler) -> None:
+        self.tokens = tokens
+        self.max_tokens = max_tokens
+        """Tokens the answer may have, by request and by context."""
+        self.sampler = sampler
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens of the rendered prompt."""
+        return len(self.tokens)
+
+
+@dataclass(slots=True)
+class _Sequence:
+    """A running job."""
+
+    ticket: int
+    slot: int
+    job: PreparedPrompt
+    n_cached: int = 0
+    """Tokens in the KV cache."""
+    n_written: int = 0
+    next_token: int | None = None
+    """The last token written, not decoded yet; ``None`` during prefill."""
+
+    @property
+    def is_prefilling(self) -> bool:
+        """Whether its prompt is not decoded yet."""
+        return self.next_token is None
+
+
+@dataclass(slots=True)
+class _Row:
+    """What one sequence has in the batch."""
+
+    sequence: _Sequence
+    n_tokens: int
+    logits_row: int | None
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """A step's message under construction."""
+
+    pieces: list[tuple[int, bytes]] = field(default_factory=list)
+    ended: list[Ended] = field(default_factory=list)
+
+
+class DecodeError(Exception):
+    """llama.cpp refused a batch that should be sound."""
+
+
+class Decoder:
+    """Owns the slots of a context. One thread calls it, but for ``interrupt``."""
+
+    def __init__(self, model: Model, context: Context, *, n_slots: int) -> None:
+        self._model = model
+        self._context = context
+        self._batch = Batch(PREFILL_CHUNK_TOKENS)
+        self._free = list(range(n_slots))
+        self._running: dict[int, _Sequence] = {}
+        self._prefilling: frozenset[int] = frozenset()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a step would do anything."""
+        return bool(self._running)
+
+    def start(self, ticket: int, job: PreparedPrompt) -> None:
+        """Give a job a free slot."""
+        self._running[ticket] = _Sequence(ticket, slot=self._free.pop(), job=job)
+
+    def drop(self, ticket: int) -> None:
+        """Free a sequence's slot, if it has one."""
+        if sequence := self._running.pop(ticket, None):
+            self._context.forget(sequence.slot)
+            self._free.append(sequence.slot)
+
+    def interrupt(self, ticket: int) -> None:
+        """Cut the decode short if this sequence's prompt is in it; any thread may call.
+
+        All the others lose is the step: their tokens are decoded again, with the same
+        logits. A flag that comes too late costs the next step its first node.
+        """
+        if ticket in self._prefilling:
+            self._context.interrupt()
+
+    def step(self) -> Step:
+        """Decode a batch and choose a token for each sequence that is past its prompt.
+
+        Raises:
+            DecodeError: the library failed; the process had better end.
+        """
+        outcome = _Outcome()
+        for sequence in [
+            each for each in self._running.values() if not each.job.max_tokens
+        ]:
+            self._end(sequence, "length", outcome)
+        rows = self._fill()
+        if rows and self._decode(rows):
+            for row in rows:
+                self._advance(row, outcome)
+        return Step(pieces=outcome.pieces, ended=outcome.ended)
+
+    def _fill(self) -> list[_Row]:
+        """Put running streams in the batch first, then prompts as far as there is room."""
+        self._batch.clear()
+        rows: list[_Row] = []
+        prefilling: list[_Sequence] = []
+        for sequence in self._running.values():
+            if sequence.next_token is None:
+                prefilling.append(sequence)
+            else:
+                rows.append(
+                    self._add(sequence, [sequence.next_token], wants_logits=True)
+                )
+        room = PREFILL_CHUNK_BUSY_TOKENS if rows else PREFILL_CHUNK_TOKENS
+        for sequence in prefilling:
+            if room:
+                chunk = sequence.job.tokens[
+                    sequence.n_cached : sequence.n_cached + room
+                ]
+                is_last = sequence.n_cached + len(chunk) == len(sequence.job.tokens)
+                rows.append(self._add(sequence, chunk, wants_logits=is_last))
+                room -= len(chunk)
+        self._prefilling = frozenset(
+            row.sequence.ticket for row in rows if row.sequence.is_prefilling
+        )
+        return rows
+
+    def _add(
+        self, sequence: _Sequence, tokens: list[int], *, wants_logits: bool
+    ) -> _Row:
+        row = self._batch.add(
+            tokens,
+            at=sequence.n_cached,
+            sequence=sequence.slot,
+            wants_logits=wants_logits,
+        )
+        return _Row(sequence, len(tokens), row if wants_logits else None)
+
+    def _decode(self, rows: list[_Row]) -> bool:
+        """Decode the batch; false if it was interrupted and left no trace."""
+        code = self._context.decode(self._batch.handle)
+        self._prefilling = frozenset()
+        if code == 0:
+            return True
+        # Whole micro-batches may have stayed in the cache: back to what we counted.
+        for row in rows:
+            self._context.forget(row.sequence.slot, after=row.sequence.n_cached)
+        if code != INTERRUPTED:
+            raise DecodeError(f"llama_decode gave {code} for {len(self._batch)} tokens")
+        self._context.allow()
+        return False
+
+    def _advance(self, row: _Row, outcome: _Outcome) -> None:
+        sequence = row.sequence
+        sequence.n_cached += row.n_tokens
+        if row.logits_row is None:
+            return
+        token = sequence.job.sampler.choose(self._context, row.logits_row)
+        if self._model.is_end(token):
+            self._end(sequence, "end", outcome)
+            return
+        sequence.next_token = token
+        sequence.n_written += 1
+        if piece := self._model.piece(token):
+            outcome.pieces.append((sequence.ticket, piece))
+        if sequence.n_written == sequence.job.max_tokens:
+            self._end(sequence, "length", outcome)
+
+    def _end(self, sequence: _Sequence, why: StopReason, outcome: _Outcome) -> None:
+        usage = Usage(
+            prompt_tokens=sequence.job.prompt_tokens,
+            completion_tokens=sequence.n_written,
+        )
+        outcome.ended.append(
+            Ended(ticket=sequence.ticket, stop_reason=why, usage=usage)
+        )
+        self.drop(sequence.ticket)

@@ -1,0 +1,104 @@
+"""Load llama.cpp, quiet its Python logger, and check that its structs fit.
+
+ctypes believes any layout. A library built from another llama.cpp than the binding would
+write past our structs, so each is filled with a pattern first: the last byte that the
+library wrote tells its true size.
+"""
+
+import ctypes
+import platform
+
+from inferd.backend import AcceleratorKind
+from inferd.worker.backend import LoadError
+
+try:
+    import llama_cpp
+    from llama_cpp import llama_cpp as llama
+except (ImportError, OSError, RuntimeError) as error:
+    raise LoadError(f"llama.cpp does not load ({error}); run: make setup") from error
+
+__all__ = ["accelerator", "check_struct", "llama", "load_library", "struct_size"]
+
+_PROBE_BYTES = 1024
+_PATTERNS = (0xAA, 0x55)
+
+
+def load_library() -> str:
+    """Make the library ready for use; give its name and version.
+
+    Raises:
+        LoadError: its structs are not those of the binding.
+    """
+    # The binding installs a logger in Python that takes the interpreter's lock in native
+    # threads. llama.cpp's own writes to stderr, which the daemon reads, even as it dies.
+    llama.llama_log_set(ctypes.cast(0, llama.llama_log_callback), None)
+    check_struct("llama_model_params", "llama_model_default_params")
+    check_struct("llama_context_params", "llama_context_default_params")
+    llama.llama_backend_init()
+    return f"llama-cpp-python {llama_cpp.__version__}"
+
+
+def check_struct(name: str, make_default: str) -> None:
+    """Compare a struct's size in the binding with what the library writes.
+
+    Args:
+        name: of the struct.
+        make_default: the library's function that returns one by value.
+
+    Raises:
+        LoadError: they differ.
+    """
+    if platform.machine() != "x86_64":
+        return  # elsewhere the address of a result is no argument; the self-test must do
+    expected = ctypes.sizeof(getattr(llama, name))
+    written = struct_size(_address(make_default))
+    if written != expected:
+        raise LoadError(
+            f"llama.cpp's {name} has {written} bytes, the binding expects {expected}: "
+            "library and binding are from different releases; run: make setup"
+        )
+
+
+def _address(function: str) -> int:
+    pointer = ctypes.cast(getattr(llama, function), ctypes.c_void_p)
+    return pointer.value or 0
+
+
+def struct_size(function: int) -> int:
+    """Measure what a function that returns a struct by value writes.
+
+    Padding keeps the pattern, so the size is that of the last field, rounded up to the
+    alignment of a pointer.
+
+    Args:
+        function: its address. It takes no arguments, and its result is larger than two
+            registers, so the caller passes the place to write it.
+    """
+    call = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function)
+    last = 0
+    for pattern in _PATTERNS:
+        room = (ctypes.c_uint8 * _PROBE_BYTES)(*([pattern] * _PROBE_BYTES))
+        call(ctypes.addressof(room))
+        written = [index for index, byte in enumerate(room) if byte != pattern]
+        last = max(last, written[-1] + 1 if written else 0)
+    alignment = ctypes.alignment(ctypes.c_void_p)
+    return -(-last // alignment) * alignment
+
+
+def accelerator() -> AcceleratorKind:
+    """Find what this build of llama.cpp was made for."""
+    if llama.llama_supports_gpu_offload():
+        system = llama.llama_print_system_info().decode()
+        for name, kind in _ACCELERATORS.items():
+            if f"{name} :" in system:
+                return kind
+    return AcceleratorKind.CPU
+
+
+_ACCELERATORS = {
+    "CUDA": AcceleratorKind.CUDA,
+    "ROCm": AcceleratorKind.ROCM,
+    "Metal": AcceleratorKind.METAL,
+    "Vulkan": AcceleratorKind.VULKAN,
+}
+"""Names of ggml's backends, as they introduce their features."""

@@ -1,0 +1,166 @@
+"""The worker's three threads: read, prepare, decode.
+
+Only the decoding thread touches the model's context; only the reading thread hears the
+daemon. They meet in two queues, which the daemon's admission bounds: it never has more
+jobs under way than it lets in.
+"""
+
+import os
+import queue
+import threading
+import time
+import traceback
+from collections.abc import Callable
+
+from inferd.ipc import (
+    Alive,
+    Drop,
+    Load,
+    Loaded,
+    LoadFailed,
+    Overflow,
+    Prepare,
+    PromptReady,
+    Refused,
+    Run,
+)
+from inferd.limits import HEARTBEAT_S
+from inferd.worker.backend import (
+    LoadError,
+    PreparedJob,
+    PromptOverflowError,
+    RefusedError,
+    WorkerBackend,
+)
+from inferd.worker.link import Link
+
+EXIT_LOAD_FAILED = 3
+EXIT_BUG = 70
+
+_Start = tuple[int, PreparedJob]
+
+
+class Runtime:
+    """Serves one daemon until it goes away."""
+
+    def __init__(
+        self, link: Link, make_backend: Callable[[Load], WorkerBackend]
+    ) -> None:
+        self._link = link
+        self._make_backend = make_backend
+        self._to_prepare: queue.SimpleQueue[Prepare] = queue.SimpleQueue()
+        self._commands: queue.SimpleQueue[_Start | int] = queue.SimpleQueue()
+        self._prepared: dict[int, PreparedJob | None] = {}
+        self._lock = threading.Lock()
+        self._spoke_at = time.monotonic()
+
+    def serve(self) -> int:
+        """Load, then obey; give the exit code."""
+        load = self._link.receive()
+        if not isinstance(load, Load):
+            return EXIT_BUG
+        backend = self._make_backend(load)
+        try:
+            capabilities, library = backend.load(self._link.send)
+        except LoadError as error:
+            self._link.send(LoadFailed(reason=str(error)))
+            return EXIT_LOAD_FAILED
+        self._link.send(Loaded(capabilities=capabilities, library=library))
+        self._start_thread(lambda: self._prepare_all(backend), "prepare")
+        self._start_thread(lambda: self._read_all(backend), "read")
+        self._decode_all(backend)
+        return 0
+
+    def _start_thread(self, work: Callable[[], None], name: str) -> None:
+        def run() -> None:
+            try:
+                work()
+            except BaseException:  # noqa: BLE001  # half a worker is worse than none
+                traceback.print_exc()
+                os._exit(EXIT_BUG)
+
+        threading.Thread(target=run, name=name, daemon=True).start()
+
+    # --- the reading thread -----------------------------------------------------
+
+    def _read_all(self, backend: WorkerBackend) -> None:
+        while (message := self._link.receive()) is not None:
+            match message:
+                case Prepare(ticket=ticket):
+                    with self._lock:
+                        self._prepared[ticket] = None
+                    self._to_prepare.put(message)
+                case Run(ticket=ticket):
+                    self._start(ticket)
+                case Drop(ticket=ticket):
+                    with self._lock:
+                        self._prepared.pop(ticket, None)
+                    self._commands.put(ticket)
+                    backend.interrupt(ticket)
+                case Load():
+                    raise RuntimeError("loaded twice")
+        os._exit(0)  # the daemon is gone, and a decode may be under way
+
+    def _start(self, ticket: int) -> None:
+        with self._lock:
+            prepared = self._prepared.pop(ticket, None)
+        if prepared is None:
+            raise RuntimeError(f"job {ticket} was never prepared")
+        self._commands.put((ticket, prepared))
+
+    # --- the preparing thread ---------------------------------------------------
+
+    def _prepare_all(self, backend: WorkerBackend) -> None:
+        while True:
+            self._prepare(backend, self._to_prepare.get())
+
+    def _prepare(self, backend: WorkerBackend, message: Prepare) -> None:
+        ticket = message.ticket
+        with self._lock:
+            if ticket not in self._prepared:
+                return
+        try:
+            prepared = backend.prepare(message.job)
+        except PromptOverflowError as error:
+            answer: PromptReady | Refused | Overflow = Overflow(
+                ticket=ticket, prompt_tokens=error.prompt_tokens, n_ctx=error.n_ctx
+            )
+        except RefusedError as error:
+            answer = Refused(ticket=ticket, reason=str(error))
+        else:
+            answer = PromptReady(ticket=ticket, prompt_tokens=prepared.prompt_tokens)
+            with self._lock:
+                if ticket not in self._prepared:
+                    return
+                self._prepared[ticket] = prepared
+        self._link.send(answer)
+
+    # --- the decoding thread ----------------------------------------------------
+
+    def _decode_all(self, backend: WorkerBackend) -> None:
+        while True:
+            self._obey(backend)
+            if backend.is_busy:
+                step = backend.step()
+                if step.pieces or step.ended:
+                    self._spoke_at = time.monotonic()
+                    self._link.send(step)
+            if time.monotonic() - self._spoke_at >= HEARTBEAT_S:
+                self._spoke_at = time.monotonic()
+                self._link.send(Alive())
+
+    def _obey(self, backend: WorkerBackend) -> None:
+        """Take the commands that are there; when idle, wait a heartbeat for one."""
+        try:
+            while True:
+                command = (
+                    self._commands.get_nowait()
+                    if backend.is_busy
+                    else self._commands.get(timeout=HEARTBEAT_S)
+                )
+                if isinstance(command, int):
+                    backend.drop(command)
+                else:
+                    backend.start(*command)
+        except queue.Empty:
+            return
