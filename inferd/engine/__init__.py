@@ -1,0 +1,1 @@
+"""The daemon's side of a worker: run jobs, watch the process, start it again."""

@@ -1,0 +1,142 @@
+"""Start a worker process, hear its last words, and be sure that it is gone."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import trio
+
+from inferd.limits import NATIVE_LOG_LINE_BYTES, NATIVE_LOG_LINES
+
+LAST_WORDS_S: Final = 1.0
+"""Seconds that stderr may stay open after the end, held by a process it left behind."""
+
+
+_COMPLAINT: Final = re.compile("error|assert|terminate called", re.IGNORECASE)
+_CRASH: Final = re.compile(r"\S*:\d+: GGML_ASSERT|terminate called|CUDA error")
+"""Last words of native code that quote its source, never a prompt or a grammar."""
+
+
+class WorkerProcess:
+    """A running worker: its end of the socketpair and its stderr.
+
+    Use ``start_worker``, which also ends it.
+    """
+
+    def __init__(
+        self, popen: subprocess.Popen[bytes], stream: trio.SocketStream, pidfd: int
+    ) -> None:
+        self._popen = popen
+        self._pidfd = pidfd
+        self.stream = stream
+        self._lines: deque[str] = deque(maxlen=NATIVE_LOG_LINES)
+        self._is_silent = trio.Event()
+        self._holds_client_text = False
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._popen.pid
+
+    @property
+    def complaint(self) -> str:
+        """The last line of its stderr that complains; empty if there is none."""
+        lines = [line for line in self._lines if _COMPLAINT.search(line)]
+        return lines[-1] if lines else ""
+
+    def serves_clients(self) -> None:
+        """From here on, keep of its stderr only what can hold no client's text."""
+        self._lines.clear()
+        self._holds_client_text = True
+
+    def kill(self) -> None:
+        """Send SIGKILL, which also ends a stopped process."""
+        self._popen.kill()
+
+    async def wait(self) -> int:
+        """Wait for its end and its last words; give Popen's return code.
+
+        Cancellation: safe; it goes on running.
+        """
+        code = await self.reap()
+        with trio.move_on_after(LAST_WORDS_S):
+            await self._is_silent.wait()
+        return code
+
+    async def reap(self) -> int:
+        """Wait for its end alone."""
+        await trio.lowlevel.wait_readable(self._pidfd)
+        return self._popen.wait()
+
+    async def listen(self) -> None:
+        """Read stderr until it closes, keeping the last lines."""
+        assert self._popen.stderr is not None  # noqa: S101  # asked for below
+        stderr = trio.lowlevel.FdStream(os.dup(self._popen.stderr.fileno()))
+        rest = b""
+        async with stderr:
+            async for data in stderr:
+                *lines, rest = (rest + data).split(b"\n")
+                rest = rest[-NATIVE_LOG_LINE_BYTES:]
+                for line in lines:
+                    self._keep(line)
+        self._keep(rest)
+        self._is_silent.set()
+
+    def _keep(self, line: bytes) -> None:
+        text = line[:NATIVE_LOG_LINE_BYTES].decode("utf-8", "replace").strip()
+        if text and (not self._holds_client_text or _CRASH.match(text)):
+            self._lines.append(text)
+
+
+@asynccontextmanager
+async def start_worker() -> AsyncIterator[WorkerProcess]:
+    """Start a worker; on leaving, however, it is killed and reaped.
+
+    The process is spawned by this thread, not by one of trio's: the kernel sends the
+    worker's parent-death signal when the *thread* that spawned it ends.
+    """
+    ours, theirs = socket.socketpair()
+    with theirs:
+        popen = subprocess.Popen(  # noqa: ASYNC220, S603  # see above; our own module
+            [
+                *(sys.executable, "-P", "-m", "inferd.worker"),
+                *(str(theirs.fileno()), str(os.getpid())),
+            ],
+            pass_fds=(theirs.fileno(),),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+    pidfd = os.pidfd_open(popen.pid)
+    ours.setblocking(False)  # noqa: FBT003  # socket's own signature
+    stream = trio.SocketStream(trio.socket.from_stdlib_socket(ours))
+    worker = WorkerProcess(popen, stream, pidfd)
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(worker.listen)
+            try:
+                yield worker
+            finally:
+                worker.kill()
+                with trio.CancelScope(shield=True):
+                    await worker.reap()
+                    await stream.aclose()
+                nursery.cancel_scope.cancel()
+    finally:
+        os.close(pidfd)
+        if popen.stderr is not None:
+            popen.stderr.close()
+
+
+def describe_exit(code: int) -> str:
+    """Say in words how a process ended."""
+    if code >= 0:
+        return f"exited with code {code}"
+    return f"killed by {signal.Signals(-code).name}"

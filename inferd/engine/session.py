@@ -1,0 +1,194 @@
+"""One worker from its start to its end: messages to it, answers sorted by job."""
+
+from collections.abc import Callable
+from typing import NoReturn
+
+import trio
+
+from inferd.engine.mailbox import Mailbox
+from inferd.engine.process import WorkerProcess, describe_exit
+from inferd.errors import BackendUnavailableError
+from inferd.ipc import (
+    Alive,
+    BrokenLinkError,
+    Drop,
+    Ended,
+    FromWorker,
+    Load,
+    Loaded,
+    LoadFailed,
+    Loading,
+    MessageSplitter,
+    Overflow,
+    PromptReady,
+    Refused,
+    Step,
+    ToWorker,
+    decode_from_worker,
+    encode,
+)
+from inferd.limits import IPC_OUTBOX_MESSAGES, READ_BYTES
+
+Answer = PromptReady | Refused | Overflow | bytes | Ended
+
+
+class WorkerDiedError(BackendUnavailableError):
+    """The worker is gone; so is every job it had."""
+
+
+class SessionOverError(Exception):
+    """Why a session is over; the text goes to the operator."""
+
+
+class Session:
+    """Talks to one worker process.
+
+    First ``load``, once; then ``serve`` for as long as it lives, while others ``open``
+    jobs and ``post`` messages.
+    """
+
+    def __init__(self, process: WorkerProcess) -> None:
+        self._process = process
+        self._splitter = MessageSplitter()
+        self._boxes: dict[int, Mailbox[Answer]] = {}
+        self._to_send, self._outbox = trio.open_memory_channel[ToWorker](
+            IPC_OUTBOX_MESSAGES
+        )
+        self.has_served = False
+
+    # --- jobs -------------------------------------------------------------------
+
+    def open(self, ticket: int) -> Mailbox[Answer]:
+        """Begin to collect the answers to a job."""
+        return self._boxes.setdefault(ticket, Mailbox())
+
+    def knows(self, ticket: int) -> bool:
+        """Whether a job is open here."""
+        return ticket in self._boxes
+
+    def close(self, ticket: int) -> None:
+        """Have the worker forget a job that is open here."""
+        if self._boxes.pop(ticket, None) is not None:
+            self.post(Drop(ticket=ticket))
+
+    def post(self, message: ToWorker) -> None:
+        """Send a message when the worker reads; a worker that never does is ended."""
+        try:
+            self._to_send.send_nowait(message)
+        except trio.WouldBlock:
+            self._process.kill()
+
+    def kill(self) -> None:
+        """End the worker: it hangs."""
+        self._process.kill()
+
+    def fail_all(self, reason: str) -> None:
+        """Tell every open job why there is no worker any more."""
+        for box in self._boxes.values():
+            box.fail(WorkerDiedError(reason))
+        self._boxes.clear()
+
+    # --- the worker ---------------------------------------------------------------
+
+    async def load(
+        self, message: Load, report: Callable[[Loading], None], *, silence_s: float
+    ) -> Loaded:
+        """Have the worker load; tell how far it is.
+
+        Raises:
+            SessionOverError: it failed, died or fell silent.
+        """
+        await self._send(message)
+        while True:
+            match await self._receive(silence_s):
+                case Loading() as loading:
+                    report(loading)
+                case LoadFailed(reason=reason):
+                    await self._process.wait()
+                    raise SessionOverError(self._with_native_error(reason))
+                case Loaded() as loaded:
+                    self._process.serves_clients()
+                    return loaded
+                case other:
+                    raise SessionOverError(_out_of_turn(other))
+
+    async def serve(self, *, silence_s: float) -> NoReturn:
+        """Carry messages both ways until the worker is gone.
+
+        Raises:
+            SessionOverError: always, in the end.
+        """
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._send_all)
+            over = await self._sort_all(silence_s)
+            nursery.cancel_scope.cancel()
+        raise over
+
+    async def _sort_all(self, silence_s: float) -> SessionOverError:
+        try:
+            while True:
+                self._sort(await self._receive(silence_s))
+        except SessionOverError as error:
+            return error
+
+    def _sort(self, message: FromWorker) -> None:
+        match message:
+            case Step(pieces=pieces, ended=ended):
+                for ticket, piece in pieces:
+                    self._put(ticket, piece)
+                for end in ended:
+                    self.has_served = True
+                    self._put(end.ticket, end)
+            case PromptReady() | Refused() | Overflow():
+                self._put(message.ticket, message)
+            case Alive():
+                pass
+            case Loading() | LoadFailed() | Loaded():
+                raise SessionOverError(_out_of_turn(message))
+
+    def _put(self, ticket: int, answer: Answer) -> None:
+        if box := self._boxes.get(ticket):  # dropped jobs may still have answers coming
+            box.put(answer)
+
+    async def _receive(self, silence_s: float) -> FromWorker:
+        try:
+            with trio.fail_after(silence_s):
+                while (payload := self._splitter.next_payload()) is None:
+                    self._splitter.feed(await self._read())
+            return decode_from_worker(payload)
+        except trio.TooSlowError:
+            self._process.kill()
+            raise SessionOverError(f"hung: no word for {silence_s:g} s") from None
+        except BrokenLinkError as error:
+            self._process.kill()
+            raise SessionOverError(f"broke the protocol: {error}") from error
+
+    async def _read(self) -> bytes:
+        try:
+            data = await self._process.stream.receive_some(READ_BYTES)
+        except trio.BrokenResourceError:
+            data = b""
+        if data:
+            return bytes(data)
+        self._process.kill()  # it closed its pipe: whatever it does now, it is no worker
+        code = await self._process.wait()
+        raise SessionOverError(self._with_native_error(describe_exit(code)))
+
+    async def _send_all(self) -> None:
+        async for message in self._outbox:
+            await self._send(message)
+
+    async def _send(self, message: ToWorker) -> None:
+        try:
+            await self._process.stream.send_all(encode(message))
+        except trio.BrokenResourceError:
+            return  # it is dying; the reading side will find out how
+
+    def _with_native_error(self, reason: str) -> str:
+        """Add the last thing the library complained of, if it did."""
+        complaint = self._process.complaint
+        return f"{reason}: {complaint}" if complaint else reason
+
+
+def _out_of_turn(message: FromWorker) -> str:
+    return f"broke the protocol: {type(message).__name__} out of turn"
