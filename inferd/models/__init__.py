@@ -1,0 +1,1 @@
+"""Models: those that the daemon knows by name, and how they are brought in."""

@@ -1,0 +1,1 @@
+"""Sockets and tasks: it moves messages, the stages decide."""

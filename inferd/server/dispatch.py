@@ -1,0 +1,54 @@
+"""A request to its service; a failure to its error frame. The only place for either."""
+
+import secrets
+from typing import Protocol
+
+import structlog
+import trio
+
+from inferd.errors import InferdError, InternalError
+from inferd.server.activity import Activity
+from inferd.server.peer import Peer
+from inferd.server.reply import PeerGoneError, Reply
+from inferd.wire.requests import GenerateRequest
+
+log = structlog.get_logger("server")
+
+
+class Service(Protocol):
+    """What a surface does with its requests."""
+
+    async def answer(
+        self, request: GenerateRequest, reply: Reply, activity: Activity
+    ) -> None:
+        """Serve one request to its terminal frame, or raise before it."""
+
+
+async def dispatch(
+    service: Service, request: GenerateRequest, reply: Reply, *, peer: Peer, socket: str
+) -> bool:
+    """Answer one request with exactly one terminal frame.
+
+    Returns:
+        Whether the connection goes on.
+
+    Raises:
+        PeerGoneError: nobody reads the answer.
+    """
+    activity = Activity.begin(peer, socket, request.id)
+    try:
+        await service.answer(request, reply, activity)
+    except InferdError as error:
+        activity.refused(error)
+        await reply.fail(error)
+        return not error.closes_connection
+    except (PeerGoneError, trio.Cancelled):
+        activity.abandoned()
+        raise
+    except Exception:  # a bug: the client gets a number, the log gets the rest
+        bug = InternalError(f"bug {secrets.token_hex(4)}, see the daemon's log")
+        log.exception("request.crashed", bug=str(bug))
+        activity.refused(bug)
+        if not reply.is_over:
+            await reply.fail(bug)
+    return True

@@ -1,0 +1,57 @@
+"""Room for a number of clients; the next one is told that there is none."""
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+import structlog
+import trio
+
+from inferd.errors import QueueFullError
+from inferd.server.reply import PeerGoneError, Reply
+
+log = structlog.get_logger("server")
+
+Serve = Callable[[trio.SocketStream], Awaitable[None]]
+
+REFUSAL_S = 1.0
+"""Seconds a client gets to read that there is no room for it."""
+
+
+class Room:
+    """Places for connections, shared by any number of sockets."""
+
+    def __init__(self, n_places: int) -> None:
+        self._n_free = n_places
+
+    @contextmanager
+    def enter(self) -> Iterator[bool]:
+        """Take a place while inside; false if there is none."""
+        has_place = self._n_free > 0
+        self._n_free -= has_place
+        try:
+            yield has_place
+        finally:
+            self._n_free += has_place
+
+
+def in_room(room: Room, serve: Serve) -> Serve:
+    """Serve a client if there is a place for it; else say so and let it go."""
+
+    async def welcome(stream: trio.SocketStream) -> None:
+        with room.enter() as has_place:
+            try:
+                await (serve(stream) if has_place else _refuse(stream))
+            except Exception:  # a bug in one connection is nobody else's affair
+                log.exception("client.crashed")
+
+    return welcome
+
+
+async def _refuse(stream: trio.SocketStream) -> None:
+    log.warning("client.refused", code=QueueFullError.code.value)
+    try:
+        await Reply(stream, "", write_timeout_s=REFUSAL_S).fail(
+            QueueFullError("too many connections")
+        )
+    except PeerGoneError:
+        return

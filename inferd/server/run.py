@@ -1,0 +1,207 @@
+"""The task tree, from the lock to the last goodbye."""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import structlog
+import trio
+
+from inferd.admission import Admission
+from inferd.backend import Backend
+from inferd.config import Config
+from inferd.limits import MAX_ACTIVE_DEFAULT_CAP
+from inferd.paths import ADMIN_SOCKET, INFER_SOCKET, LOCK_NAME
+from inferd.server.admin import serve_admin
+from inferd.server.connection import Connection, Surface
+from inferd.server.generate import GenerateService
+from inferd.server.hangup import Hangups
+from inferd.server.listen import (
+    ADMIN_MODE,
+    INFERENCE_MODE,
+    bind,
+    locked,
+    make_directory,
+)
+from inferd.server.notify import Notifier
+from inferd.server.room import Room, Serve, in_room
+from inferd.server.status import StatusBoard
+from inferd.server.turns import Turns
+from inferd.wire.codec import decode_request
+
+log = structlog.get_logger("daemon")
+
+LAST_WORDS_S = 2.0
+"""Seconds for error frames to be written once the time to drain is over."""
+
+
+def active_requests(config: Config) -> int:
+    """How many requests run at once: as configured, else the cores, up to a cap."""
+    cores = len(os.sched_getaffinity(0))
+    return config.admission.max_active or min(cores, MAX_ACTIVE_DEFAULT_CAP)
+
+
+class _Door(NamedTuple):
+    """How a socket is opened, and who serves those who come in."""
+
+    serve: Serve
+    mode: int
+    group: str | None
+
+
+class Daemon:
+    """Everything between the sockets and the backends.
+
+    The nesting of its tasks is the order of shutdown, read from the inside out: clients,
+    workers, admin, lock.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        directory: Path,
+        backends: Sequence[Backend],
+        *,
+        board: StatusBoard,
+        notifier: Notifier,
+    ) -> None:
+        self._config = config
+        self._directory = directory
+        self._backends = backends
+        self._board = board
+        self._notifier = notifier
+        self._turns = Turns(
+            Admission(
+                max_active=active_requests(config),
+                max_queued=config.admission.max_queued,
+            )
+        )
+        self._hangups = Hangups()
+        self._connections: set[Connection] = set()
+        self._stop = trio.Event()
+        self._scope = trio.CancelScope()
+        self._is_ready = False
+
+    def stop(self) -> None:
+        """Drain and end; asked twice, or before it was ready, end at once."""
+        if self._stop.is_set() or not self._is_ready:
+            self._scope.cancel()
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Serve until stopped.
+
+        Raises:
+            ListenError: a socket or the lock cannot be had.
+            StartFailedError: a backend did not get ready. Both come in groups.
+        """
+        make_directory(self._directory, group=self._config.listen.group)
+        with locked(self._directory / LOCK_NAME), self._scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._hangups.run)
+                nursery.start_soon(self._notifier.feed_watchdog)
+                with self._open(nursery, ADMIN_SOCKET, self._admin_door()):
+                    await self._run_backends()
+                nursery.cancel_scope.cancel()
+        log.info("daemon.stopped")
+
+    async def _run_backends(self) -> None:
+        async with trio.open_nursery() as nursery:
+            for backend in self._backends:
+                is_ready = trio.Event()
+                nursery.start_soon(backend.run, is_ready.set)
+                await is_ready.wait()
+            await self._run_clients()
+            nursery.cancel_scope.cancel()
+
+    async def _run_clients(self) -> None:
+        async with trio.open_nursery() as nursery:
+            with self._open(nursery, INFER_SOCKET, self._inference_door()):
+                self._is_ready = True
+                self._board.all_ready()
+                self._notifier.ready()
+                log.info("daemon.ready", directory=str(self._directory))
+                await self._stop.wait()
+                self._board.draining()
+                self._notifier.stopping()
+            await self._drain()
+            nursery.cancel_scope.cancel()
+
+    async def _drain(self) -> None:
+        """Finish what is running and queued, as far as there is time; end the rest."""
+        log.info("daemon.draining", drain_s=self._config.limits.drain_s)
+        self._turns.close()
+        for connection in self._connections:
+            connection.end()
+        with trio.move_on_after(self._config.limits.drain_s):
+            await self._turns.wait_idle()
+            return
+        self._turns.turn_away()
+        for backend in self._backends:
+            backend.stop("the daemon is going down")
+        with trio.move_on_after(LAST_WORDS_S):
+            await self._turns.wait_idle()
+
+    # --- sockets ----------------------------------------------------------------------
+
+    @contextmanager
+    def _open(self, clients: trio.Nursery, leaf: str, door: _Door) -> Iterator[None]:
+        """Bind a socket and let clients in while inside; then unlink it."""
+        path = self._directory / leaf
+        listener = bind(path, mode=door.mode, group=door.group)
+        accepting = trio.CancelScope()
+        clients.start_soon(_accept, listener, door.serve, clients, accepting)
+        try:
+            yield
+        finally:
+            accepting.cancel()
+            path.unlink(missing_ok=True)
+
+    def _inference_door(self) -> _Door:
+        surface = Surface(
+            INFER_SOCKET, decode_request, GenerateService(self._backends, self._turns)
+        )
+        room = Room(self._config.limits.max_connections)
+        return _Door(
+            in_room(room, partial(self._serve_client, surface)),
+            INFERENCE_MODE,
+            self._config.listen.group,
+        )
+
+    def _admin_door(self) -> _Door:
+        room = Room(self._config.limits.max_admin_connections)
+        return _Door(in_room(room, self._serve_listener), ADMIN_MODE, None)
+
+    async def _serve_client(self, surface: Surface, stream: trio.SocketStream) -> None:
+        connection = Connection(
+            stream,
+            surface,
+            hangups=self._hangups,
+            write_timeout_s=self._config.limits.write_timeout_s,
+        )
+        self._connections.add(connection)
+        try:
+            await connection.serve()
+        finally:
+            self._connections.discard(connection)
+
+    async def _serve_listener(self, stream: trio.SocketStream) -> None:
+        await serve_admin(
+            stream,
+            self._board,
+            hangups=self._hangups,
+            write_timeout_s=self._config.limits.write_timeout_s,
+        )
+
+
+async def _accept(
+    listener: trio.SocketListener,
+    serve: Serve,
+    clients: trio.Nursery,
+    scope: trio.CancelScope,
+) -> None:
+    with scope:
+        await trio.serve_listeners(serve, [listener], handler_nursery=clients)

@@ -1,0 +1,143 @@
+"""The latest status to every listener, and none of them ever in the way.
+
+A listener has room for ``ADMIN_LISTENER_EVENTS`` events. One that falls further behind
+is cut off: it reconnects and gets the present state.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import trio
+from msgspec import UNSET
+
+from inferd import __version__
+from inferd.backend import BackendCapabilities
+from inferd.engine.restart import Pause
+from inferd.ipc import Loading
+from inferd.limits import ADMIN_LISTENER_EVENTS
+from inferd.wire.codec import encode
+from inferd.wire.status import CapabilitiesFrame, LifecycleFrame, StatusFrame
+
+WIRE_VERSION = 1
+
+
+class StatusBoard:
+    """What the daemon is doing; also the ``Observer`` of its engines.
+
+    Args:
+        on_publish: told every frame that listeners are told.
+    """
+
+    def __init__(
+        self, on_publish: Callable[[StatusFrame], None] = lambda _: None
+    ) -> None:
+        self._on_publish = on_publish
+        self._lifecycle = LifecycleFrame(status="starting")
+        self._capabilities: dict[str, CapabilitiesFrame] = {}
+        self._down: set[str] = set()
+        self._listeners: set[trio.MemorySendChannel[bytes]] = set()
+        self._has_been_ready = False
+        self._is_draining = False
+
+    @property
+    def snapshot(self) -> list[bytes]:
+        """Frames that tell a new listener all: capabilities by name, then lifecycle."""
+        known = [self._capabilities[name] for name in sorted(self._capabilities)]
+        frames: list[StatusFrame] = [*known, self._lifecycle]
+        return [encode(frame) for frame in frames]
+
+    @contextmanager
+    def listen(self) -> Iterator[trio.MemoryReceiveChannel[bytes]]:
+        """Hear the snapshot and then every event; the channel ends when we lag."""
+        send, receive = trio.open_memory_channel[bytes](
+            ADMIN_LISTENER_EVENTS + len(self._capabilities) + 1
+        )
+        for frame in self.snapshot:
+            send.send_nowait(frame)
+        self._listeners.add(send)
+        try:
+            with receive:
+                yield receive
+        finally:
+            self._listeners.discard(send)
+            send.close()
+
+    def publish(self, frame: StatusFrame) -> None:
+        """Make a frame the present state and tell every listener."""
+        if self._is_draining:
+            return
+        match frame:
+            case CapabilitiesFrame():
+                self._capabilities[frame.backend] = frame
+            case LifecycleFrame():
+                self._lifecycle = frame
+        self._on_publish(frame)
+        line = encode(frame)
+        for listener in list(self._listeners):
+            try:
+                listener.send_nowait(line)
+            except trio.WouldBlock:
+                self._listeners.discard(listener)
+                listener.close()
+
+    def all_ready(self) -> None:
+        """The sockets are there and every backend serves."""
+        self._has_been_ready = True
+        self.publish(LifecycleFrame(status="ready"))
+
+    def draining(self) -> None:
+        """No new requests from here on; nothing is said after this."""
+        self.publish(LifecycleFrame(status="draining"))
+        self._is_draining = True
+
+    # --- Observer -----------------------------------------------------------------
+
+    def loading(self, backend: str, loading: Loading) -> None:
+        """A worker is on its way to ready."""
+        frame = LifecycleFrame(
+            status="restarting" if self._has_been_ready else "loading_model",
+            phase=loading.phase,
+            backend=backend,
+            path=loading.path or UNSET,
+            n_ctx=loading.n_ctx or UNSET,
+        )
+        if frame != self._lifecycle:  # signs of life repeat the phase
+            self.publish(frame)
+
+    def ready(self, backend: str, capabilities: BackendCapabilities) -> None:
+        """A worker serves; the daemon is ready again when all do."""
+        self.publish(_capabilities_frame(backend, capabilities))
+        self._down.discard(backend)
+        if self._has_been_ready and not self._down:
+            self.publish(LifecycleFrame(status="ready"))
+
+    def died(self, backend: str, reason: str, pause: Pause) -> None:
+        """A worker is gone."""
+        self._down.add(backend)
+        self.publish(
+            LifecycleFrame(
+                status="restarting",
+                phase="breaker_open" if pause.breaker_is_open else "backoff",
+                backend=backend,
+                reason=reason,
+                retry_in_s=pause.seconds,
+            )
+        )
+
+
+def _capabilities_frame(name: str, able: BackendCapabilities) -> CapabilitiesFrame:
+    return CapabilitiesFrame(
+        backend=name,
+        v2=able.v2,
+        vision=able.vision,
+        audio=able.audio,
+        tools=able.tools,
+        thinking=able.thinking,
+        embed=able.embed,
+        accelerator=able.accelerator.kind,
+        gpu_layers=able.accelerator.gpu_layers,
+        wire_version=WIRE_VERSION,
+        n_ctx=able.n_ctx or UNSET,
+        model=able.model or UNSET,
+        daemon_version=__version__,
+    )
