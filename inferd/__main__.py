@@ -1,0 +1,7 @@
+"""``python -m inferd``, the same as ``inferd``."""
+
+import sys
+
+from inferd.cli import main
+
+sys.exit(main())

@@ -1,0 +1,85 @@
+"""Find the configuration that a command works with."""
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from inferd.cli.console import CommandError
+from inferd.config import (
+    BackendSettings,
+    Config,
+    ConfigError,
+    LlamaCppSettings,
+    MockSettings,
+    parse_config,
+)
+from inferd.models.embedded import UnknownModelError, embedded_model
+from inferd.paths import cache_directory, config_files, runtime_directory
+
+
+def load_config(file: Path | None, model: str | None = None) -> Config:
+    """Read the configuration.
+
+    Args:
+        file: from the command line; else ``$INFERD_CONFIG``, else the usual places, else
+            the defaults.
+        model: from the command line; replaces the configured backends.
+
+    Raises:
+        CommandError: it cannot be used.
+    """
+    config = Config()
+    if path := _config_file(file):
+        try:
+            config = parse_config(path.read_text(encoding="utf-8"))
+        except ConfigError as error:
+            raise CommandError(f"{path}: {error}") from error
+        except (OSError, UnicodeDecodeError) as error:
+            raise CommandError(f"configuration {path}: {error}") from error
+    if model is not None:
+        backend = (LlamaCppSettings(name="chat", model=model),)
+        config = msgspec.structs.replace(config, backend=backend)
+    return config
+
+
+def _config_file(file: Path | None) -> Path | None:
+    if file is not None:
+        return file
+    if given := os.environ.get("INFERD_CONFIG"):
+        return Path(given)
+    return next((path for path in config_files() if path.exists()), None)
+
+
+def socket_directory(config: Config) -> Path:
+    """Find where this configuration's sockets are."""
+    configured = config.listen.directory
+    return Path(configured) if configured else runtime_directory()
+
+
+def located(settings: BackendSettings) -> BackendSettings:
+    """Put a file's path and its known SHA-256 in place of ``embedded:NAME``.
+
+    Raises:
+        CommandError: there is no such model, or its file is not in the cache.
+    """
+    match settings:
+        case MockSettings():
+            return settings
+        case LlamaCppSettings(name=name, model=reference):
+            try:
+                model = embedded_model(reference)
+            except UnknownModelError as error:
+                raise CommandError(f"backend {name}: model = {error}") from error
+            if model is None:
+                path = Path(reference).expanduser().absolute()
+                return msgspec.structs.replace(settings, model=str(path))
+            path = model.path_in(cache_directory())
+            if not path.is_file():
+                raise CommandError(
+                    f"backend {name}: {reference} is not in the cache ({path}); "
+                    f"run: python -m inferd.models {reference}"
+                )
+            return msgspec.structs.replace(
+                settings, model=str(path), sha256=model.sha256
+            )

@@ -1,0 +1,108 @@
+"""inferd doctor: what is wrong with this machine, and what to type."""
+
+import argparse
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from inferd import __version__
+from inferd.cli.configuration import load_config, located, socket_directory
+from inferd.cli.console import EXIT_NOT_READY, EXIT_OK, CommandError, data
+from inferd.config import BackendSettings, Config, LlamaCppSettings
+from inferd.doctor.check import Check, Finding, Verdict, examine, failed, ok
+from inferd.doctor.engine import check_model, check_worker
+from inferd.doctor.machine import check_cpu, check_packages, check_python
+from inferd.doctor.runtime import (
+    check_admin,
+    check_directory,
+    check_lock,
+    check_sockets,
+)
+
+HELP = "check this machine; exit 0 unless something is broken"
+
+MARKS: Final = {
+    Verdict.OK: "[ ok ]",
+    Verdict.WARNING: "[warn]",
+    Verdict.FAILED: "[FAIL]",
+    Verdict.SKIPPED: "[skip]",
+}
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``inferd doctor --json`` prints."""
+
+    version: str
+    passed: bool
+    findings: list[Finding]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="a TOML configuration"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print a line for each check as it is made, or one report."""
+    findings: list[Finding] = []
+    for finding in examine(list(all_checks(arguments.config))):
+        findings.append(finding)
+        if not arguments.json:
+            data(f"{MARKS[finding.verdict]} {finding.check}: {finding.detail}")
+            if finding.hint:
+                data(f"       hint: {finding.hint}")
+    passed = all(finding.verdict is not Verdict.FAILED for finding in findings)
+    if arguments.json:
+        report = Report(version=__version__, passed=passed, findings=findings)
+        data(msgspec.json.encode(report).decode())
+    return EXIT_OK if passed else EXIT_NOT_READY
+
+
+def all_checks(file: Path | None) -> Iterator[Check]:
+    """List every check; those of backends only where the configuration can be read."""
+    yield Check("python", check_python)
+    yield Check("packages", check_packages)
+    yield Check("cpu", check_cpu)
+    config, finding = _configuration(file)
+    yield Check("config", lambda: finding)
+    if config is None:
+        return
+    for settings in config.backend:
+        yield from _checks_of(settings, config)
+    directory = socket_directory(config)
+    yield Check("runtime-directory", partial(check_directory, directory))
+    yield Check("lock", partial(check_lock, directory), ["runtime-directory"])
+    yield Check("sockets", partial(check_sockets, directory), ["runtime-directory"])
+    yield Check("admin", partial(check_admin, directory), ["runtime-directory"])
+
+
+def _configuration(file: Path | None) -> tuple[Config | None, Finding]:
+    try:
+        config = load_config(file)
+    except CommandError as error:
+        return None, failed(error.text)
+    names = ", ".join(backend.name for backend in config.backend)
+    return config, ok(f"backends: {names}")
+
+
+def _checks_of(settings: BackendSettings, config: Config) -> Iterator[Check]:
+    model, worker = f"model[{settings.name}]", f"worker[{settings.name}]"
+    try:
+        settings = located(settings)
+    except CommandError as error:
+        finding = failed(error.text)
+        yield Check(model, lambda: finding)
+        return
+    if isinstance(settings, LlamaCppSettings):
+        yield Check(model, partial(check_model, settings))
+        yield Check(
+            worker, partial(check_worker, settings, config.limits), ["packages", model]
+        )
+    else:
+        yield Check(worker, partial(check_worker, settings, config.limits))

@@ -1,0 +1,94 @@
+"""inferd serve: run the daemon in the foreground."""
+
+import argparse
+import os
+import signal
+from pathlib import Path
+
+import trio
+
+from inferd.backend import StartFailedError
+from inferd.cli.configuration import load_config, located, socket_directory
+from inferd.cli.console import EXIT_OK, CommandError
+from inferd.config import Config
+from inferd.engine.engine import Engine
+from inferd.server.listen import ListenError
+from inferd.server.log import logging_to_stderr
+from inferd.server.notify import Notifier
+from inferd.server.run import Daemon, active_requests
+from inferd.server.status import StatusBoard
+
+HELP = "run the daemon in the foreground"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="a TOML configuration"
+    )
+    parser.add_argument("--model", metavar="FILE.gguf", help="serve this model alone")
+    parser.add_argument(
+        "--log-level", choices=("debug", "info", "warning", "error"), default="info"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until SIGTERM or SIGINT."""
+    daemon = make_daemon(load_config(arguments.config, arguments.model))
+    with logging_to_stderr(arguments.log_level):
+        refusal = _serve(daemon)
+    if refusal:
+        raise CommandError(refusal)
+    return EXIT_OK
+
+
+def _serve(daemon: Daemon) -> str | None:
+    """Run the daemon; give the reason if it could not start."""
+    reasons: list[str] = []
+    try:
+        trio.run(_until_told, daemon)
+    except* (ListenError, StartFailedError) as group:
+        reasons += [str(error) for error in _flat(group)]
+    return "; ".join(reasons) or None
+
+
+def make_daemon(config: Config) -> Daemon:
+    """Put the daemon together as configured."""
+    notifier = Notifier(os.environ)
+    board = StatusBoard(on_publish=notifier.follow)
+    engines = [
+        Engine(
+            located(settings),
+            n_slots=active_requests(config),
+            limits=config.limits,
+            observer=board,
+        )
+        for settings in config.backend
+    ]
+    return Daemon(
+        config, socket_directory(config), engines, board=board, notifier=notifier
+    )
+
+
+async def _until_told(daemon: Daemon) -> None:
+    async with trio.open_nursery() as nursery:
+        await nursery.start(_obey_signals, daemon)
+        await daemon.run()
+        nursery.cancel_scope.cancel()
+
+
+async def _obey_signals(
+    daemon: Daemon, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    with trio.open_signal_receiver(
+        signal.SIGTERM, signal.SIGINT, signal.SIGHUP
+    ) as signals:
+        task_status.started()
+        async for _ in signals:
+            daemon.stop()
+
+
+def _flat(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for part in error.exceptions for leaf in _flat(part)]
+    return [error]

@@ -1,0 +1,112 @@
+"""The client on trio."""
+
+import errno
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import trio
+
+from inferd.client.discovery import nobody_at, pauses, socket_paths
+from inferd.client.exchange import ConnectionLostError, Exchange, RequestFailedError
+from inferd.limits import READ_BYTES
+from inferd.paths import ADMIN_SOCKET, INFER_SOCKET
+from inferd.wire.codec import decode_status
+from inferd.wire.framing import LineSplitter
+from inferd.wire.requests import GenerateRequest
+from inferd.wire.responses import DoneFrame, ErrorFrame, TokenFrame
+from inferd.wire.status import AnyStatus
+
+
+class AsyncClient:
+    """A connection to the inference socket, for one request after another.
+
+    Use ``open_client``.
+    """
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self._stream = stream
+        self._exchange = Exchange()
+
+    async def generate(
+        self, request: GenerateRequest
+    ) -> AsyncIterator[TokenFrame | DoneFrame]:
+        """Send a request; give its frames as they come, ``done`` last.
+
+        Raises:
+            RequestFailedError: the daemon ended it with an error frame.
+            ConnectionLostError: the connection ended before it did.
+
+        Cancellation: the answer is left half read; close the client.
+        """
+        await self._stream.send_all(self._exchange.start(request))
+        while not self._exchange.is_over:
+            for response in self._exchange.feed(await self._read()):
+                if isinstance(response, ErrorFrame):
+                    raise RequestFailedError(response)
+                yield response
+
+    async def _read(self) -> bytes | bytearray:
+        try:
+            return await self._stream.receive_some(READ_BYTES)
+        except trio.BrokenResourceError as error:
+            raise ConnectionLostError("the connection broke") from error
+
+
+@asynccontextmanager
+async def open_client(directory: Path | None = None) -> AsyncIterator[AsyncClient]:
+    """Connect to a daemon; leaving closes the connection and cancels a request.
+
+    Raises:
+        NoDaemonError: nobody answers.
+    """
+    async with await connect(INFER_SOCKET, directory) as stream:
+        yield AsyncClient(stream)
+
+
+async def connect(leaf: str, directory: Path | None = None) -> trio.SocketStream:
+    """Connect to a socket of the daemon.
+
+    Raises:
+        NoDaemonError: there is none, it is not ours to use, or nobody listens.
+    """
+    paths = socket_paths(leaf, directory)
+    for path in paths:
+        if stream := await _connect(path):
+            return stream
+    raise nobody_at(paths)
+
+
+async def _connect(path: Path) -> trio.SocketStream | None:
+    """Connect, waiting out a full backlog.
+
+    trio's ``open_unix_socket`` takes EAGAIN, by which the kernel says that the backlog
+    is full, for a connection under way, and gives a stream that is not connected.
+    """
+    for pause in pauses():
+        sock = trio.socket.socket(trio.socket.AF_UNIX, trio.socket.SOCK_STREAM)
+        try:
+            await sock.connect(str(path))
+            sock.getpeername()
+        except OSError as error:
+            sock.close()
+            if error.errno not in (errno.EAGAIN, errno.ENOTCONN):
+                return None
+            await trio.sleep(pause)
+        else:
+            return trio.SocketStream(sock)
+    return None  # pragma: no cover  # pauses never end
+
+
+async def watch_status(directory: Path | None = None) -> AsyncIterator[AnyStatus]:
+    """Give each status of the admin socket until it ends.
+
+    Raises:
+        NoDaemonError: nobody answers.
+    """
+    async with await connect(ADMIN_SOCKET, directory) as stream:
+        splitter = LineSplitter()
+        async for data in stream:
+            splitter.feed(data)
+            while (frame := splitter.next_frame()) is not None:
+                yield decode_status(frame)

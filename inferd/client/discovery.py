@@ -1,0 +1,33 @@
+"""Find the daemon's sockets."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from inferd.paths import client_directories
+
+FIRST_PAUSE_S = 0.01
+LONGEST_PAUSE_S = 0.5
+
+
+class NoDaemonError(Exception):
+    """No daemon answers where one could be."""
+
+
+def socket_paths(leaf: str, directory: Path | None = None) -> list[Path]:
+    """List the paths where a socket may be: one if a directory is given."""
+    directories = [directory] if directory else client_directories()
+    return [each / leaf for each in directories]
+
+
+def pauses() -> Iterator[float]:
+    """Give the seconds to wait between tries: doubled each time, up to a bound."""
+    pause = FIRST_PAUSE_S
+    while True:
+        yield pause
+        pause = min(pause * 2, LONGEST_PAUSE_S)
+
+
+def nobody_at(paths: list[Path]) -> NoDaemonError:
+    """Say where no daemon was found."""
+    places = " nor ".join(str(path) for path in paths)
+    return NoDaemonError(f"no daemon answers at {places}")

@@ -1,0 +1,88 @@
+"""One connection's exchanges without its I/O: requests out, responses in.
+
+A shell sends what ``start`` gives and feeds what it reads until ``is_over``; then the
+next exchange may start on the same connection.
+"""
+
+from inferd.errors import ErrorCode, FrameTooLargeError, InvalidFrameError
+from inferd.wire.codec import decode_response, encode
+from inferd.wire.framing import LineSplitter
+from inferd.wire.requests import GenerateRequest
+from inferd.wire.responses import ErrorFrame, Response, Terminal
+
+
+class ClientError(Exception):
+    """A request did not end as it should."""
+
+
+class RequestFailedError(ClientError):
+    """The daemon ended the request with an error frame.
+
+    Attributes:
+        frame: as it came, with ``code``, ``message`` and what goes with them.
+    """
+
+    def __init__(self, frame: ErrorFrame) -> None:
+        self.frame = frame
+        super().__init__(f"{frame.code.value}: {frame.message}")
+
+    @property
+    def code(self) -> ErrorCode:
+        """The kind of failure."""
+        return self.frame.code
+
+
+class ConnectionLostError(ClientError):
+    """The connection ended before the terminal frame."""
+
+
+class ProtocolError(ClientError):
+    """The daemon said what this protocol does not know."""
+
+
+class Exchange:
+    """The state of one connection."""
+
+    def __init__(self) -> None:
+        self._splitter = LineSplitter()
+        self._id: str | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no answer is due."""
+        return self._id is None
+
+    def start(self, request: GenerateRequest) -> bytes:
+        """Begin an exchange; give the bytes to send."""
+        if not self.is_over:
+            raise ClientError("the answer to the last request is not complete")
+        self._id = request.id
+        return encode(request)
+
+    def feed(self, data: bytes | bytearray) -> list[Response]:
+        """Add what was read; give the responses that are whole. No bytes mean the end.
+
+        Raises:
+            ConnectionLostError: it ended before the terminal frame.
+            ProtocolError: what came is no response, or not to our request.
+        """
+        if not data:
+            raise ConnectionLostError("the daemon closed the connection")
+        self._splitter.feed(data)
+        responses: list[Response] = []
+        try:
+            while (frame := self._splitter.next_frame()) is not None:
+                responses.append(self._take(decode_response(frame)))
+        except (InvalidFrameError, FrameTooLargeError) as error:
+            raise ProtocolError(error.message) from error
+        return responses
+
+    def _take(self, response: Response) -> Response:
+        is_about_connection = isinstance(response, ErrorFrame) and response.id == ""
+        if self._id is None or (response.id != self._id and not is_about_connection):
+            raise ProtocolError(
+                f"a frame for request {response.id!r}, which is not ours"
+            )
+        if isinstance(response, Terminal):
+            self._id = None
+        return response

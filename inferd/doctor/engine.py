@@ -1,0 +1,74 @@
+"""Checks of a configured backend: its file, its library, a decode in a child."""
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+import trio
+
+from inferd.backend import BackendCapabilities
+from inferd.config import BackendSettings, LimitSettings, LlamaCppSettings
+from inferd.doctor.check import Finding, failed, ok
+from inferd.engine.process import start_worker
+from inferd.engine.session import Session, SessionOverError
+from inferd.ipc import Load, Loaded
+
+_BLOCK_BYTES = 1024 * 1024
+
+
+def check_model(settings: LlamaCppSettings) -> Finding:
+    """Is the file there, and the one that was pinned?"""
+    path = Path(settings.model)
+    if not path.is_file():
+        return failed(f"missing at {path}", "make setup")
+    size = path.stat().st_size
+    if settings.sha256 is None:
+        return ok(f"{size} bytes at {path}; no sha256 configured, so not verified")
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            digest.update(block)
+    if digest.hexdigest() != settings.sha256:
+        return failed(
+            f"{path} has SHA-256 {digest.hexdigest()}, expected {settings.sha256}",
+            "remove it and run: make setup",
+        )
+    return ok(f"{size} bytes at {path}, SHA-256 as expected")
+
+
+def check_worker(settings: BackendSettings, limits: LimitSettings) -> Finding:
+    """Does a worker load it, fit its library, and decode?
+
+    The worker checks the library's structs and decodes a few tokens before it says that
+    it is ready; whatever goes wrong costs that process alone.
+    """
+    outcome = trio.run(_load, settings, limits)
+    if isinstance(outcome, Loaded):
+        return ok(f"{outcome.library}; {_abilities(outcome.capabilities)}")
+    return failed(outcome, "make setup")
+
+
+async def _load(settings: BackendSettings, limits: LimitSettings) -> Loaded | str:
+    async with start_worker() as process:
+        try:
+            return await Session(process).load(
+                Load(settings=_small(settings), n_slots=1),
+                lambda _: None,
+                silence_s=limits.load_silence_s,
+            )
+        except SessionOverError as error:
+            return str(error)
+
+
+def _small(settings: BackendSettings) -> BackendSettings:
+    """Leave out the hash, which is another check."""
+    if isinstance(settings, LlamaCppSettings):
+        return msgspec.structs.replace(settings, sha256=None)
+    return settings
+
+
+def _abilities(able: BackendCapabilities) -> str:
+    return (
+        f"decode self-test passed; model {able.model}, n_ctx {able.n_ctx}, "
+        f"accelerator {able.accelerator.kind}, gpu_layers {able.accelerator.gpu_layers}"
+    )

@@ -1,0 +1,95 @@
+"""Checks of the directory, the lock, the sockets, and a daemon behind them."""
+
+import fcntl
+import os
+import stat
+from pathlib import Path
+
+from inferd.client.discovery import NoDaemonError
+from inferd.client.sync import watch_status
+from inferd.doctor.check import Finding, failed, ok, warning
+from inferd.limits import SOCKET_PATH_BYTES
+from inferd.paths import ADMIN_SOCKET, INFER_SOCKET, LOCK_NAME
+from inferd.server.listen import ADMIN_MODE, INFERENCE_MODE, ListenError, refuse_unsafe
+
+ADMIN_ANSWER_S = 2.0
+
+
+def check_directory(directory: Path) -> Finding:
+    """Can the sockets be there, and can nobody else put some there?"""
+    n_bytes = len(os.fsencode(directory / INFER_SOCKET))
+    if n_bytes > SOCKET_PATH_BYTES:
+        return failed(
+            f"{directory} makes socket paths of {n_bytes} bytes, "
+            f"at most {SOCKET_PATH_BYTES} fit",
+            "set [listen] directory to a shorter one",
+        )
+    if not directory.exists():
+        return ok(f"{directory} is not there yet; the daemon makes it")
+    try:
+        refuse_unsafe(directory)
+    except ListenError as error:
+        return failed(str(error), f"ls -ld {directory}")
+    return ok(f"{directory}, mode {stat.S_IMODE(directory.stat().st_mode):04o}")
+
+
+def check_lock(directory: Path) -> Finding:
+    """Does a daemon hold the lock?"""
+    path = directory / LOCK_NAME
+    if path.is_symlink():
+        return failed(f"{path} is a symlink", f"rm {path}")
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return ok("free: no daemon has run here")
+    except OSError as error:
+        return warning(f"{path}: {error.strerror}")
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return ok("held by a running daemon")
+    finally:
+        os.close(fd)
+    return ok("free: no daemon runs here")
+
+
+def check_sockets(directory: Path) -> Finding:
+    """Are the sockets there with the modes they should have?"""
+    wanted = {ADMIN_SOCKET: ADMIN_MODE, INFER_SOCKET: INFERENCE_MODE}
+    found: dict[str, int] = {}
+    for leaf in wanted:
+        path = directory / leaf
+        if path.is_symlink():
+            return failed(f"{path} is a symlink", f"rm {path}")
+        if path.exists():
+            found[leaf] = stat.S_IMODE(path.stat().st_mode)
+    wrong = [leaf for leaf, mode in found.items() if mode != wanted[leaf]]
+    if wrong:
+        return failed(
+            f"{', '.join(wrong)}: mode is not as it should be", "inferd serve"
+        )
+    if not found:
+        return warning("none: no daemon runs here", "inferd serve")
+    return ok(", ".join(f"{leaf} {mode:04o}" for leaf, mode in found.items()))
+
+
+def check_admin(directory: Path) -> Finding:
+    """Does a daemon answer, and how is it?"""
+    try:
+        for _, status in watch_status(directory, timeout_s=ADMIN_ANSWER_S):
+            if status.status == "capabilities":
+                continue
+            text = " ".join(word for word in (status.status, status.phase) if word)
+            return (
+                ok(f"the daemon is {text}")
+                if text == "ready"
+                else warning(
+                    f"the daemon is {text}"
+                    + (f": {status.reason}" if status.reason else "")
+                )
+            )
+    except NoDaemonError as error:
+        return warning(str(error), "inferd serve")
+    except OSError:
+        return failed(f"no answer within {ADMIN_ANSWER_S:g} s", "inferd status --watch")
+    return failed("the daemon closed the admin socket", "inferd status --watch")
