@@ -2,10 +2,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test check bench clean
+.PHONY: setup demo test check bench install uninstall clean
 
 setup:
-	@$(PYTHON) tools/setup.py
+	@$(PYTHON) -m tools.setup
 
 demo: setup
 	@$(BIN)/inferd demo
@@ -18,10 +18,16 @@ check: setup
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/python tools/regenerate.py --check
+	@$(BIN)/python -m tools.regenerate --check
 
 bench: setup
-	@$(BIN)/python bench/decode.py
+	@$(BIN)/python -m bench.decode
+
+install:
+	@$(PYTHON) -m tools.install install
+
+uninstall:
+	@$(PYTHON) -m tools.install uninstall
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

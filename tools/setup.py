@@ -41,7 +41,7 @@ def main() -> int:
     if STAMP.is_file() and STAMP.read_text() == wanted:
         return fetch_models()
     make_venv()
-    wheel = llama_wheel()
+    wheel = llama_wheel(PYTHON)
     say("installing inferd and its tools into .venv")
     pip("install", "--constraint", str(CONSTRAINTS), str(wheel))
     pip("install", "--constraint", str(CONSTRAINTS), "--editable", f"{ROOT}[llama,dev]")
@@ -88,7 +88,7 @@ def cache() -> Path:
     return Path(given) if given else Path(xdg) / "inferd"
 
 
-def llama_wheel() -> Path:
+def llama_wheel(python: Path) -> Path:
     """Find llama-cpp-python's wheel in the cache, or build it."""
     version = pinned("llama-cpp-python")
     key = hashlib.sha256(
@@ -106,7 +106,7 @@ def llama_wheel() -> Path:
     if wheels := list(directory.glob("*.whl")):
         return wheels[0]
     say(f"building llama-cpp-python {version} once; it takes 3 to 10 minutes")
-    build(version, directory)
+    build(python, version, directory)
     [wheel] = directory.glob("*.whl")
     say(f"kept as {wheel}")
     return wheel
@@ -120,11 +120,11 @@ def pinned(package: str) -> str:
     return found[1]
 
 
-def build(version: str, directory: Path) -> None:
+def build(python: Path, version: str, directory: Path) -> None:
     """Compile the wheel, saying now and then how far it is."""
     directory.mkdir(parents=True, exist_ok=True)
     command = [
-        *(str(PYTHON), "-m", "pip", "wheel", "--verbose", "--no-deps"),
+        *(str(python), "-m", "pip", "wheel", "--verbose", "--no-deps"),
         *("--disable-pip-version-check", "--no-binary", "llama-cpp-python"),
         *("--config-settings", "build.targets=llama"),
         *("--wheel-dir", str(directory), f"llama-cpp-python=={version}"),

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import resource
 import signal
 from pathlib import Path
 
@@ -35,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT."""
     daemon = make_daemon(load_config(arguments.config, arguments.model))
+    _raise_file_limit()
     with logging_to_stderr(arguments.log_level):
         refusal = _serve(daemon)
     if refusal:
@@ -68,6 +70,12 @@ def make_daemon(config: Config) -> Daemon:
     return Daemon(
         config, socket_directory(config), engines, board=board, notifier=notifier
     )
+
+
+def _raise_file_limit() -> None:
+    """Allow as many descriptors as we may have: the usual 1,024 is one a connection."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _until_told(daemon: Daemon) -> None:

@@ -70,14 +70,16 @@ async def connect(leaf: str, directory: Path | None = None) -> trio.SocketStream
     Raises:
         NoDaemonError: there is none, it is not ours to use, or nobody listens.
     """
-    paths = socket_paths(leaf, directory)
-    for path in paths:
-        if stream := await _connect(path):
-            return stream
-    raise nobody_at(paths)
+    tried: dict[Path, str] = {}
+    for path in socket_paths(leaf, directory):
+        try:
+            return await _connect(path)
+        except OSError as error:
+            tried[path] = error.strerror or str(error)
+    raise nobody_at(tried)
 
 
-async def _connect(path: Path) -> trio.SocketStream | None:
+async def _connect(path: Path) -> trio.SocketStream:
     """Connect, waiting out a full backlog.
 
     trio's ``open_unix_socket`` takes EAGAIN, by which the kernel says that the backlog
@@ -91,11 +93,11 @@ async def _connect(path: Path) -> trio.SocketStream | None:
         except OSError as error:
             sock.close()
             if error.errno not in (errno.EAGAIN, errno.ENOTCONN):
-                return None
+                raise
             await trio.sleep(pause)
         else:
             return trio.SocketStream(sock)
-    return None  # pragma: no cover  # pauses never end
+    raise AssertionError  # pauses never end
 
 
 async def watch_status(directory: Path | None = None) -> AsyncIterator[AnyStatus]:

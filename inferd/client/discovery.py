@@ -1,6 +1,6 @@
 """Find the daemon's sockets."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from inferd.paths import client_directories
@@ -27,7 +27,7 @@ def pauses() -> Iterator[float]:
         pause = min(pause * 2, LONGEST_PAUSE_S)
 
 
-def nobody_at(paths: list[Path]) -> NoDaemonError:
-    """Say where no daemon was found."""
-    places = " nor ".join(str(path) for path in paths)
-    return NoDaemonError(f"no daemon answers at {places}")
+def nobody_at(tried: Mapping[Path, str]) -> NoDaemonError:
+    """Say where no daemon was found, and what the kernel said there."""
+    places = ", nor ".join(f"at {path} ({why})" for path, why in tried.items())
+    return NoDaemonError(f"no daemon answers {places}")

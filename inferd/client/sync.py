@@ -87,16 +87,17 @@ def connect(leaf: str, directory: Path | None = None) -> socket.socket:
     Raises:
         NoDaemonError: there is none, it is not ours to use, or nobody listens.
     """
-    paths = socket_paths(leaf, directory)
-    for path in paths:
+    tried: dict[Path, str] = {}
+    for path in socket_paths(leaf, directory):
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             sock.connect(str(path))
-        except OSError:
+        except OSError as error:
             sock.close()
+            tried[path] = error.strerror or str(error)
         else:
             return sock
-    raise nobody_at(paths)
+    raise nobody_at(tried)
 
 
 def watch_status(
@@ -142,8 +143,10 @@ def wait_until_ready(
                 on_status(status)
                 if status.status == READY:
                     return
-        except (OSError, NoDaemonError):
-            pass
+        except (OSError, NoDaemonError) as error:
+            last = str(error)
+        else:
+            last = "the daemon closed the admin socket"
         if is_hopeless() or time.monotonic() > deadline:
-            raise nobody_at(socket_paths(ADMIN_SOCKET, directory))
+            raise NoDaemonError(last)
         time.sleep(pause)

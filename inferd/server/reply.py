@@ -37,7 +37,8 @@ class Reply:
                 raise AssertionError("a frame after the terminal one")
             lines += encode(frame)
             self.is_over = isinstance(frame, Terminal)
-        await self._write(lines)
+        if lines:
+            await self._write(lines)
 
     async def fail(self, error: InferdError) -> None:
         """End the request with an error frame."""

@@ -25,7 +25,7 @@ class StatusBoard:
     """What the daemon is doing; also the ``Observer`` of its engines.
 
     Args:
-        on_publish: told every frame that listeners are told.
+        on_publish: told every frame that listeners are told, and repeated ones.
     """
 
     def __init__(
@@ -101,7 +101,9 @@ class StatusBoard:
             path=loading.path or UNSET,
             n_ctx=loading.n_ctx or UNSET,
         )
-        if frame != self._lifecycle:  # signs of life repeat the phase
+        if frame == self._lifecycle:
+            self._on_publish(frame)  # a sign of life: news for systemd alone
+        else:
             self.publish(frame)
 
     def ready(self, backend: str, capabilities: BackendCapabilities) -> None:

@@ -4,13 +4,14 @@ import datetime as dt
 import os
 from pathlib import Path
 
+import numpy as np
+
 from inferd.backend import AcceleratorInfo, AcceleratorKind, BackendCapabilities
 from inferd.config import LlamaCppSettings
 from inferd.dialects.template import ChatTemplate, TemplateError
 from inferd.ipc import Loading, Step
 from inferd.job import GenerateJob, Sampling
 from inferd.limits import DEFAULT_CONTEXT_TOKENS, PREFILL_CHUNK_TOKENS
-from inferd.wire.requests import ChatMessage
 from inferd.worker.backend import (
     LoadError,
     PreparedJob,
@@ -25,11 +26,10 @@ from inferd.worker.llama.library import accelerator, load_library
 from inferd.worker.llama.model import Context, Model
 from inferd.worker.llama.sampling import Sampler
 
-_SELF_TEST = GenerateJob(
-    messages=[ChatMessage(role="user", content="Say a word.")],
-    max_tokens=4,
-    sampling=Sampling(temperature=0, top_p=1, top_k=0, seed=0),
-)
+_SELF_TEST_TEXT = "Hello"
+_SELF_TEST_TOKENS = 4
+"""Small enough for the smallest context that can be configured."""
+_LAST_ROW = -1
 
 
 class LlamaBackend(WorkerBackend):
@@ -143,12 +143,18 @@ class LlamaBackend(WorkerBackend):
 
     def _self_test(self) -> None:
         """Decode for real, so that a build that crashes does so before it is ready."""
+        prompt = self._model.tokenize(_SELF_TEST_TEXT)[:_SELF_TEST_TOKENS]
+        sampler = Sampler(
+            self._model, Sampling(temperature=0, top_p=1, top_k=0, seed=0)
+        )
+        self._decoder.start(0, PreparedPrompt(prompt, _SELF_TEST_TOKENS, sampler))
         try:
-            self.start(0, self.prepare(_SELF_TEST))
             while self.is_busy:
                 self.step()
-        except (RefusedError, PromptOverflowError, DecodeError) as error:
+        except DecodeError as error:
             raise LoadError(f"decode self-test failed: {error}") from error
+        if not np.isfinite(self._context.logits(_LAST_ROW, self._model.n_vocab)).all():
+            raise LoadError("decode self-test failed: logits are not finite")
 
     def _capabilities(self, path: Path) -> BackendCapabilities:
         return BackendCapabilities(

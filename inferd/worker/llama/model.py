@@ -4,6 +4,9 @@ import ctypes
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from inferd.worker.backend import LoadError
 from inferd.worker.llama.library import llama
 
@@ -164,6 +167,11 @@ class Context:
     def decode(self, batch: ctypes.Structure) -> int:
         """Decode a batch; give llama.cpp's code: 0 is well, 2 is interrupted."""
         return int(llama.llama_decode(self.handle, batch))
+
+    def logits(self, row: int, n_vocab: int) -> npt.NDArray[np.float32]:
+        """View the logits of a row of the last batch: ``(n_vocab,)``, until the next."""
+        pointer = llama.llama_get_logits_ith(self.handle, row)
+        return np.ctypeslib.as_array(pointer, (n_vocab,))
 
     def interrupt(self) -> None:
         """End the decode under way soon, or the next one at once; any thread may."""

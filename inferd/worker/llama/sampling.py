@@ -1,7 +1,5 @@
 """Choose the next token with llama.cpp's native sampler chain."""
 
-import numpy as np
-
 from inferd.job import Sampling
 from inferd.worker.backend import RefusedError
 from inferd.worker.llama.library import llama
@@ -42,8 +40,7 @@ class Sampler:
     def choose(self, context: Context, row: int) -> int:
         """Choose a token by the logits of a row of the last batch."""
         if self._takes_likeliest:
-            logits = llama.llama_get_logits_ith(context.handle, row)
-            return int(np.ctypeslib.as_array(logits, (self._n_vocab,)).argmax())
+            return int(context.logits(row, self._n_vocab).argmax())
         return int(llama.llama_sampler_sample(self._chain, context.handle, row))
 
     def __del__(self) -> None:

@@ -1,0 +1,134 @@
+"""A throw-away machine with a real systemd: an overlay of this one, booted by nspawn.
+
+Nothing done in it reaches this machine. It has no network once it is booted.
+"""
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BOOT_S = 20.0
+QUIET = (
+    "systemd.unit=basic.target",
+    "systemd.mask=systemd-sysctl.service",
+    "systemd.mask=systemd-udevd.service",
+    "systemd.mask=systemd-modules-load.service",
+)
+
+
+def missing() -> str:
+    """Say what keeps this machine from booting a container; empty if nothing does."""
+    if os.geteuid() != 0:
+        return "needs root"
+    if shutil.which("systemd-nspawn") is None:
+        return "needs systemd-nspawn (package systemd-container)"
+    return ""
+
+
+class Container:
+    """A booted container."""
+
+    def __init__(self, leader: int) -> None:
+        self._leader = leader
+
+    def run(
+        self,
+        *command: str,
+        check: bool = True,
+        stdin: str = "",
+        timeout_s: float = 60.0,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command inside."""
+        environ = ("env", "-i", "PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+        return subprocess.run(
+            ["nsenter", "-t", str(self._leader), "-a", *environ, *command],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=check,
+            timeout=timeout_s,
+        )
+
+    def show(self, *properties: str) -> dict[str, str]:
+        """Ask systemd for properties of the service."""
+        names = [f"--property={name}" for name in properties]
+        lines = self.run("systemctl", "show", "inferd", *names).stdout.splitlines()
+        return dict(line.split("=", 1) for line in lines)
+
+
+@contextmanager
+def overlay(scratch: Path) -> Iterator[Path]:
+    """Mount a writable copy of this machine's root, kept in memory."""
+    with ExitStack() as mounts:
+        mount(mounts, scratch, "-t", "tmpfs", "-o", "size=2g", "tmpfs")
+        upper, work, merged = (scratch / name for name in ("upper", "work", "merged"))
+        for directory in (upper, work, merged):
+            directory.mkdir()
+        layers = f"lowerdir=/,upperdir={upper},workdir={work}"
+        mount(mounts, merged, "-t", "overlay", "-o", layers, "overlay")
+        yield merged
+
+
+def mount(mounts: ExitStack, target: Path, *arguments: str) -> None:
+    """Mount something until the stack unwinds."""
+    subprocess.run(["mount", *arguments, str(target)], check=True)
+    mounts.callback(subprocess.run, ["umount", "--lazy", str(target)], check=False)
+
+
+def install(root: Path) -> None:
+    """Run `make install` in an overlay, with this machine's network and caches."""
+    with ExitStack() as mounts:
+        for name in ("proc", "dev"):
+            mount(mounts, root / name, "--rbind", f"/{name}")
+        result = subprocess.run(
+            ["chroot", str(root), "make", "-C", str(ROOT), "install"],
+            env={**os.environ, "PYTHON": "/usr/bin/python3"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@contextmanager
+def booted(root: Path) -> Iterator[Container]:
+    """Boot an overlay; power it off on leaving."""
+    command = [
+        *("systemd-nspawn", "--quiet", "--directory", str(root), "--private-network"),
+        *("--register=no", "--keep-unit", "--machine", f"inferd-{os.getpid()}"),
+        *("--console=passive", "--boot", *QUIET),
+    ]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as nspawn:
+        try:
+            yield Container(wait_booted(nspawn.pid))
+        finally:
+            nspawn.terminate()
+
+
+def wait_booted(nspawn: int) -> int:
+    """Wait until systemd is up; give its process id out here."""
+    deadline = time.monotonic() + BOOT_S
+    while time.monotonic() < deadline:
+        found = subprocess.run(
+            ["ps", "-o", "pid=", "--ppid", str(nspawn)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if found.stdout.strip():
+            leader = int(found.stdout.split()[0])
+            state = Container(leader).run("systemctl", "is-system-running", check=False)
+            if state.stdout.strip() in ("running", "degraded"):
+                return leader
+        time.sleep(0.1)
+    raise TimeoutError("systemd did not come up in the container")

@@ -1,0 +1,115 @@
+"""The installed service under a real systemd, hardened as it ships."""
+
+import json
+import re
+import time
+
+import pytest
+
+from tests.systemd.container import booted, install, missing, overlay
+
+REASON = missing()
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.model,
+    pytest.mark.skipif(bool(REASON), reason=f"no container: {REASON}"),
+]
+
+REQUEST = json.dumps(
+    {
+        "id": "a",
+        "messages": [{"role": "user", "content": "Hello"}],
+        "max_tokens": 4,
+        "stream": False,
+    }
+)
+ASK = ("nc", "-N", "-U", "/run/inferd/infer.sock")
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    with overlay(tmp_path_factory.mktemp("machine")) as root:
+        install(root)
+        with booted(root) as container:
+            container.run("systemctl", "start", "inferd")
+            yield container
+
+
+def test_start_returns_when_the_service_answers(service):
+    frame = json.loads(service.run(*ASK, stdin=REQUEST + "\n").stdout)
+    assert (frame["type"], frame["id"]) == ("done", "a")
+    assert service.show("ActiveState", "StatusText") == {
+        "ActiveState": "active",
+        "StatusText": "ready",
+    }
+
+
+def test_a_client_in_the_group_may_ask_and_another_may_not(service):
+    service.run("useradd", "--groups", "inferd", "member")
+    service.run("useradd", "stranger")
+    asks = {
+        user: service.run(
+            *("setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", *ASK),
+            stdin=REQUEST + "\n",
+            check=False,
+        )
+        for user in ("member", "stranger")
+    }
+    assert json.loads(asks["member"].stdout)["type"] == "done"
+    assert "Permission denied" in asks["stranger"].stderr
+
+
+def test_a_killed_worker_comes_back_within_the_sandbox(service):
+    before = service.show("MainPID")
+    service.run("pkill", "-KILL", "-f", "inferd.worker")
+    frame = json.loads(service.run(*ASK, stdin=REQUEST + "\n").stdout)
+    assert frame["type"] == "done"
+    assert service.show("MainPID") == before
+
+
+def test_a_blocked_loop_is_ended_by_the_watchdog_and_started_again(service):
+    before = service.show("MainPID")["MainPID"]
+    service.run("mkdir", "-p", "/run/systemd/system/inferd.service.d")
+    service.run(
+        *("sh", "-c", "cat > /run/systemd/system/inferd.service.d/watchdog.conf"),
+        stdin="[Service]\nWatchdogSec=2s\n",
+    )
+    service.run("systemctl", "daemon-reload")
+    service.run("systemctl", "restart", "inferd")
+    restarted = service.show("MainPID")["MainPID"]
+    assert restarted != before
+    service.run("kill", "-STOP", restarted)
+    deadline = time.monotonic() + 20
+    while service.show("NRestarts")["NRestarts"] == "0":
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    service.run("systemctl", "start", "inferd")
+    assert json.loads(service.run(*ASK, stdin=REQUEST + "\n").stdout)["type"] == "done"
+
+
+def test_stop_drains_and_leaves_nothing_behind(service):
+    service.run("systemctl", "stop", "inferd")
+    state = service.show("ActiveState", "Result", "ExecMainStatus")
+    assert state == {
+        "ActiveState": "inactive",
+        "Result": "success",
+        "ExecMainStatus": "0",
+    }
+    assert service.run("pgrep", "-f", "inferd", check=False).stdout == ""
+    assert service.run("ls", "/run/inferd", check=False).returncode != 0
+
+
+def test_the_journal_has_each_request_and_no_word_of_its_content(service):
+    lines = service.run("journalctl", "-u", "inferd", "-o", "cat").stdout
+    assert len(re.findall('"event": "request.finished"', lines)) >= 3
+    assert "Hello" not in lines
+
+
+def test_a_wrong_configuration_is_not_tried_again(service):
+    service.run("mkdir", "-p", "/etc/inferd")
+    service.run("sh", "-c", "echo 'nonsense = 1' > /etc/inferd/config.toml")
+    started = service.run("systemctl", "start", "inferd", check=False)
+    assert started.returncode != 0
+    state = service.show("ActiveState", "ExecMainStatus", "NRestarts")
+    assert state == {"ActiveState": "failed", "ExecMainStatus": "2", "NRestarts": "0"}
+    assert "nonsense: no such key" in service.run("journalctl", "-u", "inferd").stdout
