@@ -29,8 +29,9 @@ CMAKE_ARGS = (
     "-DGGML_NATIVE=OFF",
     "-DLLAVA_BUILD=OFF",
     "-DLLAMA_OPENSSL=OFF",
-    f"-DCMAKE_PROJECT_llama.cpp_INCLUDE={TRIM}",
+    *shlex.split(os.environ.get("CMAKE_ARGS", "")),  # -DGGML_CUDA=ON, say
 )
+TRIM_ARG = f"-DCMAKE_PROJECT_llama.cpp_INCLUDE={TRIM}"
 STEP = re.compile(r"^\s*\[(\d+)/(\d+)\]")
 SAY_EVERY_S = 10.0
 
@@ -59,7 +60,7 @@ def fingerprint() -> str:
     digest = hashlib.sha256()
     for path in (ROOT / "pyproject.toml", CONSTRAINTS, TRIM, Path(__file__)):
         digest.update(path.read_bytes())
-    digest.update(f"{sys.version}{ROOT}".encode())
+    digest.update(f"{sys.version}{ROOT}{CMAKE_ARGS}".encode())
     return digest.hexdigest()
 
 
@@ -95,7 +96,7 @@ def llama_wheel(python: Path) -> Path:
         "\n".join(
             (
                 version,
-                *CMAKE_ARGS[:-1],
+                *CMAKE_ARGS,
                 TRIM.read_text(),
                 platform.machine(),
                 *platform.libc_ver(),
@@ -129,7 +130,7 @@ def build(python: Path, version: str, directory: Path) -> None:
         *("--config-settings", "build.targets=llama"),
         *("--wheel-dir", str(directory), f"llama-cpp-python=={version}"),
     ]
-    environ = os.environ | {"CMAKE_ARGS": shlex.join(CMAKE_ARGS)}
+    environ = os.environ | {"CMAKE_ARGS": shlex.join((*CMAKE_ARGS, TRIM_ARG))}
     log = directory / "build.log"
     with (
         log.open("w") as file,

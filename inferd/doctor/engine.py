@@ -9,11 +9,12 @@ import trio
 from inferd.backend import BackendCapabilities
 from inferd.config import BackendSettings, LimitSettings, LlamaCppSettings
 from inferd.doctor.check import Finding, failed, ok
-from inferd.engine.process import start_worker
+from inferd.engine.process import KILLED_BY, start_worker
 from inferd.engine.session import Session, SessionOverError
 from inferd.ipc import Load, Loaded
 
 _BLOCK_BYTES = 1024 * 1024
+_REBUILD = "CMAKE_ARGS='-DGGML_AVX2=OFF -DGGML_FMA=OFF -DGGML_F16C=OFF -DGGML_BMI2=OFF' make setup"
 
 
 def check_model(settings: LlamaCppSettings) -> Finding:
@@ -45,7 +46,7 @@ def check_worker(settings: BackendSettings, limits: LimitSettings) -> Finding:
     outcome = trio.run(_load, settings, limits)
     if isinstance(outcome, Loaded):
         return ok(f"{outcome.library}; {_abilities(outcome.capabilities)}")
-    return failed(outcome, "make setup")
+    return failed(outcome, _REBUILD if outcome.startswith(KILLED_BY) else "make setup")
 
 
 async def _load(settings: BackendSettings, limits: LimitSettings) -> Loaded | str:

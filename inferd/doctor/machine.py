@@ -13,6 +13,16 @@ PYTHON: Final = (3, 11)
 PORTABLE_FLAGS: Final = frozenset({"avx", "avx2", "bmi2", "f16c", "fma", "sse4_2"})
 """What the portable build of llama.cpp uses of an x86-64 processor, in the kernel's names."""
 
+_SWITCHES: Final = {
+    "avx": "AVX",
+    "avx2": "AVX2",
+    "bmi2": "BMI2",
+    "f16c": "F16C",
+    "fma": "FMA",
+    "sse4_2": "SSE42",
+}
+"""ggml's build options for them."""
+
 _RUNTIME: Final = ("msgspec", "structlog", "trio")
 _LLAMA: Final = ("llama-cpp-python", "jinja2", "numpy")
 
@@ -54,9 +64,10 @@ def check_cpu(cpuinfo: Path = Path("/proc/cpuinfo")) -> Finding:
         return ok(f"{platform.machine()}: the portable build needs nothing special")
     flags = _cpu_flags(cpuinfo)
     if missing := sorted(PORTABLE_FLAGS - flags):
+        switches = " ".join(f"-DGGML_{_SWITCHES[flag]}=OFF" for flag in missing)
         return failed(
             f"the processor lacks {', '.join(missing)}, which llama.cpp was built for",
-            "rebuild llama-cpp-python with the matching -DGGML_…=OFF",
+            f"CMAKE_ARGS='{switches}' make setup",
         )
     unused = sorted(flag for flag in flags if flag.startswith(("amx", "avx512f")))
     extra = f"; {', '.join(unused)} not used by the portable build" if unused else ""

@@ -19,7 +19,7 @@ from inferd.backend import (
 )
 from inferd.config import BackendSettings, LimitSettings
 from inferd.engine.mailbox import Mailbox
-from inferd.engine.process import start_worker
+from inferd.engine.process import KILLED_BY, start_worker
 from inferd.engine.restart import Pause, RestartPolicy
 from inferd.engine.session import Answer, Session, SessionOverError, WorkerDiedError
 from inferd.errors import (
@@ -129,7 +129,8 @@ class Engine(Backend):
         )
         death = await self._live(on_ready)
         if not death.was_ready:
-            raise StartFailedError(f"backend {self.name}: {death.reason}")
+            hint = "; run: inferd doctor" if death.reason.startswith(KILLED_BY) else ""
+            raise StartFailedError(f"backend {self.name}: {death.reason}{hint}")
         while True:
             pause = policy.died(had_served=death.had_served)
             self._out_of_service = death.reason if pause.breaker_is_open else None
@@ -149,7 +150,7 @@ class Engine(Backend):
             except SessionOverError as error:
                 was_ready = self._session is session
                 self._session = None
-                session.fail_all(f"the worker is gone: {error}")
+                session.fail_all(f"the worker is gone: {error.reason}")
                 return _Death(str(error), was_ready, session.has_served)
 
     async def _get_ready(self, session: Session) -> None:

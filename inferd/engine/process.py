@@ -19,6 +19,9 @@ LAST_WORDS_S: Final = 1.0
 """Seconds that stderr may stay open after the end, held by a process it left behind."""
 
 
+KILLED_BY: Final = "killed by"
+"""How the description of a death by a signal begins."""
+
 _COMPLAINT: Final = re.compile("error|assert|terminate called", re.IGNORECASE)
 _CRASH: Final = re.compile(r"\S*:\d+: GGML_ASSERT|terminate called|CUDA error")
 """Last words of native code that quote its source, never a prompt or a grammar."""
@@ -139,4 +142,4 @@ def describe_exit(code: int) -> str:
     """Say in words how a process ended."""
     if code >= 0:
         return f"exited with code {code}"
-    return f"killed by {signal.Signals(-code).name}"
+    return f"{KILLED_BY} {signal.Signals(-code).name}"

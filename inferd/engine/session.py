@@ -37,7 +37,15 @@ class WorkerDiedError(BackendUnavailableError):
 
 
 class SessionOverError(Exception):
-    """Why a session is over; the text goes to the operator."""
+    """Why a session is over; the whole text is for the operator.
+
+    Attributes:
+        reason: the part of it that clients may read.
+    """
+
+    def __init__(self, reason: str, complaint: str = "") -> None:
+        super().__init__(f"{reason}: {complaint}" if complaint else reason)
+        self.reason = reason
 
 
 class Session:
@@ -105,7 +113,7 @@ class Session:
                     report(loading)
                 case LoadFailed(reason=reason):
                     await self._process.wait()
-                    raise SessionOverError(self._with_native_error(reason))
+                    raise SessionOverError(reason, self._process.complaint)
                 case Loaded() as loaded:
                     self._process.serves_clients()
                     return loaded
@@ -172,7 +180,7 @@ class Session:
             return bytes(data)
         self._process.kill()  # it closed its pipe: whatever it does now, it is no worker
         code = await self._process.wait()
-        raise SessionOverError(self._with_native_error(describe_exit(code)))
+        raise SessionOverError(describe_exit(code), self._process.complaint)
 
     async def _send_all(self) -> None:
         async for message in self._outbox:
@@ -183,11 +191,6 @@ class Session:
             await self._process.stream.send_all(encode(message))
         except trio.BrokenResourceError:
             return  # it is dying; the reading side will find out how
-
-    def _with_native_error(self, reason: str) -> str:
-        """Add the last thing the library complained of, if it did."""
-        complaint = self._process.complaint
-        return f"{reason}: {complaint}" if complaint else reason
 
 
 def _out_of_turn(message: FromWorker) -> str:

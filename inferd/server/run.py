@@ -81,6 +81,7 @@ class Daemon:
         )
         self._hangups = Hangups()
         self._connections: set[Connection] = set()
+        self._left = trio.lowlevel.ParkingLot()
         self._stop = trio.Event()
         self._scope = trio.CancelScope()
         self._is_ready = False
@@ -136,14 +137,19 @@ class Daemon:
         self._turns.close()
         for connection in self._connections:
             connection.end()
-        with trio.move_on_after(self._config.limits.drain_s):
-            await self._turns.wait_idle()
+        if await self._empty(within_s=self._config.limits.drain_s):
             return
         self._turns.turn_away()
         for backend in self._backends:
             backend.stop("the daemon is going down")
-        with trio.move_on_after(LAST_WORDS_S):
-            await self._turns.wait_idle()
+        await self._empty(within_s=LAST_WORDS_S)
+
+    async def _empty(self, *, within_s: float) -> bool:
+        """Wait for every client to have its answer and go; false if some have not."""
+        with trio.move_on_after(within_s):
+            while self._connections:
+                await self._left.park()
+        return not self._connections
 
     # --- sockets ----------------------------------------------------------------------
 
@@ -187,6 +193,7 @@ class Daemon:
             await connection.serve()
         finally:
             self._connections.discard(connection)
+            self._left.unpark_all()
 
     async def _serve_listener(self, stream: trio.SocketStream) -> None:
         await serve_admin(

@@ -45,8 +45,6 @@ class Turns:
         self._gate = gate
         self._numbers = itertools.count()
         self._turns: dict[int, Turn] = {}
-        self._idle = trio.Event()
-        self._idle.set()
 
     @contextmanager
     def admitted(self) -> Iterator[Turn]:
@@ -61,8 +59,6 @@ class Turns:
         if self._gate.arrive(ticket):
             turn.begin()
         self._turns[ticket] = turn
-        if self._idle.is_set():
-            self._idle = trio.Event()
         try:
             yield turn
         finally:
@@ -70,8 +66,6 @@ class Turns:
             successor = self._gate.leave(ticket)
             if successor is not None:
                 self._turns[successor].begin()
-            if not self._turns:
-                self._idle.set()
 
     def close(self) -> None:
         """Take nobody in any more."""
@@ -81,7 +75,3 @@ class Turns:
         """Take the hope from all who still wait; those who run go on."""
         for turn in self._turns.values():
             turn.lose()
-
-    async def wait_idle(self) -> None:
-        """Wait until nobody is inside; call it once the gate is closed."""
-        await self._idle.wait()

@@ -35,10 +35,10 @@ def decode_request(frame: bytes) -> GenerateRequest:
     """
     try:
         request = _GENERATE.decode(frame)
+        if _may_repeat_a_field(frame, len(request.messages)):
+            _refuse_repeated_fields(frame)
     except DECODE_FAILURES as error:
         raise InvalidFrameError(str(error)) from error
-    if _may_repeat_a_field(frame, len(request.messages)):
-        _refuse_repeated_fields(frame)
     return request
 
 
@@ -94,7 +94,8 @@ def _refuse_repeated_fields(frame: bytes) -> None:
 
     The wire refuses duplicate keys; msgspec takes the last one.
     """
-    pairs = json.loads(frame, object_pairs_hook=_Pairs)
+    # Numbers stay text: Python refuses to read integers of thousands of digits.
+    pairs = json.loads(frame, object_pairs_hook=_Pairs, parse_int=str, parse_float=str)
     _refuse_repeats(pairs, GenerateRequest.__struct_fields__)
     for message in dict(pairs)["messages"]:
         _refuse_repeats(message, ChatMessage.__struct_fields__)

@@ -7,6 +7,7 @@ library wrote tells its true size.
 
 import ctypes
 import platform
+import re
 
 from inferd.backend import AcceleratorKind
 from inferd.worker.backend import LoadError
@@ -24,7 +25,7 @@ _PATTERNS = (0xAA, 0x55)
 
 
 def load_library() -> str:
-    """Make the library ready for use; give its name and version.
+    """Make the library ready for use; give its name, version and features.
 
     Raises:
         LoadError: its structs are not those of the binding.
@@ -35,7 +36,7 @@ def load_library() -> str:
     check_struct("llama_model_params", "llama_model_default_params")
     check_struct("llama_context_params", "llama_context_default_params")
     llama.llama_backend_init()
-    return f"llama-cpp-python {llama_cpp.__version__}"
+    return f"llama-cpp-python {llama_cpp.__version__} ({', '.join(features())})"
 
 
 def check_struct(name: str, make_default: str) -> None:
@@ -83,6 +84,12 @@ def struct_size(function: int) -> int:
         last = max(last, written[-1] + 1 if written else 0)
     alignment = ctypes.alignment(ctypes.c_void_p)
     return -(-last // alignment) * alignment
+
+
+def features() -> list[str]:
+    """List what the library was compiled to use, in its own words."""
+    system = llama.llama_print_system_info().decode()
+    return re.findall(r"(\w+) = 1", system)
 
 
 def accelerator() -> AcceleratorKind:
