@@ -11,6 +11,10 @@ from typing import Final
 MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
 """Bytes of one line without its newline; the wire's own cap. F-1."""
 
+REPEATS_CHECKED_BYTES: Final = 1024 * 1024
+"""Bytes of the longest line that is searched for repeated fields. The slow reading that
+this takes blocks the loop for a tenth of a second a MiB at worst (measured)."""
+
 U32_MAX: Final = 2**32 - 1
 """Largest value of the wire's unsigned integers."""
 

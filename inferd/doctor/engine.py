@@ -70,6 +70,6 @@ def _small(settings: BackendSettings) -> BackendSettings:
 
 def _abilities(able: BackendCapabilities) -> str:
     return (
-        f"decode self-test passed; model {able.model}, n_ctx {able.n_ctx}, "
+        f"self-test passed; model {able.model}, context {able.n_ctx or 'unbounded'}, "
         f"accelerator {able.accelerator.kind}, gpu_layers {able.accelerator.gpu_layers}"
     )

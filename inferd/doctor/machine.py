@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Final
 
-from inferd.doctor.check import Finding, failed, ok
+from inferd.doctor.check import Finding, failed, ok, warning
 
 PYTHON: Final = (3, 11)
 
@@ -37,10 +37,13 @@ def check_python() -> Finding:
 
 def check_packages() -> Finding:
     """Are the packages there, and the native ones as pinned?"""
+    found = {name: version(name) for name in _RUNTIME}
     try:
-        found = {name: version(name) for name in (*_RUNTIME, *_LLAMA)}
+        found |= {name: version(name) for name in _LLAMA}
     except PackageNotFoundError as error:
-        return failed(f"{error.name} is not installed", "make setup")
+        return warning(
+            f"{error.name} is not installed: no llamacpp backend", "make setup"
+        )
     pinned = _pinned("llama-cpp-python")
     if pinned and found["llama-cpp-python"] != pinned:
         return failed(

@@ -7,7 +7,7 @@ from typing import TypeVar
 import msgspec
 
 from inferd.errors import FrameTooLargeError, InvalidFrameError
-from inferd.limits import MAX_FRAME_BYTES
+from inferd.limits import MAX_FRAME_BYTES, REPEATS_CHECKED_BYTES
 from inferd.wire.requests import ChatMessage, GenerateRequest
 from inferd.wire.responses import Response
 from inferd.wire.status import AnyStatus, StatusFrame
@@ -82,8 +82,11 @@ def _may_repeat_a_field(frame: bytes, n_messages: int) -> bool:
     """Tell, in a pass of C, whether a field's name stands more often than it should.
 
     Inside a JSON string a quote is escaped, so a name in quotes is a key or a whole
-    string. A key spelt with escapes goes unnoticed and the last one counts.
+    string. A key spelt with escapes goes unnoticed, as does one in a frame so long that
+    reading it twice would hold up everybody: then the last one counts.
     """
+    if len(frame) > REPEATS_CHECKED_BYTES:
+        return False
     return any(frame.count(key) > 1 for key in _ONCE) or any(
         frame.count(key) > n_messages for key in _PER_MESSAGE
     )

@@ -59,8 +59,8 @@ class Runtime:
         load = self._link.receive()
         if not isinstance(load, Load):
             return EXIT_BUG
-        backend = self._make_backend(load)
         try:
+            backend = self._make_backend(load)
             capabilities, library = backend.load(self._link.send)
         except LoadError as error:
             self._link.send(LoadFailed(reason=str(error)))
