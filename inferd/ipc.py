@@ -11,7 +11,7 @@ from msgspec import Struct
 from inferd.backend import BackendCapabilities
 from inferd.config import BackendSettings
 from inferd.job import GenerateJob
-from inferd.limits import MAX_IPC_MESSAGE_BYTES
+from inferd.limits import HEARTBEAT_S, MAX_IPC_MESSAGE_BYTES
 from inferd.wire.responses import StopReason, Usage
 from inferd.wire.status import Phase
 
@@ -32,6 +32,8 @@ class Load(Struct, frozen=True, kw_only=True, tag=True):
     """As configured, with the model's path made absolute."""
     n_slots: int
     """Jobs that may run at once."""
+    heartbeat_s: float = HEARTBEAT_S
+    """Seconds between signs of life."""
 
 
 class Prepare(Struct, frozen=True, kw_only=True, tag=True):

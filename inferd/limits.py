@@ -88,6 +88,10 @@ LOAD_SILENCE_S: Final = 300.0
 HEARTBEAT_S: Final = 2.0
 """Seconds between an idle worker's signs of life."""
 
+HEARTBEATS_IN_SILENCE: Final = 4
+"""Signs of life that must be missed before a worker counts as hung, however short the
+silence that is allowed."""
+
 PREPARE_TIMEOUT_S: Final = 30.0
 """Seconds one prompt may take to be rendered and tokenised. Over it the worker is
 killed: a template cannot be interrupted otherwise."""

@@ -40,7 +40,7 @@ from inferd.ipc import (
     Run,
 )
 from inferd.job import GenerateJob
-from inferd.limits import MAX_PREPARES
+from inferd.limits import HEARTBEAT_S, HEARTBEATS_IN_SILENCE, MAX_PREPARES
 from inferd.output.utf8 import TextDecoder
 
 
@@ -77,7 +77,13 @@ class Engine(Backend):
         observer: Observer,
     ) -> None:
         self._settings = settings
-        self._load = Load(settings=settings, n_slots=n_slots)
+        self._load = Load(
+            settings=settings,
+            n_slots=n_slots,
+            heartbeat_s=min(
+                HEARTBEAT_S, limits.worker_silence_s / HEARTBEATS_IN_SILENCE
+            ),
+        )
         self._limits = limits
         self._observer = observer
         self._tickets = itertools.count(1)

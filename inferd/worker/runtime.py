@@ -53,12 +53,14 @@ class Runtime:
         self._prepared: dict[int, PreparedJob | None] = {}
         self._lock = threading.Lock()
         self._spoke_at = time.monotonic()
+        self._heartbeat_s = HEARTBEAT_S
 
     def serve(self) -> int:
         """Load, then obey; give the exit code."""
         load = self._link.receive()
         if not isinstance(load, Load):
             return EXIT_BUG
+        self._heartbeat_s = load.heartbeat_s
         try:
             backend = self._make_backend(load)
             capabilities, library = backend.load(self._link.send)
@@ -145,7 +147,7 @@ class Runtime:
                 if step.pieces or step.ended:
                     self._spoke_at = time.monotonic()
                     self._link.send(step)
-            if time.monotonic() - self._spoke_at >= HEARTBEAT_S:
+            if time.monotonic() - self._spoke_at >= self._heartbeat_s:
                 self._spoke_at = time.monotonic()
                 self._link.send(Alive())
 
@@ -156,7 +158,7 @@ class Runtime:
                 command = (
                     self._commands.get_nowait()
                     if backend.is_busy
-                    else self._commands.get(timeout=HEARTBEAT_S)
+                    else self._commands.get(timeout=self._heartbeat_s)
                 )
                 if isinstance(command, int):
                     backend.drop(command)
