@@ -1,0 +1,44 @@
+"""Fixtures of the tests that load a real model."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from inferd.models.embedded import EMBEDDED_MODELS
+from inferd.paths import cache_directory
+from tests.daemon.fixtures import make_daemon, pytest_runtest_makereport
+from tests.daemon.harness import DaemonProcess, daemons, llamacpp
+from tests.model.tiny import write_tiny_llama
+
+__all__ = ["make_daemon", "pytest_runtest_makereport"]
+
+
+@pytest.fixture(scope="session")
+def tiny_f32(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model whose answers do not depend on who else is decoding."""
+    return write_tiny_llama(tmp_path_factory.mktemp("tiny") / "f32.gguf", "f32")
+
+
+@pytest.fixture(scope="session")
+def tiny_q8_0(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model on the code paths that a build for the wrong processor breaks."""
+    return write_tiny_llama(tmp_path_factory.mktemp("tiny") / "q8_0.gguf", "q8_0")
+
+
+@pytest.fixture(scope="session")
+def embedded_chat() -> Path:
+    """The model that a daemon without a configuration serves."""
+    return EMBEDDED_MODELS["chat"].path_in(cache_directory())
+
+
+@pytest.fixture(scope="module")
+def tiny_daemon(tiny_f32: Path) -> Iterator[DaemonProcess]:
+    """A daemon that serves two at once, for tests that leave it as it was."""
+    with daemons() as make:
+        yield make(
+            {
+                "backend": [llamacpp(tiny_f32)],
+                "admission": {"max_active": 2, "max_queued": 2},
+            }
+        ).start()

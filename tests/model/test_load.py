@@ -1,0 +1,83 @@
+import json
+
+import pytest
+
+from inferd.models.embedded import EMBEDDED_MODELS
+from tests.daemon.harness import MakeDaemon, clean_environ, llamacpp
+
+pytestmark = [pytest.mark.model, pytest.mark.slow]
+
+MIB = 1024 * 1024
+
+
+def assert_refused(daemon, *words):
+    refusal = daemon.refusal()
+    assert refusal.startswith("error: backend chat: ")
+    assert [word for word in words if word not in refusal] == []
+    assert not daemon.infer_sock.exists()
+    assert not daemon.admin_sock.exists()
+
+
+def test_a_model_that_is_not_there_is_refused(make_daemon: MakeDaemon, tmp_path):
+    path = tmp_path / "missing.gguf"
+    assert_refused(
+        make_daemon({"backend": [llamacpp(path)]}), f"model file not found: {path}"
+    )
+
+
+def test_a_text_file_is_refused(make_daemon: MakeDaemon, tmp_path):
+    path = tmp_path / "notes.gguf"
+    path.write_text("Remember the milk, the bread, the butter.\n")
+    assert_refused(
+        make_daemon({"backend": [llamacpp(path)]}), f"not a GGUF file: {path}"
+    )
+
+
+def test_a_model_that_is_cut_short_is_refused(
+    make_daemon: MakeDaemon, tmp_path, embedded_chat
+):
+    path = tmp_path / "half.gguf"
+    with embedded_chat.open("rb") as whole:
+        path.write_bytes(whole.read(MIB))
+    assert_refused(
+        make_daemon({"backend": [llamacpp(path)]}), f"llama.cpp cannot load {path}"
+    )
+
+
+def test_a_model_with_another_hash_is_refused(make_daemon: MakeDaemon, tiny_f32):
+    expected = "0" * 64
+    daemon = make_daemon({"backend": [llamacpp(tiny_f32, sha256=expected)]})
+    assert_refused(daemon, f"SHA-256 of {tiny_f32} is ", f"expected {expected}")
+
+
+def test_layers_for_an_accelerator_that_is_not_there_are_refused(
+    make_daemon: MakeDaemon, tiny_f32
+):
+    daemon = make_daemon({"backend": [llamacpp(tiny_f32, n_gpu_layers=99)]})
+    assert_refused(daemon, "n_gpu_layers = 99", "no accelerator", "0 is allowed")
+
+
+def test_a_model_that_is_not_in_the_cache_is_named_with_what_brings_it(
+    make_daemon: MakeDaemon, tmp_path
+):
+    environ = {"INFERD_CACHE_DIR": str(tmp_path)}
+    daemon = make_daemon({"backend": [llamacpp("embedded:chat")]}, environ=environ)
+    path = EMBEDDED_MODELS["chat"].path_in(tmp_path)
+    assert_refused(daemon, str(path), "python -m inferd.models embedded:chat")
+
+
+def test_a_listener_hears_each_phase_of_a_load(make_daemon: MakeDaemon, tiny_f32):
+    daemon = make_daemon({"backend": [llamacpp(tiny_f32)]})
+    daemon.spawn()
+    frames = daemon.admin().until("ready")
+    loading = [frame for frame in frames if frame["status"] == "loading_model"]
+    assert [frame["phase"] for frame in loading] == [
+        "checking_local",
+        "mmap",
+        "kv_cache",
+    ]
+    assert [frame.get("path") for frame in loading] == [str(tiny_f32)] * 2 + [None]
+    assert loading[-1]["n_ctx"] == 512
+    [capabilities] = [each for each in frames if each["status"] == "capabilities"]
+    assert (capabilities["model"], capabilities["n_ctx"]) == ("tiny-f32", 512)
+    assert frames[-1]["status"] == "ready"

@@ -1,0 +1,148 @@
+"""A tiny llama-architecture GGUF with random weights: real decoding in milliseconds.
+
+Two layers of width 64, and a vocabulary made up on the spot: three specials, two chat
+markers, 256 bytes, and a piece for each printable character, so that text and grammars
+work. Greedy output is printable nonsense, the same each time on one machine.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import gguf
+import numpy as np
+import numpy.typing as npt
+
+TEMPLATE: Final = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
+    "{{ message['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+SPECIALS: Final = ("<unk>", "<s>", "</s>", "<|im_start|>", "<|im_end|>")
+PRINTABLE: Final = range(32, 127)
+N_CTX: Final = 512
+WIDTH: Final = 64
+HEADS: Final = 4
+KV_HEADS: Final = 2
+FEED_FORWARD: Final = 128
+LAYERS: Final = 2
+GAIN: Final = 2.0
+"""Scale of the blocks' weights: enough for the answer to depend on the prompt."""
+
+Array = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How weights are stored."""
+
+    file: gguf.LlamaFileType
+    tensor: gguf.GGMLQuantizationType
+
+
+KINDS: Final = {
+    "f32": Kind(gguf.LlamaFileType.ALL_F32, gguf.GGMLQuantizationType.F32),
+    "q8_0": Kind(gguf.LlamaFileType.MOSTLY_Q8_0, gguf.GGMLQuantizationType.Q8_0),
+}
+
+
+def write_tiny_model(
+    path: Path, *, kind: str = "f32", seed: int = 0, template: str | None = TEMPLATE
+) -> Path:
+    """Write the model; give its path.
+
+    Args:
+        path: of the file.
+        kind: ``f32``, or ``q8_0``, whose kernels are the first to crash in a build that
+            does not suit the processor.
+        seed: of the weights.
+        template: the chat template, or ``None`` for a model without one.
+    """
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_name("tiny-random")
+    add_vocabulary(writer)
+    if template is not None:
+        writer.add_chat_template(template)
+    add_shape(writer, KINDS[kind])
+    add_weights(writer, KINDS[kind], np.random.default_rng(seed))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def vocabulary() -> list[tuple[str, gguf.TokenType, float]]:
+    """List token, type and score."""
+    kinds = gguf.TokenType
+    specials = [
+        (text, kinds.CONTROL if number else kinds.UNKNOWN, 0.0)
+        for number, text in enumerate(SPECIALS)
+    ]
+    every_byte = [(f"<0x{byte:02X}>", kinds.BYTE, -1000.0) for byte in range(256)]
+    letters = [(chr(code), kinds.NORMAL, -1.0) for code in PRINTABLE]
+    letters[0] = ("\N{LOWER ONE EIGHTH BLOCK}", kinds.NORMAL, -1.0)  # a space
+    return specials + every_byte + letters
+
+
+def add_vocabulary(writer: gguf.GGUFWriter) -> None:
+    """Write the tokenizer's part of the header."""
+    tokens, types, scores = zip(*vocabulary(), strict=True)
+    writer.add_tokenizer_model("llama")
+    writer.add_tokenizer_pre("default")
+    writer.add_token_list(list(tokens))
+    writer.add_token_types(list(types))
+    writer.add_token_scores(list(scores))
+    writer.add_bos_token_id(SPECIALS.index("<s>"))
+    writer.add_eos_token_id(SPECIALS.index("<|im_end|>"))
+    writer.add_unk_token_id(SPECIALS.index("<unk>"))
+    writer.add_add_bos_token(value=True)
+    writer.add_add_space_prefix(value=False)
+
+
+def add_shape(writer: gguf.GGUFWriter, kind: Kind) -> None:
+    """Write the architecture's part of the header."""
+    writer.add_vocab_size(len(vocabulary()))
+    writer.add_context_length(N_CTX)
+    writer.add_embedding_length(WIDTH)
+    writer.add_block_count(LAYERS)
+    writer.add_feed_forward_length(FEED_FORWARD)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(KV_HEADS)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_dimension_count(WIDTH // HEADS)
+    writer.add_file_type(kind.file)
+
+
+def add_weights(
+    writer: gguf.GGUFWriter, kind: Kind, random: np.random.Generator
+) -> None:
+    """Write the tensors: norms are ones, the rest is noise."""
+
+    def noise(*shape: int, gain: float = GAIN) -> Array:
+        scale = gain / np.sqrt(shape[-1])
+        return (random.standard_normal(shape) * scale).astype(np.float32)
+
+    def add(name: str, values: Array) -> None:
+        stored = kind.tensor if values.ndim > 1 else gguf.GGMLQuantizationType.F32
+        packed = gguf.quants.quantize(values, stored)
+        writer.add_tensor(name, packed, raw_dtype=stored)
+
+    n_vocab = len(vocabulary())
+    output = noise(n_vocab, WIDTH, gain=1.0)
+    output[: n_vocab - len(PRINTABLE)] = 0  # greedy output stays printable
+    add("token_embd.weight", noise(n_vocab, WIDTH, gain=1.0))
+    add("output_norm.weight", np.ones(WIDTH, np.float32))
+    add("output.weight", output)
+    kv_width = WIDTH // HEADS * KV_HEADS
+    for layer in range(LAYERS):
+        block = f"blk.{layer}."
+        add(f"{block}attn_norm.weight", np.ones(WIDTH, np.float32))
+        add(f"{block}ffn_norm.weight", np.ones(WIDTH, np.float32))
+        add(f"{block}attn_q.weight", noise(WIDTH, WIDTH))
+        add(f"{block}attn_k.weight", noise(kv_width, WIDTH))
+        add(f"{block}attn_v.weight", noise(kv_width, WIDTH))
+        add(f"{block}attn_output.weight", noise(WIDTH, WIDTH))
+        add(f"{block}ffn_gate.weight", noise(FEED_FORWARD, WIDTH))
+        add(f"{block}ffn_up.weight", noise(FEED_FORWARD, WIDTH))
+        add(f"{block}ffn_down.weight", noise(WIDTH, FEED_FORWARD))
