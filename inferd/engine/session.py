@@ -62,6 +62,8 @@ class Session:
         self._to_send, self._outbox = trio.open_memory_channel[ToWorker](
             IPC_OUTBOX_MESSAGES
         )
+        self._heard_at = trio.current_time()
+        self._hung: str | None = None
         self.has_served = False
 
     # --- jobs -------------------------------------------------------------------
@@ -108,7 +110,7 @@ class Session:
         """
         await self._send(message)
         while True:
-            match await self._receive(silence_s):
+            match await self._receive_within(silence_s):
                 case Loading() as loading:
                     report(loading)
                 case LoadFailed(reason=reason):
@@ -128,16 +130,28 @@ class Session:
         """
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._send_all)
-            over = await self._sort_all(silence_s)
+            nursery.start_soon(self._watch, silence_s)
+            over = await self._sort_all()
             nursery.cancel_scope.cancel()
         raise over
 
-    async def _sort_all(self, silence_s: float) -> SessionOverError:
+    async def _sort_all(self) -> SessionOverError:
         try:
             while True:
-                self._sort(await self._receive(silence_s))
+                self._sort(await self._receive())
+                self._heard_at = trio.current_time()
         except SessionOverError as error:
             return error
+
+    async def _watch(self, silence_s: float) -> None:
+        """End a worker that says nothing: one task instead of a deadline a message."""
+        self._heard_at = trio.current_time()
+        while (  # noqa: ASYNC110  # an event a message is what this avoids
+            quiet_s := trio.current_time() - self._heard_at
+        ) < silence_s:
+            await trio.sleep(silence_s - quiet_s)
+        self._hung = _hung(silence_s)
+        self._process.kill()
 
     def _sort(self, message: FromWorker) -> None:
         match message:
@@ -158,15 +172,19 @@ class Session:
         if box := self._boxes.get(ticket):  # dropped jobs may still have answers coming
             box.put(answer)
 
-    async def _receive(self, silence_s: float) -> FromWorker:
+    async def _receive_within(self, silence_s: float) -> FromWorker:
         try:
             with trio.fail_after(silence_s):
-                while (payload := self._splitter.next_payload()) is None:
-                    self._splitter.feed(await self._read())
-            return decode_from_worker(payload)
+                return await self._receive()
         except trio.TooSlowError:
             self._process.kill()
-            raise SessionOverError(f"hung: no word for {silence_s:g} s") from None
+            raise SessionOverError(_hung(silence_s)) from None
+
+    async def _receive(self) -> FromWorker:
+        try:
+            while (payload := self._splitter.next_payload()) is None:
+                self._splitter.feed(await self._read())
+            return decode_from_worker(payload)
         except BrokenLinkError as error:
             self._process.kill()
             raise SessionOverError(f"broke the protocol: {error}") from error
@@ -180,7 +198,9 @@ class Session:
             return bytes(data)
         self._process.kill()  # it closed its pipe: whatever it does now, it is no worker
         code = await self._process.wait()
-        raise SessionOverError(describe_exit(code), self._process.complaint)
+        raise SessionOverError(
+            self._hung or describe_exit(code), self._process.complaint
+        )
 
     async def _send_all(self) -> None:
         async for message in self._outbox:
@@ -191,6 +211,10 @@ class Session:
             await self._process.stream.send_all(encode(message))
         except trio.BrokenResourceError:
             return  # it is dying; the reading side will find out how
+
+
+def _hung(silence_s: float) -> str:
+    return f"hung: no word for {silence_s:g} s"
 
 
 def _out_of_turn(message: FromWorker) -> str:
