@@ -90,7 +90,8 @@ class LlamaCppSettings(_Table, frozen=True, tag="llamacpp", tag_field="kind"):
     n_ctx: Annotated[int, Meta(ge=8)] | None = None
     """Tokens of one request, prompt and answer. Default: 8192 or the model's, if less."""
     n_threads: Positive | None = None
-    """Threads for decoding. Default: the cores this process may use."""
+    """Most threads for decoding; fewer while others use the cores. Default: the cores
+    this process may use."""
     n_gpu_layers: Annotated[int, Meta(ge=-1)] = 0
     """Layers on the accelerator; -1 for all."""
 

@@ -25,6 +25,7 @@ from inferd.worker.llama.files import check_gguf, check_sha256
 from inferd.worker.llama.library import accelerator, load_library
 from inferd.worker.llama.model import Context, Model
 from inferd.worker.llama.sampling import Sampler
+from inferd.worker.llama.threads import OtherLoad, ThreadGovernor
 
 _SELF_TEST_TEXT = "Hello"
 _SELF_TEST_TOKENS = 4
@@ -44,6 +45,11 @@ class LlamaBackend(WorkerBackend):
     def __init__(self, settings: LlamaCppSettings, *, n_slots: int) -> None:
         self._settings = settings
         self._n_slots = n_slots
+        n_cores = len(os.sched_getaffinity(0))
+        self._governor = ThreadGovernor(
+            n_cores=n_cores, max_threads=settings.n_threads or n_cores
+        )
+        self._others = OtherLoad()
 
     def load(self, report: Report) -> tuple[BackendCapabilities, str]:
         """Check the file, load it, make a context, decode a few tokens.
@@ -70,7 +76,7 @@ class LlamaBackend(WorkerBackend):
             n_ctx=self._n_ctx,
             n_slots=self._n_slots,
             n_batch=PREFILL_CHUNK_TOKENS,
-            n_threads=self._settings.n_threads or len(os.sched_getaffinity(0)),
+            n_threads=self._governor.n_threads,
         )
         self._decoder = Decoder(self._model, self._context, n_slots=self._n_slots)
         self._self_test()
@@ -105,7 +111,9 @@ class LlamaBackend(WorkerBackend):
         self._decoder.drop(ticket)
 
     def step(self) -> Step:
-        """Advance every running job."""
+        """Advance every running job, with the threads that others leave."""
+        if (load := self._others.measure()) is not None:
+            self._context.use_threads(self._governor.observe(load))
         return self._decoder.step()
 
     def interrupt(self, ticket: int) -> None:

@@ -173,6 +173,10 @@ class Context:
         pointer = llama.llama_get_logits_ith(self.handle, row)
         return np.ctypeslib.as_array(pointer, (n_vocab,))
 
+    def use_threads(self, n_threads: int) -> None:
+        """Decode with this many threads from the next batch on."""
+        llama.llama_set_n_threads(self.handle, n_threads, n_threads)
+
     def interrupt(self) -> None:
         """End the decode under way soon, or the next one at once; any thread may."""
         self._interrupt[0] = b"\x01"

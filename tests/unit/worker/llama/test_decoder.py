@@ -2,6 +2,7 @@ import threading
 
 import pytest
 
+from inferd.ipc import Ended
 from inferd.job import GenerateJob, Sampling
 from inferd.wire.requests import ChatMessage
 from inferd.worker.backend import PromptOverflowError
@@ -20,7 +21,7 @@ def job(text, *, max_tokens=24, sampling=GREEDY):
 def run(backend, *, until=lambda: False):
     """Step until nobody is busy; give each ticket's text and how it ended."""
     texts: dict[int, bytes] = {}
-    ends = {}
+    ends: dict[int, Ended] = {}
     while backend.is_busy and not until():
         step = backend.step()
         for ticket, piece in step.pieces:

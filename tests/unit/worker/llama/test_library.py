@@ -21,7 +21,7 @@ def test_a_struct_of_another_size_is_refused(monkeypatch, wrong_bytes):
     true_bytes = ctypes.sizeof(library.llama.llama_context_params)
 
     class Other(ctypes.Structure):
-        _fields_ = (("data", ctypes.c_uint8 * (true_bytes + wrong_bytes)),)
+        _fields_ = [("data", ctypes.c_uint8 * (true_bytes + wrong_bytes))]  # noqa: RUF012
 
     monkeypatch.setattr(library.llama, "llama_context_params", Other)
     with pytest.raises(LoadError, match=f"{true_bytes} bytes.*make setup"):

@@ -1,0 +1,74 @@
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from inferd.worker.llama.batch import Batch
+
+pytestmark = pytest.mark.model
+
+CAPACITY = 32
+
+
+def rows_of(batch):
+    """Read the struct as the library does: token, position, sequences, logits wanted."""
+    struct = batch.handle
+    return [
+        (
+            struct.token[row],
+            struct.pos[row],
+            struct.seq_id[row][: struct.n_seq_id[row]],
+            struct.logits[row],
+        )
+        for row in range(struct.n_tokens)
+    ]
+
+
+def test_a_new_batch_is_empty_and_embeds_nothing():
+    batch = Batch(CAPACITY)
+    assert (len(batch), rows_of(batch)) == (0, [])
+    assert not batch.handle.embd
+
+
+def test_tokens_of_a_sequence_follow_each_other():
+    batch = Batch(CAPACITY)
+    assert batch.add([7, 8], at=0, sequence=2, wants_logits=False) == 1
+    assert batch.add([9], at=5, sequence=1, wants_logits=True) == 2
+    assert rows_of(batch) == [(7, 0, [2], 0), (8, 1, [2], 0), (9, 5, [1], 1)]
+    assert len(batch) == 3
+
+
+def test_logits_are_wanted_of_the_last_token_alone():
+    batch = Batch(CAPACITY)
+    batch.add([7, 8, 9], at=0, sequence=0, wants_logits=True)
+    assert [wanted for *_, wanted in rows_of(batch)] == [0, 0, 1]
+
+
+def test_a_cleared_batch_remembers_nothing():
+    batch = Batch(CAPACITY)
+    batch.add([7, 8, 9], at=0, sequence=3, wants_logits=True)
+    batch.clear()
+    assert (len(batch), rows_of(batch)) == (0, [])
+    batch.add([1, 2, 3], at=4, sequence=0, wants_logits=False)
+    assert rows_of(batch) == [(1, 4, [0], 0), (2, 5, [0], 0), (3, 6, [0], 0)]
+
+
+ADDED = st.tuples(
+    st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=4),
+    st.integers(0, 2**20),
+    st.integers(0, 255),
+    st.booleans(),
+)
+
+
+@settings(max_examples=30)
+@given(st.lists(st.lists(ADDED, max_size=5), max_size=2))
+def test_the_library_reads_what_was_added(batches):
+    batch = Batch(CAPACITY)
+    for added in batches:
+        batch.clear()
+        expected = []
+        for tokens, at, sequence, wants_logits in added:
+            row = batch.add(tokens, at=at, sequence=sequence, wants_logits=wants_logits)
+            expected += [(each, at + n, [sequence], 0) for n, each in enumerate(tokens)]
+            expected[-1] = (*expected[-1][:3], int(wants_logits))
+            assert row == len(expected) - 1
+        assert rows_of(batch) == expected

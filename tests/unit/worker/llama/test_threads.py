@@ -1,0 +1,83 @@
+import os
+import time
+
+import pytest
+from hypothesis import given, strategies as st
+
+from inferd.worker.llama.threads import CALM_WINDOWS, OtherLoad, ThreadGovernor
+
+LOADS = st.lists(st.floats(0, 64), max_size=50)
+
+
+@given(loads=LOADS, n_cores=st.integers(1, 64), wanted=st.integers(1, 64))
+def test_there_is_always_a_thread_and_never_too_many(loads, n_cores, wanted):
+    governor = ThreadGovernor(n_cores=n_cores, max_threads=wanted)
+    for load in loads:
+        assert 1 <= governor.observe(load) <= wanted
+
+
+@pytest.mark.parametrize(
+    ("load", "n_threads"), [(0.0, 4), (0.3, 4), (0.5, 3), (1.1, 3), (1.5, 2), (9.0, 1)]
+)
+def test_each_core_that_others_take_costs_a_thread(load, n_threads):
+    governor = ThreadGovernor(n_cores=4, max_threads=4)
+    assert governor.observe(load) == n_threads
+
+
+def test_fewer_threads_than_cores_make_room_for_others():
+    assert ThreadGovernor(n_cores=8, max_threads=4).observe(3.0) == 4
+
+
+def test_threads_come_back_after_a_calm_second_and_not_before():
+    governor = ThreadGovernor(n_cores=2, max_threads=2)
+    governor.observe(1.0)
+    assert [governor.observe(0.0) for _ in range(CALM_WINDOWS)] == [1, 1, 1, 2]
+
+
+def test_one_busy_window_begins_the_wait_anew():
+    governor = ThreadGovernor(n_cores=2, max_threads=2)
+    for load in (1.0, 0.0, 0.0, 0.0, 1.0):
+        governor.observe(load)
+    assert [governor.observe(0.0) for _ in range(CALM_WINDOWS)] == [1, 1, 1, 2]
+
+
+class Clock:
+    """Time and processor time as a test sets them."""
+
+    def __init__(self, monkeypatch, stat):
+        self._stat = stat
+        self.now = 100.0
+        self.own = 0.0
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+        times = os.times_result
+        monkeypatch.setattr(os, "times", lambda: times((self.own, 0.0, 0.0, 0.0, 0.0)))
+        self.busy(0)
+
+    def busy(self, seconds):
+        ticks = int(seconds * os.sysconf("SC_CLK_TCK"))
+        ours = min(os.sched_getaffinity(0))
+        self._stat.write_text(
+            f"cpu {ticks} 0 0 0 0 0 0 0\ncpu{ours} {ticks} 0 0 50 9 0 0 0\n"
+            "cpu9999 777 777 777 0 0 0 0 0\nintr 1 2 3\n"
+        )
+
+
+def test_what_others_use_is_all_that_is_used_less_our_own(monkeypatch, tmp_path):
+    clock = Clock(monkeypatch, tmp_path / "stat")
+    load = OtherLoad(tmp_path / "stat")
+    clock.now, clock.own = 100.5, 0.25
+    clock.busy(0.5)
+    assert load.measure() == pytest.approx(0.5)
+
+
+def test_a_window_that_is_too_short_says_nothing(monkeypatch, tmp_path):
+    clock = Clock(monkeypatch, tmp_path / "stat")
+    load = OtherLoad(tmp_path / "stat")
+    clock.now += 0.1
+    assert load.measure() is None
+
+
+def test_a_kernel_that_does_not_tell_counts_as_quiet(tmp_path):
+    load = OtherLoad(tmp_path / "missing")
+    load._began = (load._began[0] - 1.0, load._began[1])
+    assert load.measure() == 0.0

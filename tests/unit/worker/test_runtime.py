@@ -1,0 +1,304 @@
+import socket
+import time
+from contextlib import suppress
+from queue import SimpleQueue
+from threading import Event, Thread
+from types import SimpleNamespace
+
+import pytest
+
+from inferd.config import MockSettings
+from inferd.ipc import (
+    Alive,
+    Drop,
+    FromWorker,
+    Load,
+    Loaded,
+    LoadFailed,
+    Loading,
+    MessageSplitter,
+    Overflow,
+    Prepare,
+    PromptReady,
+    Refused,
+    Run,
+    Step,
+    ToWorker,
+    decode_from_worker,
+    encode,
+)
+from inferd.job import GenerateJob, Sampling
+from inferd.wire.requests import ChatMessage
+from inferd.worker.backend import LoadError, PromptOverflowError, RefusedError
+from inferd.worker.link import Link
+from inferd.worker.mock import MockBackend
+from inferd.worker.runtime import EXIT_BUG, EXIT_LOAD_FAILED, Runtime
+
+PATIENCE_S = 5.0
+SETTINGS = MockSettings(name="m", tokens=("a", "b", "c"))
+ENDLESS = MockSettings(name="m", tokens=("x",) * 1000, token_delay_ms=1)
+LOAD = Load(settings=SETTINGS, n_slots=2)
+JOB = GenerateJob(
+    messages=[ChatMessage("user", "hi")],
+    max_tokens=1000,
+    sampling=Sampling(temperature=0, top_p=1, top_k=0, seed=0),
+)
+
+
+class Daemon:
+    """The daemon's end of a worker."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        sock.settimeout(PATIENCE_S)
+        self._splitter = MessageSplitter()
+
+    def send(self, *messages: ToWorker) -> None:
+        """Send messages at once."""
+        self.sock.sendall(b"".join(map(encode, messages)))
+
+    def receive(self) -> FromWorker:
+        """Wait for the next message, a sign of life or not."""
+        while (payload := self._splitter.next_payload()) is None:
+            data = self.sock.recv(65536)
+            assert data, "the worker hung up"
+            self._splitter.feed(data)
+        return decode_from_worker(payload)
+
+    def answer(self) -> FromWorker:
+        """Wait for the next message that is no sign of life."""
+        while isinstance(message := self.receive(), Alive):
+            pass
+        return message
+
+    def prepare(self, ticket: int) -> FromWorker:
+        """Have a job prepared; give the answer."""
+        self.send(Prepare(ticket=ticket, job=JOB))
+        return self.answer()
+
+    def steps_until_over(self, *tickets: int) -> list[Step]:
+        """Take steps until these jobs have ended."""
+        steps: list[Step] = []
+        while {end.ticket for step in steps for end in step.ended} != set(tickets):
+            step = self.answer()
+            assert isinstance(step, Step)
+            steps.append(step)
+        return steps
+
+
+@pytest.fixture
+def ends():
+    """The two ends of a socketpair."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield Daemon(ours), Link(theirs)
+
+
+@pytest.fixture
+def exits(monkeypatch):
+    """The codes with which the process would have ended, first to last."""
+    codes: SimpleQueue[int] = SimpleQueue()
+    monkeypatch.setattr("inferd.worker.runtime.os", SimpleNamespace(_exit=codes.put))
+    return codes
+
+
+@pytest.fixture
+def run_worker(ends, exits):
+    """Start a worker in threads of the test's own process, and see it end."""
+    daemon, link = ends
+    threads: list[Thread] = []
+
+    def run(backend=None, *, heartbeat_s=0.02):
+        made = backend or MockBackend(SETTINGS)
+
+        def serve():
+            with suppress(OSError):  # the test hangs up in the end
+                Runtime(link, lambda _: made).serve()
+
+        threads.append(Thread(target=serve))
+        threads[0].start()
+        load = Load(settings=SETTINGS, n_slots=2, heartbeat_s=heartbeat_s)
+        daemon.send(load)
+        assert isinstance(daemon.receive(), Loading)
+        assert isinstance(daemon.receive(), Loaded)
+        return daemon
+
+    yield run
+    daemon.sock.shutdown(socket.SHUT_WR)
+    for thread in threads:
+        exits.get(timeout=PATIENCE_S)
+        daemon.sock.close()
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+
+
+# --- load -------------------------------------------------------------------------------
+
+
+def test_a_worker_that_cannot_load_says_why_and_ends(ends):
+    class Broken(MockBackend):
+        def load(self, _report):
+            raise LoadError("no such model")
+
+    daemon, link = ends
+    daemon.send(LOAD)
+    assert Runtime(link, lambda _: Broken(SETTINGS)).serve() == EXIT_LOAD_FAILED
+    assert daemon.receive() == LoadFailed(reason="no such model")
+
+
+def test_a_library_that_is_not_there_is_told_in_one_line(ends):
+    def make(_):
+        raise LoadError("no llama.cpp")
+
+    daemon, link = ends
+    daemon.send(LOAD)
+    assert Runtime(link, make).serve() == EXIT_LOAD_FAILED
+    assert daemon.receive() == LoadFailed(reason="no llama.cpp")
+
+
+def test_the_first_message_is_load_or_the_worker_ends(ends):
+    daemon, link = ends
+    daemon.send(Run(ticket=1))
+    assert Runtime(link, lambda _: MockBackend(SETTINGS)).serve() == EXIT_BUG
+
+
+# --- a job's life -----------------------------------------------------------------------
+
+
+def test_a_job_is_prepared_run_and_ended(run_worker):
+    daemon = run_worker()
+    assert daemon.prepare(7) == PromptReady(ticket=7, prompt_tokens=0)
+    daemon.send(Run(ticket=7))
+    steps = daemon.steps_until_over(7)
+    assert [step.pieces for step in steps] == [[(7, b"a")], [(7, b"b")], [(7, b"c")]]
+
+
+def test_jobs_run_beside_each_other(run_worker):
+    daemon = run_worker()
+    for ticket in (1, 2):
+        daemon.prepare(ticket)
+    daemon.send(Run(ticket=1), Run(ticket=2))
+    steps = daemon.steps_until_over(1, 2)
+    said = [piece for step in steps for piece in step.pieces]
+    for ticket in (1, 2):
+        assert [text for each, text in said if each == ticket] == [b"a", b"b", b"c"]
+
+
+class Critic(MockBackend):
+    """Refuses what it is told to."""
+
+    failure: Exception
+
+    def prepare(self, _job):
+        raise self.failure
+
+
+@pytest.mark.parametrize(
+    ("failure", "answer"),
+    [
+        (RefusedError("bad grammar"), Refused(ticket=7, reason="bad grammar")),
+        (PromptOverflowError(9, 8), Overflow(ticket=7, prompt_tokens=9, n_ctx=8)),
+    ],
+)
+def test_a_job_that_cannot_be_served_is_refused(run_worker, failure, answer):
+    critic = Critic(SETTINGS)
+    critic.failure = failure
+    assert run_worker(critic).prepare(7) == answer
+
+
+def test_a_running_job_that_is_dropped_says_no_more(run_worker):
+    daemon = run_worker(MockBackend(ENDLESS))
+    daemon.prepare(1)
+    daemon.send(Run(ticket=1))
+    assert isinstance(daemon.answer(), Step)
+    daemon.send(Drop(ticket=1))
+    while not isinstance(message := daemon.receive(), Alive):
+        assert isinstance(message, Step)
+        assert not message.ended
+    assert daemon.prepare(2) == PromptReady(ticket=2, prompt_tokens=0)
+
+
+def test_a_drop_of_a_job_that_nobody_knows_is_nothing(run_worker):
+    daemon = run_worker()
+    daemon.send(Drop(ticket=9))
+    assert daemon.prepare(1) == PromptReady(ticket=1, prompt_tokens=0)
+    daemon.send(Run(ticket=1))
+    daemon.steps_until_over(1)
+    daemon.send(Drop(ticket=1))
+    assert daemon.prepare(1) == PromptReady(ticket=1, prompt_tokens=0)
+
+
+class Slow(MockBackend):
+    """Prepares when it is let, and hears of every drop."""
+
+    def __init__(self):
+        super().__init__(SETTINGS)
+        self.is_let = Event()
+        self.n_prepared = 0
+        self.dropped: SimpleQueue[int] = SimpleQueue()
+
+    def prepare(self, job):
+        assert self.is_let.wait(PATIENCE_S)
+        self.n_prepared += 1
+        return super().prepare(job)
+
+    def interrupt(self, ticket):
+        self.dropped.put(ticket)
+
+
+@pytest.mark.parametrize(("dropped", "answered"), [(1, 2), (2, 1)])
+def test_a_job_dropped_before_it_is_prepared_is_not_answered(
+    run_worker, dropped, answered
+):
+    slow = Slow()
+    daemon = run_worker(slow)
+    daemon.send(Prepare(ticket=1, job=JOB), Prepare(ticket=2, job=JOB))
+    daemon.send(Drop(ticket=dropped))
+    assert slow.dropped.get(timeout=PATIENCE_S) == dropped
+    slow.is_let.set()
+    assert daemon.answer() == PromptReady(ticket=answered, prompt_tokens=0)
+    assert daemon.prepare(3) == PromptReady(ticket=3, prompt_tokens=0)
+
+
+# --- the end ----------------------------------------------------------------------------
+
+
+def test_a_worker_whose_daemon_is_gone_ends(run_worker, exits):
+    run_worker().sock.shutdown(socket.SHUT_WR)
+    assert exits.get(timeout=PATIENCE_S) == 0
+    exits.put(0)  # for the fixture, which waits for an end
+
+
+@pytest.mark.parametrize("message", [Run(ticket=9), LOAD])
+def test_a_daemon_that_is_out_of_step_ends_the_worker(run_worker, exits, message):
+    run_worker().send(message)
+    assert exits.get(timeout=PATIENCE_S) == EXIT_BUG
+    exits.put(EXIT_BUG)
+
+
+def test_a_bug_in_one_thread_ends_the_whole_worker(run_worker, exits, capsys):
+    critic = Critic(SETTINGS)
+    critic.failure = ZeroDivisionError("a bug")
+    run_worker(critic).send(Prepare(ticket=1, job=JOB))
+    assert exits.get(timeout=PATIENCE_S) == EXIT_BUG
+    assert "ZeroDivisionError: a bug" in capsys.readouterr().err
+
+
+# --- signs of life ----------------------------------------------------------------------
+
+
+def test_an_idle_worker_beats(run_worker):
+    daemon = run_worker()
+    assert [daemon.receive() for _ in range(3)] == [Alive()] * 3
+
+
+def test_a_worker_that_is_only_told_to_forget_beats(run_worker):
+    daemon = run_worker(heartbeat_s=0.1)
+    daemon.sock.settimeout(0.002)
+    deadline = time.monotonic() + 0.5
+    while time.monotonic() < deadline:
+        daemon.send(Drop(ticket=9))
+        with suppress(TimeoutError):
+            assert daemon.receive() == Alive()
+            return
+    pytest.fail("no sign of life")
