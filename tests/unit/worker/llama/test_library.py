@@ -20,10 +20,9 @@ def test_the_librarys_structs_have_the_size_that_the_binding_believes(struct):
 def test_a_struct_of_another_size_is_refused(monkeypatch, wrong_bytes):
     true_bytes = ctypes.sizeof(library.llama.llama_context_params)
 
-    class Other(ctypes.Structure):
-        _fields_ = [("data", ctypes.c_uint8 * (true_bytes + wrong_bytes))]  # noqa: RUF012
-
-    monkeypatch.setattr(library.llama, "llama_context_params", Other)
+    fields = [("data", ctypes.c_uint8 * (true_bytes + wrong_bytes))]
+    other = type("Other", (ctypes.Structure,), {"_fields_": fields})
+    monkeypatch.setattr(library.llama, "llama_context_params", other)
     with pytest.raises(LoadError, match=f"{true_bytes} bytes.*make setup"):
         library.check_struct("llama_context_params", "llama_context_default_params")
 
