@@ -14,11 +14,14 @@ from msgspec import Meta, Struct
 
 from inferd import limits
 
-Positive = Annotated[int, Meta(ge=1)]
-Natural = Annotated[int, Meta(ge=0)]
+I32_MAX = 2**31 - 1
+SHOWN_CHARS = 120
+"""Characters of a refused value that its complaint repeats."""
+Positive = Annotated[int, Meta(ge=1, le=I32_MAX)]
+Natural = Annotated[int, Meta(ge=0, le=I32_MAX)]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
-Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
-Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")]
+Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
 DEFAULT_CHAT_MODEL = "embedded:chat"
 
@@ -49,7 +52,7 @@ class Listen(_Table, frozen=True):
 class AdmissionSettings(_Table, frozen=True):
     """How many requests run and wait, over all backends and sockets."""
 
-    max_active: Positive | None = None
+    max_active: Annotated[int, Meta(ge=1, le=limits.MAX_SEQUENCES)] | None = None
     """Requests that run at once. Default: the cores, at most 4."""
     max_queued: Natural = limits.MAX_QUEUED
     """Further requests that wait; the next is refused."""
@@ -87,12 +90,12 @@ class LlamaCppSettings(_Table, frozen=True, tag="llamacpp", tag_field="kind"):
     """Path of a GGUF file, or ``embedded:chat``."""
     sha256: Sha256 | None = None
     """SHA-256 the file must have, checked at each load. Default: not checked."""
-    n_ctx: Annotated[int, Meta(ge=8)] | None = None
+    n_ctx: Annotated[int, Meta(ge=8, le=I32_MAX)] | None = None
     """Tokens of one request, prompt and answer. Default: 8192 or the model's, if less."""
-    n_threads: Positive | None = None
+    n_threads: Annotated[int, Meta(ge=1, le=limits.MAX_THREADS)] | None = None
     """Most threads for decoding; fewer while others use the cores. Default: the cores
     this process may use."""
-    n_gpu_layers: Annotated[int, Meta(ge=-1)] = 0
+    n_gpu_layers: Annotated[int, Meta(ge=-1, le=I32_MAX)] = 0
     """Layers on the accelerator; -1 for all."""
 
 
@@ -107,7 +110,9 @@ class MockSettings(_Table, frozen=True, tag="mock", tag_field="kind"):
     """Milliseconds before each token."""
     die_after_tokens: Natural = 0
     """Tokens of one answer after which the worker kills itself; 0 for never."""
-    die_by: Annotated[str, Meta(pattern="^SIG(KILL|SEGV|ABRT|TERM|STOP)$")] = "SIGKILL"
+    die_by: Annotated[str, Meta(pattern=r"^SIG(KILL|SEGV|ABRT|TERM|STOP)\Z")] = (
+        "SIGKILL"
+    )
     """The signal it uses; SIGSTOP makes it hang instead."""
     die_at_load: bool = False
     """Die before it is ready."""
@@ -135,12 +140,12 @@ def parse_config(text: str) -> Config:
     """
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"not TOML: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(_one_line(f"not TOML: {error}")) from error
     try:
         config = msgspec.convert(document, Config)
     except msgspec.ValidationError as error:
-        raise ConfigError(_explain(document, str(error))) from error
+        raise ConfigError(_one_line(_explain(document, str(error)))) from error
     _refuse_repeated_names(config)
     return config
 
@@ -153,6 +158,10 @@ def _refuse_repeated_names(config: Config) -> None:
                 f"backend[{index}].name = {backend.name!r}: each backend needs its own name"
             )
         seen.add(backend.name)
+
+
+def _one_line(text: str) -> str:
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 _COMPLAINT = re.compile(
@@ -173,7 +182,16 @@ def _explain(document: Mapping[str, object], complaint: str) -> str:
     if what.startswith("Invalid value"):
         what = f"expected one of {', '.join(sorted(_KINDS))}"
     what = what[0].lower() + what[1:]
-    return f"{where} = {value!r}: {what}" if where else what
+    return f"{where} = {_shown(value)}: {what}" if where else what
+
+
+def _shown(value: object) -> str:
+    """Write a value as it may stand in a line: long ones are cut off."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python does not write integers of thousands of digits
+        return "a number of thousands of digits"
+    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
 
 
 def _look_up(document: object, where: str) -> object:

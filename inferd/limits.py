@@ -45,6 +45,12 @@ Each one reserves a context's worth of KV cache (190 MB for the embedded chat mo
 8,192 tokens), so the default stays small.
 """
 
+MAX_SEQUENCES: Final = 256
+"""Most requests that can run at once: llama.cpp's own bound (``LLAMA_MAX_SEQ``)."""
+
+MAX_THREADS: Final = 512
+"""Most threads for decoding: ggml's own bound (``GGML_MAX_N_THREADS``)."""
+
 # --- connections (settings: [limits]) --------------------------------------
 
 MAX_CONNECTIONS: Final = 1024

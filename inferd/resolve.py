@@ -58,13 +58,13 @@ def _sampling(request: GenerateRequest, seed: int) -> Sampling:
 def _temperature(value: float) -> float:
     if math.isfinite(value) and 0 <= value <= TEMPERATURE_MAX:
         return value
-    raise InvalidRequestError(f"temperature {value:g} not in [0, {TEMPERATURE_MAX:g}]")
+    raise InvalidRequestError(f"temperature {value} not in [0, {TEMPERATURE_MAX:g}]")
 
 
 def _top_p(value: float) -> float:
     if math.isfinite(value) and 0 < value <= 1:
         return value
-    raise InvalidRequestError(f"top_p {value:g} not in (0, 1]")
+    raise InvalidRequestError(f"top_p {value} not in (0, 1]")
 
 
 def _check_budget(value: int | None) -> None:

@@ -2,22 +2,29 @@
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Final
 
 from inferd import __version__
 from inferd.cli.console import CommandError, fail
 
-COMMANDS: Final = ("serve", "demo", "generate", "status", "doctor")
-"""Each is a module with ``HELP``, ``add_arguments(parser)`` and ``run(arguments)``."""
+COMMANDS: Final = {
+    "serve": "run the daemon in the foreground",
+    "demo": "start a private daemon, ask it one question, stop it",
+    "generate": "ask the daemon for one answer",
+    "status": "show whether the daemon is ready; exit 0 only when it is",
+    "doctor": "check this machine; exit 0 unless something is broken",
+}
+"""Each is a module with ``add_arguments(parser)`` and ``run(arguments)``; only the one
+that is asked for is imported."""
 
 EXIT_INTERRUPTED: Final = 130
 
 
 def main() -> int:
     """Run one command; give its exit code."""
-    arguments = _parser().parse_args()
+    arguments = _parser(sys.argv).parse_args()
     run: Callable[[argparse.Namespace], int] = arguments.run
     try:
         return run(arguments)
@@ -30,7 +37,7 @@ def main() -> int:
         return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="inferd",
         description="A local inference daemon on Unix sockets.",
@@ -39,9 +46,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"inferd {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name in COMMANDS:
-        module = import_module(f"inferd.cli.{name}")
-        command = commands.add_parser(name, help=module.HELP, description=module.HELP)
-        module.add_arguments(command)
-        command.set_defaults(run=module.run)
+    for name, text in COMMANDS.items():
+        command = commands.add_parser(name, help=text, description=text)
+        if name in argv:
+            module = import_module(f"inferd.cli.{name}")
+            module.add_arguments(command)
+            command.set_defaults(run=module.run)
     return parser

@@ -72,7 +72,7 @@ def located(settings: BackendSettings) -> BackendSettings:
             except UnknownModelError as error:
                 raise CommandError(f"backend {name}: model = {error}") from error
             if model is None:
-                path = Path(reference).expanduser().absolute()
+                path = _file_path(name, reference)
                 return msgspec.structs.replace(settings, model=str(path))
             path = model.path_in(cache_directory())
             if not path.is_file():
@@ -83,3 +83,12 @@ def located(settings: BackendSettings) -> BackendSettings:
             return msgspec.structs.replace(
                 settings, model=str(path), sha256=model.sha256
             )
+
+
+def _file_path(name: str, reference: str) -> Path:
+    try:
+        return Path(reference).expanduser().absolute()
+    except RuntimeError as error:
+        raise CommandError(
+            f"backend {name}: model = {reference!r}: no such home directory"
+        ) from error

@@ -1,6 +1,7 @@
 """What commands print, and how they fail."""
 
 import sys
+import unicodedata
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,13 +37,24 @@ def data(text: str, *, end: str = "\n") -> None:
 
 
 def printable(text: str) -> str:
-    """Make a model's text safe for a terminal: no control characters but white space.
+    """Make a model's text safe for a terminal, or leave it as it is for anything else.
 
-    Where stdout is no terminal the text is left as it is.
+    What could steer a terminal or turn the direction of what follows is replaced.
     """
     if not sys.stdout.isatty():
         return text
     return "".join(
-        char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}"
-        for char in text
+        "\N{REPLACEMENT CHARACTER}" if _steers(char) else char for char in text
     )
+
+
+def _steers(char: str) -> bool:
+    if char in "\n\t":
+        return False
+    return unicodedata.category(char) in ("Cc", "Cs") or char in _TURNS
+
+
+_TURNS: Final = frozenset(
+    "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+)
+"""Marks that turn the direction of writing."""

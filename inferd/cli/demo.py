@@ -19,8 +19,6 @@ from inferd.wire.requests import ChatMessage, GenerateRequest
 from inferd.wire.responses import DoneFrame, TokenFrame
 from inferd.wire.status import AnyStatus
 
-HELP = "start a private daemon, ask it one question, stop it"
-
 QUESTION: Final = "What is the capital of France? Answer in English."
 LOAD_S: Final = 300.0
 """Seconds the model gets to load."""

@@ -22,8 +22,6 @@ from inferd.doctor.runtime import (
     check_sockets,
 )
 
-HELP = "check this machine; exit 0 unless something is broken"
-
 MARKS: Final = {
     Verdict.OK: "[ ok ]",
     Verdict.WARNING: "[warn]",

@@ -13,8 +13,6 @@ from inferd.wire.codec import encode
 from inferd.wire.requests import ChatMessage, GenerateRequest
 from inferd.wire.responses import DoneFrame, TokenFrame
 
-HELP = "ask the daemon for one answer"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""

@@ -5,6 +5,7 @@ import os
 import resource
 import signal
 from pathlib import Path
+from typing import Final
 
 import trio
 
@@ -19,7 +20,8 @@ from inferd.server.notify import Notifier
 from inferd.server.run import Daemon, active_requests
 from inferd.server.status import StatusBoard
 
-HELP = "run the daemon in the foreground"
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""Each ends the daemon: drained at the first, at once at the second."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,6 +51,8 @@ def _serve(daemon: Daemon) -> str | None:
     reasons: list[str] = []
     try:
         trio.run(_until_told, daemon)
+        for number in SIGNALS:  # one that comes now has nothing left to end
+            signal.signal(number, signal.SIG_IGN)
     except* (ListenError, StartFailedError) as group:
         reasons += [str(error) for error in _flat(group)]
     return "; ".join(reasons) or None
@@ -88,9 +92,7 @@ async def _until_told(daemon: Daemon) -> None:
 async def _obey_signals(
     daemon: Daemon, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    with trio.open_signal_receiver(
-        signal.SIGTERM, signal.SIGINT, signal.SIGHUP
-    ) as signals:
+    with trio.open_signal_receiver(*SIGNALS) as signals:
         task_status.started()
         async for _ in signals:
             daemon.stop()

@@ -16,10 +16,9 @@ from inferd.cli.console import (
 )
 from inferd.cli.generate import add_socket_argument, configured_directory
 from inferd.client.discovery import NoDaemonError
+from inferd.client.exchange import ClientError
 from inferd.client.sync import READY, watch_status
 from inferd.wire.status import AnyStatus
-
-HELP = "show whether the daemon is ready; exit 0 only when it is"
 
 ANSWER_S: Final = 5.0
 """Seconds the daemon gets to say how it is."""
@@ -54,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.watch:
             return _watch(directory, as_json=arguments.json)
         snapshot = _snapshot(directory)
-    except (NoDaemonError, OSError) as error:
+    except (NoDaemonError, ClientError, OSError) as error:
         if not arguments.json:
             raise CommandError(str(error), hint="inferd serve") from error
         snapshot = Snapshot(status="unreachable", version=__version__)

@@ -2,17 +2,20 @@
 
 import errno
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import trio
 
 from inferd.client.discovery import nobody_at, pauses, socket_paths
-from inferd.client.exchange import ConnectionLostError, Exchange, RequestFailedError
+from inferd.client.exchange import (
+    ConnectionLostError,
+    Exchange,
+    RequestFailedError,
+    StatusStream,
+)
 from inferd.limits import READ_BYTES
 from inferd.paths import ADMIN_SOCKET, INFER_SOCKET
-from inferd.wire.codec import decode_status
-from inferd.wire.framing import LineSplitter
 from inferd.wire.requests import GenerateRequest
 from inferd.wire.responses import DoneFrame, ErrorFrame, TokenFrame
 from inferd.wire.status import AnyStatus
@@ -39,7 +42,9 @@ class AsyncClient:
 
         Cancellation: the answer is left half read; close the client.
         """
-        await self._stream.send_all(self._exchange.start(request))
+        data = self._exchange.start(request)
+        with suppress(trio.BrokenResourceError):  # its last words may still be there
+            await self._stream.send_all(data)
         while not self._exchange.is_over:
             for response in self._exchange.feed(await self._read()):
                 if isinstance(response, ErrorFrame):
@@ -107,8 +112,7 @@ async def watch_status(directory: Path | None = None) -> AsyncIterator[AnyStatus
         NoDaemonError: nobody answers.
     """
     async with await connect(ADMIN_SOCKET, directory) as stream:
-        splitter = LineSplitter()
+        frames = StatusStream()
         async for data in stream:
-            splitter.feed(data)
-            while (frame := splitter.next_frame()) is not None:
-                yield decode_status(frame)
+            for _, status in frames.feed(data):
+                yield status

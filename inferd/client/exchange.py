@@ -5,10 +5,11 @@ next exchange may start on the same connection.
 """
 
 from inferd.errors import ErrorCode, FrameTooLargeError, InvalidFrameError
-from inferd.wire.codec import decode_response, encode
+from inferd.wire.codec import decode_response, decode_status, encode
 from inferd.wire.framing import LineSplitter
 from inferd.wire.requests import GenerateRequest
 from inferd.wire.responses import ErrorFrame, Response, Terminal
+from inferd.wire.status import AnyStatus
 
 
 class ClientError(Exception):
@@ -53,11 +54,19 @@ class Exchange:
         return self._id is None
 
     def start(self, request: GenerateRequest) -> bytes:
-        """Begin an exchange; give the bytes to send."""
+        """Begin an exchange; give the bytes to send.
+
+        Raises:
+            ClientError: the last answer is not complete, or the request is too large.
+        """
         if not self.is_over:
             raise ClientError("the answer to the last request is not complete")
+        try:
+            data = encode(request)
+        except FrameTooLargeError as error:
+            raise ClientError(error.message) from error
         self._id = request.id
-        return encode(request)
+        return data
 
     def feed(self, data: bytes | bytearray) -> list[Response]:
         """Add what was read; give the responses that are whole. No bytes mean the end.
@@ -86,3 +95,25 @@ class Exchange:
         if isinstance(response, Terminal):
             self._id = None
         return response
+
+
+class StatusStream:
+    """The frames of an admin socket, without its I/O."""
+
+    def __init__(self) -> None:
+        self._splitter = LineSplitter()
+
+    def feed(self, data: bytes | bytearray) -> list[tuple[bytes, AnyStatus]]:
+        """Add what was read; give the frames that are whole, as bytes and as read.
+
+        Raises:
+            ProtocolError: what came is no status.
+        """
+        self._splitter.feed(data)
+        frames: list[tuple[bytes, AnyStatus]] = []
+        try:
+            while (frame := self._splitter.next_frame()) is not None:
+                frames.append((frame, decode_status(frame)))
+        except (InvalidFrameError, FrameTooLargeError) as error:
+            raise ProtocolError(error.message) from error
+        return frames

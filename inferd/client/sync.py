@@ -3,6 +3,7 @@
 import socket
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -13,11 +14,15 @@ from inferd.client.discovery import (
     pauses,
     socket_paths,
 )
-from inferd.client.exchange import ConnectionLostError, Exchange, RequestFailedError
+from inferd.client.exchange import (
+    ClientError,
+    ConnectionLostError,
+    Exchange,
+    RequestFailedError,
+    StatusStream,
+)
 from inferd.limits import READ_BYTES
 from inferd.paths import ADMIN_SOCKET, INFER_SOCKET
-from inferd.wire.codec import decode_status
-from inferd.wire.framing import LineSplitter
 from inferd.wire.requests import GenerateRequest
 from inferd.wire.responses import DoneFrame, ErrorFrame, TokenFrame
 from inferd.wire.status import AnyStatus
@@ -67,7 +72,9 @@ class Client:
             RequestFailedError: the daemon ended it with an error frame.
             ConnectionLostError: the connection ended before it did.
         """
-        self._sock.sendall(self._exchange.start(request))
+        data = self._exchange.start(request)
+        with suppress(ConnectionError):  # its last words may still be there
+            self._sock.sendall(data)
         while not self._exchange.is_over:
             for response in self._exchange.feed(self._read()):
                 if isinstance(response, ErrorFrame):
@@ -107,15 +114,14 @@ def watch_status(
 
     Raises:
         NoDaemonError: nobody answers.
+        ProtocolError: what answers is no daemon.
         TimeoutError: ``timeout_s`` seconds of silence.
     """
     with connect(ADMIN_SOCKET, directory) as sock:
         sock.settimeout(timeout_s)
-        splitter = LineSplitter()
+        frames = StatusStream()
         while data := sock.recv(READ_BYTES):
-            splitter.feed(data)
-            while (frame := splitter.next_frame()) is not None:
-                yield frame, decode_status(frame)
+            yield from frames.feed(data)
 
 
 def wait_until_ready(
@@ -143,7 +149,7 @@ def wait_until_ready(
                 on_status(status)
                 if status.status == READY:
                     return
-        except (OSError, NoDaemonError) as error:
+        except (OSError, NoDaemonError, ClientError) as error:
             last = str(error)
         else:
             last = "the daemon closed the admin socket"

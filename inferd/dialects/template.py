@@ -48,7 +48,7 @@ class ChatTemplate:
         self._tokens = dict(tokens)
         try:
             self._template = environment.from_string(source)
-        except (jinja2.TemplateError, RecursionError) as error:
+        except Exception as error:  # a stranger's code may break any compiler
             raise TemplateError(
                 f"the chat template does not compile: {error}"
             ) from error

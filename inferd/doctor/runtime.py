@@ -5,6 +5,7 @@ import stat
 from pathlib import Path
 
 from inferd.client.discovery import NoDaemonError
+from inferd.client.exchange import ClientError
 from inferd.client.sync import watch_status
 from inferd.doctor.check import Finding, failed, ok, warning
 from inferd.limits import SOCKET_PATH_BYTES
@@ -43,12 +44,13 @@ def check_lock(directory: Path, locks: Path = Path("/proc/locks")) -> Finding:
         return failed(f"{path} is a symlink", f"rm {path}")
     try:
         info = path.stat()
-    except FileNotFoundError:
-        return ok("free: no daemon has run here")
+        held = locks.read_text().splitlines()
     except OSError as error:
-        return warning(f"{path}: {error.strerror}")
+        if not path.exists():
+            return ok("free: no daemon has run here")
+        return warning(f"{error.filename}: {error.strerror}: is it held? not known")
     device = f"{os.major(info.st_dev):02x}:{os.minor(info.st_dev):02x}:{info.st_ino}"
-    for line in locks.read_text().splitlines():
+    for line in held:
         fields = line.split()
         if device in fields and "FLOCK" in fields:
             return ok("held by a running daemon")
@@ -92,6 +94,8 @@ def check_admin(directory: Path) -> Finding:
             )
     except NoDaemonError as error:
         return warning(str(error), "inferd serve")
+    except ClientError as error:
+        return failed(f"not a daemon: {error}", "inferd status --watch")
     except OSError:
         return failed(f"no answer within {ADMIN_ANSWER_S:g} s", "inferd status --watch")
     return failed("the daemon closed the admin socket", "inferd status --watch")

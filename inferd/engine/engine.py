@@ -90,6 +90,7 @@ class Engine(Backend):
         self._session: Session | None = None
         self._capabilities = BackendCapabilities()
         self._out_of_service: str | None = None
+        self._stopped: str | None = None
         self._changed = trio.Event()
         self._preparing = trio.Lock()
 
@@ -105,8 +106,8 @@ class Engine(Backend):
 
     @property
     def unavailable(self) -> str | None:
-        """Why its breaker is open, if it is."""
-        return self._out_of_service
+        """Why it was stopped, or its breaker is open."""
+        return self._stopped or self._out_of_service
 
     @property
     def capabilities(self) -> BackendCapabilities:
@@ -116,7 +117,7 @@ class Engine(Backend):
     def stop(self, reason: str) -> None:
         """Fail every job, now and later; the worker itself ends with ``run``."""
         session, self._session = self._session, None
-        self._out_of_service = reason
+        self._stopped = reason
         if session:
             session.fail_all(reason)
         self._tell()
@@ -149,12 +150,13 @@ class Engine(Backend):
         """Start a worker and serve with it until it is gone."""
         async with start_worker() as process:
             session = Session(process)
+            was_ready = False
             try:
                 await self._get_ready(session)
+                was_ready = True
                 on_ready()
                 await session.serve(silence_s=self._limits.worker_silence_s)
             except SessionOverError as error:
-                was_ready = self._session is session
                 self._session = None
                 session.fail_all(f"the worker is gone: {error.reason}")
                 return _Death(str(error), was_ready, session.has_served)
@@ -166,6 +168,8 @@ class Engine(Backend):
             silence_s=self._limits.load_silence_s,
         )
         self._capabilities = loaded.capabilities
+        if self._stopped is not None:
+            return
         self._session = session
         self._out_of_service = None
         self._observer.ready(self.name, loaded.capabilities)
@@ -177,8 +181,8 @@ class Engine(Backend):
 
     async def _wait_ready(self) -> Session:
         while self._session is None:
-            if self._out_of_service is not None:
-                raise BackendNotReadyError(self._out_of_service)
+            if self.unavailable is not None:
+                raise BackendNotReadyError(self.unavailable)
             await self._changed.wait()
         return self._session
 

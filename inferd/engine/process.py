@@ -142,4 +142,5 @@ def describe_exit(code: int) -> str:
     """Say in words how a process ended."""
     if code >= 0:
         return f"exited with code {code}"
-    return f"{KILLED_BY} {signal.Signals(-code).name}"
+    names = {each.value: each.name for each in signal.Signals}
+    return f"{KILLED_BY} {names.get(-code, f'signal {-code}')}"

@@ -14,6 +14,9 @@ from dataclasses import dataclass
 
 from inferd.limits import RESTART_BACKOFF_MAX_S, RESTART_BACKOFF_S
 
+_MOST_DOUBLINGS = 32
+"""Far beyond the longest pause, and small enough for a float."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pause:
@@ -44,5 +47,5 @@ class RestartPolicy:
             return Pause(self._breaker_open_s, breaker_is_open=True)
         if self._in_vain == 0:
             return Pause(0.0, breaker_is_open=False)
-        doubled = RESTART_BACKOFF_S * 2 ** (self._in_vain - 1)
+        doubled = RESTART_BACKOFF_S * 2 ** min(self._in_vain - 1, _MOST_DOUBLINGS)
         return Pause(min(doubled, RESTART_BACKOFF_MAX_S), breaker_is_open=False)

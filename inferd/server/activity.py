@@ -67,7 +67,9 @@ class Activity:
             "peer_uid": self.peer.uid,
             "peer_pid": self.peer.pid,
             "backend": self.backend,
-            "queued_ms": _ms(self.arrived_at, self.started_at or now),
+            "queued_ms": _ms(
+                self.arrived_at, now if self.started_at is None else self.started_at
+            ),
             "first_token_ms": _ms(self.arrived_at, self.first_token_at),
             "total_ms": _ms(self.arrived_at, now),
         }

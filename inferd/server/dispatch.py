@@ -40,7 +40,8 @@ async def dispatch(
         await service.answer(request, reply, activity)
     except InferdError as error:
         activity.refused(error)
-        await reply.fail(error)
+        if not reply.is_over:
+            await reply.fail(error)
         return not error.closes_connection
     except (PeerGoneError, trio.Cancelled):
         activity.abandoned()

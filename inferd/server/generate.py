@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Sequence
 
 from inferd.backend import Backend, BackendCapabilities, Done, Token, TokenEvent
+from inferd.errors import BackendUnavailableError
 from inferd.resolve import resolve_generate
 from inferd.routing import route
 from inferd.server.activity import Activity
@@ -46,8 +47,11 @@ class GenerateService:
                     async for events in stream:
                         activity.spoke()
                         await reply.send(answer.frames_of(events))
-            if answer.done:
-                activity.done(answer.done)
+            if answer.done is None:
+                raise BackendUnavailableError(
+                    "backend ended stream without terminal frame"
+                )
+            activity.done(answer.done)
 
 
 def _can_generate(able: BackendCapabilities) -> bool:

@@ -38,5 +38,5 @@ class Hangups:
         try:
             await gone.wait()
         finally:
-            if self._gone.pop(fd, None) is not None:
+            if self._gone.pop(fd, None) is not None and not self._epoll.closed:
                 self._epoll.unregister(fd)

@@ -33,13 +33,15 @@ def make_directory(path: Path, *, group: str | None) -> None:
     """
     group_id = -1 if group is None else group_id_of(group)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.parent.is_dir():
+            path.parent.mkdir(parents=True)
+        if path.is_symlink() or path.exists():
+            refuse_unsafe(path)
+            return
         path.mkdir(mode=0o700)
         if group is not None:
             os.chown(path, -1, group_id)
             path.chmod(0o750)
-    except FileExistsError:
-        refuse_unsafe(path)
     except OSError as error:
         raise ListenError(f"socket directory {path}: {error.strerror}") from error
 
@@ -118,12 +120,12 @@ def bind(path: Path, *, mode: int, group: str | None = None) -> trio.SocketListe
         raise ListenError(
             f"socket path has {n_bytes} bytes, at most {SOCKET_PATH_BYTES} fit: {path}"
         )
+    group_id = -1 if group is None else group_id_of(group)
     _remove_stale(path)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         _bind_private(sock, path)
-        if group is not None:
-            os.chown(path, -1, group_id_of(group))
+        os.chown(path, -1, group_id)
         path.chmod(mode)
         sock.listen(LISTEN_BACKLOG)
         sock.setblocking(False)  # noqa: FBT003  # socket's own signature

@@ -189,6 +189,8 @@ class Daemon:
             write_timeout_s=self._config.limits.write_timeout_s,
         )
         self._connections.add(connection)
+        if self._stop.is_set():
+            connection.end()
         try:
             await connection.serve()
         finally:

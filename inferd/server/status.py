@@ -83,7 +83,8 @@ class StatusBoard:
     def all_ready(self) -> None:
         """The sockets are there and every backend serves."""
         self._has_been_ready = True
-        self.publish(LifecycleFrame(status="ready"))
+        if not self._down:
+            self.publish(LifecycleFrame(status="ready"))
 
     def draining(self) -> None:
         """No new requests from here on; nothing is said after this."""

@@ -30,7 +30,10 @@ class Link:
     def receive(self) -> ToWorker | None:
         """Wait for the next message; ``None`` when the daemon is gone."""
         while (payload := self._splitter.next_payload()) is None:
-            data = self._sock.recv(READ_BYTES)
+            try:
+                data = self._sock.recv(READ_BYTES)
+            except ConnectionResetError:  # it left without reading all we said
+                data = b""
             if not data:
                 return None
             self._splitter.feed(data)

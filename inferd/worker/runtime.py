@@ -152,17 +152,17 @@ class Runtime:
                 self._link.send(Alive())
 
     def _obey(self, backend: WorkerBackend) -> None:
-        """Take the commands that are there; when idle, wait a heartbeat for one."""
+        """Take the commands that are there; when idle, wait a heartbeat for the first."""
         try:
+            if not backend.is_busy:
+                self._take(backend, self._commands.get(timeout=self._heartbeat_s))
             while True:
-                command = (
-                    self._commands.get_nowait()
-                    if backend.is_busy
-                    else self._commands.get(timeout=self._heartbeat_s)
-                )
-                if isinstance(command, int):
-                    backend.drop(command)
-                else:
-                    backend.start(*command)
+                self._take(backend, self._commands.get_nowait())
         except queue.Empty:
             return
+
+    def _take(self, backend: WorkerBackend, command: _Start | int) -> None:
+        if isinstance(command, int):
+            backend.drop(command)
+        else:
+            backend.start(*command)
