@@ -189,8 +189,8 @@ def _shown(value: object) -> str:
     """Write a value as it may stand in a line: long ones are cut off."""
     try:
         text = repr(value)
-    except ValueError:  # Python does not write integers of thousands of digits
-        return "a number of thousands of digits"
+    except (ValueError, RecursionError):  # thousands of digits, or of brackets
+        return "something of thousands of characters"
     return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
 
 

@@ -58,13 +58,20 @@ def _sampling(request: GenerateRequest, seed: int) -> Sampling:
 def _temperature(value: float) -> float:
     if math.isfinite(value) and 0 <= value <= TEMPERATURE_MAX:
         return value
-    raise InvalidRequestError(f"temperature {value} not in [0, {TEMPERATURE_MAX:g}]")
+    raise InvalidRequestError(
+        f"temperature {_shown(value)} not in [0, {TEMPERATURE_MAX:g}]"
+    )
 
 
 def _top_p(value: float) -> float:
     if math.isfinite(value) and 0 < value <= 1:
         return value
-    raise InvalidRequestError(f"top_p {value} not in (0, 1]")
+    raise InvalidRequestError(f"top_p {_shown(value)} not in (0, 1]")
+
+
+def _shown(value: float) -> str:
+    """Write a number in full, as JSON would have it."""
+    return repr(value).removesuffix(".0")
 
 
 def _check_budget(value: int | None) -> None:

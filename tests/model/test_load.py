@@ -1,9 +1,7 @@
-import json
-
 import pytest
 
 from inferd.models.embedded import EMBEDDED_MODELS
-from tests.daemon.harness import MakeDaemon, clean_environ, llamacpp
+from tests.daemon.harness import MakeDaemon, llamacpp
 
 pytestmark = [pytest.mark.model, pytest.mark.slow]
 
@@ -79,5 +77,5 @@ def test_a_listener_hears_each_phase_of_a_load(make_daemon: MakeDaemon, tiny_f32
     assert [frame.get("path") for frame in loading] == [str(tiny_f32)] * 2 + [None]
     assert loading[-1]["n_ctx"] == 512
     [capabilities] = [each for each in frames if each["status"] == "capabilities"]
-    assert (capabilities["model"], capabilities["n_ctx"]) == ("tiny-f32", 512)
+    assert (capabilities["model"], capabilities["n_ctx"]) == ("tiny-random", 512)
     assert frames[-1]["status"] == "ready"

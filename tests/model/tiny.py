@@ -121,7 +121,7 @@ def add_weights(
 
     def noise(*shape: int, gain: float = GAIN) -> Array:
         scale = gain / np.sqrt(shape[-1])
-        return (random.standard_normal(shape) * scale).astype(np.float32)
+        return np.asarray(random.standard_normal(shape) * scale, np.float32)
 
     def add(name: str, values: Array) -> None:
         stored = kind.tensor if values.ndim > 1 else gguf.GGMLQuantizationType.F32

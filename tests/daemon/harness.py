@@ -1,0 +1,295 @@
+"""Drive a real daemon from outside: its process, its sockets, its signals, its log.
+
+JSON is read and written with the standard library alone, so what travels is checked by
+other code than the daemon's own. Whatever is waited for has a bound.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, Protocol, Self
+
+from tests.daemon.configuration import Config, clean_environ, llamacpp, mock, to_toml
+from tests.daemon.connection import (
+    PATIENCE_S,
+    Connection,
+    Frame,
+    Listener,
+    content_of,
+    generate,
+    to_line,
+)
+
+__all__ = [
+    "PATIENCE_S",
+    "Config",
+    "Connection",
+    "DaemonProcess",
+    "Frame",
+    "Listener",
+    "MakeDaemon",
+    "clean_environ",
+    "content_of",
+    "eventually",
+    "generate",
+    "llamacpp",
+    "mock",
+    "to_line",
+]
+
+POLL_S: Final = 0.002
+"""Seconds between two looks at what an external process does."""
+
+MARK: Final = "INFERD_TEST_DAEMON"
+"""Environment variable by which a daemon's workers are found, orphaned or not."""
+
+N_ROUND_TRIPS: Final = 5
+
+SERVE: Final = (sys.executable, "-m", "inferd", "serve", "--config")
+
+BAD_LEVELS: Final = ("error", "critical")
+"""Levels of log lines that tell of a bug."""
+
+
+def eventually(is_so: Callable[[], bool], *, within_s: float = PATIENCE_S) -> bool:
+    """Look until something is so; false if it is not in time."""
+    deadline = time.monotonic() + within_s
+    while not is_so():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_S)
+    return True
+
+
+class DaemonProcess:
+    """One daemon in a directory of its own.
+
+    Args:
+        config: tables of its configuration; the sockets' directory is filled in.
+        environ: variables to add to its environment.
+    """
+
+    def __init__(
+        self, config: Config, *, environ: Mapping[str, str] | None = None
+    ) -> None:
+        self.scratch = Path(tempfile.mkdtemp(prefix="inferd-"))
+        listen = {"directory": str(self.scratch / "run"), **config.get("listen", {})}
+        self.directory = Path(listen["directory"])
+        self.config_file = self.scratch / "config.toml"
+        self.config_file.write_text(to_toml({**config, "listen": listen}))
+        self._mark = uuid.uuid4().hex
+        self._environ = {**clean_environ(), **(environ or {}), MARK: self._mark}
+        self._log = self.scratch / "stderr"
+        self._connections: list[Connection] = []
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_told = False
+
+    # --- the process --------------------------------------------------------------
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._popen.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    def spawn(self) -> None:
+        """Start it, and wait for nothing."""
+        with self._log.open("wb") as stderr:
+            self._process = subprocess.Popen(
+                [*SERVE, str(self.config_file)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+                env=self._environ,
+            )
+
+    def start(self) -> Self:
+        """Start it and wait until the inference socket takes a connection."""
+        self.spawn()
+        assert eventually(lambda: self._accepts() or not self.is_running)
+        assert self.is_running, f"the daemon ended:\n{self.stderr()}"
+        return self
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self._is_told = number in (signal.SIGTERM, signal.SIGINT)
+        self._popen.send_signal(number)
+
+    def wait(self, *, within_s: float = PATIENCE_S) -> int:
+        """Wait for its end; give the exit code."""
+        return self._popen.wait(within_s)
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Ask it to end and wait; give the exit code."""
+        self.send_signal(number)
+        return self.wait()
+
+    def refusal(self) -> str:
+        """Start it to see it fail; give the one line that it wrote."""
+        self.spawn()
+        assert self.wait() != 0
+        [line] = self.stderr().splitlines()
+        return line
+
+    # --- its sockets --------------------------------------------------------------
+
+    @property
+    def infer_sock(self) -> Path:
+        """Where its inference socket is."""
+        return self.directory / "infer.sock"
+
+    @property
+    def admin_sock(self) -> Path:
+        """Where its admin socket is."""
+        return self.directory / "admin.sock"
+
+    def connect(self) -> Connection:
+        """Connect to the inference socket."""
+        connection = Connection(self.infer_sock)
+        self._connections.append(connection)
+        return connection
+
+    def admin(self, *, timeout_s: float = PATIENCE_S) -> Listener:
+        """Listen on the admin socket, as soon as it is there."""
+        assert eventually(self.admin_sock.exists)
+        listener = Listener(self.admin_sock, timeout_s=timeout_s)
+        self._connections.append(listener)
+        return listener
+
+    def ask(self, text: str = "hello", **fields: Any) -> list[Frame]:
+        """Have one request answered on a connection of its own."""
+        with self.connect() as connection:
+            return connection.ask(generate(text, **fields))
+
+    def begin(self, request_id: str, **fields: Any) -> Connection:
+        """Send a request; return once it runs, waits or is refused."""
+        connection = self.connect()
+        connection.send(generate(id=request_id, **fields))
+        self.catch_up()
+        return connection
+
+    def leave(self) -> None:
+        """Close every connection, and wait until the daemon has noticed."""
+        while self._connections:
+            self._connections.pop().close()
+        self.catch_up()
+
+    def catch_up(self) -> None:
+        """Wait until the daemon has acted on all that was sent to it before.
+
+        Its loop takes what is there in rounds. A refusal takes several of them, and
+        none of a request's steps to its place in the queue takes longer.
+        """
+        with self.connect() as connection:
+            for _ in range(N_ROUND_TRIPS):
+                [refusal] = connection.ask({"messages": []})
+                assert refusal["code"] == "invalid_request"
+
+    # --- its workers --------------------------------------------------------------
+
+    def worker_pids(self) -> list[int]:
+        """Find its workers that live, whoever is their parent by now."""
+        pids = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
+        return [pid for pid in pids if self._is_worker(pid)]
+
+    def kill_worker(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """Send its only worker a signal."""
+        [pid] = self.worker_pids()
+        os.kill(pid, number)
+
+    def wait_stopped(self) -> None:
+        """Wait until its only worker has stopped itself."""
+        [pid] = self.worker_pids()
+        stat = Path(f"/proc/{pid}/stat")
+        assert eventually(lambda: stat.read_text().rpartition(") ")[2].startswith("T"))
+
+    def workers_end(self, *, within_s: float = 5) -> bool:
+        """Wait until no worker of its is left; false if one stays."""
+        return eventually(lambda: not self.worker_pids(), within_s=within_s)
+
+    def _is_worker(self, pid: int) -> bool:
+        try:
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            environ = Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:  # gone, or somebody else's
+            return False
+        return (
+            b"inferd.worker" in command and f"{MARK}={self._mark}".encode() in environ
+        )
+
+    # --- its log ------------------------------------------------------------------
+
+    def stderr(self) -> str:
+        """Give all that it wrote to stderr."""
+        return self._log.read_text() if self._log.exists() else ""
+
+    def log_lines(self) -> list[Frame]:
+        """Give the lines of its log."""
+        lines = self.stderr().splitlines()
+        return [dict(json.loads(line)) for line in lines if line.startswith("{")]
+
+    # --- the end ------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """End it whatever its state, clean up, and check that it behaved."""
+        for connection in self._connections:
+            connection.close()
+        try:
+            if self.is_running:
+                code = self.wait() if self._is_told else self.stop()
+                assert code == 0, f"the daemon ended with exit code {code}"
+            self._check_log()
+        finally:
+            self._kill()
+            orphans = self._kill_orphans()
+            shutil.rmtree(self.scratch)
+        assert not orphans, f"workers outlived their daemon: {orphans}"
+
+    def _check_log(self) -> None:
+        bad = [line for line in self.log_lines() if line["level"] in BAD_LEVELS]
+        assert not bad, f"the daemon logged a bug: {bad}"
+        assert "Traceback" not in self.stderr()
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def _kill_orphans(self) -> list[int]:
+        orphans = [] if self.workers_end() else self.worker_pids()
+        for pid in orphans:
+            os.kill(pid, signal.SIGKILL)
+        return orphans
+
+    def _accepts(self) -> bool:
+        try:
+            Connection(self.infer_sock).close()
+        except OSError:
+            return False
+        return True
+
+    @property
+    def _popen(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None, "spawn it first"
+        return self._process
+
+
+class MakeDaemon(Protocol):
+    """Makes daemons that are ended for their maker."""
+
+    def __call__(
+        self, config: Config, *, environ: Mapping[str, str] | None = None
+    ) -> DaemonProcess:
+        """Make a daemon that is not started."""

@@ -1,0 +1,107 @@
+import signal
+from contextlib import suppress
+
+import pytest
+
+from tests.daemon.harness import MakeDaemon, generate, mock, to_line
+
+pytestmark = pytest.mark.slow
+
+ENDLESS = mock(tokens=["x"] * 10_000, token_delay_ms=10)
+ONE_AT_A_TIME = {"max_active": 1, "max_queued": 1}
+
+
+def test_what_runs_and_what_waits_is_finished_and_nothing_new_is_taken(
+    make_daemon: MakeDaemon,
+):
+    limits = {"drain_s": 60}
+    daemon = make_daemon(
+        {"backend": [ENDLESS], "admission": ONE_AT_A_TIME, "limits": limits}
+    ).start()
+    listener, idle = daemon.admin(), daemon.connect()
+    listener.until("ready")
+    running = daemon.begin("running", max_tokens=50)
+    waiting = daemon.begin("waiting", max_tokens=2)
+    daemon.send_signal(signal.SIGTERM)
+    idle.read_eof()
+    assert not daemon.infer_sock.exists()
+    assert daemon.admin().frame()["status"] == "capabilities"
+    assert running.read_to_eof()[-1]["usage"]["completion_tokens"] == 50
+    assert waiting.read_to_eof()[-1]["usage"]["completion_tokens"] == 2
+    assert [frame["status"] for frame in listener] == ["draining"]
+    assert daemon.wait() == 0
+    assert [path.name for path in daemon.directory.iterdir()] == ["inferd.lock"]
+
+
+def test_a_request_sent_ahead_is_refused_once_the_daemon_drains(
+    make_daemon: MakeDaemon,
+):
+    daemon = make_daemon({"backend": [ENDLESS]}).start()
+    connection = daemon.connect()
+    ahead = [generate(id="running", max_tokens=20), generate(id="late")]
+    connection.send_raw(b"".join(map(to_line, ahead)))
+    connection.frame()
+    daemon.send_signal(signal.SIGTERM)
+    *answer, refusal = connection.read_to_eof()
+    assert {frame["id"] for frame in answer} == {"running"}
+    assert refusal == {
+        "type": "error",
+        "id": "late",
+        "code": "backend_unavailable",
+        "message": "admission closed: the daemon is draining",
+    }
+
+
+def test_a_request_that_takes_too_long_gets_one_error(make_daemon: MakeDaemon):
+    limits = {"drain_s": 0.3}
+    daemon = make_daemon(
+        {"backend": [ENDLESS], "admission": ONE_AT_A_TIME, "limits": limits}
+    ).start()
+    running, waiting = daemon.begin("running"), daemon.begin("waiting")
+    assert daemon.stop() == 0
+    *tokens, last = running.read_to_eof()
+    assert {frame["type"] for frame in tokens} == {"token"}
+    assert last["id"] == "running"
+    assert last["code"] == "backend_unavailable"
+    [refusal] = waiting.read_to_eof()
+    assert refusal["id"] == "waiting"
+    assert refusal["code"] == "backend_unavailable"
+
+
+def test_clients_that_come_as_the_daemon_drains_do_not_hold_it_up(
+    make_daemon: MakeDaemon,
+):
+    limits = {"drain_s": 10}
+    daemon = make_daemon({"backend": [mock()], "limits": limits}).start()
+    connections = [daemon.connect() for _ in range(50)]
+    daemon.send_signal(signal.SIGTERM)
+    with suppress(OSError):
+        while len(connections) < 1000:
+            connections.append(daemon.connect())
+    assert daemon.wait(within_s=8) == 0
+    for connection in connections:
+        connection.read_eof()
+
+
+def test_asked_twice_the_daemon_ends_at_once(make_daemon: MakeDaemon):
+    daemon = make_daemon({"backend": [ENDLESS]}).start()
+    daemon.begin("running").frame()
+    listener = daemon.admin()
+    daemon.send_signal(signal.SIGINT)
+    listener.until("draining")
+    daemon.send_signal(signal.SIGINT)
+    assert daemon.wait(within_s=5) == 0
+
+
+def test_a_drain_while_a_worker_restarts_ends_in_time(make_daemon: MakeDaemon):
+    backend = mock(tokens=["one", "two"], die_after_tokens=1)
+    limits = {"breaker_deaths": 9, "drain_s": 0.3}
+    daemon = make_daemon({"backend": [backend], "limits": limits}).start()
+    listener = daemon.admin()
+    for _ in range(3):
+        daemon.ask()
+    listener.until("restarting", retry_in_s=0.4)
+    waiting = daemon.begin("waiting")
+    assert daemon.stop() == 0
+    [refusal] = waiting.read_to_eof()
+    assert refusal["code"] == "backend_unavailable"

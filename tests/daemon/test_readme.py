@@ -1,0 +1,158 @@
+"""The commands of the README do what it says, as somebody would type them."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import pytest
+
+from inferd.client.sync import wait_until_ready
+from tests.daemon.harness import clean_environ
+
+ROOT: Final = Path(__file__).parents[2]
+README: Final = (ROOT / "README.md").read_text()
+START_S: Final = 60.0
+COMMAND_S: Final = 120.0
+SERVE: Final = ".venv/bin/inferd serve"
+
+
+def blocks(language: str) -> list[str]:
+    pattern = rf"^```{language}\n(.*?)^```$"
+    return re.findall(pattern, README, re.MULTILINE | re.DOTALL)
+
+
+COMMANDS: Final = [line for block in blocks("sh") for line in block.splitlines()]
+PROMPTS: Final = [
+    line.removeprefix("$ ")
+    for block in blocks("console")
+    for line in block.splitlines()
+]
+
+
+def check_frames(output: str) -> None:
+    frames = [json.loads(line) for line in output.splitlines()]
+    assert [frame["type"] for frame in frames[:-1]] == ["token"] * (len(frames) - 1)
+    assert frames[-1]["type"] == "done"
+    assert "Paris" in frames[-1]["content"]
+
+
+def check_answer(output: str) -> None:
+    assert "Paris" in output
+
+
+def check_status(output: str) -> None:
+    assert output.splitlines()[0] == "ready"
+
+
+def check_doctor(output: str) -> None:
+    assert "[ ok ] admin: the daemon is ready" in output
+    assert "[FAIL]" not in output
+
+
+CHECKS: Final[dict[str, Callable[[str], None]]] = {
+    "printf": check_frames,
+    ".venv/bin/inferd generate": check_answer,
+    ".venv/bin/inferd status": check_status,
+    ".venv/bin/inferd doctor": check_doctor,
+}
+"""How a command's output is checked, by how the command begins."""
+
+WITH_DAEMON: Final = [line for line in COMMANDS if line.startswith(tuple(CHECKS))]
+
+
+def here(command: str) -> str:
+    """Use the environment that runs the tests, wherever it is."""
+    return command.replace(".venv/bin", str(Path(sys.executable).parent))
+
+
+@pytest.fixture(scope="module")
+def environ() -> Iterator[dict[str, str]]:
+    """An environment in which nothing of the machine's own is found, but the cache."""
+    with TemporaryDirectory(prefix="inferd-") as scratch:
+        config = Path(scratch) / "config.toml"
+        config.touch()
+        places = {"XDG_RUNTIME_DIR": scratch, "INFERD_CONFIG": str(config)}
+        yield clean_environ() | places
+
+
+@pytest.fixture(scope="module")
+def daemon(environ) -> Iterator[dict[str, str]]:
+    """The README's daemon, as somebody starts it in another terminal."""
+    with subprocess.Popen(
+        ["bash", "-c", f"exec {here(SERVE)}"],
+        cwd=ROOT,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        try:
+            directory = Path(environ["XDG_RUNTIME_DIR"]) / "inferd"
+            wait_until_ready(
+                directory,
+                timeout_s=START_S,
+                is_hopeless=lambda: process.poll() is not None,
+            )
+            yield environ
+            process.terminate()
+            assert process.wait(COMMAND_S) == 0
+        finally:
+            process.kill()
+
+
+def run(command: list[str], environ: dict[str, str]) -> str:
+    result = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=COMMAND_S,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_every_command_of_the_readme_is_known_here():
+    known = (*CHECKS, SERVE, "make ")
+    assert [line for line in COMMANDS if not line.startswith(known)] == []
+    assert SERVE in COMMANDS
+    assert len(WITH_DAEMON) == len(CHECKS)
+
+
+def test_the_readme_s_targets_are_those_of_the_makefile():
+    makefile = (ROOT / "Makefile").read_text()
+    wanted = {
+        target
+        for line in (*COMMANDS, *PROMPTS)
+        for target in re.findall(r"^(?:sudo )?make (\w+)$", line)
+    }
+    assert {"demo", "test", "install"} <= wanted
+    assert wanted <= set(re.findall(r"^(\w+):", makefile, re.MULTILINE))
+
+
+def test_the_readme_s_unit_is_the_one_that_is_installed():
+    units = re.findall(r"systemctl .* (\w+)$", "\n".join(PROMPTS), re.MULTILINE)
+    assert units == ["inferd"]
+    assert (ROOT / "systemd" / "inferd.service").is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.model
+@pytest.mark.parametrize("command", WITH_DAEMON)
+def test_a_command_of_the_readme_works(daemon, command):
+    [check] = [CHECKS[start] for start in CHECKS if command.startswith(start)]
+    check(run(["bash", "-o", "pipefail", "-c", here(command)], daemon))
+
+
+@pytest.mark.slow
+@pytest.mark.model
+def test_the_readme_s_python_works(daemon):
+    [program] = blocks("python")
+    assert run([sys.executable, "-c", program], daemon).strip()
