@@ -38,7 +38,8 @@ class Listen(_Table, frozen=True):
     """Where the sockets are."""
 
     directory: str | None = None
-    """Directory of all sockets and the lock. Default: see ``paths``."""
+    """Directory of all sockets and the lock. Default: the first that is known of
+    ``$RUNTIME_DIRECTORY``, ``$XDG_RUNTIME_DIR/inferd``, ``~/.inferd/run``."""
     group: str | None = None
     """Group that may use the inference sockets. Default: the daemon's own."""
     v2: bool = True
@@ -59,7 +60,7 @@ class AdmissionSettings(_Table, frozen=True):
 
 
 class LimitSettings(_Table, frozen=True):
-    """Bounds an operator may want to move; ``limits`` says why each is what it is."""
+    """Bounds an operator may want to move."""
 
     drain_s: Seconds = limits.DRAIN_S
     """Seconds that running and queued requests get after SIGTERM."""

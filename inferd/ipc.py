@@ -37,7 +37,7 @@ class Load(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Prepare(Struct, frozen=True, kw_only=True, tag=True):
-    """Render and tokenise a job's prompt; answered by ``Ready`` or ``Refused``."""
+    """Render and tokenise a job's prompt; answered by ``PromptReady``, ``Refused`` or ``Overflow``."""
 
     ticket: int
     job: GenerateJob
@@ -99,8 +99,6 @@ class Refused(Struct, frozen=True, kw_only=True, tag=True):
 
     ticket: int
     reason: str
-    is_internal: bool = False
-    """The backend's fault, not the request's."""
 
 
 class Overflow(Struct, frozen=True, kw_only=True, tag=True):

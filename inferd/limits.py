@@ -114,9 +114,6 @@ NATIVE_LOG_LINES: Final = 40
 NATIVE_LOG_LINE_BYTES: Final = 1024
 """Bytes kept of one such line."""
 
-TERMINATE_GRACE_S: Final = 2.0
-"""Seconds a worker gets between a polite end and SIGKILL."""
-
 RESTART_BACKOFF_S: Final = 0.1
 """Seconds before the second start in a row without a served request; then doubled."""
 

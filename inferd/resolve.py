@@ -23,7 +23,7 @@ def resolve_generate(request: GenerateRequest, *, seed: int) -> GenerateJob:
 
     Args:
         request: as it was read.
-        seed: used unless the request brings its own; 0 to 2**32 - 2.
+        seed: of the sampler; 0 to 2**32 - 2.
 
     Raises:
         InvalidRequestError: naming the field, its value and what is allowed.

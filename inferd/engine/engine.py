@@ -61,6 +61,9 @@ class _Death(NamedTuple):
     """How a worker's life ended."""
 
     reason: str
+    """For clients."""
+    whole_reason: str
+    """For the operator: with the library's own last words."""
     was_ready: bool
     had_served: bool
 
@@ -137,11 +140,11 @@ class Engine(Backend):
         death = await self._live(on_ready)
         if not death.was_ready:
             hint = "; run: inferd doctor" if death.reason.startswith(KILLED_BY) else ""
-            raise StartFailedError(f"backend {self.name}: {death.reason}{hint}")
+            raise StartFailedError(f"backend {self.name}: {death.whole_reason}{hint}")
         while True:
             pause = policy.died(had_served=death.had_served)
             self._out_of_service = death.reason if pause.breaker_is_open else None
-            self._observer.died(self.name, death.reason, pause)
+            self._observer.died(self.name, death.whole_reason, pause)
             self._tell()
             await trio.sleep(pause.seconds)
             death = await self._live(_nothing)
@@ -159,7 +162,7 @@ class Engine(Backend):
             except SessionOverError as error:
                 self._session = None
                 session.fail_all(f"the worker is gone: {error.reason}")
-                return _Death(str(error), was_ready, session.has_served)
+                return _Death(error.reason, str(error), was_ready, session.has_served)
 
     async def _get_ready(self, session: Session) -> None:
         loaded = await session.load(
@@ -221,10 +224,12 @@ class Engine(Backend):
     async def _ask_to_prepare(
         self, session: Session, ticket: int, job: GenerateJob
     ) -> Answer | WorkerDiedError:
-        box = session.open(ticket)
-        session.post(Prepare(ticket=ticket, job=job))
+        within_s = self._limits.prepare_timeout_s
         try:
-            with trio.fail_after(self._limits.prepare_timeout_s):
+            await session.finish_preparing(within_s)
+            box = session.open(ticket)
+            session.post(Prepare(ticket=ticket, job=job))
+            with trio.fail_after(within_s):
                 [answer] = await box.take()
         except WorkerDiedError as error:
             return error

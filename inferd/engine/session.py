@@ -20,6 +20,7 @@ from inferd.ipc import (
     Loading,
     MessageSplitter,
     Overflow,
+    Prepare,
     PromptReady,
     Refused,
     Step,
@@ -62,6 +63,9 @@ class Session:
         self._to_send, self._outbox = trio.open_memory_channel[ToWorker](
             IPC_OUTBOX_MESSAGES
         )
+        self._over: str | None = None
+        self._prepared = trio.Event()
+        self._prepared.set()
         self._heard_at = trio.current_time()
         self._hung: str | None = None
         self.has_served = False
@@ -69,8 +73,11 @@ class Session:
     # --- jobs -------------------------------------------------------------------
 
     def open(self, ticket: int) -> Mailbox[Answer]:
-        """Begin to collect the answers to a job."""
-        return self._boxes.setdefault(ticket, Mailbox())
+        """Begin to collect the answers to a job; all it gets from a dead worker is that."""
+        box = self._boxes.setdefault(ticket, Mailbox())
+        if self._over is not None:
+            box.fail(WorkerDiedError(self._over))
+        return box
 
     def knows(self, ticket: int) -> bool:
         """Whether a job is open here."""
@@ -83,10 +90,24 @@ class Session:
 
     def post(self, message: ToWorker) -> None:
         """Send a message when the worker reads; a worker that never does is ended."""
+        if isinstance(message, Prepare):
+            self._prepared = trio.Event()
         try:
             self._to_send.send_nowait(message)
         except trio.WouldBlock:
             self._process.kill()
+
+    async def finish_preparing(self, within_s: float) -> None:
+        """Wait until the worker has answered a prepare that nobody waits for any more.
+
+        Raises:
+            WorkerDiedError: it did not in time, and was ended.
+        """
+        with trio.move_on_after(within_s):
+            await self._prepared.wait()
+            return
+        self._process.kill()
+        raise WorkerDiedError("preparing another prompt took too long")
 
     def kill(self) -> None:
         """End the worker: it hangs."""
@@ -94,8 +115,10 @@ class Session:
 
     def fail_all(self, reason: str) -> None:
         """Tell every open job why there is no worker any more."""
+        self._over = reason
         for box in self._boxes.values():
             box.fail(WorkerDiedError(reason))
+        self._prepared.set()
         self._boxes.clear()
 
     # --- the worker ---------------------------------------------------------------
@@ -148,9 +171,9 @@ class Session:
         """End a worker that says nothing: one task instead of a deadline a message."""
         self._heard_at = trio.current_time()
         while (  # noqa: ASYNC110  # an event a message is what this avoids
-            quiet_s := trio.current_time() - self._heard_at
-        ) < silence_s:
-            await trio.sleep(silence_s - quiet_s)
+            deadline := self._heard_at + silence_s
+        ) > trio.current_time():
+            await trio.sleep_until(deadline)
         self._hung = _hung(silence_s)
         self._process.kill()
 
@@ -163,6 +186,7 @@ class Session:
                     self.has_served = True
                     self._put(end.ticket, end)
             case PromptReady() | Refused() | Overflow():
+                self._prepared.set()
                 self._put(message.ticket, message)
             case Alive():
                 pass

@@ -34,20 +34,8 @@ class Room:
             self._n_free += has_place
 
 
-def in_room(room: Room, serve: Serve) -> Serve:
-    """Serve a client if there is a place for it; else say so and let it go."""
-
-    async def welcome(stream: trio.SocketStream) -> None:
-        with room.enter() as has_place:
-            try:
-                await (serve(stream) if has_place else _refuse(stream))
-            except Exception:  # a bug in one connection is nobody else's affair
-                log.exception("client.crashed")
-
-    return welcome
-
-
-async def _refuse(stream: trio.SocketStream) -> None:
+async def refuse_with_a_frame(stream: trio.SocketStream) -> None:
+    """Tell a client that there is no room for it."""
     log.warning("client.refused", code=QueueFullError.code.value)
     try:
         await Reply(stream, "", write_timeout_s=REFUSAL_S).fail(
@@ -55,3 +43,21 @@ async def _refuse(stream: trio.SocketStream) -> None:
         )
     except PeerGoneError:
         return
+
+
+async def refuse_in_silence(_: trio.SocketStream) -> None:
+    """Say nothing: a listener of the admin socket expects no errors."""
+    log.warning("listener.refused", code=QueueFullError.code.value)
+
+
+def in_room(room: Room, serve: Serve, refuse: Serve = refuse_with_a_frame) -> Serve:
+    """Serve a client if there is a place for it; else refuse it. Either way it goes."""
+
+    async def welcome(stream: trio.SocketStream) -> None:
+        with room.enter() as has_place:
+            try:
+                await (serve if has_place else refuse)(stream)
+            except Exception:  # a bug in one connection is nobody else's affair
+                log.exception("client.crashed")
+
+    return welcome

@@ -27,7 +27,13 @@ from inferd.server.listen import (
     make_directory,
 )
 from inferd.server.notify import Notifier
-from inferd.server.room import Room, Serve, in_room
+from inferd.server.room import (
+    Room,
+    Serve,
+    in_room,
+    refuse_in_silence,
+    refuse_with_a_frame,
+)
 from inferd.server.status import StatusBoard
 from inferd.server.turns import Turns
 from inferd.wire.codec import decode_request
@@ -172,14 +178,16 @@ class Daemon:
         )
         room = Room(self._config.limits.max_connections)
         return _Door(
-            in_room(room, partial(self._serve_client, surface)),
+            in_room(room, partial(self._serve_client, surface), refuse_with_a_frame),
             INFERENCE_MODE,
             self._config.listen.group,
         )
 
     def _admin_door(self) -> _Door:
         room = Room(self._config.limits.max_admin_connections)
-        return _Door(in_room(room, self._serve_listener), ADMIN_MODE, None)
+        return _Door(
+            in_room(room, self._serve_listener, refuse_in_silence), ADMIN_MODE, None
+        )
 
     async def _serve_client(self, surface: Surface, stream: trio.SocketStream) -> None:
         connection = Connection(

@@ -7,6 +7,7 @@ is cut off: it reconnects and gets the present state.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import structlog
 import trio
 from msgspec import UNSET
 
@@ -17,6 +18,8 @@ from inferd.ipc import Loading
 from inferd.limits import ADMIN_LISTENER_EVENTS
 from inferd.wire.codec import encode
 from inferd.wire.status import CapabilitiesFrame, LifecycleFrame, StatusFrame
+
+log = structlog.get_logger("daemon")
 
 WIRE_VERSION = 1
 
@@ -109,6 +112,8 @@ class StatusBoard:
 
     def ready(self, backend: str, capabilities: BackendCapabilities) -> None:
         """A worker serves; the daemon is ready again when all do."""
+        if self._has_been_ready:
+            log.info("worker.ready", backend=backend)
         self.publish(_capabilities_frame(backend, capabilities))
         self._down.discard(backend)
         if self._has_been_ready and not self._down:
@@ -116,6 +121,9 @@ class StatusBoard:
 
     def died(self, backend: str, reason: str, pause: Pause) -> None:
         """A worker is gone."""
+        log.warning(
+            "worker.exited", backend=backend, reason=reason, pause_s=pause.seconds
+        )
         self._down.add(backend)
         self.publish(
             LifecycleFrame(

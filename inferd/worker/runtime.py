@@ -117,10 +117,8 @@ class Runtime:
             self._prepare(backend, self._to_prepare.get())
 
     def _prepare(self, backend: WorkerBackend, message: Prepare) -> None:
+        """Answer every prepare, wanted or not: the daemon counts on one at a time."""
         ticket = message.ticket
-        with self._lock:
-            if ticket not in self._prepared:
-                return
         try:
             prepared = backend.prepare(message.job)
         except PromptOverflowError as error:
@@ -132,9 +130,8 @@ class Runtime:
         else:
             answer = PromptReady(ticket=ticket, prompt_tokens=prepared.prompt_tokens)
             with self._lock:
-                if ticket not in self._prepared:
-                    return
-                self._prepared[ticket] = prepared
+                if ticket in self._prepared:
+                    self._prepared[ticket] = prepared
         self._link.send(answer)
 
     # --- the decoding thread ----------------------------------------------------
