@@ -15,6 +15,7 @@ HEADER = re.compile(
     r"\| Touches \| (?P<touches>\S[^|\n]*) \|\n"
     r"\| Threats \| (?P<threats>none|F-\d+(?:, F-\d+)*) \|\n\n"
 )
+TEMPLATE = "0000"
 ADR_INTRO = """# Decisions
 
 One record per decision, one page each.
@@ -61,6 +62,7 @@ def adr_index(directory: Path) -> str:
             record.threats,
         )
         for record in records
+        if record.number != TEMPLATE
     ]
     head = ("number", "decision", "status", "date", "touches", "threats")
     return NOTE + ADR_INTRO + table(head, rows)

@@ -120,7 +120,7 @@ def range_text(kind: Type) -> str:
     if not isinstance(kind, (IntType, FloatType)):
         return ""
     bounds = ((">", kind.gt), ("≥", kind.ge), ("<", kind.lt), ("≤", kind.le))
-    words = [f"{sign} {bound:g}" for sign, bound in bounds if bound is not None]
+    words = [f"{sign} {bound:.10g}" for sign, bound in bounds if bound is not None]
     return f" {', '.join(words)}" if words else ""
 
 

@@ -1,0 +1,60 @@
+"""The import contracts hold, and each of them fails when it is broken."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+BREACHES = [
+    ("server/run.py", "import llama_cpp", "Only the worker loads the native libraries"),
+    ("admission.py", "import time", "Pure stages do no I/O and read no clock"),
+    (
+        "output/utf8.py",
+        "from inferd.server import run",
+        "A stage knows only what lies below it",
+    ),
+    (
+        "extra.py",
+        '"""A module without a place."""',
+        "A stage knows only what lies below",
+    ),
+    ("engine/engine.py", "import inferd.worker.link", "The worker runs alone"),
+    ("worker/runtime.py", "import trio", "The worker does not run on trio"),
+]
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """A copy of the package with the contracts."""
+    no_cache = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "inferd", tmp_path / "inferd", ignore=no_cache)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def broken_contracts(directory: Path) -> list[str]:
+    """Check a copy; give the names of the contracts that it breaks."""
+    command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
+    result = subprocess.run(
+        command, cwd=directory, capture_output=True, text=True, timeout=60, check=False
+    )
+    names = [line for line in result.stdout.splitlines() if line.endswith(" BROKEN")]
+    assert bool(names) == bool(result.returncode), result.stdout + result.stderr
+    return names
+
+
+@pytest.mark.slow
+def test_the_contracts_hold(copy):
+    assert broken_contracts(copy) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("module", "line", "contract"), BREACHES)
+def test_a_breach_is_seen(copy, module, line, contract):
+    with (copy / "inferd" / module).open("a") as file:
+        file.write(f"\n{line}\n")
+    assert any(name.startswith(contract) for name in broken_contracts(copy))

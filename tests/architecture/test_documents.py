@@ -1,0 +1,182 @@
+"""Documents that follow from the code are fresh, and what they show is so."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from inferd.config import parse_config
+from inferd.wire.codec import decode_request, decode_response, decode_status
+from tools import regenerate
+from tools.documents.decisions import read_adr
+from tools.documents.markdown import UnreadableError
+
+ROOT = Path(__file__).parents[2]
+RECORDS = sorted((ROOT / "adr").glob("0*.md"))
+BOOKS = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *(ROOT / "protocol").glob("*.md"),
+        *(ROOT / "docs").glob("*.md"),
+    ]
+)
+ALL = [*BOOKS, *RECORDS, ROOT / "adr" / "README.md"]
+SECTIONS = [
+    "Question",
+    "What matters",
+    "Decision",
+    "Bounds",
+    "What we turned down",
+    "Consequences",
+]
+PAGE_LINES = 60
+
+
+def place(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def blocks(path: Path, language: str) -> list[str]:
+    pattern = rf"^```{language}\n(.*?)^```$"
+    return re.findall(pattern, path.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def lines(language: str) -> list[str]:
+    texts = [text for path in BOOKS for text in blocks(path, language)]
+    return [line for text in texts for line in text.splitlines()]
+
+
+@pytest.fixture
+def tree(tmp_path, monkeypatch):
+    """A copy of all that is generated and of what that follows from."""
+    for name in ("adr", "protocol", "docs"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    monkeypatch.setattr(regenerate, "ROOT", tmp_path)
+    return tmp_path
+
+
+def run(monkeypatch, *arguments):
+    monkeypatch.setattr("sys.argv", ["regenerate", *arguments])
+    return regenerate.main()
+
+
+# --- generated files --------------------------------------------------------------
+
+
+def test_generated_files_are_fresh(monkeypatch, capsys):
+    assert run(monkeypatch, "--check") == 0, capsys.readouterr().out
+
+
+def test_a_stale_file_is_named_left_alone_and_then_written(tree, monkeypatch, capsys):
+    stale = tree / "protocol" / "errors.md"
+    stale.write_text("old")
+    assert run(monkeypatch, "--check") == 1
+    assert capsys.readouterr().out == "stale: protocol/errors.md\n"
+    assert stale.read_text() == "old"
+    assert run(monkeypatch) == 0
+    assert run(monkeypatch, "--check") == 0
+
+
+def test_a_schema_of_no_message_is_stale_and_then_removed(tree, monkeypatch):
+    (tree / "protocol" / "schema" / "gone.json").write_text("{}")
+    assert run(monkeypatch, "--check") == 1
+    assert run(monkeypatch) == 0
+    assert not (tree / "protocol" / "schema" / "gone.json").exists()
+
+
+def test_a_record_that_cannot_be_read_stops_the_index(tree, monkeypatch, capsys):
+    (tree / "adr" / "0099-odd.md").write_text("# Odd\n")
+    assert run(monkeypatch) == 2
+    assert "0099-odd.md" in capsys.readouterr().err
+
+
+def test_a_number_is_used_once(tree, monkeypatch, capsys):
+    shutil.copy(tree / "adr" / RECORDS[1].name, tree / "adr" / "0001-again.md")
+    assert run(monkeypatch, "--check") == 2
+    assert "0001 is used twice" in capsys.readouterr().err
+
+
+# --- decision records -------------------------------------------------------------
+
+HEADER = """# 0042. A thing is so
+
+| | |
+|---|---|
+| Status | accepted |
+| Date | 2026-11-21 |
+| Touches | wire |
+| Threats | F-1, F-2 |
+
+"""
+
+
+def test_a_header_is_read(tmp_path):
+    path = tmp_path / "0042-a-thing.md"
+    path.write_text(HEADER + "## Question\n")
+    record = read_adr(path)
+    assert (record.number, record.title) == ("0042", "A thing is so")
+    assert (record.status, record.threats) == ("accepted", "F-1, F-2")
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("accepted", "agreed"),
+        ("accepted", "superseded by us"),
+        ("2026-11-21", "2026-11-31"),
+        ("2026-11-21", "today"),
+        ("F-1, F-2", "F-1 F-2"),
+        ("| Touches | wire |\n", ""),
+        ("# 0042", "# 42"),
+        ("# 0042", "# 0043"),
+        ("|---|---|", "| --- | --- |"),
+    ],
+)
+def test_a_wrong_header_is_refused(tmp_path, right, wrong):
+    path = tmp_path / "0042-a-thing.md"
+    path.write_text(HEADER.replace(right, wrong))
+    with pytest.raises(UnreadableError, match=r"0042-a-thing\.md"):
+        read_adr(path)
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=place)
+def test_a_record_has_every_section_on_one_page(path):
+    text = path.read_text()
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == SECTIONS
+    assert len(text.splitlines()) <= PAGE_LINES
+
+
+# --- what documents show ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ALL, ids=place)
+def test_links_lead_somewhere(path):
+    targets = re.findall(r"\]\(([^)#:]+)\)", path.read_text())
+    assert [target for target in targets if not (path.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("path", BOOKS, ids=place)
+def test_files_that_are_named_exist(path):
+    named = re.findall(
+        r"`((?:inferd|tests|tools|adr|docs|protocol|systemd)/[a-z0-9_./-]+)`",
+        path.read_text(),
+    )
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_examples_of_configuration_are_accepted():
+    examples = [text for path in BOOKS for text in blocks(path, "toml")]
+    assert [parse_config(text).backend[0].name for text in examples] == ["chat"]
+
+
+@pytest.mark.parametrize(
+    "line", [line for line in lines("json") if '"event"' not in line]
+)
+def test_an_example_of_a_frame_is_one(line):
+    if '"messages"' in line:
+        assert decode_request(line.encode()).messages
+    elif '"status"' in line:
+        assert decode_status(line.encode()).status
+    else:
+        assert decode_response(line.encode()).id in ("", "1", "3")
