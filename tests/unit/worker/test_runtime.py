@@ -67,8 +67,9 @@ class Daemon:
 
     def answer(self) -> FromWorker:
         """Wait for the next message that is no sign of life."""
+        deadline = time.monotonic() + PATIENCE_S
         while isinstance(message := self.receive(), Alive):
-            pass
+            assert time.monotonic() < deadline, "the worker only beats"
         return message
 
     def prepare(self, ticket: int) -> FromWorker:
@@ -130,6 +131,13 @@ def run_worker(ends, exits):
         daemon.sock.close()
         thread.join(PATIENCE_S)
         assert not thread.is_alive()
+
+
+def exit_code(exits):
+    """Wait for the end; the fixture waits for it once more."""
+    code = exits.get(timeout=PATIENCE_S)
+    exits.put(code)
+    return code
 
 
 # --- load -------------------------------------------------------------------------------
@@ -233,31 +241,41 @@ class Slow(MockBackend):
 
     def __init__(self):
         super().__init__(SETTINGS)
+        self.has_begun = Event()
         self.is_let = Event()
-        self.n_prepared = 0
         self.dropped: SimpleQueue[int] = SimpleQueue()
 
     def prepare(self, job):
+        self.has_begun.set()
         assert self.is_let.wait(PATIENCE_S)
-        self.n_prepared += 1
         return super().prepare(job)
 
     def interrupt(self, ticket):
         self.dropped.put(ticket)
 
 
-@pytest.mark.parametrize(("dropped", "answered"), [(1, 2), (2, 1)])
-def test_a_job_dropped_before_it_is_prepared_is_not_answered(
-    run_worker, dropped, answered
-):
+@pytest.mark.parametrize("dropped", [1, 2])
+def test_every_prepare_is_answered_wanted_or_not(run_worker, dropped):
     slow = Slow()
     daemon = run_worker(slow)
-    daemon.send(Prepare(ticket=1, job=JOB), Prepare(ticket=2, job=JOB))
-    daemon.send(Drop(ticket=dropped))
+    daemon.send(Prepare(ticket=1, job=JOB))
+    assert slow.has_begun.wait(PATIENCE_S)
+    daemon.send(Prepare(ticket=2, job=JOB), Drop(ticket=dropped))
     assert slow.dropped.get(timeout=PATIENCE_S) == dropped
     slow.is_let.set()
-    assert daemon.answer() == PromptReady(ticket=answered, prompt_tokens=0)
-    assert daemon.prepare(3) == PromptReady(ticket=3, prompt_tokens=0)
+    assert daemon.answer() == PromptReady(ticket=1, prompt_tokens=0)
+    assert daemon.answer() == PromptReady(ticket=2, prompt_tokens=0)
+
+
+def test_a_job_dropped_while_it_is_prepared_is_forgotten(run_worker, exits):
+    slow = Slow()
+    daemon = run_worker(slow)
+    daemon.send(Prepare(ticket=1, job=JOB), Drop(ticket=1))
+    assert slow.dropped.get(timeout=PATIENCE_S) == 1
+    slow.is_let.set()
+    assert daemon.answer() == PromptReady(ticket=1, prompt_tokens=0)
+    daemon.send(Run(ticket=1))
+    assert exit_code(exits) == EXIT_BUG
 
 
 # --- the end ----------------------------------------------------------------------------
@@ -265,31 +283,43 @@ def test_a_job_dropped_before_it_is_prepared_is_not_answered(
 
 def test_a_worker_whose_daemon_is_gone_ends(run_worker, exits):
     run_worker().sock.shutdown(socket.SHUT_WR)
-    assert exits.get(timeout=PATIENCE_S) == 0
-    exits.put(0)  # for the fixture, which waits for an end
+    assert exit_code(exits) == 0
 
 
 @pytest.mark.parametrize("message", [Run(ticket=9), LOAD])
 def test_a_daemon_that_is_out_of_step_ends_the_worker(run_worker, exits, message):
     run_worker().send(message)
-    assert exits.get(timeout=PATIENCE_S) == EXIT_BUG
-    exits.put(EXIT_BUG)
+    assert exit_code(exits) == EXIT_BUG
 
 
 def test_a_bug_in_one_thread_ends_the_whole_worker(run_worker, exits, capsys):
     critic = Critic(SETTINGS)
     critic.failure = ZeroDivisionError("a bug")
     run_worker(critic).send(Prepare(ticket=1, job=JOB))
-    assert exits.get(timeout=PATIENCE_S) == EXIT_BUG
+    assert exit_code(exits) == EXIT_BUG
     assert "ZeroDivisionError: a bug" in capsys.readouterr().err
 
 
 # --- signs of life ----------------------------------------------------------------------
 
 
-def test_an_idle_worker_beats(run_worker):
-    daemon = run_worker()
+class Asked(MockBackend):
+    """Counts how often it is asked whether there is something to do."""
+
+    n_asked = 0
+
+    @property
+    def is_busy(self):
+        self.n_asked += 1
+        return super().is_busy
+
+
+def test_an_idle_worker_beats_and_sleeps(run_worker):
+    asked = Asked(SETTINGS)
+    daemon = run_worker(asked)
+    daemon.sock.settimeout(1)
     assert [daemon.receive() for _ in range(3)] == [Alive()] * 3
+    assert asked.n_asked < 50
 
 
 def test_a_worker_that_is_only_told_to_forget_beats(run_worker):

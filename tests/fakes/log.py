@@ -1,0 +1,44 @@
+"""The daemon's log as it is written, in place of what structlog was told."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from inferd.server.log import Level, logging_to_stderr
+
+
+@contextmanager
+def pipe() -> Iterator[tuple[int, int]]:
+    """Open a pipe: the reading end, the writing end."""
+    reading, writing = os.pipe()
+    try:
+        yield reading, writing
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+def lines_of(reading: int) -> list[str]:
+    """Read the lines that are there."""
+    os.set_blocking(reading, False)
+    try:
+        return os.read(reading, 1_000_000).decode().splitlines()
+    except BlockingIOError:
+        return []
+
+
+@contextmanager
+def logged(patch: pytest.MonkeyPatch, level: Level = "info") -> Iterator[list[str]]:
+    """Log to a pipe in place of stderr; afterwards the list has the lines.
+
+    No more than a pipe holds is read.
+    """
+    lines: list[str] = []
+    with pipe() as (reading, writing), os.fdopen(os.dup(writing), "w") as file:
+        with patch.context() as inner:
+            inner.setattr("sys.stderr", file)
+            with logging_to_stderr(level):
+                yield lines
+        lines += lines_of(reading)

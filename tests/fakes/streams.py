@@ -1,0 +1,110 @@
+"""Real Unix sockets within one process, and a client that speaks frames on one."""
+
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import trio
+
+from inferd.wire.framing import LineSplitter
+
+Frame = dict[str, Any]
+
+TERMINAL: Final = ("done", "error")
+READ_BYTES: Final = 64 * 1024
+PATIENCE_S: Final = 100_000
+"""Virtual seconds after which a frame that has not come has failed its test."""
+
+
+def unix_pair() -> tuple[trio.SocketStream, trio.SocketStream]:
+    """Make two ends of one connection, with credentials and hang-ups as in life."""
+    ends: list[trio.SocketStream] = []
+    for sock in socket.socketpair():
+        sock.setblocking(False)
+        ends.append(trio.SocketStream(trio.socket.from_stdlib_socket(sock)))
+    return ends[0], ends[1]
+
+
+@asynccontextmanager
+async def open_pair() -> AsyncIterator[tuple[trio.SocketStream, trio.SocketStream]]:
+    """Make two ends of one connection; both are closed on leaving."""
+    ours, theirs = unix_pair()
+    async with ours, theirs:
+        yield ours, theirs
+
+
+def generate(request_id: str = "r", text: str = "hello", **fields: Any) -> bytes:
+    """Write a v1 request as a line."""
+    messages = [{"role": "user", "content": text}]
+    return to_line({"id": request_id, "messages": messages, **fields})
+
+
+def to_line(frame: Frame) -> bytes:
+    """Write a frame with its newline."""
+    return json.dumps(frame).encode() + b"\n"
+
+
+class FrameClient:
+    """A client's end of a connection."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self.stream = stream
+        self._splitter = LineSplitter()
+
+    async def __aenter__(self) -> "FrameClient":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Leave."""
+        await trio.aclose_forcefully(self.stream)
+
+    async def send(self, data: bytes) -> None:
+        """Send bytes."""
+        await self.stream.send_all(data)
+
+    async def half_close(self) -> None:
+        """Say that nothing more is sent, and go on reading."""
+        await self.stream.send_eof()
+
+    async def frame(self) -> Frame | None:
+        """Read the next frame; ``None`` at the end."""
+        while (line := self._splitter.next_frame()) is None:
+            data = await self._read()
+            if not data:
+                assert self._splitter.last_frame() is None, "half a frame at the end"
+                return None
+            self._splitter.feed(data)
+        return dict(json.loads(line))
+
+    async def _read(self) -> bytes | bytearray:
+        with trio.fail_after(PATIENCE_S):
+            try:
+                return await self.stream.receive_some(READ_BYTES)
+            except trio.BrokenResourceError:
+                return b""  # closed before it had read all that we sent
+
+    async def answer(self) -> list[Frame]:
+        """Read frames up to the terminal one, or to the end."""
+        frames: list[Frame] = []
+        while (frame := await self.frame()) is not None:
+            frames.append(frame)
+            if frame["type"] in TERMINAL:
+                break
+        return frames
+
+    async def ask(self, request_id: str = "r", **fields: Any) -> list[Frame]:
+        """Send one request and read its answer."""
+        await self.send(generate(request_id, **fields))
+        return await self.answer()
+
+    async def rest(self) -> list[Frame]:
+        """Read all frames to the end."""
+        frames: list[Frame] = []
+        while (frame := await self.frame()) is not None:
+            frames.append(frame)
+        return frames

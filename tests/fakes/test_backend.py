@@ -1,0 +1,131 @@
+import pytest
+import trio
+import trio.testing
+
+from inferd.backend import Backend, Done, StartFailedError, Token
+from inferd.errors import (
+    BackendNotReadyError,
+    BackendUnavailableError,
+    ContextOverflowError,
+)
+from inferd.job import GenerateJob, Sampling
+from inferd.wire.requests import ChatMessage
+from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
+
+JOB = GenerateJob(
+    messages=[ChatMessage("user", "hello")],
+    max_tokens=100,
+    sampling=Sampling(temperature=0, top_p=1, top_k=0, seed=0),
+)
+
+
+async def events_of(backend: Backend):
+    async with (
+        backend.prepare(JOB) as prepared,
+        backend.generate(prepared) as stream,
+    ):
+        return [event async for events in stream for event in events]
+
+
+async def test_a_stream_is_its_tokens_and_one_done(autojump_clock):
+    backend = ScriptedBackend(Script(tokens=("a", "b"), token_delay_s=2))
+    *tokens, done = await events_of(backend)
+    assert tokens == [Token("a"), Token("b")]
+    assert isinstance(done, Done)
+    assert done.usage.completion_tokens == 2
+    assert trio.current_time() == 4
+    assert backend.is_idle
+    assert backend.counts.done == 1
+
+
+async def test_each_job_has_its_script_and_the_last_one_repeats(autojump_clock):
+    backend = ScriptedBackend(Script(tokens=("a",)), Script(tokens=("b",)))
+    firsts = [(await events_of(backend))[0] for _ in range(3)]
+    assert firsts == [Token("a"), Token("b"), Token("b")]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        Script(refusal=ContextOverflowError(9, 8)),
+        Script(failure=BackendUnavailableError("gone")),
+        Script(failure_after_done=ZeroDivisionError()),
+    ],
+)
+async def test_a_scripted_failure_is_raised_and_leaves_nothing(script, autojump_clock):
+    backend = ScriptedBackend(script)
+    failure = script.refusal or script.failure or script.failure_after_done
+    with pytest.raises(type(failure)):
+        await events_of(backend)
+    assert backend.is_idle
+    assert backend.counts.cancelled == 0
+
+
+async def test_a_stream_may_end_without_done(autojump_clock):
+    backend = ScriptedBackend(Script(tokens=("a",), ends_without_done=True))
+    assert await events_of(backend) == [Token("a")]
+
+
+@pytest.mark.parametrize(
+    "script", [Script(prepare_s=FOR_EVER), Script(token_delay_s=FOR_EVER)]
+)
+async def test_a_job_that_is_left_is_cancelled(script, autojump_clock):
+    backend = ScriptedBackend(script)
+    with trio.move_on_after(5):
+        await events_of(backend)
+    assert backend.is_idle
+    assert backend.counts.cancelled == 1
+
+
+async def test_a_job_waits_for_a_backend_that_is_restarting(autojump_clock, nursery):
+    backend = ScriptedBackend(is_ready=False)
+    nursery.start_soon(events_of, backend)
+    await trio.testing.wait_all_tasks_blocked()
+    assert (backend.n_held, backend.counts.prepared) == (1, 0)
+    backend.become_ready()
+    await trio.testing.wait_all_tasks_blocked()
+    assert backend.counts.done == 1
+
+
+async def test_a_backend_out_of_service_says_why(autojump_clock):
+    backend = ScriptedBackend()
+    backend.go_down("on fire")
+    assert (backend.ready, backend.unavailable) == (False, "on fire")
+    with pytest.raises(BackendNotReadyError, match="on fire"):
+        await events_of(backend)
+
+
+async def test_stop_fails_jobs_now_and_later(autojump_clock, nursery):
+    backend = ScriptedBackend(Script(token_delay_s=FOR_EVER))
+    nursery.start_soon(stop_soon, backend)
+    with pytest.raises(BackendUnavailableError, match="enough"):
+        await events_of(backend)
+    with pytest.raises(BackendUnavailableError, match="enough"):
+        await events_of(backend)
+    assert backend.counts.failed == 2
+
+
+async def stop_soon(backend: ScriptedBackend):
+    await trio.sleep(1)
+    backend.stop("enough")
+
+
+async def test_it_says_once_that_it_is_ready(autojump_clock, nursery):
+    backend = ScriptedBackend(is_ready=False)
+    said: list[str] = []
+    nursery.start_soon(backend.run, lambda: said.append("ready"))
+    await trio.testing.wait_all_tasks_blocked()
+    assert said == []
+    backend.become_ready()
+    backend.go_down()
+    backend.become_ready()
+    await trio.testing.wait_all_tasks_blocked()
+    assert said == ["ready"]
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_start_that_fails_raises():
+    backend = ScriptedBackend(is_ready=False)
+    backend.fail_to_start("no such model")
+    with pytest.raises(StartFailedError, match="no such model"):
+        await backend.run(lambda: None)

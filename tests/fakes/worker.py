@@ -1,0 +1,197 @@
+"""A worker without a process: the test drives the far end of its pipe."""
+
+import signal
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+import trio
+
+from inferd.backend import BackendCapabilities
+from inferd.ipc import (
+    Ended,
+    FromWorker,
+    Load,
+    Loaded,
+    MessageSplitter,
+    Prepare,
+    PromptReady,
+    Run,
+    Step,
+    ToWorker,
+    decode_to_worker,
+    encode,
+)
+from inferd.limits import READ_BYTES
+from inferd.wire.responses import StopReason, Usage
+from tests.fakes.streams import unix_pair
+
+T = TypeVar("T", bound=ToWorker)
+
+PATIENCE_S = 10_000.0
+"""Virtual seconds after which a message that has not come has failed its test."""
+
+CAPABILITIES = BackendCapabilities(model="fake", n_ctx=512)
+
+
+class FakeProcess:
+    """What the engine knows of a worker: the interface of ``WorkerProcess``."""
+
+    def __init__(self, pid: int, on_kill: Callable[[], None]) -> None:
+        self.stream, self.far_stream = unix_pair()
+        self.pid = pid
+        self.complaint = ""
+        self.holds_client_text = False
+        self.n_kills = 0
+        self._on_kill = on_kill
+        self._code: int | None = None
+        self._ended = trio.Event()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has not ended."""
+        return self._code is None
+
+    def serves_clients(self) -> None:
+        self.holds_client_text = True
+
+    def kill(self) -> None:
+        self.n_kills += 1
+        self._on_kill()
+
+    def end(self, code: int) -> None:
+        """Have it end; what it sent before can still be read."""
+        if self._code is None:
+            self._code = code
+            self.far_stream.socket.close()
+            self._ended.set()
+
+    async def wait(self) -> int:
+        await self._ended.wait()
+        assert self._code is not None
+        return self._code
+
+
+class FakeWorker:
+    """One worker's life, as the test has it.
+
+    Args:
+        ignores_kill: it takes a test to end it, as it does with a stopped machine.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.process = FakeProcess(pid, self._killed)
+        self._splitter = MessageSplitter()
+        self.received: list[ToWorker] = []
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether the engine ended it before it ended by itself."""
+        return self.process.n_kills > 0
+
+    def die(self, code: int = -signal.SIGSEGV) -> None:
+        """End by itself."""
+        self.process.end(code)
+
+    async def expect(self, kind: type[T]) -> T:
+        """Read the next message, which must be one of these."""
+        with trio.fail_after(PATIENCE_S):
+            while (payload := self._splitter.next_payload()) is None:
+                data = await self.process.far_stream.receive_some(READ_BYTES)
+                assert data, "the engine closed the pipe"
+                self._splitter.feed(data)
+        message = decode_to_worker(payload)
+        self.received.append(message)
+        assert isinstance(message, kind), message
+        return message
+
+    async def hear(self) -> list[ToWorker]:
+        """Read all that comes before everything waits."""
+        heard: list[ToWorker] = []
+        with trio.move_on_after(0.001):
+            while True:
+                heard.append(await self.expect(ToWorker))  # type: ignore[arg-type]
+        return heard
+
+    async def say(self, *messages: FromWorker) -> None:
+        """Send messages in one piece."""
+        await self.say_raw(b"".join(encode(message) for message in messages))
+
+    async def say_raw(self, data: bytes) -> None:
+        """Send bytes."""
+        await self.process.far_stream.send_all(data)
+
+    # --- a well-behaved worker ------------------------------------------------------
+
+    async def get_ready(self, capabilities: BackendCapabilities = CAPABILITIES) -> Load:
+        """Load."""
+        load = await self.expect(Load)
+        await self.say(Loaded(capabilities=capabilities, library="fake 1"))
+        return load
+
+    async def prepare(self, *, prompt_tokens: int = 3) -> Prepare:
+        """Prepare the next job."""
+        prepare = await self.expect(Prepare)
+        ticket = prepare.ticket
+        await self.say(PromptReady(ticket=ticket, prompt_tokens=prompt_tokens))
+        return prepare
+
+    async def run(self, *pieces: bytes, stop_reason: StopReason = "end") -> int:
+        """Run the next job to its end; give its ticket."""
+        ticket = (await self.expect(Run)).ticket
+        await self.speak(ticket, *pieces)
+        await self.end(ticket, len(pieces), stop_reason=stop_reason)
+        return ticket
+
+    async def speak(self, ticket: int, *pieces: bytes) -> None:
+        """Say pieces, a step each."""
+        for piece in pieces:
+            await self.say(Step(pieces=[(ticket, piece)]))
+
+    async def end(
+        self, ticket: int, n_tokens: int, *, stop_reason: StopReason = "end"
+    ) -> None:
+        """End a job's run."""
+        usage = Usage(prompt_tokens=3, completion_tokens=n_tokens)
+        ended = Ended(ticket=ticket, stop_reason=stop_reason, usage=usage)
+        await self.say(Step(ended=[ended]))
+
+    def _killed(self) -> None:
+        self.process.end(-signal.SIGKILL)
+
+
+class Workers:
+    """Stands for ``start_worker``: the engine starts workers, the test gets them."""
+
+    def __init__(self) -> None:
+        self.started: list[FakeWorker] = []
+        self._send, self._receive = trio.open_memory_channel[FakeWorker](1000)
+
+    @asynccontextmanager
+    async def start(self) -> AsyncIterator[FakeProcess]:
+        """Start one; on leaving, it is ended."""
+        worker = FakeWorker(pid=1000 + len(self.started))
+        self.started.append(worker)
+        self._send.send_nowait(worker)
+        process = worker.process
+        try:
+            yield process
+        finally:
+            process.end(-signal.SIGKILL)
+            await trio.aclose_forcefully(process.stream)
+
+    async def next(self) -> FakeWorker:
+        """Wait for the next one that is started."""
+        with trio.fail_after(PATIENCE_S):
+            return await self._receive.receive()
+
+    async def next_ready(self) -> FakeWorker:
+        """Wait for the next one and get it ready."""
+        worker = await self.next()
+        await worker.get_ready()
+        return worker
+
+    @property
+    def living(self) -> Sequence[FakeWorker]:
+        """Those that have not ended."""
+        return [worker for worker in self.started if worker.process.is_alive]

@@ -1,0 +1,52 @@
+import os
+
+import pytest
+import trio
+import trio.testing
+from structlog.testing import capture_logs
+
+from inferd.errors import InvalidRequestError
+from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
+from tests.fakes.serving import House
+from tests.fakes.streams import generate
+
+
+@pytest.mark.parametrize(
+    ("script", "event"),
+    [
+        (Script(), "request.finished"),
+        (Script(refusal=InvalidRequestError("no")), "request.refused"),
+        (Script(failure=ZeroDivisionError()), "request.refused"),
+        (Script(token_delay_s=FOR_EVER), "request.abandoned"),
+    ],
+)
+async def test_whatever_comes_of_a_request_its_line_says_who_sent_it(
+    script, event, autojump_clock
+):
+    with capture_logs() as log:
+        async with House(ScriptedBackend(script)).opened() as house:
+            async with house.connect() as client:
+                await client.send(generate("r"))
+                await trio.testing.wait_all_tasks_blocked()
+            await trio.testing.wait_all_tasks_blocked()
+    [line] = [each for each in log if each["event"] == event]
+    assert (line["peer_uid"], line["peer_pid"]) == (os.getuid(), os.getpid())
+
+
+async def test_a_line_that_is_no_request_is_logged_with_its_sender(autojump_clock):
+    with capture_logs() as log:
+        async with House(ScriptedBackend()).opened() as house:
+            async with house.connect() as client:
+                await client.send(b"nonsense\n")
+                await client.rest()
+    [line] = [each for each in log if each["event"] == "client.refused"]
+    assert line["peer"] == f"unix:{os.getuid()}:{os.getpid()}"
+
+
+async def test_a_client_cannot_say_who_it_is(autojump_clock):
+    with capture_logs() as log:
+        async with House(ScriptedBackend()).opened() as house:
+            async with house.connect() as client:
+                await client.ask("r", peer_uid=0, peer_pid=1, peer={"uid": 0})
+    [line] = [each for each in log if each["event"] == "request.finished"]
+    assert line["peer_pid"] == os.getpid()

@@ -1,0 +1,69 @@
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.harness import mock
+from tests.fakes.source import calls, imports, modules, names
+
+TREES = dict(modules())
+NETWORK = re.compile(
+    r"\b(AF_INET6?|PF_INET6?|AF_VSOCK|open_tcp\w*|serve_tcp|open_ssl\w*|serve_ssl\w*"
+    r"|create_connection|create_server|getaddrinfo)$"
+)
+LIBRARIES = {"http", "urllib", "ssl", "ftplib", "smtplib", "socketserver", "xmlrpc"}
+LIBRARIES |= {"aiohttp", "anyio", "asyncio", "grpc", "httpx", "requests", "urllib3"}
+TABLES = ("tcp", "tcp6", "udp", "udp6", "udplite", "udplite6", "raw", "raw6", "icmp")
+
+
+@pytest.mark.parametrize("module", TREES)
+def test_no_module_names_a_network(module):
+    assert [name for name in names(TREES[module]) if NETWORK.search(name)] == []
+    roots = {name.split(".")[0] for name in imports(TREES[module])}
+    assert roots & LIBRARIES == set()
+
+
+@pytest.mark.parametrize("module", TREES)
+def test_every_socket_is_a_unix_socket(module):
+    for call in calls(TREES[module], "socket.socket"):
+        family = ast.unparse(call.args[0]) if call.args else ""
+        has_descriptor = any(keyword.arg == "fileno" for keyword in call.keywords)
+        assert family.endswith("AF_UNIX") or has_descriptor, ast.unparse(call)
+
+
+def test_the_search_would_find_one():
+    tree = ast.parse("import http.client\nsocket.socket()\nsocket.AF_INET\nopen_tcp_x")
+    assert [each for each in names(tree) if NETWORK.search(each)]
+    assert "http.client" in imports(tree)
+    [call] = calls(tree, "socket.socket")
+    assert call.args == []
+
+
+def inodes_of(pid: int) -> set[str]:
+    """Find the sockets that a process has."""
+    links = [str(fd.readlink()) for fd in Path(f"/proc/{pid}/fd").iterdir()]
+    return {link[8:-1] for link in links if link.startswith("socket:[")}
+
+
+def network_inodes(pid: int) -> set[str]:
+    """Find the network sockets of a process's machine."""
+    tables = [Path(f"/proc/{pid}/net/{name}") for name in TABLES]
+    lines = [
+        line.split()
+        for table in tables
+        if table.exists()
+        for line in table.read_text().splitlines()[1:]
+    ]
+    return {fields[9] for fields in lines}
+
+
+@pytest.mark.slow
+def test_a_running_daemon_and_its_worker_have_no_network_socket(make_daemon):
+    daemon = make_daemon({"backend": [mock()]}).start()
+    daemon.ask()
+    [worker] = daemon.worker_pids()
+    for pid in (daemon.pid, worker):
+        assert inodes_of(pid) & network_inodes(pid) == set()
+    assert len(inodes_of(daemon.pid)) >= 3  # two listeners and a worker's pipe
+    assert len(inodes_of(worker)) == 1

@@ -1,0 +1,50 @@
+import ast
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.harness import mock
+from tests.fakes.source import calls, imports, modules, names
+
+ALLOWED = {"cli/demo.py", "engine/process.py", "models/__main__.py"}
+SPAWNING = re.compile(
+    r"\b(os\.(fork\w*|exec\w+|spawn\w+|posix_spawn\w*|popen|system)"
+    r"|run_process|open_process|pty\.\w+|ctypes\.\w+\.system)$"
+)
+LIBRARIES = {"subprocess", "multiprocessing", "pty", "concurrent", "pexpect"}
+TREES = dict(modules())
+
+
+def spawns(tree: ast.AST) -> bool:
+    roots = {name.split(".")[0] for name in imports(tree)}
+    return bool(roots & LIBRARIES) or any(map(SPAWNING.search, names(tree)))
+
+
+def test_processes_are_started_in_three_places():
+    assert {module for module, tree in TREES.items() if spawns(tree)} == ALLOWED
+
+
+@pytest.mark.parametrize(
+    "text", ["import subprocess", "os.fork()", "os.execv", "trio.run_process(x)"]
+)
+def test_the_search_would_find_another(text):
+    assert spawns(ast.parse(text))
+
+
+@pytest.mark.parametrize("module", sorted(ALLOWED))
+def test_no_process_is_started_through_a_shell_or_from_a_string(module):
+    started = list(calls(TREES[module], "subprocess.run", "subprocess.Popen"))
+    assert started
+    for call in started:
+        assert "shell" not in {keyword.arg for keyword in call.keywords}
+        assert isinstance(call.args[0], ast.List | ast.Name)
+
+
+@pytest.mark.slow
+def test_a_workers_command_line_is_this_python_and_two_numbers(make_daemon):
+    [pid] = make_daemon({"backend": [mock()]}).start().worker_pids()
+    words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1]
+    assert words[:4] == [sys.executable.encode(), b"-P", b"-m", b"inferd.worker"]
+    assert [word.isdigit() for word in words[4:]] == [True, True]

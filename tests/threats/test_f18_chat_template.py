@@ -1,0 +1,87 @@
+import datetime as dt
+
+import pytest
+import trio
+
+from inferd.config import LimitSettings, MockSettings
+from inferd.dialects import template
+from inferd.dialects.template import ChatTemplate, TemplateError
+from inferd.engine.engine import Engine
+from inferd.errors import BackendUnavailableError
+from inferd.job import GenerateJob, Sampling
+from inferd.limits import PREPARE_TIMEOUT_S
+from inferd.server.status import StatusBoard
+from inferd.wire.requests import ChatMessage
+from tests.fakes.source import imports, modules
+from tests.fakes.worker import Workers
+
+MESSAGES = [ChatMessage("user", "hello")]
+JOB = GenerateJob(
+    messages=MESSAGES,
+    max_tokens=10,
+    sampling=Sampling(temperature=0, top_p=1, top_k=0, seed=0),
+)
+
+
+def render(source: str) -> str:
+    return ChatTemplate(source, {}, lambda: dt.datetime.now(dt.UTC)).render(MESSAGES)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+        "{{ messages.__class__ }}{{ messages.__class__.__base__.__subclasses__() }}",
+        "{{ raise_exception.__globals__['json'] }}",
+        "{{ strftime_now.__closure__[0].cell_contents }}",
+        "{{ cycler.__init__.__globals__.os.popen('id').read() }}",
+        "{{ lipsum.__globals__['os'].system('id') }}",
+        "{{ '{0.__class__.__init__.__globals__}'.format(messages) }}",
+        "{% set _ = messages.append('more') %}",
+        "{% set _ = messages[0].update({'role': 'system'}) %}",
+        "{% set _ = messages.clear() %}",
+        "{% include '/etc/passwd' %}",
+        "{% import 'os' as os %}",
+        "{{ range(999999999) | list | length }}",
+    ],
+)
+def test_a_template_cannot_get_out_of_its_sandbox(source):
+    with pytest.raises(TemplateError):
+        assert render(source) is None
+
+
+def test_what_a_template_writes_is_bounded(monkeypatch):
+    monkeypatch.setattr(template, "TEMPLATE_OUTPUT_CHARS", 1000)
+    with pytest.raises(TemplateError, match="over 1000 characters"):
+        render(
+            "{% for a in range(9999) %}{% for b in range(9999) %}x{% endfor %}{% endfor %}"
+        )
+
+
+async def test_a_template_that_never_ends_costs_the_worker_alone(
+    monkeypatch, autojump_clock
+):
+    workers = Workers()
+    monkeypatch.setattr("inferd.engine.engine.start_worker", workers.start)
+    settings = MockSettings(name="chat")
+    engine = Engine(settings, n_slots=1, limits=LimitSettings(), observer=StatusBoard())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(engine.run, lambda: None)
+        worker = await workers.next_ready()
+        with pytest.raises(BackendUnavailableError, match="too long"):
+            async with engine.prepare(JOB):
+                pytest.fail("it was prepared")
+        assert trio.current_time() == PREPARE_TIMEOUT_S
+        assert worker.was_killed
+        await workers.next_ready()
+        nursery.cancel_scope.cancel()
+
+
+def test_templates_are_rendered_by_the_worker_alone():
+    importers = {
+        module
+        for module, tree in modules()
+        if any(name.split(".")[0] == "jinja2" for name in imports(tree))
+        or any(name.startswith("inferd.dialects") for name in imports(tree))
+    }
+    assert importers == {"dialects/template.py", "worker/llama/backend.py"}

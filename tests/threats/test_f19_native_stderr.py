@@ -1,0 +1,108 @@
+import os
+import signal
+import subprocess
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+import trio.testing
+
+from inferd.config import LimitSettings, MockSettings
+from inferd.engine.engine import Engine
+from inferd.engine.process import WorkerProcess
+from inferd.errors import BackendUnavailableError
+from inferd.ipc import Run
+from inferd.job import GenerateJob, Sampling
+from inferd.server.status import StatusBoard
+from inferd.wire.requests import ChatMessage
+from tests.fakes.streams import open_pair
+from tests.fakes.worker import Workers
+
+SECRET = "correct horse"
+CRASH = "/src/ggml.c:1234: GGML_ASSERT(n > 0) failed"
+GRAMMAR_ERROR = [
+    "parse: error parsing grammar: expecting newline or end at",
+    f'root ::= "{SECRET}"',
+    f"{SECRET} error",
+    f"llama_grammar_init_impl: error: {SECRET}",
+]
+
+
+@asynccontextmanager
+async def process_that_says(lines: Sequence[str]) -> AsyncIterator[WorkerProcess]:
+    """A worker's stderr with these lines, when it is heard."""
+    words = "".join(f"{line}\n" for line in lines)
+    command = ["sh", "-c", 'printf %s "$0" >&2', words]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as popen:
+        async with open_pair() as (stream, _):
+            pidfd = os.pidfd_open(popen.pid)
+            yield WorkerProcess(popen, stream, pidfd)
+            os.close(pidfd)
+
+
+async def test_what_native_code_prints_while_it_serves_is_forgotten():
+    async with process_that_says(GRAMMAR_ERROR) as process:
+        process.serves_clients()
+        await process.listen()
+        assert process.complaint == ""
+        assert SECRET not in str(process._lines)
+
+
+async def test_what_native_code_says_of_its_own_source_is_kept():
+    async with process_that_says([*GRAMMAR_ERROR, CRASH, SECRET]) as process:
+        process.serves_clients()
+        await process.listen()
+        assert process.complaint == CRASH
+        assert SECRET not in str(process._lines)
+
+
+async def test_before_it_serves_an_error_is_kept():
+    async with process_that_says(["error: no memory"]) as process:
+        await process.listen()
+        assert process.complaint == "error: no memory"
+
+
+@pytest.fixture
+def job():
+    return GenerateJob(
+        messages=[ChatMessage("user", SECRET)],
+        max_tokens=10,
+        sampling=Sampling(temperature=0, top_p=1, top_k=0, seed=0),
+    )
+
+
+async def test_no_line_of_it_reaches_a_client(job, monkeypatch, autojump_clock):
+    workers = Workers()
+    monkeypatch.setattr("inferd.engine.engine.start_worker", workers.start)
+    limits = LimitSettings(breaker_deaths=1)
+    settings = MockSettings(name="chat")
+    engine = Engine(settings, n_slots=1, limits=limits, observer=StatusBoard())
+    errors: list[str] = []
+
+    async def ask():
+        try:
+            async with (
+                engine.prepare(job) as prepared,
+                engine.generate(prepared) as stream,
+            ):
+                [_ async for _ in stream]
+        except BackendUnavailableError as error:
+            errors.append(str(error))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(engine.run, lambda: None)
+        worker = await workers.next_ready()
+        nursery.start_soon(ask)
+        await worker.prepare()
+        await worker.expect(Run)
+        assert worker.process.holds_client_text
+        worker.process.complaint = CRASH
+        worker.die(-signal.SIGABRT)
+        await trio.testing.wait_all_tasks_blocked()
+        await ask()
+        nursery.cancel_scope.cancel()
+    assert errors == [
+        "the worker is gone: killed by SIGABRT",
+        "backend not ready: killed by SIGABRT",
+    ]

@@ -1,0 +1,168 @@
+from pathlib import Path
+
+import pytest
+
+from inferd.cli.configuration import load_config, located, socket_directory
+from inferd.cli.console import CommandError
+from inferd.config import Config, Listen, LlamaCppSettings, MockSettings
+from inferd.models.embedded import EMBEDDED_MODELS
+
+MOCK = '[[backend]]\nkind = "mock"\nname = "{}"\n'
+
+
+@pytest.fixture(autouse=True)
+def places(monkeypatch, tmp_path):
+    """The usual places for a file, in a directory that is empty."""
+    for variable in ("INFERD_CONFIG", "INFERD_CACHE_DIR", "RUNTIME_DIRECTORY"):
+        monkeypatch.delenv(variable, raising=False)
+    files = [tmp_path / "user.toml", tmp_path / "system.toml"]
+    monkeypatch.setattr("inferd.cli.configuration.config_files", lambda: files)
+    return files
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Write a configuration whose backend has this name."""
+
+    def write(name, path=None):
+        path = path or tmp_path / f"{name}.toml"
+        path.write_text(MOCK.format(name))
+        return path
+
+    return write
+
+
+def name_in(config):
+    [backend] = config.backend
+    return backend.name
+
+
+# --- the file ---------------------------------------------------------------------------
+
+
+def test_without_a_file_there_are_defaults():
+    assert load_config(None) == Config()
+
+
+def test_the_first_of_the_usual_places_counts(places, written):
+    user, system = places
+    written("system", system)
+    assert name_in(load_config(None)) == "system"
+    written("user", user)
+    assert name_in(load_config(None)) == "user"
+
+
+def test_the_environment_comes_before_the_usual_places(places, written, monkeypatch):
+    written("user", places[0])
+    monkeypatch.setenv("INFERD_CONFIG", str(written("environ")))
+    assert name_in(load_config(None)) == "environ"
+
+
+def test_the_command_line_comes_first(written, monkeypatch):
+    monkeypatch.setenv("INFERD_CONFIG", str(written("environ")))
+    assert name_in(load_config(written("given"))) == "given"
+
+
+def test_a_file_that_is_asked_for_must_be_there(tmp_path, monkeypatch):
+    with pytest.raises(CommandError) as caught:
+        load_config(tmp_path / "missing.toml")
+    assert f"{tmp_path}/missing.toml" in caught.value.text
+    monkeypatch.setenv("INFERD_CONFIG", str(tmp_path / "missing.toml"))
+    with pytest.raises(CommandError):
+        load_config(None)
+
+
+@pytest.mark.parametrize("content", [b"\xff", b"oops = 1", b"[", b"[listen]\nv2 = 1"])
+def test_a_file_that_cannot_be_used_is_named_in_one_line(tmp_path, content):
+    path = tmp_path / "bad.toml"
+    path.write_bytes(content)
+    with pytest.raises(CommandError) as caught:
+        load_config(path)
+    assert str(path) in caught.value.text
+    assert len(caught.value.text.splitlines()) == 1
+
+
+def test_a_directory_is_no_configuration(tmp_path):
+    with pytest.raises(CommandError, match="Is a directory"):
+        load_config(tmp_path)
+
+
+def test_a_model_on_the_command_line_replaces_the_backends(written, tmp_path):
+    path = written("mock")
+    path.write_text("[admission]\nmax_queued = 3\n" + path.read_text())
+    config = load_config(path, "/m.gguf")
+    assert config.backend == (LlamaCppSettings(name="chat", model="/m.gguf"),)
+    assert config.admission.max_queued == 3
+
+
+# --- the sockets ------------------------------------------------------------------------
+
+
+def test_sockets_are_where_it_is_configured_or_where_they_usually_are(monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/1")
+    assert socket_directory(Config()) == Path("/run/user/1/inferd")
+    assert socket_directory(Config(listen=Listen(directory="/srv"))) == Path("/srv")
+
+
+# --- the model --------------------------------------------------------------------------
+
+
+def test_a_mock_needs_no_file():
+    settings = MockSettings(name="m")
+    assert located(settings) is settings
+
+
+@pytest.mark.parametrize(
+    ("model", "path"),
+    [
+        ("/models/chat.gguf", "/models/chat.gguf"),
+        ("~/chat.gguf", "{home}/chat.gguf"),
+        ("chat.gguf", "{here}/chat.gguf"),
+    ],
+)
+def test_a_path_is_made_absolute(monkeypatch, tmp_path, model, path):
+    monkeypatch.setenv("HOME", str(tmp_path / "ada"))
+    monkeypatch.chdir(tmp_path)
+    settings = LlamaCppSettings(name="c", model=model, sha256="0" * 64, n_ctx=512)
+    wanted = path.format(home=tmp_path / "ada", here=tmp_path)
+    assert located(settings) == LlamaCppSettings(
+        name="c", model=wanted, sha256="0" * 64, n_ctx=512
+    )
+
+
+def test_the_home_of_nobody_is_one_line():
+    with pytest.raises(CommandError, match="~nobody-by-this-name"):
+        located(LlamaCppSettings(name="c", model="~nobody-by-this-name/m.gguf"))
+
+
+def test_an_embedded_model_is_a_file_in_the_cache_with_its_hash(monkeypatch, tmp_path):
+    monkeypatch.setenv("INFERD_CACHE_DIR", str(tmp_path))
+    chat = EMBEDDED_MODELS["chat"]
+    path = chat.path_in(tmp_path)
+    path.parent.mkdir(parents=True)
+    path.touch()
+    assert located(LlamaCppSettings(name="c", n_ctx=512)) == LlamaCppSettings(
+        name="c", model=str(path), sha256=chat.sha256, n_ctx=512
+    )
+
+
+def test_an_embedded_model_that_is_not_there_is_told_with_how_to_get_it(
+    monkeypatch, tmp_path
+):
+    monkeypatch.setenv("INFERD_CACHE_DIR", str(tmp_path))
+    with pytest.raises(CommandError) as caught:
+        located(LlamaCppSettings(name="c"))
+    path = EMBEDDED_MODELS["chat"].path_in(tmp_path)
+    assert caught.value.text == (
+        f"backend c: embedded:chat is not in the cache ({path}); "
+        "run: python -m inferd.models embedded:chat"
+    )
+
+
+def test_an_embedded_model_that_nobody_knows_is_refused():
+    with pytest.raises(CommandError) as caught:
+        located(LlamaCppSettings(name="c", model="embedded:huge"))
+    assert caught.value.text == (
+        "backend c: model = embedded:huge: no such model; "
+        "allowed: a path, embedded:chat"
+    )

@@ -1,0 +1,145 @@
+import argparse
+import io
+import json
+
+import pytest
+
+from inferd.cli.generate import add_arguments, make_request
+from inferd.client.sync import Client
+from inferd.wire.requests import ChatMessage, GenerateRequest
+from tests.fakes.listener import (
+    answers,
+    done,
+    failure,
+    listening,
+    read_line,
+    says,
+    token,
+)
+
+
+def parse(*arguments: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return parser.parse_args(arguments)
+
+
+# --- the request ------------------------------------------------------------------------
+
+
+def test_what_is_not_asked_for_is_left_to_the_daemon():
+    request = make_request("hello", parse("hello"))
+    messages = [ChatMessage("user", "hello")]
+    assert request == GenerateRequest(id="cli", messages=messages)
+
+
+def test_every_option_reaches_the_request():
+    options = ["--temperature", "0", "--top-p", "0.5", "--top-k", "3"]
+    arguments = parse("-", *options, "--max-tokens", "7", "--system", "Be brief.")
+    request = make_request("from stdin", arguments)
+    assert request.messages == [
+        ChatMessage("system", "Be brief."),
+        ChatMessage("user", "from stdin"),
+    ]
+    assert (request.temperature, request.top_p, request.top_k) == (0, 0.5, 3)
+    assert request.max_tokens == 7
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["a", "b"], ["a", "--max-tokens", "many"], ["a", "--temperature", "hot"]],
+)
+def test_what_cannot_be_meant_is_refused(arguments, capsys):
+    with pytest.raises(SystemExit) as caught:
+        parse(*arguments)
+    assert caught.value.code == 2
+    assert "usage:" in capsys.readouterr().err
+
+
+# --- the command ------------------------------------------------------------------------
+
+
+def ask(inferd, directory, *dialogue, options=()):
+    answer = [
+        token("Hel", "cli"),
+        token("lo\x1b", "cli"),
+        done("Hello\x1b", "cli"),
+    ]
+    path = directory / "infer.sock"
+    with listening(path, *(dialogue or [answers(answer)])):
+        return inferd("generate", "hi", "--directory", directory, *options)
+
+
+def test_the_text_is_streamed_as_it_is_where_no_terminal_is(inferd, short_dir):
+    assert ask(inferd, short_dir) == (0, "Hello\x1b\n", "")
+
+
+def test_frames_are_printed_as_lines(inferd, short_dir):
+    code, stdout, stderr = ask(inferd, short_dir, options=["--json"])
+    frames = [json.loads(line) for line in stdout.splitlines()]
+    assert (code, stderr) == (0, "")
+    assert [frame["type"] for frame in frames] == ["token", "token", "done"]
+
+
+def test_a_dash_reads_the_prompt_from_stdin(inferd, short_dir, monkeypatch):
+    asked: list[dict[str, list[dict[str, str]]]] = []
+
+    def listen(sock):
+        asked.append(json.loads(read_line(sock)))
+        says(done("", "cli"))(sock)
+
+    monkeypatch.setattr("sys.stdin", io.StringIO("two\nlines"))
+    with listening(short_dir / "infer.sock", listen):
+        assert inferd("generate", "-", "--directory", short_dir).code == 0
+    assert asked[0]["messages"][0]["content"] == "two\nlines"
+
+
+def test_a_refusal_is_one_line(inferd, short_dir):
+    refusal = answers([failure("queue_full", "queue full", "cli")])
+    outcome = ask(inferd, short_dir, refusal)
+    assert outcome == (2, "", "error: queue_full: queue full\n")
+
+
+def test_a_daemon_that_is_gone_in_mid_answer_is_an_error(inferd, short_dir):
+    outcome = ask(inferd, short_dir, answers([token("Hel", "cli")]))
+    assert outcome == (2, "Hel", "error: the daemon closed the connection\n")
+
+
+def test_a_daemon_that_takes_nobody_is_an_error(inferd, short_dir, monkeypatch):
+    refusal = says(failure("queue_full", "too many connections", ""))
+    with listening(short_dir / "infer.sock", refusal) as daemon:
+
+        class LateClient(Client):
+            def generate(self, request):
+                daemon.join(20)  # the connection is closed before we send
+                return super().generate(request)
+
+        monkeypatch.setattr("inferd.cli.generate.Client", LateClient)
+        monkeypatch.setattr("sys.stderr", stderr := io.StringIO())
+        assert inferd("generate", "hi", "--directory", short_dir).code == 2
+    assert stderr.getvalue() == "error: queue_full: too many connections\n"
+
+
+def test_without_a_daemon_there_is_a_hint(inferd, short_dir):
+    code, stdout, stderr = inferd("generate", "hi", "--directory", short_dir)
+    assert (code, stdout) == (2, "")
+    assert stderr.startswith("error: no daemon answers at ")
+    assert stderr.endswith("\n\nhint: inferd serve\n")
+
+
+def test_the_configured_directory_is_where_a_daemon_is_looked_for(inferd, short_dir):
+    config = short_dir / "inferd" / "config.toml"
+    config.parent.mkdir()
+    config.write_text(f'[listen]\ndirectory = "{short_dir}"\n')
+    with listening(short_dir / "infer.sock", answers([done("", "cli")])):
+        assert inferd("generate", "hi").code == 0
+
+
+def test_a_broken_configuration_is_one_line(inferd, short_dir):
+    config = short_dir / "inferd" / "config.toml"
+    config.parent.mkdir()
+    config.write_text("nonsense = 1\n")
+    code, _, stderr = inferd("generate", "hi")
+    assert code == 2
+    assert stderr.count("\n") == 1
+    assert "nonsense" in stderr

@@ -1,0 +1,129 @@
+import argparse
+import fcntl
+import resource
+import signal
+
+import pytest
+import trio
+import trio.testing
+
+from inferd.cli import serve
+from inferd.cli.console import CommandError
+from inferd.cli.serve import add_arguments, make_daemon
+from inferd.config import Config, parse_config
+
+
+def parse(*arguments: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return parser.parse_args(arguments)
+
+
+def mock_config(directory, *names: str) -> str:
+    backends = "".join(
+        f'[[backend]]\nname = "{name}"\nkind = "mock"\n' for name in names or ("a",)
+    )
+    return f'[listen]\ndirectory = "{directory}"\n{backends}'
+
+
+@pytest.fixture
+def _file_limit():
+    """Put the limit of open files back afterwards."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+class StoppableDaemon:
+    """Runs until it has been told to stop as often as it wants."""
+
+    def __init__(self, n_stops: int) -> None:
+        self.n_stopped = 0
+        self._n_stops = n_stops
+        self._ended = trio.Event()
+
+    def stop(self) -> None:
+        self.n_stopped += 1
+        if self.n_stopped == self._n_stops:
+            self._ended.set()
+
+    async def run(self) -> None:
+        await self._ended.wait()
+
+
+def test_defaults_are_the_usual_places_and_a_quiet_log():
+    arguments = parse()
+    assert (arguments.config, arguments.model) == (None, None)
+    assert arguments.log_level == "info"
+
+
+def test_a_log_level_that_is_none_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        parse("--log-level", "loud")
+
+
+def test_every_configured_backend_has_an_engine(short_dir):
+    config = parse_config(mock_config(short_dir, "a", "b"))
+    daemon = make_daemon(config)
+    assert [backend.name for backend in daemon._backends] == ["a", "b"]
+    assert daemon._directory == short_dir
+
+
+def test_a_model_that_was_not_brought_stops_the_start(inferd):
+    with pytest.raises(CommandError, match="python -m inferd.models embedded:chat"):
+        make_daemon(Config())
+
+
+@pytest.mark.parametrize(
+    "numbers", [[signal.SIGTERM], [signal.SIGINT], [signal.SIGTERM, signal.SIGINT]]
+)
+async def test_every_signal_reaches_the_daemon(numbers):
+    daemon = StoppableDaemon(len(numbers))
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve._until_told, daemon)
+            for n, number in enumerate(numbers):
+                await trio.testing.wait_all_tasks_blocked()
+                assert daemon.n_stopped == n
+                signal.raise_signal(number)
+    assert daemon.n_stopped == len(numbers)
+
+
+@pytest.mark.usefixtures("_file_limit")
+def test_a_lock_that_is_held_is_one_line(inferd, short_dir):
+    config = short_dir / "config.toml"
+    config.write_text(mock_config(short_dir / "run"))
+    (short_dir / "run").mkdir()
+    with (short_dir / "run" / "inferd.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        code, stdout, stderr = inferd("serve", "--config", config)
+    assert (code, stdout) == (2, "")
+    assert stderr.splitlines() == [
+        "error: another inferd daemon already holds the lock at "
+        f"{short_dir}/run/inferd.lock"
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_file_limit")
+def test_a_backend_that_does_not_get_ready_is_one_line(inferd, short_dir):
+    config = short_dir / "config.toml"
+    config.write_text(mock_config(short_dir / "run") + "die_at_load = true\n")
+    code, _, stderr = inferd("serve", "--config", config)
+    assert code == 2
+    assert stderr.splitlines()[-1].startswith("error: backend a: killed by SIGKILL")
+    assert not list((short_dir / "run").glob("*.sock"))
+
+
+@pytest.mark.usefixtures("_file_limit")
+def test_a_daemon_may_have_as_many_files_as_it_may(monkeypatch):
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    serve._raise_file_limit()
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+
+
+def test_a_model_on_the_command_line_is_served_alone(inferd, short_dir):
+    code, _, stderr = inferd("serve", "--model", "embedded:nothing")
+    assert code == 2
+    assert "embedded:nothing: no such model" in stderr

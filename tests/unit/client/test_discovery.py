@@ -1,0 +1,31 @@
+from itertools import islice
+from pathlib import Path
+
+from inferd.client.discovery import NoDaemonError, nobody_at, pauses, socket_paths
+
+
+def test_a_given_directory_is_the_only_place():
+    assert socket_paths("admin.sock", Path("/here")) == [Path("/here/admin.sock")]
+
+
+def test_a_daemon_of_ones_own_comes_before_the_systems(monkeypatch):
+    monkeypatch.delenv("RUNTIME_DIRECTORY", raising=False)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/1")
+    assert socket_paths("infer.sock") == [
+        Path("/run/user/1/inferd/infer.sock"),
+        Path("/run/inferd/infer.sock"),
+    ]
+
+
+def test_pauses_double_up_to_a_bound():
+    assert list(islice(pauses(), 8)) == [
+        *(0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5),
+    ]
+
+
+def test_it_is_said_where_no_daemon_was_found_and_why():
+    error = nobody_at({Path("/a"): "Connection refused", Path("/b"): "Not there"})
+    assert isinstance(error, NoDaemonError)
+    assert str(error) == (
+        "no daemon answers at /a (Connection refused), nor at /b (Not there)"
+    )

@@ -1,0 +1,91 @@
+import msgspec
+from hypothesis import given, settings, strategies as st
+
+from inferd.doctor.check import (
+    Check,
+    Finding,
+    Verdict,
+    examine,
+    failed,
+    ok,
+    warning,
+)
+
+
+def check(name, finding, *needs):
+    return Check(name, lambda: finding, needs)
+
+
+def verdicts(*checks):
+    return [finding.verdict.value for finding in examine(checks)]
+
+
+def test_findings_come_in_order_under_their_checks_names():
+    assert list(
+        examine([check("a", ok("fine")), check("b", failed("broken", "make setup"))])
+    ) == [
+        Finding(check="a", verdict=Verdict.OK, detail="fine"),
+        Finding(check="b", verdict=Verdict.FAILED, detail="broken", hint="make setup"),
+    ]
+
+
+def test_a_finding_is_there_before_the_next_question_is_asked():
+    def explode() -> Finding:
+        raise AssertionError
+
+    findings = examine([check("a", ok("fine")), Check("b", explode)])
+    assert next(findings).check == "a"
+
+
+def test_what_needs_a_failed_check_is_skipped_and_not_asked():
+    asked: list[str] = []
+
+    def ask() -> Finding:
+        asked.append("b")
+        return ok("")
+
+    _, skipped = examine([check("a", failed("")), Check("b", ask, ["a"])])
+    assert skipped == Finding(check="b", verdict=Verdict.SKIPPED, detail="needs a")
+    assert not asked
+
+
+def test_a_skipped_check_is_as_good_as_a_failed_one():
+    checks = [check("a", failed("")), check("b", ok(""), "a"), check("c", ok(""), "b")]
+    assert verdicts(*checks) == ["failed", "skipped", "skipped"]
+
+
+def test_a_warning_stops_nothing():
+    assert verdicts(check("a", warning("")), check("b", ok(""), "a")) == [
+        "warning",
+        "ok",
+    ]
+
+
+def test_all_that_is_missing_is_named():
+    *_, last = examine(
+        [check("a", failed("")), check("b", failed("")), check("c", ok(""), "a", "b")]
+    )
+    assert last.detail == "needs a, b"
+
+
+VERDICTS = st.sampled_from([ok(""), warning(""), failed("")])
+
+
+@settings(max_examples=50)
+@given(
+    st.lists(st.tuples(VERDICTS, st.lists(st.integers(0, 5), max_size=2)), max_size=6)
+)
+def test_a_check_is_asked_exactly_when_nothing_it_needs_is_broken(plan):
+    checks = [
+        check(str(place), finding, *map(str, needs))
+        for place, (finding, needs) in enumerate(plan)
+    ]
+    broken: set[str] = set()
+    for each, finding in zip(checks, examine(checks), strict=True):
+        assert (finding.verdict is Verdict.SKIPPED) == bool(broken & set(each.needs))
+        if finding.verdict in (Verdict.SKIPPED, Verdict.FAILED):
+            broken.add(each.name)
+
+
+def test_a_finding_is_written_without_what_is_empty():
+    assert msgspec.to_builtins(ok("fine")) == {"verdict": "ok", "detail": "fine"}

@@ -1,0 +1,131 @@
+import platform
+from importlib.metadata import PackageNotFoundError
+
+import pytest
+
+from inferd.doctor.check import Verdict
+from inferd.doctor.machine import (
+    PORTABLE_FLAGS,
+    check_cpu,
+    check_packages,
+    check_python,
+)
+
+VERSIONS = {
+    "msgspec": "0.22.0",
+    "structlog": "25.1",
+    "trio": "0.35.0",
+    "llama-cpp-python": "0.3.36",
+    "jinja2": "3.1.6",
+    "numpy": "2.4.6",
+}
+
+
+def test_this_python_will_do():
+    finding = check_python()
+    assert finding.verdict is Verdict.OK
+    assert finding.detail.startswith(platform.python_version())
+
+
+# --- packages ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """What is installed; a test may change it."""
+    versions = dict(VERSIONS)
+
+    def version(name):
+        if name not in versions:
+            raise PackageNotFoundError(name)
+        return versions[name]
+
+    pins = ["trio>=0.32,<1", 'llama-cpp-python==0.3.36; extra == "llama"']
+    monkeypatch.setattr("inferd.doctor.machine.version", version)
+    monkeypatch.setattr("inferd.doctor.machine.requires", lambda _: pins)
+    return versions
+
+
+def test_packages_as_pinned_are_well(installed):
+    finding = check_packages()
+    assert finding.verdict is Verdict.OK
+    assert "trio 0.35.0" in finding.detail
+    assert "llama-cpp-python 0.3.36" in finding.detail
+
+
+def test_another_binding_than_the_pinned_one_is_a_failure(installed):
+    installed["llama-cpp-python"] = "0.3.37"
+    finding = check_packages()
+    assert finding.verdict is Verdict.FAILED
+    assert finding.detail == "llama-cpp-python 0.3.37, 0.3.36 is pinned"
+    assert finding.hint == "make setup"
+
+
+@pytest.mark.parametrize("package", ["llama-cpp-python", "jinja2", "numpy"])
+def test_without_a_model_library_there_is_no_llamacpp_backend(installed, package):
+    del installed[package]
+    finding = check_packages()
+    assert finding.verdict is Verdict.WARNING
+    assert finding.detail == f"{package} is not installed: no llamacpp backend"
+    assert finding.hint == "make setup"
+
+
+@pytest.mark.parametrize("pins", [None, [], ["llama-cpp-python>=0.3"]])
+def test_without_a_pin_any_binding_will_do(installed, monkeypatch, pins):
+    monkeypatch.setattr("inferd.doctor.machine.requires", lambda _: pins)
+    assert check_packages().verdict is Verdict.OK
+
+
+# --- processor --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cpu(tmp_path, monkeypatch):
+    """Check a processor with these flags."""
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+
+    def check(flags):
+        path = tmp_path / "cpuinfo"
+        path.write_text(f"processor\t: 0\nflags\t\t: {' '.join(flags)}\nbugs\t: none\n")
+        return check_cpu(path)
+
+    return check
+
+
+def test_a_processor_with_all_that_the_build_uses_is_well(cpu):
+    finding = cpu(["fpu", *PORTABLE_FLAGS])
+    assert finding.verdict is Verdict.OK
+    assert finding.detail == "has avx, avx2, bmi2, f16c, fma, sse4_2"
+
+
+def test_what_the_build_leaves_unused_is_said(cpu):
+    finding = cpu([*PORTABLE_FLAGS, "avx512f", "avx512cd", "amx_tile"])
+    assert finding.verdict is Verdict.OK
+    assert finding.detail.endswith("; amx_tile, avx512f not used by the portable build")
+
+
+@pytest.mark.parametrize(
+    ("flag", "switch"),
+    [
+        ("avx2", "-DGGML_AVX2=OFF"),
+        ("fma", "-DGGML_FMA=OFF"),
+        ("sse4_2", "-DGGML_SSE42=OFF"),
+    ],
+)
+def test_a_processor_that_lacks_something_gets_the_build_for_it(cpu, flag, switch):
+    finding = cpu(PORTABLE_FLAGS - {flag})
+    assert finding.verdict is Verdict.FAILED
+    assert f"lacks {flag}, which" in finding.detail
+    assert finding.hint == f"CMAKE_ARGS='{switch}' make setup"
+
+
+def test_a_processor_that_lacks_everything_is_told_every_switch(cpu):
+    hint = cpu([]).hint
+    assert hint.count("-DGGML_") == len(PORTABLE_FLAGS)
+
+
+def test_another_architecture_has_nothing_to_lack(cpu, monkeypatch):
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    finding = cpu([])
+    assert finding.verdict is Verdict.OK
+    assert finding.detail.startswith("aarch64: ")

@@ -1,0 +1,241 @@
+import fcntl
+import os
+import socket
+from contextlib import contextmanager
+from threading import Thread
+
+import pytest
+
+from inferd.doctor.check import Verdict
+from inferd.doctor.runtime import (
+    check_admin,
+    check_directory,
+    check_lock,
+    check_sockets,
+)
+
+
+def verdict_of(finding):
+    return finding.verdict, finding.detail
+
+
+# --- the directory ----------------------------------------------------------------------
+
+
+def test_a_directory_that_is_not_there_is_made_by_the_daemon(short_dir):
+    verdict, detail = verdict_of(check_directory(short_dir / "run"))
+    assert verdict is Verdict.OK
+    assert detail.endswith("is not there yet; the daemon makes it")
+    assert not (short_dir / "run").exists()
+
+
+def test_a_safe_directory_is_told_with_its_mode(short_dir):
+    short_dir.chmod(0o750)
+    assert verdict_of(check_directory(short_dir)) == (
+        Verdict.OK,
+        f"{short_dir}, mode 0750",
+    )
+
+
+def test_a_directory_that_anybody_may_write_to_is_a_failure(short_dir):
+    short_dir.chmod(0o777)
+    finding = check_directory(short_dir)
+    assert finding.verdict is Verdict.FAILED
+    assert "may be written by anybody" in finding.detail
+    assert finding.hint == f"ls -ld {short_dir}"
+
+
+def test_a_file_is_no_directory(short_dir):
+    (short_dir / "file").touch()
+    assert check_directory(short_dir / "file").verdict is Verdict.FAILED
+
+
+def test_a_path_is_as_long_as_a_sockets_may_be(short_dir):
+    room = 107 - len(os.fsencode(short_dir / "infer.sock")) - 1
+    assert check_directory(short_dir / ("d" * room)).verdict is Verdict.OK
+    finding = check_directory(short_dir / ("d" * (room + 1)))
+    assert finding.verdict is Verdict.FAILED
+    assert "socket paths of 108 bytes, at most 107 fit" in finding.detail
+    assert finding.hint == "set [listen] directory to a shorter one"
+
+
+# --- the lock ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lock(short_dir):
+    path = short_dir / "inferd.lock"
+    path.touch()
+    return path
+
+
+def entry_of(path, kind="FLOCK"):
+    """A line of the kernel's list of locks."""
+    info = path.stat()
+    device = f"{os.major(info.st_dev):02x}:{os.minor(info.st_dev):02x}:{info.st_ino}"
+    return f"7: {kind}  ADVISORY  WRITE 4242 {device} 0 EOF\n"
+
+
+def test_a_lock_that_was_never_made_is_free(short_dir):
+    assert verdict_of(check_lock(short_dir)) == (
+        Verdict.OK,
+        "free: no daemon has run here",
+    )
+    assert not any(short_dir.iterdir())
+
+
+def test_a_lock_in_the_kernels_list_is_held(lock, tmp_path):
+    locks = tmp_path / "locks"
+    locks.write_text("1: POSIX  ADVISORY  READ 1 00:01:2 0 EOF\n" + entry_of(lock))
+    assert check_lock(lock.parent, locks).detail == "held by a running daemon"
+
+
+def test_a_lock_that_is_not_in_the_kernels_list_is_free(lock, tmp_path):
+    locks = tmp_path / "locks"
+    locks.write_text(entry_of(tmp_path) + entry_of(lock, kind="POSIX"))
+    assert verdict_of(check_lock(lock.parent, locks)) == (
+        Verdict.OK,
+        "free: no daemon runs here",
+    )
+
+
+def test_the_kernel_lists_a_lock_that_is_really_held(lock):
+    assert check_lock(lock.parent).detail == "free: no daemon runs here"
+    with lock.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert check_lock(lock.parent).detail == "held by a running daemon"
+
+
+def test_a_lock_that_is_a_symlink_is_a_failure(short_dir):
+    (short_dir / "inferd.lock").symlink_to("/etc/passwd")
+    finding = check_lock(short_dir)
+    assert finding.verdict is Verdict.FAILED
+    assert finding.hint == f"rm {short_dir}/inferd.lock"
+
+
+def test_without_the_kernels_list_nothing_is_known(lock, tmp_path):
+    assert check_lock(lock.parent, tmp_path / "missing").verdict is Verdict.WARNING
+
+
+# --- the sockets ------------------------------------------------------------------------
+
+
+def make_socket(path, mode):
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.bind(str(path))
+    path.chmod(mode)
+
+
+def test_sockets_with_their_modes_are_well(short_dir):
+    make_socket(short_dir / "admin.sock", 0o600)
+    make_socket(short_dir / "infer.sock", 0o660)
+    assert verdict_of(check_sockets(short_dir)) == (
+        Verdict.OK,
+        "admin.sock 0600, infer.sock 0660",
+    )
+
+
+def test_a_daemon_that_loads_has_its_admin_socket_alone(short_dir):
+    make_socket(short_dir / "admin.sock", 0o600)
+    assert verdict_of(check_sockets(short_dir)) == (Verdict.OK, "admin.sock 0600")
+
+
+@pytest.mark.parametrize(
+    ("leaf", "mode"),
+    [("admin.sock", 0o660), ("infer.sock", 0o666), ("infer.sock", 0o600)],
+)
+def test_a_socket_with_another_mode_is_a_failure(short_dir, leaf, mode):
+    make_socket(short_dir / leaf, mode)
+    finding = check_sockets(short_dir)
+    assert finding.verdict is Verdict.FAILED
+    assert finding.detail.startswith(leaf)
+
+
+@pytest.mark.parametrize("leaf", ["admin.sock", "infer.sock"])
+def test_a_socket_that_is_a_symlink_is_a_failure(short_dir, leaf):
+    (short_dir / leaf).symlink_to("/nowhere")
+    finding = check_sockets(short_dir)
+    assert finding.verdict is Verdict.FAILED
+    assert finding.hint == f"rm {short_dir / leaf}"
+
+
+def test_no_sockets_mean_no_daemon(short_dir):
+    finding = check_sockets(short_dir / "not there")
+    assert finding.verdict is Verdict.WARNING
+    assert finding.hint == "inferd serve"
+
+
+# --- the daemon -------------------------------------------------------------------------
+
+
+@contextmanager
+def admin_socket(directory, *says):
+    """One listener's daemon: it says its lines and hangs up, or never says a word."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(directory / "admin.sock"))
+        listener.listen()
+        listener.settimeout(5)
+        thread = Thread(target=answer, args=(listener, says))
+        thread.start()
+        try:
+            yield
+        finally:
+            thread.join()
+
+
+def answer(listener, says):
+    peer, _ = listener.accept()
+    with peer:
+        for line in says:
+            peer.sendall(line)
+        if not says:
+            peer.recv(1)
+
+
+@pytest.mark.parametrize(
+    ("status", "verdict", "detail"),
+    [
+        (b'{"status":"ready"}\n', Verdict.OK, "the daemon is ready"),
+        (
+            b'{"status":"loading_model","phase":"mmap"}\n',
+            Verdict.WARNING,
+            "the daemon is loading_model mmap",
+        ),
+        (
+            b'{"status":"restarting","phase":"backoff","reason":"killed by SIGKILL"}\n',
+            Verdict.WARNING,
+            "the daemon is restarting backoff: killed by SIGKILL",
+        ),
+    ],
+)
+def test_a_daemon_says_how_it_is(short_dir, status, verdict, detail):
+    with admin_socket(short_dir, b'{"status":"capabilities"}\n', status):
+        assert verdict_of(check_admin(short_dir)) == (verdict, detail)
+
+
+def test_nobody_at_the_admin_socket_is_a_warning(short_dir):
+    finding = check_admin(short_dir)
+    assert finding.verdict is Verdict.WARNING
+    assert finding.hint == "inferd serve"
+
+
+def test_a_daemon_that_hangs_up_is_a_failure(short_dir):
+    with admin_socket(short_dir, b'{"status":"capabilities"}\n'):
+        assert check_admin(short_dir).verdict is Verdict.FAILED
+
+
+def test_a_daemon_that_says_nothing_is_a_failure(short_dir, monkeypatch):
+    monkeypatch.setattr("inferd.doctor.runtime.ADMIN_ANSWER_S", 0.01)
+    with admin_socket(short_dir):
+        assert verdict_of(check_admin(short_dir)) == (
+            Verdict.FAILED,
+            "no answer within 0.01 s",
+        )
+
+
+@pytest.mark.parametrize(
+    "line", [b"220 mail.example ESMTP\n", b'{"status":1}\n', b"\n"]
+)
+def test_somebody_who_speaks_something_else_is_a_failure(short_dir, line):
+    with admin_socket(short_dir, line):
+        assert check_admin(short_dir).verdict is Verdict.FAILED

@@ -1,0 +1,860 @@
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+import trio.testing
+from hypothesis import Phase, given, settings, strategies as st
+
+from inferd.backend import (
+    BackendCapabilities,
+    Done,
+    StartFailedError,
+    Token,
+    TokenEvent,
+)
+from inferd.config import LimitSettings, MockSettings
+from inferd.engine.engine import Engine
+from inferd.engine.restart import Pause
+from inferd.errors import (
+    BackendNotReadyError,
+    BackendUnavailableError,
+    ContextOverflowError,
+    GenerateError,
+    InternalError,
+    InvalidRequestError,
+)
+from inferd.ipc import (
+    Alive,
+    Drop,
+    Loaded,
+    LoadFailed,
+    Loading,
+    Overflow,
+    Prepare,
+    PromptReady,
+    Refused,
+    Run,
+    Step,
+)
+from inferd.job import GenerateJob, Sampling
+from inferd.limits import MAX_PREPARES
+from inferd.wire.requests import ChatMessage
+from tests.fakes.worker import CAPABILITIES, FakeWorker, Workers
+
+SETTINGS = MockSettings(name="chat")
+JOB = GenerateJob(
+    messages=[ChatMessage("user", "hello")],
+    max_tokens=10,
+    sampling=Sampling(temperature=0, top_p=1, top_k=0, seed=0),
+)
+PATIENCE_S = 100_000
+
+
+class Events:
+    """An observer that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.phases: list[str] = []
+        self.able: list[BackendCapabilities] = []
+        self.deaths: list[tuple[str, Pause]] = []
+
+    def loading(self, backend: str, loading: Loading) -> None:
+        self.phases.append(loading.phase)
+
+    def ready(self, backend: str, capabilities: BackendCapabilities) -> None:
+        self.able.append(capabilities)
+
+    def died(self, backend: str, reason: str, pause: Pause) -> None:
+        self.deaths.append((reason, pause))
+
+
+class Asked:
+    """One job's way through an engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.may_run = trio.Event()
+        self.is_prepared = False
+        self.events: list[TokenEvent] = []
+        self.error: GenerateError | None = None
+        self.over = trio.Event()
+        self.scope = trio.CancelScope()
+
+    @property
+    def text(self) -> str:
+        return "".join(each.text for each in self.events if isinstance(each, Token))
+
+    @property
+    def is_done(self) -> bool:
+        return bool(self.events) and isinstance(self.events[-1], Done)
+
+    async def go(self) -> None:
+        with self.scope:
+            try:
+                await self._go()
+            except GenerateError as error:
+                self.error = error
+        self.over.set()
+
+    async def _go(self) -> None:
+        async with self._engine.prepare(JOB) as prepared:
+            self.is_prepared = True
+            await self.may_run.wait()
+            async with self._engine.generate(prepared) as stream:
+                async for events in stream:
+                    assert events, "an empty batch"
+                    self.events += events
+
+
+class House:
+    """An engine, the workers that it starts, and those who ask."""
+
+    def __init__(self, engine: Engine, workers: Workers, events: Events) -> None:
+        self.engine = engine
+        self.workers = workers
+        self.events = events
+        self.n_ready = 0
+        self._nursery: trio.Nursery
+        self._life = trio.CancelScope()
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator["House"]:
+        with trio.fail_after(PATIENCE_S):
+            async with trio.open_nursery() as self._nursery:
+                self._nursery.start_soon(self._live)
+                yield self
+                self._nursery.cancel_scope.cancel()
+
+    async def _live(self) -> None:
+        with self._life:
+            await self.engine.run(self._note_ready)
+
+    def _note_ready(self) -> None:
+        self.n_ready += 1
+
+    async def end(self) -> None:
+        """Cancel the engine's life, and that alone."""
+        self._life.cancel()
+        await settled()
+
+    def ask(self, *, runs: bool = True) -> Asked:
+        """Have a job answered, at once or when it is told to run."""
+        asked = Asked(self.engine)
+        if runs:
+            asked.may_run.set()
+        self._nursery.start_soon(asked.go)
+        return asked
+
+
+async def settled() -> None:
+    await trio.testing.wait_all_tasks_blocked()
+
+
+@asynccontextmanager
+async def house(monkeypatch, **limits: Any) -> AsyncIterator[House]:
+    """Open a house whose workers are the test's to drive."""
+    workers, events = Workers(), Events()
+    with monkeypatch.context() as patch:
+        patch.setattr("inferd.engine.engine.start_worker", workers.start)
+        engine = Engine(
+            SETTINGS,
+            n_slots=2,
+            limits=msgspec.convert(limits, LimitSettings),
+            observer=events,
+        )
+        async with House(engine, workers, events).opened() as opened:
+            yield opened
+    assert workers.living == []
+
+
+@asynccontextmanager
+async def ready_house(
+    monkeypatch, **limits: Any
+) -> AsyncIterator[tuple[House, FakeWorker]]:
+    """Open a house whose first worker is ready."""
+    async with house(monkeypatch, **limits) as opened:
+        worker = await opened.workers.next_ready()
+        await settled()
+        yield opened, worker
+
+
+# --- the start --------------------------------------------------------------------------
+
+
+async def test_an_engine_is_ready_when_its_worker_is(monkeypatch, autojump_clock):
+    async with house(monkeypatch) as home:
+        worker = await home.workers.next()
+        await worker.say(Loading(phase="mmap"))
+        await settled()
+        assert not home.engine.ready
+        assert home.engine.unavailable is None
+        load = await worker.get_ready()
+        await settled()
+        assert (load.settings, load.n_slots) == (SETTINGS, 2)
+        assert home.engine.ready
+        assert home.engine.name == "chat"
+        assert home.engine.capabilities == CAPABILITIES
+        assert (home.n_ready, home.events.able) == (1, [CAPABILITIES])
+        assert home.events.phases == ["mmap"]
+
+
+async def start_fails(monkeypatch, happen, **limits: Any) -> str:
+    """Let something happen to the first worker; give the reason of the failed start."""
+    workers = Workers()
+    monkeypatch.setattr("inferd.engine.engine.start_worker", workers.start)
+    engine = Engine(
+        SETTINGS,
+        n_slots=1,
+        limits=msgspec.convert(limits, LimitSettings),
+        observer=Events(),
+    )
+    with trio.fail_after(PATIENCE_S):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(happen, workers)
+            with pytest.raises(StartFailedError) as caught:
+                await engine.run(lambda: pytest.fail("it got ready"))
+    assert workers.living == []
+    assert not engine.ready
+    return str(caught.value)
+
+
+async def test_a_first_load_that_fails_ends_the_start(monkeypatch, autojump_clock):
+    async def fail(workers: Workers):
+        worker = await workers.next()
+        await worker.say(LoadFailed(reason="model file not found: /m.gguf"))
+        worker.die(3)
+
+    text = await start_fails(monkeypatch, fail)
+    assert text == "backend chat: model file not found: /m.gguf"
+
+
+async def test_a_first_worker_that_crashes_sends_one_to_the_doctor(
+    monkeypatch, autojump_clock
+):
+    async def crash(workers: Workers):
+        (await workers.next()).die(-signal.SIGILL)
+
+    text = await start_fails(monkeypatch, crash)
+    assert text == "backend chat: killed by SIGILL; run: inferd doctor"
+
+
+async def test_a_first_worker_that_hangs_ends_the_start(monkeypatch, autojump_clock):
+    async def hang(workers: Workers):
+        await workers.next()
+
+    text = await start_fails(monkeypatch, hang, load_silence_s=300)
+    assert text == "backend chat: hung: no word for 300 s"
+    assert trio.current_time() == 300
+
+
+async def test_the_end_of_its_life_is_the_end_of_its_worker(
+    monkeypatch, autojump_clock
+):
+    async with ready_house(monkeypatch) as (home, worker):
+        await home.end()
+        assert not worker.process.is_alive
+
+
+# --- one job ----------------------------------------------------------------------------
+
+
+async def test_a_job_is_prepared_run_and_dropped(monkeypatch, autojump_clock):
+    async with ready_house(monkeypatch) as (home, worker):
+        asked = home.ask(runs=False)
+        prepare = await worker.prepare()
+        assert prepare.job == JOB
+        assert await worker.hear() == []
+        asked.may_run.set()
+        assert await worker.run(b"Hel", b"lo") == prepare.ticket
+        assert await worker.hear() == [Drop(ticket=prepare.ticket)]
+        assert asked.text == "Hello"
+        done = asked.events[-1]
+        assert isinstance(done, Done)
+        assert (done.stop_reason, done.usage.completion_tokens) == ("end", 2)
+
+
+async def test_bytes_become_text_where_characters_end(monkeypatch, autojump_clock):
+    async with ready_house(monkeypatch) as (home, worker):
+        asked = home.ask()
+        await worker.prepare()
+        await worker.run(
+            b"\xc3", b"\xa9\xe2\x82", b"\xac", b"\xf0\x9f", stop_reason="length"
+        )
+        await asked.over.wait()
+        texts = [each.text for each in asked.events if isinstance(each, Token)]
+    assert texts == ["é", "€", "\N{REPLACEMENT CHARACTER}"]
+    assert asked.is_done
+
+
+async def test_an_empty_answer_is_done_alone(monkeypatch, autojump_clock):
+    async with ready_house(monkeypatch) as (home, worker):
+        asked = home.ask()
+        await worker.prepare()
+        await worker.run()
+        await asked.over.wait()
+    [done] = asked.events
+    assert isinstance(done, Done)
+
+
+async def test_jobs_of_one_step_go_to_those_who_asked(monkeypatch, autojump_clock):
+    async with ready_house(monkeypatch) as (home, worker):
+        asked = [home.ask(runs=False) for _ in range(2)]
+        tickets = [(await worker.prepare()).ticket for _ in asked]
+        for each in asked:
+            each.may_run.set()
+        assert await worker.hear() == [Run(ticket=ticket) for ticket in tickets]
+        first, second = tickets
+        await worker.say(Step(pieces=[(second, b"B"), (first, b"A")]))
+        await worker.end(second, 1)
+        await worker.end(first, 1)
+        for each in asked:
+            await each.over.wait()
+    assert sorted(each.text for each in asked) == ["A", "B"]
+
+
+@pytest.mark.parametrize("phase", ["preparing", "prepared", "running"])
+async def test_a_job_that_is_left_is_dropped(phase, monkeypatch, autojump_clock):
+    async with ready_house(monkeypatch) as (home, worker):
+        asked = home.ask(runs=phase == "running")
+        ticket = (await worker.expect(Prepare)).ticket
+        if phase != "preparing":
+            await worker.say(PromptReady(ticket=ticket, prompt_tokens=3))
+        if phase == "running":
+            await worker.expect(Run)
+        await settled()
+        asked.scope.cancel()
+        assert await worker.hear() == [Drop(ticket=ticket)]
+        assert not home.engine._session.knows(ticket)  # type: ignore[union-attr]
+
+
+async def test_late_answers_to_a_job_that_was_left_are_ignored(
+    monkeypatch, autojump_clock
+):
+    async with ready_house(monkeypatch) as (home, worker):
+        left = home.ask()
+        ticket = (await worker.prepare()).ticket
+        await worker.expect(Run)
+        left.scope.cancel()
+        await worker.expect(Drop)
+        await worker.speak(ticket, b"late")
+        await worker.end(ticket, 1)
+        asked = home.ask()
+        await worker.prepare()
+        await worker.run(b"mine")
+        await asked.over.wait()
+        assert asked.text == "mine"
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "text"),
+    [
+        (
+            lambda t: Refused(ticket=t, reason="no such role"),
+            InvalidRequestError,
+            "role",
+        ),
+        (
+            lambda t: Overflow(ticket=t, prompt_tokens=9, n_ctx=8),
+            ContextOverflowError,
+            "2 too many",
+        ),
+        (lambda t: Step(pieces=[(t, b"too early")]), InternalError, "out of turn"),
+    ],
+)
+async def test_a_prompt_that_is_not_ready_is_a_failure(
+    answer, error, text, monkeypatch, autojump_clock
+):
+    async with ready_house(monkeypatch) as (home, worker):
+        asked = home.ask()
+        ticket = (await worker.expect(Prepare)).ticket
+        await worker.say(answer(ticket))
+        await asked.over.wait()
+        assert isinstance(asked.error, error)
+        assert text in str(asked.error)
+        assert await worker.hear() == [Drop(ticket=ticket)]
+
+
+async def test_a_run_that_is_answered_like_a_prompt_is_a_failure(
+    monkeypatch, autojump_clock
+):
+    async with ready_house(monkeypatch) as (home, worker):
+        asked = home.ask()
+        ticket = (await worker.prepare()).ticket
+        await worker.expect(Run)
+        await worker.say(PromptReady(ticket=ticket, prompt_tokens=3))
+        await asked.over.wait()
+    assert isinstance(asked.error, InternalError)
+
+
+# --- a worker's death -------------------------------------------------------------------
+
+
+async def test_a_running_job_gets_one_failure_and_is_not_run_again(
+    monkeypatch, autojump_clock
+):
+    async with ready_house(monkeypatch) as (home, worker):
+        asked = home.ask()
+        ticket = (await worker.prepare()).ticket
+        await worker.expect(Run)
+        await worker.speak(ticket, b"Hel")
+        worker.process.complaint = "GGML_ASSERT(secret)"
+        worker.die(-signal.SIGSEGV)
+        await asked.over.wait()
+        assert asked.text == "Hel"
+        assert isinstance(asked.error, BackendUnavailableError)
+        assert str(asked.error) == "the worker is gone: killed by SIGSEGV"
+        assert await (await home.workers.next_ready()).hear() == []
+
+
+async def test_a_prepared_job_outlives_a_worker_and_is_prepared_again(
+    monkeypatch, autojump_clock
+):
+    async with ready_house(monkeypatch) as (home, worker):
+        asked = home.ask(runs=False)
+        first = await worker.prepare()
+        worker.die()
+        worker = await home.workers.next_ready()
+        assert await worker.hear() == []
+        asked.may_run.set()
+        assert await worker.prepare() == first
+        await worker.run(b"at last")
+        await asked.over.wait()
+    assert (asked.text, asked.is_done) == ("at last", True)
+
+
+async def test_a_prepared_job_waits_for_the_next_worker(monkeypatch, autojump_clock):
+    async with ready_house(monkeypatch) as (home, worker):
+        asked = home.ask(runs=False)
+        await worker.prepare()
+        worker.die()
+        worker = await home.workers.next()
+        asked.may_run.set()
+        await trio.sleep(100)
+        assert not asked.over.is_set()
+        await worker.get_ready()
+        await worker.prepare()
+        await worker.run(b"at last")
+        await asked.over.wait()
+    assert asked.is_done
+
+
+async def test_a_prompt_under_way_is_prepared_again(monkeypatch, autojump_clock):
+    async with ready_house(monkeypatch) as (home, worker):
+        asked = home.ask()
+        first = await worker.expect(Prepare)
+        worker.die()
+        worker = await home.workers.next_ready()
+        assert await worker.prepare() == first
+        await worker.run(b"at last")
+        await asked.over.wait()
+    assert asked.is_done
+
+
+async def test_a_prompt_that_kills_every_worker_is_refused(monkeypatch, autojump_clock):
+    async with ready_house(monkeypatch) as (home, worker):
+        asked = home.ask()
+        for _ in range(MAX_PREPARES):
+            await worker.expect(Prepare)
+            worker.die()
+            worker = await home.workers.next_ready()
+        await asked.over.wait()
+        assert isinstance(asked.error, BackendUnavailableError)
+        assert f"died {MAX_PREPARES} times" in str(asked.error)
+        assert await worker.hear() == []
+
+
+async def test_what_fits_no_more_is_told_before_the_first_token(
+    monkeypatch, autojump_clock
+):
+    async with ready_house(monkeypatch) as (home, worker):
+        asked = home.ask(runs=False)
+        ticket = (await worker.prepare()).ticket
+        worker.die()
+        worker = await home.workers.next_ready()
+        asked.may_run.set()
+        await worker.expect(Prepare)
+        await worker.say(Overflow(ticket=ticket, prompt_tokens=9, n_ctx=8))
+        await asked.over.wait()
+    assert isinstance(asked.error, ContextOverflowError)
+    assert asked.events == []
+
+
+async def test_a_worker_that_served_is_replaced_at_once(monkeypatch, autojump_clock):
+    async with ready_house(monkeypatch) as (home, worker):
+        asked = home.ask()
+        await worker.prepare()
+        await worker.run(b"x")
+        await asked.over.wait()
+        worker.die()
+        await home.workers.next_ready()
+        assert trio.current_time() == 0
+        assert home.events.deaths == [
+            ("killed by SIGSEGV", Pause(0.0, breaker_is_open=False))
+        ]
+
+
+async def test_on_ready_is_told_once(monkeypatch, autojump_clock):
+    async with ready_house(monkeypatch) as (home, worker):
+        for _ in range(3):
+            worker.die()
+            worker = await home.workers.next_ready()
+        await settled()
+        assert home.n_ready == 1
+        assert len(home.events.able) == 4
+
+
+# --- hanging ----------------------------------------------------------------------------
+
+
+async def test_a_silent_worker_is_killed_and_its_job_fails(monkeypatch, autojump_clock):
+    async with ready_house(monkeypatch, worker_silence_s=60) as (home, worker):
+        asked = home.ask()
+        await worker.prepare()
+        await worker.expect(Run)
+        await asked.over.wait()
+        assert trio.current_time() == 60
+        assert worker.was_killed
+        assert str(asked.error) == "the worker is gone: hung: no word for 60 s"
+
+
+async def test_an_idle_worker_that_is_alive_is_left_alone(monkeypatch, autojump_clock):
+    async with ready_house(monkeypatch, worker_silence_s=60) as (_, worker):
+        for _ in range(20):
+            await trio.sleep(50)
+            await worker.say(Alive())
+        assert not worker.was_killed
+
+
+async def test_a_worker_that_talks_nonsense_is_replaced(monkeypatch, autojump_clock):
+    async with ready_house(monkeypatch) as (home, worker):
+        asked = home.ask()
+        await worker.prepare()
+        await worker.expect(Run)
+        await worker.say_raw(b"\x05\x00\x00\x00rubbish")
+        await asked.over.wait()
+        assert isinstance(asked.error, BackendUnavailableError)
+        assert not worker.process.is_alive
+        await home.workers.next_ready()
+
+
+async def test_a_prompt_that_takes_too_long_costs_the_worker(
+    monkeypatch, autojump_clock
+):
+    async with ready_house(monkeypatch, prepare_timeout_s=30) as (home, worker):
+        slow = home.ask()
+        await worker.expect(Prepare)
+        next_one = home.ask()
+        await slow.over.wait()
+        assert trio.current_time() == 30
+        assert isinstance(slow.error, BackendUnavailableError)
+        assert "took too long" in str(slow.error)
+        assert worker.was_killed
+        worker = await home.workers.next_ready()
+        await worker.prepare()
+        await worker.run(b"x")
+        await next_one.over.wait()
+        assert next_one.is_done
+
+
+async def test_the_time_of_a_prompt_begins_when_its_turn_does(
+    monkeypatch, autojump_clock
+):
+    async with ready_house(monkeypatch, prepare_timeout_s=30) as (home, worker):
+        asked = [home.ask(runs=False) for _ in range(4)]
+        for _ in asked:
+            await trio.sleep(25)
+            await worker.prepare()
+        await settled()
+        assert all(each.is_prepared for each in asked)
+        assert not worker.was_killed
+
+
+async def test_a_prompt_waits_until_the_worker_is_done_with_one_that_was_left(
+    monkeypatch, autojump_clock
+):
+    async with ready_house(monkeypatch, prepare_timeout_s=30) as (home, worker):
+        left = home.ask()
+        ticket = (await worker.expect(Prepare)).ticket
+        left.scope.cancel()
+        await worker.expect(Drop)
+        asked = home.ask()
+        assert await worker.hear() == []
+        await trio.sleep(20)
+        await worker.say(PromptReady(ticket=ticket, prompt_tokens=3))
+        await trio.sleep(1)
+        await worker.expect(Prepare)
+        await trio.sleep(20)
+        assert not worker.was_killed
+        assert asked.error is None
+
+
+async def test_a_prompt_that_was_left_and_never_ends_costs_the_worker_alone(
+    monkeypatch, autojump_clock
+):
+    async with ready_house(monkeypatch, prepare_timeout_s=30) as (home, worker):
+        left = home.ask()
+        await worker.expect(Prepare)
+        left.scope.cancel()
+        asked = home.ask()
+        next_worker = await home.workers.next_ready()
+        assert worker.was_killed
+        await next_worker.prepare()
+        await next_worker.run(b"x")
+        await asked.over.wait()
+        assert asked.is_done
+        assert trio.current_time() < 31
+
+
+async def test_a_prompt_that_waits_behind_one_that_was_left_outlives_the_worker(
+    monkeypatch, autojump_clock
+):
+    async with ready_house(monkeypatch, prepare_timeout_s=30) as (home, worker):
+        left = home.ask()
+        await worker.expect(Prepare)
+        left.scope.cancel()
+        asked = home.ask()
+        await settled()
+        worker.die()
+        next_worker = await home.workers.next_ready()
+        await next_worker.prepare()
+        await next_worker.run(b"x")
+        await asked.over.wait()
+        assert asked.is_done
+
+
+# --- the breaker ------------------------------------------------------------------------
+
+
+async def open_breaker(home: House, worker: FakeWorker, n_deaths: int) -> None:
+    for _ in range(n_deaths - 1):
+        worker.die()
+        worker = await home.workers.next_ready()
+    worker.die()
+    await settled()
+
+
+async def test_an_open_breaker_refuses_at_once_and_says_why(
+    monkeypatch, autojump_clock
+):
+    limits = {"breaker_deaths": 3, "breaker_open_s": 30}
+    async with ready_house(monkeypatch, **limits) as (home, worker):
+        waiting = home.ask(runs=False)
+        await worker.prepare()
+        await open_breaker(home, worker, 3)
+        opened_at = trio.current_time()
+        waiting.may_run.set()
+        new = home.ask()
+        for each in (waiting, new):
+            await each.over.wait()
+            assert isinstance(each.error, BackendNotReadyError)
+            assert str(each.error) == "backend not ready: killed by SIGSEGV"
+        assert trio.current_time() == opened_at
+        assert home.engine.unavailable == "killed by SIGSEGV"
+        assert not home.engine.ready
+
+
+async def test_those_who_wait_as_the_breaker_opens_are_refused(
+    monkeypatch, autojump_clock
+):
+    limits = {"breaker_deaths": 2, "breaker_open_s": 30}
+    async with ready_house(monkeypatch, **limits) as (home, worker):
+        worker.die()
+        worker = await home.workers.next()
+        waiting = home.ask()
+        await settled()
+        assert not waiting.over.is_set()
+        worker.die()
+        await waiting.over.wait()
+        assert isinstance(waiting.error, BackendNotReadyError)
+
+
+async def test_a_breaker_closes_when_a_worker_is_ready_again(
+    monkeypatch, autojump_clock
+):
+    limits = {"breaker_deaths": 2, "breaker_open_s": 30}
+    async with ready_house(monkeypatch, **limits) as (home, worker):
+        await open_breaker(home, worker, 2)
+        opened_at = trio.current_time()
+        worker = await home.workers.next()
+        assert trio.current_time() == opened_at + 30
+        assert home.engine.unavailable is not None
+        await worker.get_ready()
+        await settled()
+        assert home.engine.unavailable is None
+        asked = home.ask()
+        await worker.prepare()
+        await worker.run(b"x")
+        await asked.over.wait()
+        assert asked.is_done
+
+
+async def test_a_worker_that_only_prepares_has_not_served(monkeypatch, autojump_clock):
+    limits = {"breaker_deaths": 2, "breaker_open_s": 30}
+    async with ready_house(monkeypatch, **limits) as (home, worker):
+        for _ in range(2):
+            home.ask(runs=False)
+            await worker.prepare()
+            worker.die()
+            await settled()
+            if home.engine.unavailable is None:
+                worker = await home.workers.next_ready()
+        assert home.engine.unavailable is not None
+
+
+async def test_refused_prompts_harm_no_backend(monkeypatch, autojump_clock):
+    async with ready_house(monkeypatch, breaker_deaths=1) as (home, worker):
+        for _ in range(20):
+            asked = home.ask()
+            ticket = (await worker.expect(Prepare)).ticket
+            await worker.say(Refused(ticket=ticket, reason="no"))
+            await worker.expect(Drop)
+            await asked.over.wait()
+        assert home.engine.ready
+        assert home.events.deaths == []
+
+
+# --- stopping ---------------------------------------------------------------------------
+
+
+async def test_stop_fails_jobs_in_every_state_and_later_ones(
+    monkeypatch, autojump_clock
+):
+    async with ready_house(monkeypatch) as (home, worker):
+        prepared = home.ask(runs=False)
+        await worker.prepare()
+        running = home.ask()
+        await worker.prepare()
+        await worker.expect(Run)
+        preparing, waiting = home.ask(), home.ask()
+        await worker.expect(Prepare)
+        home.engine.stop("the daemon is going down")
+        prepared.may_run.set()
+        for each in (running, preparing, waiting, prepared, home.ask()):
+            await each.over.wait()
+            assert isinstance(each.error, BackendUnavailableError)
+            assert "going down" in str(each.error)
+        assert not home.engine.ready
+
+
+async def test_stop_fails_those_who_wait_for_a_worker(monkeypatch, autojump_clock):
+    async with ready_house(monkeypatch) as (home, worker):
+        worker.die()
+        await home.workers.next()
+        waiting = home.ask()
+        await settled()
+        home.engine.stop("the daemon is going down")
+        await waiting.over.wait()
+        assert isinstance(waiting.error, BackendUnavailableError)
+
+
+async def test_a_worker_that_dies_after_stop_ends_nothing_else(
+    monkeypatch, autojump_clock
+):
+    async with ready_house(monkeypatch) as (home, worker):
+        home.engine.stop("the daemon is going down")
+        worker.die()
+        await settled()
+
+
+async def test_a_worker_that_gets_ready_after_stop_serves_nobody(
+    monkeypatch, autojump_clock
+):
+    async with ready_house(monkeypatch) as (home, worker):
+        worker.die()
+        worker = await home.workers.next()
+        home.engine.stop("the daemon is going down")
+        await worker.get_ready()
+        await settled()
+        late = home.ask()
+        await settled()
+        assert not home.engine.ready
+        assert isinstance(late.error, BackendUnavailableError)
+
+
+# --- whatever the worker does -----------------------------------------------------------
+
+DEEDS = st.sampled_from(
+    ["answer"] * 8
+    + ["refuse", "die", "crash after a word", "rubbish", "silence", "lie"]
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=100, phases=set(Phase) - {Phase.explain})
+@given(
+    deeds=st.lists(DEEDS, max_size=20),
+    n_jobs=st.integers(1, 5),
+    leaves_s=st.lists(st.sampled_from([0.0, 0.05, 1.0, 70.0]), max_size=2),
+)
+def test_every_job_ends_once_whatever_its_worker_does(deeds, n_jobs, leaves_s):
+    deeds = list(reversed(deeds))
+    asked: list[Asked] = []
+
+    async def misbehave(worker: FakeWorker):
+        await worker.get_ready()
+        while True:
+            message = await worker.expect(Prepare | Run | Drop)  # type: ignore[arg-type]
+            deed = "answer" if isinstance(message, Drop) or not deeds else deeds.pop()
+            await act(worker, message, deed)
+
+    async def drive(home: House):
+        async with trio.open_nursery() as nursery:
+            while True:
+                worker = await home.workers.next()
+                nursery.start_soon(survive, misbehave, worker)
+
+    async def main():
+        with pytest.MonkeyPatch.context() as patch:
+            async with house(patch) as home, trio.open_nursery() as nursery:
+                nursery.start_soon(drive, home)
+                asked.extend(home.ask() for _ in range(n_jobs))
+                for each, seconds in zip(asked, leaves_s, strict=False):
+                    each.scope.deadline = seconds
+                for each in asked:
+                    await each.over.wait()
+                nursery.cancel_scope.cancel()
+            session = home.engine._session
+            assert session is None or not session._boxes
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    for each in asked:
+        assert (
+            each.is_done + (each.error is not None) + each.scope.cancelled_caught == 1
+        )
+
+
+async def survive(misbehave, worker: FakeWorker) -> None:
+    """Let a worker misbehave until it is ended; then it is only gone."""
+    try:
+        await misbehave(worker)
+    except (trio.ClosedResourceError, trio.BrokenResourceError, AssertionError):
+        assert not worker.process.is_alive
+
+
+async def act(worker: FakeWorker, message: Prepare | Run | Drop, deed: str) -> None:
+    ticket = message.ticket
+    match deed, message:
+        case "die", _:
+            worker.die()
+        case "rubbish", _:
+            await worker.say_raw(b"\x03\x00\x00\x00abc")
+        case "silence", _:
+            await trio.sleep_forever()
+        case "lie", _:
+            await worker.say(Loaded(capabilities=CAPABILITIES, library="again"))
+        case "refuse", Prepare():
+            await worker.say(Refused(ticket=ticket, reason="no"))
+        case "crash after a word", Run():
+            await worker.speak(ticket, b"x")
+            worker.die()
+        case _, Prepare():
+            await worker.say(PromptReady(ticket=ticket, prompt_tokens=1))
+        case _, Run():
+            await worker.speak(ticket, b"x", b"y")
+            await worker.end(ticket, 2)
+        case _:
+            pass

@@ -1,0 +1,237 @@
+import os
+import signal
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+from hypothesis import given, strategies as st
+
+from inferd.config import MockSettings
+from inferd.engine.process import (
+    LAST_WORDS_S,
+    WorkerProcess,
+    describe_exit,
+    start_worker,
+)
+from inferd.ipc import (
+    FromWorker,
+    Load,
+    Loaded,
+    Loading,
+    MessageSplitter,
+    decode_from_worker,
+    encode,
+)
+from tests.fakes.streams import open_pair
+
+LOAD = Load(settings=MockSettings(name="m"), n_slots=1)
+CLIENTS_WORDS = "parse: error at the client's own words"
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        *((0, "exited with code 0"), (70, "exited with code 70")),
+        *(
+            (-signal.SIGKILL, "killed by SIGKILL"),
+            (-signal.SIGSEGV, "killed by SIGSEGV"),
+        ),
+    ],
+)
+def test_an_end_is_told_in_words(code, words):
+    assert describe_exit(code) == words
+
+
+@given(st.integers(-64, 255))
+def test_every_end_has_words(code):
+    assert describe_exit(code).startswith("killed by" if code < 0 else "exited with")
+
+
+# --- what it says on stderr -------------------------------------------------------------
+
+
+def talker(words: bytes) -> subprocess.Popen[bytes]:
+    """A process that says its words on stderr and ends."""
+    popen = subprocess.Popen(
+        ["sh", "-c", "cat >&2"], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert popen.stdin
+    popen.stdin.write(words)
+    popen.stdin.close()
+    return popen
+
+
+@asynccontextmanager
+async def talking(words: bytes) -> AsyncIterator[WorkerProcess]:
+    """A process that says no more than a pipe holds, and ends unheard."""
+    popen = talker(words)
+    pidfd = os.pidfd_open(popen.pid)
+    async with open_pair() as (stream, _):
+        yield WorkerProcess(popen, stream, pidfd)
+    os.close(pidfd)
+    assert popen.stderr
+    popen.stderr.close()
+
+
+async def heard(*lines: str | bytes, is_serving: bool = False) -> WorkerProcess:
+    """Hear a process to its end."""
+    words = [line.encode() if isinstance(line, str) else line for line in lines]
+    async with talking(b"\n".join(words)) as process:
+        if is_serving:
+            process.serves_clients()
+        await process.listen()
+        assert await process.wait() == 0
+    return process
+
+
+@pytest.mark.parametrize(
+    ("lines", "complaint"),
+    [
+        ([], ""),
+        (["loading", "done", ""], ""),
+        (["Error: first", "error: second", "fine", ""], "error: second"),
+        (
+            ["x.c:1: GGML_ASSERT(n) failed", "backtrace", ""],
+            "x.c:1: GGML_ASSERT(n) failed",
+        ),
+        (["terminate called after throwing"], "terminate called after throwing"),
+        (["  ERROR  ", ""], "ERROR"),
+        ([b"error: \xff", ""], "error: \N{REPLACEMENT CHARACTER}"),
+    ],
+)
+async def test_a_complaint_is_the_last_line_that_complains(lines, complaint):
+    assert (await heard(*lines)).complaint == complaint
+
+
+async def test_only_the_last_lines_are_kept():
+    assert (await heard("error", *["fine"] * 39)).complaint == "error"
+    assert (await heard("error", *["fine"] * 40)).complaint == ""
+
+
+async def test_a_long_line_is_cut():
+    process = await heard("error " + "x" * 50_000, "fine")
+    assert len(process.complaint) <= 1024
+
+
+async def test_a_long_line_drowns_no_later_one():
+    process = await heard("x" * 50_000, "error: late")
+    assert process.complaint == "error: late"
+
+
+@pytest.mark.parametrize(
+    "crash",
+    [
+        "/src/ggml-cpu.c:2024: GGML_ASSERT(n_tasks > 0) failed",
+        "terminate called after throwing an instance of 'std::bad_alloc'",
+        "CUDA error: out of memory",
+    ],
+)
+async def test_while_it_serves_only_a_crash_is_kept(crash):
+    process = await heard(CLIENTS_WORDS, crash, CLIENTS_WORDS, is_serving=True)
+    assert process.complaint == crash
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        CLIENTS_WORDS,
+        "parse error at: terminate called by a client",
+        "parse error at: x.c:1: GGML_ASSERT(by a client)",
+        "a GGML_ASSERT error without a place",
+    ],
+)
+async def test_while_it_serves_no_clients_words_are_kept(line):
+    assert (await heard(line, is_serving=True)).complaint == ""
+
+
+async def test_what_was_said_before_is_forgotten_when_it_serves():
+    process = await heard("error: early")
+    process.serves_clients()
+    assert process.complaint == ""
+
+
+async def test_the_last_words_are_waited_for(autojump_clock, nursery):
+    async with talking(b"error: the end") as process:
+        await process.reap()
+        nursery.start_soon(listen_later, process)
+        assert await process.wait() == 0
+        assert process.complaint == "error: the end"
+
+
+async def listen_later(process: WorkerProcess) -> None:
+    await trio.sleep(LAST_WORDS_S / 2)
+    await process.listen()
+
+
+async def test_last_words_that_do_not_end_are_not_waited_for(autojump_clock):
+    async with talking(b"") as process:
+        await process.reap()
+        assert await process.wait() == 0
+        assert trio.current_time() == LAST_WORDS_S
+
+
+# --- a real worker ----------------------------------------------------------------------
+
+
+def descriptors() -> set[str]:
+    return set(os.listdir("/proc/self/fd"))  # noqa: PTH208  # iterdir would hold one open
+
+
+def is_there(process: WorkerProcess) -> bool:
+    """Whether it exists, if only to be reaped."""
+    return Path(f"/proc/{process.pid}").exists()
+
+
+async def test_leaving_kills_and_reaps_whatever_it_was_doing():
+    before = descriptors()
+    async with start_worker() as process:
+        os.kill(process.pid, signal.SIGSTOP)
+        assert is_there(process)
+    assert not is_there(process)
+    assert descriptors() == before
+
+
+async def test_a_cancelled_worker_is_killed_and_reaped():
+    with trio.CancelScope() as scope:
+        async with start_worker() as process:
+            scope.cancel()
+            await trio.sleep_forever()
+    assert scope.cancelled_caught
+    assert not is_there(process)
+
+
+async def test_waiting_may_be_given_up_and_taken_up_again():
+    async with start_worker() as process:
+        with trio.move_on_after(0) as scope:
+            await process.wait()
+        assert scope.cancelled_caught
+        process.kill()
+        assert await process.wait() == -signal.SIGKILL
+
+
+async def test_a_worker_loads_when_it_is_told_to():
+    answers: list[FromWorker] = []
+    splitter = MessageSplitter()
+    async with start_worker() as process:
+        await process.stream.send_all(encode(LOAD))
+        while not any(isinstance(answer, Loaded) for answer in answers):
+            splitter.feed(await process.stream.receive_some(4096))
+            answers += map(decode_from_worker, iter(splitter.next_payload, None))
+    loading, _ = answers
+    assert loading == Loading(phase="checking_local", path="(mock)")
+
+
+async def test_a_worker_that_is_told_nonsense_complains_and_ends():
+    async with start_worker() as process:
+        await process.stream.send_all(b"\x04\x00\x00\x00oops")
+        assert await process.wait() == 1
+        assert "BrokenLinkError" in process.complaint
+
+
+async def test_a_worker_without_a_daemon_ends():
+    async with start_worker() as process:
+        await process.stream.aclose()
+        assert await process.wait() > 0

@@ -1,0 +1,344 @@
+import signal
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+import trio.testing
+
+from inferd.config import MockSettings
+from inferd.engine.session import Session, SessionOverError, WorkerDiedError
+from inferd.ipc import (
+    Alive,
+    Drop,
+    Ended,
+    FromWorker,
+    Load,
+    Loaded,
+    LoadFailed,
+    Loading,
+    Overflow,
+    PromptReady,
+    Refused,
+    Run,
+    Step,
+    encode,
+)
+from inferd.limits import MAX_IPC_MESSAGE_BYTES
+from inferd.wire.responses import Usage
+from tests.fakes.worker import CAPABILITIES, Workers
+
+LOAD = Load(settings=MockSettings(name="m"), n_slots=2)
+LOADED = Loaded(capabilities=CAPABILITIES, library="fake 1")
+USAGE = Usage(prompt_tokens=1, completion_tokens=2)
+SILENCE_S = 60
+
+
+@asynccontextmanager
+async def open_session():
+    """A session, and the worker that the test drives."""
+    workers = Workers()
+    async with workers.start() as process:
+        yield Session(process), await workers.next()  # type: ignore[arg-type]
+
+
+async def load(session: Session, report=lambda _: None) -> Loaded:
+    return await session.load(LOAD, report, silence_s=SILENCE_S)
+
+
+@asynccontextmanager
+async def serving():
+    """A session that serves; afterwards ``over`` says why it is over, if it is."""
+    async with open_session() as (session, worker):
+        async with trio.open_nursery() as nursery:
+            over: list[SessionOverError] = []
+
+            async def serve():
+                try:
+                    await session.serve(silence_s=SILENCE_S)
+                except SessionOverError as error:
+                    over.append(error)
+
+            nursery.start_soon(serve)
+            await trio.testing.wait_all_tasks_blocked()
+            yield session, worker, over
+            nursery.cancel_scope.cancel()
+
+
+async def settled():
+    await trio.testing.wait_all_tasks_blocked()
+
+
+# --- loading ----------------------------------------------------------------------------
+
+
+async def test_a_load_tells_how_far_it_is_and_what_came_of_it(autojump_clock):
+    async with open_session() as (session, worker):
+        phases = [Loading(phase="mmap", path="/m"), Loading(phase="kv_cache", n_ctx=8)]
+        await worker.say(*phases, LOADED)
+        told: list[Loading] = []
+        assert await load(session, told.append) == LOADED
+        assert told == phases
+        assert await worker.expect(Load) == LOAD
+
+
+async def test_from_ready_on_a_worker_may_have_read_clients_words(autojump_clock):
+    async with open_session() as (session, worker):
+        await worker.say(Loading(phase="mmap"))
+        with trio.move_on_after(1):
+            await load(session)
+        assert not worker.process.holds_client_text
+        await worker.say(LOADED)
+        await load(session)
+        assert worker.process.holds_client_text
+
+
+async def test_a_load_that_failed_says_why_and_what_the_library_said(autojump_clock):
+    async with open_session() as (session, worker):
+        worker.process.complaint = "error: bad magic"
+        await worker.say(LoadFailed(reason="not a model"))
+        worker.die(3)
+        with pytest.raises(SessionOverError, match="not a model: error: bad") as caught:
+            await load(session)
+        assert caught.value.reason == "not a model"
+
+
+async def test_a_failed_worker_that_does_not_end_keeps_nobody_waiting(autojump_clock):
+    async with open_session() as (session, worker):
+        await worker.say(LoadFailed(reason="not a model"))
+        with trio.fail_after(2 * SILENCE_S), pytest.raises(SessionOverError):
+            await load(session)
+
+
+async def test_a_worker_that_dies_while_loading_says_how(autojump_clock):
+    async with open_session() as (session, worker):
+        worker.die(-signal.SIGILL)
+        with pytest.raises(SessionOverError, match="^killed by SIGILL$"):
+            await load(session)
+
+
+async def test_a_worker_that_is_silent_while_loading_is_killed(autojump_clock):
+    async with open_session() as (session, worker):
+        with pytest.raises(SessionOverError, match="hung: no word for 60 s"):
+            await load(session)
+        assert worker.was_killed
+    assert trio.current_time() == SILENCE_S
+
+
+async def test_signs_of_life_give_a_load_all_the_time_it_takes(autojump_clock, nursery):
+    async with open_session() as (session, worker):
+
+        async def get_on():
+            for _ in range(10):
+                await trio.sleep(SILENCE_S - 1)
+                await worker.say(Loading(phase="mmap"))
+            await worker.say(LOADED)
+
+        nursery.start_soon(get_on)
+        assert await load(session) == LOADED
+
+
+@pytest.mark.parametrize(
+    "message", [Alive(), Step(), PromptReady(ticket=1, prompt_tokens=1)]
+)
+async def test_a_worker_that_serves_before_it_is_loaded_is_refused(
+    message: FromWorker, autojump_clock
+):
+    async with open_session() as (session, worker):
+        await worker.say(message)
+        with pytest.raises(SessionOverError, match="out of turn"):
+            await load(session)
+
+
+# --- answers ----------------------------------------------------------------------------
+
+
+async def test_each_job_gets_its_own_answers_in_order(autojump_clock):
+    async with serving() as (session, worker, _):
+        a, b = session.open(1), session.open(2)
+        ended = Ended(ticket=1, stop_reason="end", usage=USAGE)
+        await worker.say(
+            PromptReady(ticket=2, prompt_tokens=5),
+            Step(pieces=[(1, b"x"), (2, b"y")]),
+            Step(pieces=[(1, b"z")], ended=[ended]),
+        )
+        await settled()
+        assert await a.take() == [b"x", b"z", ended]
+        assert await b.take() == [PromptReady(ticket=2, prompt_tokens=5), b"y"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        PromptReady(ticket=7, prompt_tokens=1),
+        Refused(ticket=7, reason="no"),
+        Overflow(ticket=7, prompt_tokens=9, n_ctx=8),
+    ],
+)
+async def test_an_answer_to_a_prompt_reaches_its_job(message, autojump_clock):
+    async with serving() as (session, worker, _):
+        box = session.open(7)
+        await worker.say(message)
+        assert await box.take() == [message]
+
+
+async def test_answers_to_a_dropped_job_are_ignored(autojump_clock):
+    async with serving() as (session, worker, over):
+        session.open(1)
+        session.close(1)
+        await worker.say(
+            Step(pieces=[(1, b"late")]), PromptReady(ticket=1, prompt_tokens=1)
+        )
+        box = session.open(2)
+        await worker.say(Step(pieces=[(2, b"mine")]))
+        assert await box.take() == [b"mine"]
+        assert over == []
+
+
+async def test_a_job_is_dropped_once_and_only_if_it_is_open(autojump_clock):
+    async with serving() as (session, worker, _):
+        session.close(1)
+        session.open(1)
+        session.close(1)
+        session.close(1)
+        assert await worker.hear() == [Drop(ticket=1)]
+
+
+async def test_a_job_is_known_from_open_to_close(autojump_clock):
+    async with serving() as (session, _, _):
+        assert not session.knows(1)
+        box = session.open(1)
+        assert session.open(1) is box
+        assert session.knows(1)
+        session.close(1)
+        assert not session.knows(1)
+
+
+async def test_a_worker_has_served_when_it_has_ended_a_job(autojump_clock):
+    async with serving() as (session, worker, _):
+        await worker.say(
+            PromptReady(ticket=1, prompt_tokens=1), Step(pieces=[(1, b"x")])
+        )
+        await settled()
+        assert not session.has_served
+        await worker.end(1, 1)
+        await settled()
+        assert session.has_served
+
+
+async def test_every_open_job_hears_that_the_worker_is_gone(autojump_clock):
+    async with serving() as (session, worker, _):
+        boxes = [session.open(ticket) for ticket in (1, 2)]
+        await worker.say(Step(pieces=[(1, b"last")]))
+        await settled()
+        session.fail_all("it is gone")
+        assert await boxes[0].take() == [b"last"]
+        for box in boxes:
+            with pytest.raises(WorkerDiedError, match="it is gone"):
+                await box.take()
+        assert not session.knows(1)
+
+
+# --- the worker's end -------------------------------------------------------------------
+
+
+async def test_a_death_ends_the_session_and_says_how(autojump_clock):
+    async with serving() as (_, worker, over):
+        worker.process.complaint = "GGML_ASSERT"
+        worker.die(-signal.SIGABRT)
+        await settled()
+    [error] = over
+    assert str(error) == "killed by SIGABRT: GGML_ASSERT"
+    assert error.reason == "killed by SIGABRT"
+
+
+async def test_what_was_said_before_a_death_still_arrives(autojump_clock):
+    async with serving() as (session, worker, over):
+        box = session.open(1)
+        await worker.say(Step(pieces=[(1, b"last words")]))
+        worker.die()
+        await settled()
+        assert await box.take() == [b"last words"]
+        assert over
+
+
+async def test_a_silent_worker_is_killed(autojump_clock):
+    async with serving() as (_, worker, over):
+        await trio.sleep(SILENCE_S - 1)
+        assert not worker.was_killed
+        await trio.sleep(2)
+        assert worker.was_killed
+        [error] = over
+        assert error.reason == "hung: no word for 60 s"
+
+
+async def test_half_a_message_is_silence(autojump_clock):
+    async with serving() as (_, worker, over):
+        for byte in encode(Alive())[:3]:
+            await worker.say_raw(bytes([byte]))
+            await trio.sleep(SILENCE_S / 3 + 1)
+        assert "hung" in over[0].reason
+
+
+async def test_any_message_is_a_sign_of_life(autojump_clock):
+    async with serving() as (_, worker, over):
+        for message in [Alive(), Step(), PromptReady(ticket=9, prompt_tokens=1)] * 5:
+            await trio.sleep(SILENCE_S - 1)
+            await worker.say(message)
+        assert over == []
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xff\xff\xff\xff",
+        (MAX_IPC_MESSAGE_BYTES + 1).to_bytes(4, "little"),
+        b"\x03\x00\x00\x00abc",
+        b"\x00\x00\x00\x00",
+        encode(Run(ticket=1)),
+        encode(LOADED),
+        encode(LoadFailed(reason="too late")),
+        encode(Loading(phase="mmap")),
+    ],
+)
+async def test_a_worker_that_breaks_the_protocol_ends_the_session(data, autojump_clock):
+    async with serving() as (_, worker, over):
+        await worker.say_raw(data)
+        await settled()
+        [error] = over
+        assert error.reason.startswith("broke the protocol")
+
+
+async def test_a_worker_that_closes_its_pipe_is_killed(autojump_clock):
+    async with serving() as (_, worker, over):
+        await worker.process.far_stream.send_eof()
+        await settled()
+        assert worker.was_killed
+        assert over
+
+
+async def test_a_worker_that_never_reads_is_killed(monkeypatch, autojump_clock):
+    monkeypatch.setattr("inferd.engine.session.IPC_OUTBOX_MESSAGES", 5)
+    async with open_session() as (session, worker):
+        for ticket in range(5):
+            session.post(Run(ticket=ticket))
+        assert not worker.was_killed
+        session.post(Run(ticket=5))
+        assert worker.was_killed
+
+
+async def test_messages_are_sent_in_order(autojump_clock):
+    async with serving() as (session, worker, _):
+        sent = [Run(ticket=ticket) for ticket in range(50)]
+        for message in sent:
+            session.post(message)
+        assert await worker.hear() == sent
+
+
+async def test_posting_to_a_dead_worker_harms_nobody(autojump_clock):
+    async with serving() as (session, worker, over):
+        worker.die()
+        session.post(Run(ticket=1))
+        await settled()
+        session.post(Run(ticket=2))
+        await settled()
+        assert len(over) == 1

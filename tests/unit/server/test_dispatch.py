@@ -1,0 +1,138 @@
+import pytest
+import trio
+from structlog.testing import capture_logs
+
+from inferd.errors import DrainingError, QueueFullError
+from inferd.server.activity import Activity
+from inferd.server.dispatch import Service, dispatch
+from inferd.server.peer import Peer
+from inferd.server.reply import PeerGoneError, Reply
+from inferd.wire.requests import ChatMessage, GenerateRequest
+from inferd.wire.responses import DoneFrame, Usage
+from tests.fakes.streams import FrameClient, open_pair
+
+REQUEST = GenerateRequest(id="r", messages=[ChatMessage("user", "hello")])
+PEER = Peer(pid=17, uid=1000, gid=100)
+DONE = DoneFrame(
+    id="r",
+    content="",
+    usage=Usage(prompt_tokens=0, completion_tokens=0),
+    stop_reason="end",
+    backend="b",
+)
+
+
+class Answers(Service):
+    """Ends the request if told to, then raises what it was given."""
+
+    def __init__(self, failure: BaseException | None, *, ends: bool = False) -> None:
+        self._failure = failure
+        self._ends = ends
+
+    async def answer(
+        self, request: GenerateRequest, reply: Reply, activity: Activity
+    ) -> None:
+        if self._ends:
+            await reply.send([DONE])
+            activity.done(DONE)
+        if self._failure is not None:
+            raise self._failure
+
+
+class Sleeps(Service):
+    async def answer(
+        self, request: GenerateRequest, reply: Reply, activity: Activity
+    ) -> None:
+        await trio.sleep_forever()
+
+
+async def outcome_of(service: Service):
+    """Dispatch one request; give the result, the frames and the log."""
+    async with open_pair() as (ours, theirs):
+        reply = Reply(ours, "r", write_timeout_s=1)
+        with capture_logs() as log:
+            goes_on = await dispatch(
+                service, REQUEST, reply, peer=PEER, socket="infer.sock"
+            )
+        await ours.send_eof()
+        return goes_on, await FrameClient(theirs).rest(), log
+
+
+async def test_an_answered_request_keeps_the_connection():
+    goes_on, frames, log = await outcome_of(Answers(None, ends=True))
+    assert goes_on
+    assert [frame["type"] for frame in frames] == ["done"]
+    assert [line["event"] for line in log] == ["request.finished"]
+
+
+async def test_a_failure_becomes_its_error_frame():
+    goes_on, [frame], log = await outcome_of(Answers(QueueFullError()))
+    assert goes_on
+    assert (frame["id"], frame["code"]) == ("r", "queue_full")
+    assert [line["event"] for line in log] == ["request.refused"]
+    assert log[0]["code"] == "queue_full"
+
+
+async def test_a_failure_that_ends_the_connection_says_so():
+    goes_on, [frame], _ = await outcome_of(Answers(DrainingError()))
+    assert not goes_on
+    assert frame["code"] == "backend_unavailable"
+
+
+async def test_a_bug_is_told_by_the_number_under_which_it_is_logged():
+    goes_on, [frame], log = await outcome_of(Answers(ZeroDivisionError("secret")))
+    assert goes_on
+    assert frame["code"] == "internal"
+    assert "secret" not in str(frame)
+    [crash, refusal] = log
+    assert crash["event"] == "request.crashed"
+    assert crash["exc_info"]
+    assert crash["bug"] == frame["message"]
+    assert refusal["code"] == "internal"
+
+
+async def test_two_bugs_have_two_numbers():
+    first = await outcome_of(Answers(ZeroDivisionError()))
+    second = await outcome_of(Answers(ZeroDivisionError()))
+    assert first[1][0]["message"] != second[1][0]["message"]
+
+
+@pytest.mark.parametrize("failure", [ZeroDivisionError(), QueueFullError()])
+async def test_a_failure_after_the_terminal_frame_adds_none(failure):
+    goes_on, frames, _ = await outcome_of(Answers(failure, ends=True))
+    assert goes_on
+    assert [frame["type"] for frame in frames] == ["done"]
+
+
+async def test_a_peer_that_is_gone_is_passed_on_and_logged():
+    async with open_pair() as (ours, _):
+        with capture_logs() as log, pytest.raises(PeerGoneError):
+            await dispatch(
+                Answers(PeerGoneError()),
+                REQUEST,
+                Reply(ours, "r", write_timeout_s=1),
+                peer=PEER,
+                socket="infer.sock",
+            )
+    assert [line["event"] for line in log] == ["request.abandoned"]
+
+
+async def test_a_cancelled_request_is_logged_and_gets_no_frame(autojump_clock):
+    async with open_pair() as (ours, theirs):
+        reply = Reply(ours, "r", write_timeout_s=1)
+        with capture_logs() as log, trio.move_on_after(3) as scope:
+            await dispatch(Sleeps(), REQUEST, reply, peer=PEER, socket="infer.sock")
+        assert scope.cancelled_caught
+        await ours.send_eof()
+        assert await FrameClient(theirs).rest() == []
+    assert [line["event"] for line in log] == ["request.abandoned"]
+
+
+async def test_a_refusal_that_nobody_reads_is_logged_once(autojump_clock):
+    async with open_pair() as (ours, theirs):
+        await theirs.aclose()
+        reply = Reply(ours, "r", write_timeout_s=1)
+        service = Answers(QueueFullError())
+        with capture_logs() as log, pytest.raises(PeerGoneError):
+            await dispatch(service, REQUEST, reply, peer=PEER, socket="infer.sock")
+    assert [line["event"] for line in log] == ["request.refused"]

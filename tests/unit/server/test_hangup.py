@@ -1,0 +1,139 @@
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+import trio.testing
+
+from inferd.server.hangup import Hangups
+from tests.fakes.streams import open_pair, unix_pair
+
+
+@asynccontextmanager
+async def watching() -> AsyncIterator[Hangups]:
+    hangups = Hangups()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(hangups.run)
+        yield hangups
+        nursery.cancel_scope.cancel()
+
+
+async def hung_up(hangups: Hangups, stream: trio.SocketStream) -> bool:
+    with trio.move_on_after(1) as scope:
+        await hangups.wait(stream)
+    return not scope.cancelled_caught
+
+
+async def test_a_peer_that_closed_is_gone(autojump_clock):
+    async with watching() as hangups, open_pair() as (ours, theirs):
+        await theirs.aclose()
+        assert await hung_up(hangups, ours)
+    assert trio.current_time() == 0
+
+
+async def test_a_peer_that_closes_meanwhile_is_gone_at_once(autojump_clock, nursery):
+    async with watching() as hangups, open_pair() as (ours, theirs):
+
+        async def leave():
+            await trio.sleep(0.5)
+            await theirs.aclose()
+
+        nursery.start_soon(leave)
+        assert await hung_up(hangups, ours)
+    assert trio.current_time() == 0.5
+
+
+async def test_a_peer_that_ended_its_side_is_there(autojump_clock):
+    async with watching() as hangups, open_pair() as (ours, theirs):
+        await theirs.send_eof()
+        assert not await hung_up(hangups, ours)
+
+
+async def test_a_peer_that_talks_is_there(autojump_clock):
+    async with watching() as hangups, open_pair() as (ours, theirs):
+        await theirs.send_all(b"unread")
+        assert not await hung_up(hangups, ours)
+
+
+@pytest.mark.parametrize("ends_its_side", [True, False])
+async def test_unread_bytes_do_not_hide_a_peer_that_closed(
+    ends_its_side, autojump_clock
+):
+    async with watching() as hangups, open_pair() as (ours, theirs):
+        await theirs.send_all(b"unread")
+        if ends_its_side:
+            await theirs.send_eof()
+        await theirs.aclose()
+        assert await hung_up(hangups, ours)
+        assert bytes(await ours.receive_some(100)) == b"unread"
+
+
+async def test_a_full_buffer_does_not_hide_a_peer_that_closed(autojump_clock):
+    async with watching() as hangups, open_pair() as (ours, theirs):
+        with trio.move_on_after(1):
+            await ours.send_all(b"x" * 10_000_000)
+        await theirs.aclose()
+        assert await hung_up(hangups, ours)
+
+
+async def test_each_peer_is_told_apart(autojump_clock):
+    async with watching() as hangups:
+        async with open_pair() as (a, a_peer), open_pair() as (b, _):
+            await a_peer.aclose()
+            assert await hung_up(hangups, a)
+            assert not await hung_up(hangups, b)
+
+
+async def test_many_may_go_at_once(autojump_clock, nursery):
+    gone: list[int] = []
+
+    async def wait(number: int, stream: trio.SocketStream):
+        await hangups.wait(stream)
+        gone.append(number)
+
+    async with watching() as hangups:
+        pairs = [unix_pair() for _ in range(50)]
+        for number, (ours, _) in enumerate(pairs):
+            nursery.start_soon(wait, number, ours)
+        await trio.testing.wait_all_tasks_blocked()
+        for ours, theirs in pairs:
+            await theirs.aclose()
+        await trio.testing.wait_all_tasks_blocked()
+        assert sorted(gone) == list(range(50))
+        for ours, _ in pairs:
+            await ours.aclose()
+
+
+async def test_a_wait_may_be_cancelled_and_begun_again(autojump_clock):
+    async with watching() as hangups, open_pair() as (ours, theirs):
+        assert not await hung_up(hangups, ours)
+        assert not await hung_up(hangups, ours)
+        await theirs.aclose()
+        assert await hung_up(hangups, ours)
+
+
+async def test_a_descriptor_used_again_is_another_peer(autojump_clock):
+    async with watching() as hangups:
+        for _ in range(3):
+            async with open_pair() as (ours, theirs):
+                assert not await hung_up(hangups, ours)
+                await theirs.aclose()
+                assert await hung_up(hangups, ours)
+
+
+async def test_nobody_keeps_the_loop_busy(autojump_clock):
+    async with watching() as hangups, open_pair() as (ours, theirs):
+        await theirs.aclose()
+        assert await hung_up(hangups, ours)
+        await trio.sleep(10)  # jumps only when nothing is left to do
+
+
+async def test_the_end_of_watching_harms_nobody_who_waits():
+    hangups = Hangups()
+    async with open_pair() as (ours, _), trio.open_nursery() as nursery:
+        nursery.start_soon(hangups.wait, ours)
+        async with trio.open_nursery() as watching:
+            watching.start_soon(hangups.run)
+            await trio.testing.wait_all_tasks_blocked()
+            watching.cancel_scope.cancel()
+        nursery.cancel_scope.cancel()

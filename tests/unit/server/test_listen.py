@@ -1,0 +1,267 @@
+import fcntl
+import grp
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from inferd.limits import SOCKET_PATH_BYTES
+from inferd.server.listen import (
+    ListenError,
+    bind,
+    group_id_of,
+    locked,
+    make_directory,
+    refuse_unsafe,
+)
+
+OUR_GROUP = grp.getgrgid(os.getegid()).gr_name
+STRANGER_UID = 12345
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.lstat().st_mode)
+
+
+@contextmanager
+def umask(mask: int) -> Iterator[None]:
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def close(listener: trio.SocketListener) -> None:
+    """Close a listener outside any event loop."""
+    os.close(listener.socket.detach())
+
+
+@contextmanager
+def bound(path: Path, *, mode: int = 0o600, group: str | None = None) -> Iterator[None]:
+    listener = bind(path, mode=mode, group=group)
+    try:
+        yield
+    finally:
+        close(listener)
+
+
+# --- the directory ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
+def test_a_new_directory_is_the_daemons_alone(short_dir, mask):
+    with umask(mask):
+        make_directory(short_dir / "above" / "run", group=None)
+    assert mode_of(short_dir / "above" / "run") == 0o700
+
+
+def test_a_group_may_enter_a_new_directory(short_dir):
+    make_directory(short_dir / "run", group=OUR_GROUP)
+    assert mode_of(short_dir / "run") == 0o750
+    assert (short_dir / "run").stat().st_gid == os.getegid()
+
+
+def test_a_group_that_is_none_is_refused_before_anything_is_made(short_dir):
+    with pytest.raises(ListenError, match="group not found: no-such-group"):
+        make_directory(short_dir / "run", group="no-such-group")
+    assert list(short_dir.iterdir()) == []
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o750, 0o755])
+def test_a_directory_that_is_there_is_taken_as_it_is(short_dir, mode):
+    path = short_dir / "run"
+    path.mkdir()
+    path.chmod(mode)
+    make_directory(path, group=None)
+    assert mode_of(path) == mode
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o702, 0o1777])
+def test_a_directory_that_anybody_may_write_to_is_refused(short_dir, mode):
+    path = short_dir / "run"
+    path.mkdir()
+    path.chmod(mode)
+    with pytest.raises(ListenError, match="may be written by anybody"):
+        make_directory(path, group=None)
+
+
+def test_a_directory_of_somebody_else_is_refused(short_dir, monkeypatch):
+    info = list(short_dir.lstat())
+    info[stat.ST_UID] = STRANGER_UID
+    monkeypatch.setattr(Path, "lstat", lambda _: os.stat_result(info))
+    with pytest.raises(ListenError, match=f"belongs to uid {STRANGER_UID}"):
+        refuse_unsafe(short_dir)
+
+
+def test_a_symlink_or_a_file_is_no_directory(short_dir):
+    (short_dir / "real").mkdir()
+    (short_dir / "link").symlink_to(short_dir / "real")
+    (short_dir / "file").touch()
+    for leaf in ("link", "file"):
+        with pytest.raises(ListenError, match="is not a directory"):
+            make_directory(short_dir / leaf, group=None)
+
+
+def test_a_directory_that_cannot_be_made_is_one_line(short_dir):
+    (short_dir / "file").touch()
+    with pytest.raises(ListenError, match="socket directory .*: File exists"):
+        make_directory(short_dir / "file" / "run", group=None)
+
+
+# --- the lock ---------------------------------------------------------------------------
+
+
+def test_only_one_holds_the_lock_at_a_time(short_dir):
+    path = short_dir / "lock"
+    with locked(path):
+        with pytest.raises(ListenError, match="already holds the lock"), locked(path):
+            pytest.fail("two hold it")
+    with locked(path):
+        assert mode_of(path) == 0o600
+
+
+def test_a_lock_file_outlives_the_lock(short_dir):
+    with locked(short_dir / "lock"):
+        inode = (short_dir / "lock").stat().st_ino
+    assert (short_dir / "lock").stat().st_ino == inode
+
+
+def test_a_lock_is_free_when_its_holder_failed(short_dir):
+    with pytest.raises(ZeroDivisionError), locked(short_dir / "lock"):
+        raise ZeroDivisionError
+    with locked(short_dir / "lock"):
+        pass
+
+
+def test_a_worker_does_not_inherit_the_lock(short_dir):
+    with locked(short_dir / "lock"):
+        for fd in map(int, os.listdir("/proc/self/fd")):
+            try:
+                is_lock = os.readlink(f"/proc/self/fd/{fd}").endswith("/lock")
+            except FileNotFoundError:
+                continue  # the listing's own
+            if is_lock:
+                assert fcntl.fcntl(fd, fcntl.F_GETFD) & fcntl.FD_CLOEXEC
+
+
+def test_a_symlink_is_no_lock(short_dir):
+    (short_dir / "victim").write_text("precious")
+    (short_dir / "lock").symlink_to(short_dir / "victim")
+    with pytest.raises(ListenError, match="symlink"), locked(short_dir / "lock"):
+        pytest.fail("locked")
+    assert (short_dir / "victim").read_text() == "precious"
+
+
+def test_a_dangling_symlink_is_no_lock(short_dir):
+    (short_dir / "lock").symlink_to(short_dir / "made-by-us")
+    with pytest.raises(ListenError, match="symlink"), locked(short_dir / "lock"):
+        pytest.fail("locked")
+    assert not (short_dir / "made-by-us").exists()
+
+
+def test_a_directory_or_a_pipe_is_no_lock(short_dir):
+    (short_dir / "dir").mkdir()
+    os.mkfifo(short_dir / "pipe")
+    for leaf in ("dir", "pipe"):
+        with pytest.raises(ListenError, match="not a regular file"):
+            with locked(short_dir / leaf):
+                pytest.fail("locked")
+
+
+def test_a_lock_that_cannot_be_opened_is_one_line(short_dir):
+    with pytest.raises(ListenError, match="No such file"):
+        with locked(short_dir / "missing" / "lock"):
+            pytest.fail("locked")
+
+
+# --- the socket -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o077])
+@pytest.mark.parametrize("mode", [0o600, 0o660])
+def test_a_socket_gets_its_mode_whatever_the_umask(short_dir, mode, mask):
+    with umask(mask), bound(short_dir / "s", mode=mode):
+        assert mode_of(short_dir / "s") == mode
+
+
+def test_nobody_gets_in_before_a_socket_has_its_mode(short_dir, monkeypatch):
+    early: list[int] = []
+    chmod = Path.chmod
+
+    def spy(self, mode):
+        early.append(mode_of(self))
+        chmod(self, mode)
+
+    monkeypatch.setattr(Path, "chmod", spy)
+    with umask(0), bound(short_dir / "s", mode=0o660):
+        assert early == [0o600]
+        assert os.umask(0) == 0
+
+
+async def test_a_client_gets_in(short_dir):
+    listener = bind(short_dir / "s", mode=0o600)
+    async with listener, await trio.open_unix_socket(short_dir / "s") as client:
+        async with await listener.accept() as stream:
+            await stream.send_all(b"hello")
+            assert bytes(await client.receive_some(10)) == b"hello"
+
+
+def test_a_socket_may_belong_to_a_group(short_dir):
+    with bound(short_dir / "s", mode=0o660, group=OUR_GROUP):
+        assert (short_dir / "s").stat().st_gid == os.getegid()
+
+
+def test_a_socket_left_by_a_daemon_before_us_is_replaced(short_dir):
+    with socket.socket(socket.AF_UNIX) as old:
+        old.bind(f"{short_dir}/s")
+    with bound(short_dir / "s"), socket.socket(socket.AF_UNIX) as client:
+        client.connect(f"{short_dir}/s")
+
+
+def test_a_symlink_is_no_place_for_a_socket(short_dir):
+    (short_dir / "s").symlink_to(short_dir / "elsewhere")
+    with pytest.raises(ListenError, match="symlink"):
+        bind(short_dir / "s", mode=0o600)
+    assert (short_dir / "s").is_symlink()
+
+
+def test_what_is_no_socket_is_not_removed(short_dir):
+    (short_dir / "s").write_text("precious")
+    with pytest.raises(ListenError, match="taken by something else"):
+        bind(short_dir / "s", mode=0o600)
+    assert (short_dir / "s").read_text() == "precious"
+
+
+def test_a_path_may_be_as_long_as_the_kernel_allows(short_dir):
+    room = SOCKET_PATH_BYTES - len(os.fsencode(short_dir)) - 1
+    with bound(short_dir / ("s" * room)):
+        pass
+    with pytest.raises(ListenError, match="at most 107 fit"):
+        bind(short_dir / ("s" * (room + 1)), mode=0o600)
+
+
+def test_a_path_is_measured_in_bytes(short_dir):
+    room = SOCKET_PATH_BYTES - len(os.fsencode(short_dir)) - 1
+    with pytest.raises(ListenError, match="at most 107 fit"):
+        bind(short_dir / ("é" * (room // 2 + 1)), mode=0o600)
+
+
+def test_a_socket_that_cannot_be_bound_is_one_line(short_dir):
+    with pytest.raises(ListenError, match="No such file or directory"):
+        bind(short_dir / "missing" / "s", mode=0o600)
+
+
+def test_a_group_is_found_by_its_name():
+    assert group_id_of(OUR_GROUP) == os.getegid()
+
+
+def test_a_socket_for_a_group_that_is_none_leaves_nothing_behind(short_dir):
+    with pytest.raises(ListenError, match="group not found"):
+        bind(short_dir / "s", mode=0o660, group="no-such-group")
+    assert not (short_dir / "s").exists()

@@ -1,0 +1,403 @@
+import os
+import socket
+import stat
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+import trio
+import trio.testing
+from hypothesis import Phase, given, settings, strategies as st
+from structlog.testing import capture_logs
+
+from inferd.backend import StartFailedError
+from inferd.config import AdmissionSettings, Config
+from inferd.limits import MAX_ACTIVE_DEFAULT_CAP
+from inferd.server.connection import Surface
+from inferd.server.listen import ListenError
+from inferd.server.run import LAST_WORDS_S, active_requests
+from inferd.wire.codec import decode_request
+from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
+from tests.fakes.serving import RunningDaemon, make_daemon, ready, running
+from tests.fakes.streams import Frame, FrameClient, generate, open_pair
+from tests.fakes.visits import ADMISSION, BEHAVIOURS, n_answers, scripts, visit
+
+
+async def settled():
+    await trio.testing.wait_all_tasks_blocked()
+
+
+def types(frames: list[Frame]) -> list[str]:
+    return [frame["type"] for frame in frames]
+
+
+def gate_of(house: RunningDaemon):
+    gate = house.daemon._turns._gate
+    return gate.active, gate.waiting
+
+
+# --- the start --------------------------------------------------------------------------
+
+
+async def test_a_daemon_answers(short_dir, autojump_clock):
+    async with running(make_daemon(short_dir / "run", ScriptedBackend())) as house:
+        async with await house.connect() as client:
+            assert types(await client.ask()) == ["token", "token", "done"]
+
+
+async def test_only_those_who_may_get_in(short_dir, autojump_clock):
+    async with running(make_daemon(short_dir / "run", ScriptedBackend())) as house:
+        modes = [
+            stat.S_IMODE(path.stat().st_mode)
+            for path in (house.directory, house.infer_sock, house.admin_sock)
+        ]
+    assert modes == [0o700, 0o660, 0o600]
+
+
+async def test_no_inference_socket_is_there_before_every_backend_is_ready(
+    short_dir, autojump_clock, nursery
+):
+    first, second = ScriptedBackend(name="a"), ScriptedBackend(name="b", is_ready=False)
+    house = make_daemon(short_dir, first, second)
+    nursery.start_soon(house.run)
+    await settled()
+    assert house.admin_sock.exists()
+    assert not house.infer_sock.exists()
+    second.become_ready()
+    await ready(house)
+    assert house.infer_sock.exists()
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_backend_that_does_not_get_ready_ends_the_start(
+    short_dir, autojump_clock
+):
+    backend = ScriptedBackend(is_ready=False)
+    backend.fail_to_start("no such model")
+    house = make_daemon(short_dir, backend)
+    with pytest.RaisesGroup(StartFailedError, flatten_subgroups=True):
+        await house.daemon.run()
+    assert os.listdir(short_dir) == ["inferd.lock"]
+
+
+async def test_a_second_daemon_is_refused_and_harms_nobody(short_dir, autojump_clock):
+    async with running(make_daemon(short_dir, ScriptedBackend())) as house:
+        with pytest.raises(ListenError, match="already holds the lock"):
+            await make_daemon(short_dir, ScriptedBackend()).daemon.run()
+        async with await house.connect() as client:
+            assert types(await client.ask()) == ["token", "token", "done"]
+
+
+async def test_a_daemon_takes_the_place_of_one_that_died(short_dir, autojump_clock):
+    for leaf in ("infer.sock", "admin.sock"):
+        with socket.socket(socket.AF_UNIX) as left:
+            left.bind(str(short_dir / leaf))
+    async with running(make_daemon(short_dir, ScriptedBackend())) as house:
+        async with await house.connect() as client:
+            assert types(await client.ask()) == ["token", "token", "done"]
+
+
+def test_as_many_run_at_once_as_are_configured_or_as_there_are_cores():
+    configured = Config(admission=AdmissionSettings(max_active=17))
+    assert active_requests(configured) == 17
+    cores = len(os.sched_getaffinity(0))
+    assert active_requests(Config()) == min(cores, MAX_ACTIVE_DEFAULT_CAP)
+
+
+async def test_the_manager_hears_ready_when_clients_can_connect(
+    short_dir, autojump_clock
+):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(f"{short_dir}/notify")
+        house = make_daemon(
+            short_dir / "run", ScriptedBackend(), notify_socket=f"{short_dir}/notify"
+        )
+        async with running(house):
+            house.daemon.stop()
+            await house.ended.wait()
+        heard = [manager.recv(100).decode() for _ in range(3)]
+    assert heard == ["STATUS=ready", "READY=1", "STOPPING=1\nSTATUS=draining"]
+
+
+# --- the admin socket -------------------------------------------------------------------
+
+
+async def test_a_listener_hears_a_daemon_s_life(short_dir, autojump_clock, nursery):
+    backend = ScriptedBackend(is_ready=False)
+    house = make_daemon(short_dir, backend)
+    nursery.start_soon(house.run)
+    await settled()
+    async with await house.admin() as listener:
+        await settled()
+        house.board.ready("scripted", backend.capabilities)
+        backend.become_ready()
+        await ready(house)
+        house.daemon.stop()
+        frames = await listener.rest()
+    assert [frame["status"] for frame in frames] == [
+        "starting",
+        "capabilities",
+        "ready",
+        "draining",
+    ]
+
+
+async def test_listeners_find_room_when_clients_do_not(short_dir, autojump_clock):
+    house = make_daemon(short_dir, ScriptedBackend(), max_connections=1)
+    async with running(house), await house.connect(), await house.admin() as listener:
+        assert (await listener.frame() or {})["status"] == "ready"
+
+
+async def test_one_listener_too_many_is_let_go_without_a_word(
+    short_dir, autojump_clock
+):
+    house = make_daemon(short_dir, ScriptedBackend(), max_admin_connections=1)
+    async with running(house), await house.admin() as first:
+        await first.frame()
+        async with await house.admin() as second:
+            assert await second.rest() == []
+
+
+# --- clients ----------------------------------------------------------------------------
+
+
+async def test_one_client_too_many_gets_one_frame_and_the_end(
+    short_dir, autojump_clock
+):
+    house = make_daemon(short_dir, ScriptedBackend(), max_connections=2)
+    async with running(house):
+        clients = [await house.connect() for _ in range(2)]
+        await settled()
+        async with await house.connect() as refused:
+            [frame] = await refused.rest()
+        assert (frame["code"], frame["id"]) == ("queue_full", "")
+        await clients.pop().aclose()
+        await settled()
+        async with await house.connect() as welcome:
+            assert types(await welcome.ask()) == ["token", "token", "done"]
+        await clients.pop().aclose()
+
+
+async def test_a_bug_in_a_service_ends_its_request_alone(short_dir, autojump_clock):
+    backend = ScriptedBackend(Script(failure=ZeroDivisionError()), Script())
+    async with running(make_daemon(short_dir, backend)) as house:
+        async with await house.connect() as client:
+            with capture_logs() as log:
+                error = (await client.ask("first"))[-1]
+            assert (error["id"], error["code"]) == ("first", "internal")
+            assert error["message"] in [line.get("bug") for line in log]
+            assert (await client.ask("second"))[-1]["type"] == "done"
+        await settled()
+        assert gate_of(house) == (0, 0)
+
+
+# --- the end ----------------------------------------------------------------------------
+
+
+async def test_stopping_an_idle_daemon_leaves_its_lock_file_alone(
+    short_dir, autojump_clock
+):
+    backend = ScriptedBackend()
+    async with running(make_daemon(short_dir, backend)) as house:
+        house.daemon.stop()
+        await house.ended.wait()
+        assert os.listdir(short_dir) == ["inferd.lock"]
+        assert not backend.is_alive
+        assert trio.current_time() == 0
+
+
+async def test_draining_goes_in_order(short_dir, autojump_clock):
+    backend = ScriptedBackend(Script(token_delay_s=5, tokens=("a",)))
+    house = make_daemon(short_dir, backend, drain_s=15)
+    events: list[tuple[float, str]] = []
+
+    async def note(name: str, client: FrameClient):
+        async with client:
+            while (frame := await client.frame()) is not None:
+                what = frame.get("status") or frame["type"]
+                events.append((trio.current_time(), f"{name} {what}"))
+        events.append((trio.current_time(), f"{name} EOF"))
+
+    async with running(house), trio.open_nursery() as nursery:
+        clients = [await house.connect() for _ in range(3)]
+        for client in clients[:2]:
+            await client.send(generate())
+            await settled()
+        for name, client in zip(("runs", "waits", "idle"), clients, strict=True):
+            nursery.start_soon(note, name, client)
+        nursery.start_soon(note, "listener", await house.admin())
+        await settled()
+        house.daemon.stop()
+        await settled()
+        assert not house.infer_sock.exists()
+        assert house.admin_sock.exists()
+        await house.ended.wait()
+        await settled()
+        nursery.cancel_scope.cancel()
+    assert events[0] == (0, "listener ready")
+    assert set(events[1:3]) == {(0, "listener draining"), (0, "idle EOF")}
+    assert events[3:6] == [(5, "runs token"), (5, "runs done"), (5, "runs EOF")]
+    assert events[6:8] == [(10, "waits token"), (10, "waits done")]
+    assert set(events[8:]) == {(10, "waits EOF"), (10, "listener EOF")}
+
+
+async def test_what_is_not_done_in_time_gets_an_error(short_dir, autojump_clock):
+    backend = ScriptedBackend(Script(token_delay_s=FOR_EVER))
+    async with running(make_daemon(short_dir, backend, drain_s=15)) as house:
+        clients = [await house.connect() for _ in range(3)]
+        for n, client in enumerate(clients):
+            await client.send(generate(f"r{n}"))
+            await settled()
+        house.daemon.stop()
+        for n, client in enumerate(clients):
+            [error] = await client.rest()
+            assert (error["id"], error["code"]) == (f"r{n}", "backend_unavailable")
+            assert trio.current_time() == 15
+            await client.aclose()
+        await house.ended.wait()
+        assert backend.is_idle
+
+
+async def test_a_job_that_hangs_in_prepare_does_not_outlast_the_drain(
+    short_dir, autojump_clock
+):
+    backend = ScriptedBackend(Script(prepare_s=FOR_EVER))
+    async with running(make_daemon(short_dir, backend, drain_s=15)) as house:
+        async with await house.connect() as client:
+            await client.send(generate("r"))
+            await settled()
+            house.daemon.stop()
+            [error] = await client.rest()
+        assert error["code"] == "backend_unavailable"
+        await house.ended.wait()
+    assert trio.current_time() == 15
+
+
+async def test_a_client_that_reads_at_last_gets_its_last_frame(
+    short_dir, autojump_clock
+):
+    script = Script(tokens=("x" * 1_000_000, "y"), token_delay_s=1)
+    house = make_daemon(short_dir, ScriptedBackend(script), drain_s=3)
+    async with running(house), await house.connect() as client:
+        await client.send(generate("r"))
+        await settled()
+        house.daemon.stop()
+        await trio.sleep(3 + LAST_WORDS_S / 2)
+        frames = await client.rest()
+    assert types(frames) == ["token", "error"]
+
+
+async def test_a_client_that_does_not_read_does_not_outlast_the_drain(
+    short_dir, autojump_clock
+):
+    backend = ScriptedBackend(Script(tokens=("x" * 10_000_000,)))
+    async with running(make_daemon(short_dir, backend, drain_s=15)) as house:
+        async with await house.connect() as client:
+            await client.send(generate("r"))
+            await settled()
+            house.daemon.stop()
+            await house.ended.wait()
+    assert trio.current_time() == 15 + LAST_WORDS_S
+
+
+async def test_a_request_sent_ahead_is_refused_while_draining(
+    short_dir, autojump_clock
+):
+    backend = ScriptedBackend(Script(token_delay_s=1))
+    async with running(make_daemon(short_dir, backend)) as house:
+        async with await house.connect() as client:
+            await client.send(generate("r0") + generate("r1") + generate("r2"))
+            await settled()
+            house.daemon.stop()
+            *_, done, refusal = await client.rest()
+    assert (done["type"], done["id"]) == ("done", "r0")
+    assert (refusal["id"], refusal["code"]) == ("r1", "backend_unavailable")
+    assert "draining" in refusal["message"]
+
+
+async def test_nobody_can_connect_while_draining(short_dir, autojump_clock):
+    backend = ScriptedBackend(Script(token_delay_s=1))
+    async with running(make_daemon(short_dir, backend)) as house:
+        async with await house.connect() as client:
+            await client.send(generate("r"))
+            await settled()
+            house.daemon.stop()
+            await settled()
+            with pytest.raises(FileNotFoundError):
+                await house.connect()
+            assert types(await client.rest()) == ["token", "token", "done"]
+
+
+async def test_a_client_let_in_as_draining_begins_is_let_go(short_dir, autojump_clock):
+    backend = ScriptedBackend(Script(token_delay_s=5))
+    async with running(make_daemon(short_dir, backend, drain_s=15)) as house:
+        async with await house.connect() as client, open_pair() as (late, theirs):
+            await client.send(generate("r"))
+            await settled()
+            house.daemon.stop()
+            await settled()
+            surface = Surface("infer.sock", decode_request, trio.Event())
+            with trio.fail_after(1):
+                await house.daemon._serve_client(surface, late)
+            await late.aclose()
+            assert await FrameClient(theirs).rest() == []
+
+
+async def test_asked_twice_to_stop_it_ends_at_once(short_dir, autojump_clock):
+    backend = ScriptedBackend(Script(token_delay_s=FOR_EVER))
+    async with running(make_daemon(short_dir, backend)) as house:
+        async with await house.connect() as client:
+            await client.send(generate("r"))
+            await settled()
+            house.daemon.stop()
+            await settled()
+            house.daemon.stop()
+            await house.ended.wait()
+        assert trio.current_time() == 0
+        assert os.listdir(short_dir) == ["inferd.lock"]
+
+
+async def test_asked_to_stop_before_it_is_ready_it_ends_at_once(
+    short_dir, autojump_clock, nursery
+):
+    house = make_daemon(short_dir, ScriptedBackend(is_ready=False))
+    nursery.start_soon(house.run)
+    await settled()
+    house.daemon.stop()
+    await house.ended.wait()
+    assert os.listdir(short_dir) == ["inferd.lock"]
+
+
+@pytest.mark.slow
+@settings(max_examples=150, phases=set(Phase) - {Phase.explain})
+@given(
+    scripts=scripts(0, 0, 1, FOR_EVER),
+    behaviours=st.lists(BEHAVIOURS, min_size=1, max_size=6),
+    admission=ADMISSION,
+    stops_s=st.sampled_from([0.25, 0.75, 1, 2.5, 5, 100]),
+)
+def test_every_answer_that_began_ends_once_when_the_daemon_stops(
+    scripts, behaviours, admission, stops_s
+):
+    backend = ScriptedBackend(*scripts)
+    seen: list[list[Frame]] = [[] for _ in behaviours]
+
+    async def main(directory: Path):
+        house = make_daemon(directory, backend, admission=admission, drain_s=5)
+        async with running(house), trio.open_nursery() as nursery:
+            for behaviour, frames in zip(behaviours, seen, strict=True):
+                nursery.start_soon(visit, await house.connect(), behaviour, frames)
+            await trio.sleep(stops_s)
+            house.daemon.stop()
+            await house.ended.wait()
+            assert trio.current_time() <= stops_s + 5 + LAST_WORDS_S
+            await settled()
+            nursery.cancel_scope.cancel()
+        assert gate_of(house) == (0, 0)
+
+    with TemporaryDirectory(prefix="inferd-") as directory, capture_logs():
+        clock = trio.testing.MockClock(autojump_threshold=0)
+        trio.run(main, Path(directory), clock=clock)
+    for behaviour, frames in zip(behaviours, seen, strict=True):
+        assert not behaviour.stays or n_answers(frames) >= 1
+    assert backend.is_idle

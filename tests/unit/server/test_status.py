@@ -1,0 +1,248 @@
+import json
+from collections.abc import Callable
+
+import pytest
+import trio
+from hypothesis import given, strategies as st
+
+from inferd import __version__
+from inferd.backend import AcceleratorInfo, AcceleratorKind, BackendCapabilities
+from inferd.engine.restart import Pause
+from inferd.ipc import Loading
+from inferd.limits import ADMIN_LISTENER_EVENTS
+from inferd.server.status import StatusBoard
+from inferd.wire.status import LifecycleFrame, StatusFrame
+
+CHAT = BackendCapabilities(model="script", n_ctx=512)
+BACKOFF = Pause(0.5, breaker_is_open=False)
+
+
+def snapshot(board: StatusBoard) -> list[dict[str, object]]:
+    return [json.loads(line) for line in board.snapshot]
+
+
+def heard(channel: trio.MemoryReceiveChannel[bytes]) -> list[dict[str, object]]:
+    """Take what a listener has not taken yet."""
+    frames: list[dict[str, object]] = []
+    try:
+        while True:
+            frames.append(json.loads(channel.receive_nowait()))
+    except (trio.WouldBlock, trio.EndOfChannel):
+        return frames
+
+
+def words(frames: list[dict[str, object]]) -> list[object]:
+    return [frame["status"] for frame in frames]
+
+
+def test_at_first_the_daemon_is_starting():
+    assert snapshot(StatusBoard()) == [
+        {"id": "admin", "type": "status", "status": "starting"}
+    ]
+
+
+def test_capabilities_are_told_by_name_and_then_the_lifecycle():
+    board = StatusBoard()
+    for name in ("b", "c", "a"):
+        board.ready(name, CHAT)
+    board.all_ready()
+    *able, lifecycle = snapshot(board)
+    assert [frame["backend"] for frame in able] == ["a", "b", "c"]
+    assert lifecycle["status"] == "ready"
+
+
+def test_capabilities_say_all_that_a_backend_can():
+    accelerator = AcceleratorInfo(kind=AcceleratorKind.CUDA, gpu_layers=7)
+    board = StatusBoard()
+    board.ready(
+        "chat", BackendCapabilities(accelerator=accelerator, model="m", n_ctx=8)
+    )
+    assert snapshot(board)[0] == {
+        "id": "admin",
+        "type": "status",
+        "status": "capabilities",
+        "backend": "chat",
+        "v2": False,
+        "vision": False,
+        "audio": False,
+        "tools": False,
+        "thinking": False,
+        "embed": False,
+        "accelerator": "cuda",
+        "gpu_layers": 7,
+        "wire_version": 1,
+        "n_ctx": 8,
+        "model": "m",
+        "daemon_version": __version__,
+    }
+
+
+def test_a_start_is_told_in_order():
+    board = StatusBoard()
+    with board.listen() as channel:
+        board.loading("chat", Loading(phase="checking_local", path="/m.gguf"))
+        board.loading("chat", Loading(phase="kv_cache", n_ctx=512))
+        board.ready("chat", CHAT)
+        board.all_ready()
+        frames = heard(channel)
+    assert words(frames) == [
+        "starting",
+        "loading_model",
+        "loading_model",
+        "capabilities",
+        "ready",
+    ]
+    assert (frames[1]["phase"], frames[1]["path"]) == ("checking_local", "/m.gguf")
+    assert "n_ctx" not in frames[1]
+    assert (frames[2]["phase"], frames[2]["n_ctx"]) == ("kv_cache", 512)
+    assert "path" not in frames[2]
+
+
+def test_a_sign_of_life_is_no_event_for_listeners():
+    told: list[StatusFrame] = []
+    board = StatusBoard(told.append)
+    with board.listen() as channel:
+        for _ in range(5):
+            board.loading("chat", Loading(phase="mmap", path="/m.gguf"))
+        assert words(heard(channel)) == ["starting", "loading_model"]
+    assert len(told) == 5
+
+
+def test_a_death_is_told_with_its_reason_and_its_pause():
+    board = StatusBoard()
+    board.ready("chat", CHAT)
+    board.all_ready()
+    board.died("chat", "killed by SIGSEGV", BACKOFF)
+    assert snapshot(board)[-1] == {
+        "id": "admin",
+        "type": "status",
+        "status": "restarting",
+        "phase": "backoff",
+        "backend": "chat",
+        "reason": "killed by SIGSEGV",
+        "retry_in_s": 0.5,
+    }
+    board.died("chat", "again", Pause(30.0, breaker_is_open=True))
+    assert snapshot(board)[-1]["phase"] == "breaker_open"
+
+
+def test_after_a_death_loading_is_restarting():
+    board = StatusBoard()
+    board.ready("chat", CHAT)
+    board.all_ready()
+    board.died("chat", "gone", BACKOFF)
+    board.loading("chat", Loading(phase="mmap"))
+    assert snapshot(board)[-1]["status"] == "restarting"
+    board.ready("chat", CHAT)
+    assert snapshot(board)[-1]["status"] == "ready"
+
+
+def test_the_daemon_is_ready_again_when_every_backend_is():
+    board = StatusBoard()
+    for name in ("a", "b"):
+        board.ready(name, CHAT)
+    board.all_ready()
+    board.died("a", "gone", BACKOFF)
+    board.died("b", "gone", BACKOFF)
+    board.ready("b", CHAT)
+    assert snapshot(board)[-1]["status"] == "restarting"
+    board.ready("a", CHAT)
+    assert snapshot(board)[-1]["status"] == "ready"
+
+
+def test_one_backend_down_when_the_last_one_comes_up_is_not_ready():
+    board = StatusBoard()
+    board.ready("a", CHAT)
+    board.died("a", "gone", BACKOFF)
+    board.ready("b", CHAT)
+    board.all_ready()
+    assert snapshot(board)[-1]["status"] != "ready"
+    board.ready("a", CHAT)
+    assert snapshot(board)[-1]["status"] == "ready"
+
+
+def test_draining_is_the_last_word():
+    told: list[StatusFrame] = []
+    board = StatusBoard(told.append)
+    board.all_ready()
+    with board.listen() as channel:
+        board.draining()
+        board.died("chat", "gone", BACKOFF)
+        board.loading("chat", Loading(phase="mmap"))
+        board.ready("chat", CHAT)
+        assert words(heard(channel)) == ["ready", "draining"]
+    assert told[-1] == LifecycleFrame(status="draining")
+
+
+def test_a_listener_may_lag_by_as_many_events_as_the_wire_allows():
+    board = StatusBoard()
+    with board.listen() as channel:
+        for n in range(ADMIN_LISTENER_EVENTS):
+            board.died("chat", str(n), BACKOFF)
+        frames = heard(channel)
+        board.draining()
+        assert words(heard(channel)) == ["draining"]
+    assert len(frames) == 1 + ADMIN_LISTENER_EVENTS
+
+
+async def test_one_event_more_cuts_that_listener_off_and_nobody_else():
+    board = StatusBoard()
+    with board.listen() as slow, board.listen() as quick:
+        for n in range(ADMIN_LISTENER_EVENTS + 1):
+            board.died("chat", str(n), BACKOFF)
+            heard(quick)
+        heard(slow)
+        with pytest.raises(trio.EndOfChannel):
+            await slow.receive()
+        board.draining()
+        assert words(heard(quick)) == ["draining"]
+
+
+def test_the_snapshot_takes_no_room_from_the_events():
+    board = StatusBoard()
+    for n in range(50):
+        board.ready(f"b{n}", CHAT)
+    with board.listen() as channel:
+        for n in range(ADMIN_LISTENER_EVENTS):
+            board.died("b0", str(n), BACKOFF)
+        assert len(heard(channel)) == 51 + ADMIN_LISTENER_EVENTS
+
+
+def test_a_listener_that_left_is_forgotten():
+    board = StatusBoard()
+    with board.listen():
+        pass
+    board.all_ready()
+    assert not board._listeners
+
+
+NAMES = st.sampled_from(["a", "b"])
+EVENTS: list[st.SearchStrategy[Callable[[StatusBoard], None]]] = [
+    st.builds(
+        lambda name, phase: lambda board: board.loading(name, Loading(phase=phase)),
+        NAMES,
+        st.sampled_from(["mmap", "kv_cache"]),
+    ),
+    st.builds(lambda name: lambda board: board.ready(name, CHAT), NAMES),
+    st.builds(lambda name: lambda board: board.died(name, "gone", BACKOFF), NAMES),
+    st.just(StatusBoard.all_ready),
+    st.just(StatusBoard.draining),
+]
+
+
+@given(events=st.lists(st.one_of(EVENTS), max_size=30), joins_at=st.integers(0, 30))
+def test_whenever_a_listener_comes_it_knows_what_all_know(events, joins_at):
+    board = StatusBoard()
+    with board.listen() as early:
+        for event in events[:joins_at]:
+            event(board)
+        with board.listen() as late:
+            for event in events[joins_at:]:
+                event(board)
+            assert known(heard(early)) == known(heard(late))
+
+
+def known(frames: list[dict[str, object]]) -> tuple[set[object], object]:
+    """Give what a listener knows in the end: the backends, and the last word."""
+    able = {frame["backend"] for frame in frames if frame["status"] == "capabilities"}
+    return able, [frame for frame in frames if frame["status"] != "capabilities"][-1]

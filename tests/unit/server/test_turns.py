@@ -1,0 +1,145 @@
+import math
+
+import pytest
+import trio
+import trio.testing
+from hypothesis import given, strategies as st
+
+from inferd.admission import Admission
+from inferd.errors import DrainingError, QueueFullError
+from inferd.server.turns import Turns
+
+
+def make_turns(*, max_active: int = 1, max_queued: int = 10):
+    gate = Admission(max_active=max_active, max_queued=max_queued)
+    return gate, Turns(gate)
+
+
+async def hold(turns: Turns, order: list[str], name: str, hold_s: float = 1):
+    with turns.admitted() as turn:
+        await turn.wait()
+        order.append(name)
+        await trio.sleep(hold_s)
+
+
+async def test_those_who_wait_run_in_the_order_they_came(autojump_clock):
+    _, turns = make_turns()
+    order: list[str] = []
+    async with trio.open_nursery() as nursery:
+        for name in "abcd":
+            nursery.start_soon(hold, turns, order, name)
+            await trio.testing.wait_all_tasks_blocked()
+    assert order == list("abcd")
+    assert trio.current_time() == 4
+
+
+async def test_as_many_run_at_once_as_may(autojump_clock):
+    _, turns = make_turns(max_active=2)
+    order: list[str] = []
+    async with trio.open_nursery() as nursery:
+        for name in "abcd":
+            nursery.start_soon(hold, turns, order, name)
+    assert trio.current_time() == 2
+
+
+async def test_one_too_many_is_refused_and_changes_nothing():
+    gate, turns = make_turns(max_active=1, max_queued=0)
+    with turns.admitted():
+        with pytest.raises(QueueFullError), turns.admitted():
+            pytest.fail("let in")
+        assert gate.active == 1
+    assert gate.active == 0
+
+
+async def test_whatever_ends_a_request_its_successor_runs(autojump_clock):
+    gate, turns = make_turns()
+    order: list[str] = []
+    async with trio.open_nursery() as nursery:
+        with pytest.raises(ZeroDivisionError), turns.admitted():
+            nursery.start_soon(hold, turns, order, "next")
+            await trio.testing.wait_all_tasks_blocked()
+            assert gate.waiting == 1
+            raise ZeroDivisionError
+    assert order == ["next"]
+
+
+async def test_leaving_the_queue_passes_the_turn_on_to_nobody(autojump_clock):
+    gate, turns = make_turns()
+    with turns.admitted():
+        with trio.move_on_after(1), turns.admitted() as second:
+            await second.wait()
+        assert (gate.active, gate.waiting) == (1, 0)
+
+
+async def test_a_closed_gate_turns_away_the_next_and_keeps_those_inside(
+    autojump_clock,
+):
+    gate, turns = make_turns()
+    with turns.admitted() as first:
+        turns.close()
+        with pytest.raises(DrainingError), turns.admitted():
+            pytest.fail("let in")
+        await first.wait()
+        assert gate.active == 1
+
+
+async def test_turning_away_reaches_those_who_wait_alone(autojump_clock):
+    _, turns = make_turns()
+    with turns.admitted() as first, turns.admitted() as second:
+        turns.turn_away()
+        await first.wait()
+        with pytest.raises(DrainingError):
+            await second.wait()
+
+
+async def test_one_turned_away_does_not_run_when_its_turn_comes(autojump_clock):
+    _, turns = make_turns()
+    with turns.admitted():
+        waiting = turns.admitted()
+        second = waiting.__enter__()
+        turns.turn_away()
+    with pytest.raises(DrainingError):
+        await second.wait()
+    waiting.__exit__(None, None, None)
+
+
+@given(
+    visits=st.lists(
+        st.tuples(
+            st.integers(0, 20),  # when it comes
+            st.integers(0, 5),  # how long it stays
+            st.sampled_from([0, 1, 2, 5, math.inf]),  # when it loses patience
+        ),
+        max_size=20,
+    ),
+    max_active=st.integers(1, 3),
+    max_queued=st.integers(0, 4),
+)
+def test_whoever_comes_and_goes_permits_are_kept_and_given_back(
+    visits, max_active, max_queued
+):
+    gate, turns = make_turns(max_active=max_active, max_queued=max_queued)
+    inside: list[int] = []
+
+    async def visit(arrives_s: int, stays_s: int, patience_s: float):
+        await trio.sleep(arrives_s)
+        try:
+            with trio.move_on_after(patience_s), turns.admitted() as turn:
+                await turn.wait()
+                inside.append(stays_s)
+                assert len(inside) <= max_active
+                try:
+                    await trio.sleep(stays_s)
+                finally:
+                    inside.remove(stays_s)
+        except QueueFullError:
+            assert (gate.active, gate.waiting) == (max_active, max_queued)
+
+    async def main():
+        with trio.fail_after(1000):
+            async with trio.open_nursery() as nursery:
+                for each in visits:
+                    nursery.start_soon(visit, *each)
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    assert (gate.active, gate.waiting) == (0, 0)

@@ -1,0 +1,112 @@
+import inspect
+import re
+
+import pytest
+
+from inferd import errors
+from inferd.errors import (
+    BackendNotReadyError,
+    BackendUnavailableError,
+    ContextOverflowError,
+    DrainingError,
+    EmbedError,
+    EmbedUnsupportedError,
+    ErrorCode,
+    FrameTooLargeError,
+    GenerateError,
+    InferdError,
+    InternalError,
+    InvalidFrameError,
+    InvalidRequestError,
+    QueueFullError,
+)
+
+UNIONS = (GenerateError, EmbedError)
+TREE = {
+    each
+    for _, each in inspect.getmembers(errors, inspect.isclass)
+    if issubclass(each, InferdError) and each not in UNIONS
+}
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (InvalidFrameError("x"), "invalid_request", "decode: x"),
+        (FrameTooLargeError("x"), "frame_too_large", "x"),
+        (InvalidRequestError("x"), "invalid_request", "invalid request: x"),
+        (QueueFullError(), "queue_full", "queue full"),
+        (QueueFullError("too many of you"), "queue_full", "too many of you"),
+        (BackendUnavailableError("x"), "backend_unavailable", "x"),
+        (BackendNotReadyError(), "backend_unavailable", "backend not ready"),
+        (BackendNotReadyError("x"), "backend_unavailable", "backend not ready: x"),
+        (
+            DrainingError(),
+            "backend_unavailable",
+            "admission closed: the daemon is draining",
+        ),
+        (InternalError("x"), "internal", "x"),
+        (
+            EmbedUnsupportedError(),
+            "embed_unsupported",
+            "embed not supported by this backend",
+        ),
+    ],
+)
+def test_a_failure_has_a_code_and_a_sentence(error, code, message):
+    assert (error.code, error.message) == (code, message)
+
+
+def test_an_overflow_says_how_many_tokens_to_drop():
+    error = ContextOverflowError(prompt_tokens=8, n_ctx=8)
+    assert (error.prompt_tokens, error.n_ctx, error.tokens_over) == (8, 8, 1)
+    assert error.code == "invalid_request"
+    assert error.message == (
+        "invalid request: the prompt has 8 tokens and the context 8: "
+        "1 too many, counting one for the answer"
+    )
+
+
+def test_these_end_the_connection_and_no_others():
+    closing = {each for each in TREE if each.closes_connection}
+    assert closing == {InvalidFrameError, FrameTooLargeError, DrainingError}
+
+
+def test_trying_again_helps_when_the_daemon_is_the_reason():
+    retryable = {each for each in TREE if each.retryable and hasattr(each, "code")}
+    assert {each.code for each in retryable} == {"queue_full", "backend_unavailable"}
+    assert not {
+        each for each in TREE - retryable if issubclass(each, retryable_kinds())
+    }
+
+
+def retryable_kinds():
+    return QueueFullError, BackendUnavailableError
+
+
+def test_every_code_of_the_wire_has_a_failure():
+    assert {each.code for each in TREE if hasattr(each, "code")} == set(ErrorCode)
+
+
+def test_the_tree_is_as_documented():
+    parents: list[str] = []
+    documented = {}
+    for indent, name in re.findall(
+        r"^( *)- ``(\w+)``", errors.__doc__ or "", re.MULTILINE
+    ):
+        del parents[len(indent) // 4 :]
+        documented[name] = parents[-1] if parents else "Exception"
+        parents.append(name)
+    assert documented == {each.__name__: parent_of(each) for each in TREE}
+
+
+def parent_of(error: type[InferdError]) -> str:
+    bases = [each for each in error.__bases__ if each not in UNIONS]
+    return (bases or [InferdError])[0].__name__
+
+
+@pytest.mark.parametrize("union", UNIONS)
+def test_what_a_backend_raises_is_told_from_what_admission_raises(union):
+    raised = {each for each in TREE if issubclass(each, union)}
+    assert {InvalidRequestError, BackendUnavailableError, InternalError} < raised
+    assert QueueFullError not in raised

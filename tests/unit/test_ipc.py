@@ -1,0 +1,216 @@
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from inferd.backend import AcceleratorInfo, AcceleratorKind, BackendCapabilities
+from inferd.config import LlamaCppSettings, MockSettings
+from inferd.ipc import (
+    Alive,
+    BrokenLinkError,
+    Drop,
+    Ended,
+    Load,
+    Loaded,
+    LoadFailed,
+    Loading,
+    MessageSplitter,
+    Overflow,
+    Prepare,
+    PromptReady,
+    Refused,
+    Run,
+    Step,
+    decode_from_worker,
+    decode_to_worker,
+    encode,
+)
+from inferd.job import GenerateJob, Sampling
+from inferd.limits import MAX_IPC_MESSAGE_BYTES
+from inferd.resolve import resolve_generate
+from inferd.wire import codec
+from inferd.wire.requests import ChatMessage, GenerateRequest
+from inferd.wire.responses import Usage
+from tests.unit.strategies import FINITE, MESSAGES, U32, chunked
+
+TICKETS = st.integers(0, 2**63)
+NAMES = st.sampled_from(["a", "chat-1.5"])
+SETTINGS = st.builds(
+    MockSettings,
+    name=NAMES,
+    tokens=st.lists(st.text(max_size=8), max_size=3).map(tuple),
+    die_at_load=st.booleans(),
+) | st.builds(
+    LlamaCppSettings,
+    name=NAMES,
+    model=st.text(min_size=1, max_size=8),
+    sha256=st.none() | st.just("0" * 64),
+    n_ctx=st.none() | st.integers(8, 2**20),
+)
+SAMPLING = st.builds(
+    Sampling, temperature=FINITE, top_p=FINITE, top_k=U32, seed=U32, grammar=st.text()
+)
+TO_WORKER = st.one_of(
+    st.builds(Load, settings=SETTINGS, n_slots=U32),
+    st.builds(
+        Prepare,
+        ticket=TICKETS,
+        job=st.builds(
+            GenerateJob, messages=MESSAGES, max_tokens=U32, sampling=SAMPLING
+        ),
+    ),
+    st.builds(Run, ticket=TICKETS),
+    st.builds(Drop, ticket=TICKETS),
+)
+ENDED = st.builds(
+    Ended,
+    ticket=TICKETS,
+    stop_reason=st.sampled_from(["end", "length", "cancelled", "error"]),
+    usage=st.builds(Usage, U32, U32),
+)
+FROM_WORKER = st.one_of(
+    st.builds(
+        Loading,
+        phase=st.sampled_from(["checking_local", "verify", "mmap", "kv_cache"]),
+        path=st.text(),
+        n_ctx=U32,
+    ),
+    st.builds(LoadFailed, reason=st.text()),
+    st.builds(
+        Loaded,
+        capabilities=st.builds(
+            BackendCapabilities,
+            model=st.text(),
+            n_ctx=U32,
+            accelerator=st.builds(
+                AcceleratorInfo, kind=st.sampled_from(AcceleratorKind), gpu_layers=U32
+            ),
+        ),
+        library=st.text(),
+    ),
+    st.just(Alive()),
+    st.builds(PromptReady, ticket=TICKETS, prompt_tokens=U32),
+    st.builds(Refused, ticket=TICKETS, reason=st.text()),
+    st.builds(Overflow, ticket=TICKETS, prompt_tokens=U32, n_ctx=U32),
+    st.builds(
+        Step,
+        pieces=st.lists(st.tuples(TICKETS, st.binary(max_size=8)), max_size=3),
+        ended=st.lists(ENDED, max_size=2),
+    ),
+)
+
+
+LOAD = Load(settings=MockSettings(name="m", tokens=("é",)), n_slots=1)
+
+
+def payload_of(message):
+    return encode(message)[4:]
+
+
+# --- messages -------------------------------------------------------------------------
+
+
+@settings(max_examples=100)
+@given(TO_WORKER)
+def test_a_message_to_a_worker_survives_encoding(message):
+    assert decode_to_worker(payload_of(message)) == message
+
+
+@settings(max_examples=100)
+@given(FROM_WORKER)
+def test_a_message_from_a_worker_survives_encoding(message):
+    assert decode_from_worker(payload_of(message)) == message
+
+
+@settings(max_examples=50)
+@given(FROM_WORKER | TO_WORKER)
+def test_a_message_begins_with_its_length(message):
+    data = encode(message)
+    assert int.from_bytes(data[:4], "little") == len(data) - 4
+
+
+@settings(max_examples=100)
+@given(
+    st.binary(max_size=40),
+    (TO_WORKER | FROM_WORKER).map(payload_of),
+    st.integers(0, 200),
+)
+def test_any_payload_is_a_message_or_a_broken_link(noise, payload, place):
+    damaged = payload[:place] + noise + payload[place + len(noise) :]
+    for decode in (decode_to_worker, decode_from_worker):
+        for each in (noise, payload[:place], damaged):
+            with suppress(BrokenLinkError):
+                decode(each)
+
+
+@pytest.mark.parametrize("decode", [decode_to_worker, decode_from_worker])
+@pytest.mark.parametrize(
+    "payload",
+    [
+        *(b"", b"\xc0", b"\x80", b"\x91" * 100_000, b"\x81\xa1x" * 100_000),
+        *(b"\xa1\xff", b"\x81\xa4type\xa5Never", b"\xd6\xff\xff\xff\xff\xff"),
+        *(b"\xdd\xff\xff\xff\xff", payload_of(Alive()) + b"\x00"),
+        payload_of(LoadFailed(reason="é")).replace("é".encode(), b"\xff\xff"),
+        payload_of(LOAD).replace("é".encode(), b"\xff\xff"),
+    ],
+)
+def test_what_is_no_message_is_a_broken_link(decode, payload):
+    with pytest.raises(BrokenLinkError):
+        decode(payload)
+
+
+def test_each_side_says_only_what_it_may():
+    with pytest.raises(BrokenLinkError):
+        decode_to_worker(payload_of(Alive()))
+    with pytest.raises(BrokenLinkError):
+        decode_from_worker(payload_of(Run(ticket=1)))
+
+
+@settings(max_examples=100)
+@given(st.lists(st.builds(ChatMessage, st.just("user"), st.text())), st.text())
+def test_a_request_grows_little_on_its_way_to_the_worker(messages, grammar):
+    request = GenerateRequest(
+        messages=[ChatMessage("user", ""), *messages], grammar=grammar
+    )
+    job = resolve_generate(request, seed=2**32 - 2)
+    message = encode(Prepare(ticket=2**63, job=job))
+    assert len(message) < 2 * len(codec.encode(request)) + 200
+
+
+def test_a_message_over_the_cap_is_not_sent(monkeypatch):
+    message = LoadFailed(reason="x" * 50)
+    size = len(payload_of(message))
+    monkeypatch.setattr("inferd.ipc.MAX_IPC_MESSAGE_BYTES", size)
+    assert len(payload_of(message)) == size
+    monkeypatch.setattr("inferd.ipc.MAX_IPC_MESSAGE_BYTES", size - 1)
+    with pytest.raises(BrokenLinkError, match=f"^a message of {size} bytes is over"):
+        encode(message)
+
+
+# --- framing --------------------------------------------------------------------------
+
+
+@settings(max_examples=100)
+@given(st.lists(st.binary(max_size=12), max_size=6), st.binary(max_size=3), st.data())
+def test_any_chunking_gives_the_same_payloads(payloads, rest, data):
+    stream = b"".join(len(each).to_bytes(4, "little") + each for each in payloads)
+    splitter = MessageSplitter()
+    received: list[bytes] = []
+    for chunk in data.draw(chunked(stream + rest)):
+        splitter.feed(chunk)
+        received += iter(splitter.next_payload, None)
+    assert received == payloads
+
+
+def test_a_message_of_exactly_the_cap_may_be_announced():
+    splitter = MessageSplitter()
+    splitter.feed(MAX_IPC_MESSAGE_BYTES.to_bytes(4, "little"))
+    assert splitter.next_payload() is None
+
+
+@pytest.mark.parametrize("n_bytes", [MAX_IPC_MESSAGE_BYTES + 1, 2**32 - 1])
+def test_a_message_over_the_cap_is_refused_when_it_is_announced(n_bytes):
+    splitter = MessageSplitter()
+    splitter.feed(n_bytes.to_bytes(4, "little"))
+    with pytest.raises(BrokenLinkError, match=f"^a message of {n_bytes} bytes is ann"):
+        splitter.next_payload()

@@ -1,0 +1,48 @@
+import ast
+from pathlib import Path
+
+from inferd import limits
+
+
+def test_every_bound_says_what_it_is_for():
+    body = ast.parse(Path(limits.__file__).read_text()).body
+    bounds = [
+        place for place, node in enumerate(body) if isinstance(node, ast.AnnAssign)
+    ]
+    assert bounds
+    for place in bounds:
+        below = body[place + 1]
+        assert isinstance(below, ast.Expr), ast.unparse(body[place])
+        assert isinstance(below.value, ast.Constant), ast.unparse(body[place])
+
+
+def test_a_request_as_long_as_a_frame_fits_into_a_message_to_a_worker():
+    assert limits.MAX_FRAME_BYTES < limits.MAX_IPC_MESSAGE_BYTES < 2**32
+
+
+def test_a_client_on_every_connection_fits_into_the_outbox():
+    n_messages = 3 * limits.MAX_CONNECTIONS
+    assert n_messages <= limits.IPC_OUTBOX_MESSAGES
+
+
+def test_a_worker_that_beats_is_not_taken_for_hung():
+    beats_s = limits.HEARTBEATS_IN_SILENCE * limits.HEARTBEAT_S
+    assert beats_s < limits.WORKER_SILENCE_S
+    assert beats_s < limits.LOAD_SILENCE_S
+
+
+def test_a_prompt_has_half_the_time_after_which_a_silent_worker_is_hung():
+    assert limits.PREPARE_TIMEOUT_S <= limits.WORKER_SILENCE_S / 2
+
+
+def test_a_prompt_takes_smaller_steps_while_others_stream():
+    assert limits.PREFILL_CHUNK_BUSY_TOKENS < limits.PREFILL_CHUNK_TOKENS
+
+
+def test_pauses_grow_up_to_the_time_that_the_breaker_stays_open():
+    assert limits.RESTART_BACKOFF_S < limits.RESTART_BACKOFF_MAX_S
+    assert limits.RESTART_BACKOFF_MAX_S <= limits.BREAKER_OPEN_S
+
+
+def test_a_default_answer_fits_into_a_default_context():
+    assert limits.DEFAULT_MAX_TOKENS < limits.DEFAULT_CONTEXT_TOKENS
