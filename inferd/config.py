@@ -21,6 +21,7 @@ Positive = Annotated[int, Meta(ge=1, le=I32_MAX)]
 Natural = Annotated[int, Meta(ge=0, le=I32_MAX)]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")]
+FilePath = Annotated[str, Meta(min_length=1, pattern=r"^[^\x00]+\Z")]
 Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
 DEFAULT_CHAT_MODEL = "embedded:chat"
@@ -37,7 +38,7 @@ class _Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Listen(_Table, frozen=True):
     """Where the sockets are."""
 
-    directory: str | None = None
+    directory: FilePath | None = None
     """Directory of all sockets and the lock. Default: the first that is known of
     ``$RUNTIME_DIRECTORY``, ``$XDG_RUNTIME_DIR/inferd``, ``~/.inferd/run``."""
     group: str | None = None
@@ -87,7 +88,7 @@ class LlamaCppSettings(_Table, frozen=True, tag="llamacpp", tag_field="kind"):
 
     name: Name
     """How frames and logs call it."""
-    model: Annotated[str, Meta(min_length=1)] = DEFAULT_CHAT_MODEL
+    model: FilePath = DEFAULT_CHAT_MODEL
     """Path of a GGUF file, or ``embedded:chat``."""
     sha256: Sha256 | None = None
     """SHA-256 the file must have, checked at each load. Default: not checked."""

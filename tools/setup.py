@@ -126,6 +126,7 @@ def build(python: Path, version: str, directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     command = [
         *(str(python), "-m", "pip", "wheel", "--verbose", "--no-deps"),
+        "--no-cache-dir",  # pip's own cache knows nothing of CMAKE_ARGS
         *("--disable-pip-version-check", "--no-binary", "llama-cpp-python"),
         *("--config-settings", "build.targets=llama"),
         *("--wheel-dir", str(directory), f"llama-cpp-python=={version}"),

@@ -81,14 +81,18 @@ def located(settings: BackendSettings) -> BackendSettings:
                     f"run: python -m inferd.models {reference}"
                 )
             return msgspec.structs.replace(
-                settings, model=str(path), sha256=model.sha256
+                settings, model=str(path), sha256=settings.sha256 or model.sha256
             )
 
 
 def _file_path(name: str, reference: str) -> Path:
     try:
-        return Path(reference).expanduser().absolute()
+        path = Path(reference).expanduser().absolute()
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise CommandError(f"backend {name}: the model's path is not UTF-8") from error
     except RuntimeError as error:
         raise CommandError(
             f"backend {name}: model = {reference!r}: no such home directory"
         ) from error
+    return path

@@ -65,6 +65,8 @@ class Exchange:
             data = encode(request)
         except FrameTooLargeError as error:
             raise ClientError(error.message) from error
+        except UnicodeEncodeError as error:
+            raise ClientError("the request holds what is no text") from error
         self._id = request.id
         return data
 

@@ -64,11 +64,13 @@ class ChatTemplate:
             messages=turns, add_generation_prompt=True, **self._tokens
         )
         try:
-            return "".join(_bounded(writing))
+            text = "".join(_bounded(writing))
+            text.encode()  # half a surrogate pair is no text
         except TemplateError:
             raise
         except Exception as error:  # a stranger's code may raise anything
             raise TemplateError(f"the chat template failed: {error}") from error
+        return text
 
 
 def _bounded(pieces: Iterable[str]) -> Iterator[str]:

@@ -65,7 +65,12 @@ def check_cpu(cpuinfo: Path = Path("/proc/cpuinfo")) -> Finding:
     """Has the processor what the portable build uses?"""
     if platform.machine() != "x86_64":
         return ok(f"{platform.machine()}: the portable build needs nothing special")
-    flags = _cpu_flags(cpuinfo)
+    try:
+        flags = _cpu_flags(cpuinfo)
+    except OSError as error:
+        return warning(
+            f"{cpuinfo}: {error.strerror}: nothing is known of the processor"
+        )
     if missing := sorted(PORTABLE_FLAGS - flags):
         switches = " ".join(f"-DGGML_{_SWITCHES[flag]}=OFF" for flag in missing)
         return failed(

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from typing import Final
 
 import trio
@@ -86,7 +86,7 @@ class WorkerProcess:
         async with stderr:
             async for data in stderr:
                 *lines, rest = (rest + data).split(b"\n")
-                rest = rest[-NATIVE_LOG_LINE_BYTES:]
+                rest = rest[:NATIVE_LOG_LINE_BYTES]
                 for line in lines:
                     self._keep(line)
         self._keep(rest)
@@ -106,22 +106,26 @@ async def start_worker() -> AsyncIterator[WorkerProcess]:
     worker's parent-death signal when the *thread* that spawned it ends.
     """
     ours, theirs = socket.socketpair()
-    with theirs:
-        popen = subprocess.Popen(  # noqa: ASYNC220, S603  # see above; our own module
-            [
-                *(sys.executable, "-P", "-m", "inferd.worker"),
-                *(str(theirs.fileno()), str(os.getpid())),
-            ],
-            pass_fds=(theirs.fileno(),),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        )
-    pidfd = os.pidfd_open(popen.pid)
-    ours.setblocking(False)  # noqa: FBT003  # socket's own signature
-    stream = trio.SocketStream(trio.socket.from_stdlib_socket(ours))
-    worker = WorkerProcess(popen, stream, pidfd)
-    try:
+    with ExitStack() as cleanup:
+        cleanup.enter_context(ours)
+        with theirs:
+            popen = subprocess.Popen(  # noqa: ASYNC220, S603  # see above; our own module
+                [
+                    *(sys.executable, "-P", "-m", "inferd.worker"),
+                    *(str(theirs.fileno()), str(os.getpid())),
+                ],
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+            )
+        cleanup.enter_context(popen)  # reaps it and closes stderr
+        cleanup.callback(popen.kill)
+        pidfd = os.pidfd_open(popen.pid)
+        cleanup.callback(os.close, pidfd)
+        ours.setblocking(False)  # noqa: FBT003  # socket's own signature
+        stream = trio.SocketStream(trio.socket.from_stdlib_socket(ours))
+        worker = WorkerProcess(popen, stream, pidfd)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(worker.listen)
             try:
@@ -132,10 +136,6 @@ async def start_worker() -> AsyncIterator[WorkerProcess]:
                     await worker.reap()
                     await stream.aclose()
                 nursery.cancel_scope.cancel()
-    finally:
-        os.close(pidfd)
-        if popen.stderr is not None:
-            popen.stderr.close()
 
 
 def describe_exit(code: int) -> str:

@@ -4,7 +4,7 @@ import json
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import trio
 
@@ -53,7 +53,7 @@ class FrameClient:
         self.stream = stream
         self._splitter = LineSplitter()
 
-    async def __aenter__(self) -> "FrameClient":
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:

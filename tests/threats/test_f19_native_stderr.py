@@ -34,7 +34,7 @@ async def process_that_says(lines: Sequence[str]) -> AsyncIterator[WorkerProcess
     """A worker's stderr with these lines, when it is heard."""
     words = "".join(f"{line}\n" for line in lines)
     command = ["sh", "-c", 'printf %s "$0" >&2', words]
-    with subprocess.Popen(command, stderr=subprocess.PIPE) as popen:
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as popen:  # noqa: ASYNC220
         async with open_pair() as (stream, _):
             pidfd = os.pidfd_open(popen.pid)
             yield WorkerProcess(popen, stream, pidfd)

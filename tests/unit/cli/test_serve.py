@@ -81,7 +81,7 @@ async def test_every_signal_reaches_the_daemon(numbers):
     daemon = StoppableDaemon(len(numbers))
     with trio.fail_after(5):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(serve._until_told, daemon)
+            nursery.start_soon(serve._until_told, daemon)  # type: ignore[arg-type]  # as far as it goes
             for n, number in enumerate(numbers):
                 await trio.testing.wait_all_tasks_blocked()
                 assert daemon.n_stopped == n
@@ -99,8 +99,7 @@ def test_a_lock_that_is_held_is_one_line(inferd, short_dir):
         code, stdout, stderr = inferd("serve", "--config", config)
     assert (code, stdout) == (2, "")
     assert stderr.splitlines() == [
-        "error: another inferd daemon already holds the lock at "
-        f"{short_dir}/run/inferd.lock"
+        f"error: another inferd daemon already holds the lock at {short_dir}/run/inferd.lock"
     ]
 
 

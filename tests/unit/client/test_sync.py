@@ -144,7 +144,7 @@ def test_a_request_in_the_middle_of_an_answer_is_refused(short_dir):
 
 
 def test_a_silent_daemon_is_given_up_on_when_asked_to(short_dir):
-    with listening(infer(short_dir), lambda sock: assert_eof(sock)):
+    with listening(infer(short_dir), assert_eof):
         with Client(short_dir, timeout_s=0.01) as client, pytest.raises(TimeoutError):
             list(client.generate(request()))
 

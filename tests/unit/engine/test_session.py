@@ -48,20 +48,19 @@ async def load(session: Session, report=lambda _: None) -> Loaded:
 @asynccontextmanager
 async def serving():
     """A session that serves; afterwards ``over`` says why it is over, if it is."""
-    async with open_session() as (session, worker):
-        async with trio.open_nursery() as nursery:
-            over: list[SessionOverError] = []
+    async with open_session() as (session, worker), trio.open_nursery() as nursery:
+        over: list[SessionOverError] = []
 
-            async def serve():
-                try:
-                    await session.serve(silence_s=SILENCE_S)
-                except SessionOverError as error:
-                    over.append(error)
+        async def serve():
+            try:
+                await session.serve(silence_s=SILENCE_S)
+            except SessionOverError as error:
+                over.append(error)
 
-            nursery.start_soon(serve)
-            await trio.testing.wait_all_tasks_blocked()
-            yield session, worker, over
-            nursery.cancel_scope.cancel()
+        nursery.start_soon(serve)
+        await trio.testing.wait_all_tasks_blocked()
+        yield session, worker, over
+        nursery.cancel_scope.cancel()
 
 
 async def settled():

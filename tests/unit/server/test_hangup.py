@@ -96,7 +96,7 @@ async def test_many_may_go_at_once(autojump_clock, nursery):
         for number, (ours, _) in enumerate(pairs):
             nursery.start_soon(wait, number, ours)
         await trio.testing.wait_all_tasks_blocked()
-        for ours, theirs in pairs:
+        for _, theirs in pairs:
             await theirs.aclose()
         await trio.testing.wait_all_tasks_blocked()
         assert sorted(gone) == list(range(50))

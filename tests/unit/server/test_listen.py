@@ -141,9 +141,9 @@ def test_a_lock_is_free_when_its_holder_failed(short_dir):
 
 def test_a_worker_does_not_inherit_the_lock(short_dir):
     with locked(short_dir / "lock"):
-        for fd in map(int, os.listdir("/proc/self/fd")):
+        for fd in [int(link.name) for link in Path("/proc/self/fd").iterdir()]:
             try:
-                is_lock = os.readlink(f"/proc/self/fd/{fd}").endswith("/lock")
+                is_lock = Path(f"/proc/self/fd/{fd}").readlink().name == "lock"
             except FileNotFoundError:
                 continue  # the listing's own
             if is_lock:

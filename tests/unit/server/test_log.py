@@ -102,7 +102,7 @@ def test_a_line_break_in_a_value_makes_no_second_line(monkeypatch):
 def test_an_exception_is_a_field_of_its_line(monkeypatch):
     with logged(monkeypatch) as lines:
         try:
-            raise ZeroDivisionError
+            raise ZeroDivisionError  # noqa: TRY301
         except ZeroDivisionError:
             structlog.get_logger().exception("request.crashed")
     [line] = map(json.loads, lines)

@@ -77,7 +77,7 @@ async def test_a_backend_that_does_not_get_ready_ends_the_start(
     house = make_daemon(short_dir, backend)
     with pytest.RaisesGroup(StartFailedError, flatten_subgroups=True):
         await house.daemon.run()
-    assert os.listdir(short_dir) == ["inferd.lock"]
+    assert [path.name for path in short_dir.iterdir()] == ["inferd.lock"]
 
 
 async def test_a_second_daemon_is_refused_and_harms_nobody(short_dir, autojump_clock):
@@ -201,7 +201,7 @@ async def test_stopping_an_idle_daemon_leaves_its_lock_file_alone(
     async with running(make_daemon(short_dir, backend)) as house:
         house.daemon.stop()
         await house.ended.wait()
-        assert os.listdir(short_dir) == ["inferd.lock"]
+        assert [path.name for path in short_dir.iterdir()] == ["inferd.lock"]
         assert not backend.is_alive
         assert trio.current_time() == 0
 
@@ -336,7 +336,7 @@ async def test_a_client_let_in_as_draining_begins_is_let_go(short_dir, autojump_
             await settled()
             house.daemon.stop()
             await settled()
-            surface = Surface("infer.sock", decode_request, trio.Event())
+            surface = Surface("infer.sock", decode_request, trio.Event())  # type: ignore[arg-type]
             with trio.fail_after(1):
                 await house.daemon._serve_client(surface, late)
             await late.aclose()
@@ -354,7 +354,7 @@ async def test_asked_twice_to_stop_it_ends_at_once(short_dir, autojump_clock):
             house.daemon.stop()
             await house.ended.wait()
         assert trio.current_time() == 0
-        assert os.listdir(short_dir) == ["inferd.lock"]
+        assert [path.name for path in short_dir.iterdir()] == ["inferd.lock"]
 
 
 async def test_asked_to_stop_before_it_is_ready_it_ends_at_once(
@@ -365,7 +365,7 @@ async def test_asked_to_stop_before_it_is_ready_it_ends_at_once(
     await settled()
     house.daemon.stop()
     await house.ended.wait()
-    assert os.listdir(short_dir) == ["inferd.lock"]
+    assert [path.name for path in short_dir.iterdir()] == ["inferd.lock"]
 
 
 @pytest.mark.slow
