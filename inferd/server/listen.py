@@ -125,7 +125,8 @@ def bind(path: Path, *, mode: int, group: str | None = None) -> trio.SocketListe
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         _bind_private(sock, path)
-        os.chown(path, -1, group_id)
+        if group is not None:
+            os.chown(path, -1, group_id)
         path.chmod(mode)
         sock.listen(LISTEN_BACKLOG)
         sock.setblocking(False)  # noqa: FBT003  # socket's own signature
