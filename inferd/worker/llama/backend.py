@@ -103,6 +103,8 @@ class LlamaBackend(WorkerBackend):
 
     def start(self, ticket: int, prepared: PreparedJob) -> None:
         """Give the job a slot."""
+        if not self.is_busy:
+            self._others.restart()
         assert isinstance(prepared, PreparedPrompt)  # noqa: S101  # ours come from prepare alone
         self._decoder.start(ticket, prepared)
 

@@ -60,6 +60,10 @@ class OtherLoad:
         self._cores = {f"cpu{core}" for core in os.sched_getaffinity(0)}
         self._began = self._read()
 
+    def restart(self) -> None:
+        """Measure from here on: what others did while we were idle is past."""
+        self._began = self._read()
+
     def measure(self) -> float | None:
         """Give the load since the last measurement; ``None`` if that is not long ago."""
         began, now = self._began, time.monotonic()

@@ -77,6 +77,16 @@ def test_a_window_that_is_too_short_says_nothing(monkeypatch, tmp_path):
     assert load.measure() is None
 
 
+def test_what_others_did_while_we_were_idle_does_not_count(monkeypatch, tmp_path):
+    clock = Clock(monkeypatch, tmp_path / "stat")
+    load = OtherLoad(tmp_path / "stat")
+    clock.now += 100
+    clock.busy(100)
+    load.restart()
+    clock.now += 0.5
+    assert load.measure() == pytest.approx(0)
+
+
 def test_a_kernel_that_does_not_tell_counts_as_quiet(tmp_path):
     load = OtherLoad(tmp_path / "missing")
     load._began = (load._began[0] - 1.0, load._began[1])
