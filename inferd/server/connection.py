@@ -67,7 +67,7 @@ class Connection:
             nursery.start_soon(self._watch, nursery.cancel_scope)
             try:
                 while await self._serve_one():
-                    pass
+                    await trio.lowlevel.checkpoint()  # much sent at once: others' turn
             except PeerGoneError:
                 self._log.info("client.gone")
             nursery.cancel_scope.cancel()

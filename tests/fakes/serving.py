@@ -1,6 +1,6 @@
 """The parts of a daemon in the test's own event loop: a connection's, or all of them."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -112,6 +112,11 @@ class RunningDaemon:
         """Connect to the admin socket."""
         return FrameClient(await trio.open_unix_socket(self.admin_sock))
 
+    async def wait_ended(self) -> None:
+        """Wait until it has run to its end."""
+        with trio.fail_after(PATIENCE_S):
+            await self.ended.wait()
+
     async def run(self) -> None:
         """Run to the end."""
         try:
@@ -124,7 +129,7 @@ def make_daemon(
     directory: Path,
     *backends: Backend,
     admission: AdmissionSettings | None = None,
-    notify_socket: str = "",
+    environ: Mapping[str, str] | None = None,
     **limits: Any,
 ) -> RunningDaemon:
     """Put a daemon together that is not started."""
@@ -132,7 +137,7 @@ def make_daemon(
         admission=admission or AdmissionSettings(max_active=1),
         limits=msgspec.convert(limits, LimitSettings),
     )
-    notifier = Notifier({"NOTIFY_SOCKET": notify_socket})
+    notifier = Notifier(environ or {})
     board = StatusBoard(notifier.follow)
     daemon = Daemon(config, directory, backends, board=board, notifier=notifier)
     return RunningDaemon(daemon, directory, board)

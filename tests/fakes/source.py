@@ -1,17 +1,21 @@
 """The package's own source, for tests of what it must not do."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final
 
 PACKAGE: Final = Path(__file__).parents[2] / "inferd"
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
+@cache
+def modules() -> Sequence[tuple[str, ast.Module]]:
     """Give each module's path below the package, and its tree."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        yield path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text())
+    return [
+        (path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text()))
+        for path in sorted(PACKAGE.rglob("*.py"))
+    ]
 
 
 def imports(tree: ast.AST) -> Iterator[str]:

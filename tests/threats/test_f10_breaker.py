@@ -1,7 +1,7 @@
 import pytest
 import trio
 import trio.testing
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from inferd.config import LimitSettings, MockSettings
 from inferd.engine.engine import Engine
@@ -30,6 +30,7 @@ def make_policy(breaker_deaths: int) -> RestartPolicy:
     return RestartPolicy(breaker_deaths=breaker_deaths, breaker_open_s=OPEN_S)
 
 
+@settings(max_examples=50)
 @given(st.lists(st.booleans(), max_size=50), st.integers(1, 8))
 def test_no_pause_is_longer_than_it_may_be(served, breaker_deaths):
     for pause in deaths(make_policy(breaker_deaths), *served):
@@ -37,6 +38,7 @@ def test_no_pause_is_longer_than_it_may_be(served, breaker_deaths):
         assert 0 <= pause.seconds <= longest
 
 
+@settings(max_examples=50)
 @given(st.lists(st.booleans(), max_size=50), st.integers(2, 8))
 def test_the_breaker_opens_on_deaths_in_a_row_that_served_nobody(served, n_deaths):
     in_vain = 0

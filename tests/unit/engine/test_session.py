@@ -190,6 +190,7 @@ async def test_answers_to_a_dropped_job_are_ignored(autojump_clock):
         box = session.open(2)
         await worker.say(Step(pieces=[(2, b"mine")]))
         assert await box.take() == [b"mine"]
+        assert not session.knows(1)
         assert over == []
 
 

@@ -13,7 +13,7 @@ from inferd.server.status import StatusBoard
 from tests.fakes.streams import FrameClient, unix_pair
 
 BACKOFF = Pause(0.5, breaker_is_open=False)
-LONG_REASON = "x" * 10_000
+LONG_REASON = "x" * 4_000
 """So that a few events fill a socket's buffer."""
 
 

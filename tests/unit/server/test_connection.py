@@ -44,6 +44,18 @@ async def test_a_connection_holds_one_request_at_a_time(autojump_clock):
         assert backend.counts.asked == 1
 
 
+async def test_much_that_is_sent_at_once_holds_nobody_up(autojump_clock):
+    house = House(ScriptedBackend())
+    async with house.opened(), house.connect() as greedy, house.connect() as other:
+        with capture_logs() as log:
+            await greedy.send(to_line({"id": "greedy", "messages": []}) * 100)
+            await other.send(generate("other"))
+            await settled()
+    ids = [line["req_id"] for line in log if "req_id" in line]
+    assert len(ids) == 101
+    assert ids.index("other") < 100
+
+
 async def test_a_request_may_come_in_single_bytes(autojump_clock):
     async with House(ScriptedBackend()).opened() as house, house.connect() as client:
         for byte in generate("r", text="é"):
@@ -67,7 +79,7 @@ async def test_a_client_that_ends_its_side_is_served_to_the_end(autojump_clock):
     assert [frame["type"] for frame in frames] == ["token", "token", "done"]
 
 
-async def test_a_client_that_ends_its_side_and_asks_nothing_is_let_go():
+async def test_a_client_that_ends_its_side_and_asks_nothing_is_let_go(autojump_clock):
     async with House(ScriptedBackend()).opened() as house, house.connect() as client:
         await client.half_close()
         assert await client.rest() == []
@@ -76,7 +88,9 @@ async def test_a_client_that_ends_its_side_and_asks_nothing_is_let_go():
 @pytest.mark.parametrize(
     "line", [b"\n", b"{}\n", b"no JSON\n", b"\xff\xfe\n", b'{"id":1,"messages":[]}\n']
 )
-async def test_what_is_no_request_ends_the_connection_without_an_id(line):
+async def test_what_is_no_request_ends_the_connection_without_an_id(
+    line, autojump_clock
+):
     async with House(ScriptedBackend()).opened() as house, house.connect() as client:
         await client.send(line + generate("never"))
         [frame] = await client.rest()
@@ -95,7 +109,9 @@ async def test_a_request_that_means_nothing_keeps_the_connection(autojump_clock)
 
 
 @pytest.mark.parametrize("end", [b"", b"\n"])
-async def test_a_line_over_the_cap_ends_the_connection_ended_or_not(monkeypatch, end):
+async def test_a_line_over_the_cap_ends_the_connection_ended_or_not(
+    monkeypatch, end, autojump_clock
+):
     monkeypatch.setattr(
         "inferd.server.connection.LineSplitter", partial(LineSplitter, 100)
     )
@@ -105,7 +121,7 @@ async def test_a_line_over_the_cap_ends_the_connection_ended_or_not(monkeypatch,
     assert (frame["id"], frame["code"]) == ("", "frame_too_large")
 
 
-async def test_a_refused_line_is_logged_without_its_text():
+async def test_a_refused_line_is_logged_without_its_text(autojump_clock):
     async with House(ScriptedBackend()).opened() as house, house.connect() as client:
         with capture_logs() as log:
             await client.send(b'{"messages": "my secret"}\n')
@@ -214,14 +230,14 @@ async def test_a_client_that_reads_slowly_keeps_its_connection(autojump_clock):
 # --- the daemon ends it -----------------------------------------------------------------
 
 
-async def test_an_idle_connection_ends_at_once():
+async def test_an_idle_connection_ends_at_once(autojump_clock):
     async with House(ScriptedBackend()).opened() as house, house.connect() as client:
         await settled()
         house.connections[0].end()
         assert await client.frame() is None
 
 
-async def test_half_a_line_at_the_end_is_no_request():
+async def test_half_a_line_at_the_end_is_no_request(autojump_clock):
     async with House(ScriptedBackend()).opened() as house, house.connect() as client:
         await client.send(b'{"messages": [')
         await settled()
@@ -242,7 +258,7 @@ async def test_a_request_under_way_is_answered_before_the_connection_ends(
     assert trio.current_time() == 20
 
 
-async def test_a_connection_may_be_ended_before_it_is_served():
+async def test_a_connection_may_be_ended_before_it_is_served(autojump_clock):
     async with House(ScriptedBackend()).opened() as house, house.connect() as client:
         await settled()
         house.connections[0].end()

@@ -1,5 +1,6 @@
 import pytest
 import trio
+import trio.testing
 
 from inferd import errors
 from inferd.errors import (
@@ -117,6 +118,15 @@ async def test_a_client_that_stops_reading_is_gone_after_the_timeout(autojump_cl
         with pytest.raises(PeerGoneError):
             await reply.send([token("x" * 10_000_000)])
     assert trio.current_time() == 7
+
+
+async def test_what_no_buffer_holds_arrives_whole(autojump_clock, nursery):
+    text = "".join(map(str, range(200_000)))
+    async with open_pair() as (ours, theirs):
+        nursery.start_soon(Reply(ours, "r", write_timeout_s=7).send, [token(text)])
+        await trio.testing.wait_all_tasks_blocked()
+        frame = await FrameClient(theirs).frame()
+    assert frame == {"type": "token", "id": "r", "content": text}
 
 
 async def test_a_client_that_left_is_gone(autojump_clock):

@@ -37,7 +37,7 @@ def test_a_place_is_free_again_when_its_holder_left():
         assert admitted
 
 
-async def test_one_too_many_gets_one_frame_without_an_id(nursery):
+async def test_one_too_many_gets_one_frame_without_an_id(nursery, autojump_clock):
     welcome = in_room(Room(1), stay, refuse_with_a_frame)
     async with open_pair() as (first, _), open_pair() as (second, theirs):
         nursery.start_soon(welcome, first)
@@ -52,7 +52,7 @@ async def test_one_too_many_gets_one_frame_without_an_id(nursery):
     assert [line["event"] for line in log] == ["client.refused"]
 
 
-async def test_one_too_many_who_left_or_asked_already_is_let_go():
+async def test_one_too_many_who_left_or_asked_already_is_let_go(autojump_clock):
     welcome = in_room(Room(0), stay, refuse_with_a_frame)
     async with open_pair() as (gone, theirs):
         await theirs.aclose()
@@ -74,7 +74,7 @@ async def test_one_too_many_who_does_not_read_is_let_go(autojump_clock):
     assert trio.current_time() == began + REFUSAL_S
 
 
-async def test_a_crash_is_logged_and_frees_the_place():
+async def test_a_crash_is_logged_and_frees_the_place(autojump_clock):
     welcome = in_room(Room(1), crash, refuse_with_a_frame)
     async with open_pair() as (ours, _):
         for _ in range(2):
@@ -94,7 +94,7 @@ async def test_leaving_frees_the_place_even_when_cancelled(autojump_clock):
         assert has_place
 
 
-async def test_one_listener_too_many_is_let_go_without_a_word():
+async def test_one_listener_too_many_is_let_go_without_a_word(autojump_clock):
     welcome = in_room(Room(0), stay, refuse_in_silence)
     async with open_pair() as (ours, theirs):
         with capture_logs() as log:
@@ -104,7 +104,7 @@ async def test_one_listener_too_many_is_let_go_without_a_word():
     assert [line["event"] for line in log] == ["listener.refused"]
 
 
-async def test_a_crash_while_refusing_is_logged_too():
+async def test_a_crash_while_refusing_is_logged_too(autojump_clock):
     async with open_pair() as (ours, _):
         with capture_logs() as log:
             await in_room(Room(0), stay, crash)(ours)

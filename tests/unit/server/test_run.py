@@ -104,19 +104,47 @@ def test_as_many_run_at_once_as_are_configured_or_as_there_are_cores():
     assert active_requests(Config()) == min(cores, MAX_ACTIVE_DEFAULT_CAP)
 
 
+@pytest.fixture
+def manager(short_dir):
+    """A service manager's end of the notification socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.bind(f"{short_dir}/notify")
+        sock.setblocking(False)
+        yield sock
+
+
+def environ_of(manager: socket.socket, **more: str) -> dict[str, str]:
+    return {"NOTIFY_SOCKET": manager.getsockname(), **more}
+
+
 async def test_the_manager_hears_ready_when_clients_can_connect(
-    short_dir, autojump_clock
+    short_dir, manager, autojump_clock
 ):
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
-        manager.bind(f"{short_dir}/notify")
-        house = make_daemon(
-            short_dir / "run", ScriptedBackend(), notify_socket=f"{short_dir}/notify"
-        )
-        async with running(house):
-            house.daemon.stop()
-            await house.ended.wait()
-        heard = [manager.recv(100).decode() for _ in range(3)]
+    house = make_daemon(
+        short_dir / "run", ScriptedBackend(), environ=environ_of(manager)
+    )
+    async with running(house):
+        assert house.infer_sock.exists()
+        house.daemon.stop()
+        await house.wait_ended()
+    heard = [manager.recv(100).decode() for _ in range(3)]
     assert heard == ["STATUS=ready", "READY=1", "STOPPING=1\nSTATUS=draining"]
+
+
+async def test_the_watchdog_is_fed_for_as_long_as_the_daemon_lives(
+    short_dir, manager, autojump_clock
+):
+    environ = environ_of(manager, WATCHDOG_USEC="10000000")
+    house = make_daemon(short_dir / "run", ScriptedBackend(), environ=environ)
+    async with running(house):
+        await trio.sleep(22)
+        house.daemon.stop()
+        await house.wait_ended()
+        await trio.sleep(60)
+    heard = [manager.recv(100) for _ in range(8)]
+    assert heard.count(b"WATCHDOG=1") == 5
+    with pytest.raises(BlockingIOError):
+        manager.recv(100)
 
 
 # --- the admin socket -------------------------------------------------------------------
@@ -178,6 +206,19 @@ async def test_one_client_too_many_gets_one_frame_and_the_end(
         await clients.pop().aclose()
 
 
+async def test_a_client_that_does_not_read_is_dropped_as_configured(
+    short_dir, autojump_clock
+):
+    backend = ScriptedBackend(Script(tokens=("x" * 10_000_000,)), Script())
+    house = make_daemon(short_dir, backend, write_timeout_s=7)
+    async with running(house), await house.connect() as silent:
+        await silent.send(generate("silent"))
+        await settled()
+        async with await house.connect() as client:
+            assert types(await client.ask()) == ["token", "token", "done"]
+        assert trio.current_time() == 7
+
+
 async def test_a_bug_in_a_service_ends_its_request_alone(short_dir, autojump_clock):
     backend = ScriptedBackend(Script(failure=ZeroDivisionError()), Script())
     async with running(make_daemon(short_dir, backend)) as house:
@@ -200,7 +241,7 @@ async def test_stopping_an_idle_daemon_leaves_its_lock_file_alone(
     backend = ScriptedBackend()
     async with running(make_daemon(short_dir, backend)) as house:
         house.daemon.stop()
-        await house.ended.wait()
+        await house.wait_ended()
         assert [path.name for path in short_dir.iterdir()] == ["inferd.lock"]
         assert not backend.is_alive
         assert trio.current_time() == 0
@@ -231,7 +272,7 @@ async def test_draining_goes_in_order(short_dir, autojump_clock):
         await settled()
         assert not house.infer_sock.exists()
         assert house.admin_sock.exists()
-        await house.ended.wait()
+        await house.wait_ended()
         await settled()
         nursery.cancel_scope.cancel()
     assert events[0] == (0, "listener ready")
@@ -254,8 +295,24 @@ async def test_what_is_not_done_in_time_gets_an_error(short_dir, autojump_clock)
             assert (error["id"], error["code"]) == (f"r{n}", "backend_unavailable")
             assert trio.current_time() == 15
             await client.aclose()
-        await house.ended.wait()
+        await house.wait_ended()
         assert backend.is_idle
+
+
+async def test_one_who_waits_behind_a_client_that_does_not_read_is_told_in_time(
+    short_dir, autojump_clock
+):
+    backend = ScriptedBackend(Script(tokens=("x" * 10_000_000,)))
+    async with running(make_daemon(short_dir, backend, drain_s=15)) as house:
+        async with await house.connect() as silent, await house.connect() as client:
+            for each in (silent, client):
+                await each.send(generate("r"))
+                await settled()
+            house.daemon.stop()
+            [error] = await client.rest()
+            assert error["code"] == "backend_unavailable"
+            assert trio.current_time() == 15
+        await house.wait_ended()
 
 
 async def test_a_job_that_hangs_in_prepare_does_not_outlast_the_drain(
@@ -269,7 +326,7 @@ async def test_a_job_that_hangs_in_prepare_does_not_outlast_the_drain(
             house.daemon.stop()
             [error] = await client.rest()
         assert error["code"] == "backend_unavailable"
-        await house.ended.wait()
+        await house.wait_ended()
     assert trio.current_time() == 15
 
 
@@ -296,7 +353,7 @@ async def test_a_client_that_does_not_read_does_not_outlast_the_drain(
             await client.send(generate("r"))
             await settled()
             house.daemon.stop()
-            await house.ended.wait()
+            await house.wait_ended()
     assert trio.current_time() == 15 + LAST_WORDS_S
 
 
@@ -352,7 +409,7 @@ async def test_asked_twice_to_stop_it_ends_at_once(short_dir, autojump_clock):
             house.daemon.stop()
             await settled()
             house.daemon.stop()
-            await house.ended.wait()
+            await house.wait_ended()
         assert trio.current_time() == 0
         assert [path.name for path in short_dir.iterdir()] == ["inferd.lock"]
 
@@ -364,7 +421,7 @@ async def test_asked_to_stop_before_it_is_ready_it_ends_at_once(
     nursery.start_soon(house.run)
     await settled()
     house.daemon.stop()
-    await house.ended.wait()
+    await house.wait_ended()
     assert [path.name for path in short_dir.iterdir()] == ["inferd.lock"]
 
 
@@ -389,7 +446,7 @@ def test_every_answer_that_began_ends_once_when_the_daemon_stops(
                 nursery.start_soon(visit, await house.connect(), behaviour, frames)
             await trio.sleep(stops_s)
             house.daemon.stop()
-            await house.ended.wait()
+            await house.wait_ended()
             assert trio.current_time() <= stops_s + 5 + LAST_WORDS_S
             await settled()
             nursery.cancel_scope.cancel()

@@ -185,14 +185,14 @@ def test_a_listener_may_lag_by_as_many_events_as_the_wire_allows():
     assert len(frames) == 1 + ADMIN_LISTENER_EVENTS
 
 
-async def test_one_event_more_cuts_that_listener_off_and_nobody_else():
+async def test_one_event_more_cuts_that_listener_off_and_nobody_else(autojump_clock):
     board = StatusBoard()
     with board.listen() as slow, board.listen() as quick:
         for n in range(ADMIN_LISTENER_EVENTS + 1):
             board.died("chat", str(n), BACKOFF)
             heard(quick)
         heard(slow)
-        with pytest.raises(trio.EndOfChannel):
+        with trio.fail_after(1), pytest.raises(trio.EndOfChannel):
             await slow.receive()
         board.draining()
         assert words(heard(quick)) == ["draining"]
@@ -230,6 +230,7 @@ EVENTS: list[st.SearchStrategy[Callable[[StatusBoard], None]]] = [
 ]
 
 
+@pytest.mark.slow
 @given(events=st.lists(st.one_of(EVENTS), max_size=30), joins_at=st.integers(0, 30))
 def test_whenever_a_listener_comes_it_knows_what_all_know(events, joins_at):
     board = StatusBoard()

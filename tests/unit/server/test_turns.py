@@ -17,7 +17,8 @@ def make_turns(*, max_active: int = 1, max_queued: int = 10):
 
 async def hold(turns: Turns, order: list[str], name: str, hold_s: float = 1):
     with turns.admitted() as turn:
-        await turn.wait()
+        with trio.fail_after(1000):
+            await turn.wait()
         order.append(name)
         await trio.sleep(hold_s)
 
@@ -103,6 +104,7 @@ async def test_one_turned_away_does_not_run_when_its_turn_comes(autojump_clock):
     waiting.__exit__(None, None, None)
 
 
+@pytest.mark.slow
 @given(
     visits=st.lists(
         st.tuples(
