@@ -230,7 +230,7 @@ class Engine(Backend):
             box = session.open(ticket)
             session.post(Prepare(ticket=ticket, job=job))
             with trio.fail_after(within_s):
-                [answer] = await box.take()
+                answer, *more = await box.take()
         except WorkerDiedError as error:
             return error
         except trio.TooSlowError:
@@ -238,6 +238,8 @@ class Engine(Backend):
             raise BackendUnavailableError(
                 "preparing the prompt took too long"
             ) from None
+        if more:
+            raise InternalError("the worker answered a prompt more than once")
         return answer
 
     @asynccontextmanager

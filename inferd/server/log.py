@@ -76,6 +76,16 @@ class SinkLogger:
     log = debug = info = warning = warn = error = critical = exception = fatal = msg
 
 
+class LibraryHandler(logging.Handler):
+    """Gives structlog what libraries say through the standard library's logging."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Log it as an event of its own."""
+        structlog.get_logger(record.name).log(
+            record.levelno, "library.message", text=record.getMessage()
+        )
+
+
 @contextmanager
 def logging_to_stderr(level: Level) -> Iterator[None]:
     """Configure structlog for the daemon's process while inside."""
@@ -98,8 +108,11 @@ def logging_to_stderr(level: Level) -> Iterator[None]:
         logger_factory=lambda *_: SinkLogger(sink),
         cache_logger_on_first_use=False,
     )
+    handler = LibraryHandler(logging.WARNING)
+    logging.getLogger().addHandler(handler)
     try:
         yield
     finally:
+        logging.getLogger().removeHandler(handler)
         sink.close()
         structlog.reset_defaults()

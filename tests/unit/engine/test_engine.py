@@ -363,6 +363,7 @@ async def test_late_answers_to_a_job_that_was_left_are_ignored(
             "2 too many",
         ),
         (lambda t: Step(pieces=[(t, b"too early")]), InternalError, "out of turn"),
+        (lambda t: Step(pieces=[(t, b"x"), (t, b"y")]), InternalError, "than once"),
     ],
 )
 async def test_a_prompt_that_is_not_ready_is_a_failure(

@@ -1,4 +1,5 @@
 import json
+import logging
 import os
 import threading
 
@@ -119,6 +120,18 @@ def test_a_level_leaves_out_what_is_below_it(monkeypatch, level, n_lines):
         for each in (log.debug, log.info, log.warning, log.error):
             each("event")
     assert len(lines) == n_lines
+
+
+def test_what_a_library_says_is_a_line_like_any_other(monkeypatch):
+    before = list(logging.getLogger().handlers)
+    with logged(monkeypatch) as lines:
+        logging.getLogger("trio.serve_listeners").error("accept returned %s", "EMFILE")
+        logging.getLogger("trio").info("not worth a line")
+    [line] = map(json.loads, lines)
+    assert line["event"] == "library.message"
+    assert line["text"] == "accept returned EMFILE"
+    assert line["level"] == "error"
+    assert logging.getLogger().handlers == before
 
 
 def test_on_a_terminal_a_line_is_for_people(monkeypatch):
