@@ -1,7 +1,7 @@
 """Install inferd as a system service, or take it away again.
 
 `make install` puts a virtual environment into /opt/inferd, a link into /usr/local/bin, the
-unit into /etc/systemd/system, and the embedded model into /var/cache/inferd.
+unit into /etc/systemd/system, and the embedded models into /var/cache/inferd.
 `make uninstall` removes these; /etc/inferd and the user inferd stay.
 """
 
@@ -68,7 +68,7 @@ def install() -> int:
     share.mkdir()
     shutil.copy(setup.ROOT / "README.md", share)
     place_files()
-    fetch_model()
+    fetch_models()
     setup.say("installed; next: systemctl enable --now inferd")
     return 0
 
@@ -98,12 +98,13 @@ def place_files() -> None:
     reload_systemd()
 
 
-def fetch_model() -> None:
-    """Put the embedded model where the service looks: from our cache, or anew."""
+def fetch_models() -> None:
+    """Put the embedded models where the service looks: from our cache, or anew."""
     CACHE.mkdir(parents=True, exist_ok=True)
     own = setup.cache() / "models"
     if own.is_dir():
-        shutil.copytree(own, CACHE / "models", dirs_exist_ok=True)
+        unfinished = shutil.ignore_patterns(".partial-*")
+        shutil.copytree(own, CACHE / "models", ignore=unfinished, dirs_exist_ok=True)
     environ = os.environ | {"INFERD_CACHE_DIR": str(CACHE)}
     subprocess.run(
         [PREFIX / "bin" / "python", "-m", "inferd.models"], env=environ, check=True

