@@ -8,13 +8,15 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
-from typing import Literal
+from typing import Generic, Protocol, TypeVar
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
-from inferd.errors import EmbedUnsupportedError, InternalError
-from inferd.job import GenerateJob
-from inferd.wire.responses import StopReason, Usage
+from inferd.errors import EmbedUnsupportedError, InternalError, RerankUnsupportedError
+from inferd.job import EmbedJob, GenerateJob, RerankJob
+from inferd.wire.responses import Logprob, StopReason, StopReasonV2, Usage, UsageV2
+
+J = TypeVar("J", GenerateJob, EmbedJob, RerankJob)
 
 
 class AcceleratorKind(StrEnum):
@@ -46,11 +48,22 @@ class BackendCapabilities(Struct, frozen=True, kw_only=True):
     tools: bool = False
     thinking: bool = False
     embed: bool = False
+    rerank: bool = False
     accelerator: AcceleratorInfo = AcceleratorInfo()
     n_ctx: int = 0
     """Tokens one request may take, prompt and answer together; 0 where it has no bound."""
+    n_embd: int = 0
+    """Numbers of one vector, where it embeds."""
     model: str = ""
     """The model's own name."""
+
+
+class Markers(Struct, frozen=True, kw_only=True):
+    """How a model writes what is not plain text: what opens it, and what closes it."""
+
+    thinking: tuple[str, str] | None = None
+    tool_call: tuple[str, str] | None = None
+    """Around a JSON object with ``name`` and ``arguments``."""
 
 
 class Token(Struct, frozen=True):
@@ -66,13 +79,23 @@ class Done(Struct, frozen=True, kw_only=True):
     usage: Usage
 
 
-TokenEvent = Token | Done
+class Progress(Struct, frozen=True):
+    """How far the prompt is; only for a job that wants it."""
+
+    processed: int
+    """Tokens read."""
+    total: int
+
+
+TokenEvent = Token | Progress | Done
 
 
 class Text(Struct, frozen=True):
     """A piece of the visible answer."""
 
     delta: str
+    logprobs: tuple[Logprob, ...] = ()
+    """Of the tokens it is made of, if they were asked for."""
 
 
 class Thinking(Struct, frozen=True):
@@ -89,16 +112,10 @@ class ToolUse(Struct, frozen=True, kw_only=True):
     input: object
 
 
-class UsageV2(Struct, frozen=True):
-    """What a v2 generation cost, in tokens."""
+class MalformedToolCall(Struct, frozen=True):
+    """A call that could not be read, and went out as text."""
 
-    input_tokens: int
-    output_tokens: int
-
-
-StopReasonV2 = Literal[
-    "end_turn", "max_tokens", "tool_use", "stop_sequence", "cancelled", "error"
-]
+    raw: str
 
 
 class DoneV2(Struct, frozen=True, kw_only=True):
@@ -106,31 +123,54 @@ class DoneV2(Struct, frozen=True, kw_only=True):
 
     stop_reason: StopReasonV2
     usage: UsageV2
+    stop_sequence: str | None = None
+    """The stop string that was found."""
+    stop_token_id: int | None = None
+    """The stop token that was chosen."""
+    warnings: tuple[MalformedToolCall, ...] = ()
 
 
-TokenEventV2 = Text | Thinking | ToolUse | DoneV2
+TokenEventV2 = Text | Thinking | ToolUse | Progress | DoneV2
 
 
 class EmbedResult(Struct, frozen=True, kw_only=True):
-    """One vector for each input, in order, all of length ``dimensions``."""
+    """One vector for each input, in order."""
 
-    embeddings: list[list[float]]
+    embeddings: Raw
+    """An array of arrays of numbers, as JSON."""
     dimensions: int
-    model: str
+    """Length of every vector."""
     input_tokens: int
 
 
-class Prepared(Struct, frozen=True, kw_only=True):
-    """A job whose prompt a backend has rendered, counted and found to fit."""
+class RerankResult(Struct, frozen=True, kw_only=True):
+    """One score for each document, in order; higher is better."""
+
+    scores: list[float]
+    input_tokens: int
+
+
+class Prepared(Struct, Generic[J], frozen=True, kw_only=True):
+    """A job that a backend has tokenised, counted and found to fit."""
 
     ticket: int
     """The backend's own number for the job."""
-    job: GenerateJob
-    prompt_tokens: int
+    job: J
+    input_tokens: int
+    """Tokens of the prompt, or of all texts."""
 
 
-TokenStream = AsyncIterator[Sequence[TokenEvent]]
-"""Batches of events, none empty; the last event of the last batch is ``Done``."""
+E_co = TypeVar("E_co", bound=TokenEvent | TokenEventV2, covariant=True)
+
+
+class EventStream(Protocol[E_co]):
+    """Batches of events; the last event of the last batch is the end."""
+
+    n_tokens: int
+    """Tokens of the answer so far."""
+
+    def __aiter__(self) -> AsyncIterator[Sequence[E_co]]:
+        """Iterate over the batches, none of which is empty."""
 
 
 class StartFailedError(Exception):
@@ -180,8 +220,8 @@ class Backend(ABC):
         """Fail every job it has, and every later one, with ``BackendUnavailableError``."""
 
     @abstractmethod
-    def prepare(self, job: GenerateJob) -> AbstractAsyncContextManager[Prepared]:
-        """Render and count the prompt of a job; while inside, the backend remembers it.
+    def prepare(self, job: J) -> AbstractAsyncContextManager[Prepared[J]]:
+        """Tokenise and count what a job has to read; while inside, the backend remembers it.
 
         May be called before it is the job's turn to run. Waits for a backend that is
         only restarting.
@@ -191,7 +231,9 @@ class Backend(ABC):
         """
 
     @abstractmethod
-    def generate(self, prepared: Prepared) -> AbstractAsyncContextManager[TokenStream]:
+    def generate(
+        self, prepared: Prepared[GenerateJob]
+    ) -> AbstractAsyncContextManager[EventStream[TokenEvent]]:
         """Run a prepared job.
 
         Raises:
@@ -201,14 +243,21 @@ class Backend(ABC):
 
     def generate_v2(
         self,
-        prepared: Prepared,  # noqa: ARG002  # for those that can
-    ) -> AbstractAsyncContextManager[AsyncIterator[Sequence[TokenEventV2]]]:
+        prepared: Prepared[GenerateJob],  # noqa: ARG002  # for those that can
+    ) -> AbstractAsyncContextManager[EventStream[TokenEventV2]]:
         """Run a prepared job with typed blocks; only where ``capabilities.v2``."""
         raise InternalError(f'backend "{self.name}" does not advertise v2 capability')
 
     async def embed(
         self,
-        texts: Sequence[str],  # noqa: ARG002  # for those that can
+        prepared: Prepared[EmbedJob],  # noqa: ARG002  # for those that can
     ) -> EmbedResult:
-        """Embed texts; only where ``capabilities.embed``."""
+        """Embed texts; only where ``capabilities.embed``. Cancelling drops the job."""
         raise EmbedUnsupportedError
+
+    async def rerank(
+        self,
+        prepared: Prepared[RerankJob],  # noqa: ARG002  # for those that can
+    ) -> RerankResult:
+        """Score documents; only where ``capabilities.rerank``. Cancelling drops the job."""
+        raise RerankUnsupportedError
