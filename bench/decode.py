@@ -23,7 +23,7 @@ from inferd.cli.demo import private_daemon
 from inferd.client.sync import Client
 from inferd.config import LlamaCppSettings
 from inferd.wire.requests import ChatMessage, GenerateRequest
-from inferd.wire.responses import DoneFrame, TokenFrame
+from inferd.wire.responses import DoneFrame, ProgressFrame, TokenFrame
 
 PROMPT = "Write a long story about a lighthouse keeper and the sea."
 DIRECT = "--direct"
@@ -123,6 +123,8 @@ def ask(client: Client, n_tokens: int) -> float:
                 first_at = first_at or time.perf_counter()
             case DoneFrame(usage=usage):
                 n_written = usage.completion_tokens
+            case ProgressFrame():
+                pass  # not asked for
     return (n_written - 1) / (time.perf_counter() - (first_at or 0))
 
 
@@ -134,6 +136,7 @@ def order(direct: subprocess.Popen[str]) -> float:
 
 def serve_direct(n_tokens: int) -> None:
     """Write the answer once for each line on stdin, with the backend in this process."""
+    from inferd.ipc import Step  # noqa: PLC0415
     from inferd.job import GenerateJob, Sampling  # noqa: PLC0415
     from inferd.worker.llama.backend import LlamaBackend  # noqa: PLC0415
 
@@ -153,10 +156,10 @@ def serve_direct(n_tokens: int) -> None:
         first_at: float | None = None
         n_written = 0
         while backend.is_busy:
-            step = backend.step()
-            n_written += len(step.pieces)
-            if step.pieces:
-                first_at = first_at or time.perf_counter()
+            for step in backend.step():
+                if isinstance(step, Step) and step.pieces:
+                    n_written += len(step.pieces)
+                    first_at = first_at or time.perf_counter()
         print((n_written - 1) / (time.perf_counter() - (first_at or 0)), flush=True)
 
 

@@ -5,18 +5,21 @@ step    module                      takes                          gives
 ======  ==========================  =============================  ======================
         server.listen, server.peer  a connection                   a stream, who is there
 1       server.connection           bytes                          frames, capped
-        with wire.framing
+        server.inbox, wire.framing
         wire.codec                  a frame                        a request
-2       resolve                     a request                      a job
+2       resolve                     a request                      a plan: job and needs
 3       admission                   a ticket                       now, later, or no
 4       routing                     what the job needs             a backend
-5       engine, ipc, worker         a job                          pieces of bytes
+5       engine, ipc, worker         a job                          pieces, vectors, scores
         with dialects               messages                       the model's prompt
-6       output                      pieces                         text
+6       output                      pieces                         text, thoughts, calls
         backend                     (the interface of 4 to 6)      events
 7       server.generate             events                         response frames
+        server.encode               vectors, scores                a response frame
         wire.codec                  response frames                bytes
-beside  server.status               what happens to the daemon     frames to listeners
+beside  server.surfaces             what backends can do           sockets and services
+        server.status               what happens to the daemon     frames to listeners
+        server.commands             what operators ask             replies
         server.activity             what happened to a request     one line of the log
 ======  ==========================  =============================  ======================
 

@@ -4,24 +4,38 @@ One gate for all sockets. It counts and decides; it knows no tasks and no clocks
 shell calls ``arrive`` once for each request and ``leave`` once, whatever ended it.
 """
 
-from collections import OrderedDict
+import itertools
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from inferd.errors import DrainingError, QueueFullError
+
+
+class _Place(NamedTuple):
+    """One who waits."""
+
+    ticket: int
+    uid: int
+    priority: int
+    arrival: int
+    """How many came to wait before."""
 
 
 class Admission:
     """A gate with ``max_active`` permits and ``max_queued`` places to wait.
 
     Laws (held by property tests): active ≤ ``max_active``; waiting ≤ ``max_queued``;
-    nobody waits while a permit is free; those who wait start in the order they came;
-    after everybody left, every permit is free.
+    nobody waits while a permit is free; a user's turn comes where that user's requests
+    arrived, and goes to the one of them with the highest priority, the earliest among
+    equals; after everybody left, every permit is free.
     """
 
     def __init__(self, *, max_active: int, max_queued: int) -> None:
         self._max_active = max_active
         self._max_queued = max_queued
         self._active: set[int] = set()
-        self._waiting: OrderedDict[int, None] = OrderedDict()
+        self._waiting: dict[int, _Place] = {}  # by ticket, in the order of turns
+        self._arrivals = itertools.count()
         self._is_open = True
 
     @property
@@ -34,11 +48,13 @@ class Admission:
         """Requests that wait for one."""
         return len(self._waiting)
 
-    def arrive(self, ticket: int) -> bool:
+    def arrive(self, ticket: int, *, uid: int = -1, priority: int = 0) -> bool:
         """Let a request in: true if it runs now, false if it waits.
 
         Args:
             ticket: a number no other present request has.
+            uid: the caller's user.
+            priority: among the same user's requests, higher first.
 
         Raises:
             QueueFullError: it has to go, at once.
@@ -50,7 +66,8 @@ class Admission:
             self._active.add(ticket)
             return True
         if len(self._waiting) < self._max_queued:
-            self._waiting[ticket] = None
+            arrival = next(self._arrivals)
+            self._waiting[ticket] = _Place(ticket, uid, priority, arrival)
             return False
         raise QueueFullError
 
@@ -63,12 +80,35 @@ class Admission:
         if ticket not in self._active:
             return None
         self._active.remove(ticket)
-        if not self._waiting:
+        successor = next(self.order(), None)
+        if successor is None:
             return None
-        successor, _ = self._waiting.popitem(last=False)
+        self._take_turn(successor)
         self._active.add(successor)
         return successor
+
+    def order(self) -> Iterator[int]:
+        """Give the tickets of those who wait, the next to run first.
+
+        The arrivals of a user are that user's turns; who takes which is a matter of
+        priority among them. So no priority moves anybody past another user.
+        """
+        by_uid: dict[int, list[_Place]] = {}
+        for place in self._waiting.values():
+            by_uid.setdefault(place.uid, []).append(place)
+        turns = {
+            uid: iter(sorted(places, key=lambda each: (-each.priority, each.arrival)))
+            for uid, places in by_uid.items()
+        }
+        for place in self._waiting.values():
+            yield next(turns[place.uid]).ticket
 
     def close(self) -> None:
         """Turn every later arrival away; those inside go on."""
         self._is_open = False
+
+    def _take_turn(self, successor: int) -> None:
+        """Use up the first turn; the one whose it was gets the successor's own instead."""
+        first, *others = self._waiting.values()
+        places = [first if each.ticket == successor else each for each in others]
+        self._waiting = {each.ticket: each for each in places}

@@ -7,7 +7,7 @@ value and what is allowed. Nothing is guessed and nothing is half accepted.
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -23,6 +23,9 @@ Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")]
 FilePath = Annotated[str, Meta(min_length=1, pattern=r"^[^\x00]+\Z")]
 Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+
+Use = Literal["generate", "embed", "rerank"]
+"""What a model is for."""
 
 DEFAULT_CHAT_MODEL = "embedded:chat"
 
@@ -89,7 +92,7 @@ class LlamaCppSettings(_Table, frozen=True, tag="llamacpp", tag_field="kind"):
     name: Name
     """How frames and logs call it."""
     model: FilePath = DEFAULT_CHAT_MODEL
-    """Path of a GGUF file, or ``embedded:chat``."""
+    """Path of a GGUF file, or ``embedded:chat``, ``embedded:embed``, ``embedded:rerank``."""
     sha256: Sha256 | None = None
     """SHA-256 the file must have, checked at each load. Default: not checked."""
     n_ctx: Annotated[int, Meta(ge=8, le=I32_MAX)] | None = None
@@ -99,6 +102,12 @@ class LlamaCppSettings(_Table, frozen=True, tag="llamacpp", tag_field="kind"):
     this process may use."""
     n_gpu_layers: Annotated[int, Meta(ge=-1, le=I32_MAX)] = 0
     """Layers on the accelerator; -1 for all."""
+    serves: Use | None = None
+    """``generate``, ``embed`` or ``rerank``: what the model is for. Default: as its file
+    says (a pooling type makes it an embedding model, or a reranker)."""
+    embed_pooling: Annotated[int, Meta(ge=1, le=4)] | None = None
+    """How an embedding model makes one vector of many: 1 mean, 2 first token, 3 last
+    token; 4 for a reranker's score. Default: as the file says."""
 
 
 class MockSettings(_Table, frozen=True, tag="mock", tag_field="kind"):

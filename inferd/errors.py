@@ -6,13 +6,18 @@
         - ``FrameTooLargeError``: a line over the cap; ends the connection
         - ``InvalidRequestError``: a request that cannot be served as it stands
             - ``ContextOverflowError``: its prompt does not fit
+        - ``AttachmentsTooLargeError``: a request with more media than it may have
+        - ``AttachmentUnsupportedError``: media that no backend takes
     - ``BusyError``: try again
         - ``QueueFullError``
     - ``BackendUnavailableError``: this request is lost, the daemon is not
         - ``BackendNotReadyError``
         - ``DrainingError``: ends the connection
     - ``InternalError``: a bug, told by the number under which it was logged
-    - ``EmbedUnsupportedError``
+    - ``EmbedUnsupportedError``, ``RerankUnsupportedError``
+    - ``EndedError``: it was ended before its answer began
+        - ``DeadlineExceededError``
+        - ``CancelledError``: where the answer is one frame
 
 ``GenerateError`` and ``EmbedError`` are what the methods of ``Backend`` raise: unions
 of the above, by inheritance.
@@ -31,6 +36,10 @@ class ErrorCode(StrEnum):
     FRAME_TOO_LARGE = "frame_too_large"
     INTERNAL = "internal"
     EMBED_UNSUPPORTED = "embed_unsupported"
+    RERANK_UNSUPPORTED = "rerank_unsupported"
+    ATTACHMENT_UNSUPPORTED = "attachment_unsupported"
+    DEADLINE_EXCEEDED = "deadline_exceeded"
+    CANCELLED = "cancelled"
 
 
 class InferdError(Exception):
@@ -51,7 +60,7 @@ class GenerateError(InferdError):
 
 
 class EmbedError(InferdError):
-    """What ``Backend.embed`` raises."""
+    """What ``Backend.embed`` and ``rerank`` raise."""
 
 
 class PeerError(GenerateError, EmbedError):
@@ -104,6 +113,18 @@ class ContextOverflowError(InvalidRequestError):
             f"the prompt has {prompt_tokens} tokens and the context {n_ctx}: "
             f"{self.tokens_over} too many, counting one for the answer"
         )
+
+
+class AttachmentsTooLargeError(PeerError):
+    """More bytes of attachments than one request may carry."""
+
+    code = ErrorCode.FRAME_TOO_LARGE
+
+
+class AttachmentUnsupportedError(PeerError):
+    """An attachment of a kind that no backend takes."""
+
+    code = ErrorCode.ATTACHMENT_UNSUPPORTED
 
 
 class BusyError(InferdError):
@@ -159,3 +180,34 @@ class EmbedUnsupportedError(EmbedError):
 
     def __init__(self) -> None:
         super().__init__("embed not supported by this backend")
+
+
+class RerankUnsupportedError(EmbedError):
+    """This backend scores no documents."""
+
+    code = ErrorCode.RERANK_UNSUPPORTED
+
+    def __init__(self) -> None:
+        super().__init__("rerank not supported by this backend")
+
+
+class EndedError(InferdError):
+    """The request was ended before the first frame of its answer."""
+
+
+class DeadlineExceededError(EndedError):
+    """The time that the request allowed itself is over."""
+
+    code = ErrorCode.DEADLINE_EXCEEDED
+
+    def __init__(self, deadline_ms: int) -> None:
+        super().__init__(f"no answer began within {deadline_ms} ms")
+
+
+class CancelledError(EndedError):
+    """Somebody cancelled a request whose answer is one frame."""
+
+    code = ErrorCode.CANCELLED
+
+    def __init__(self) -> None:
+        super().__init__("the request was cancelled")

@@ -8,11 +8,11 @@ killed, a daemon that lies is a bug.
 import msgspec
 from msgspec import Struct
 
-from inferd.backend import BackendCapabilities
+from inferd.backend import BackendCapabilities, Markers
 from inferd.config import BackendSettings
-from inferd.job import GenerateJob
+from inferd.job import Job
 from inferd.limits import HEARTBEAT_S, MAX_IPC_MESSAGE_BYTES
-from inferd.wire.responses import StopReason, Usage
+from inferd.wire.responses import Logprob, StopReason, Usage
 from inferd.wire.status import Phase
 
 _LENGTH_BYTES = 4
@@ -37,14 +37,14 @@ class Load(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Prepare(Struct, frozen=True, kw_only=True, tag=True):
-    """Render and tokenise a job's prompt; answered by ``PromptReady``, ``Refused`` or ``Overflow``."""
+    """Tokenise what a job reads; answered by ``PromptReady``, ``Refused`` or ``Overflow``."""
 
     ticket: int
-    job: GenerateJob
+    job: Job
 
 
 class Run(Struct, frozen=True, kw_only=True, tag=True):
-    """Start a prepared job; answered by ``Step`` messages."""
+    """Start a prepared job; answered by ``Step`` messages, ``Embedded`` or ``Scored``."""
 
     ticket: int
 
@@ -81,6 +81,8 @@ class Loaded(Struct, frozen=True, kw_only=True, tag=True):
     capabilities: BackendCapabilities
     library: str
     """The native library and its version, for ``doctor``."""
+    markers: Markers = Markers()
+    """How the model writes thoughts and calls."""
 
 
 class Alive(Struct, frozen=True, kw_only=True, tag=True):
@@ -88,7 +90,7 @@ class Alive(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class PromptReady(Struct, frozen=True, kw_only=True, tag=True):
-    """A job's prompt fits."""
+    """A job's prompt fits, or all of its texts do."""
 
     ticket: int
     prompt_tokens: int
@@ -115,17 +117,57 @@ class Ended(Struct, frozen=True, kw_only=True):
     ticket: int
     stop_reason: StopReason
     usage: Usage
+    stop_token_id: int | None = None
+    """The job's own stop token that was chosen."""
 
 
 class Step(Struct, frozen=True, kw_only=True, tag=True):
     """What one decode step gave: pieces of all its sequences, and those that ended."""
 
     pieces: list[tuple[int, bytes]] = []
+    """One for each token, though some are empty."""
+    logprobs: list[tuple[int, Logprob]] = []
+    """Of these tokens, for the jobs that want them."""
+    prefilled: list[tuple[int, int]] = []
+    """Tokens of the prompt that are read, for the jobs that want to know."""
     ended: list[Ended] = []
 
 
+class Embedded(Struct, frozen=True, kw_only=True, tag=True):
+    """An embed job's vectors."""
+
+    ticket: int
+    embeddings: bytes
+    """An array of arrays of numbers, as JSON."""
+    dimensions: int
+
+
+class Scored(Struct, frozen=True, kw_only=True, tag=True):
+    """A rerank job's scores, one for each document."""
+
+    ticket: int
+    scores: list[float]
+
+
+class Failed(Struct, frozen=True, kw_only=True, tag=True):
+    """A job came to nothing, through no fault of the client's."""
+
+    ticket: int
+    reason: str
+
+
 FromWorker = (
-    Loading | LoadFailed | Loaded | Alive | PromptReady | Refused | Overflow | Step
+    Loading
+    | LoadFailed
+    | Loaded
+    | Alive
+    | PromptReady
+    | Refused
+    | Overflow
+    | Step
+    | Embedded
+    | Scored
+    | Failed
 )
 
 _ENCODER = msgspec.msgpack.Encoder()

@@ -11,6 +11,26 @@ from typing import Final
 MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
 """Bytes of one line without its newline; the wire's own cap. F-1."""
 
+MAX_ID_CHARS: Final = 4096
+"""Characters of a request's id, which is repeated on every frame of its answer. F-1."""
+
+MAX_ERROR_CHARS: Final = 1024
+"""Characters of an error's message: a refused value may be as long as a frame. F-1."""
+
+READ_AHEAD_REQUESTS: Final = 64
+"""Requests read from a connection while an earlier one is answered, so that a cancel
+behind them is heard; further ones wait in the kernel's buffer. F-1."""
+
+READ_AHEAD_BYTES: Final = 1024 * 1024
+"""Bytes of such requests; a larger one waits until it is next. F-1."""
+
+MAX_BLOCK_DEPTH: Final = 16
+"""Levels of ``tool_result`` blocks that may hold a block of an unknown type: each level
+is read again. F-1."""
+
+MAX_COMMAND_BYTES: Final = 64 * 1024
+"""Bytes of one line on the admin socket."""
+
 REPEATS_CHECKED_BYTES: Final = 1024 * 1024
 """Bytes of the longest line that is searched for repeated fields. The slow reading that
 this takes blocks the loop for a tenth of a second a MiB at worst (measured)."""
@@ -26,6 +46,42 @@ GRAMMAR_MAX_ALTERNATIVES: Final = 4096
 
 IMAGE_TOKEN_BUDGETS: Final = (70, 140, 280, 560, 1120)
 """The values ``image_token_budget`` may take, in tokens."""
+
+MAX_ATTACHMENTS: Final = 32
+"""Attachments of one request; the wire's number."""
+
+MAX_ATTACHMENT_BYTES: Final = 128 * 1024 * 1024
+"""Bytes of all attachments of one request, as they stand in it. F-1."""
+
+MAX_STOPS: Final = 16
+"""Stop strings of one request: each is looked for in every piece of the answer."""
+
+MAX_STOP_BYTES: Final = 256
+"""Bytes of one stop string: as much of an answer may be held back."""
+
+MAX_STOP_TOKENS: Final = 64
+"""Stop tokens of one request; a model has a handful of them."""
+
+MAX_LOGIT_BIASES: Final = 1024
+"""Tokens of one request whose score is changed; all are visited for every token."""
+
+MAX_LOGPROBS: Final = 20
+"""Alternatives told for each token; the field's usual bound."""
+
+MAX_PRIORITY: Final = 10
+"""Highest priority; the lowest is its negative."""
+
+MAX_EMBED_INPUTS: Final = 2048
+"""Texts of one embed request; the field's usual bound."""
+
+EMBED_NUMBER_BYTES: Final = 24
+"""Bytes one number of a vector takes on the wire, at most."""
+
+MAX_RERANK_DOCUMENTS: Final = 256
+"""Documents of one rerank request; the wire's number."""
+
+MAX_RERANK_BYTES: Final = 8 * 1024 * 1024
+"""Bytes of UTF-8 of a query and its documents; the wire's number."""
 
 TEMPERATURE_MAX: Final = 2.0
 """Above 2 the choice is close to uniform: such a value is a mistake, not a wish."""
@@ -132,8 +188,27 @@ PREFILL_CHUNK_TOKENS: Final = 512
 PREFILL_CHUNK_BUSY_TOKENS: Final = 64
 """Prompt tokens in one decode step while others stream: bounds the gap they see."""
 
+PENALTY_TOKENS: Final = 64
+"""Last tokens, of prompt and answer, that count for penalties; llama.cpp's default."""
+
+ENCODE_BATCH_TOKENS: Final = 512
+"""Tokens that an encoder packs in one batch where its context is smaller: attention is
+computed over the whole batch, so more is not faster."""
+
+ENCODE_BATCH_SEQUENCES: Final = 16
+"""Texts that an encoder packs in one batch."""
+
 DEFAULT_CONTEXT_TOKENS: Final = 8192
 """Context of one request unless configured: prompt and answer together."""
+
+DEFAULT_TEMPERATURE: Final = 1.0
+"""Temperature unless request or model say otherwise; the wire's default."""
+
+DEFAULT_TOP_P: Final = 0.95
+"""``top_p`` unless request or model say otherwise; the wire's default."""
+
+DEFAULT_TOP_K: Final = 64
+"""``top_k`` unless request or model say otherwise; the wire's default."""
 
 DEFAULT_MAX_TOKENS: Final = 1000
 """Answer length unless the request says otherwise; the wire's default."""

@@ -7,6 +7,9 @@ from pathlib import Path
 LOCK_NAME = "inferd.lock"
 ADMIN_SOCKET = "admin.sock"
 INFER_SOCKET = "infer.sock"
+INFER_V2_SOCKET = "infer.v2.sock"
+EMBED_SOCKET = "infer.embed.sock"
+RERANK_SOCKET = "infer.rerank.sock"
 SYSTEM_DIRECTORY = Path("/run/inferd")
 
 

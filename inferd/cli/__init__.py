@@ -13,6 +13,9 @@ COMMANDS: Final = {
     "serve": "run the daemon in the foreground",
     "demo": "start a private daemon, ask it one question, stop it",
     "generate": "ask the daemon for one answer",
+    "embed": "turn texts into embeddings, a JSON line each",
+    "rerank": "order documents by how well they answer a query, the best first",
+    "cancel": "end requests by their id",
     "status": "show whether the daemon is ready; exit 0 only when it is",
     "doctor": "check this machine; exit 0 unless something is broken",
 }
@@ -24,7 +27,7 @@ EXIT_INTERRUPTED: Final = 130
 
 def main() -> int:
     """Run one command; give its exit code."""
-    arguments = _parser(sys.argv).parse_args()
+    arguments = _parse(sys.argv[1:])
     run: Callable[[argparse.Namespace], int] = arguments.run
     try:
         return run(arguments)
@@ -37,19 +40,25 @@ def main() -> int:
         return 0
 
 
-def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
+def _parse(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="inferd",
         description="A local inference daemon on Unix sockets.",
-        epilog="exit codes: 0 done; 1 not ready, or a check failed; 2 an error; "
-        "130 interrupted",
+        epilog="exit codes: 0 done; 1 not ready, or a check failed; 2 an error, or an "
+        "answer that was cancelled; 130 interrupted",
     )
     parser.add_argument("--version", action="version", version=f"inferd {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name, text in COMMANDS.items():
-        command = commands.add_parser(name, help=text, description=text)
-        if name in argv:
-            module = import_module(f"inferd.cli.{name}")
-            module.add_arguments(command)
-            command.set_defaults(run=module.run)
-    return parser
+    parsers = {
+        name: commands.add_parser(name, help=text, description=text)
+        for name, text in COMMANDS.items()
+    }
+    if not words or words[0] not in COMMANDS:
+        return parser.parse_args(words)  # help, the version, or an error
+    module = import_module(f"inferd.cli.{words[0]}")
+    command = parsers[words[0]]
+    module.add_arguments(command)
+    command.set_defaults(run=module.run)
+    if "--" in words:  # behind which the other way of parsing finds nothing
+        return command.parse_args(words[1:])
+    return command.parse_intermixed_args(words[1:])  # texts may stand among options

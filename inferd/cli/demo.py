@@ -16,7 +16,7 @@ from inferd.client.discovery import NoDaemonError
 from inferd.client.exchange import ClientError
 from inferd.client.sync import Client, wait_until_ready
 from inferd.wire.requests import ChatMessage, GenerateRequest
-from inferd.wire.responses import DoneFrame, TokenFrame
+from inferd.wire.responses import DoneFrame, ProgressFrame, TokenFrame
 from inferd.wire.status import AnyStatus
 
 QUESTION: Final = "What is the capital of France? Answer in English."
@@ -100,6 +100,8 @@ def _ask(directory: Path, prompt: str) -> None:
                 case TokenFrame():
                     first_at = first_at or time.monotonic()
                     data(printable(frame.content), end="")
+                case ProgressFrame():
+                    pass
                 case DoneFrame():
                     data("")
                     _tell_speed(frame, asked_at, first_at or time.monotonic())

@@ -2,16 +2,13 @@
 
 import argparse
 import sys
-from pathlib import Path
 
-from inferd.cli.configuration import load_config, socket_directory
-from inferd.cli.console import EXIT_OK, CommandError, data, printable
-from inferd.client.discovery import NoDaemonError
-from inferd.client.exchange import ClientError
-from inferd.client.sync import Client
+from inferd.cli.console import EXIT_OK, CommandError, data, printable, say
+from inferd.cli.daemon import add_socket_argument, asking
+from inferd.client.frames import Done, TextAnswer
 from inferd.wire.codec import encode
 from inferd.wire.requests import ChatMessage, GenerateRequest
-from inferd.wire.responses import DoneFrame, TokenFrame
+from inferd.wire.responses import ProgressFrame, TokenFrame
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,14 +19,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--top-p", type=float, metavar="P")
     parser.add_argument("--top-k", type=int, metavar="K")
     parser.add_argument("--max-tokens", type=int, metavar="N")
+    parser.add_argument("--seed", type=int, metavar="N", help="of the sampler")
+    parser.add_argument(
+        "--stop",
+        action="append",
+        metavar="TEXT",
+        help="end the answer before this text; may be given again",
+    )
+    parser.add_argument(
+        "--id", default="cli", help='for inferd cancel (default "cli")', metavar="ID"
+    )
+    parser.add_argument(
+        "--progress", action="store_true", help="tell the way to the answer on stderr"
+    )
     parser.add_argument("--json", action="store_true", help="print frames as they come")
     add_socket_argument(parser)
-
-
-def add_socket_argument(parser: argparse.ArgumentParser) -> None:
-    """Declare how a command finds the daemon."""
-    parser.add_argument(
-        "--directory", type=Path, metavar="DIR", help="where the daemon's sockets are"
+    parser.epilog = (
+        "An answer that somebody cancels is printed as far as it came, and is an error: "
+        "exit code 2."
     )
 
 
@@ -37,14 +44,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Stream the answer."""
     prompt = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
     request = make_request(prompt, arguments)
-    try:
-        with Client(arguments.directory or configured_directory()) as client:
-            for frame in client.generate(request):
-                _print(frame, as_json=arguments.json)
-    except NoDaemonError as error:
-        raise CommandError(str(error), hint="inferd serve") from error
-    except ClientError as error:
-        raise CommandError(str(error)) from error
+    with asking(arguments.directory, "generation") as client:
+        for frame in client.generate(request):
+            if arguments.json:
+                data(encode(frame).decode(), end="")
+            else:
+                _print(frame)
+            _refuse_broken(frame)
     return EXIT_OK
 
 
@@ -52,25 +58,31 @@ def make_request(prompt: str, arguments: argparse.Namespace) -> GenerateRequest:
     """Put the request together."""
     system = [ChatMessage("system", arguments.system)] if arguments.system else []
     return GenerateRequest(
-        id="cli",
+        id=arguments.id,
         messages=[*system, ChatMessage("user", prompt)],
         temperature=arguments.temperature,
         top_p=arguments.top_p,
         top_k=arguments.top_k,
         max_tokens=arguments.max_tokens,
+        seed=arguments.seed,
+        stop=arguments.stop,
+        progress=arguments.progress or None,
     )
 
 
-def configured_directory() -> Path | None:
-    """Find the sockets' directory in the configuration, if there is one."""
-    config = load_config(None)
-    return socket_directory(config) if config.listen.directory else None
+def _print(frame: TextAnswer) -> None:
+    match frame:
+        case TokenFrame():
+            data(printable(frame.content), end="")
+        case ProgressFrame(status="queued"):
+            say(f"queued, position {frame.position}")
+        case ProgressFrame():
+            say(f"prefill, {frame.processed} of {frame.total} tokens")
+        case Done():
+            data("")
 
 
-def _print(frame: TokenFrame | DoneFrame, *, as_json: bool) -> None:
-    if as_json:
-        data(encode(frame).decode(), end="")
-    elif isinstance(frame, TokenFrame):
-        data(printable(frame.content), end="")
-    else:
-        data("")
+def _refuse_broken(frame: TextAnswer) -> None:
+    """Let no answer that was cut short look like a whole one."""
+    if isinstance(frame, Done) and frame.stop_reason in ("cancelled", "error"):
+        raise CommandError(f"the answer is not complete: {frame.stop_reason}")

@@ -14,11 +14,10 @@ from inferd.cli.configuration import load_config, located, socket_directory
 from inferd.cli.console import EXIT_OK, CommandError
 from inferd.config import Config
 from inferd.engine.engine import Engine
+from inferd.server.audience import gather
 from inferd.server.listen import ListenError
 from inferd.server.log import logging_to_stderr
-from inferd.server.notify import Notifier
 from inferd.server.run import Daemon, active_requests
-from inferd.server.status import StatusBoard
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Each ends the daemon: drained at the first, at once at the second."""
@@ -60,20 +59,17 @@ def _serve(daemon: Daemon) -> str | None:
 
 def make_daemon(config: Config) -> Daemon:
     """Put the daemon together as configured."""
-    notifier = Notifier(os.environ)
-    board = StatusBoard(on_publish=notifier.follow)
+    audience = gather(os.environ)
     engines = [
         Engine(
             located(settings),
             n_slots=active_requests(config),
             limits=config.limits,
-            observer=board,
+            observer=audience.board,
         )
         for settings in config.backend
     ]
-    return Daemon(
-        config, socket_directory(config), engines, board=board, notifier=notifier
-    )
+    return Daemon(config, socket_directory(config), engines, audience)
 
 
 def _raise_file_limit() -> None:

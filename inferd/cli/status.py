@@ -14,14 +14,17 @@ from inferd.cli.console import (
     data,
     printable,
 )
-from inferd.cli.generate import add_socket_argument, configured_directory
+from inferd.cli.daemon import ANSWER_S, START, add_socket_argument, configured_directory
 from inferd.client.discovery import NoDaemonError
 from inferd.client.exchange import ClientError
 from inferd.client.sync import READY, watch_status
 from inferd.wire.status import AnyStatus
 
-ANSWER_S: Final = 5.0
-"""Seconds the daemon gets to say how it is."""
+ABILITIES: Final = (
+    *("v2", "vision", "audio", "tools", "thinking"),
+    *("embed", "rerank"),
+)
+"""Those of a ``capabilities`` frame that are told as they are called there."""
 
 
 class Snapshot(msgspec.Struct, kw_only=True):
@@ -55,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         snapshot = _snapshot(directory)
     except (NoDaemonError, ClientError, OSError) as error:
         if not arguments.json:
-            raise CommandError(str(error), hint="inferd serve") from error
+            raise CommandError(str(error), hint=START) from error
         snapshot = Snapshot(status="unreachable", version=__version__)
     if arguments.json:
         data(msgspec.json.encode(snapshot).decode())
@@ -107,15 +110,12 @@ def _print(snapshot: Snapshot) -> None:
     )
     for raw in snapshot.backends:
         able = msgspec.json.decode(raw)
-        abilities = [
-            name
-            for name in ("v2", "vision", "audio", "tools", "thinking", "embed")
-            if able.get(name)
-        ]
+        abilities = ["text"] if able.get("generate", True) else []
+        abilities += [name for name in ABILITIES if able.get(name)]
         data(
             printable(
                 f"backend {able['backend']}: model {able.get('model', 'unknown')}, "
                 f"context {able.get('n_ctx', 'unknown')}, {able['accelerator']}, "
-                f"gpu_layers {able['gpu_layers']}, {' '.join(['text', *abilities])}"
+                f"gpu_layers {able['gpu_layers']}, {' '.join(abilities)}"
             )
         )

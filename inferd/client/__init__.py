@@ -1,5 +1,5 @@
 """The Python client: ``sync.Client`` blocks, ``asynchronous.AsyncClient`` runs on trio.
 
-Both are thin shells around ``exchange``, which does no I/O. Neither needs a native
-package.
+Both are thin shells around ``exchange`` and ``admin``, which do no I/O. None needs a
+native package.
 """

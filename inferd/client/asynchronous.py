@@ -2,71 +2,146 @@
 
 import errno
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
+from types import TracebackType
+from typing import Generic, Self, TypeVar
 
 import trio
 
+from inferd.client.admin import Order, StatusStream
 from inferd.client.discovery import nobody_at, pauses, socket_paths
-from inferd.client.exchange import (
-    ConnectionLostError,
-    Exchange,
-    RequestFailedError,
-    StatusStream,
-)
+from inferd.client.exchange import ConnectionLostError, Exchange, Surface
+from inferd.client.frames import Answer, BlocksAnswer, TextAnswer
+from inferd.client.surfaces import BLOCKS, EMBED, RERANK, TEXT
 from inferd.limits import READ_BYTES
-from inferd.paths import ADMIN_SOCKET, INFER_SOCKET
-from inferd.wire.requests import GenerateRequest
-from inferd.wire.responses import DoneFrame, ErrorFrame, TokenFrame
+from inferd.paths import ADMIN_SOCKET
+from inferd.wire.blocks import BlocksRequest
+from inferd.wire.codec import Request
+from inferd.wire.commands import Command, Reply
+from inferd.wire.requests import EmbedRequest, GenerateRequest, RerankRequest
+from inferd.wire.responses import EmbeddingsFrame, RerankFrame
 from inferd.wire.status import AnyStatus
+
+Q = TypeVar("Q", bound=Request)
+A = TypeVar("A", bound=Answer)
 
 
 class AsyncClient:
-    """A connection to the inference socket, for one request after another.
+    """A daemon's inference sockets, as ``sync.Client`` has them.
 
-    Use ``open_client``.
+    Requests on different sockets may run side by side, each in a task.
+
+    Args:
+        directory: where the sockets are; by default, where a daemon would put them.
+
+    Cancellation: of any method: the answer is left half read; close the client.
+
+    Ownership: use it in an ``async with`` block; leaving closes the connections and
+    cancels requests.
     """
 
-    def __init__(self, stream: trio.abc.Stream) -> None:
-        self._stream = stream
-        self._exchange = Exchange()
+    def __init__(self, directory: Path | None = None) -> None:
+        self._text = _Connection(TEXT, directory)
+        self._blocks = _Connection(BLOCKS, directory)
+        self._embed = _Connection(EMBED, directory)
+        self._rerank = _Connection(RERANK, directory)
+        self._all = (self._text, self._blocks, self._embed, self._rerank)
 
-    async def generate(
-        self, request: GenerateRequest
-    ) -> AsyncIterator[TokenFrame | DoneFrame]:
-        """Send a request; give its frames as they come, ``done`` last.
+    async def __aenter__(self) -> Self:
+        return self
 
-        Raises:
-            RequestFailedError: the daemon ended it with an error frame.
-            ConnectionLostError: the connection ended before it did.
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
 
-        Cancellation: the answer is left half read; close the client.
+    def close(self) -> None:
+        """Close every connection."""
+        for connection in self._all:
+            connection.close()
+
+    def generate(self, request: GenerateRequest) -> AsyncIterator[TextAnswer]:
+        """Have a v1 request answered; give its frames as they come, ``done`` last.
+
+        There are ``status`` frames among them if ``progress`` was asked for.
         """
-        data = self._exchange.start(request)
-        with suppress(trio.BrokenResourceError):  # its last words may still be there
-            await self._stream.send_all(data)
+        return self._text.ask(request)
+
+    def converse(self, request: BlocksRequest) -> AsyncIterator[BlocksAnswer]:
+        """Have a v2 request answered, as ``generate`` does with one of v1."""
+        return self._blocks.ask(request)
+
+    async def embed(self, request: EmbedRequest) -> EmbeddingsFrame:
+        """Have texts turned into embeddings; ``embeddings_of`` reads them."""
+        [frame] = [each async for each in self._embed.ask(request)]
+        return frame
+
+    async def rerank(self, request: RerankRequest) -> RerankFrame:
+        """Have documents ordered by how well they answer a query."""
+        [frame] = [each async for each in self._rerank.ask(request)]
+        return frame
+
+    async def cancel(self, request_id: str) -> bool:
+        """Cancel a request that another task waits for.
+
+        Its answer ends early: a generated one in ``done`` with ``cancelled``, any other
+        in a ``RequestFailedError`` with that code.
+
+        Returns:
+            Whether such a request was under way; it may have ended meanwhile.
+        """
+        sent = [await connection.cancel(request_id) for connection in self._all]
+        return any(sent)
+
+
+class _Connection(Generic[Q, A]):
+    """A connection to one socket, opened when it is first needed."""
+
+    def __init__(self, surface: Surface[Q, A], directory: Path | None) -> None:
+        self._socket = surface.socket
+        self._directory = directory
+        self._exchange = Exchange(surface)
+        self._stream: trio.SocketStream | None = None
+        self._sending = trio.Lock()  # a cancel must not cut a request in two
+
+    async def ask(self, request: Q) -> AsyncIterator[A]:
+        async with self._sending:
+            if self._stream is None:
+                self._stream = await connect(self._socket, self._directory)
+            await _send(self._stream, self._exchange.start(request))
         while not self._exchange.is_over:
-            for response in self._exchange.feed(await self._read()):
-                if isinstance(response, ErrorFrame):
-                    raise RequestFailedError(response)
-                yield response
+            if (frame := self._exchange.next_frame()) is not None:
+                yield frame
+            else:
+                self._exchange.feed(await _read(self._stream))
 
-    async def _read(self) -> bytes | bytearray:
-        try:
-            return await self._stream.receive_some(READ_BYTES)
-        except trio.BrokenResourceError as error:
-            raise ConnectionLostError("the connection broke") from error
+    async def cancel(self, request_id: str) -> bool:
+        async with self._sending:
+            line = self._exchange.cancel(request_id)
+            if self._stream is None or line is None:
+                return False
+            await _send(self._stream, line)
+            return True
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.socket.close()
 
 
-@asynccontextmanager
-async def open_client(directory: Path | None = None) -> AsyncIterator[AsyncClient]:
-    """Connect to a daemon; leaving closes the connection and cancels a request.
+async def _send(stream: trio.SocketStream, data: bytes) -> None:
+    with suppress(trio.BrokenResourceError):  # its last words may still be there
+        await stream.send_all(data)
 
-    Raises:
-        NoDaemonError: nobody answers.
-    """
-    async with await connect(INFER_SOCKET, directory) as stream:
-        yield AsyncClient(stream)
+
+async def _read(stream: trio.SocketStream) -> bytes | bytearray:
+    try:
+        return await stream.receive_some(READ_BYTES)
+    except trio.BrokenResourceError as error:
+        raise ConnectionLostError("the connection broke") from error
 
 
 async def connect(leaf: str, directory: Path | None = None) -> trio.SocketStream:
@@ -116,3 +191,18 @@ async def watch_status(directory: Path | None = None) -> AsyncIterator[AnyStatus
         async for data in stream:
             for _, status in frames.feed(data):
                 yield status
+
+
+async def command(order: Command, directory: Path | None = None) -> Reply:
+    """Send a command to the admin socket; give the reply, ``ok`` or not.
+
+    Raises:
+        NoDaemonError: nobody answers.
+        ClientError: the connection ended before the reply, or what answers is no daemon.
+    """
+    exchange = Order(order)
+    async with await connect(ADMIN_SOCKET, directory) as stream:
+        await _send(stream, exchange.line)
+        while (reply := exchange.feed(await _read(stream))) is None:
+            pass
+        return reply

@@ -1,15 +1,25 @@
-"""One connection's exchanges without its I/O: requests out, responses in.
+"""One connection's exchanges without its I/O: requests out, answers in.
 
-A shell sends what ``start`` gives and feeds what it reads until ``is_over``; then the
-next exchange may start on the same connection.
+A shell sends what ``start`` gives; then, until ``is_over``, it takes frames, and feeds
+what it reads when there is none. The next exchange may start on the same connection.
 """
 
-from inferd.errors import ErrorCode, FrameTooLargeError, InvalidFrameError
-from inferd.wire.codec import decode_response, decode_status, encode
+import re
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from inferd.client.frames import Answer, Failure
+from inferd.errors import FrameTooLargeError, InvalidFrameError
+from inferd.wire.codec import DECODE_FAILURES, Request, encode
+from inferd.wire.commands import Command
 from inferd.wire.framing import LineSplitter
-from inferd.wire.requests import GenerateRequest
-from inferd.wire.responses import ErrorFrame, Response, Terminal
-from inferd.wire.status import AnyStatus
+from inferd.wire.requests import CancelLine
+from inferd.wire.responses import EmbeddingsFrame, Terminal
+
+Q = TypeVar("Q", bound=Request)
+A = TypeVar("A", bound=Answer)
 
 
 class ClientError(Exception):
@@ -23,13 +33,13 @@ class RequestFailedError(ClientError):
         frame: as it came, with ``code``, ``message`` and what goes with them.
     """
 
-    def __init__(self, frame: ErrorFrame) -> None:
+    def __init__(self, frame: Failure) -> None:
         self.frame = frame
-        super().__init__(f"{frame.code.value}: {frame.message}")
+        super().__init__(f"{frame.code}: {frame.message}")
 
     @property
-    def code(self) -> ErrorCode:
-        """The kind of failure."""
+    def code(self) -> str:
+        """The kind of failure: one of ``ErrorCode``, or a later daemon's."""
         return self.frame.code
 
 
@@ -41,10 +51,39 @@ class ProtocolError(ClientError):
     """The daemon said what this protocol does not know."""
 
 
-class Exchange:
+@dataclass(frozen=True)
+class Surface(Generic[Q, A]):
+    """One kind of request, its answers, and the socket where they meet."""
+
+    socket: str
+    """The leaf of its path."""
+    decoder: msgspec.json.Decoder[A | Failure]
+
+    def read(self, frame: bytes) -> A | Failure | None:
+        """Read a frame of an answer; ``None`` for news from a later daemon.
+
+        Raises:
+            InvalidFrameError: it is no frame of this protocol.
+        """
+        try:
+            return self.decoder.decode(frame)
+        except DECODE_FAILURES as error:
+            if _NEWS.fullmatch(str(error)):
+                return None
+            raise InvalidFrameError(str(error)) from error
+
+
+_NEWS: Final = re.compile(
+    r"Invalid (?:enum )?value .* - at `\$\.(?:type|status|block\.type)`", re.DOTALL
+)
+"""What msgspec says of a frame, a status or a block of a kind that we do not know."""
+
+
+class Exchange(Generic[Q, A]):
     """The state of one connection."""
 
-    def __init__(self) -> None:
+    def __init__(self, surface: Surface[Q, A]) -> None:
+        self._surface = surface
         self._splitter = LineSplitter()
         self._id: str | None = None
 
@@ -53,7 +92,7 @@ class Exchange:
         """Whether no answer is due."""
         return self._id is None
 
-    def start(self, request: GenerateRequest) -> bytes:
+    def start(self, request: Q) -> bytes:
         """Begin an exchange; give the bytes to send.
 
         Raises:
@@ -61,61 +100,79 @@ class Exchange:
         """
         if not self.is_over:
             raise ClientError("the answer to the last request is not complete")
-        try:
-            data = encode(request)
-        except FrameTooLargeError as error:
-            raise ClientError(error.message) from error
-        except UnicodeEncodeError as error:
-            raise ClientError("the request holds what is no text") from error
+        data = line_of(request)
         self._id = request.id
         return data
 
-    def feed(self, data: bytes | bytearray) -> list[Response]:
-        """Add what was read; give the responses that are whole. No bytes mean the end.
+    def cancel(self, request_id: str) -> bytes | None:
+        """Give the bytes that cancel this request; ``None`` if another is under way.
+
+        Its answer ends all the same: with a terminal frame.
+        """
+        return line_of(CancelLine(id=request_id)) if self._id == request_id else None
+
+    def feed(self, data: bytes | bytearray) -> None:
+        """Add what was read. No bytes mean the end.
 
         Raises:
             ConnectionLostError: it ended before the terminal frame.
-            ProtocolError: what came is no response, or not to our request.
         """
         if not data:
             raise ConnectionLostError("the daemon closed the connection")
         self._splitter.feed(data)
-        responses: list[Response] = []
-        try:
-            while (frame := self._splitter.next_frame()) is not None:
-                responses.append(self._take(decode_response(frame)))
-        except (InvalidFrameError, FrameTooLargeError) as error:
-            raise ProtocolError(error.message) from error
-        return responses
 
-    def _take(self, response: Response) -> Response:
-        is_about_connection = isinstance(response, ErrorFrame) and response.id == ""
-        if self._id is None or (response.id != self._id and not is_about_connection):
-            raise ProtocolError(
-                f"a frame for request {response.id!r}, which is not ours"
-            )
-        if isinstance(response, Terminal):
-            self._id = None
-        return response
-
-
-class StatusStream:
-    """The frames of an admin socket, without its I/O."""
-
-    def __init__(self) -> None:
-        self._splitter = LineSplitter()
-
-    def feed(self, data: bytes | bytearray) -> list[tuple[bytes, AnyStatus]]:
-        """Add what was read; give the frames that are whole, as bytes and as read.
+    def next_frame(self) -> A | None:
+        """Take the next frame of the answer, or ``None`` if more is needed.
 
         Raises:
-            ProtocolError: what came is no status.
+            RequestFailedError: it is an error frame, the last one of the answer.
+            ProtocolError: what came is no frame, or not for our request.
         """
-        self._splitter.feed(data)
-        frames: list[tuple[bytes, AnyStatus]] = []
         try:
             while (frame := self._splitter.next_frame()) is not None:
-                frames.append((frame, decode_status(frame)))
+                if (answer := self._surface.read(frame)) is not None:
+                    return self._take(answer)
         except (InvalidFrameError, FrameTooLargeError) as error:
             raise ProtocolError(error.message) from error
-        return frames
+        return None
+
+    def _take(self, answer: A | Failure) -> A:
+        is_about_connection = isinstance(answer, Failure) and answer.id == ""
+        if self._id is None or (answer.id != self._id and not is_about_connection):
+            raise ProtocolError(f"a frame for request {answer.id!r}, which is not ours")
+        if isinstance(answer, Terminal):
+            self._id = None
+        if isinstance(answer, Failure):
+            raise RequestFailedError(answer)
+        return answer
+
+
+def line_of(message: Request | CancelLine | Command) -> bytes:
+    """Write a message as it is sent.
+
+    Raises:
+        ClientError: it is too large, or holds what is no text.
+    """
+    try:
+        return encode(message)
+    except FrameTooLargeError as error:
+        raise ClientError(error.message) from error
+    except UnicodeEncodeError as error:
+        raise ClientError("the request holds what is no text") from error
+
+
+def embeddings_of(frame: EmbeddingsFrame) -> list[list[float]]:
+    """Read the numbers of an answer: one embedding for each input, in order.
+
+    In the frame they are JSON: who only passes them on need not read them.
+
+    Raises:
+        ProtocolError: they are no lists of numbers.
+    """
+    try:
+        return _EMBEDDINGS.decode(frame.embeddings)
+    except msgspec.DecodeError as error:
+        raise ProtocolError(f"embeddings: {error}") from error
+
+
+_EMBEDDINGS: Final = msgspec.json.Decoder(list[list[float]])

@@ -1,13 +1,15 @@
 """The blocking client."""
 
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Generic, Self, TypeVar
 
+from inferd.client.admin import Order, StatusStream
 from inferd.client.discovery import (
     NoDaemonError,
     nobody_at,
@@ -18,37 +20,52 @@ from inferd.client.exchange import (
     ClientError,
     ConnectionLostError,
     Exchange,
-    RequestFailedError,
-    StatusStream,
+    Surface,
 )
+from inferd.client.frames import Answer, BlocksAnswer, TextAnswer
+from inferd.client.surfaces import BLOCKS, EMBED, RERANK, TEXT
 from inferd.limits import READ_BYTES
-from inferd.paths import ADMIN_SOCKET, INFER_SOCKET
-from inferd.wire.requests import GenerateRequest
-from inferd.wire.responses import DoneFrame, ErrorFrame, TokenFrame
+from inferd.paths import ADMIN_SOCKET
+from inferd.wire.blocks import BlocksRequest
+from inferd.wire.codec import Request
+from inferd.wire.commands import Command, Reply
+from inferd.wire.requests import EmbedRequest, GenerateRequest, RerankRequest
+from inferd.wire.responses import EmbeddingsFrame, RerankFrame
 from inferd.wire.status import AnyStatus
 
 READY = "ready"
 
+Q = TypeVar("Q", bound=Request)
+A = TypeVar("A", bound=Answer)
+
 
 class Client:
-    """A connection to the inference socket, for one request after another.
+    """A daemon's inference sockets: of each, one request after another.
+
+    A socket is connected to when it is first needed. What each method raises:
+
+    - ``NoDaemonError``: nobody answers there.
+    - ``RequestFailedError``: the daemon ended the request with an error frame.
+    - ``ConnectionLostError``: the connection ended before the answer did.
+    - ``ProtocolError``: what came is no answer.
+    - ``ClientError``, the base of these three: the request cannot be sent, or an answer
+      on that socket is not read to its end.
 
     Args:
         directory: where the sockets are; by default, where a daemon would put them.
         timeout_s: seconds of silence before a call gives up with ``TimeoutError``.
 
-    Raises:
-        NoDaemonError: nobody answers.
-
-    Ownership: ``close`` it, or use it in a ``with`` block; closing cancels a request.
+    Ownership: ``close`` it, or use it in a ``with`` block; closing cancels requests.
     """
 
     def __init__(
         self, directory: Path | None = None, *, timeout_s: float | None = None
     ) -> None:
-        self._sock = connect(INFER_SOCKET, directory)
-        self._sock.settimeout(timeout_s)
-        self._exchange = Exchange()
+        self._text = _Connection(TEXT, directory, timeout_s)
+        self._blocks = _Connection(BLOCKS, directory, timeout_s)
+        self._embed = _Connection(EMBED, directory, timeout_s)
+        self._rerank = _Connection(RERANK, directory, timeout_s)
+        self._all = (self._text, self._blocks, self._embed, self._rerank)
 
     def __enter__(self) -> Self:
         return self
@@ -62,30 +79,95 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the connection."""
-        self._sock.close()
+        """Close every connection."""
+        for connection in self._all:
+            connection.close()
 
-    def generate(self, request: GenerateRequest) -> Iterator[TokenFrame | DoneFrame]:
-        """Send a request; give its frames as they come, ``done`` last.
+    def generate(self, request: GenerateRequest) -> Iterator[TextAnswer]:
+        """Have a v1 request answered; give its frames as they come, ``done`` last.
 
-        Raises:
-            RequestFailedError: the daemon ended it with an error frame.
-            ConnectionLostError: the connection ended before it did.
+        There are ``status`` frames among them if ``progress`` was asked for.
         """
-        data = self._exchange.start(request)
-        with suppress(ConnectionError):  # its last words may still be there
-            self._sock.sendall(data)
-        while not self._exchange.is_over:
-            for response in self._exchange.feed(self._read()):
-                if isinstance(response, ErrorFrame):
-                    raise RequestFailedError(response)
-                yield response
+        return self._text.ask(request)
 
-    def _read(self) -> bytes:
-        try:
-            return self._sock.recv(READ_BYTES)
-        except ConnectionError as error:
-            raise ConnectionLostError(str(error)) from error
+    def converse(self, request: BlocksRequest) -> Iterator[BlocksAnswer]:
+        """Have a v2 request answered, as ``generate`` does with one of v1."""
+        return self._blocks.ask(request)
+
+    def embed(self, request: EmbedRequest) -> EmbeddingsFrame:
+        """Have texts turned into embeddings; ``embeddings_of`` reads them."""
+        [frame] = self._embed.ask(request)
+        return frame
+
+    def rerank(self, request: RerankRequest) -> RerankFrame:
+        """Have documents ordered by how well they answer a query."""
+        [frame] = self._rerank.ask(request)
+        return frame
+
+    def cancel(self, request_id: str) -> bool:
+        """Cancel a request that another thread waits for.
+
+        Its answer ends early: a generated one in ``done`` with ``cancelled``, any other
+        in a ``RequestFailedError`` with that code.
+
+        Returns:
+            Whether such a request was under way; it may have ended meanwhile.
+        """
+        n_sent = sum(connection.cancel(request_id) for connection in self._all)
+        return n_sent > 0
+
+
+class _Connection(Generic[Q, A]):
+    """A connection to one socket, opened when it is first needed."""
+
+    def __init__(
+        self, surface: Surface[Q, A], directory: Path | None, timeout_s: float | None
+    ) -> None:
+        self._socket = surface.socket
+        self._directory = directory
+        self._timeout_s = timeout_s
+        self._exchange = Exchange(surface)
+        self._sock: socket.socket | None = None
+        self._sending = threading.Lock()  # a cancel must not cut a request in two
+
+    def ask(self, request: Q) -> Iterator[A]:
+        with self._sending:
+            sock = self._sock = self._sock or self._connect()
+            _send(sock, self._exchange.start(request))
+        while not self._exchange.is_over:
+            if (frame := self._exchange.next_frame()) is not None:
+                yield frame
+            else:
+                self._exchange.feed(_read(sock))
+
+    def cancel(self, request_id: str) -> bool:
+        with self._sending:
+            line = self._exchange.cancel(request_id)
+            if self._sock is None or line is None:
+                return False
+            _send(self._sock, line)
+            return True
+
+    def close(self) -> None:
+        if self._sock is not None:
+            self._sock.close()
+
+    def _connect(self) -> socket.socket:
+        sock = connect(self._socket, self._directory)
+        sock.settimeout(self._timeout_s)
+        return sock
+
+
+def _send(sock: socket.socket, data: bytes) -> None:
+    with suppress(ConnectionError):  # the daemon's last words may still be there
+        sock.sendall(data)
+
+
+def _read(sock: socket.socket) -> bytes:
+    try:
+        return sock.recv(READ_BYTES)
+    except ConnectionError as error:
+        raise ConnectionLostError(str(error)) from error
 
 
 def connect(leaf: str, directory: Path | None = None) -> socket.socket:
@@ -122,6 +204,25 @@ def watch_status(
         frames = StatusStream()
         while data := sock.recv(READ_BYTES):
             yield from frames.feed(data)
+
+
+def command(
+    order: Command, directory: Path | None = None, *, timeout_s: float | None = None
+) -> Reply:
+    """Send a command to the admin socket; give the reply, ``ok`` or not.
+
+    Raises:
+        NoDaemonError: nobody answers.
+        ClientError: the connection ended before the reply, or what answers is no daemon.
+        TimeoutError: ``timeout_s`` seconds of silence.
+    """
+    exchange = Order(order)
+    with connect(ADMIN_SOCKET, directory) as sock:
+        sock.settimeout(timeout_s)
+        _send(sock, exchange.line)
+        while (reply := exchange.feed(_read(sock))) is None:
+            pass
+        return reply
 
 
 def wait_until_ready(

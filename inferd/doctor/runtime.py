@@ -9,9 +9,17 @@ from inferd.client.exchange import ClientError
 from inferd.client.sync import watch_status
 from inferd.doctor.check import Finding, failed, ok, warning
 from inferd.limits import SOCKET_PATH_BYTES
-from inferd.paths import ADMIN_SOCKET, INFER_SOCKET, LOCK_NAME
+from inferd.paths import (
+    ADMIN_SOCKET,
+    EMBED_SOCKET,
+    INFER_SOCKET,
+    INFER_V2_SOCKET,
+    LOCK_NAME,
+    RERANK_SOCKET,
+)
 from inferd.server.listen import ADMIN_MODE, INFERENCE_MODE, ListenError, refuse_unsafe
 
+INFERENCE = (INFER_SOCKET, INFER_V2_SOCKET, EMBED_SOCKET, RERANK_SOCKET)
 ADMIN_ANSWER_S = 2.0
 
 
@@ -59,7 +67,7 @@ def check_lock(directory: Path, locks: Path = Path("/proc/locks")) -> Finding:
 
 def check_sockets(directory: Path) -> Finding:
     """Are the sockets there with the modes they should have?"""
-    wanted = {ADMIN_SOCKET: ADMIN_MODE, INFER_SOCKET: INFERENCE_MODE}
+    wanted = {ADMIN_SOCKET: ADMIN_MODE} | dict.fromkeys(INFERENCE, INFERENCE_MODE)
     found: dict[str, int] = {}
     for leaf in wanted:
         path = directory / leaf

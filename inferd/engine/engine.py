@@ -1,47 +1,27 @@
 """A backend that is a worker process, kept alive."""
 
-import itertools
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import trio
 
 from inferd.backend import (
-    Backend,
     BackendCapabilities,
-    Done,
-    Prepared,
     StartFailedError,
-    Token,
-    TokenEvent,
-    TokenStream,
 )
 from inferd.config import BackendSettings, LimitSettings
-from inferd.engine.mailbox import Mailbox
+from inferd.engine.jobs import JobBackend
 from inferd.engine.process import KILLED_BY, start_worker
 from inferd.engine.restart import Pause, RestartPolicy
-from inferd.engine.session import Answer, Session, SessionOverError, WorkerDiedError
+from inferd.engine.session import Session, SessionOverError
 from inferd.errors import (
     BackendNotReadyError,
-    BackendUnavailableError,
-    ContextOverflowError,
-    InternalError,
-    InvalidRequestError,
 )
 from inferd.ipc import (
-    Ended,
     Load,
     Loading,
-    Overflow,
-    Prepare,
-    PromptReady,
-    Refused,
-    Run,
 )
-from inferd.job import GenerateJob
-from inferd.limits import HEARTBEAT_S, HEARTBEATS_IN_SILENCE, MAX_PREPARES
-from inferd.output.utf8 import TextDecoder
+from inferd.limits import HEARTBEAT_S, HEARTBEATS_IN_SILENCE
 
 
 class Observer(Protocol):
@@ -68,7 +48,7 @@ class _Death(NamedTuple):
     had_served: bool
 
 
-class Engine(Backend):
+class Engine(JobBackend):
     """One configured backend: a worker, and another one when that dies."""
 
     def __init__(
@@ -79,6 +59,7 @@ class Engine(Backend):
         limits: LimitSettings,
         observer: Observer,
     ) -> None:
+        super().__init__(prepare_timeout_s=limits.prepare_timeout_s)
         self._settings = settings
         self._load = Load(
             settings=settings,
@@ -89,13 +70,10 @@ class Engine(Backend):
         )
         self._limits = limits
         self._observer = observer
-        self._tickets = itertools.count(1)
-        self._session: Session | None = None
         self._capabilities = BackendCapabilities()
         self._out_of_service: str | None = None
         self._stopped: str | None = None
         self._changed = trio.Event()
-        self._preparing = trio.Lock()
 
     @property
     def name(self) -> str:
@@ -171,6 +149,7 @@ class Engine(Backend):
             silence_s=self._limits.load_silence_s,
         )
         self._capabilities = loaded.capabilities
+        self._markers = loaded.markers
         if self._stopped is not None:
             return
         self._session = session
@@ -188,106 +167,6 @@ class Engine(Backend):
                 raise BackendNotReadyError(self.unavailable)
             await self._changed.wait()
         return self._session
-
-    # --- jobs -------------------------------------------------------------------------
-
-    @asynccontextmanager
-    async def prepare(self, job: GenerateJob) -> AsyncIterator[Prepared]:
-        """Have the worker render and count the prompt; again if it dies over it."""
-        ticket = next(self._tickets)
-        try:
-            yield await self._prepare(ticket, job)
-        finally:
-            if self._session is not None:
-                self._session.close(ticket)
-
-    async def _prepare(self, ticket: int, job: GenerateJob) -> Prepared:
-        for _ in range(MAX_PREPARES):
-            async with self._preparing:  # one at a time, so that each has its own time
-                session = await self._wait_ready()
-                answer = await self._ask_to_prepare(session, ticket, job)
-            match answer:
-                case PromptReady(prompt_tokens=n_tokens):
-                    return Prepared(ticket=ticket, job=job, prompt_tokens=n_tokens)
-                case Overflow(prompt_tokens=n_tokens, n_ctx=n_ctx):
-                    raise ContextOverflowError(n_tokens, n_ctx)
-                case Refused(reason=reason):
-                    raise InvalidRequestError(reason)
-                case WorkerDiedError():
-                    continue
-                case _:
-                    raise InternalError("the worker answered out of turn")
-        raise BackendUnavailableError(
-            f"the worker died {MAX_PREPARES} times while this prompt was prepared"
-        )
-
-    async def _ask_to_prepare(
-        self, session: Session, ticket: int, job: GenerateJob
-    ) -> Answer | WorkerDiedError:
-        within_s = self._limits.prepare_timeout_s
-        try:
-            await session.finish_preparing(within_s)
-            box = session.open(ticket)
-            session.post(Prepare(ticket=ticket, job=job))
-            with trio.fail_after(within_s):
-                answer, *more = await box.take()
-        except WorkerDiedError as error:
-            return error
-        except trio.TooSlowError:
-            session.kill()
-            raise BackendUnavailableError(
-                "preparing the prompt took too long"
-            ) from None
-        if more:
-            raise InternalError("the worker answered a prompt more than once")
-        return answer
-
-    @asynccontextmanager
-    async def generate(self, prepared: Prepared) -> AsyncIterator[TokenStream]:
-        """Run a prepared job, preparing it anew if that worker is gone."""
-        ticket = prepared.ticket
-        while (session := self._session) is None or not session.knows(ticket):
-            await self._prepare(ticket, prepared.job)
-        box = session.open(ticket)
-        session.post(Run(ticket=ticket))
-        try:
-            yield _Events(box)
-        finally:
-            session.close(ticket)
-
-
-class _Events:
-    """A job's answers as events: bytes become text here."""
-
-    def __init__(self, box: Mailbox[Answer]) -> None:
-        self._box = box
-        self._text = TextDecoder()
-        self._is_over = False
-
-    def __aiter__(self) -> AsyncIterator[Sequence[TokenEvent]]:
-        return self
-
-    async def __anext__(self) -> Sequence[TokenEvent]:
-        if self._is_over:
-            raise StopAsyncIteration
-        events: list[TokenEvent] = []
-        while not events:
-            for answer in await self._box.take():
-                events += self._events_of(answer)
-        return events
-
-    def _events_of(self, answer: Answer) -> list[TokenEvent]:
-        match answer:
-            case bytes():
-                text = self._text.feed(answer)
-                return [Token(text)] if text else []
-            case Ended(stop_reason=why, usage=usage):
-                self._is_over = True
-                rest = self._text.finish()
-                done = Done(stop_reason=why, usage=usage)
-                return [Token(rest), done] if rest else [done]
-            case _:
-                raise InternalError("the worker answered a run with something else")
 
 
 def _nothing() -> None:

@@ -1,7 +1,7 @@
 """One worker from its start to its end: messages to it, answers sorted by job."""
 
 from collections.abc import Callable
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import trio
 
@@ -12,7 +12,9 @@ from inferd.ipc import (
     Alive,
     BrokenLinkError,
     Drop,
+    Embedded,
     Ended,
+    Failed,
     FromWorker,
     Load,
     Loaded,
@@ -23,14 +25,35 @@ from inferd.ipc import (
     Prepare,
     PromptReady,
     Refused,
+    Scored,
     Step,
     ToWorker,
     decode_from_worker,
     encode,
 )
 from inferd.limits import IPC_OUTBOX_MESSAGES, READ_BYTES
+from inferd.wire.responses import Logprob
 
-Answer = PromptReady | Refused | Overflow | bytes | Ended
+
+class Prefilled(NamedTuple):
+    """How far a job's prompt is."""
+
+    processed: int
+    """Tokens read."""
+
+
+Answer = (
+    PromptReady
+    | Refused
+    | Overflow
+    | Prefilled
+    | Logprob
+    | bytes
+    | Ended
+    | Embedded
+    | Scored
+    | Failed
+)
 
 
 class WorkerDiedError(BackendUnavailableError):
@@ -66,6 +89,7 @@ class Session:
         self._over: str | None = None
         self._prepared = trio.Event()
         self._prepared.set()
+        self._preparing: int | None = None
         self._heard_at = trio.current_time()
         self._hung: str | None = None
         self.has_served = False
@@ -92,6 +116,7 @@ class Session:
         """Send a message when the worker reads; a worker that never does is ended."""
         if isinstance(message, Prepare):
             self._prepared = trio.Event()
+            self._preparing = message.ticket
         try:
             self._to_send.send_nowait(message)
         except trio.WouldBlock:
@@ -179,12 +204,15 @@ class Session:
 
     def _sort(self, message: FromWorker) -> None:
         match message:
-            case Step(pieces=pieces, ended=ended):
-                for ticket, piece in pieces:
-                    self._put(ticket, piece)
-                for end in ended:
-                    self.has_served = True
-                    self._put(end.ticket, end)
+            case Step():
+                self._sort_step(message)
+            case Embedded() | Scored():
+                self.has_served = True
+                self._put(message.ticket, message)
+            case Failed():
+                if message.ticket == self._preparing:  # else it was a run that failed
+                    self._prepared.set()
+                self._put(message.ticket, message)
             case PromptReady() | Refused() | Overflow():
                 self._prepared.set()
                 self._put(message.ticket, message)
@@ -192,6 +220,17 @@ class Session:
                 pass
             case Loading() | LoadFailed() | Loaded():
                 raise SessionOverError(_out_of_turn(message))
+
+    def _sort_step(self, step: Step) -> None:
+        for ticket, n_tokens in step.prefilled:
+            self._put(ticket, Prefilled(n_tokens))
+        for ticket, logprob in step.logprobs:
+            self._put(ticket, logprob)
+        for ticket, piece in step.pieces:
+            self._put(ticket, piece)
+        for end in step.ended:
+            self.has_served = True
+            self._put(end.ticket, end)
 
     def _put(self, ticket: int, answer: Answer) -> None:
         if box := self._boxes.get(ticket):  # dropped jobs may still have answers coming

@@ -1,32 +1,61 @@
-"""The admin socket: the present state, then every event, until somebody leaves."""
+"""The admin socket: the present state, then every event, and answers to commands."""
 
 import trio
 
+from inferd.errors import FrameTooLargeError
+from inferd.limits import MAX_COMMAND_BYTES, READ_BYTES
+from inferd.server.commands import Commands
 from inferd.server.hangup import Hangups
-from inferd.server.status import StatusBoard
+from inferd.server.peer import peer_of
+from inferd.server.status import Listener, StatusBoard
+from inferd.wire.codec import encode
+from inferd.wire.commands import Reply
+from inferd.wire.framing import LineSplitter
 
 
 async def serve_admin(
     stream: trio.SocketStream,
     board: StatusBoard,
+    commands: Commands,
     *,
     hangups: Hangups,
     write_timeout_s: float,
 ) -> None:
-    """Tell one listener; what it sends is never read.
+    """Tell one listener, and answer what it asks.
 
     The listener gets EOF when it lags behind, or stops reading for ``write_timeout_s``.
+    One that ends its own side goes on being told.
     """
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_watch, stream, hangups, nursery.cancel_scope)
-        with board.listen() as frames:
-            async for frame in frames:
+        with board.listen() as listener:
+            nursery.start_soon(_answer_all, stream, listener, commands)
+            async for frame in listener.frames:
                 try:
                     with trio.fail_after(write_timeout_s):
                         await stream.send_all(frame)
                 except (trio.TooSlowError, trio.BrokenResourceError):
                     break
-        nursery.cancel_scope.cancel()
+            nursery.cancel_scope.cancel()
+
+
+async def _answer_all(
+    stream: trio.SocketStream, listener: Listener, commands: Commands
+) -> None:
+    splitter = LineSplitter(MAX_COMMAND_BYTES)
+    peer = peer_of(stream)
+    try:
+        while data := await stream.receive_some(READ_BYTES):
+            splitter.feed(data)
+            while (line := splitter.next_frame()) is not None:
+                listener.tell(encode(commands.answer(line, peer)))
+                await trio.lowlevel.checkpoint()
+        if (line := splitter.last_frame()) is not None:
+            listener.tell(encode(commands.answer(line, peer)))
+    except FrameTooLargeError as error:
+        listener.tell(encode(Reply(command="", ok=False, error=error.message)))
+    except trio.BrokenResourceError:
+        return
 
 
 async def _watch(

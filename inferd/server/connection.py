@@ -2,119 +2,158 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import structlog
 import trio
 
 from inferd.errors import PeerError
 from inferd.limits import READ_BYTES
+from inferd.server.activity import Activity
 from inferd.server.dispatch import Service, dispatch
 from inferd.server.hangup import Hangups
+from inferd.server.inbox import Arrival, Inbox
 from inferd.server.peer import peer_of
+from inferd.server.register import Register
 from inferd.server.reply import PeerGoneError, Reply
-from inferd.wire.framing import LineSplitter
-from inferd.wire.requests import GenerateRequest
+from inferd.wire.blocks import BlocksRequest
+from inferd.wire.codec import Request
+from inferd.wire.requests import EmbedRequest, GenerateRequest, RerankRequest
 
 log = structlog.get_logger("server")
 
+R = TypeVar("R", bound=Request)
+
 
 @dataclass(frozen=True, slots=True)
-class Surface:
+class Surface(Generic[R]):
     """What differs from one inference socket to the next."""
 
     socket: str
     """The leaf of its path, for the log."""
-    decode: Callable[[bytes], GenerateRequest]
-    service: Service
+    decode: Callable[[bytes], R]
+    service: Service[R]
+
+    def connect(
+        self, stream: trio.SocketStream, around: "Surroundings"
+    ) -> "Connection[R]":
+        """Take a client in."""
+        return Connection(stream, self, around)
 
 
-class Connection:
-    """Reads frames one at a time, answers each before it reads the next.
+AnySurface = (
+    Surface[GenerateRequest]
+    | Surface[BlocksRequest]
+    | Surface[EmbedRequest]
+    | Surface[RerankRequest]
+)
 
-    What a client sends ahead waits in the kernel's buffer, so a connection holds one
-    request at most. A client that ends only its own side is served to the end; one that
-    closes the connection has its request cancelled.
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all connections share."""
+
+    hangups: Hangups
+    register: Register
+    write_timeout_s: float
+
+
+class Connection(Generic[R]):
+    """Answers requests one at a time, in order, and reads on meanwhile.
+
+    A client that ends only its own side is served to the end; one that closes the
+    connection has its request cancelled.
     """
 
     def __init__(
-        self,
-        stream: trio.SocketStream,
-        surface: Surface,
-        *,
-        hangups: Hangups,
-        write_timeout_s: float,
+        self, stream: trio.SocketStream, surface: Surface[R], around: Surroundings
     ) -> None:
         self._stream = stream
         self._surface = surface
-        self._hangups = hangups
-        self._write_timeout_s = write_timeout_s
-        self._splitter = LineSplitter()
-        self._has_ended = False
-        self._reading: trio.CancelScope | None = None
+        self._around = around
         self._peer = peer_of(stream)
+        self._inbox = Inbox(surface.decode, self._begin)
+        self._news = trio.Event()
+        self._room = trio.Event()
+        self._reading = trio.CancelScope()
         self._log = log.bind(socket=surface.socket, peer=str(self._peer))
 
     def end(self) -> None:
-        """Close the connection as soon as no request is being answered."""
-        self._has_ended = True
-        if self._reading is not None:
-            self._reading.cancel()
+        """Close the connection as soon as nothing is being answered."""
+        self._inbox.close()
+        self._reading.cancel()
+        self._news.set()
 
     async def serve(self) -> None:
         """Answer requests until the client or the daemon ends it."""
         self._log.debug("client.connected")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch, nursery.cancel_scope)
+            nursery.start_soon(self._read_all)
             try:
-                while await self._serve_one():
+                while await self._answer_next():
                     await trio.lowlevel.checkpoint()  # much sent at once: others' turn
             except PeerGoneError:
                 self._log.info("client.gone")
             nursery.cancel_scope.cancel()
 
+    # --- reading ----------------------------------------------------------------------
+
     async def _watch(self, scope: trio.CancelScope) -> None:
-        await self._hangups.wait(self._stream)
+        await self._around.hangups.wait(self._stream)
         scope.cancel()
 
-    async def _serve_one(self) -> bool:
-        """Answer the next request; false when there is none, or no more to be had."""
+    async def _read_all(self) -> None:
+        with self._reading:
+            while True:
+                while not self._inbox.has_room:
+                    await self._room.wait()
+                    self._room = trio.Event()
+                self._inbox.feed(await self._read())
+                self._news.set()
+
+    async def _read(self) -> bytes | bytearray:
         try:
-            frame = await self._next_frame()
-            if frame is None:
-                return False
-            request = self._surface.decode(frame)
-        except PeerError as error:
-            self._log.warning("client.refused", code=error.code.value)
-            await self._reply("").fail(error)
-            return not error.closes_connection
-        return await dispatch(
-            self._surface.service,
-            request,
-            self._reply(request.id),
-            peer=self._peer,
-            socket=self._surface.socket,
+            return await self._stream.receive_some(READ_BYTES)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return b""  # it is gone; who writes to it, or the watch, will find out
+
+    # --- answering --------------------------------------------------------------------
+
+    async def _answer_next(self) -> bool:
+        """Answer the next request; false when there is none, or no more to be had."""
+        arrival = await self._next()
+        if arrival is None:
+            return False
+        if isinstance(arrival.request, PeerError):
+            return await self._refuse(arrival.request)
+        with self._around.register.present(arrival.activity):
+            return await dispatch(
+                self._surface.service,
+                arrival.request,
+                self._reply(arrival.request.id),
+                arrival.activity,
+            )
+
+    async def _next(self) -> Arrival[R] | None:
+        while (arrival := self._inbox.take()) is None and not self._inbox.is_over:
+            self._room.set()
+            await self._news.wait()
+            self._news = trio.Event()
+        self._room.set()
+        return arrival
+
+    async def _refuse(self, error: PeerError) -> bool:
+        self._log.warning("client.refused", code=error.code.value)
+        await self._reply("").fail(error)
+        return not error.closes_connection
+
+    def _begin(self, request_id: str) -> Activity:
+        return Activity(
+            self._peer, self._surface.socket, request_id, trio.current_time()
         )
 
     def _reply(self, request_id: str) -> Reply:
-        return Reply(self._stream, request_id, write_timeout_s=self._write_timeout_s)
-
-    async def _next_frame(self) -> bytes | None:
-        while (frame := self._splitter.next_frame()) is None:
-            if self._has_ended:
-                return None
-            data = await self._read()
-            if not data:
-                self._has_ended = True
-                return self._splitter.last_frame()
-            self._splitter.feed(data)
-        return frame
-
-    async def _read(self) -> bytes | bytearray:
-        """Wait for bytes; none at the client's end, or when the daemon ends it."""
-        try:
-            with trio.CancelScope() as self._reading:
-                return await self._stream.receive_some(READ_BYTES)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            raise PeerGoneError from None
-        self._splitter = LineSplitter()  # half a line at the daemon's end is no frame
-        return b""
+        return Reply(
+            self._stream, request_id, write_timeout_s=self._around.write_timeout_s
+        )

@@ -1,31 +1,30 @@
 """A request to its service; a failure to its error frame. The only place for either."""
 
 import secrets
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import structlog
 import trio
 
 from inferd.errors import InferdError, InternalError
 from inferd.server.activity import Activity
-from inferd.server.peer import Peer
 from inferd.server.reply import PeerGoneError, Reply
-from inferd.wire.requests import GenerateRequest
 
 log = structlog.get_logger("server")
 
+R_contra = TypeVar("R_contra", contravariant=True)
+R = TypeVar("R")
 
-class Service(Protocol):
+
+class Service(Protocol[R_contra]):
     """What a surface does with its requests."""
 
-    async def answer(
-        self, request: GenerateRequest, reply: Reply, activity: Activity
-    ) -> None:
+    async def answer(self, request: R_contra, reply: Reply, activity: Activity) -> None:
         """Serve one request to its terminal frame, or raise before it."""
 
 
 async def dispatch(
-    service: Service, request: GenerateRequest, reply: Reply, *, peer: Peer, socket: str
+    service: Service[R], request: R, reply: Reply, activity: Activity
 ) -> bool:
     """Answer one request with exactly one terminal frame.
 
@@ -35,7 +34,6 @@ async def dispatch(
     Raises:
         PeerGoneError: nobody reads the answer.
     """
-    activity = Activity.begin(peer, socket, request.id)
     try:
         await service.answer(request, reply, activity)
     except InferdError as error:

@@ -1,32 +1,51 @@
-"""v1 generation: a request in, token frames and one done frame out."""
+"""Generation, v1 and v2: a request in, frames of an answer out."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from inferd.backend import Backend, BackendCapabilities, Done, Token, TokenEvent
-from inferd.errors import BackendUnavailableError
-from inferd.resolve import resolve_generate
-from inferd.routing import route
+from msgspec import UNSET
+
+from inferd.backend import (
+    Backend,
+    EventStream,
+    Prepared,
+    Progress,
+    TokenEvent,
+    TokenEventV2,
+)
+from inferd.errors import BackendUnavailableError, DeadlineExceededError
+from inferd.job import GenerateJob
+from inferd.resolve.blocks import resolve_blocks
+from inferd.resolve.plan import Plan
+from inferd.resolve.sampling import SEED_MAX
+from inferd.resolve.text import resolve_text
 from inferd.server.activity import Activity
+from inferd.server.answers import Answer, BlocksAnswer, TextAnswer
+from inferd.server.entrance import Entrance
 from inferd.server.reply import Reply
-from inferd.server.turns import Turns
+from inferd.wire.blocks import BlocksRequest
 from inferd.wire.requests import GenerateRequest
-from inferd.wire.responses import DoneFrame, Response, TokenFrame
+from inferd.wire.responses import ProgressFrame
 
-SEEDS = 2**32 - 1
-"""How many seeds there are; the largest u32 is not one (llama.cpp takes it as random)."""
+R = TypeVar("R")
+E = TypeVar("E", TokenEvent, TokenEventV2)
 
 
-class GenerateService:
+@dataclass(frozen=True)
+class GenerateService(Generic[R, E]):
     """Answers generation requests with the first backend that can."""
 
-    def __init__(self, backends: Sequence[Backend], turns: Turns) -> None:
-        self._backends = backends
-        self._turns = turns
+    entrance: Entrance
+    resolve: Callable[[R, int], Plan[GenerateJob]]
+    run: Callable[
+        [Backend, Prepared[GenerateJob]], AbstractAsyncContextManager[EventStream[E]]
+    ]
+    begin: Callable[[Plan[GenerateJob], Activity], Answer[E]]
 
-    async def answer(
-        self, request: GenerateRequest, reply: Reply, activity: Activity
-    ) -> None:
+    async def answer(self, request: R, reply: Reply, activity: Activity) -> None:
         """Serve one request to its terminal frame.
 
         Raises:
@@ -35,53 +54,74 @@ class GenerateService:
 
         Cancellation: the job is dropped and its permit freed.
         """
-        job = resolve_generate(request, seed=secrets.randbelow(SEEDS))
-        with self._turns.admitted() as turn:
-            backend = route(self._backends, _can_generate)
-            activity.backend = backend.name
-            async with backend.prepare(job) as prepared:
-                await turn.wait()
-                activity.started()
-                answer = _Answer(request, backend.name)
-                async with backend.generate(prepared) as stream:
-                    async for events in stream:
-                        activity.spoke()
-                        await reply.send(answer.frames_of(events))
-            if answer.done is None:
-                raise BackendUnavailableError(
-                    "backend ended stream without terminal frame"
-                )
-            activity.done(answer.done)
+        plan = self.resolve(request, secrets.randbelow(SEED_MAX + 1))
+        answer = self.begin(plan, activity)
+        activity.allow(plan.deadline_ms)
+        with activity.scope:
+            await self._run(plan, answer, reply, activity)
+        if activity.scope.cancelled_caught and not reply.is_over:
+            await self._cut_short(plan, answer, reply, activity)
+        if answer.stop_reason is None:
+            raise BackendUnavailableError("backend ended stream without terminal frame")
+        await reply.flush()
+        activity.done(answer.stop_reason)
+
+    async def _run(
+        self,
+        plan: Plan[GenerateJob],
+        answer: Answer[E],
+        reply: Reply,
+        activity: Activity,
+    ) -> None:
+        async def tell(position: int) -> None:
+            frame = ProgressFrame(
+                id=activity.request_id, status="queued", position=position
+            )
+            await reply.send([frame])
+
+        async with (
+            self.entrance.enter(
+                plan, activity, tell=tell if plan.job.wants_progress else None
+            ) as (backend, prepared),
+            self.run(backend, prepared) as stream,
+        ):
+            activity.output = stream
+            async for events in stream:
+                if not all(isinstance(event, Progress) for event in events):
+                    activity.spoke()
+                await reply.send(answer.frames_of(events))
+
+    async def _cut_short(
+        self,
+        plan: Plan[GenerateJob],
+        answer: Answer[E],
+        reply: Reply,
+        activity: Activity,
+    ) -> None:
+        """End an answer as its caller, an operator or its deadline wants."""
+        if activity.is_cancelled:
+            await reply.send(answer.cancelled(UNSET))
+        elif plan.deadline_ms is not None and not answer.has_begun:
+            raise DeadlineExceededError(plan.deadline_ms)
+        else:
+            await reply.send(answer.cancelled("deadline"))
 
 
-def _can_generate(able: BackendCapabilities) -> bool:
-    return able.generate
+def text_service(entrance: Entrance) -> GenerateService[GenerateRequest, TokenEvent]:
+    """Make the service of the v1 socket."""
+    return GenerateService(
+        entrance,
+        lambda request, seed: resolve_text(request, seed=seed),
+        lambda backend, prepared: backend.generate(prepared),
+        TextAnswer,
+    )
 
 
-class _Answer:
-    """The frames of one answer; it keeps the text, which ``done`` repeats."""
-
-    def __init__(self, request: GenerateRequest, backend: str) -> None:
-        self._id = request.id
-        self._streams = request.stream is not False
-        self._backend = backend
-        self._texts: list[str] = []
-        self.done: DoneFrame | None = None
-
-    def frames_of(self, events: Sequence[TokenEvent]) -> list[Response]:
-        return [frame for event in events for frame in self._frames_of(event)]
-
-    def _frames_of(self, event: TokenEvent) -> list[Response]:
-        match event:
-            case Token(text):
-                self._texts.append(text)
-                return [TokenFrame(id=self._id, content=text)] if self._streams else []
-            case Done(stop_reason=why, usage=usage):
-                self.done = DoneFrame(
-                    id=self._id,
-                    content="".join(self._texts),
-                    usage=usage,
-                    stop_reason=why,
-                    backend=self._backend,
-                )
-                return [self.done]
+def blocks_service(entrance: Entrance) -> GenerateService[BlocksRequest, TokenEventV2]:
+    """Make the service of the v2 socket."""
+    return GenerateService(
+        entrance,
+        lambda request, seed: resolve_blocks(request, seed=seed),
+        lambda backend, prepared: backend.generate_v2(prepared),
+        BlocksAnswer,
+    )

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import trio
 
 from inferd.errors import ContextOverflowError, InferdError
+from inferd.limits import MAX_ERROR_CHARS
 from inferd.wire.codec import encode
 from inferd.wire.responses import ErrorFrame, Response, Terminal
 
@@ -22,6 +23,7 @@ class Reply:
     ) -> None:
         self._stream = stream
         self._write_timeout_s = write_timeout_s
+        self._unsent = bytearray()
         self.request_id = request_id
         self.is_over = False
 
@@ -31,6 +33,8 @@ class Reply:
         Raises:
             PeerGoneError: the client cannot be written to, or did not read in time.
             FrameTooLargeError: a frame reaches the cap; nothing was written.
+
+        Cancellation: what was not written goes out with the next call, or ``flush``.
         """
         lines = bytearray()
         for frame in frames:
@@ -38,42 +42,52 @@ class Reply:
                 raise AssertionError("a frame after the terminal one")
             lines += encode(frame)
             self.is_over = isinstance(frame, Terminal)
-        if lines:
-            await self._write(lines)
+        self._unsent += lines
+        await self.flush()
 
     async def fail(self, error: InferdError) -> None:
         """End the request with an error frame."""
         await self.send([error_frame(self.request_id, error)])
 
-    async def _write(self, data: bytearray) -> None:
+    async def flush(self) -> None:
         """Write what the kernel takes at once; wait, with a deadline, for the rest.
 
         Nearly every write ends with the first half, which spares the event loop a turn.
         """
+        if not self._unsent:
+            return
         try:
-            n_written = self._write_now(data)
-            if n_written < len(data):
+            self._write_now()
+            if self._unsent:
                 with trio.fail_after(self._write_timeout_s):
-                    await self._stream.send_all(memoryview(data)[n_written:])
-        except (trio.TooSlowError, trio.BrokenResourceError, OSError) as error:
+                    await self._write()
+        except (trio.TooSlowError, OSError) as error:
             raise PeerGoneError from error
 
-    def _write_now(self, data: bytearray) -> int:
+    def _write_now(self) -> None:
         try:
-            return os.write(self._stream.socket.fileno(), data)
+            n_written = os.write(self._stream.socket.fileno(), self._unsent)
         except BlockingIOError:
-            return 0
+            return
+        del self._unsent[:n_written]
+
+    async def _write(self) -> None:
+        while self._unsent:
+            await trio.lowlevel.wait_writable(self._stream.socket)
+            self._write_now()
 
 
 def error_frame(request_id: str, error: InferdError) -> ErrorFrame:
-    """Write a failure as the wire has it."""
+    """Write a failure as the wire has it; a value that it quotes may be cut off."""
+    text = error.message
+    message = text if len(text) <= MAX_ERROR_CHARS else f"{text[:MAX_ERROR_CHARS]}…"
     if isinstance(error, ContextOverflowError):
         return ErrorFrame(
             id=request_id,
             code=error.code,
-            message=error.message,
+            message=message,
             prompt_tokens=error.prompt_tokens,
             n_ctx=error.n_ctx,
             tokens_over=error.tokens_over,
         )
-    return ErrorFrame(id=request_id, code=error.code, message=error.message)
+    return ErrorFrame(id=request_id, code=error.code, message=message)

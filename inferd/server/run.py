@@ -2,10 +2,10 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import structlog
 import trio
@@ -14,10 +14,12 @@ from inferd.admission import Admission
 from inferd.backend import Backend
 from inferd.config import Config
 from inferd.limits import MAX_ACTIVE_DEFAULT_CAP
-from inferd.paths import ADMIN_SOCKET, INFER_SOCKET, LOCK_NAME
+from inferd.paths import ADMIN_SOCKET, LOCK_NAME
 from inferd.server.admin import serve_admin
-from inferd.server.connection import Connection, Surface
-from inferd.server.generate import GenerateService
+from inferd.server.audience import Audience
+from inferd.server.commands import Commands
+from inferd.server.connection import AnySurface, Surroundings
+from inferd.server.entrance import Entrance
 from inferd.server.hangup import Hangups
 from inferd.server.listen import (
     ADMIN_MODE,
@@ -26,7 +28,7 @@ from inferd.server.listen import (
     locked,
     make_directory,
 )
-from inferd.server.notify import Notifier
+from inferd.server.register import Register
 from inferd.server.room import (
     Room,
     Serve,
@@ -34,20 +36,26 @@ from inferd.server.room import (
     refuse_in_silence,
     refuse_with_a_frame,
 )
-from inferd.server.status import StatusBoard
+from inferd.server.surfaces import surfaces
 from inferd.server.turns import Turns
-from inferd.wire.codec import decode_request
 
 log = structlog.get_logger("daemon")
 
 LAST_WORDS_S = 2.0
-"""Seconds for error frames to be written once the time to drain is over."""
+"""Seconds for the last frames to be written once the time to drain is over."""
 
 
 def active_requests(config: Config) -> int:
     """How many requests run at once: as configured, else the cores, up to a cap."""
     cores = len(os.sched_getaffinity(0))
     return config.admission.max_active or min(cores, MAX_ACTIVE_DEFAULT_CAP)
+
+
+class Ends(Protocol):
+    """A connection, as a daemon that drains sees it."""
+
+    def end(self) -> None:
+        """Close it as soon as nothing is being answered."""
 
 
 class _Door(NamedTuple):
@@ -70,23 +78,36 @@ class Daemon:
         config: Config,
         directory: Path,
         backends: Sequence[Backend],
-        *,
-        board: StatusBoard,
-        notifier: Notifier,
+        audience: Audience,
     ) -> None:
         self._config = config
         self._directory = directory
         self._backends = backends
-        self._board = board
-        self._notifier = notifier
+        self._board, self._notifier, metrics = audience
         self._turns = Turns(
             Admission(
                 max_active=active_requests(config),
                 max_queued=config.admission.max_queued,
             )
         )
-        self._hangups = Hangups()
-        self._connections: set[Connection] = set()
+        self._around = Surroundings(
+            hangups=Hangups(),
+            register=Register(metrics),
+            write_timeout_s=config.limits.write_timeout_s,
+        )
+        self._commands = Commands(
+            register=self._around.register,
+            turns=self._turns,
+            backends=backends,
+            metrics=metrics,
+            drain=self._stop_once,
+        )
+        metrics.watch("active_requests", "Requests that run.", self._turns.count_active)
+        metrics.watch(
+            "queued_requests", "Requests that wait.", self._turns.count_waiting
+        )
+        self._connections: set[Ends] = set()
+        self._n_listeners = 0
         self._left = trio.lowlevel.ParkingLot()
         self._stop = trio.Event()
         self._scope = trio.CancelScope()
@@ -98,6 +119,11 @@ class Daemon:
             self._scope.cancel()
         self._stop.set()
 
+    def _stop_once(self) -> None:
+        """Drain and end, however often it is asked."""
+        if not self._stop.is_set():
+            self.stop()
+
     async def run(self) -> None:
         """Serve until stopped.
 
@@ -108,25 +134,36 @@ class Daemon:
         make_directory(self._directory, group=self._config.listen.group)
         with locked(self._directory / LOCK_NAME), self._scope:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._hangups.run)
+                nursery.start_soon(self._around.hangups.run)
                 nursery.start_soon(self._notifier.feed_watchdog)
                 with self._open(nursery, ADMIN_SOCKET, self._admin_door()):
                     await self._run_backends()
+                await self._say_goodbye()
                 nursery.cancel_scope.cancel()
         log.info("daemon.stopped")
 
     async def _run_backends(self) -> None:
         async with trio.open_nursery() as nursery:
-            for backend in self._backends:
-                is_ready = trio.Event()
+            all_ready = [trio.Event() for _ in self._backends]
+            for backend, is_ready in zip(self._backends, all_ready, strict=True):
                 nursery.start_soon(backend.run, is_ready.set)
+            for is_ready in all_ready:
                 await is_ready.wait()
             await self._run_clients()
             nursery.cancel_scope.cancel()
 
+    async def _say_goodbye(self) -> None:
+        """Let listeners read what they were told, as far as there is time."""
+        self._board.close()
+        with trio.move_on_after(LAST_WORDS_S):
+            while self._n_listeners:
+                await self._left.park()
+
     async def _run_clients(self) -> None:
         async with trio.open_nursery() as nursery:
-            with self._open(nursery, INFER_SOCKET, self._inference_door()):
+            with ExitStack() as doors:
+                for leaf, door in self._inference_doors():
+                    doors.enter_context(self._open(nursery, leaf, door))
                 self._is_ready = True
                 self._board.all_ready()
                 self._notifier.ready()
@@ -172,16 +209,20 @@ class Daemon:
             accepting.cancel()
             path.unlink(missing_ok=True)
 
-    def _inference_door(self) -> _Door:
-        surface = Surface(
-            INFER_SOCKET, decode_request, GenerateService(self._backends, self._turns)
-        )
+    def _inference_doors(self) -> Iterator[tuple[str, _Door]]:
+        """Give the sockets that backends can serve; all share the room there is."""
+        entrance = Entrance(self._backends, self._turns)
         room = Room(self._config.limits.max_connections)
-        return _Door(
-            in_room(room, partial(self._serve_client, surface), refuse_with_a_frame),
-            INFERENCE_MODE,
-            self._config.listen.group,
-        )
+        for surface in surfaces(self._config.listen, self._backends, entrance):
+            serve = partial(self._serve_client, surface)
+            yield (
+                surface.socket,
+                _Door(
+                    in_room(room, serve, refuse_with_a_frame),
+                    INFERENCE_MODE,
+                    self._config.listen.group,
+                ),
+            )
 
     def _admin_door(self) -> _Door:
         room = Room(self._config.limits.max_admin_connections)
@@ -189,13 +230,10 @@ class Daemon:
             in_room(room, self._serve_listener, refuse_in_silence), ADMIN_MODE, None
         )
 
-    async def _serve_client(self, surface: Surface, stream: trio.SocketStream) -> None:
-        connection = Connection(
-            stream,
-            surface,
-            hangups=self._hangups,
-            write_timeout_s=self._config.limits.write_timeout_s,
-        )
+    async def _serve_client(
+        self, surface: AnySurface, stream: trio.SocketStream
+    ) -> None:
+        connection = surface.connect(stream, self._around)
         self._connections.add(connection)
         if self._stop.is_set():
             connection.end()
@@ -206,12 +244,18 @@ class Daemon:
             self._left.unpark_all()
 
     async def _serve_listener(self, stream: trio.SocketStream) -> None:
-        await serve_admin(
-            stream,
-            self._board,
-            hangups=self._hangups,
-            write_timeout_s=self._config.limits.write_timeout_s,
-        )
+        self._n_listeners += 1
+        try:
+            await serve_admin(
+                stream,
+                self._board,
+                self._commands,
+                hangups=self._around.hangups,
+                write_timeout_s=self._config.limits.write_timeout_s,
+            )
+        finally:
+            self._n_listeners -= 1
+            self._left.unpark_all()
 
 
 async def _accept(

@@ -24,21 +24,47 @@ log = structlog.get_logger("daemon")
 WIRE_VERSION = 1
 
 
+class Listener:
+    """One who is told; cut off when it falls behind.
+
+    Args:
+        room: frames that may wait for it.
+    """
+
+    def __init__(self, room: int) -> None:
+        self._send, self.frames = trio.open_memory_channel[bytes](room)
+
+    def tell(self, line: bytes) -> None:
+        """Have it told a line, or cut it off."""
+        try:
+            self._send.send_nowait(line)
+        except (trio.WouldBlock, trio.BrokenResourceError, trio.ClosedResourceError):
+            self._send.close()
+
+    def end(self) -> None:
+        """Tell it nothing more."""
+        self._send.close()
+
+
 class StatusBoard:
     """What the daemon is doing; also the ``Observer`` of its engines.
 
     Args:
         on_publish: told every frame that listeners are told, and repeated ones.
+        on_death: told the backend of every worker that dies.
     """
 
     def __init__(
-        self, on_publish: Callable[[StatusFrame], None] = lambda _: None
+        self,
+        on_publish: Callable[[StatusFrame], None] = lambda _: None,
+        on_death: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._on_publish = on_publish
+        self._on_death = on_death
         self._lifecycle = LifecycleFrame(status="starting")
         self._capabilities: dict[str, CapabilitiesFrame] = {}
         self._down: set[str] = set()
-        self._listeners: set[trio.MemorySendChannel[bytes]] = set()
+        self._listeners: set[Listener] = set()
         self._has_been_ready = False
         self._is_draining = False
 
@@ -50,20 +76,17 @@ class StatusBoard:
         return [encode(frame) for frame in frames]
 
     @contextmanager
-    def listen(self) -> Iterator[trio.MemoryReceiveChannel[bytes]]:
-        """Hear the snapshot and then every event; the channel ends when we lag."""
-        send, receive = trio.open_memory_channel[bytes](
-            ADMIN_LISTENER_EVENTS + len(self._capabilities) + 1
-        )
+    def listen(self) -> Iterator["Listener"]:
+        """Hear the snapshot and then every event; the frames end when we lag."""
+        listener = Listener(ADMIN_LISTENER_EVENTS + len(self._capabilities) + 1)
         for frame in self.snapshot:
-            send.send_nowait(frame)
-        self._listeners.add(send)
+            listener.tell(frame)
+        self._listeners.add(listener)
         try:
-            with receive:
-                yield receive
+            with listener.frames:
+                yield listener
         finally:
-            self._listeners.discard(send)
-            send.close()
+            self._listeners.discard(listener)
 
     def publish(self, frame: StatusFrame) -> None:
         """Make a frame the present state and tell every listener."""
@@ -76,12 +99,8 @@ class StatusBoard:
                 self._lifecycle = frame
         self._on_publish(frame)
         line = encode(frame)
-        for listener in list(self._listeners):
-            try:
-                listener.send_nowait(line)
-            except trio.WouldBlock:
-                self._listeners.discard(listener)
-                listener.close()
+        for listener in self._listeners:
+            listener.tell(line)
 
     def all_ready(self) -> None:
         """The sockets are there and every backend serves."""
@@ -93,6 +112,11 @@ class StatusBoard:
         """No new requests from here on; nothing is said after this."""
         self.publish(LifecycleFrame(status="draining"))
         self._is_draining = True
+
+    def close(self) -> None:
+        """Let every listener go once it has read what it was told."""
+        for listener in self._listeners:
+            listener.end()
 
     # --- Observer -----------------------------------------------------------------
 
@@ -124,6 +148,7 @@ class StatusBoard:
         log.warning(
             "worker.exited", backend=backend, reason=reason, pause_s=pause.seconds
         )
+        self._on_death(backend)
         self._down.add(backend)
         self.publish(
             LifecycleFrame(
@@ -145,6 +170,8 @@ def _capabilities_frame(name: str, able: BackendCapabilities) -> CapabilitiesFra
         tools=able.tools,
         thinking=able.thinking,
         embed=able.embed,
+        generate=able.generate,
+        rerank=able.rerank,
         accelerator=able.accelerator.kind,
         gpu_layers=able.accelerator.gpu_layers,
         wire_version=WIRE_VERSION,

@@ -1,7 +1,7 @@
 """Wait for one's turn: the tasks around the gate of ``admission``."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 
 import trio
@@ -14,8 +14,12 @@ class Turn:
     """A place in the queue, or a permit."""
 
     def __init__(self) -> None:
-        self._came = trio.Event()
+        self._news = trio.Event()
         self._is_lost = False
+        self.is_watched = False
+        self.has_come = False
+        self.position = 0
+        """How many are to run before and with this one; known to those who watch."""
 
     async def wait(self) -> None:
         """Wait for a permit.
@@ -23,19 +27,41 @@ class Turn:
         Raises:
             DrainingError: there will be none.
         """
-        await self._came.wait()
+        while not self.has_come:
+            await self._news.wait()
         if self._is_lost:
             raise DrainingError
 
+    async def positions(self) -> AsyncGenerator[int, None]:
+        """Give the place in the queue, and every other one, until it is our turn."""
+        told = 0
+        while not self.has_come:
+            if self.position != told:
+                told = self.position
+                yield told
+            else:
+                await self._news.wait()
+
+    def move(self, position: int) -> None:
+        """Tell those who watch that they are nearer, or farther."""
+        if position != self.position:
+            self.position = position
+            self._tell()
+
     def begin(self) -> None:
         """Let the one who waits run."""
-        self._came.set()
+        self.has_come = True
+        self._tell()
 
     def lose(self) -> None:
         """Turn the one who waits away, if it waits."""
-        if not self._came.is_set():
+        if not self.has_come:
             self._is_lost = True
-            self._came.set()
+            self.begin()
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._news = trio.Event()
 
 
 class Turns:
@@ -46,9 +72,24 @@ class Turns:
         self._numbers = itertools.count()
         self._turns: dict[int, Turn] = {}
 
+    def count_active(self) -> int:
+        """Count the requests that hold a permit."""
+        return self._gate.active
+
+    def count_waiting(self) -> int:
+        """Count the requests that wait for one."""
+        return self._gate.waiting
+
     @contextmanager
-    def admitted(self) -> Iterator[Turn]:
+    def admitted(
+        self, *, uid: int = -1, priority: int = 0, is_watched: bool = False
+    ) -> Iterator[Turn]:
         """Hold a place from arrival until whatever ends the request.
+
+        Args:
+            uid: the caller's user.
+            priority: among that user's own requests, higher first.
+            is_watched: whether anybody wants to know the place in the queue.
 
         Raises:
             QueueFullError: there is none.
@@ -56,9 +97,11 @@ class Turns:
         """
         ticket = next(self._numbers)
         turn = Turn()
-        if self._gate.arrive(ticket):
+        turn.is_watched = is_watched
+        if self._gate.arrive(ticket, uid=uid, priority=priority):
             turn.begin()
         self._turns[ticket] = turn
+        self._move()
         try:
             yield turn
         finally:
@@ -66,6 +109,7 @@ class Turns:
             successor = self._gate.leave(ticket)
             if successor is not None:
                 self._turns[successor].begin()
+            self._move()
 
     def close(self) -> None:
         """Take nobody in any more."""
@@ -75,3 +119,12 @@ class Turns:
         """Take the hope from all who still wait; those who run go on."""
         for turn in self._turns.values():
             turn.lose()
+
+    def order(self) -> list[Turn]:
+        """Give those who wait, the next to run first."""
+        return [self._turns[ticket] for ticket in self._gate.order()]
+
+    def _move(self) -> None:
+        if any(turn.is_watched for turn in self._turns.values()):
+            for position, turn in enumerate(self.order(), start=1):
+                turn.move(position)

@@ -1,72 +1,151 @@
 """Frames to requests, responses to frames: the only place that knows it is JSON."""
 
-import json
-from collections.abc import Iterable
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from inferd.errors import FrameTooLargeError, InvalidFrameError
-from inferd.limits import MAX_FRAME_BYTES, REPEATS_CHECKED_BYTES
-from inferd.wire.requests import ChatMessage, GenerateRequest
-from inferd.wire.responses import Response
+from inferd.limits import MAX_FRAME_BYTES
+from inferd.wire.blocks import BlocksRequest
+from inferd.wire.commands import Command, Reply
+from inferd.wire.repeats import refuse_repeats
+from inferd.wire.requests import (
+    CancelLine,
+    EmbedRequest,
+    GenerateRequest,
+    RerankRequest,
+)
+from inferd.wire.responses import (
+    BlocksResponse,
+    EmbedResponse,
+    RerankResponse,
+    Response,
+    TextResponse,
+)
 from inferd.wire.status import AnyStatus, StatusFrame
+from inferd.wire.unknown import decode_with_unknowns, is_about_a_tag
 
-T = TypeVar("T", bound=msgspec.Struct)
+T = TypeVar("T")
+Request = GenerateRequest | BlocksRequest | EmbedRequest | RerankRequest
+Q = TypeVar("Q", bound=Request)
 
-DECODE_FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""All that msgspec raises on bytes that are not what they should be."""
-
-_GENERATE = msgspec.json.Decoder(GenerateRequest)
-_RESPONSE: msgspec.json.Decoder[Response] = msgspec.json.Decoder(Response)
-_STATUS = msgspec.json.Decoder(AnyStatus)
-_ENCODER = msgspec.json.Encoder()
-
-_ONCE = tuple(f'"{name}"'.encode() for name in GenerateRequest.__struct_fields__)
-_PER_MESSAGE = tuple(f'"{name}"'.encode() for name in ChatMessage.__struct_fields__)
+DECODE_FAILURES: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""All that is raised on bytes that are not what they should be."""
 
 
-def decode_request(frame: bytes) -> GenerateRequest:
+class _Kind(Struct):
+    """A line that may be a cancel."""
+
+    type: str = ""
+
+
+_GENERATE: Final = msgspec.json.Decoder(GenerateRequest)
+_BLOCKS: Final = msgspec.json.Decoder(BlocksRequest)
+_EMBED: Final = msgspec.json.Decoder(EmbedRequest)
+_RERANK: Final = msgspec.json.Decoder(RerankRequest)
+_KIND: Final = msgspec.json.Decoder(_Kind)
+_CANCEL: Final = msgspec.json.Decoder(CancelLine)
+_COMMAND: Final = msgspec.json.Decoder(Command)
+
+_TEXT_RESPONSE: Final[msgspec.json.Decoder[TextResponse]] = msgspec.json.Decoder(
+    TextResponse
+)
+_BLOCKS_RESPONSE: Final[msgspec.json.Decoder[BlocksResponse]] = msgspec.json.Decoder(
+    BlocksResponse
+)
+_EMBED_RESPONSE: Final[msgspec.json.Decoder[EmbedResponse]] = msgspec.json.Decoder(
+    EmbedResponse
+)
+_RERANK_RESPONSE: Final[msgspec.json.Decoder[RerankResponse]] = msgspec.json.Decoder(
+    RerankResponse
+)
+_STATUS: Final = msgspec.json.Decoder(AnyStatus)
+_REPLY: Final = msgspec.json.Decoder(Reply)
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+# --- what clients send ------------------------------------------------------------------
+
+
+def decode_generate(frame: bytes) -> GenerateRequest:
     """Read a v1 generation request.
 
     Raises:
         InvalidFrameError: not JSON, a wrong type, a missing field, an unknown role, a
             number outside u32, or the same field twice.
     """
-    try:
-        request = _GENERATE.decode(frame)
-        if _may_repeat_a_field(frame, len(request.messages)):
-            _refuse_repeated_fields(frame)
-    except DECODE_FAILURES as error:
-        raise InvalidFrameError(str(error)) from error
-    return request
+    return _request(_GENERATE.decode, frame, GenerateRequest)
 
 
-def decode_response(frame: bytes) -> Response:
-    """Read what a daemon answered.
+def decode_blocks(frame: bytes) -> BlocksRequest:
+    """Read a v2 generation request; raises as ``decode_generate`` does."""
+
+    def decode(frame: bytes) -> BlocksRequest:
+        try:
+            return _BLOCKS.decode(frame)
+        except msgspec.ValidationError as error:
+            if not is_about_a_tag(error):
+                raise
+        return decode_with_unknowns(frame)
+
+    return _request(decode, frame, BlocksRequest)
+
+
+def decode_embed(frame: bytes) -> EmbedRequest:
+    """Read an embed request; raises as ``decode_generate`` does."""
+    return _request(_EMBED.decode, frame, EmbedRequest)
+
+
+def decode_rerank(frame: bytes) -> RerankRequest:
+    """Read a rerank request; raises as ``decode_generate`` does."""
+    return _request(_RERANK.decode, frame, RerankRequest)
+
+
+def decode_cancel(frame: bytes) -> CancelLine | None:
+    """Read a cancel line; ``None`` for a line of another kind, whatever it is.
 
     Raises:
-        InvalidFrameError: it is no response of this protocol.
+        InvalidFrameError: it is one, and its id is no string.
     """
+    if b'"cancel"' not in frame and b"\\u" not in frame:
+        return None
     try:
-        return _RESPONSE.decode(frame)
+        if _KIND.decode(frame).type != "cancel":
+            return None
+    except DECODE_FAILURES:
+        return None
+    return _read(_CANCEL.decode, frame)
+
+
+def decode_command(frame: bytes) -> Command:
+    """Read a line that came in by the admin socket; raises as ``decode_generate`` does."""
+    return _read(_COMMAND.decode, frame)
+
+
+def _request(decode: Callable[[bytes], Q], frame: bytes, kind: type[Q]) -> Q:
+    def read(frame: bytes) -> Q:
+        request = decode(frame)
+        refuse_repeats(frame, kind)
+        return request
+
+    return _read(read, frame)
+
+
+def _read(decode: Callable[[bytes], T], frame: bytes) -> T:
+    try:
+        return decode(frame)
     except DECODE_FAILURES as error:
         raise InvalidFrameError(str(error)) from error
 
 
-def decode_status(frame: bytes) -> AnyStatus:
-    """Read what an admin socket said.
-
-    Raises:
-        InvalidFrameError: it is no status frame.
-    """
-    try:
-        return _STATUS.decode(frame)
-    except DECODE_FAILURES as error:
-        raise InvalidFrameError(str(error)) from error
+# --- what the daemon sends --------------------------------------------------------------
 
 
-def encode(message: Response | GenerateRequest | StatusFrame) -> bytes:
+def encode(
+    message: Response | Request | CancelLine | StatusFrame | Command | Reply,
+) -> bytes:
     """Write one frame with its newline.
 
     Raises:
@@ -78,41 +157,35 @@ def encode(message: Response | GenerateRequest | StatusFrame) -> bytes:
     return frame + b"\n"
 
 
-def _may_repeat_a_field(frame: bytes, n_messages: int) -> bool:
-    """Tell, in a pass of C, whether a field's name stands more often than it should.
+def decode_text_response(frame: bytes) -> TextResponse:
+    """Read what a daemon answered on the v1 socket.
 
-    Inside a JSON string a quote is escaped, so a name in quotes is a key or a whole
-    string. A key spelt with escapes goes unnoticed, as does one in a frame so long that
-    reading it twice would hold up everybody: then the last one counts.
+    Raises:
+        InvalidFrameError: it is no response of this protocol.
     """
-    if len(frame) > REPEATS_CHECKED_BYTES:
-        return False
-    return any(frame.count(key) > 1 for key in _ONCE) or any(
-        frame.count(key) > n_messages for key in _PER_MESSAGE
-    )
+    return _read(_TEXT_RESPONSE.decode, frame)
 
 
-def _refuse_repeated_fields(frame: bytes) -> None:
-    """Read the frame again, slowly, and refuse a known field that stands twice.
-
-    The wire refuses duplicate keys; msgspec takes the last one.
-    """
-    # Numbers stay text: Python refuses to read integers of thousands of digits.
-    pairs = json.loads(frame, object_pairs_hook=_Pairs, parse_int=str, parse_float=str)
-    _refuse_repeats(pairs, GenerateRequest.__struct_fields__)
-    for message in dict(pairs)["messages"]:
-        _refuse_repeats(message, ChatMessage.__struct_fields__)
+def decode_blocks_response(frame: bytes) -> BlocksResponse:
+    """Read what a daemon answered on the v2 socket; raises as the one for v1 does."""
+    return _read(_BLOCKS_RESPONSE.decode, frame)
 
 
-class _Pairs(list[tuple[str, object]]):
-    """The members of a JSON object, in order, repeats and all."""
+def decode_embed_response(frame: bytes) -> EmbedResponse:
+    """Read what a daemon answered on the embed socket; raises as the one for v1 does."""
+    return _read(_EMBED_RESPONSE.decode, frame)
 
 
-def _refuse_repeats(
-    pairs: Iterable[tuple[str, object]], fields: tuple[str, ...]
-) -> None:
-    seen: set[str] = set()
-    for name, _ in pairs:
-        if name in fields and name in seen:
-            raise InvalidFrameError(f"duplicate field `{name}`")
-        seen.add(name)
+def decode_rerank_response(frame: bytes) -> RerankResponse:
+    """Read what a daemon answered on the rerank socket; raises as the one for v1 does."""
+    return _read(_RERANK_RESPONSE.decode, frame)
+
+
+def decode_status(frame: bytes) -> AnyStatus:
+    """Read what an admin socket said; raises as the one for v1 does."""
+    return _read(_STATUS.decode, frame)
+
+
+def decode_reply(frame: bytes) -> Reply:
+    """Read what an admin socket answered; raises as the one for v1 does."""
+    return _read(_REPLY.decode, frame)

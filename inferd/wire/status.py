@@ -46,6 +46,8 @@ class CapabilitiesFrame(Struct, frozen=True, kw_only=True):
     tools: bool
     thinking: bool
     embed: bool
+    generate: bool
+    rerank: bool
     accelerator: str
     gpu_layers: int
     wire_version: int

@@ -3,12 +3,14 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-from inferd.backend import BackendCapabilities
-from inferd.ipc import Loading, Step
-from inferd.job import GenerateJob
+from inferd.ipc import Embedded, Failed, Loaded, Loading, Scored, Step
+from inferd.job import Job
 
 Report = Callable[[Loading], None]
 """Tell the daemon how far the load is; also a sign of life."""
+
+Outcome = Step | Embedded | Scored | Failed
+"""What came of a step."""
 
 
 class LoadError(Exception):
@@ -29,12 +31,12 @@ class PromptOverflowError(Exception):
 
 
 class PreparedJob(ABC):
-    """A job whose prompt fits; what else it holds is its backend's affair."""
+    """A job whose texts fit; what else it holds is its backend's affair."""
 
     @property
     @abstractmethod
     def prompt_tokens(self) -> int:
-        """Tokens of the rendered prompt."""
+        """Tokens of the rendered prompt, or of all texts."""
 
 
 class WorkerBackend(ABC):
@@ -45,19 +47,16 @@ class WorkerBackend(ABC):
     """
 
     @abstractmethod
-    def load(self, report: Report) -> tuple[BackendCapabilities, str]:
-        """Load the model and decode a few tokens with it.
-
-        Returns:
-            What it can do, and the library's name and version.
+    def load(self, report: Report) -> Loaded:
+        """Load the model and decode a few tokens with it; say what it can do.
 
         Raises:
             LoadError: it cannot be served.
         """
 
     @abstractmethod
-    def prepare(self, job: GenerateJob) -> PreparedJob:
-        """Render and tokenise a job's prompt and compile what constrains its answer.
+    def prepare(self, job: Job) -> PreparedJob:
+        """Render and tokenise what a job reads and compile what constrains its answer.
 
         Raises:
             RefusedError: the job cannot be served as it stands.
@@ -73,7 +72,7 @@ class WorkerBackend(ABC):
         """Free a job's slot, if it has one."""
 
     @abstractmethod
-    def step(self) -> Step:
+    def step(self) -> list[Outcome]:
         """Advance every running job; takes up to a second or so, or waits as scripted."""
 
     @property

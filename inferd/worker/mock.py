@@ -1,42 +1,53 @@
 """A scripted backend: it says its lines, stalls or dies on cue.
 
 It ships with the daemon so that clients can be tested without a model. Everything but
-the library is real: the process, the pipe, the slots, the threads.
+the library is real: the process, the pipe, the slots, the threads. It does all that the
+wire has, media excepted: ``<think>…</think>`` in the script is a thought,
+``<tool_call>{"name": …, "arguments": {…}}</tool_call>`` a call. Vectors and scores follow
+from the texts, and are the same at every run.
 """
 
+import hashlib
+import math
 import os
 import signal
 import time
+from dataclasses import dataclass, field
 
-from inferd.backend import BackendCapabilities
+import msgspec
+
+from inferd.backend import BackendCapabilities, Markers
 from inferd.config import MockSettings
-from inferd.ipc import Ended, Loading, Step
-from inferd.job import GenerateJob
-from inferd.wire.responses import StopReason, Usage
-from inferd.worker.backend import PreparedJob, Report, WorkerBackend
+from inferd.ipc import Embedded, Ended, Loaded, Loading, Scored, Step
+from inferd.job import EmbedJob, GenerateJob, Job, RerankJob
+from inferd.wire.responses import Alternative, Logprob, StopReason, Usage
+from inferd.worker.backend import (
+    Outcome,
+    PreparedJob,
+    RefusedError,
+    Report,
+    WorkerBackend,
+)
+
+N_EMBD = 8
+"""Numbers of one of its vectors: those that a SHA-256 has room for."""
+
+MARKERS = Markers(
+    thinking=("<think>", "</think>"), tool_call=("<tool_call>", "</tool_call>")
+)
 
 
-class _Line(PreparedJob):
-    """One recital of the script."""
+@dataclass
+class _Recital(PreparedJob):
+    """A run of the script, or the texts that take its place."""
 
-    def __init__(self, job: GenerateJob, tokens: tuple[str, ...]) -> None:
-        self._pieces = [token.encode() for token in tokens[: job.max_tokens]]
-        self.stop_reason: StopReason = (
-            "length" if job.max_tokens < len(tokens) else "end"
-        )
-        self.n_said = 0
+    job: Job
+    tokens: tuple[str, ...] = ()
+    n_said: int = field(default=0, init=False)
 
     @property
     def prompt_tokens(self) -> int:
         return 0
-
-    @property
-    def is_over(self) -> bool:
-        return self.n_said == len(self._pieces)
-
-    def say(self) -> bytes:
-        self.n_said += 1
-        return self._pieces[self.n_said - 1]
 
 
 class MockBackend(WorkerBackend):
@@ -44,54 +55,140 @@ class MockBackend(WorkerBackend):
 
     def __init__(self, settings: MockSettings) -> None:
         self._settings = settings
-        self._running: dict[int, _Line] = {}
+        self._running: dict[int, _Recital] = {}
 
-    def load(self, report: Report) -> tuple[BackendCapabilities, str]:
+    def load(self, report: Report) -> Loaded:
         """Be ready at once, or die as told."""
         report(Loading(phase="checking_local", path="(mock)"))
         if self._settings.die_at_load:
             self._die()
-        return BackendCapabilities(model="mock"), "mock"
+        able = BackendCapabilities(
+            model="mock",
+            v2=True,
+            tools=True,
+            thinking=True,
+            embed=True,
+            rerank=True,
+            n_embd=N_EMBD,
+        )
+        return Loaded(capabilities=able, library="mock", markers=MARKERS)
 
-    def prepare(self, job: GenerateJob) -> PreparedJob:
-        """Take any job."""
-        return _Line(job, self._settings.tokens)
+    def prepare(self, job: Job) -> PreparedJob:
+        """Take any job whose vectors it can make."""
+        match job:
+            case GenerateJob():
+                tokens = () if job.prefill_only else self._settings.tokens
+                return _Recital(job, tokens)
+            case EmbedJob(dimensions=dimensions):
+                if dimensions is not None and dimensions > N_EMBD:
+                    raise RefusedError(f"dimensions {dimensions} not in [1, {N_EMBD}]")
+                return _Recital(job)
+            case RerankJob():
+                return _Recital(job)
 
     def start(self, ticket: int, prepared: PreparedJob) -> None:
         """Begin to recite."""
-        assert isinstance(prepared, _Line)  # noqa: S101  # ours come from prepare alone
+        assert isinstance(prepared, _Recital)  # noqa: S101  # ours come from prepare alone
         self._running[ticket] = prepared
 
     def drop(self, ticket: int) -> None:
         """Fall silent."""
         self._running.pop(ticket, None)
 
-    def step(self) -> Step:
-        """Say one token of each recital."""
+    def step(self) -> list[Outcome]:
+        """Say one token of each recital, or all that there is of vectors and scores."""
         if delay := self._settings.token_delay_ms:
             time.sleep(delay / 1000)
-        pieces: list[tuple[int, bytes]] = []
-        ended: list[Ended] = []
-        for ticket, line in list(self._running.items()):
-            if not line.is_over:
-                self._die_on_cue(line.n_said)
-                pieces.append((ticket, line.say()))
-            if line.is_over:
-                del self._running[ticket]
-                usage = Usage(prompt_tokens=0, completion_tokens=line.n_said)
-                ended.append(
-                    Ended(ticket=ticket, stop_reason=line.stop_reason, usage=usage)
-                )
-        return Step(pieces=pieces, ended=ended)
+        step = Step(pieces=[], logprobs=[], prefilled=[], ended=[])
+        outcomes: list[Outcome] = [step]
+        for ticket, recital in list(self._running.items()):
+            match recital.job:
+                case GenerateJob() as job:
+                    self._recite(ticket, recital, job, step)
+                case EmbedJob() as job:
+                    outcomes.append(_embedded(ticket, job))
+                    self.drop(ticket)
+                case RerankJob() as job:
+                    outcomes.append(_scored(ticket, job))
+                    self.drop(ticket)
+        return outcomes
 
     @property
     def is_busy(self) -> bool:
         """Whether anybody is reciting."""
         return bool(self._running)
 
+    def _recite(
+        self, ticket: int, recital: _Recital, job: GenerateJob, step: Step
+    ) -> None:
+        if recital.n_said == 0 and job.wants_progress:
+            step.prefilled.append((ticket, 0))
+        self._die_on_cue(recital.n_said)
+        n_tokens = min(len(recital.tokens), job.max_tokens)
+        if recital.n_said < n_tokens:
+            token = recital.n_said
+            if token in job.stop_token_ids:
+                self._end(ticket, recital, step, stop_token=token)
+                return
+            if job.n_alternatives:
+                step.logprobs.append((ticket, _logprob(token, recital.tokens[token])))
+            step.pieces.append((ticket, recital.tokens[token].encode()))
+            recital.n_said += 1
+        if recital.n_said == n_tokens and not self._is_on_cue(recital.n_said):
+            why: StopReason = "end" if n_tokens == len(recital.tokens) else "length"
+            self._end(ticket, recital, step, why=why)
+
+    def _end(
+        self,
+        ticket: int,
+        recital: _Recital,
+        step: Step,
+        *,
+        why: StopReason = "end",
+        stop_token: int | None = None,
+    ) -> None:
+        self.drop(ticket)
+        usage = Usage(prompt_tokens=0, completion_tokens=recital.n_said)
+        step.ended.append(
+            Ended(ticket=ticket, stop_reason=why, usage=usage, stop_token_id=stop_token)
+        )
+
     def _die_on_cue(self, n_said: int) -> None:
-        if n_said == self._settings.die_after_tokens > 0:
+        if self._is_on_cue(n_said):
             self._die()
+
+    def _is_on_cue(self, n_said: int) -> bool:
+        return n_said == self._settings.die_after_tokens > 0
 
     def _die(self) -> None:
         os.kill(os.getpid(), signal.Signals[self._settings.die_by])
+
+
+def _logprob(token: int, text: str) -> Logprob:
+    """Tell that there was no doubt, and nothing else to say."""
+    chosen = Alternative(token=text, id=token, bytes=list(text.encode()), logprob=0.0)
+    return Logprob(**msgspec.structs.asdict(chosen), top_logprobs=[chosen])
+
+
+def _embedded(ticket: int, job: EmbedJob) -> Embedded:
+    n_numbers = job.dimensions or N_EMBD
+    vectors = [_vector(text, n_numbers) for text in job.texts]
+    return Embedded(
+        ticket=ticket, embeddings=msgspec.json.encode(vectors), dimensions=n_numbers
+    )
+
+
+def _vector(text: str, n_numbers: int) -> list[float]:
+    digest = hashlib.sha256(text.encode()).digest()
+    numbers = [byte - 127.5 for byte in digest[:n_numbers]]
+    length = math.hypot(*numbers)
+    return [number / length for number in numbers]
+
+
+def _scored(ticket: int, job: RerankJob) -> Scored:
+    """Score by the share of the query's words that a document has."""
+    words = set(job.query.lower().split())
+    found = [words & set(text.lower().split()) for text in job.documents]
+    return Scored(
+        ticket=ticket, scores=[len(each) / (len(words) or 1) for each in found]
+    )

@@ -15,14 +15,15 @@ from collections.abc import Callable
 from inferd.ipc import (
     Alive,
     Drop,
+    Failed,
     Load,
-    Loaded,
     LoadFailed,
     Overflow,
     Prepare,
     PromptReady,
     Refused,
     Run,
+    Step,
 )
 from inferd.limits import HEARTBEAT_S
 from inferd.worker.backend import (
@@ -38,6 +39,7 @@ EXIT_LOAD_FAILED = 3
 EXIT_BUG = 70
 
 _Start = tuple[int, PreparedJob]
+_NOTHING = Step()
 
 
 class Runtime:
@@ -63,11 +65,11 @@ class Runtime:
         self._heartbeat_s = load.heartbeat_s
         try:
             backend = self._make_backend(load)
-            capabilities, library = backend.load(self._link.send)
+            loaded = backend.load(self._link.send)
         except LoadError as error:
             self._link.send(LoadFailed(reason=str(error)))
             return EXIT_LOAD_FAILED
-        self._link.send(Loaded(capabilities=capabilities, library=library))
+        self._link.send(loaded)
         self._start_thread(lambda: self._prepare_all(backend), "prepare")
         self._start_thread(lambda: self._read_all(backend), "read")
         self._decode_all(backend)
@@ -122,11 +124,15 @@ class Runtime:
         try:
             prepared = backend.prepare(message.job)
         except PromptOverflowError as error:
-            answer: PromptReady | Refused | Overflow = Overflow(
+            answer: PromptReady | Refused | Overflow | Failed = Overflow(
                 ticket=ticket, prompt_tokens=error.prompt_tokens, n_ctx=error.n_ctx
             )
         except RefusedError as error:
             answer = Refused(ticket=ticket, reason=str(error))
+        except Exception as error:  # noqa: BLE001  # one bad job is not the others' end
+            traceback.print_exc()
+            name = type(error).__name__
+            answer = Failed(ticket=ticket, reason=f"preparing it failed with {name}")
         else:
             answer = PromptReady(ticket=ticket, prompt_tokens=prepared.prompt_tokens)
             with self._lock:
@@ -140,10 +146,10 @@ class Runtime:
         while True:
             self._obey(backend)
             if backend.is_busy:
-                step = backend.step()
-                if step.pieces or step.ended:
-                    self._spoke_at = time.monotonic()
-                    self._link.send(step)
+                for outcome in backend.step():
+                    if outcome != _NOTHING:
+                        self._spoke_at = time.monotonic()
+                        self._link.send(outcome)
             if time.monotonic() - self._spoke_at >= self._heartbeat_s:
                 self._spoke_at = time.monotonic()
                 self._link.send(Alive())

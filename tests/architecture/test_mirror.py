@@ -12,11 +12,12 @@ ELSEWHERE: dict[str, str] = {
     "__main__.py": "tests/daemon/test_cli.py",
     "worker/__main__.py": "tests/daemon/test_crash.py",
     # nothing but fields: what fills them is tested
-    "job.py": "tests/unit/test_resolve.py",
+    "job.py": "tests/unit/resolve/test_text.py",
+    "resolve/plan.py": "tests/unit/resolve/test_blocks.py",
     # an interface: the scripted backend is held to it
     "worker/backend.py": "tests/unit/worker/test_mock.py",
-    # weights and a context do nothing alone: the decoder's tests are about both
-    "worker/llama/model.py": "tests/unit/worker/llama/test_decoder.py",
+    # the half of an engine that its jobs see: tested through the whole of it
+    "engine/jobs.py": "tests/unit/engine/test_engine.py",
 }
 """Modules whose tests are not at their mirrored place, and the file where they are."""
 

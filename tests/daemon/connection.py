@@ -13,12 +13,20 @@ PATIENCE_S: Final = 20.0
 
 READ_BYTES: Final = 64 * 1024
 
+TERMINAL: Final = ("done", "error", "embeddings", "rerank")
+
 Frame = dict[str, Any]
 
 
 def generate(text: str = "hello", **fields: Any) -> Frame:
     """Make a v1 request."""
     return {"messages": [{"role": "user", "content": text}], **fields}
+
+
+def blocks(text: str = "hello", **fields: Any) -> Frame:
+    """Make a v2 request."""
+    content = [{"type": "text", "text": text}]
+    return {"messages": [{"role": "user", "content": content}], **fields}
 
 
 def to_line(frame: Frame) -> bytes:
@@ -97,7 +105,7 @@ class Connection:
     def frames(self) -> list[Frame]:
         """Read frames up to the terminal one."""
         frames = [self.frame()]
-        while frames[-1]["type"] not in ("done", "error"):
+        while frames[-1]["type"] not in TERMINAL:
             frames.append(self.frame())
         return frames
 
@@ -137,3 +145,11 @@ class Listener(Connection):
             if wanted.items() <= frame.items():
                 return frames
         raise AssertionError(f"no {wanted} in {frames}")
+
+    def order(self, command: str, **fields: Any) -> Frame:
+        """Give a command and read its reply, past what else is told."""
+        self.send({"command": command, **fields})
+        reply = next(frame for frame in self if frame["type"] == "reply")
+        assert reply["id"] == "admin"
+        assert reply["command"] == command
+        return reply

@@ -23,6 +23,7 @@ from tests.daemon.connection import (
     Connection,
     Frame,
     Listener,
+    blocks,
     content_of,
     generate,
     to_line,
@@ -36,6 +37,7 @@ __all__ = [
     "Frame",
     "Listener",
     "MakeDaemon",
+    "blocks",
     "clean_environ",
     "content_of",
     "eventually",
@@ -116,10 +118,14 @@ class DaemonProcess:
             )
 
     def start(self) -> Self:
-        """Start it and wait until the inference socket takes a connection."""
+        """Start it and wait until it is ready: its sockets are there."""
         self.spawn()
-        assert eventually(lambda: self._accepts() or not self.is_running)
-        assert self.is_running, f"the daemon ended:\n{self.stderr()}"
+        assert eventually(lambda: _accepts(self.admin_sock) or not self.is_running)
+        try:
+            with self.admin() as listener:
+                listener.until("ready")
+        except (AssertionError, OSError):
+            raise AssertionError(f"it is not ready:\n{self.stderr()}") from None
         return self
 
     def send_signal(self, number: signal.Signals) -> None:
@@ -155,15 +161,15 @@ class DaemonProcess:
         """Where its admin socket is."""
         return self.directory / "admin.sock"
 
-    def connect(self) -> Connection:
-        """Connect to the inference socket."""
-        connection = Connection(self.infer_sock)
+    def connect(self, leaf: str = "infer.sock") -> Connection:
+        """Connect to an inference socket."""
+        connection = Connection(self.directory / leaf)
         self._connections.append(connection)
         return connection
 
     def admin(self, *, timeout_s: float = PATIENCE_S) -> Listener:
         """Listen on the admin socket, as soon as it is there."""
-        assert eventually(self.admin_sock.exists)
+        assert eventually(lambda: _accepts(self.admin_sock))
         listener = Listener(self.admin_sock, timeout_s=timeout_s)
         self._connections.append(listener)
         return listener
@@ -273,17 +279,18 @@ class DaemonProcess:
             os.kill(pid, signal.SIGKILL)
         return orphans
 
-    def _accepts(self) -> bool:
-        try:
-            Connection(self.infer_sock).close()
-        except OSError:
-            return False
-        return True
-
     @property
     def _popen(self) -> subprocess.Popen[bytes]:
         assert self._process is not None, "spawn it first"
         return self._process
+
+
+def _accepts(path: Path) -> bool:
+    try:
+        Connection(path).close()
+    except OSError:
+        return False
+    return True
 
 
 class MakeDaemon(Protocol):

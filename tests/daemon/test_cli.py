@@ -1,16 +1,21 @@
 import json
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
 from inferd import __version__
+from inferd.client.sync import command as ask_admin
+from inferd.wire.commands import Command
 from tests.daemon.harness import (
     PATIENCE_S,
     DaemonProcess,
     MakeDaemon,
     clean_environ,
     content_of,
+    eventually,
     mock,
 )
 
@@ -20,16 +25,32 @@ INFERD = [sys.executable, "-m", "inferd"]
 TEXT = "Hello wörld!"
 
 
-def inferd(*arguments: str, **environ: str):
+def inferd(*arguments: str, stdin: str = "from stdin", **environ: str):
     return subprocess.run(
         [*INFERD, *arguments],
-        input="from stdin",
+        input=stdin,
         capture_output=True,
         env={**clean_environ(), "HOME": "/nonexistent", **environ},
         timeout=PATIENCE_S,
         check=False,
         text=True,
     )
+
+
+def begin(*arguments: str) -> subprocess.Popen[bytes]:
+    """Start a command that goes on; nothing of what it prints is read ahead."""
+    return subprocess.Popen(
+        [*INFERD, *arguments],
+        bufsize=0,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=clean_environ(),
+    )
+
+
+def lines_of(text: str):
+    return [json.loads(line) for line in text.splitlines()]
 
 
 def findings_of(report):
@@ -45,6 +66,21 @@ def at(shared_daemon: DaemonProcess) -> list[str]:
 def test_version_is_one_line():
     result = inferd("--version")
     assert (result.returncode, result.stdout) == (0, f"inferd {__version__}\n")
+
+
+def test_the_help_tells_what_exit_codes_mean():
+    result = inferd("--help")
+    assert result.returncode == 0
+    words = " ".join(result.stdout.split())
+    assert "exit codes: 0 done; 1 not ready" in words
+    assert "2 an error, or an answer that was cancelled; 130 interrupted" in words
+
+
+@pytest.mark.parametrize("arguments", [[], ["sing"], ["rerank"], ["embed", "--dim=x"]])
+def test_a_command_that_is_none_is_told_with_the_usage(arguments):
+    result = inferd(*arguments)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("usage: inferd ")
 
 
 def test_generate_streams_the_text_to_stdout_and_nothing_else(at):
@@ -77,6 +113,25 @@ def test_a_refused_request_is_an_error_of_the_command(at):
     )
 
 
+def test_generate_ends_at_a_stop_and_uses_a_seed(at):
+    options = ["--stop", "wör", "--stop", "never", "--seed", "7", "--json"]
+    result = inferd("generate", "hello", *options, *at)
+    done = lines_of(result.stdout)[-1]
+    assert result.returncode == 0
+    assert (done["content"], done["stop_reason"]) == ("Hello ", "end")
+    assert done["seed"] == 7
+
+
+def test_generate_tells_the_way_to_the_answer_on_stderr(at):
+    result = inferd("generate", "hello", "--progress", *at)
+    assert (result.returncode, result.stdout) == (0, f"{TEXT}\n")
+    assert "prefill, 0 of 0 tokens\n" in result.stderr
+
+
+def test_generate_takes_a_prompt_that_looks_like_an_option(at):
+    assert inferd("generate", *at, "--", "--hello").stdout == f"{TEXT}\n"
+
+
 def test_generate_without_a_daemon_says_what_to_type(short_dir):
     result = inferd("generate", "hello", "--directory", str(short_dir))
     assert (result.returncode, result.stdout) == (2, "")
@@ -86,11 +141,140 @@ def test_generate_without_a_daemon_says_what_to_type(short_dir):
     assert result.stderr.endswith("\n\nhint: inferd serve\n")
 
 
+# --- cancel -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def slow_daemon(make_daemon: MakeDaemon) -> DaemonProcess:
+    """A daemon whose answers last."""
+    tokens = ["word "] * 1000
+    return make_daemon({"backend": [mock(tokens=tokens, token_delay_ms=50)]}).start()
+
+
+def test_an_answer_can_be_cancelled_and_is_an_error_then(slow_daemon: DaemonProcess):
+    at = ["--directory", str(slow_daemon.directory)]
+    with begin("generate", "hello", "--id", "long", *at) as command:
+        assert command.stdout is not None
+        command.stdout.read(1)
+        result = inferd("cancel", "long", *at)
+        stdout, stderr = command.communicate(timeout=PATIENCE_S)
+    assert (result.returncode, result.stdout) == (0, "")
+    assert result.stderr == "cancelled 1\n"
+    assert command.returncode == 2
+    assert stdout.startswith(b"ord ")
+    assert stdout.endswith(b"\n")
+    assert stderr == b"error: the answer is not complete: cancelled\n"
+
+
+def test_an_answer_is_cancelled_by_who_interrupts_it(slow_daemon: DaemonProcess):
+    at = ["--directory", str(slow_daemon.directory)]
+    with begin("generate", "hello", "--id", "long", *at) as command:
+        assert command.stdout is not None
+        command.stdout.read(1)
+        command.send_signal(signal.SIGINT)
+        _, stderr = command.communicate(timeout=PATIENCE_S)
+    assert (command.returncode, stderr) == (130, b"")
+    order = Command(command="requests")
+    assert eventually(lambda: ask_admin(order, slow_daemon.directory).requests == [])
+
+
+def test_cancelling_what_is_not_there_is_an_error(at):
+    result = inferd("cancel", "nobody", *at)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == 'error: no request has the id "nobody"\n'
+
+
+# --- embed and rerank -------------------------------------------------------------------
+
+
+def test_texts_are_embedded_from_arguments_and_from_lines_alike(at):
+    result = inferd("embed", "Grüße", "b", *at)
+    assert (result.returncode, result.stderr) == (0, "")
+    [first, second] = lines_of(result.stdout)
+    assert (first["text"], len(first["embedding"])) == ("Grüße", 8)
+    assert first["embedding"] != second["embedding"]
+    piped = inferd("embed", *at, stdin='"Grüße"\n"b"\n')
+    assert piped.stdout == result.stdout
+
+
+def test_any_number_of_lines_is_embedded_in_order(at):
+    stdin = "".join(
+        f'{{"n": {number}, "text": "t{number}"}}\n' for number in range(200)
+    )
+    result = inferd("embed", "--dimensions", "2", *at, stdin=stdin)
+    assert result.returncode == 0
+    lines = lines_of(result.stdout)
+    assert [line["n"] for line in lines] == list(range(200))
+    assert {len(line["embedding"]) for line in lines} == {2}
+    again = inferd("embed", "t199", "--dimensions", "2", *at)
+    assert lines_of(again.stdout)[0]["embedding"] == lines[199]["embedding"]
+
+
+def test_a_line_that_is_refused_ends_the_command_after_what_came_before(at):
+    result = inferd("embed", "--batch", "1", *at, stdin='"a"\n""\n"c"\n')
+    assert (result.returncode, len(lines_of(result.stdout))) == (2, 1)
+    assert result.stderr == (
+        "error: invalid_request: invalid request: line 2 must not be empty\n"
+    )
+
+
+def test_embed_answers_while_lines_are_written_until_it_is_interrupted(at):
+    with begin("embed", "--batch", "1", *at) as command:
+        assert command.stdin is not None
+        assert command.stdout is not None
+        for text in (b"a", b"b"):
+            command.stdin.write(b'"%s"\n' % text)
+            assert json.loads(command.stdout.readline())["text"] == text.decode()
+        command.send_signal(signal.SIGINT)
+        _, stderr = command.communicate(timeout=PATIENCE_S)
+    assert (command.returncode, stderr) == (130, b"")
+
+
+def test_embed_ends_well_when_nobody_reads_on(at):
+    with begin("embed", "--batch", "1", *at) as command:
+        assert command.stdin is not None
+        assert command.stdout is not None
+        assert command.stderr is not None
+        command.stdin.write(b'"a"\n' * 3)
+        command.stdout.readline()
+        command.stdout.close()
+        with suppress(BrokenPipeError):
+            command.stdin.write(b'"a"\n' * 1000)
+            command.stdin.close()
+        assert command.wait(PATIENCE_S) == 0
+        assert command.stderr.read() == b""
+
+
+def test_documents_are_ranked_best_first(at):
+    stdin = '"nothing"\n{"id": 7, "text": "the right words"}\n"the wrong words"\n'
+    result = inferd("rerank", "right words", *at, "--top-n", "2", stdin=stdin)
+    assert (result.returncode, result.stderr) == (0, "")
+    [best, second] = lines_of(result.stdout)
+    assert (best["index"], best["id"], best["text"]) == (1, 7, "the right words")
+    assert second.keys() == {"index", "score", "text"}
+    assert best["score"] > second["score"]
+
+
+def test_a_daemon_that_embeds_nothing_is_told_from_none(make_daemon: MakeDaemon):
+    config = {"listen": {"embed": False, "rerank": False}, "backend": [mock()]}
+    at = ["--directory", str(make_daemon(config).start().directory)]
+    for command, wanted in ((["embed"], "embeddings"), (["rerank", "q"], "reranking")):
+        result = inferd(*command, "a", *at)
+        assert (result.returncode, result.stdout) == (2, "")
+        error, _, hint = result.stderr.splitlines()
+        assert error == f"error: the daemon serves no {wanted}"
+        assert hint.startswith("hint: add a [[backend]] with a model for ")
+
+
+# --- status and doctor ------------------------------------------------------------------
+
+
 def test_commands_find_the_daemon_by_the_configuration(shared_daemon: DaemonProcess):
     result = inferd("status", INFERD_CONFIG=str(shared_daemon.config_file))
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.startswith(f"ready\nversion {__version__}")
     assert "backend mock: model mock" in result.stdout
+    assert result.stdout.endswith("text v2 tools thinking embed rerank\n")
 
 
 def test_status_is_0_when_ready_and_a_program_can_read_it(at):
@@ -139,7 +323,7 @@ def test_doctor_finds_nothing_wrong_with_a_good_configuration(
     result = inferd("doctor", "--config", str(shared_daemon.config_file))
     assert result.returncode == 0
     assert "[ ok ] worker[mock]: mock; self-test passed" in result.stdout
-    assert "[ ok ] sockets: admin.sock 0600, infer.sock 0660" in result.stdout
+    assert "[ ok ] sockets: admin.sock 0600, infer.sock 0660, infer.v2" in result.stdout
     assert "[ ok ] admin: the daemon is ready" in result.stdout
     assert "[FAIL]" not in result.stdout
 

@@ -4,7 +4,15 @@ from collections.abc import Iterator
 import pytest
 
 from tests.daemon.fixtures import daemons
-from tests.daemon.harness import DaemonProcess, MakeDaemon, generate, mock
+from tests.daemon.harness import (
+    DaemonProcess,
+    Listener,
+    MakeDaemon,
+    blocks,
+    eventually,
+    generate,
+    mock,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -70,6 +78,41 @@ def test_listeners_hear_why_a_worker_is_gone_and_when_it_is_back(
     assert ready["status"] == "ready"
 
 
+def test_a_killed_worker_ends_a_v2_stream_with_one_error(daemon: DaemonProcess):
+    with daemon.connect("infer.v2.sock") as client:
+        client.send(blocks(id="running"))
+        assert client.frame()["block"] == {"type": "text", "delta": "x"}
+        daemon.kill_worker()
+        *pieces, error = client.frames()
+        assert {piece["type"] for piece in pieces} <= {"frame"}
+        assert error == gone("running", "killed by SIGKILL")
+        assert client.ask(blocks(max_tokens=1))[-1]["type"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("leaf", "request_of"),
+    [
+        ("infer.embed.sock", {"input": ["a"]}),
+        ("infer.rerank.sock", {"query": "q", "documents": ["a"]}),
+    ],
+)
+def test_a_killed_worker_ends_vectors_and_scores_with_one_error(
+    make_daemon: MakeDaemon, leaf, request_of
+):
+    backend = mock(token_delay_ms=60_000)
+    daemon = make_daemon({"backend": [backend]}).start()
+    with daemon.connect(leaf) as client, daemon.admin() as operator:
+        client.send({"id": "r", **request_of})
+        assert eventually(lambda: phases(operator) == ["running"])
+        daemon.kill_worker()
+        assert client.frames() == [gone("r", "killed by SIGKILL")]
+        assert phases(operator) == []
+
+
+def phases(operator: Listener):
+    return [each["phase"] for each in operator.order("requests")["requests"]]
+
+
 def test_the_inference_socket_stays_and_requests_wait_while_a_worker_restarts(
     daemon: DaemonProcess,
 ):
@@ -84,10 +127,10 @@ def test_the_inference_socket_stays_and_requests_wait_while_a_worker_restarts(
 
 @pytest.mark.parametrize("name", ["SIGSEGV", "SIGABRT"])
 def test_a_worker_that_dies_by_any_signal_is_replaced(make_daemon: MakeDaemon, name):
-    backend = mock(tokens=["one", "two"], die_after_tokens=1, die_by=name)
+    backend = mock(tokens=["one", "two"], die_after_tokens=2, die_by=name)
     daemon = make_daemon({"backend": [backend]}).start()
-    token, error = daemon.ask(id="a")
-    assert token == {"type": "token", "id": "a", "content": "one"}
+    *tokens, error = daemon.ask(id="a")
+    assert [token["content"] for token in tokens] == ["one", "two"]
     assert error == gone("a", f"killed by {name}")
     assert daemon.ask(id="b", max_tokens=1)[-1]["content"] == "one"
 
@@ -117,7 +160,7 @@ def test_a_healthy_worker_with_nothing_to_do_is_not_taken_for_hung(
 def test_the_breaker_opens_after_deaths_in_vain_and_closes_for_one_more_start(
     make_daemon: MakeDaemon,
 ):
-    backend = mock(tokens=["one", "two"], die_after_tokens=1)
+    backend = mock(tokens=["one", "two"], die_after_tokens=2)
     limits = {"breaker_deaths": 2, "breaker_open_s": 0.5}
     daemon = make_daemon({"backend": [backend], "limits": limits}).start()
     listener = daemon.admin()

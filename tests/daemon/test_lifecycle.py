@@ -8,7 +8,8 @@ from tests.daemon.harness import DaemonProcess, MakeDaemon, mock
 
 pytestmark = pytest.mark.slow
 
-LEAVES = ("infer.sock", "admin.sock")
+INFERENCE = ("infer.sock", "infer.v2.sock", "infer.embed.sock", "infer.rerank.sock")
+LEAVES = (*INFERENCE, "admin.sock")
 CONFIG = {"backend": [mock()]}
 STALLS_AT_LOAD = {"backend": [mock(die_at_load=True, die_by="SIGSTOP")]}
 
@@ -48,12 +49,14 @@ def test_capabilities_say_what_the_backend_can_do(shared_daemon: DaemonProcess):
         "model": "mock",
         "accelerator": "cpu",
         "gpu_layers": 0,
-        "v2": False,
+        "generate": True,
+        "v2": True,
         "vision": False,
         "audio": False,
-        "tools": False,
-        "thinking": False,
-        "embed": False,
+        "tools": True,
+        "thinking": True,
+        "embed": True,
+        "rerank": True,
         "wire_version": 1,
     }
 
@@ -89,13 +92,20 @@ def test_sigterm_while_loading_ends_the_daemon_and_its_sockets(
     daemon.spawn()
     daemon.admin().until("loading_model")
     assert daemon.stop() == 0
-    assert not daemon.admin_sock.exists()
-    assert not daemon.infer_sock.exists()
+    assert [path.name for path in daemon.directory.iterdir()] == ["inferd.lock"]
+
+
+def test_a_surface_that_is_turned_off_has_no_socket(make_daemon: MakeDaemon):
+    daemon = make_daemon({**CONFIG, "listen": {"v2": False, "rerank": False}}).start()
+    daemon.admin().until("ready")
+    leaves = sorted(path.name for path in daemon.directory.glob("infer*.sock"))
+    assert leaves == ["infer.embed.sock", "infer.sock"]
 
 
 def test_the_sockets_let_in_whom_they_should(shared_daemon: DaemonProcess):
     assert mode_of(shared_daemon.directory) == 0o700
-    assert mode_of(shared_daemon.infer_sock) == 0o660
+    for leaf in INFERENCE:
+        assert mode_of(shared_daemon.directory / leaf) == 0o660
     assert mode_of(shared_daemon.admin_sock) == 0o600
     assert mode_of(shared_daemon.directory / "inferd.lock") == 0o600
 
@@ -155,9 +165,9 @@ def test_a_second_daemon_on_the_same_lock_is_refused_and_the_first_unharmed(
 def test_a_socket_path_of_107_bytes_is_the_longest_that_fits(make_daemon: MakeDaemon):
     daemon = make_daemon(CONFIG)
     stem = str(daemon.scratch / "run")
-    room = 107 - len("/admin.sock")
+    room = 107 - len("/infer.rerank.sock")
     fits = make_daemon({**CONFIG, "listen": {"directory": stem.ljust(room, "d")}})
-    assert len(os.fsencode(fits.infer_sock)) == 107
+    assert len(os.fsencode(fits.directory / "infer.rerank.sock")) == 107
     assert fits.start().ask()[-1]["type"] == "done"
     over = make_daemon({**CONFIG, "listen": {"directory": stem.ljust(room + 1, "d")}})
     refusal = over.refusal()
@@ -205,10 +215,14 @@ def test_a_worker_that_hangs_while_it_loads_ends_the_start(make_daemon: MakeDaem
     assert "backend mock: hung: no word for 0.5 s" in daemon.refusal()
 
 
-def test_what_a_listener_says_is_never_read(shared_daemon: DaemonProcess):
+def test_what_a_listener_says_that_is_no_command_harms_nobody(
+    shared_daemon: DaemonProcess,
+):
     with shared_daemon.admin() as listener:
-        listener.send_raw(b"\xff{not json\n" * 1000)
+        listener.send_raw(b"\xff{not json\n" * 100)
         listener.until("ready")
+        replies = [listener.frame() for _ in range(100)]
+        assert {each["ok"] for each in replies} == {False}
         listener.half_close()
         shared_daemon.catch_up()
     assert shared_daemon.admin().until("ready")

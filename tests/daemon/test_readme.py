@@ -54,9 +54,20 @@ def check_doctor(output: str) -> None:
     assert "[FAIL]" not in output
 
 
+def check_embedding(output: str) -> None:
+    [line] = output.splitlines()
+    assert len(json.loads(line)["embedding"]) == 4
+
+
+def check_order(output: str) -> None:
+    assert [json.loads(line)["index"] for line in output.splitlines()] == [1, 0]
+
+
 CHECKS: Final[dict[str, Callable[[str], None]]] = {
     "printf": check_frames,
     ".venv/bin/inferd generate": check_answer,
+    ".venv/bin/inferd embed": check_embedding,
+    ".venv/bin/inferd rerank": check_order,
     ".venv/bin/inferd status": check_status,
     ".venv/bin/inferd doctor": check_doctor,
 }
@@ -72,10 +83,11 @@ def here(command: str) -> str:
 
 @pytest.fixture(scope="module")
 def environ() -> Iterator[dict[str, str]]:
-    """An environment in which nothing of the machine's own is found, but the cache."""
+    """Nothing of the machine's own but the cache, and the README's three models."""
     with TemporaryDirectory(prefix="inferd-") as scratch:
         config = Path(scratch) / "config.toml"
-        config.touch()
+        [three_models] = [text for text in blocks("toml") if "embedded:rerank" in text]
+        config.write_text(three_models)
         places = {"XDG_RUNTIME_DIR": scratch, "INFERD_CONFIG": str(config)}
         yield clean_environ() | places
 

@@ -5,26 +5,50 @@ import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, Generic, TypeVar
 
 import trio
+from msgspec import Raw
 
 from inferd.backend import (
     Backend,
     BackendCapabilities,
     Done,
+    DoneV2,
+    EmbedResult,
+    EventStream,
+    J,
+    MalformedToolCall,
     Prepared,
+    Progress,
+    RerankResult,
     StartFailedError,
+    Text,
+    Thinking,
     Token,
     TokenEvent,
-    TokenStream,
+    TokenEventV2,
+    ToolUse,
 )
 from inferd.errors import BackendNotReadyError, BackendUnavailableError
-from inferd.job import GenerateJob
-from inferd.wire.responses import StopReason, Usage
+from inferd.job import EmbedJob, GenerateJob, RerankJob
+from inferd.wire.responses import StopReason, StopReasonV2, Usage, UsageV2
+
+E = TypeVar("E", TokenEvent, TokenEventV2)
 
 FOR_EVER: Final = math.inf
 """Seconds that do not end."""
+
+ABLE: Final = BackendCapabilities(
+    model="script",
+    v2=True,
+    tools=True,
+    thinking=True,
+    embed=True,
+    rerank=True,
+    n_embd=2,
+)
+"""All that the script can be about."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,14 +60,27 @@ class Script:
     refusal: Exception | None = None
     """Raised instead of being ready."""
     prompt_tokens: int = 3
+    prefilled: tuple[int, ...] = ()
+    """How far the prompt is, told before the first token to a job that wants it."""
     tokens: tuple[str, ...] = ("one ", "two")
+    blocks: tuple[Text | Thinking | ToolUse, ...] | None = None
+    """What v2 says, a token each; else the tokens as text."""
     token_delay_s: float = 0.0
-    """Seconds before each token."""
+    """Seconds before each token, or before vectors and scores."""
     failure: Exception | None = None
-    """Raised when the tokens are said."""
+    """Raised when the tokens are said, or in place of vectors and scores."""
     ends_without_done: bool = False
     failure_after_done: Exception | None = None
+    failure_at_exit: Exception | None = None
+    """Raised when the run is left, whatever the reason."""
     stop_reason: StopReason = "end"
+    stop_reason_v2: StopReasonV2 = "end_turn"
+    stop_sequence: str | None = None
+    stop_token_id: int | None = None
+    warnings: tuple[MalformedToolCall, ...] = ()
+    embeddings: bytes = b"[[0.6,0.8]]"
+    scores: tuple[float, ...] | None = None
+    """Else 0 for each document."""
 
 
 @dataclass(slots=True)
@@ -68,6 +105,17 @@ class _Held:
     is_over: bool = False
 
 
+class _Speech(Generic[E]):
+    """A stream of scripted events."""
+
+    def __init__(self) -> None:
+        self.n_tokens = 0
+        self.events: AsyncGenerator[Sequence[E], None]
+
+    def __aiter__(self) -> AsyncIterator[Sequence[E]]:
+        return self.events
+
+
 class ScriptedBackend(Backend):
     """Follows one script a job, in the order in which jobs come; the last one repeats.
 
@@ -85,7 +133,7 @@ class ScriptedBackend(Backend):
     ) -> None:
         self._scripts = scripts or (Script(),)
         self._name = name
-        self._capabilities = capabilities or BackendCapabilities(model="script")
+        self._capabilities = capabilities or ABLE
         self._is_ready = is_ready
         self._unavailable: str | None = None
         self._start_failure: str | None = None
@@ -94,7 +142,7 @@ class ScriptedBackend(Backend):
         self._tickets = itertools.count()
         self._held: dict[int, _Held] = {}
         self.counts = Counts()
-        self.jobs: list[GenerateJob] = []
+        self.jobs: list[Any] = []
         self.is_alive = False
 
     # --- what a test does with it -----------------------------------------------------
@@ -111,7 +159,7 @@ class ScriptedBackend(Backend):
 
     @property
     def n_running(self) -> int:
-        """Jobs that are saying their tokens."""
+        """Jobs that are being run."""
         return sum(held.is_running for held in self._held.values())
 
     def become_ready(self) -> None:
@@ -164,7 +212,7 @@ class ScriptedBackend(Backend):
         self._stopped.set()
 
     @asynccontextmanager
-    async def prepare(self, job: GenerateJob) -> AsyncIterator[Prepared]:
+    async def prepare(self, job: J) -> AsyncIterator[Prepared[J]]:
         ticket = next(self._tickets)
         held = _Held(self._scripts[min(ticket, len(self._scripts) - 1)])
         self._held[ticket] = held
@@ -178,33 +226,98 @@ class ScriptedBackend(Backend):
                     raise held.script.refusal
             self.counts.prepared += 1
             yield Prepared(
-                ticket=ticket, job=job, prompt_tokens=held.script.prompt_tokens
+                ticket=ticket, job=job, input_tokens=held.script.prompt_tokens
             )
         finally:
             del self._held[ticket]
             self.counts.cancelled += not held.is_over
 
     @asynccontextmanager
-    async def generate(self, prepared: Prepared) -> AsyncIterator[TokenStream]:
+    async def generate(
+        self, prepared: Prepared[GenerateJob]
+    ) -> AsyncIterator[EventStream[TokenEvent]]:
+        speech = _Speech[TokenEvent]()
+        with self._running(prepared) as held:
+            script = held.script
+            usage = Usage(prepared.input_tokens, _n_said(held, prepared))
+            done = Done(stop_reason=script.stop_reason, usage=usage)
+            words: list[TokenEvent] = [Token(text) for text in script.tokens]
+            speech.events = self._say(held, prepared, speech, [*words, done])
+            try:
+                yield speech
+            finally:
+                await speech.events.aclose()
+
+    @asynccontextmanager
+    async def generate_v2(
+        self, prepared: Prepared[GenerateJob]
+    ) -> AsyncIterator[EventStream[TokenEventV2]]:
+        speech = _Speech[TokenEventV2]()
+        with self._running(prepared) as held:
+            script = held.script
+            done = DoneV2(
+                stop_reason=script.stop_reason_v2,
+                usage=UsageV2(prepared.input_tokens, _n_said(held, prepared)),
+                stop_sequence=script.stop_sequence,
+                stop_token_id=script.stop_token_id,
+                warnings=script.warnings,
+            )
+            words: list[TokenEventV2] = [*_blocks_of(script)]
+            speech.events = self._say(held, prepared, speech, [*words, done])
+            try:
+                yield speech
+            finally:
+                await speech.events.aclose()
+
+    async def embed(self, prepared: Prepared[EmbedJob]) -> EmbedResult:
+        with self._running(prepared) as held:
+            await self._compute(held)
+            return EmbedResult(
+                embeddings=Raw(held.script.embeddings),
+                dimensions=prepared.job.dimensions or self._capabilities.n_embd,
+                input_tokens=prepared.input_tokens,
+            )
+
+    async def rerank(self, prepared: Prepared[RerankJob]) -> RerankResult:
+        with self._running(prepared) as held:
+            await self._compute(held)
+            scores = held.script.scores
+            n_documents = len(prepared.job.documents)
+            return RerankResult(
+                scores=[0.0] * n_documents if scores is None else list(scores),
+                input_tokens=prepared.input_tokens,
+            )
+
+    # --- how a script is followed -----------------------------------------------------
+
+    @contextmanager
+    def _running(self, prepared: Prepared[J]) -> Iterator[_Held]:
         held = self._held[prepared.ticket]
         held.is_running = True
         self.counts.started += 1
-        stream = self._say(held, prepared)
         try:
-            yield stream
+            yield held
         finally:
             held.is_running = False
-            await stream.aclose()
+            if held.script.failure_at_exit is not None:
+                raise held.script.failure_at_exit
 
     async def _say(
-        self, held: _Held, prepared: Prepared
-    ) -> AsyncGenerator[Sequence[TokenEvent], None]:
+        self,
+        held: _Held,
+        prepared: Prepared[GenerateJob],
+        speech: _Speech[E],
+        events: Sequence[E],
+    ) -> AsyncGenerator[Sequence[E], None]:
         script = held.script
-        tokens = script.tokens[: prepared.job.max_tokens]
-        for token in tokens:
+        if prepared.job.wants_progress:
+            for n_tokens in script.prefilled:
+                yield [Progress(n_tokens, prepared.input_tokens)]
+        for event in events[: _n_said(held, prepared)]:
             with self._counting_failure(held):
                 await self._pass(script.token_delay_s)
-            yield [Token(token)]
+            speech.n_tokens += 1
+            yield [event]
         with self._counting_failure(held):
             if script.failure is not None:
                 raise script.failure
@@ -212,12 +325,17 @@ class ScriptedBackend(Backend):
         if script.ends_without_done:
             return
         self.counts.done += 1
-        usage = Usage(
-            prompt_tokens=prepared.prompt_tokens, completion_tokens=len(tokens)
-        )
-        yield [Done(stop_reason=script.stop_reason, usage=usage)]
+        yield [events[-1]]
         if script.failure_after_done is not None:
             raise script.failure_after_done
+
+    async def _compute(self, held: _Held) -> None:
+        with self._counting_failure(held):
+            await self._pass(held.script.token_delay_s)
+            if held.script.failure is not None:
+                raise held.script.failure
+        held.is_over = True
+        self.counts.done += 1
 
     @contextmanager
     def _counting_failure(self, held: _Held) -> Iterator[None]:
@@ -244,3 +362,15 @@ class ScriptedBackend(Backend):
     def _tell(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
+
+
+def _blocks_of(script: Script) -> Sequence[Text | Thinking | ToolUse]:
+    if script.blocks is not None:
+        return script.blocks
+    return [Text(token) for token in script.tokens]
+
+
+def _n_said(held: _Held, prepared: Prepared[GenerateJob]) -> int:
+    blocks = held.script.blocks
+    n_tokens = len(held.script.tokens if blocks is None else blocks)
+    return min(n_tokens, prepared.job.max_tokens)

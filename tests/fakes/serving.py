@@ -1,6 +1,6 @@
 """The parts of a daemon in the test's own event loop: a connection's, or all of them."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -12,18 +12,26 @@ import trio.testing
 
 from inferd.admission import Admission
 from inferd.backend import Backend
-from inferd.config import AdmissionSettings, Config, LimitSettings
-from inferd.server.connection import Connection, Surface
-from inferd.server.dispatch import Service
-from inferd.server.generate import GenerateService
+from inferd.config import AdmissionSettings, Config, LimitSettings, Listen
+from inferd.paths import EMBED_SOCKET, INFER_SOCKET, INFER_V2_SOCKET, RERANK_SOCKET
+from inferd.server.audience import Audience, gather
+from inferd.server.connection import AnySurface, Connection, Surface, Surroundings
+from inferd.server.encode import embed_service, rerank_service
+from inferd.server.entrance import Entrance
+from inferd.server.generate import blocks_service, text_service
 from inferd.server.hangup import Hangups
-from inferd.server.notify import Notifier
+from inferd.server.metrics import Metrics
+from inferd.server.register import Register
 from inferd.server.room import Room, in_room, refuse_with_a_frame
 from inferd.server.run import Daemon
 from inferd.server.status import StatusBoard
 from inferd.server.turns import Turns
-from inferd.wire.codec import decode_request
-from inferd.wire.requests import GenerateRequest
+from inferd.wire.codec import (
+    decode_blocks,
+    decode_embed,
+    decode_generate,
+    decode_rerank,
+)
 from tests.fakes.streams import FrameClient, unix_pair
 
 PATIENCE_S = 3600.0
@@ -31,7 +39,7 @@ PATIENCE_S = 3600.0
 
 
 class House:
-    """Connections to one service, each over a socketpair."""
+    """Connections to every surface, each over a socketpair."""
 
     def __init__(
         self,
@@ -42,13 +50,41 @@ class House:
     ) -> None:
         self.gate = Admission(max_active=max_active, max_queued=max_queued)
         self.turns = Turns(self.gate)
-        self.service: Service = GenerateService(backends, self.turns)
-        self.decode: Callable[[bytes], GenerateRequest] = decode_request
+        entrance = Entrance(backends, self.turns)
+        self.surfaces: dict[str, AnySurface] = {
+            INFER_SOCKET: Surface(
+                INFER_SOCKET, decode_generate, text_service(entrance)
+            ),
+            INFER_V2_SOCKET: Surface(
+                INFER_V2_SOCKET, decode_blocks, blocks_service(entrance)
+            ),
+            EMBED_SOCKET: Surface(EMBED_SOCKET, decode_embed, embed_service(entrance)),
+            RERANK_SOCKET: Surface(
+                RERANK_SOCKET, decode_rerank, rerank_service(entrance)
+            ),
+        }
         self.hangups = Hangups()
-        self.connections: list[Connection] = []
+        self.metrics = Metrics()
+        self.register = Register(self.metrics)
+        self.connections: list[Connection[Any]] = []
         self._room = Room(1000)
-        self._write_timeout_s = write_timeout_s
+        self._around = Surroundings(
+            hangups=self.hangups,
+            register=self.register,
+            write_timeout_s=write_timeout_s,
+        )
         self._nursery: trio.Nursery
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is left of any request."""
+        places = (self.gate.active, self.gate.waiting, len(self.turns._turns))
+        return places == (0, 0, 0) and not [*self.register]
+
+    @property
+    def n_served(self) -> int:
+        """Connections that are open on this side."""
+        return len(self._nursery.child_tasks)
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator["House"]:
@@ -61,52 +97,48 @@ class House:
                     self._nursery.cancel_scope.cancel()
                 watching.cancel_scope.cancel()
 
-    def connect(self) -> FrameClient:
+    def connect(self, leaf: str = INFER_SOCKET) -> FrameClient:
         """Let one client in."""
         ours, theirs = unix_pair()
-        self._nursery.start_soon(self._serve, ours)
-        return FrameClient(theirs)
+        self._nursery.start_soon(self._serve, ours, self.surfaces[leaf])
+        return FrameClient(theirs, leaf)
 
-    async def _serve(self, stream: trio.SocketStream) -> None:
-        surface = Surface("infer.sock", self.decode, self.service)
-        connection = Connection(
-            stream,
-            surface,
-            hangups=self.hangups,
-            write_timeout_s=self._write_timeout_s,
-        )
+    async def _serve(self, stream: trio.SocketStream, surface: AnySurface) -> None:
+        connection = surface.connect(stream, self._around)
         self.connections.append(connection)
         async with stream:
             serve = partial(_serve, connection)
             await in_room(self._room, serve, refuse_with_a_frame)(stream)
 
 
-async def _serve(connection: Connection, _: trio.SocketStream) -> None:
+async def _serve(connection: Connection[Any], _: trio.SocketStream) -> None:
     await connection.serve()
 
 
 class RunningDaemon:
     """A whole daemon in a directory of its own."""
 
-    def __init__(self, daemon: Daemon, directory: Path, board: StatusBoard) -> None:
+    def __init__(self, daemon: Daemon, directory: Path, audience: Audience) -> None:
         self.daemon = daemon
         self.directory = directory
-        self.board = board
+        self.board: StatusBoard = audience.board
+        self.metrics = audience.metrics
         self.ended = trio.Event()
 
     @property
     def infer_sock(self) -> Path:
         """Where its inference socket is."""
-        return self.directory / "infer.sock"
+        return self.directory / INFER_SOCKET
 
     @property
     def admin_sock(self) -> Path:
         """Where its admin socket is."""
         return self.directory / "admin.sock"
 
-    async def connect(self) -> FrameClient:
-        """Connect to the inference socket."""
-        return FrameClient(await trio.open_unix_socket(self.infer_sock))
+    async def connect(self, leaf: str = INFER_SOCKET) -> FrameClient:
+        """Connect to an inference socket."""
+        path = self.directory / leaf
+        return FrameClient(await trio.open_unix_socket(path), leaf)
 
     async def admin(self) -> FrameClient:
         """Connect to the admin socket."""
@@ -129,18 +161,19 @@ def make_daemon(
     directory: Path,
     *backends: Backend,
     admission: AdmissionSettings | None = None,
+    listen: Listen | None = None,
     environ: Mapping[str, str] | None = None,
     **limits: Any,
 ) -> RunningDaemon:
     """Put a daemon together that is not started."""
     config = Config(
+        listen=listen or Listen(),
         admission=admission or AdmissionSettings(max_active=1),
         limits=msgspec.convert(limits, LimitSettings),
     )
-    notifier = Notifier(environ or {})
-    board = StatusBoard(notifier.follow)
-    daemon = Daemon(config, directory, backends, board=board, notifier=notifier)
-    return RunningDaemon(daemon, directory, board)
+    audience = gather(environ or {})
+    daemon = Daemon(config, directory, backends, audience)
+    return RunningDaemon(daemon, directory, audience)
 
 
 @asynccontextmanager

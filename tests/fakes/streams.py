@@ -12,7 +12,7 @@ from inferd.wire.framing import LineSplitter
 
 Frame = dict[str, Any]
 
-TERMINAL: Final = ("done", "error")
+TERMINAL: Final = ("done", "error", "embeddings", "rerank")
 READ_BYTES: Final = 64 * 1024
 PATIENCE_S: Final = 100_000
 """Virtual seconds after which a frame that has not come has failed its test."""
@@ -41,16 +41,53 @@ def generate(request_id: str = "r", text: str = "hello", **fields: Any) -> bytes
     return to_line({"id": request_id, "messages": messages, **fields})
 
 
+def blocks(request_id: str = "r", text: str = "hello", **fields: Any) -> bytes:
+    """Write a v2 request as a line."""
+    content = [{"type": "text", "text": text}]
+    messages = [{"role": "user", "content": content}]
+    return to_line({"id": request_id, "messages": messages, **fields})
+
+
+def embed(request_id: str = "r", text: str = "hello", **fields: Any) -> bytes:
+    """Write an embed request as a line."""
+    return to_line({"id": request_id, "input": [text], **fields})
+
+
+def rerank(request_id: str = "r", text: str = "hello", **fields: Any) -> bytes:
+    """Write a rerank request as a line."""
+    documents = [text, "another"]
+    return to_line({"id": request_id, "query": "q", "documents": documents, **fields})
+
+
+REQUESTS: Final = {
+    "infer.sock": generate,
+    "infer.v2.sock": blocks,
+    "infer.embed.sock": embed,
+    "infer.rerank.sock": rerank,
+}
+"""How to write a request, for each socket that takes some."""
+
+
+def cancel(request_id: str = "r") -> bytes:
+    """Write a cancel as a line."""
+    return to_line({"type": "cancel", "id": request_id})
+
+
 def to_line(frame: Frame) -> bytes:
     """Write a frame with its newline."""
     return json.dumps(frame).encode() + b"\n"
 
 
 class FrameClient:
-    """A client's end of a connection."""
+    """A client's end of a connection.
 
-    def __init__(self, stream: trio.SocketStream) -> None:
+    Args:
+        leaf: of the socket it is connected to.
+    """
+
+    def __init__(self, stream: trio.SocketStream, leaf: str = "infer.sock") -> None:
         self.stream = stream
+        self.leaf = leaf
         self._splitter = LineSplitter()
 
     async def __aenter__(self) -> Self:
@@ -70,6 +107,14 @@ class FrameClient:
     async def half_close(self) -> None:
         """Say that nothing more is sent, and go on reading."""
         await self.stream.send_eof()
+
+    async def read_bytes(self, n_bytes: int) -> None:
+        """Read so many bytes, wherever in a frame they end."""
+        while n_bytes > 0:
+            data = await self.stream.receive_some(min(n_bytes, READ_BYTES))
+            assert data, "the connection ended"
+            self._splitter.feed(data)
+            n_bytes -= len(data)
 
     async def frame(self) -> Frame | None:
         """Read the next frame; ``None`` at the end."""
@@ -99,7 +144,7 @@ class FrameClient:
 
     async def ask(self, request_id: str = "r", **fields: Any) -> list[Frame]:
         """Send one request and read its answer."""
-        await self.send(generate(request_id, **fields))
+        await self.send(REQUESTS[self.leaf](request_id, **fields))
         return await self.answer()
 
     async def rest(self) -> list[Frame]:

@@ -1,14 +1,25 @@
+import msgspec
 import pytest
 import trio
 import trio.testing
 
-from inferd.backend import Backend, Done, StartFailedError, Token
+from inferd.backend import (
+    Backend,
+    Done,
+    DoneV2,
+    Progress,
+    StartFailedError,
+    Text,
+    Thinking,
+    Token,
+    ToolUse,
+)
 from inferd.errors import (
     BackendNotReadyError,
     BackendUnavailableError,
     ContextOverflowError,
 )
-from inferd.job import GenerateJob, Sampling
+from inferd.job import EmbedJob, GenerateJob, RerankJob, Sampling
 from inferd.wire.requests import ChatMessage
 from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
 
@@ -19,12 +30,36 @@ JOB = GenerateJob(
 )
 
 
-async def events_of(backend: Backend):
+EMBED = EmbedJob(texts=["a"], dimensions=None, task=None)
+RERANK = RerankJob(query="q", documents=["a", "b"])
+
+
+async def events_of(backend: Backend, job: GenerateJob = JOB):
     async with (
-        backend.prepare(JOB) as prepared,
+        backend.prepare(job) as prepared,
         backend.generate(prepared) as stream,
     ):
+        events = [event async for events in stream for event in events]
+        assert stream.n_tokens == sum(isinstance(event, Token) for event in events)
+        return events
+
+
+async def blocks_of(backend: Backend, job: GenerateJob = JOB):
+    async with (
+        backend.prepare(job) as prepared,
+        backend.generate_v2(prepared) as stream,
+    ):
         return [event async for events in stream for event in events]
+
+
+async def vectors_of(backend: Backend):
+    async with backend.prepare(EMBED) as prepared:
+        return await backend.embed(prepared)
+
+
+async def scores_of(backend: Backend):
+    async with backend.prepare(RERANK) as prepared:
+        return await backend.rerank(prepared)
 
 
 async def test_a_stream_is_its_tokens_and_one_done(autojump_clock):
@@ -36,6 +71,57 @@ async def test_a_stream_is_its_tokens_and_one_done(autojump_clock):
     assert trio.current_time() == 4
     assert backend.is_idle
     assert backend.counts.done == 1
+
+
+async def test_v2_says_blocks_or_the_tokens_as_text(autojump_clock):
+    call = ToolUse(tool_call_id="tc-0", name="f", input={})
+    backend = ScriptedBackend(Script(blocks=(Thinking("hm"), call)), Script())
+    *blocks, done = await blocks_of(backend)
+    assert blocks == [Thinking("hm"), call]
+    assert isinstance(done, DoneV2)
+    assert (done.stop_reason, done.usage.output_tokens) == ("end_turn", 2)
+    assert (await blocks_of(backend))[:2] == [Text("one "), Text("two")]
+    assert backend.is_idle
+
+
+async def test_progress_is_told_to_a_job_that_wants_it_alone(autojump_clock):
+    backend = ScriptedBackend(Script(prefilled=(1, 3)))
+    curious = msgspec.structs.replace(JOB, wants_progress=True)
+    for events in (
+        await events_of(backend, curious),
+        await blocks_of(backend, curious),
+    ):
+        assert events[:2] == [Progress(1, 3), Progress(3, 3)]
+    assert (await events_of(backend))[0] == Token("one ")
+
+
+async def test_vectors_and_scores_come_in_their_time(autojump_clock):
+    backend = ScriptedBackend(Script(token_delay_s=2, scores=(1.0, 2.0)))
+    vectors = await vectors_of(backend)
+    assert (bytes(vectors.embeddings), vectors.dimensions) == (b"[[0.6,0.8]]", 2)
+    assert (await scores_of(backend)).scores == [1.0, 2.0]
+    assert trio.current_time() == 4
+    assert (backend.counts.done, backend.is_idle) == (2, True)
+    assert (await scores_of(ScriptedBackend())).scores == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("ask", [vectors_of, scores_of, blocks_of])
+async def test_whatever_is_asked_may_fail_or_be_left(ask, autojump_clock):
+    failing = ScriptedBackend(Script(failure=BackendUnavailableError("gone")))
+    with pytest.raises(BackendUnavailableError):
+        await ask(failing)
+    hanging = ScriptedBackend(Script(token_delay_s=FOR_EVER))
+    with trio.move_on_after(5):
+        await ask(hanging)
+    assert (failing.counts.failed, failing.counts.cancelled) == (1, 0)
+    assert (hanging.counts.failed, hanging.counts.cancelled) == (0, 1)
+
+
+async def test_a_run_may_fail_as_it_is_left(autojump_clock):
+    backend = ScriptedBackend(Script(failure_at_exit=ZeroDivisionError()))
+    with pytest.raises(ZeroDivisionError):
+        await events_of(backend)
+    assert backend.is_idle
 
 
 async def test_each_job_has_its_script_and_the_last_one_repeats(autojump_clock):

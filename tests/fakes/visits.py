@@ -1,8 +1,9 @@
 """Clients that come, ask, and stay, leave or stop reading; what they may see of it."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import trio
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from inferd.errors import (
     InvalidRequestError,
 )
 from tests.fakes.backend import FOR_EVER, Script
-from tests.fakes.streams import TERMINAL, Frame, FrameClient, generate
+from tests.fakes.streams import REQUESTS, TERMINAL, Frame, FrameClient, cancel
 
 LONG_S: Final = 1000
 """Virtual seconds after which whatever can happen has happened."""
@@ -27,7 +28,13 @@ SELDOM: Final = 6
 class Behaviour:
     """What one client does."""
 
+    leaf: str
+    """The socket it talks to."""
     n_requests: int
+    options: dict[str, Any]
+    """Of each of its requests."""
+    cancels: tuple[tuple[float, int], ...]
+    """When it cancels which of them."""
     half_closes: bool
     leaves_s: float
     n_frames: float
@@ -41,7 +48,19 @@ class Behaviour:
 
 BEHAVIOURS = st.builds(
     Behaviour,
+    leaf=st.sampled_from(["infer.sock", *REQUESTS]),
     n_requests=st.integers(1, 3),
+    options=st.fixed_dictionaries(
+        {},
+        optional={
+            "stream": st.booleans(),
+            "progress": st.just(value=True),
+            "deadline_ms": st.sampled_from([500, 1000, 2500]),
+        },
+    ),
+    cancels=st.lists(
+        st.tuples(st.sampled_from([0, 0, 0.5, 1, 2.5]), st.integers(0, 3)), max_size=2
+    ).map(tuple),
     half_closes=st.booleans(),
     leaves_s=st.sampled_from([FOR_EVER, FOR_EVER, 0, 0.5, 1.5, 4]),
     n_frames=st.sampled_from([FOR_EVER, FOR_EVER, 0, 1, 2]),
@@ -79,20 +98,50 @@ async def visit(client: FrameClient, behaviour: Behaviour, seen: list[Frame]) ->
     """Behave; note the frames that were seen."""
     patience_s = FOR_EVER if behaviour.stays else min(behaviour.leaves_s, LONG_S)
     last_id = f"r{behaviour.n_requests - 1}"
+    cancels = _Cancels(client, behaviour)
     with trio.move_on_after(patience_s):
-        async with client:
+        async with client, trio.open_nursery() as nursery:
             for n in range(behaviour.n_requests):
-                await client.send(generate(f"r{n}"))
+                line = REQUESTS[behaviour.leaf](f"r{n}", **behaviour.options)
+                await client.send(line)
             if behaviour.half_closes:
                 await client.half_close()
+            else:
+                nursery.start_soon(cancels.send)
             while len(seen) < behaviour.n_frames:
                 frame = await client.frame()
                 if frame is None:
+                    cancels.scope.cancel()
                     return
                 seen.append(frame)
                 if behaviour.stays and frame["id"] == last_id and _is_terminal(frame):
+                    await cancels.end()
                     await client.half_close()  # and see that nothing follows
             await trio.sleep_forever()
+
+
+class _Cancels:
+    """The cancels of one client, each at its time."""
+
+    def __init__(self, client: FrameClient, behaviour: Behaviour) -> None:
+        self._client = client
+        self._behaviour = behaviour
+        self._over = trio.Event()
+        self.scope = trio.CancelScope()
+
+    async def send(self) -> None:
+        """Send them."""
+        with self.scope, suppress(trio.BrokenResourceError):
+            for at_s, n in sorted(self._behaviour.cancels):
+                await trio.sleep_until(at_s)
+                await self._client.send(cancel(f"r{n}"))
+        self._over.set()
+
+    async def end(self) -> None:
+        """Send no more of them."""
+        self.scope.cancel()
+        if not self._behaviour.half_closes:
+            await self._over.wait()
 
 
 def n_answers(frames: list[Frame]) -> int:

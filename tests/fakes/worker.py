@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import trio
 
-from inferd.backend import BackendCapabilities
+from inferd.backend import BackendCapabilities, Markers
 from inferd.ipc import (
     Ended,
     FromWorker,
@@ -32,6 +32,24 @@ PATIENCE_S = 10_000.0
 """Virtual seconds after which a message that has not come has failed its test."""
 
 CAPABILITIES = BackendCapabilities(model="fake", n_ctx=512)
+MARKERS = Markers(thinking=("<t>", "</t>"), tool_call=("<c>", "</c>"))
+
+
+def ended(
+    ticket: int,
+    n_tokens: int,
+    *,
+    stop_reason: StopReason = "end",
+    stop_token_id: int | None = None,
+) -> Ended:
+    """Make the end of a run."""
+    usage = Usage(prompt_tokens=3, completion_tokens=n_tokens, cached_tokens=1)
+    return Ended(
+        ticket=ticket,
+        stop_reason=stop_reason,
+        usage=usage,
+        stop_token_id=stop_token_id,
+    )
 
 
 class FakeProcess:
@@ -123,10 +141,15 @@ class FakeWorker:
 
     # --- a well-behaved worker ------------------------------------------------------
 
-    async def get_ready(self, capabilities: BackendCapabilities = CAPABILITIES) -> Load:
+    async def get_ready(
+        self,
+        capabilities: BackendCapabilities = CAPABILITIES,
+        markers: Markers = MARKERS,
+    ) -> Load:
         """Load."""
         load = await self.expect(Load)
-        await self.say(Loaded(capabilities=capabilities, library="fake 1"))
+        loaded = Loaded(capabilities=capabilities, library="fake 1", markers=markers)
+        await self.say(loaded)
         return load
 
     async def prepare(self, *, prompt_tokens: int = 3) -> Prepare:
@@ -152,9 +175,7 @@ class FakeWorker:
         self, ticket: int, n_tokens: int, *, stop_reason: StopReason = "end"
     ) -> None:
         """End a job's run."""
-        usage = Usage(prompt_tokens=3, completion_tokens=n_tokens)
-        ended = Ended(ticket=ticket, stop_reason=stop_reason, usage=usage)
-        await self.say(Step(ended=[ended]))
+        await self.say(Step(ended=[ended(ticket, n_tokens, stop_reason=stop_reason)]))
 
     def _killed(self) -> None:
         self.process.end(-signal.SIGKILL)

@@ -1,13 +1,22 @@
 import pytest
+import trio
 
-from inferd.limits import MAX_FRAME_BYTES, READ_BYTES
-from inferd.server import connection
+from inferd.backend import BackendCapabilities
+from inferd.limits import (
+    MAX_FRAME_BYTES,
+    READ_AHEAD_BYTES,
+    READ_AHEAD_REQUESTS,
+    READ_BYTES,
+)
+from inferd.server import inbox
 from inferd.wire.framing import LineSplitter
-from tests.fakes.backend import ScriptedBackend
+from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
 from tests.fakes.serving import House
-from tests.fakes.streams import generate
+from tests.fakes.streams import REQUESTS, blocks, embed, generate
 
 CHUNK = b" " * 1024 * 1024
+KERNEL_BYTES = 512 * 1024
+"""More than the kernel holds for one connection that nobody reads."""
 
 
 class MeasuredSplitter(LineSplitter):
@@ -26,14 +35,22 @@ def test_a_line_may_have_64_mib():
 
 
 @pytest.mark.slow
-async def test_a_line_without_end_is_cut_off_at_the_cap(monkeypatch, autojump_clock):
-    monkeypatch.setattr(connection, "LineSplitter", MeasuredSplitter)
-    async with House(ScriptedBackend()).opened() as house, house.connect() as client:
+@pytest.mark.parametrize("leaf", REQUESTS)
+async def test_a_line_without_end_is_cut_off_at_the_cap(
+    monkeypatch, autojump_clock, leaf
+):
+    monkeypatch.setattr(inbox, "LineSplitter", MeasuredSplitter)
+    monkeypatch.setattr(MeasuredSplitter, "most_bytes", 0)
+    async with (
+        House(ScriptedBackend()).opened() as house,
+        house.connect(leaf) as client,
+    ):
         for _ in range(MAX_FRAME_BYTES // len(CHUNK)):
             await client.send(CHUNK)
         await client.send(b" ")
         [frame] = await client.rest()
     assert (frame["id"], frame["code"]) == ("", "frame_too_large")
+    assert MeasuredSplitter.most_bytes > MAX_FRAME_BYTES
     assert MeasuredSplitter.most_bytes <= MAX_FRAME_BYTES + READ_BYTES
 
 
@@ -46,3 +63,66 @@ async def test_a_line_of_just_the_cap_is_read(autojump_clock):
             await client.send(CHUNK)
         await client.send(b" " * (padding % len(CHUNK)) + line)
         assert (await client.answer())[-1]["type"] == "done"
+
+
+@pytest.mark.parametrize("n_bytes", [1, 10_000, 600_000])
+async def test_what_is_read_ahead_of_an_answer_is_bounded(autojump_clock, n_bytes):
+    house = House(ScriptedBackend(Script(token_delay_s=FOR_EVER)))
+    line = generate("r", "x" * n_bytes)
+    n_lines = 16 * 1024 * 1024 // len(line)
+    n_taken = 0
+    async with house.opened(), house.connect() as client:
+        with trio.move_on_after(5) as scope:
+            for _ in range(n_lines):
+                await client.send(line)
+                n_taken += 1
+        assert scope.cancelled_caught
+        [connection] = house.connections
+        assert len(connection._inbox._arrivals) <= READ_AHEAD_REQUESTS
+    read_ahead = min(READ_AHEAD_BYTES, READ_AHEAD_REQUESTS * len(line))
+    assert n_taken * len(line) <= read_ahead + 2 * len(line) + KERNEL_BYTES
+
+
+# --- what a line may ask for ------------------------------------------------------------
+
+
+async def refusal_of(leaf: str, line: bytes, *, n_embd: int = 2):
+    """Send a line; give its refusal, and whether the next request is served."""
+    able = BackendCapabilities(v2=True, embed=True, vision=True, n_embd=n_embd)
+    backend = ScriptedBackend(capabilities=able)
+    async with House(backend).opened() as house, house.connect(leaf) as client:
+        await client.send(line)
+        [frame] = await client.answer()
+        assert backend.counts.started == 0
+        return frame, (await client.ask("next"))[-1]["type"] in ("done", "embeddings")
+
+
+def attachments(n: int, data: str = "") -> list[dict[str, object]]:
+    """Images of these bytes."""
+    image = {"kind": "image", "width": 1, "height": 1, "bytes": data}
+    return [{**image, "id": str(number)} for number in range(n)]
+
+
+async def test_too_many_attachments_cost_the_request_alone(autojump_clock):
+    line = blocks("r", attachments=attachments(33))
+    frame, is_kept = await refusal_of("infer.v2.sock", line)
+    assert (frame["id"], frame["code"]) == ("r", "invalid_request")
+    assert is_kept
+
+
+async def test_too_large_attachments_cost_the_request_alone(
+    monkeypatch, autojump_clock
+):
+    monkeypatch.setattr("inferd.resolve.content.MAX_ATTACHMENT_BYTES", 99)
+    line = blocks("r", attachments=attachments(10, "x" * 10))
+    frame, is_kept = await refusal_of("infer.v2.sock", line)
+    assert (frame["id"], frame["code"]) == ("r", "frame_too_large")
+    assert is_kept
+
+
+async def test_no_vectors_are_made_that_no_frame_could_hold(autojump_clock):
+    line = embed("r", input=["x"] * 100)
+    frame, is_kept = await refusal_of("infer.embed.sock", line, n_embd=65536)
+    assert (frame["id"], frame["code"]) == ("r", "invalid_request")
+    assert frame["message"].startswith("invalid request: input has 100 entries")
+    assert is_kept

@@ -8,9 +8,10 @@ from structlog.testing import capture_logs
 from inferd.errors import InvalidRequestError
 from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
 from tests.fakes.serving import House
-from tests.fakes.streams import generate
+from tests.fakes.streams import REQUESTS
 
 
+@pytest.mark.parametrize("leaf", REQUESTS)
 @pytest.mark.parametrize(
     ("script", "event"),
     [
@@ -21,12 +22,12 @@ from tests.fakes.streams import generate
     ],
 )
 async def test_whatever_comes_of_a_request_its_line_says_who_sent_it(
-    script, event, autojump_clock
+    leaf, script, event, autojump_clock
 ):
     with capture_logs() as log:
         async with House(ScriptedBackend(script)).opened() as house:
-            async with house.connect() as client:
-                await client.send(generate("r"))
+            async with house.connect(leaf) as client:
+                await client.send(REQUESTS[leaf]("r"))
                 await trio.testing.wait_all_tasks_blocked()
             await trio.testing.wait_all_tasks_blocked()
     [line] = [each for each in log if each["event"] == event]

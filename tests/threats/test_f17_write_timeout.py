@@ -8,7 +8,7 @@ from inferd.engine.restart import Pause
 from inferd.limits import WRITE_TIMEOUT_S
 from tests.fakes.backend import Script, ScriptedBackend
 from tests.fakes.serving import House, make_daemon, running
-from tests.fakes.streams import generate
+from tests.fakes.streams import REQUESTS, cancel, generate
 
 MORE_THAN_A_BUFFER = "x" * 10_000_000
 
@@ -23,6 +23,41 @@ async def test_a_client_that_does_not_read_frees_its_permit_in_time(autojump_clo
         assert (await next_one.ask("next"))[-1]["type"] == "done"
         assert trio.current_time() == WRITE_TIMEOUT_S == 60
     assert backend.is_idle
+
+
+@pytest.mark.parametrize(
+    ("leaf", "script"),
+    [
+        ("infer.v2.sock", Script(tokens=(MORE_THAN_A_BUFFER,))),
+        ("infer.embed.sock", Script(embeddings=b"[%b]" % (b"[0.5]," * 1_000_000))),
+    ],
+)
+async def test_it_does_so_on_every_socket(leaf, script, autojump_clock):
+    backend = ScriptedBackend(script, Script())
+    house = House(backend, write_timeout_s=WRITE_TIMEOUT_S)
+    async with house.opened(), house.connect(leaf) as silent, house.connect() as client:
+        await silent.send(REQUESTS[leaf]("silent"))
+        await trio.testing.wait_all_tasks_blocked()
+        assert house.gate.active == 1
+        assert (await client.ask())[-1]["type"] == "done"
+        assert trio.current_time() == WRITE_TIMEOUT_S
+    assert backend.is_idle
+
+
+@pytest.mark.parametrize("leaf", ["infer.sock", "infer.v2.sock"])
+async def test_one_that_was_cancelled_and_does_not_read_is_dropped_in_time(
+    leaf, autojump_clock
+):
+    backend = ScriptedBackend(Script(tokens=(MORE_THAN_A_BUFFER,)))
+    house = House(backend, write_timeout_s=WRITE_TIMEOUT_S)
+    async with house.opened(), house.connect(leaf) as silent:
+        await silent.send(REQUESTS[leaf]("r") + cancel("r"))
+        await silent.send(REQUESTS[leaf]("r"))
+        await trio.testing.wait_all_tasks_blocked()
+        await silent.send(cancel("r"))
+        await trio.sleep(WRITE_TIMEOUT_S + 1)
+        assert house.n_served == 0
+        assert house.is_empty
 
 
 async def test_a_client_that_reads_no_refusal_is_dropped_in_time(autojump_clock):

@@ -1,19 +1,37 @@
 """What several property tests draw from."""
 
 from itertools import pairwise
+from typing import Any
 
+import msgspec
 from hypothesis import strategies as st
+from msgspec import Raw
 
 from inferd.limits import U32_MAX
-from inferd.wire.requests import ChatMessage, GenerateRequest
+from inferd.wire import blocks
+from inferd.wire.requests import (
+    ChatMessage,
+    EmbedRequest,
+    GenerateRequest,
+    RerankRequest,
+)
 
 U32 = st.integers(0, U32_MAX)
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
+ROLES = st.sampled_from(["system", "user", "assistant"])
 
-MESSAGES = st.lists(
-    st.builds(ChatMessage, st.sampled_from(["system", "user", "assistant"]), st.text()),
-    max_size=4,
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | FINITE | st.text(max_size=4),
+    lambda values: (
+        st.lists(values, max_size=2)
+        | st.dictionaries(st.text(max_size=4), values, max_size=2)
+    ),
+    max_leaves=4,
 )
+RAWS = ANY_JSON.map(msgspec.json.encode).map(Raw)
+
+MESSAGES = st.lists(st.builds(ChatMessage, ROLES, st.text()), max_size=4)
+STOPS = st.none() | st.lists(st.text(), max_size=3)
 
 REQUESTS = st.builds(
     GenerateRequest,
@@ -26,6 +44,94 @@ REQUESTS = st.builds(
     stream=st.none() | st.booleans(),
     image_token_budget=st.none() | U32,
     grammar=st.text(),
+    stop=STOPS,
+    seed=st.none() | U32,
+    progress=st.none() | st.booleans(),
+)
+
+# --- v2 -------------------------------------------------------------------------------
+
+LEAF_BLOCKS = st.one_of(
+    st.builds(blocks.TextBlock, st.text()),
+    st.builds(blocks.ImageBlock, st.text()),
+    st.builds(blocks.AudioBlock, st.text()),
+    st.builds(blocks.VideoBlock, st.text()),
+    st.builds(blocks.ToolUseBlock, st.text(), st.text(), RAWS),
+    st.just(blocks.UnknownBlock()),
+)
+BLOCKS = st.recursive(
+    LEAF_BLOCKS,
+    lambda nested: st.builds(
+        blocks.ToolResultBlock, st.text(), st.lists(nested, max_size=2)
+    ),
+    max_leaves=3,
+)
+ATTACHMENTS = st.one_of(
+    st.builds(blocks.ImageAttachment, st.text(), U32, U32, st.text()),
+    st.builds(blocks.AudioAttachment, st.text(), U32, st.text()),
+    st.builds(blocks.VideoAttachment, st.text(), st.text()),
+    st.just(blocks.UnknownAttachment()),
+)
+OPTIONS: dict[str, st.SearchStrategy[Any]] = {
+    **dict.fromkeys(
+        [
+            *("temperature", "top_p", "min_p", "repeat_penalty"),
+            *("presence_penalty", "frequency_penalty"),
+        ],
+        FINITE,
+    ),
+    **dict.fromkeys(
+        ["top_k", "seed", "max_tokens", "min_tokens", "logprobs", "deadline_ms"], U32
+    ),
+    **dict.fromkeys(["thinking", "stream", "prefill_only", "progress"], st.booleans()),
+    "logit_bias": st.dictionaries(st.text(max_size=3), FINITE, max_size=2),
+    "stop": STOPS,
+    "stop_token_ids": st.lists(U32, max_size=2),
+    "response_format": st.builds(
+        blocks.ResponseFormat, type=st.text(), schema=RAWS, pattern=st.text()
+    ),
+    "tool_choice": st.text() | st.builds(blocks.NamedTool, st.text()),
+    "priority": st.integers(),
+    "cache": st.text(),
+}
+"""Values of all the optional fields of a v2 request."""
+
+
+def _blocks_request(fields: dict[str, Any]) -> blocks.BlocksRequest:
+    return blocks.BlocksRequest(**fields)
+
+
+BLOCKS_REQUESTS = st.fixed_dictionaries(
+    {
+        "messages": st.lists(
+            st.builds(blocks.Message, ROLES, st.lists(BLOCKS, max_size=3)), max_size=2
+        )
+    },
+    optional={
+        "id": st.text(),
+        "attachments": st.lists(ATTACHMENTS, max_size=2),
+        "tools": st.lists(
+            st.builds(blocks.Tool, st.text(), st.text(), RAWS), max_size=2
+        ),
+        **OPTIONS,
+    },
+).map(_blocks_request)
+
+# --- embeddings and scores ------------------------------------------------------------
+
+EMBED_REQUESTS = st.builds(
+    EmbedRequest,
+    id=st.text(),
+    input=st.lists(st.text(), max_size=3),
+    dimensions=st.none() | U32,
+    task=st.none() | st.text(),
+)
+RERANK_REQUESTS = st.builds(
+    RerankRequest,
+    id=st.text(),
+    query=st.text(),
+    documents=st.lists(st.text(), max_size=3),
+    top_n=st.none() | U32,
 )
 
 

@@ -7,8 +7,12 @@ from inferd.backend import (
     BackendCapabilities,
     Prepared,
 )
-from inferd.errors import EmbedUnsupportedError, InternalError
-from inferd.job import GenerateJob, Sampling
+from inferd.errors import (
+    EmbedUnsupportedError,
+    InternalError,
+    RerankUnsupportedError,
+)
+from inferd.job import EmbedJob, GenerateJob, RerankJob, Sampling
 from inferd.wire.requests import ChatMessage
 from tests.fakes.backend import ScriptedBackend
 
@@ -19,23 +23,33 @@ JOB = GenerateJob(
 )
 
 
+def prepared(job):
+    return Prepared(ticket=1, job=job, input_tokens=3)
+
+
 def test_a_backend_writes_text_and_no_more_unless_it_says_so():
     able = BackendCapabilities()
     assert able.generate
     others = (able.v2, able.vision, able.audio, able.video, able.tools, able.thinking)
-    assert not any((*others, able.embed))
+    assert not any((*others, able.embed, able.rerank, able.n_ctx, able.n_embd))
     assert able.accelerator == AcceleratorInfo(kind=AcceleratorKind.CPU, gpu_layers=0)
 
 
 async def test_embeddings_are_refused_by_who_makes_none():
+    job = EmbedJob(texts=["text"], dimensions=None, task=None)
     with pytest.raises(EmbedUnsupportedError):
-        await ScriptedBackend().embed(["text"])
+        await Backend.embed(ScriptedBackend(), prepared(job))
+
+
+async def test_scores_are_refused_by_who_gives_none():
+    job = RerankJob(query="q", documents=["text"])
+    with pytest.raises(RerankUnsupportedError):
+        await Backend.rerank(ScriptedBackend(), prepared(job))
 
 
 def test_typed_blocks_are_refused_by_who_writes_none():
-    prepared = Prepared(ticket=1, job=JOB, prompt_tokens=3)
     with pytest.raises(InternalError, match=r'^backend "chat" does not advertise v2'):
-        ScriptedBackend(name="chat").generate_v2(prepared)
+        Backend.generate_v2(ScriptedBackend(name="chat"), prepared(JOB))
 
 
 def test_an_interface_serves_nobody():

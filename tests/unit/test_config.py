@@ -16,7 +16,9 @@ from inferd.config import (
 MOCK = '[[backend]]\nkind = "mock"\nname = "m"\n'
 LLAMA = '[[backend]]\nkind = "llamacpp"\nname = "c"\n'
 MOCK_KEYS = "die_after_tokens, die_at_load, die_by, kind, name, token_delay_ms, tokens"
-LLAMA_KEYS = "kind, model, n_ctx, n_gpu_layers, n_threads, name, sha256"
+LLAMA_KEYS = (
+    "embed_pooling, kind, model, n_ctx, n_gpu_layers, n_threads, name, serves, sha256"
+)
 
 
 def complaint(text: str) -> str:
@@ -41,6 +43,7 @@ def test_every_table_is_read():
         "[limits]\ndrain_s = 1\nbreaker_open_s = 0.5\n"
         f"{MOCK}tokens = ['a', 'b']\ndie_by = 'SIGSTOP'\n"
         f"{LLAMA}model = '/m.gguf'\nn_gpu_layers = -1\n"
+        "serves = 'rerank'\nembed_pooling = 4\n"
     )
     assert (config.listen.directory, config.listen.group) == ("/run/inferd", "llm")
     assert (config.listen.v2, config.listen.embed) == (False, True)
@@ -48,7 +51,13 @@ def test_every_table_is_read():
     assert config.limits == LimitSettings(drain_s=1.0, breaker_open_s=0.5)
     assert config.backend == (
         MockSettings(name="m", tokens=("a", "b"), die_by="SIGSTOP"),
-        LlamaCppSettings(name="c", model="/m.gguf", n_gpu_layers=-1),
+        LlamaCppSettings(
+            name="c",
+            model="/m.gguf",
+            n_gpu_layers=-1,
+            serves="rerank",
+            embed_pooling=4,
+        ),
     )
 
 
@@ -146,6 +155,14 @@ def test_a_wrong_type_is_refused_with_key_and_value(text, line):
         (
             f"{LLAMA}n_gpu_layers = -2",
             "backend[0].n_gpu_layers = -2: expected `int` >= -1",
+        ),
+        (
+            f"{LLAMA}embed_pooling = 0",
+            "backend[0].embed_pooling = 0: expected `int` >= 1",
+        ),
+        (
+            f"{LLAMA}embed_pooling = 5",
+            "backend[0].embed_pooling = 5: expected `int` <= 4",
         ),
         (f"{LLAMA}model = ''", "backend[0].model = '': expected `str` of length >= 1"),
         ("backend = []", "backend = []: expected `array` of length >= 1"),

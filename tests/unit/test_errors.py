@@ -5,9 +5,13 @@ import pytest
 
 from inferd import errors
 from inferd.errors import (
+    AttachmentsTooLargeError,
+    AttachmentUnsupportedError,
     BackendNotReadyError,
     BackendUnavailableError,
+    CancelledError,
     ContextOverflowError,
+    DeadlineExceededError,
     DrainingError,
     EmbedError,
     EmbedUnsupportedError,
@@ -19,6 +23,7 @@ from inferd.errors import (
     InvalidFrameError,
     InvalidRequestError,
     QueueFullError,
+    RerankUnsupportedError,
 )
 
 UNIONS = (GenerateError, EmbedError)
@@ -51,6 +56,19 @@ TREE = {
             "embed_unsupported",
             "embed not supported by this backend",
         ),
+        (
+            RerankUnsupportedError(),
+            "rerank_unsupported",
+            "rerank not supported by this backend",
+        ),
+        (AttachmentsTooLargeError("x"), "frame_too_large", "x"),
+        (AttachmentUnsupportedError("x"), "attachment_unsupported", "x"),
+        (
+            DeadlineExceededError(50),
+            "deadline_exceeded",
+            "no answer began within 50 ms",
+        ),
+        (CancelledError(), "cancelled", "the request was cancelled"),
     ],
 )
 def test_a_failure_has_a_code_and_a_sentence(error, code, message):
@@ -90,13 +108,14 @@ def test_every_code_of_the_wire_has_a_failure():
 
 def test_the_tree_is_as_documented():
     parents: list[str] = []
-    documented = {}
-    for indent, name in re.findall(
-        r"^( *)- ``(\w+)``", errors.__doc__ or "", re.MULTILINE
+    documented: dict[str, str] = {}
+    for indent, names in re.findall(
+        r"^( *)- ((?:``\w+``(?:, )?)+)", errors.__doc__ or "", re.MULTILINE
     ):
         del parents[len(indent) // 4 :]
-        documented[name] = parents[-1] if parents else "Exception"
-        parents.append(name)
+        parent = parents[-1] if parents else "Exception"
+        documented |= dict.fromkeys(re.findall(r"\w+", names), parent)
+        parents += re.findall(r"\w+", names)[:1]
     assert documented == {each.__name__: parent_of(each) for each in TREE}
 
 

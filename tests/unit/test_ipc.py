@@ -3,13 +3,20 @@ from contextlib import suppress
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from inferd.backend import AcceleratorInfo, AcceleratorKind, BackendCapabilities
+from inferd.backend import (
+    AcceleratorInfo,
+    AcceleratorKind,
+    BackendCapabilities,
+    Markers,
+)
 from inferd.config import LlamaCppSettings, MockSettings
 from inferd.ipc import (
     Alive,
     BrokenLinkError,
     Drop,
+    Embedded,
     Ended,
+    Failed,
     Load,
     Loaded,
     LoadFailed,
@@ -20,18 +27,28 @@ from inferd.ipc import (
     PromptReady,
     Refused,
     Run,
+    Scored,
     Step,
     decode_from_worker,
     decode_to_worker,
     encode,
 )
-from inferd.job import GenerateJob, Sampling
+from inferd.job import EmbedJob, GenerateJob, RerankJob, Sampling
 from inferd.limits import MAX_IPC_MESSAGE_BYTES
-from inferd.resolve import resolve_generate
-from inferd.wire import codec
-from inferd.wire.requests import ChatMessage, GenerateRequest
+from inferd.resolve.blocks import resolve_blocks
+from inferd.resolve.embed import resolve_embed
+from inferd.resolve.rerank import resolve_rerank
+from inferd.resolve.text import resolve_text
+from inferd.wire import blocks, codec
+from inferd.wire.requests import (
+    ChatMessage,
+    EmbedRequest,
+    GenerateRequest,
+    RerankRequest,
+)
 from inferd.wire.responses import Usage
 from tests.unit.strategies import FINITE, MESSAGES, U32, chunked
+from tests.unit.wire.responses import LOGPROB
 
 TICKETS = st.integers(0, 2**63)
 NAMES = st.sampled_from(["a", "chat-1.5"])
@@ -43,22 +60,47 @@ SETTINGS = st.builds(
 ) | st.builds(
     LlamaCppSettings,
     name=NAMES,
-    model=st.text(min_size=1, max_size=8),
+    model=st.text(st.characters(exclude_characters="\0"), min_size=1, max_size=8),
     sha256=st.none() | st.just("0" * 64),
     n_ctx=st.none() | st.integers(8, 2**20),
+    serves=st.none() | st.sampled_from(["generate", "embed", "rerank"]),
+    embed_pooling=st.none() | st.integers(1, 4),
 )
 SAMPLING = st.builds(
-    Sampling, temperature=FINITE, top_p=FINITE, top_k=U32, seed=U32, grammar=st.text()
+    Sampling,
+    temperature=st.none() | FINITE,
+    top_p=st.none() | FINITE,
+    top_k=st.none() | U32,
+    min_p=st.none() | FINITE,
+    repeat_penalty=FINITE,
+    presence_penalty=FINITE,
+    frequency_penalty=FINITE,
+    logit_bias=st.dictionaries(U32, FINITE, max_size=2),
+    seed=U32,
+    grammar=st.text(),
+)
+TEXTS = st.lists(st.text(), max_size=2)
+JOBS = st.one_of(
+    st.builds(
+        GenerateJob,
+        messages=MESSAGES,
+        max_tokens=U32,
+        min_tokens=U32,
+        sampling=SAMPLING,
+        stops=TEXTS.map(tuple),
+        stop_token_ids=st.lists(U32, max_size=2).map(tuple),
+        n_alternatives=U32,
+        prefill_only=st.booleans(),
+        wants_progress=st.booleans(),
+    ),
+    st.builds(
+        EmbedJob, texts=TEXTS, dimensions=st.none() | U32, task=st.none() | st.text()
+    ),
+    st.builds(RerankJob, query=st.text(), documents=TEXTS),
 )
 TO_WORKER = st.one_of(
     st.builds(Load, settings=SETTINGS, n_slots=U32),
-    st.builds(
-        Prepare,
-        ticket=TICKETS,
-        job=st.builds(
-            GenerateJob, messages=MESSAGES, max_tokens=U32, sampling=SAMPLING
-        ),
-    ),
+    st.builds(Prepare, ticket=TICKETS, job=JOBS),
     st.builds(Run, ticket=TICKETS),
     st.builds(Drop, ticket=TICKETS),
 )
@@ -66,8 +108,10 @@ ENDED = st.builds(
     Ended,
     ticket=TICKETS,
     stop_reason=st.sampled_from(["end", "length", "cancelled", "error"]),
-    usage=st.builds(Usage, U32, U32),
+    usage=st.builds(Usage, U32, U32, U32),
+    stop_token_id=st.none() | U32,
 )
+MARKERS = st.none() | st.tuples(st.text(), st.text())
 FROM_WORKER = st.one_of(
     st.builds(
         Loading,
@@ -87,6 +131,7 @@ FROM_WORKER = st.one_of(
             ),
         ),
         library=st.text(),
+        markers=st.builds(Markers, thinking=MARKERS, tool_call=MARKERS),
     ),
     st.just(Alive()),
     st.builds(PromptReady, ticket=TICKETS, prompt_tokens=U32),
@@ -95,8 +140,13 @@ FROM_WORKER = st.one_of(
     st.builds(
         Step,
         pieces=st.lists(st.tuples(TICKETS, st.binary(max_size=8)), max_size=3),
+        logprobs=st.lists(st.tuples(TICKETS, LOGPROB), max_size=2),
+        prefilled=st.lists(st.tuples(TICKETS, U32), max_size=2),
         ended=st.lists(ENDED, max_size=2),
     ),
+    st.builds(Embedded, ticket=TICKETS, embeddings=st.binary(), dimensions=U32),
+    st.builds(Scored, ticket=TICKETS, scores=st.lists(st.floats(allow_nan=False))),
+    st.builds(Failed, ticket=TICKETS, reason=st.text()),
 )
 
 
@@ -110,13 +160,13 @@ def payload_of(message):
 # --- messages -------------------------------------------------------------------------
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(TO_WORKER)
 def test_a_message_to_a_worker_survives_encoding(message):
     assert decode_to_worker(payload_of(message)) == message
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(FROM_WORKER)
 def test_a_message_from_a_worker_survives_encoding(message):
     assert decode_from_worker(payload_of(message)) == message
@@ -129,7 +179,7 @@ def test_a_message_begins_with_its_length(message):
     assert int.from_bytes(data[:4], "little") == len(data) - 4
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(
     st.binary(max_size=40),
     (TO_WORKER | FROM_WORKER).map(payload_of),
@@ -166,15 +216,48 @@ def test_each_side_says_only_what_it_may():
         decode_from_worker(payload_of(Run(ticket=1)))
 
 
-@settings(max_examples=100)
-@given(st.lists(st.builds(ChatMessage, st.just("user"), st.text())), st.text())
-def test_a_request_grows_little_on_its_way_to_the_worker(messages, grammar):
-    request = GenerateRequest(
-        messages=[ChatMessage("user", ""), *messages], grammar=grammar
-    )
-    job = resolve_generate(request, seed=2**32 - 2)
-    message = encode(Prepare(ticket=2**63, job=job))
-    assert len(message) < 2 * len(codec.encode(request)) + 200
+TEXT = st.text(min_size=1, max_size=20)
+
+
+def few(values):
+    """Up to four, and at least one."""
+    return st.lists(values, min_size=1, max_size=4)
+
+
+REQUESTS = st.one_of(
+    st.builds(
+        GenerateRequest,
+        messages=few(st.builds(ChatMessage, st.just("user"), TEXT)),
+        grammar=st.text(),
+        stop=st.lists(TEXT, max_size=3),
+    ).map(lambda each: (each, resolve_text(each, seed=2**32 - 2))),
+    st.builds(
+        blocks.BlocksRequest,
+        messages=few(
+            st.builds(
+                blocks.Message,
+                st.just("user"),
+                st.lists(st.builds(blocks.TextBlock, TEXT), min_size=1, max_size=3),
+            )
+        ),
+        logit_bias=st.dictionaries(U32.map(str), st.integers(0, 100), max_size=9),
+        stop_token_ids=st.lists(U32, max_size=5),
+    ).map(lambda each: (each, resolve_blocks(each, seed=2**32 - 2))),
+    st.builds(EmbedRequest, input=few(TEXT)).map(
+        lambda each: (each, resolve_embed(each))
+    ),
+    st.builds(RerankRequest, query=TEXT, documents=few(TEXT)).map(
+        lambda each: (each, resolve_rerank(each))
+    ),
+)
+
+
+@settings(max_examples=40)
+@given(REQUESTS)
+def test_a_request_grows_little_on_its_way_to_the_worker(resolved):
+    request, plan = resolved
+    message = encode(Prepare(ticket=2**63, job=plan.job))
+    assert len(message) < 2 * len(codec.encode(request)) + 300
 
 
 def test_a_message_over_the_cap_is_not_sent(monkeypatch):
@@ -190,7 +273,7 @@ def test_a_message_over_the_cap_is_not_sent(monkeypatch):
 # --- framing --------------------------------------------------------------------------
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(st.lists(st.binary(max_size=12), max_size=6), st.binary(max_size=3), st.data())
 def test_any_chunking_gives_the_same_payloads(payloads, rest, data):
     stream = b"".join(len(each).to_bytes(4, "little") + each for each in payloads)

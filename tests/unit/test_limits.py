@@ -46,3 +46,21 @@ def test_pauses_grow_up_to_the_time_that_the_breaker_stays_open():
 
 def test_a_default_answer_fits_into_a_default_context():
     assert limits.DEFAULT_MAX_TOKENS < limits.DEFAULT_CONTEXT_TOKENS
+
+
+def test_what_is_read_ahead_is_small_beside_a_frame():
+    assert limits.READ_AHEAD_BYTES < limits.MAX_FRAME_BYTES / 10
+    assert limits.MAX_COMMAND_BYTES < limits.READ_AHEAD_BYTES
+
+
+def test_an_answer_of_the_embedded_width_fits_a_frame_however_many_texts_it_has():
+    vector = 384 * limits.EMBED_NUMBER_BYTES
+    assert limits.MAX_EMBED_INPUTS * vector < limits.MAX_FRAME_BYTES / 2
+
+
+def test_no_number_of_a_vector_is_longer_than_it_is_counted():
+    assert len("-1.2345678901234567e-38,") == limits.EMBED_NUMBER_BYTES
+
+
+def test_all_documents_fit_a_frame():
+    assert limits.MAX_RERANK_BYTES < limits.MAX_FRAME_BYTES / 2

@@ -1,17 +1,31 @@
-import pytest
+from typing import Any
 
+import pytest
+from msgspec.structs import asdict
+
+from inferd import routing
 from inferd.backend import BackendCapabilities
-from inferd.errors import BackendNotReadyError, BackendUnavailableError
-from inferd.routing import route
+from inferd.errors import BackendNotReadyError, InferdError
+from inferd.routing import (
+    EMBEDS,
+    GENERATES,
+    RERANKS,
+    SERVES_V2,
+    TAKES_AUDIO,
+    TAKES_IMAGES,
+    TAKES_TOOLS,
+    TAKES_VIDEO,
+    THINKS,
+    Need,
+    route,
+)
 from tests.fakes.backend import ScriptedBackend
 
-
-def text(able):
-    return able.generate
-
-
-def pictures(able):
-    return able.vision
+NOTHING: dict[str, Any] = {
+    name: False
+    for name, value in asdict(BackendCapabilities()).items()
+    if isinstance(value, bool)
+}
 
 
 def ready(name="ready", **abilities):
@@ -30,6 +44,15 @@ def broken(reason="it is on fire", **abilities):
     return backend
 
 
+def refusal(backends, *needs):
+    with pytest.raises(InferdError) as caught:
+        route(backends, needs)
+    return caught.value.code, caught.value.message
+
+
+# --- who is chosen ----------------------------------------------------------------------
+
+
 @pytest.mark.parametrize(
     ("backends", "chosen"),
     [
@@ -44,21 +67,96 @@ def broken(reason="it is on fire", **abilities):
     ],
 )
 def test_the_first_that_serves_soonest_is_chosen(backends, chosen):
-    assert route(backends, text) is backends[chosen]
+    assert route(backends, [GENERATES]) is backends[chosen]
 
 
-def test_only_what_can_do_all_that_is_asked_is_chosen():
-    backends = [ready(), restarting(vision=True), ready("b")]
-    assert route(backends, pictures) is backends[1]
+@pytest.mark.parametrize(
+    "needs",
+    [
+        *((TAKES_IMAGES,), (GENERATES, TAKES_IMAGES), (TAKES_IMAGES, GENERATES)),
+        (GENERATES, SERVES_V2, TAKES_IMAGES, TAKES_TOOLS),
+    ],
+)
+def test_only_what_can_do_all_that_is_asked_is_chosen(needs):
+    backends = [
+        ready(v2=True, tools=True),
+        ready(vision=True, generate=False, v2=True),
+        restarting(vision=True, v2=True, tools=True),
+        ready("b", tools=True),
+    ]
+    assert route(backends, [*needs, TAKES_TOOLS]) is backends[2]
+
+
+def test_who_needs_nothing_gets_the_first():
+    backends = [ready("a", generate=False), ready("b")]
+    assert route(backends, []) is backends[0]
+
+
+@pytest.mark.parametrize(
+    ("need", "ability"),
+    [
+        *((GENERATES, "generate"), (SERVES_V2, "v2"), (TAKES_IMAGES, "vision")),
+        *((TAKES_AUDIO, "audio"), (TAKES_VIDEO, "video"), (TAKES_TOOLS, "tools")),
+        *((THINKS, "thinking"), (EMBEDS, "embed"), (RERANKS, "rerank")),
+    ],
+)
+def test_a_need_is_met_by_one_ability(need, ability):
+    able = {name: BackendCapabilities(**NOTHING | {name: True}) for name in NOTHING}
+    assert [name for name in able if need.is_met_by(able[name])] == [ability]
+
+
+# --- who is refused ---------------------------------------------------------------------
 
 
 def test_the_reason_of_the_first_that_could_have_is_given():
     backends = [broken("unable", generate=False), broken("on fire"), broken("drowned")]
     with pytest.raises(BackendNotReadyError, match=r"^backend not ready: on fire$"):
-        route(backends, text)
+        route(backends, [GENERATES])
 
 
-@pytest.mark.parametrize("backends", [[], [ready()], [broken(), restarting()]])
-def test_what_nobody_can_ever_do_is_refused(backends):
-    with pytest.raises(BackendUnavailableError, match=r"^no backend available$"):
-        route(backends, pictures)
+REFUSALS = {
+    GENERATES: ("backend_unavailable", "no backend available"),
+    SERVES_V2: ("internal", 'backend "ready" does not advertise v2 capability'),
+    TAKES_IMAGES: ("attachment_unsupported", "no backend takes image attachments"),
+    TAKES_AUDIO: ("attachment_unsupported", "no backend takes audio attachments"),
+    TAKES_VIDEO: ("attachment_unsupported", "no backend takes video attachments"),
+    TAKES_TOOLS: ("invalid_request", "invalid request: no backend takes tools"),
+    THINKS: (
+        "invalid_request",
+        "invalid request: thinking true: no backend has a reasoning trace",
+    ),
+    EMBEDS: ("backend_unavailable", "no embed-capable backend available"),
+    RERANKS: ("backend_unavailable", "no rerank-capable backend available"),
+}
+
+
+def test_every_need_has_a_refusal():
+    needs = {each for each in vars(routing).values() if isinstance(each, Need)}
+    assert needs == set(REFUSALS)
+
+
+@pytest.mark.parametrize("need", REFUSALS)
+@pytest.mark.parametrize("state", [ready, restarting, broken])
+def test_what_nobody_can_ever_do_is_refused_with_what_it_is(need, state):
+    backends = [ready(**NOTHING), state(**NOTHING)]
+    assert refusal(backends, need) == REFUSALS[need]
+
+
+@pytest.mark.parametrize("need", [GENERATES, EMBEDS, RERANKS, TAKES_TOOLS])
+def test_where_there_is_no_backend_the_first_need_is_refused(need):
+    assert refusal([], need, THINKS) == REFUSALS[need]
+
+
+def test_the_first_need_that_leaves_nobody_is_the_one_refused():
+    backends = [ready(v2=True, thinking=True), broken(v2=True, tools=True)]
+    both = (GENERATES, SERVES_V2, TAKES_TOOLS, THINKS)
+    assert refusal(backends, *both) == REFUSALS[THINKS]
+    assert refusal(backends, *reversed(both)) == REFUSALS[TAKES_TOOLS]
+
+
+def test_the_backend_that_is_named_is_one_that_did_the_rest():
+    backends = [ready("a", generate=False), ready("b"), ready("c")]
+    assert refusal(backends, GENERATES, SERVES_V2) == (
+        "internal",
+        'backend "b" does not advertise v2 capability',
+    )

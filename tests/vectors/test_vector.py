@@ -1,98 +1,177 @@
-import msgspec
+import json
+from collections import Counter
+
 import pytest
 
-from tests.vectors.vector import (
-    FOLDERS,
+from inferd.config import parse_config
+from protocol.matching import Json
+from protocol.vector import (
+    LEAVES,
+    PROFILES,
     VECTORS,
-    Step,
-    kind_of,
-    matches,
-    read_vectors,
-    sample,
+    VectorError,
+    all_vectors,
+    name_of,
+    profiles,
+    read_vector,
     to_bytes,
 )
 
+ALL = {name_of(path): read_vector(path) for path in all_vectors()}
+GOOD = {
+    "description": "A thing.",
+    "surface": "v1",
+    "exchange": [{"send": {"id": "a"}}, {"expect": {"id": "a"}}],
+}
 
-def test_there_are_vectors_of_each_kind():
-    counts = {folder: len(read_vectors(folder)) for folder in FOLDERS}
-    assert counts["accepted"] + counts["rejected"] + counts["hostile"] >= 30
-    assert min(counts.values()) >= 4
+
+def write(tmp_path, document):
+    path = tmp_path / "vector.json"
+    path.write_text(json.dumps(document))
+    return path
 
 
-def test_no_vector_is_left_out():
-    files = {path.relative_to(VECTORS) for path in VECTORS.rglob("*.json")}
-    assert len(files) == len(read_vectors(*FOLDERS))
-    assert {path.parts[0] for path in files} == set(FOLDERS)
+# --- the vectors there are --------------------------------------------------------
+
+
+def test_every_surface_has_vectors_of_each_kind():
+    counts = Counter(tuple(name.split("/")[:2]) for name in ALL)
+    kinds = [("accepted", 8), ("rejected", 8), ("hostile", 8), ("cancel", 6)]
+    for surface in LEAVES.keys() - {"admin"}:
+        for kind, least in kinds:
+            assert counts[surface, kind] >= least, (surface, kind)
+    assert counts["admin", "status"] >= 6
+    assert counts["admin", "commands"] >= 10
+
+
+def test_a_vector_is_in_the_folder_of_its_surface():
+    assert {name: vector.surface for name, vector in ALL.items()} == {
+        name: name.split("/")[0] for name in ALL
+    }
 
 
 def test_each_vector_says_something_of_its_own():
-    vectors = read_vectors(*FOLDERS)
-    assert len({vector.description for vector in vectors.values()}) == len(vectors)
-    for name, vector in vectors.items():
+    said = [(vector.surface, vector.description) for vector in ALL.values()]
+    assert [each for each, times in Counter(said).items() if times > 1] == []
+    for name, vector in ALL.items():
         assert vector.description.endswith("."), name
-        assert any(step.expected or step.expect_close for step in vector.exchange), name
+        assert vector.exchange[-1].action.startswith("expect"), name
+
+
+def test_every_profile_is_needed_and_can_be_configured():
+    used = {vector.profile for vector in ALL.values()} - {None}
+    assert used == set(profiles())
+    for name in profiles():
+        parse_config((PROFILES / f"{name}.toml").read_text())
+
+
+def test_few_daemons_are_enough_for_all_vectors():
+    assert len(profiles()) <= 8
+
+
+def test_the_readme_names_every_profile():
+    readme = (VECTORS / "README.md").read_text()
+    assert [name for name in profiles() if f"`{name}`" not in readme] == []
+
+
+# --- reading one ------------------------------------------------------------------
+
+
+def test_a_vector_is_read(tmp_path):
+    steps = [{"send": "x"}, {"on": "v2#b", "expect": {}}, {"expect_close": True}]
+    vector = read_vector(
+        write(tmp_path, GOOD | {"profile": "plain", "exchange": steps})
+    )
+    assert vector.profile == "plain"
+    assert vector.surfaces == {"v1", "v2"}
+    assert [(step.on, step.action) for step in vector.exchange] == [
+        ("v1", "send"),
+        ("v2#b", "expect"),
+        ("v1", "expect_close"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [],
+        {},
+        GOOD | {"surface": "v3"},
+        GOOD | {"description": None},
+        GOOD | {"exchange": {}},
+        GOOD | {"profile": "nobody"},
+        GOOD | {"profile": 1},
+        GOOD | {"needs": {}},
+    ],
+)
+def test_what_is_no_vector_is_refused(tmp_path, document):
+    path = write(tmp_path, document)
+    with pytest.raises(VectorError, match=f"^{path}: "):
+        read_vector(path)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        {},
+        [],
+        {"on": "v1"},
+        {"on": "v3", "send": "x"},
+        {"on": 1, "send": "x"},
+        {"send": "x", "expect": {}},
+        {"sned": "x"},
+        {"send": 1},
+        {"send_raw": 1},
+        {"send_raw": {"hex": "x"}},
+        {"send_raw": {"repeat": "x", "times": "2"}},
+        {"end_of_sending": False},
+        {"expect_close": 1},
+        {"expect": "x"},
+        {"expect": {"id": {"$any": "thing"}}},
+        {"expect": {"id": [{"$some": 1}]}},
+        {"expect_terminal": {"id": {"$any": "string", "x": 1}}},
+    ],
+)
+def test_what_is_no_step_is_refused(tmp_path, step):
+    with pytest.raises(VectorError):
+        read_vector(write(tmp_path, GOOD | {"exchange": [step]}))
+
+
+def test_a_vector_that_is_no_json_is_refused(tmp_path):
+    path = tmp_path / "vector.json"
+    path.write_bytes(b"\xff")
+    with pytest.raises(VectorError, match="vector.json"):
+        read_vector(path)
+
+
+def test_a_name_is_a_place_below_the_vectors_or_a_path(tmp_path):
+    assert name_of(VECTORS / "v1" / "accepted" / "stream.json") == "v1/accepted/stream"
+    assert name_of(tmp_path / "x.json") == str(tmp_path / "x")
+
+
+# --- bytes ------------------------------------------------------------------------
 
 
 def test_bytes_are_built_from_their_parts():
-    parts = ["ä", {"hex": "ff 00"}, {"repeat": ["a", {"hex": "0a"}], "times": 2}]
+    parts: list[Json] = [
+        "ä",
+        {"hex": "ff 00"},
+        {"repeat": ["a", {"hex": "0a"}], "times": 2},
+    ]
     assert to_bytes(parts) == b"\xc3\xa4\xff\x00a\na\n"
 
 
 @pytest.mark.parametrize("value", [1, {}, {"hex": "ff", "times": 2}, {"repeat": "x"}])
 def test_what_is_no_bytes_is_refused(value):
-    with pytest.raises(ValueError, match="not bytes"):
+    with pytest.raises(VectorError, match="no bytes"):
         to_bytes(value)
 
 
-@pytest.mark.parametrize(
-    ("expected", "actual"),
-    [
-        ({"a": [1, "b", None, True]}, {"a": [1.0, "b", None, True]}),
-        ({"$any": "string"}, ""),
-        ({"$any": "number"}, 0.5),
-        ({"$starts": "decode: "}, "decode: no"),
-        ({"a": {"$any": "string"}}, {"a": "b"}),
-    ],
-)
-def test_values_that_match(expected, actual):
-    assert matches(expected, actual)
-    assert matches(expected, sample(expected))
-
-
-@pytest.mark.parametrize(
-    ("expected", "actual"),
-    [
-        ({"a": 1}, {"a": 1, "b": 2}),
-        ({"a": 1, "b": 2}, {"a": 1}),
-        ({"a": 1}, {"a": 2}),
-        ([1, 2], [1]),
-        ([1], [1, 2]),
-        (1, True),
-        (0, False),
-        (None, 0),
-        ("1", 1),
-        ({"$any": "string"}, 1),
-        ({"$any": "number"}, True),
-        ({"$starts": "decode: "}, "invalid"),
-        ({"$starts": ""}, None),
-    ],
-)
-def test_values_that_do_not_match(expected, actual):
-    assert not matches(expected, actual)
-
-
-@pytest.mark.parametrize(
-    "step",
-    [b"{}", b'{"on":"v1"}', b'{"send":"x","expect":{}}', b'{"sned":"x"}'],
-)
-def test_a_step_that_is_none_is_refused(step):
-    with pytest.raises(msgspec.ValidationError):
-        msgspec.json.decode(step, type=Step)
-
-
-def test_a_kind_is_told_by_json_and_not_by_python():
-    values: list[object] = [1, 1.5, True, False, None, "", [], {}]
-    assert [kind_of(value) for value in values] == [
-        *("number", "number", "True", "False", "None"),
-        *("string", "list", "dict"),
+def test_a_line_that_is_sent_ends(tmp_path):
+    steps = [{"send": "ä {"}, {"send": {"a": "ä"}}, {"send_raw": "x"}]
+    vector = read_vector(write(tmp_path, GOOD | {"exchange": steps}))
+    assert [step.data for step in vector.exchange] == [
+        "ä {\n".encode(),
+        '{"a": "ä"}\n'.encode(),
+        b"x",
     ]

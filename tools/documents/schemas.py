@@ -7,21 +7,34 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct
 
-from inferd.wire import requests, responses, status
+from inferd.wire import blocks, commands, requests, responses, status
 from tools.documents.markdown import attribute_docs, prose
 
-MESSAGES: Mapping[str, type[Struct]] = {
+REQUESTS: Mapping[str, type[Struct]] = {
     "generate-request": requests.GenerateRequest,
+    "blocks-request": blocks.BlocksRequest,
+    "embed-request": requests.EmbedRequest,
+    "rerank-request": requests.RerankRequest,
+    "cancel": requests.CancelLine,
+    "command": commands.Command,
+}
+ANSWERS: Mapping[str, type[Struct]] = {
     "token": responses.TokenFrame,
     "done": responses.DoneFrame,
+    "frame": responses.BlockFrame,
+    "blocks-done": responses.BlocksDone,
+    "embeddings": responses.EmbeddingsFrame,
+    "rerank": responses.RerankFrame,
+    "progress": responses.ProgressFrame,
     "error": responses.ErrorFrame,
     "lifecycle": status.LifecycleFrame,
     "capabilities": status.CapabilitiesFrame,
+    "reply": commands.Reply,
 }
-MESSAGE_DOCS: Mapping[str, Mapping[str, str]] = {
-    name: docs
-    for module in (requests, responses, status)
-    for name, docs in attribute_docs(module).items()
+MESSAGES: Mapping[str, type[Struct]] = {**REQUESTS, **ANSWERS}
+MODULES = (requests, blocks, responses, status, commands)
+OWN_DOCS: Mapping[str, Mapping[str, str]] = {
+    name: docs for module in MODULES for name, docs in attribute_docs(module).items()
 }
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -30,10 +43,20 @@ def schema_text(message: type[Struct]) -> str:
     """Write a message's JSON Schema."""
     schema = {"$schema": DIALECT, **msgspec.json.schema(message)}
     for name, definition in schema["$defs"].items():
-        describe(definition, MESSAGE_DOCS.get(name, {}))
-    if message is not requests.GenerateRequest:
+        describe(definition, docs_of(name))
+    if message in ANSWERS.values():
         require_what_is_sent(schema["$defs"][message.__name__], message)
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def docs_of(name: str) -> dict[str, str]:
+    """Collect the docstrings of a struct's fields, those it inherits among them."""
+    classes = [getattr(module, name) for module in MODULES if hasattr(module, name)]
+    return {
+        field: text
+        for each in reversed(classes[0].__mro__)
+        for field, text in OWN_DOCS.get(each.__name__, {}).items()
+    }
 
 
 def describe(definition: dict[str, Any], docs: Mapping[str, str]) -> None:

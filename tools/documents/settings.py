@@ -10,6 +10,7 @@ from msgspec.inspect import (
     Field,
     FloatType,
     IntType,
+    LiteralType,
     NoneType,
     StrType,
     StructType,
@@ -106,6 +107,8 @@ def type_text(kind: Type) -> str:
     match kind:
         case StrType(pattern=pattern) if pattern:
             return f"string, `{pattern}`"
+        case LiteralType(values=values):
+            return ", ".join(f'`"{value}"`' for value in values)
         case VarTupleType(item_type=item):
             return f"array of {type_text(item)}"
         case UnionType(types=types):

@@ -1,6 +1,7 @@
 """llama.cpp, on its low-level API.
 
-``library`` loads it and checks that its structs fit; ``model`` holds weights, vocabulary
-and context; ``sampling`` chooses tokens; ``decoder`` advances all sequences in one batch;
-``backend`` is what the worker's threads see.
+``library`` loads it and checks that its structs fit; ``model`` holds weights and
+vocabulary, ``context`` the room to compute in. ``generator`` writes answers: ``decoder``
+advances all sequences in one batch, ``sampling`` chooses tokens. ``encoder`` makes vectors
+and scores. ``backend`` is what the worker's threads see.
 """

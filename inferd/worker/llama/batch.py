@@ -42,6 +42,12 @@ class Batch:
         self._n = self.handle.n_tokens = rows.stop
         return rows.stop - 1
 
+    def add_whole(self, tokens: Sequence[int], *, sequence: int) -> None:
+        """Append all tokens of a sequence, each of which counts for what is pooled."""
+        first = self._n
+        self.add(tokens, at=0, sequence=sequence, wants_logits=True)
+        self._wants_logits[first : self._n] = 1
+
     def __len__(self) -> int:
         return self._n
 

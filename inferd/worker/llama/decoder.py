@@ -3,12 +3,14 @@
 from dataclasses import dataclass, field
 
 from inferd.ipc import Ended, Step
+from inferd.job import GenerateJob
 from inferd.limits import PREFILL_CHUNK_BUSY_TOKENS, PREFILL_CHUNK_TOKENS
-from inferd.wire.responses import StopReason, Usage
+from inferd.wire.responses import Logprob, StopReason, Usage
 from inferd.worker.backend import PreparedJob
 from inferd.worker.llama.batch import Batch
-from inferd.worker.llama.model import Context, Model
-from inferd.worker.llama.sampling import Sampler
+from inferd.worker.llama.context import Context
+from inferd.worker.llama.model import Model
+from inferd.worker.llama.sampling import Sampler, log_probabilities
 
 INTERRUPTED = 2
 
@@ -16,8 +18,11 @@ INTERRUPTED = 2
 class PreparedPrompt(PreparedJob):
     """A tokenised prompt, and the sampler that waits for it."""
 
-    def __init__(self, tokens: list[int], max_tokens: int, sampler: Sampler) -> None:
+    def __init__(
+        self, tokens: list[int], job: GenerateJob, max_tokens: int, sampler: Sampler
+    ) -> None:
         self.tokens = tokens
+        self.job = job
         self.max_tokens = max_tokens
         """Tokens the answer may have, by request and by context."""
         self.sampler = sampler
@@ -34,12 +39,17 @@ class _Sequence:
 
     ticket: int
     slot: int
-    job: PreparedPrompt
+    prepared: PreparedPrompt
     n_cached: int = 0
     """Tokens in the KV cache."""
     n_written: int = 0
     next_token: int | None = None
     """The last token written, not decoded yet; ``None`` during prefill."""
+
+    @property
+    def job(self) -> GenerateJob:
+        """What was asked."""
+        return self.prepared.job
 
     @property
     def is_prefilling(self) -> bool:
@@ -61,6 +71,8 @@ class _Outcome:
     """A step's message under construction."""
 
     pieces: list[tuple[int, bytes]] = field(default_factory=list)
+    logprobs: list[tuple[int, Logprob]] = field(default_factory=list)
+    prefilled: list[tuple[int, int]] = field(default_factory=list)
     ended: list[Ended] = field(default_factory=list)
 
 
@@ -86,7 +98,7 @@ class Decoder:
 
     def start(self, ticket: int, job: PreparedPrompt) -> None:
         """Give a job a free slot."""
-        self._running[ticket] = _Sequence(ticket, slot=self._free.pop(), job=job)
+        self._running[ticket] = _Sequence(ticket, slot=self._free.pop(), prepared=job)
 
     def drop(self, ticket: int) -> None:
         """Free a sequence's slot, if it has one."""
@@ -110,15 +122,19 @@ class Decoder:
             DecodeError: the library failed; the process had better end.
         """
         outcome = _Outcome()
-        for sequence in [
-            each for each in self._running.values() if not each.job.max_tokens
-        ]:
-            self._end(sequence, "length", outcome)
+        for sequence in list(self._running.values()):
+            if not sequence.prepared.max_tokens and not sequence.job.prefill_only:
+                self._end(sequence, "length", outcome)
         rows = self._fill()
         if rows and self._decode(rows):
             for row in rows:
                 self._advance(row, outcome)
-        return Step(pieces=outcome.pieces, ended=outcome.ended)
+        return Step(
+            pieces=outcome.pieces,
+            logprobs=outcome.logprobs,
+            prefilled=outcome.prefilled,
+            ended=outcome.ended,
+        )
 
     def _fill(self) -> list[_Row]:
         """Put running streams in the batch first, then prompts as far as there is room."""
@@ -135,10 +151,12 @@ class Decoder:
         room = PREFILL_CHUNK_BUSY_TOKENS if rows else PREFILL_CHUNK_TOKENS
         for sequence in prefilling:
             if room:
-                chunk = sequence.job.tokens[
+                chunk = sequence.prepared.tokens[
                     sequence.n_cached : sequence.n_cached + room
                 ]
-                is_last = sequence.n_cached + len(chunk) == len(sequence.job.tokens)
+                is_last = sequence.n_cached + len(chunk) == len(
+                    sequence.prepared.tokens
+                )
                 rows.append(self._add(sequence, chunk, wants_logits=is_last))
                 room -= len(chunk)
         self._prefilling = frozenset(
@@ -174,25 +192,57 @@ class Decoder:
     def _advance(self, row: _Row, outcome: _Outcome) -> None:
         sequence = row.sequence
         sequence.n_cached += row.n_tokens
+        if sequence.is_prefilling and sequence.job.wants_progress:
+            outcome.prefilled.append((sequence.ticket, sequence.n_cached))
         if row.logits_row is None:
             return
-        token = sequence.job.sampler.choose(self._context, row.logits_row)
-        if self._model.is_end(token):
+        if sequence.job.prefill_only:
             self._end(sequence, "end", outcome)
             return
+        token, logprob = self._choose(sequence, row.logits_row)
+        if token in sequence.job.stop_token_ids:
+            self._end(sequence, "end", outcome, stop_token=token)
+        elif self._model.is_end(token):
+            self._end(sequence, "end", outcome)
+        else:
+            if logprob is not None:
+                outcome.logprobs.append((sequence.ticket, logprob))
+            self._write(sequence, token, outcome)
+
+    def _choose(self, sequence: _Sequence, row: int) -> tuple[int, Logprob | None]:
+        sampler = sequence.prepared.sampler
+        if not (n_alternatives := sequence.job.n_alternatives):
+            token = sampler.choose(self._context, row, n_written=sequence.n_written)
+            return token, None
+        known = log_probabilities(self._context.logits(row, self._model.n_vocab))
+        token = sampler.choose(self._context, row, n_written=sequence.n_written)
+        return token, self._model.logprob(token, known, n_alternatives)
+
+    def _write(self, sequence: _Sequence, token: int, outcome: _Outcome) -> None:
         sequence.next_token = token
         sequence.n_written += 1
-        if piece := self._model.piece(token):
-            outcome.pieces.append((sequence.ticket, piece))
-        if sequence.n_written == sequence.job.max_tokens:
+        outcome.pieces.append((sequence.ticket, self._model.piece(token)))
+        if sequence.n_written == sequence.prepared.max_tokens:
             self._end(sequence, "length", outcome)
 
-    def _end(self, sequence: _Sequence, why: StopReason, outcome: _Outcome) -> None:
+    def _end(
+        self,
+        sequence: _Sequence,
+        why: StopReason,
+        outcome: _Outcome,
+        *,
+        stop_token: int | None = None,
+    ) -> None:
         usage = Usage(
-            prompt_tokens=sequence.job.prompt_tokens,
+            prompt_tokens=sequence.prepared.prompt_tokens,
             completion_tokens=sequence.n_written,
         )
         outcome.ended.append(
-            Ended(ticket=sequence.ticket, stop_reason=why, usage=usage)
+            Ended(
+                ticket=sequence.ticket,
+                stop_reason=why,
+                usage=usage,
+                stop_token_id=stop_token,
+            )
         )
         self.drop(sequence.ticket)

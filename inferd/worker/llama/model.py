@@ -1,19 +1,28 @@
-"""A loaded model: its weights, its vocabulary, and a context to decode in."""
+"""A loaded model: its weights and its vocabulary."""
 
 import ctypes
+import math
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from inferd.config import LlamaCppSettings, Use
+from inferd.wire.responses import Alternative, Logprob
 from inferd.worker.backend import LoadError
 from inferd.worker.llama.library import llama
 
 _TEXT_BYTES = 256
-_NO_POOLING = ("", "0")
-_PARSE_SPECIAL = True
+RANK_POOLING: Final = 4
+"""``LLAMA_POOLING_TYPE_RANK``: a score instead of a vector."""
+_VECTOR_POOLINGS = range(1, 4)
 _RENDER_SPECIAL = False
+
+SECOND_SEGMENT_KEY: Final = "inferd.second_segment_offset"
+"""Where in its token table a file has the tokens of the second segment."""
 
 
 class Model:
@@ -21,21 +30,22 @@ class Model:
 
     Args:
         path: of a GGUF file.
-        n_gpu_layers: layers on the accelerator; -1 for all.
+        settings: layers on the accelerator, and what the file itself does not say.
         alive: called now and then while it loads.
 
     Raises:
-        LoadError: the library refused the file; its log, on stderr, says why.
+        LoadError: the library refused the file; its log, on stderr, says why. Or its
+            pooling does not give what it is to serve.
 
     Ownership:
         Lives as long as its process; nothing is freed.
     """
 
     def __init__(
-        self, path: Path, *, n_gpu_layers: int, alive: Callable[[], None]
+        self, path: Path, settings: LlamaCppSettings, alive: Callable[[], None]
     ) -> None:
         params = llama.llama_model_default_params()
-        params.n_gpu_layers = n_gpu_layers
+        params.n_gpu_layers = settings.n_gpu_layers
 
         def go_on(_progress: float, _: object) -> bool:
             alive()
@@ -49,16 +59,65 @@ class Model:
         self.vocab = llama.llama_model_get_vocab(self.handle)
         self.n_vocab: int = llama.llama_vocab_n_tokens(self.vocab)
         self.n_ctx_train: int = llama.llama_model_n_ctx_train(self.handle)
+        self.n_embd: int = llama.llama_model_n_embd_out(self.handle)
+        self.architecture = self.metadata("general.architecture")
+        self.name = self.metadata("general.name")
+        self.pooling = self._pooling(settings)
+        self.use: Use = settings.serves or self._use()
+        self._refuse_pooling(path)
         self._pieces: dict[int, bytes] = {}
 
+    def _pooling(self, settings: LlamaCppSettings) -> int:
+        """Find how embeddings of tokens become one: as configured, else by the file."""
+        if settings.embed_pooling is not None:
+            return settings.embed_pooling
+        if settings.serves == "rerank":
+            return RANK_POOLING
+        return int(self.metadata(f"{self.architecture}.pooling_type") or 0)
+
+    def _use(self) -> Use:
+        """Find what the model is for: pooling makes one vector, or a score, of a text."""
+        if self.pooling == RANK_POOLING:
+            return "rerank"
+        is_causal = self.metadata(f"{self.architecture}.attention.causal") != "false"
+        return "generate" if is_causal and not self.pooling else "embed"
+
+    def _refuse_pooling(self, path: Path) -> None:
+        """Refuse a pooling that gives something else than what is served.
+
+        llama.cpp would give numbers all the same, some of them from beyond its results.
+        """
+        if self.use == "embed" and self.pooling not in _VECTOR_POOLINGS:
+            raise LoadError(
+                f"{path} is to embed with pooling {self.pooling}, which gives no vectors; "
+                "embed_pooling 1 (mean), 2 (first token) and 3 (last token) do"
+            )
+        if self.use == "rerank" and self.pooling != RANK_POOLING:
+            raise LoadError(
+                f"{path} is to rerank with pooling {self.pooling}, which gives no scores; "
+                f"embed_pooling {RANK_POOLING} does"
+            )
+
     @property
-    def is_generative(self) -> bool:
-        """Whether it writes text, rather than embeddings or scores."""
-        architecture = self.metadata("general.architecture")
-        return (
-            self.metadata(f"{architecture}.pooling_type") in _NO_POOLING
-            and self.metadata(f"{architecture}.attention.causal") != "false"
-        )
+    def n_pooled(self) -> int:
+        """Numbers that pooling gives of a text."""
+        if self.use == "rerank":
+            return int(llama.llama_model_n_cls_out(self.handle))
+        return self.n_embd
+
+    @cached_property
+    def end_tokens(self) -> tuple[int, ...]:
+        """All tokens that end a turn."""
+        return tuple(filter(self.is_end, range(self.n_vocab)))
+
+    def recommended(self, option: str) -> float | None:
+        """Look up a sampling option that the model's makers recommend in its file."""
+        text = self.metadata(f"general.sampling.{option}")
+        try:
+            value = float(text)
+        except ValueError:
+            return None
+        return value if math.isfinite(value) else None
 
     @property
     def n_layers(self) -> int:
@@ -94,20 +153,56 @@ class Model:
             for name, token in ids.items()
         }
 
-    def tokenize(self, text: str) -> list[int]:
-        """Cut a rendered prompt into tokens; markers in it become special tokens.
+    def tokenize(self, text: str, *, parses_special: bool = True) -> list[int]:
+        """Cut a text into tokens.
 
         The beginning-of-text token is added where the model wants one and the template
         has not written it.
+
+        Args:
+            text: a rendered prompt, or what a client wrote.
+            parses_special: whether markers in it become special tokens.
         """
-        data = text.encode()
         bos = self.special_tokens()["bos_token"]
-        add_special = not (bos and text.startswith(bos))
+        has_bos = bool(bos) and parses_special and text.startswith(bos)
+        return self._cut(text, adds_special=not has_bos, parses_special=parses_special)
+
+    def pair(self, query: str, document: str) -> list[int]:
+        """Cut a query and a document into the tokens that a cross-encoder reads.
+
+        llama.cpp knows one segment alone. Where the file brings its token table twice,
+        the second time for the second segment, the document is read with that.
+        """
+        vocab = self.vocab
+        first, second = (
+            self._cut(text, adds_special=False, parses_special=False)
+            for text in (query, document)
+        )
+        bos = llama.llama_vocab_get_add_bos(vocab) * [llama.llama_vocab_bos(vocab)]
+        eos = llama.llama_vocab_get_add_eos(vocab) * [llama.llama_vocab_eos(vocab)]
+        sep = llama.llama_vocab_get_add_sep(vocab) * [llama.llama_vocab_sep(vocab)]
+        offset = self._second_segment
+        tail = [token + offset for token in (*second, *(eos or sep))]
+        return [*bos, *first, *eos, *sep, *tail]
+
+    @cached_property
+    def _second_segment(self) -> int:
+        offset = int(self.metadata(SECOND_SEGMENT_KEY) or 0)
+        return offset if 0 < 2 * offset <= self.n_vocab else 0
+
+    def _cut(self, text: str, *, adds_special: bool, parses_special: bool) -> list[int]:
+        data = text.encode()
         room = len(data) + 2
         while True:
             tokens = (llama.llama_token * room)()
             n_tokens = llama.llama_tokenize(
-                self.vocab, data, len(data), tokens, room, add_special, _PARSE_SPECIAL
+                self.vocab,
+                data,
+                len(data),
+                tokens,
+                room,
+                adds_special,
+                parses_special,
             )
             if n_tokens >= 0:
                 return list(tokens[:n_tokens])
@@ -135,64 +230,32 @@ class Model:
             self._pieces[token] = buffer.raw[: max(n_bytes, 0)]
         return self._pieces[token]
 
+    def logprob(
+        self, token: int, known: npt.NDArray[np.float32], n_alternatives: int
+    ) -> Logprob:
+        """Tell how likely a token was, and which were the likeliest.
 
-class Context:
-    """Room to decode ``n_slots`` sequences of up to ``n_ctx`` tokens each.
+        Args:
+            token: that was chosen.
+            known: log probabilities, ``(n_vocab,)``.
+            n_alternatives: at most the vocabulary.
+        """
+        best = np.argpartition(known, -n_alternatives)[-n_alternatives:]
+        best = best[np.argsort(-known[best])]
+        chosen = self._alternative(token, known)
+        return Logprob(
+            token=chosen.token,
+            id=chosen.id,
+            bytes=chosen.bytes,
+            logprob=chosen.logprob,
+            top_logprobs=[self._alternative(int(each), known) for each in best],
+        )
 
-    One KV cache is shared by all of them (``kv_unified``); keeping each within its share
-    is the decoder's duty. The one thread that decodes may use it, but for ``interrupt``.
-
-    Raises:
-        LoadError: there is no memory for it.
-    """
-
-    def __init__(
-        self, model: Model, *, n_ctx: int, n_slots: int, n_batch: int, n_threads: int
-    ) -> None:
-        params = llama.llama_context_default_params()
-        params.n_ctx = n_ctx * n_slots
-        params.n_batch = params.n_ubatch = n_batch
-        params.n_seq_max = n_slots
-        params.n_threads = params.n_threads_batch = n_threads
-        params.kv_unified = True
-        params.no_perf = True
-        self._interrupt = (ctypes.c_char * 2)()
-        params.abort_callback = ctypes.cast(_STRLEN, llama.ggml_abort_callback)
-        params.abort_callback_data = ctypes.addressof(self._interrupt)
-        self.handle = llama.llama_init_from_model(model.handle, params)
-        if not self.handle:
-            raise LoadError(f"no memory for {n_slots} contexts of {n_ctx} tokens")
-        self._memory = llama.llama_get_memory(self.handle)
-
-    def decode(self, batch: ctypes.Structure) -> int:
-        """Decode a batch; give llama.cpp's code: 0 is well, 2 is interrupted."""
-        return int(llama.llama_decode(self.handle, batch))
-
-    def logits(self, row: int, n_vocab: int) -> npt.NDArray[np.float32]:
-        """View the logits of a row of the last batch: ``(n_vocab,)``, until the next."""
-        pointer = llama.llama_get_logits_ith(self.handle, row)
-        return np.ctypeslib.as_array(pointer, (n_vocab,))
-
-    def use_threads(self, n_threads: int) -> None:
-        """Decode with this many threads from the next batch on."""
-        llama.llama_set_n_threads(self.handle, n_threads, n_threads)
-
-    def interrupt(self) -> None:
-        """End the decode under way soon, or the next one at once; any thread may."""
-        self._interrupt[0] = b"\x01"
-
-    def allow(self) -> None:
-        """Take back an interruption."""
-        self._interrupt[0] = b"\x00"
-
-    def forget(self, sequence: int, *, after: int = 0) -> None:
-        """Drop a sequence's cells from position ``after`` on."""
-        llama.llama_memory_seq_rm(self._memory, sequence, after, -1)
-
-
-_STRLEN = ctypes.CDLL(None).strlen
-"""llama.cpp's abort callback: ``bool (void *)``, asked before each node of the graph.
-
-A callback in Python would take the interpreter's lock some 500 times a decode. The
-length of a C string of at most one character is what we want to know: 0 or 1.
-"""
+    def _alternative(self, token: int, known: npt.NDArray[np.float32]) -> Alternative:
+        piece = self.piece(token)
+        return Alternative(
+            token=piece.decode("utf-8", "replace"),
+            id=token,
+            bytes=list(piece),
+            logprob=float(known[token]),
+        )

@@ -1,53 +1,121 @@
 """Choose the next token with llama.cpp's native sampler chain."""
 
-from inferd.job import Sampling
+import numpy as np
+import numpy.typing as npt
+
+from inferd.job import GenerateJob, Sampling
+from inferd.limits import (
+    DEFAULT_TEMPERATURE,
+    DEFAULT_TOP_K,
+    DEFAULT_TOP_P,
+    PENALTY_TOKENS,
+)
 from inferd.worker.backend import RefusedError
+from inferd.worker.llama.context import Context
 from inferd.worker.llama.library import llama
-from inferd.worker.llama.model import Context, Model
+from inferd.worker.llama.model import Model
 
 _MIN_KEEP = 1
 
 
 class Sampler:
-    """One job's way of choosing: grammar, top-k, top-p, temperature, in this order.
+    """One job's way of choosing.
 
-    Temperature 0 takes the likeliest token the grammar allows; without a grammar that is
-    a maximum over the logits, several times quicker than a chain.
+    In this order: biases, penalties, grammar, top-k, top-p, min-p, temperature.
+    Temperature 0 takes the likeliest token that is left; where nothing changes scores
+    that is a maximum over the logits, several times quicker than a chain.
+
+    Args:
+        model: whose recommendations fill in what the job leaves open.
+        job: the job.
+        prompt: the job's prompt, whose last tokens count for penalties.
 
     Raises:
-        RefusedError: the grammar does not parse.
+        RefusedError: the grammar does not parse, or a token is none of the model's.
 
     Ownership:
         The native chain is freed with the object.
     """
 
-    def __init__(self, model: Model, sampling: Sampling) -> None:
+    def __init__(self, model: Model, job: GenerateJob, prompt: list[int]) -> None:
+        _check_tokens(model, job)
         self._n_vocab = model.n_vocab
-        self._takes_likeliest = sampling.temperature == 0 and not sampling.grammar
+        self._min_tokens = job.min_tokens
+        self._ends = model.end_tokens if job.min_tokens else ()
         self._chain = llama.llama_sampler_chain_init(
             llama.llama_sampler_chain_default_params()
         )
-        if sampling.grammar:
-            self._add_grammar(model, sampling.grammar)
-        if sampling.temperature == 0:
+        temperature = _or(
+            job.sampling.temperature,
+            model.recommended("temp"),
+            DEFAULT_TEMPERATURE,
+        )
+        self._add_scores(model, job.sampling, prompt)
+        self._takes_likeliest = temperature == 0 and not self._n_samplers
+        if temperature == 0:
             self._add(llama.llama_sampler_init_greedy())
         else:
-            self._add(llama.llama_sampler_init_top_k(sampling.top_k))
-            self._add(llama.llama_sampler_init_top_p(sampling.top_p, _MIN_KEEP))
-            self._add(llama.llama_sampler_init_temp(sampling.temperature))
-            self._add(llama.llama_sampler_init_dist(sampling.seed))
+            self._add_choice(model, job.sampling, temperature)
 
-    def choose(self, context: Context, row: int) -> int:
-        """Choose a token by the logits of a row of the last batch."""
+    def choose(self, context: Context, row: int, *, n_written: int) -> int:
+        """Choose a token by the logits of a row of the last batch.
+
+        Args:
+            context: that decoded it.
+            row: in the batch.
+            n_written: tokens of the answer so far.
+        """
+        if n_written < self._min_tokens:
+            context.logits(row, self._n_vocab)[[*self._ends]] = -np.inf
         if self._takes_likeliest:
             return int(context.logits(row, self._n_vocab).argmax())
         return int(llama.llama_sampler_sample(self._chain, context.handle, row))
 
     def __del__(self) -> None:
-        llama.llama_sampler_free(self._chain)
+        if chain := getattr(self, "_chain", None):
+            llama.llama_sampler_free(chain)
+
+    @property
+    def _n_samplers(self) -> int:
+        return int(llama.llama_sampler_chain_n(self._chain))
 
     def _add(self, sampler: object) -> None:
         llama.llama_sampler_chain_add(self._chain, sampler)
+
+    def _add_scores(self, model: Model, sampling: Sampling, prompt: list[int]) -> None:
+        """Add what changes scores: biases, penalties, a grammar."""
+        if sampling.logit_bias:
+            biases = (llama.llama_logit_bias * len(sampling.logit_bias))(
+                *sampling.logit_bias.items()
+            )
+            self._add(
+                llama.llama_sampler_init_logit_bias(model.n_vocab, len(biases), biases)
+            )
+        penalties = (
+            sampling.repeat_penalty,
+            sampling.frequency_penalty,
+            sampling.presence_penalty,
+        )
+        if penalties != (1, 0, 0):
+            sampler = llama.llama_sampler_init_penalties(
+                model.n_vocab, PENALTY_TOKENS, *penalties
+            )
+            for token in prompt[-PENALTY_TOKENS:]:
+                llama.llama_sampler_accept(sampler, token)
+            self._add(sampler)
+        if sampling.grammar:
+            self._add_grammar(model, sampling.grammar)
+
+    def _add_choice(self, model: Model, sampling: Sampling, temperature: float) -> None:
+        top_k = _or(sampling.top_k, model.recommended("top_k"), DEFAULT_TOP_K)
+        top_p = _or(sampling.top_p, model.recommended("top_p"), DEFAULT_TOP_P)
+        min_p = _or(sampling.min_p, model.recommended("min_p"), 0.0)
+        self._add(llama.llama_sampler_init_top_k(int(top_k)))
+        self._add(llama.llama_sampler_init_top_p(top_p, _MIN_KEEP))
+        if min_p:
+            self._add(llama.llama_sampler_init_min_p(min_p, _MIN_KEEP))
+        self._add(llama.llama_sampler_init_temp(temperature))
+        self._add(llama.llama_sampler_init_dist(sampling.seed))
 
     def _add_grammar(self, model: Model, grammar: str) -> None:
         sampler = llama.llama_sampler_init_grammar(
@@ -56,3 +124,27 @@ class Sampler:
         if not sampler:
             raise RefusedError("grammar is not valid GBNF with a rule named root")
         self._add(sampler)
+
+
+def log_probabilities(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Turn scores into logarithms of probabilities: ``(n_vocab,)``, a copy."""
+    shifted = logits - logits.max()
+    result: npt.NDArray[np.float32] = shifted - np.log(np.exp(shifted).sum())
+    return result
+
+
+def _or(asked: float | None, recommended: float | None, default: float) -> float:
+    if asked is not None:
+        return asked
+    return default if recommended is None else recommended
+
+
+def _check_tokens(model: Model, job: GenerateJob) -> None:
+    """Refuse token ids that the vocabulary does not have."""
+    allowed = f"[0, {model.n_vocab - 1}]"
+    for token in job.sampling.logit_bias:
+        if token >= model.n_vocab:
+            raise RefusedError(f"logit_bias token {token} not in {allowed}")
+    for token in job.stop_token_ids:
+        if token >= model.n_vocab:
+            raise RefusedError(f"stop_token_ids {token} not in {allowed}")

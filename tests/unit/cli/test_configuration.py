@@ -164,5 +164,5 @@ def test_an_embedded_model_that_nobody_knows_is_refused():
         located(LlamaCppSettings(name="c", model="embedded:huge"))
     assert caught.value.text == (
         "backend c: model = embedded:huge: no such model; "
-        "allowed: a path, embedded:chat"
+        "allowed: a path, embedded:chat, embedded:embed, embedded:rerank"
     )

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from inferd.cli.generate import add_arguments, make_request
-from inferd.client.sync import Client
 from inferd.wire.requests import ChatMessage, GenerateRequest
 from tests.fakes.listener import (
     answers,
@@ -34,15 +33,27 @@ def test_what_is_not_asked_for_is_left_to_the_daemon():
 
 
 def test_every_option_reaches_the_request():
-    options = ["--temperature", "0", "--top-p", "0.5", "--top-k", "3"]
-    arguments = parse("-", *options, "--max-tokens", "7", "--system", "Be brief.")
-    request = make_request("from stdin", arguments)
-    assert request.messages == [
-        ChatMessage("system", "Be brief."),
-        ChatMessage("user", "from stdin"),
-    ]
-    assert (request.temperature, request.top_p, request.top_k) == (0, 0.5, 3)
-    assert request.max_tokens == 7
+    options = "--temperature 0 --top-p 0.5 --top-k 3 --max-tokens 7 --seed 9 --id x"
+    stops = ["--stop", "\n", "--stop", "the end"]
+    arguments = parse("-", *options.split(), *stops, "--system", "Be brief.")
+    assert make_request("from stdin", arguments) == GenerateRequest(
+        id="x",
+        messages=[
+            ChatMessage("system", "Be brief."),
+            ChatMessage("user", "from stdin"),
+        ],
+        temperature=0,
+        top_p=0.5,
+        top_k=3,
+        max_tokens=7,
+        seed=9,
+        stop=["\n", "the end"],
+    )
+
+
+def test_progress_is_asked_for_only_if_wanted():
+    assert make_request("hello", parse("hello", "--progress")).progress
+    assert make_request("hello", parse("hello")).progress is None
 
 
 @pytest.mark.parametrize(
@@ -105,26 +116,53 @@ def test_a_daemon_that_is_gone_in_mid_answer_is_an_error(inferd, short_dir):
     assert outcome == (2, "Hel", "error: the daemon closed the connection\n")
 
 
-def test_a_daemon_that_takes_nobody_is_an_error(inferd, short_dir, monkeypatch):
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_daemon_that_takes_nobody_is_an_error(inferd, short_dir, options):
     refusal = says(failure("queue_full", "too many connections", ""))
-    with listening(short_dir / "infer.sock", refusal) as daemon:
-
-        class LateClient(Client):
-            def generate(self, request):
-                daemon.join(20)  # the connection is closed before we send
-                return super().generate(request)
-
-        monkeypatch.setattr("inferd.cli.generate.Client", LateClient)
-        monkeypatch.setattr("sys.stderr", stderr := io.StringIO())
-        assert inferd("generate", "hi", "--directory", short_dir).code == 2
-    assert stderr.getvalue() == "error: queue_full: too many connections\n"
+    outcome = ask(inferd, short_dir, refusal, options=options)
+    assert outcome == (2, "", "error: queue_full: too many connections\n")
 
 
-def test_without_a_daemon_there_is_a_hint(inferd, short_dir):
-    code, stdout, stderr = inferd("generate", "hi", "--directory", short_dir)
-    assert (code, stdout) == (2, "")
-    assert stderr.startswith("error: no daemon answers at ")
-    assert stderr.endswith("\n\nhint: inferd serve\n")
+@pytest.mark.parametrize("reason", ["cancelled", "error"])
+def test_an_answer_that_was_cut_short_is_printed_and_an_error(
+    inferd, short_dir, reason
+):
+    answer = answers([token("Hel", "cli"), done("Hel", "cli", stop_reason=reason)])
+    code, stdout, stderr = ask(inferd, short_dir, answer)
+    assert (code, stdout) == (2, "Hel\n")
+    assert stderr == f"error: the answer is not complete: {reason}\n"
+
+
+def test_a_cancelled_answer_is_an_error_for_programs_as_well(inferd, short_dir):
+    answer = answers([done("", "cli", stop_reason="cancelled")])
+    code, stdout, _ = ask(inferd, short_dir, answer, options=["--json"])
+    assert (code, json.loads(stdout)["stop_reason"]) == (2, "cancelled")
+
+
+@pytest.mark.parametrize("reason", ["end", "length", "news"])
+def test_any_other_end_is_well(inferd, short_dir, reason):
+    answer = answers([done("", "cli", stop_reason=reason)])
+    assert ask(inferd, short_dir, answer) == (0, "\n", "")
+
+
+PROGRESS = [
+    {"type": "status", "id": "cli", "status": "queued", "position": 2},
+    {"type": "status", "id": "cli", "status": "prefill", "processed": 5, "total": 9},
+]
+
+
+def test_progress_is_words_and_no_data(inferd, short_dir):
+    answer = answers([*PROGRESS, token("Hel", "cli"), done("Hel", "cli")])
+    code, stdout, stderr = ask(inferd, short_dir, answer, options=["--progress"])
+    assert (code, stdout) == (0, "Hel\n")
+    assert stderr == "queued, position 2\nprefill, 5 of 9 tokens\n"
+
+
+def test_progress_is_frames_where_a_program_reads(inferd, short_dir):
+    answer = answers([*PROGRESS, done("", "cli")])
+    _, stdout, stderr = ask(inferd, short_dir, answer, options=["--json"])
+    assert [json.loads(line) for line in stdout.splitlines()][:2] == PROGRESS
+    assert stderr == ""
 
 
 def test_the_configured_directory_is_where_a_daemon_is_looked_for(inferd, short_dir):

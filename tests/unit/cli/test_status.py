@@ -39,6 +39,20 @@ def test_a_ready_daemon_is_told_in_words(inferd, short_dir):
     ]
 
 
+@pytest.mark.parametrize(
+    ("able", "words"),
+    [
+        ({"generate": False, "vision": False, "thinking": False}, ""),
+        ({"generate": False, "vision": False, "rerank": True}, " thinking rerank"),
+        ({"generate": True, "embed": True}, " text vision thinking embed"),
+        ({"news": True}, " text vision thinking"),
+    ],
+)
+def test_a_backend_is_told_with_what_it_can_do(inferd, short_dir, able, words):
+    _, stdout, _ = ask(inferd, short_dir, says(ABLE | able, status("ready")))
+    assert stdout.splitlines()[2].partition("gpu_layers 0,")[2].rstrip() == words
+
+
 def test_a_ready_daemon_is_told_in_json(inferd, short_dir):
     code, stdout, _ = ask(inferd, short_dir, options=["--json"])
     assert code == 0

@@ -1,3 +1,4 @@
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -6,15 +7,29 @@ import pytest
 import trio
 import trio.testing
 
-from inferd.client.asynchronous import connect, open_client, watch_status
+from inferd.client.asynchronous import (
+    AsyncClient,
+    command,
+    connect,
+    watch_status,
+)
 from inferd.client.discovery import NoDaemonError
 from inferd.client.exchange import (
     ConnectionLostError,
     ProtocolError,
     RequestFailedError,
+    embeddings_of,
 )
 from inferd.errors import ErrorCode
-from inferd.wire.requests import ChatMessage, GenerateRequest
+from inferd.wire.blocks import BlocksRequest, Message, TextBlock
+from inferd.wire.commands import Command
+from inferd.wire.requests import (
+    ChatMessage,
+    EmbedRequest,
+    GenerateRequest,
+    RerankRequest,
+)
+from inferd.wire.responses import RankedDocument
 from tests.fakes.listener import done, failure, full_backlog, status, token
 from tests.fakes.streams import Frame, to_line
 
@@ -68,31 +83,31 @@ def infer(directory: Path) -> Path:
 async def test_an_answer_is_its_frames_with_done_last(short_dir, autojump_clock):
     answer = [token("Hel"), token("lo"), done("Hello")]
     async with listening(infer(short_dir), answers(answer)):
-        async with open_client(short_dir) as client:
+        async with AsyncClient(short_dir) as client:
             assert await contents(client, request()) == ["Hel", "lo", "Hello"]
 
 
 async def test_a_connection_serves_one_request_after_another(short_dir, autojump_clock):
     dialogue = answers([done("a", "first")], [done("b", "second")])
     async with listening(infer(short_dir), dialogue):
-        async with open_client(short_dir) as client:
+        async with AsyncClient(short_dir) as client:
             assert await contents(client, request("first")) == ["a"]
             assert await contents(client, request("second")) == ["b"]
 
 
 async def test_an_error_frame_is_raised(short_dir, autojump_clock):
     async with listening(infer(short_dir), answers([failure("queue_full")])):
-        async with open_client(short_dir) as client:
+        async with AsyncClient(short_dir) as client:
             with pytest.raises(RequestFailedError) as caught:
                 await contents(client, request())
-    assert caught.value.code is ErrorCode.QUEUE_FULL
+    assert caught.value.code == ErrorCode.QUEUE_FULL
 
 
 async def test_a_daemon_that_closes_in_mid_answer_lost_the_connection(
     short_dir, autojump_clock
 ):
     async with listening(infer(short_dir), answers([token("a")])):
-        async with open_client(short_dir) as client:
+        async with AsyncClient(short_dir) as client:
             with pytest.raises(ConnectionLostError):
                 await contents(client, request())
 
@@ -101,47 +116,144 @@ async def test_a_daemon_that_resets_the_connection_lost_it(short_dir, autojump_c
     async def leave(stream: trio.SocketStream) -> None:
         await stream.receive_some(1)  # the rest is not read, so closing resets
 
-    async with listening(infer(short_dir), leave), open_client(short_dir) as client:
+    async with listening(infer(short_dir), leave), AsyncClient(short_dir) as client:
         with pytest.raises(ConnectionLostError):
             await contents(client, request())
 
 
-async def test_a_daemon_that_closed_before_the_request_lost_the_connection(
+async def test_a_daemon_that_closes_between_requests_lost_the_connection(
     short_dir, autojump_clock
 ):
-    async with listening(infer(short_dir), says()), open_client(short_dir) as client:
-        await trio.testing.wait_all_tasks_blocked()
-        with pytest.raises(ConnectionLostError):
-            await contents(client, request())
+    async with listening(infer(short_dir), answers([done("a")])):
+        async with AsyncClient(short_dir) as client:
+            assert await contents(client, request()) == ["a"]
+            await trio.testing.wait_all_tasks_blocked()
+            with pytest.raises(ConnectionLostError):
+                await contents(client, request())
 
 
-async def test_what_a_daemon_said_before_it_closed_is_heard(short_dir, autojump_clock):
+async def test_what_a_daemon_says_before_it_closes_is_heard(short_dir, autojump_clock):
     refusal = says(failure("queue_full", request_id=""))
-    async with listening(infer(short_dir), refusal), open_client(short_dir) as client:
-        await trio.testing.wait_all_tasks_blocked()
+    async with listening(infer(short_dir), refusal), AsyncClient(short_dir) as client:
         with pytest.raises(RequestFailedError) as caught:
             await contents(client, request())
-    assert caught.value.code is ErrorCode.QUEUE_FULL
+    assert caught.value.code == ErrorCode.QUEUE_FULL
 
 
 async def test_a_frame_for_somebody_else_is_refused(short_dir, autojump_clock):
     async with listening(infer(short_dir), answers([done("a", "not ours")])):
-        async with open_client(short_dir) as client:
+        async with AsyncClient(short_dir) as client:
             with pytest.raises(ProtocolError, match="not ours"):
                 await contents(client, request())
 
 
-async def test_leaving_closes_the_connection(short_dir, autojump_clock):
+async def test_leaving_closes_every_connection(short_dir, autojump_clock):
     seen: list[bytes] = []
 
-    async def listen(stream: trio.SocketStream) -> None:
-        seen.append(bytes(await stream.receive_some(100)))
+    def listen(*frames: Frame) -> Dialogue:
+        async def follow(stream: trio.SocketStream) -> None:
+            await answers(list(frames))(stream)
+            seen.append(bytes(await stream.receive_some(100)))
 
-    async with listening(infer(short_dir), listen):
-        async with open_client(short_dir):
-            pass
+        return follow
+
+    async with (
+        listening(infer(short_dir), listen(done("a"))),
+        listening(short_dir / "infer.embed.sock", listen(EMBEDDINGS)),
+    ):
+        async with AsyncClient(short_dir) as client:
+            await contents(client, request())
+            await client.embed(TEXTS)
         await trio.testing.wait_all_tasks_blocked()
-    assert seen == [b""]
+    assert seen == [b"", b""]
+
+
+# --- the other sockets ------------------------------------------------------------------
+
+TEXTS = EmbedRequest(id="r", input=["a", "b"])
+ENCODED = {"id": "r", "model": "m", "usage": {"input_tokens": 1}, "backend": "b"}
+EMBEDDINGS = {
+    **ENCODED,
+    "type": "embeddings",
+    "embeddings": [[1, 0.5], [0, 2]],
+    "dimensions": 2,
+}
+
+
+async def test_a_conversation_is_answered_in_blocks(short_dir, autojump_clock):
+    delta = {"type": "frame", "id": "r", "block": {"type": "text", "delta": "a"}}
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    end = done("", usage=usage, stop_reason="end_turn")
+    asked = BlocksRequest(id="r", messages=[Message("user", [TextBlock("hello")])])
+    async with listening(short_dir / "infer.v2.sock", answers([delta, end])):
+        async with AsyncClient(short_dir) as client:
+            frames = [type(each).__name__ async for each in client.converse(asked)]
+    assert frames == ["BlockFrame", "DoneBlocks"]
+
+
+async def test_texts_become_embeddings_which_can_be_read(short_dir, autojump_clock):
+    async with listening(short_dir / "infer.embed.sock", answers([EMBEDDINGS])):
+        async with AsyncClient(short_dir) as client:
+            frame = await client.embed(TEXTS)
+    assert embeddings_of(frame) == [[1.0, 0.5], [0.0, 2.0]]
+
+
+async def test_documents_are_ranked(short_dir, autojump_clock):
+    ranked = ENCODED | {"type": "rerank", "results": [{"index": 1, "score": 3}]}
+    asked = RerankRequest(id="r", query="q", documents=["a", "b"])
+    async with listening(short_dir / "infer.rerank.sock", answers([ranked])):
+        async with AsyncClient(short_dir) as client:
+            frame = await client.rerank(asked)
+    assert frame.results == [RankedDocument(1, 3.0)]
+
+
+# --- cancelling -------------------------------------------------------------------------
+
+
+async def test_another_task_may_cancel_what_one_waits_for(
+    short_dir, autojump_clock, nursery
+):
+    heard: list[Frame] = []
+
+    async def end_when_told(stream: trio.SocketStream) -> None:
+        await stream.receive_some(100_000)
+        heard.append(json.loads(await stream.receive_some(100_000)))
+        await says(failure("cancelled"))(stream)
+
+    async def cancel() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        assert not await client.cancel("another")
+        assert await client.cancel("r")
+
+    async with listening(short_dir / "infer.embed.sock", end_when_told):
+        async with AsyncClient(short_dir) as client:
+            nursery.start_soon(cancel)
+            with pytest.raises(RequestFailedError, match="cancelled: "):
+                await client.embed(TEXTS)
+    assert heard == [{"type": "cancel", "id": "r"}]
+
+
+async def test_a_cancel_waits_until_the_request_is_sent(
+    short_dir, autojump_clock, nursery
+):
+    heard = bytearray()
+
+    async def read_late(stream: trio.SocketStream) -> None:
+        await trio.sleep(10)
+        while heard.count(b"\n") < 2:
+            heard.extend(await stream.receive_some(100_000))
+        await says(done("", stop_reason="cancelled"))(stream)
+
+    async def cancel() -> None:
+        await trio.sleep(5)
+        assert await client.cancel("r")
+
+    long = GenerateRequest(id="r", messages=[ChatMessage("user", "x" * 1_000_000)])
+    async with listening(infer(short_dir), read_late):
+        async with AsyncClient(short_dir) as client:
+            nursery.start_soon(cancel)
+            assert await contents(client, long) == [""]
+    assert heard.splitlines()[1] == b'{"type":"cancel","id":"r"}'
 
 
 # --- connecting -------------------------------------------------------------------------
@@ -167,7 +279,7 @@ async def test_places_are_tried_in_order(short_dir, monkeypatch, autojump_clock)
         "inferd.client.discovery.client_directories", lambda: [first, second]
     )
     async with listening(infer(second), answers([done("second")])):
-        async with open_client() as client:
+        async with AsyncClient() as client:
             assert await contents(client, request()) == ["second"]
 
 
@@ -206,3 +318,27 @@ async def test_statuses_are_given_until_the_end(short_dir, autojump_clock):
     async with listening(short_dir / "admin.sock", says(*map(status, words))):
         seen = [each.status async for each in watch_status(short_dir)]
     assert seen == words
+
+
+async def test_a_command_is_replied_to_among_what_everybody_is_told(
+    short_dir, autojump_clock
+):
+    asked: list[Frame] = []
+    reply = {"id": "admin", "type": "reply", "command": "drain", "ok": True}
+
+    async def obey(stream: trio.SocketStream) -> None:
+        await says(status("ready"))(stream)
+        asked.append(json.loads(await stream.receive_some(100)))
+        await says(status("draining"), reply)(stream)
+
+    async with listening(short_dir / "admin.sock", obey):
+        assert (await command(Command(command="drain"), short_dir)).ok
+    assert asked == [{"command": "drain", "id": None}]
+
+
+async def test_a_daemon_that_is_gone_before_it_replied_lost_the_connection(
+    short_dir, autojump_clock
+):
+    async with listening(short_dir / "admin.sock", says(status("ready"))):
+        with pytest.raises(ConnectionLostError):
+            await command(Command(command="drain"), short_dir)

@@ -1,5 +1,6 @@
 import pytest
 from hypothesis import given, settings, strategies as st
+from msgspec import Raw
 
 from inferd.client.exchange import (
     ClientError,
@@ -7,25 +8,41 @@ from inferd.client.exchange import (
     Exchange,
     ProtocolError,
     RequestFailedError,
-    StatusStream,
+    embeddings_of,
 )
-from inferd.errors import ErrorCode
-from inferd.wire.codec import decode_request, encode
-from inferd.wire.requests import ChatMessage, GenerateRequest
-from inferd.wire.responses import DoneFrame, ErrorFrame, TokenFrame, Usage
-from inferd.wire.status import AnyStatus, LifecycleFrame
+from inferd.client.frames import Done, Failure
+from inferd.client.surfaces import EMBED, TEXT
+from inferd.wire.codec import (
+    decode_cancel,
+    decode_embed,
+    decode_generate,
+    encode,
+)
+from inferd.wire.requests import (
+    CancelLine,
+    ChatMessage,
+    EmbedRequest,
+    GenerateRequest,
+)
+from inferd.wire.responses import EmbeddingsFrame, EncodeUsage, TokenFrame, Usage
 from tests.unit.strategies import chunked
 
 REQUEST = GenerateRequest(id="r", messages=[ChatMessage("user", "hi")])
-DONE = DoneFrame(
-    id="r", content="", usage=Usage(1, 1), stop_reason="end", backend="mock"
+DONE = Done(id="r", content="", usage=Usage(1, 1), stop_reason="end", backend="mock")
+REFUSED = Failure(id="r", code="queue_full", message="queue full")
+EMBEDDED = EmbeddingsFrame(
+    id="r",
+    embeddings=Raw(b"[[1,2.5],[-3e-2,0]]"),
+    dimensions=2,
+    model="m",
+    usage=EncodeUsage(2),
+    backend="mock",
 )
-REFUSED = ErrorFrame(id="r", code=ErrorCode.QUEUE_FULL, message="queue full")
 TERMINALS = st.sampled_from([DONE, REFUSED])
 
 
 def started(request=REQUEST):
-    exchange = Exchange()
+    exchange = Exchange(TEXT)
     exchange.start(request)
     return exchange
 
@@ -38,31 +55,53 @@ def lines(*frames):
     return b"".join(map(encode, frames))
 
 
+def take_all(exchange, data):
+    """Feed bytes and take the frames that are whole, error frames as well."""
+    exchange.feed(data)
+    frames = []
+    try:
+        while (frame := exchange.next_frame()) is not None:
+            frames.append(frame)
+    except RequestFailedError as error:
+        frames.append(error.frame)
+    return frames
+
+
 def test_a_request_is_sent_as_one_line():
-    exchange = Exchange()
+    exchange = Exchange(TEXT)
     assert exchange.is_over
-    assert decode_request(exchange.start(REQUEST)) == REQUEST
+    data = exchange.start(REQUEST)
+    assert data.endswith(b"\n")
+    assert decode_generate(data) == REQUEST
     assert not exchange.is_over
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(st.lists(st.text(max_size=4).map(token), max_size=4), TERMINALS, st.data())
-def test_any_chunking_gives_the_same_responses(tokens, terminal, data):
+def test_any_chunking_gives_the_same_frames(tokens, terminal, data):
     exchange = started()
     received = []
     for chunk in data.draw(chunked(lines(*tokens, terminal))):
         if chunk:
             assert not exchange.is_over
-            received += exchange.feed(chunk)
+            received += take_all(exchange, chunk)
     assert received == [*tokens, terminal]
+    assert exchange.is_over
+
+
+def test_an_exchange_speaks_as_its_surface_does():
+    request = EmbedRequest(id="r", input=["a", "b"])
+    exchange = Exchange(EMBED)
+    assert decode_embed(exchange.start(request)) == request
+    assert take_all(exchange, lines(EMBEDDED)) == [EMBEDDED]
     assert exchange.is_over
 
 
 def test_the_next_request_may_follow_on_the_same_connection():
     exchange = started()
-    assert exchange.feed(lines(DONE)) == [DONE]
+    assert take_all(exchange, lines(DONE)) == [DONE]
     exchange.start(REQUEST)
-    assert exchange.feed(lines(token("a"))) == [token("a")]
+    assert take_all(exchange, lines(token("a"))) == [token("a")]
     assert not exchange.is_over
 
 
@@ -70,23 +109,46 @@ def test_one_request_at_a_time():
     exchange = started()
     with pytest.raises(ClientError, match="not complete"):
         exchange.start(REQUEST)
-    assert exchange.feed(lines(DONE)) == [DONE]
+    assert take_all(exchange, lines(DONE)) == [DONE]
 
 
 @pytest.mark.parametrize("sent", [b"", lines(token("a")), b'{"type":"done"'])
 def test_an_end_before_the_terminal_frame_is_a_lost_connection(sent):
     exchange = started()
     if sent:
-        exchange.feed(sent)
+        take_all(exchange, sent)
     with pytest.raises(ConnectionLostError):
         exchange.feed(b"")
 
 
-def test_an_error_about_the_connection_ends_any_request():
-    refusal = ErrorFrame(id="", code=ErrorCode.FRAME_TOO_LARGE, message="too large")
+def test_frames_before_an_error_frame_are_given_first():
     exchange = started()
-    assert exchange.feed(lines(refusal)) == [refusal]
+    exchange.feed(lines(token("a"), REFUSED))
+    assert exchange.next_frame() == token("a")
+    with pytest.raises(RequestFailedError, match="queue full"):
+        exchange.next_frame()
     assert exchange.is_over
+
+
+def test_an_error_about_the_connection_ends_any_request():
+    refusal = Failure(id="", code="frame_too_large", message="too large")
+    exchange = started()
+    assert take_all(exchange, lines(refusal)) == [refusal]
+    assert exchange.is_over
+
+
+def test_an_error_of_a_kind_that_nobody_knows_ends_the_request():
+    exchange = started()
+    [failure] = take_all(
+        exchange, b'{"type":"error","id":"r","code":"news","message":"m"}\n'
+    )
+    assert failure.code == "news"
+    assert exchange.is_over
+
+
+def test_a_frame_of_a_kind_that_nobody_knows_is_passed_over():
+    news = b'{"type":"news","id":"r"}\n'
+    assert take_all(started(), news + lines(token("a")) + news) == [token("a")]
 
 
 @pytest.mark.parametrize(
@@ -94,6 +156,7 @@ def test_an_error_about_the_connection_ends_any_request():
     [
         lines(token("a", "another")),
         lines(token("a", "")),
+        lines(Failure(id="another", code="internal", message="m")),
         lines(DONE, token("late")),
         lines(DONE, DONE),
         *(b"\n", b"null\n", b'{"type":"status","id":"r"}\n', b'{"type":"token"}\n'),
@@ -101,25 +164,25 @@ def test_an_error_about_the_connection_ends_any_request():
 )
 def test_what_is_no_answer_to_us_is_refused(sent):
     with pytest.raises(ProtocolError):
-        started().feed(sent)
+        take_all(started(), sent)
 
 
 @pytest.mark.parametrize("request_id", ["", "r"])
 def test_an_answer_to_nobody_is_refused(request_id):
-    error = ErrorFrame(id=request_id, code=ErrorCode.QUEUE_FULL, message="queue full")
+    error = Failure(id=request_id, code="queue_full", message="queue full")
     with pytest.raises(ProtocolError, match=f"'{request_id}', which is not ours"):
-        Exchange().feed(lines(error))
+        take_all(Exchange(TEXT), lines(error))
 
 
 def test_a_line_without_end_is_refused():
     exchange = started()
     exchange._splitter._max_frame_bytes = 8
     with pytest.raises(ProtocolError, match="exceeds 8 byte cap"):
-        exchange.feed(b'{"type":"t')
+        take_all(exchange, b'{"type":"t')
 
 
 def test_a_request_over_the_cap_leaves_the_connection_as_it_was(monkeypatch):
-    exchange = Exchange()
+    exchange = Exchange(TEXT)
     with monkeypatch.context() as patch:
         patch.setattr("inferd.wire.codec.MAX_FRAME_BYTES", 8)
         with pytest.raises(ClientError):
@@ -128,36 +191,50 @@ def test_a_request_over_the_cap_leaves_the_connection_as_it_was(monkeypatch):
     exchange.start(REQUEST)
 
 
+def test_a_request_that_is_no_text_leaves_the_connection_as_it_was():
+    exchange = Exchange(TEXT)
+    with pytest.raises(ClientError, match="no text"):
+        exchange.start(GenerateRequest(messages=[ChatMessage("user", "\udcff")]))
+    assert exchange.is_over
+
+
 def test_a_failed_request_says_code_and_sentence():
     error = RequestFailedError(REFUSED)
-    assert (error.code, error.frame) == (ErrorCode.QUEUE_FULL, REFUSED)
+    assert (error.code, error.frame) == ("queue_full", REFUSED)
     assert str(error) == "queue_full: queue full"
 
 
-# --- the admin socket -------------------------------------------------------------------
-
-READY = LifecycleFrame(status="ready")
-DIED = LifecycleFrame(status="restarting", reason="killed by SIGKILL")
+# --- cancelling -------------------------------------------------------------------------
 
 
-@settings(max_examples=50)
-@given(chunked(lines(READY, DIED) + b'{"status":'))
-def test_any_chunking_gives_the_same_statuses(chunks):
-    stream = StatusStream()
-    assert [status for chunk in chunks for status in stream.feed(chunk)] == [
-        (encode(READY)[:-1], AnyStatus(status="ready")),
-        (encode(DIED)[:-1], AnyStatus(status="restarting", reason="killed by SIGKILL")),
-    ]
+def test_the_request_under_way_can_be_cancelled_and_still_ends():
+    exchange = started()
+    line = exchange.cancel("r")
+    assert line is not None
+    assert decode_cancel(line) == CancelLine(id="r")
+    assert not exchange.is_over
+    assert take_all(exchange, lines(DONE)) == [DONE]
 
 
-@pytest.mark.parametrize("line", [b"220 mail ESMTP\n", b"\n", b'{"status":1}\n'])
-def test_who_does_not_speak_of_a_status_is_refused(line):
-    with pytest.raises(ProtocolError):
-        StatusStream().feed(lines(READY) + line)
+def test_a_request_that_is_not_under_way_is_not_cancelled():
+    exchange = Exchange(TEXT)
+    assert exchange.cancel("r") is None
+    exchange.start(REQUEST)
+    assert exchange.cancel("another") is None
+    take_all(exchange, lines(DONE))
+    assert exchange.cancel("r") is None
 
 
-def test_a_status_without_end_is_refused():
-    stream = StatusStream()
-    stream._splitter._max_frame_bytes = 8
-    with pytest.raises(ProtocolError, match="exceeds 8 byte cap"):
-        stream.feed(b"x" * 9)
+# --- embeddings -------------------------------------------------------------------------
+
+
+def test_embeddings_are_lists_of_numbers():
+    assert embeddings_of(EMBEDDED) == [[1.0, 2.5], [-0.03, 0.0]]
+
+
+def test_embeddings_that_are_none_are_refused():
+    exchange = Exchange(EMBED)
+    exchange.start(EmbedRequest(id="r", input=["a"]))
+    [frame] = take_all(exchange, lines(EMBEDDED).replace(b"2.5", b'"2.5"'))
+    with pytest.raises(ProtocolError, match="embeddings"):
+        embeddings_of(frame)

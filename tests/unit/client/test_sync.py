@@ -1,6 +1,10 @@
+import json
 import socket
 import threading
+import time
+from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,10 +16,32 @@ from inferd.client.exchange import (
     ConnectionLostError,
     ProtocolError,
     RequestFailedError,
+    embeddings_of,
 )
-from inferd.client.sync import Client, connect, wait_until_ready, watch_status
+from inferd.client.frames import Done, DoneBlocks, TextAnswer
+from inferd.client.sync import (
+    Client,
+    command,
+    connect,
+    wait_until_ready,
+    watch_status,
+)
 from inferd.errors import ErrorCode
-from inferd.wire.requests import ChatMessage, GenerateRequest
+from inferd.wire.blocks import BlocksRequest, Message, TextBlock
+from inferd.wire.commands import Command
+from inferd.wire.requests import (
+    ChatMessage,
+    EmbedRequest,
+    GenerateRequest,
+    RerankRequest,
+)
+from inferd.wire.responses import (
+    BlockFrame,
+    ProgressFrame,
+    RankedDocument,
+    TextDelta,
+    TokenFrame,
+)
 from tests.fakes.listener import (
     answers,
     done,
@@ -27,6 +53,7 @@ from tests.fakes.listener import (
     status,
     token,
 )
+from tests.fakes.streams import Frame
 
 
 def request(request_id: str = "r") -> GenerateRequest:
@@ -41,6 +68,10 @@ def admin(directory: Path) -> Path:
     return directory / "admin.sock"
 
 
+def contents(frames: Iterator[TextAnswer]) -> list[str]:
+    return [each.content for each in frames if isinstance(each, TokenFrame | Done)]
+
+
 # --- requests ---------------------------------------------------------------------------
 
 
@@ -48,15 +79,15 @@ def test_an_answer_is_its_frames_with_done_last(short_dir):
     answer = [token("Hel"), token("lo"), done("Hello")]
     with listening(infer(short_dir), answers(answer)), Client(short_dir) as client:
         frames = list(client.generate(request()))
-    assert [frame.content for frame in frames] == ["Hel", "lo", "Hello"]
-    assert [type(frame).__name__ for frame in frames][-1] == "DoneFrame"
+    assert contents(iter(frames)) == ["Hel", "lo", "Hello"]
+    assert isinstance(frames[-1], Done)
 
 
 def test_a_connection_serves_one_request_after_another(short_dir):
     dialogue = answers([done("a", "first")], [done("b", "second")])
     with listening(infer(short_dir), dialogue), Client(short_dir) as client:
         for name, text in (("first", "a"), ("second", "b")):
-            assert [each.content for each in client.generate(request(name))] == [text]
+            assert contents(client.generate(request(name))) == [text]
 
 
 def test_frames_are_given_as_they_come(short_dir):
@@ -69,9 +100,9 @@ def test_frames_are_given_as_they_come(short_dir):
 
     with listening(infer(short_dir), dribble), Client(short_dir) as client:
         frames = client.generate(request())
-        assert next(frames).content == "a"
+        assert contents(islice(frames, 1)) == ["a"]
         was_read.set()
-        assert next(frames).content == "a"
+        assert contents(frames) == ["a"]
 
 
 def test_an_error_frame_is_raised_with_all_that_it_says(short_dir):
@@ -79,7 +110,7 @@ def test_an_error_frame_is_raised_with_all_that_it_says(short_dir):
     with listening(infer(short_dir), answers([frame])), Client(short_dir) as client:
         with pytest.raises(RequestFailedError, match="so it is") as caught:
             list(client.generate(request()))
-    assert caught.value.code is ErrorCode.INVALID_REQUEST
+    assert caught.value.code == ErrorCode.INVALID_REQUEST
     assert (caught.value.frame.prompt_tokens, caught.value.frame.n_ctx) == (9, 8)
 
 
@@ -88,7 +119,7 @@ def test_after_an_error_frame_the_connection_goes_on(short_dir):
     with listening(infer(short_dir), dialogue), Client(short_dir) as client:
         with pytest.raises(RequestFailedError):
             list(client.generate(request()))
-        assert next(client.generate(request())).content == "at last"
+        assert contents(client.generate(request())) == ["at last"]
 
 
 def test_a_daemon_that_closes_in_mid_answer_lost_the_connection(short_dir):
@@ -111,22 +142,24 @@ def test_a_daemon_that_resets_the_connection_lost_it(short_dir):
             list(client.generate(request()))
 
 
-def test_a_daemon_that_closed_before_the_request_lost_the_connection(short_dir):
-    with listening(infer(short_dir), lambda _: None) as daemon:
+def test_a_daemon_that_closes_between_requests_lost_the_connection(short_dir):
+    with listening(infer(short_dir), answers([done("a")])) as daemon:
         with Client(short_dir) as client:
+            assert contents(client.generate(request())) == ["a"]
             daemon.join(20)
             with pytest.raises(ConnectionLostError):
                 list(client.generate(request()))
 
 
-def test_what_a_daemon_said_before_it_closed_is_heard(short_dir):
-    refusal = failure("queue_full", request_id="")
-    with listening(infer(short_dir), says(refusal)) as daemon:
+def test_what_a_daemon_says_before_it_closes_is_heard(short_dir):
+    last_words = [done("a"), failure("queue_full", request_id="")]
+    with listening(infer(short_dir), answers(last_words)) as daemon:
         with Client(short_dir) as client:
+            assert contents(islice(client.generate(request()), 1)) == ["a"]
             daemon.join(20)
             with pytest.raises(RequestFailedError) as caught:
                 list(client.generate(request()))
-    assert caught.value.code is ErrorCode.QUEUE_FULL
+    assert caught.value.code == ErrorCode.QUEUE_FULL
 
 
 def test_a_frame_for_somebody_else_is_refused(short_dir):
@@ -155,9 +188,161 @@ def assert_eof(sock: socket.socket) -> None:
     assert sock.recv(1) == b""
 
 
-def test_leaving_closes_the_connection(short_dir):
-    with listening(infer(short_dir), assert_eof), Client(short_dir):
-        pass
+def test_leaving_closes_every_connection(short_dir):
+    def listen(sock: socket.socket) -> None:
+        answers([done("a")])(sock)
+        assert sock.recv(1) == b""
+
+    def listen_for_texts(sock: socket.socket) -> None:
+        answers([embeddings([[1]])])(sock)
+        assert sock.recv(1) == b""
+
+    with (
+        listening(infer(short_dir), listen),
+        listening(short_dir / "infer.embed.sock", listen_for_texts),
+        Client(short_dir) as client,
+    ):
+        list(client.generate(request()))
+        client.embed(EmbedRequest(id="r", input=["a"]))
+
+
+def test_progress_is_told_to_who_asked_for_it(short_dir):
+    queued = {"type": "status", "id": "r", "status": "queued", "position": 1}
+    dialogue = answers([queued, token("a"), done("a")])
+    with listening(infer(short_dir), dialogue), Client(short_dir) as client:
+        [first, *_] = client.generate(request())
+    assert first == ProgressFrame(id="r", status="queued", position=1)
+
+
+# --- the other sockets ------------------------------------------------------------------
+
+
+def embeddings(numbers: list[list[float]], request_id: str = "r") -> Frame:
+    return {
+        "type": "embeddings",
+        "id": request_id,
+        "embeddings": numbers,
+        "dimensions": len(numbers[0]),
+        "model": "m",
+        "backend": "b",
+        "usage": {"input_tokens": 1},
+    }
+
+
+def test_a_conversation_is_answered_in_blocks(short_dir):
+    delta = {"type": "frame", "id": "r", "block": {"type": "text", "delta": "a"}}
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    end = done("", usage=usage, stop_reason="end_turn")
+    asked = BlocksRequest(id="r", messages=[Message("user", [TextBlock("hello")])])
+    path = short_dir / "infer.v2.sock"
+    with listening(path, answers([delta, end])), Client(short_dir) as client:
+        [first, last] = client.converse(asked)
+    assert first == BlockFrame(id="r", block=TextDelta("a"))
+    assert isinstance(last, DoneBlocks)
+    assert last.stop_reason == "end_turn"
+
+
+def test_texts_become_embeddings_which_can_be_read(short_dir):
+    path = short_dir / "infer.embed.sock"
+    dialogue = answers([embeddings([[1, 0.5], [0, 2]])])
+    with listening(path, dialogue), Client(short_dir) as client:
+        frame = client.embed(EmbedRequest(id="r", input=["a", "b"]))
+    assert frame.dimensions == 2
+    assert embeddings_of(frame) == [[1.0, 0.5], [0.0, 2.0]]
+
+
+def test_documents_are_ranked(short_dir):
+    ranked = {
+        "type": "rerank",
+        "id": "r",
+        "results": [{"index": 1, "score": 3}],
+        "model": "m",
+        "usage": {"input_tokens": 1},
+        "backend": "b",
+    }
+    path = short_dir / "infer.rerank.sock"
+    with listening(path, answers([ranked])), Client(short_dir) as client:
+        frame = client.rerank(RerankRequest(id="r", query="q", documents=["a", "b"]))
+    assert frame.results == [RankedDocument(1, 3.0)]
+
+
+def test_a_socket_is_only_needed_by_who_asks_there(short_dir):
+    path = short_dir / "infer.embed.sock"
+    with listening(path, answers([embeddings([[1]])])), Client(short_dir) as client:
+        client.embed(EmbedRequest(id="r", input=["a"]))
+        with pytest.raises(NoDaemonError, match="infer.sock"):
+            list(client.generate(request()))
+
+
+# --- cancelling -------------------------------------------------------------------------
+
+
+def test_a_request_is_cancelled_on_its_own_connection(short_dir):
+    lines: list[Frame] = []
+
+    def end_when_told(sock: socket.socket) -> None:
+        says(token("a"))(sock)
+        lines.extend(json.loads(read_line(sock)) for _ in range(2))
+        says(done("a", stop_reason="cancelled"))(sock)
+
+    with listening(infer(short_dir), end_when_told), Client(short_dir) as client:
+        frames = client.generate(request())
+        next(frames)
+        assert not client.cancel("another")
+        assert client.cancel("r")
+        [last] = frames
+        assert not client.cancel("r")
+    assert lines[1] == {"type": "cancel", "id": "r"}
+    assert isinstance(last, Done)
+    assert last.stop_reason == "cancelled"
+
+
+def test_another_thread_may_cancel_what_one_waits_for(short_dir):
+    was_asked = threading.Event()
+
+    def end_when_told(sock: socket.socket) -> None:
+        read_line(sock)
+        was_asked.set()
+        assert json.loads(read_line(sock))["type"] == "cancel"
+        says(failure("cancelled"))(sock)
+
+    def cancel() -> None:
+        assert was_asked.wait(20)
+        client.cancel("r")
+
+    path = short_dir / "infer.embed.sock"
+    with listening(path, end_when_told), Client(short_dir) as client:
+        thread = threading.Thread(target=cancel)
+        thread.start()
+        with pytest.raises(RequestFailedError, match="cancelled: "):
+            client.embed(EmbedRequest(id="r", input=["a"]))
+        thread.join()
+
+
+def test_a_cancel_waits_until_the_request_is_sent(short_dir):
+    lines: list[Frame] = []
+    is_cancelling = threading.Event()
+    deadline = time.monotonic() + 20
+
+    def read_late(sock: socket.socket) -> None:
+        assert is_cancelling.wait(20)
+        with sock.makefile("rb") as file:
+            lines.extend(json.loads(file.readline()) for _ in range(2))
+        says(done("", stop_reason="cancelled"))(sock)
+
+    def cancel() -> None:
+        while client._text._exchange.is_over and time.monotonic() < deadline:
+            time.sleep(0.001)  # until as much is sent as the kernel holds
+        is_cancelling.set()
+        client.cancel("r")
+
+    long = GenerateRequest(id="r", messages=[ChatMessage("user", "x" * 1_000_000)])
+    with listening(infer(short_dir), read_late), Client(short_dir) as client:
+        thread = threading.Thread(target=cancel)
+        thread.start()
+        list(client.generate(long))
+        thread.join()
+    assert [line.get("type") for line in lines] == [None, "cancel"]
 
 
 # --- connecting -------------------------------------------------------------------------
@@ -165,14 +350,14 @@ def test_leaving_closes_the_connection(short_dir):
 
 def test_nobody_there_is_told_with_the_place(short_dir):
     with pytest.raises(NoDaemonError, match=f"{infer(short_dir)} .No such file"):
-        Client(short_dir)
+        connect("infer.sock", short_dir)
 
 
 def test_a_socket_that_nobody_listens_on_is_nobody(short_dir):
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(infer(short_dir)))
     with pytest.raises(NoDaemonError, match="refused"):
-        Client(short_dir)
+        connect("infer.sock", short_dir)
 
 
 def test_places_are_tried_in_order(short_dir, monkeypatch):
@@ -183,9 +368,9 @@ def test_places_are_tried_in_order(short_dir, monkeypatch):
         "inferd.client.discovery.client_directories", lambda: [first, second]
     )
     with listening(infer(second), answers([done("second")])), Client() as client:
-        assert next(client.generate(request())).content == "second"
+        assert contents(client.generate(request())) == ["second"]
     with pytest.raises(NoDaemonError, match=f"{first}.*nor.*{second}"):
-        Client()
+        connect("infer.sock")
 
 
 def test_a_full_backlog_is_waited_out(short_dir):
@@ -227,6 +412,40 @@ def test_statuses_come_as_bytes_and_as_read(short_dir):
 def test_a_silent_admin_socket_is_given_up_on(short_dir):
     with listening(admin(short_dir), assert_eof), pytest.raises(TimeoutError):
         next(watch_status(short_dir, timeout_s=0.01))
+
+
+def test_a_command_is_replied_to_among_what_everybody_is_told(short_dir):
+    asked: list[Frame] = []
+
+    def obey(sock: socket.socket) -> None:
+        says(status("ready"))(sock)
+        asked.append(json.loads(read_line(sock)))
+        says(status("draining"), REPLY, status("news"))(sock)
+
+    with listening(admin(short_dir), obey):
+        reply = command(Command(command="cancel", id="r"), short_dir)
+    assert asked == [{"command": "cancel", "id": "r"}]
+    assert (reply.ok, reply.error) == (False, "no request has it")
+
+
+REPLY = {
+    "id": "admin",
+    "type": "reply",
+    "command": "cancel",
+    "ok": False,
+    "error": "no request has it",
+}
+
+
+def test_a_daemon_that_is_gone_before_it_replied_lost_the_connection(short_dir):
+    with listening(admin(short_dir), says(status("ready"))):
+        with pytest.raises(ConnectionLostError):
+            command(Command(command="drain"), short_dir)
+
+
+def test_a_daemon_that_knows_no_commands_is_given_up_on(short_dir):
+    with listening(admin(short_dir), assert_eof), pytest.raises(TimeoutError):
+        command(Command(command="drain"), short_dir, timeout_s=0.01)
 
 
 # --- waiting ----------------------------------------------------------------------------

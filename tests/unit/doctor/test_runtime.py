@@ -135,6 +135,15 @@ def test_sockets_with_their_modes_are_well(short_dir):
     )
 
 
+def test_every_inference_socket_is_looked_at(short_dir):
+    for leaf in ("infer.v2.sock", "infer.embed.sock", "infer.rerank.sock"):
+        make_socket(short_dir / leaf, 0o660)
+    detail = "infer.v2.sock 0660, infer.embed.sock 0660, infer.rerank.sock 0660"
+    assert verdict_of(check_sockets(short_dir)) == (Verdict.OK, detail)
+    (short_dir / "infer.rerank.sock").chmod(0o666)
+    assert check_sockets(short_dir).verdict is Verdict.FAILED
+
+
 def test_a_daemon_that_loads_has_its_admin_socket_alone(short_dir):
     make_socket(short_dir / "admin.sock", 0o600)
     assert verdict_of(check_sockets(short_dir)) == (Verdict.OK, "admin.sock 0600")

@@ -1,7 +1,8 @@
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from functools import partial
+from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 import pytest
@@ -12,9 +13,15 @@ from hypothesis import Phase, given, settings, strategies as st
 from inferd.backend import (
     BackendCapabilities,
     Done,
+    DoneV2,
+    EmbedResult,
+    Markers,
+    RerankResult,
     StartFailedError,
+    Text,
+    Thinking,
     Token,
-    TokenEvent,
+    TokenEventV2,
 )
 from inferd.config import LimitSettings, MockSettings
 from inferd.engine.engine import Engine
@@ -23,6 +30,7 @@ from inferd.errors import (
     BackendNotReadyError,
     BackendUnavailableError,
     ContextOverflowError,
+    EmbedError,
     GenerateError,
     InternalError,
     InvalidRequestError,
@@ -30,6 +38,8 @@ from inferd.errors import (
 from inferd.ipc import (
     Alive,
     Drop,
+    Embedded,
+    Failed,
     Loaded,
     LoadFailed,
     Loading,
@@ -38,12 +48,16 @@ from inferd.ipc import (
     PromptReady,
     Refused,
     Run,
+    Scored,
     Step,
 )
-from inferd.job import GenerateJob, Sampling
+from inferd.job import EmbedJob, GenerateJob, RerankJob, Sampling
 from inferd.limits import MAX_PREPARES
 from inferd.wire.requests import ChatMessage
-from tests.fakes.worker import CAPABILITIES, FakeWorker, Workers
+from inferd.wire.responses import UsageV2
+from tests.fakes.worker import CAPABILITIES, FakeWorker, Workers, ended
+
+R = TypeVar("R")
 
 SETTINGS = MockSettings(name="chat")
 JOB = GenerateJob(
@@ -51,6 +65,8 @@ JOB = GenerateJob(
     max_tokens=10,
     sampling=Sampling(temperature=0, top_p=1, top_k=0, seed=0),
 )
+EMBED = EmbedJob(texts=["a", "b"], dimensions=None, task=None)
+RERANK = RerankJob(query="q", documents=["a", "b"])
 PATIENCE_S = 100_000
 
 
@@ -75,12 +91,13 @@ class Events:
 class Asked:
     """One job's way through an engine."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, kind: str) -> None:
         self._engine = engine
+        self._kind = kind
         self.may_run = trio.Event()
         self.is_prepared = False
-        self.events: list[TokenEvent] = []
-        self.error: GenerateError | None = None
+        self.events: list[Any] = []
+        self.error: GenerateError | EmbedError | None = None
         self.over = trio.Event()
         self.scope = trio.CancelScope()
 
@@ -90,24 +107,38 @@ class Asked:
 
     @property
     def is_done(self) -> bool:
-        return bool(self.events) and isinstance(self.events[-1], Done)
+        ends = Done | DoneV2 | EmbedResult | RerankResult
+        return bool(self.events) and isinstance(self.events[-1], ends)
 
     async def go(self) -> None:
         with self.scope:
             try:
                 await self._go()
-            except GenerateError as error:
+            except (GenerateError, EmbedError) as error:
                 self.error = error
         self.over.set()
 
     async def _go(self) -> None:
-        async with self._engine.prepare(JOB) as prepared:
+        job: Any = {"embed": EMBED, "rerank": RERANK}.get(self._kind, JOB)
+        async with self._engine.prepare(job) as prepared:
             self.is_prepared = True
             await self.may_run.wait()
-            async with self._engine.generate(prepared) as stream:
-                async for events in stream:
-                    assert events, "an empty batch"
-                    self.events += events
+            match self._kind:
+                case "embed":
+                    self.events.append(await self._engine.embed(prepared))
+                case "rerank":
+                    self.events.append(await self._engine.rerank(prepared))
+                case "v2":
+                    async with self._engine.generate_v2(prepared) as stream:
+                        await self._take(stream)
+                case _:
+                    async with self._engine.generate(prepared) as stream:
+                        await self._take(stream)
+
+    async def _take(self, stream: EventStream[Any]) -> None:
+        async for events in stream:
+            assert events, "an empty batch"
+            self.events += events
 
 
 class House:
@@ -141,9 +172,9 @@ class House:
         self._life.cancel()
         await settled()
 
-    def ask(self, *, runs: bool = True) -> Asked:
+    def ask(self, kind: str = "v1", *, runs: bool = True) -> Asked:
         """Have a job answered, at once or when it is told to run."""
-        asked = Asked(self.engine)
+        asked = Asked(self.engine, kind)
         if runs:
             asked.may_run.set()
         self._nursery.start_soon(asked.go)
@@ -389,6 +420,219 @@ async def test_a_run_that_is_answered_like_a_prompt_is_a_failure(
         await worker.say(PromptReady(ticket=ticket, prompt_tokens=3))
         await asked.over.wait()
     assert isinstance(asked.error, InternalError)
+
+
+# --- v2, embed, rerank ------------------------------------------------------------------
+
+VECTORS = b"[[0.6,0.8],[1.0,0.0]]"
+
+
+async def blocks_of(engine: Engine) -> list[TokenEventV2]:
+    async with engine.prepare(JOB) as prepared, engine.generate_v2(prepared) as stream:
+        return [event async for events in stream for event in events]
+
+
+async def vectors_of(engine: Engine) -> EmbedResult:
+    async with engine.prepare(EMBED) as prepared:
+        return await engine.embed(prepared)
+
+
+async def scores_of(engine: Engine) -> RerankResult:
+    async with engine.prepare(RERANK) as prepared:
+        return await engine.rerank(prepared)
+
+
+class Told(Generic[R]):
+    """What comes of one question."""
+
+    def __init__(self, nursery: trio.Nursery, ask: Callable[[], Awaitable[R]]) -> None:
+        self.result: R | None = None
+        self.error: Exception | None = None
+        self.scope = trio.CancelScope()
+        self._over = trio.Event()
+        nursery.start_soon(self._go, ask)
+
+    async def _go(self, ask: Callable[[], Awaitable[R]]) -> None:
+        with self.scope:
+            try:
+                self.result = await ask()
+            except (GenerateError, EmbedError) as error:
+                self.error = error
+        self._over.set()
+
+    async def wait(self) -> Self:
+        await self._over.wait()
+        return self
+
+
+async def test_what_the_worker_writes_is_told_apart_by_its_own_markers(
+    monkeypatch, autojump_clock, nursery
+):
+    async with house(monkeypatch) as home:
+        worker = await home.workers.next()
+        await worker.get_ready(markers=Markers(thinking=("[", "]")))
+        told = Told(nursery, partial(blocks_of, home.engine))
+        await worker.prepare()
+        await worker.run(b"[hm]<t>", b"!")
+        assert (await told.wait()).result == [
+            Thinking("hm"),
+            Text("<t>"),
+            Text("!"),
+            DoneV2(stop_reason="end_turn", usage=UsageV2(3, 2, 1)),
+        ]
+
+
+async def test_a_stop_string_drops_the_job(monkeypatch, autojump_clock, nursery):
+    async with ready_house(monkeypatch) as (home, worker):
+        job = msgspec.structs.replace(JOB, stops=("STOP",))
+
+        async def ask():
+            async with home.engine.prepare(job) as prepared:
+                async with home.engine.generate_v2(prepared) as stream:
+                    return [event async for events in stream for event in events]
+
+        told = Told(nursery, ask)
+        ticket = (await worker.prepare()).ticket
+        await worker.expect(Run)
+        await worker.speak(ticket, b"a ST", b"OP")
+        *_, done = (await told.wait()).result or []
+        assert isinstance(done, DoneV2)
+        assert done.stop_sequence == "STOP"
+        assert await worker.hear() == [Drop(ticket=ticket)]
+        assert worker.process.is_alive
+
+
+async def test_vectors_come_as_the_worker_wrote_them(
+    monkeypatch, autojump_clock, nursery
+):
+    async with ready_house(monkeypatch) as (home, worker):
+        told = Told(nursery, partial(vectors_of, home.engine))
+        prepare = await worker.prepare(prompt_tokens=12)
+        assert prepare.job == EMBED
+        ticket = (await worker.expect(Run)).ticket
+        assert ticket == prepare.ticket
+        await worker.say(Embedded(ticket=ticket, embeddings=VECTORS, dimensions=2))
+        result = (await told.wait()).result
+        assert result is not None
+        assert bytes(result.embeddings) == VECTORS
+        assert (result.dimensions, result.input_tokens) == (2, 12)
+        assert await worker.hear() == [Drop(ticket=ticket)]
+
+
+async def test_scores_come_as_the_worker_gave_them(
+    monkeypatch, autojump_clock, nursery
+):
+    async with ready_house(monkeypatch) as (home, worker):
+        told = Told(nursery, partial(scores_of, home.engine))
+        assert (await worker.prepare(prompt_tokens=20)).job == RERANK
+        ticket = (await worker.expect(Run)).ticket
+        await worker.say(Scored(ticket=ticket, scores=[1.5, -2.0]))
+        assert (await told.wait()).result == RerankResult(
+            scores=[1.5, -2.0], input_tokens=20
+        )
+
+
+@pytest.mark.parametrize("ask", [vectors_of, scores_of])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        Step(pieces=[(1, b"x")]),
+        Step(ended=[ended(1, 1)]),
+        PromptReady(ticket=1, prompt_tokens=1),
+        Scored(ticket=1, scores=[1.0]),
+        Scored(ticket=1, scores=[1.0] * 3),
+        Failed(ticket=1, reason="with no reason"),
+    ],
+)
+async def test_a_wrong_answer_hurts_nobody_else(
+    ask, wrong, monkeypatch, autojump_clock, nursery
+):
+    async with ready_house(monkeypatch) as (home, worker):
+        told = Told(nursery, partial(ask, home.engine))
+        assert (await worker.prepare()).ticket == 1
+        other = home.ask()
+        await worker.expect(Run)
+        ticket = (await worker.prepare()).ticket
+        await worker.expect(Run)
+        await worker.say(wrong)
+        error = (await told.wait()).error
+        assert isinstance(error, InternalError)
+        assert "with no" in str(error)
+        await worker.speak(ticket, b"x")
+        await worker.end(ticket, 1)
+        await other.over.wait()
+        assert (other.text, other.is_done) == ("x", True)
+
+
+@pytest.mark.parametrize("ask", [blocks_of, vectors_of, scores_of])
+async def test_a_death_ends_a_run_of_any_kind_once(
+    ask, monkeypatch, autojump_clock, nursery
+):
+    async with ready_house(monkeypatch) as (home, worker):
+        told = Told(nursery, partial(ask, home.engine))
+        await worker.prepare()
+        await worker.expect(Run)
+        worker.die(-signal.SIGSEGV)
+        error = (await told.wait()).error
+        assert isinstance(error, BackendUnavailableError)
+        assert str(error) == "the worker is gone: killed by SIGSEGV"
+        assert await (await home.workers.next_ready()).hear() == []
+
+
+@pytest.mark.parametrize("ask", [blocks_of, vectors_of, scores_of])
+async def test_a_run_of_any_kind_that_is_left_is_dropped(
+    ask, monkeypatch, autojump_clock, nursery
+):
+    async with ready_house(monkeypatch) as (home, worker):
+        told = Told(nursery, partial(ask, home.engine))
+        ticket = (await worker.prepare()).ticket
+        await worker.expect(Run)
+        told.scope.cancel()
+        assert await worker.hear() == [Drop(ticket=ticket)]
+
+
+async def test_vectors_count_as_having_served(monkeypatch, autojump_clock, nursery):
+    async with ready_house(monkeypatch, breaker_deaths=1) as (home, worker):
+        told = Told(nursery, partial(vectors_of, home.engine))
+        await worker.prepare()
+        ticket = (await worker.expect(Run)).ticket
+        await worker.say(Embedded(ticket=ticket, embeddings=VECTORS, dimensions=2))
+        await told.wait()
+        worker.die()
+        await home.workers.next_ready()
+        await settled()
+        assert home.engine.ready
+
+
+async def test_a_job_that_cannot_be_prepared_is_the_workers_failure(
+    monkeypatch, autojump_clock
+):
+    async with ready_house(monkeypatch) as (home, worker):
+        asked = home.ask()
+        ticket = (await worker.expect(Prepare)).ticket
+        await worker.say(Failed(ticket=ticket, reason="it failed with KeyError"))
+        await asked.over.wait()
+        assert isinstance(asked.error, InternalError)
+        assert str(asked.error) == "it failed with KeyError"
+        assert await worker.hear() == [Drop(ticket=ticket)]
+        assert worker.process.is_alive
+
+
+async def test_a_run_that_failed_does_not_hide_a_prompt_that_hangs(
+    monkeypatch, autojump_clock, nursery
+):
+    async with ready_house(monkeypatch, prepare_timeout_s=30) as (home, worker):
+        running = Told(nursery, partial(vectors_of, home.engine))
+        ticket = (await worker.prepare()).ticket
+        await worker.expect(Run)
+        left = home.ask()
+        await worker.expect(Prepare)
+        left.scope.cancel()
+        await worker.expect(Drop)
+        await worker.say(Failed(ticket=ticket, reason="not finite"))
+        await running.wait()
+        home.ask()
+        assert await worker.hear() == [Drop(ticket=ticket)]
 
 
 # --- a worker's death -------------------------------------------------------------------
@@ -780,7 +1024,7 @@ async def test_a_worker_that_gets_ready_after_stop_serves_nobody(
 
 DEEDS = st.sampled_from(
     ["answer"] * 8
-    + ["refuse", "die", "crash after a word", "rubbish", "silence", "lie"]
+    + ["refuse", "die", "crash after a word", "rubbish", "silence", "lie", "fail"]
 )
 
 
@@ -788,10 +1032,12 @@ DEEDS = st.sampled_from(
 @settings(max_examples=100, phases=set(Phase) - {Phase.explain})
 @given(
     deeds=st.lists(DEEDS, max_size=20),
-    n_jobs=st.integers(1, 5),
+    kinds=st.lists(
+        st.sampled_from(["v1", "v2", "embed", "rerank"]), min_size=1, max_size=5
+    ),
     leaves_s=st.lists(st.sampled_from([0.0, 0.05, 1.0, 70.0]), max_size=2),
 )
-def test_every_job_ends_once_whatever_its_worker_does(deeds, n_jobs, leaves_s):
+def test_every_job_ends_once_whatever_its_worker_does(deeds, kinds, leaves_s):
     deeds = list(reversed(deeds))
     asked: list[Asked] = []
 
@@ -812,7 +1058,7 @@ def test_every_job_ends_once_whatever_its_worker_does(deeds, n_jobs, leaves_s):
         with pytest.MonkeyPatch.context() as patch:
             async with house(patch) as home, trio.open_nursery() as nursery:
                 nursery.start_soon(drive, home)
-                asked.extend(home.ask() for _ in range(n_jobs))
+                asked.extend(home.ask(kind) for kind in kinds)
                 for each, seconds in zip(asked, leaves_s, strict=False):
                     each.scope.deadline = seconds
                 for each in asked:
@@ -852,10 +1098,25 @@ async def act(worker: FakeWorker, message: Prepare | Run | Drop, deed: str) -> N
         case "crash after a word", Run():
             await worker.speak(ticket, b"x")
             worker.die()
+        case "fail", Prepare() | Run():
+            await worker.say(Failed(ticket=ticket, reason="it failed"))
         case _, Prepare():
             await worker.say(PromptReady(ticket=ticket, prompt_tokens=1))
         case _, Run():
-            await worker.speak(ticket, b"x", b"y")
-            await worker.end(ticket, 2)
+            await obey(worker, message)
         case _:
             pass
+
+
+async def obey(worker: FakeWorker, run: Run) -> None:
+    ticket = run.ticket
+    prepares = [each for each in worker.received if isinstance(each, Prepare)]
+    [job] = [each.job for each in prepares if each.ticket == ticket]
+    match job:
+        case GenerateJob():
+            await worker.speak(ticket, b"x", b"y")
+            await worker.end(ticket, 2)
+        case EmbedJob():
+            await worker.say(Embedded(ticket=ticket, embeddings=VECTORS, dimensions=2))
+        case RerankJob():
+            await worker.say(Scored(ticket=ticket, scores=[1.0, 2.0]))

@@ -1,31 +1,39 @@
 import signal
 from contextlib import asynccontextmanager
 
+import msgspec
 import pytest
 import trio
 import trio.testing
 
 from inferd.config import MockSettings
-from inferd.engine.session import Session, SessionOverError, WorkerDiedError
+from inferd.engine.session import Prefilled, Session, SessionOverError, WorkerDiedError
 from inferd.ipc import (
     Alive,
     Drop,
+    Embedded,
     Ended,
+    Failed,
     FromWorker,
     Load,
     Loaded,
     LoadFailed,
     Loading,
     Overflow,
+    Prepare,
     PromptReady,
     Refused,
     Run,
+    Scored,
     Step,
     encode,
 )
+from inferd.job import EmbedJob
 from inferd.limits import MAX_IPC_MESSAGE_BYTES
-from inferd.wire.responses import Usage
-from tests.fakes.worker import CAPABILITIES, Workers
+from inferd.wire.responses import Logprob, Usage
+from tests.fakes.worker import CAPABILITIES, Workers, ended
+
+JOB = EmbedJob(texts=["a"], dimensions=None, task=None)
 
 LOAD = Load(settings=MockSettings(name="m"), n_slots=2)
 LOADED = Loaded(capabilities=CAPABILITIES, library="fake 1")
@@ -178,6 +186,71 @@ async def test_an_answer_to_a_prompt_reaches_its_job(message, autojump_clock):
         box = session.open(7)
         await worker.say(message)
         assert await box.take() == [message]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Embedded(ticket=7, embeddings=b"[]", dimensions=1),
+        Scored(ticket=7, scores=[1.0]),
+    ],
+)
+async def test_vectors_and_scores_reach_their_job_and_are_a_service(
+    message, autojump_clock
+):
+    async with serving() as (session, worker, _):
+        box = session.open(7)
+        assert not session.has_served
+        await worker.say(message)
+        assert await box.take() == [message]
+        assert session.has_served
+
+
+async def test_all_of_a_step_reaches_its_job_in_its_order(autojump_clock):
+    async with serving() as (session, worker, _):
+        one, other = session.open(1), session.open(2)
+        fields = {
+            "token": "x",
+            "id": 7,
+            "bytes": [120],
+            "logprob": 0,
+            "top_logprobs": [],
+        }
+        logprob = msgspec.convert(fields, Logprob)
+        end = ended(1, 1)
+        step = Step(
+            pieces=[(1, b"x"), (2, b"y")],
+            logprobs=[(1, logprob)],
+            prefilled=[(1, 3), (2, 5)],
+            ended=[end],
+        )
+        await worker.say(step)
+        assert await one.take() == [Prefilled(3), logprob, b"x", end]
+        assert await other.take() == [Prefilled(5), b"y"]
+
+
+async def test_a_job_that_failed_is_told_and_is_no_service(autojump_clock):
+    async with serving() as (session, worker, over):
+        box = session.open(7)
+        message = Failed(ticket=7, reason="not finite")
+        await worker.say(message)
+        assert await box.take() == [message]
+        assert not session.has_served
+        assert over == []
+
+
+async def test_a_prompt_is_answered_by_its_own_failure_alone(autojump_clock):
+    async with serving() as (session, worker, _):
+        session.open(1)
+        session.post(Prepare(ticket=2, job=JOB))
+        await worker.say(Failed(ticket=1, reason="a run"))
+        await settled()
+        with trio.move_on_after(5) as scope:
+            await session.finish_preparing(60)
+        assert scope.cancelled_caught
+        await worker.say(Failed(ticket=2, reason="a prompt"))
+        with trio.fail_after(1):
+            await session.finish_preparing(60)
 
 
 async def test_answers_to_a_dropped_job_are_ignored(autojump_clock):

@@ -1,16 +1,26 @@
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import trio
 import trio.testing
 
+from inferd.admission import Admission
 from inferd.backend import BackendCapabilities
 from inferd.engine.restart import Pause
-from inferd.limits import ADMIN_LISTENER_EVENTS
+from inferd.limits import ADMIN_LISTENER_EVENTS, MAX_COMMAND_BYTES
+from inferd.server.activity import Activity
 from inferd.server.admin import serve_admin
+from inferd.server.commands import Commands
 from inferd.server.hangup import Hangups
+from inferd.server.metrics import Metrics
+from inferd.server.peer import Peer
+from inferd.server.register import Register
 from inferd.server.status import StatusBoard
-from tests.fakes.streams import FrameClient, unix_pair
+from inferd.server.turns import Turns
+from tests.fakes.backend import ScriptedBackend
+from tests.fakes.streams import Frame, FrameClient, to_line, unix_pair
 
 BACKOFF = Pause(0.5, breaker_is_open=False)
 LONG_REASON = "x" * 4_000
@@ -22,13 +32,22 @@ class AdminDesk:
 
     def __init__(self, nursery: trio.Nursery, hangups: Hangups) -> None:
         self.board = StatusBoard()
+        metrics = Metrics()
+        self.register = Register(metrics)
+        self.commands = Commands(
+            register=self.register,
+            turns=Turns(Admission(max_active=1, max_queued=1)),
+            backends=[ScriptedBackend()],
+            metrics=metrics,
+            drain=self.board.draining,
+        )
         self._nursery = nursery
         self._hangups = hangups
 
     def connect(self) -> FrameClient:
         ours, theirs = unix_pair()
         self._nursery.start_soon(self._serve, ours)
-        return FrameClient(theirs)
+        return FrameClient(theirs, "admin.sock")
 
     @property
     def n_served(self) -> int:
@@ -37,7 +56,11 @@ class AdminDesk:
     async def _serve(self, stream: trio.SocketStream) -> None:
         async with stream:
             await serve_admin(
-                stream, self.board, hangups=self._hangups, write_timeout_s=60
+                stream,
+                self.board,
+                self.commands,
+                hangups=self._hangups,
+                write_timeout_s=60,
             )
 
 
@@ -64,14 +87,6 @@ async def test_a_listener_hears_the_present_and_then_every_event(autojump_clock)
         admin.board.draining()
         words = [(await client.frame() or {})["status"] for _ in range(4)]
     assert words == ["capabilities", "starting", "ready", "draining"]
-
-
-async def test_what_a_listener_sends_is_never_read(autojump_clock):
-    async with desk() as admin, admin.connect() as client:
-        with trio.move_on_after(1) as scope:
-            await client.send(b"x" * 10_000_000)
-        assert scope.cancelled_caught
-        assert (await client.frame() or {})["status"] == "starting"
 
 
 async def test_a_listener_that_left_is_forgotten_at_once(autojump_clock):
@@ -118,3 +133,130 @@ async def test_a_listener_that_stops_reading_is_dropped_after_a_while(autojump_c
         await trio.sleep(2)
         assert admin.n_served == 0
         assert len(await client.rest()) < 100
+
+
+# --- commands ---------------------------------------------------------------------------
+
+
+def word_of(frame: Frame | None) -> str:
+    """Tell a reply by its command and an event by its status."""
+    assert frame is not None
+    return str(frame["command"] if frame["type"] == "reply" else frame["status"])
+
+
+async def words(client: FrameClient, n_frames: int) -> list[str]:
+    return [word_of(await client.frame()) for _ in range(n_frames)]
+
+
+async def test_a_command_is_answered_after_the_present_state(autojump_clock):
+    async with desk() as admin, admin.connect() as client:
+        await client.send(to_line({"command": "requests"}))
+        assert await words(client, 2) == ["starting", "requests"]
+
+
+async def test_commands_are_answered_one_by_one_and_in_order(autojump_clock):
+    names = ["backends", "metrics", "requests", "nonsense", "metrics"]
+    async with desk() as admin, admin.connect() as client:
+        await client.send(b"".join(to_line({"command": name}) for name in names))
+        assert await words(client, 6) == ["starting", *names]
+
+
+async def test_a_command_may_come_in_single_bytes(autojump_clock):
+    async with desk() as admin, admin.connect() as client:
+        for byte in to_line({"command": "requests"}):
+            await client.send(bytes([byte]))
+        assert await words(client, 2) == ["starting", "requests"]
+
+
+async def test_a_last_command_without_a_newline_is_answered(autojump_clock):
+    async with desk() as admin, admin.connect() as client:
+        await client.send(to_line({"command": "requests"}).rstrip())
+        await client.half_close()
+        assert await words(client, 2) == ["starting", "requests"]
+        admin.board.all_ready()
+        assert await words(client, 1) == ["ready"]
+
+
+async def test_replies_and_events_are_whole_lines_in_their_order(autojump_clock):
+    async with desk() as admin, admin.connect() as client:
+        await client.frame()
+        for n in range(20):
+            admin.board.died("chat", f"{n} {LONG_REASON}", BACKOFF)
+            await client.send(to_line({"command": "metrics"}))
+            await settled()
+        assert await words(client, 40) == ["restarting", "metrics"] * 20
+
+
+async def test_a_reply_is_for_who_asked_alone(autojump_clock):
+    async with desk() as admin, admin.connect() as one, admin.connect() as other:
+        await one.send(to_line({"command": "requests"}))
+        await settled()
+        admin.board.all_ready()
+        assert await words(one, 3) == ["starting", "requests", "ready"]
+        assert await words(other, 2) == ["starting", "ready"]
+
+
+async def test_a_drain_is_confirmed_before_it_is_told(autojump_clock):
+    async with desk() as admin, admin.connect() as client, admin.connect() as other:
+        await settled()
+        await client.send(to_line({"command": "drain"}))
+        assert set(await words(client, 3)) == {"starting", "drain", "draining"}
+        assert await words(other, 2) == ["starting", "draining"]
+
+
+async def test_who_cancels_is_known_by_the_kernel(monkeypatch, autojump_clock):
+    monkeypatch.setattr("inferd.server.commands.ROOT", -1)
+    fake = SimpleNamespace(getuid=lambda: -1)
+    monkeypatch.setattr("inferd.server.commands.os", fake)
+    async with desk() as admin, admin.connect() as client:
+        for uid, is_mine in ((os.getuid(), True), (os.getuid() + 1, False)):
+            activity = Activity(Peer(1, uid, 1), "infer.sock", "r", 0.0)
+            with admin.register.present(activity):
+                await client.send(to_line({"command": "cancel", "id": "r"}))
+                while (frame := await client.frame() or {})["type"] != "reply":
+                    pass
+                assert frame["ok"] is activity.is_cancelled is is_mine
+
+
+async def test_a_line_of_just_the_bound_is_read_and_a_longer_one_is_the_last(
+    autojump_clock,
+):
+    async with desk() as admin, admin.connect() as client:
+        line = to_line({"command": "requests"}).rstrip()
+        await client.send(line.ljust(MAX_COMMAND_BYTES) + b"\n")
+        assert await words(client, 2) == ["starting", "requests"]
+        await client.send(line.ljust(MAX_COMMAND_BYTES + 1) + b"\n" + line + b"\n")
+        refusal = await client.frame() or {}
+        assert (refusal["command"], refusal["ok"]) == ("", False)
+        assert str(MAX_COMMAND_BYTES) in refusal["error"]
+        admin.board.all_ready()
+        assert await words(client, 1) == ["ready"]
+
+
+async def test_many_commands_at_once_hold_no_listener_up(autojump_clock):
+    async with desk() as admin, admin.connect() as greedy, admin.connect() as other:
+        await other.frame()
+        await greedy.send(to_line({"command": "requests"}) * 1000)
+        await other.send(to_line({"command": "requests"}))
+        n_before = 0
+        with trio.move_on_after(0.001):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(until_answered, other, nursery.cancel_scope)
+                while True:
+                    await greedy.frame()
+                    n_before += 1
+        assert 0 < n_before < 500
+
+
+async def until_answered(client: FrameClient, scope: trio.CancelScope):
+    await client.frame()
+    scope.cancel()
+
+
+async def test_one_who_asks_and_does_not_read_is_cut_off(autojump_clock):
+    async with desk() as admin, admin.connect() as client:
+        n_asked = 2 * ADMIN_LISTENER_EVENTS
+        await client.send(to_line({"command": LONG_REASON}) * n_asked)
+        await trio.sleep(61)
+        assert admin.n_served == 0
+        assert len(await client.rest()) < n_asked

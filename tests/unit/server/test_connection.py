@@ -5,11 +5,20 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
-from inferd.wire.codec import decode_request
+from inferd.limits import READ_AHEAD_BYTES, READ_AHEAD_REQUESTS, READ_BYTES
+from inferd.server.connection import Surface
+from inferd.wire.codec import decode_generate
 from inferd.wire.framing import LineSplitter
 from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
 from tests.fakes.serving import House
-from tests.fakes.streams import generate, to_line
+from tests.fakes.streams import (
+    REQUESTS,
+    Frame,
+    FrameClient,
+    cancel,
+    generate,
+    to_line,
+)
 
 HUGE = Script(tokens=("x" * 10_000_000,))
 """An answer that no socket's buffer holds."""
@@ -21,7 +30,7 @@ async def settled():
 
 
 def nothing_left(house: House, backend: ScriptedBackend) -> bool:
-    return (house.gate.active, house.gate.waiting, backend.n_held) == (0, 0, 0)
+    return house.is_empty and backend.is_idle
 
 
 # --- requests ---------------------------------------------------------------------------
@@ -112,9 +121,7 @@ async def test_a_request_that_means_nothing_keeps_the_connection(autojump_clock)
 async def test_a_line_over_the_cap_ends_the_connection_ended_or_not(
     monkeypatch, end, autojump_clock
 ):
-    monkeypatch.setattr(
-        "inferd.server.connection.LineSplitter", partial(LineSplitter, 100)
-    )
+    monkeypatch.setattr("inferd.server.inbox.LineSplitter", partial(LineSplitter, 100))
     async with House(ScriptedBackend()).opened() as house, house.connect() as client:
         await client.send(b" " * 101 + end)
         [frame] = await client.rest()
@@ -128,6 +135,279 @@ async def test_a_refused_line_is_logged_without_its_text(autojump_clock):
             await client.rest()
     assert [line["code"] for line in log if line["event"] == "client.refused"]
     assert "secret" not in str(log)
+
+
+# --- reading ahead ----------------------------------------------------------------------
+
+
+async def test_requests_are_read_while_one_is_answered_up_to_a_bound(autojump_clock):
+    backend = ScriptedBackend(Script(token_delay_s=FOR_EVER))
+    async with House(backend).opened() as house, house.connect() as client:
+        with trio.move_on_after(1) as scope:
+            await client.send(generate("r") * 100_000)
+        assert scope.cancelled_caught
+        inbox = house.connections[0]._inbox
+        assert len(inbox._arrivals) == READ_AHEAD_REQUESTS
+        assert inbox._splitter.pending_bytes < READ_AHEAD_BYTES + READ_BYTES
+        assert backend.counts.asked == 1
+
+
+async def test_a_long_line_is_not_read_to_its_end_while_one_is_answered(
+    autojump_clock,
+):
+    backend = ScriptedBackend(Script(token_delay_s=10))
+    async with House(backend).opened() as house, house.connect() as client:
+        await client.send(generate("r"))
+        with trio.move_on_after(1) as scope:
+            await client.send(generate("long", text="x" * 10_000_000))
+        assert scope.cancelled_caught
+        inbox = house.connections[0]._inbox
+        assert inbox._splitter.pending_bytes < READ_AHEAD_BYTES + READ_BYTES
+
+
+async def test_what_was_sent_far_ahead_is_answered_in_order_and_in_full(
+    autojump_clock, nursery
+):
+    backend = ScriptedBackend(Script(tokens=(), token_delay_s=1))
+    lines = [generate(f"r{n}", text="x" * 30_000) for n in range(150)]
+    async with House(backend).opened() as house, house.connect() as client:
+        nursery.start_soon(client.send, b"".join(lines))
+        ids = [(await client.answer())[-1]["id"] for _ in lines]
+    assert ids == [f"r{n}" for n in range(150)]
+
+
+# --- cancels in band --------------------------------------------------------------------
+
+HANGING = {
+    "preparing": Script(prepare_s=FOR_EVER),
+    "running": Script(token_delay_s=FOR_EVER),
+}
+
+
+def assert_cancelled(frame: Frame | None, leaf: str, request_id: str = "r"):
+    """Make sure that this is how a request ends that was cancelled."""
+    assert frame is not None
+    assert frame["id"] == request_id
+    if leaf in ("infer.sock", "infer.v2.sock"):
+        assert (frame["type"], frame["stop_reason"]) == ("done", "cancelled")
+        assert "detail" not in frame
+    else:
+        assert (frame["type"], frame["code"]) == ("error", "cancelled")
+
+
+async def assert_served(client: FrameClient):
+    """Make sure that the connection takes the next request."""
+    last = (await client.ask("next"))[-1]
+    assert last["id"] == "next"
+    assert last["type"] != "error"
+
+
+@pytest.mark.parametrize("leaf", REQUESTS)
+@pytest.mark.parametrize("phase", HANGING)
+async def test_a_cancel_ends_a_request_at_once_and_the_connection_goes_on(
+    leaf, phase, autojump_clock
+):
+    backend = ScriptedBackend(HANGING[phase], Script())
+    async with House(backend).opened() as house, house.connect(leaf) as client:
+        await client.send(REQUESTS[leaf]("r"))
+        await settled()
+        assert house.gate.active == 1
+        await client.send(cancel("r"))
+        [end] = await client.answer()
+        assert_cancelled(end, leaf)
+        assert trio.current_time() == 0
+        await settled()
+        assert nothing_left(house, backend)
+        await assert_served(client)
+
+
+@pytest.mark.parametrize("leaf", REQUESTS)
+async def test_a_cancel_takes_a_request_out_of_the_queue(leaf, autojump_clock):
+    backend = ScriptedBackend(HANGING["running"])
+    async with House(backend).opened() as house, house.connect() as first:
+        await first.send(generate("first"))
+        await settled()
+        async with house.connect(leaf) as second:
+            await second.send(REQUESTS[leaf]("r"))
+            await settled()
+            assert (house.gate.active, house.gate.waiting) == (1, 1)
+            await second.send(cancel("r"))
+            assert_cancelled(await second.frame(), leaf)
+            assert (house.gate.active, house.gate.waiting) == (1, 0)
+
+
+async def test_a_cancel_in_mid_stream_tells_the_text_so_far(autojump_clock):
+    backend = ScriptedBackend(Script(tokens=("a", "b", "c"), token_delay_s=1))
+    async with House(backend).opened() as house, house.connect() as client:
+        await client.send(generate("r"))
+        assert [(await client.frame() or {})["content"] for _ in "ab"] == ["a", "b"]
+        await client.send(cancel("r"))
+        [done] = await client.answer()
+        assert_cancelled(done, "infer.sock")
+        assert done["content"] == "ab"
+        assert done["usage"]["completion_tokens"] == 2
+        assert (done["usage"]["prompt_tokens"], done["backend"]) == (3, "scripted")
+        await assert_served(client)
+
+
+@pytest.mark.parametrize("leaf", ["infer.sock", "infer.v2.sock"])
+async def test_a_cancel_while_the_client_does_not_read_frees_the_permit_at_once(
+    leaf, autojump_clock
+):
+    backend = ScriptedBackend(HUGE, Script())
+    async with House(backend).opened() as house, house.connect(leaf) as client:
+        await client.send(REQUESTS[leaf]("r"))
+        await settled()
+        await client.send(cancel("r"))
+        await settled()
+        assert house.gate.active == 0
+        assert backend.is_idle
+        assert trio.current_time() == 0
+        piece, end = await client.answer()
+        assert len(str(piece)) > len(HUGE.tokens[0])
+        assert_cancelled(end, leaf)
+        await assert_served(client)
+
+
+@pytest.mark.parametrize("n_read", [0, 1, 100_000])
+async def test_a_cancel_in_a_half_written_frame_leaves_whole_lines(
+    n_read, autojump_clock
+):
+    tokens = ("x" * 300_000, "y" * 300_000, "z" * 300_000)
+    backend = ScriptedBackend(Script(tokens=tokens), Script())
+    async with House(backend).opened() as house, house.connect() as client:
+        await client.send(generate("r"))
+        await settled()
+        await client.read_bytes(n_read)
+        await client.send(cancel("r") + generate("next"))
+        *pieces, end = await client.answer()
+        assert_cancelled(end, "infer.sock")
+        text = "".join(piece["content"] for piece in pieces)
+        assert end["content"] == text == "".join(tokens)[: len(text)]
+        assert (await client.answer())[-1]["id"] == "next"
+
+
+async def test_a_cancel_as_the_last_frame_is_being_written_is_too_late(autojump_clock):
+    backend = ScriptedBackend(HUGE, Script())
+    async with House(backend).opened() as house, house.connect() as client:
+        await client.send(generate("r", stream=False))
+        await settled()
+        await client.send(cancel("r"))
+        await settled()
+        [done] = await client.answer()
+        assert (done["stop_reason"], len(done["content"])) == ("end", 10_000_000)
+        await assert_served(client)
+
+
+async def test_a_cancel_of_one_that_waits_on_the_connection_spares_the_current_one(
+    autojump_clock,
+):
+    backend = ScriptedBackend(Script(token_delay_s=5))
+    async with House(backend).opened() as house, house.connect() as client:
+        await client.send(generate("r0") + generate("r1") + generate("r2"))
+        await settled()
+        await client.send(cancel("r1"))
+        assert (await client.answer())[-1]["stop_reason"] == "end"
+        assert_cancelled(await client.frame(), "infer.sock", "r1")
+        assert trio.current_time() == 10
+        assert (await client.answer())[-1]["stop_reason"] == "end"
+        assert backend.counts.started == 2
+
+
+async def test_a_cancel_behind_its_request_in_one_write_ends_it(autojump_clock):
+    backend = ScriptedBackend(Script(token_delay_s=FOR_EVER))
+    async with House(backend).opened() as house, house.connect() as client:
+        await client.send(generate("r") + cancel("r") + generate("r") + cancel("r"))
+        for _ in range(2):
+            assert_cancelled(await client.frame(), "infer.sock")
+        await settled()
+        assert nothing_left(house, backend)
+
+
+@pytest.mark.parametrize("leaf", ["infer.sock", "infer.embed.sock"])
+async def test_what_was_cancelled_before_its_turn_needs_no_place(leaf, autojump_clock):
+    backend = ScriptedBackend(Script(token_delay_s=FOR_EVER))
+    house = House(backend, max_queued=0)
+    async with house.opened(), house.connect() as first, house.connect(leaf) as second:
+        await first.send(generate("runs"))
+        await settled()
+        await second.send(REQUESTS[leaf]("r") + cancel("r"))
+        assert_cancelled(await second.frame(), leaf)
+
+
+async def test_a_cancel_of_an_unknown_id_is_answered_by_nothing(autojump_clock):
+    async with House(ScriptedBackend()).opened() as house, house.connect() as client:
+        await client.send(cancel("r") + generate("r") + cancel("other"))
+        assert (await client.answer())[-1]["stop_reason"] == "end"
+        await client.send(cancel("r"))
+        await client.half_close()
+        assert await client.rest() == []
+
+
+async def test_a_cancel_reaches_no_other_connection(autojump_clock):
+    backend = ScriptedBackend(Script(token_delay_s=10))
+    house = House(backend, max_active=2)
+    async with house.opened(), house.connect() as mine, house.connect() as theirs:
+        await mine.send(generate("r"))
+        await theirs.send(generate("r"))
+        await settled()
+        await mine.send(cancel("r"))
+        assert_cancelled(await mine.frame(), "infer.sock")
+        assert (await theirs.answer())[-1]["stop_reason"] == "end"
+
+
+async def test_a_cancel_that_is_none_ends_the_connection_after_the_current_one(
+    autojump_clock,
+):
+    backend = ScriptedBackend(Script(token_delay_s=1))
+    async with House(backend).opened() as house, house.connect() as client:
+        await client.send(generate("r") + b'{"type":"cancel"}\n' + generate("never"))
+        *_, done, refusal = await client.rest()
+    assert (done["id"], done["stop_reason"]) == ("r", "end")
+    assert (refusal["id"], refusal["code"]) == ("", "invalid_request")
+    assert refusal["message"].startswith("decode: ")
+
+
+async def test_a_half_closed_client_s_cancel_is_heard(autojump_clock):
+    backend = ScriptedBackend(Script(token_delay_s=FOR_EVER))
+    async with House(backend).opened() as house, house.connect() as client:
+        await client.send(generate("r"))
+        await settled()
+        await client.send(cancel("r").rstrip())
+        await client.half_close()
+        [end] = await client.rest()
+        assert_cancelled(end, "infer.sock")
+
+
+async def test_leaving_after_a_cancel_that_cannot_be_told_frees_the_connection(
+    autojump_clock,
+):
+    backend = ScriptedBackend(HUGE)
+    async with House(backend).opened() as house:
+        client = house.connect()
+        await client.send(generate("r"))
+        await settled()
+        await client.send(cancel("r"))
+        await settled()
+        assert house.n_served == 1
+        await client.aclose()
+        await settled()
+        assert house.n_served == 0
+        assert nothing_left(house, backend)
+
+
+async def test_a_cancel_is_one_line_of_the_log_with_its_outcome(autojump_clock):
+    backend = ScriptedBackend(Script(token_delay_s=FOR_EVER))
+    async with House(backend).opened() as house:
+        for leaf in ("infer.v2.sock", "infer.rerank.sock"):
+            with capture_logs() as log:
+                async with house.connect(leaf) as client:
+                    await client.send(REQUESTS[leaf]("r"))
+                    await settled()
+                    await client.send(cancel("r"))
+                    await client.answer()
+            [line] = [each for each in log if "req_id" in each]
+            assert "cancelled" in (line.get("stop_reason"), line.get("code"))
 
 
 # --- clients that leave -----------------------------------------------------------------
@@ -276,9 +556,10 @@ async def test_a_bug_in_one_connection_is_nobody_elses_affair(autojump_clock):
     def decode(frame: bytes):
         if b"crash" in frame:
             raise ZeroDivisionError
-        return decode_request(frame)
+        return decode_generate(frame)
 
-    house.decode = decode
+    usual = house.surfaces["infer.sock"]
+    house.surfaces["infer.sock"] = Surface("infer.sock", decode, usual.service)
     async with house.opened(), house.connect() as victim, house.connect() as other:
         await other.send(generate("other"))
         await settled()

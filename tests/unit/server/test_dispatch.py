@@ -4,7 +4,13 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
-from inferd.errors import DrainingError, QueueFullError
+from inferd.errors import (
+    CancelledError,
+    DeadlineExceededError,
+    DrainingError,
+    InferdError,
+    QueueFullError,
+)
 from inferd.server.activity import Activity
 from inferd.server.dispatch import Service, dispatch
 from inferd.server.peer import Peer
@@ -24,7 +30,11 @@ DONE = DoneFrame(
 )
 
 
-class Answers(Service):
+def begin() -> Activity:
+    return Activity(PEER, "infer.sock", "r", trio.current_time())
+
+
+class Answers(Service[GenerateRequest]):
     """Ends the request if told to, then raises what it was given."""
 
     def __init__(self, failure: BaseException | None, *, ends: bool = False) -> None:
@@ -36,26 +46,24 @@ class Answers(Service):
     ) -> None:
         if self._ends:
             await reply.send([DONE])
-            activity.done(DONE)
+            activity.done("end")
         if self._failure is not None:
             raise self._failure
 
 
-class Sleeps(Service):
+class Sleeps(Service[GenerateRequest]):
     async def answer(
         self, request: GenerateRequest, reply: Reply, activity: Activity
     ) -> None:
         await trio.sleep_forever()
 
 
-async def outcome_of(service: Service):
+async def outcome_of(service: Service[GenerateRequest]):
     """Dispatch one request; give the result, the frames and the log."""
     async with open_pair() as (ours, theirs):
         reply = Reply(ours, "r", write_timeout_s=1)
         with capture_logs() as log:
-            goes_on = await dispatch(
-                service, REQUEST, reply, peer=PEER, socket="infer.sock"
-            )
+            goes_on = await dispatch(service, REQUEST, reply, begin())
         await ours.send_eof()
         return goes_on, await FrameClient(theirs).rest(), log
 
@@ -79,6 +87,19 @@ async def test_a_failure_that_ends_the_connection_says_so():
     goes_on, [frame], _ = await outcome_of(Answers(DrainingError()))
     assert not goes_on
     assert frame["code"] == "backend_unavailable"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (DeadlineExceededError(50), "deadline_exceeded"),
+        (CancelledError(), "cancelled"),
+    ],
+)
+async def test_what_was_ended_keeps_the_connection(error: InferdError, code):
+    goes_on, [frame], log = await outcome_of(Answers(error))
+    assert goes_on
+    assert (frame["code"], log[0]["code"]) == (code, code)
 
 
 async def test_a_bug_is_told_by_the_number_under_which_it_is_logged():
@@ -113,8 +134,7 @@ async def test_a_peer_that_is_gone_is_passed_on_and_logged():
                 Answers(PeerGoneError()),
                 REQUEST,
                 Reply(ours, "r", write_timeout_s=1),
-                peer=PEER,
-                socket="infer.sock",
+                begin(),
             )
     assert [line["event"] for line in log] == ["request.abandoned"]
 
@@ -123,7 +143,7 @@ async def test_a_cancelled_request_is_logged_and_gets_no_frame(autojump_clock):
     async with open_pair() as (ours, theirs):
         reply = Reply(ours, "r", write_timeout_s=1)
         with capture_logs() as log, trio.move_on_after(3) as scope:
-            await dispatch(Sleeps(), REQUEST, reply, peer=PEER, socket="infer.sock")
+            await dispatch(Sleeps(), REQUEST, reply, begin())
         assert scope.cancelled_caught
         await ours.send_eof()
         assert await FrameClient(theirs).rest() == []
@@ -136,5 +156,5 @@ async def test_a_refusal_that_nobody_reads_is_logged_once(autojump_clock):
         reply = Reply(ours, "r", write_timeout_s=1)
         service = Answers(QueueFullError())
         with capture_logs() as log, pytest.raises(PeerGoneError):
-            await dispatch(service, REQUEST, reply, peer=PEER, socket="infer.sock")
+            await dispatch(service, REQUEST, reply, begin())
     assert [line["event"] for line in log] == ["request.refused"]

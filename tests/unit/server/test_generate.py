@@ -1,10 +1,14 @@
+import gc
+from contextlib import asynccontextmanager
+from typing import Any
+
 import pytest
 import trio
 import trio.testing
 from hypothesis import Phase, given, settings, strategies as st
 from structlog.testing import capture_logs
 
-from inferd.backend import BackendCapabilities
+from inferd.backend import BackendCapabilities, Text, Thinking, ToolUse
 from inferd.errors import (
     BackendUnavailableError,
     ContextOverflowError,
@@ -13,7 +17,7 @@ from inferd.errors import (
 from inferd.limits import U32_MAX
 from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
 from tests.fakes.serving import House
-from tests.fakes.streams import Frame, generate
+from tests.fakes.streams import Frame, blocks, cancel, generate
 from tests.fakes.visits import (
     ADMISSION,
     BEHAVIOURS,
@@ -23,18 +27,30 @@ from tests.fakes.visits import (
     visit,
 )
 
+TEXT, BLOCKS = "infer.sock", "infer.v2.sock"
 
-async def answer_of(*backends: ScriptedBackend, **fields):
-    async with House(*backends).opened() as house, house.connect() as client:
+
+async def settled():
+    await trio.testing.wait_all_tasks_blocked()
+
+
+async def answer_of(*backends: ScriptedBackend, leaf: str = TEXT, **fields: Any):
+    async with House(*backends).opened() as house, house.connect(leaf) as client:
         frames = await client.ask("r", **fields)
-        await trio.testing.wait_all_tasks_blocked()
-        assert house.gate.active == 0
+        await settled()
+        assert house.is_empty
     assert all(backend.is_idle for backend in backends)
     return frames
 
 
+def types(frames: list[Frame]) -> list[str]:
+    return [frame["type"] for frame in frames]
+
+
 async def test_an_answer_is_its_tokens_and_one_done_with_all_of_it(autojump_clock):
-    frames = await answer_of(ScriptedBackend(Script(tokens=("Hel", "lo"))))
+    frames = await answer_of(ScriptedBackend(Script(tokens=("Hel", "lo"))), seed=42)
+    timing = frames[-1].pop("timing")
+    assert timing["total_ms"] == 0
     assert frames == [
         {"type": "token", "id": "r", "content": "Hel"},
         {"type": "token", "id": "r", "content": "lo"},
@@ -42,11 +58,49 @@ async def test_an_answer_is_its_tokens_and_one_done_with_all_of_it(autojump_cloc
             "type": "done",
             "id": "r",
             "content": "Hello",
-            "usage": {"prompt_tokens": 3, "completion_tokens": 2},
+            "usage": {"prompt_tokens": 3, "completion_tokens": 2, "cached_tokens": 0},
             "stop_reason": "end",
             "backend": "scripted",
+            "seed": 42,
         },
     ]
+
+
+async def test_a_v2_answer_is_its_blocks_and_one_done_without_text(autojump_clock):
+    call = ToolUse(tool_call_id="tc-0", name="f", input={"a": [1]})
+    said = (Thinking("hm"), Text("Hel"), Text("lo"), call)
+    script = Script(blocks=said, stop_reason_v2="tool_use")
+    frames = await answer_of(ScriptedBackend(script), leaf=BLOCKS, seed=42)
+    timing = frames[-1].pop("timing")
+    assert timing["total_ms"] == 0
+    *pieces, done = frames
+    assert [(frame["type"], frame["id"]) for frame in pieces] == [("frame", "r")] * 4
+    assert [frame["block"] for frame in pieces] == [
+        {"type": "thinking", "delta": "hm"},
+        {"type": "text", "delta": "Hel"},
+        {"type": "text", "delta": "lo"},
+        {"type": "tool_use", "tool_call_id": "tc-0", "name": "f", "input": {"a": [1]}},
+    ]
+    assert done == {
+        "type": "done",
+        "id": "r",
+        "usage": {"input_tokens": 3, "output_tokens": 4, "cached_tokens": 0},
+        "stop_reason": "tool_use",
+        "backend": "scripted",
+        "seed": 42,
+    }
+
+
+async def test_a_v2_answer_without_streaming_is_a_frame_for_each_run(autojump_clock):
+    said = (Text("a"), Text("b"), Thinking("c"), Thinking("d"), Text("e"))
+    script = Script(blocks=said, token_delay_s=1)
+    async with House(ScriptedBackend(script)).opened() as house:
+        async with house.connect(BLOCKS) as client:
+            first, *others = await client.ask("r", stream=False)
+    assert trio.current_time() == 5
+    blocks = [first["block"], *(frame["block"] for frame in others[:-1])]
+    assert [block["delta"] for block in blocks] == ["ab", "cd", "e"]
+    assert others[-1]["type"] == "done"
 
 
 async def test_without_streaming_there_is_done_alone(autojump_clock):
@@ -221,6 +275,242 @@ async def test_two_requests_have_two_seeds(autojump_clock):
     assert len({job.sampling.seed for job in backend.jobs}) > 1
 
 
+# --- timing -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("leaf", [TEXT, BLOCKS])
+@pytest.mark.parametrize("progress", [False, True])
+async def test_done_tells_when_it_happened(leaf, progress, autojump_clock):
+    script = Script(
+        prepare_s=2, prefilled=(1, 3), tokens=("a", "b", "c"), token_delay_s=0.5
+    )
+    frames = await answer_of(ScriptedBackend(script), leaf=leaf, progress=progress)
+    timing = frames[-1]["timing"]
+    moments = [
+        timing.pop(f"{moment}_ns") for moment in ("arrived", "started", "finished")
+    ]
+    assert timing == {
+        "queued_ms": 2000,
+        "prefill_ms": 500,
+        "first_token_ms": 2500,
+        "decode_ms": 1000,
+        "total_ms": 3500,
+        "tokens_per_second": 2,
+    }
+    assert [moment - moments[0] for moment in moments] == [0, 2 * 10**9, 3.5 * 10**9]
+
+
+class Hasty(ScriptedBackend):
+    """Tells how far the prompt is in one batch with the first token."""
+
+    @asynccontextmanager
+    async def generate(self, prepared):
+        async with super().generate(prepared) as stream:
+            yield Together(stream)
+
+
+class Together:
+    n_tokens = 0
+
+    def __init__(self, stream) -> None:
+        self._stream = stream
+
+    async def __aiter__(self):
+        events = aiter(self._stream)
+        yield [event for _ in range(2) for event in await anext(events)]
+        async for batch in events:
+            yield batch
+
+
+async def test_a_prompt_and_its_first_token_at_once_are_a_first_token(autojump_clock):
+    backend = Hasty(Script(prefilled=(3,), token_delay_s=1))
+    frames = await answer_of(backend, progress=True)
+    assert types(frames) == ["status", "token", "token", "done"]
+    assert frames[-1]["timing"]["first_token_ms"] == 1000
+
+
+# --- deadlines --------------------------------------------------------------------------
+
+
+def assert_too_late(frame: Frame | None, deadline_ms: int):
+    assert frame is not None
+    assert (frame["type"], frame["code"]) == ("error", "deadline_exceeded")
+    assert frame["message"] == f"no answer began within {deadline_ms} ms"
+    assert frame["id"] == "r"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        Script(prepare_s=FOR_EVER),
+        Script(token_delay_s=FOR_EVER),
+        Script(prefilled=(1,), token_delay_s=FOR_EVER),
+    ],
+)
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_deadline_before_the_first_frame_is_an_error(
+    script, stream, autojump_clock
+):
+    backend = ScriptedBackend(script)
+    frames = await answer_of(
+        backend, leaf=BLOCKS, deadline_ms=1500, stream=stream, progress=True
+    )
+    assert_too_late(frames[-1], 1500)
+    assert types(frames[:-1]) == ["status"] * len(script.prefilled)
+    assert trio.current_time() == 1.5
+
+
+async def test_a_deadline_in_mid_stream_is_done_and_says_why(autojump_clock):
+    backend = ScriptedBackend(Script(tokens=("a", "b", "c"), token_delay_s=1))
+    *pieces, done = await answer_of(backend, leaf=BLOCKS, deadline_ms=2500)
+    assert [piece["block"]["delta"] for piece in pieces] == ["a", "b"]
+    assert (done["stop_reason"], done["detail"]) == ("cancelled", "deadline")
+    assert done["usage"] == {"input_tokens": 3, "output_tokens": 2, "cached_tokens": 0}
+    assert trio.current_time() == 2.5
+    assert done["timing"]["total_ms"] == 2500
+
+
+async def test_a_deadline_while_nothing_was_sent_yet_is_an_error(autojump_clock):
+    backend = ScriptedBackend(Script(tokens=("a", "b", "c"), token_delay_s=1))
+    [error] = await answer_of(backend, leaf=BLOCKS, deadline_ms=2500, stream=False)
+    assert_too_late(error, 2500)
+
+
+async def test_a_deadline_in_the_queue_is_an_error_and_frees_the_place(autojump_clock):
+    backend = ScriptedBackend(Script(token_delay_s=FOR_EVER))
+    async with House(backend).opened() as house, house.connect() as first:
+        await first.send(generate("first"))
+        await settled()
+        async with house.connect(BLOCKS) as second:
+            [error] = await second.ask("r", deadline_ms=4000)
+            assert_too_late(error, 4000)
+            assert (house.gate.active, house.gate.waiting) == (1, 0)
+    assert trio.current_time() == 4
+
+
+async def test_a_deadline_counts_from_when_the_request_was_read(autojump_clock):
+    backend = ScriptedBackend(Script(tokens=("a",), token_delay_s=2))
+    async with House(backend).opened() as house, house.connect(BLOCKS) as client:
+        late = blocks("r", deadline_ms=1000)
+        await client.send(blocks("first") + late + blocks("enough", deadline_ms=5000))
+        assert (await client.answer())[-1]["stop_reason"] == "end_turn"
+        assert_too_late(await client.frame(), 1000)
+        assert trio.current_time() == 2
+        assert (await client.answer())[-1]["stop_reason"] == "end_turn"
+        assert backend.counts.asked == 2
+
+
+async def test_what_is_too_late_when_its_turn_comes_needs_no_place(autojump_clock):
+    backend = ScriptedBackend(Script(token_delay_s=2), Script(token_delay_s=FOR_EVER))
+    house = House(backend, max_queued=0)
+    async with (
+        house.opened(),
+        house.connect(BLOCKS) as client,
+        house.connect() as other,
+    ):
+        await client.send(blocks("first") + blocks("r", deadline_ms=1000))
+        while (await client.frame() or {})["type"] != "done":
+            pass
+        await other.send(generate("takes the place"))
+        assert_too_late(await client.frame(), 1000)
+
+
+async def test_a_deadline_that_is_kept_changes_nothing(autojump_clock):
+    backend = ScriptedBackend(Script(token_delay_s=1))
+    frames = await answer_of(backend, leaf=BLOCKS, deadline_ms=2001)
+    assert frames[-1]["stop_reason"] == "end_turn"
+    assert "detail" not in frames[-1]
+
+
+async def test_a_deadline_while_the_client_does_not_read_frees_the_permit(
+    autojump_clock,
+):
+    backend = ScriptedBackend(Script(tokens=("x" * 10_000_000,)))
+    async with House(backend).opened() as house, house.connect(BLOCKS) as client:
+        await client.send(blocks("r", deadline_ms=1000))
+        await trio.sleep(2)
+        assert house.gate.active == 0
+        piece, done = await client.answer()
+        assert len(piece["block"]["delta"]) == 10_000_000
+        assert done["detail"] == "deadline"
+
+
+async def test_what_was_cancelled_is_no_matter_of_its_deadline(autojump_clock):
+    backend = ScriptedBackend(Script(token_delay_s=FOR_EVER))
+    async with House(backend).opened() as house, house.connect(BLOCKS) as client:
+        await client.send(blocks("r", deadline_ms=9000) + cancel("r"))
+        [done] = await client.answer()
+    assert done["stop_reason"] == "cancelled"
+    assert "detail" not in done
+
+
+# --- progress ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("leaf", [TEXT, BLOCKS])
+async def test_progress_tells_each_place_and_how_far_the_prompt_is(
+    leaf, autojump_clock
+):
+    script = Script(
+        prompt_tokens=9, prefilled=(0, 4, 9), tokens=("a",), token_delay_s=1
+    )
+    async with House(ScriptedBackend(script)).opened() as house:
+        others = [house.connect() for _ in range(3)]
+        for n, other in enumerate(others):
+            await other.send(generate(f"{n}"))
+            await settled()
+        async with house.connect(leaf) as client:
+            frames = await client.ask("r", progress=True)
+        for other in others:
+            await other.aclose()
+    assert frames[:6] == [
+        {"type": "status", "id": "r", "status": "queued", "position": 3},
+        {"type": "status", "id": "r", "status": "queued", "position": 2},
+        {"type": "status", "id": "r", "status": "queued", "position": 1},
+        {"type": "status", "id": "r", "status": "prefill", "processed": 0, "total": 9},
+        {"type": "status", "id": "r", "status": "prefill", "processed": 4, "total": 9},
+        {"type": "status", "id": "r", "status": "prefill", "processed": 9, "total": 9},
+    ]
+    assert "status" not in types(frames[6:])
+    assert frames[-1]["timing"]["queued_ms"] == 3000
+
+
+@pytest.mark.parametrize("leaf", [TEXT, BLOCKS])
+@pytest.mark.parametrize("progress", [None, False])
+async def test_without_progress_nothing_is_told_of_it(leaf, progress, autojump_clock):
+    backend = ScriptedBackend(Script(prefilled=(1, 3), token_delay_s=1))
+    async with House(backend).opened() as house:
+        async with house.connect() as first, house.connect(leaf) as second:
+            await first.send(generate("first"))
+            await settled()
+            frames = await second.ask("r", progress=progress)
+    assert "status" not in types(frames)
+
+
+async def test_progress_is_told_where_the_answer_is_not_streamed(autojump_clock):
+    backend = ScriptedBackend(Script(prefilled=(3,)))
+    frames = await answer_of(backend, progress=True, stream=False)
+    assert types(frames) == ["status", "done"]
+
+
+async def test_one_who_leaves_as_a_place_is_told_leaves_nothing(autojump_clock):
+    more_than_a_buffer = "x" * 1_000_000
+    backend = ScriptedBackend(Script(token_delay_s=FOR_EVER))
+    async with House(backend).opened() as house, house.connect() as first:
+        await first.send(generate("first"))
+        await settled()
+        async with house.connect() as second:
+            await second.send(generate(more_than_a_buffer, progress=True))
+            await settled()
+            assert (house.gate.active, house.gate.waiting) == (1, 1)
+        await settled()
+        assert (house.gate.active, house.gate.waiting) == (1, 0)
+        gc.collect()  # what was left open would complain now
+
+
+# --- the log ----------------------------------------------------------------------------
+
+
 async def test_a_line_of_the_log_tells_how_it_went(autojump_clock):
     backend = ScriptedBackend(Script(prepare_s=2, token_delay_s=1))
     with capture_logs() as log:
@@ -230,6 +520,9 @@ async def test_a_line_of_the_log_tells_how_it_went(autojump_clock):
     assert (line["prompt_tokens"], line["completion_tokens"]) == (3, 2)
     assert (line["queued_ms"], line["first_token_ms"]) == (2000, 3000)
     assert line["total_ms"] == 4000
+
+
+# --- whatever happens -------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -252,11 +545,12 @@ def test_every_request_of_a_client_that_stays_is_answered_once(
         with capture_logs(), trio.fail_after(2 * LONG_S):
             async with house.opened(), trio.open_nursery() as nursery:
                 for behaviour, frames in zip(behaviours, seen, strict=True):
-                    nursery.start_soon(visit, house.connect(), behaviour, frames)
+                    client = house.connect(behaviour.leaf)
+                    nursery.start_soon(visit, client, behaviour, frames)
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
     for behaviour, frames in zip(behaviours, seen, strict=True):
         if behaviour.stays:
             assert n_answers(frames) == behaviour.n_requests
-    assert (house.gate.active, house.gate.waiting) == (0, 0)
+    assert house.is_empty
     assert backend.is_idle

@@ -10,16 +10,25 @@ import trio.testing
 from hypothesis import Phase, given, settings, strategies as st
 from structlog.testing import capture_logs
 
-from inferd.backend import StartFailedError
+from inferd.backend import BackendCapabilities, StartFailedError
 from inferd.config import AdmissionSettings, Config
+from inferd.engine.restart import Pause
 from inferd.limits import MAX_ACTIVE_DEFAULT_CAP
 from inferd.server.connection import Surface
 from inferd.server.listen import ListenError
 from inferd.server.run import LAST_WORDS_S, active_requests
-from inferd.wire.codec import decode_request
+from inferd.wire.codec import decode_generate
 from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
 from tests.fakes.serving import RunningDaemon, make_daemon, ready, running
-from tests.fakes.streams import Frame, FrameClient, generate, open_pair
+from tests.fakes.streams import (
+    REQUESTS,
+    TERMINAL,
+    Frame,
+    FrameClient,
+    generate,
+    open_pair,
+    to_line,
+)
 from tests.fakes.visits import ADMISSION, BEHAVIOURS, n_answers, scripts, visit
 
 
@@ -45,13 +54,32 @@ async def test_a_daemon_answers(short_dir, autojump_clock):
             assert types(await client.ask()) == ["token", "token", "done"]
 
 
+@pytest.mark.parametrize("leaf", REQUESTS)
+async def test_each_socket_serves_its_own_requests(leaf, short_dir, autojump_clock):
+    async with running(make_daemon(short_dir / "run", ScriptedBackend())) as house:
+        async with await house.connect(leaf) as client:
+            last = (await client.ask())[-1]
+    assert last["type"] in TERMINAL
+    assert last["type"] != "error"
+
+
+async def test_only_the_sockets_that_somebody_serves_are_there(
+    short_dir, autojump_clock
+):
+    backend = ScriptedBackend(capabilities=BackendCapabilities(rerank=True))
+    async with running(make_daemon(short_dir, backend)) as house:
+        names = sorted(path.name for path in house.directory.glob("*.sock"))
+    assert names == ["admin.sock", "infer.rerank.sock", "infer.sock"]
+
+
 async def test_only_those_who_may_get_in(short_dir, autojump_clock):
     async with running(make_daemon(short_dir / "run", ScriptedBackend())) as house:
+        inference = [house.directory / leaf for leaf in REQUESTS]
         modes = [
             stat.S_IMODE(path.stat().st_mode)
-            for path in (house.directory, house.infer_sock, house.admin_sock)
+            for path in (house.directory, house.admin_sock, *inference)
         ]
-    assert modes == [0o700, 0o660, 0o600]
+    assert modes == [0o700, 0o600, *[0o660] * 4]
 
 
 async def test_no_inference_socket_is_there_before_every_backend_is_ready(
@@ -168,6 +196,100 @@ async def test_a_listener_hears_a_daemon_s_life(short_dir, autojump_clock, nurse
         "ready",
         "draining",
     ]
+
+
+@pytest.mark.parametrize("n_commands_before", [0, 1, 5])
+async def test_a_drain_that_is_ordered_is_confirmed_and_told_before_the_end(
+    n_commands_before, short_dir, autojump_clock
+):
+    async with running(make_daemon(short_dir, ScriptedBackend())) as house:
+        async with await house.admin() as operator:
+            await operator.frame()
+            names = [*["backends"] * n_commands_before, "drain"]
+            lines = [to_line({"command": name}) for name in names]
+            await operator.send(b"".join(lines))
+            frames = await operator.rest()
+            await house.wait_ended()
+    words = [frame.get("command", frame.get("status")) for frame in frames]
+    assert words == [*names, "draining"]
+
+
+@pytest.mark.parametrize("n_events_before", [0, 1])
+async def test_a_listener_hears_all_that_happened_before_the_end(
+    n_events_before, short_dir, autojump_clock
+):
+    async with running(make_daemon(short_dir, ScriptedBackend())) as house:
+        async with await house.admin() as listener:
+            await listener.frame()
+            for _ in range(n_events_before):
+                house.board.all_ready()
+            house.daemon.stop()
+            words = [frame["status"] for frame in await listener.rest()]
+    assert words == ["ready"] * n_events_before + ["draining"]
+
+
+async def test_a_drain_that_is_ordered_twice_is_one(short_dir, autojump_clock):
+    backend = ScriptedBackend(Script(token_delay_s=5))
+    async with running(make_daemon(short_dir, backend)) as house:
+        async with await house.connect() as client, await house.admin() as operator:
+            await client.send(generate("r"))
+            await settled()
+            for _ in range(2):
+                await operator.send(to_line({"command": "drain"}))
+                await settled()
+            assert types(await client.rest()) == ["token", "token", "done"]
+            replies = [each for each in await operator.rest() if "command" in each]
+            assert [each["ok"] for each in replies] == [True, True]
+            await house.wait_ended()
+
+
+async def test_an_operator_sees_and_cancels_what_runs_and_waits(
+    short_dir, autojump_clock
+):
+    backend = ScriptedBackend(Script(token_delay_s=FOR_EVER))
+    house = make_daemon(short_dir, backend)
+    async with running(house), await house.admin() as operator:
+        await operator.frame()
+        runs, waits = await house.connect(), await house.connect("infer.embed.sock")
+        for client in (runs, waits):
+            await client.send(REQUESTS[client.leaf]("r"))
+            await settled()
+        told = await order(operator, command="requests")
+        assert [
+            (each["socket"], each["phase"], each.get("position"))
+            for each in told["requests"]
+        ] == [("infer.sock", "running", None), ("infer.embed.sock", "queued", 1)]
+        assert (await order(operator, command="cancel", id="r"))["cancelled"] == 2
+        assert (await runs.answer())[-1]["stop_reason"] == "cancelled"
+        assert (await waits.answer())[-1]["code"] == "cancelled"
+        assert not (await order(operator, command="requests"))["requests"]
+        for client in (runs, waits):
+            await client.aclose()
+
+
+async def order(operator: FrameClient, **command: str) -> Frame:
+    await operator.send(to_line(command))
+    return await operator.frame() or {}
+
+
+async def test_metrics_count_what_is_there_and_what_was(short_dir, autojump_clock):
+    backend = ScriptedBackend(Script(), Script(token_delay_s=FOR_EVER))
+    house = make_daemon(short_dir, backend)
+    async with running(house), await house.connect() as first:
+        await first.ask()
+        await first.send(generate("runs"))
+        await settled()
+        async with await house.connect() as second:
+            await second.send(generate("waits"))
+            await settled()
+            assert "inferd_active_requests 1.0" in house.metrics.text()
+            assert "inferd_queued_requests 1.0" in house.metrics.text()
+            ended = 'inferd_requests_total{outcome="end",socket="infer.sock"} 1.0'
+            assert ended in house.metrics.text()
+        house.board.died("scripted", "gone", Pause(1.0, breaker_is_open=False))
+        assert 'inferd_worker_deaths_total{backend="scripted"} 1.0' in (
+            house.metrics.text()
+        )
 
 
 async def test_listeners_find_room_when_clients_do_not(short_dir, autojump_clock):
@@ -393,7 +515,7 @@ async def test_a_client_let_in_as_draining_begins_is_let_go(short_dir, autojump_
             await settled()
             house.daemon.stop()
             await settled()
-            surface = Surface("infer.sock", decode_request, trio.Event())  # type: ignore[arg-type]
+            surface = Surface("infer.sock", decode_generate, trio.Event())  # type: ignore[arg-type]
             with trio.fail_after(1):
                 await house.daemon._serve_client(surface, late)
             await late.aclose()
@@ -443,7 +565,8 @@ def test_every_answer_that_began_ends_once_when_the_daemon_stops(
         house = make_daemon(directory, backend, admission=admission, drain_s=5)
         async with running(house), trio.open_nursery() as nursery:
             for behaviour, frames in zip(behaviours, seen, strict=True):
-                nursery.start_soon(visit, await house.connect(), behaviour, frames)
+                client = await house.connect(behaviour.leaf)
+                nursery.start_soon(visit, client, behaviour, frames)
             await trio.sleep(stops_s)
             house.daemon.stop()
             await house.wait_ended()

@@ -10,7 +10,7 @@ from inferd.backend import AcceleratorInfo, AcceleratorKind, BackendCapabilities
 from inferd.engine.restart import Pause
 from inferd.ipc import Loading
 from inferd.limits import ADMIN_LISTENER_EVENTS
-from inferd.server.status import StatusBoard
+from inferd.server.status import Listener, StatusBoard
 from inferd.wire.status import LifecycleFrame, StatusFrame
 
 CHAT = BackendCapabilities(model="script", n_ctx=512)
@@ -21,12 +21,12 @@ def snapshot(board: StatusBoard) -> list[dict[str, object]]:
     return [json.loads(line) for line in board.snapshot]
 
 
-def heard(channel: trio.MemoryReceiveChannel[bytes]) -> list[dict[str, object]]:
+def heard(listener: Listener) -> list[dict[str, object]]:
     """Take what a listener has not taken yet."""
     frames: list[dict[str, object]] = []
     try:
         while True:
-            frames.append(json.loads(channel.receive_nowait()))
+            frames.append(json.loads(listener.frames.receive_nowait()))
     except (trio.WouldBlock, trio.EndOfChannel):
         return frames
 
@@ -68,6 +68,8 @@ def test_capabilities_say_all_that_a_backend_can():
         "tools": False,
         "thinking": False,
         "embed": False,
+        "generate": True,
+        "rerank": False,
         "accelerator": "cuda",
         "gpu_layers": 7,
         "wire_version": 1,
@@ -79,12 +81,12 @@ def test_capabilities_say_all_that_a_backend_can():
 
 def test_a_start_is_told_in_order():
     board = StatusBoard()
-    with board.listen() as channel:
+    with board.listen() as listener:
         board.loading("chat", Loading(phase="checking_local", path="/m.gguf"))
         board.loading("chat", Loading(phase="kv_cache", n_ctx=512))
         board.ready("chat", CHAT)
         board.all_ready()
-        frames = heard(channel)
+        frames = heard(listener)
     assert words(frames) == [
         "starting",
         "loading_model",
@@ -101,10 +103,10 @@ def test_a_start_is_told_in_order():
 def test_a_sign_of_life_is_no_event_for_listeners():
     told: list[StatusFrame] = []
     board = StatusBoard(told.append)
-    with board.listen() as channel:
+    with board.listen() as listener:
         for _ in range(5):
             board.loading("chat", Loading(phase="mmap", path="/m.gguf"))
-        assert words(heard(channel)) == ["starting", "loading_model"]
+        assert words(heard(listener)) == ["starting", "loading_model"]
     assert len(told) == 5
 
 
@@ -165,23 +167,23 @@ def test_draining_is_the_last_word():
     told: list[StatusFrame] = []
     board = StatusBoard(told.append)
     board.all_ready()
-    with board.listen() as channel:
+    with board.listen() as listener:
         board.draining()
         board.died("chat", "gone", BACKOFF)
         board.loading("chat", Loading(phase="mmap"))
         board.ready("chat", CHAT)
-        assert words(heard(channel)) == ["ready", "draining"]
+        assert words(heard(listener)) == ["ready", "draining"]
     assert told[-1] == LifecycleFrame(status="draining")
 
 
 def test_a_listener_may_lag_by_as_many_events_as_the_wire_allows():
     board = StatusBoard()
-    with board.listen() as channel:
+    with board.listen() as listener:
         for n in range(ADMIN_LISTENER_EVENTS):
             board.died("chat", str(n), BACKOFF)
-        frames = heard(channel)
+        frames = heard(listener)
         board.draining()
-        assert words(heard(channel)) == ["draining"]
+        assert words(heard(listener)) == ["draining"]
     assert len(frames) == 1 + ADMIN_LISTENER_EVENTS
 
 
@@ -193,7 +195,7 @@ async def test_one_event_more_cuts_that_listener_off_and_nobody_else(autojump_cl
             heard(quick)
         heard(slow)
         with trio.fail_after(1), pytest.raises(trio.EndOfChannel):
-            await slow.receive()
+            await slow.frames.receive()
         board.draining()
         assert words(heard(quick)) == ["draining"]
 
@@ -202,10 +204,46 @@ def test_the_snapshot_takes_no_room_from_the_events():
     board = StatusBoard()
     for n in range(50):
         board.ready(f"b{n}", CHAT)
-    with board.listen() as channel:
+    with board.listen() as listener:
         for n in range(ADMIN_LISTENER_EVENTS):
             board.died("b0", str(n), BACKOFF)
-        assert len(heard(channel)) == 51 + ADMIN_LISTENER_EVENTS
+        assert len(heard(listener)) == 51 + ADMIN_LISTENER_EVENTS
+
+
+def test_a_line_for_one_listener_is_heard_by_it_alone_and_in_its_place():
+    board = StatusBoard()
+    with board.listen() as one, board.listen() as other:
+        one.tell(b'{"status": "for you"}')
+        board.all_ready()
+        assert words(heard(one)) == ["starting", "for you", "ready"]
+        assert words(heard(other)) == ["starting", "ready"]
+
+
+async def test_lines_for_one_listener_count_as_events_do(autojump_clock):
+    board = StatusBoard()
+    with board.listen() as listener:
+        for _ in range(ADMIN_LISTENER_EVENTS + 1):
+            listener.tell(b"{}")
+        heard(listener)
+        with trio.fail_after(1), pytest.raises(trio.EndOfChannel):
+            await listener.frames.receive()
+        listener.tell(b"{}")
+
+
+def test_a_listener_that_left_may_still_be_told():
+    board = StatusBoard()
+    with board.listen() as listener:
+        pass
+    listener.tell(b"{}")
+
+
+def test_every_death_is_told_to_who_counts_them():
+    told: list[str] = []
+    board = StatusBoard(on_death=told.append)
+    board.died("a", "gone", BACKOFF)
+    board.draining()
+    board.died("b", "gone", BACKOFF)
+    assert told == ["a", "b"]
 
 
 def test_a_listener_that_left_is_forgotten():

@@ -1,4 +1,5 @@
 import math
+from contextlib import ExitStack
 
 import pytest
 import trio
@@ -7,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from inferd.admission import Admission
 from inferd.errors import DrainingError, QueueFullError
-from inferd.server.turns import Turns
+from inferd.server.turns import Turn, Turns
 
 
 def make_turns(*, max_active: int = 1, max_queued: int = 10):
@@ -102,6 +103,135 @@ async def test_one_turned_away_does_not_run_when_its_turn_comes(autojump_clock):
     with pytest.raises(DrainingError):
         await second.wait()
     waiting.__exit__(None, None, None)
+
+
+# --- positions --------------------------------------------------------------------------
+
+
+async def note(turn: Turn, told: list[tuple[float, int]]):
+    async for position in turn.positions():
+        told.append((trio.current_time(), position))  # noqa: PERF401  # as they come
+
+
+async def watch(turns: Turns, told: list[tuple[float, int]], hold_s: float = 1):
+    with turns.admitted(is_watched=True) as turn:
+        await note(turn, told)
+        await turn.wait()
+        await trio.sleep(hold_s)
+
+
+async def test_one_who_watches_is_told_each_place_once_as_it_moves_up(autojump_clock):
+    _, turns = make_turns()
+    told: list[tuple[float, int]] = []
+    async with trio.open_nursery() as nursery:
+        for name in "abc":
+            nursery.start_soon(hold, turns, [], name)
+            await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(watch, turns, told)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(hold, turns, [], "behind")
+    assert told == [(0, 3), (1, 2), (2, 1)]
+
+
+async def test_one_who_runs_at_once_is_told_no_place(autojump_clock):
+    _, turns = make_turns()
+    told: list[tuple[float, int]] = []
+    await watch(turns, told)
+    assert told == []
+
+
+async def test_a_place_moves_up_when_one_ahead_leaves_the_queue(autojump_clock):
+    _, turns = make_turns()
+    told: list[tuple[float, int]] = []
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(hold, turns, [], "runs", 9)
+        await trio.testing.wait_all_tasks_blocked()
+        with trio.move_on_after(2), turns.admitted() as impatient:
+            nursery.start_soon(watch, turns, told)
+            await impatient.wait()
+    assert told == [(0, 2), (2, 1)]
+
+
+async def test_a_place_moves_down_when_the_same_user_sends_what_is_urgent(
+    autojump_clock,
+):
+    _, turns = make_turns()
+    told: list[tuple[float, int]] = []
+    with turns.admitted(uid=1):
+        with turns.admitted(uid=1, is_watched=True) as turn:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(note, turn, told)
+                await trio.testing.wait_all_tasks_blocked()
+                with turns.admitted(uid=2, priority=9), turns.admitted(uid=1):
+                    await trio.testing.wait_all_tasks_blocked()
+                    assert [place for _, place in told] == [1]
+                with turns.admitted(uid=1, priority=1) as urgent:
+                    await trio.testing.wait_all_tasks_blocked()
+                    assert turns.order() == [urgent, turn]
+                await trio.testing.wait_all_tasks_blocked()
+                nursery.cancel_scope.cancel()
+    assert [place for _, place in told] == [1, 2, 1]
+
+
+async def test_one_turned_away_is_told_no_more_places(autojump_clock):
+    _, turns = make_turns()
+    with turns.admitted(), turns.admitted(is_watched=True) as turn:
+        turns.turn_away()
+        told: list[tuple[float, int]] = []
+        await note(turn, told)
+        assert told == []
+        with pytest.raises(DrainingError):
+            await turn.wait()
+
+
+async def test_those_who_run_and_wait_are_counted():
+    _, turns = make_turns(max_active=1)
+    assert (turns.count_active(), turns.count_waiting()) == (0, 0)
+    with turns.admitted(), turns.admitted(), turns.admitted():
+        assert (turns.count_active(), turns.count_waiting()) == (1, 2)
+    assert (turns.count_active(), turns.count_waiting()) == (0, 0)
+
+
+async def test_each_turn_goes_to_the_one_of_its_user_that_is_most_urgent(
+    autojump_clock,
+):
+    _, turns = make_turns()
+    with turns.admitted(uid=1), ExitStack() as stack:
+
+        def come(uid: int, priority: int) -> Turn:
+            turn: Turn = stack.enter_context(turns.admitted(uid=uid, priority=priority))
+            return turn
+
+        low, other, high = come(1, -1), come(2, 0), come(1, 5)
+        assert turns.order() == [high, other, low]
+
+
+@pytest.mark.slow
+@given(
+    visits=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5)), max_size=12),
+    max_active=st.integers(1, 3),
+)
+def test_whoever_watches_sees_places_that_end_in_a_turn(visits, max_active):
+    _, turns = make_turns(max_active=max_active, max_queued=99)
+    told: list[list[tuple[float, int]]] = [[] for _ in visits]
+
+    async def come(arrives_s: int, stays_s: int, told: list[tuple[float, int]]):
+        await trio.sleep(arrives_s)
+        await watch(turns, told, stays_s)
+
+    async def main():
+        async with trio.open_nursery() as nursery:
+            for (arrives_s, stays_s), places in zip(visits, told, strict=True):
+                nursery.start_soon(come, arrives_s, stays_s, places)
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    for places in told:
+        numbers = [place for _, place in places]
+        assert numbers == sorted(set(numbers), reverse=True)
+        assert 0 not in numbers
+
+
+# --- every way to come and go -----------------------------------------------------------
 
 
 @pytest.mark.slow

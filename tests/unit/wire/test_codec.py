@@ -1,41 +1,57 @@
-import json
 from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from inferd.errors import ErrorCode, FrameTooLargeError, InvalidFrameError
-from inferd.wire.codec import decode_request, decode_response, decode_status, encode
-from inferd.wire.requests import ChatMessage, GenerateRequest
-from inferd.wire.responses import DoneFrame, ErrorFrame, TokenFrame, Usage
-from tests.unit.strategies import REQUESTS, U32
+from inferd.wire.blocks import BlocksRequest
+from inferd.wire.codec import (
+    decode_blocks,
+    decode_blocks_response,
+    decode_cancel,
+    decode_command,
+    decode_embed,
+    decode_embed_response,
+    decode_generate,
+    decode_reply,
+    decode_rerank,
+    decode_rerank_response,
+    decode_status,
+    decode_text_response,
+    encode,
+)
+from inferd.wire.commands import Command
+from inferd.wire.requests import (
+    CancelLine,
+    ChatMessage,
+    EmbedRequest,
+    GenerateRequest,
+    RerankRequest,
+)
+from inferd.wire.responses import ErrorFrame, TokenFrame
+from tests.unit.strategies import (
+    BLOCKS_REQUESTS,
+    EMBED_REQUESTS,
+    REQUESTS,
+    RERANK_REQUESTS,
+)
+from tests.unit.wire import examples, responses
 
+DECODERS = {
+    decode_generate: (GenerateRequest, examples.TEXT),
+    decode_blocks: (BlocksRequest, examples.BLOCKS),
+    decode_embed: (EmbedRequest, examples.EMBED),
+    decode_rerank: (RerankRequest, examples.RERANK),
+    decode_cancel: (CancelLine, examples.CANCEL),
+    decode_command: (Command, examples.COMMAND),
+}
+"""What reads each kind of line from a client, what it gives, and an example."""
+ANSWER_DECODERS = [
+    *(decode_text_response, decode_blocks_response, decode_embed_response),
+    *(decode_rerank_response, decode_status, decode_reply),
+]
 MESSAGE = '"messages":[{"role":"user","content":"hi"}]'
 ASKED = GenerateRequest(messages=[ChatMessage("user", "hi")])
-
-RESPONSES = st.one_of(
-    st.builds(TokenFrame, id=st.text(), content=st.text()),
-    st.builds(
-        DoneFrame,
-        id=st.text(),
-        content=st.text(),
-        usage=st.builds(Usage, U32, U32),
-        stop_reason=st.sampled_from(["end", "length", "cancelled", "error"]),
-        backend=st.text(),
-    ),
-    st.builds(
-        ErrorFrame, id=st.text(), code=st.sampled_from(ErrorCode), message=st.text()
-    ),
-    st.builds(
-        ErrorFrame,
-        id=st.text(),
-        code=st.just(ErrorCode.INVALID_REQUEST),
-        message=st.text(),
-        prompt_tokens=U32,
-        n_ctx=U32,
-        tokens_over=U32,
-    ),
-)
 
 
 def frame_of(*members: str | bytes) -> bytes:
@@ -46,20 +62,21 @@ def frame_of(*members: str | bytes) -> bytes:
 
 # --- any bytes --------------------------------------------------------------------
 
-LEAVES = st.sampled_from(
+FRAGMENTS = st.sampled_from(
     [
         *(b"null", b"true", b"0", b"-1", b"1.5", b"4294967296", b"1e999", b"NaN"),
         *(b'"user"', b'"id"', b'"role"', b'"\xff"', b'"\\ud800"', b'"', b"[", b"}"),
-        *(b"[" * 994 + b"]" * 994, b"1" * 5000),
+        *(b'{"type":"odd"}', b'{"kind":"odd"}', b'"type":"odd",', b'"id":"b",'),
+        *(b"[" * 994 + b"]" * 994, b"1" * 5000, b",", b":", b"\\", b"\x00"),
     ]
 )
 KEYS = st.sampled_from(
     [
-        *(b'"id"', b'"messages"', b'"role"', b'"content"', b'"temperature"'),
-        *(b'"top_k"', b'"stream"', b'"grammar"', b'"x"', b'"i\\u0064"'),
+        *(b'"id"', b'"messages"', b'"role"', b'"content"', b'"temperature"', b'"type"'),
+        *(b'"top_k"', b'"stream"', b'"grammar"', b'"x"', b'"i\\u0064"', b'"kind"'),
+        *(b'"input"', b'"query"', b'"documents"', b'"attachments"', b'"tools"'),
     ]
 )
-TURN = b'{"role":"user","content":"hi"}'
 
 
 def _object(members: list[tuple[bytes, bytes]]) -> bytes:
@@ -67,74 +84,105 @@ def _object(members: list[tuple[bytes, bytes]]) -> bytes:
 
 
 OBJECTS = st.recursive(
-    LEAVES | st.just(TURN),
+    FRAGMENTS,
     lambda values: st.one_of(
         st.lists(values, max_size=3).map(lambda each: b"[" + b",".join(each) + b"]"),
         st.lists(st.tuples(KEYS, values), max_size=4).map(_object),
     ),
     max_leaves=6,
 )
-ALMOST_REQUESTS = st.lists(st.tuples(KEYS, OBJECTS), max_size=4).map(
-    lambda members: _object([(b'"messages"', b"[" + TURN + b"]"), *members])
-)
 
 
-@settings(max_examples=60)
-@given(st.binary() | OBJECTS | ALMOST_REQUESTS)
-def test_any_bytes_are_a_request_or_an_invalid_frame(frame):
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    """An example with pieces cut out and others put in."""
+    frame = draw(st.sampled_from([example for _, example in DECODERS.values()]))
+    for _ in range(draw(st.integers(1, 3))):
+        start = draw(st.integers(0, len(frame)))
+        end = min(len(frame), start + draw(st.integers(0, 2)))
+        piece = draw(FRAGMENTS | st.binary(max_size=2))
+        frame = frame[:start] + piece + frame[end:]
+    return frame
+
+
+@pytest.mark.parametrize("decode", DECODERS)
+@settings(max_examples=50)
+@given(frame=damaged() | OBJECTS | st.binary())
+def test_any_bytes_are_a_request_or_an_invalid_frame(decode, frame):
     try:
-        outcome: object = decode_request(frame)
+        outcome: object = decode(frame)
     except InvalidFrameError as error:
         outcome = error
-    assert isinstance(outcome, GenerateRequest | InvalidFrameError)
+    kind, _ = DECODERS[decode]
+    others = type(None) if decode is decode_cancel else InvalidFrameError
+    assert isinstance(outcome, (kind, InvalidFrameError, others))
 
 
 @settings(max_examples=50)
 @given(st.binary() | OBJECTS)
-def test_any_bytes_are_a_response_or_an_invalid_frame(frame):
-    for decode in (decode_response, decode_status):
+def test_any_bytes_are_an_answer_or_an_invalid_frame(frame):
+    for decode in ANSWER_DECODERS:
         with suppress(InvalidFrameError):
             decode(frame)
 
 
+@pytest.mark.parametrize("decode", [each for each in DECODERS if each != decode_cancel])
+def test_half_a_request_is_none(decode):
+    _, example = DECODERS[decode]
+    decode(example)
+    for n_bytes in range(len(example)):
+        with pytest.raises(InvalidFrameError):
+            decode(example[:n_bytes])
+
+
+@pytest.mark.parametrize("decode", [each for each in DECODERS if each != decode_cancel])
 @pytest.mark.parametrize(
     "frame",
     [
         *(b"", b" ", b"null", b"[]", b'"id"', b"{", b"{}", b"{}{}", b"\xef\xbb\xbf{}"),
         *(b"[" * 100_000, b'{"a":' * 100_000, b'{"messages":' + b"[" * 100_000),
+    ],
+    ids=lambda frame: frame[:20].decode("latin-1"),
+)
+def test_what_is_no_object_is_no_request(decode, frame):
+    with pytest.raises(InvalidFrameError):
+        decode(frame)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
         frame_of('"x":' + "[" * 100_000),
         frame_of(b'"id":"\xff"'),
         frame_of('"id":"\\ud800"'),
-        frame_of('"id":null'),
-        frame_of('"id":1'),
-        frame_of('"grammar":null'),
         frame_of('"temperature":NaN'),
         frame_of('"temperature":Infinity'),
         frame_of('"temperature":1e999'),
+        frame_of('"temperature":' + "1" * 400),
         frame_of('"temperature":"1"'),
         frame_of('"temperature":true'),
-        frame_of('"top_k":64.0'),
-        frame_of('"top_k":true'),
-        frame_of('"top_k":-1'),
-        frame_of('"top_k":4294967296'),
         frame_of('"max_tokens":1e3'),
         frame_of('"stream":1'),
-        b'{"id":"a"}',
-        b'{"messages":null}',
         b'{"messages":{}}',
         b'{"messages":["hi"]}',
         b'{"messages":[{"role":"user"}]}',
         b'{"messages":[{"content":"hi"}]}',
-        b'{"messages":[{"role":"tool","content":"hi"}]}',
-        b'{"messages":[{"role":"User","content":"hi"}]}',
         b'{"messages":[{"role":"user","content":["hi"]}]}',
         frame_of() + b"x",
     ],
-    ids=lambda frame: frame[:60].decode("latin-1"),
+    ids=lambda frame: frame[44:100].decode("latin-1") or frame.decode(),
 )
 def test_a_line_of_another_shape_is_no_request(frame):
     with pytest.raises(InvalidFrameError):
-        decode_request(frame)
+        decode_generate(frame)
+
+
+def test_the_first_fault_is_told_with_its_place():
+    with pytest.raises(InvalidFrameError) as caught:
+        decode_generate(b'{"messages":[{"role":"user","content":5}]}')
+    assert caught.value.message == (
+        "decode: Expected `str`, got `int` - at `$.messages[0].content`"
+    )
 
 
 @pytest.mark.parametrize(
@@ -142,136 +190,121 @@ def test_a_line_of_another_shape_is_no_request(frame):
     [
         *('"x":1e999', '"x":[[{}]]', '"x":null', '"x":"\\ud83d\\ude00"', '"X":1'),
         *('"top_k":null', '"stream":null', '"temperature":null', '"id":""'),
+        *('"min_p":"of v2"', '"tools":7', '"type":"other"', b'"x":"\xff"'),
     ],
 )
 def test_unknown_fields_and_null_options_are_as_if_they_were_not_there(member):
-    assert decode_request(frame_of(member)) == ASKED
+    assert decode_generate(frame_of(member)) == ASKED
 
 
 def test_white_space_around_a_request_is_nothing():
-    assert decode_request(b" " + frame_of() + b"\r") == ASKED
+    assert decode_generate(b" " + frame_of() + b"\r") == ASKED
 
 
-# --- fields that stand twice --------------------------------------------------------
+# --- cancel lines and commands ----------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("member", "field"),
+    "line",
     [
-        ('"id":"a","id":"b"', "id"),
-        ('"id":"a","id":"a"', "id"),
-        ('"temperature":1,"x":{},"temperature":null', "temperature"),
-        ('"messages":[{"role":"user","content":"again"}]', "messages"),
-        ('"grammar":"","grammar":"grammar"', "grammar"),
+        b'{"type":"cancel","id":"a"}',
+        b' { "id" : "a" , "x" : [{}] , "type" : "cancel" }\r',
+        b'{"type":"cancel","id":"a","messages":5}',
     ],
 )
-def test_a_field_that_stands_twice_is_refused(member, field):
-    with pytest.raises(InvalidFrameError, match=f"^duplicate field `{field}`$"):
-        decode_request(frame_of(member))
-
-
-@pytest.mark.parametrize("field", ["role", "content"])
-@pytest.mark.parametrize("index", [0, 1])
-def test_a_field_that_stands_twice_in_a_message_is_refused(field, index):
-    turns = ['{"role":"user","content":"user"}'] * 2
-    turns[index] = turns[index].replace("}", f',"{field}":"user"}}')
-    with pytest.raises(InvalidFrameError, match=f"^duplicate field `{field}`$"):
-        decode_request(f'{{"messages":[{",".join(turns)}]}}'.encode())
+def test_a_line_of_type_cancel_is_a_cancel_whatever_else_it_has(line):
+    assert decode_cancel(line) == CancelLine(id="a")
 
 
 @pytest.mark.parametrize(
-    "member",
+    "line",
     [
-        '"x":1,"x":2',
-        '"x":{"id":1,"id":2}',
-        '"x":[{"role":1,"role":2}],"y":"content"',
-        '"x":"id","y":"id"',
-        '"x":"id","x":"id"',
-        '"x":{"messages":1,"temperature":2}',
+        frame_of('"id":"cancel"'),
+        frame_of('"x":{"type":"cancel","id":"a"}'),
+        frame_of('"type":"cancelled","x":"cancel"'),
+        frame_of('"type":7,"x":"cancel"'),
+        b'{"messages":[{"role":"user","content":"cancel"}]}',
+        b'{"input":["cancel"]}',
+        b'{"command":"cancel","id":"a"}',
     ],
 )
-def test_what_only_looks_like_a_field_may_stand_twice(member):
-    assert decode_request(frame_of(member)) == ASKED
+def test_a_line_that_only_speaks_of_cancel_is_none(line):
+    assert decode_cancel(line) is None
 
 
 @pytest.mark.parametrize(
-    "name", [*GenerateRequest.__struct_fields__, "role", "content"]
+    "line", [b'{"type":"cancel","id":"a"', b'["cancel"]', b'"cancel"', b"cancel", b""]
 )
-def test_a_value_that_is_the_name_of_a_field_is_no_duplicate(name):
-    request = GenerateRequest(
-        id=name, messages=[ChatMessage("user", name)], grammar=name, top_k=1
-    )
-    assert decode_request(encode(request)) == request
+def test_what_is_no_object_is_no_cancel(line):
+    assert decode_cancel(line) is None
+
+
+@pytest.mark.parametrize("member", ["", ',"id":null', ',"id":7', ',"id":["a"]'])
+def test_a_cancel_without_an_id_is_refused(member):
+    with pytest.raises(InvalidFrameError, match="id"):
+        decode_cancel(f'{{"type":"cancel"{member}}}'.encode())
 
 
 @pytest.mark.parametrize(
-    "member",
+    ("line", "command"),
     [
-        b'"x":"\xff"',
-        b'"x":' + b"1" * 5000,
-        b'"x":' + b"[" * 900 + b"]" * 900,
-        b'"x":1e999',
+        (b'{"command":"metrics"}', Command(command="metrics")),
+        (b'{"command":"cancel","id":"a"}', Command(command="cancel", id="a")),
+        (b'{"id":null,"x":1,"command":""}', Command(command="")),
     ],
-    ids=["bytes that are no text", "a long number", "deep nesting", "a large number"],
 )
-def test_a_second_look_for_duplicates_finds_them_or_refuses_the_frame(member):
-    with pytest.raises(InvalidFrameError):
-        decode_request(frame_of(member, '"id":"a"', '"id":"b"'))
+def test_a_command_is_read_whether_or_not_there_is_such_a_command(line, command):
+    assert decode_command(line) == command
 
 
-@pytest.mark.parametrize("number", ["1" * 5000, "1e999", "-0.0"])
-def test_a_second_look_refuses_no_number_that_the_first_let_pass(number):
-    member = f'"x":[{number},"id","id"]'
-    assert decode_request(frame_of(member)) == ASKED
-
-
-@settings(max_examples=50)
-@given(REQUESTS, st.data())
-def test_a_request_is_refused_exactly_when_a_field_stands_twice(request_, data):
-    members = list(json.loads(encode(request_)).items())
-    index = st.none() | st.integers(0, len(members) - 1)
-    if (repeated := data.draw(index)) is not None:
-        members.insert(data.draw(index) or 0, members[repeated])
-    frame = _object([(text(name), text(value)) for name, value in members])
-    if repeated is None:
-        assert decode_request(frame) == request_
-    else:
-        with pytest.raises(InvalidFrameError, match=r"^duplicate field"):
-            decode_request(frame)
-
-
-def text(value: object) -> bytes:
-    return json.dumps(value).encode()
-
-
-def test_a_frame_too_long_for_a_second_look_is_not_given_one(monkeypatch):
-    frame = frame_of('"id":"a","id":"b"')
-    monkeypatch.setattr("inferd.wire.codec.REPEATS_CHECKED_BYTES", len(frame))
-    with pytest.raises(InvalidFrameError):
-        decode_request(frame)
-    monkeypatch.setattr("inferd.wire.codec.REPEATS_CHECKED_BYTES", len(frame) - 1)
-    assert decode_request(frame).id == "b"
+@pytest.mark.parametrize("line", [b'{"id":"a"}', b'{"command":1}', b'{"command":null}'])
+def test_a_command_has_a_name(line):
+    with pytest.raises(InvalidFrameError, match="command"):
+        decode_command(line)
 
 
 # --- there and back -------------------------------------------------------------------
 
 
-@settings(max_examples=50)
-@given(REQUESTS)
-def test_a_request_survives_encoding(request_):
-    assert decode_request(encode(request_)) == request_
+@pytest.mark.parametrize(
+    ("decode", "requests"),
+    [
+        (decode_generate, REQUESTS),
+        (decode_blocks, BLOCKS_REQUESTS),
+        (decode_embed, EMBED_REQUESTS),
+        (decode_rerank, RERANK_REQUESTS),
+        (decode_cancel, st.builds(CancelLine, id=st.text())),
+        (
+            decode_command,
+            st.builds(Command, command=st.text(), id=st.none() | st.text()),
+        ),
+    ],
+)
+@settings(max_examples=30)
+@given(data=st.data())
+def test_a_request_survives_encoding(decode, requests, data):
+    request = data.draw(requests)
+    line = encode(request)
+    assert decode(line) == request
+    assert line.index(b"\n") == len(line) - 1
 
 
-@settings(max_examples=50)
-@given(RESPONSES)
-def test_a_response_survives_encoding(response):
-    assert decode_response(encode(response)) == response
-
-
-@settings(max_examples=50)
-@given(RESPONSES | REQUESTS)
-def test_a_message_is_one_line(message):
-    line = encode(message)
+@pytest.mark.parametrize(
+    ("decode", "answers"),
+    [
+        (decode_text_response, responses.TEXT),
+        (decode_blocks_response, responses.BLOCKS),
+        (decode_embed_response, responses.EMBED),
+        (decode_rerank_response, responses.RERANK),
+        (decode_reply, responses.REPLIES),
+    ],
+)
+@settings(max_examples=30)
+@given(data=st.data())
+def test_an_answer_survives_encoding(decode, answers, data):
+    answer = data.draw(answers)
+    line = encode(answer)
+    assert decode(line) == answer
     assert line.index(b"\n") == len(line) - 1
 
 
@@ -284,17 +317,33 @@ def test_what_has_no_status_is_no_status_frame(line):
 
 
 @pytest.mark.parametrize(
-    "frame",
+    ("decode", "frame"),
     [
-        b'{"type":"frame","id":"a","block":{}}',
-        b'{"type":"token","id":"a"}',
-        b'{"type":"error","id":"a","code":"on_fire","message":"x"}',
-        b'{"id":"a","content":"x"}',
+        (decode_text_response, b'{"type":"frame","id":"a","block":{}}'),
+        (decode_text_response, b'{"type":"token","id":"a"}'),
+        (decode_text_response, b'{"id":"a","content":"x"}'),
+        (decode_blocks_response, b'{"type":"token","id":"a","content":"x"}'),
+        (decode_blocks_response, b'{"type":"frame","id":"a","block":{"type":"odd"}}'),
+        (decode_embed_response, b'{"type":"status","id":"a","status":"queued"}'),
+        (decode_rerank_response, b'{"type":"embeddings","id":"a"}'),
+        (decode_reply, b'{"id":"admin","type":"status","status":"ready"}'),
+        *(
+            (decode, b'{"type":"error","id":"a","code":"on_fire","message":"x"}')
+            for decode in ANSWER_DECODERS
+            if decode not in (decode_status, decode_reply)
+        ),
     ],
 )
-def test_what_the_protocol_does_not_know_is_no_response(frame):
+def test_what_the_protocol_does_not_know_is_no_answer(decode, frame):
     with pytest.raises(InvalidFrameError):
-        decode_response(frame)
+        decode(frame)
+
+
+@pytest.mark.parametrize("code", ErrorCode)
+def test_every_code_is_read_from_every_socket(code):
+    line = f'{{"type":"error","id":"","code":"{code}","message":"x"}}'.encode()
+    for decode in ANSWER_DECODERS[:4]:
+        assert decode(line) == ErrorFrame(id="", code=code, message="x")
 
 
 def test_a_frame_that_reaches_the_cap_is_not_written(monkeypatch):

@@ -22,6 +22,8 @@ CAPABILITIES = CapabilitiesFrame(
     tools=True,
     thinking=False,
     embed=False,
+    generate=True,
+    rerank=False,
     accelerator="cpu",
     gpu_layers=0,
     wire_version=1,
@@ -58,8 +60,9 @@ CAPABILITIES = CapabilitiesFrame(
             (
                 '{"id":"admin","type":"status","status":"capabilities",'
                 '"backend":"chat","v2":false,"vision":false,"audio":false,'
-                '"tools":true,"thinking":false,"embed":false,"accelerator":"cpu",'
-                '"gpu_layers":0,"wire_version":1,"n_ctx":8192,"model":"tiny",'
+                '"tools":true,"thinking":false,"embed":false,"generate":true,'
+                '"rerank":false,"accelerator":"cpu","gpu_layers":0,'
+                '"wire_version":1,"n_ctx":8192,"model":"tiny",'
                 '"daemon_version":"1.2.3"}\n'
             ),
         ),

@@ -11,6 +11,8 @@ from inferd.config import MockSettings
 from inferd.ipc import (
     Alive,
     Drop,
+    Embedded,
+    Failed,
     FromWorker,
     Load,
     Loaded,
@@ -22,12 +24,13 @@ from inferd.ipc import (
     PromptReady,
     Refused,
     Run,
+    Scored,
     Step,
     ToWorker,
     decode_from_worker,
     encode,
 )
-from inferd.job import GenerateJob, Sampling
+from inferd.job import EmbedJob, GenerateJob, Job, RerankJob, Sampling
 from inferd.wire.requests import ChatMessage
 from inferd.worker.backend import LoadError, PromptOverflowError, RefusedError
 from inferd.worker.link import Link
@@ -43,6 +46,10 @@ JOB = GenerateJob(
     max_tokens=1000,
     sampling=Sampling(temperature=0, top_p=1, top_k=0, seed=0),
 )
+
+
+EMBED = EmbedJob(texts=["a"], dimensions=None, task=None)
+RERANK = RerankJob(query="q", documents=["a", "b"])
 
 
 class Daemon:
@@ -72,9 +79,9 @@ class Daemon:
             assert time.monotonic() < deadline, "the worker only beats"
         return message
 
-    def prepare(self, ticket: int) -> FromWorker:
+    def prepare(self, ticket: int, job: Job = JOB) -> FromWorker:
         """Have a job prepared; give the answer."""
-        self.send(Prepare(ticket=ticket, job=JOB))
+        self.send(Prepare(ticket=ticket, job=job))
         return self.answer()
 
     def steps_until_over(self, *tickets: int) -> list[Step]:
@@ -214,6 +221,34 @@ def test_a_job_that_cannot_be_served_is_refused(run_worker, failure, answer):
     assert run_worker(critic).prepare(7) == answer
 
 
+def test_vectors_and_scores_are_messages_of_their_own_and_nothing_is_said_beside(
+    run_worker,
+):
+    daemon = run_worker()
+    for ticket, job, kind in ((1, EMBED, Embedded), (2, RERANK, Scored)):
+        assert daemon.prepare(ticket, job) == PromptReady(
+            ticket=ticket, prompt_tokens=0
+        )
+        daemon.send(Run(ticket=ticket))
+        outcome = daemon.answer()
+        assert isinstance(outcome, kind)
+        assert outcome.ticket == ticket
+    assert daemon.prepare(3) == PromptReady(ticket=3, prompt_tokens=0)
+
+
+def test_a_job_over_which_the_library_trips_is_one_failure(run_worker, capsys):
+    critic = Critic(SETTINGS)
+    critic.failure = ZeroDivisionError("secret")
+    daemon = run_worker(critic)
+    for ticket in (7, 8):
+        answer = daemon.prepare(ticket)
+        assert isinstance(answer, Failed)
+        assert answer.ticket == ticket
+        assert "ZeroDivisionError" in answer.reason
+        assert "secret" not in answer.reason
+    assert "secret" in capsys.readouterr().err
+
+
 def test_a_running_job_that_is_dropped_says_no_more(run_worker):
     daemon = run_worker(MockBackend(ENDLESS))
     daemon.prepare(1)
@@ -292,12 +327,14 @@ def test_a_daemon_that_is_out_of_step_ends_the_worker(run_worker, exits, message
     assert exit_code(exits) == EXIT_BUG
 
 
-def test_a_bug_in_one_thread_ends_the_whole_worker(run_worker, exits, capsys):
-    critic = Critic(SETTINGS)
-    critic.failure = ZeroDivisionError("a bug")
-    run_worker(critic).send(Prepare(ticket=1, job=JOB))
+def test_a_bug_in_one_thread_ends_the_whole_worker(
+    run_worker, exits, capsys, monkeypatch
+):
+    buggy = MockBackend(SETTINGS)
+    monkeypatch.setattr(buggy, "interrupt", lambda _: 1 / 0)
+    run_worker(buggy).send(Drop(ticket=1))
     assert exit_code(exits) == EXIT_BUG
-    assert "ZeroDivisionError: a bug" in capsys.readouterr().err
+    assert "ZeroDivisionError: division" in capsys.readouterr().err
 
 
 # --- signs of life ----------------------------------------------------------------------

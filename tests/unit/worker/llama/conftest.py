@@ -1,30 +1,73 @@
-"""The worker's llama.cpp code, in the test's own process, on a tiny model."""
+"""The worker's llama.cpp code, in the test's own process, on tiny models."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from inferd.config import LlamaCppSettings
 from inferd.worker.llama.backend import LlamaBackend
-from tests.model.tiny import write_tiny_model
+from tests.model.tiny import write_tiny_bert, write_tiny_model
+from tests.unit.worker.llama.running import load
 
-N_SLOTS = 3
+N_TICKETS = 100
+"""Jobs are numbered below this."""
 
 
 @pytest.fixture(scope="package")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that writes."""
     return write_tiny_model(tmp_path_factory.mktemp("models") / "tiny.gguf")
 
 
 @pytest.fixture(scope="package")
+def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that embeds."""
+    return write_tiny_bert(tmp_path_factory.mktemp("models") / "bert.gguf")
+
+
+@pytest.fixture(scope="package")
+def tiny_ranker(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that scores."""
+    directory = tmp_path_factory.mktemp("models")
+    return write_tiny_bert(directory / "rank.gguf", pooling="rank")
+
+
+@pytest.fixture(scope="package")
 def loaded(tiny_model: Path) -> LlamaBackend:
-    settings = LlamaCppSettings(name="tiny", model=str(tiny_model), n_threads=1)
-    backend = LlamaBackend(settings, n_slots=N_SLOTS)
-    backend.load(lambda _: None)
-    return backend
+    return load(tiny_model)[0]
+
+
+@pytest.fixture(scope="package")
+def loaded_bert(tiny_bert: Path) -> LlamaBackend:
+    return load(tiny_bert)[0]
+
+
+@pytest.fixture(scope="package")
+def loaded_ranker(tiny_ranker: Path) -> LlamaBackend:
+    return load(tiny_ranker)[0]
+
+
+def lent(backend: LlamaBackend) -> Iterator[LlamaBackend]:
+    yield backend
+    was_busy = backend.is_busy
+    for ticket in range(N_TICKETS):
+        backend.drop(ticket)  # a test that failed is one failure
+    assert not was_busy, "the test left a job behind"
 
 
 @pytest.fixture
-def backend(loaded: LlamaBackend) -> LlamaBackend:
-    assert not loaded.is_busy, "the test before left a job behind"
-    return loaded
+def backend(loaded: LlamaBackend) -> Iterator[LlamaBackend]:
+    """A backend that writes, shared by tests that leave it idle."""
+    yield from lent(loaded)
+
+
+@pytest.fixture
+def encoder(loaded_bert: LlamaBackend) -> Iterator[LlamaBackend]:
+    """A backend that embeds, shared by tests that leave it idle."""
+    yield from lent(loaded_bert)
+
+
+@pytest.fixture
+def ranker(loaded_ranker: LlamaBackend) -> Iterator[LlamaBackend]:
+    """A backend that scores, shared by tests that leave it idle."""
+    yield from lent(loaded_ranker)

@@ -1,32 +1,54 @@
-import msgspec
 import pytest
 
 from inferd.config import LlamaCppSettings
-from inferd.job import GenerateJob, Sampling
-from inferd.wire.requests import ChatMessage
-from inferd.worker.backend import LoadError, RefusedError
+from inferd.ipc import Loaded
+from inferd.worker.backend import LoadError
 from inferd.worker.llama.backend import LlamaBackend
-from tests.model.tiny import write_tiny_model
+from tests.model.tiny import write_tiny_bert, write_tiny_model
+from tests.unit.worker.llama.running import answer, job, load, vectors
 
 pytestmark = pytest.mark.model
 
-SETTINGS = LlamaCppSettings(name="tiny", n_threads=1)
 
-
-def load(path, **settings):
-    phases = []
-    changed = msgspec.structs.replace(SETTINGS, model=str(path), **settings)
-    backend = LlamaBackend(changed, n_slots=1)
-    able, library = backend.load(lambda loading: phases.append(loading.phase))
-    return backend, able, library, list(dict.fromkeys(phases))
+def load_and_listen(path) -> tuple[Loaded, list[tuple[str, str, int]]]:
+    settings = LlamaCppSettings(name="tiny", model=str(path), n_threads=1)
+    heard = []
+    loaded = LlamaBackend(settings, n_slots=1).load(
+        lambda loading: heard.append((loading.phase, loading.path, loading.n_ctx))
+    )
+    return loaded, list(dict.fromkeys(heard))
 
 
 def test_loading_tells_what_it_does_and_what_came_of_it(tiny_model):
-    _, able, library, phases = load(tiny_model)
-    assert phases == ["checking_local", "mmap", "kv_cache"]
-    assert (able.generate, able.embed, able.model) == (True, False, "tiny-random")
-    assert able.n_ctx == 512  # the model's, which is less than the default
-    assert library.startswith("llama-cpp-python")
+    loaded, heard = load_and_listen(tiny_model)
+    where = str(tiny_model)
+    assert heard == [
+        ("checking_local", where, 0),
+        ("mmap", where, 0),
+        ("kv_cache", "", 512),
+    ]
+    able = loaded.capabilities
+    assert (able.generate, able.v2, able.embed, able.rerank) == (
+        True,
+        True,
+        False,
+        False,
+    )
+    assert (able.n_ctx, able.n_embd, able.model) == (512, 0, "tiny-random")
+    assert (able.tools, able.thinking, able.vision) == (False, False, False)
+    assert loaded.library.startswith("llama-cpp-python")
+
+
+def test_an_encoder_tells_its_context_and_its_name_too(tiny_bert):
+    loaded, heard = load_and_listen(tiny_bert)
+    assert heard[-1] == ("kv_cache", "", 512)
+    assert loaded.capabilities.model == "tiny-random-bert"
+
+
+def test_a_model_without_a_name_is_called_like_its_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("gguf.GGUFWriter.add_name", lambda *_: None)
+    loaded, _ = load_and_listen(write_tiny_model(tmp_path / "nameless.gguf"))
+    assert loaded.capabilities.model == "nameless"
 
 
 def test_a_hash_is_verified_when_there_is_one(tiny_model):
@@ -35,7 +57,10 @@ def test_a_hash_is_verified_when_there_is_one(tiny_model):
 
 
 def test_a_smaller_context_may_be_asked_for(tiny_model):
-    assert load(tiny_model, n_ctx=64)[1].n_ctx == 64
+    backend, loaded = load(tiny_model, n_ctx=64)
+    assert loaded.capabilities.n_ctx == 64
+    usage = answer(backend, job(max_tokens=1000)).end.usage
+    assert usage.prompt_tokens + usage.completion_tokens == 64
 
 
 @pytest.mark.parametrize("n_gpu_layers", [-1, 3])
@@ -44,34 +69,12 @@ def test_an_accelerator_that_is_not_there_is_refused(tiny_model, n_gpu_layers):
         load(tiny_model, n_gpu_layers=n_gpu_layers)
 
 
-def test_a_quantised_model_decodes_too(tmp_path):
-    _, able, _, _ = load(write_tiny_model(tmp_path / "q8.gguf", kind="q8_0"))
-    assert able.n_ctx == 512
-
-
-def test_a_model_without_a_chat_template_is_refused(tmp_path):
-    path = write_tiny_model(tmp_path / "bare.gguf", template=None)
-    with pytest.raises(LoadError, match="no chat template"):
-        load(path)
-
-
-def test_a_template_that_does_not_compile_is_refused(tmp_path):
-    path = write_tiny_model(tmp_path / "broken.gguf", template="{% for %}")
-    with pytest.raises(LoadError, match="does not compile"):
-        load(path)
-
-
-def test_a_template_that_refuses_the_messages_refuses_the_job(tmp_path):
-    template = "{{ raise_exception('no system messages') }}"
-    path = write_tiny_model(tmp_path / "picky.gguf", template=template)
-    backend = load(path)[0]
-    job = GenerateJob(
-        messages=[ChatMessage("user", "hello")],
-        max_tokens=1,
-        sampling=Sampling(temperature=0, top_p=1, top_k=0, seed=0),
-    )
-    with pytest.raises(RefusedError, match="no system messages"):
-        backend.prepare(job)
+def test_a_quantised_model_computes_too(tmp_path):
+    writer, _ = load(write_tiny_model(tmp_path / "q8.gguf", kind="q8_0"))
+    assert len(set(answer(writer, job(max_tokens=60)).text)) > 10
+    encoder, _ = load(write_tiny_bert(tmp_path / "bert.gguf", kind="q8_0"))
+    one, other = vectors(encoder, "hello", "world")
+    assert one @ other < 0.99
 
 
 def test_a_truncated_model_is_refused(tiny_model, tmp_path):
@@ -79,12 +82,3 @@ def test_a_truncated_model_is_refused(tiny_model, tmp_path):
     path.write_bytes(tiny_model.read_bytes()[:20_000])
     with pytest.raises(LoadError, match=r"cannot load .*half\.gguf"):
         load(path)
-
-
-def test_the_text_that_begins_a_prompt_is_not_begun_twice(backend):
-    assert backend._model.tokenize("<s>hello")[:2] != [1, 1]
-    assert backend._model.tokenize("hello")[0] == 1
-
-
-def test_markers_become_single_tokens(backend):
-    assert 3 in backend._model.tokenize("<|im_start|>user")

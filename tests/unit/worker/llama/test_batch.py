@@ -42,6 +42,14 @@ def test_logits_are_wanted_of_the_last_token_alone():
     assert [wanted for *_, wanted in rows_of(batch)] == [0, 0, 1]
 
 
+def test_of_a_whole_sequence_every_token_counts():
+    batch = Batch(CAPACITY)
+    batch.add([1, 2], at=0, sequence=0, wants_logits=False)
+    batch.add_whole([7, 8, 9], sequence=4)
+    assert rows_of(batch)[:2] == [(1, 0, [0], 0), (2, 1, [0], 0)]
+    assert rows_of(batch)[2:] == [(7, 0, [4], 1), (8, 1, [4], 1), (9, 2, [4], 1)]
+
+
 def test_a_cleared_batch_remembers_nothing():
     batch = Batch(CAPACITY)
     batch.add([7, 8, 9], at=0, sequence=3, wants_logits=True)

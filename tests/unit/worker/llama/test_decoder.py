@@ -1,109 +1,279 @@
 import threading
+from itertools import pairwise
 
+import msgspec
+import numpy as np
 import pytest
 
-from inferd.ipc import Ended
-from inferd.job import GenerateJob, Sampling
-from inferd.wire.requests import ChatMessage
+from inferd.ipc import Step
+from inferd.job import Sampling
 from inferd.worker.backend import PromptOverflowError
+from inferd.worker.llama.batch import Batch
+from inferd.worker.llama.context import Context
+from tests.unit.worker.llama.running import (
+    GREEDY,
+    answer,
+    collect,
+    job,
+    steps,
+    take_step,
+)
 
 pytestmark = pytest.mark.model
 
-GREEDY = Sampling(temperature=0, top_p=1, top_k=0, seed=0)
+N_CTX = 512
+SAMPLED = Sampling(temperature=1, top_p=1, top_k=0, seed=5)
 
 
-def job(text, *, max_tokens=24, sampling=GREEDY):
-    return GenerateJob(
-        messages=[ChatMessage("user", text)], max_tokens=max_tokens, sampling=sampling
-    )
-
-
-def run(backend, *, until=lambda: False):
-    """Step until nobody is busy; give each ticket's text and how it ended."""
-    texts: dict[int, bytes] = {}
-    ends: dict[int, Ended] = {}
-    while backend.is_busy and not until():
-        step = backend.step()
-        for ticket, piece in step.pieces:
-            texts[ticket] = texts.get(ticket, b"") + piece
-        ends |= {end.ticket: end for end in step.ended}
-    return texts, ends
-
-
-def alone(backend, text, **options):
-    backend.start(1, backend.prepare(job(text, **options)))
-    return run(backend)[0][1]
+def text_of(backend, text, **options):
+    return answer(backend, job(text, **options)).text
 
 
 def test_an_answer_is_as_long_as_asked_and_counted(backend):
     prepared = backend.prepare(job("hello", max_tokens=5))
     backend.start(7, prepared)
-    texts, ends = run(backend)
-    assert len(texts[7]) == 5  # one character a token in this vocabulary
-    assert ends[7].stop_reason == "length"
-    assert ends[7].usage.prompt_tokens == prepared.prompt_tokens
-    assert ends[7].usage.completion_tokens == 5
+    given = collect(steps(backend))[7]
+    assert len(given.text) == 5  # one character a token in this vocabulary
+    assert given.end.stop_reason == "length"
+    assert given.end.usage.prompt_tokens == prepared.prompt_tokens
+    assert given.end.usage.completion_tokens == 5
 
 
 def test_the_answer_depends_on_the_prompt(backend):
-    assert alone(backend, "hello") != alone(backend, "goodbye, then")
+    assert text_of(backend, "hello") != text_of(backend, "goodbye, then")
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+def test_the_same_job_gets_the_same_answer_again(backend, sampling):
+    asked = job("hello", sampling=sampling, n_alternatives=2, max_tokens=60)
+    first, second = (answer(backend, asked) for _ in range(2))
+    assert first == second
 
 
 def test_sequences_in_one_batch_answer_as_they_do_alone(backend):
     prompts = {1: "first", 2: "the second one", 3: "and a third, which is longer"}
-    expected = {ticket: alone(backend, text) for ticket, text in prompts.items()}
+    expected = {ticket: text_of(backend, text) for ticket, text in prompts.items()}
     for ticket, text in prompts.items():
         backend.start(ticket, backend.prepare(job(text)))
-    assert run(backend)[0] == expected
+    answers = collect(steps(backend))
+    assert {ticket: each.text for ticket, each in answers.items()} == expected
 
 
 def test_one_may_join_while_another_runs(backend):
-    expected = {1: alone(backend, "early"), 2: alone(backend, "late")}
+    expected = {1: text_of(backend, "early"), 2: text_of(backend, "late")}
     backend.start(1, backend.prepare(job("early")))
-    head = b"".join(piece for _ in range(5) for _, piece in backend.step().pieces)
+    head = collect(steps(backend, 5))[1].text
     backend.start(2, backend.prepare(job("late")))
-    texts, _ = run(backend)
-    assert {1: head + texts[1], 2: texts[2]} == expected
+    answers = collect(steps(backend))
+    assert {1: head + answers[1].text, 2: answers[2].text} == expected
 
 
 def test_a_dropped_sequence_leaves_no_trace_in_its_slot(backend):
-    expected = alone(backend, "clean")
+    expected = text_of(backend, "clean")
     for ticket in range(10, 20):
         backend.start(ticket, backend.prepare(job("dirt " * ticket)))
-        backend.step()
+        take_step(backend)
         backend.drop(ticket)
     assert not backend.is_busy
-    assert alone(backend, "clean") == expected
+    assert text_of(backend, "clean") == expected
 
 
-def test_no_tokens_are_no_work(backend):
-    backend.start(1, backend.prepare(job("hello", max_tokens=0)))
-    texts, ends = run(backend)
-    assert texts == {}
-    assert (ends[1].stop_reason, ends[1].usage.completion_tokens) == ("length", 0)
+# --- how long an answer is ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("min_tokens", [0, 1])
+def test_no_tokens_are_no_work(backend, min_tokens):
+    given = answer(backend, job(max_tokens=0, min_tokens=min_tokens, n_alternatives=1))
+    assert (given.pieces, given.logprobs) == ([], [])
+    assert given.end.stop_reason == "length"
+    assert given.end.usage.completion_tokens == 0
 
 
 def test_an_answer_ends_with_the_context(backend):
     prepared = backend.prepare(job("x" * 400, max_tokens=10_000))
     backend.start(1, prepared)
-    _, ends = run(backend)
-    assert ends[1].stop_reason == "length"
-    assert prepared.prompt_tokens + ends[1].usage.completion_tokens == 512
+    end = collect(steps(backend))[1].end
+    assert end.stop_reason == "length"
+    assert prepared.prompt_tokens + end.usage.completion_tokens == N_CTX
 
 
 def test_a_prompt_may_fill_the_context_but_for_one_token(backend):
     frame = backend.prepare(job("")).prompt_tokens
-    backend.start(1, backend.prepare(job("x" * (511 - frame))))
-    assert run(backend)[1][1].usage.completion_tokens == 1
+    given = answer(backend, job("x" * (N_CTX - 1 - frame)))
+    assert given.end.usage.completion_tokens == 1
     with pytest.raises(PromptOverflowError) as caught:
-        backend.prepare(job("x" * (512 - frame)))
-    assert (caught.value.prompt_tokens, caught.value.n_ctx) == (512, 512)
+        backend.prepare(job("x" * (N_CTX - frame)))
+    assert (caught.value.prompt_tokens, caught.value.n_ctx) == (N_CTX, N_CTX)
+
+
+def test_there_is_a_piece_for_each_token_even_of_those_without_a_text(backend):
+    control = backend._model.tokenize("<|im_start|>")[-1]
+    always = msgspec.structs.replace(GREEDY, logit_bias={control: 100.0})
+    given = answer(backend, job(max_tokens=4, sampling=always, n_alternatives=1))
+    assert given.pieces == [b""] * 4
+    assert [each.id for each in given.logprobs] == [control] * 4
+    assert given.end.usage.completion_tokens == 4
+
+
+def test_an_end_token_ends_the_answer_without_a_piece(backend):
+    end_token = backend._model.end_tokens[-1]
+    ends = msgspec.structs.replace(GREEDY, logit_bias={end_token: 100.0})
+    given = answer(backend, job(sampling=ends, n_alternatives=1))
+    assert (given.pieces, given.logprobs) == ([], [])
+    assert (given.end.stop_reason, given.end.stop_token_id) == ("end", None)
+    assert given.end.usage.completion_tokens == 0
+
+
+def test_a_stop_token_ends_the_answer_without_a_piece_and_is_told(backend):
+    whole = answer(backend, job(n_alternatives=1))
+    ids = [each.id for each in whole.logprobs]
+    stop = ids[5]
+    n_before = ids.index(stop)
+    given = answer(backend, job(stop_token_ids=(4, stop), n_alternatives=1))
+    assert given.pieces == whole.pieces[:n_before]
+    assert given.logprobs == whole.logprobs[:n_before]
+    assert (given.end.stop_reason, given.end.stop_token_id) == ("end", stop)
+    assert given.end.usage.completion_tokens == n_before
+
+
+def test_a_job_may_stop_at_a_token_that_ends_turns_anyway(backend):
+    end_token = backend._model.end_tokens[-1]
+    ends = msgspec.structs.replace(GREEDY, logit_bias={end_token: 100.0})
+    given = answer(backend, job(sampling=ends, stop_token_ids=(end_token,)))
+    assert given.end.stop_token_id == end_token
+
+
+def test_an_answer_has_the_tokens_that_it_must_have(backend):
+    end_token = backend._model.end_tokens[-1]
+    ends = msgspec.structs.replace(GREEDY, logit_bias={end_token: 100.0})
+    for min_tokens in (1, 7):
+        given = answer(backend, job(sampling=ends, min_tokens=min_tokens))
+        assert given.end.usage.completion_tokens == min_tokens
+        assert given.end.stop_reason == "end"
+
+
+# --- log probabilities ----------------------------------------------------------------
+
+
+def teacher_forced(backend, prompt, ids):
+    """Decode a prompt and its answer once more, elsewhere: logits before each token."""
+    model = backend._model
+    context = Context(model, n_ctx=N_CTX, n_slots=1, n_batch=N_CTX, n_threads=1)
+    batch = Batch(N_CTX)
+    batch.add_whole([*prompt, *ids[:-1]], sequence=0)
+    assert context.decode(batch.handle) == 0
+    rows = range(len(prompt) - 1, len(batch))
+    return np.array([context.logits(row, model.n_vocab) for row in rows])
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+def test_log_probabilities_are_those_of_the_model(backend, sampling):
+    asked = job("hello", max_tokens=12, sampling=sampling, n_alternatives=20)
+    prompt = backend.prepare(asked).tokens
+    given = answer(backend, asked).logprobs
+    logits = teacher_forced(backend, prompt, [each.id for each in given])
+    logits = logits.astype(np.float64)
+    expected = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    assert len(given) == 12
+    for known, row in zip(given, expected, strict=True):
+        assert known.logprob == pytest.approx(row[known.id], abs=2e-3)
+        told = [each.logprob for each in known.top_logprobs]
+        assert told == pytest.approx(np.sort(row)[::-1][:20], abs=2e-3)
+
+
+def test_alternatives_come_likeliest_first_and_no_two_are_one(backend):
+    for known in answer(backend, job(sampling=SAMPLED, n_alternatives=20)).logprobs:
+        best = known.top_logprobs
+        assert all(one.logprob >= other.logprob for one, other in pairwise(best))
+        assert len({each.id for each in best}) == 20
+
+
+def test_the_likeliest_token_is_the_first_of_its_alternatives(backend):
+    given = answer(backend, job(n_alternatives=3))
+    for known, piece in zip(given.logprobs, given.pieces, strict=True):
+        best = known.top_logprobs[0]
+        assert (best.id, best.logprob) == (known.id, known.logprob)
+        assert bytes(known.bytes) == piece == known.token.encode()
+
+
+def test_asking_for_log_probabilities_changes_no_answer(backend):
+    for sampling in (GREEDY, SAMPLED):
+        plain = answer(backend, job(sampling=sampling))
+        told = answer(backend, job(sampling=sampling, n_alternatives=1))
+        assert told.pieces == plain.pieces
+        assert (len(told.logprobs), plain.logprobs) == (24, [])
+
+
+def test_log_probabilities_are_those_before_any_option(backend):
+    plain = answer(backend, job(max_tokens=1, n_alternatives=1)).logprobs[0]
+    end_token = backend._model.end_tokens[-1]
+    options = msgspec.structs.replace(GREEDY, logit_bias={end_token: 100.0})
+    asked = job(max_tokens=1, n_alternatives=20, min_tokens=1, sampling=options)
+    told = answer(backend, asked).logprobs[0]
+    assert told.top_logprobs[0].logprob == plain.logprob
+    assert all(np.isfinite(each.logprob) for each in told.top_logprobs)
+
+
+# --- reading a prompt -----------------------------------------------------------------
+
+
+def test_a_prompt_may_be_read_and_nothing_written(backend):
+    prepared = backend.prepare(job("x" * 300, prefill_only=True, n_alternatives=1))
+    backend.start(1, prepared)
+    given = collect(steps(backend))[1]
+    assert (given.pieces, given.logprobs) == ([], [])
+    assert given.end.stop_reason == "end"
+    assert given.end.usage.prompt_tokens == prepared.prompt_tokens
+    assert given.end.usage.completion_tokens == 0
+
+
+def test_a_prompt_is_read_even_if_no_token_may_be_written(backend):
+    asked = job("x" * 300, prefill_only=True, max_tokens=0, wants_progress=True)
+    prepared = backend.prepare(asked)
+    backend.start(1, prepared)
+    given = collect(steps(backend))[1]
+    assert given.prefilled == [prepared.prompt_tokens]
+    assert given.end.stop_reason == "end"
+
+
+def test_progress_is_told_after_each_chunk(backend):
+    backend.start(1, backend.prepare(job("steady", max_tokens=40)))
+    take_step(backend)
+    prepared = backend.prepare(job("z" * 300, wants_progress=True, max_tokens=2))
+    backend.start(2, prepared)
+    given = collect(steps(backend))
+    n_tokens = prepared.prompt_tokens
+    assert given[2].prefilled == [*range(64, n_tokens, 64), n_tokens]
+    assert given[1].prefilled == []  # it did not ask
+
+
+def test_progress_ends_with_the_step_of_the_first_token(backend):
+    prepared = backend.prepare(job(wants_progress=True, max_tokens=2))
+    backend.start(1, prepared)
+    first, second = steps(backend)
+    assert first.prefilled == [(1, prepared.prompt_tokens)]
+    assert first.pieces
+    assert second.prefilled == []
+
+
+def test_a_long_prompt_comes_in_chunks_while_another_streams(backend):
+    backend.start(1, backend.prepare(job("steady", max_tokens=40)))
+    take_step(backend)
+    backend.start(2, backend.prepare(job("z" * 450)))
+    nine = list(steps(backend, 9))
+    writers = [[ticket for ticket, _ in step.pieces] for step in nine]
+    assert writers[:7] == [[1]] * 7  # 450 tokens at 64 a step
+    assert [1, 2] in writers[7:]
+    collect(steps(backend))
+
+
+# --- interruptions --------------------------------------------------------------------
 
 
 def test_an_interrupted_prefill_costs_the_others_nothing_but_the_step(backend):
-    expected = alone(backend, "steady")
+    expected = text_of(backend, "steady")
     backend.start(1, backend.prepare(job("steady")))
-    head = b"".join(piece for _ in range(4) for _, piece in backend.step().pieces)
+    head = collect(steps(backend, 4))[1].text
     backend.start(2, backend.prepare(job("y" * 450)))
     stop = threading.Event()
 
@@ -113,36 +283,25 @@ def test_an_interrupted_prefill_costs_the_others_nothing_but_the_step(backend):
 
     thread = threading.Thread(target=interrupt)
     thread.start()
-    interrupted = [backend.step() for _ in range(20)]
+    interrupted = list(steps(backend, 20))
     stop.set()
     thread.join()
-    assert any(not step.pieces for step in interrupted), "no step was cut short"
+    assert Step() in interrupted, "no step was cut short"
     backend.drop(2)
-    head += b"".join(piece for step in interrupted for _, piece in step.pieces)
-    assert head + run(backend)[0][1] == expected
+    head += collect(iter(interrupted))[1].text
+    assert head + collect(steps(backend))[1].text == expected
 
 
 def test_an_interruption_that_comes_too_late_is_harmless(backend):
-    expected = alone(backend, "steady")
+    expected = text_of(backend, "steady")
     backend.start(1, backend.prepare(job("steady")))
-    backend._context.interrupt()
-    assert run(backend)[0][1] == expected
+    backend._engine._context.interrupt()
+    assert collect(steps(backend))[1].text == expected
 
 
 def test_an_interruption_meant_for_a_stream_past_its_prompt_is_ignored(backend):
     backend.start(1, backend.prepare(job("steady")))
-    backend.step()
+    take_step(backend)
     backend.interrupt(1)
-    assert backend.step().pieces
+    assert take_step(backend).pieces
     backend.drop(1)
-
-
-def test_a_long_prompt_comes_in_chunks_while_another_streams(backend):
-    backend.start(1, backend.prepare(job("steady", max_tokens=40)))
-    backend.step()
-    backend.start(2, backend.prepare(job("z" * 450)))
-    steps = [backend.step() for _ in range(9)]
-    writers = [[ticket for ticket, _ in step.pieces] for step in steps]
-    assert writers[:7] == [[1]] * 7  # 450 tokens at 64 a step
-    assert [1, 2] in writers[7:]
-    run(backend)

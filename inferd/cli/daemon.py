@@ -1,0 +1,77 @@
+"""Talk to the daemon: where it is, and what is wrong when it does not answer."""
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from inferd.cli.configuration import load_config, socket_directory
+from inferd.cli.console import CommandError
+from inferd.client.discovery import NoDaemonError
+from inferd.client.exchange import ClientError
+from inferd.client.sync import READY, Client, connect, watch_status
+from inferd.paths import EMBED_SOCKET, INFER_SOCKET, RERANK_SOCKET
+
+ANSWER_S: Final = 5.0
+"""Seconds the admin socket gets to answer."""
+START: Final = "inferd serve"
+"""What to type where no daemon runs."""
+
+
+def add_socket_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare how a command finds the daemon."""
+    parser.add_argument(
+        "--directory", type=Path, metavar="DIR", help="where the daemon's sockets are"
+    )
+
+
+def configured_directory() -> Path | None:
+    """Find the sockets' directory in the configuration, if there is one."""
+    config = load_config(None)
+    return socket_directory(config) if config.listen.directory else None
+
+
+@contextmanager
+def asking(directory: Path | None, wanted: str) -> Iterator[Client]:
+    """Give a client; what goes wrong with it is told in one line.
+
+    Args:
+        directory: from the command line; else as configured, else the usual ones.
+        wanted: what the daemon has to serve, in a word.
+    """
+    directory = directory or configured_directory()
+    try:
+        with Client(directory) as client:
+            yield client
+    except NoDaemonError as error:
+        raise _unserved(error, directory, wanted) from error
+    except ClientError as error:
+        raise CommandError(str(error)) from error
+
+
+def _unserved(
+    error: NoDaemonError, directory: Path | None, wanted: str
+) -> CommandError:
+    """Tell no daemon from one that loads, and from one that serves something else."""
+    status = _status(directory)
+    if status is None:
+        return CommandError(str(error), hint=START)
+    if status != READY:
+        return CommandError(f"the daemon is {status}", hint="inferd status --watch")
+    return CommandError(
+        f"the daemon serves no {wanted}",
+        hint=f"add a [[backend]] with a model for {wanted} to its configuration",
+    )
+
+
+def _status(directory: Path | None) -> str | None:
+    """Ask a daemon how it is; who may not ask sees whether it serves anything."""
+    with suppress(NoDaemonError, ClientError, OSError):
+        for _, status in watch_status(directory, timeout_s=ANSWER_S):
+            if status.status != "capabilities":
+                return status.status
+    for leaf in (INFER_SOCKET, EMBED_SOCKET, RERANK_SOCKET):
+        with suppress(NoDaemonError), connect(leaf, directory):
+            return READY
+    return None

@@ -1,0 +1,82 @@
+"""What embedding models want in front of a text, by family and task.
+
+A family is told by the model's architecture or its own name. Where a family has nothing
+for a task, or nothing at all, the text is embedded as it is.
+
+Sources: the model cards of EmbeddingGemma, nomic-embed-text, E5, BGE, mxbai-embed,
+snowflake-arctic-embed and Qwen3-Embedding.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+_GEMMA: Final = {
+    "retrieval_query": "task: search result | query: ",
+    "retrieval_document": "title: none | text: ",
+    "similarity": "task: sentence similarity | query: ",
+    "classification": "task: classification | query: ",
+    "clustering": "task: clustering | query: ",
+    "question_answering": "task: question answering | query: ",
+    "fact_verification": "task: fact checking | query: ",
+    "code_retrieval_query": "task: code retrieval | query: ",
+}
+_QUERIES: Final = (
+    "retrieval_query",
+    "question_answering",
+    "fact_verification",
+    "code_retrieval_query",
+)
+_NOMIC: Final = {
+    **dict.fromkeys(_QUERIES, "search_query: "),
+    "retrieval_document": "search_document: ",
+    "similarity": "clustering: ",
+    "classification": "classification: ",
+    "clustering": "clustering: ",
+}
+_E5: Final = {
+    **dict.fromkeys(_GEMMA, "query: "),
+    "retrieval_document": "passage: ",
+}
+_PASSAGES: Final = dict.fromkeys(
+    _QUERIES, "Represent this sentence for searching relevant passages: "
+)
+_QWEN3: Final = dict.fromkeys(
+    _QUERIES,
+    "Instruct: Given a web search query, retrieve relevant passages that answer the "
+    "query\nQuery:",
+)
+
+_BY_ARCHITECTURE: Final[Mapping[str, Mapping[str, str]]] = {
+    "gemma-embedding": _GEMMA,
+    "nomic-bert": _NOMIC,
+    "nomic-bert-moe": _NOMIC,
+    "qwen3": _QWEN3,
+}
+_BY_NAME: Final[Mapping[str, Mapping[str, str]]] = {
+    "embeddinggemma": _GEMMA,
+    "nomic-embed": _NOMIC,
+    "e5-": _E5,
+    "bge-m3": {},
+    "bge-": _PASSAGES,
+    "mxbai-embed": _PASSAGES,
+    "arctic-embed-m-v2": {"retrieval_query": "query: "},
+    "arctic-embed-l-v2": {"retrieval_query": "query: "},
+    "arctic-embed": _PASSAGES,
+}
+"""Part of the name, in lower case; the first that fits counts."""
+
+
+def task_prefix(architecture: str, name: str, task: str | None) -> str:
+    """Find what to put before a text; nothing without a task.
+
+    Args:
+        architecture: ``general.architecture`` of the model.
+        name: ``general.name`` of the model.
+        task: as the wire has it.
+    """
+    if task is None:
+        return ""
+    name = name.lower().replace(" ", "-")
+    by_name = (family for part, family in _BY_NAME.items() if part in name)
+    family = _BY_ARCHITECTURE.get(architecture) or next(by_name, {})
+    return family.get(task, "")

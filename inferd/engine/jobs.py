@@ -1,0 +1,178 @@
+"""Jobs of a worker: prepared, run, and their answers as events or results."""
+
+import itertools
+from abc import abstractmethod
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
+from msgspec import Raw
+
+from inferd.backend import (
+    Backend,
+    EmbedResult,
+    EventStream,
+    J,
+    Markers,
+    Prepared,
+    RerankResult,
+    TokenEvent,
+    TokenEventV2,
+)
+from inferd.engine.mailbox import Mailbox
+from inferd.engine.session import Answer, Session, WorkerDiedError
+from inferd.engine.streams import BlockStream, TextStream
+from inferd.errors import (
+    BackendUnavailableError,
+    ContextOverflowError,
+    InternalError,
+    InvalidRequestError,
+)
+from inferd.ipc import (
+    Embedded,
+    Failed,
+    Overflow,
+    Prepare,
+    PromptReady,
+    Refused,
+    Run,
+    Scored,
+)
+from inferd.job import EmbedJob, GenerateJob, Job, RerankJob
+from inferd.limits import MAX_PREPARES
+
+
+class JobBackend(Backend):
+    """A backend whose jobs are done in a session; which one that is may change.
+
+    Args:
+        prepare_timeout_s: seconds one job may take to be prepared.
+    """
+
+    def __init__(self, *, prepare_timeout_s: float) -> None:
+        self._prepare_timeout_s = prepare_timeout_s
+        self._tickets = itertools.count(1)
+        self._preparing = trio.Lock()
+        self._session: Session | None = None
+        self._markers = Markers()
+
+    @abstractmethod
+    async def _wait_ready(self) -> Session:
+        """Wait for a session that serves.
+
+        Raises:
+            BackendNotReadyError: there will be none soon.
+        """
+
+    @asynccontextmanager
+    async def prepare(self, job: J) -> AsyncIterator[Prepared[J]]:
+        """Have the worker read a job's texts and count; again if it dies over it."""
+        ticket = next(self._tickets)
+        try:
+            n_tokens = await self._prepare(ticket, job)
+            yield Prepared(ticket=ticket, job=job, input_tokens=n_tokens)
+        finally:
+            if self._session is not None:
+                self._session.close(ticket)
+
+    async def _prepare(self, ticket: int, job: Job) -> int:
+        for _ in range(MAX_PREPARES):
+            async with self._preparing:  # one at a time, so that each has its own time
+                session = await self._wait_ready()
+                answer = await self._ask_to_prepare(session, ticket, job)
+            match answer:
+                case PromptReady(prompt_tokens=n_tokens):
+                    return n_tokens
+                case Overflow(prompt_tokens=n_tokens, n_ctx=n_ctx):
+                    raise ContextOverflowError(n_tokens, n_ctx)
+                case Refused(reason=reason):
+                    raise InvalidRequestError(reason)
+                case Failed(reason=reason):
+                    raise InternalError(reason)
+                case WorkerDiedError():
+                    continue
+                case _:
+                    raise InternalError("the worker answered out of turn")
+        raise BackendUnavailableError(
+            f"the worker died {MAX_PREPARES} times while this prompt was prepared"
+        )
+
+    async def _ask_to_prepare(
+        self, session: Session, ticket: int, job: Job
+    ) -> Answer | WorkerDiedError:
+        within_s = self._prepare_timeout_s
+        try:
+            await session.finish_preparing(within_s)
+            box = session.open(ticket)
+            session.post(Prepare(ticket=ticket, job=job))
+            with trio.fail_after(within_s):
+                answer, *more = await box.take()
+        except WorkerDiedError as error:
+            return error
+        except trio.TooSlowError:
+            session.kill()
+            raise BackendUnavailableError(
+                "preparing the prompt took too long"
+            ) from None
+        if more:
+            raise InternalError("the worker answered a prompt more than once")
+        return answer
+
+    @asynccontextmanager
+    async def generate(
+        self, prepared: Prepared[GenerateJob]
+    ) -> AsyncIterator[EventStream[TokenEvent]]:
+        """Run a prepared job."""
+        async with self._running(prepared) as box:
+            yield TextStream(box, prepared)
+
+    @asynccontextmanager
+    async def generate_v2(
+        self, prepared: Prepared[GenerateJob]
+    ) -> AsyncIterator[EventStream[TokenEventV2]]:
+        """Run a prepared job; thoughts and calls are told apart from text."""
+        async with self._running(prepared) as box:
+            yield BlockStream(box, prepared, self._markers)
+
+    async def embed(self, prepared: Prepared[EmbedJob]) -> EmbedResult:
+        """Run a prepared job."""
+        async with self._running(prepared) as box:
+            match await box.take():
+                case [Embedded(embeddings=vectors, dimensions=dimensions)]:
+                    return EmbedResult(
+                        embeddings=Raw(vectors),
+                        dimensions=dimensions,
+                        input_tokens=prepared.input_tokens,
+                    )
+                case [Failed(reason=reason)]:
+                    raise InternalError(reason)
+                case _:
+                    raise InternalError("the worker answered texts with no vectors")
+
+    async def rerank(self, prepared: Prepared[RerankJob]) -> RerankResult:
+        """Run a prepared job."""
+        async with self._running(prepared) as box:
+            match await box.take():
+                case [Scored(scores=scores)] if len(scores) == len(
+                    prepared.job.documents
+                ):
+                    return RerankResult(
+                        scores=scores, input_tokens=prepared.input_tokens
+                    )
+                case [Failed(reason=reason)]:
+                    raise InternalError(reason)
+                case _:
+                    raise InternalError("the worker answered documents with no scores")
+
+    @asynccontextmanager
+    async def _running(self, prepared: Prepared[J]) -> AsyncIterator[Mailbox[Answer]]:
+        """Start a job, preparing it anew if the worker that did is gone."""
+        ticket = prepared.ticket
+        while (session := self._session) is None or not session.knows(ticket):
+            await self._prepare(ticket, prepared.job)
+        box = session.open(ticket)
+        session.post(Run(ticket=ticket))
+        try:
+            yield box
+        finally:
+            session.close(ticket)

@@ -1,0 +1,171 @@
+"""What v2 messages hold: every reference checked, and what they ask of a backend."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from inferd.errors import AttachmentsTooLargeError, InvalidRequestError
+from inferd.limits import MAX_ATTACHMENT_BYTES, MAX_ATTACHMENTS
+from inferd.routing import (
+    GENERATES,
+    SERVES_V2,
+    TAKES_AUDIO,
+    TAKES_IMAGES,
+    TAKES_TOOLS,
+    TAKES_VIDEO,
+    THINKS,
+    Need,
+)
+from inferd.wire.blocks import (
+    Attachment,
+    AudioAttachment,
+    AudioBlock,
+    Block,
+    BlocksRequest,
+    ImageAttachment,
+    ImageBlock,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    UnknownAttachment,
+    UnknownBlock,
+    VideoAttachment,
+    VideoBlock,
+)
+
+_KIND_OF: Final = {ImageBlock: "image", AudioBlock: "audio", VideoBlock: "video"}
+_TAKES: Final = {
+    ImageAttachment: TAKES_IMAGES,
+    AudioAttachment: TAKES_AUDIO,
+    VideoAttachment: TAKES_VIDEO,
+}
+
+
+def check_content(request: BlocksRequest) -> None:
+    """Check messages, attachments and tools, in the order that the wire has.
+
+    Raises:
+        InvalidRequestError: naming the place.
+        AttachmentsTooLargeError: too many bytes of attachments.
+    """
+    if not request.messages:
+        raise InvalidRequestError("messages must not be empty")
+    _check_amount(request.attachments)
+    kinds = _kinds_by_id(request.attachments)
+    _check_tools([tool.name for tool in request.tools])
+    for index, message in enumerate(request.messages):
+        where = f"messages[{index}].content"
+        if not message.content:
+            raise InvalidRequestError(f"{where} must not be empty")
+        if fault := _fault_in(message.content, kinds):
+            raise InvalidRequestError(f"{where}{fault}")
+
+
+def needs_of(request: BlocksRequest) -> tuple[Need, ...]:
+    """Find what a backend must be able to do."""
+    needs = [GENERATES, SERVES_V2]
+    needs += [
+        need
+        for kind, need in _TAKES.items()
+        if any(isinstance(each, kind) for each in request.attachments)
+    ]
+    blocks = [block for each in request.messages for block in each.content]
+    if request.tools or any(
+        isinstance(block, ToolUseBlock | ToolResultBlock) for block in blocks
+    ):
+        needs.append(TAKES_TOOLS)
+    if request.thinking:
+        needs.append(THINKS)
+    return tuple(needs)
+
+
+def flat_text(blocks: Iterable[Block]) -> str:
+    """Join the text of a turn, with nothing in between."""
+    texts: list[str] = []
+    _collect(blocks, texts)
+    return "".join(texts)
+
+
+def _collect(blocks: Iterable[Block], texts: list[str]) -> None:
+    """Add the texts to a list: a generator in a generator would pass each one on."""
+    for block in blocks:
+        match block:
+            case TextBlock(text):
+                texts.append(text)
+            case ToolResultBlock(content=content):
+                _collect(content, texts)
+            case _:
+                pass
+
+
+def _check_amount(attachments: Sequence[Attachment]) -> None:
+    """Charge attachments before anything decodes them."""
+    if len(attachments) > MAX_ATTACHMENTS:
+        raise InvalidRequestError(
+            f"attachments has {len(attachments)} entries, "
+            f"at most {MAX_ATTACHMENTS} are allowed"
+        )
+    n_bytes = sum(
+        len(each.bytes)
+        for each in attachments
+        if not isinstance(each, UnknownAttachment)
+    )
+    if n_bytes > MAX_ATTACHMENT_BYTES:
+        raise AttachmentsTooLargeError(
+            f"attachments have {n_bytes} bytes, at most {MAX_ATTACHMENT_BYTES} are allowed"
+        )
+
+
+def _kinds_by_id(attachments: Iterable[Attachment]) -> dict[str, str]:
+    kinds: dict[str, str] = {}
+    for each in attachments:
+        if isinstance(each, UnknownAttachment):
+            raise InvalidRequestError("attachments contain an unknown kind")
+        if not each.id:
+            raise InvalidRequestError("attachments must have non-empty id")
+        if each.id in kinds:
+            raise InvalidRequestError(f"duplicate attachment id: {each.id}")
+        kinds[each.id] = str(each.__struct_config__.tag)
+    return kinds
+
+
+def _check_tools(names: Sequence[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise InvalidRequestError(f"duplicate tool name: {name}")
+        seen.add(name)
+
+
+def _fault_in(blocks: Sequence[Block], kinds: Mapping[str, str]) -> str | None:
+    """Find what is wrong with the first block that has a fault, and where it stands.
+
+    The place is put together on the way back: where there is no fault, as with nearly
+    every block, no text is made.
+    """
+    for index, block in enumerate(blocks):
+        fault: str | None = None
+        match block:
+            case TextBlock() | ToolUseBlock():
+                pass
+            case ImageBlock() | AudioBlock() | VideoBlock():
+                fault = _fault_of_reference(block, kinds)
+            case ToolResultBlock(content=content):
+                if inner := _fault_in(content, kinds):
+                    fault = f".content{inner}"
+            case UnknownBlock():
+                fault = " uses unknown content-block type"
+        if fault is not None:
+            return f"[{index}]{fault}"
+    return None
+
+
+def _fault_of_reference(
+    block: ImageBlock | AudioBlock | VideoBlock, kinds: Mapping[str, str]
+) -> str | None:
+    wanted = _KIND_OF[type(block)]
+    name = block.attachment_id
+    if name not in kinds:
+        return f' references unknown attachment_id "{name}"'
+    if kinds[name] != wanted:
+        return f' block expects {wanted} attachment but "{name}" is a different kind'
+    return None

@@ -1,0 +1,43 @@
+"""Scores: what a request to order documents comes to."""
+
+from inferd.errors import InvalidRequestError
+from inferd.job import RerankJob
+from inferd.limits import MAX_RERANK_BYTES, MAX_RERANK_DOCUMENTS, U32_MAX
+from inferd.resolve.plan import Plan
+from inferd.resolve.sampling import count_in_range
+from inferd.routing import RERANKS
+from inferd.wire.requests import RerankRequest
+
+
+def resolve_rerank(request: RerankRequest) -> Plan[RerankJob]:
+    """Check a rerank request.
+
+    Raises:
+        InvalidRequestError: naming the field, its value and what is allowed.
+    """
+    if not request.query:
+        raise InvalidRequestError("query must not be empty")
+    _check_documents(request.documents)
+    n_bytes = sum(len(text.encode()) for text in (request.query, *request.documents))
+    if n_bytes > MAX_RERANK_BYTES:
+        raise InvalidRequestError(
+            f"query and documents have {n_bytes} bytes, "
+            f"at most {MAX_RERANK_BYTES} are allowed"
+        )
+    if request.top_n is not None:
+        count_in_range("top_n", request.top_n, 1, U32_MAX)
+    job = RerankJob(query=request.query, documents=request.documents)
+    return Plan(job=job, needs=(RERANKS,))
+
+
+def _check_documents(documents: list[str]) -> None:
+    if not documents:
+        raise InvalidRequestError("documents must not be empty")
+    if len(documents) > MAX_RERANK_DOCUMENTS:
+        raise InvalidRequestError(
+            f"documents has {len(documents)} entries, "
+            f"at most {MAX_RERANK_DOCUMENTS} are allowed"
+        )
+    for index, text in enumerate(documents):
+        if not text:
+            raise InvalidRequestError(f"documents[{index}] must not be empty")

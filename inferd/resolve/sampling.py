@@ -1,0 +1,144 @@
+"""Ranges of options: what no sampler can honour is refused, never bent."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from inferd.errors import InvalidRequestError
+from inferd.limits import (
+    GRAMMAR_MAX_ALTERNATIVES,
+    GRAMMAR_MAX_BYTES,
+    MAX_LOGIT_BIASES,
+    MAX_STOP_BYTES,
+    MAX_STOP_TOKENS,
+    MAX_STOPS,
+    TEMPERATURE_MAX,
+    U32_MAX,
+)
+
+SEED_MAX = U32_MAX - 1
+"""The largest u32 is no seed: llama.cpp takes it as random."""
+BIAS_MAX = 100
+PENALTY_MAX = 2
+
+
+def refusal(field: str, value: object, allowed: str) -> InvalidRequestError:
+    """Word a value out of range."""
+    return InvalidRequestError(f"{field} {_shown(value)} not in {allowed}")
+
+
+def _shown(value: object) -> str:
+    """Write a value as JSON would have it, numbers in full."""
+    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
+
+
+def _within(
+    low: float, high: float, *, allowed: str, open_low: bool = False
+) -> Callable[[str, float], float]:
+    def check(field: str, value: float) -> float:
+        above = low < value if open_low else low <= value
+        if math.isfinite(value) and above and value <= high:
+            return value
+        raise refusal(field, value, allowed)
+
+    return check
+
+
+RANGES: Mapping[str, Callable[[str, float], float]] = {
+    "temperature": _within(0, TEMPERATURE_MAX, allowed=f"[0, {TEMPERATURE_MAX:g}]"),
+    "top_p": _within(0, 1, allowed="(0, 1]", open_low=True),
+    "min_p": _within(0, 1, allowed="[0, 1]"),
+    "repeat_penalty": _within(0, PENALTY_MAX, allowed="(0, 2]", open_low=True),
+    "presence_penalty": _within(-PENALTY_MAX, PENALTY_MAX, allowed="[-2, 2]"),
+    "frequency_penalty": _within(-PENALTY_MAX, PENALTY_MAX, allowed="[-2, 2]"),
+}
+
+
+def in_range(field: str, value: float) -> float:
+    """Check a number by the name of its field.
+
+    Raises:
+        InvalidRequestError: naming field, value and range.
+    """
+    return RANGES[field](field, value)
+
+
+def seed_of(value: int | None, *, drawn: int) -> int:
+    """Take the request's seed, or the one that was drawn for it."""
+    if value is None:
+        return drawn
+    if value > SEED_MAX:
+        raise refusal("seed", value, f"[0, {SEED_MAX}]")
+    return value
+
+
+def count_in_range(field: str, value: int, low: int, high: int) -> int:
+    """Check a whole number."""
+    if not low <= value <= high:
+        raise refusal(field, value, f"[{low}, {high}]")
+    return value
+
+
+def stops_of(value: Sequence[str] | None) -> tuple[str, ...]:
+    """Check stop strings."""
+    stops = tuple(value or ())
+    if len(stops) > MAX_STOPS:
+        raise InvalidRequestError(
+            f"stop has {len(stops)} strings, at most {MAX_STOPS} are allowed"
+        )
+    for index, stop in enumerate(stops):
+        n_bytes = len(stop.encode())
+        if not 1 <= n_bytes <= MAX_STOP_BYTES:
+            raise InvalidRequestError(
+                f"stop[{index}] has {n_bytes} bytes, 1 to {MAX_STOP_BYTES} are allowed"
+            )
+    return stops
+
+
+def stop_tokens_of(value: Sequence[int] | None) -> tuple[int, ...]:
+    """Check stop tokens; whether the model has them is for the worker to say."""
+    tokens = tuple(value or ())
+    if len(tokens) > MAX_STOP_TOKENS:
+        raise InvalidRequestError(
+            f"stop_token_ids has {len(tokens)} entries, "
+            f"at most {MAX_STOP_TOKENS} are allowed"
+        )
+    return tokens
+
+
+def biases_of(value: Mapping[str, float] | None) -> dict[int, float]:
+    """Check biases; whether the model has the tokens is for the worker to say."""
+    biases = value or {}
+    if len(biases) > MAX_LOGIT_BIASES:
+        raise InvalidRequestError(
+            f"logit_bias has {len(biases)} entries, "
+            f"at most {MAX_LOGIT_BIASES} are allowed"
+        )
+    return {_token_of(key): _bias(key, bias) for key, bias in biases.items()}
+
+
+def _token_of(key: str) -> int:
+    if key.isascii() and key.isdecimal() and len(key) <= len(str(U32_MAX)):
+        return int(key)
+    raise InvalidRequestError("logit_bias has a key that is no token id in decimal")
+
+
+def _bias(key: str, value: float) -> float:
+    if math.isfinite(value) and -BIAS_MAX <= value <= BIAS_MAX:
+        return value
+    raise refusal(f"logit_bias[{key}]", value, f"[-{BIAS_MAX}, {BIAS_MAX}]")
+
+
+def grammar_of(grammar: str) -> str:
+    """Check a grammar's size; whether it parses is for the worker to say."""
+    n_bytes = len(grammar.encode())
+    if n_bytes > GRAMMAR_MAX_BYTES:
+        raise InvalidRequestError(
+            f"grammar has {n_bytes} bytes, at most {GRAMMAR_MAX_BYTES} are allowed"
+        )
+    alternatives = grammar.count("|")
+    if alternatives > GRAMMAR_MAX_ALTERNATIVES:
+        raise InvalidRequestError(
+            f"grammar has {alternatives} alternatives (|), "
+            f"at most {GRAMMAR_MAX_ALTERNATIVES} are allowed"
+        )
+    return grammar

@@ -1,0 +1,206 @@
+"""Events to frames: an answer in the words of v1, and in those of v2."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Generic, Literal, TypeVar
+
+from msgspec import UNSET, UnsetType
+
+from inferd.backend import (
+    Done,
+    DoneV2,
+    MalformedToolCall,
+    Progress,
+    Text,
+    Thinking,
+    Token,
+    TokenEvent,
+    TokenEventV2,
+    ToolUse,
+)
+from inferd.job import GenerateJob
+from inferd.output.blocks import merge
+from inferd.resolve.plan import Plan
+from inferd.server.activity import Activity
+from inferd.wire.responses import (
+    AnswerWarning,
+    BlockFrame,
+    BlocksDone,
+    DoneFrame,
+    ProgressFrame,
+    Response,
+    StopReason,
+    TextDelta,
+    ThinkingDelta,
+    TokenFrame,
+    ToolCall,
+    Usage,
+    UsageV2,
+)
+
+E = TypeVar("E", TokenEvent, TokenEventV2)
+Detail = Literal["deadline"]
+
+
+class Answer(ABC, Generic[E]):
+    """The frames of one answer."""
+
+    def __init__(self, plan: Plan[GenerateJob], activity: Activity) -> None:
+        self._id = activity.request_id
+        self._streams = plan.streams
+        self._seed = plan.job.sampling.seed
+        self._activity = activity
+        self.has_begun = False
+        """Whether a frame of the answer itself went out."""
+        self.stop_reason: str | None = None
+        """Why it ended, once it has."""
+
+    @abstractmethod
+    def frames_of(self, events: Sequence[E]) -> Sequence[Response]:
+        """Give the frames that events are worth now."""
+
+    @abstractmethod
+    def cancelled(self, detail: Detail | UnsetType) -> Sequence[Response]:
+        """Give the last frames of an answer that is cut short."""
+
+    def _progress(self, event: Progress) -> ProgressFrame:
+        return ProgressFrame(
+            id=self._id,
+            status="prefill",
+            processed=event.processed,
+            total=event.total,
+        )
+
+
+class TextAnswer(Answer[TokenEvent]):
+    """v1: token frames, then one done frame with all of the text."""
+
+    def __init__(self, plan: Plan[GenerateJob], activity: Activity) -> None:
+        super().__init__(plan, activity)
+        self._texts: list[str] = []
+
+    def frames_of(self, events: Sequence[TokenEvent]) -> Sequence[Response]:
+        """Give the frames that events are worth now."""
+        frames: list[Response] = []
+        for event in events:
+            match event:
+                case Token(text):
+                    self._texts.append(text)
+                    if self._streams:
+                        self.has_begun = True
+                        frames.append(TokenFrame(id=self._id, content=text))
+                case Progress():
+                    frames.append(self._progress(event))
+                case Done(stop_reason=why, usage=usage):
+                    frames.append(self._done(why, usage))
+        return frames
+
+    def cancelled(
+        self,
+        detail: Detail | UnsetType,  # noqa: ARG002  # no deadlines in v1
+    ) -> Sequence[Response]:
+        """Give the last frame, with the text so far."""
+        usage = Usage(self._activity.input_tokens, self._activity.output.n_tokens)
+        return [self._done("cancelled", usage)]
+
+    def _done(self, why: StopReason, usage: Usage) -> DoneFrame:
+        self.stop_reason = why
+        return DoneFrame(
+            id=self._id,
+            content="".join(self._texts),
+            usage=usage,
+            stop_reason=why,
+            backend=self._activity.backend or "",
+            seed=self._seed,
+            timing=self._activity.timing(usage.completion_tokens),
+        )
+
+
+Block = Text | Thinking | ToolUse
+
+
+class BlocksAnswer(Answer[TokenEventV2]):
+    """v2: frames with a block each, then one done frame without any text."""
+
+    def __init__(self, plan: Plan[GenerateJob], activity: Activity) -> None:
+        super().__init__(plan, activity)
+        self._held: list[Block] = []
+
+    def frames_of(self, events: Sequence[TokenEventV2]) -> Sequence[Response]:
+        """Give the frames that events are worth now."""
+        frames: list[Response] = []
+        for event in events:
+            match event:
+                case Progress():
+                    frames.append(self._progress(event))
+                case DoneV2():
+                    frames += self._blocks(merge(self._held))
+                    frames.append(self._done(event))
+                case Text() | Thinking() | ToolUse():
+                    if self._streams:
+                        frames += self._blocks([event])
+                    else:
+                        self._held.append(event)
+        return frames
+
+    def cancelled(self, detail: Detail | UnsetType) -> Sequence[Response]:
+        """Give what was held back, and the last frame."""
+        usage = UsageV2(self._activity.input_tokens, self._activity.output.n_tokens)
+        done = DoneV2(stop_reason="cancelled", usage=usage)
+        return [*self._blocks(merge(self._held)), self._done(done, detail)]
+
+    def _blocks(self, blocks: Iterable[Block]) -> list[BlockFrame]:
+        frames = [
+            BlockFrame(
+                id=self._id,
+                block=_block(block),
+                logprobs=list(block.logprobs)
+                if isinstance(block, Text) and block.logprobs
+                else UNSET,
+            )
+            for block in blocks
+        ]
+        self.has_begun |= bool(frames)
+        return frames
+
+    def _done(self, event: DoneV2, detail: Detail | UnsetType = UNSET) -> BlocksDone:
+        self.stop_reason = event.stop_reason
+        return BlocksDone(
+            id=self._id,
+            usage=event.usage,
+            stop_reason=event.stop_reason,
+            backend=self._activity.backend or "",
+            seed=self._seed,
+            timing=self._activity.timing(event.usage.output_tokens),
+            stop_sequence=_or_unset(event.stop_sequence),
+            stop_token_id=_or_unset(event.stop_token_id),
+            detail=detail,
+            warnings=_warnings(event.warnings),
+        )
+
+
+def _block(block: Block) -> TextDelta | ThinkingDelta | ToolCall:
+    match block:
+        case Text(delta):
+            return TextDelta(delta)
+        case Thinking(delta):
+            return ThinkingDelta(delta)
+        case ToolUse(tool_call_id=call_id, name=name, input=value):
+            return ToolCall(call_id, name, value)
+
+
+V = TypeVar("V", str, int)
+
+
+def _or_unset(value: V | None) -> V | UnsetType:
+    return UNSET if value is None else value
+
+
+def _warnings(
+    malformed: Sequence[MalformedToolCall],
+) -> list[AnswerWarning] | UnsetType:
+    if not malformed:
+        return UNSET
+    return [
+        AnswerWarning(code="tool_call_malformed", raw=each.raw) for each in malformed
+    ]

@@ -1,0 +1,94 @@
+"""Embeddings and scores: a request in, one frame out."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from inferd.backend import Backend, Prepared
+from inferd.errors import CancelledError
+from inferd.job import EmbedJob, RerankJob
+from inferd.resolve.embed import check_answer_fits, resolve_embed
+from inferd.resolve.plan import Plan
+from inferd.resolve.rerank import resolve_rerank
+from inferd.server.activity import Activity
+from inferd.server.entrance import Entrance
+from inferd.server.reply import Reply
+from inferd.wire.requests import EmbedRequest, RerankRequest
+from inferd.wire.responses import (
+    EmbeddingsFrame,
+    EncodeUsage,
+    RankedDocument,
+    RerankFrame,
+    Response,
+)
+
+R = TypeVar("R")
+J = TypeVar("J", EmbedJob, RerankJob)
+
+
+@dataclass(frozen=True)
+class EncodeService(Generic[R, J]):
+    """Answers with the first backend that can."""
+
+    entrance: Entrance
+    resolve: Callable[[R], Plan[J]]
+    run: Callable[[R, Backend, Prepared[J]], Awaitable[Response]]
+
+    async def answer(self, request: R, reply: Reply, activity: Activity) -> None:
+        """Serve one request to its terminal frame.
+
+        Raises:
+            InferdError: it cannot be served; no terminal frame was written.
+            PeerGoneError: nobody reads the answer.
+
+        Cancellation: the job is dropped and its permit freed.
+        """
+        plan = self.resolve(request)
+        with activity.scope:
+            async with self.entrance.enter(plan, activity) as (backend, prepared):
+                frame = await self.run(request, backend, prepared)
+                await reply.send([frame])
+        if not reply.is_over:
+            raise CancelledError
+        await reply.flush()
+        activity.done("end")
+
+
+def embed_service(entrance: Entrance) -> EncodeService[EmbedRequest, EmbedJob]:
+    """Make the service of the embed socket."""
+    return EncodeService(entrance, resolve_embed, _embed)
+
+
+def rerank_service(entrance: Entrance) -> EncodeService[RerankRequest, RerankJob]:
+    """Make the service of the rerank socket."""
+    return EncodeService(entrance, resolve_rerank, _rerank)
+
+
+async def _embed(
+    request: EmbedRequest, backend: Backend, prepared: Prepared[EmbedJob]
+) -> EmbeddingsFrame:
+    check_answer_fits(prepared.job, n_embd=backend.capabilities.n_embd)
+    result = await backend.embed(prepared)
+    return EmbeddingsFrame(
+        id=request.id,
+        embeddings=result.embeddings,
+        dimensions=result.dimensions,
+        model=backend.capabilities.model,
+        usage=EncodeUsage(result.input_tokens),
+        backend=backend.name,
+    )
+
+
+async def _rerank(
+    request: RerankRequest, backend: Backend, prepared: Prepared[RerankJob]
+) -> RerankFrame:
+    result = await backend.rerank(prepared)
+    ranked = [RankedDocument(*each) for each in enumerate(result.scores)]
+    ranked.sort(key=lambda each: -each.score)  # equals stay in the request's order
+    return RerankFrame(
+        id=request.id,
+        results=ranked[: request.top_n],
+        model=backend.capabilities.model,
+        usage=EncodeUsage(result.input_tokens),
+        backend=backend.name,
+    )

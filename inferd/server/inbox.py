@@ -1,0 +1,118 @@
+"""What a client sends ahead of its answers: bytes to requests, a bounded number of them."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, NamedTuple, TypeVar
+
+from inferd.errors import PeerError
+from inferd.limits import READ_AHEAD_BYTES, READ_AHEAD_REQUESTS
+from inferd.server.activity import Activity
+from inferd.wire.codec import Request, decode_cancel
+from inferd.wire.framing import LineSplitter
+
+R = TypeVar("R", bound=Request)
+
+
+class Arrival(NamedTuple, Generic[R]):
+    """A line that has been read."""
+
+    request: R | PeerError
+    """What it asks, or why it asks nothing."""
+    activity: Activity
+    n_bytes: int
+
+
+class Inbox(Generic[R]):
+    """Bytes in, requests out; a cancel takes effect as soon as it is read.
+
+    Bounds:
+        Holds ``READ_AHEAD_REQUESTS`` and ``READ_AHEAD_BYTES`` besides one request of any
+        size, for a caller that feeds it only while ``has_room``.
+    """
+
+    def __init__(
+        self, decode: Callable[[bytes], R], begin: Callable[[str], Activity]
+    ) -> None:
+        self._decode = decode
+        self._begin = begin
+        self._splitter = LineSplitter()
+        self._arrivals: deque[Arrival[R]] = deque()
+        self._n_bytes = 0
+        self._current: Activity | None = None
+        self._has_ended = False
+        self._is_closed = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is there and nothing more will come."""
+        return self._is_closed and not self._arrivals
+
+    @property
+    def has_room(self) -> bool:
+        """Whether to read on: always, while nothing is there to be answered."""
+        if self._has_ended or self._is_closed:
+            return False
+        if self._current is None and not self._arrivals:
+            return True
+        n_bytes = self._n_bytes + self._splitter.pending_bytes
+        return len(self._arrivals) < READ_AHEAD_REQUESTS and n_bytes < READ_AHEAD_BYTES
+
+    def feed(self, data: bytes | bytearray) -> None:
+        """Add what was read; nothing stands for the client's end."""
+        if data:
+            self._splitter.feed(data)
+        else:
+            self._has_ended = True
+        self._sort()
+
+    def close(self) -> None:
+        """Take nothing more; half a line at the daemon's end is no request."""
+        self._is_closed = True
+
+    def take(self) -> Arrival[R] | None:
+        """Take the next request, which is the current one then; ``None`` if there is none."""
+        self._sort()
+        if not self._arrivals:
+            self._current = None
+            return None
+        arrival = self._arrivals.popleft()
+        self._n_bytes -= arrival.n_bytes
+        self._current = arrival.activity
+        self._sort()
+        return arrival
+
+    def _sort(self) -> None:
+        """Make requests of the lines that are whole, as many as there is room for."""
+        while not self._is_closed and len(self._arrivals) < READ_AHEAD_REQUESTS:
+            try:
+                frame = self._next_frame()
+                if frame is None:
+                    self._is_closed = self._has_ended
+                    return
+                self._accept(frame)
+            except PeerError as error:
+                self._arrivals.append(Arrival(error, self._begin(""), 0))
+                self._is_closed = error.closes_connection
+
+    def _next_frame(self) -> bytes | None:
+        frame = self._splitter.next_frame()
+        return (
+            self._splitter.last_frame() if frame is None and self._has_ended else frame
+        )
+
+    def _accept(self, frame: bytes) -> None:
+        if cancel := decode_cancel(frame):
+            self._cancel(cancel.id)
+            return
+        request = self._decode(frame)
+        arrival = Arrival(request, self._begin(request.id), len(frame))
+        self._arrivals.append(arrival)
+        self._n_bytes += arrival.n_bytes
+
+    def _cancel(self, request_id: str) -> None:
+        present = [each.activity for each in self._arrivals]
+        if self._current is not None:
+            present.append(self._current)
+        for activity in present:
+            if activity.request_id == request_id:
+                activity.cancel()

@@ -1,0 +1,71 @@
+"""Counters and gauges, told in Prometheus' text format."""
+
+from collections.abc import Callable
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import generate_latest
+
+from inferd.server.activity import Activity
+
+SECONDS: Final = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300)
+"""Bounds of histogram buckets: from a warm short prompt to a long wait in the queue."""
+
+
+class Metrics:
+    """What a monitoring system wants to know of a daemon.
+
+    Bounds:
+        Labels are sockets, backends, stop reasons and error codes, never a client's words.
+    """
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "inferd_requests",
+            "Requests that ended, by how.",
+            ("socket", "outcome"),
+            registry=self._registry,
+        )
+        self._tokens = Counter(
+            "inferd_tokens",
+            "Tokens read and written.",
+            ("backend", "kind"),
+            registry=self._registry,
+        )
+        self._first_token = Histogram(
+            "inferd_first_token_seconds",
+            "From arrival to the first token.",
+            ("socket",),
+            buckets=SECONDS,
+            registry=self._registry,
+        )
+        self._restarts = Counter(
+            "inferd_worker_deaths",
+            "Workers that died.",
+            ("backend",),
+            registry=self._registry,
+        )
+
+    def watch(self, name: str, text: str, read: Callable[[], float]) -> None:
+        """Tell a number that is read when it is asked for."""
+        Gauge(f"inferd_{name}", text, registry=self._registry).set_function(read)
+
+    def count(self, activity: Activity) -> None:
+        """Count a request that ended."""
+        self._requests.labels(activity.socket, activity.outcome).inc()
+        if activity.backend is not None:
+            tokens = self._tokens
+            tokens.labels(activity.backend, "input").inc(activity.input_tokens)
+            tokens.labels(activity.backend, "output").inc(activity.output.n_tokens)
+        if activity.first_token_at is not None:
+            waited_s = activity.first_token_at - activity.arrived_at
+            self._first_token.labels(activity.socket).observe(waited_s)
+
+    def worker_died(self, backend: str) -> None:
+        """Count a worker's death."""
+        self._restarts.labels(backend).inc()
+
+    def text(self) -> str:
+        """Write all of it."""
+        return generate_latest(self._registry).decode()

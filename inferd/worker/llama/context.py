@@ -1,0 +1,87 @@
+"""Room to compute in: a llama.cpp context, its results, and how to cut it short."""
+
+import ctypes
+
+import numpy as np
+import numpy.typing as npt
+
+from inferd.worker.backend import LoadError
+from inferd.worker.llama.library import llama
+from inferd.worker.llama.model import Model
+
+
+class Context:
+    """Room to decode ``n_slots`` sequences of ``n_ctx`` tokens in all.
+
+    One KV cache is shared by all of them (``kv_unified``); keeping each within its share
+    is the caller's duty. The one thread that decodes may use it, but for ``interrupt``.
+
+    Raises:
+        LoadError: there is no memory for it.
+    """
+
+    def __init__(
+        self, model: Model, *, n_ctx: int, n_slots: int, n_batch: int, n_threads: int
+    ) -> None:
+        params = llama.llama_context_default_params()
+        params.n_ctx = n_ctx
+        params.n_batch = params.n_ubatch = n_batch
+        params.n_seq_max = n_slots
+        params.n_threads = params.n_threads_batch = n_threads
+        params.kv_unified = True
+        params.no_perf = True
+        params.embeddings = model.use != "generate"
+        if params.embeddings:
+            params.pooling_type = model.pooling
+        self._interrupt = (ctypes.c_char * 2)()
+        params.abort_callback = ctypes.cast(_STRLEN, llama.ggml_abort_callback)
+        params.abort_callback_data = ctypes.addressof(self._interrupt)
+        self.handle = llama.llama_init_from_model(model.handle, params)
+        if not self.handle:
+            raise LoadError(f"no memory for a context of {n_ctx} tokens")
+        self._memory = llama.llama_get_memory(self.handle)
+        # llama_decode would do, with a line on stderr for each batch.
+        self._compute = llama.llama_decode if self._memory else llama.llama_encode
+
+    def decode(self, batch: ctypes.Structure) -> int:
+        """Decode a batch; give llama.cpp's code: 0 is well, 2 is interrupted."""
+        return int(self._compute(self.handle, batch))
+
+    def logits(self, row: int, n_vocab: int) -> npt.NDArray[np.float32]:
+        """View the logits of a row of the last batch: ``(n_vocab,)``, until the next."""
+        pointer = llama.llama_get_logits_ith(self.handle, row)
+        return np.ctypeslib.as_array(pointer, (n_vocab,))
+
+    def pooled(self, sequence: int, n_numbers: int) -> npt.NDArray[np.float32]:
+        """Copy what the last batch gave for a whole sequence: ``(n_numbers,)``."""
+        pointer = llama.llama_get_embeddings_seq(self.handle, sequence)
+        return np.ctypeslib.as_array(pointer, (n_numbers,)).copy()
+
+    def forget_all(self) -> None:
+        """Drop all cells, where there are any: most encoders keep none."""
+        if self._memory:
+            llama.llama_memory_clear(self._memory, False)  # noqa: FBT003  # cells alone
+
+    def use_threads(self, n_threads: int) -> None:
+        """Decode with this many threads from the next batch on."""
+        llama.llama_set_n_threads(self.handle, n_threads, n_threads)
+
+    def interrupt(self) -> None:
+        """End the decode under way soon, or the next one at once; any thread may."""
+        self._interrupt[0] = b"\x01"
+
+    def allow(self) -> None:
+        """Take back an interruption."""
+        self._interrupt[0] = b"\x00"
+
+    def forget(self, sequence: int, *, after: int = 0) -> None:
+        """Drop a sequence's cells from position ``after`` on."""
+        llama.llama_memory_seq_rm(self._memory, sequence, after, -1)
+
+
+_STRLEN = ctypes.CDLL(None).strlen
+"""llama.cpp's abort callback: ``bool (void *)``, asked before each node of the graph.
+
+A callback in Python would take the interpreter's lock some 500 times a decode. The
+length of a C string of at most one character is what we want to know: 0 or 1.
+"""

@@ -1,0 +1,265 @@
+"""Turn texts into vectors or scores: many texts, of any jobs, in one batch."""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from inferd.backend import BackendCapabilities
+from inferd.dialects.embedding import task_prefix
+from inferd.ipc import Embedded, Failed, Scored
+from inferd.job import EmbedJob, GenerateJob, Job, RerankJob
+from inferd.limits import ENCODE_BATCH_SEQUENCES, ENCODE_BATCH_TOKENS
+from inferd.worker.backend import LoadError, Outcome, PreparedJob, RefusedError
+from inferd.worker.llama.batch import Batch
+from inferd.worker.llama.context import Context
+from inferd.worker.llama.decoder import INTERRUPTED, DecodeError
+from inferd.worker.llama.model import Model
+
+Vector = npt.NDArray[np.float32]
+
+_SELF_TEST_TEXTS = 8
+_SCORE_TOLERANCE = 0.1
+"""How far scores of one text in one batch may be apart; those measured were equal."""
+
+
+@dataclass
+class PreparedTexts(PreparedJob):
+    """A job's texts as tokens, and what came of those that are done."""
+
+    job: EmbedJob | RerankJob
+    texts: list[list[int]]
+    results: list[Vector] = field(default_factory=list)
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens of all texts."""
+        return sum(map(len, self.texts))
+
+
+class Encoder:
+    """A model that embeds or scores, and its context. One thread runs it.
+
+    A batch takes texts of the running jobs in turn, so that a request with one text does
+    not wait for another with a thousand.
+    """
+
+    def __init__(self, model: Model, *, n_ctx: int, n_threads: int) -> None:
+        self._model = model
+        self._n_ctx = min(n_ctx, model.n_ctx_train)
+        self._n_batch = max(self._n_ctx, ENCODE_BATCH_TOKENS)
+        self._context = Context(
+            model,
+            n_ctx=self._n_batch,
+            n_slots=ENCODE_BATCH_SEQUENCES,
+            n_batch=self._n_batch,
+            n_threads=n_threads,
+        )
+        self._batch = Batch(self._n_batch)
+        self._running: dict[int, PreparedTexts] = {}
+        self._waiting: deque[int] = deque()
+        self._in_batch: frozenset[int] = frozenset()
+        self._n_alone = 0
+
+    @property
+    def capabilities(self) -> BackendCapabilities:
+        """What it can do."""
+        return BackendCapabilities(
+            generate=False,
+            embed=self._model.use == "embed",
+            rerank=self._model.use == "rerank",
+            n_ctx=self._n_ctx,
+            n_embd=self._model.n_embd,
+        )
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether any job runs."""
+        return bool(self._running)
+
+    def use_threads(self, n_threads: int) -> None:
+        """Compute with this many threads from the next batch on."""
+        self._context.use_threads(n_threads)
+
+    def self_test(self) -> None:
+        """Encode for real, so that a build that crashes does so before it is ready.
+
+        Raises:
+            LoadError: it fails, or what it gives are no numbers, or no scores.
+        """
+        texts = ["Hello"] * _SELF_TEST_TEXTS
+        job = EmbedJob(texts=texts, dimensions=None, task=None)
+        tokens = self._model.tokenize("Hello")[: self._n_ctx]
+        test = PreparedTexts(job, [tokens] * _SELF_TEST_TEXTS)
+        self.start(0, test)
+        try:
+            while self.is_busy:
+                self.step()
+        except DecodeError as error:
+            raise LoadError(f"encode self-test failed: {error}") from error
+        if not np.isfinite(test.results).all():
+            raise LoadError("encode self-test failed: the result is not finite")
+        if self._model.use == "rerank":
+            self._refuse_headless(np.stack(test.results)[:, 0])
+
+    def _refuse_headless(self, scores: Vector) -> None:
+        """Compare the scores of one text, several times in a batch.
+
+        Without a head for scores, llama.cpp takes them from places in a vector.
+        """
+        if np.ptp(scores) > _SCORE_TOLERANCE:
+            raise LoadError("encode self-test failed: the model has no head for scores")
+
+    # --- preparing --------------------------------------------------------------------
+
+    def prepare(self, job: Job) -> PreparedTexts:
+        """Tokenise a job's texts.
+
+        Raises:
+            RefusedError: a text is longer than the context, or there are too many
+                dimensions.
+        """
+        match job:
+            case EmbedJob():
+                return PreparedTexts(job, self._inputs(job))
+            case RerankJob():
+                return PreparedTexts(job, self._pairs(job))
+            case GenerateJob():
+                raise RefusedError("this model writes no text")
+
+    def _inputs(self, job: EmbedJob) -> list[list[int]]:
+        n_embd = self._model.n_embd
+        if job.dimensions is not None and job.dimensions > n_embd:
+            raise RefusedError(f"dimensions {job.dimensions} not in [1, {n_embd}]")
+        prefix = task_prefix(self._model.architecture, self._model.name, job.task)
+        texts = [
+            self._model.tokenize(prefix + text, parses_special=False)
+            for text in job.texts
+        ]
+        self._refuse_unfit(texts, "input", "")
+        return texts
+
+    def _pairs(self, job: RerankJob) -> list[list[int]]:
+        pairs = [self._model.pair(job.query, document) for document in job.documents]
+        self._refuse_unfit(pairs, "documents", " with the query")
+        return pairs
+
+    def _refuse_unfit(self, texts: list[list[int]], field: str, of_what: str) -> None:
+        for index, tokens in enumerate(texts):
+            if not tokens:
+                raise RefusedError(f"{field}[{index}] has no tokens")
+            if len(tokens) > self._n_ctx:
+                raise RefusedError(
+                    f"{field}[{index}] has {len(tokens)} tokens{of_what}, "
+                    f"the context {self._n_ctx}"
+                )
+
+    # --- running ----------------------------------------------------------------------
+
+    def start(self, ticket: int, prepared: PreparedJob) -> None:
+        """Let a job's texts take part."""
+        assert isinstance(prepared, PreparedTexts)  # noqa: S101  # ours come from prepare alone
+        self._running[ticket] = prepared
+        self._waiting.append(ticket)
+
+    def drop(self, ticket: int) -> None:
+        """Forget a job."""
+        if self._running.pop(ticket, None) is not None:
+            self._waiting.remove(ticket)
+
+    def interrupt(self, ticket: int) -> None:
+        """Cut the batch short if it is this job's alone; any thread may call."""
+        if self._in_batch == {ticket}:
+            self._context.interrupt()
+
+    def step(self) -> list[Outcome]:
+        """Encode a batch; give the jobs that are done with it.
+
+        Raises:
+            DecodeError: the library failed; the process had better end.
+        """
+        tickets = self._fill()
+        self._in_batch = frozenset(tickets)
+        code = self._context.decode(self._batch.handle)
+        self._in_batch = frozenset()
+        if code == INTERRUPTED:
+            self._context.allow()
+        elif code:
+            raise DecodeError(f"llama_decode gave {code} for {len(self._batch)} tokens")
+        else:
+            self._keep(tickets)
+        self._context.forget_all()
+        return [
+            self._finish(ticket, prepared)
+            for ticket, prepared in list(self._running.items())
+            if len(prepared.results) == len(prepared.texts)
+        ]
+
+    def _keep(self, tickets: list[int]) -> None:
+        """Take what came of each text in the batch.
+
+        What is no number in one of them spoils the others: they are computed anew, alone.
+        """
+        vectors = [
+            self._context.pooled(sequence, self._model.n_pooled)
+            for sequence in range(len(tickets))
+        ]
+        if len(vectors) > 1 and not np.isfinite(vectors).all():
+            self._n_alone = len(vectors)
+            return
+        for ticket, vector in zip(tickets, vectors, strict=True):
+            self._running[ticket].results.append(vector)
+
+    def _fill(self) -> list[int]:
+        """Put the next text of each job in the batch, in turn; give whose they are.
+
+        Who is left out for want of room is the first in the next batch.
+        """
+        self._batch.clear()
+        tickets: list[int] = []
+        left_out: list[int] = []
+        max_texts = 1 if self._n_alone else ENCODE_BATCH_SEQUENCES
+        self._n_alone = max(0, self._n_alone - 1)
+        n_passed = 0
+        while len(tickets) < max_texts and n_passed < len(self._waiting):
+            ticket = self._waiting[0]
+            self._waiting.rotate(-1)
+            n_passed += 1
+            prepared = self._running[ticket]
+            index = len(prepared.results) + tickets.count(ticket)
+            if index == len(prepared.texts):
+                continue
+            if len(prepared.texts[index]) > self._n_batch - len(self._batch):
+                left_out.append(ticket)
+                continue
+            self._batch.add_whole(prepared.texts[index], sequence=len(tickets))
+            tickets.append(ticket)
+            n_passed = 0
+        if left_out:
+            self._waiting.rotate(-self._waiting.index(left_out[0]))
+        return tickets
+
+    def _finish(self, ticket: int, prepared: PreparedTexts) -> Outcome:
+        self.drop(ticket)
+        results = np.stack(prepared.results)
+        if not np.isfinite(results).all():
+            return Failed(ticket=ticket, reason="the model gave what is no number")
+        match prepared.job:
+            case RerankJob():
+                return Scored(ticket=ticket, scores=results[:, 0].tolist())
+            case EmbedJob(dimensions=dimensions):
+                vectors = unit_vectors(results[:, :dimensions])
+                return Embedded(
+                    ticket=ticket,
+                    embeddings=msgspec.json.encode(vectors.tolist()),
+                    dimensions=vectors.shape[1],
+                )
+
+
+def unit_vectors(vectors: Vector) -> Vector:
+    """Scale vectors ``(n, dimensions)`` to length 1; one of length 0 stays as it is."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    result: Vector = (vectors / np.where(lengths == 0, 1, lengths)).astype(np.float32)
+    return result

@@ -1,0 +1,41 @@
+import pytest
+import trio
+
+from inferd.server.activity import Activity
+from inferd.server.metrics import Metrics
+from inferd.server.peer import Peer
+from inferd.server.register import Register
+from tests.fakes.backend import Script, ScriptedBackend
+from tests.fakes.serving import House
+from tests.fakes.streams import cancel, generate
+
+ANNA = Peer(pid=1, uid=70_001, gid=100)
+BERT = Peer(pid=2, uid=70_002, gid=100)
+OPERATOR = None
+
+
+async def test_a_cancel_on_one_connection_is_nothing_to_another(autojump_clock):
+    backend = ScriptedBackend(Script(token_delay_s=5))
+    async with House(backend, max_active=2).opened() as house:
+        async with house.connect() as victim, house.connect() as stranger:
+            await victim.send(generate("secret"))
+            await stranger.send(cancel("secret") + generate("mine") + cancel("mine"))
+            *_, theirs = await stranger.answer()
+            *_, done = await victim.answer()
+    assert (theirs["id"], theirs["stop_reason"]) == ("mine", "cancelled")
+    assert (done["id"], done["stop_reason"]) == ("secret", "end")
+
+
+@pytest.mark.parametrize(
+    ("uid", "cancelled"), [(ANNA.uid, "a"), (BERT.uid, "b"), (OPERATOR, "ab")]
+)
+async def test_an_id_means_the_requests_of_those_who_may_be_meant(uid, cancelled):
+    register = Register(Metrics())
+    now = trio.current_time()
+    theirs = {
+        "a": Activity(ANNA, "infer.sock", "same", now),
+        "b": Activity(BERT, "infer.sock", "same", now),
+    }
+    with register.present(theirs["a"]), register.present(theirs["b"]):
+        assert register.cancel("same", uid=uid) == len(cancelled)
+    assert "".join(key for key in theirs if theirs[key].is_cancelled) == cancelled

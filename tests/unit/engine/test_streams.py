@@ -1,0 +1,352 @@
+from typing import Any
+
+import pytest
+import trio
+from hypothesis import given, strategies as st
+
+from inferd.backend import (
+    Done,
+    DoneV2,
+    MalformedToolCall,
+    Prepared,
+    Progress,
+    Text,
+    Thinking,
+    Token,
+    ToolUse,
+)
+from inferd.engine.mailbox import Mailbox
+from inferd.engine.session import Answer, Prefilled, WorkerDiedError
+from inferd.engine.streams import BlockStream, TextStream
+from inferd.errors import InternalError
+from inferd.ipc import Embedded, Ended, PromptReady, Scored
+from inferd.job import GenerateJob, Sampling
+from inferd.wire.requests import ChatMessage
+from inferd.wire.responses import Alternative, Logprob, Usage, UsageV2
+from tests.fakes.worker import MARKERS, ended
+from tests.unit.strategies import chunked
+
+CALL = '<c>{"name":"f","arguments":{"a":1}}</c>'
+USE = ToolUse(tool_call_id="tc-0", name="f", input={"a": 1})
+USAGE = UsageV2(3, 2, 1)
+
+
+def prepared(*stops: str) -> Prepared[GenerateJob]:
+    job = GenerateJob(
+        messages=[ChatMessage("user", "hi")],
+        max_tokens=99,
+        sampling=Sampling(temperature=0, top_p=1, top_k=0, seed=0),
+        stops=stops,
+    )
+    return Prepared(ticket=1, job=job, input_tokens=3)
+
+
+def box_of(*answers: Answer | str) -> Mailbox[Answer]:
+    box = Mailbox[Answer]()
+    for answer in answers:
+        box.put(answer.encode() if isinstance(answer, str) else answer)
+    return box
+
+
+def text_stream(*answers: Answer | str, stops: tuple[str, ...] = ()) -> TextStream:
+    return TextStream(box_of(*answers), prepared(*stops))
+
+
+def block_stream(*answers: Answer | str, stops: tuple[str, ...] = ()) -> BlockStream:
+    return BlockStream(box_of(*answers), prepared(*stops), MARKERS)
+
+
+async def events_of(stream: TextStream | BlockStream) -> list[Any]:
+    events: list[Any] = []
+    with trio.fail_after(5):
+        async for batch in stream:
+            assert batch, "an empty batch"
+            events += batch
+    return events
+
+
+def logprob(token: str) -> Logprob:
+    chosen = Alternative(token=token, id=7, bytes=list(token.encode()), logprob=-0.5)
+    return Logprob(
+        token=token,
+        id=7,
+        bytes=list(token.encode()),
+        logprob=-0.5,
+        top_logprobs=[chosen],
+    )
+
+
+def end(n_tokens: int = 2, **fields: Any) -> Ended:
+    return ended(1, n_tokens, **fields)
+
+
+# --- text -------------------------------------------------------------------------------
+
+
+async def test_v1_is_the_pieces_as_text_and_one_end(autojump_clock):
+    events = await events_of(text_stream("Hel", "lo", end(stop_reason="length")))
+    assert events == [
+        Token("Hel"),
+        Token("lo"),
+        Done(stop_reason="length", usage=Usage(3, 2, 1)),
+    ]
+
+
+async def test_v2_is_the_pieces_as_text_and_one_end(autojump_clock):
+    events = await events_of(block_stream("Hel", "lo", end(stop_reason="length")))
+    assert events == [
+        Text("Hel"),
+        Text("lo"),
+        DoneV2(stop_reason="max_tokens", usage=USAGE),
+    ]
+
+
+@pytest.mark.parametrize("make", [text_stream, block_stream])
+async def test_tokens_are_counted_as_they_come(make, autojump_clock):
+    stream = make("a", b"\xc3")
+    assert stream.n_tokens == 0
+    await anext(aiter(stream))
+    assert stream.n_tokens == 2
+
+
+@pytest.mark.parametrize("make", [text_stream, block_stream])
+async def test_characters_are_whole_wherever_pieces_end(make, autojump_clock):
+    pieces = [b"\xc3", b"\xa9\xe2\x82", b"\xac", b"", b"\xf0\x9f"]
+    *words, _ = await events_of(make(*pieces, end()))
+    texts = [getattr(each, "text", getattr(each, "delta", "")) for each in words]
+    assert texts == ["é", "€", "\N{REPLACEMENT CHARACTER}"]
+
+
+@pytest.mark.parametrize("make", [text_stream, block_stream])
+async def test_an_answer_of_nothing_is_its_end_alone(make, autojump_clock):
+    assert len(await events_of(make(b"", b"", end()))) == 1
+
+
+@pytest.mark.parametrize("make", [text_stream, block_stream])
+async def test_progress_comes_as_it_is_told(make, autojump_clock):
+    events = await events_of(make(Prefilled(0), Prefilled(3), "a", end()))
+    assert events[:2] == [Progress(0, 3), Progress(3, 3)]
+    assert len(events) == 4
+
+
+@pytest.mark.parametrize("make", [text_stream, block_stream])
+async def test_after_its_end_a_stream_stays_at_its_end(make, autojump_clock):
+    stream = make("a", end())
+    assert len(await events_of(stream)) == 2
+    assert await events_of(stream) == []
+
+
+# --- stop strings -----------------------------------------------------------------------
+
+
+async def test_a_stop_string_ends_v1_and_is_not_sent(autojump_clock):
+    events = await events_of(text_stream("a<E", "ND>b", "c", stops=("<END>",)))
+    assert events == [Token("a"), Done(stop_reason="end", usage=Usage(3, 2))]
+
+
+async def test_a_stop_string_ends_v2_and_is_named(autojump_clock):
+    events = await events_of(block_stream("a<E", "ND>b", "c", stops=("x", "<END>")))
+    assert events == [
+        Text("a"),
+        DoneV2(stop_reason="stop_sequence", usage=UsageV2(3, 2), stop_sequence="<END>"),
+    ]
+
+
+@pytest.mark.parametrize("make", [text_stream, block_stream])
+async def test_what_the_worker_says_after_a_stop_string_is_not_heard(
+    make, autojump_clock
+):
+    stream = make(
+        "aSTOPb", "c", PromptReady(ticket=1, prompt_tokens=1), stops=("STOP",)
+    )
+    assert len(await events_of(stream)) == 2
+    assert stream.n_tokens == 1
+
+
+@pytest.mark.parametrize("make", [text_stream, block_stream])
+async def test_what_might_have_been_a_stop_string_is_sent_at_the_end(
+    make, autojump_clock
+):
+    *words, done = await events_of(make("a<E", "N", end(), stops=("<END>",)))
+    assert "".join(getattr(e, "text", getattr(e, "delta", "")) for e in words) == "a<EN"
+    assert done.stop_reason in ("end", "end_turn")
+    assert done.usage.cached_tokens == 1
+
+
+async def test_a_stop_string_may_turn_up_in_the_text_held_back(autojump_clock):
+    stream = block_stream("xab", end(), stops=("ab", "abc"))
+    assert await events_of(stream) == [
+        Text("x"),
+        DoneV2(stop_reason="stop_sequence", usage=USAGE, stop_sequence="ab"),
+    ]
+    assert await events_of(text_stream("xab", end(), stops=("ab", "abc"))) == [
+        Token("x"),
+        Done(stop_reason="end", usage=Usage(3, 2, 1)),
+    ]
+
+
+async def test_half_a_character_at_the_end_is_no_part_of_a_stop_string(autojump_clock):
+    *words, done = await events_of(block_stream(b"a\xc3", end(), stops=("a\ufffd",)))
+    assert (words, done.stop_sequence) == ([], "a\ufffd")
+
+
+# --- blocks -----------------------------------------------------------------------------
+
+
+async def test_thoughts_and_calls_are_told_apart_from_text(autojump_clock):
+    pieces: list[Answer | str] = ["<t>h", "m</", "t>Hel", "lo<c", CALL[2:], "!", end()]
+    events = await events_of(block_stream(*pieces))
+    assert events == [
+        Thinking("h"),
+        Thinking("m"),
+        Text("Hel"),
+        Text("lo"),
+        USE,
+        Text("!"),
+        DoneV2(stop_reason="tool_use", usage=USAGE),
+    ]
+
+
+async def test_v1_sends_markers_as_they_are(autojump_clock):
+    *words, _ = await events_of(text_stream("<t>hm</t>", CALL, end()))
+    assert words == [Token("<t>hm</t>"), Token(CALL)]
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        end(stop_reason="length"),
+        end(stop_token_id=7),
+        "STOP",
+    ],
+)
+async def test_a_call_is_the_reason_whatever_came_after_it(last, autojump_clock):
+    *_, done = await events_of(block_stream(CALL, "x", last, stops=("STOP",)))
+    assert done.stop_reason == "tool_use"
+    assert done.stop_token_id == (7 if last == end(stop_token_id=7) else None)
+    assert done.stop_sequence == ("STOP" if last == "STOP" else None)
+
+
+async def test_a_call_that_is_cut_off_is_text_with_a_warning(autojump_clock):
+    events = await events_of(block_stream("a<c>{", end(stop_reason="length")))
+    assert events == [
+        Text("a"),
+        Text("<c>{"),
+        DoneV2(
+            stop_reason="max_tokens",
+            usage=USAGE,
+            warnings=(MalformedToolCall("<c>{"),),
+        ),
+    ]
+
+
+async def test_a_stop_string_is_the_reason_even_with_the_last_token(autojump_clock):
+    last = end(stop_reason="length")
+    *_, done = await events_of(text_stream("xab", last, stops=("ab", "abc")))
+    assert done.stop_reason == "end"
+    *_, done = await events_of(block_stream("xab", last, stops=("ab", "abc")))
+    assert done.stop_reason == "stop_sequence"
+
+
+async def test_the_jobs_own_stop_token_is_named(autojump_clock):
+    *_, done = await events_of(block_stream("a", end(stop_token_id=0)))
+    assert (done.stop_reason, done.stop_token_id) == ("stop_sequence", 0)
+    *_, done = await events_of(text_stream("a", end(stop_token_id=0)))
+    assert done.stop_reason == "end"
+
+
+@pytest.mark.slow
+@given(data=st.data())
+def test_any_split_of_the_bytes_gives_the_same_blocks(data):
+    answer = f"é<t>h€m</t>Hello {CALL} and{CALL}<c>no</c> END and more"
+    pieces = data.draw(chunked(answer.encode()))
+
+    async def main():
+        events = await events_of(block_stream(*pieces, end(), stops=("END", "NDx")))
+        kinds = [type(each) for each in events if isinstance(each, ToolUse | DoneV2)]
+        assert kinds == [ToolUse, ToolUse, DoneV2]
+        text = "".join(each.delta for each in events if isinstance(each, Text))
+        assert text == "éHello  and<c>no</c> "
+        thought = "".join(each.delta for each in events if isinstance(each, Thinking))
+        assert thought == "h€m"
+        assert events[-1].warnings == (MalformedToolCall("<c>no</c>"),)
+        assert events[-1].stop_sequence == "END"
+
+    trio.run(main)
+
+
+# --- log probabilities ------------------------------------------------------------------
+
+
+async def test_a_tokens_log_probability_goes_with_its_text(autojump_clock):
+    stream = block_stream(logprob("a"), "a", logprob("b"), "b", end())
+    assert (await events_of(stream))[:2] == [
+        Text("a", (logprob("a"),)),
+        Text("b", (logprob("b"),)),
+    ]
+
+
+async def test_text_that_was_held_back_has_all_of_its_tokens(autojump_clock):
+    said = (logprob("<E"), "<E", logprob("N"), "N", logprob("x"), "x")
+    text, _ = await events_of(block_stream(*said, end(), stops=("<END>",)))
+    assert text == Text("<ENx", (logprob("<E"), logprob("N"), logprob("x")))
+
+
+async def test_the_tokens_of_a_stop_string_are_in_no_frame(autojump_clock):
+    said = (logprob("a"), "a", logprob("<EN"), "<EN", logprob("D>"), "D>")
+    text, done = await events_of(block_stream(*said, end(), stops=("<END>",)))
+    assert text == Text("a", (logprob("a"),))
+    assert done.stop_sequence == "<END>"
+
+
+async def test_the_tokens_of_thoughts_and_calls_are_in_no_text_frame(autojump_clock):
+    pieces = ["<t>", "hm", "</t>", "a", CALL, "b"]
+    said = [each for piece in pieces for each in (logprob(piece), piece)]
+    *events, _ = await events_of(block_stream(*said, end()))
+    assert events == [
+        Thinking("hm"),
+        Text("a", (logprob("a"),)),
+        USE,
+        Text("b", (logprob("b"),)),
+    ]
+
+
+async def test_v1_has_no_log_probabilities(autojump_clock):
+    assert (await events_of(text_stream(logprob("a"), "a", end())))[0] == Token("a")
+
+
+# --- failures ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [text_stream, block_stream])
+async def test_a_death_in_mid_stream_comes_after_all_that_was_said(
+    make, autojump_clock
+):
+    stream = make("a", "b")
+    stream._box.fail(WorkerDiedError("gone"))
+    events: list[Any] = []
+    with pytest.raises(WorkerDiedError, match="gone"):
+        async for batch in stream:
+            events += batch
+    assert len(events) == 2
+
+
+@pytest.mark.parametrize("make", [text_stream, block_stream])
+async def test_a_death_after_the_end_is_nobodys_affair(make, autojump_clock):
+    stream = make("a", end())
+    stream._box.fail(WorkerDiedError("gone"))
+    assert len(await events_of(stream)) == 2
+
+
+@pytest.mark.parametrize("make", [text_stream, block_stream])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        PromptReady(ticket=1, prompt_tokens=1),
+        Embedded(ticket=1, embeddings=b"[]", dimensions=1),
+        Scored(ticket=1, scores=[]),
+    ],
+)
+async def test_an_answer_of_another_kind_is_a_failure(make, wrong, autojump_clock):
+    with pytest.raises(InternalError):
+        await events_of(make(wrong))

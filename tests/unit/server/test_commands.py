@@ -1,0 +1,271 @@
+import json
+from contextlib import ExitStack
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+from prometheus_client.parser import text_string_to_metric_families
+from structlog.testing import capture_logs
+
+from inferd.admission import Admission
+from inferd.backend import AcceleratorInfo, AcceleratorKind, BackendCapabilities
+from inferd.server.activity import Activity
+from inferd.server.commands import Commands
+from inferd.server.metrics import Metrics
+from inferd.server.peer import Peer
+from inferd.server.register import Register
+from inferd.server.turns import Turn, Turns
+from inferd.wire.codec import encode
+from tests.fakes.backend import ScriptedBackend
+from tests.fakes.streams import Frame, to_line
+
+ROOT = Peer(pid=1, uid=0, gid=0)
+DAEMON = Peer(pid=2, uid=70_000, gid=0)
+ANNA = Peer(pid=3, uid=70_001, gid=100)
+BERT = Peer(pid=4, uid=70_002, gid=100)
+
+
+@pytest.fixture(autouse=True)
+def _who_runs_the_daemon(monkeypatch):
+    fake = SimpleNamespace(getuid=lambda: DAEMON.uid)
+    monkeypatch.setattr("inferd.server.commands.os", fake)
+
+
+class Spoken:
+    """An answer of some tokens."""
+
+    def __init__(self, n_tokens: int) -> None:
+        self.n_tokens = n_tokens
+
+
+class Office:
+    """Commands, and the requests that they are about."""
+
+    def __init__(self, *backends: ScriptedBackend) -> None:
+        self.metrics = Metrics()
+        self.register = Register(self.metrics)
+        self.turns = Turns(Admission(max_active=1, max_queued=10))
+        self.n_drains = 0
+        self.commands = Commands(
+            register=self.register,
+            turns=self.turns,
+            backends=backends,
+            metrics=self.metrics,
+            drain=self._drain,
+        )
+        self._stack = ExitStack()
+
+    def _drain(self) -> None:
+        self.n_drains += 1
+
+    def come(self, peer: Peer, request_id: str = "r") -> Activity:
+        """Have a request come in, for as long as the test lasts."""
+        activity = Activity(peer, "infer.sock", request_id, trio.current_time())
+        self._stack.enter_context(self.register.present(activity))
+        return activity
+
+    def queue(self, activity: Activity) -> Turn:
+        """Let it wait for a permit, or have one."""
+        activity.turn = self._stack.enter_context(self.turns.admitted())
+        return activity.turn
+
+    def ask(self, line: Frame | bytes, peer: Peer = DAEMON) -> Frame:
+        """Give a command; read the reply as a listener does."""
+        data = line if isinstance(line, bytes) else to_line(line)
+        return dict(json.loads(encode(self.commands.answer(data, peer))))
+
+
+def reply(command: str, **fields: Any) -> Frame:
+    return {"id": "admin", "type": "reply", "command": command, "ok": True, **fields}
+
+
+def refusal(command: str, error: str) -> Frame:
+    return reply(command, error=error) | {"ok": False}
+
+
+# --- requests ---------------------------------------------------------------------------
+
+
+async def test_no_requests_are_an_empty_list():
+    assert Office().ask({"command": "requests"}) == reply("requests", requests=[])
+
+
+async def test_requests_are_told_in_the_order_they_came(autojump_clock):
+    office = Office()
+    running, queued, new = (office.come(ANNA, name) for name in ("a", "b", "c"))
+    office.queue(running)
+    office.queue(queued)
+    await trio.sleep(1.5)
+    running.started()
+    running.backend = queued.backend = "chat"
+    running.output = Spoken(5)
+    told = office.ask({"command": "requests"})
+    anna = {"socket": "infer.sock", "uid": 70_001, "pid": 3, "age_ms": 1500.0}
+    assert told["requests"] == [
+        {**anna, "id": "a", "phase": "running", "backend": "chat", "output_tokens": 5},
+        {
+            **anna,
+            "id": "b",
+            "phase": "queued",
+            "backend": "chat",
+            "position": 1,
+            "output_tokens": 0,
+        },
+        {**anna, "id": "c", "phase": "queued", "output_tokens": 0},
+    ]
+    assert new.turn is None
+
+
+async def test_each_one_who_waits_has_the_place_that_it_will_run_in():
+    office = Office()
+    activities = [office.come(ANNA, name) for name in "abc"]
+    for activity in activities:
+        office.queue(activity)
+    told = office.ask({"command": "requests"})["requests"]
+    assert [each.get("position") for each in told] == [None, 1, 2]
+
+
+# --- backends ---------------------------------------------------------------------------
+
+
+async def test_backends_say_how_they_are_and_what_they_can():
+    able = BackendCapabilities(
+        model="m",
+        n_ctx=8,
+        embed=True,
+        accelerator=AcceleratorInfo(kind=AcceleratorKind.CUDA, gpu_layers=7),
+    )
+    down = ScriptedBackend(name="down")
+    down.go_down("on fire")
+    waiting = ScriptedBackend(name="waiting", is_ready=False)
+    office = Office(ScriptedBackend(name="up", capabilities=able), down, waiting)
+    told = office.ask({"command": "backends"})
+    up, *others = told["backends"]
+    capabilities = up.pop("capabilities")
+    assert up == {"name": "up", "ready": True}
+    assert capabilities["model"] == "m"
+    assert capabilities["generate"] is capabilities["embed"] is True
+    assert capabilities["rerank"] is False
+    assert capabilities["accelerator"] == {"kind": "cuda", "gpu_layers": 7}
+    states = [(each["name"], each["ready"], each.get("unavailable")) for each in others]
+    assert states == [("down", False, "on fire"), ("waiting", False, None)]
+
+
+# --- metrics ----------------------------------------------------------------------------
+
+
+async def test_metrics_are_text_that_a_monitoring_system_reads():
+    office = Office()
+    office.metrics.worker_died("chat")
+    told = office.ask({"command": "metrics"})
+    families = list(text_string_to_metric_families(told.pop("text")))
+    assert told == reply("metrics")
+    assert "inferd_worker_deaths" in [family.name for family in families]
+
+
+# --- cancel -----------------------------------------------------------------------------
+
+
+async def test_cancelling_ends_every_request_of_the_id_and_says_how_many():
+    office = Office()
+    meant = [office.come(ANNA, "r") for _ in range(2)]
+    other = office.come(ANNA, "other")
+    told = office.ask({"command": "cancel", "id": "r"})
+    assert told == reply("cancel", cancelled=2)
+    assert [each.is_cancelled for each in [*meant, other]] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("who", "may"), [(ROOT, True), (DAEMON, True), (ANNA, True), (BERT, False)]
+)
+async def test_only_operators_cancel_what_is_somebody_elses(who, may):
+    office = Office()
+    request = office.come(ANNA, "r")
+    told = office.ask({"command": "cancel", "id": "r"}, who)
+    assert told["ok"] is request.is_cancelled is may
+    if not may:
+        assert told == refusal("cancel", 'no request has the id "r"')
+
+
+async def test_of_two_requests_of_one_id_a_user_cancels_its_own():
+    office = Office()
+    hers, his = office.come(ANNA, "r"), office.come(BERT, "r")
+    told = office.ask({"command": "cancel", "id": "r"}, BERT)
+    assert told["cancelled"] == 1
+    assert (hers.is_cancelled, his.is_cancelled) == (False, True)
+
+
+@pytest.mark.parametrize("name", ["", "x", 'ü\n"'])
+async def test_an_id_that_nobody_has_is_named(name):
+    office = Office()
+    office.come(ANNA, "r")
+    told = office.ask({"command": "cancel", "id": name})
+    quoted = json.dumps(name, ensure_ascii=False)
+    assert told == refusal("cancel", f"no request has the id {quoted}")
+
+
+async def test_a_cancel_without_an_id_is_refused():
+    office = Office()
+    request = office.come(ANNA, "")
+    for line in ({"command": "cancel"}, {"command": "cancel", "id": None}):
+        told = office.ask(line)
+        assert told == refusal("cancel", "cancel needs the id of a request")
+    assert not request.is_cancelled
+
+
+# --- drain ------------------------------------------------------------------------------
+
+
+async def test_a_drain_is_ordered_and_confirmed():
+    office = Office()
+    assert office.ask({"command": "drain"}) == reply("drain")
+    assert office.n_drains == 1
+
+
+# --- what is no command -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["", "Drain", "reload", "requests "])
+async def test_an_unknown_command_is_told_which_there_are(name):
+    office = Office()
+    told = office.ask({"command": name})
+    assert (told["command"], told["ok"]) == (name, False)
+    for known in ("requests", "metrics", "backends", "cancel", "drain"):
+        assert known in told["error"]
+    assert office.n_drains == 0
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"drain",
+        b"[]",
+        b"{}",
+        b'{"command":1}',
+        b'{"command":"cancel","id":7}',
+        b"\xff\xfe",
+        b"[" * 10_000,
+    ],
+)
+async def test_a_line_that_cannot_be_read_is_refused_without_a_name(line):
+    told = Office().ask(line)
+    assert (told["command"], told["ok"]) == ("", False)
+    assert told["error"].startswith("decode: ")
+
+
+async def test_fields_that_nobody_knows_are_ignored():
+    told = Office().ask({"command": "requests", "since": "yesterday"})
+    assert told["ok"]
+
+
+async def test_a_command_is_a_line_of_the_log_without_what_it_is_about():
+    office = Office()
+    with capture_logs() as log:
+        office.ask({"command": "cancel", "id": "secret"}, ANNA)
+        office.ask({"command": "x" * 10_000})
+    assert [line["event"] for line in log] == ["admin.command"] * 2
+    assert log[0]["peer"] == str(ANNA)
+    assert "secret" not in str(log)
+    assert len(str(log)) < 1000

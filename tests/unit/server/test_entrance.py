@@ -1,0 +1,208 @@
+import pytest
+import trio
+import trio.testing
+
+from inferd.admission import Admission
+from inferd.backend import BackendCapabilities
+from inferd.errors import (
+    BackendUnavailableError,
+    DrainingError,
+    InvalidRequestError,
+    QueueFullError,
+)
+from inferd.job import EmbedJob
+from inferd.resolve.plan import Plan
+from inferd.routing import EMBEDS
+from inferd.server.activity import Activity
+from inferd.server.entrance import Entrance
+from inferd.server.peer import Peer
+from inferd.server.turns import Turns
+from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
+
+PEER = Peer(pid=17, uid=1000, gid=100)
+JOB = EmbedJob(texts=["a"], dimensions=None, task=None)
+PLAN = Plan(job=JOB, needs=(EMBEDS,))
+
+
+def make_entrance(*backends: ScriptedBackend, max_queued: int = 10) -> Entrance:
+    return Entrance(backends, Turns(Admission(max_active=1, max_queued=max_queued)))
+
+
+def begin(uid: int = 1000) -> Activity:
+    peer = Peer(pid=17, uid=uid, gid=100)
+    return Activity(peer, "infer.embed.sock", "r", trio.current_time())
+
+
+def is_free(entrance: Entrance) -> bool:
+    turns = entrance.turns
+    return turns.count_active() == turns.count_waiting() == 0
+
+
+async def hold(entrance: Entrance, plan: Plan[EmbedJob], activity: Activity):
+    async with entrance.enter(plan, activity):
+        await trio.sleep_forever()
+
+
+async def test_inside_there_is_a_permit_a_backend_and_a_job_that_is_read(
+    autojump_clock,
+):
+    backend = ScriptedBackend(Script(prepare_s=2))
+    entrance, activity = make_entrance(backend), begin()
+    async with entrance.enter(PLAN, activity) as (chosen, prepared):
+        assert (chosen, prepared.job) == (backend, JOB)
+        assert entrance.turns.count_active() == 1
+        assert (activity.backend, activity.input_tokens) == ("scripted", 3)
+        assert activity.started_at == 2
+        assert activity.turn is not None
+    assert is_free(entrance)
+    assert backend.is_idle
+
+
+async def test_texts_are_read_while_it_is_somebody_elses_turn(autojump_clock, nursery):
+    backend = ScriptedBackend()
+    entrance = make_entrance(backend)
+    first, second = begin(), begin()
+    for activity in (first, second):
+        nursery.start_soon(hold, entrance, PLAN, activity)
+        await trio.testing.wait_all_tasks_blocked()
+    assert backend.counts.prepared == 2
+    assert (first.started_at, second.started_at) == (0, None)
+    assert (second.backend, second.input_tokens) == ("scripted", 3)
+    nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("priorities", [(0, 5), (5, 0)])
+async def test_a_users_priorities_order_that_users_own(
+    priorities, autojump_clock, nursery
+):
+    entrance = make_entrance(ScriptedBackend())
+    nursery.start_soon(hold, entrance, PLAN, begin())
+    waiting: list[Activity] = []
+    for priority in priorities:
+        waiting.append(begin())
+        plan = Plan(job=JOB, needs=(EMBEDS,), priority=priority)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(hold, entrance, plan, waiting[-1])
+    await trio.testing.wait_all_tasks_blocked()
+    expected = waiting if priorities[0] > priorities[1] else waiting[::-1]
+    assert entrance.turns.order() == [each.turn for each in expected]
+    nursery.cancel_scope.cancel()
+
+
+async def test_another_users_priority_is_no_matter(autojump_clock, nursery):
+    entrance = make_entrance(ScriptedBackend())
+    activities = [begin(1), begin(1), begin(2)]
+    for activity, priority in zip(activities, (0, 0, 9), strict=True):
+        plan = Plan(job=JOB, needs=(EMBEDS,), priority=priority)
+        nursery.start_soon(hold, entrance, plan, activity)
+        await trio.testing.wait_all_tasks_blocked()
+    assert entrance.turns.order() == [each.turn for each in activities[1:]]
+    nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("backend", "error"),
+    [
+        (
+            ScriptedBackend(Script(refusal=InvalidRequestError("no"))),
+            InvalidRequestError,
+        ),
+        (
+            ScriptedBackend(capabilities=BackendCapabilities()),
+            BackendUnavailableError,
+        ),
+    ],
+)
+async def test_what_cannot_be_served_gives_its_place_back(backend, error):
+    entrance = make_entrance(backend)
+    with pytest.raises(error):
+        async with entrance.enter(PLAN, begin()):
+            pytest.fail("it was let in")
+    assert is_free(entrance)
+    assert backend.is_idle
+
+
+async def test_where_there_is_no_place_no_backend_is_asked(autojump_clock, nursery):
+    backend = ScriptedBackend()
+    entrance = make_entrance(backend, max_queued=0)
+    nursery.start_soon(hold, entrance, PLAN, begin())
+    await trio.testing.wait_all_tasks_blocked()
+    with pytest.raises(QueueFullError):
+        async with entrance.enter(PLAN, begin()):
+            pytest.fail("it was let in")
+    assert backend.counts.asked == 1
+    nursery.cancel_scope.cancel()
+
+
+async def test_one_who_is_turned_away_leaves_nothing(autojump_clock, nursery):
+    backend = ScriptedBackend()
+    entrance = make_entrance(backend)
+    nursery.start_soon(hold, entrance, PLAN, begin())
+    await trio.testing.wait_all_tasks_blocked()
+
+    async def turn_away():
+        await trio.sleep(1)
+        entrance.turns.turn_away()
+
+    nursery.start_soon(turn_away)
+    with pytest.raises(DrainingError):
+        async with entrance.enter(PLAN, begin()):
+            pytest.fail("it was let in")
+    assert backend.n_held == 1
+    nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    "script", [Script(prepare_s=FOR_EVER), Script(token_delay_s=FOR_EVER)]
+)
+async def test_one_who_leaves_leaves_nothing(script, autojump_clock):
+    backend = ScriptedBackend(script)
+    entrance = make_entrance(backend)
+    with trio.move_on_after(1):
+        await hold(entrance, PLAN, begin())
+    assert is_free(entrance)
+    assert backend.is_idle
+
+
+async def test_a_failure_inside_gives_the_permit_back():
+    backend = ScriptedBackend()
+    entrance = make_entrance(backend)
+    with pytest.raises(ZeroDivisionError):
+        async with entrance.enter(PLAN, begin()):
+            raise ZeroDivisionError
+    assert is_free(entrance)
+    assert backend.is_idle
+
+
+async def test_what_was_ended_before_takes_no_place(autojump_clock):
+    backend = ScriptedBackend()
+    entrance, activity = make_entrance(backend, max_queued=0), begin()
+    activity.cancel()
+    with activity.scope:
+        async with entrance.enter(PLAN, activity):
+            pytest.fail("it was let in")
+    assert activity.scope.cancelled_caught
+    assert backend.counts.asked == 0
+    assert activity.turn is None
+
+
+async def test_places_are_told_until_it_is_the_turn(autojump_clock, nursery):
+    entrance = make_entrance(ScriptedBackend())
+    first = begin()
+    nursery.start_soon(hold_a_while, entrance, first)
+    await trio.testing.wait_all_tasks_blocked()
+    nursery.start_soon(hold_a_while, entrance, begin())
+    await trio.testing.wait_all_tasks_blocked()
+    told: list[tuple[float, int]] = []
+
+    async def tell(position: int):
+        told.append((trio.current_time(), position))
+
+    async with entrance.enter(PLAN, begin(), tell=tell):
+        assert told == [(0, 2), (1, 1)]
+        assert trio.current_time() == 2
+
+
+async def hold_a_while(entrance: Entrance, activity: Activity):
+    async with entrance.enter(PLAN, activity):
+        await trio.sleep(1)

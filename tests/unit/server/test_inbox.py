@@ -1,0 +1,292 @@
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+from hypothesis import given, strategies as st
+
+from inferd.errors import FrameTooLargeError, InvalidFrameError, PeerError
+from inferd.limits import READ_AHEAD_BYTES, READ_AHEAD_REQUESTS
+from inferd.server.activity import Activity
+from inferd.server.inbox import Arrival, Inbox
+from inferd.server.peer import Peer
+from inferd.wire.codec import decode_generate
+from inferd.wire.framing import LineSplitter
+from inferd.wire.requests import GenerateRequest
+from tests.fakes.streams import cancel, generate
+from tests.unit.strategies import chunked
+
+PEER = Peer(pid=17, uid=1000, gid=100)
+BAD = b"no JSON\n"
+END = b""
+
+Taken = Arrival[GenerateRequest]
+Seen = tuple[str | type[PeerError], bool]
+
+
+def begin(request_id: str) -> Activity:
+    return Activity(PEER, "infer.sock", request_id, 0.0)
+
+
+def filled(*chunks: bytes) -> Inbox[GenerateRequest]:
+    inbox = Inbox(decode_generate, begin)
+    for chunk in chunks:
+        inbox.feed(chunk)
+    return inbox
+
+
+def all_of(inbox: Inbox[GenerateRequest]) -> Iterator[Taken]:
+    return iter(inbox.take, None)
+
+
+def what(arrival: Taken | None) -> Seen:
+    """Tell a request by its id, a failure by its class; and whether it is cancelled."""
+    assert arrival is not None
+    request = arrival.request
+    name = type(request) if isinstance(request, PeerError) else request.id
+    return name, arrival.activity.is_cancelled
+
+
+def seen_in(inbox: Inbox[GenerateRequest]) -> list[Seen]:
+    return [what(arrival) for arrival in all_of(inbox)]
+
+
+# --- order ------------------------------------------------------------------------------
+
+
+def test_requests_come_out_in_the_order_they_came_in():
+    inbox = filled(generate("a") + generate("b"), generate("c"))
+    assert seen_in(inbox) == [("a", False), ("b", False), ("c", False)]
+    assert inbox.take() is None
+    assert not inbox.is_over
+
+
+def test_each_request_has_an_activity_of_its_own_from_when_it_was_read():
+    begun: list[str] = []
+
+    def note(request_id: str) -> Activity:
+        begun.append(request_id)
+        return begin(request_id)
+
+    inbox = Inbox(decode_generate, note)
+    inbox.feed(generate("a") + generate("b") + generate("c")[:10])
+    assert begun == ["a", "b"]
+    first, second = all_of(inbox)
+    assert first.activity is not second.activity
+    assert [first.activity.request_id, second.activity.request_id] == ["a", "b"]
+
+
+@pytest.mark.parametrize("bad", [BAD, b"\n", b"{}\n", cancel().replace(b'"r"', b"7")])
+def test_a_bad_line_has_its_turn_and_nothing_behind_it_is_read(bad):
+    inbox = filled(generate("a") + bad + generate("b"), generate("c"), END)
+    assert seen_in(inbox) == [("a", False), (InvalidFrameError, False)]
+    assert inbox.is_over
+
+
+def test_a_cancel_behind_a_bad_line_is_not_heard():
+    assert seen_in(filled(generate("a") + BAD + cancel("a")))[0] == ("a", False)
+
+
+def test_a_line_over_the_cap_has_its_turn_too(monkeypatch):
+    splitter = partial(LineSplitter, 200)
+    monkeypatch.setattr("inferd.server.inbox.LineSplitter", splitter)
+    inbox = filled(generate("a") + b"x" * 201)
+    assert seen_in(inbox) == [("a", False), (FrameTooLargeError, False)]
+    assert inbox.is_over
+
+
+# --- ends -------------------------------------------------------------------------------
+
+
+def test_half_a_line_at_the_clients_end_is_a_request():
+    inbox = filled(generate("a") + generate("b").rstrip())
+    assert what(inbox.take()) == ("a", False)
+    inbox.feed(END)
+    assert not inbox.is_over
+    assert seen_in(inbox) == [("b", False)]
+    assert inbox.is_over
+
+
+def test_half_a_cancel_at_the_clients_end_is_a_cancel():
+    inbox = filled(generate("a") + cancel("a").rstrip(), END)
+    assert seen_in(inbox) == [("a", True)]
+    assert inbox.is_over
+
+
+def test_a_client_that_ends_between_lines_is_over_at_once():
+    assert filled(END).is_over
+
+
+def test_half_a_line_at_the_daemons_end_is_no_request_and_whole_ones_are():
+    inbox = filled(generate("a") + generate("b") + generate("c").rstrip())
+    inbox.close()
+    inbox.feed(generate("d"))
+    inbox.feed(END)
+    assert not inbox.has_room
+    assert seen_in(inbox) == [("a", False), ("b", False)]
+    assert inbox.is_over
+
+
+def test_after_its_end_a_client_is_not_read():
+    inbox = filled(generate("a"), END)
+    assert not inbox.has_room
+    assert seen_in(inbox) == [("a", False)]
+    assert not inbox.has_room
+
+
+# --- cancels ----------------------------------------------------------------------------
+
+
+def test_a_cancel_reaches_the_current_one_and_all_that_wait():
+    inbox = filled(generate("r") + generate("r") + generate("other") + generate("r"))
+    current = inbox.take()
+    inbox.feed(cancel("r"))
+    assert what(current) == ("r", True)
+    assert seen_in(inbox) == [("r", True), ("other", False), ("r", True)]
+
+
+def test_a_cancel_right_behind_its_request_reaches_it():
+    assert seen_in(filled(generate("r") + cancel("r"))) == [("r", True)]
+
+
+def test_a_cancel_reaches_nobody_who_comes_after_it():
+    assert seen_in(filled(cancel("r") + generate("r"))) == [("r", False)]
+
+
+@pytest.mark.parametrize("unknown", ["", "x", "R", "r "])
+def test_a_cancel_of_an_unknown_id_is_nothing(unknown):
+    assert seen_in(filled(generate("r") + cancel(unknown))) == [("r", False)]
+
+
+def test_a_cancel_after_its_request_was_answered_reaches_nobody():
+    inbox = filled(generate("r"))
+    assert seen_in(inbox) == [("r", False)]  # the last take says that it is done
+    inbox.feed(cancel("r"))
+    assert seen_in(inbox) == []
+
+
+def test_cancels_take_no_room():
+    inbox = filled(cancel("x") * (READ_AHEAD_REQUESTS + 1))
+    assert inbox.take() is None
+    assert inbox.has_room
+
+
+# --- bounds -----------------------------------------------------------------------------
+
+
+def test_so_many_requests_may_wait_behind_the_current_one():
+    inbox = filled(*[generate(f"{n}") for n in range(READ_AHEAD_REQUESTS)])
+    assert not inbox.has_room
+    inbox.take()
+    assert inbox.has_room
+    inbox.feed(generate("one more"))
+    assert not inbox.has_room
+
+
+def test_what_is_beyond_the_bound_is_not_looked_at_before_there_is_room():
+    lines = [generate(f"{n}") for n in range(READ_AHEAD_REQUESTS)]
+    inbox = filled(b"".join(lines) + cancel("1") + generate("late"))
+    [waiting] = [each for each in inbox._arrivals if each.activity.request_id == "1"]
+    assert not waiting.activity.is_cancelled
+    assert what(inbox.take()) == ("0", False)
+    assert waiting.activity.is_cancelled
+    assert seen_in(inbox)[-1] == ("late", False)
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_so_many_bytes_may_wait_behind_the_current_one(is_whole):
+    line = generate("b", text="x" * READ_AHEAD_BYTES)[:READ_AHEAD_BYTES]
+    inbox = filled(generate("a"))
+    inbox.take()
+    inbox.feed(line[:-1])
+    assert inbox.has_room
+    inbox.feed(line[-1:])
+    assert not inbox.has_room
+    if is_whole:
+        inbox.feed(b'"}]}\n')
+        assert not inbox.has_room
+        inbox.take()
+        assert inbox.has_room
+
+
+def test_one_request_of_any_size_is_read_where_none_is_answered():
+    inbox = filled(generate("a"), generate("b", text="x" * READ_AHEAD_BYTES)[:-1])
+    inbox.take()
+    assert not inbox.has_room
+    assert inbox.take() is None
+    assert inbox.has_room
+    inbox.feed(b"\n")
+    assert what(inbox.take()) == ("b", False)
+    assert inbox.has_room
+
+
+@pytest.mark.slow
+@given(
+    sizes=st.lists(st.sampled_from([0, 100, 900, 5_000]), max_size=20),
+    takes=st.lists(st.booleans(), max_size=60),
+)
+def test_whoever_feeds_it_only_while_it_has_room_keeps_the_bounds(sizes, takes):
+    sent = b"".join(generate(text="x" * size) for size in sizes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("inferd.server.inbox.READ_AHEAD_REQUESTS", 4)
+        patch.setattr("inferd.server.inbox.READ_AHEAD_BYTES", 1000)
+        inbox = filled()
+        for is_taken in takes:
+            if is_taken:
+                inbox.take()
+            while sent and inbox.has_room:
+                inbox.feed(sent[:64])
+                sent = sent[64:]
+            others = [each.n_bytes for each in inbox._arrivals][1:]
+            held = sum(others) + inbox._splitter.pending_bytes
+            is_idle = inbox._current is None and not inbox._arrivals
+            assert len(inbox._arrivals) <= 4
+            assert is_idle or held < 1064
+
+
+# --- any chunking -----------------------------------------------------------------------
+
+IDS = st.sampled_from("abc")
+LINES = st.one_of(
+    IDS.map(generate), IDS.map(generate), IDS.map(cancel), st.sampled_from([BAD])
+)
+
+
+def expected(lines: list[bytes]) -> list[Seen]:
+    """Say what comes of lines that are all read before any is answered."""
+    seen: list[Seen] = []
+    for line in lines:
+        if line == BAD:
+            return [*seen, (InvalidFrameError, False)]
+        name = chr(line[line.index(b'"id": "') + 7])
+        if b'"cancel"' in line:
+            seen = [(each, is_cancelled or each == name) for each, is_cancelled in seen]
+        else:
+            seen.append((name, False))
+    return seen
+
+
+@pytest.mark.slow
+@given(lines=st.lists(LINES, max_size=20), is_cut=st.booleans(), data=st.data())
+def test_any_chunking_of_the_same_bytes_gives_the_same_arrivals(lines, is_cut, data):
+    sent = b"".join(lines)
+    chunks = data.draw(chunked(sent[:-1] if is_cut else sent))
+    inbox = filled(*[chunk for chunk in chunks if chunk], END)
+    assert seen_in(inbox) == expected(lines)
+    assert inbox.is_over
+
+
+@pytest.mark.slow
+@given(
+    lines=st.lists(LINES, max_size=20), takes=st.lists(st.booleans()), data=st.data()
+)
+def test_whenever_requests_are_taken_they_are_the_same(lines, takes, data):
+    inbox = filled()
+    names: list[object] = []
+    takes = iter(takes)
+    for chunk in data.draw(chunked(b"".join(lines))):
+        if chunk:
+            inbox.feed(chunk)
+        if next(takes, False) and (arrival := inbox.take()) is not None:
+            names.append(what(arrival)[0])
+    names += [name for name, _ in seen_in(inbox)]
+    assert names == [name for name, _ in expected(lines)]

@@ -1,0 +1,142 @@
+import pytest
+import trio
+from prometheus_client.parser import text_string_to_metric_families
+
+from inferd.errors import QueueFullError
+from inferd.server.activity import Activity
+from inferd.server.metrics import SECONDS, Metrics
+from inferd.server.peer import Peer
+
+PEER = Peer(pid=17, uid=1000, gid=100)
+Labels = dict[str, str]
+
+
+class Spoken:
+    """An answer of some tokens."""
+
+    def __init__(self, n_tokens: int) -> None:
+        self.n_tokens = n_tokens
+
+
+def begin(socket: str = "infer.sock") -> Activity:
+    return Activity(PEER, socket, "secret-id", trio.current_time())
+
+
+def samples(metrics: Metrics, name: str) -> list[tuple[Labels, float]]:
+    """Read the text as a monitoring system does."""
+    return [
+        (dict(sample.labels), sample.value)
+        for family in text_string_to_metric_families(metrics.text())
+        for sample in family.samples
+        if sample.name == name
+    ]
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    found = [each for each in samples(metrics, name) if each[0] == labels]
+    return found[0][1] if found else None
+
+
+def test_before_anything_happened_the_text_can_be_read():
+    assert samples(Metrics(), "inferd_requests_total") == []
+
+
+async def test_requests_are_counted_by_socket_and_outcome():
+    metrics = Metrics()
+    for socket in ("infer.sock", "infer.sock", "infer.v2.sock"):
+        activity = begin(socket)
+        activity.done("end")
+        metrics.count(activity)
+    refused = begin()
+    refused.refused(QueueFullError())
+    metrics.count(refused)
+    metrics.count(begin())
+    counted = samples(metrics, "inferd_requests_total")
+    told = {(labels["socket"], labels["outcome"]): n for labels, n in counted}
+    assert told == {
+        ("infer.sock", "end"): 2,
+        ("infer.v2.sock", "end"): 1,
+        ("infer.sock", "queue_full"): 1,
+        ("infer.sock", "abandoned"): 1,
+    }
+
+
+async def test_tokens_are_counted_by_backend_and_kind():
+    metrics = Metrics()
+    for n_tokens in (2, 5):
+        activity = begin()
+        activity.backend = "chat"
+        activity.input_tokens = 10
+        activity.output = Spoken(n_tokens)
+        metrics.count(activity)
+    metrics.count(begin())  # got no backend
+    name = "inferd_tokens_total"
+    assert value(metrics, name, backend="chat", kind="input") == 20
+    assert value(metrics, name, backend="chat", kind="output") == 7
+    assert len(samples(metrics, name)) == 2
+
+
+async def test_the_time_to_the_first_token_is_observed_where_there_is_one(
+    autojump_clock,
+):
+    metrics = Metrics()
+    spoke, silent = begin(), begin()
+    await trio.sleep(2)
+    spoke.spoke()
+    for activity in (spoke, silent):
+        metrics.count(activity)
+    name = "inferd_first_token_seconds"
+    assert value(metrics, f"{name}_sum", socket="infer.sock") == 2
+    assert value(metrics, f"{name}_count", socket="infer.sock") == 1
+    buckets = {
+        float(labels["le"]): n for labels, n in samples(metrics, f"{name}_bucket")
+    }
+    assert set(buckets) == {*SECONDS, float("inf")}
+    assert (buckets[1], buckets[3]) == (0, 1)
+
+
+def test_deaths_are_counted_by_backend():
+    metrics = Metrics()
+    for name in ("a", "b", "a"):
+        metrics.worker_died(name)
+    assert value(metrics, "inferd_worker_deaths_total", backend="a") == 2
+    assert value(metrics, "inferd_worker_deaths_total", backend="b") == 1
+
+
+def test_a_watched_number_is_read_when_it_is_asked_for():
+    metrics = Metrics()
+    numbers = [3]
+    metrics.watch("places", "How many.", lambda: numbers[-1])
+    assert value(metrics, "inferd_places") == 3
+    numbers.append(4)
+    assert value(metrics, "inferd_places") == 4
+
+
+def test_two_daemons_in_one_process_count_apart():
+    one, other = Metrics(), Metrics()
+    one.worker_died("a")
+    assert samples(other, "inferd_worker_deaths_total") == []
+
+
+async def test_nothing_that_a_client_chose_is_in_the_text():
+    metrics = Metrics()
+    metrics.count(begin())
+    assert "secret-id" not in metrics.text()
+
+
+def test_every_family_says_what_it_is():
+    metrics = Metrics()
+    metrics.watch("places", "How many.", lambda: 0)
+    for family in text_string_to_metric_families(metrics.text()):
+        assert family.documentation
+        assert family.name.startswith("inferd_")
+
+
+@pytest.mark.parametrize("n_clients", [1, 50])
+async def test_the_text_grows_with_kinds_of_requests_and_not_with_requests(n_clients):
+    metrics = Metrics()
+    for n in range(n_clients):
+        metrics.count(
+            Activity(Peer(n, n, n), "infer.sock", f"r{n}", trio.current_time())
+        )
+    assert len(samples(metrics, "inferd_requests_total")) == 1

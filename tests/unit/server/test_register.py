@@ -1,0 +1,72 @@
+import pytest
+import trio
+
+from inferd.server.activity import Activity
+from inferd.server.metrics import Metrics
+from inferd.server.peer import Peer
+from inferd.server.register import Register
+
+
+def begin(request_id: str = "r", uid: int = 1000) -> Activity:
+    peer = Peer(pid=17, uid=uid, gid=100)
+    return Activity(peer, "infer.sock", request_id, trio.current_time())
+
+
+async def test_requests_are_there_in_the_order_they_came_until_they_go():
+    register = Register(Metrics())
+    first, second, third = begin(), begin(), begin()
+    with register.present(first):
+        with register.present(second):
+            with register.present(third):
+                assert [*register] == [first, second, third]
+            assert [*register] == [first, second]
+        assert [*register] == [first]
+    assert [*register] == []
+
+
+async def test_two_requests_that_look_the_same_are_two():
+    register = Register(Metrics())
+    with register.present(begin()), register.present(begin()):
+        assert len([*register]) == 2
+
+
+async def test_one_that_goes_is_counted_whatever_ended_it():
+    metrics = Metrics()
+    register = Register(metrics)
+    activity = begin()
+    with pytest.raises(ZeroDivisionError), register.present(activity):
+        activity.outcome = "internal"
+        assert "internal" not in metrics.text()
+        raise ZeroDivisionError
+    assert [*register] == []
+    counted = 'inferd_requests_total{outcome="internal",socket="infer.sock"} 1.0'
+    assert counted in metrics.text()
+
+
+async def test_a_cancel_reaches_all_of_an_id_or_those_of_one_user():
+    register = Register(Metrics())
+    mine, hers, other = begin("r", 1), begin("r", 2), begin("other", 1)
+    with register.present(mine), register.present(hers), register.present(other):
+        assert register.cancel("r", uid=2) == 1
+        assert [each.is_cancelled for each in register] == [False, True, False]
+        assert register.cancel("r", uid=3) == 0
+        assert register.cancel("R", uid=None) == 0
+        assert register.cancel("r", uid=None) == 2
+        assert [each.is_cancelled for each in register] == [True, True, False]
+
+
+async def test_the_user_of_number_nought_has_no_more_rights_here():
+    register = Register(Metrics())
+    hers = begin("r", 2)
+    with register.present(hers):
+        assert register.cancel("r", uid=0) == 0
+    assert not hers.is_cancelled
+
+
+async def test_one_that_is_gone_is_cancelled_by_nobody():
+    register = Register(Metrics())
+    activity = begin()
+    with register.present(activity):
+        pass
+    assert register.cancel("r", uid=None) == 0
+    assert not activity.is_cancelled

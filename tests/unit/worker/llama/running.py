@@ -1,0 +1,164 @@
+"""Run jobs in the test's own process: no daemon, no pipe, no threads."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import gguf
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from inferd.config import LlamaCppSettings
+from inferd.ipc import Embedded, Ended, Loaded, Scored, Step
+from inferd.job import EmbedJob, GenerateJob, RerankJob, Sampling
+from inferd.wire.requests import ChatMessage
+from inferd.wire.responses import Logprob
+from inferd.worker.backend import Outcome
+from inferd.worker.llama.backend import LlamaBackend
+
+N_SLOTS: Final = 3
+GREEDY: Final = Sampling(temperature=0, top_p=1, top_k=0, seed=0)
+
+Array = npt.NDArray[np.float32]
+
+
+def load(path: Path, **settings: Any) -> tuple[LlamaBackend, Loaded]:
+    """Load a model, on one thread."""
+    chosen: dict[str, Any] = {"n_threads": 1, **settings}
+    backend = LlamaBackend(
+        LlamaCppSettings(name="tiny", model=str(path), **chosen), n_slots=N_SLOTS
+    )
+    return backend, backend.load(lambda _: None)
+
+
+def change_rows(
+    path: Path, tensor: str, rows: slice | int, value: float | Array
+) -> Path:
+    """Overwrite rows of a tensor of 32-bit floats in a model file; give its path."""
+    reader = gguf.GGUFReader(path, "r+")
+    [found] = [each for each in reader.tensors if each.name == tensor]
+    assert found.tensor_type == gguf.GGMLQuantizationType.F32
+    found.data[rows] = value
+    reader.data.flush()
+    return path
+
+
+# --- text -----------------------------------------------------------------------------
+
+
+def job(
+    text: str = "hello",
+    *,
+    max_tokens: int = 24,
+    sampling: Sampling = GREEDY,
+    **fields: Any,
+) -> GenerateJob:
+    """Ask for an answer, the likeliest by default."""
+    return GenerateJob(
+        messages=[ChatMessage("user", text)],
+        max_tokens=max_tokens,
+        sampling=sampling,
+        **fields,
+    )
+
+
+@dataclass
+class Answer:
+    """All that came of a job."""
+
+    pieces: list[bytes] = field(default_factory=list)
+    logprobs: list[Logprob] = field(default_factory=list)
+    prefilled: list[int] = field(default_factory=list)
+    ends: list[Ended] = field(default_factory=list)
+
+    @property
+    def text(self) -> bytes:
+        """The whole answer."""
+        return b"".join(self.pieces)
+
+    @property
+    def end(self) -> Ended:
+        """Its only end."""
+        [end] = self.ends
+        return end
+
+
+def take_step(backend: LlamaBackend) -> Step:
+    """Advance all answers by a batch."""
+    [step] = backend.step()
+    assert isinstance(step, Step)
+    return step
+
+
+def collect(steps: Iterator[Step]) -> Mapping[int, Answer]:
+    """Sort what came of some steps by job."""
+    answers: defaultdict[int, Answer] = defaultdict(Answer)
+    for step in steps:
+        for ticket, piece in step.pieces:
+            answers[ticket].pieces.append(piece)
+        for ticket, logprob in step.logprobs:
+            answers[ticket].logprobs.append(logprob)
+        for ticket, n_tokens in step.prefilled:
+            answers[ticket].prefilled.append(n_tokens)
+        for end in step.ended:
+            answers[end.ticket].ends.append(end)
+    return answers
+
+
+def steps(backend: LlamaBackend, at_most: int = 10_000) -> Iterator[Step]:
+    """Advance all answers to their ends, or by some batches."""
+    while backend.is_busy and at_most:
+        yield take_step(backend)
+        at_most -= 1
+
+
+def answer(backend: LlamaBackend, asked: GenerateJob) -> Answer:
+    """Run one job alone."""
+    backend.start(1, backend.prepare(asked))
+    return collect(steps(backend))[1]
+
+
+# --- vectors and scores ---------------------------------------------------------------
+
+
+def embed_job(
+    *texts: str, dimensions: int | None = None, task: str | None = None
+) -> EmbedJob:
+    """Ask for vectors."""
+    return EmbedJob(texts=list(texts), dimensions=dimensions, task=task)
+
+
+def encode_all(backend: LlamaBackend) -> dict[int, Outcome]:
+    """Run all vectors and scores to their ends; give what came of each job."""
+    outcomes: dict[int, Outcome] = {}
+    while backend.is_busy:
+        for outcome in backend.step():
+            assert not isinstance(outcome, Step)
+            assert outcome.ticket not in outcomes
+            outcomes[outcome.ticket] = outcome
+    return outcomes
+
+
+def vectors_of(outcome: Outcome) -> Array:
+    """Read vectors as the daemon's clients do."""
+    assert isinstance(outcome, Embedded), outcome
+    vectors = np.array(msgspec.json.decode(outcome.embeddings), np.float32)
+    assert vectors.shape[1] == outcome.dimensions
+    return vectors
+
+
+def vectors(backend: LlamaBackend, *texts: str, **fields: Any) -> Array:
+    """Embed texts in one job, alone."""
+    backend.start(1, backend.prepare(embed_job(*texts, **fields)))
+    return vectors_of(encode_all(backend)[1])
+
+
+def scores(backend: LlamaBackend, query: str, *documents: str) -> list[float]:
+    """Score documents in one job, alone."""
+    backend.start(1, backend.prepare(RerankJob(query=query, documents=list(documents))))
+    outcome = encode_all(backend)[1]
+    assert isinstance(outcome, Scored), outcome
+    return outcome.scores
