@@ -7,7 +7,7 @@ value and what is allowed. Nothing is guessed and nothing is half accepted.
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
 from msgspec import Meta, Struct
@@ -190,7 +190,9 @@ def _explain(document: Mapping[str, object], complaint: str) -> str:
     if unknown := _UNKNOWN.fullmatch(what):
         key = f"{where}.{unknown[1]}".lstrip(".")
         return f"{key}: no such key; allowed: {', '.join(_keys_of(where, value))}"
-    if what.startswith("Invalid value"):
+    if what.startswith("Invalid enum value"):
+        what = f"expected one of {', '.join(get_args(Use))}"
+    elif what.startswith("Invalid value"):
         what = f"expected one of {', '.join(sorted(_KINDS))}"
     what = what[0].lower() + what[1:]
     return f"{where} = {_shown(value)}: {what}" if where else what

@@ -50,6 +50,8 @@ class GenerateJob(Struct, frozen=True, kw_only=True, tag="generate"):
     """Tokens that end the answer."""
     n_alternatives: int = 0
     """Log probabilities wanted for each token; 0 for none at all."""
+    calls_tools: bool = True
+    """Whether what looks like a call is one, or text."""
     prefill_only: bool = False
     """Read the prompt and write nothing."""
     wants_progress: bool = False

@@ -24,9 +24,15 @@ behind them is heard; further ones wait in the kernel's buffer. F-1."""
 READ_AHEAD_BYTES: Final = 1024 * 1024
 """Bytes of such requests; a larger one waits until it is next. F-1."""
 
+MAX_MESSAGES: Final = 16_384
+"""Turns of one conversation: each costs a chat template's time, and several tokens of
+the context. F-1."""
+
+MAX_BLOCKS: Final = 16_384
+"""Content blocks of one request, nested ones among them. F-1."""
+
 MAX_BLOCK_DEPTH: Final = 16
-"""Levels of ``tool_result`` blocks that may hold a block of an unknown type: each level
-is read again. F-1."""
+"""Levels of ``tool_result`` blocks in one another. F-1."""
 
 MAX_COMMAND_BYTES: Final = 64 * 1024
 """Bytes of one line on the admin socket."""

@@ -119,6 +119,8 @@ class BlockStream(_Stream[TokenEventV2]):
         markers: Markers,
     ) -> None:
         super().__init__(box, prepared)
+        if not prepared.job.calls_tools:
+            markers = Markers(thinking=markers.thinking)
         self._parser = BlockParser(markers)
         self._logprobs: list[Logprob] = []
         self._has_called = False

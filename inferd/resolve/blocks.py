@@ -68,6 +68,7 @@ def _job(request: BlocksRequest, seed: int) -> GenerateJob:
         n_alternatives=0
         if logprobs is None
         else count_in_range("logprobs", logprobs, 1, MAX_LOGPROBS),
+        calls_tools=request.tool_choice != "none",
         prefill_only=bool(request.prefill_only),
         wants_progress=bool(request.progress),
     )

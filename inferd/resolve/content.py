@@ -4,7 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from inferd.errors import AttachmentsTooLargeError, InvalidRequestError
-from inferd.limits import MAX_ATTACHMENT_BYTES, MAX_ATTACHMENTS
+from inferd.limits import (
+    MAX_ATTACHMENT_BYTES,
+    MAX_ATTACHMENTS,
+    MAX_BLOCK_DEPTH,
+    MAX_BLOCKS,
+)
+from inferd.resolve.sampling import check_turns
 from inferd.routing import (
     GENERATES,
     SERVES_V2,
@@ -47,16 +53,16 @@ def check_content(request: BlocksRequest) -> None:
         InvalidRequestError: naming the place.
         AttachmentsTooLargeError: too many bytes of attachments.
     """
-    if not request.messages:
-        raise InvalidRequestError("messages must not be empty")
+    check_turns(len(request.messages))
     _check_amount(request.attachments)
     kinds = _kinds_by_id(request.attachments)
     _check_tools([tool.name for tool in request.tools])
+    checker = _Checker(kinds)
     for index, message in enumerate(request.messages):
         where = f"messages[{index}].content"
         if not message.content:
             raise InvalidRequestError(f"{where} must not be empty")
-        if fault := _fault_in(message.content, kinds):
+        if fault := checker.fault_in(message.content):
             raise InvalidRequestError(f"{where}{fault}")
 
 
@@ -136,27 +142,44 @@ def _check_tools(names: Sequence[str]) -> None:
         seen.add(name)
 
 
-def _fault_in(blocks: Sequence[Block], kinds: Mapping[str, str]) -> str | None:
-    """Find what is wrong with the first block that has a fault, and where it stands.
+class _Checker:
+    """Looks for the first fault in blocks, and counts them.
 
     The place is put together on the way back: where there is no fault, as with nearly
     every block, no text is made.
     """
-    for index, block in enumerate(blocks):
-        fault: str | None = None
+
+    def __init__(self, kinds: Mapping[str, str]) -> None:
+        self._kinds = kinds
+        self._n_blocks = 0
+
+    def fault_in(self, blocks: Sequence[Block], depth: int = 1) -> str | None:
+        """Say what is wrong with the first block that has a fault, and where it stands.
+
+        Raises:
+            InvalidRequestError: there are too many, or they are nested too deeply.
+        """
+        self._n_blocks += len(blocks)
+        if self._n_blocks > MAX_BLOCKS:
+            raise InvalidRequestError(f"messages have more than {MAX_BLOCKS} blocks")
+        if depth > MAX_BLOCK_DEPTH:
+            raise InvalidRequestError(f"blocks are nested over {MAX_BLOCK_DEPTH} deep")
+        for index, block in enumerate(blocks):
+            if fault := self._fault_of(block, depth):
+                return f"[{index}]{fault}"
+        return None
+
+    def _fault_of(self, block: Block, depth: int) -> str | None:
         match block:
             case TextBlock() | ToolUseBlock():
-                pass
+                return None
             case ImageBlock() | AudioBlock() | VideoBlock():
-                fault = _fault_of_reference(block, kinds)
+                return _fault_of_reference(block, self._kinds)
             case ToolResultBlock(content=content):
-                if inner := _fault_in(content, kinds):
-                    fault = f".content{inner}"
+                inner = self.fault_in(content, depth + 1)
+                return f".content{inner}" if inner else None
             case UnknownBlock():
-                fault = " uses unknown content-block type"
-        if fault is not None:
-            return f"[{index}]{fault}"
-    return None
+                return " uses unknown content-block type"
 
 
 def _fault_of_reference(

@@ -8,6 +8,7 @@ from inferd.limits import (
     GRAMMAR_MAX_ALTERNATIVES,
     GRAMMAR_MAX_BYTES,
     MAX_LOGIT_BIASES,
+    MAX_MESSAGES,
     MAX_STOP_BYTES,
     MAX_STOP_TOKENS,
     MAX_STOPS,
@@ -78,6 +79,16 @@ def count_in_range(field: str, value: int, low: int, high: int) -> int:
     return value
 
 
+def check_turns(n_messages: int) -> None:
+    """Check the length of a conversation."""
+    if not n_messages:
+        raise InvalidRequestError("messages must not be empty")
+    if n_messages > MAX_MESSAGES:
+        raise InvalidRequestError(
+            f"messages has {n_messages} entries, at most {MAX_MESSAGES} are allowed"
+        )
+
+
 def stops_of(value: Sequence[str] | None) -> tuple[str, ...]:
     """Check stop strings."""
     stops = tuple(value or ())
@@ -118,7 +129,9 @@ def biases_of(value: Mapping[str, float] | None) -> dict[int, float]:
 
 def _token_of(key: str) -> int:
     if key.isascii() and key.isdecimal() and len(key) <= len(str(U32_MAX)):
-        return int(key)
+        token = int(key)
+        if str(token) == key:
+            return token
     raise InvalidRequestError("logit_bias has a key that is no token id in decimal")
 
 

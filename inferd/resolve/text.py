@@ -10,7 +10,7 @@ from inferd.limits import (
     IMAGE_TOKEN_BUDGETS,
 )
 from inferd.resolve.plan import Plan
-from inferd.resolve.sampling import grammar_of, in_range, seed_of, stops_of
+from inferd.resolve.sampling import check_turns, grammar_of, in_range, seed_of, stops_of
 from inferd.routing import GENERATES
 from inferd.wire.requests import GenerateRequest
 
@@ -25,8 +25,7 @@ def resolve_text(request: GenerateRequest, *, seed: int) -> Plan[GenerateJob]:
     Raises:
         InvalidRequestError: naming the field, its value and what is allowed.
     """
-    if not request.messages:
-        raise InvalidRequestError("messages must not be empty")
+    check_turns(len(request.messages))
     _check_budget(request.image_token_budget)
     max_tokens = request.max_tokens
     job = GenerateJob(

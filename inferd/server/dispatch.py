@@ -38,8 +38,7 @@ async def dispatch(
         await service.answer(request, reply, activity)
     except InferdError as error:
         activity.refused(error)
-        if not reply.is_over:
-            await reply.fail(error)
+        await _end(reply, error)
         return not error.closes_connection
     except (PeerGoneError, trio.Cancelled):
         activity.abandoned()
@@ -48,6 +47,13 @@ async def dispatch(
         bug = InternalError(f"bug {secrets.token_hex(4)}, see the daemon's log")
         log.exception("request.crashed", bug=str(bug))
         activity.refused(bug)
-        if not reply.is_over:
-            await reply.fail(bug)
+        await _end(reply, bug)
     return True
+
+
+async def _end(reply: Reply, error: InferdError) -> None:
+    """Fail a request, or write the rest of the terminal frame that it has."""
+    if reply.is_over:
+        await reply.flush()
+    else:
+        await reply.fail(error)

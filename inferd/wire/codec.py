@@ -116,7 +116,9 @@ def decode_cancel(frame: bytes) -> CancelLine | None:
             return None
     except DECODE_FAILURES:
         return None
-    return _read(_CANCEL.decode, frame)
+    cancel = _read(_CANCEL.decode, frame)
+    refuse_repeats(frame, CancelLine)
+    return cancel
 
 
 def decode_command(frame: bytes) -> Command:

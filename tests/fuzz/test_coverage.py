@@ -1,12 +1,13 @@
+import importlib.util
+
 import pytest
 
-from fuzz import coverage
 from fuzz.corpus import SEEDS, SURFACES
 from fuzz.coverage import main, write_seeds
 
 
 def test_without_atheris_it_says_that_it_does_nothing(monkeypatch, capsys):
-    monkeypatch.setattr(coverage.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     assert main() == 0
     assert "SKIPPED" in capsys.readouterr().err
 

@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from fuzz.corpus import CLEAN
-from fuzz.exchange import Manner, drains, exchange, foretell
+from fuzz.exchange import Manner, drains, exchange, foretell, is_borderline
 from fuzz.judge import BrokenPromiseError
 from fuzz.target import LEAVES
 
@@ -33,9 +33,9 @@ def test_one_terminal_frame_is_foretold_for_each_line_that_is_read(data, ids, cl
 
 @pytest.mark.parametrize(
     ("data", "n_replies"),
-    [(b"", 0), (b"{}", 0), (b"{}\n[\n{", 2), (b"x" * 65537, 1), (b"\n" * 3, 3)],
+    [(b"", 0), (b"{}", 1), (b"{}\n[\n{", 3), (b"x" * 65537, 1), (b"\n" * 3, 3)],
 )
-def test_a_reply_is_foretold_for_each_whole_line_of_a_listener(data, n_replies):
+def test_a_reply_is_foretold_for_each_line_of_a_listener(data, n_replies):
     assert foretell("admin", data).ids == ("admin",) * n_replies
 
 
@@ -50,6 +50,20 @@ def test_a_reply_is_foretold_for_each_whole_line_of_a_listener(data, n_replies):
 )
 def test_only_a_command_to_drain_drains(line, is_so):
     assert drains(line) is is_so
+
+
+@pytest.mark.parametrize(
+    ("surface", "data", "is_so"),
+    [
+        ("v2", b"[" * 1000, True),
+        ("v2", b"[" * 500, False),
+        ("v1", b"\n" * 500, False),
+        ("admin", b"\n" * 500, True),
+        ("admin", b"\n" * 100, False),
+    ],
+)
+def test_what_depends_on_more_than_bytes_is_not_foretold(surface, data, is_so):
+    assert is_borderline(surface, data) is is_so
 
 
 @pytest.fixture
@@ -84,7 +98,7 @@ def answers(short_dir):
         (REFUSAL % (b"a", b"queue_full") + b"{", "half a frame"),
         (b"[]\n", "no JSON object"),
         (b"{'a':1}\n", "no JSON object"),
-        (REFUSAL.replace(b'""', b'"%b"') % (b"a", b"cancelled", b"x" * 5000), "bound"),
+        (REFUSAL.replace(b'""', b'"%b"') % (b"a", b"cancelled", b"x" * 7000), "bound"),
     ],
 )
 async def test_a_daemon_that_answers_otherwise_is_found_out(answers, answer, what):

@@ -10,7 +10,7 @@ from inferd.job import EmbedJob
 @pytest.fixture
 def reads(monkeypatch):
     def install(read):
-        monkeypatch.setattr(judged, "read", lambda surface, frame: read())
+        monkeypatch.setattr(judged, "read", lambda *_: read())
 
     return install
 

@@ -8,7 +8,7 @@ SEED = 1
 DEEP = b'{"type":"tool_result","tool_call_id":"t","content":['
 ECHOES = {
     "role": b'{"messages":[{"role":"%b","content":""}]}' % (b"x" * 5000),
-    "type": b'{"type":"cancel","type":"%b","id":"\\u0001"}' % (b"x" * 5000),
+    "type": b'{"type":"%b","type":"cancel","id":"r"}' % (b"x" * 5000),
     "cache": b'{"cache":"%b","messages":[{"role":"user","content":[{"type":"text",'
     b'"text":""}]}]}' % (b"\\u0001" * 1500),
     "tool_choice": b'{"tool_choice":{"name":"%b"},"messages":[{"role":"user","content":'
@@ -56,12 +56,18 @@ def test_drawn_lines_get_to_the_end_of_every_path():
 
 
 def test_a_finding_is_kept_once_and_counted(monkeypatch):
-    monkeypatch.setattr(lines, "judge", lambda surface, frame: 1 // 0)
+    monkeypatch.setattr(lines, "judge", lambda *_: 1 // 0)
     tally = try_share(Share(SEED, range(5, 8)))
     [(kind, finding)] = tally.findings.items()
     assert "ZeroDivisionError" in kind
-    assert (finding.index, tally.n_findings[kind]) == (5, 3)
+    assert (finding.number, tally.n_findings[kind]) == (5, 3)
     assert not tally.is_sound
+
+
+def test_a_line_that_takes_long_is_a_finding(monkeypatch):
+    monkeypatch.setattr(lines, "MAX_LINE_S", 0.0)
+    tally = try_share(Share(SEED, range(1)))
+    assert "a line took" in next(iter(tally.findings.values())).what
 
 
 def test_memory_that_grows_is_not_sound():

@@ -15,6 +15,7 @@ from inferd.backend import (
     Done,
     DoneV2,
     EmbedResult,
+    EventStream,
     Markers,
     RerankResult,
     StartFailedError,

@@ -1,8 +1,9 @@
 from typing import Any
 
+import msgspec
 import pytest
 import trio
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from inferd.backend import (
     Done,
@@ -21,6 +22,7 @@ from inferd.engine.streams import BlockStream, TextStream
 from inferd.errors import InternalError
 from inferd.ipc import Embedded, Ended, PromptReady, Scored
 from inferd.job import GenerateJob, Sampling
+from inferd.output.blocks import merge
 from inferd.wire.requests import ChatMessage
 from inferd.wire.responses import Alternative, Logprob, Usage, UsageV2
 from tests.fakes.worker import MARKERS, ended
@@ -256,6 +258,7 @@ async def test_the_jobs_own_stop_token_is_named(autojump_clock):
 
 
 @pytest.mark.slow
+@settings(max_examples=100)
 @given(data=st.data())
 def test_any_split_of_the_bytes_gives_the_same_blocks(data):
     answer = f"é<t>h€m</t>Hello {CALL} and{CALL}<c>no</c> END and more"
@@ -309,6 +312,16 @@ async def test_the_tokens_of_thoughts_and_calls_are_in_no_text_frame(autojump_cl
         USE,
         Text("b", (logprob("b"),)),
     ]
+
+
+async def test_who_chose_no_tool_gets_a_call_as_text(autojump_clock):
+    chosen = prepared()
+    job = msgspec.structs.replace(chosen.job, calls_tools=False)
+    chosen = msgspec.structs.replace(chosen, job=job)
+    stream = BlockStream(box_of("<t>hm</t>", CALL, end()), chosen, MARKERS)
+    *events, done = await events_of(stream)
+    assert merge(events) == [Thinking("hm"), Text(CALL)]
+    assert done.stop_reason == "end_turn"
 
 
 async def test_v1_has_no_log_probabilities(autojump_clock):

@@ -1,12 +1,12 @@
-from contextlib import suppress
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from msgspec import Raw
 
-from inferd.errors import InvalidFrameError, InvalidRequestError, PeerError
+from inferd.errors import InvalidRequestError, PeerError
 from inferd.job import GenerateJob, Sampling
+from inferd.limits import MAX_BLOCK_DEPTH
 from inferd.resolve.blocks import resolve_blocks
 from inferd.resolve.plan import Plan
 from inferd.routing import GENERATES, SERVES_V2, TAKES_TOOLS, THINKS
@@ -196,9 +196,14 @@ def test_what_nothing_here_enforces_is_refused(fields, text):
     assert refusal(**fields) == text
 
 
-@pytest.mark.parametrize("choice", ["auto", "none", None])
+@pytest.mark.parametrize("choice", ["auto", None])
 def test_a_choice_that_forces_nothing_is_as_good_as_none(choice):
     assert resolve(tool_choice=choice) == resolve()
+
+
+def test_who_chooses_no_tool_gets_no_call():
+    assert resolve().job.calls_tools
+    assert not resolve(tool_choice="none").job.calls_tools
 
 
 @pytest.mark.parametrize("use", ["auto", "off", "discard", None])
@@ -225,13 +230,14 @@ def test_any_request_comes_to_a_plan_or_a_refusal(request_):
     assert isinstance(outcome, Plan | PeerError)
 
 
-@pytest.mark.parametrize("levels", [100, 400, 450, 480, 2000])
-def test_what_is_nested_so_deeply_that_it_can_just_be_read_can_be_resolved(levels):
+@pytest.mark.parametrize("levels", [MAX_BLOCK_DEPTH - 1, MAX_BLOCK_DEPTH, 400, 2000])
+def test_blocks_may_be_nested_so_deeply_and_no_deeper(levels):
     start, end = b'{"type":"tool_result","tool_call_id":"","content":[', b"]}"
     block = start * levels + b'{"type":"text","text":"x"}' + end * levels
-    with suppress(InvalidFrameError):
-        request = decode_blocks(
-            b'{"messages":[{"role":"user","content":[' + block + b"]}]}"
-        )
-        plan = resolve_blocks(request, seed=7)
+    line = b'{"messages":[{"role":"user","content":[' + block + b"]}]}"
+    if levels < MAX_BLOCK_DEPTH:
+        plan = resolve_blocks(decode_blocks(line), seed=7)
         assert plan.job.messages[0].content == "x"
+    else:
+        with pytest.raises(PeerError, match=r"nested over 16 deep|recursion"):
+            resolve_blocks(decode_blocks(line), seed=7)

@@ -192,6 +192,12 @@ def test_a_request_has_32_attachments_at_most():
     )
 
 
+def test_a_request_has_so_many_blocks_at_most_nested_ones_among_them(monkeypatch):
+    monkeypatch.setattr(content, "MAX_BLOCKS", 4)
+    check_content(asked(HI, result(HI, HI)))
+    assert refusal(asked(HI, result(HI, HI), HI)) == "messages have more than 4 blocks"
+
+
 def test_attachments_are_charged_together_whether_or_not_they_are_used(monkeypatch):
     media = [IMAGE, AUDIO, VIDEO]
     monkeypatch.setattr(content, "MAX_ATTACHMENT_BYTES", 9)

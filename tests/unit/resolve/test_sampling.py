@@ -8,6 +8,7 @@ from inferd.errors import InvalidRequestError
 from inferd.resolve.sampling import (
     RANGES,
     biases_of,
+    check_turns,
     count_in_range,
     grammar_of,
     in_range,
@@ -156,7 +157,7 @@ def test_biases_are_by_token():
 
 @pytest.mark.parametrize(
     "key",
-    ["", "-1", "+1", " 1", "1.0", "1_0", "0x1", "one", "²", "٣", "1" * 11],
+    ["", "-1", "+1", " 1", "1.0", "1_0", "0x1", "one", "²", "٣", "1" * 11, "07", "00"],
 )
 def test_a_token_is_an_id_in_decimal(key):
     assert said(biases_of, {"1": 1.0, key: 1.0}) == (
@@ -201,4 +202,19 @@ def test_a_grammar_has_4096_alternatives_at_most():
     assert grammar_of("|" * 4096) == "|" * 4096
     assert said(grammar_of, "|" * 4097) == (
         "grammar has 4097 alternatives (|), at most 4096 are allowed"
+    )
+
+
+# --- turns ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_messages", [1, 16_384])
+def test_a_conversation_may_have_so_many_turns(n_messages):
+    check_turns(n_messages)
+
+
+def test_a_conversation_over_the_bound_is_refused():
+    assert said(check_turns, 0) == "messages must not be empty"
+    assert said(check_turns, 16_385) == (
+        "messages has 16385 entries, at most 16384 are allowed"
     )

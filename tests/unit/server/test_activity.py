@@ -1,5 +1,6 @@
+import pytest
 import trio
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from structlog.testing import capture_logs
 
 from inferd.errors import QueueFullError
@@ -140,11 +141,14 @@ async def test_one_token_or_no_time_has_no_speed(autojump_clock):
     assert activity.timing(5).tokens_per_second == 0
     await trio.sleep(1)
     assert activity.timing(1).tokens_per_second == 0
+    assert activity.timing(0).tokens_per_second == 0
 
 
 SECONDS = st.floats(0, 1e6)
 
 
+@pytest.mark.slow
+@settings(max_examples=100)
 @given(SECONDS, SECONDS, SECONDS, st.integers(0, 10_000))
 def test_the_parts_make_up_the_whole(queued_s, prefill_s, decode_s, n_tokens):
     async def main():

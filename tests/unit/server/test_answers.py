@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 import trio
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from msgspec import UNSET
 
 from inferd.backend import (
@@ -301,6 +301,7 @@ def runs(frames: list[dict[str, Any]]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.slow
+@settings(max_examples=100)
 @given(events=EVENTS)
 def test_streamed_or_not_an_answer_is_the_same(events):
     async def main():

@@ -4,7 +4,7 @@ from contextlib import ExitStack
 import pytest
 import trio
 import trio.testing
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from inferd.admission import Admission
 from inferd.errors import DrainingError, QueueFullError
@@ -207,6 +207,7 @@ async def test_each_turn_goes_to_the_one_of_its_user_that_is_most_urgent(
 
 
 @pytest.mark.slow
+@settings(max_examples=100)
 @given(
     visits=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5)), max_size=12),
     max_active=st.integers(1, 3),

@@ -204,12 +204,18 @@ def test_white_space_around_a_request_is_nothing():
 # --- cancel lines and commands ----------------------------------------------------------
 
 
+def test_a_cancel_with_two_ids_is_no_line_that_can_be_read():
+    with pytest.raises(InvalidFrameError, match="duplicate field `id`"):
+        decode_cancel(b'{"type":"cancel","id":"a","id":"b"}')
+
+
 @pytest.mark.parametrize(
     "line",
     [
         b'{"type":"cancel","id":"a"}',
         b' { "id" : "a" , "x" : [{}] , "type" : "cancel" }\r',
         b'{"type":"cancel","id":"a","messages":5}',
+        b'{"t\\u0079pe":"canc\\u0065l","id":"\\u0061"}',
     ],
 )
 def test_a_line_of_type_cancel_is_a_cancel_whatever_else_it_has(line):

@@ -184,9 +184,17 @@ def test_an_unknown_block_that_is_deeper_is_a_fault(levels):
         read(nested(ODD, levels))
 
 
-def test_what_everybody_knows_may_be_deeper():
-    block = read(nested(TEXT, 100)).messages[0].content[0]
-    assert isinstance(block, blocks.ToolResultBlock)
+@pytest.mark.parametrize("beside", [[], [ODD], [nested(ODD, MAX_BLOCK_DEPTH - 1)]])
+@pytest.mark.parametrize("levels", [MAX_BLOCK_DEPTH, MAX_BLOCK_DEPTH + 1, 100])
+def test_what_everybody_knows_may_be_deeper(beside, levels):
+    [block] = read(nested(TEXT, levels)).messages[0].content
+    assert read(*beside, nested(TEXT, levels)).messages[0].content[-1] == block
+
+
+@pytest.mark.parametrize("levels", [MAX_BLOCK_DEPTH, MAX_BLOCK_DEPTH + 1, 100])
+def test_another_fault_that_is_deeper_is_told_as_what_it_is(levels):
+    with pytest.raises(InvalidFrameError, match="missing required field `text`"):
+        read(ODD, nested({"type": "text"}, levels))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from inferd.config import MockSettings
 from inferd.ipc import Embedded, Ended, Loading, Scored, Step
@@ -267,6 +267,7 @@ def test_a_query_without_words_scores_nothing():
 
 
 @pytest.mark.slow
+@settings(max_examples=100)
 @given(query=st.text(min_size=1), documents=st.lists(st.text(min_size=1), min_size=1))
 def test_any_text_has_a_vector_and_a_score(query, documents):
     vectors = json.loads(outcome_of(backend(), embed_job(*documents)).embeddings)

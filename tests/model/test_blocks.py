@@ -1,0 +1,95 @@
+from collections.abc import Iterator
+
+import pytest
+
+from tests.daemon.fixtures import daemons
+from tests.daemon.harness import Connection, DaemonProcess, Frame, llamacpp
+from tests.model.tiny import SPECIALS, write_tiny_model
+
+pytestmark = [pytest.mark.model, pytest.mark.slow]
+
+N_VOCAB = len(SPECIALS) + 256 + 95
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory) -> Iterator[DaemonProcess]:
+    """A daemon with a model that recommends to take the likeliest token."""
+    path = tmp_path_factory.mktemp("tiny") / "careful.gguf"
+    write_tiny_model(path, recommended={"temp": 0.0})
+    with daemons() as make:
+        yield make({"backend": [llamacpp(path)]}).start()
+
+
+def ask(daemon: DaemonProcess, text="hello", **fields) -> list[Frame]:
+    message = {"role": "user", "content": [{"type": "text", "text": text}]}
+    with Connection(daemon.directory / "infer.v2.sock") as connection:
+        return connection.ask({"messages": [message], **fields})
+
+
+def text_of(frames: list[Frame]) -> str:
+    return "".join(each["block"]["delta"] for each in frames if each["type"] == "frame")
+
+
+def test_what_the_model_recommends_counts_on_v2_alone(daemon):
+    greedy = text_of(ask(daemon, max_tokens=20, temperature=0))
+    assert {text_of(ask(daemon, max_tokens=20)) for _ in range(3)} == {greedy}
+    assert text_of(ask(daemon, max_tokens=20, temperature=1, seed=1)) != greedy
+    v1 = [daemon.ask(max_tokens=20, seed=seed)[-1]["content"] for seed in range(3)]
+    assert len({*v1, greedy}) == 4
+
+
+def test_each_token_has_its_log_probability(daemon):
+    *frames, done = ask(daemon, max_tokens=12, logprobs=3)
+    told = [each for frame in frames for each in frame["logprobs"]]
+    assert len(told) == 12 == done["usage"]["output_tokens"]
+    assert b"".join(bytes(each["bytes"]) for each in told).decode() == text_of(frames)
+    for each in told:
+        best = each.pop("top_logprobs")
+        assert len(best) == 3
+        assert best[0] == each
+
+
+def test_a_stop_token_ends_the_answer_and_is_told(daemon):
+    told = ask(daemon, max_tokens=12, logprobs=1)[:-1]
+    stop = told[0]["logprobs"][0]["id"]
+    done = ask(daemon, max_tokens=12, stop_token_ids=[stop])[-1]
+    assert (done["stop_reason"], done["stop_token_id"]) == ("stop_sequence", stop)
+    assert done["usage"]["output_tokens"] == 0
+
+
+def test_a_bias_reaches_the_model(daemon):
+    letter = N_VOCAB - 1
+    biased = ask(daemon, max_tokens=5, logit_bias={str(letter): 100})
+    assert text_of(biased) == "~~~~~"
+
+
+def test_a_penalty_reaches_the_model(daemon):
+    text = text_of(ask(daemon, max_tokens=40, presence_penalty=2))
+    assert len(set(text)) == len(text) == 40
+
+
+def test_a_prompt_can_be_read_and_nothing_else_be_done(daemon):
+    *frames, done = ask(daemon, "x" * 300, prefill_only=True, progress=True, id="p")
+    n_tokens = done["usage"]["input_tokens"]
+    assert frames[-1] == {
+        "type": "status",
+        "id": "p",
+        "status": "prefill",
+        "processed": n_tokens,
+        "total": n_tokens,
+    }
+    assert {frame["type"] for frame in frames} == {"status"}
+    assert (done["stop_reason"], done["usage"]["output_tokens"]) == ("end_turn", 0)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("logit_bias", {str(N_VOCAB): 1}, f"logit_bias token {N_VOCAB}"),
+        ("stop_token_ids", [0, N_VOCAB], f"stop_token_ids {N_VOCAB}"),
+    ],
+)
+def test_a_token_that_the_model_does_not_have_is_refused(daemon, field, value, message):
+    [refusal] = ask(daemon, id="x", **{field: value})
+    assert (refusal["id"], refusal["code"]) == ("x", "invalid_request")
+    assert f"{message} not in [0, {N_VOCAB - 1}]" in refusal["message"]
