@@ -54,6 +54,7 @@ async def _answer_all(
             listener.tell(encode(commands.answer(line, peer)))
     except FrameTooLargeError as error:
         listener.tell(encode(Reply(command="", ok=False, error=error.message)))
+        listener.end()  # where the next line begins, nobody knows
     except trio.BrokenResourceError:
         return
 
