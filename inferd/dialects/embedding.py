@@ -1,6 +1,6 @@
 """What embedding models want in front of a text, by family and task.
 
-A family is told by the model's architecture or its own name. Where a family has nothing
+A family is told by the model's own name, else by its architecture. Where a family has nothing
 for a task, or nothing at all, the text is embedded as it is.
 
 Sources: the model cards of EmbeddingGemma, nomic-embed-text, E5, BGE, mxbai-embed,
@@ -37,6 +37,12 @@ _E5: Final = {
     **dict.fromkeys(_GEMMA, "query: "),
     "retrieval_document": "passage: ",
 }
+_INSTRUCTED: Final = dict.fromkeys(
+    _QUERIES,
+    "Instruct: Given a web search query, retrieve relevant passages that answer the "
+    "query\nQuery: ",
+)
+_CHINESE: Final = dict.fromkeys(_QUERIES, "为这个句子生成表示以用于检索相关文章：")  # noqa: RUF001  # theirs
 _PASSAGES: Final = dict.fromkeys(
     _QUERIES, "Represent this sentence for searching relevant passages: "
 )
@@ -55,8 +61,11 @@ _BY_ARCHITECTURE: Final[Mapping[str, Mapping[str, str]]] = {
 _BY_NAME: Final[Mapping[str, Mapping[str, str]]] = {
     "embeddinggemma": _GEMMA,
     "nomic-embed": _NOMIC,
+    "e5-mistral": _INSTRUCTED,
+    "-instruct": _INSTRUCTED,
     "e5-": _E5,
     "bge-m3": {},
+    "-zh": _CHINESE,
     "bge-": _PASSAGES,
     "mxbai-embed": _PASSAGES,
     "arctic-embed-m-v2": {"retrieval_query": "query: "},
@@ -78,5 +87,5 @@ def task_prefix(architecture: str, name: str, task: str | None) -> str:
         return ""
     name = name.lower().replace(" ", "-")
     by_name = (family for part, family in _BY_NAME.items() if part in name)
-    family = _BY_ARCHITECTURE.get(architecture) or next(by_name, {})
+    family = next(by_name, _BY_ARCHITECTURE.get(architecture, {}))
     return family.get(task, "")

@@ -20,7 +20,7 @@ from inferd.backend import (
 from inferd.engine.mailbox import Mailbox
 from inferd.engine.session import Answer, Prefilled
 from inferd.errors import InternalError
-from inferd.ipc import Ended
+from inferd.ipc import Ended, Failed
 from inferd.job import GenerateJob
 from inferd.output.blocks import BlockParser
 from inferd.output.stops import StopMatcher
@@ -70,6 +70,8 @@ class _Stream(Generic[E]):
             case Logprob():
                 self._noted(answer)
                 return []
+            case Failed(reason=reason):
+                raise InternalError(reason)
             case _:
                 raise InternalError("the worker answered a run with something else")
 

@@ -36,7 +36,8 @@ class Commands:
     turns: Turns
     backends: Sequence[Backend]
     metrics: Metrics
-    drain: Callable[[], None]
+    drain: Callable[[], bool]
+    """Begin to drain; false if there is nothing to be drained yet."""
 
     def answer(self, line: bytes, peer: Peer) -> Reply:
         """Carry out one command, or say why not."""
@@ -64,7 +65,8 @@ class Commands:
     def _drain_if(self, command: Command) -> Reply:
         if command.command != "drain":
             return _refused(command.command, NO_SUCH_COMMAND)
-        self.drain()
+        if not self.drain():
+            return _refused("drain", "the daemon is not ready yet; end it with SIGTERM")
         return Reply(command="drain", ok=True)
 
     def _requests(self) -> list[RequestInfo]:

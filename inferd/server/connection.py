@@ -75,13 +75,11 @@ class Connection(Generic[R]):
         self._inbox = Inbox(surface.decode, self._begin)
         self._news = trio.Event()
         self._room = trio.Event()
-        self._reading = trio.CancelScope()
         self._log = log.bind(socket=surface.socket, peer=str(self._peer))
 
     def end(self) -> None:
         """Close the connection as soon as nothing is being answered."""
         self._inbox.close()
-        self._reading.cancel()
         self._news.set()
 
     async def serve(self) -> None:
@@ -104,13 +102,12 @@ class Connection(Generic[R]):
         scope.cancel()
 
     async def _read_all(self) -> None:
-        with self._reading:
-            while True:
-                while not self._inbox.has_room:
-                    await self._room.wait()
-                    self._room = trio.Event()
-                self._inbox.feed(await self._read())
-                self._news.set()
+        while True:
+            while not self._inbox.has_room:
+                await self._room.wait()
+                self._room = trio.Event()
+            self._inbox.feed(await self._read())
+            self._news.set()
 
     async def _read(self) -> bytes | bytearray:
         try:

@@ -39,13 +39,15 @@ class Inbox(Generic[R]):
         self._arrivals: deque[Arrival[R]] = deque()
         self._n_bytes = 0
         self._current: Activity | None = None
+        self._takes_requests = True
         self._has_ended = False
         self._is_closed = False
 
     @property
     def is_over(self) -> bool:
         """Whether nothing is there and nothing more will come."""
-        return self._is_closed and not self._arrivals
+        is_last = self._is_closed or not self._takes_requests
+        return is_last and not self._arrivals
 
     @property
     def has_room(self) -> bool:
@@ -66,8 +68,8 @@ class Inbox(Generic[R]):
         self._sort()
 
     def close(self) -> None:
-        """Take nothing more; half a line at the daemon's end is no request."""
-        self._is_closed = True
+        """Take no more requests, whole or half; cancels are still heard."""
+        self._takes_requests = False
 
     def take(self) -> Arrival[R] | None:
         """Take the next request, which is the current one then; ``None`` if there is none."""
@@ -91,8 +93,9 @@ class Inbox(Generic[R]):
                     return
                 self._accept(frame)
             except PeerError as error:
-                self._arrivals.append(Arrival(error, self._begin(""), 0))
                 self._is_closed = error.closes_connection
+                if self._takes_requests:
+                    self._arrivals.append(Arrival(error, self._begin(""), 0))
 
     def _next_frame(self) -> bytes | None:
         frame = self._splitter.next_frame()
@@ -103,7 +106,10 @@ class Inbox(Generic[R]):
     def _accept(self, frame: bytes) -> None:
         if cancel := decode_cancel(frame):
             self._cancel(cancel.id)
-            return
+        elif self._takes_requests:
+            self._put(frame)
+
+    def _put(self, frame: bytes) -> None:
         request = self._decode(frame)
         arrival = Arrival(request, self._begin(request.id), len(frame))
         self._arrivals.append(arrival)

@@ -100,7 +100,7 @@ class Daemon:
             turns=self._turns,
             backends=backends,
             metrics=metrics,
-            drain=self._stop_once,
+            drain=self._drain_once,
         )
         metrics.watch("active_requests", "Requests that run.", self._turns.count_active)
         metrics.watch(
@@ -119,10 +119,11 @@ class Daemon:
             self._scope.cancel()
         self._stop.set()
 
-    def _stop_once(self) -> None:
-        """Drain and end, however often it is asked."""
-        if not self._stop.is_set():
+    def _drain_once(self) -> bool:
+        """Drain and end, however often it is asked; false before it is ready."""
+        if self._is_ready and not self._stop.is_set():
             self.stop()
+        return self._is_ready
 
     async def run(self) -> None:
         """Serve until stopped.

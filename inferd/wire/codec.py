@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from inferd.errors import FrameTooLargeError, InvalidFrameError
-from inferd.limits import MAX_FRAME_BYTES
+from inferd.limits import MAX_FRAME_BYTES, MAX_ID_CHARS
 from inferd.wire.blocks import BlocksRequest
 from inferd.wire.commands import Command, Reply
 from inferd.wire.repeats import refuse_repeats
@@ -29,7 +29,7 @@ from inferd.wire.unknown import decode_with_unknowns, is_about_a_tag
 
 T = TypeVar("T")
 Request = GenerateRequest | BlocksRequest | EmbedRequest | RerankRequest
-Q = TypeVar("Q", bound=Request)
+Q = TypeVar("Q", bound=Request | CancelLine)
 
 DECODE_FAILURES: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """All that is raised on bytes that are not what they should be."""
@@ -116,9 +116,7 @@ def decode_cancel(frame: bytes) -> CancelLine | None:
             return None
     except DECODE_FAILURES:
         return None
-    cancel = _read(_CANCEL.decode, frame)
-    refuse_repeats(frame, CancelLine)
-    return cancel
+    return _request(_CANCEL.decode, frame, CancelLine)
 
 
 def decode_command(frame: bytes) -> Command:
@@ -129,6 +127,11 @@ def decode_command(frame: bytes) -> Command:
 def _request(decode: Callable[[bytes], Q], frame: bytes, kind: type[Q]) -> Q:
     def read(frame: bytes) -> Q:
         request = decode(frame)
+        n_chars = len(request.id)
+        if n_chars > MAX_ID_CHARS:
+            raise InvalidFrameError(
+                f"id has {n_chars} characters, at most {MAX_ID_CHARS} are allowed"
+            )
         refuse_repeats(frame, kind)
         return request
 

@@ -6,7 +6,7 @@ import pytest
 
 from fuzz.corpus import SURFACES
 from fuzz.judge import BrokenPromiseError
-from fuzz.large import LINES, send
+from fuzz.large import LINES, keeps_memory, send
 from fuzz.socket import fire, visits
 from fuzz.target import LEAVES
 from fuzz.truncation import SHORT, all_cuts, cut_all
@@ -37,6 +37,11 @@ def test_an_exchange_may_end_at_every_byte(daemon, surface):
 def test_what_does_not_fit_a_frame_is_answered_with_one(daemon, name):
     surface, make = LINES[name]
     assert "processor time" in send(daemon, surface, make())
+
+
+@pytest.mark.slow
+def test_what_a_closed_connection_held_is_free(daemon):
+    assert not keeps_memory(daemon, 4)
 
 
 @pytest.mark.slow

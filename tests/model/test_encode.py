@@ -146,7 +146,7 @@ def is_running(daemon: DaemonProcess, request_id: str) -> bool:
     return phases.get(request_id) == "running"
 
 
-LONG_REQUESTS = {
+LONG_REQUESTS: dict[str, tuple[str, Frame]] = {
     "embed": (EMBED, {"input": ["x" * 500] * 2048}),
     "rerank": (RERANK, {"query": "q" * 250, "documents": ["x" * 250] * 256}),
 }

@@ -1,4 +1,4 @@
-"""What the embedded chat model says, in the test's own process."""
+"""What the embedded models say, in the test's own process."""
 
 from itertools import pairwise
 
@@ -8,6 +8,8 @@ import pytest
 
 from inferd.job import Sampling
 from inferd.limits import PENALTY_TOKENS
+from inferd.models.embedded import EMBEDDED_MODELS
+from inferd.paths import cache_directory
 from inferd.worker.llama.backend import LlamaBackend
 from inferd.worker.llama.decoder import PreparedPrompt
 from inferd.worker.llama.sampling import Sampler
@@ -17,13 +19,17 @@ from tests.unit.worker.llama.running import (
     collect,
     job,
     load,
+    scores,
     steps,
+    vectors,
 )
 
 pytestmark = [pytest.mark.model, pytest.mark.slow]
 
 QUESTION = "What is 2+2?"
-SAMPLED = Sampling(temperature=0.8, top_p=0.9, top_k=40, min_p=0.05, seed=3)
+MIN_P = 0.05
+TOP_K = 40
+SAMPLED = Sampling(temperature=0.8, top_p=0.9, top_k=TOP_K, min_p=MIN_P, seed=3)
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +62,9 @@ def watched(backend, asked) -> tuple[PreparedPrompt, Witness]:
 
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
 def test_the_same_question_gets_the_same_answer_whoever_came_between(smol, sampling):
-    asked = job(QUESTION, max_tokens=30, sampling=sampling)
+    asked = job(QUESTION, max_tokens=16, sampling=sampling)
     before = answer(smol, asked)
-    answer(smol, job("Write a poem about rain.", max_tokens=20))
+    answer(smol, job("Write a poem about rain.", max_tokens=6))
     assert answer(smol, asked) == before
 
 
@@ -70,7 +76,7 @@ def test_the_likeliest_answer_is_right_and_can_be_forbidden(smol):
 
 
 def test_it_stops_by_itself_unless_it_must_go_on(smol):
-    asked = job("Answer with the single word yes.", max_tokens=60)
+    asked = job("Answer with the single word yes.", max_tokens=40)
     short = answer(smol, asked)
     assert short.end.stop_reason == "end"
     n_tokens = short.end.usage.completion_tokens
@@ -84,16 +90,16 @@ def test_penalties_choose_what_they_should_among_all_its_tokens(smol):
     sampling = msgspec.structs.replace(
         GREEDY, repeat_penalty=1.3, presence_penalty=0.5, frequency_penalty=0.25
     )
-    asked = job("Say the word banana ten times.", max_tokens=30, sampling=sampling)
+    asked = job("Say the word banana ten times.", max_tokens=20, sampling=sampling)
     prepared, witness = watched(smol, asked)
     history = list(prepared.tokens)
     n_changed = 0
-    for scores, token in witness.seen:
-        counts = np.bincount(history[-PENALTY_TOKENS:], minlength=len(scores))
-        lower = np.where(scores > 0, scores / 1.3, scores * 1.3)
-        expected = np.where(counts > 0, lower - counts * 0.25 - 0.5, scores)
+    for logits, token in witness.seen:
+        counts = np.bincount(history[-PENALTY_TOKENS:], minlength=len(logits))
+        lower = np.where(logits > 0, logits / 1.3, logits * 1.3)
+        expected = np.where(counts > 0, lower - counts * 0.25 - 0.5, logits)
         assert expected[token] == pytest.approx(expected.max(), abs=1e-3)
-        n_changed += token != scores.argmax()
+        n_changed += token != logits.argmax()
         history.append(token)
     assert n_changed > 3
 
@@ -101,11 +107,11 @@ def test_penalties_choose_what_they_should_among_all_its_tokens(smol):
 def test_what_is_drawn_was_among_the_likely(smol):
     _, witness = watched(smol, job("Tell me a story.", sampling=SAMPLED))
     n_unlikeliest = 0
-    for scores, token in witness.seen:
-        powers = np.exp(scores.astype(np.float64) - scores.max())
-        assert powers[token] >= SAMPLED.min_p * 0.999
-        assert (scores > scores[token]).sum() < SAMPLED.top_k
-        n_unlikeliest += token != scores.argmax()
+    for logits, token in witness.seen:
+        powers = np.exp(logits.astype(np.float64) - logits.max())
+        assert powers[token] >= MIN_P * 0.999
+        assert (logits > logits[token]).sum() < TOP_K
+        n_unlikeliest += token != logits.argmax()
     assert n_unlikeliest > 0
 
 
@@ -116,3 +122,40 @@ def test_log_probabilities_rank_the_answer_as_it_is_chosen(smol):
         assert all(one >= other for one, other in pairwise(told))
         assert (known.logprob, known.bytes) == (told[0], [*piece])
         assert np.exp(told).sum() <= 1.0001
+
+
+# --- vectors and scores ---------------------------------------------------------------
+
+
+def load_embedded(name) -> LlamaBackend:
+    return load(EMBEDDED_MODELS[name].path_in(cache_directory()))[0]
+
+
+def test_packed_texts_get_the_vectors_that_they_get_alone_and_meaning_counts():
+    encoder = load_embedded("embed")
+    texts = [
+        "The cat sits on the mat.",
+        "A kitten is resting on a rug.",
+        "The CAT scanner is in the basement.",
+        "It rained for three days.",
+    ]
+    packed = vectors(encoder, *texts * 5)
+    alone = np.concatenate([vectors(encoder, text) for text in texts] * 5)
+    assert (packed * alone).sum(axis=1).min() > 0.9999
+    nearness = packed[1:4] @ packed[0]
+    assert nearness.argmax() == 0
+
+
+def test_the_document_that_answers_comes_first_packed_or_alone():
+    ranker = load_embedded("rerank")
+    query = "how long does it take to get to mars"
+    documents = [
+        "Mars bars contain caramel and nougat.",
+        "It takes eight minutes for light from the Sun to reach the Earth.",
+        "A trip to Mars takes about seven months with today's rockets.",
+        "Mars is the fourth planet from the Sun.",
+    ]
+    packed = scores(ranker, query, *documents)
+    alone = [scores(ranker, query, document)[0] for document in documents]
+    assert np.argmax(packed) == 2
+    assert packed == pytest.approx(alone, abs=0.2)

@@ -2,16 +2,19 @@
 
 from dataclasses import dataclass, field
 
-from inferd.ipc import Ended, Step
+import numpy as np
+
+from inferd.ipc import Ended, Failed, Step
 from inferd.job import GenerateJob
 from inferd.limits import PREFILL_CHUNK_BUSY_TOKENS, PREFILL_CHUNK_TOKENS
 from inferd.wire.responses import Logprob, StopReason, Usage
-from inferd.worker.backend import PreparedJob
+from inferd.worker.backend import Outcome, PreparedJob
 from inferd.worker.llama.batch import Batch
 from inferd.worker.llama.context import Context
 from inferd.worker.llama.model import Model
 from inferd.worker.llama.sampling import Sampler, log_probabilities
 
+NO_NUMBER = "the model gave what is no number"
 INTERRUPTED = 2
 
 
@@ -67,13 +70,14 @@ class _Row:
 
 
 @dataclass(slots=True)
-class _Outcome:
+class _Results:
     """A step's message under construction."""
 
     pieces: list[tuple[int, bytes]] = field(default_factory=list)
     logprobs: list[tuple[int, Logprob]] = field(default_factory=list)
     prefilled: list[tuple[int, int]] = field(default_factory=list)
     ended: list[Ended] = field(default_factory=list)
+    failed: list[Failed] = field(default_factory=list)
 
 
 class DecodeError(Exception):
@@ -115,13 +119,13 @@ class Decoder:
         if ticket in self._prefilling:
             self._context.interrupt()
 
-    def step(self) -> Step:
+    def step(self) -> list[Outcome]:
         """Decode a batch and choose a token for each sequence that is past its prompt.
 
         Raises:
             DecodeError: the library failed; the process had better end.
         """
-        outcome = _Outcome()
+        outcome = _Results()
         for sequence in list(self._running.values()):
             if not sequence.prepared.max_tokens and not sequence.job.prefill_only:
                 self._end(sequence, "length", outcome)
@@ -129,12 +133,13 @@ class Decoder:
         if rows and self._decode(rows):
             for row in rows:
                 self._advance(row, outcome)
-        return Step(
+        step = Step(
             pieces=outcome.pieces,
             logprobs=outcome.logprobs,
             prefilled=outcome.prefilled,
             ended=outcome.ended,
         )
+        return [step, *outcome.failed]
 
     def _fill(self) -> list[_Row]:
         """Put running streams in the batch first, then prompts as far as there is room."""
@@ -189,7 +194,7 @@ class Decoder:
         self._context.allow()
         return False
 
-    def _advance(self, row: _Row, outcome: _Outcome) -> None:
+    def _advance(self, row: _Row, outcome: _Results) -> None:
         sequence = row.sequence
         sequence.n_cached += row.n_tokens
         if sequence.is_prefilling and sequence.job.wants_progress:
@@ -200,7 +205,9 @@ class Decoder:
             self._end(sequence, "end", outcome)
             return
         token, logprob = self._choose(sequence, row.logits_row)
-        if token in sequence.job.stop_token_ids:
+        if not self._is_sound(token, row.logits_row):
+            self._fail(sequence, outcome)
+        elif token in sequence.job.stop_token_ids:
             self._end(sequence, "end", outcome, stop_token=token)
         elif self._model.is_end(token):
             self._end(sequence, "end", outcome)
@@ -218,7 +225,15 @@ class Decoder:
         token = sampler.choose(self._context, row, n_written=sequence.n_written)
         return token, self._model.logprob(token, known, n_alternatives)
 
-    def _write(self, sequence: _Sequence, token: int, outcome: _Outcome) -> None:
+    def _is_sound(self, token: int, row: int) -> bool:
+        """Tell whether a token was chosen by numbers: one bad weight makes them none."""
+        return bool(np.isfinite(self._context.logits(row, self._model.n_vocab)[token]))
+
+    def _fail(self, sequence: _Sequence, outcome: _Results) -> None:
+        outcome.failed.append(Failed(ticket=sequence.ticket, reason=NO_NUMBER))
+        self.drop(sequence.ticket)
+
+    def _write(self, sequence: _Sequence, token: int, outcome: _Results) -> None:
         sequence.next_token = token
         sequence.n_written += 1
         outcome.pieces.append((sequence.ticket, self._model.piece(token)))
@@ -229,7 +244,7 @@ class Decoder:
         self,
         sequence: _Sequence,
         why: StopReason,
-        outcome: _Outcome,
+        outcome: _Results,
         *,
         stop_token: int | None = None,
     ) -> None:

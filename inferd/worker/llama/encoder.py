@@ -15,7 +15,7 @@ from inferd.limits import ENCODE_BATCH_SEQUENCES, ENCODE_BATCH_TOKENS
 from inferd.worker.backend import LoadError, Outcome, PreparedJob, RefusedError
 from inferd.worker.llama.batch import Batch
 from inferd.worker.llama.context import Context
-from inferd.worker.llama.decoder import INTERRUPTED, DecodeError
+from inferd.worker.llama.decoder import INTERRUPTED, NO_NUMBER, DecodeError
 from inferd.worker.llama.model import Model
 
 Vector = npt.NDArray[np.float32]
@@ -245,7 +245,7 @@ class Encoder:
         self.drop(ticket)
         results = np.stack(prepared.results)
         if not np.isfinite(results).all():
-            return Failed(ticket=ticket, reason="the model gave what is no number")
+            return Failed(ticket=ticket, reason=NO_NUMBER)
         match prepared.job:
             case RerankJob():
                 return Scored(ticket=ticket, scores=results[:, 0].tolist())

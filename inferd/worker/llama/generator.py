@@ -117,7 +117,7 @@ class Generator:
 
     def step(self) -> list[Outcome]:
         """Advance every running job."""
-        return [self._decoder.step()]
+        return self._decoder.step()
 
 
 def _load_template(model: Model, path: Path) -> ChatTemplate:

@@ -47,6 +47,7 @@ class Office:
         self.register = Register(self.metrics)
         self.turns = Turns(Admission(max_active=1, max_queued=10))
         self.n_drains = 0
+        self.is_ready = True
         self.commands = Commands(
             register=self.register,
             turns=self.turns,
@@ -56,8 +57,9 @@ class Office:
         )
         self._stack = ExitStack()
 
-    def _drain(self) -> None:
+    def _drain(self) -> bool:
         self.n_drains += 1
+        return self.is_ready
 
     def come(self, peer: Peer, request_id: str = "r") -> Activity:
         """Have a request come in, for as long as the test lasts."""
@@ -215,6 +217,14 @@ async def test_a_cancel_without_an_id_is_refused():
 
 
 # --- drain ------------------------------------------------------------------------------
+
+
+async def test_what_is_not_ready_cannot_be_drained():
+    office = Office()
+    office.is_ready = False
+    refusal = office.ask({"command": "drain"})
+    assert refusal["ok"] is False
+    assert "not ready" in refusal["error"]
 
 
 async def test_a_drain_is_ordered_and_confirmed():

@@ -493,7 +493,10 @@ async def test_progress_is_told_where_the_answer_is_not_streamed(autojump_clock)
     assert types(frames) == ["status", "done"]
 
 
-async def test_one_who_leaves_as_a_place_is_told_leaves_nothing(autojump_clock):
+async def test_one_who_leaves_as_a_place_is_told_leaves_nothing(
+    autojump_clock, monkeypatch
+):
+    monkeypatch.setattr("inferd.wire.codec.MAX_ID_CHARS", 2_000_000)
     more_than_a_buffer = "x" * 1_000_000
     backend = ScriptedBackend(Script(token_delay_s=FOR_EVER))
     async with House(backend).opened() as house, house.connect() as first:

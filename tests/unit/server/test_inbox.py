@@ -290,3 +290,15 @@ def test_whenever_requests_are_taken_they_are_the_same(lines, takes, data):
             names.append(what(arrival)[0])
     names += [name for name, _ in seen_in(inbox)]
     assert names == [name for name, _ in expected(lines)]
+
+
+def test_a_cancel_is_heard_after_the_daemon_has_ended_the_rest():
+    inbox = filled(generate("a") + generate("b"))
+    running = inbox.take()
+    assert running is not None
+    inbox.close()
+    inbox.feed(cancel("a") + generate("late") + BAD)
+    inbox.feed(cancel("b"))
+    assert running.activity.is_cancelled
+    assert seen_in(inbox) == [("b", True)]
+    assert inbox.is_over

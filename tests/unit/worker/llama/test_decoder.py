@@ -5,16 +5,20 @@ import msgspec
 import numpy as np
 import pytest
 
-from inferd.ipc import Step
+from inferd.ipc import Failed, Step
 from inferd.job import Sampling
 from inferd.worker.backend import PromptOverflowError
 from inferd.worker.llama.batch import Batch
 from inferd.worker.llama.context import Context
+from inferd.worker.llama.decoder import NO_NUMBER
+from tests.model.tiny import write_tiny_model
 from tests.unit.worker.llama.running import (
     GREEDY,
     answer,
+    change_rows,
     collect,
     job,
+    load,
     steps,
     take_step,
 )
@@ -236,15 +240,15 @@ def test_a_prompt_is_read_even_if_no_token_may_be_written(backend):
     assert given.end.stop_reason == "end"
 
 
-def test_progress_is_told_after_each_chunk(backend):
+def test_progress_is_told_after_each_chunk_to_those_who_ask(backend):
     backend.start(1, backend.prepare(job("steady", max_tokens=40)))
-    take_step(backend)
+    assert take_step(backend).prefilled == []
     prepared = backend.prepare(job("z" * 300, wants_progress=True, max_tokens=2))
     backend.start(2, prepared)
     given = collect(steps(backend))
     n_tokens = prepared.prompt_tokens
     assert given[2].prefilled == [*range(64, n_tokens, 64), n_tokens]
-    assert given[1].prefilled == []  # it did not ask
+    assert given[1].prefilled == []
 
 
 def test_progress_ends_with_the_step_of_the_first_token(backend):
@@ -305,3 +309,18 @@ def test_an_interruption_meant_for_a_stream_past_its_prompt_is_ignored(backend):
     backend.interrupt(1)
     assert take_step(backend).pieces
     backend.drop(1)
+
+
+# --- what is no number ----------------------------------------------------------------
+
+
+def test_an_answer_that_is_no_number_fails_and_the_worker_goes_on(tmp_path):
+    backend, _ = load(write_tiny_model(tmp_path / "tiny.gguf"))
+    expected = text_of(backend, "hello")
+    token = backend._model.tokenize("~")[-1]
+    path = write_tiny_model(tmp_path / "spoilt.gguf")
+    spoilt, _ = load(change_rows(path, "token_embd.weight", token, np.nan))
+    spoilt.start(1, spoilt.prepare(job("~")))
+    assert spoilt.step() == [Step(), Failed(ticket=1, reason=NO_NUMBER)]
+    assert not spoilt.is_busy
+    assert text_of(spoilt, "hello") == expected

@@ -2,6 +2,7 @@ import gguf
 import numpy as np
 import pytest
 
+from inferd.worker.llama.library import llama
 from tests.model.tiny import (
     PRINTABLE,
     SPECIALS,
@@ -58,12 +59,20 @@ def test_what_looks_like_a_beginning_in_a_clients_text_is_text(model):
     assert len(tokens) == 1 + len("<s>")
 
 
-def test_a_text_that_a_normaliser_lengthens_is_cut_all_the_same(bert):
-    begin, *tokens, end = bert.tokenize(
-        "\N{LATIN SMALL LETTER A WITH RING ABOVE}" * 400
-    )
-    assert len(tokens) == 400
-    assert (begin, end) == (2, 3)
+def test_more_tokens_than_there_was_room_for_are_asked_for_again(bert, monkeypatch):
+    rooms = []
+
+    def tokenize(vocab, data, n_bytes, tokens, room, *options):
+        rooms.append(room)
+        return (
+            plain(vocab, data, n_bytes, tokens, room, *options) if room > 99 else -100
+        )
+
+    plain = llama.llama_tokenize
+    expected = bert.tokenize("hello")
+    monkeypatch.setattr(llama, "llama_tokenize", tokenize)
+    assert bert.tokenize("hello") == expected
+    assert rooms == [7, 100]
 
 
 def test_control_tokens_have_no_bytes_and_others_their_own(model):
