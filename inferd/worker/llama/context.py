@@ -57,6 +57,10 @@ class Context:
         pointer = llama.llama_get_embeddings_seq(self.handle, sequence)
         return np.ctypeslib.as_array(pointer, (n_numbers,)).copy()
 
+    def wipe(self) -> None:
+        """Drop all cells and what was in them."""
+        llama.llama_memory_clear(self._memory, True)  # noqa: FBT003  # data as well
+
     def forget_all(self) -> None:
         """Drop all cells, where there are any: most encoders keep none."""
         if self._memory:

@@ -133,6 +133,8 @@ class Decoder:
         if rows and self._decode(rows):
             for row in rows:
                 self._advance(row, outcome)
+            if outcome.failed:
+                self._start_afresh(outcome)
         step = Step(
             pieces=outcome.pieces,
             logprobs=outcome.logprobs,
@@ -232,6 +234,13 @@ class Decoder:
     def _fail(self, sequence: _Sequence, outcome: _Results) -> None:
         outcome.failed.append(Failed(ticket=sequence.ticket, reason=NO_NUMBER))
         self.drop(sequence.ticket)
+
+    def _start_afresh(self, outcome: _Results) -> None:
+        """Wipe the cache: what is no number in a dropped cell spoils all who share it."""
+        for sequence in list(self._running.values()):
+            if sequence.n_cached:
+                self._fail(sequence, outcome)
+        self._context.wipe()
 
     def _write(self, sequence: _Sequence, token: int, outcome: _Results) -> None:
         sequence.next_token = token

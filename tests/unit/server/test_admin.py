@@ -40,10 +40,14 @@ class AdminDesk:
             turns=Turns(Admission(max_active=1, max_queued=1)),
             backends=[ScriptedBackend()],
             metrics=metrics,
-            drain=self.board.draining,
+            drain=self._drain,
         )
         self._nursery = nursery
         self._hangups = hangups
+
+    def _drain(self) -> bool:
+        self.board.draining()
+        return True
 
     def connect(self) -> FrameClient:
         ours, theirs = unix_pair()
