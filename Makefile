@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test check bench install uninstall clean
+.PHONY: setup demo test check bench fuzz install uninstall clean
 
 setup:
 	@$(PYTHON) -m tools.setup
@@ -22,6 +22,14 @@ check: setup
 
 bench: setup
 	@$(BIN)/python -m bench.decode
+	@$(BIN)/python -m bench.frames
+
+fuzz: setup
+	@$(BIN)/python -m fuzz.lines 10000000 --processes 2
+	@$(BIN)/python -m fuzz.socket 100000
+	@$(BIN)/python -m fuzz.truncation
+	@$(BIN)/python -m fuzz.large
+	@$(BIN)/python -m fuzz.coverage -max_total_time=60
 
 install:
 	@$(PYTHON) -m tools.install install

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, TypeVar
 
 import structlog
@@ -13,7 +14,7 @@ from inferd.server.activity import Activity
 from inferd.server.dispatch import Service, dispatch
 from inferd.server.hangup import Hangups
 from inferd.server.inbox import Arrival, Inbox
-from inferd.server.peer import peer_of
+from inferd.server.peer import Peer, peer_of
 from inferd.server.register import Register
 from inferd.server.reply import PeerGoneError, Reply
 from inferd.wire.blocks import BlocksRequest
@@ -72,7 +73,8 @@ class Connection(Generic[R]):
         self._surface = surface
         self._around = around
         self._peer = peer_of(stream)
-        self._inbox = Inbox(surface.decode, self._begin)
+        begin = partial(_begin, self._peer, surface.socket)
+        self._inbox = Inbox(surface.decode, begin)  # no cycle: it may hold 64 MiB
         self._news = trio.Event()
         self._room = trio.Event()
         self._log = log.bind(socket=surface.socket, peer=str(self._peer))
@@ -145,12 +147,11 @@ class Connection(Generic[R]):
         await self._reply("").fail(error)
         return not error.closes_connection
 
-    def _begin(self, request_id: str) -> Activity:
-        return Activity(
-            self._peer, self._surface.socket, request_id, trio.current_time()
-        )
-
     def _reply(self, request_id: str) -> Reply:
         return Reply(
             self._stream, request_id, write_timeout_s=self._around.write_timeout_s
         )
+
+
+def _begin(peer: Peer, socket: str, request_id: str) -> Activity:
+    return Activity(peer, socket, request_id, trio.current_time())

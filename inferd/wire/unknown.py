@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from inferd.errors import InvalidFrameError
-from inferd.limits import MAX_BLOCK_DEPTH
+from inferd.limits import MAX_BLOCK_DEPTH, MAX_BLOCKS
 from inferd.wire import blocks
 from inferd.wire.blocks import Attachment, Block, BlocksRequest, Message, Options, Tool
 from inferd.wire.requests import Role
@@ -78,10 +78,12 @@ def decode_with_unknowns(frame: bytes) -> BlocksRequest:
 
     Raises:
         DecodeError: it has another fault.
-        InvalidFrameError: it is nested too deeply to be read so.
+        InvalidFrameError: it is nested too deeply to be read so, or has too many blocks.
     """
     _TAGS.decode(frame)
     outline = _OUTLINE.decode(frame)
+    if sum(len(turn.content) for turn in outline.messages) > MAX_BLOCKS:
+        raise InvalidFrameError(f"messages have more than {MAX_BLOCKS} blocks")
     options = {name: getattr(outline, name) for name in Options.__struct_fields__}
     return BlocksRequest(
         messages=[

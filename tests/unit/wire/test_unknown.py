@@ -210,3 +210,10 @@ def test_another_fault_that_is_deeper_is_told_as_what_it_is(levels):
 )
 def test_a_complaint_about_a_type_is_told_from_others(text, is_tag):
     assert is_about_a_tag(msgspec.ValidationError(text)) is is_tag
+
+
+def test_so_many_blocks_are_not_read_one_by_one(monkeypatch):
+    monkeypatch.setattr("inferd.wire.unknown.MAX_BLOCKS", 3)
+    assert len(read(ODD, TEXT, TEXT).messages[0].content) == 3
+    with pytest.raises(InvalidFrameError, match="more than 3 blocks"):
+        read(ODD, TEXT, TEXT, TEXT)

@@ -1,0 +1,188 @@
+"""What must hold of every line, whatever is in it, before any I/O.
+
+A frame is decoded and resolved as the daemon does it. What comes out is a plan that can
+be sent to a worker, or a ``PeerError`` whose frame is valid JSON and short.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from fuzz.corpus import SurfaceName
+from inferd import ipc
+from inferd.errors import PeerError
+from inferd.job import Job
+from inferd.limits import (
+    MAX_COMMAND_BYTES,
+    MAX_ERROR_CHARS,
+    MAX_FRAME_BYTES,
+    MAX_PRIORITY,
+    U32_MAX,
+)
+from inferd.resolve.blocks import resolve_blocks
+from inferd.resolve.embed import check_answer_fits, resolve_embed
+from inferd.resolve.rerank import resolve_rerank
+from inferd.resolve.text import resolve_text
+from inferd.server.reply import error_frame
+from inferd.wire.codec import (
+    decode_blocks,
+    decode_cancel,
+    decode_command,
+    decode_embed,
+    decode_generate,
+    decode_rerank,
+    encode,
+)
+from inferd.wire.commands import Reply
+from inferd.wire.framing import LineSplitter
+
+MAX_ERROR_BYTES: Final = 6 * MAX_ERROR_CHARS + 256
+"""Bytes of an error frame besides the request's id, if every character is escaped."""
+LENGTH_BYTES: Final = 4
+"""Bytes before a message to a worker."""
+N_EMBD: Final = 8
+SEED: Final = 7
+
+
+class BrokenPromiseError(Exception):
+    """Something came out that must not; the text tells what."""
+
+
+class Work(NamedTuple):
+    """What a sound request comes to, as far as it is checked here."""
+
+    job: Job
+    priority: int = 0
+    deadline_ms: int | None = None
+
+
+class Request(NamedTuple):
+    """A line that was read."""
+
+    id: str
+    resolve: Callable[[], Work | None]
+    """Raises ``PeerError``; nothing is left to do for ``None``."""
+
+
+def _read_v1(frame: bytes) -> Request:
+    request = decode_generate(frame)
+    return Request(request.id, lambda: Work(resolve_text(request, seed=SEED).job))
+
+
+def _read_v2(frame: bytes) -> Request:
+    request = decode_blocks(frame)
+
+    def resolve() -> Work:
+        plan = resolve_blocks(request, seed=SEED)
+        return Work(plan.job, plan.priority, plan.deadline_ms)
+
+    return Request(request.id, resolve)
+
+
+def _read_embed(frame: bytes) -> Request:
+    request = decode_embed(frame)
+
+    def resolve() -> Work:
+        job = resolve_embed(request).job
+        check_answer_fits(job, n_embd=N_EMBD)
+        return Work(job)
+
+    return Request(request.id, resolve)
+
+
+def _read_rerank(frame: bytes) -> Request:
+    request = decode_rerank(frame)
+    return Request(request.id, lambda: Work(resolve_rerank(request).job))
+
+
+def _read_admin(frame: bytes) -> Request:
+    command = decode_command(frame)
+    encode(Reply(command=command.command, ok=False, error=command.id or ""))
+    return Request("", lambda: None)
+
+
+_READERS: Final[Mapping[SurfaceName, Callable[[bytes], Request]]] = {
+    "v1": _read_v1,
+    "v2": _read_v2,
+    "embed": _read_embed,
+    "rerank": _read_rerank,
+    "admin": _read_admin,
+}
+
+
+def read(surface: SurfaceName, frame: bytes) -> Request | None:
+    """Read a frame as the daemon does; ``None`` for a cancel, which has no answer.
+
+    Raises:
+        PeerError: it is no request.
+    """
+    if surface != "admin" and decode_cancel(frame) is not None:
+        return None
+    return _READERS[surface](frame)
+
+
+def frames_of(
+    surface: SurfaceName, data: bytes, *, n_at_once: int | None = None
+) -> Iterator[bytes]:
+    """Cut what a client sent into frames, the last one without a newline.
+
+    Args:
+        surface: whose cap holds.
+        data: all of it.
+        n_at_once: bytes that come at once; all of them if ``None``.
+
+    Raises:
+        PeerError: a line is over the cap.
+    """
+    cap = MAX_COMMAND_BYTES if surface == "admin" else MAX_FRAME_BYTES
+    splitter = LineSplitter(cap)
+    step = n_at_once or len(data) or 1
+    for start in range(0, len(data), step):
+        splitter.feed(data[start : start + step])
+        while (frame := splitter.next_frame()) is not None:
+            yield frame
+    if (frame := splitter.last_frame()) is not None:
+        yield frame
+
+
+def judge(surface: SurfaceName, frame: bytes) -> str:
+    """Try one frame; give a word for what came of it.
+
+    Raises:
+        BrokenPromiseError: not what must come.
+        Exception: the same, when it is no ``PeerError``.
+    """
+    request: Request | None = None
+    try:
+        request = read(surface, frame)
+        work = None if request is None else request.resolve()
+    except PeerError as error:
+        _check_error(error, "" if request is None else request.id)
+        return type(error).__name__
+    if request is None:
+        return "cancel"
+    if work is None:
+        return "command"
+    _check_work(work)
+    return "plan"
+
+
+def _check_error(error: PeerError, request_id: str) -> None:
+    if request_id:
+        encode(error_frame(request_id, error))
+    line = encode(error_frame("", error))
+    json.loads(line)
+    if len(line) > MAX_ERROR_BYTES:
+        raise BrokenPromiseError(
+            f"an error frame over its bound: {error.message[:60]}…"
+        )
+
+
+def _check_work(work: Work) -> None:
+    message = ipc.Prepare(ticket=1, job=work.job)
+    if ipc.decode_to_worker(ipc.encode(message)[LENGTH_BYTES:]) != message:
+        raise BrokenPromiseError("a job that a worker reads differently")
+    if abs(work.priority) > MAX_PRIORITY:
+        raise BrokenPromiseError("a priority out of range")
+    if work.deadline_ms is not None and not 1 <= work.deadline_ms <= U32_MAX:
+        raise BrokenPromiseError("a deadline out of range")

@@ -1,0 +1,153 @@
+"""A real daemon to fire at, and the signs that it is as it was before."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple, Self
+
+from fuzz.corpus import CLEAN, SURFACES, SurfaceName
+from fuzz.judge import BrokenPromiseError
+from fuzz.process import n_fds, n_threads, rss_bytes
+from inferd.paths import (
+    ADMIN_SOCKET,
+    EMBED_SOCKET,
+    INFER_SOCKET,
+    INFER_V2_SOCKET,
+    RERANK_SOCKET,
+)
+from tests.daemon.harness import Connection, DaemonProcess, eventually, mock
+
+LEAVES: Final[Mapping[SurfaceName, str]] = {
+    "v1": INFER_SOCKET,
+    "v2": INFER_V2_SOCKET,
+    "embed": EMBED_SOCKET,
+    "rerank": RERANK_SOCKET,
+    "admin": ADMIN_SOCKET,
+}
+SCRIPT: Final = (
+    *("<think>", "so", "</think>", "Hel", "lo ", "w\u00f6rld", "x", "!"),
+    *("<tool_call>", '{"name":"f","arguments":{"a":1}}', "</tool_call>"),
+)
+CONFIG: Final = {
+    "admission": {"max_active": 1, "max_queued": 12},
+    "backend": [mock(tokens=list(SCRIPT))],
+}
+"""One permit, so that a lost one is noticed; a queue that hostile clients can fill."""
+
+SETTLE_S: Final = 10.0
+"""Seconds that what was abandoned may take to go."""
+MAX_GROWTH_BYTES: Final = 48 * 1024 * 1024
+"""What the daemon's heap may be larger: lines of a megabyte at once on all connections."""
+
+
+class Signs(NamedTuple):
+    """What has to be the same when everybody has gone."""
+
+    pid: int
+    worker_pids: list[int]
+    n_fds: int
+    n_threads: int
+    requests: list[object]
+
+    @classmethod
+    def of(cls, daemon: DaemonProcess) -> Self:
+        """Look at a daemon; nothing else may be connected to it."""
+        requests = ask(daemon, "admin", b'{"command":"requests"}')[-1]["requests"]
+        return cls(
+            pid=daemon.pid if daemon.is_running else 0,
+            worker_pids=sorted(daemon.worker_pids()),
+            n_fds=n_fds(daemon.pid),
+            n_threads=n_threads(daemon.pid),
+            requests=requests,
+        )
+
+
+class Target:
+    """A daemon that must outlive whatever happens to it while inside ``unharmed``."""
+
+    def __init__(self, daemon: DaemonProcess) -> None:
+        self.daemon = daemon
+        for surface in SURFACES:
+            check_clean(daemon, surface)  # what is made at the first use is there now
+        self._signs = self._settled(lambda _: True)
+        self._rss_bytes = rss_bytes(daemon.pid)
+
+    def warmed_up(self) -> None:
+        """Measure memory from here on."""
+        self._rss_bytes = rss_bytes(self.daemon.pid)
+
+    @property
+    def growth_bytes(self) -> int:
+        """What the daemon's memory is larger by now."""
+        return rss_bytes(self.daemon.pid) - self._rss_bytes
+
+    def check(self, *, max_growth_bytes: int = MAX_GROWTH_BYTES) -> None:
+        """See that nothing is left of those who were here.
+
+        Args:
+            max_growth_bytes: what its memory may be larger.
+
+        Raises:
+            BrokenPromiseError: something is.
+        """
+        signs = self._settled(lambda now: now == self._signs)
+        if signs != self._signs:
+            raise BrokenPromiseError(f"it was {self._signs}, it is {signs}")
+        for surface in SURFACES:
+            check_clean(self.daemon, surface)
+        if self.growth_bytes > max_growth_bytes:
+            raise BrokenPromiseError(f"memory grew by {self.growth_bytes >> 20} MiB")
+
+    def _settled(self, is_settled: Callable[[Signs], bool]) -> Signs:
+        """Look until the signs are as wanted, or for as long as they may take."""
+        seen: list[Signs] = []
+
+        def look() -> bool:
+            seen.append(Signs.of(self.daemon))
+            return is_settled(seen[-1])
+
+        eventually(look, within_s=SETTLE_S)
+        return seen[-1]
+
+
+@contextmanager
+def target() -> Iterator[Target]:
+    """Run a daemon while inside; then end it and see that its log tells of no bug.
+
+    Raises:
+        AssertionError: it does, or the daemon did not end as it should.
+    """
+    daemon = DaemonProcess(CONFIG)
+    try:
+        daemon.start()
+        yield Target(daemon)
+    finally:
+        daemon.finish()
+
+
+def ask(
+    daemon: DaemonProcess, surface: SurfaceName, line: bytes
+) -> list[dict[str, Any]]:
+    """Send one line on a connection of its own; give the frames up to its end."""
+    with Connection(daemon.directory / LEAVES[surface]) as connection:
+        connection.send_raw(line + b"\n")
+        frames = [connection.frame()]
+        while not is_terminal(frames[-1]):
+            frames.append(connection.frame())
+        return frames
+
+
+def check_clean(daemon: DaemonProcess, surface: SurfaceName) -> None:
+    """See that a sound request is answered.
+
+    Raises:
+        BrokenPromiseError: it is not.
+    """
+    last = ask(daemon, surface, CLEAN[surface])[-1]
+    if last["type"] == "error" or last.get("ok") is False:
+        raise BrokenPromiseError(f"a sound request on {surface} got {json.dumps(last)}")
+
+
+def is_terminal(frame: Mapping[str, object]) -> bool:
+    """Tell whether a frame ends the answer to a request, or to a command."""
+    return frame.get("type") in ("done", "embeddings", "rerank", "error", "reply")
