@@ -11,7 +11,7 @@ from typing import Final
 MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
 """Bytes of one line without its newline; the wire's own cap. F-1."""
 
-MAX_ID_CHARS: Final = 4096
+MAX_ID_CHARS: Final = 128 * 1024
 """Characters of a request's id, which is repeated on every frame of its answer. F-1."""
 
 MAX_ERROR_CHARS: Final = 1024
@@ -24,11 +24,11 @@ behind them is heard; further ones wait in the kernel's buffer. F-1."""
 READ_AHEAD_BYTES: Final = 1024 * 1024
 """Bytes of such requests; a larger one waits until it is next. F-1."""
 
-MAX_MESSAGES: Final = 16_384
+MAX_MESSAGES: Final = 65_536
 """Turns of one conversation: each costs a chat template's time, and several tokens of
 the context. F-1."""
 
-MAX_BLOCKS: Final = 16_384
+MAX_BLOCKS: Final = 65_536
 """Content blocks of one request, nested ones among them. F-1."""
 
 MAX_BLOCK_DEPTH: Final = 16
