@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from bench.quiet import other_cpu_s
 from inferd.cli.configuration import located
 from inferd.cli.demo import private_daemon
 from inferd.client.sync import Client
@@ -161,30 +162,6 @@ def serve_direct(n_tokens: int) -> None:
                     n_written += len(step.pieces)
                     first_at = first_at or time.perf_counter()
         print((n_written - 1) / (time.perf_counter() - (first_at or 0)), flush=True)
-
-
-def other_cpu_s() -> float:
-    """Give the processor time that processes outside this session have taken so far."""
-    user, nice, system, *_ = Path("/proc/stat").read_text().splitlines()[0].split()[1:]
-    total = int(user) + int(nice) + int(system)
-    return (total - own_cpu_ticks()) / os.sysconf("SC_CLK_TCK")
-
-
-def own_cpu_ticks() -> int:
-    """Add up the ticks of this process and all below it."""
-    ticks = 0
-    below = {os.getpid()}
-    for stat in sorted(
-        Path("/proc").glob("[0-9]*/stat"), key=lambda path: int(path.parts[2])
-    ):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue  # it has just ended
-        if int(fields[1]) in below or int(stat.parts[2]) in below:
-            below.add(int(stat.parts[2]))
-            ticks += int(fields[11]) + int(fields[12])
-    return ticks
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ class LlamaBackend(WorkerBackend):
     def start(self, ticket: int, prepared: PreparedJob) -> None:
         """Give the job a slot."""
         if not self.is_busy:
-            self._others.restart()
+            self._others.resume()
         self._engine.start(ticket, prepared)
 
     def drop(self, ticket: int) -> None:

@@ -57,16 +57,19 @@ class OtherLoad:
 
     def __init__(self, stat: Path = Path("/proc/stat")) -> None:
         self._stat = stat
+        self._asked_at = time.monotonic()
         self._cores = {f"cpu{core}" for core in os.sched_getaffinity(0)}
         self._began = self._read()
 
-    def restart(self) -> None:
-        """Measure from here on: what others did while we were idle is past."""
-        self._began = self._read()
+    def resume(self) -> None:
+        """Measure from here on, if nobody asked for a window: what others did is past."""
+        if time.monotonic() - self._asked_at > WINDOW_S:
+            self._began = self._read()
 
     def measure(self) -> float | None:
         """Give the load since the last measurement; ``None`` if that is not long ago."""
         began, now = self._began, time.monotonic()
+        self._asked_at = now
         if now - began[0] < WINDOW_S:
             return None
         self._began = self._read()

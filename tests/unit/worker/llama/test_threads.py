@@ -82,9 +82,24 @@ def test_what_others_did_while_we_were_idle_does_not_count(monkeypatch, tmp_path
     load = OtherLoad(tmp_path / "stat")
     clock.now += 100
     clock.busy(100)
-    load.restart()
+    load.resume()
     clock.now += 0.5
     assert load.measure() == pytest.approx(0)
+
+
+def test_short_jobs_one_after_the_other_are_a_window_all_the_same(
+    monkeypatch, tmp_path
+):
+    clock = Clock(monkeypatch, tmp_path / "stat")
+    load = OtherLoad(tmp_path / "stat")
+    measured: list[float] = []
+    for step in range(1, 31):
+        clock.now = 100 + step / 100
+        clock.busy(step / 100)
+        load.resume()
+        if (value := load.measure()) is not None:
+            measured.append(value)
+    assert measured == [pytest.approx(1, abs=0.1)]
 
 
 def test_a_kernel_that_does_not_tell_counts_as_quiet(tmp_path):
