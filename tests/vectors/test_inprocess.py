@@ -1,0 +1,52 @@
+"""The vectors against a daemon in the test's own event loop."""
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pytest
+import trio
+
+from inferd.cli.serve import make_daemon
+from inferd.client.sync import wait_until_ready
+from inferd.config import Config, parse_config
+from protocol.player import play, settle
+from protocol.vector import PROFILES, Vector, all_vectors, read_vector
+
+pytestmark = pytest.mark.slow
+
+TIMEOUT_S: Final = 20.0
+ANY_PROFILE: Final = "plain"
+
+
+def vectors_by_profile() -> dict[str, list[Vector]]:
+    by_profile: defaultdict[str, list[Vector]] = defaultdict(list)
+    for vector in map(read_vector, all_vectors()):
+        by_profile[vector.profile or ANY_PROFILE].append(vector)
+    return dict(by_profile)
+
+
+VECTORS: Final = vectors_by_profile()
+
+
+def config_for(profile: str, directory: Path) -> Config:
+    config = parse_config((PROFILES / f"{profile}.toml").read_text())
+    listen = msgspec.structs.replace(config.listen, directory=str(directory))
+    return msgspec.structs.replace(config, listen=listen)
+
+
+def replay(vectors: list[Vector], directory: Path) -> None:
+    wait_until_ready(directory, timeout_s=TIMEOUT_S)
+    for vector in vectors:
+        settle(directory, timeout_s=TIMEOUT_S)
+        play(vector, directory, timeout_s=TIMEOUT_S)
+
+
+@pytest.mark.parametrize("profile", sorted(VECTORS))
+async def test_a_daemon_in_this_process_answers_as_the_vectors_say(profile, short_dir):
+    daemon = make_daemon(config_for(profile, short_dir / "run"))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(daemon.run)
+        await trio.to_thread.run_sync(replay, VECTORS[profile], short_dir / "run")
+        nursery.cancel_scope.cancel()
