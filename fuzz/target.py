@@ -1,6 +1,7 @@
 """A real daemon to fire at, and the signs that it is as it was before."""
 
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, Self
@@ -34,6 +35,8 @@ CONFIG: Final = {
 }
 """One permit, so that a lost one is noticed; a queue that hostile clients can fill."""
 
+STILL_S: Final = 0.5
+"""Seconds without a change after which a daemon counts as idle."""
 SETTLE_S: Final = 10.0
 """Seconds that what was abandoned may take to go."""
 MAX_GROWTH_BYTES: Final = 48 * 1024 * 1024
@@ -69,7 +72,7 @@ class Target:
         self.daemon = daemon
         for surface in SURFACES:
             check_clean(daemon, surface)  # what is made at the first use is there now
-        self._signs = self._settled(lambda _: True)
+        self._signs = self._settled(_Still())
         self._rss_bytes = rss_bytes(daemon.pid)
 
     def warmed_up(self) -> None:
@@ -108,6 +111,20 @@ class Target:
 
         eventually(look, within_s=SETTLE_S)
         return seen[-1]
+
+
+class _Still:
+    """Whether the signs have been the same for a while: whoever saw it start has gone."""
+
+    def __init__(self) -> None:
+        self._last: Signs | None = None
+        self._since = 0.0
+
+    def __call__(self, now: Signs) -> bool:
+        """Look once more."""
+        if now != self._last:
+            self._last, self._since = now, time.monotonic()
+        return time.monotonic() - self._since > STILL_S
 
 
 @contextmanager
