@@ -186,7 +186,7 @@ def encode(message: ToWorker | FromWorker) -> bytes:
     return bytes(buffer)
 
 
-def decode_to_worker(payload: bytes) -> ToWorker:
+def decode_to_worker(payload: bytes | bytearray) -> ToWorker:
     """Read a message from the daemon.
 
     Raises:
@@ -198,7 +198,7 @@ def decode_to_worker(payload: bytes) -> ToWorker:
         raise BrokenLinkError(str(error)) from error
 
 
-def decode_from_worker(payload: bytes) -> FromWorker:
+def decode_from_worker(payload: bytes | bytearray) -> FromWorker:
     """Read a message from a worker.
 
     Raises:
@@ -219,25 +219,28 @@ class MessageSplitter:
 
     def __init__(self) -> None:
         self._buffer = bytearray()
+        self._begin = 0  # of what was not taken yet
 
     def feed(self, data: bytes | bytearray) -> None:
         """Add what was read."""
+        del self._buffer[: self._begin]
+        self._begin = 0
         self._buffer += data
 
-    def next_payload(self) -> bytes | None:
+    def next_payload(self) -> bytearray | None:
         """Take the next payload, or ``None`` if more is needed.
 
         Raises:
             BrokenLinkError: it says that it is longer than any message may be.
         """
-        if len(self._buffer) < _LENGTH_BYTES:
+        begin = self._begin + _LENGTH_BYTES
+        if len(self._buffer) < begin:
             return None
-        n_bytes = int.from_bytes(self._buffer[:_LENGTH_BYTES], "little")
+        n_bytes = int.from_bytes(self._buffer[self._begin : begin], "little")
         if n_bytes > MAX_IPC_MESSAGE_BYTES:
             raise BrokenLinkError(f"a message of {n_bytes} bytes is announced")
-        end = _LENGTH_BYTES + n_bytes
+        end = begin + n_bytes
         if len(self._buffer) < end:
             return None
-        payload = bytes(self._buffer[_LENGTH_BYTES:end])
-        del self._buffer[:end]
-        return payload
+        self._begin = end
+        return self._buffer[begin:end]

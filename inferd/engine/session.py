@@ -6,6 +6,7 @@ from typing import NamedTuple, NoReturn
 import trio
 
 from inferd.engine.mailbox import Mailbox
+from inferd.engine.outbox import Outbox, OutboxFullError
 from inferd.engine.process import WorkerProcess, describe_exit
 from inferd.errors import BackendUnavailableError
 from inferd.ipc import (
@@ -29,9 +30,8 @@ from inferd.ipc import (
     Step,
     ToWorker,
     decode_from_worker,
-    encode,
 )
-from inferd.limits import IPC_OUTBOX_MESSAGES, READ_BYTES
+from inferd.limits import READ_BYTES
 from inferd.wire.responses import Logprob
 
 
@@ -83,9 +83,8 @@ class Session:
         self._process = process
         self._splitter = MessageSplitter()
         self._boxes: dict[int, Mailbox[Answer]] = {}
-        self._to_send, self._outbox = trio.open_memory_channel[ToWorker](
-            IPC_OUTBOX_MESSAGES
-        )
+        self._finished: set[int] = set()
+        self._outbox = Outbox(process.stream)
         self._over: str | None = None
         self._prepared = trio.Event()
         self._prepared.set()
@@ -108,18 +107,22 @@ class Session:
         return ticket in self._boxes
 
     def close(self, ticket: int) -> None:
-        """Have the worker forget a job that is open here."""
-        if self._boxes.pop(ticket, None) is not None:
+        """Have the worker forget a job that is open here, unless it has finished it."""
+        if self._boxes.pop(ticket, None) is None:
+            return
+        if ticket in self._finished:
+            self._finished.remove(ticket)
+        else:
             self.post(Drop(ticket=ticket))
 
     def post(self, message: ToWorker) -> None:
-        """Send a message when the worker reads; a worker that never does is ended."""
+        """Send a message; a worker that never reads is ended."""
         if isinstance(message, Prepare):
             self._prepared = trio.Event()
             self._preparing = message.ticket
         try:
-            self._to_send.send_nowait(message)
-        except trio.WouldBlock:
+            self._outbox.post(message)
+        except OutboxFullError:
             self._process.kill()
 
     async def finish_preparing(self, within_s: float) -> None:
@@ -156,7 +159,7 @@ class Session:
         Raises:
             SessionOverError: it failed, died or fell silent.
         """
-        await self._send(message)
+        self._outbox.post(message)
         while True:
             match await self._receive_within(silence_s):
                 case Loading() as loading:
@@ -178,7 +181,7 @@ class Session:
             SessionOverError: always, in the end.
         """
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._send_all)
+            nursery.start_soon(self._outbox.drain)
             nursery.start_soon(self._watch, silence_s)
             over = await self._sort_all()
             nursery.cancel_scope.cancel()
@@ -187,10 +190,16 @@ class Session:
     async def _sort_all(self) -> SessionOverError:
         try:
             while True:
-                self._sort(await self._receive())
-                self._heard_at = trio.current_time()
+                self._sort_received()
+                self._splitter.feed(await self._read())
         except SessionOverError as error:
             return error
+
+    def _sort_received(self) -> None:
+        """Sort the messages that are whole: half of one is still silence."""
+        while (message := self._next_received()) is not None:
+            self._sort(message)
+            self._heard_at = trio.current_time()
 
     async def _watch(self, silence_s: float) -> None:
         """End a worker that says nothing: one task instead of a deadline a message."""
@@ -207,8 +216,7 @@ class Session:
             case Step():
                 self._sort_step(message)
             case Embedded() | Scored():
-                self.has_served = True
-                self._put(message.ticket, message)
+                self._finish(message.ticket, message)
             case Failed():
                 if message.ticket == self._preparing:  # else it was a run that failed
                     self._prepared.set()
@@ -229,8 +237,13 @@ class Session:
         for ticket, piece in step.pieces:
             self._put(ticket, piece)
         for end in step.ended:
-            self.has_served = True
-            self._put(end.ticket, end)
+            self._finish(end.ticket, end)
+
+    def _finish(self, ticket: int, answer: Ended | Embedded | Scored) -> None:
+        self.has_served = True
+        if ticket in self._boxes:
+            self._finished.add(ticket)
+        self._put(ticket, answer)
 
     def _put(self, ticket: int, answer: Answer) -> None:
         if box := self._boxes.get(ticket):  # dropped jobs may still have answers coming
@@ -245,10 +258,14 @@ class Session:
             raise SessionOverError(_hung(silence_s)) from None
 
     async def _receive(self) -> FromWorker:
+        while (message := self._next_received()) is None:
+            self._splitter.feed(await self._read())
+        return message
+
+    def _next_received(self) -> FromWorker | None:
         try:
-            while (payload := self._splitter.next_payload()) is None:
-                self._splitter.feed(await self._read())
-            return decode_from_worker(payload)
+            payload = self._splitter.next_payload()
+            return None if payload is None else decode_from_worker(payload)
         except BrokenLinkError as error:
             self._process.kill()
             raise SessionOverError(f"broke the protocol: {error}") from error
@@ -265,16 +282,6 @@ class Session:
         raise SessionOverError(
             self._hung or describe_exit(code), self._process.complaint
         )
-
-    async def _send_all(self) -> None:
-        async for message in self._outbox:
-            await self._send(message)
-
-    async def _send(self, message: ToWorker) -> None:
-        try:
-            await self._process.stream.send_all(encode(message))
-        except trio.BrokenResourceError:
-            return  # it is dying; the reading side will find out how
 
 
 def _hung(silence_s: float) -> str:

@@ -1,9 +1,10 @@
 """Real Unix sockets within one process, and a client that speaks frames on one."""
 
 import json
+import os
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, Self
 
 import trio
@@ -33,6 +34,13 @@ async def open_pair() -> AsyncIterator[tuple[trio.SocketStream, trio.SocketStrea
     ours, theirs = unix_pair()
     async with ours, theirs:
         yield ours, theirs
+
+
+def fill_pipe(stream: trio.SocketStream) -> None:
+    """Write until the kernel takes no more."""
+    with suppress(BlockingIOError):
+        while True:
+            os.write(stream.socket.fileno(), b"x" * READ_BYTES)
 
 
 def generate(request_id: str = "r", text: str = "hello", **fields: Any) -> bytes:

@@ -278,7 +278,7 @@ def test_a_message_over_the_cap_is_not_sent(monkeypatch):
 def test_any_chunking_gives_the_same_payloads(payloads, rest, data):
     stream = b"".join(len(each).to_bytes(4, "little") + each for each in payloads)
     splitter = MessageSplitter()
-    received: list[bytes] = []
+    received: list[bytearray] = []
     for chunk in data.draw(chunked(stream + rest)):
         splitter.feed(chunk)
         received += iter(splitter.next_payload, None)

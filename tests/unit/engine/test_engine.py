@@ -294,7 +294,7 @@ async def test_the_end_of_its_life_is_the_end_of_its_worker(
 # --- one job ----------------------------------------------------------------------------
 
 
-async def test_a_job_is_prepared_run_and_dropped(monkeypatch, autojump_clock):
+async def test_a_job_is_prepared_and_run_and_needs_no_drop(monkeypatch, autojump_clock):
     async with ready_house(monkeypatch) as (home, worker):
         asked = home.ask(runs=False)
         prepare = await worker.prepare()
@@ -302,7 +302,7 @@ async def test_a_job_is_prepared_run_and_dropped(monkeypatch, autojump_clock):
         assert await worker.hear() == []
         asked.may_run.set()
         assert await worker.run(b"Hel", b"lo") == prepare.ticket
-        assert await worker.hear() == [Drop(ticket=prepare.ticket)]
+        assert await worker.hear() == []
         assert asked.text == "Hello"
         done = asked.events[-1]
         assert isinstance(done, Done)
@@ -517,7 +517,7 @@ async def test_vectors_come_as_the_worker_wrote_them(
         assert result is not None
         assert bytes(result.embeddings) == VECTORS
         assert (result.dimensions, result.input_tokens) == (2, 12)
-        assert await worker.hear() == [Drop(ticket=ticket)]
+        assert await worker.hear() == []
 
 
 async def test_scores_come_as_the_worker_gave_them(

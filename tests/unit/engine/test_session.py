@@ -31,6 +31,7 @@ from inferd.ipc import (
 from inferd.job import EmbedJob
 from inferd.limits import MAX_IPC_MESSAGE_BYTES
 from inferd.wire.responses import Logprob, Usage
+from tests.fakes.streams import fill_pipe
 from tests.fakes.worker import CAPABILITIES, Workers, ended
 
 JOB = EmbedJob(texts=["a"], dimensions=None, task=None)
@@ -390,13 +391,41 @@ async def test_a_worker_that_closes_its_pipe_is_killed(autojump_clock):
 
 
 async def test_a_worker_that_never_reads_is_killed(monkeypatch, autojump_clock):
-    monkeypatch.setattr("inferd.engine.session.IPC_OUTBOX_MESSAGES", 5)
+    monkeypatch.setattr("inferd.engine.outbox.IPC_OUTBOX_MESSAGES", 5)
     async with open_session() as (session, worker):
+        fill_pipe(worker.process.stream)
         for ticket in range(5):
             session.post(Run(ticket=ticket))
         assert not worker.was_killed
         session.post(Run(ticket=5))
         assert worker.was_killed
+
+
+async def test_a_finished_job_needs_no_drop(autojump_clock):
+    async with serving() as (session, worker, _):
+        for ticket, end in enumerate(
+            [
+                Step(ended=[Ended(ticket=0, stop_reason="end", usage=Usage(1, 1))]),
+                Embedded(ticket=1, embeddings=b"[]", dimensions=1),
+                Scored(ticket=2, scores=[]),
+            ]
+        ):
+            session.open(ticket)
+            await worker.say(end)
+            await settled()
+            session.close(ticket)
+        assert await worker.hear() == []
+
+
+async def test_a_job_that_failed_is_dropped_for_it_may_have_been_prepared(
+    autojump_clock,
+):
+    async with serving() as (session, worker, _):
+        session.open(1)
+        await worker.say(Failed(ticket=1, reason="no"))
+        await settled()
+        session.close(1)
+        assert await worker.hear() == [Drop(ticket=1)]
 
 
 async def test_messages_are_sent_in_order(autojump_clock):
