@@ -168,6 +168,8 @@ class EventStream(Protocol[E_co]):
 
     n_tokens: int
     """Tokens of the answer so far."""
+    first_token_at: float | None
+    """When the first one came, on trio's clock: its text may go out later."""
 
     def __aiter__(self) -> AsyncIterator[Sequence[E_co]]:
         """Iterate over the batches, none of which is empty."""

@@ -4,6 +4,8 @@ from abc import abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from typing import Final, Generic, TypeVar
 
+import trio
+
 from inferd.backend import (
     Done,
     DoneV2,
@@ -40,6 +42,7 @@ class _Stream(Generic[E]):
         self._stops = StopMatcher(prepared.job.stops)
         self._is_over = False
         self.n_tokens = 0
+        self.first_token_at: float | None = None
 
     def __aiter__(self) -> AsyncIterator[Sequence[E]]:
         return self
@@ -57,6 +60,8 @@ class _Stream(Generic[E]):
     def _events_of(self, answer: Answer) -> Sequence[E]:
         match answer:
             case bytes():
+                if not self.n_tokens:
+                    self.first_token_at = trio.current_time()
                 self.n_tokens += 1
                 text = self._stops.feed(self._decoder.feed(answer))
                 if self._stops.matched is None:

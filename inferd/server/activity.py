@@ -25,11 +25,13 @@ class Counted(Protocol):
     """Something that counts the tokens of an answer."""
 
     n_tokens: int
+    first_token_at: float | None
 
 
 @dataclass
 class _Nothing:
     n_tokens: int = 0
+    first_token_at: float | None = None
 
 
 @dataclass(eq=False)
@@ -46,7 +48,6 @@ class Activity:
     """What is done for it: cancelled by its caller, an operator or its deadline."""
     is_cancelled: bool = False
     started_at: float | None = None
-    first_token_at: float | None = None
     backend: str | None = None
     turn: Turn | None = None
     input_tokens: int = 0
@@ -68,10 +69,10 @@ class Activity:
         """Note that it is its turn."""
         self.started_at = trio.current_time()
 
-    def spoke(self) -> None:
-        """Note the first token; later calls change nothing."""
-        if self.first_token_at is None:
-            self.first_token_at = trio.current_time()
+    @property
+    def first_token_at(self) -> float | None:
+        """When the first token of its answer came."""
+        return self.output.first_token_at
 
     def timing(self, n_tokens: int) -> Timing:
         """Tell when it happened, as of now.
@@ -81,7 +82,7 @@ class Activity:
         """
         now = trio.current_time()
         started_at = now if self.started_at is None else self.started_at
-        first_at = now if self.first_token_at is None else self.first_token_at
+        first_at = now if (spoke_at := self.first_token_at) is None else spoke_at
         decode_s = now - first_at
         return Timing(
             queued_ms=_ms(self.arrived_at, started_at),

@@ -12,7 +12,6 @@ from inferd.backend import (
     Backend,
     EventStream,
     Prepared,
-    Progress,
     TokenEvent,
     TokenEventV2,
 )
@@ -87,8 +86,6 @@ class GenerateService(Generic[R, E]):
         ):
             activity.output = stream
             async for events in stream:
-                if not all(isinstance(event, Progress) for event in events):
-                    activity.spoke()
                 await reply.send(answer.frames_of(events))
 
     async def _cut_short(

@@ -63,6 +63,18 @@ def test_thoughts_text_and_calls_are_blocks_of_their_own(client: Connection):
     assert {frame["id"] for frame in frames} == {"a"}
 
 
+def test_timing_counts_the_tokens_of_a_call_that_is_kept_until_it_is_whole(
+    make_daemon: MakeDaemon,
+):
+    tokens = ["<tool_call>", '{"name":"weather",', '"arguments":{}}', "</tool_call>"]
+    daemon = make_daemon({"backend": [mock(tokens=tokens, token_delay_ms=50)]}).start()
+    with daemon.connect(V2) as client:
+        call, done = client.ask(blocks(tools=[TOOL]))
+    assert call["block"]["type"] == "tool_use"
+    assert done["timing"]["decode_ms"] > 75  # of 150, on a busy machine
+    assert 0 < done["timing"]["tokens_per_second"] < 40
+
+
 def test_without_streaming_each_run_is_one_frame(client: Connection):
     frames = client.ask(blocks(stream=False, max_tokens=4))
     types = [frame["type"] for frame in frames]

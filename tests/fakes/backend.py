@@ -110,6 +110,7 @@ class _Speech(Generic[E]):
 
     def __init__(self) -> None:
         self.n_tokens = 0
+        self.first_token_at: float | None = None
         self.events: AsyncGenerator[Sequence[E], None]
 
     def __aiter__(self) -> AsyncIterator[Sequence[E]]:
@@ -316,6 +317,8 @@ class ScriptedBackend(Backend):
         for event in events[: _n_said(held, prepared)]:
             with self._counting_failure(held):
                 await self._pass(script.token_delay_s)
+            if not speech.n_tokens:
+                speech.first_token_at = trio.current_time()
             speech.n_tokens += 1
             yield [event]
         with self._counting_failure(held):

@@ -111,6 +111,28 @@ async def test_tokens_are_counted_as_they_come(make, autojump_clock):
     assert stream.n_tokens == 2
 
 
+@pytest.mark.parametrize(("stops", "held"), [(("abcd",), b"abc"), ((), b"<c>")])
+async def test_the_first_token_is_noted_when_it_comes_though_its_text_is_held_back(
+    stops, held, autojump_clock, nursery
+):
+    box = box_of(Prefilled(3))
+    stream = BlockStream(box, prepared(*stops), MARKERS)
+    nursery.start_soon(events_of, stream)
+    await trio.sleep(1)
+    assert stream.first_token_at is None
+    for answer in (held, b"x", end()):
+        box.put(answer)
+        await trio.sleep(1)
+    assert stream.first_token_at == 1
+
+
+@pytest.mark.parametrize("make", [text_stream, block_stream])
+async def test_an_answer_without_a_token_has_no_first_one(make, autojump_clock):
+    stream = make(Prefilled(3), end())
+    await events_of(stream)
+    assert stream.first_token_at is None
+
+
 @pytest.mark.parametrize("make", [text_stream, block_stream])
 async def test_characters_are_whole_wherever_pieces_end(make, autojump_clock):
     pieces = [b"\xc3", b"\xa9\xe2\x82", b"\xac", b"", b"\xf0\x9f"]

@@ -16,12 +16,17 @@ class Spoken:
 
     def __init__(self, n_tokens: int) -> None:
         self.n_tokens = n_tokens
+        self.first_token_at: float | None = None
 
 
 def begin(request_id: str = "r") -> Activity:
     return Activity(
         PEER, "infer.sock", request_id, trio.current_time(), arrived_ns=ARRIVED_NS
     )
+
+
+def speak(activity: Activity):
+    activity.output.first_token_at = trio.current_time()
 
 
 # --- the line of the log ----------------------------------------------------------------
@@ -35,9 +40,8 @@ async def test_an_answered_request_is_one_line_with_everything(autojump_clock):
     await trio.sleep(1)
     activity.started()
     await trio.sleep(0.5)
-    activity.spoke()
+    speak(activity)
     await trio.sleep(2)
-    activity.spoke()
     with capture_logs() as log:
         activity.done("length")
     assert activity.outcome == "length"
@@ -85,7 +89,7 @@ async def test_a_request_whose_client_left_is_a_line_of_its_own(autojump_clock):
 async def test_a_time_of_nought_is_a_time(autojump_clock):
     activity = begin()
     activity.started()
-    activity.spoke()
+    speak(activity)
     await trio.sleep(3)
     with capture_logs() as log:
         activity.done("end")
@@ -106,7 +110,7 @@ async def test_timing_tells_each_part_and_the_moments(autojump_clock):
     await trio.sleep(1)
     activity.started()
     await trio.sleep(0.5)
-    activity.spoke()
+    speak(activity)
     await trio.sleep(2)
     timing = activity.timing(9)
     assert (timing.queued_ms, timing.prefill_ms, timing.decode_ms) == (1000, 500, 2000)
@@ -137,7 +141,7 @@ async def test_what_never_spoke_took_the_rest_of_its_time_to_prefill(autojump_cl
 
 async def test_one_token_or_no_time_has_no_speed(autojump_clock):
     activity = begin()
-    activity.spoke()
+    speak(activity)
     assert activity.timing(5).tokens_per_second == 0
     await trio.sleep(1)
     assert activity.timing(1).tokens_per_second == 0
@@ -156,7 +160,7 @@ def test_the_parts_make_up_the_whole(queued_s, prefill_s, decode_s, n_tokens):
         await trio.sleep(queued_s)
         activity.started()
         await trio.sleep(prefill_s)
-        activity.spoke()
+        speak(activity)
         await trio.sleep(decode_s)
         return activity.timing(n_tokens)
 

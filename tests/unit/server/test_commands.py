@@ -37,6 +37,7 @@ class Spoken:
 
     def __init__(self, n_tokens: int) -> None:
         self.n_tokens = n_tokens
+        self.first_token_at: float | None = None
 
 
 class Office:

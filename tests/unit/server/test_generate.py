@@ -1,5 +1,5 @@
 import gc
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -300,33 +300,38 @@ async def test_done_tells_when_it_happened(leaf, progress, autojump_clock):
     assert [moment - moments[0] for moment in moments] == [0, 2 * 10**9, 3.5 * 10**9]
 
 
-class Hasty(ScriptedBackend):
-    """Tells how far the prompt is in one batch with the first token."""
+class Reserved(ScriptedBackend):
+    """Says all that it has to say at the end."""
 
     @asynccontextmanager
     async def generate(self, prepared):
-        async with super().generate(prepared) as stream:
-            yield Together(stream)
+        async with super().generate(prepared) as speech:
+            stream: Any = speech
+            events, stream.events = stream.events, held_back(stream.events)
+            async with aclosing(events):
+                yield stream
 
 
-class Together:
-    n_tokens = 0
-
-    def __init__(self, stream) -> None:
-        self._stream = stream
-
-    async def __aiter__(self):
-        events = aiter(self._stream)
-        yield [event for _ in range(2) for event in await anext(events)]
-        async for batch in events:
-            yield batch
+async def held_back(events):
+    yield [event async for batch in events for event in batch]
 
 
-async def test_a_prompt_and_its_first_token_at_once_are_a_first_token(autojump_clock):
-    backend = Hasty(Script(prefilled=(3,), token_delay_s=1))
-    frames = await answer_of(backend, progress=True)
-    assert types(frames) == ["status", "token", "token", "done"]
-    assert frames[-1]["timing"]["first_token_ms"] == 1000
+async def test_the_first_token_counts_though_its_text_is_held_back(autojump_clock):
+    backend = Reserved(Script(tokens=("a", "b", "c"), token_delay_s=1))
+    async with House(backend).opened() as house, house.connect() as client:
+        timing = (await client.ask())[-1]["timing"]
+    assert (timing["first_token_ms"], timing["decode_ms"]) == (1000, 2000)
+    assert timing["tokens_per_second"] == 1
+    observed = 'inferd_first_token_seconds_sum{socket="infer.sock"} 1.0'
+    assert observed in house.metrics.text()
+
+
+async def test_an_answer_without_a_token_has_no_first_one(autojump_clock):
+    backend = ScriptedBackend(Script(tokens=(), prepare_s=1))
+    async with House(backend).opened() as house, house.connect() as client:
+        timing = (await client.ask())[-1]["timing"]
+    assert (timing["first_token_ms"], timing["total_ms"]) == (1000, 1000)
+    assert "inferd_first_token_seconds_sum" not in house.metrics.text()
 
 
 # --- deadlines --------------------------------------------------------------------------

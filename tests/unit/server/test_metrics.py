@@ -16,6 +16,7 @@ class Spoken:
 
     def __init__(self, n_tokens: int) -> None:
         self.n_tokens = n_tokens
+        self.first_token_at: float | None = None
 
 
 def begin(socket: str = "infer.sock") -> Activity:
@@ -82,7 +83,8 @@ async def test_the_time_to_the_first_token_is_observed_where_there_is_one(
     metrics = Metrics()
     spoke, silent = begin(), begin()
     await trio.sleep(2)
-    spoke.spoke()
+    spoke.output = Spoken(1)
+    spoke.output.first_token_at = trio.current_time()
     for activity in (spoke, silent):
         metrics.count(activity)
     name = "inferd_first_token_seconds"
