@@ -5,6 +5,7 @@ import sys
 
 from inferd.cli.console import EXIT_OK, CommandError, data, printable, say
 from inferd.cli.daemon import add_socket_argument, asking
+from inferd.cli.numbers import finite
 from inferd.client.frames import Done, TextAnswer
 from inferd.wire.codec import encode
 from inferd.wire.requests import ChatMessage, GenerateRequest
@@ -15,8 +16,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("prompt", help="what to say to the model; - reads stdin")
     parser.add_argument("--system", metavar="TEXT", help="a system message before it")
-    parser.add_argument("--temperature", type=float, metavar="T")
-    parser.add_argument("--top-p", type=float, metavar="P")
+    parser.add_argument("--temperature", type=finite, metavar="T")
+    parser.add_argument("--top-p", type=finite, metavar="P")
     parser.add_argument("--top-k", type=int, metavar="K")
     parser.add_argument("--max-tokens", type=int, metavar="N")
     parser.add_argument("--seed", type=int, metavar="N", help="of the sampler")

@@ -4,11 +4,13 @@ A shell sends what ``start`` gives; then, until ``is_over``, it takes frames, an
 what it reads when there is none. The next exchange may start on the same connection.
 """
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from inferd.client.frames import Answer, Failure
 from inferd.errors import FrameTooLargeError, InvalidFrameError
@@ -151,14 +153,27 @@ def line_of(message: Request | CancelLine | Command) -> bytes:
     """Write a message as it is sent.
 
     Raises:
-        ClientError: it is too large, or holds what is no text.
+        ClientError: it is too large, or holds what is no text, or no number of JSON.
     """
+    _check_numbers(message)
     try:
         return encode(message)
     except FrameTooLargeError as error:
         raise ClientError(error.message) from error
     except UnicodeEncodeError as error:
         raise ClientError("the request holds what is no text") from error
+
+
+def _check_numbers(message: Struct) -> None:
+    """Refuse numbers that JSON has not: they would be written as ``null``, the default."""
+    for field in message.__struct_fields__:
+        value = getattr(message, field)
+        numbers = {field: value}
+        if isinstance(value, dict):
+            numbers = {f"{field}[{key}]": each for key, each in value.items()}
+        for name, number in numbers.items():
+            if isinstance(number, float) and not math.isfinite(number):
+                raise ClientError(f"{name} {number} is not finite")
 
 
 def embeddings_of(frame: EmbeddingsFrame) -> list[list[float]]:

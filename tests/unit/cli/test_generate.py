@@ -67,6 +67,14 @@ def test_what_cannot_be_meant_is_refused(arguments, capsys):
     assert "usage:" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", ["--temperature", "--top-p"])
+def test_a_number_that_json_has_not_is_refused_with_its_option(option, capsys):
+    with pytest.raises(SystemExit) as caught:
+        parse("a", option, "nan")
+    assert caught.value.code == 2
+    assert f"argument {option}: nan is not finite" in capsys.readouterr().err
+
+
 # --- the command ------------------------------------------------------------------------
 
 

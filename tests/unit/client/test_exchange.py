@@ -1,3 +1,5 @@
+import math
+
 import pytest
 from hypothesis import given, settings, strategies as st
 from msgspec import Raw
@@ -11,7 +13,8 @@ from inferd.client.exchange import (
     embeddings_of,
 )
 from inferd.client.frames import Done, Failure
-from inferd.client.surfaces import EMBED, TEXT
+from inferd.client.surfaces import BLOCKS, EMBED, TEXT
+from inferd.wire.blocks import BlocksRequest
 from inferd.wire.codec import (
     decode_cancel,
     decode_embed,
@@ -196,6 +199,27 @@ def test_a_request_that_is_no_text_leaves_the_connection_as_it_was():
     with pytest.raises(ClientError, match="no text"):
         exchange.start(GenerateRequest(messages=[ChatMessage("user", "\udcff")]))
     assert exchange.is_over
+
+
+NO_NUMBERS = (math.nan, math.inf, -math.inf)
+
+
+@pytest.mark.parametrize("value", NO_NUMBERS)
+@pytest.mark.parametrize("field", ["temperature", "top_p"])
+def test_a_number_that_json_has_not_is_refused_by_name(field, value):
+    exchange = Exchange(TEXT)
+    request = GenerateRequest(messages=REQUEST.messages, **{field: value})
+    with pytest.raises(ClientError, match=rf"^{field} {value} is not finite$"):
+        exchange.start(request)
+    assert exchange.is_over
+
+
+@pytest.mark.parametrize("value", NO_NUMBERS)
+def test_a_bias_that_json_has_not_is_refused_by_its_token(value):
+    biases = {"3": 1.5, "7": value}
+    request = BlocksRequest(messages=[], min_p=0.5, logit_bias=biases)
+    with pytest.raises(ClientError, match=rf"^logit_bias\[7\] {value} is not finite$"):
+        Exchange(BLOCKS).start(request)
 
 
 def test_a_failed_request_says_code_and_sentence():
