@@ -73,7 +73,7 @@ class Connection(Generic[R]):
         self._surface = surface
         self._around = around
         self._peer = peer_of(stream)
-        begin = partial(_begin, self._peer, surface.socket)
+        begin = partial(_begin, around.register, self._peer, surface.socket)
         self._inbox = Inbox(surface.decode, begin)  # no cycle: it may hold 64 MiB
         self._news = trio.Event()
         self._room = trio.Event()
@@ -87,15 +87,16 @@ class Connection(Generic[R]):
     async def serve(self) -> None:
         """Answer requests until the client or the daemon ends it."""
         self._log.debug("client.connected")
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._watch, nursery.cancel_scope)
-            nursery.start_soon(self._read_all)
-            try:
-                while await self._answer_next():
-                    await trio.lowlevel.checkpoint()  # much sent at once: others' turn
-            except PeerGoneError:
-                self._log.info("client.gone")
-            nursery.cancel_scope.cancel()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._watch, nursery.cancel_scope)
+                nursery.start_soon(self._read_all)
+                await self._answer_all()
+                nursery.cancel_scope.cancel()
+        finally:
+            for activity in self._inbox.waiting:
+                activity.abandoned()
+                self._around.register.leave(activity)
 
     # --- reading ----------------------------------------------------------------------
 
@@ -119,22 +120,34 @@ class Connection(Generic[R]):
 
     # --- answering --------------------------------------------------------------------
 
+    async def _answer_all(self) -> None:
+        try:
+            while await self._answer_next():
+                await trio.lowlevel.checkpoint()  # much sent at once: others' turn
+        except PeerGoneError:
+            self._log.info("client.gone")
+
     async def _answer_next(self) -> bool:
         """Answer the next request; false when there is none, or no more to be had."""
         arrival = await self._next()
         if arrival is None:
             return False
-        if isinstance(arrival.request, PeerError):
-            return await self._refuse(arrival.request)
-        with self._around.register.present(arrival.activity):
+        if isinstance(arrival, PeerError):
+            return await self._refuse(arrival)
+        return await self._answer(arrival)
+
+    async def _answer(self, arrival: Arrival[R]) -> bool:
+        try:
             return await dispatch(
                 self._surface.service,
                 arrival.request,
                 self._reply(arrival.request.id),
                 arrival.activity,
             )
+        finally:
+            self._around.register.leave(arrival.activity)
 
-    async def _next(self) -> Arrival[R] | None:
+    async def _next(self) -> Arrival[R] | PeerError | None:
         while (arrival := self._inbox.take()) is None and not self._inbox.is_over:
             self._room.set()
             await self._news.wait()
@@ -153,5 +166,7 @@ class Connection(Generic[R]):
         )
 
 
-def _begin(peer: Peer, socket: str, request_id: str) -> Activity:
-    return Activity(peer, socket, request_id, trio.current_time())
+def _begin(register: Register, peer: Peer, socket: str, request_id: str) -> Activity:
+    activity = Activity(peer, socket, request_id, trio.current_time())
+    register.enter(activity)
+    return activity

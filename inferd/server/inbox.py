@@ -14,10 +14,9 @@ R = TypeVar("R", bound=Request)
 
 
 class Arrival(NamedTuple, Generic[R]):
-    """A line that has been read."""
+    """A request that has been read."""
 
-    request: R | PeerError
-    """What it asks, or why it asks nothing."""
+    request: R
     activity: Activity
     n_bytes: int
 
@@ -28,6 +27,10 @@ class Inbox(Generic[R]):
     Bounds:
         Holds ``READ_AHEAD_REQUESTS`` and ``READ_AHEAD_BYTES`` besides one request of any
         size, for a caller that feeds it only while ``has_room``.
+
+    Args:
+        decode: reads a line.
+        begin: called for each request as it is read.
     """
 
     def __init__(
@@ -36,7 +39,7 @@ class Inbox(Generic[R]):
         self._decode = decode
         self._begin = begin
         self._splitter = LineSplitter()
-        self._arrivals: deque[Arrival[R]] = deque()
+        self._arrivals: deque[Arrival[R] | PeerError] = deque()
         self._n_bytes = 0
         self._current: Activity | None = None
         self._takes_requests = True
@@ -71,17 +74,27 @@ class Inbox(Generic[R]):
         """Take no more requests, whole or half; cancels are still heard."""
         self._takes_requests = False
 
-    def take(self) -> Arrival[R] | None:
-        """Take the next request, which is the current one then; ``None`` if there is none."""
+    def take(self) -> Arrival[R] | PeerError | None:
+        """Take the next request, which is the current one then.
+
+        Returns:
+            The request, or why the next line is none; ``None`` if there is no line.
+        """
         self._sort()
+        self._current = None
         if not self._arrivals:
-            self._current = None
             return None
         arrival = self._arrivals.popleft()
-        self._n_bytes -= arrival.n_bytes
-        self._current = arrival.activity
+        if isinstance(arrival, Arrival):
+            self._n_bytes -= arrival.n_bytes
+            self._current = arrival.activity
         self._sort()
         return arrival
+
+    @property
+    def waiting(self) -> list[Activity]:
+        """What was read and not taken yet, in order."""
+        return [each.activity for each in self._arrivals if isinstance(each, Arrival)]
 
     def _sort(self) -> None:
         """Make requests of the lines that are whole, as many as there is room for."""
@@ -95,7 +108,7 @@ class Inbox(Generic[R]):
             except PeerError as error:
                 self._is_closed = error.closes_connection
                 if self._takes_requests:
-                    self._arrivals.append(Arrival(error, self._begin(""), 0))
+                    self._arrivals.append(error)
 
     def _next_frame(self) -> bytes | None:
         frame = self._splitter.next_frame()
@@ -116,9 +129,6 @@ class Inbox(Generic[R]):
         self._n_bytes += arrival.n_bytes
 
     def _cancel(self, request_id: str) -> None:
-        present = [each.activity for each in self._arrivals]
-        if self._current is not None:
-            present.append(self._current)
-        for activity in present:
-            if activity.request_id == request_id:
+        for activity in (self._current, *self.waiting):
+            if activity is not None and activity.request_id == request_id:
                 activity.cancel()

@@ -1,14 +1,13 @@
 """Every request that is here, and the count of those that were."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 from inferd.server.activity import Activity
 from inferd.server.metrics import Metrics
 
 
 class Register:
-    """Knows the requests that wait or run, on all sockets."""
+    """Knows the requests that wait or run, on all sockets, from when they are read."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -18,15 +17,14 @@ class Register:
         """Go through them in the order they arrived."""
         return iter(self._present)
 
-    @contextmanager
-    def present(self, activity: Activity) -> Iterator[None]:
-        """Keep a request on the register while inside."""
+    def enter(self, activity: Activity) -> None:
+        """Put a request on the register; it has to leave once, whatever ends it."""
         self._present[activity] = None
-        try:
-            yield
-        finally:
-            del self._present[activity]
-            self._metrics.count(activity)
+
+    def leave(self, activity: Activity) -> None:
+        """Take a request off the register, and count it."""
+        del self._present[activity]
+        self._metrics.count(activity)
 
     def cancel(self, request_id: str, *, uid: int | None) -> int:
         """Cancel the requests of an id; give how many there were.

@@ -28,7 +28,8 @@ class RequestInfo(Struct, frozen=True, kw_only=True):
     """Since it arrived."""
     backend: str | UnsetType = UNSET
     position: int | UnsetType = UNSET
-    """With ``queued``: 1 for the next to run."""
+    """With ``queued``: 1 for the next to run; not known behind another one of its
+    connection."""
     output_tokens: int
     """Tokens written so far."""
 

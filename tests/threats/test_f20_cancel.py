@@ -36,6 +36,7 @@ async def test_an_id_means_the_requests_of_those_who_may_be_meant(uid, cancelled
         "a": Activity(ANNA, "infer.sock", "same", now),
         "b": Activity(BERT, "infer.sock", "same", now),
     }
-    with register.present(theirs["a"]), register.present(theirs["b"]):
-        assert register.cancel("same", uid=uid) == len(cancelled)
+    for activity in theirs.values():
+        register.enter(activity)
+    assert register.cancel("same", uid=uid) == len(cancelled)
     assert "".join(key for key in theirs if theirs[key].is_cancelled) == cancelled

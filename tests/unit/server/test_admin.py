@@ -216,11 +216,12 @@ async def test_who_cancels_is_known_by_the_kernel(monkeypatch, autojump_clock):
     async with desk() as admin, admin.connect() as client:
         for uid, is_mine in ((os.getuid(), True), (os.getuid() + 1, False)):
             activity = Activity(Peer(1, uid, 1), "infer.sock", "r", 0.0)
-            with admin.register.present(activity):
-                await client.send(to_line({"command": "cancel", "id": "r"}))
-                while (frame := await client.frame() or {})["type"] != "reply":
-                    pass
-                assert frame["ok"] is activity.is_cancelled is is_mine
+            admin.register.enter(activity)
+            await client.send(to_line({"command": "cancel", "id": "r"}))
+            while (frame := await client.frame() or {})["type"] != "reply":
+                pass
+            assert frame["ok"] is activity.is_cancelled is is_mine
+            admin.register.leave(activity)
 
 
 async def test_a_line_of_just_the_bound_is_read_and_a_longer_one_is_the_last(

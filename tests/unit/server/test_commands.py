@@ -65,7 +65,7 @@ class Office:
     def come(self, peer: Peer, request_id: str = "r") -> Activity:
         """Have a request come in, for as long as the test lasts."""
         activity = Activity(peer, "infer.sock", request_id, trio.current_time())
-        self._stack.enter_context(self.register.present(activity))
+        self.register.enter(activity)
         return activity
 
     def queue(self, activity: Activity) -> Turn:

@@ -190,6 +190,48 @@ async def test_what_was_sent_far_ahead_is_answered_in_order_and_in_full(
     assert ids == [f"r{n}" for n in range(70)]
 
 
+async def test_what_was_read_ahead_is_on_the_register_until_it_is_answered(
+    autojump_clock,
+):
+    backend = ScriptedBackend(Script(token_delay_s=5))
+    async with House(backend).opened() as house, house.connect() as client:
+        await client.send(generate("runs") + generate("behind") + b"no JSON\n")
+        await settled()
+        assert [each.request_id for each in house.register] == ["runs", "behind"]
+        await client.answer()
+        assert [each.request_id for each in house.register] == ["behind"]
+        assert (await client.rest())[-1]["code"] == "invalid_request"
+        assert house.is_empty
+
+
+@pytest.mark.parametrize("leaf", REQUESTS)
+async def test_what_was_read_ahead_is_cancelled_by_an_operator(leaf, autojump_clock):
+    backend = ScriptedBackend(Script(token_delay_s=5))
+    async with House(backend).opened() as house, house.connect(leaf) as client:
+        await client.send(REQUESTS[leaf]("runs") + REQUESTS[leaf]("behind"))
+        await settled()
+        assert house.register.cancel("behind", uid=None) == 1
+        assert (await client.answer())[-1]["id"] == "runs"
+        assert_cancelled(await client.frame(), leaf, "behind")
+        assert backend.counts.asked == 1
+
+
+async def test_a_client_that_leaves_takes_along_what_was_read_ahead(autojump_clock):
+    backend = ScriptedBackend(Script(token_delay_s=FOR_EVER))
+    async with House(backend).opened() as house:
+        client = house.connect()
+        await client.send(generate("r0") + generate("r1") + generate("r2"))
+        await settled()
+        with capture_logs() as log:
+            await client.aclose()
+            await settled()
+        assert nothing_left(house, backend)
+    ids = [line["req_id"] for line in log if line["event"] == "request.abandoned"]
+    assert ids == ["r0", "r1", "r2"]
+    counted = 'inferd_requests_total{outcome="abandoned",socket="infer.sock"} 3.0'
+    assert counted in house.metrics.text()
+
+
 # --- cancels in band --------------------------------------------------------------------
 
 HANGING = {

@@ -19,7 +19,7 @@ PEER = Peer(pid=17, uid=1000, gid=100)
 BAD = b"no JSON\n"
 END = b""
 
-Taken = Arrival[GenerateRequest]
+Taken = Arrival[GenerateRequest] | PeerError
 Seen = tuple[str | type[PeerError], bool]
 
 
@@ -41,9 +41,9 @@ def all_of(inbox: Inbox[GenerateRequest]) -> Iterator[Taken]:
 def what(arrival: Taken | None) -> Seen:
     """Tell a request by its id, a failure by its class; and whether it is cancelled."""
     assert arrival is not None
-    request = arrival.request
-    name = type(request) if isinstance(request, PeerError) else request.id
-    return name, arrival.activity.is_cancelled
+    if isinstance(arrival, PeerError):
+        return type(arrival), False
+    return arrival.request.id, arrival.activity.is_cancelled
 
 
 def seen_in(inbox: Inbox[GenerateRequest]) -> list[Seen]:
@@ -70,9 +70,11 @@ def test_each_request_has_an_activity_of_its_own_from_when_it_was_read():
     inbox = Inbox(decode_generate, note)
     inbox.feed(generate("a") + generate("b") + generate("c")[:10])
     assert begun == ["a", "b"]
-    first, second = all_of(inbox)
-    assert first.activity is not second.activity
-    assert [first.activity.request_id, second.activity.request_id] == ["a", "b"]
+    first, second = inbox.waiting
+    assert first is not second
+    assert [first.request_id, second.request_id] == ["a", "b"]
+    assert inbox.take() is not None
+    assert inbox.waiting == [second]
 
 
 @pytest.mark.parametrize("bad", [BAD, b"\n", b"{}\n", cancel().replace(b'"r"', b"7")])
@@ -84,6 +86,11 @@ def test_a_bad_line_has_its_turn_and_nothing_behind_it_is_read(bad):
 
 def test_a_cancel_behind_a_bad_line_is_not_heard():
     assert seen_in(filled(generate("a") + BAD + cancel("a")))[0] == ("a", False)
+
+
+def test_a_bad_line_is_nobody_s_request():
+    inbox = filled(generate("a") + BAD)
+    assert [each.request_id for each in inbox.waiting] == ["a"]
 
 
 def test_a_line_over_the_cap_has_its_turn_too(monkeypatch):
@@ -185,10 +192,10 @@ def test_so_many_requests_may_wait_behind_the_current_one():
 def test_what_is_beyond_the_bound_is_not_looked_at_before_there_is_room():
     lines = [generate(f"{n}") for n in range(READ_AHEAD_REQUESTS)]
     inbox = filled(b"".join(lines) + cancel("1") + generate("late"))
-    [waiting] = [each for each in inbox._arrivals if each.activity.request_id == "1"]
-    assert not waiting.activity.is_cancelled
+    waiting = inbox.waiting[1]
+    assert not waiting.is_cancelled
     assert what(inbox.take()) == ("0", False)
-    assert waiting.activity.is_cancelled
+    assert waiting.is_cancelled
     assert seen_in(inbox)[-1] == ("late", False)
 
 
@@ -236,7 +243,8 @@ def test_whoever_feeds_it_only_while_it_has_room_keeps_the_bounds(sizes, takes):
             while sent and inbox.has_room:
                 inbox.feed(sent[:64])
                 sent = sent[64:]
-            others = [each.n_bytes for each in inbox._arrivals][1:]
+            lines = [each for each in inbox._arrivals if isinstance(each, Arrival)]
+            others = [each.n_bytes for each in lines][1:]
             held = sum(others) + inbox._splitter.pending_bytes
             is_idle = inbox._current is None and not inbox._arrivals
             assert len(inbox._arrivals) <= 4
@@ -295,7 +303,7 @@ def test_whenever_requests_are_taken_they_are_the_same(lines, takes, data):
 def test_a_cancel_is_heard_after_the_daemon_has_ended_the_rest():
     inbox = filled(generate("a") + generate("b"))
     running = inbox.take()
-    assert running is not None
+    assert isinstance(running, Arrival)
     inbox.close()
     inbox.feed(cancel("a") + generate("late") + BAD)
     inbox.feed(cancel("b"))

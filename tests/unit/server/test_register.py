@@ -1,3 +1,5 @@
+from contextlib import contextmanager
+
 import pytest
 import trio
 
@@ -12,12 +14,23 @@ def begin(request_id: str = "r", uid: int = 1000) -> Activity:
     return Activity(peer, "infer.sock", request_id, trio.current_time())
 
 
+@contextmanager
+def present(register: Register, *activities: Activity):
+    for activity in activities:
+        register.enter(activity)
+    try:
+        yield
+    finally:
+        for activity in activities:
+            register.leave(activity)
+
+
 async def test_requests_are_there_in_the_order_they_came_until_they_go():
     register = Register(Metrics())
     first, second, third = begin(), begin(), begin()
-    with register.present(first):
-        with register.present(second):
-            with register.present(third):
+    with present(register, first):
+        with present(register, second):
+            with present(register, third):
                 assert [*register] == [first, second, third]
             assert [*register] == [first, second]
         assert [*register] == [first]
@@ -26,7 +39,7 @@ async def test_requests_are_there_in_the_order_they_came_until_they_go():
 
 async def test_two_requests_that_look_the_same_are_two():
     register = Register(Metrics())
-    with register.present(begin()), register.present(begin()):
+    with present(register, begin(), begin()):
         assert len([*register]) == 2
 
 
@@ -34,7 +47,7 @@ async def test_one_that_goes_is_counted_whatever_ended_it():
     metrics = Metrics()
     register = Register(metrics)
     activity = begin()
-    with pytest.raises(ZeroDivisionError), register.present(activity):
+    with pytest.raises(ZeroDivisionError), present(register, activity):
         activity.outcome = "internal"
         assert "internal" not in metrics.text()
         raise ZeroDivisionError
@@ -46,7 +59,7 @@ async def test_one_that_goes_is_counted_whatever_ended_it():
 async def test_a_cancel_reaches_all_of_an_id_or_those_of_one_user():
     register = Register(Metrics())
     mine, hers, other = begin("r", 1), begin("r", 2), begin("other", 1)
-    with register.present(mine), register.present(hers), register.present(other):
+    with present(register, mine, hers, other):
         assert register.cancel("r", uid=2) == 1
         assert [each.is_cancelled for each in register] == [False, True, False]
         assert register.cancel("r", uid=3) == 0
@@ -58,7 +71,7 @@ async def test_a_cancel_reaches_all_of_an_id_or_those_of_one_user():
 async def test_the_user_of_number_nought_has_no_more_rights_here():
     register = Register(Metrics())
     hers = begin("r", 2)
-    with register.present(hers):
+    with present(register, hers):
         assert register.cancel("r", uid=0) == 0
     assert not hers.is_cancelled
 
@@ -66,7 +79,7 @@ async def test_the_user_of_number_nought_has_no_more_rights_here():
 async def test_one_that_is_gone_is_cancelled_by_nobody():
     register = Register(Metrics())
     activity = begin()
-    with register.present(activity):
+    with present(register, activity):
         pass
     assert register.cancel("r", uid=None) == 0
     assert not activity.is_cancelled

@@ -267,6 +267,27 @@ async def test_an_operator_sees_and_cancels_what_runs_and_waits(
             await client.aclose()
 
 
+async def test_an_operator_sees_and_cancels_what_was_read_ahead(
+    short_dir, autojump_clock
+):
+    backend = ScriptedBackend(Script(token_delay_s=5), Script(token_delay_s=FOR_EVER))
+    house = make_daemon(short_dir, backend)
+    async with running(house), await house.admin() as operator:
+        await operator.frame()
+        async with await house.connect() as client:
+            await client.send(generate("runs") + generate("behind"))
+            await settled()
+            told = await order(operator, command="requests")
+            seen = [(each["id"], each["phase"]) for each in told["requests"]]
+            assert seen == [("runs", "running"), ("behind", "queued")]
+            assert "position" not in told["requests"][1]
+            reply = await order(operator, command="cancel", id="behind")
+            assert (reply["ok"], reply["cancelled"]) == (True, 1)
+            assert (await client.answer())[-1]["stop_reason"] == "end"
+            [end] = await client.answer()
+            assert (end["id"], end["stop_reason"]) == ("behind", "cancelled")
+
+
 async def order(operator: FrameClient, **command: str) -> Frame:
     await operator.send(to_line(command))
     return await operator.frame() or {}
