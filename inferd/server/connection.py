@@ -128,13 +128,20 @@ class Connection(Generic[R]):
             self._log.info("client.gone")
 
     async def _answer_next(self) -> bool:
-        """Answer the next request; false when there is none, or no more to be had."""
+        """Answer the next request; false when there is none, and none to come.
+
+        One that ends the connection ends it once all is answered that was read.
+        """
         arrival = await self._next()
         if arrival is None:
             return False
         if isinstance(arrival, PeerError):
-            return await self._refuse(arrival)
-        return await self._answer(arrival)
+            goes_on = await self._refuse(arrival)
+        else:
+            goes_on = await self._answer(arrival)
+        if not goes_on:
+            self._inbox.close()
+        return True
 
     async def _answer(self, arrival: Arrival[R]) -> bool:
         try:

@@ -33,23 +33,27 @@ def test_what_runs_and_what_waits_is_finished_and_nothing_new_is_taken(
     assert [path.name for path in daemon.directory.iterdir()] == ["inferd.lock"]
 
 
-def test_a_request_sent_ahead_is_refused_once_the_daemon_drains(
+def test_every_request_sent_ahead_is_refused_once_the_daemon_drains(
     make_daemon: MakeDaemon,
 ):
     daemon = make_daemon({"backend": [ENDLESS]}).start()
     connection = daemon.connect()
-    ahead = [generate(id="running", max_tokens=20), generate(id="late")]
+    late = [generate(id=f"late{n}") for n in range(3)]
+    ahead = [generate(id="running", max_tokens=20), *late]
     connection.send_raw(b"".join(map(to_line, ahead)))
     connection.frame()
     daemon.send_signal(signal.SIGTERM)
-    *answer, refusal = connection.read_to_eof()
+    *answer, _, _, _ = frames = connection.read_to_eof()
     assert {frame["id"] for frame in answer} == {"running"}
-    assert refusal == {
-        "type": "error",
-        "id": "late",
-        "code": "backend_unavailable",
-        "message": "admission closed: the daemon is draining",
-    }
+    assert frames[-3:] == [
+        {
+            "type": "error",
+            "id": f"late{n}",
+            "code": "backend_unavailable",
+            "message": "admission closed: the daemon is draining",
+        }
+        for n in range(3)
+    ]
 
 
 def test_a_request_that_takes_too_long_gets_one_error(make_daemon: MakeDaemon):

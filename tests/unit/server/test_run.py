@@ -500,19 +500,41 @@ async def test_a_client_that_does_not_read_does_not_outlast_the_drain(
     assert trio.current_time() == 15 + LAST_WORDS_S
 
 
-async def test_a_request_sent_ahead_is_refused_while_draining(
-    short_dir, autojump_clock
+@pytest.mark.parametrize("leaf", REQUESTS)
+async def test_every_request_sent_ahead_is_refused_while_draining(
+    leaf, short_dir, autojump_clock
 ):
     backend = ScriptedBackend(Script(token_delay_s=1))
     async with running(make_daemon(short_dir, backend)) as house:
-        async with await house.connect() as client:
-            await client.send(generate("r0") + generate("r1") + generate("r2"))
+        async with await house.connect(leaf) as client:
+            await client.send(b"".join(REQUESTS[leaf](f"r{n}") for n in range(3)))
             await settled()
             house.daemon.stop()
-            *_, done, refusal = await client.rest()
-    assert (done["type"], done["id"]) == ("done", "r0")
-    assert (refusal["id"], refusal["code"]) == ("r1", "backend_unavailable")
-    assert "draining" in refusal["message"]
+            *_, end, first, second = await client.rest()
+    assert (end["id"], end.get("code")) == ("r0", None)
+    assert [each["id"] for each in (first, second)] == ["r1", "r2"]
+    for refusal in (first, second):
+        assert refusal["code"] == "backend_unavailable"
+        assert "draining" in refusal["message"]
+    assert backend.counts.asked == 1
+
+
+async def test_what_was_sent_ahead_of_a_request_that_runs_out_of_time_is_refused(
+    short_dir, autojump_clock
+):
+    backend = ScriptedBackend(Script(token_delay_s=FOR_EVER))
+    async with running(make_daemon(short_dir, backend, drain_s=15)) as house:
+        async with await house.connect() as client:
+            await client.send(generate("r0") + generate("r1") + b"no JSON\n")
+            await settled()
+            house.daemon.stop()
+            frames = await client.rest()
+    assert [frame["id"] for frame in frames] == ["r0", "r1", ""]
+    assert [frame["code"] for frame in frames] == [
+        *("backend_unavailable", "backend_unavailable"),
+        "invalid_request",
+    ]
+    assert trio.current_time() == 15
 
 
 async def test_nobody_can_connect_while_draining(short_dir, autojump_clock):
@@ -576,7 +598,7 @@ async def test_asked_to_stop_before_it_is_ready_it_ends_at_once(
     admission=ADMISSION,
     stops_s=st.sampled_from([0.25, 0.75, 1, 2.5, 5, 100]),
 )
-def test_every_answer_that_began_ends_once_when_the_daemon_stops(
+def test_every_request_that_was_read_is_answered_once_when_the_daemon_stops(
     scripts, behaviours, admission, stops_s
 ):
     backend = ScriptedBackend(*scripts)
@@ -600,5 +622,6 @@ def test_every_answer_that_began_ends_once_when_the_daemon_stops(
         clock = trio.testing.MockClock(autojump_threshold=0)
         trio.run(main, Path(directory), clock=clock)
     for behaviour, frames in zip(behaviours, seen, strict=True):
-        assert not behaviour.stays or n_answers(frames) >= 1
+        if behaviour.stays:
+            assert n_answers(frames) == behaviour.n_requests
     assert backend.is_idle
