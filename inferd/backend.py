@@ -170,6 +170,8 @@ class EventStream(Protocol[E_co]):
     """Tokens of the answer so far."""
     first_token_at: float | None
     """When the first one came, on trio's clock: its text may go out later."""
+    warnings: Sequence[MalformedToolCall]
+    """Calls that went out as text so far; none in v1."""
 
     def __aiter__(self) -> AsyncIterator[Sequence[E_co]]:
         """Iterate over the batches, none of which is empty."""

@@ -9,6 +9,7 @@ import trio
 from inferd.backend import (
     Done,
     DoneV2,
+    MalformedToolCall,
     Markers,
     Prepared,
     Progress,
@@ -43,6 +44,7 @@ class _Stream(Generic[E]):
         self._is_over = False
         self.n_tokens = 0
         self.first_token_at: float | None = None
+        self.warnings: Sequence[MalformedToolCall] = ()
 
     def __aiter__(self) -> AsyncIterator[Sequence[E]]:
         return self
@@ -129,6 +131,7 @@ class BlockStream(_Stream[TokenEventV2]):
         if not prepared.job.calls_tools:
             markers = Markers(thinking=markers.thinking)
         self._parser = BlockParser(markers)
+        self.warnings = self._parser.warnings
         self._logprobs: list[Logprob] = []
         self._has_called = False
 

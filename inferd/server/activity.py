@@ -4,12 +4,14 @@ Who, what came of it, how long. Never content.
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import structlog
 import trio
 
+from inferd.backend import MalformedToolCall
 from inferd.errors import InferdError
 from inferd.server.peer import Peer
 from inferd.server.turns import Turn
@@ -21,17 +23,19 @@ ID_CHARS = 128
 log = structlog.get_logger("activity")
 
 
-class Counted(Protocol):
-    """Something that counts the tokens of an answer."""
+class Output(Protocol):
+    """What is known of an answer while it is written."""
 
     n_tokens: int
     first_token_at: float | None
+    warnings: Sequence[MalformedToolCall]
 
 
 @dataclass
 class _Nothing:
     n_tokens: int = 0
     first_token_at: float | None = None
+    warnings: Sequence[MalformedToolCall] = ()
 
 
 @dataclass(eq=False)
@@ -51,7 +55,7 @@ class Activity:
     backend: str | None = None
     turn: Turn | None = None
     input_tokens: int = 0
-    output: Counted = field(default_factory=_Nothing)
+    output: Output = field(default_factory=_Nothing)
     outcome: str = "abandoned"
     """Its stop reason or error code, once it has ended."""
 

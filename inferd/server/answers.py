@@ -146,7 +146,11 @@ class BlocksAnswer(Answer[TokenEventV2]):
     def cancelled(self, detail: Detail | UnsetType) -> Sequence[Response]:
         """Give what was held back, and the last frame."""
         usage = UsageV2(self._activity.input_tokens, self._activity.output.n_tokens)
-        done = DoneV2(stop_reason="cancelled", usage=usage)
+        done = DoneV2(
+            stop_reason="cancelled",
+            usage=usage,
+            warnings=tuple(self._activity.output.warnings),
+        )
         return [*self._blocks(merge(self._held)), self._done(done, detail)]
 
     def _blocks(self, blocks: Iterable[Block]) -> list[BlockFrame]:

@@ -75,6 +75,20 @@ def test_timing_counts_the_tokens_of_a_call_that_is_kept_until_it_is_whole(
     assert 0 < done["timing"]["tokens_per_second"] < 40
 
 
+def test_a_cancelled_answer_still_has_its_warnings(make_daemon: MakeDaemon):
+    tokens = ["<tool_call>{</tool_call>", *["x"] * 1000]
+    daemon = make_daemon({"backend": [mock(tokens=tokens, token_delay_ms=20)]}).start()
+    with daemon.connect(V2) as client:
+        client.send(blocks(id="r", tools=[TOOL]))
+        assert client.frame()["block"]["delta"] == tokens[0]
+        client.send({"type": "cancel", "id": "r"})
+        done = client.frames()[-1]
+        late = client.ask(blocks(id="r", tools=[TOOL], deadline_ms=1000))[-1]
+    warnings = [{"code": "tool_call_malformed", "raw": tokens[0]}]
+    assert (done["stop_reason"], done["warnings"]) == ("cancelled", warnings)
+    assert (late["detail"], late["warnings"]) == ("deadline", warnings)
+
+
 def test_without_streaming_each_run_is_one_frame(client: Connection):
     frames = client.ask(blocks(stream=False, max_tokens=4))
     types = [frame["type"] for frame in frames]

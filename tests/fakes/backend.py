@@ -111,6 +111,7 @@ class _Speech(Generic[E]):
     def __init__(self) -> None:
         self.n_tokens = 0
         self.first_token_at: float | None = None
+        self.warnings: Sequence[MalformedToolCall] = ()
         self.events: AsyncGenerator[Sequence[E], None]
 
     def __aiter__(self) -> AsyncIterator[Sequence[E]]:

@@ -251,6 +251,19 @@ async def test_a_call_is_the_reason_whatever_came_after_it(last, autojump_clock)
     assert done.stop_sequence == ("STOP" if last == "STOP" else None)
 
 
+async def test_a_call_that_is_none_is_a_warning_as_soon_as_it_is_text(autojump_clock):
+    stream = block_stream("a", "<c>{</c>", "b")
+    assert not stream.warnings
+    assert Text("<c>{</c>") in await anext(aiter(stream))
+    assert [*stream.warnings] == [MalformedToolCall("<c>{</c>")]
+
+
+async def test_v1_warns_of_nothing(autojump_clock):
+    stream = text_stream("<c>{</c>", end())
+    assert Token("<c>{</c>") in await events_of(stream)
+    assert not stream.warnings
+
+
 async def test_a_call_that_is_cut_off_is_text_with_a_warning(autojump_clock):
     events = await events_of(block_stream("a<c>{", end(stop_reason="length")))
     assert events == [

@@ -6,17 +6,10 @@ from structlog.testing import capture_logs
 from inferd.errors import QueueFullError
 from inferd.server.activity import ID_CHARS, Activity
 from inferd.server.peer import Peer
+from tests.fakes.output import Spoken
 
 PEER = Peer(pid=17, uid=1000, gid=100)
 ARRIVED_NS = 1_700_000_000_123_456_789
-
-
-class Spoken:
-    """An answer of some tokens."""
-
-    def __init__(self, n_tokens: int) -> None:
-        self.n_tokens = n_tokens
-        self.first_token_at: float | None = None
 
 
 def begin(request_id: str = "r") -> Activity:

@@ -237,6 +237,15 @@ async def test_v2_that_is_cut_short_gives_what_was_held_back(detail):
     assert done["usage"] == {"input_tokens": 5, "output_tokens": 3, "cached_tokens": 0}
 
 
+async def test_v2_that_is_cut_short_tells_the_warnings_so_far():
+    activity = begin()
+    answer = BlocksAnswer(plan(), activity)
+    answer.frames_of([Text("<c>?</c>")])
+    activity.output.warnings = [MalformedToolCall("<c>?</c>")]
+    [done] = read(answer.cancelled(UNSET))
+    assert done["warnings"] == [{"code": "tool_call_malformed", "raw": "<c>?</c>"}]
+
+
 async def test_v2_that_is_cut_short_repeats_nothing_that_went_out():
     answer = blocks_answer()
     answer.frames_of([Text("a"), Text("b")])

@@ -18,6 +18,7 @@ from inferd.server.register import Register
 from inferd.server.turns import Turn, Turns
 from inferd.wire.codec import encode
 from tests.fakes.backend import ScriptedBackend
+from tests.fakes.output import Spoken
 from tests.fakes.streams import Frame, to_line
 
 ROOT = Peer(pid=1, uid=0, gid=0)
@@ -30,14 +31,6 @@ BERT = Peer(pid=4, uid=70_002, gid=100)
 def _who_runs_the_daemon(monkeypatch):
     fake = SimpleNamespace(getuid=lambda: DAEMON.uid)
     monkeypatch.setattr("inferd.server.commands.os", fake)
-
-
-class Spoken:
-    """An answer of some tokens."""
-
-    def __init__(self, n_tokens: int) -> None:
-        self.n_tokens = n_tokens
-        self.first_token_at: float | None = None
 
 
 class Office:

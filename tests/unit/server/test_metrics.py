@@ -6,17 +6,10 @@ from inferd.errors import QueueFullError
 from inferd.server.activity import Activity
 from inferd.server.metrics import SECONDS, Metrics
 from inferd.server.peer import Peer
+from tests.fakes.output import Spoken
 
 PEER = Peer(pid=17, uid=1000, gid=100)
 Labels = dict[str, str]
-
-
-class Spoken:
-    """An answer of some tokens."""
-
-    def __init__(self, n_tokens: int) -> None:
-        self.n_tokens = n_tokens
-        self.first_token_at: float | None = None
 
 
 def begin(socket: str = "infer.sock") -> Activity:
@@ -83,8 +76,7 @@ async def test_the_time_to_the_first_token_is_observed_where_there_is_one(
     metrics = Metrics()
     spoke, silent = begin(), begin()
     await trio.sleep(2)
-    spoke.output = Spoken(1)
-    spoke.output.first_token_at = trio.current_time()
+    spoke.output = Spoken(1, trio.current_time())
     for activity in (spoke, silent):
         metrics.count(activity)
     name = "inferd_first_token_seconds"

@@ -1,0 +1,15 @@
+"""An answer that is being written."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from inferd.backend import MalformedToolCall
+
+
+@dataclass
+class Spoken:
+    """An answer of some tokens."""
+
+    n_tokens: int = 0
+    first_token_at: float | None = None
+    warnings: Sequence[MalformedToolCall] = ()
