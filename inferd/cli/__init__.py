@@ -38,6 +38,8 @@ def main() -> int:
     except BrokenPipeError:
         sys.stderr.close()  # whoever read our output has had enough
         return 0
+    except OSError as error:
+        return fail(CommandError(error.strerror or str(error)))
 
 
 def _parse(words: Sequence[str]) -> argparse.Namespace:

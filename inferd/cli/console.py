@@ -1,9 +1,11 @@
-"""What commands print, and how they fail."""
+"""What commands read and print, and how they fail."""
 
+import os
 import sys
 import unicodedata
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TextIO
 
 EXIT_OK: Final = 0
 EXIT_NOT_READY: Final = 1
@@ -27,13 +29,47 @@ def fail(error: CommandError) -> int:
 
 
 def say(text: str, *, end: str = "\n") -> None:
-    """Print words for a person."""
-    print(text, end=end, file=sys.stderr, flush=True)
+    """Print words for a person, if anybody can read them."""
+    if sys.stderr is not None:  # with which they would be printed to stdout
+        with suppress(OSError):
+            print(text, end=end, file=sys.stderr, flush=True)
 
 
 def data(text: str, *, end: str = "\n") -> None:
-    """Print what the command is for, at once."""
-    print(text, end=end, flush=True)
+    """Print what the command is for, at once.
+
+    Raises:
+        CommandError: it cannot be printed.
+        BrokenPipeError: whoever read it has had enough.
+    """
+    if sys.stdout is None:
+        raise CommandError("stdout: closed")
+    try:
+        print(text, end=end, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _give_up_stdout()
+        raise CommandError(f"stdout: {error.strerror}") from error
+
+
+def stdin() -> TextIO:
+    """Give what is piped into the command.
+
+    Raises:
+        CommandError: nothing is.
+    """
+    if sys.stdin is None:
+        raise CommandError("stdin: closed")
+    return sys.stdin
+
+
+def _give_up_stdout() -> None:
+    """Have what could not be written go nowhere, or Python tries again at its end."""
+    with suppress(OSError):  # no file of the system's
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def printable(text: str) -> str:
@@ -41,7 +77,7 @@ def printable(text: str) -> str:
 
     What could steer a terminal or turn the direction of what follows is replaced.
     """
-    if not sys.stdout.isatty():
+    if sys.stdout is None or not sys.stdout.isatty():
         return text
     return "".join(
         "\N{REPLACEMENT CHARACTER}" if _steers(char) else char for char in text

@@ -1,9 +1,8 @@
 """inferd generate: one answer, streamed to stdout."""
 
 import argparse
-import sys
 
-from inferd.cli.console import EXIT_OK, CommandError, data, printable, say
+from inferd.cli.console import EXIT_OK, CommandError, data, printable, say, stdin
 from inferd.cli.daemon import add_socket_argument, asking
 from inferd.cli.numbers import finite
 from inferd.client.frames import Done, TextAnswer
@@ -43,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Stream the answer."""
-    prompt = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
+    prompt = _piped() if arguments.prompt == "-" else arguments.prompt
     request = make_request(prompt, arguments)
     with asking(arguments.directory, "generation") as client:
         for frame in client.generate(request):
@@ -53,6 +52,13 @@ def run(arguments: argparse.Namespace) -> int:
                 _print(frame)
             _refuse_broken(frame)
     return EXIT_OK
+
+
+def _piped() -> str:
+    try:
+        return stdin().read()
+    except UnicodeDecodeError as error:
+        raise CommandError("stdin is not UTF-8") from error
 
 
 def make_request(prompt: str, arguments: argparse.Namespace) -> GenerateRequest:

@@ -2,14 +2,13 @@
 
 import argparse
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import BinaryIO, Final, NamedTuple
 
 import msgspec
 from msgspec import Raw
 
-from inferd.cli.console import CommandError, data, printable
+from inferd.cli.console import CommandError, data, printable, stdin
 from inferd.client.exchange import RequestFailedError
 from inferd.limits import MAX_FRAME_BYTES
 from inferd.wire.codec import DECODE_FAILURES
@@ -55,7 +54,7 @@ def texts_of(arguments: Sequence[str], name: str) -> Iterator[Text]:
         CommandError: a line is no JSON, or has no text.
     """
     if list(arguments) in ([], [STDIN]):
-        return _read(sys.stdin.buffer)
+        return _read(stdin().buffer)
     return (
         Text(text, f"{name} {number}", {"text": text})
         for number, text in enumerate(arguments, 1)

@@ -141,6 +141,47 @@ def test_generate_without_a_daemon_says_what_to_type(short_dir):
     assert result.stderr.endswith("\n\nhint: inferd serve\n")
 
 
+# --- files that fail --------------------------------------------------------------------
+
+COMMANDS = (["generate", "hi"], ["embed", "a"], ["rerank", "q", "a"], ["status"])
+
+
+def redirected(how: str, *arguments: str):
+    command = ["sh", "-c", f'exec "$@" {how}', "sh", *INFERD, *arguments]
+    return subprocess.run(
+        command,
+        capture_output=True,
+        env=clean_environ(),
+        timeout=PATIENCE_S,
+        check=False,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda words: words[0])
+@pytest.mark.parametrize(
+    ("how", "why"), [(">/dev/full", "No space left on device"), (">&-", "closed")]
+)
+def test_a_stdout_that_takes_nothing_is_an_error_in_one_line(command, how, why, at):
+    result = redirected(how, *command, *at)
+    assert (result.returncode, result.stderr) == (2, f"error: stdout: {why}\n")
+
+
+@pytest.mark.parametrize("command", ["generate", "embed"])
+def test_a_stdin_that_was_closed_is_an_error_in_one_line(command, at):
+    result = redirected("<&-", command, "-", *at)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == "error: stdin: closed\n"
+
+
+@pytest.mark.parametrize("how", ["2>/dev/full", "2>&-"])
+def test_words_that_nobody_can_read_are_not_among_the_data(how, at):
+    result = redirected(how, "generate", "hi", "--progress", *at)
+    assert (result.returncode, result.stdout) == (0, f"{TEXT}\n")
+    result = redirected(how, "generate", "hi", "--top-p", "0", *at)
+    assert (result.returncode, result.stdout) == (2, "")
+
+
 # --- cancel -----------------------------------------------------------------------------
 
 

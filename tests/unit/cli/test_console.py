@@ -1,10 +1,19 @@
+import errno
 import io
 import sys
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from inferd.cli.console import EXIT_ERROR, CommandError, data, fail, printable, say
+from inferd.cli.console import (
+    EXIT_ERROR,
+    CommandError,
+    data,
+    fail,
+    printable,
+    say,
+    stdin,
+)
 
 MARK = "\N{REPLACEMENT CHARACTER}"
 
@@ -19,6 +28,55 @@ def shown_by(monkeypatch, text):
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", Terminal())
         return printable(text)
+
+
+class Full(io.StringIO):
+    """A file that nothing more fits into."""
+
+    def write(self, _):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+class Unread(io.StringIO):
+    """A pipe whose reader is gone."""
+
+    def write(self, _):
+        raise BrokenPipeError
+
+
+def test_data_that_cannot_be_printed_is_an_error(monkeypatch):
+    with monkeypatch.context() as patch, pytest.raises(CommandError) as caught:
+        patch.setattr(sys, "stdout", Full())
+        data("answer")
+    assert caught.value.text == "stdout: No space left on device"
+
+
+def test_data_for_a_stdout_that_was_closed_is_an_error(monkeypatch):
+    with monkeypatch.context() as patch, pytest.raises(CommandError) as caught:
+        patch.setattr(sys, "stdout", None)
+        data(printable("answer"))
+    assert caught.value.text == "stdout: closed"
+
+
+def test_a_reader_that_has_had_enough_is_told_from_an_error(monkeypatch):
+    with monkeypatch.context() as patch, pytest.raises(BrokenPipeError):
+        patch.setattr(sys, "stdout", Unread())
+        data("answer")
+
+
+@pytest.mark.parametrize("stderr", [Full(), None])
+def test_words_that_nobody_can_read_are_dropped(monkeypatch, capsys, stderr):
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", stderr)
+        say("loading")
+        assert fail(CommandError("no daemon")) == EXIT_ERROR
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_stdin_that_was_closed_is_an_error(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(CommandError, match="stdin: closed"):
+        stdin()
 
 
 def test_data_goes_to_stdout_and_words_to_stderr(capsys):

@@ -1,4 +1,5 @@
 import argparse
+import errno
 import io
 import json
 
@@ -98,6 +99,24 @@ def test_frames_are_printed_as_lines(inferd, short_dir):
     frames = [json.loads(line) for line in stdout.splitlines()]
     assert (code, stderr) == (0, "")
     assert [frame["type"] for frame in frames] == ["token", "token", "done"]
+
+
+def test_a_prompt_that_is_no_text_is_an_error(inferd, short_dir, monkeypatch):
+    piped = io.TextIOWrapper(io.BytesIO(b"\xff"), encoding="utf-8")
+    monkeypatch.setattr("sys.stdin", piped)
+    outcome = inferd("generate", "-", "--directory", short_dir)
+    assert outcome == (2, "", "error: stdin is not UTF-8\n")
+
+
+class Broken(io.StringIO):
+    def read(self, _=-1):
+        raise OSError(errno.EIO, "Input/output error")
+
+
+def test_a_prompt_that_cannot_be_read_is_an_error(inferd, short_dir, monkeypatch):
+    monkeypatch.setattr("sys.stdin", Broken())
+    outcome = inferd("generate", "-", "--directory", short_dir)
+    assert outcome == (2, "", "error: Input/output error\n")
 
 
 def test_a_dash_reads_the_prompt_from_stdin(inferd, short_dir, monkeypatch):
