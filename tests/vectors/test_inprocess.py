@@ -43,10 +43,20 @@ def replay(vectors: list[Vector], directory: Path) -> None:
         play(vector, directory, timeout_s=TIMEOUT_S)
 
 
-@pytest.mark.parametrize("profile", sorted(VECTORS))
-async def test_a_daemon_in_this_process_answers_as_the_vectors_say(profile, short_dir):
-    daemon = make_daemon(config_for(profile, short_dir / "run"))
+async def replay_all(vectors: list[Vector], profile: str, directory: Path) -> None:
+    daemon = make_daemon(config_for(profile, directory))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(daemon.run)
-        await trio.to_thread.run_sync(replay, VECTORS[profile], short_dir / "run")
+        await trio.to_thread.run_sync(replay, vectors, directory)
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("profile", sorted(VECTORS))
+async def test_a_daemon_in_this_process_answers_as_the_vectors_say(profile, short_dir):
+    await replay_all(VECTORS[profile], profile, short_dir / "run")
+
+
+async def test_a_vector_without_a_profile_needs_no_token(short_dir):
+    paths = [path for path in all_vectors() if path.parent.name != "hostile"]
+    vectors = [each for each in map(read_vector, paths) if each.profile is None]
+    await replay_all(vectors, "dies", short_dir / "run")
