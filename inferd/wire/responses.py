@@ -85,6 +85,7 @@ class DoneFrame(Struct, frozen=True, kw_only=True, tag="done", tag_field="type")
     usage: Usage
     stop_reason: StopReason
     backend: str
+    """Its configured name; empty if the request was cancelled before one was chosen."""
     seed: int | UnsetType = UNSET
     """The sampler's."""
     timing: Timing | UnsetType = UNSET
@@ -155,6 +156,7 @@ class BlocksDone(Struct, frozen=True, kw_only=True, tag="done", tag_field="type"
     usage: UsageV2
     stop_reason: StopReasonV2
     backend: str
+    """Its configured name; empty if the request was cancelled before one was chosen."""
     seed: int | UnsetType = UNSET
     """The sampler's."""
     timing: Timing | UnsetType = UNSET
