@@ -100,6 +100,23 @@ def test_a_number_is_used_once(tree, monkeypatch, capsys):
     assert "0001 is used twice" in capsys.readouterr().err
 
 
+SCHEMAS = sorted((ROOT / "protocol" / "schema").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", SCHEMAS, ids=place)
+def test_a_schema_has_no_message_that_only_a_reader_makes(path):
+    text = path.read_text()
+    assert "Unknown" not in text
+    assert '"unknown"' not in text
+
+
+@pytest.mark.parametrize("path", SCHEMAS, ids=place)
+def test_a_schema_defines_all_that_it_refers_to_and_nothing_besides(path):
+    schema = json.loads(path.read_text())
+    named = set(re.findall(r'"#/\$defs/(\w+)"', path.read_text()))
+    assert named == set(schema["$defs"])
+
+
 # --- decision records -------------------------------------------------------------
 
 HEADER = """# 0042. A thing is so

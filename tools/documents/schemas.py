@@ -36,17 +36,39 @@ MODULES = (requests, blocks, responses, status, commands)
 OWN_DOCS: Mapping[str, Mapping[str, str]] = {
     name: docs for module in MODULES for name, docs in attribute_docs(module).items()
 }
+READERS_OWN = ("UnknownBlock", "UnknownAttachment")
+"""What a reader makes of types that it does not know: nobody sends them."""
+REFERENCES = tuple(f"#/$defs/{name}" for name in READERS_OWN)
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def schema_text(message: type[Struct]) -> str:
     """Write a message's JSON Schema."""
-    schema = {"$schema": DIALECT, **msgspec.json.schema(message)}
+    schema = {"$schema": DIALECT, **without_readers_own(msgspec.json.schema(message))}
     for name, definition in schema["$defs"].items():
         describe(definition, docs_of(name))
     if message in ANSWERS.values():
         require_what_is_sent(schema["$defs"][message.__name__], message)
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def without_readers_own(node: Any) -> Any:
+    """Leave out what only a reader makes, with every mention of it."""
+    match node:
+        case dict():
+            return {
+                key: without_readers_own(value)
+                for key, value in node.items()
+                if key not in READERS_OWN and value not in REFERENCES
+            }
+        case list():
+            return [
+                without_readers_own(each)
+                for each in node
+                if not (isinstance(each, dict) and each.get("$ref") in REFERENCES)
+            ]
+        case _:
+            return node
 
 
 def docs_of(name: str) -> dict[str, str]:
