@@ -12,6 +12,7 @@ import pytest
 from inferd.config import parse_config
 from inferd.wire import codec
 from tools import regenerate
+from tools.documents import schemas
 from tools.documents.decisions import read_adr
 from tools.documents.markdown import UnreadableError
 
@@ -115,6 +116,12 @@ def test_a_schema_defines_all_that_it_refers_to_and_nothing_besides(path):
     schema = json.loads(path.read_text())
     named = set(re.findall(r'"#/\$defs/(\w+)"', path.read_text()))
     assert named == set(schema["$defs"])
+
+
+@pytest.mark.parametrize("name", schemas.MESSAGES)
+def test_a_schema_of_an_answer_says_that_a_later_one_may_have_more(name):
+    schema = json.loads((ROOT / "protocol" / "schema" / f"{name}.json").read_text())
+    assert ("later version" in schema.get("$comment", "")) == (name in schemas.ANSWERS)
 
 
 # --- decision records -------------------------------------------------------------

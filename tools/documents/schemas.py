@@ -39,17 +39,22 @@ OWN_DOCS: Mapping[str, Mapping[str, str]] = {
 READERS_OWN = ("UnknownBlock", "UnknownAttachment")
 """What a reader makes of types that it does not know: nobody sends them."""
 REFERENCES = tuple(f"#/$defs/{name}" for name in READERS_OWN)
+TOLERANCE = (
+    "What this version sends. A later version may have more of all that is listed."
+)
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def schema_text(message: type[Struct]) -> str:
     """Write a message's JSON Schema."""
-    schema = {"$schema": DIALECT, **without_readers_own(msgspec.json.schema(message))}
+    schema = without_readers_own(msgspec.json.schema(message))
+    head = {"$schema": DIALECT}
     for name, definition in schema["$defs"].items():
         describe(definition, docs_of(name))
     if message in ANSWERS.values():
+        head["$comment"] = TOLERANCE
         require_what_is_sent(schema["$defs"][message.__name__], message)
-    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps({**head, **schema}, indent=2, ensure_ascii=False) + "\n"
 
 
 def without_readers_own(node: Any) -> Any:
