@@ -10,6 +10,7 @@
         - ``AttachmentUnsupportedError``: media that no backend takes
     - ``BusyError``: try again
         - ``QueueFullError``
+        - ``TooManyConnectionsError``: ends the connection
     - ``BackendUnavailableError``: this request is lost, the daemon is not
         - ``BackendNotReadyError``
         - ``DrainingError``: ends the connection
@@ -138,8 +139,18 @@ class QueueFullError(BusyError):
 
     code = ErrorCode.QUEUE_FULL
 
-    def __init__(self, text: str = "queue full") -> None:
-        super().__init__(text)
+    def __init__(self) -> None:
+        super().__init__("queue full")
+
+
+class TooManyConnectionsError(BusyError):
+    """As many clients are connected as may; it concerns no request."""
+
+    code = ErrorCode.QUEUE_FULL
+    closes_connection = True
+
+    def __init__(self) -> None:
+        super().__init__("too many connections")
 
 
 class BackendUnavailableError(GenerateError, EmbedError):

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import structlog
 import trio
 
-from inferd.errors import QueueFullError
+from inferd.errors import TooManyConnectionsError
 from inferd.server.reply import PeerGoneError, Reply
 
 log = structlog.get_logger("server")
@@ -36,10 +36,10 @@ class Room:
 
 async def refuse_with_a_frame(stream: trio.SocketStream) -> None:
     """Tell a client that there is no room for it."""
-    log.warning("client.refused", code=QueueFullError.code.value)
+    log.warning("client.refused", code=TooManyConnectionsError.code.value)
     try:
         await Reply(stream, "", write_timeout_s=REFUSAL_S).fail(
-            QueueFullError("too many connections")
+            TooManyConnectionsError()
         )
     except PeerGoneError:
         return
@@ -47,7 +47,7 @@ async def refuse_with_a_frame(stream: trio.SocketStream) -> None:
 
 async def refuse_in_silence(_: trio.SocketStream) -> None:
     """Say nothing: a listener of the admin socket expects no errors."""
-    log.warning("listener.refused", code=QueueFullError.code.value)
+    log.warning("listener.refused", code=TooManyConnectionsError.code.value)
 
 
 def in_room(room: Room, serve: Serve, refuse: Serve = refuse_with_a_frame) -> Serve:

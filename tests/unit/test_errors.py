@@ -24,6 +24,7 @@ from inferd.errors import (
     InvalidRequestError,
     QueueFullError,
     RerankUnsupportedError,
+    TooManyConnectionsError,
 )
 
 UNIONS = (GenerateError, EmbedError)
@@ -41,7 +42,7 @@ TREE = {
         (FrameTooLargeError("x"), "frame_too_large", "x"),
         (InvalidRequestError("x"), "invalid_request", "invalid request: x"),
         (QueueFullError(), "queue_full", "queue full"),
-        (QueueFullError("too many of you"), "queue_full", "too many of you"),
+        (TooManyConnectionsError(), "queue_full", "too many connections"),
         (BackendUnavailableError("x"), "backend_unavailable", "x"),
         (BackendNotReadyError(), "backend_unavailable", "backend not ready"),
         (BackendNotReadyError("x"), "backend_unavailable", "backend not ready: x"),
@@ -87,7 +88,10 @@ def test_an_overflow_says_how_many_tokens_to_drop():
 
 def test_these_end_the_connection_and_no_others():
     closing = {each for each in TREE if each.closes_connection}
-    assert closing == {InvalidFrameError, FrameTooLargeError, DrainingError}
+    assert closing == {
+        *(InvalidFrameError, FrameTooLargeError),
+        *(DrainingError, TooManyConnectionsError),
+    }
 
 
 def test_trying_again_helps_when_the_daemon_is_the_reason():
@@ -99,7 +103,7 @@ def test_trying_again_helps_when_the_daemon_is_the_reason():
 
 
 def retryable_kinds():
-    return QueueFullError, BackendUnavailableError
+    return QueueFullError, TooManyConnectionsError, BackendUnavailableError
 
 
 def test_every_code_of_the_wire_has_a_failure():
