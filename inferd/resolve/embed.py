@@ -8,10 +8,8 @@ from inferd.limits import (
     EMBED_NUMBER_BYTES,
     MAX_EMBED_INPUTS,
     MAX_FRAME_BYTES,
-    U32_MAX,
 )
 from inferd.resolve.plan import Plan
-from inferd.resolve.sampling import count_in_range
 from inferd.routing import EMBEDS
 from inferd.wire.requests import EmbedRequest
 
@@ -45,10 +43,11 @@ def resolve_embed(request: EmbedRequest) -> Plan[EmbedJob]:
             raise InvalidRequestError(f"input[{index}] must not be empty")
     if request.task is not None and request.task not in TASKS:
         raise InvalidRequestError("task uses an unknown variant")
-    dimensions = request.dimensions
-    if dimensions is not None:
-        count_in_range("dimensions", dimensions, 1, U32_MAX)
-    job = EmbedJob(texts=request.input, dimensions=dimensions, task=request.task)
+    if request.dimensions == 0:  # how many there are is for the worker to say
+        raise InvalidRequestError("dimensions 0 must be at least 1")
+    job = EmbedJob(
+        texts=request.input, dimensions=request.dimensions, task=request.task
+    )
     return Plan(job=job, needs=(EMBEDS,))
 
 

@@ -58,7 +58,7 @@ def test_as_many_texts_as_may_be():
         ({"task": "poetry"}, "task uses an unknown variant"),
         ({"task": ""}, "task uses an unknown variant"),
         ({"task": "Similarity"}, "task uses an unknown variant"),
-        ({"dimensions": 0}, "dimensions 0 not in [1, 4294967295]"),
+        ({"dimensions": 0}, "dimensions 0 must be at least 1"),
         ({"input": [], "task": "odd"}, "input must not be empty"),
         ({"input": [""] * 2049}, "input has 2049 entries, at most 2048 are allowed"),
         ({"input": [""], "task": "odd"}, "input[0] must not be empty"),
