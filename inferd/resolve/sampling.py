@@ -132,7 +132,9 @@ def _token_of(key: str) -> int:
         token = int(key)
         if str(token) == key:
             return token
-    raise InvalidRequestError("logit_bias has a key that is no token id in decimal")
+    raise InvalidRequestError(
+        f'logit_bias has a key that is no token id in decimal: "{key}"'
+    )
 
 
 def _bias(key: str, value: float) -> float:

@@ -161,7 +161,7 @@ def test_biases_are_by_token():
 )
 def test_a_token_is_an_id_in_decimal(key):
     assert said(biases_of, {"1": 1.0, key: 1.0}) == (
-        "logit_bias has a key that is no token id in decimal"
+        f'logit_bias has a key that is no token id in decimal: "{key}"'
     )
 
 
