@@ -121,7 +121,13 @@ def decode_cancel(frame: bytes) -> CancelLine | None:
 
 def decode_command(frame: bytes) -> Command:
     """Read a line that came in by the admin socket; raises as ``decode_generate`` does."""
-    return _read(_COMMAND.decode, frame)
+
+    def read(frame: bytes) -> Command:
+        command = _COMMAND.decode(frame)
+        refuse_repeats(frame, Command)
+        return command
+
+    return _read(read, frame)
 
 
 def _request(decode: Callable[[bytes], Q], frame: bytes, kind: type[Q]) -> Q:

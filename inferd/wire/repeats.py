@@ -35,6 +35,14 @@ _MEMBERS: Final[Mapping[str, frozenset[str]]] = {
 }
 """The fields of the objects in an array, by the array's own name."""
 
+_PARTS: Final[Mapping[str, frozenset[str]]] = {
+    "response_format": _names(blocks.ResponseFormat),
+    "tool_choice": _names(blocks.NamedTool),
+}
+"""The fields of an object, by the object's own name."""
+
+_NESTED: Final = frozenset[str]().union(*_MEMBERS.values(), *_PARTS.values())
+
 
 def refuse_repeats(frame: bytes, request: type[Struct]) -> None:
     """Refuse a known field that stands twice in one object of a request.
@@ -59,8 +67,7 @@ def refuse_repeats(frame: bytes, request: type[Struct]) -> None:
 
 def _may_repeat(frame: bytes, names: frozenset[str]) -> bool:
     """Tell, in a pass of C, whether any field's name stands twice at all."""
-    nested = (name for known in _MEMBERS.values() for name in known)
-    return any(frame.count(f'"{name}"'.encode()) > 1 for name in {*names, *nested})
+    return any(frame.count(f'"{name}"'.encode()) > 1 for name in names | _NESTED)
 
 
 class _Pairs(list[tuple[str, object]]):
@@ -75,6 +82,8 @@ def _check(pairs: Sequence[tuple[str, object]], names: frozenset[str]) -> None:
         if name in seen:
             raise InvalidFrameError(f"duplicate field `{name}`")
         seen.add(name)
+        if name in _PARTS and isinstance(value, _Pairs):
+            _check(value, _PARTS[name])
         if name in _MEMBERS and isinstance(value, list):
             for each in value:
                 if isinstance(each, _Pairs):

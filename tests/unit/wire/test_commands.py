@@ -2,7 +2,8 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from inferd.wire.codec import decode_reply, encode
+from inferd.errors import InvalidFrameError
+from inferd.wire.codec import decode_command, decode_reply, encode
 from inferd.wire.commands import BackendInfo, Command, Reply, RequestInfo
 
 START = '{"id":"admin","type":"reply","command":'
@@ -74,6 +75,18 @@ def test_a_command_is_these_bytes():
     assert encode(Command(command="cancel", id="r")) == (
         b'{"command":"cancel","id":"r"}\n'
     )
+
+
+@pytest.mark.parametrize(
+    ("line", "field"),
+    [
+        (b'{"command":"drain","command":"requests"}', "command"),
+        (b'{"command":"cancel","id":"a","id":"b"}', "id"),
+    ],
+)
+def test_a_command_that_says_a_thing_twice_is_none(line, field):
+    with pytest.raises(InvalidFrameError, match=f"^duplicate field `{field}`$"):
+        decode_command(line)
 
 
 @pytest.mark.parametrize("phase", ["ready", "", None])

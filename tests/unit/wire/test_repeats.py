@@ -154,9 +154,14 @@ def test_a_field_that_stands_twice_in_a_block_is_refused_how_deep_ever(part, lev
         '"tools":[{"name":"f","name":"f","description":"","input_schema":{}}]',
         '"tools":[{"name":"f","description":"","description":"","input_schema":{}}]',
         '"tools":[{"name":"f","description":"","input_schema":1,"input_schema":1}]',
+        '"response_format":{"type":"regex","type":"regex","pattern":"a"}',
+        '"response_format":{"type":"regex","pattern":"a","pattern":"b"}',
+        '"response_format":{"type":"json_schema","schema":{},"schema":{}}',
+        '"response_format":{"type":"lark","grammar":"a","grammar":"a"}',
+        '"tool_choice":{"name":"f","name":"g"}',
     ],
 )
-def test_a_field_that_stands_twice_in_an_attachment_or_tool_is_refused(member):
+def test_a_field_that_stands_twice_in_a_part_of_a_request_is_refused(member):
     with pytest.raises(InvalidFrameError, match="^duplicate field `"):
         decode_blocks(f'{{"messages":[],{member}}}'.encode())
 
@@ -176,11 +181,23 @@ def test_a_field_that_stands_twice_in_an_attachment_or_tool_is_refused(member):
         '{"messages":[{"role":"user","content":[{"type":"text","text":"","y":1,"y":2}]}]}',
         '{"messages":[],"logit_bias":{"1":1,"1":2},"x":{"id":1,"id":2}}',
         (
+            '{"messages":[],"response_format":{"type":"json_schema","schema":'
+            '{"type":1,"type":2},"x":1,"x":2},"tool_choice":{"name":"f","x":1,"x":2}}'
+        ),
+        (
             '{"messages":[{"role":"user","content":[{"type":"odd",'
             '"content":{"type":1,"type":2}}]}]}'
         ),
     ],
-    ids=["input", "input_schema", "message", "block", "biases", "unknown block"],
+    ids=[
+        "input",
+        "input_schema",
+        "message",
+        "block",
+        "biases",
+        "format",
+        "unknown block",
+    ],
 )
 def test_what_is_inside_json_of_others_may_stand_twice(frame):
     assert decode_blocks(frame.encode()).messages is not None
