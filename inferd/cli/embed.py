@@ -6,6 +6,7 @@ from typing import Final
 
 from inferd.cli.console import EXIT_OK, CommandError
 from inferd.cli.daemon import add_socket_argument, asking
+from inferd.cli.numbers import u32, whole
 from inferd.cli.texts import (
     LINES,
     Text,
@@ -29,14 +30,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     add_texts_argument(parser, "text")
     parser.add_argument(
-        "--dimensions", type=int, metavar="N", help="keep the first N numbers"
+        "--dimensions", type=u32, metavar="N", help="keep the first N numbers"
     )
     parser.add_argument(
         "--task", metavar="T", help="such as retrieval_query, retrieval_document"
     )
     parser.add_argument(
         "--batch",
-        type=_batch_size,
+        type=whole(1, MAX_EMBED_INPUTS),
         default=BATCH_TEXTS,
         metavar="N",
         help=f"texts a request, at most {MAX_EMBED_INPUTS} (default {BATCH_TEXTS})",
@@ -99,10 +100,3 @@ def _embed(
             f"the daemon gave {len(embeddings)} embeddings for {len(batch)} texts"
         )
     return embeddings
-
-
-def _batch_size(text: str) -> int:
-    size = int(text)
-    if not 1 <= size <= MAX_EMBED_INPUTS:
-        raise argparse.ArgumentTypeError(f"{size} not in [1, {MAX_EMBED_INPUTS}]")
-    return size

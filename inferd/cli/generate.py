@@ -4,7 +4,7 @@ import argparse
 
 from inferd.cli.console import EXIT_OK, CommandError, data, printable, say, stdin
 from inferd.cli.daemon import add_socket_argument, asking
-from inferd.cli.numbers import finite
+from inferd.cli.numbers import finite, u32
 from inferd.client.frames import Done, TextAnswer
 from inferd.wire.codec import encode
 from inferd.wire.requests import ChatMessage, GenerateRequest
@@ -17,9 +17,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--system", metavar="TEXT", help="a system message before it")
     parser.add_argument("--temperature", type=finite, metavar="T")
     parser.add_argument("--top-p", type=finite, metavar="P")
-    parser.add_argument("--top-k", type=int, metavar="K")
-    parser.add_argument("--max-tokens", type=int, metavar="N")
-    parser.add_argument("--seed", type=int, metavar="N", help="of the sampler")
+    parser.add_argument("--top-k", type=u32, metavar="K")
+    parser.add_argument("--max-tokens", type=u32, metavar="N")
+    parser.add_argument("--seed", type=u32, metavar="N", help="of the sampler")
     parser.add_argument(
         "--stop",
         action="append",

@@ -2,6 +2,10 @@
 
 import argparse
 import math
+from collections.abc import Callable
+from typing import Final
+
+from inferd.limits import U32_MAX
 
 
 def finite(text: str) -> float:
@@ -17,3 +21,24 @@ def finite(text: str) -> float:
     if not math.isfinite(number):
         raise argparse.ArgumentTypeError(f"{text} is not finite")
     return number
+
+
+def whole(low: int, high: int) -> Callable[[str], int]:
+    """Make what reads whole numbers of a range."""
+
+    def read(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is not a whole number"
+            ) from None
+        if not low <= number <= high:
+            raise argparse.ArgumentTypeError(f"{text} not in [{low}, {high}]")
+        return number
+
+    return read
+
+
+u32: Final = whole(0, U32_MAX)
+"""Reads what the wire has for a count; what it may be is for the daemon to say."""

@@ -5,6 +5,7 @@ from itertools import islice
 
 from inferd.cli.console import EXIT_OK, CommandError
 from inferd.cli.daemon import add_socket_argument, asking
+from inferd.cli.numbers import u32
 from inferd.cli.texts import (
     LINES,
     Text,
@@ -24,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("query", metavar="QUERY", help="what is looked for")
     add_texts_argument(parser, "document")
     parser.add_argument(
-        "--top-n", type=int, metavar="N", help="print the best N only; default all"
+        "--top-n", type=u32, metavar="N", help="print the best N only; default all"
     )
     add_socket_argument(parser)
     parser.epilog = (

@@ -68,6 +68,15 @@ def test_what_cannot_be_meant_is_refused(arguments, capsys):
     assert "usage:" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", ["--top-k", "--max-tokens", "--seed"])
+def test_a_number_that_no_request_can_carry_is_refused_with_its_option(option, capsys):
+    with pytest.raises(SystemExit) as caught:
+        parse("a", option, "-1")
+    assert caught.value.code == 2
+    words = f"argument {option}: -1 not in [0, 4294967295]"
+    assert words in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("option", ["--temperature", "--top-p"])
 def test_a_number_that_json_has_not_is_refused_with_its_option(option, capsys):
     with pytest.raises(SystemExit) as caught:

@@ -2,7 +2,7 @@ import argparse
 
 import pytest
 
-from inferd.cli.numbers import finite
+from inferd.cli.numbers import finite, u32, whole
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,34 @@ def test_what_json_has_not_is_no_number(text):
 def test_what_is_no_number_is_told(text):
     with pytest.raises(argparse.ArgumentTypeError, match=f"^'{text}' is not a number$"):
         finite(text)
+
+
+# --- whole numbers ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("0", 0), (" 7 ", 7), ("4294967295", 2**32 - 1)]
+)
+def test_a_whole_number_is_read(text, number):
+    assert u32(text) == number
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "allowed"),
+    [
+        (u32, "-1", "[0, 4294967295]"),
+        (u32, "4294967296", "[0, 4294967295]"),
+        (whole(1, 5), "0", "[1, 5]"),
+        (whole(1, 5), "6", "[1, 5]"),
+    ],
+)
+def test_a_whole_number_out_of_range_is_told_with_the_range(read, text, allowed):
+    with pytest.raises(argparse.ArgumentTypeError) as caught:
+        read(text)
+    assert str(caught.value) == f"{text} not in {allowed}"
+
+
+@pytest.mark.parametrize("text", ["", "many", "1.0", "1e3", "9" * 5000])
+def test_what_is_no_whole_number_is_told(text):
+    with pytest.raises(argparse.ArgumentTypeError, match="is not a whole number$"):
+        u32(text)

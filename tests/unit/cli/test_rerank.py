@@ -98,3 +98,14 @@ def test_a_line_without_a_text_is_an_error(inferd, monkeypatch):
     code, stdout, stderr = inferd("rerank", "q")
     assert (code, stdout) == (2, "")
     assert stderr.startswith("error: line 2: neither a string nor an object")
+
+
+@pytest.mark.parametrize(
+    "words", [("rerank", "q", "--top-n"), ("embed", "--dimensions")]
+)
+def test_a_number_that_no_request_can_carry_is_refused(inferd, capfd, words):
+    with pytest.raises(SystemExit) as caught:
+        inferd(*words, "-1", "a")
+    assert caught.value.code == 2
+    told = f"argument {words[-1]}: -1 not in [0, 4294967295]"
+    assert told in capfd.readouterr().err
