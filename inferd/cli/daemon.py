@@ -26,6 +26,13 @@ def add_socket_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_id_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare the id that requests are sent with."""
+    parser.add_argument(
+        "--id", default="cli", help='for inferd cancel (default "cli")', metavar="ID"
+    )
+
+
 def configured_directory() -> Path | None:
     """Find the sockets' directory in the configuration, if there is one."""
     config = load_config(None)

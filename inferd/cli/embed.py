@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from inferd.cli.console import EXIT_OK, CommandError
-from inferd.cli.daemon import add_socket_argument, asking
+from inferd.cli.daemon import add_id_argument, add_socket_argument, asking
 from inferd.cli.numbers import u32, whole
 from inferd.cli.texts import (
     LINES,
@@ -42,10 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"texts a request, at most {MAX_EMBED_INPUTS} (default {BATCH_TEXTS})",
     )
+    add_id_argument(parser)
     add_socket_argument(parser)
     parser.epilog = (
         f'{LINES} Each gives a line: the object, or one with "text", and its '
-        '"embedding", in the same order, as soon as its batch is done. '
+        '"embedding" in place of one that it had, in the same order, as soon as its '
+        "batch is done. "
         "The first line that cannot be embedded ends the command."
     )
 
@@ -86,7 +88,7 @@ def _embed(
     client: Client, batch: Sequence[Text], arguments: argparse.Namespace
 ) -> list[list[float]]:
     request = EmbedRequest(
-        id="cli",
+        id=arguments.id,
         input=[each.text for each in batch],
         dimensions=arguments.dimensions,
         task=arguments.task,

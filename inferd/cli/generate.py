@@ -3,7 +3,7 @@
 import argparse
 
 from inferd.cli.console import EXIT_OK, CommandError, data, printable, say, stdin
-from inferd.cli.daemon import add_socket_argument, asking
+from inferd.cli.daemon import add_id_argument, add_socket_argument, asking
 from inferd.cli.numbers import finite, u32
 from inferd.client.frames import Done, TextAnswer
 from inferd.wire.codec import encode
@@ -26,9 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="end the answer before this text; may be given again",
     )
-    parser.add_argument(
-        "--id", default="cli", help='for inferd cancel (default "cli")', metavar="ID"
-    )
+    add_id_argument(parser)
     parser.add_argument(
         "--progress", action="store_true", help="tell the way to the answer on stderr"
     )

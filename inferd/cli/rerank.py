@@ -4,7 +4,7 @@ import argparse
 from itertools import islice
 
 from inferd.cli.console import EXIT_OK, CommandError
-from inferd.cli.daemon import add_socket_argument, asking
+from inferd.cli.daemon import add_id_argument, add_socket_argument, asking
 from inferd.cli.numbers import u32
 from inferd.cli.texts import (
     LINES,
@@ -27,10 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--top-n", type=u32, metavar="N", help="print the best N only; default all"
     )
+    add_id_argument(parser)
     add_socket_argument(parser)
     parser.epilog = (
         f'{LINES} At most {MAX_RERANK_DOCUMENTS} documents. Each gives a line: "index" '
-        '(its place, from 0), "score", and the object, or its "text".'
+        '(its place, from 0) and "score", in place of those that it had, and the '
+        'object, or its "text".'
     )
 
 
@@ -38,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the documents, the best first."""
     documents = _documents(arguments)
     request = RerankRequest(
-        id="cli",
+        id=arguments.id,
         query=arguments.query,
         documents=[each.text for each in documents],
         top_n=arguments.top_n,

@@ -114,13 +114,15 @@ def test_every_option_reaches_the_request_and_every_batch_is_one(embed):
     def listen(sock):
         for embeddings in ([[1], [2]], [[3]]):
             asked.append(json.loads(read_line(sock)))
-            says(frame(*embeddings))(sock)
+            says(frame(*embeddings) | {"id": "mine"})(sock)
 
     options = ["--dimensions", "4", "--task", "similarity", "--batch", "2"]
+    options += ["--id", "mine"]
     code, stdout, _ = embed(*options, stdin=b'"a"\n"b"\n"c"', dialogue=listen)
     assert (code, len(lines_of(stdout))) == (0, 3)
     assert [each["input"] for each in asked] == [["a", "b"], ["c"]]
-    assert {(each["dimensions"], each["task"]) for each in asked} == {(4, "similarity")}
+    others = {(each["id"], each["dimensions"], each["task"]) for each in asked}
+    assert others == {("mine", 4, "similarity")}
 
 
 def test_texts_may_stand_among_options(embed):

@@ -55,12 +55,13 @@ def test_query_documents_and_options_reach_the_request(rerank):
 
     def listen(sock):
         asked.append(json.loads(read_line(sock)))
-        says(frame((0, 1)))(sock)
+        says(frame((0, 1)) | {"id": "mine"})(sock)
 
-    assert rerank("q", "--top-n", "1", "a", "b", dialogue=listen).code == 0
+    options = ("--top-n", "1", "--id", "mine")
+    assert rerank("q", *options, "a", "b", dialogue=listen).code == 0
     [request] = asked
     assert (request["query"], request["documents"]) == ("q", ["a", "b"])
-    assert request["top_n"] == 1
+    assert (request["top_n"], request["id"]) == (1, "mine")
 
 
 def test_as_many_documents_as_may_be_are_ranked(rerank):
