@@ -6,6 +6,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from inferd.cli.configuration import load_config, socket_directory
 from inferd.cli.console import CommandError
 from inferd.client.discovery import NoDaemonError
@@ -17,6 +19,8 @@ ANSWER_S: Final = 5.0
 """Seconds the admin socket gets to answer."""
 START: Final = "inferd serve"
 """What to type where no daemon runs."""
+SWITCHES: Final = {"embeddings": "embed", "reranking": "rerank"}
+"""What may be turned off, to the key that does; capabilities are called the same."""
 
 
 def add_socket_argument(parser: argparse.ArgumentParser) -> None:
@@ -61,24 +65,32 @@ def _unserved(
     error: NoDaemonError, directory: Path | None, wanted: str
 ) -> CommandError:
     """Tell no daemon from one that loads, and from one that serves something else."""
-    status = _status(directory)
+    switch = SWITCHES.get(wanted, "")
+    status, is_able = _status(directory, switch)
     if status is None:
         return CommandError(str(error), hint=START)
     if status != READY:
         return CommandError(f"the daemon is {status}", hint="inferd status --watch")
+    change = f"add a [[backend]] with a model for {wanted} to"
+    if is_able:
+        change = f"set listen.{switch} = true in"
     return CommandError(
-        f"the daemon serves no {wanted}",
-        hint=f"add a [[backend]] with a model for {wanted} to its configuration",
+        f"the daemon serves no {wanted}", hint=f"{change} its configuration"
     )
 
 
-def _status(directory: Path | None) -> str | None:
-    """Ask a daemon how it is; who may not ask sees whether it serves anything."""
+def _status(directory: Path | None, ability: str) -> tuple[str | None, bool]:
+    """Ask a daemon how it is, and whether a backend of its has an ability.
+
+    Who may not ask sees whether it serves anything.
+    """
+    is_able = False
     with suppress(NoDaemonError, ClientError, OSError):
-        for _, status in watch_status(directory, timeout_s=ANSWER_S):
+        for line, status in watch_status(directory, timeout_s=ANSWER_S):
             if status.status != "capabilities":
-                return status.status
+                return status.status, is_able
+            is_able |= bool(msgspec.json.decode(line).get(ability))
     for leaf in (INFER_SOCKET, EMBED_SOCKET, RERANK_SOCKET):
         with suppress(NoDaemonError), connect(leaf, directory):
-            return READY
-    return None
+            return READY, False
+    return None, False

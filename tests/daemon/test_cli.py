@@ -304,7 +304,7 @@ def test_a_daemon_that_embeds_nothing_is_told_from_none(make_daemon: MakeDaemon)
         assert (result.returncode, result.stdout) == (2, "")
         error, _, hint = result.stderr.splitlines()
         assert error == f"error: the daemon serves no {wanted}"
-        assert hint.startswith("hint: add a [[backend]] with a model for ")
+        assert hint == f"hint: set listen.{command[0]} = true in its configuration"
 
 
 # --- status and doctor ------------------------------------------------------------------

@@ -68,11 +68,25 @@ def test_without_a_daemon_the_hint_is_to_start_one(short_dir):
 
 
 def test_a_daemon_that_serves_something_else_is_told_from_none(short_dir):
-    dialogue = says(status("capabilities", backend="chat"), status("ready"))
+    dialogue = says(
+        status("capabilities", backend="chat", embed=False), status("ready")
+    )
     with listening(short_dir / "admin.sock", dialogue):
         assert error_of(short_dir) == (
             "the daemon serves no embeddings",
             "add a [[backend]] with a model for embeddings to its configuration",
+        )
+
+
+@pytest.mark.parametrize("able", [[True, False], [False, True]])
+def test_a_surface_that_is_turned_off_is_told_from_one_that_nobody_serves(
+    short_dir, able
+):
+    told = [status("capabilities", backend="b", embed=each) for each in able]
+    with listening(short_dir / "admin.sock", says(*told, status("ready"))):
+        assert error_of(short_dir) == (
+            "the daemon serves no embeddings",
+            "set listen.embed = true in its configuration",
         )
 
 
