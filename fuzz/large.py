@@ -8,6 +8,7 @@ free, without a wait for the garbage collector.
     python -m fuzz.large
 """
 
+import argparse
 import json
 import sys
 from collections.abc import Callable, Mapping
@@ -110,6 +111,7 @@ LINES: Final[Mapping[str, tuple[SurfaceName, Callable[[], bytes]]]] = {
 
 def main() -> int:
     """Send them one by one."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     findings = 0
     with target() as daemon:
         for name, (surface, make) in LINES.items():

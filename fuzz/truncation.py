@@ -6,6 +6,7 @@ left afterwards.
     python -m fuzz.truncation
 """
 
+import argparse
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -44,6 +45,7 @@ class Cut(NamedTuple):
 
 def main() -> int:
     """Cut everything everywhere."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     cuts = list(all_cuts(ALL))
     say(f"{len(cuts):,} connections")
     began_at = time.monotonic()
