@@ -164,6 +164,7 @@ class Connection(Generic[R]):
 
     async def _refuse(self, error: PeerError) -> bool:
         self._log.warning("client.refused", code=error.code.value)
+        self._around.register.refuse(self._surface.socket, error)
         await self._reply("").fail(error)
         return not error.closes_connection
 

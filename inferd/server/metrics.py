@@ -6,6 +6,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import generate_latest
 
+from inferd.errors import PeerError
 from inferd.server.activity import Activity
 
 SECONDS: Final = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300)
@@ -23,7 +24,7 @@ class Metrics:
         self._registry = CollectorRegistry()
         self._requests = Counter(
             "inferd_requests",
-            "Requests that ended, by how.",
+            "Requests that ended, by how, and lines that are none.",
             ("socket", "outcome"),
             registry=self._registry,
         )
@@ -61,6 +62,10 @@ class Metrics:
         if activity.first_token_at is not None:
             waited_s = activity.first_token_at - activity.arrived_at
             self._first_token.labels(activity.socket).observe(waited_s)
+
+    def count_refused(self, socket: str, error: PeerError) -> None:
+        """Count a line that is no request."""
+        self._requests.labels(socket, error.code.value).inc()
 
     def worker_died(self, backend: str) -> None:
         """Count a worker's death."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from inferd.errors import PeerError
 from inferd.server.activity import Activity
 from inferd.server.metrics import Metrics
 
@@ -25,6 +26,10 @@ class Register:
         """Take a request off the register, and count it."""
         del self._present[activity]
         self._metrics.count(activity)
+
+    def refuse(self, socket: str, error: PeerError) -> None:
+        """Count a line that is no request."""
+        self._metrics.count_refused(socket, error)
 
     def cancel(self, request_id: str, *, uid: int | None) -> int:
         """Cancel the requests of an id; give how many there were.

@@ -106,6 +106,8 @@ async def test_what_is_no_request_ends_the_connection_without_an_id(
     assert (frame["type"], frame["id"]) == ("error", "")
     assert frame["code"] == "invalid_request"
     assert frame["message"].startswith("decode: ")
+    counted = 'inferd_requests_total{outcome="invalid_request",socket="infer.sock"} 1.0'
+    assert counted in house.metrics.text()
 
 
 async def test_a_request_that_means_nothing_keeps_the_connection(autojump_clock):

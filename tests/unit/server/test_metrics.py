@@ -2,7 +2,7 @@ import pytest
 import trio
 from prometheus_client.parser import text_string_to_metric_families
 
-from inferd.errors import QueueFullError
+from inferd.errors import InvalidFrameError, QueueFullError
 from inferd.server.activity import Activity
 from inferd.server.metrics import SECONDS, Metrics
 from inferd.server.peer import Peer
@@ -53,6 +53,17 @@ async def test_requests_are_counted_by_socket_and_outcome():
         ("infer.sock", "queue_full"): 1,
         ("infer.sock", "abandoned"): 1,
     }
+
+
+def test_lines_that_are_no_request_are_counted_by_code():
+    metrics = Metrics()
+    for socket in ("infer.sock", "infer.sock", "infer.embed.sock"):
+        metrics.count_refused(socket, InvalidFrameError("secret"))
+    name = "inferd_requests_total"
+    refused = {"outcome": "invalid_request"}
+    assert value(metrics, name, socket="infer.sock", **refused) == 2
+    assert value(metrics, name, socket="infer.embed.sock", **refused) == 1
+    assert "secret" not in metrics.text()
 
 
 async def test_tokens_are_counted_by_backend_and_kind():

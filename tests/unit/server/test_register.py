@@ -3,6 +3,7 @@ from contextlib import contextmanager
 import pytest
 import trio
 
+from inferd.errors import FrameTooLargeError
 from inferd.server.activity import Activity
 from inferd.server.metrics import Metrics
 from inferd.server.peer import Peer
@@ -83,3 +84,12 @@ async def test_one_that_is_gone_is_cancelled_by_nobody():
         pass
     assert register.cancel("r", uid=None) == 0
     assert not activity.is_cancelled
+
+
+def test_a_line_that_is_no_request_is_counted_and_never_there():
+    metrics = Metrics()
+    register = Register(metrics)
+    register.refuse("infer.sock", FrameTooLargeError("too long"))
+    assert [*register] == []
+    counted = 'inferd_requests_total{outcome="frame_too_large",socket="infer.sock"} 1.0'
+    assert counted in metrics.text()
