@@ -47,10 +47,14 @@ class Outbox:
         """Send what waits, whenever there is room, until cancelled."""
         while True:
             await self._news.wait()
-            while self._unsent:
-                await trio.lowlevel.wait_writable(self._socket)
-                self._write_now()
+            await self.flush()
             self._news = trio.Event()
+
+    async def flush(self) -> None:
+        """Send what waits; one task at a time may."""
+        while self._unsent:
+            await trio.lowlevel.wait_writable(self._socket)
+            self._write_now()
 
     def _write_now(self) -> None:
         try:

@@ -252,6 +252,7 @@ class Session:
     async def _receive_within(self, silence_s: float) -> FromWorker:
         try:
             with trio.fail_after(silence_s):
+                await self._outbox.flush()  # nobody drains it before there are jobs
                 return await self._receive()
         except trio.TooSlowError:
             self._process.kill()

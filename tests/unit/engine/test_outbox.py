@@ -53,6 +53,17 @@ async def test_messages_larger_than_the_pipe_arrive_whole_and_in_order():
         assert await read(theirs, 3) == sent
 
 
+async def test_what_waits_can_be_waited_for(nursery):
+    async with open_pair() as (ours, theirs):
+        outbox = Outbox(ours)
+        await outbox.flush()
+        message = Prepare(ticket=1, job=LARGE)
+        outbox.post(message)
+        nursery.start_soon(outbox.flush)
+        assert await read(theirs, 1) == [message]
+        assert not outbox._unsent
+
+
 async def test_a_message_after_a_pause_is_sent_as_well():
     async with draining() as (outbox, theirs):
         for message in (Prepare(ticket=1, job=LARGE), Prepare(ticket=2, job=LARGE)):

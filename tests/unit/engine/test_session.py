@@ -89,6 +89,24 @@ async def test_a_load_tells_how_far_it_is_and_what_came_of_it(autojump_clock):
         assert await worker.expect(Load) == LOAD
 
 
+async def test_a_load_that_no_pipe_holds_arrives_whole(autojump_clock, nursery):
+    async with open_session() as (session, worker):
+        settings = MockSettings(name="m", tokens=("x" * 3_000_000,))
+        message = Load(settings=settings, n_slots=2)
+        nursery.start_soon(worker.get_ready)
+        await session.load(message, lambda _: None, silence_s=SILENCE_S)
+        assert worker.received == [message]
+
+
+async def test_a_worker_that_does_not_read_its_load_is_killed(autojump_clock):
+    async with open_session() as (session, worker):
+        fill_pipe(worker.process.stream)
+        with pytest.raises(SessionOverError, match="hung: no word for 60 s"):
+            await load(session)
+        assert worker.was_killed
+    assert trio.current_time() == SILENCE_S
+
+
 async def test_from_ready_on_a_worker_may_have_read_clients_words(autojump_clock):
     async with open_session() as (session, worker):
         await worker.say(Loading(phase="mmap"))
