@@ -138,7 +138,7 @@ def order(direct: subprocess.Popen[str]) -> float:
 def serve_direct(n_tokens: int) -> None:
     """Write the answer once for each line on stdin, with the backend in this process."""
     from inferd.ipc import Step  # noqa: PLC0415
-    from inferd.job import GenerateJob, Sampling  # noqa: PLC0415
+    from inferd.job import GenerateJob, Sampling, Turn  # noqa: PLC0415
     from inferd.worker.llama.backend import LlamaBackend  # noqa: PLC0415
 
     settings = located(LlamaCppSettings(name="chat"))
@@ -148,7 +148,7 @@ def serve_direct(n_tokens: int) -> None:
     backend = LlamaBackend(settings, n_slots=len(os.sched_getaffinity(0)))
     backend.load(lambda _: None)
     job = GenerateJob(
-        messages=[ChatMessage("user", PROMPT)],
+        turns=[Turn("user", PROMPT)],
         max_tokens=n_tokens,
         sampling=Sampling(temperature=0, top_p=1, top_k=0, seed=0),
     )

@@ -47,6 +47,8 @@ class BackendCapabilities(Struct, frozen=True, kw_only=True):
     video: bool = False
     tools: bool = False
     thinking: bool = False
+    structure: bool = False
+    """Whether it can hold an answer to a grammar, a schema or a call."""
     embed: bool = False
     rerank: bool = False
     accelerator: AcceleratorInfo = AcceleratorInfo()
@@ -56,14 +58,8 @@ class BackendCapabilities(Struct, frozen=True, kw_only=True):
     """Numbers of one vector, where it embeds."""
     model: str = ""
     """The model's own name."""
-
-
-class Markers(Struct, frozen=True, kw_only=True):
-    """How a model writes what is not plain text: what opens it, and what closes it."""
-
-    thinking: tuple[str, str] | None = None
-    tool_call: tuple[str, str] | None = None
-    """Around a JSON object with ``name`` and ``arguments``."""
+    dialect: str = ""
+    """The family whose way of writing prompts and calls it follows."""
 
 
 class Token(Struct, frozen=True):
@@ -77,6 +73,8 @@ class Done(Struct, frozen=True, kw_only=True):
 
     stop_reason: StopReason
     usage: Usage
+    structure_complete: bool | None = None
+    """Whether the structure asked for is closed; ``None`` where none was asked for."""
 
 
 class Progress(Struct, frozen=True):
@@ -127,6 +125,8 @@ class DoneV2(Struct, frozen=True, kw_only=True):
     """The stop string that was found."""
     stop_token_id: int | None = None
     """The stop token that was chosen."""
+    structure_complete: bool | None = None
+    """Whether the structure asked for is closed; ``None`` where none was asked for."""
     warnings: tuple[MalformedToolCall, ...] = ()
 
 
@@ -158,6 +158,8 @@ class Prepared(Struct, Generic[J], frozen=True, kw_only=True):
     job: J
     input_tokens: int
     """Tokens of the prompt, or of all texts."""
+    opens_thought: bool = False
+    """Whether the prompt ends inside a thought, which the answer goes on with."""
 
 
 E_co = TypeVar("E_co", bound=TokenEvent | TokenEventV2, covariant=True)

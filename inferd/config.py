@@ -86,6 +86,22 @@ class LimitSettings(_Table, frozen=True):
     """Seconds the breaker stays open before one more start."""
 
 
+Family = Literal[
+    "chatml",
+    "qwen",
+    "qwen3-coder",
+    "gemma3",
+    "gemma4",
+    "llama3",
+    "mistral",
+    "granite",
+    "deepseek",
+    "harmony",
+    "generic",
+]
+"""The dialects that models write prompts, thoughts and calls in."""
+
+
 class LlamaCppSettings(_Table, frozen=True, tag="llamacpp", tag_field="kind"):
     """A backend that runs a GGUF model with llama.cpp."""
 
@@ -108,6 +124,9 @@ class LlamaCppSettings(_Table, frozen=True, tag="llamacpp", tag_field="kind"):
     embed_pooling: Annotated[int, Meta(ge=1, le=4)] | None = None
     """How an embedding model makes one vector of many: 1 mean, 2 first token, 3 last
     token; 4 for a reranker's score. Default: as the file says."""
+    chat_template: Family | None = None
+    """The family whose way of writing prompts, thoughts and calls the model follows.
+    Default: told by its file's architecture and chat template."""
 
 
 class MockSettings(_Table, frozen=True, tag="mock", tag_field="kind"):

@@ -8,7 +8,7 @@ killed, a daemon that lies is a bug.
 import msgspec
 from msgspec import Struct
 
-from inferd.backend import BackendCapabilities, Markers
+from inferd.backend import BackendCapabilities
 from inferd.config import BackendSettings
 from inferd.job import Job
 from inferd.limits import HEARTBEAT_S, MAX_IPC_MESSAGE_BYTES
@@ -81,8 +81,6 @@ class Loaded(Struct, frozen=True, kw_only=True, tag=True):
     capabilities: BackendCapabilities
     library: str
     """The native library and its version, for ``doctor``."""
-    markers: Markers = Markers()
-    """How the model writes thoughts and calls."""
 
 
 class Alive(Struct, frozen=True, kw_only=True, tag=True):
@@ -94,6 +92,8 @@ class PromptReady(Struct, frozen=True, kw_only=True, tag=True):
 
     ticket: int
     prompt_tokens: int
+    opens_thought: bool = False
+    """Whether the prompt ends inside a thought."""
 
 
 class Refused(Struct, frozen=True, kw_only=True, tag=True):
@@ -119,6 +119,8 @@ class Ended(Struct, frozen=True, kw_only=True):
     usage: Usage
     stop_token_id: int | None = None
     """The job's own stop token that was chosen."""
+    structure_complete: bool | None = None
+    """Whether the structure asked for is closed; ``None`` where none was asked for."""
 
 
 class Step(Struct, frozen=True, kw_only=True, tag=True):

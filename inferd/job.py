@@ -3,9 +3,9 @@
 A job is what ``resolve`` makes of a request and what travels to a worker.
 """
 
-from msgspec import Struct
+from typing import Literal
 
-from inferd.wire.requests import ChatMessage
+from msgspec import Struct
 
 
 class Sampling(Struct, frozen=True, kw_only=True):
@@ -32,14 +32,78 @@ class Sampling(Struct, frozen=True, kw_only=True):
     """-2 to 2; 0 for none."""
     logit_bias: dict[int, float] = {}
     """Token id to what is added to its score."""
-    grammar: str = ""
-    """GBNF with a ``root`` rule; empty for none."""
+
+
+class ToolCall(Struct, frozen=True, kw_only=True):
+    """A call that the assistant made in an earlier turn."""
+
+    id: str
+    name: str
+    arguments: str
+    """JSON; an object, unless a client made it up."""
+
+
+class Turn(Struct, frozen=True):
+    """Somebody's part of a conversation."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    text: str
+    calls: tuple[ToolCall, ...] = ()
+    """Of the assistant, after its text."""
+    call_id: str = ""
+    """Of a tool: the call that it answers."""
+    name: str = ""
+    """Of a tool: its own, if the conversation tells; empty if not."""
+
+
+class Tool(Struct, frozen=True, kw_only=True):
+    """A function that the model may call."""
+
+    name: str
+    description: str
+    input_schema: str
+    """JSON Schema of its arguments, an object's."""
+
+
+class Structure(Struct, frozen=True, kw_only=True):
+    """What the text of an answer must look like, held to while it is written."""
+
+    kind: Literal["json_schema", "regex", "gbnf", "lark"]
+    source: str
+    """The schema as JSON, the pattern, or the grammar with its ``root`` or ``start``."""
+    in_v1: bool = False
+    """Whether it came as ``grammar`` of a v1 request."""
+
+    @property
+    def field(self) -> str:
+        """Where the client wrote it."""
+        part = {"json_schema": "schema", "regex": "pattern"}.get(self.kind, "grammar")
+        return "grammar" if self.in_v1 else f"response_format.{part}"
+
+
+class ToolChoice(Struct, frozen=True):
+    """Whether the model calls tools."""
+
+    kind: Literal["auto", "none", "required", "named"] = "auto"
+    name: str = ""
+    """The tool to call, if it is named."""
+
+    @property
+    def is_forced(self) -> bool:
+        """Whether an answer has to hold a call."""
+        return self.kind in ("required", "named")
 
 
 class GenerateJob(Struct, frozen=True, kw_only=True, tag="generate"):
     """One answer to write."""
 
-    messages: list[ChatMessage]
+    turns: list[Turn]
+    """The conversation, oldest first."""
+    tools: tuple[Tool, ...] = ()
+    tool_choice: ToolChoice = ToolChoice()
+    thinks: bool = False
+    """Whether a reasoning trace is wanted."""
+    structure: Structure | None = None
     max_tokens: int
     min_tokens: int = 0
     """Tokens before which the model cannot end its turn."""
@@ -50,12 +114,21 @@ class GenerateJob(Struct, frozen=True, kw_only=True, tag="generate"):
     """Tokens that end the answer."""
     n_alternatives: int = 0
     """Log probabilities wanted for each token; 0 for none at all."""
-    calls_tools: bool = True
-    """Whether what looks like a call is one, or text."""
     prefill_only: bool = False
     """Read the prompt and write nothing."""
     wants_progress: bool = False
     """Whether to tell how far the prompt is."""
+
+    @property
+    def may_call(self) -> bool:
+        """Whether what looks like a call in the answer is one."""
+        knows_calls = bool(self.tools) or any(turn.calls for turn in self.turns)
+        return knows_calls and self.tool_choice.kind != "none"
+
+    @property
+    def is_structured(self) -> bool:
+        """Whether the answer is held to a grammar while it is written."""
+        return self.structure is not None or self.tool_choice.is_forced
 
 
 class EmbedJob(Struct, frozen=True, kw_only=True, tag="embed"):

@@ -45,10 +45,14 @@ U32_MAX: Final = 2**32 - 1
 """Largest value of the wire's unsigned integers."""
 
 GRAMMAR_MAX_BYTES: Final = 64 * 1024
-"""Bytes of UTF-8 in one GBNF grammar; the wire's bound. F-11."""
+"""Bytes of UTF-8 in one grammar, pattern or schema; the wire's bound. F-11."""
 
 GRAMMAR_MAX_ALTERNATIVES: Final = 4096
 """``|`` bytes in one GBNF grammar: alternatives multiply the parser's stacks. F-11."""
+
+FORCED_TOKENS: Final = 64
+"""Tokens of one answer that go into a batch at once where its grammar leaves no choice:
+together they take little longer than four alone, and more would hold up other streams."""
 
 IMAGE_TOKEN_BUDGETS: Final = (70, 140, 280, 560, 1120)
 """The values ``image_token_budget`` may take, in tokens."""
@@ -170,6 +174,18 @@ MAX_PREPARES: Final = 3
 TEMPLATE_OUTPUT_CHARS: Final = 64 * 1024 * 1024
 """Characters a chat template may produce: no request is larger than a frame."""
 
+TEMPLATE_MEMORY_BYTES: Final = 1024 * 1024 * 1024
+"""Bytes that the worker may grow by while a chat template is at work. The largest request
+takes 64 MiB a copy, four times that where its characters are wide. F-18."""
+
+SPELLED_TOKENS: Final = 65_536
+"""Special tokens that the texts of one request may spell: what each of them takes is small,
+but a request as long as a frame has room for millions. F-22."""
+
+TOKENS_IN_PIECE: Final = 256
+"""Special tokens in a piece of a prompt that is tokenised at once: llama.cpp takes time by
+the square of them, so that 65,536 short messages would take a minute. F-1."""
+
 NATIVE_LOG_LINES: Final = 40
 """Last lines of a worker's stderr kept for error messages."""
 
@@ -218,6 +234,45 @@ DEFAULT_TOP_K: Final = 64
 
 DEFAULT_MAX_TOKENS: Final = 1000
 """Answer length unless the request says otherwise; the wire's default."""
+
+# --- grammars ---------------------------------------------------------------
+# Measured with llguidance 1.9.1 on two cores; ``bench.structure`` prints the figures.
+
+GRAMMAR_TOTAL_BYTES: Final = 512 * 1024
+"""Bytes of what one answer is held to, schemas of all tools together. Compiling takes a
+fifth of a second for as many bytes of plain schemas."""
+
+GRAMMAR_COMPILE_S: Final = 1.0
+"""Seconds of processor time in which a grammar has to compile. Schemas that people write
+take milliseconds; some that are made for it take hours. F-11."""
+
+GRAMMAR_COMPILE_BYTES: Final = 512 * 1024 * 1024
+"""Address space of the process in which it is tried; it begins with a tenth of that."""
+
+GRAMMAR_STEP_S: Final = 0.25
+"""Seconds of processor time that a grammar may take for one token before its answer is
+given up: all others wait meanwhile. A token takes under a millisecond as a rule. F-11."""
+
+GRAMMAR_ROW_ITEMS: Final = 2000
+"""Ways on that a grammar may have in one place; llguidance's own default, enough for an
+object of 500 properties that may all be left out."""
+
+GRAMMAR_STEP_ITEMS: Final = 10_000
+"""Such ways followed for one token. At llguidance's own default of 50,000 ambiguous
+grammars take a third of a second for a token; with this, a tenth. F-11."""
+
+GRAMMAR_LEXER_STATES: Final = 50_000
+"""States in which its patterns can be, as far as an answer has come to them: some 1.5 kB
+each, kept as long as the answer is written. F-11."""
+
+GRAMMAR_MAX_RULES: Final = 1000
+"""Rules of one GBNF grammar: converting it takes time by the square of them. F-11."""
+
+GRAMMAR_BLAME_S: Final = 1.0
+"""Seconds in which parts of a grammar are compiled alone, to tell what is wrong where."""
+
+GRAMMARS_REMEMBERED: Final = 256
+"""Grammars that are known to compile soon and are not tried again."""
 
 # --- the log ----------------------------------------------------------------
 

@@ -49,6 +49,10 @@ THINKS: Final = Need(
     lambda able: able.thinking,
     lambda _: InvalidRequestError("thinking true: no backend has a reasoning trace"),
 )
+HOLDS_STRUCTURE: Final = Need(
+    lambda able: able.structure,
+    lambda _: InvalidRequestError("no backend holds an answer to a structure"),
+)
 EMBEDS: Final = Need(
     lambda able: able.embed,
     lambda _: BackendUnavailableError("no embed-capable backend available"),

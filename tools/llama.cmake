@@ -1,3 +1,10 @@
 # llama.cpp's library alone: the binding turns its examples' helper library on, which is
 # half of the compile and nothing of which inferd loads.
 set(LLAMA_BUILD_COMMON OFF)
+
+# With it, the chat templates of many models, which our tests render.
+install(
+  DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}/models/templates"
+  DESTINATION "${SKBUILD_PLATLIB_DIR}/llama_cpp"
+  FILES_MATCHING PATTERN "*.jinja"
+)

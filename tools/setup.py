@@ -40,14 +40,14 @@ def main() -> int:
     """Do what is missing."""
     wanted = fingerprint()
     if STAMP.is_file() and STAMP.read_text() == wanted:
-        return fetch_models()
+        return fetch()
     make_venv()
     wheel = llama_wheel(PYTHON)
     say("installing inferd and its tools into .venv")
     pip("install", "--constraint", str(CONSTRAINTS), str(wheel))
     pip("install", "--constraint", str(CONSTRAINTS), "--editable", f"{ROOT}[llama,dev]")
     STAMP.write_text(wanted)
-    return fetch_models()
+    return fetch()
 
 
 def say(text: str) -> None:
@@ -161,9 +161,13 @@ def progress(lines: Iterable[str]) -> Iterator[str]:
         yield line
 
 
-def fetch_models() -> int:
-    """Bring the embedded models into the cache."""
-    return subprocess.run([str(PYTHON), "-m", "inferd.models"], check=False).returncode
+def fetch() -> int:
+    """Bring the embedded models into the cache, and what the tests compare with."""
+    for module in ("inferd.models", "tools.schema_suite"):
+        result = subprocess.run([str(PYTHON), "-m", module], check=False, cwd=ROOT)
+        if result.returncode:
+            return result.returncode
+    return 0
 
 
 if __name__ == "__main__":

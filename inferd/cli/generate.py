@@ -5,7 +5,9 @@ import argparse
 from inferd.cli.console import EXIT_OK, CommandError, data, printable, say, stdin
 from inferd.cli.daemon import add_id_argument, add_socket_argument, asking
 from inferd.cli.numbers import finite, u32
+from inferd.client.exchange import RequestFailedError
 from inferd.client.frames import Done, TextAnswer
+from inferd.client.sync import Client
 from inferd.wire.codec import encode
 from inferd.wire.requests import ChatMessage, GenerateRequest
 from inferd.wire.responses import ProgressFrame, TokenFrame
@@ -31,10 +33,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--progress", action="store_true", help="tell the way to the answer on stderr"
     )
     parser.add_argument("--json", action="store_true", help="print frames as they come")
+    parser.add_argument(
+        "--count",
+        action="store_true",
+        help="print how many tokens the prompt has, and ask for no answer",
+    )
     add_socket_argument(parser)
     parser.epilog = (
         "An answer that somebody cancels is printed as far as it came, and is an error: "
-        "exit code 2."
+        "exit code 2. So is a prompt that is counted and does not fit, after its count."
     )
 
 
@@ -43,6 +50,9 @@ def run(arguments: argparse.Namespace) -> int:
     prompt = _piped() if arguments.prompt == "-" else arguments.prompt
     request = make_request(prompt, arguments)
     with asking(arguments.directory, "generation") as client:
+        if arguments.count and not arguments.json:
+            _count(client, request)
+            return EXIT_OK
         for frame in client.generate(request):
             if arguments.json:
                 data(encode(frame).decode(), end="")
@@ -50,6 +60,19 @@ def run(arguments: argparse.Namespace) -> int:
                 _print(frame)
             _refuse_broken(frame)
     return EXIT_OK
+
+
+def _count(client: Client, request: GenerateRequest) -> None:
+    """Print the tokens of a prompt, also of one that does not fit."""
+    try:
+        for frame in client.generate(request):
+            if isinstance(frame, Done):
+                data(str(frame.usage.prompt_tokens))
+            _refuse_broken(frame)
+    except RequestFailedError as error:
+        if isinstance(error.frame.prompt_tokens, int):
+            data(str(error.frame.prompt_tokens))
+        raise
 
 
 def _piped() -> str:
@@ -68,7 +91,7 @@ def make_request(prompt: str, arguments: argparse.Namespace) -> GenerateRequest:
         temperature=arguments.temperature,
         top_p=arguments.top_p,
         top_k=arguments.top_k,
-        max_tokens=arguments.max_tokens,
+        max_tokens=0 if arguments.count else arguments.max_tokens,
         seed=arguments.seed,
         stop=arguments.stop,
         progress=arguments.progress or None,

@@ -1,1 +1,1 @@
-"""How model families write prompts: for now, by the template that the model carries."""
+"""How families of models write prompts, thoughts and tool calls."""

@@ -149,7 +149,6 @@ class Engine(JobBackend):
             silence_s=self._limits.load_silence_s,
         )
         self._capabilities = loaded.capabilities
-        self._markers = loaded.markers
         if self._stopped is not None:
             return
         self._session = session

@@ -13,12 +13,13 @@ from inferd.backend import (
     EmbedResult,
     EventStream,
     J,
-    Markers,
     Prepared,
     RerankResult,
     TokenEvent,
     TokenEventV2,
 )
+from inferd.dialects.generic import GENERIC
+from inferd.dialects.registry import DIALECTS
 from inferd.engine.mailbox import Mailbox
 from inferd.engine.session import Answer, Session, WorkerDiedError
 from inferd.engine.streams import BlockStream, TextStream
@@ -54,7 +55,6 @@ class JobBackend(Backend):
         self._tickets = itertools.count(1)
         self._preparing = trio.Lock()
         self._session: Session | None = None
-        self._markers = Markers()
 
     @abstractmethod
     async def _wait_ready(self) -> Session:
@@ -69,20 +69,25 @@ class JobBackend(Backend):
         """Have the worker read a job's texts and count; again if it dies over it."""
         ticket = next(self._tickets)
         try:
-            n_tokens = await self._prepare(ticket, job)
-            yield Prepared(ticket=ticket, job=job, input_tokens=n_tokens)
+            ready = await self._prepare(ticket, job)
+            yield Prepared(
+                ticket=ticket,
+                job=job,
+                input_tokens=ready.prompt_tokens,
+                opens_thought=ready.opens_thought,
+            )
         finally:
             if self._session is not None:
                 self._session.close(ticket)
 
-    async def _prepare(self, ticket: int, job: Job) -> int:
+    async def _prepare(self, ticket: int, job: Job) -> PromptReady:
         for _ in range(MAX_PREPARES):
             async with self._preparing:  # one at a time, so that each has its own time
                 session = await self._wait_ready()
                 answer = await self._ask_to_prepare(session, ticket, job)
             match answer:
-                case PromptReady(prompt_tokens=n_tokens):
-                    return n_tokens
+                case PromptReady():
+                    return answer
                 case Overflow(prompt_tokens=n_tokens, n_ctx=n_ctx):
                     raise ContextOverflowError(n_tokens, n_ctx)
                 case Refused(reason=reason):
@@ -132,7 +137,8 @@ class JobBackend(Backend):
     ) -> AsyncIterator[EventStream[TokenEventV2]]:
         """Run a prepared job; thoughts and calls are told apart from text."""
         async with self._running(prepared) as box:
-            yield BlockStream(box, prepared, self._markers)
+            dialect = DIALECTS.get(self.capabilities.dialect, GENERIC)
+            yield BlockStream(box, prepared, dialect)
 
     async def embed(self, prepared: Prepared[EmbedJob]) -> EmbedResult:
         """Run a prepared job."""

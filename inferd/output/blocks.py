@@ -1,184 +1,214 @@
 """Text to typed blocks: what a model says, thinks and calls."""
 
-from collections.abc import Iterable
-from enum import Enum, auto
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import chain, groupby
-from typing import Final
+from typing import Final, TypeVar
 
-from inferd.backend import MalformedToolCall, Markers, Text, Thinking, ToolUse
+from inferd.backend import MalformedToolCall, Text, Thinking, ToolUse
+from inferd.dialects.dialect import Call, Region
+from inferd.job import Tool
 from inferd.output.phrases import PhraseFinder, PhraseTree
-from inferd.output.tool_calls import read_tool_call
 
 TOOL_CALL_MAX_CHARS: Final = 1024 * 1024
 """Characters between tool-call markers that are kept until the call is whole: room for a
 large file as an argument; without a bound an answer could be kept to its end."""
 
 Block = Text | Thinking | ToolUse
+Said = Block | MalformedToolCall
+"""A warning stands before the text that it is about."""
 
+_OUTSIDE: Final = Region(holds="text", begins=())
 
-class _Place(Enum):
-    """Where in the output the parser is."""
-
-    TEXT = auto()
-    THINKING = auto()
-    TOOL_CALL = auto()
-    LONG_TOOL_CALL = auto()  # past the bound: text, up to and with its end marker
-
-
-_Ways = dict[_Place, dict[str, _Place]]
+_Ways = tuple[dict[str, Region], PhraseTree]
 
 
 class BlockParser:
-    """Turns text into blocks by the markers of a model, each as soon as it is certain.
+    """Turns text into blocks by the regions of a dialect, each as soon as it is certain.
 
     Only the markers are taken out: newlines and spaces beside them are the model's, and
-    stay. A marker counts only where it means something: the end of a thought in plain
-    text is text, and a tool call inside a thought is thought. A tool call is one block,
-    given when it is whole; what is not plainly a call goes out as text, with its markers.
+    stay. A marker counts only where it means something. What opens a region counts in
+    text alone, so a tool call inside a thought is thought; what closes one counts in it
+    alone, so the end of a thought in plain text is text. It counts in a code block as
+    anywhere in text: what models write between themselves and a server knows no
+    Markdown. A family whose calls open with plain text has ``only_first`` against that.
+
+    Calls are given when their region is whole; what is not plainly calls goes out as
+    text, with its markers, after a warning. Some models end their turn right after a
+    call and never write what closes it: at the end of an answer a call is read all the
+    same, unless the answer was cut off inside a region that something closes.
 
     Any split of the same text gives the same blocks, but for where deltas are cut.
 
     Bounds:
-        Holds ``TOOL_CALL_MAX_CHARS`` and a marker, besides what ``warnings`` quote.
+        Holds ``TOOL_CALL_MAX_CHARS`` and a marker, besides what warnings quote.
     """
 
-    def __init__(self, markers: Markers, *, starts_thinking: bool = False) -> None:
+    def __init__(
+        self,
+        regions: Sequence[Region],
+        tools: Sequence[Tool] = (),
+        *,
+        opens_thought: bool = False,
+        calls_tools: bool = True,
+    ) -> None:
         """Begin an answer.
 
         Args:
-            markers: the model's; the two that open something differ.
-            starts_thinking: the prompt ended inside a thought.
+            regions: the dialect's. Of two with the same begin, the first counts.
+            tools: what may be called.
+            opens_thought: the prompt ended inside a thought.
+            calls_tools: without it what looks like a call is text, and no warning.
 
         Raises:
-            ValueError: a marker is empty, or none could end the thought.
+            ValueError: there are no thoughts that the answer could start in.
         """
-        if starts_thinking and markers.thinking is None:
-            raise ValueError("without thinking markers no answer starts in a thought")
-        self.warnings: list[MalformedToolCall] = []
-        """What was no tool call, in order, with its markers. Of one over the bound, what
-        was kept when it was passed."""
+        thought = next((each for each in regions if each.holds == "thought"), None)
+        if opens_thought and thought is None:
+            raise ValueError("without a region of thoughts no answer starts in one")
         self.n_markers = 0
         """Markers taken out so far."""
-        self._ways = _ways(markers)
-        self._trees = {place: PhraseTree([*out]) for place, out in self._ways.items()}
+        self._regions = tuple(
+            each for each in regions if calls_tools or each.holds != "calls"
+        )
+        self._tools = tools
+        self._is_fresh = True  # no call yet, and no text but white space
         self._begin = ""
         self._kept: list[str] = []
         self._n_kept = 0
         self._n_calls = 0
-        self._enter(_Place.THINKING if starts_thinking else _Place.TEXT)
+        self._enter(thought if opens_thought and thought else _OUTSIDE)
 
-    def feed(self, text: str) -> list[Block]:
+    def feed(self, text: str) -> list[Said]:
         """Add text; give what is certain by now, perhaps nothing."""
-        blocks = self._take(self._finder.feed(text))
-        if self._finder.found is None:
-            return blocks
-        return merge(blocks + self._past_markers())
+        said = self._take(self._finder.feed(text))
+        if self._finder.found is not None:
+            said += self._past_markers()
+        return merge(said) if len(said) > 1 else said
 
-    def finish(self) -> list[Block]:
-        """Say that no more text comes; give what was held back."""
-        blocks = self._take(self._finder.finish())
-        while self._finder.found is not None:
-            blocks += self._past_markers()
-            blocks += self._take(self._finder.finish())
-        if self._place is _Place.TOOL_CALL:
-            raw = self._begin + "".join(self._kept)
-            blocks += self._refuse(raw, quoted=raw)
-        return merge(blocks)
+    def finish(self, *, was_cut: bool = False) -> list[Said]:
+        """Say that no more text comes; give what was held back.
 
-    def _enter(self, place: _Place) -> None:
-        self._place = place
-        self._finder = PhraseFinder(self._trees[place])
+        Args:
+            was_cut: the model would have gone on.
+        """
+        said: list[Said] = []
+        finder = None
+        while finder is not self._finder:  # each marker, and the first text, renews it
+            finder = self._finder
+            said += self._take(finder.finish())
+            said += self._past_markers()
+        if self._holds == "calls":
+            said += self._end_calls("", reads=not (was_cut and self._region.ends))
+        return merge(said)
 
-    def _take(self, text: str) -> list[Block]:
+    def _enter(self, region: Region) -> None:
+        self._region = region
+        self._holds = region.holds
+        ways = _ways_out(self._regions, region, is_fresh=self._is_fresh)
+        self._ways, tree = ways
+        self._finder = PhraseFinder(tree)
+
+    def _take(self, text: str) -> list[Said]:
         """Give what text without markers is, where the parser is."""
-        if not text:
+        if not text or self._holds == "nothing":
             return []
-        match self._place:
-            case _Place.TEXT | _Place.LONG_TOOL_CALL:
+        match self._holds:
+            case "text" if self._is_fresh and not text.isspace():
+                self._is_fresh = False
+                return [Text(text), *self._reread()]
+            case "text":
                 return [Text(text)]
-            case _Place.THINKING:
+            case "thought":
                 return [Thinking(text)]
-            case _Place.TOOL_CALL:
+            case "calls":
                 return self._keep(text)
 
-    def _past_markers(self) -> list[Block]:
+    def _reread(self) -> list[Said]:
+        """Read anew what waits: some of it can begin nothing any more."""
+        old = self._finder
+        waiting = old.finish() if old.found is None else ""
+        waiting += (old.found or "") + old.rest
+        self._enter(self._region)
+        return self._take(self._finder.feed(waiting))
+
+    def _past_markers(self) -> list[Said]:
         """Give what follows the marker that was found, if any, and those after it."""
-        blocks: list[Block] = []
+        said: list[Said] = []
         while (marker := self._finder.found) is not None:
             rest = self._finder.rest
-            blocks += self._pass(marker)
-            blocks += self._take(self._finder.feed(rest))
-        return blocks
+            said += self._pass(marker)
+            said += self._take(self._finder.feed(rest))
+        return said
 
-    def _pass(self, marker: str) -> list[Block]:
-        place = self._place
+    def _pass(self, marker: str) -> list[Said]:
         self.n_markers += 1
-        self._enter(self._ways[place][marker])
-        match place:
-            case _Place.TEXT:
-                self._begin, self._kept, self._n_kept = marker, [], 0
-                return []
-            case _Place.THINKING:
-                return []
-            case _Place.TOOL_CALL:
-                return self._end_call(marker)
-            case _Place.LONG_TOOL_CALL:
-                return [Text(marker)]
+        said = self._end_calls(marker) if self._region.holds == "calls" else []
+        opened = self._ways[marker]
+        self._is_fresh &= opened.holds != "calls"
+        self._enter(opened)
+        self._begin, self._kept, self._n_kept = marker, [], 0
+        if opened.keeps_begin:
+            self._begin = ""
+            said += self._take(marker)
+        if "" in opened.ends:
+            said += self._end_calls("") if opened.holds == "calls" else []
+            self._enter(_OUTSIDE)
+        return said
 
-    def _keep(self, text: str) -> list[Block]:
+    def _keep(self, text: str) -> list[Said]:
         self._kept.append(text)
         self._n_kept += len(text)
         if self._n_kept <= TOOL_CALL_MAX_CHARS:
             return []
-        # The finder stays: it may hold the beginning of the end marker.
-        self._place = _Place.LONG_TOOL_CALL
+        # Text, up to and with its end. The finder stays: it may hold a part of that.
+        self._holds = "text"
         raw = self._begin + "".join(self._kept)
-        return self._refuse(raw, quoted=raw[: len(self._begin) + TOOL_CALL_MAX_CHARS])
+        quoted = raw[: len(self._begin) + TOOL_CALL_MAX_CHARS]
+        return [MalformedToolCall(quoted), Text(raw)]
 
-    def _end_call(self, end: str) -> list[Block]:
+    def _end_calls(self, end: str, *, reads: bool = True) -> list[Said]:
+        if self._holds == "text":  # over the bound
+            return [Text(end)] if end else []
         text = "".join(self._kept)
-        call = read_tool_call(text)
-        if call is None:
+        read = self._region.read
+        calls = read(text, self._tools) if read is not None and reads else None
+        if calls is None:
             raw = self._begin + text + end
-            return self._refuse(raw, quoted=raw)
-        name, arguments = call
+            return [MalformedToolCall(raw), Text(raw)]
+        return [self._use(call) for call in calls]
+
+    def _use(self, call: Call) -> ToolUse:
         tool_call_id = f"tc-{self._n_calls}"
         self._n_calls += 1
-        return [ToolUse(tool_call_id=tool_call_id, name=name, input=arguments)]
-
-    def _refuse(self, raw: str, *, quoted: str) -> list[Block]:
-        self.warnings.append(MalformedToolCall(quoted))
-        return [Text(raw)]
+        return ToolUse(tool_call_id=tool_call_id, name=call.name, input=call.arguments)
 
 
-def merge(blocks: Iterable[Block]) -> list[Block]:
+@lru_cache(maxsize=256)  # some ten for each family
+def _ways_out(regions: tuple[Region, ...], place: Region, *, is_fresh: bool) -> _Ways:
+    """Give the markers that matter in a place, and where each leads."""
+    ways = dict.fromkeys(filter(None, place.ends), _OUTSIDE)
+    for region in regions if place.holds == "text" else ():
+        if is_fresh or not region.only_first:
+            ways = {**dict.fromkeys(region.begins, region), **ways}
+    return ways, PhraseTree([*ways])
+
+
+M = TypeVar("M", Block, Said)
+
+
+def merge(blocks: Iterable[M]) -> list[M]:
     """Join each run of text, and each run of thinking, into one block."""
     runs = groupby(blocks, type)
-    return [block for _, run in runs for block in _joined([*run])]
+    return [block for _, run in runs for block in _joined(list(run))]
 
 
-def _joined(run: list[Block]) -> list[Block]:
-    delta = "".join([block.delta for block in run if not isinstance(block, ToolUse)])
-    match run[0]:
-        case Text():
-            logprobs = [block.logprobs for block in run if isinstance(block, Text)]
-            return [Text(delta, tuple(chain.from_iterable(logprobs)))]
-        case Thinking():
-            return [Thinking(delta)]
-        case ToolUse():
-            return run
-
-
-def _ways(markers: Markers) -> _Ways:
-    """Give, for each place, the markers that matter there and where each leads."""
-    ways: _Ways = {place: {} for place in _Place}
-    if markers.thinking is not None:
-        begin, end = markers.thinking
-        ways[_Place.TEXT][begin] = _Place.THINKING
-        ways[_Place.THINKING][end] = _Place.TEXT
-    if markers.tool_call is not None:
-        begin, end = markers.tool_call
-        ways[_Place.TEXT][begin] = _Place.TOOL_CALL
-        ways[_Place.TOOL_CALL][end] = _Place.TEXT
-        ways[_Place.LONG_TOOL_CALL][end] = _Place.TEXT
-    return ways
+def _joined(run: list[M]) -> list[M]:
+    texts = [block for block in run if isinstance(block, Text)]
+    if texts:
+        logprobs = chain.from_iterable([block.logprobs for block in texts])
+        return [Text("".join([block.delta for block in texts]), tuple(logprobs))]
+    thoughts = [block for block in run if isinstance(block, Thinking)]
+    if thoughts:
+        return [Thinking("".join([block.delta for block in thoughts]))]
+    return run

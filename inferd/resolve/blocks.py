@@ -1,24 +1,25 @@
 """v2 generation: what a conversation of typed blocks comes to."""
 
-from inferd.errors import InvalidRequestError
 from inferd.job import GenerateJob, Sampling
 from inferd.limits import DEFAULT_MAX_TOKENS, MAX_LOGPROBS, MAX_PRIORITY, U32_MAX
-from inferd.resolve.content import check_content, flat_text, needs_of
+from inferd.resolve.content import check_content, needs_of
 from inferd.resolve.plan import Plan
 from inferd.resolve.sampling import (
     biases_of,
     count_in_range,
     in_range,
+    listed,
     refusal,
     seed_of,
     stop_tokens_of,
     stops_of,
 )
-from inferd.wire.blocks import BlocksRequest, NamedTool
-from inferd.wire.requests import ChatMessage
+from inferd.resolve.structure import choice_of, structure_of, tools_of
+from inferd.resolve.turns import turns_of
+from inferd.routing import HOLDS_STRUCTURE
+from inferd.wire.blocks import BlocksRequest
 
 CACHE_USES = ("auto", "off", "discard")
-TOOL_CHOICES = ("auto", "required", "none")
 
 
 def resolve_blocks(request: BlocksRequest, *, seed: int) -> Plan[GenerateJob]:
@@ -33,11 +34,12 @@ def resolve_blocks(request: BlocksRequest, *, seed: int) -> Plan[GenerateJob]:
         AttachmentsTooLargeError: too many bytes of attachments.
     """
     check_content(request)
-    _check_enforced(request)
+    job = _job(request, seed)
+    needs = needs_of(request)
     deadline_ms = request.deadline_ms
     return Plan(
-        job=_job(request, seed),
-        needs=needs_of(request),
+        job=job,
+        needs=(*needs, HOLDS_STRUCTURE) if job.is_structured else needs,
         streams=request.stream is not False,
         priority=count_in_range(
             "priority", request.priority or 0, -MAX_PRIORITY, MAX_PRIORITY
@@ -50,16 +52,17 @@ def resolve_blocks(request: BlocksRequest, *, seed: int) -> Plan[GenerateJob]:
 
 def _job(request: BlocksRequest, seed: int) -> GenerateJob:
     if request.cache is not None and request.cache not in CACHE_USES:
-        raise refusal("cache", request.cache, _listed(CACHE_USES))
+        raise refusal("cache", request.cache, listed(CACHE_USES))
     max_tokens = request.max_tokens
     max_tokens = DEFAULT_MAX_TOKENS if max_tokens is None else max_tokens
     min_tokens = request.min_tokens or 0
     logprobs = request.logprobs
     return GenerateJob(
-        messages=[
-            ChatMessage(message.role, flat_text(message.content))
-            for message in request.messages
-        ],
+        turns=turns_of(request.messages),
+        tools=tools_of(request),
+        tool_choice=choice_of(request),
+        thinks=bool(request.thinking),
+        structure=structure_of(request.response_format),
         max_tokens=max_tokens,
         min_tokens=count_in_range("min_tokens", min_tokens, 0, max_tokens),
         sampling=_sampling(request, seed),
@@ -68,7 +71,6 @@ def _job(request: BlocksRequest, seed: int) -> GenerateJob:
         n_alternatives=0
         if logprobs is None
         else count_in_range("logprobs", logprobs, 1, MAX_LOGPROBS),
-        calls_tools=request.tool_choice != "none",
         prefill_only=bool(request.prefill_only),
         wants_progress=bool(request.progress),
     )
@@ -98,26 +100,3 @@ def _sampling(request: BlocksRequest, seed: int) -> Sampling:
         logit_bias=biases_of(request.logit_bias),
         seed=seed_of(request.seed, drawn=seed),
     )
-
-
-def _check_enforced(request: BlocksRequest) -> None:
-    """Refuse what promises a structure that nothing here enforces."""
-    if request.response_format is not None:
-        raise InvalidRequestError("response_format is not supported by this daemon")
-    choice = request.tool_choice
-    if isinstance(choice, NamedTool):
-        if choice.name not in [tool.name for tool in request.tools]:
-            raise InvalidRequestError(f"tool_choice names no tool: {choice.name}")
-        raise InvalidRequestError(
-            "tool_choice with a name is not supported by this daemon"
-        )
-    if choice is not None and choice not in TOOL_CHOICES:
-        raise refusal("tool_choice", choice, _listed(TOOL_CHOICES))
-    if choice == "required":
-        raise InvalidRequestError(
-            "tool_choice required is not supported by this daemon"
-        )
-
-
-def _listed(values: tuple[str, ...]) -> str:
-    return f"[{', '.join(values)}]"

@@ -84,25 +84,6 @@ def needs_of(request: BlocksRequest) -> tuple[Need, ...]:
     return tuple(needs)
 
 
-def flat_text(blocks: Iterable[Block]) -> str:
-    """Join the text of a turn, with nothing in between."""
-    texts: list[str] = []
-    _collect(blocks, texts)
-    return "".join(texts)
-
-
-def _collect(blocks: Iterable[Block], texts: list[str]) -> None:
-    """Add the texts to a list: a generator in a generator would pass each one on."""
-    for block in blocks:
-        match block:
-            case TextBlock(text):
-                texts.append(text)
-            case ToolResultBlock(content=content):
-                _collect(content, texts)
-            case _:
-                pass
-
-
 def _check_amount(attachments: Sequence[Attachment]) -> None:
     """Charge attachments before anything decodes them."""
     if len(attachments) > MAX_ATTACHMENTS:

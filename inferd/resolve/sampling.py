@@ -3,10 +3,10 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+from msgspec import Raw
+
 from inferd.errors import InvalidRequestError
 from inferd.limits import (
-    GRAMMAR_MAX_ALTERNATIVES,
-    GRAMMAR_MAX_BYTES,
     MAX_LOGIT_BIASES,
     MAX_MESSAGES,
     MAX_STOP_BYTES,
@@ -25,6 +25,23 @@ PENALTY_MAX = 2
 def refusal(field: str, value: object, allowed: str) -> InvalidRequestError:
     """Word a value out of range."""
     return InvalidRequestError(f"{field} {_shown(value)} not in {allowed}")
+
+
+def json_text(field: str, raw: Raw) -> str:
+    """Give a value as it was written.
+
+    Raises:
+        InvalidRequestError: it is not UTF-8, which nobody has looked at yet.
+    """
+    try:
+        return bytes(raw).decode()
+    except UnicodeDecodeError as error:
+        raise InvalidRequestError(f"{field} is not UTF-8") from error
+
+
+def listed(values: Sequence[str]) -> str:
+    """Write what is allowed."""
+    return f"[{', '.join(values)}]"
 
 
 def _shown(value: object) -> str:
@@ -141,19 +158,3 @@ def _bias(key: str, value: float) -> float:
     if math.isfinite(value) and -BIAS_MAX <= value <= BIAS_MAX:
         return value
     raise refusal(f"logit_bias[{key}]", value, f"[-{BIAS_MAX}, {BIAS_MAX}]")
-
-
-def grammar_of(grammar: str) -> str:
-    """Check a grammar's size; whether it parses is for the worker to say."""
-    n_bytes = len(grammar.encode())
-    if n_bytes > GRAMMAR_MAX_BYTES:
-        raise InvalidRequestError(
-            f"grammar has {n_bytes} bytes, at most {GRAMMAR_MAX_BYTES} are allowed"
-        )
-    alternatives = grammar.count("|")
-    if alternatives > GRAMMAR_MAX_ALTERNATIVES:
-        raise InvalidRequestError(
-            f"grammar has {alternatives} alternatives (|), "
-            f"at most {GRAMMAR_MAX_ALTERNATIVES} are allowed"
-        )
-    return grammar

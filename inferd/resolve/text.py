@@ -1,7 +1,7 @@
 """v1 generation: what a request for text comes to."""
 
 from inferd.errors import InvalidRequestError
-from inferd.job import GenerateJob, Sampling
+from inferd.job import GenerateJob, Sampling, Turn
 from inferd.limits import (
     DEFAULT_MAX_TOKENS,
     DEFAULT_TEMPERATURE,
@@ -10,8 +10,9 @@ from inferd.limits import (
     IMAGE_TOKEN_BUDGETS,
 )
 from inferd.resolve.plan import Plan
-from inferd.resolve.sampling import check_turns, grammar_of, in_range, seed_of, stops_of
-from inferd.routing import GENERATES
+from inferd.resolve.sampling import check_turns, in_range, seed_of, stops_of
+from inferd.resolve.structure import grammar_of
+from inferd.routing import GENERATES, HOLDS_STRUCTURE
 from inferd.wire.requests import GenerateRequest
 
 
@@ -29,13 +30,18 @@ def resolve_text(request: GenerateRequest, *, seed: int) -> Plan[GenerateJob]:
     _check_budget(request.image_token_budget)
     max_tokens = request.max_tokens
     job = GenerateJob(
-        messages=request.messages,
+        turns=[Turn(each.role, each.content) for each in request.messages],
+        structure=grammar_of(request.grammar),
         max_tokens=DEFAULT_MAX_TOKENS if max_tokens is None else max_tokens,
         sampling=_sampling(request, seed),
         stops=stops_of(request.stop),
         wants_progress=bool(request.progress),
     )
-    return Plan(job=job, needs=(GENERATES,), streams=request.stream is not False)
+    return Plan(
+        job=job,
+        needs=(GENERATES, HOLDS_STRUCTURE) if job.is_structured else (GENERATES,),
+        streams=request.stream is not False,
+    )
 
 
 def _sampling(request: GenerateRequest, seed: int) -> Sampling:
@@ -43,7 +49,6 @@ def _sampling(request: GenerateRequest, seed: int) -> Sampling:
     top_p = request.top_p
     top_k = request.top_k
     return Sampling(
-        grammar=grammar_of(request.grammar),
         temperature=in_range(
             "temperature", DEFAULT_TEMPERATURE if temperature is None else temperature
         ),

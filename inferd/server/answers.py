@@ -29,7 +29,6 @@ from inferd.wire.responses import (
     DoneFrame,
     ProgressFrame,
     Response,
-    StopReason,
     TextDelta,
     ThinkingDelta,
     TokenFrame,
@@ -49,6 +48,7 @@ class Answer(ABC, Generic[E]):
         self._id = activity.request_id
         self._streams = plan.streams
         self._seed = plan.job.sampling.seed
+        self._is_structured = plan.job.is_structured
         self._activity = activity
         self.has_begun = False
         """Whether a frame of the answer itself went out."""
@@ -91,8 +91,8 @@ class TextAnswer(Answer[TokenEvent]):
                         frames.append(TokenFrame(id=self._id, content=text))
                 case Progress():
                     frames.append(self._progress(event))
-                case Done(stop_reason=why, usage=usage):
-                    frames.append(self._done(why, usage))
+                case Done():
+                    frames.append(self._done(event))
         return frames
 
     def cancelled(
@@ -101,18 +101,21 @@ class TextAnswer(Answer[TokenEvent]):
     ) -> Sequence[Response]:
         """Give the last frame, with the text so far."""
         usage = Usage(self._activity.input_tokens, self._activity.output.n_tokens)
-        return [self._done("cancelled", usage)]
+        complete = False if self._is_structured else None
+        done = Done(stop_reason="cancelled", usage=usage, structure_complete=complete)
+        return [self._done(done)]
 
-    def _done(self, why: StopReason, usage: Usage) -> DoneFrame:
-        self.stop_reason = why
+    def _done(self, event: Done) -> DoneFrame:
+        self.stop_reason = event.stop_reason
         return DoneFrame(
             id=self._id,
             content="".join(self._texts),
-            usage=usage,
-            stop_reason=why,
+            usage=event.usage,
+            stop_reason=event.stop_reason,
             backend=self._activity.backend or "",
             seed=self._seed,
-            timing=self._activity.timing(usage.completion_tokens),
+            timing=self._activity.timing(event.usage.completion_tokens),
+            structure_complete=_or_unset(event.structure_complete),
         )
 
 
@@ -149,6 +152,7 @@ class BlocksAnswer(Answer[TokenEventV2]):
         done = DoneV2(
             stop_reason="cancelled",
             usage=usage,
+            structure_complete=False if self._is_structured else None,
             warnings=tuple(self._activity.output.warnings),
         )
         return [*self._blocks(merge(self._held)), self._done(done, detail)]
@@ -179,6 +183,7 @@ class BlocksAnswer(Answer[TokenEventV2]):
             stop_sequence=_or_unset(event.stop_sequence),
             stop_token_id=_or_unset(event.stop_token_id),
             detail=detail,
+            structure_complete=_or_unset(event.structure_complete),
             warnings=_warnings(event.warnings),
         )
 
@@ -193,7 +198,7 @@ def _block(block: Block) -> TextDelta | ThinkingDelta | ToolCall:
             return ToolCall(call_id, name, value)
 
 
-V = TypeVar("V", str, int)
+V = TypeVar("V", str, int, bool)
 
 
 def _or_unset(value: V | None) -> V | UnsetType:

@@ -177,5 +177,7 @@ def _capabilities_frame(name: str, able: BackendCapabilities) -> CapabilitiesFra
         wire_version=WIRE_VERSION,
         n_ctx=able.n_ctx or UNSET,
         model=able.model or UNSET,
+        structure=able.structure,
+        dialect=able.dialect or UNSET,
         daemon_version=__version__,
     )

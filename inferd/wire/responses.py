@@ -89,6 +89,8 @@ class DoneFrame(Struct, frozen=True, kw_only=True, tag="done", tag_field="type")
     seed: int | UnsetType = UNSET
     """The sampler's."""
     timing: Timing | UnsetType = UNSET
+    structure_complete: bool | UnsetType = UNSET
+    """With a structure or a call that was asked for: whether it is closed."""
 
 
 # --- v2 ---------------------------------------------------------------------------------
@@ -166,6 +168,8 @@ class BlocksDone(Struct, frozen=True, kw_only=True, tag="done", tag_field="type"
     """The token of ``stop_token_ids`` that was chosen."""
     detail: Literal["deadline"] | UnsetType = UNSET
     """With ``cancelled``: why."""
+    structure_complete: bool | UnsetType = UNSET
+    """With a structure or a call that was asked for: whether it is closed."""
     warnings: list[AnswerWarning] | UnsetType = UNSET
 
 

@@ -56,6 +56,10 @@ class CapabilitiesFrame(Struct, frozen=True, kw_only=True):
     """Tokens one request may take, prompt and answer together."""
     model: str | UnsetType = UNSET
     """The model's own name."""
+    structure: bool = False
+    """Whether it can hold an answer to a grammar, a schema or a call."""
+    dialect: str | UnsetType = UNSET
+    """The family whose way of writing prompts and calls it follows."""
     daemon_version: str
     """The version of the daemon that speaks."""
 

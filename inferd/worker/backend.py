@@ -38,6 +38,11 @@ class PreparedJob(ABC):
     def prompt_tokens(self) -> int:
         """Tokens of the rendered prompt, or of all texts."""
 
+    @property
+    def opens_thought(self) -> bool:
+        """Whether the prompt ends inside a thought."""
+        return False
+
 
 class WorkerBackend(ABC):
     """A model library as the worker's threads see it.

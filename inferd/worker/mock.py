@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from inferd.backend import BackendCapabilities, Markers
+from inferd.backend import BackendCapabilities
 from inferd.config import MockSettings
 from inferd.ipc import Embedded, Ended, Loaded, Loading, Scored, Step
 from inferd.job import EmbedJob, GenerateJob, Job, RerankJob
@@ -31,10 +31,6 @@ from inferd.worker.backend import (
 
 N_EMBD = 8
 """Numbers of one of its vectors: those that a SHA-256 has room for."""
-
-MARKERS = Markers(
-    thinking=("<think>", "</think>"), tool_call=("<tool_call>", "</tool_call>")
-)
 
 
 @dataclass
@@ -70,8 +66,9 @@ class MockBackend(WorkerBackend):
             embed=True,
             rerank=True,
             n_embd=N_EMBD,
+            dialect="generic",
         )
-        return Loaded(capabilities=able, library="mock", markers=MARKERS)
+        return Loaded(capabilities=able, library="mock")
 
     def prepare(self, job: Job) -> PreparedJob:
         """Take any job whose vectors it can make."""

@@ -134,7 +134,11 @@ class Runtime:
             name = type(error).__name__
             answer = Failed(ticket=ticket, reason=f"preparing it failed with {name}")
         else:
-            answer = PromptReady(ticket=ticket, prompt_tokens=prepared.prompt_tokens)
+            answer = PromptReady(
+                ticket=ticket,
+                prompt_tokens=prepared.prompt_tokens,
+                opens_thought=prepared.opens_thought,
+            )
             with self._lock:
                 if ticket in self._prepared:
                     self._prepared[ticket] = prepared

@@ -16,6 +16,8 @@ ELSEWHERE: dict[str, str] = {
     "resolve/plan.py": "tests/unit/resolve/test_blocks.py",
     # an interface: the scripted backend is held to it
     "worker/backend.py": "tests/unit/worker/test_mock.py",
+    # a running job: what advances it is tested
+    "worker/llama/sequence.py": "tests/unit/worker/llama/test_decoder.py",
     # the half of an engine that its jobs see: tested through the whole of it
     "engine/jobs.py": "tests/unit/engine/test_engine.py",
 }

@@ -57,6 +57,8 @@ def test_capabilities_say_what_the_backend_can_do(shared_daemon: DaemonProcess):
         "thinking": True,
         "embed": True,
         "rerank": True,
+        "structure": False,
+        "dialect": "generic",
         "wire_version": 1,
     }
 

@@ -26,6 +26,10 @@ def blocks(language: str) -> list[str]:
     return re.findall(pattern, README, re.MULTILINE | re.DOTALL)
 
 
+PROGRAMS: Final = [
+    pytest.param(program, id=f"program {number}")
+    for number, program in enumerate(blocks("python"), 1)
+]
 COMMANDS: Final = [line for block in blocks("sh") for line in block.splitlines()]
 PROMPTS: Final = [
     line.removeprefix("$ ")
@@ -35,14 +39,33 @@ PROMPTS: Final = [
 
 
 def check_frames(output: str) -> None:
-    frames = [json.loads(line) for line in output.splitlines()]
-    assert [frame["type"] for frame in frames[:-1]] == ["token"] * (len(frames) - 1)
-    assert frames[-1]["type"] == "done"
-    assert "Paris" in frames[-1]["content"]
+    *tokens, done = map(json.loads, output.splitlines())
+    assert {frame["type"] for frame in tokens} == {"token"}
+    assert done["type"] == "done"
+    assert "Paris" in done["content"]
+
+
+def check_json(output: str) -> None:
+    frame, done = map(json.loads, output.splitlines())
+    assert json.loads(frame["block"]["delta"]).keys() == {"name", "age"}
+    assert done["structure_complete"] is True
+
+
+def check_calls(output: str) -> None:
+    *frames, done = map(json.loads, output.splitlines())
+    calls = [frame["block"] for frame in frames]
+    assert {call["name"] for call in calls} == {"get_weather"}
+    assert {key for call in calls for key in call["input"]} == {"city"}
+    assert done["stop_reason"] == "tool_use"
+    assert done["structure_complete"] is True
 
 
 def check_answer(output: str) -> None:
     assert "Paris" in output
+
+
+def check_count(output: str) -> None:
+    assert int(output) > 10
 
 
 def check_status(output: str) -> None:
@@ -64,8 +87,11 @@ def check_order(output: str) -> None:
 
 
 CHECKS: Final[dict[str, Callable[[str], None]]] = {
-    "printf": check_frames,
-    ".venv/bin/inferd generate": check_answer,
+    r"""printf '%s\n' '{"id":"1",""": check_frames,
+    r"""printf '%s\n' '{"id":"2",""": check_json,
+    r"""printf '%s\n' '{"id":"3",""": check_calls,
+    '.venv/bin/inferd generate "': check_answer,
+    ".venv/bin/inferd generate --count": check_count,
     ".venv/bin/inferd embed": check_embedding,
     ".venv/bin/inferd rerank": check_order,
     ".venv/bin/inferd status": check_status,
@@ -165,6 +191,6 @@ def test_a_command_of_the_readme_works(daemon, command):
 
 @pytest.mark.slow
 @pytest.mark.model
-def test_the_readme_s_python_works(daemon):
-    [program] = blocks("python")
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_readme_s_python_works(daemon, program):
     assert run([sys.executable, "-c", program], daemon).strip()

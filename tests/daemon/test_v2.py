@@ -103,7 +103,7 @@ def test_v1_of_the_same_backend_says_it_raw(daemon: DaemonProcess):
 
 
 def test_a_call_that_is_none_goes_out_as_text_with_a_warning(client: Connection):
-    frames = client.ask(blocks(max_tokens=5, seed=7))
+    frames = client.ask(blocks(max_tokens=5, seed=7, tools=[TOOL]))
     raw = f"<tool_call>{json.dumps(CALL)}"
     assert told(frames)[-1] == ["text", f"Hello {raw}"]
     done = frames[-1]
@@ -140,7 +140,7 @@ def test_reading_the_prompt_alone_is_answered_by_no_text(client: Connection):
         (
             {"tool_choice": "required", "tools": [TOOL]},
             "invalid_request",
-            "invalid request: tool_choice required is not supported by this daemon",
+            "invalid request: no backend holds an answer to a structure",
         ),
         (
             {"attachments": [{"kind": "video", "id": "v", "bytes": ""}]},

@@ -19,12 +19,11 @@ from inferd.errors import (
     BackendUnavailableError,
     ContextOverflowError,
 )
-from inferd.job import EmbedJob, GenerateJob, RerankJob, Sampling
-from inferd.wire.requests import ChatMessage
+from inferd.job import EmbedJob, GenerateJob, RerankJob, Sampling, Turn
 from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
 
 JOB = GenerateJob(
-    messages=[ChatMessage("user", "hello")],
+    turns=[Turn("user", "hello")],
     max_tokens=100,
     sampling=Sampling(temperature=0, top_p=1, top_k=0, seed=0),
 )

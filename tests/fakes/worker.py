@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import trio
 
-from inferd.backend import BackendCapabilities, Markers
+from inferd.backend import BackendCapabilities
 from inferd.ipc import (
     Ended,
     FromWorker,
@@ -32,7 +32,6 @@ PATIENCE_S = 10_000.0
 """Virtual seconds after which a message that has not come has failed its test."""
 
 CAPABILITIES = BackendCapabilities(model="fake", n_ctx=512)
-MARKERS = Markers(thinking=("<t>", "</t>"), tool_call=("<c>", "</c>"))
 
 
 def ended(
@@ -144,19 +143,26 @@ class FakeWorker:
     async def get_ready(
         self,
         capabilities: BackendCapabilities = CAPABILITIES,
-        markers: Markers = MARKERS,
     ) -> Load:
         """Load."""
         load = await self.expect(Load)
-        loaded = Loaded(capabilities=capabilities, library="fake 1", markers=markers)
+        loaded = Loaded(capabilities=capabilities, library="fake 1")
         await self.say(loaded)
         return load
 
-    async def prepare(self, *, prompt_tokens: int = 3) -> Prepare:
+    async def prepare(
+        self, *, prompt_tokens: int = 3, opens_thought: bool = False
+    ) -> Prepare:
         """Prepare the next job."""
         prepare = await self.expect(Prepare)
         ticket = prepare.ticket
-        await self.say(PromptReady(ticket=ticket, prompt_tokens=prompt_tokens))
+        await self.say(
+            PromptReady(
+                ticket=ticket,
+                prompt_tokens=prompt_tokens,
+                opens_thought=opens_thought,
+            )
+        )
         return prepare
 
     async def run(self, *pieces: bytes, stop_reason: StopReason = "end") -> int:

@@ -11,8 +11,8 @@ from inferd.limits import PENALTY_TOKENS
 from inferd.models.embedded import EMBEDDED_MODELS
 from inferd.paths import cache_directory
 from inferd.worker.llama.backend import LlamaBackend
-from inferd.worker.llama.decoder import PreparedPrompt
 from inferd.worker.llama.sampling import Sampler
+from inferd.worker.llama.sequence import PreparedPrompt
 from tests.unit.worker.llama.running import (
     GREEDY,
     answer,

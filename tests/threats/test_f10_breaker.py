@@ -8,14 +8,13 @@ from inferd.engine.engine import Engine
 from inferd.engine.restart import RestartPolicy
 from inferd.errors import InvalidRequestError
 from inferd.ipc import Drop, Prepare, Refused, Run
-from inferd.job import GenerateJob, Sampling
+from inferd.job import GenerateJob, Sampling, Turn
 from inferd.limits import RESTART_BACKOFF_MAX_S
 from inferd.server.status import StatusBoard
-from inferd.wire.requests import ChatMessage
 from tests.fakes.worker import Workers
 
 JOB = GenerateJob(
-    messages=[ChatMessage("user", "hello")],
+    turns=[Turn("user", "hello")],
     max_tokens=10,
     sampling=Sampling(temperature=0, top_p=1, top_k=0, seed=0),
 )

@@ -1,5 +1,6 @@
 import pytest
 
+from inferd.backend import BackendCapabilities
 from inferd.limits import GRAMMAR_MAX_ALTERNATIVES, GRAMMAR_MAX_BYTES
 from tests.fakes.backend import ScriptedBackend
 from tests.fakes.serving import House
@@ -7,7 +8,7 @@ from tests.fakes.serving import House
 
 async def answer_to(grammar: str):
     """Ask with a grammar; give the last frame, and whether the backend saw it."""
-    backend = ScriptedBackend()
+    backend = ScriptedBackend(capabilities=BackendCapabilities(structure=True))
     async with House(backend).opened() as house, house.connect() as client:
         return (await client.ask("r", grammar=grammar))[-1], backend.counts.asked == 1
 

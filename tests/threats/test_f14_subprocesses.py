@@ -8,7 +8,10 @@ import pytest
 from tests.daemon.harness import mock
 from tests.fakes.source import calls, imports, modules, names
 
-ALLOWED = {"cli/demo.py", "engine/process.py", "models/__main__.py"}
+ALLOWED = {
+    *("cli/demo.py", "engine/process.py", "models/__main__.py"),
+    "worker/llama/rehearsal.py",
+}
 SPAWNING = re.compile(
     r"\b(os\.(fork\w*|exec\w+|spawn\w+|posix_spawn\w*|popen|system)"
     r"|run_process|open_process|pty\.\w+|ctypes\.\w+\.system)$"
@@ -22,7 +25,7 @@ def spawns(tree: ast.AST) -> bool:
     return bool(roots & LIBRARIES) or any(map(SPAWNING.search, names(tree)))
 
 
-def test_processes_are_started_in_three_places():
+def test_processes_are_started_in_four_places():
     assert {module for module, tree in TREES.items() if spawns(tree)} == ALLOWED
 
 

@@ -8,23 +8,26 @@ from inferd.dialects import template
 from inferd.dialects.template import ChatTemplate, TemplateError
 from inferd.engine.engine import Engine
 from inferd.errors import BackendUnavailableError
-from inferd.job import GenerateJob, Sampling
+from inferd.job import GenerateJob, Sampling, Turn
 from inferd.limits import PREPARE_TIMEOUT_S
 from inferd.server.status import StatusBoard
-from inferd.wire.requests import ChatMessage
+from inferd.worker.memory import BoundedGrowth
 from tests.fakes.source import imports, modules
 from tests.fakes.worker import Workers
 
-MESSAGES = [ChatMessage("user", "hello")]
+RENDERERS = tuple(
+    f"inferd.dialects.{name}" for name in ("template", "prompts", "repertoire")
+)
+TURNS = [Turn("user", "hello")]
 JOB = GenerateJob(
-    messages=MESSAGES,
+    turns=TURNS,
     max_tokens=10,
     sampling=Sampling(temperature=0, top_p=1, top_k=0, seed=0),
 )
 
 
 def render(source: str) -> str:
-    return ChatTemplate(source, {}, lambda: dt.datetime.now(dt.UTC)).render(MESSAGES)
+    return ChatTemplate(source, {}, lambda: dt.datetime.now(dt.UTC)).render(TURNS)
 
 
 @pytest.mark.parametrize(
@@ -40,6 +43,7 @@ def render(source: str) -> str:
         "{% set _ = messages.append('more') %}",
         "{% set _ = messages[0].update({'role': 'system'}) %}",
         "{% set _ = messages.clear() %}",
+        "{% set _ = dict.update(messages[0], {'role': 'system'}) %}",
         "{% include '/etc/passwd' %}",
         "{% import 'os' as os %}",
         "{{ range(999999999) | list | length }}",
@@ -56,6 +60,31 @@ def test_what_a_template_writes_is_bounded(monkeypatch):
         render(
             "{% for a in range(9999) %}{% for b in range(9999) %}x{% endfor %}{% endfor %}"
         )
+
+
+GROWS = "{% set n = namespace(s=[1, 'a']) %}{% for _ in range(60) %}{% set n.s = "
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        *(
+            "{{ 'a' * 10**11 }}",
+            "{{ 'a' | center(10**11) }}",
+            "{{ (1).to_bytes(10**11) }}",
+        ),
+        *("{{ '%099999999999d' % 1 }}", "{{ '{:>99999999999}'.format(1) }}"),
+        *(
+            "{{ [1] | batch(10**11, 'x') | list }}",
+            "{{ {'a': 1} | tojson(indent=10**11) }}",
+        ),
+        *(GROWS + "n.s + n.s %}{% endfor %}", GROWS + "n.s ~ n.s %}{% endfor %}"),
+        GROWS + "n.s + [range(99999) | list] %}{% endfor %}",
+    ],
+)
+def test_what_a_template_takes_of_memory_is_bounded(source):
+    with BoundedGrowth(32 * 1024 * 1024), pytest.raises(TemplateError, match="Memory"):
+        render(source)
 
 
 async def test_a_template_that_never_ends_costs_the_worker_alone(
@@ -78,10 +107,14 @@ async def test_a_template_that_never_ends_costs_the_worker_alone(
 
 
 def test_templates_are_rendered_by_the_worker_alone():
+    dialects = {
+        f"{name.removeprefix('inferd.').replace('.', '/')}.py" for name in RENDERERS
+    }
     importers = {
         module
         for module, tree in modules()
         if any(name.split(".")[0] == "jinja2" for name in imports(tree))
-        or any(name.startswith("inferd.dialects.template") for name in imports(tree))
+        or any(name.startswith(RENDERERS) for name in imports(tree))
     }
-    assert importers == {"dialects/template.py", "worker/llama/generator.py"}
+    assert importers >= dialects
+    assert {module.split("/")[0] for module in importers - dialects} == {"worker"}

@@ -13,9 +13,8 @@ from inferd.engine.engine import Engine
 from inferd.engine.process import WorkerProcess
 from inferd.errors import BackendUnavailableError
 from inferd.ipc import Run
-from inferd.job import GenerateJob, Sampling
+from inferd.job import GenerateJob, Sampling, Turn
 from inferd.server.status import StatusBoard
-from inferd.wire.requests import ChatMessage
 from tests.fakes.streams import open_pair
 from tests.fakes.worker import Workers
 
@@ -66,7 +65,7 @@ async def test_before_it_serves_an_error_is_kept():
 @pytest.fixture
 def job():
     return GenerateJob(
-        messages=[ChatMessage("user", SECRET)],
+        turns=[Turn("user", SECRET)],
         max_tokens=10,
         sampling=Sampling(temperature=0, top_p=1, top_k=0, seed=0),
     )

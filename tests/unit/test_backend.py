@@ -12,12 +12,11 @@ from inferd.errors import (
     InternalError,
     RerankUnsupportedError,
 )
-from inferd.job import EmbedJob, GenerateJob, RerankJob, Sampling
-from inferd.wire.requests import ChatMessage
+from inferd.job import EmbedJob, GenerateJob, RerankJob, Sampling, Turn
 from tests.fakes.backend import ScriptedBackend
 
 JOB = GenerateJob(
-    messages=[ChatMessage("user", "hi")],
+    turns=[Turn("user", "hi")],
     max_tokens=1,
     sampling=Sampling(temperature=0, top_p=1, top_k=0, seed=0),
 )

@@ -16,9 +16,7 @@ from inferd.config import (
 MOCK = '[[backend]]\nkind = "mock"\nname = "m"\n'
 LLAMA = '[[backend]]\nkind = "llamacpp"\nname = "c"\n'
 MOCK_KEYS = "die_after_tokens, die_at_load, die_by, kind, name, token_delay_ms, tokens"
-LLAMA_KEYS = (
-    "embed_pooling, kind, model, n_ctx, n_gpu_layers, n_threads, name, serves, sha256"
-)
+LLAMA_KEYS = "chat_template, embed_pooling, kind, model, n_ctx, n_gpu_layers, n_threads, name, serves, sha256"
 
 
 def complaint(text: str) -> str:
@@ -44,6 +42,7 @@ def test_every_table_is_read():
         f"{MOCK}tokens = ['a', 'b']\ndie_by = 'SIGSTOP'\n"
         f"{LLAMA}model = '/m.gguf'\nn_gpu_layers = -1\n"
         "serves = 'rerank'\nembed_pooling = 4\n"
+        "chat_template = 'qwen3-coder'\n"
     )
     assert (config.listen.directory, config.listen.group) == ("/run/inferd", "llm")
     assert (config.listen.v2, config.listen.embed) == (False, True)
@@ -57,6 +56,7 @@ def test_every_table_is_read():
             n_gpu_layers=-1,
             serves="rerank",
             embed_pooling=4,
+            chat_template="qwen3-coder",
         ),
     )
 

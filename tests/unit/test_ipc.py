@@ -7,7 +7,6 @@ from inferd.backend import (
     AcceleratorInfo,
     AcceleratorKind,
     BackendCapabilities,
-    Markers,
 )
 from inferd.config import LlamaCppSettings, MockSettings
 from inferd.ipc import (
@@ -33,7 +32,17 @@ from inferd.ipc import (
     decode_to_worker,
     encode,
 )
-from inferd.job import EmbedJob, GenerateJob, RerankJob, Sampling
+from inferd.job import (
+    EmbedJob,
+    GenerateJob,
+    RerankJob,
+    Sampling,
+    Structure,
+    Tool,
+    ToolCall,
+    ToolChoice,
+    Turn,
+)
 from inferd.limits import MAX_IPC_MESSAGE_BYTES
 from inferd.resolve.blocks import resolve_blocks
 from inferd.resolve.embed import resolve_embed
@@ -47,7 +56,7 @@ from inferd.wire.requests import (
     RerankRequest,
 )
 from inferd.wire.responses import Usage
-from tests.unit.strategies import FINITE, MESSAGES, U32, chunked
+from tests.unit.strategies import FINITE, U32, chunked
 from tests.unit.wire.responses import LOGPROB
 
 TICKETS = st.integers(0, 2**63)
@@ -65,6 +74,7 @@ SETTINGS = st.builds(
     n_ctx=st.none() | st.integers(8, 2**20),
     serves=st.none() | st.sampled_from(["generate", "embed", "rerank"]),
     embed_pooling=st.none() | st.integers(1, 4),
+    chat_template=st.none() | st.just("qwen3-coder"),
 )
 SAMPLING = st.builds(
     Sampling,
@@ -77,13 +87,31 @@ SAMPLING = st.builds(
     frequency_penalty=FINITE,
     logit_bias=st.dictionaries(U32, FINITE, max_size=2),
     seed=U32,
-    grammar=st.text(),
 )
+TURNS = st.builds(
+    Turn,
+    st.sampled_from(["system", "user", "assistant", "tool"]),
+    st.text(),
+    calls=st.lists(
+        st.builds(ToolCall, id=st.text(), name=st.text(), arguments=st.text()),
+        max_size=2,
+    ).map(tuple),
+    call_id=st.text(),
+    name=st.text(),
+)
+TOOLS = st.builds(Tool, name=st.text(), description=st.text(), input_schema=st.text())
 TEXTS = st.lists(st.text(), max_size=2)
 JOBS = st.one_of(
     st.builds(
         GenerateJob,
-        messages=MESSAGES,
+        turns=st.lists(TURNS, max_size=3),
+        tools=st.lists(TOOLS, max_size=2).map(tuple),
+        tool_choice=st.builds(
+            ToolChoice, st.sampled_from(["auto", "named"]), st.text()
+        ),
+        thinks=st.booleans(),
+        structure=st.none()
+        | st.builds(Structure, kind=st.just("regex"), source=st.text()),
         max_tokens=U32,
         min_tokens=U32,
         sampling=SAMPLING,
@@ -111,7 +139,6 @@ ENDED = st.builds(
     usage=st.builds(Usage, U32, U32, U32),
     stop_token_id=st.none() | U32,
 )
-MARKERS = st.none() | st.tuples(st.text(), st.text())
 FROM_WORKER = st.one_of(
     st.builds(
         Loading,
@@ -131,10 +158,11 @@ FROM_WORKER = st.one_of(
             ),
         ),
         library=st.text(),
-        markers=st.builds(Markers, thinking=MARKERS, tool_call=MARKERS),
     ),
     st.just(Alive()),
-    st.builds(PromptReady, ticket=TICKETS, prompt_tokens=U32),
+    st.builds(
+        PromptReady, ticket=TICKETS, prompt_tokens=U32, opens_thought=st.booleans()
+    ),
     st.builds(Refused, ticket=TICKETS, reason=st.text()),
     st.builds(Overflow, ticket=TICKETS, prompt_tokens=U32, n_ctx=U32),
     st.builds(

@@ -9,6 +9,7 @@ from inferd.errors import BackendNotReadyError, InferdError
 from inferd.routing import (
     EMBEDS,
     GENERATES,
+    HOLDS_STRUCTURE,
     RERANKS,
     SERVES_V2,
     TAKES_AUDIO,
@@ -124,6 +125,10 @@ REFUSALS = {
     THINKS: (
         "invalid_request",
         "invalid request: thinking true: no backend has a reasoning trace",
+    ),
+    HOLDS_STRUCTURE: (
+        "invalid_request",
+        "invalid request: no backend holds an answer to a structure",
     ),
     EMBEDS: ("backend_unavailable", "no embed-capable backend available"),
     RERANKS: ("backend_unavailable", "no rerank-capable backend available"),

@@ -107,6 +107,7 @@ class LlamaBackend(WorkerBackend):
             return Generator(
                 self._model,
                 path,
+                self._settings.chat_template,
                 n_ctx=n_ctx,
                 n_slots=self._n_slots,
                 n_threads=n_threads,

@@ -5,66 +5,29 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from inferd.ipc import Ended, Failed, Step
-from inferd.job import GenerateJob
-from inferd.limits import PREFILL_CHUNK_BUSY_TOKENS, PREFILL_CHUNK_TOKENS
+from inferd.limits import (
+    FORCED_TOKENS,
+    PREFILL_CHUNK_BUSY_TOKENS,
+    PREFILL_CHUNK_TOKENS,
+)
 from inferd.wire.responses import Logprob, StopReason, Usage
-from inferd.worker.backend import Outcome, PreparedJob
+from inferd.worker.backend import Outcome
 from inferd.worker.llama.batch import Batch
+from inferd.worker.llama.constraint import ConstraintError
 from inferd.worker.llama.context import Context
 from inferd.worker.llama.model import Model
-from inferd.worker.llama.sampling import Sampler, log_probabilities
+from inferd.worker.llama.sampling import log_probabilities
+from inferd.worker.llama.sequence import PreparedPrompt, Sequence
 
 NO_NUMBER = "the model gave what is no number"
 INTERRUPTED = 2
-
-
-class PreparedPrompt(PreparedJob):
-    """A tokenised prompt, and the sampler that waits for it."""
-
-    def __init__(
-        self, tokens: list[int], job: GenerateJob, max_tokens: int, sampler: Sampler
-    ) -> None:
-        self.tokens = tokens
-        self.job = job
-        self.max_tokens = max_tokens
-        """Tokens the answer may have, by request and by context."""
-        self.sampler = sampler
-
-    @property
-    def prompt_tokens(self) -> int:
-        """Tokens of the rendered prompt."""
-        return len(self.tokens)
-
-
-@dataclass(slots=True)
-class _Sequence:
-    """A running job."""
-
-    ticket: int
-    slot: int
-    prepared: PreparedPrompt
-    n_cached: int = 0
-    """Tokens in the KV cache."""
-    n_written: int = 0
-    next_token: int | None = None
-    """The last token written, not decoded yet; ``None`` during prefill."""
-
-    @property
-    def job(self) -> GenerateJob:
-        """What was asked."""
-        return self.prepared.job
-
-    @property
-    def is_prefilling(self) -> bool:
-        """Whether its prompt is not decoded yet."""
-        return self.next_token is None
 
 
 @dataclass(slots=True)
 class _Row:
     """What one sequence has in the batch."""
 
-    sequence: _Sequence
+    sequence: Sequence
     n_tokens: int
     logits_row: int | None
 
@@ -78,6 +41,8 @@ class _Results:
     prefilled: list[tuple[int, int]] = field(default_factory=list)
     ended: list[Ended] = field(default_factory=list)
     failed: list[Failed] = field(default_factory=list)
+    is_spoilt: bool = False
+    """Whether there was what is no number."""
 
 
 class DecodeError(Exception):
@@ -92,7 +57,7 @@ class Decoder:
         self._context = context
         self._batch = Batch(PREFILL_CHUNK_TOKENS)
         self._free = list(range(n_slots))
-        self._running: dict[int, _Sequence] = {}
+        self._running: dict[int, Sequence] = {}
         self._prefilling: frozenset[int] = frozenset()
 
     @property
@@ -102,7 +67,7 @@ class Decoder:
 
     def start(self, ticket: int, job: PreparedPrompt) -> None:
         """Give a job a free slot."""
-        self._running[ticket] = _Sequence(ticket, slot=self._free.pop(), prepared=job)
+        self._running[ticket] = Sequence(ticket, self._free.pop(), job)
 
     def drop(self, ticket: int) -> None:
         """Free a sequence's slot, if it has one."""
@@ -133,7 +98,7 @@ class Decoder:
         if rows and self._decode(rows):
             for row in rows:
                 self._advance(row, outcome)
-            if outcome.failed:
+            if outcome.is_spoilt:
                 self._start_afresh(outcome)
         step = Step(
             pieces=outcome.pieces,
@@ -146,41 +111,37 @@ class Decoder:
     def _fill(self) -> list[_Row]:
         """Put running streams in the batch first, then prompts as far as there is room."""
         self._batch.clear()
+        running = self._running.values()
+        streams = [each for each in running if not each.is_prefilling]
         rows: list[_Row] = []
-        prefilling: list[_Sequence] = []
-        for sequence in self._running.values():
-            if sequence.next_token is None:
-                prefilling.append(sequence)
-            else:
-                rows.append(
-                    self._add(sequence, [sequence.next_token], wants_logits=True)
-                )
-        room = PREFILL_CHUNK_BUSY_TOKENS if rows else PREFILL_CHUNK_TOKENS
-        for sequence in prefilling:
-            if room:
-                chunk = sequence.prepared.tokens[
-                    sequence.n_cached : sequence.n_cached + room
-                ]
-                is_last = sequence.n_cached + len(chunk) == len(
-                    sequence.prepared.tokens
-                )
-                rows.append(self._add(sequence, chunk, wants_logits=is_last))
-                room -= len(chunk)
+        room = PREFILL_CHUNK_TOKENS
+        for n_after, sequence in zip(
+            reversed(range(len(streams))), streams, strict=True
+        ):
+            rows.append(self._add(sequence, min(FORCED_TOKENS, room - n_after)))
+            room -= rows[-1].n_tokens
+        if streams:
+            room = min(room, PREFILL_CHUNK_BUSY_TOKENS)
+        for sequence in running:
+            if sequence.is_prefilling and room:
+                rows.append(self._add(sequence, room))
+                room -= rows[-1].n_tokens
         self._prefilling = frozenset(
             row.sequence.ticket for row in rows if row.sequence.is_prefilling
         )
         return rows
 
-    def _add(
-        self, sequence: _Sequence, tokens: list[int], *, wants_logits: bool
-    ) -> _Row:
+    def _add(self, sequence: Sequence, max_tokens: int) -> _Row:
+        """Put the next tokens of a sequence in the batch; after its last one it chooses."""
+        tokens = sequence.next_tokens(max_tokens)
+        is_last = sequence.is_through_with(len(tokens))
         row = self._batch.add(
             tokens,
             at=sequence.n_cached,
             sequence=sequence.slot,
-            wants_logits=wants_logits,
+            wants_logits=is_last,
         )
-        return _Row(sequence, len(tokens), row if wants_logits else None)
+        return _Row(sequence, len(tokens), row if is_last else None)
 
     def _decode(self, rows: list[_Row]) -> bool:
         """Decode the batch; false if it was interrupted and left no trace."""
@@ -198,27 +159,40 @@ class Decoder:
 
     def _advance(self, row: _Row, outcome: _Results) -> None:
         sequence = row.sequence
-        sequence.n_cached += row.n_tokens
         if sequence.is_prefilling and sequence.job.wants_progress:
-            outcome.prefilled.append((sequence.ticket, sequence.n_cached))
+            n_read = sequence.n_cached + row.n_tokens
+            outcome.prefilled.append((sequence.ticket, n_read))
+        sequence.n_cached += row.n_tokens
         if row.logits_row is None:
             return
         if sequence.job.prefill_only:
             self._end(sequence, "end", outcome)
             return
-        token, logprob = self._choose(sequence, row.logits_row)
-        if not self._is_sound(token, row.logits_row):
-            self._fail(sequence, outcome)
-        elif token in sequence.job.stop_token_ids:
-            self._end(sequence, "end", outcome, stop_token=token)
-        elif self._model.is_end(token):
-            self._end(sequence, "end", outcome)
-        else:
-            if logprob is not None:
-                outcome.logprobs.append((sequence.ticket, logprob))
-            self._write(sequence, token, outcome)
+        try:
+            self._go_on(sequence, row.logits_row, outcome)
+        except ConstraintError as error:
+            self._fail(sequence, str(error), outcome)
 
-    def _choose(self, sequence: _Sequence, row: int) -> tuple[int, Logprob | None]:
+    def _go_on(self, sequence: Sequence, row: int, outcome: _Results) -> None:
+        """Choose a token, and write it with those that a grammar leaves no choice about."""
+        token, logprob = self._choose(sequence, row)
+        if not self._is_sound(token, row):
+            outcome.is_spoilt = True
+            self._fail(sequence, NO_NUMBER, outcome)
+            return
+        if logprob is not None and not self._ends_with(sequence, token):
+            outcome.logprobs.append((sequence.ticket, logprob))
+        sampler = sequence.prepared.sampler
+        is_going = self._write(sequence, token, outcome)
+        for forced in sampler.forced() if is_going else ():
+            is_going = is_going and self._write(sequence, forced, outcome)
+        if is_going and sampler.is_finished:
+            self._end(sequence, "end", outcome)
+
+    def _ends_with(self, sequence: Sequence, token: int) -> bool:
+        return token in sequence.job.stop_token_ids or self._model.is_end(token)
+
+    def _choose(self, sequence: Sequence, row: int) -> tuple[int, Logprob | None]:
         sampler = sequence.prepared.sampler
         if not (n_alternatives := sequence.job.n_alternatives):
             token = sampler.choose(self._context, row, n_written=sequence.n_written)
@@ -231,27 +205,36 @@ class Decoder:
         """Tell whether a token was chosen by numbers: one bad weight makes them none."""
         return bool(np.isfinite(self._context.logits(row, self._model.n_vocab)[token]))
 
-    def _fail(self, sequence: _Sequence, outcome: _Results) -> None:
-        outcome.failed.append(Failed(ticket=sequence.ticket, reason=NO_NUMBER))
+    def _fail(self, sequence: Sequence, reason: str, outcome: _Results) -> None:
+        outcome.failed.append(Failed(ticket=sequence.ticket, reason=reason))
         self.drop(sequence.ticket)
 
     def _start_afresh(self, outcome: _Results) -> None:
         """Wipe the cache: what is no number in a dropped cell spoils all who share it."""
         for sequence in list(self._running.values()):
             if sequence.n_cached:
-                self._fail(sequence, outcome)
+                self._fail(sequence, NO_NUMBER, outcome)
         self._context.wipe()
 
-    def _write(self, sequence: _Sequence, token: int, outcome: _Results) -> None:
-        sequence.next_token = token
-        sequence.n_written += 1
+    def _write(self, sequence: Sequence, token: int, outcome: _Results) -> bool:
+        """Add a token to the answer; false if the answer ends here."""
+        if token in sequence.job.stop_token_ids:
+            self._end(sequence, "end", outcome, stop_token=token)
+            return False
+        if self._model.is_end(token):
+            self._end(sequence, "end", outcome)
+            return False
+        sequence.prepared.sampler.accept(token)
+        sequence.tokens.append(token)
         outcome.pieces.append((sequence.ticket, self._model.piece(token)))
         if sequence.n_written == sequence.prepared.max_tokens:
             self._end(sequence, "length", outcome)
+            return False
+        return True
 
     def _end(
         self,
-        sequence: _Sequence,
+        sequence: Sequence,
         why: StopReason,
         outcome: _Results,
         *,
@@ -267,6 +250,7 @@ class Decoder:
                 stop_reason=why,
                 usage=usage,
                 stop_token_id=stop_token,
+                structure_complete=sequence.prepared.sampler.structure_complete,
             )
         )
         self.drop(sequence.ticket)

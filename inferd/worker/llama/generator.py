@@ -1,4 +1,4 @@
-"""Write answers: a chat template, a context with slots, and the decoder that uses them."""
+"""Write answers: prompts, a context with slots, and the decoder that uses them."""
 
 import datetime as dt
 from pathlib import Path
@@ -6,9 +6,15 @@ from pathlib import Path
 import numpy as np
 
 from inferd.backend import BackendCapabilities
+from inferd.config import Family
+from inferd.dialects.generic import GENERIC
+from inferd.dialects.inert import SpelledError
+from inferd.dialects.named import NAMED, is_name
+from inferd.dialects.prompts import Prompts
+from inferd.dialects.registry import DIALECTS, choose
 from inferd.dialects.template import ChatTemplate, TemplateError
 from inferd.job import GenerateJob, Job, Sampling
-from inferd.limits import PREFILL_CHUNK_TOKENS
+from inferd.limits import PREFILL_CHUNK_TOKENS, TEMPLATE_MEMORY_BYTES
 from inferd.worker.backend import (
     LoadError,
     Outcome,
@@ -16,26 +22,43 @@ from inferd.worker.backend import (
     PromptOverflowError,
     RefusedError,
 )
+from inferd.worker.llama.constraint import Constraint, Vocabulary
 from inferd.worker.llama.context import Context
-from inferd.worker.llama.decoder import DecodeError, Decoder, PreparedPrompt
+from inferd.worker.llama.decoder import DecodeError, Decoder
+from inferd.worker.llama.grammar import answer_grammar
 from inferd.worker.llama.model import Model
+from inferd.worker.llama.prompt import token_texts, tokenize_prompt
 from inferd.worker.llama.sampling import Sampler
+from inferd.worker.llama.sequence import PreparedPrompt
+from inferd.worker.memory import BoundedGrowth
 
 _SELF_TEST_TEXT = "Hello"
 _SELF_TEST_TOKENS = 4
 """Small enough for the smallest context that can be configured."""
 _LAST_ROW = -1
+_NAME_CHARS = 40
+_PINNING = "chat_template in its [[backend]] can name the family that it follows"
 
 
 class Generator:
     """A model that writes, and a context with ``n_slots`` sequences."""
 
-    def __init__(
-        self, model: Model, path: Path, *, n_ctx: int, n_slots: int, n_threads: int
+    def __init__(  # noqa: PLR0913  # what a model is loaded with
+        self,
+        model: Model,
+        path: Path,
+        family: Family | None,
+        *,
+        n_ctx: int,
+        n_slots: int,
+        n_threads: int,
     ) -> None:
         self._model = model
         self._n_ctx = n_ctx
-        self._template = _load_template(model, path)
+        self._prompts = _load_prompts(model, path, family)
+        model.keep(self._prompts.dialect.markers)
+        # Now: later it would hold up all answers for a second.
+        self._vocabulary = Vocabulary(model)
         self._context = Context(
             model,
             n_ctx=n_ctx * n_slots,
@@ -44,11 +67,19 @@ class Generator:
             n_threads=n_threads,
         )
         self._decoder = Decoder(model, self._context, n_slots=n_slots)
+        self._growth = BoundedGrowth(TEMPLATE_MEMORY_BYTES)
 
     @property
     def capabilities(self) -> BackendCapabilities:
         """What it can do."""
-        return BackendCapabilities(v2=True, n_ctx=self._n_ctx)
+        return BackendCapabilities(
+            v2=True,
+            tools=True,
+            thinking=self._prompts.abilities.thinks,
+            structure=True,
+            n_ctx=self._n_ctx,
+            dialect=self._prompts.dialect.name,
+        )
 
     @property
     def is_busy(self) -> bool:
@@ -67,7 +98,7 @@ class Generator:
         """
         prompt = self._model.tokenize(_SELF_TEST_TEXT)[:_SELF_TEST_TOKENS]
         job = GenerateJob(
-            messages=[],
+            turns=[],
             max_tokens=_SELF_TEST_TOKENS,
             sampling=Sampling(temperature=0, top_p=1, top_k=0, seed=0),
         )
@@ -82,25 +113,44 @@ class Generator:
             raise LoadError("decode self-test failed: logits are not finite")
 
     def prepare(self, job: Job) -> PreparedPrompt:
-        """Render and tokenise the prompt, and build the sampler.
+        """Render and tokenise the prompt, compile the grammar and build the sampler.
 
         Raises:
-            RefusedError: the template or the grammar refuses.
+            RefusedError: the template or the grammar refuses, or there are too many
+                special tokens in what clients have written.
             PromptOverflowError: no room for a token of the answer.
         """
         if not isinstance(job, GenerateJob):
             raise RefusedError("this model writes text and nothing else")
         try:
-            prompt = self._model.tokenize(self._template.render(job.messages))
-        except TemplateError as error:
+            with self._growth:
+                rendered = self._prompts.render(job)
+        except (TemplateError, SpelledError) as error:
             raise RefusedError(str(error)) from error
+        prompt = tokenize_prompt(self._model, rendered.pieces)
         if len(prompt) + 1 > self._n_ctx:
             raise PromptOverflowError(len(prompt), self._n_ctx)
         if not prompt:
             raise RefusedError("the prompt is empty: the chat template wrote nothing")
-        room = self._n_ctx - len(prompt)
-        sampler = Sampler(self._model, job, prompt)
-        return PreparedPrompt(prompt, job, min(job.max_tokens, room), sampler)
+        constraint = self._constraint(job, opens_thought=rendered.opens_thought)
+        return PreparedPrompt(
+            prompt,
+            job,
+            min(job.max_tokens, self._n_ctx - len(prompt)),
+            Sampler(self._model, job, prompt, constraint),
+            opens_thought=rendered.opens_thought,
+        )
+
+    def _constraint(
+        self, job: GenerateJob, *, opens_thought: bool
+    ) -> Constraint | None:
+        if not job.is_structured:
+            return None
+        dialect = self._prompts.dialect
+        grammar = answer_grammar(
+            dialect, job, self._vocabulary.special, opens_thought=opens_thought
+        )
+        return self._vocabulary.compile(grammar)
 
     def start(self, ticket: int, prepared: PreparedJob) -> None:
         """Give a job a slot."""
@@ -120,14 +170,35 @@ class Generator:
         return self._decoder.step()
 
 
-def _load_template(model: Model, path: Path) -> ChatTemplate:
-    source = model.chat_template
-    if source is None:
-        raise LoadError(f"{path} carries no chat template")
+def _load_prompts(model: Model, path: Path, family: Family | None) -> Prompts:
+    """Find out how the model wants its prompts.
+
+    Raises:
+        LoadError: its template does not compile, or nothing tells.
+    """
+    source = model.chat_template or ""
+    name = source if is_name(source) else ""
+    if not family and (name or not source) and name not in NAMED:
+        but = f" but the name {name[:_NAME_CHARS]!r}" if name else ""
+        raise LoadError(f"{path} carries no chat template{but}; {_PINNING}")
+    found = NAMED.get(name) or choose(model.architecture, "" if name else source)
+    dialect = DIALECTS[family] if family else found
+    is_kept = source and not name and dialect in (found, GENERIC)
     try:
-        return ChatTemplate(source, model.special_tokens(), _today)
+        with BoundedGrowth(TEMPLATE_MEMORY_BYTES):
+            template = (
+                ChatTemplate(source, model.special_tokens(), _today)
+                if is_kept
+                else None
+            )
+            prompts = Prompts(template, dialect, token_texts(model))
     except TemplateError as error:
         raise LoadError(f"{path}: {error}") from error
+    if not prompts.is_sound and not family:
+        raise LoadError(
+            f"{path}: its chat template leaves out what a user says; {_PINNING}"
+        )
+    return prompts
 
 
 def _today() -> dt.datetime:

@@ -2,7 +2,7 @@
 
 import ctypes
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -165,7 +165,19 @@ class Model:
         """
         bos = self.special_tokens()["bos_token"]
         has_bos = bool(bos) and parses_special and text.startswith(bos)
-        return self._cut(text, adds_special=not has_bos, parses_special=parses_special)
+        return self.cut(text, adds_special=not has_bos, parses_special=parses_special)
+
+    @cached_property
+    def begin(self) -> list[int]:
+        """The token that a text begins with, if there is one."""
+        has_one = llama.llama_vocab_get_add_bos(self.vocab)
+        return [llama.llama_vocab_bos(self.vocab)] if has_one else []
+
+    @cached_property
+    def end(self) -> list[int]:
+        """The token that a text ends with, if there is one."""
+        has_one = llama.llama_vocab_get_add_eos(self.vocab)
+        return [llama.llama_vocab_eos(self.vocab)] if has_one else []
 
     def pair(self, query: str, document: str) -> list[int]:
         """Cut a query and a document into the tokens that a cross-encoder reads.
@@ -175,22 +187,21 @@ class Model:
         """
         vocab = self.vocab
         first, second = (
-            self._cut(text, adds_special=False, parses_special=False)
+            self.cut(text, adds_special=False, parses_special=False)
             for text in (query, document)
         )
-        bos = llama.llama_vocab_get_add_bos(vocab) * [llama.llama_vocab_bos(vocab)]
-        eos = llama.llama_vocab_get_add_eos(vocab) * [llama.llama_vocab_eos(vocab)]
         sep = llama.llama_vocab_get_add_sep(vocab) * [llama.llama_vocab_sep(vocab)]
         offset = self._second_segment
-        tail = [token + offset for token in (*second, *(eos or sep))]
-        return [*bos, *first, *eos, *sep, *tail]
+        tail = [token + offset for token in (*second, *(self.end or sep))]
+        return [*self.begin, *first, *self.end, *sep, *tail]
 
     @cached_property
     def _second_segment(self) -> int:
         offset = int(self.metadata(SECOND_SEGMENT_KEY) or 0)
         return offset if 0 < 2 * offset <= self.n_vocab else 0
 
-    def _cut(self, text: str, *, adds_special: bool, parses_special: bool) -> list[int]:
+    def cut(self, text: str, *, adds_special: bool, parses_special: bool) -> list[int]:
+        """Cut a text into tokens, just as it stands."""
         data = text.encode()
         room = len(data) + 2
         while True:
@@ -229,6 +240,13 @@ class Model:
             )
             self._pieces[token] = buffer.raw[: max(n_bytes, 0)]
         return self._pieces[token]
+
+    def keep(self, markers: Iterable[str]) -> None:
+        """Have ``piece`` give the text of those control tokens that these are made of."""
+        for marker in markers:
+            for token in self.cut(marker, adds_special=False, parses_special=True):
+                if llama.llama_vocab_is_control(self.vocab, token):
+                    self._pieces[token] = llama.llama_vocab_get_text(self.vocab, token)
 
     def logprob(
         self, token: int, known: npt.NDArray[np.float32], n_alternatives: int

@@ -11,6 +11,7 @@ from inferd.limits import (
     PENALTY_TOKENS,
 )
 from inferd.worker.backend import RefusedError
+from inferd.worker.llama.constraint import Constraint, ConstraintError
 from inferd.worker.llama.context import Context
 from inferd.worker.llama.library import llama
 from inferd.worker.llama.model import Model
@@ -21,7 +22,8 @@ _MIN_KEEP = 1
 class Sampler:
     """One job's way of choosing.
 
-    In this order: biases, penalties, grammar, top-k, top-p, min-p, temperature.
+    In this order: grammar, biases, penalties, top-k, top-p, min-p, temperature. What the
+    grammar forbids is never a candidate, so top-k and top-p share out what it allows.
     Temperature 0 takes the likeliest token that is left; where nothing changes scores
     that is a maximum over the logits, several times quicker than a chain.
 
@@ -29,17 +31,26 @@ class Sampler:
         model: whose recommendations fill in what the job leaves open.
         job: the job.
         prompt: the job's prompt, whose last tokens count for penalties.
+        constraint: what the answer is held to, if anything.
 
     Raises:
-        RefusedError: the grammar does not parse, or a token is none of the model's.
+        RefusedError: a token is none of the model's.
 
     Ownership:
         The native chain is freed with the object.
     """
 
-    def __init__(self, model: Model, job: GenerateJob, prompt: list[int]) -> None:
+    def __init__(
+        self,
+        model: Model,
+        job: GenerateJob,
+        prompt: list[int],
+        constraint: Constraint | None = None,
+    ) -> None:
         _check_tokens(model, job)
         self._n_vocab = model.n_vocab
+        self._constraint = constraint
+        self._forces = constraint is not None and not job.n_alternatives
         self._min_tokens = job.min_tokens
         self._ends = model.end_tokens if job.min_tokens else ()
         self._chain = llama.llama_sampler_chain_init(
@@ -64,12 +75,60 @@ class Sampler:
             context: that decoded it.
             row: in the batch.
             n_written: tokens of the answer so far.
+
+        Raises:
+            ConstraintError: the grammar cannot go on.
         """
+        if self._constraint is not None:
+            self._constraint.mask(context.logits(row, self._n_vocab))
         if n_written < self._min_tokens:
             context.logits(row, self._n_vocab)[[*self._ends]] = -np.inf
         if self._takes_likeliest:
-            return int(context.logits(row, self._n_vocab).argmax())
-        return int(llama.llama_sampler_sample(self._chain, context.handle, row))
+            token = int(context.logits(row, self._n_vocab).argmax())
+        else:
+            token = int(llama.llama_sampler_sample(self._chain, context.handle, row))
+        if self._constraint is not None:
+            self._refuse_forbidden(context.logits(row, self._n_vocab)[token])
+        return token
+
+    def _refuse_forbidden(self, logit: np.float32) -> None:
+        """Notice where nothing was left: the grammar is closed, and the answer too short."""
+        if logit == -np.inf:
+            raise ConstraintError("the grammar lets nothing follow, not even the end")
+
+    def accept(self, token: int) -> None:
+        """Take note of a token that was written.
+
+        Raises:
+            ConstraintError: the grammar cannot go on.
+        """
+        if self._constraint is not None:
+            self._constraint.accept([token])
+
+    def forced(self) -> list[int]:
+        """Give the tokens that the grammar has follow; each is to be accepted, too.
+
+        Where log probabilities are wanted all tokens are chosen, if only from one.
+
+        Raises:
+            ConstraintError: the grammar cannot go on.
+        """
+        if self._constraint is None or not self._forces:
+            return []
+        forced = self._constraint.forced()
+        for token in forced:
+            llama.llama_sampler_accept(self._chain, token)
+        return forced
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the grammar lets nothing follow."""
+        return self._constraint is not None and self._constraint.is_stopped
+
+    @property
+    def structure_complete(self) -> bool | None:
+        """Whether what was asked for is closed; ``None`` where nothing was."""
+        return None if self._constraint is None else self._constraint.is_complete
 
     def __del__(self) -> None:
         if chain := getattr(self, "_chain", None):
@@ -83,7 +142,7 @@ class Sampler:
         llama.llama_sampler_chain_add(self._chain, sampler)
 
     def _add_scores(self, model: Model, sampling: Sampling, prompt: list[int]) -> None:
-        """Add what changes scores: biases, penalties, a grammar."""
+        """Add what changes scores: biases, penalties."""
         if sampling.logit_bias:
             biases = (llama.llama_logit_bias * len(sampling.logit_bias))(
                 *sampling.logit_bias.items()
@@ -103,8 +162,6 @@ class Sampler:
             for token in prompt[-PENALTY_TOKENS:]:
                 llama.llama_sampler_accept(sampler, token)
             self._add(sampler)
-        if sampling.grammar:
-            self._add_grammar(model, sampling.grammar)
 
     def _add_choice(self, model: Model, sampling: Sampling, temperature: float) -> None:
         top_k = _or(sampling.top_k, model.recommended("top_k"), DEFAULT_TOP_K)
@@ -116,14 +173,6 @@ class Sampler:
             self._add(llama.llama_sampler_init_min_p(min_p, _MIN_KEEP))
         self._add(llama.llama_sampler_init_temp(temperature))
         self._add(llama.llama_sampler_init_dist(sampling.seed))
-
-    def _add_grammar(self, model: Model, grammar: str) -> None:
-        sampler = llama.llama_sampler_init_grammar(
-            model.vocab, grammar.encode(), b"root"
-        )
-        if not sampler:
-            raise RefusedError("grammar is not valid GBNF with a rule named root")
-        self._add(sampler)
 
 
 def log_probabilities(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

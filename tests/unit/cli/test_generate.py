@@ -217,3 +217,36 @@ def test_a_broken_configuration_is_one_line(inferd, short_dir):
     assert code == 2
     assert stderr.count("\n") == 1
     assert "nonsense" in stderr
+
+
+# --- counting ---------------------------------------------------------------------------
+
+
+def test_a_count_asks_for_no_answer():
+    assert make_request("hello", parse("hello", "--count")).max_tokens == 0
+    assert make_request("a", parse("a", "--count", "--max-tokens", "9")).max_tokens == 0
+
+
+def test_a_count_is_a_number_and_nothing_else(inferd, short_dir):
+    outcome = ask(inferd, short_dir, answers([done("", "cli")]), options=["--count"])
+    assert outcome == (0, "3\n", "")
+
+
+def test_a_prompt_that_does_not_fit_is_counted_and_refused(inferd, short_dir):
+    refusal = failure("invalid_request", "too long", "cli")
+    numbers = {"prompt_tokens": 9000, "n_ctx": 8192, "tokens_over": 809}
+    dialogue = answers([{**refusal, **numbers}])
+    outcome = ask(inferd, short_dir, dialogue, options=["--count"])
+    assert outcome == (2, "9000\n", "error: invalid_request: too long\n")
+
+
+def test_a_count_that_fails_is_no_number(inferd, short_dir):
+    refusal = answers([failure("queue_full", "queue full", "cli")])
+    outcome = ask(inferd, short_dir, refusal, options=["--count"])
+    assert outcome == (2, "", "error: queue_full: queue full\n")
+
+
+def test_a_count_for_programs_is_the_frame(inferd, short_dir):
+    dialogue = answers([done("", "cli")])
+    code, stdout, _ = ask(inferd, short_dir, dialogue, options=["--count", "--json"])
+    assert (code, json.loads(stdout)["usage"]["prompt_tokens"]) == (0, 3)

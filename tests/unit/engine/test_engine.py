@@ -16,7 +16,6 @@ from inferd.backend import (
     DoneV2,
     EmbedResult,
     EventStream,
-    Markers,
     RerankResult,
     StartFailedError,
     Text,
@@ -52,9 +51,8 @@ from inferd.ipc import (
     Scored,
     Step,
 )
-from inferd.job import EmbedJob, GenerateJob, RerankJob, Sampling
+from inferd.job import EmbedJob, GenerateJob, RerankJob, Sampling, Turn
 from inferd.limits import MAX_PREPARES
-from inferd.wire.requests import ChatMessage
 from inferd.wire.responses import UsageV2
 from tests.fakes.worker import CAPABILITIES, FakeWorker, Workers, ended
 
@@ -62,7 +60,7 @@ R = TypeVar("R")
 
 SETTINGS = MockSettings(name="chat")
 JOB = GenerateJob(
-    messages=[ChatMessage("user", "hello")],
+    turns=[Turn("user", "hello")],
     max_tokens=10,
     sampling=Sampling(temperature=0, top_p=1, top_k=0, seed=0),
 )
@@ -466,18 +464,19 @@ class Told(Generic[R]):
         return self
 
 
-async def test_what_the_worker_writes_is_told_apart_by_its_own_markers(
+async def test_what_the_worker_writes_is_told_apart_by_its_own_dialect(
     monkeypatch, autojump_clock, nursery
 ):
     async with house(monkeypatch) as home:
         worker = await home.workers.next()
-        await worker.get_ready(markers=Markers(thinking=("[", "]")))
+        able = msgspec.structs.replace(CAPABILITIES, dialect="gemma4")
+        await worker.get_ready(able)
         told = Told(nursery, partial(blocks_of, home.engine))
-        await worker.prepare()
-        await worker.run(b"[hm]<t>", b"!")
+        await worker.prepare(opens_thought=True)
+        await worker.run(b"hm<channel|><think>", b"!")
         assert (await told.wait()).result == [
             Thinking("hm"),
-            Text("<t>"),
+            Text("<think>"),
             Text("!"),
             DoneV2(stop_reason="end_turn", usage=UsageV2(3, 2, 1)),
         ]

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -16,31 +17,48 @@ from inferd.backend import (
     Token,
     ToolUse,
 )
+from inferd.dialects.dialect import Call, Region
 from inferd.engine.mailbox import Mailbox
 from inferd.engine.session import Answer, Prefilled, WorkerDiedError
 from inferd.engine.streams import BlockStream, TextStream
 from inferd.errors import InternalError
 from inferd.ipc import Embedded, Ended, PromptReady, Scored
-from inferd.job import GenerateJob, Sampling
+from inferd.job import (
+    GenerateJob,
+    Sampling,
+    Structure,
+    Tool,
+    ToolCall,
+    ToolChoice,
+    Turn,
+)
 from inferd.output.blocks import merge
-from inferd.wire.requests import ChatMessage
 from inferd.wire.responses import Alternative, Logprob, Usage, UsageV2
-from tests.fakes.worker import MARKERS, ended
+from tests.fakes.worker import ended
+from tests.unit.dialects.made_up import MADE_UP
 from tests.unit.strategies import chunked
 
-CALL = '<c>{"name":"f","arguments":{"a":1}}</c>'
+CALL = '<c>f{"a": 1}</c>'
 USE = ToolUse(tool_call_id="tc-0", name="f", input={"a": 1})
 USAGE = UsageV2(3, 2, 1)
+TOOL = Tool(name="f", description="", input_schema="{}")
+CALLED = ToolCall(id="tc-0", name="f", arguments="{}")
+SCHEMA = Structure(kind="json_schema", source="{}")
+REQUIRED = ToolChoice("required")
 
 
-def prepared(*stops: str) -> Prepared[GenerateJob]:
+def prepared(
+    *stops: str, opens_thought: bool = False, **fields: Any
+) -> Prepared[GenerateJob]:
     job = GenerateJob(
-        messages=[ChatMessage("user", "hi")],
+        turns=fields.pop("turns", [Turn("user", "hi")]),
+        tools=fields.pop("tools", (TOOL,)),
         max_tokens=99,
         sampling=Sampling(temperature=0, top_p=1, top_k=0, seed=0),
         stops=stops,
+        **fields,
     )
-    return Prepared(ticket=1, job=job, input_tokens=3)
+    return Prepared(ticket=1, job=job, input_tokens=3, opens_thought=opens_thought)
 
 
 def box_of(*answers: Answer | str) -> Mailbox[Answer]:
@@ -50,12 +68,16 @@ def box_of(*answers: Answer | str) -> Mailbox[Answer]:
     return box
 
 
-def text_stream(*answers: Answer | str, stops: tuple[str, ...] = ()) -> TextStream:
-    return TextStream(box_of(*answers), prepared(*stops))
+def text_stream(
+    *answers: Answer | str, stops: tuple[str, ...] = (), **fields: Any
+) -> TextStream:
+    return TextStream(box_of(*answers), prepared(*stops, **fields))
 
 
-def block_stream(*answers: Answer | str, stops: tuple[str, ...] = ()) -> BlockStream:
-    return BlockStream(box_of(*answers), prepared(*stops), MARKERS)
+def block_stream(
+    *answers: Answer | str, stops: tuple[str, ...] = (), **fields: Any
+) -> BlockStream:
+    return BlockStream(box_of(*answers), prepared(*stops, **fields), MADE_UP)
 
 
 async def events_of(stream: TextStream | BlockStream) -> list[Any]:
@@ -116,7 +138,7 @@ async def test_the_first_token_is_noted_when_it_comes_though_its_text_is_held_ba
     stops, held, autojump_clock, nursery
 ):
     box = box_of(Prefilled(3))
-    stream = BlockStream(box, prepared(*stops), MARKERS)
+    stream = BlockStream(box, prepared(*stops), MADE_UP)
     nursery.start_soon(events_of, stream)
     await trio.sleep(1)
     assert stream.first_token_at is None
@@ -214,6 +236,91 @@ async def test_half_a_character_at_the_end_is_no_part_of_a_stop_string(autojump_
     assert (words, done.stop_sequence) == ([], "a\ufffd")
 
 
+async def test_a_stop_string_in_a_thought_or_a_call_ends_nothing(autojump_clock):
+    stream = block_stream("<t>a1</t>", CALL, "b1", "c", stops=("1",))
+    *events, done = await events_of(stream)
+    assert events == [Thinking("a1"), USE, Text("b")]
+    assert (done.stop_reason, done.stop_sequence) == ("tool_use", "1")
+    first, done = await events_of(text_stream("<t>a1</t>", stops=("1",)))
+    assert (first, done.stop_reason) == (Token("<t>a"), "end")
+
+
+async def test_a_stop_string_is_not_found_in_markers(autojump_clock):
+    stream = block_stream("<t>a</t>", "b<t", ">c</t>d", end(), stops=("<", "t>"))
+    *events, _ = await events_of(stream)
+    assert events == [Thinking("a"), Text("b"), Thinking("c"), Text("d")]
+
+
+@pytest.mark.parametrize("between", ["<t>hm</t>", CALL])
+async def test_a_stop_string_does_not_reach_over_a_thought_or_a_call(
+    between, autojump_clock
+):
+    stream = block_stream("xE", between, "ND", "y", end(), stops=("END",))
+    *events, done = await events_of(stream)
+    first, held, _, *rest = events
+    assert (first, held, merge(rest)) == (Text("x"), Text("E"), [Text("NDy")])
+    assert done.stop_sequence is None
+
+
+async def test_a_stop_string_reaches_over_markers_with_nothing_between(autojump_clock):
+    stream = block_stream("xE", "<t></t>", "ND", "y", end(), stops=("END",))
+    *events, done = await events_of(stream)
+    assert (events, done.stop_sequence) == ([Text("x")], "END")
+
+
+async def test_a_thought_settles_which_stop_string_it_was(autojump_clock):
+    stream = block_stream("xab", "<t>hm", stops=("ab", "abc"))
+    *events, done = await events_of(stream)
+    assert (events, done.stop_sequence) == ([Text("x")], "ab")
+    stream = block_stream("xabc", "<t>hm", stops=("abcd", "bc"))
+    *events, done = await events_of(stream)
+    assert (merge(events), done.stop_sequence) == ([Text("xa")], "bc")
+
+
+@pytest.mark.parametrize("split", [False, True])
+async def test_after_a_stop_string_nothing_counts(split, autojump_clock):
+    said = "xEND<t>hm</t><c>no</c>" + CALL
+    pieces = list(said) if split else [said]
+    *events, done = await events_of(block_stream(*pieces, stops=("END",)))
+    assert merge(events) == [Text("x")]
+    assert (done.stop_reason, done.warnings) == ("stop_sequence", ())
+
+
+async def test_a_stop_string_ends_a_call_that_is_none(autojump_clock):
+    stream = block_stream("<c>no", " END", "</c>", "x", end(), stops=("END",))
+    *events, done = await events_of(stream)
+    assert events == [Text("<c>no ")]
+    assert done.warnings == (MalformedToolCall("<c>no END</c>"),)
+    assert done.stop_sequence == "END"
+
+
+# --- structure --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [text_stream, block_stream])
+@pytest.mark.parametrize("complete", [None, False, True])
+async def test_whether_a_structure_is_closed_is_told(make, complete, autojump_clock):
+    last = msgspec.structs.replace(end(), structure_complete=complete)
+    *_, done = await events_of(make("a", last))
+    assert done.structure_complete is complete
+
+
+@pytest.mark.parametrize("make", [text_stream, block_stream])
+@pytest.mark.parametrize(
+    ("fields", "complete"),
+    [({}, None), ({"structure": SCHEMA}, False), ({"tool_choice": REQUIRED}, False)],
+)
+async def test_no_structure_is_known_to_be_closed_where_a_stop_string_cut_it(
+    make, fields, complete, autojump_clock
+):
+    *_, done = await events_of(make("{END}", stops=("END",), **fields))
+    assert done.structure_complete is complete
+    was_complete = None if complete is None else True
+    last = msgspec.structs.replace(end(), structure_complete=was_complete)
+    *_, done = await events_of(make("ab", last, stops=("ab", "abc"), **fields))
+    assert done.structure_complete is complete
+
+
 # --- blocks -----------------------------------------------------------------------------
 
 
@@ -229,6 +336,63 @@ async def test_thoughts_and_calls_are_told_apart_from_text(autojump_clock):
         Text("!"),
         DoneV2(stop_reason="tool_use", usage=USAGE),
     ]
+
+
+async def test_a_stream_may_begin_in_a_thought(autojump_clock):
+    stream = block_stream("hm</t>", "Hello", end(), opens_thought=True)
+    *events, _ = await events_of(stream)
+    assert events == [Thinking("hm"), Text("Hello")]
+
+
+@pytest.mark.parametrize(
+    ("fields", "calls"),
+    [
+        ({}, True),
+        ({"tool_choice": REQUIRED}, True),
+        ({"tool_choice": ToolChoice("none")}, False),
+        ({"tools": ()}, False),
+        ({"tools": (), "turns": [Turn("assistant", "", (CALLED,))]}, True),
+        (
+            {
+                "turns": [Turn("assistant", "", (CALLED,))],
+                "tool_choice": ToolChoice("none"),
+            },
+            False,
+        ),
+    ],
+)
+async def test_calls_are_calls_where_there_are_or_were_tools(
+    fields, calls, autojump_clock
+):
+    stream = block_stream("<t>hm</t>", CALL, end(), **fields)
+    *events, done = await events_of(stream)
+    assert merge(events) == [Thinking("hm"), USE if calls else Text(CALL)]
+    assert done.stop_reason == ("tool_use" if calls else "end_turn")
+
+
+async def test_a_tools_own_schema_is_there_when_its_call_is_read(autojump_clock):
+    seen = []
+
+    def read(text, tools):
+        seen.append(tools)
+        return [Call(text, {})]
+
+    region = Region(holds="calls", begins=("<",), ends=(">",), read=read)
+    dialect = replace(MADE_UP, regions=(region,))
+    stream = BlockStream(box_of("<f>", end()), prepared(), dialect)
+    assert len(await events_of(stream)) == 2
+    assert seen == [(TOOL,)]
+
+
+@pytest.mark.parametrize("why", ["end", "length"])
+async def test_a_call_without_its_end_is_a_call_unless_it_was_cut_off(
+    why, autojump_clock
+):
+    written = CALL.removesuffix("</c>")
+    *events, done = await events_of(block_stream(written, end(stop_reason=why)))
+    assert events == ([USE] if why == "end" else [Text(written)])
+    assert done.stop_reason == ("tool_use" if why == "end" else "max_tokens")
+    assert bool(done.warnings) == (why == "length")
 
 
 async def test_v1_sends_markers_as_they_are(autojump_clock):
@@ -337,6 +501,34 @@ async def test_the_tokens_of_a_stop_string_are_in_no_frame(autojump_clock):
     assert done.stop_sequence == "<END>"
 
 
+async def test_text_held_back_before_a_thought_has_its_tokens(autojump_clock):
+    said = ["a", "E", "<t>", "hm", "</t>", "b"]
+    pieces = [each for piece in said for each in (logprob(piece), piece)]
+    *events, _ = await events_of(block_stream(*pieces, end(), stops=("END",)))
+    assert events == [
+        Text("a", (logprob("a"),)),
+        Text("E", (logprob("E"),)),
+        Thinking("hm"),
+        Text("b", (logprob("b"),)),
+    ]
+
+
+async def test_a_token_of_text_and_something_else_goes_with_the_text(autojump_clock):
+    said = ["a<t>", "h", "m</t>b", "c<c>", "f{}", "</c>d", "e"]
+    pieces = [each for piece in said for each in (logprob(piece), piece)]
+    *events, _ = await events_of(block_stream(*pieces, end()))
+    assert events == [
+        Text("a", (logprob("a<t>"),)),
+        Thinking("h"),
+        Thinking("m"),
+        Text("b", (logprob("m</t>b"),)),
+        Text("c", (logprob("c<c>"),)),
+        ToolUse(tool_call_id="tc-0", name="f", input={}),
+        Text("d", (logprob("</c>d"),)),
+        Text("e", (logprob("e"),)),
+    ]
+
+
 async def test_the_tokens_of_thoughts_and_calls_are_in_no_text_frame(autojump_clock):
     pieces = ["<t>", "hm", "</t>", "a", CALL, "b"]
     said = [each for piece in pieces for each in (logprob(piece), piece)]
@@ -347,16 +539,6 @@ async def test_the_tokens_of_thoughts_and_calls_are_in_no_text_frame(autojump_cl
         USE,
         Text("b", (logprob("b"),)),
     ]
-
-
-async def test_who_chose_no_tool_gets_a_call_as_text(autojump_clock):
-    chosen = prepared()
-    job = msgspec.structs.replace(chosen.job, calls_tools=False)
-    chosen = msgspec.structs.replace(chosen, job=job)
-    stream = BlockStream(box_of("<t>hm</t>", CALL, end()), chosen, MARKERS)
-    *events, done = await events_of(stream)
-    assert merge(events) == [Thinking("hm"), Text(CALL)]
-    assert done.stop_reason == "end_turn"
 
 
 async def test_v1_has_no_log_probabilities(autojump_clock):

@@ -1,13 +1,17 @@
 """What the output stages give for a whole text, by the plainest means; and its splits."""
 
+import json
+import re
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Final
 
 from hypothesis import strategies as st
 
-from inferd.backend import MalformedToolCall, Markers, Text, Thinking, ToolUse
+from inferd.backend import MalformedToolCall, Text, Thinking, ToolUse
+from inferd.dialects.dialect import Call, Region
+from inferd.job import Tool
 from inferd.output.blocks import Block, merge
-from inferd.output.tool_calls import read_tool_call
 
 
 def split(text: str) -> st.SearchStrategy[list[str]]:
@@ -59,31 +63,93 @@ def whole(phrases: Sequence[str], text: str) -> tuple[str, str | None]:
             return text, None
 
 
-def parsed(
-    markers: Markers, text: str, *, place: str = "text", bound: int = 1024 * 1024
-) -> tuple[list[Block], list[MalformedToolCall]]:
-    """Give the merged blocks of a whole text, and the warnings."""
-    pairs = {"thinking": markers.thinking, "call": markers.tool_call}
-    places = {pair[0]: name for name, pair in pairs.items() if pair}
-    ends = {name: [pair[1]] for name, pair in pairs.items() if pair}
-    blocks: list[Block] = []
-    warnings: list[MalformedToolCall] = []
-    begin = ""
-    while True:
-        start, marker = first(ends.get(place, [*places]), text) or (len(text), "")
-        body, text = text[:start], text[start + len(marker) :]
-        call = read_tool_call(body) if marker and len(body) <= bound else None
-        if place != "call":
-            block = Thinking if place == "thinking" else Text
-            blocks += [block(body)] if body else []
-        elif call is None:
-            blocks.append(Text(begin + body + marker))
-            kept = body[:bound] if len(body) > bound else body + marker
-            warnings.append(MalformedToolCall(begin + kept))
-        else:
-            n_calls = sum(isinstance(block, ToolUse) for block in blocks)
-            name, value = call
-            blocks.append(ToolUse(tool_call_id=f"tc-{n_calls}", name=name, input=value))
-        if not marker:
-            return merge(blocks), warnings
-        begin, place = marker, places[marker] if place == "text" else "text"
+def read_calls(text: str, _tools: Sequence[Tool] = ()) -> Sequence[Call] | None:
+    """Read what a small family writes: ``f{"a": 1}``, a call on each line, or ``-``."""
+    lines = [line for line in text.split("\n") if line]
+    found = [re.fullmatch(r"(\w+)({.*})", line) for line in lines if lines != ["-"]]
+    try:
+        calls = [Call(each[1], json.loads(each[2])) for each in found if each]
+    except ValueError:
+        return None
+    return calls if lines and all(found) else None
+
+
+OUTSIDE: Final = Region(holds="text", begins=())
+
+
+class Parsed:
+    """An answer, read from left to right with the whole of it in view."""
+
+    def __init__(self, regions: Sequence[Region], text: str, **options: int) -> None:
+        """Read it.
+
+        Args:
+            regions: the dialect's.
+            text: all of it.
+            options: ``opens_thought``, ``was_cut``, and a call's ``bound``.
+        """
+        self.blocks: list[Block] = []
+        self.warnings: list[MalformedToolCall] = []
+        self._regions = regions
+        self._was_cut = options.get("was_cut", 0)
+        self._bound = options.get("bound", 1024 * 1024)
+        self._is_fresh = True
+        thoughts = [region for region in regions if region.holds == "thought"]
+        self._go(thoughts[0] if options.get("opens_thought") else OUTSIDE, text)
+
+    def _go(self, place: Region, text: str) -> None:
+        begin, end = "", "begins"
+        while end:
+            start, end, target = self._next(place, text)
+            body, text = text[:start], text[start + len(end) :]
+            if place.keeps_begin:
+                begin, body = "", begin + body
+            self._add(place, begin, body, end)
+            begin, place = end, target
+            if "" in target.ends:
+                kept = (end, "") if target.keeps_begin else ("", end)
+                self._add(target, kept[1], kept[0], "")
+                place = OUTSIDE
+
+    def _next(self, place: Region, text: str) -> tuple[int, str, Region]:
+        """Give the next marker that counts, with its place and where it leads."""
+        for start in range(len(text)):
+            is_fresh = self._is_fresh and not text[:start].strip()
+            ways = [(end, OUTSIDE) for end in place.ends if end]
+            if place.holds == "text":
+                ways += [
+                    (begin, region)
+                    for region in self._regions
+                    for begin in region.begins
+                    if is_fresh or not region.only_first
+                ]
+            here = [way for way in ways if text.startswith(way[0], start)]
+            if here:
+                return start, *max(here, key=lambda way: len(way[0]))
+        return len(text), "", OUTSIDE
+
+    def _add(self, place: Region, begin: str, body: str, end: str) -> None:
+        match place.holds:
+            case "calls":
+                self._is_fresh = False
+                self._add_calls(place, begin, body, end)
+            case "text" if body:
+                self._is_fresh = self._is_fresh and not body.strip()
+                self.blocks.append(Text(body))
+            case "thought" if body:
+                self.blocks.append(Thinking(body))
+        self.blocks = merge(self.blocks)
+
+    def _add_calls(self, place: Region, begin: str, body: str, end: str) -> None:
+        assert place.read is not None
+        is_long = len(body) > self._bound
+        is_half = self._was_cut and place.ends and not end and "" not in place.ends
+        calls = None if is_long or is_half else place.read(body, ())
+        if calls is None:
+            quoted = body[: self._bound] if is_long else body + end
+            self.warnings.append(MalformedToolCall(begin + quoted))
+            self.blocks.append(Text(begin + body + end))
+        for name, value in calls or ():
+            n_calls = sum(isinstance(block, ToolUse) for block in self.blocks)
+            call_id = f"tc-{n_calls}"
+            self.blocks.append(ToolUse(tool_call_id=call_id, name=name, input=value))

@@ -4,12 +4,19 @@ import pytest
 from hypothesis import given, settings
 from msgspec import Raw
 
+from inferd import job as tools
 from inferd.errors import InvalidRequestError, PeerError
-from inferd.job import GenerateJob, Sampling
+from inferd.job import GenerateJob, Sampling, Turn
 from inferd.limits import MAX_BLOCK_DEPTH
 from inferd.resolve.blocks import resolve_blocks
 from inferd.resolve.plan import Plan
-from inferd.routing import GENERATES, SERVES_V2, TAKES_TOOLS, THINKS
+from inferd.routing import (
+    GENERATES,
+    HOLDS_STRUCTURE,
+    SERVES_V2,
+    TAKES_TOOLS,
+    THINKS,
+)
 from inferd.wire.blocks import (
     BlocksRequest,
     ImageBlock,
@@ -19,12 +26,13 @@ from inferd.wire.blocks import (
     TextBlock,
     Tool,
     ToolResultBlock,
+    ToolUseBlock,
 )
 from inferd.wire.codec import decode_blocks
-from inferd.wire.requests import ChatMessage
 from tests.unit.strategies import BLOCKS_REQUESTS
 
 TURN = Message("user", [TextBlock("h"), ToolResultBlock("tc-0", [TextBlock("i")])])
+CALLED = Message("assistant", [ToolUseBlock("tc-0", "f", Raw(b"{}"))])
 TOOL = Tool("f", "", Raw(b"{}"))
 SAMPLING = Sampling(temperature=None, top_p=None, top_k=None, seed=7)
 
@@ -44,13 +52,12 @@ def refusal(**fields):
 def test_what_is_left_open_is_the_models_business_or_the_wires_default():
     plan = resolve()
     assert plan == Plan(
-        job=GenerateJob(
-            messages=[ChatMessage("user", "hi")], max_tokens=1000, sampling=SAMPLING
-        ),
+        job=GenerateJob(turns=[Turn("user", "hi")], max_tokens=1000, sampling=SAMPLING),
         needs=(GENERATES, SERVES_V2),
     )
     assert (plan.priority, plan.deadline_ms, plan.streams) == (0, None, True)
     assert (SAMPLING.min_p, SAMPLING.repeat_penalty) == (None, 1.0)
+    assert plan.job.structure is None
     assert (SAMPLING.presence_penalty, SAMPLING.frequency_penalty) == (0.0, 0.0)
 
 
@@ -82,7 +89,7 @@ OPTIONS: dict[str, Any] = {
 def test_every_option_is_passed_on():
     plan = resolve(**NUMBERS, **OPTIONS)
     assert plan.job == GenerateJob(
-        messages=[ChatMessage("user", "hi")],
+        turns=[Turn("user", "hi")],
         max_tokens=8,
         min_tokens=2,
         sampling=Sampling(**NUMBERS, logit_bias={5: -100.0}),
@@ -102,12 +109,13 @@ def test_a_zero_that_was_asked_for_is_no_default():
     assert (job.max_tokens, job.min_tokens) == (0, 0)
 
 
-def test_messages_come_to_their_text():
+def test_messages_come_to_turns():
     turns = [TURN, Message("assistant", [TextBlock("")])]
     plan = resolve(messages=turns)
-    assert plan.job.messages == [
-        ChatMessage("user", "hi"),
-        ChatMessage("assistant", ""),
+    assert plan.job.turns == [
+        Turn("user", "h"),
+        Turn("tool", "i", call_id="tc-0"),
+        Turn("assistant", ""),
     ]
     assert plan.needs == (GENERATES, SERVES_V2, TAKES_TOOLS)
 
@@ -174,26 +182,31 @@ def test_what_is_out_of_range_is_refused_by_name(fields, text):
     ("fields", "text"),
     [
         (
-            {"response_format": ResponseFormat(type="json_schema")},
-            "response_format is not supported by this daemon",
-        ),
-        (
-            {"tool_choice": "required", "tools": [TOOL]},
-            "tool_choice required is not supported by this daemon",
-        ),
-        (
-            {"tool_choice": NamedTool("f"), "tools": [TOOL]},
-            "tool_choice with a name is not supported by this daemon",
+            {"response_format": ResponseFormat(type="json")},
+            "response_format.type json not in [json_schema, regex, gbnf, lark]",
         ),
         (
             {"tool_choice": NamedTool("g"), "tools": [TOOL]},
             "tool_choice names no tool: g",
         ),
-        ({"tool_choice": NamedTool("f")}, "tool_choice names no tool: f"),
     ],
 )
-def test_what_nothing_here_enforces_is_refused(fields, text):
+def test_what_nobody_could_enforce_is_refused(fields, text):
     assert refusal(**fields) == text
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"response_format": ResponseFormat(type="regex", pattern="a")},
+        {"tool_choice": "required", "tools": [TOOL]},
+        {"tool_choice": NamedTool("f"), "tools": [TOOL]},
+    ],
+)
+def test_what_promises_a_structure_needs_a_backend_that_holds_it(fields):
+    plan = resolve(**fields)
+    assert plan.job.is_structured
+    assert plan.needs[-1] == HOLDS_STRUCTURE
 
 
 @pytest.mark.parametrize("choice", ["auto", None])
@@ -201,9 +214,25 @@ def test_a_choice_that_forces_nothing_is_as_good_as_none(choice):
     assert resolve(tool_choice=choice) == resolve()
 
 
-def test_who_chooses_no_tool_gets_no_call():
-    assert resolve().job.calls_tools
-    assert not resolve(tool_choice="none").job.calls_tools
+@pytest.mark.parametrize(
+    ("fields", "may_call"),
+    [
+        ({}, False),
+        ({"tools": [TOOL]}, True),
+        ({"tools": [TOOL], "tool_choice": "none"}, False),
+        ({"messages": [CALLED, TURN]}, True),
+        ({"messages": [CALLED, TURN], "tool_choice": "none"}, False),
+    ],
+)
+def test_a_model_that_knows_of_no_calls_makes_none(fields, may_call):
+    assert resolve(**fields).job.may_call == may_call
+
+
+def test_tools_and_the_wish_for_a_trace_are_passed_on():
+    job = resolve(tools=[TOOL], thinking=True).job
+    assert job.tools == (tools.Tool(name="f", description="", input_schema="{}"),)
+    assert job.thinks
+    assert not resolve().job.thinks
 
 
 @pytest.mark.parametrize("use", ["auto", "off", "discard", None])
@@ -237,7 +266,7 @@ def test_blocks_may_be_nested_so_deeply_and_no_deeper(levels):
     line = b'{"messages":[{"role":"user","content":[' + block + b"]}]}"
     if levels < MAX_BLOCK_DEPTH:
         plan = resolve_blocks(decode_blocks(line), seed=7)
-        assert plan.job.messages[0].content == "x"
+        assert plan.job.turns[0].text == "x"
     else:
         with pytest.raises(PeerError, match=r"nested over 16 deep|recursion"):
             resolve_blocks(decode_blocks(line), seed=7)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from inferd.errors import AttachmentsTooLargeError, InvalidRequestError
 from inferd.limits import MAX_ATTACHMENT_BYTES, MAX_ATTACHMENTS
 from inferd.resolve import content
-from inferd.resolve.content import check_content, flat_text, needs_of
+from inferd.resolve.content import check_content, needs_of
 from inferd.routing import (
     GENERATES,
     SERVES_V2,
@@ -238,23 +238,3 @@ def test_attachments_are_charged_together_whether_or_not_they_are_used(monkeypat
 )
 def test_a_request_needs_what_is_in_it(request_, more):
     assert needs_of(request_) == (*NEEDED, *more)
-
-
-@pytest.mark.parametrize(
-    ("blocks", "text"),
-    [
-        ([], ""),
-        ([TextBlock("a"), TextBlock(""), TextBlock("b\n"), TextBlock("c")], "ab\nc"),
-        ([TextBlock("a"), ImageBlock("i"), CALL, TextBlock("b")], "ab"),
-        (
-            [
-                TextBlock("a"),
-                result(TextBlock("b"), result(TextBlock("c")), AudioBlock("s")),
-                TextBlock("d"),
-            ],
-            "abcd",
-        ),
-    ],
-)
-def test_the_text_of_a_turn_is_that_of_its_blocks_in_order(blocks, text):
-    assert flat_text(blocks) == text

@@ -10,7 +10,6 @@ from inferd.resolve.sampling import (
     biases_of,
     check_turns,
     count_in_range,
-    grammar_of,
     in_range,
     refusal,
     seed_of,
@@ -182,26 +181,6 @@ def test_a_request_has_1024_biases_at_most():
     assert len(biases_of({str(token): 1.0 for token in range(1024)})) == 1024
     assert said(biases_of, {str(token): 1.0 for token in range(1025)}) == (
         "logit_bias has 1025 entries, at most 1024 are allowed"
-    )
-
-
-# --- grammars ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("letter", ["a", "é", "😀"])
-def test_a_grammar_is_counted_in_bytes(letter):
-    fits = letter * (65536 // len(letter.encode()))
-    assert grammar_of(fits) == fits
-    n_bytes = len((fits + letter).encode())
-    assert said(grammar_of, fits + letter) == (
-        f"grammar has {n_bytes} bytes, at most 65536 are allowed"
-    )
-
-
-def test_a_grammar_has_4096_alternatives_at_most():
-    assert grammar_of("|" * 4096) == "|" * 4096
-    assert said(grammar_of, "|" * 4097) == (
-        "grammar has 4097 alternatives (|), at most 4096 are allowed"
     )
 
 

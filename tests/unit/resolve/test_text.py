@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from inferd.errors import InvalidRequestError
-from inferd.job import GenerateJob, Sampling
+from inferd.job import GenerateJob, Sampling, Structure, Turn
 from inferd.resolve.plan import Plan
 from inferd.resolve.text import resolve_text
 from inferd.routing import GENERATES
@@ -13,7 +13,7 @@ TURN = ChatMessage("user", "hi")
 BUDGETS = (70, 140, 280, 560, 1120)
 SAMPLING = Sampling(temperature=1.0, top_p=0.95, top_k=64, min_p=0.0, seed=7)
 PLAN = Plan(
-    job=GenerateJob(messages=[TURN], max_tokens=1000, sampling=SAMPLING),
+    job=GenerateJob(turns=[Turn("user", "hi")], max_tokens=1000, sampling=SAMPLING),
     needs=(GENERATES,),
 )
 
@@ -32,7 +32,7 @@ def refusal(**fields):
 def test_what_is_left_open_is_the_wires_default():
     assert resolve() == PLAN
     assert (PLAN.priority, PLAN.deadline_ms, PLAN.streams) == (0, None, True)
-    assert SAMPLING.grammar == ""
+    assert PLAN.job.structure is None
     assert (SAMPLING.repeat_penalty, SAMPLING.logit_bias) == (1.0, {})
     assert (PLAN.job.stops, PLAN.job.min_tokens, PLAN.job.n_alternatives) == ((), 0, 0)
     assert not PLAN.job.wants_progress
@@ -114,14 +114,17 @@ def test_an_empty_conversation_is_told_before_a_wrong_budget():
 
 
 def test_an_empty_text_is_a_message():
-    [message] = resolve(messages=[ChatMessage("user", "")]).job.messages
-    assert message.content == ""
+    [turn] = resolve(messages=[ChatMessage("user", "")]).job.turns
+    assert turn.text == ""
 
 
 def test_what_ends_an_answer_and_what_seeds_it_are_passed_on():
     job = resolve(stop=["a", "b"], seed=2**32 - 2, grammar="x").job
     assert job.stops == ("a", "b")
-    assert (job.sampling.seed, job.sampling.grammar) == (2**32 - 2, "x")
+    assert (job.sampling.seed, job.structure) == (
+        2**32 - 2,
+        Structure(kind="gbnf", source="x", in_v1=True),
+    )
 
 
 @pytest.mark.parametrize("wanted", [None, False, True])

@@ -17,14 +17,13 @@ from inferd.backend import (
     TokenEventV2,
     ToolUse,
 )
-from inferd.job import GenerateJob, Sampling
+from inferd.job import GenerateJob, Sampling, Turn
 from inferd.resolve.plan import Plan
 from inferd.routing import GENERATES
 from inferd.server.activity import Activity
 from inferd.server.answers import BlocksAnswer, TextAnswer
 from inferd.server.peer import Peer
 from inferd.wire.codec import encode
-from inferd.wire.requests import ChatMessage
 from inferd.wire.responses import Alternative, Logprob, Response, Usage, UsageV2
 
 PEER = Peer(pid=17, uid=1000, gid=100)
@@ -46,9 +45,7 @@ def logprob(token: str) -> Logprob:
 
 def plan(*, streams: bool = True) -> Plan[GenerateJob]:
     sampling = Sampling(temperature=0, top_p=1, top_k=0, seed=42)
-    job = GenerateJob(
-        messages=[ChatMessage("user", "hi")], max_tokens=9, sampling=sampling
-    )
+    job = GenerateJob(turns=[Turn("user", "hi")], max_tokens=9, sampling=sampling)
     return Plan(job=job, needs=(GENERATES,), streams=streams)
 
 

@@ -55,7 +55,14 @@ def test_capabilities_say_all_that_a_backend_can():
     accelerator = AcceleratorInfo(kind=AcceleratorKind.CUDA, gpu_layers=7)
     board = StatusBoard()
     board.ready(
-        "chat", BackendCapabilities(accelerator=accelerator, model="m", n_ctx=8)
+        "chat",
+        BackendCapabilities(
+            accelerator=accelerator,
+            model="m",
+            n_ctx=8,
+            structure=True,
+            dialect="qwen",
+        ),
     )
     assert snapshot(board)[0] == {
         "id": "admin",
@@ -75,6 +82,8 @@ def test_capabilities_say_all_that_a_backend_can():
         "wire_version": 1,
         "n_ctx": 8,
         "model": "m",
+        "structure": True,
+        "dialect": "qwen",
         "daemon_version": __version__,
     }
 

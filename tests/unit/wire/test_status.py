@@ -63,7 +63,7 @@ CAPABILITIES = CapabilitiesFrame(
                 '"tools":true,"thinking":false,"embed":false,"generate":true,'
                 '"rerank":false,"accelerator":"cpu","gpu_layers":0,'
                 '"wire_version":1,"n_ctx":8192,"model":"tiny",'
-                '"daemon_version":"1.2.3"}\n'
+                '"structure":false,"daemon_version":"1.2.3"}\n'
             ),
         ),
     ],

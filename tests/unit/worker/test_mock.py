@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from inferd.config import MockSettings
+from inferd.dialects.registry import DIALECTS
 from inferd.ipc import Embedded, Ended, Loading, Scored, Step
-from inferd.job import EmbedJob, GenerateJob, RerankJob, Sampling
-from inferd.wire.requests import ChatMessage
+from inferd.job import EmbedJob, GenerateJob, RerankJob, Sampling, Turn
 from inferd.wire.responses import Usage
 from inferd.worker.backend import RefusedError
 from inferd.worker.mock import N_EMBD, MockBackend
@@ -19,7 +19,7 @@ from inferd.worker.mock import N_EMBD, MockBackend
 
 def job(max_tokens: int = 1000, **fields: Any) -> GenerateJob:
     return GenerateJob(
-        messages=[ChatMessage("user", "hi")],
+        turns=[Turn("user", "hi")],
         max_tokens=max_tokens,
         sampling=Sampling(temperature=0, top_p=1, top_k=0, seed=0),
         **fields,
@@ -92,9 +92,8 @@ def test_it_can_do_all_that_the_wire_has_but_media():
 
 
 def test_its_dialect_is_plain():
-    markers = backend().load(lambda _: None).markers
-    assert markers.thinking == ("<think>", "</think>")
-    assert markers.tool_call == ("<tool_call>", "</tool_call>")
+    dialect = DIALECTS[backend().load(lambda _: None).capabilities.dialect]
+    assert {"<think>", "</think>", "<tool_call>", "</tool_call>"} <= {*dialect.markers}
 
 
 def test_it_says_its_lines_one_a_step_and_ends_with_the_last():

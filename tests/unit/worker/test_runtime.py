@@ -30,8 +30,7 @@ from inferd.ipc import (
     decode_from_worker,
     encode,
 )
-from inferd.job import EmbedJob, GenerateJob, Job, RerankJob, Sampling
-from inferd.wire.requests import ChatMessage
+from inferd.job import EmbedJob, GenerateJob, Job, RerankJob, Sampling, Turn
 from inferd.worker.backend import LoadError, PromptOverflowError, RefusedError
 from inferd.worker.link import Link
 from inferd.worker.mock import MockBackend
@@ -42,7 +41,7 @@ SETTINGS = MockSettings(name="m", tokens=("a", "b", "c"))
 ENDLESS = MockSettings(name="m", tokens=("x",) * 1000, token_delay_ms=1)
 LOAD = Load(settings=SETTINGS, n_slots=2)
 JOB = GenerateJob(
-    messages=[ChatMessage("user", "hi")],
+    turns=[Turn("user", "hi")],
     max_tokens=1000,
     sampling=Sampling(temperature=0, top_p=1, top_k=0, seed=0),
 )

@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from inferd.config import LlamaCppSettings
 from inferd.ipc import Embedded, Ended, Loaded, Scored, Step
-from inferd.job import EmbedJob, GenerateJob, RerankJob, Sampling
-from inferd.wire.requests import ChatMessage
+from inferd.job import EmbedJob, GenerateJob, RerankJob, Sampling, Turn
 from inferd.wire.responses import Logprob
 from inferd.worker.backend import Outcome
 from inferd.worker.llama.backend import LlamaBackend
@@ -58,7 +57,7 @@ def job(
 ) -> GenerateJob:
     """Ask for an answer, the likeliest by default."""
     return GenerateJob(
-        messages=[ChatMessage("user", text)],
+        turns=[Turn("user", text)],
         max_tokens=max_tokens,
         sampling=sampling,
         **fields,

@@ -35,7 +35,8 @@ def test_loading_tells_what_it_does_and_what_came_of_it(tiny_model):
         False,
     )
     assert (able.n_ctx, able.n_embd, able.model) == (512, 0, "tiny-random")
-    assert (able.tools, able.thinking, able.vision) == (False, False, False)
+    assert (able.tools, able.structure, able.dialect) == (True, True, "chatml")
+    assert (able.thinking, able.vision) == (False, False)
     assert loaded.library.startswith("llama-cpp-python")
 
 

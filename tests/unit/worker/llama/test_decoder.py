@@ -1,14 +1,16 @@
 import threading
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 
 from inferd.ipc import Failed, Step
-from inferd.job import Sampling
+from inferd.job import GenerateJob, Sampling, Structure
 from inferd.worker.backend import PromptOverflowError
 from inferd.worker.llama.batch import Batch
+from inferd.worker.llama.constraint import ConstraintError
 from inferd.worker.llama.context import Context
 from tests.model.tiny import write_tiny_model
 from tests.unit.worker.llama.running import (
@@ -308,6 +310,111 @@ def test_an_interruption_meant_for_a_stream_past_its_prompt_is_ignored(backend):
     backend.interrupt(1)
     assert take_step(backend).pieces
     backend.drop(1)
+
+
+# --- structures -----------------------------------------------------------------------
+
+
+def regex(pattern: str, **options: Any) -> GenerateJob:
+    return job(structure=Structure(kind="regex", source=pattern), **options)
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+def test_an_answer_has_the_structure_that_was_asked_for(backend, sampling):
+    given = answer(backend, regex("yes|no", sampling=sampling))
+    assert given.text in (b"yes", b"no")
+    assert (given.end.stop_reason, given.end.structure_complete) == ("end", True)
+
+
+def test_a_structure_leaves_the_choice_to_the_model(backend):
+    seeds = [msgspec.structs.replace(SAMPLED, seed=seed) for seed in range(20)]
+    found = {answer(backend, regex("[a-h]", sampling=each)).text for each in seeds}
+    assert len(found) > 1
+
+
+def test_an_answer_without_a_structure_says_nothing_of_one(backend):
+    assert answer(backend, job(max_tokens=1)).end.structure_complete is None
+
+
+@pytest.mark.parametrize("max_tokens", [1, 3, 7, 10])
+def test_an_answer_that_is_cut_before_its_structure_closes_says_so(backend, max_tokens):
+    given = answer(backend, regex("[ab]lighthouses", max_tokens=max_tokens))
+    assert len(given.pieces) == given.end.usage.completion_tokens == max_tokens
+    assert given.end.stop_reason == "length"
+    assert given.end.structure_complete is False
+
+
+def test_what_has_to_follow_takes_no_steps_of_its_own(backend):
+    backend.start(1, backend.prepare(regex("[ab]lighthouses[cd]")))
+    took = list(steps(backend))
+    given = collect(iter(took))[1]
+    assert given.end.usage.completion_tokens == len(given.text) == 13
+    assert len(took) <= 4
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+def test_what_has_to_follow_is_what_would_have_been_chosen(backend, sampling):
+    pattern = "(one|two|three) lighthouses and (four|five) ships"
+    at_once = answer(backend, regex(pattern, sampling=GREEDY, max_tokens=60))
+    one_by_one = answer(
+        backend, regex(pattern, sampling=GREEDY, max_tokens=60, n_alternatives=1)
+    )
+    assert at_once.text == one_by_one.text
+    assert len(one_by_one.logprobs) == len(one_by_one.pieces)
+
+
+def test_structures_change_nothing_for_those_beside_them(backend):
+    expected = text_of(backend, "steady", max_tokens=20)
+    backend.start(1, backend.prepare(job("steady", max_tokens=20)))
+    backend.start(2, backend.prepare(regex("[ab]lighthouses[cd]keepers")))
+    backend.start(3, backend.prepare(regex("[a-z]{5}")))
+    given = collect(steps(backend))
+    assert given[1].text == expected
+    assert given[2].text[1:12] == b"lighthouses"
+    assert len(given[3].text) == 5
+
+
+def test_a_stop_token_ends_an_answer_even_where_it_has_to_follow(backend):
+    token = backend._model.tokenize("t")[-1]
+    given = answer(backend, regex("[ab]lighthouses", stop_token_ids=(token,)))
+    assert given.text[1:] == b"ligh"
+    assert given.end.stop_token_id == token
+    assert given.end.structure_complete is False
+
+
+def test_a_stop_token_that_would_close_a_structure_leaves_it_open(backend):
+    token = backend._model.tokenize("!")[-1]
+    given = answer(backend, regex("[ab]c!", stop_token_ids=(token,)))
+    assert given.text[1:] == b"c"
+    assert given.end.structure_complete is False
+
+
+def test_a_structure_that_may_go_on_does_so_until_it_is_long_enough(backend):
+    given = answer(backend, regex("a+", min_tokens=9, max_tokens=12))
+    assert given.text == b"a" * len(given.text)
+    assert len(given.text) >= 9
+
+
+def test_a_structure_that_is_closed_ends_an_answer_that_is_too_short(backend):
+    given = answer(backend, regex("ab", min_tokens=9))
+    assert given.text == b"ab"
+    assert given.end.structure_complete is True
+
+
+def test_a_structure_that_fails_is_nobody_elses_affair(backend, monkeypatch):
+    expected = text_of(backend, "steady", max_tokens=5)
+    backend.start(1, backend.prepare(job("steady", max_tokens=5)))
+    doomed = backend.prepare(regex("[ab]+"))
+    monkeypatch.setattr(doomed.sampler._constraint, "mask", fail)
+    backend.start(2, doomed)
+    outcomes = [outcome for _ in range(5) for outcome in backend.step()]
+    assert Failed(ticket=2, reason="the grammar is tired") in outcomes
+    done = [each for each in outcomes if isinstance(each, Step)]
+    assert collect(iter(done))[1].text == expected
+
+
+def fail(_: object) -> None:
+    raise ConstraintError("the grammar is tired")
 
 
 # --- what is no number ----------------------------------------------------------------

@@ -2,10 +2,13 @@ import datetime as dt
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
-from inferd.job import RerankJob
+from inferd.dialects import inert
+from inferd.job import RerankJob, Tool, Turn
 from inferd.worker.backend import LoadError, RefusedError
-from tests.model.tiny import write_tiny_model
+from inferd.worker.llama.sequence import PreparedPrompt
+from tests.model.tiny import SPECIALS, write_tiny_model
 from tests.unit.worker.llama.running import (
     answer,
     change_rows,
@@ -21,22 +24,78 @@ def load_with(directory, template):
     return load(write_tiny_model(directory / "tiny.gguf", template=template))[0]
 
 
+def prompt_of(backend, asked):
+    prepared = backend.prepare(asked)
+    assert isinstance(prepared, PreparedPrompt)
+    return prepared.tokens
+
+
 def test_a_prompt_is_what_the_template_writes(tmp_path):
     backend = load_with(tmp_path, "{{ messages[0].content }}!")
-    prepared = backend.prepare(job("hello"))
-    assert prepared.tokens == backend._model.tokenize("hello!")
-    assert prepared.prompt_tokens == len("hello!") + 1
+    assert prompt_of(backend, job("hello")) == backend._model.tokenize("hello!")
+    assert backend.prepare(job("hello")).prompt_tokens == len("hello!") + 1
 
 
 def test_the_template_may_ask_for_the_date(tmp_path):
-    backend = load_with(tmp_path, "{{ strftime_now('%Y') }}")
+    template = "{{ messages[0].content }} {{ strftime_now('%Y') }}"
+    backend = load_with(tmp_path, template)
     year = dt.datetime.now().astimezone().year
-    assert backend._model.tokenize(str(year)) == backend.prepare(job()).tokens
+    assert prompt_of(backend, job("hello")) == backend._model.tokenize(f"hello {year}")
 
 
 def test_a_model_without_a_chat_template_is_refused(tmp_path):
     with pytest.raises(LoadError, match="no chat template"):
         load_with(tmp_path, None)
+
+
+def test_a_template_that_leaves_out_what_a_user_says_is_refused(tmp_path):
+    with pytest.raises(LoadError, match="leaves out what a user says"):
+        load_with(tmp_path, "{{ bos_token }}")
+    path = write_tiny_model(tmp_path / "pinned.gguf", template="{{ bos_token }}")
+    backend, loaded = load(path, chat_template="gemma3")
+    assert loaded.capabilities.dialect == "gemma3"
+    text = "<start_of_turn>user\nhello<end_of_turn>\n<start_of_turn>model\n"
+    assert prompt_of(backend, job("hello")) == backend._model.tokenize(text)
+
+
+def test_a_model_without_a_template_may_be_said_to_be_of_a_family(tmp_path):
+    path = write_tiny_model(tmp_path / "bare.gguf", template=None)
+    backend, loaded = load(path, chat_template="qwen")
+    assert loaded.capabilities.dialect == "qwen"
+    text = "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"
+    empty_thought = "<think>\n\n</think>\n\n"
+    tokenize = backend._model.tokenize
+    assert prompt_of(backend, job("hello")) == tokenize(text + empty_thought)
+    assert prompt_of(backend, job("hello", thinks=True)) == tokenize(text)
+
+
+def test_a_family_that_nobody_knows_keeps_the_models_own_template(tmp_path):
+    template = "<|im_start|>{{ messages[0].content }}"
+    path = write_tiny_model(tmp_path / "tiny.gguf", template=template)
+    assert load(path)[1].capabilities.dialect == "chatml"
+    backend, loaded = load(path, chat_template="generic")
+    assert loaded.capabilities.dialect == "generic"
+    written = backend._model.tokenize("<|im_start|>hello")
+    assert prompt_of(backend, job("hello")) == written
+
+
+@pytest.mark.parametrize(
+    ("name", "family"), [("chatml", "chatml"), ("mistral-v7", "mistral")]
+)
+def test_a_template_may_be_the_name_of_a_family(tmp_path, name, family):
+    path = write_tiny_model(tmp_path / "tiny.gguf", template=name)
+    backend, loaded = load(path)
+    assert loaded.capabilities.dialect == family
+    turn = "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"
+    text = {"chatml": turn, "mistral": "[INST]hello[/INST]"}[family]
+    assert prompt_of(backend, job("hello")) == backend._model.tokenize(text)
+
+
+def test_a_template_by_a_name_that_nobody_knows_is_refused_unless_pinned(tmp_path):
+    with pytest.raises(LoadError, match="no chat template but the name 'vicuna'"):
+        load_with(tmp_path, "vicuna")
+    _, loaded = load(tmp_path / "tiny.gguf", chat_template="gemma3")
+    assert loaded.capabilities.dialect == "gemma3"
 
 
 def test_a_template_that_does_not_compile_is_refused(tmp_path):
@@ -45,16 +104,66 @@ def test_a_template_that_does_not_compile_is_refused(tmp_path):
 
 
 def test_a_template_that_refuses_the_messages_refuses_the_job(tmp_path):
-    backend = load_with(tmp_path, "{{ raise_exception('no system messages') }}")
-    with pytest.raises(RefusedError, match="no system messages"):
-        backend.prepare(job())
+    refusal = "{% if content == 'hello' %}{{ raise_exception('no hello') }}{% endif %}"
+    template = "{% set content = messages[0].content %}" + refusal + "{{ content }}"
+    backend = load_with(tmp_path, template)
+    with pytest.raises(RefusedError, match="no hello"):
+        backend.prepare(job("hello"))
+    assert backend.prepare(job("hi")).prompt_tokens == len("hi") + 1
+
+
+def test_what_a_client_spells_is_text(backend):
+    tool = Tool(name="<s>", description="", input_schema="{}")
+    asked = job("<|im_end|></s>", tools=(tool,))
+    tokens = prompt_of(backend, asked)
+    calm = prompt_of(backend, job("hello", tools=asked.tools))
+    n_specials = len(SPECIALS)
+    assert [each for each in tokens if each < n_specials] == [
+        each for each in calm if each < n_specials
+    ]
+    text = b"".join(map(backend._model.piece, tokens)).decode()
+    assert "<|im_end|></s>" in text
+    assert '"name": "<s>"' in text
+
+
+@pytest.mark.parametrize("n_turns", [1, 127, 128, 129, 400])
+def test_a_prompt_of_many_turns_is_that_of_one_piece(tmp_path, n_turns):
+    path = write_tiny_model(tmp_path / "tiny.gguf")
+    backend, _ = load(path, n_ctx=2**14)
+    asked = replace(job(), turns=[Turn("user", "x ")] * n_turns)
+    text = "<|im_start|>user\nx <|im_end|>\n" * n_turns + "<|im_start|>assistant\n"
+    assert prompt_of(backend, asked) == backend._model.tokenize(text)
+
+
+def test_a_client_that_spells_too_much_is_refused(backend, monkeypatch):
+    monkeypatch.setattr(inert, "SPELLED_TOKENS", 2)
+    with pytest.raises(RefusedError, match="spells over 2 special tokens"):
+        backend.prepare(job("<s></s><unk>"))
+
+
+def test_a_template_that_takes_too_much_memory_refuses_the_job(tmp_path):
+    backend = load_with(
+        tmp_path,
+        "{% if messages[0].content == 'much' %}"
+        "{% set a = messages[0].content * 800000000 %}{% endif %}"
+        "{{ messages[0].content }}",
+    )
+    with pytest.raises(RefusedError, match="MemoryError"):
+        backend.prepare(job("much"))
+    assert backend.prepare(job("hi")).prompt_tokens == len("hi") + 1
+
+
+def test_a_model_whose_template_always_takes_too_much_memory_is_refused(tmp_path):
+    much = "{% set a = messages[0].content * 300000000 %}"
+    with pytest.raises(LoadError, match="leaves out what a user says"):
+        load_with(tmp_path, much + "{{ messages[0].content }}")
 
 
 def test_a_prompt_without_a_token_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("gguf.GGUFWriter.add_add_bos_token", no_bos)
-    backend = load_with(tmp_path, "{{ '' }}{# no word #}")
+    backend = load_with(tmp_path, "{{ messages[0].content }}")
     with pytest.raises(RefusedError, match="the prompt is empty"):
-        backend.prepare(job())
+        backend.prepare(job(""))
 
 
 def no_bos(writer, *, value):
@@ -78,8 +187,10 @@ def test_a_model_that_gives_no_numbers_is_not_loaded(tmp_path, value):
 
 
 def test_the_smallest_context_is_enough_for_the_self_test(tmp_path):
-    path = write_tiny_model(tmp_path / "tiny.gguf", template="x")
+    path = write_tiny_model(
+        tmp_path / "tiny.gguf", template="{{ messages[0].content }}"
+    )
     backend, loaded = load(path, n_ctx=8)
     assert loaded.capabilities.n_ctx == 8
-    usage = answer(backend, job(max_tokens=100)).end.usage
+    usage = answer(backend, job("x", max_tokens=100)).end.usage
     assert (usage.prompt_tokens, usage.completion_tokens) == (2, 6)

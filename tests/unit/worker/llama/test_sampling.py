@@ -351,31 +351,6 @@ def test_the_last_token_of_the_model_is_one(table):
     assert table.choose(sampler, np.zeros(table.model.n_vocab)) == last
 
 
-# --- grammars -------------------------------------------------------------------------
-
-
-def constrained(grammar, **options):
-    return msgspec.structs.replace(PLAIN, grammar=grammar, **options)
-
-
-@pytest.mark.parametrize("temperature", [0, 1.0])
-def test_a_grammar_is_followed(backend, temperature):
-    sampling = constrained('root ::= "yes" | "no"', temperature=temperature)
-    assert answer(backend, job(sampling=sampling)).text in (b"yes", b"no")
-
-
-def test_a_grammar_leaves_the_choice_to_the_model(backend):
-    sampling = constrained('root ::= "a" | "b" | "c" | "d"')
-    assert len(first_texts(backend, sampling, n_seeds=40)) > 1
-
-
-@pytest.mark.parametrize("grammar", ["root ::= other", "no rules", 'leaf ::= "a"'])
-def test_a_grammar_that_does_not_parse_is_refused(backend, grammar):
-    with pytest.raises(RefusedError, match="GBNF"):
-        backend.prepare(job(sampling=constrained(grammar)))
-    assert not backend.is_busy
-
-
 # --- log probabilities ----------------------------------------------------------------
 
 

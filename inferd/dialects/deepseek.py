@@ -1,0 +1,164 @@
+"""How DeepSeek's R1, the models distilled from it, and V3.1 write.
+
+Prompts are of V3.1. No template of these describes tools, so what V3.1 was taught of them
+is said in the text of turns. Calls are read, and may be written, as either has them.
+
+Sources: the chat templates of the three; DeepSeek's description of V3.1's tool calls.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from inferd.dialects import hermes
+from inferd.dialects.dialect import Arguments, Call, Dialect, Region
+from inferd.dialects.json_calls import checked
+from inferd.dialects.lark import Lark, either, in_a_row
+from inferd.dialects.schemas import arguments_schema
+from inferd.dialects.turns import arguments_of, parsed, to_json
+from inferd.job import Tool, ToolCall, Turn
+
+# ruff: noqa: RUF001  # their bars are no ASCII
+_CALLS: Final = "<｜tool▁calls▁begin｜>"
+_CALLS_END: Final = "<｜tool▁calls▁end｜>"
+_CALL: Final = "<｜tool▁call▁begin｜>"
+_CALL_END: Final = "<｜tool▁call▁end｜>"
+_SEPARATOR: Final = "<｜tool▁sep｜>"
+_FUNCTION: Final = "function"
+_FENCE: Final = "\n```json\n"
+"""R1 writes what is called after the word "function", and arguments in a fence."""
+_FENCE_END: Final = "```"
+_USER: Final = "<｜User｜>"
+_ASSISTANT: Final = "<｜Assistant｜>"
+_OUTPUT: Final = "<｜tool▁output▁begin｜>"
+_OUTPUT_END: Final = "<｜tool▁output▁end｜>"
+_END: Final = "<｜end▁of▁sentence｜>"
+_NEWER: Final = "dsml_token"
+"""In templates of V3.2 and later, whose calls are of another kind."""
+
+_TOOLS: Final = """\
+## Tools
+You have access to the following tools:
+"""
+_HOW_TO_CALL: Final = f"""
+IMPORTANT: ALWAYS adhere to this exact format for tool use:
+{_CALLS}{_CALL}tool_call_name{_SEPARATOR}tool_call_arguments{_CALL_END}\
+{{{{additional_tool_calls}}}}{_CALLS_END}
+
+Where:
+
+- `tool_call_name` must be an exact match to one of the available tools
+- `tool_call_arguments` must be valid JSON that strictly follows the tool's Parameters Schema
+- For multiple tool calls, chain them directly without separators or spaces
+"""
+
+
+def _render(turns: Sequence[Turn], tools: Sequence[Tool], thinks: bool) -> str:  # noqa: FBT001  # as all renderers
+    parts: list[str] = []
+    last = "user"
+    for turn in _in_plain_turns(turns, tools):
+        parts.append(_written(turn, last))
+        last = turn.role
+    if last != "tool":  # after a result the assistant's turn goes on
+        parts.append(f"{_ASSISTANT}{'<think>' if thinks else '</think>'}")
+    return "".join(parts)
+
+
+def _written(turn: Turn, last: str) -> str:
+    match turn.role:
+        case "system":
+            return turn.text
+        case "user":
+            return f"{_USER}{turn.text}"
+        case "tool":
+            return f"{_OUTPUT}{turn.text}{_OUTPUT_END}"
+        case "assistant":
+            begin = f"{_ASSISTANT}</think>" if last == "user" else ""
+            return f"{begin}{turn.text}{_END}"
+
+
+def _in_plain_turns(turns: Sequence[Turn], tools: Sequence[Tool]) -> list[Turn]:
+    """Say tools and calls in text, and what any system turn says at the beginning.
+
+    Results stay as they are: templates have words for them.
+    """
+    told = [turn.text for turn in turns if turn.role == "system"]
+    if tools:
+        told.append(f"{_TOOLS}{''.join(map(_described, tools))}{_HOW_TO_CALL}")
+    system = "\n\n".join(filter(None, told))
+    plain = [_said(turn) for turn in turns if turn.role != "system"]
+    return [Turn("system", system), *plain] if system else plain
+
+
+def _described(tool: Tool) -> str:
+    parameters = to_json(parsed(tool.input_schema))
+    about = f"Description: {tool.description}\n\nParameters: {parameters}"
+    return f"\n### {tool.name}\n{about}\n"
+
+
+def _said(turn: Turn) -> Turn:
+    if not turn.calls:
+        return turn
+    calls = "".join(map(_call, turn.calls))
+    return Turn(turn.role, f"{turn.text}{_CALLS}{calls}{_CALLS_END}")
+
+
+def _call(call: ToolCall) -> str:
+    return f"{_CALL}{call.name}{_SEPARATOR}{arguments_of(call)}{_CALL_END}"
+
+
+def _read(text: str, _tools: Sequence[Tool]) -> Sequence[Call] | None:
+    name, _, arguments = text.partition(_SEPARATOR)
+    if name.strip() == _FUNCTION and _FENCE in arguments:
+        name, _, arguments = arguments.partition(_FENCE)
+        arguments = arguments.rstrip().removesuffix(_FENCE_END)
+    try:
+        return [checked(name.strip(), msgspec.json.decode(arguments, type=Arguments))]
+    except (ValueError, RecursionError):
+        return None
+
+
+def _write_calls(lark: Lark, tools: Sequence[Tool]) -> str:
+    newer = in_a_row(lark, either([_newer(lark, tool) for tool in tools]), "")
+    older = in_a_row(lark, either([_older(lark, tool) for tool in tools]), "\n")
+    calls = either([newer, older])
+    return f"{lark.text(_CALLS)} {calls} {lark.text(_CALLS_END)}"
+
+
+def _newer(lark: Lark, tool: Tool) -> str:
+    begin = lark.text(f"{_CALL}{tool.name}{_SEPARATOR}")
+    return f"{begin} {_arguments(lark, tool)} {lark.text(_CALL_END)}"
+
+
+def _older(lark: Lark, tool: Tool) -> str:
+    begin = lark.text(f"{_CALL}{_FUNCTION}{_SEPARATOR}{tool.name}{_FENCE}")
+    end = lark.text(f"\n{_FENCE_END}{_CALL_END}")
+    return f"{begin} {_arguments(lark, tool)} {end}"
+
+
+def _arguments(lark: Lark, tool: Tool) -> str:
+    return lark.json(arguments_schema(tool))
+
+
+def _recognises(_architecture: str, template: str) -> bool:
+    return _USER in template and _SEPARATOR in template and _NEWER not in template
+
+
+DEEPSEEK: Final = Dialect(
+    name="deepseek",
+    regions=(
+        hermes.THOUGHT,
+        Region(holds="nothing", begins=(_CALLS, _CALLS_END), ends=("",)),
+        Region(
+            holds="calls", begins=(_CALL, f"\n{_CALL}"), ends=(_CALL_END,), read=_read
+        ),
+        # Alone it is text; in a call it is needed, so its token has to be kept.
+        Region(holds="text", begins=(_SEPARATOR,), ends=("",), keeps_begin=True),
+    ),
+    render=_render,
+    write_calls=_write_calls,
+    recognises=_recognises,
+    no_thought=hermes.NO_THOUGHT,
+    in_plain_turns=_in_plain_turns,
+)

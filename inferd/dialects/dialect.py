@@ -1,0 +1,87 @@
+"""What a dialect is: how one family of models writes prompts, thoughts and tool calls."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from inferd.dialects.lark import Lark
+from inferd.job import Tool, Turn
+
+Arguments = dict[str, object]
+
+
+class Call(NamedTuple):
+    """A call that a model has written."""
+
+    name: str
+    arguments: Arguments
+
+
+Reader = Callable[[str, Sequence[Tool]], Sequence[Call] | None]
+"""Takes what stands between the markers of calls, and the tools there are; gives the
+calls in order, or nothing where it is not plainly calls. Pure, and linear in the text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Region:
+    """A stretch of an answer between two markers."""
+
+    holds: Literal["thought", "text", "calls", "nothing"]
+    """What it is. Nothing: neither the markers nor what is between them is for anybody."""
+    begins: tuple[str, ...]
+    """The markers that open it; several are spellings of one thing."""
+    ends: tuple[str, ...] = ()
+    """The markers that close it; without any it lasts to the end of the answer. What
+    is ``""`` after a begin is no marker: the region is the begin alone."""
+    read: Reader | None = None
+    """How to read calls."""
+    only_first: bool = False
+    """Whether it opens only where nothing but white space stands before it."""
+    keeps_begin: bool = False
+    """Whether the opening marker is part of what it holds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dialect:
+    """A family's way of writing. All of it is pure."""
+
+    name: str
+    """What configurations and ``capabilities`` call it."""
+    regions: tuple[Region, ...]
+    """How thoughts and calls stand out; all else in an answer is text. No marker is the
+    beginning of another region's marker."""
+    render: Callable[[Sequence[Turn], Sequence[Tool], bool], str]
+    """Write a prompt: of turns, tools, and whether the model is to think. It goes up to
+    where the assistant speaks, and leaves out the beginning-of-text token."""
+    write_calls: Callable[[Lark, Sequence[Tool]], str]
+    """Add rules to a grammar; give the expression for one call or more of these tools,
+    as the family writes them, markers and all."""
+    recognises: Callable[[str, str], bool]
+    """Whether a model is of the family: by ``general.architecture`` and chat template."""
+    no_thought: str = ""
+    """What closes a thought that a template has opened, where none is wanted."""
+    in_plain_turns: Callable[[Sequence[Turn], Sequence[Tool]], list[Turn]] | None = None
+    """Say tools, calls and results in turns of text, so that a template that has no
+    words for them can write the rest. Without it the dialect's own renderer does."""
+
+    @property
+    def thought(self) -> Region | None:
+        """The region that holds thoughts, if the family has any."""
+        return next((each for each in self.regions if each.holds == "thought"), None)
+
+    @property
+    def calls(self) -> Region | None:
+        """The first region that holds calls, if the family has any."""
+        return next((each for each in self.regions if each.holds == "calls"), None)
+
+    @property
+    def markers(self) -> tuple[str, ...]:
+        """All markers: texts of tokens that an answer has to keep."""
+        return tuple(
+            marker for each in self.regions for marker in (*each.begins, *each.ends)
+        )
+
+    def opens_thought(self, prompt: str) -> bool:
+        """Tell whether a prompt ends inside a thought, which the answer goes on with."""
+        thought = self.thought
+        return thought is not None and prompt.rstrip().endswith(thought.begins)

@@ -1,0 +1,170 @@
+"""How Gemma 4 writes: thoughts, tools, calls and results by tokens of their own.
+
+Calls, their results and what follows are one turn of the model. Unlike in the template,
+what it says before a call stays there: so it wrote it, and so Google's library does it.
+A result whose call is not there comes from ``unknown``.
+
+Sources: Google's chat template of 2026-07-09; the ``dialog`` package, 1.1.0.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Final
+
+from inferd.dialects.dialect import Dialect, Region
+from inferd.dialects.gemma4_calls import (
+    BEGIN,
+    END,
+    ordered,
+    read_call,
+    text_of,
+)
+from inferd.dialects.gemma4_grammar import write_calls
+from inferd.dialects.schemas import KINDS, Schema, as_schema, decoded, kinds, properties
+from inferd.job import Tool, ToolCall, Turn
+
+_TURN: Final = "<|turn>"
+_TURN_END: Final = "<turn|>\n"
+_THOUGHT: Final = "<|channel>"
+_THOUGHT_END: Final = "<channel|>"
+_MAX_DEPTH: Final = 16
+"""Objects in one another that a declaration tells of."""
+
+
+def _render(turns: Sequence[Turn], tools: Sequence[Tool], thinks: bool) -> str:  # noqa: FBT001  # as all renderers
+    begins_with_system = bool(turns) and turns[0].role == "system"
+    parts: list[str] = []
+    if begins_with_system or tools or thinks:
+        system = turns[0].text.strip() if begins_with_system else ""
+        declared = "".join(map(_declared, tools))
+        thought = "<|think|>\n" if thinks else ""
+        parts = [_turn("system", f"{thought}{system}{declared}")]
+        turns = turns[begins_with_system:]
+    for is_model, run in groupby(
+        turns, lambda turn: turn.role in ("assistant", "tool")
+    ):
+        if is_model:
+            parts.append(_turn("model", "".join(map(_said, run))))
+        else:
+            parts += [_turn(turn.role, turn.text.strip()) for turn in run]
+    return _prompt("".join(parts), turns, thinks=thinks)
+
+
+def _prompt(text: str, turns: Sequence[Turn], *, thinks: bool) -> str:
+    """Go on where the model speaks: after a result, in the same turn."""
+    if turns and turns[-1].role == "tool":
+        thought = f"{_THOUGHT}thought\n" if thinks else ""
+        return text.removesuffix(_TURN_END) + thought
+    thought = "" if thinks else f"{_THOUGHT}thought\n{_THOUGHT_END}"
+    return f"{text}{_TURN}model\n{thought}"
+
+
+def _turn(role: str, text: str) -> str:
+    return f"{_TURN}{role}\n{text}{_TURN_END}"
+
+
+def _said(turn: Turn) -> str:
+    if turn.role == "assistant":
+        return turn.text.strip() + "".join(map(_call, turn.calls))
+    answer = f"response:{turn.name or 'unknown'}{text_of({'value': turn.text})}"
+    return f"<|tool_response>{answer}<tool_response|>"
+
+
+def _call(call: ToolCall) -> str:
+    arguments = decoded(call.arguments)
+    given = arguments if isinstance(arguments, dict) else {"value": arguments}
+    return f"{BEGIN}call:{call.name}{text_of(given)}{END}"
+
+
+# Declarations of tools.
+
+
+def _declared(tool: Tool) -> str:
+    parts = [f"description:{text_of(tool.description)}"]
+    schema = as_schema(decoded(tool.input_schema))
+    if schema:
+        parts.append(f"parameters:{{{','.join(_parameters(schema))}}}")
+    return f"<|tool>declaration:{tool.name}{{{','.join(parts)}}}<tool|>"
+
+
+def _parameters(schema: Schema) -> Iterator[str]:
+    if properties(schema):
+        yield _members(schema, schema, _MAX_DEPTH)
+    yield from _needed(schema)
+    yield f"type:{text_of('OBJECT')}"
+
+
+def _members(schema: Schema, root: Schema, depth: int) -> str:
+    members = [
+        f"{key}:{{{','.join(_member(as_schema(each), root, depth - 1))}}}"
+        for key, each in ordered(dict(properties(schema)) if depth else {})
+    ]
+    return f"properties:{{{','.join(members)}}}"
+
+
+def _member(schema: Schema, root: Schema, depth: int) -> Iterator[str]:
+    kind, is_nullable = _type(schema, root)
+    if schema.get("description"):
+        yield f"description:{text_of(schema['description'])}"
+    if kind == "STRING" and schema.get("enum"):
+        yield f"enum:{text_of(schema['enum'])}"
+    if kind == "ARRAY" and as_schema(schema.get("items")):
+        items = _items(as_schema(schema["items"]), root, depth)
+        yield f"items:{{{','.join(items)}}}"
+    if is_nullable or schema.get("nullable"):
+        yield "nullable:true"
+    if kind == "OBJECT":
+        yield _members(schema, root, depth)
+        yield from _needed(schema)
+    yield f"type:{text_of(kind)}"
+
+
+def _items(schema: Schema, root: Schema, depth: int) -> Iterator[str]:
+    for key, value in ordered(dict(schema)):
+        match key:
+            case "properties":
+                yield _members(schema, root, depth)
+            case "type" if isinstance(value, str):
+                yield f"type:{text_of(value.upper())}"
+            case _ if value is not None:
+                yield f"{key}:{text_of(value, quotes_keys=True)}"
+            case _:
+                pass
+
+
+def _needed(schema: Schema) -> Iterator[str]:
+    if schema.get("required"):
+        yield f"required:{text_of(schema['required'])}"
+
+
+def _type(schema: Schema, root: Schema) -> tuple[str, bool]:
+    """Give the one type that a declaration can tell, and whether nothing is allowed."""
+    given = schema.get("type")
+    if isinstance(given, str):
+        return given.upper(), False
+    allowed = kinds(schema, root)
+    others = sorted(allowed - {"null"} if allowed != KINDS else ())
+    return (others[0].upper() if others else ""), "null" in allowed and bool(others)
+
+
+def _recognises(architecture: str, template: str) -> bool:
+    return _TURN in template if template else architecture == "gemma4"
+
+
+GEMMA4: Final = Dialect(
+    name="gemma4",
+    regions=(
+        Region(
+            holds="thought",
+            begins=(_THOUGHT, f"{_THOUGHT}thought", f"{_THOUGHT}thought\n"),
+            ends=(_THOUGHT_END, f"\n{_THOUGHT_END}"),
+        ),
+        Region(holds="calls", begins=(BEGIN,), ends=(END,), read=read_call),
+        # It closes thoughts now and then that it never opened.
+        Region(holds="nothing", begins=(_THOUGHT_END,), ends=("",)),
+    ),
+    render=_render,
+    write_calls=write_calls,
+    recognises=_recognises,
+    no_thought=_THOUGHT_END,
+)

@@ -1,0 +1,161 @@
+"""Calls and values as Gemma 4 writes them: like JSON, but for strings and keys.
+
+A string stands between two tokens of its own and holds anything but these; keys stand
+bare, and in the order of the alphabet.
+
+Source: the chat template of gemma-4-31B-it; llama.cpp's reading of such calls.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from inferd.dialects.dialect import Call
+from inferd.dialects.json_calls import TOOL_CALL_MAX_DEPTH, checked
+from inferd.dialects.turns import to_json
+from inferd.job import Tool
+
+BEGIN: Final = "<|tool_call>"
+END: Final = "<tool_call|>"
+QUOTE: Final = '<|"|>'
+
+_HEAD: Final = re.compile(r"\s*call:([^{\s]+)(?=\{)")
+BARE_KEY: Final = r'[^:{}\[\],<>"\s][^:{}\[\],<>"\n]*'
+"""A key that can do without quotes, as a regular expression."""
+_KEY: Final = re.compile(rf'(?:<\|"\|>(.*?)<\|"\|>|({BARE_KEY})):', re.DOTALL)
+_SPACE: Final = re.compile(r"\s*")
+_PLAIN: Final = re.compile(
+    r"true|false|null|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+)
+
+
+def ordered(items: dict[str, object]) -> list[tuple[str, object]]:
+    """Put items in the order in which the model writes them."""
+    return sorted(items.items(), key=lambda item: item[0].lower())
+
+
+def text_of(value: object, *, quotes_keys: bool = False) -> str:
+    """Write a value; one that is too deep for that is written as JSON."""
+    try:
+        return _text_of(value, quotes_keys=quotes_keys)
+    except RecursionError:
+        return to_json(value)
+
+
+def _text_of(value: object, *, quotes_keys: bool) -> str:
+    match value:
+        case str():
+            return f"{QUOTE}{value}{QUOTE}"
+        case dict():
+            members = [
+                f"{_text_of(key, quotes_keys=True) if quotes_keys else key}:"
+                f"{_text_of(each, quotes_keys=quotes_keys)}"
+                for key, each in ordered(value)
+            ]
+            return f"{{{','.join(members)}}}"
+        case list():
+            items = [_text_of(each, quotes_keys=quotes_keys) for each in value]
+            return f"[{','.join(items)}]"
+        case _:
+            return to_json(value)
+
+
+def read_call(text: str, _tools: Sequence[Tool] = ()) -> Sequence[Call] | None:
+    """Read a call."""
+    head = _HEAD.match(text)
+    if head is None:
+        return None
+    reader = _Reader(text, head.end())
+    try:
+        arguments = reader.members(TOOL_CALL_MAX_DEPTH)
+        reader.end()
+        return [checked(head[1], arguments)]
+    except ValueError:
+        return None
+
+
+class _Reader:
+    """Reads values from a text, one after another; whatever is not one is an error."""
+
+    def __init__(self, text: str, at: int) -> None:
+        self._text = text
+        self._at = at
+
+    def end(self) -> None:
+        """Demand that nothing follows."""
+        self._skip()
+        if self._at < len(self._text):
+            raise ValueError("more than a call")
+
+    def members(self, depth: int) -> dict[str, object]:
+        """Read an object, with so many levels."""
+        found: dict[str, object] = {}
+        self._open("{", depth)
+        is_over = self._takes("}")
+        while not is_over:
+            quoted, bare = self._matched(_KEY).groups()
+            key = bare if quoted is None else quoted
+            if key in found:
+                raise ValueError("a key given twice")
+            found[key] = self._value(depth - 1)
+            is_over = self._takes("}")
+            if not is_over:
+                self._demand(",")
+        return found
+
+    def _items(self, depth: int) -> list[object]:
+        found: list[object] = []
+        self._open("[", depth)
+        is_over = self._takes("]")
+        while not is_over:
+            found.append(self._value(depth - 1))
+            is_over = self._takes("]")
+            if not is_over:
+                self._demand(",")
+        return found
+
+    def _value(self, depth: int) -> object:
+        if self._takes(QUOTE):
+            return self._string()
+        if self._text.startswith("{", self._at):
+            return self.members(depth)
+        if self._text.startswith("[", self._at):
+            return self._items(depth)
+        plain: object = msgspec.json.decode(self._matched(_PLAIN)[0])
+        return plain
+
+    def _string(self) -> str:
+        end = self._text.index(QUOTE, self._at)
+        text = self._text[self._at : end]
+        self._at = end + len(QUOTE)
+        return text
+
+    def _open(self, mark: str, depth: int) -> None:
+        if not depth:
+            raise ValueError("too deep")
+        self._demand(mark)
+
+    def _skip(self) -> None:
+        space = _SPACE.match(self._text, self._at)
+        self._at = space.end() if space else self._at
+
+    def _takes(self, mark: str) -> bool:
+        self._skip()
+        if not self._text.startswith(mark, self._at):
+            return False
+        self._at += len(mark)
+        return True
+
+    def _demand(self, mark: str) -> None:
+        if not self._takes(mark):
+            raise ValueError(f"no {mark}")
+
+    def _matched(self, pattern: re.Pattern[str]) -> re.Match[str]:
+        self._skip()
+        found = pattern.match(self._text, self._at)
+        if found is None:
+            raise ValueError("not a value")
+        self._at = found.end()
+        return found

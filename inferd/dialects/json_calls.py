@@ -1,0 +1,137 @@
+"""Calls as JSON, which several families write: read, and held to while they are written.
+
+Readers are strict: what is not plainly calls is none, and nothing is repaired.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from inferd.dialects.dialect import Arguments, Call
+from inferd.dialects.lark import Lark, either
+from inferd.dialects.schemas import arguments_schema, is_deeper
+from inferd.dialects.turns import to_json
+from inferd.job import Tool
+
+TOOL_CALL_MAX_DEPTH: Final = 100
+"""Objects and arrays inside each other in arguments. Common JSON readers stop at 128, of
+which a frame takes two: what is deeper could not be read where it is sent."""
+
+_SPACE: Final = re.compile(r"[ \t\r\n]*")
+
+
+class WrittenCall(Struct, frozen=True):
+    """A call as models write it; other fields are ignored."""
+
+    name: str
+    arguments: Arguments | str | None = None
+    """An object, or the text of one."""
+    parameters: Arguments | str | None = None
+    """What some models call ``arguments``."""
+
+
+def read_call(text: str) -> Call | None:
+    """Read one call.
+
+    Args:
+        text: JSON, ``{"name": "f", "arguments": {}}``; or with ``parameters`` instead, or
+            with the object as text. A call with both, or with neither, is not plain.
+    """
+    try:
+        return _plain(msgspec.json.decode(text, type=WrittenCall))
+    except (ValueError, RecursionError):
+        return None
+
+
+def read_array(text: str, _tools: Sequence[Tool] = ()) -> tuple[Call, ...] | None:
+    """Read an array of calls. An empty one is plain, too: no call was wanted."""
+    try:
+        return tuple(map(_plain, msgspec.json.decode(text, type=list[WrittenCall])))
+    except (ValueError, RecursionError):
+        return None
+
+
+def read_calls(text: str, _tools: Sequence[Tool] = ()) -> tuple[Call, ...] | None:
+    """Read a call, an array of calls, or several calls with white space between them."""
+    if text.lstrip().startswith("["):
+        return read_array(text)
+    calls: list[Call] = []
+    for each in _values(text):
+        call = read_call(each)
+        if call is None:
+            return None
+        calls.append(call)
+    return tuple(calls) or None
+
+
+def checked(name: str, arguments: Arguments) -> Call:
+    """Make a call of what was read.
+
+    Raises:
+        ValueError: it has no name, or its arguments are too deep to be sent.
+    """
+    if not name or is_deeper(arguments, TOOL_CALL_MAX_DEPTH):
+        raise ValueError("not plainly a call")
+    return Call(name, arguments)
+
+
+def write_call(lark: Lark, tool: Tool, key: str = "arguments") -> str:
+    """Give the expression for a call of a tool as one object.
+
+    Piece by piece, as any JSON: a grammar follows the longest piece that goes on, so one
+    that is long would keep all other objects from being written in its place.
+
+    Args:
+        lark: the grammar, which rules are added to.
+        tool: what is called.
+        key: what the family calls ``arguments``.
+    """
+    pieces = ("{", '"name"', ": ", to_json(tool.name), ", ", f'"{key}"', ": ")
+    begin = " ".join(map(lark.text, pieces))
+    arguments = lark.json(arguments_schema(tool))
+    return f"{begin} {arguments} {lark.text('}')}"
+
+
+def write_any_call(lark: Lark, tools: Sequence[Tool], key: str = "arguments") -> str:
+    """Give the expression for a call of any of these tools as one object."""
+    return either([write_call(lark, each, key) for each in tools])
+
+
+def _plain(written: WrittenCall) -> Call:
+    return checked(written.name, _arguments(written))
+
+
+def _arguments(call: WrittenCall) -> Arguments:
+    given = [each for each in (call.arguments, call.parameters) if each is not None]
+    match given:
+        case [str() as text]:
+            return msgspec.json.decode(text, type=Arguments)
+        case [dict() as arguments]:
+            return arguments
+        case _:
+            raise ValueError("arguments once, not twice and not never")
+
+
+def _values(text: str) -> Iterator[str]:
+    """Cut a text into the JSON values that it holds; the rest of it, where it is none.
+
+    One after the other: who finds one that is no call needs no more of them.
+    """
+    read = json.JSONDecoder().raw_decode
+    at = _after_space(text, 0)
+    while at < len(text):
+        try:
+            end = read(text, at)[1]
+        except (ValueError, RecursionError):
+            end = len(text)
+        yield text[at:end]
+        at = _after_space(text, end)
+
+
+def _after_space(text: str, at: int) -> int:
+    space = _SPACE.match(text, at)
+    return space.end() if space else at

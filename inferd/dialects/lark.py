@@ -1,0 +1,132 @@
+"""Write grammars in llguidance's dialect of Lark.
+
+Source: llguidance, ``docs/syntax.md`` and ``docs/json_schema.md``.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+_JSON_STYLE: Final = {
+    "whitespace_flexible": False,
+    "item_separator": ", ",
+    "key_separator": ": ",
+}
+"""White space as most models write it. Where it is free, small models write newlines
+until they run out of tokens."""
+_ANY_TEXT: Final = "(?s:.*)"
+_PARTS: Final = re.compile(r"\\(?P<escaped>.)|(?P<bare>[/\n])", re.DOTALL)
+"""What matters in a regular expression that is to stand between slashes on one line."""
+
+
+class Lark:
+    """A grammar under construction. Expressions are texts; all methods give one.
+
+    Args:
+        tokens: special tokens by their texts. A text that a model spells with such a
+            token is matched by nothing else.
+    """
+
+    def __init__(self, tokens: Mapping[str, int] | None = None) -> None:
+        self._tokens = dict(tokens or {})
+        longest_first = sorted(self._tokens, key=len, reverse=True)
+        self._special = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
+        self._rules: dict[str, str] = {}
+
+    def text(self, literal: str) -> str:
+        """Match a text; markers in it that are special tokens are matched as such."""
+        parts: list[str] = []
+        at = 0
+        for found in self._special.finditer(literal):
+            parts += [_quoted(literal[at : found.start()]), self._token(found[0])]
+            at = found.end()
+        parts.append(_quoted(literal[at:]))
+        return " ".join(filter(None, parts)) or '""'
+
+    def json(self, schema: object) -> str:
+        """Match a JSON value that a schema allows, without free white space.
+
+        Args:
+            schema: of JSON Schema, as Python objects.
+        """
+        rules = schema if isinstance(schema, dict) else {"allOf": [schema]}
+        return self.rule(f"%json {json.dumps({**rules, 'x-guidance': _JSON_STYLE})}")
+
+    def until(self, marker: str, like: str = _ANY_TEXT) -> str:
+        """Match text up to and with the first occurrence of a marker.
+
+        Args:
+            marker: what ends it.
+            like: a regular expression for what stands before; any text, perhaps none.
+        """
+        special = self._special.search(marker)
+        if special is None:
+            name = self._name()
+            self._rules[f"{name}[suffix={_quoted(marker)}]"] = _between_slashes(like)
+            return name
+        before = re.escape(marker[: special.start()])  # no text can spell the rest
+        text = self.pattern(f"(?:{like}){before}")
+        return f"{text} {self.text(marker[special.start() :])}"
+
+    def pattern(self, regex: str) -> str:
+        """Match what a regular expression, of Rust's kind, matches as a whole."""
+        return self.rule(_between_slashes(regex))
+
+    def rule(self, body: str) -> str:
+        """Add a rule, so that an expression can be repeated or be one of several."""
+        return self.recursive(lambda _: body)
+
+    def recursive(self, body_of: Callable[[str], str]) -> str:
+        """Add a rule that may stand in its own body.
+
+        Args:
+            body_of: takes the rule's name, and gives its body.
+        """
+        name = self._name()
+        self._rules[name] = ""  # its place
+        self._rules[name] = body_of(name)
+        return name
+
+    def source(self, start: str) -> str:
+        """Give the whole grammar, which begins with an expression."""
+        rules = {"start": start, **self._rules}
+        return "".join(f"{name}: {body}\n" for name, body in rules.items())
+
+    def _name(self) -> str:
+        return f"r{len(self._rules)}"
+
+    def _token(self, text: str) -> str:
+        return f"<[{self._tokens[text]}]>"
+
+
+def either(expressions: list[str]) -> str:
+    """Match one of several expressions."""
+    return "(" + " | ".join(expressions) + ")"
+
+
+def in_a_row(lark: Lark, expression: str, between: str) -> str:
+    """Match an expression once or more.
+
+    Args:
+        lark: the grammar.
+        expression: what is repeated.
+        between: the text between two.
+    """
+    item = lark.rule(expression)
+    return f"{item} ({lark.text(between)} {item})*" if between else f"{item}+"
+
+
+def _between_slashes(regex: str) -> str:
+    return f"/{_PARTS.sub(_escaped, regex) or '(?:)'}/"
+
+
+def _escaped(part: re.Match[str]) -> str:
+    if part["bare"]:
+        return r"\/" if part["bare"] == "/" else r"\n"
+    return r"\n" if part["escaped"] == "\n" else part[0]
+
+
+def _quoted(text: str) -> str:
+    """Write a text as Lark does: JSON's escapes are its own."""
+    return json.dumps(text, ensure_ascii=False) if text else ""

@@ -1,0 +1,152 @@
+"""How Qwen3-Coder writes: ChatML, and calls whose arguments stand between tags.
+
+So do Qwen 3.5 and Nemotron 3, which also think.
+
+Source: the chat templates of Qwen3-Coder-30B-A3B-Instruct and Qwen3.5-4B.
+"""
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Final
+
+from inferd.dialects import chatml, hermes
+from inferd.dialects.dialect import Dialect, Region
+from inferd.dialects.schemas import Schema, as_schema, decoded, properties
+from inferd.dialects.tagged_calls import (
+    BEGIN,
+    END,
+    bare,
+    call_text,
+    read_calls,
+    write_calls,
+)
+from inferd.job import Tool, Turn
+
+_NO_SYSTEM: Final = (
+    "You are Qwen, a helpful AI assistant that can interact with a computer to solve "
+    "tasks."
+)
+_TOOLS: Final = """\
+
+
+# Tools
+
+You have access to the following functions:
+
+<tools>{tools}
+</tools>
+
+If you choose to call a function ONLY reply in the following format with NO suffix:
+
+<tool_call>
+<function=example_function_name>
+<parameter=example_parameter_1>
+value_1
+</parameter>
+<parameter=example_parameter_2>
+This is the value for the second parameter
+that can span
+multiple lines
+</parameter>
+</function>
+</tool_call>
+
+<IMPORTANT>
+Reminder:
+- Function calls MUST follow the specified format: an inner <function=...></function> \
+block must be nested within <tool_call></tool_call> XML tags
+- Required parameters MUST be specified
+- You may provide optional reasoning for your function call in natural language BEFORE \
+the function call, but NOT after
+- If there is no function call available, answer the question like normal with your \
+current knowledge and do not tell the user about function calls
+</IMPORTANT>"""
+
+
+def _render(turns: Sequence[Turn], tools: Sequence[Tool], _thinks: bool) -> str:  # noqa: FBT001  # as all renderers
+    parts: list[str] = []
+    if tools:
+        system, turns = _split(turns)
+        told = _TOOLS.format(tools="".join(map(_described, tools)))
+        parts = [chatml.framed("system", system + told)]
+    for is_result, run in groupby(turns, lambda turn: turn.role == "tool"):
+        if is_result:
+            parts.append(chatml.framed("user", "".join(map(_result, run))))
+        else:
+            parts += [chatml.framed(turn.role, _text(turn)) for turn in run]
+    return "".join(parts) + chatml.ASSISTANT
+
+
+def _split(turns: Sequence[Turn]) -> tuple[str, Sequence[Turn]]:
+    if turns and turns[0].role == "system":
+        return turns[0].text, turns[1:]
+    return _NO_SYSTEM, turns
+
+
+def _described(tool: Tool) -> str:
+    schema = as_schema(decoded(tool.input_schema))
+    given = "".join(map(_parameter, properties(schema).items()))
+    return (
+        f"\n<function>\n<name>{tool.name}</name>"
+        f"\n<description>{tool.description.strip()}</description>"
+        f"\n<parameters>{given}{_tags(schema, ('type', 'properties'))}"
+        "\n</parameters>\n</function>"
+    )
+
+
+def _parameter(given: tuple[str, object]) -> str:
+    name, schema = given[0], as_schema(given[1])
+    text = f"\n<parameter>\n<name>{name}</name>"
+    if "type" in schema:
+        text += f"\n<type>{schema['type']}</type>"
+    if "description" in schema:
+        text += f"\n<description>{str(schema['description']).strip()}</description>"
+    return text + _tags(schema, ("name", "type", "description")) + "\n</parameter>"
+
+
+def _tags(schema: Schema, without: Sequence[str]) -> str:
+    return "".join(
+        f"\n<{key}>{bare(value)}</{key}>"
+        for key, value in schema.items()
+        if key not in without
+    )
+
+
+def _result(turn: Turn) -> str:
+    return f"<tool_response>\n{turn.text}\n</tool_response>\n"
+
+
+def _text(turn: Turn) -> str:
+    if not turn.calls:
+        return turn.text
+    said = turn.text.strip()
+    calls = "\n".join(map(call_text, turn.calls))
+    return f"{said}\n\n{calls}" if said else calls
+
+
+def _recognises(architecture: str, template: str) -> bool:
+    if not template:
+        return architecture in ("qwen35", "qwen35moe")
+    parts = ("<|im_start|>", "<tool_call>", BEGIN, "<parameter=")
+    return all(each in template for each in parts)
+
+
+QWEN3_CODER: Final = Dialect(
+    name="qwen3-coder",
+    regions=(
+        hermes.THOUGHT,
+        Region(holds="calls", begins=hermes.CALLS.begins, ends=(END,), read=read_calls),
+        # The model leaves out <tool_call> now and then.
+        Region(
+            holds="calls",
+            begins=(BEGIN,),
+            ends=(END,),
+            read=read_calls,
+            keeps_begin=True,
+        ),
+    ),
+    render=_render,
+    write_calls=write_calls,
+    recognises=_recognises,
+    no_thought=hermes.NO_THOUGHT,
+)

@@ -1,0 +1,66 @@
+"""What renderers do alike: write JSON and tools, and put calls in order."""
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+
+from msgspec.structs import replace
+
+from inferd.job import Tool, ToolCall, Turn
+
+
+def to_json(value: object, *, indent: int | None = None) -> str:
+    """Write JSON as templates do: unescaped, and with a space after comma and colon."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    return text.encode(errors="replace").decode()  # half a surrogate pair is no text
+
+
+def parsed(text: str) -> object:
+    """Read JSON; what is none stays the text that it is."""
+    try:
+        value: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value
+
+
+def arguments_of(call: ToolCall) -> str:
+    """Give the arguments of a call as one line of JSON."""
+    return to_json(parsed(call.arguments))
+
+
+def declaration(tool: Tool) -> dict[str, object]:
+    """Describe a tool in the shape that the field has agreed on."""
+    function = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": parsed(tool.input_schema),
+    }
+    return {"type": "function", "function": function}
+
+
+def one_call_each(turns: Sequence[Turn]) -> Iterator[Turn]:
+    """Split turns of several calls: each call comes with its results right after it.
+
+    The text stays with the first call; results that answer none of them come last.
+    """
+    at = 0
+    while at < len(turns):
+        turn = turns[at]
+        at += 1
+        if len(turn.calls) > 1:
+            results = [*takewhile(lambda each: each.role == "tool", turns[at:])]
+            at += len(results)
+            yield from _split(turn, results)
+        else:
+            yield turn
+
+
+def _split(turn: Turn, results: list[Turn]) -> Iterator[Turn]:
+    text = turn.text
+    for call in turn.calls:
+        yield replace(turn, text=text, calls=(call,))
+        text = ""
+        yield from (each for each in results if each.call_id == call.id)
+        results = [each for each in results if each.call_id != call.id]
+    yield from results

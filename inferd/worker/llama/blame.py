@@ -1,0 +1,120 @@
+"""Find what in a request keeps a grammar from compiling, and word it."""
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from inferd.dialects.lark import Lark
+from inferd.limits import GRAMMAR_BLAME_S
+from inferd.worker.backend import RefusedError
+from inferd.worker.llama.grammar import Grammar, Part
+
+Compile = Callable[[str], str | None]
+"""Gives the compiler's words where a source does not compile.
+
+Raises ``RefusedError`` where that takes too long."""
+
+_SHARED: Final = ("$defs", "definitions")
+_MAPS: Final = (*_SHARED, "properties", "patternProperties")
+"""Keywords that hold schemas by names of the client's."""
+_QUOTED: Final = re.compile(r"\n *\d+ \| .*|<non-verbose/>", re.DOTALL)
+"""Lines of a grammar that nobody but us wrote."""
+_SCHEMA: Final = re.compile(r"^(at )?\d+\(\d+\): failed to compile JSON schema: ")
+_OURS: Final = re.compile(r"^(at )?\d+\(\d+\): ")
+"""A place in a grammar; clients know only those in their own."""
+_ANSWER: Final = re.compile(r"Parser Error: token .*")
+"""Words that would quote an answer."""
+_COMPLEX: Final = re.compile(
+    r"(lexer error: too many|parser error: too many|parser error: current row"
+    r"|fuel exhausted|lexer precomputation failed|initial lexer configuration).*",
+    re.IGNORECASE,
+)
+_REWORDED: Final = {
+    "Unimplemented keys": "not supported",
+    "NoExtensionBias": "nothing can satisfy it",
+    "oneOf constraints are not supported. Enable 'coerce_one_of' option to approximate "
+    "oneOf with anyOf": "oneOf is only supported where its schemas plainly exclude "
+    "each other",
+}
+_MAX_CHARS: Final = 300
+
+
+def blamed(grammar: Grammar, error: str, compile_: Compile) -> RefusedError:
+    """Word a failure: the field, the place in its schema, and what is wrong there.
+
+    Args:
+        grammar: that does not compile.
+        error: the compiler's words.
+        compile_: compiles a part of it.
+    """
+    give_up_at = time.monotonic() + GRAMMAR_BLAME_S
+
+    def attempt(source: str) -> str | None:
+        return compile_(source) if time.monotonic() < give_up_at else None
+
+    for part in grammar.parts:
+        try:
+            if found := attempt(part.source):
+                return _worded_in(part, found, attempt)
+        except RefusedError as late:
+            return RefusedError(f"{part.field}: {late}")
+    return RefusedError(f"{grammar.where}: {worded(error)}")
+
+
+def worded(error: str) -> str:
+    """Make one line of the compiler's words, without what nobody wrote."""
+    line = " ".join(_QUOTED.sub("", error).split())
+    line = _ANSWER.sub("a token was chosen that may not follow", line)
+    line = _COMPLEX.sub("it is too complex", line)
+    line = _SCHEMA.sub("", line)
+    for theirs, ours in _REWORDED.items():
+        line = line.replace(theirs, ours)
+    return line if len(line) <= _MAX_CHARS else f"{line[:_MAX_CHARS]}…"
+
+
+def _worded_in(part: Part, error: str, compile_: Compile) -> RefusedError:
+    text = worded(error)
+    if part.kind != "lark":  # the one whose places are the client's own
+        text = _OURS.sub("", text)
+    is_schema = part.kind == "json_schema"
+    where = _place(part.source, worded(error), compile_) if is_schema else ""
+    return RefusedError(f"{part.field}{where}: {text}")
+
+
+def _place(source: str, text: str, compile_: Compile) -> str:
+    """Find the innermost schema that fails alone in the same way; give its pointer."""
+    here = json.loads(source[source.index("%json ") + len("%json ") :])
+    shared = {key: here[key] for key in _SHARED if key in here}
+    pointer = ""
+    while inner := next(_failing(here, shared, text, compile_), None):
+        step, here = inner
+        pointer += step
+    return pointer
+
+
+def _failing(
+    schema: dict[str, object], shared: dict[str, object], text: str, compile_: Compile
+) -> Iterator[tuple[str, dict[str, object]]]:
+    """Give the schemas right in a schema that fail in the same way."""
+    for step, inner in _schemas_in(schema):
+        lark = Lark()
+        alone = lark.source(lark.json({**shared, **inner}))
+        if worded(compile_(alone) or "") == text:
+            yield step, inner
+
+
+def _schemas_in(schema: dict[str, object]) -> Iterator[tuple[str, dict[str, object]]]:
+    """Give the schemas right in a schema, each with the pointer from there."""
+    for key, value in schema.items():
+        match value:
+            case dict() if key in _MAPS:
+                inner = [(f"/{key}/{name}", each) for name, each in value.items()]
+            case dict():
+                inner = [(f"/{key}", value)]
+            case list():
+                inner = [(f"/{key}/{index}", each) for index, each in enumerate(value)]
+            case _:
+                inner = []
+        yield from ((step, each) for step, each in inner if isinstance(each, dict))

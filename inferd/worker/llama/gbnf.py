@@ -1,0 +1,104 @@
+"""Turn a grammar of llama.cpp, GBNF, into one of llguidance's.
+
+llguidance has a converter of its own; here is what it leaves out. Its lexer takes as much
+as it can at once, so a grammar without recursion is made one pattern, which means the same
+in both. In one with recursion, what a rule without any matches ends where nothing more
+of it could follow: ``[a-z]* "s"`` is sound as a whole, and never ends as two rules.
+
+Source: llama.cpp, ``grammars/README.md``.
+"""
+
+import re
+from typing import Final
+
+from llguidance.gbnf_to_lark import GrammarParser, resolve
+
+from inferd.limits import GRAMMAR_MAX_RULES
+from inferd.worker.backend import RefusedError
+
+_PARTS: Final = re.compile(
+    r"""(?P<comment>\#[^\r\n]*)
+    | (?P<text>"(?:[^"\\]|\\.)*")
+    | (?P<any>\[(?:[^\]\\]|\\.)*\])
+    | (?P<defined>[\w-]+)(?=\s*::=)
+    | (?P<repeat>\{[\d\s,]*\})
+    | (?P<name>[\w-]+)
+    | (?P<dot>\.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPE: Final = re.compile(
+    r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8}))|\\(.)|([&~])",
+    re.DOTALL,
+)
+_ROOT: Final = "root"
+_PLAIN_FROM: Final = 0x80
+"""Characters from here on mean themselves everywhere."""
+_SURROGATES: Final = range(0xD800, 0xE000)
+_LAST: Final = 0x10FFFF
+_DOT: Final = f"[\\x00-{chr(_LAST)}]"
+"""Any character; llguidance's own dot leaves out newlines."""
+
+
+def lark_of(source: str) -> str:
+    """Convert a grammar whose first rule to apply is ``root``.
+
+    Raises:
+        RefusedError: it is no GBNF, or has too many rules.
+    """
+    names = _names(source)
+    renamed = _PARTS.sub(lambda part: _converted(part, names), source)
+    try:
+        rules = GrammarParser().parse(renamed)
+        resolve(rules)
+    except RecursionError as error:
+        raise RefusedError("not valid GBNF: it is nested too deeply") from error
+    except Exception as error:  # it has no class of its own for all of them
+        raise RefusedError(f"not valid GBNF: {error}") from error
+    start = rules["start"]
+    if start.alternatives.is_terminal():
+        return "start: WHOLE\nWHOLE: " + "\n".join(
+            str(rule).removeprefix("start: ")
+            for rule in sorted(rules.values(), key=lambda rule: rule is not start)
+        )
+    return "\n".join(map(str, rules.values()))
+
+
+def _names(source: str) -> dict[str, str]:
+    """Give each rule a name that the converter cannot take for another's."""
+    parts = [*_PARTS.finditer(source)]
+    defined = dict.fromkeys(part["defined"] for part in parts if part["defined"])
+    if len(defined) > GRAMMAR_MAX_RULES:
+        raise RefusedError(
+            f"{len(defined)} rules, at most {GRAMMAR_MAX_RULES} are allowed"
+        )
+    for name in filter(None, (part["name"] for part in parts)):
+        if name not in defined:
+            raise RefusedError(f"not valid GBNF: there is no rule named {name}")
+    if _ROOT not in defined:
+        raise RefusedError("not valid GBNF: there is no rule named root")
+    return {name: f"r{index}" for index, name in enumerate(defined)} | {_ROOT: _ROOT}
+
+
+def _converted(part: re.Match[str], names: dict[str, str]) -> str:
+    if name := part["defined"] or part["name"]:
+        return names[name]
+    if part["comment"]:
+        return ""
+    if part["dot"]:
+        return _DOT
+    if part["any"]:
+        return _ESCAPE.sub(lambda escape: _plain(escape, "&~"), part[0])
+    return _ESCAPE.sub(lambda escape: _plain(escape, ""), part[0])
+
+
+def _plain(escape: re.Match[str], special: str) -> str:
+    """Spell a character as literals and patterns of llguidance's do, too."""
+    *coded, kept, bare = escape.groups()
+    if bare:
+        return f"\\x{ord(bare):02x}" if bare in special else str(bare)
+    if kept:
+        return escape[0]
+    code = int("".join(filter(None, coded)), 16)
+    if code > _LAST or code in _SURROGATES:
+        raise RefusedError(f"not valid GBNF: {escape[0]} is no character")
+    return chr(code) if code >= _PLAIN_FROM else f"\\x{code:02x}"

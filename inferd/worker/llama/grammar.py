@@ -1,0 +1,209 @@
+"""Say what an answer may be, as a grammar: a thought, then calls or a structure."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from inferd.dialects.dialect import Dialect, Region
+from inferd.dialects.lark import Lark, either
+from inferd.job import GenerateJob, Structure, Tool
+from inferd.worker.backend import RefusedError
+from inferd.worker.llama.gbnf import lark_of
+
+ALL_FIELDS: Final = "response_format and tools"
+_HEADER: Final = '%llguidance {"no_forcing": true}\n'
+"""Without this, llguidance works out all text that has to follow before it gives a mask.
+That has no bound: a schema of ten kilobytes can hold it up for a minute."""
+_THEIRS: Final = "structure"
+_UNFIT: Final = re.compile(
+    r"^[ \t]*[?!]?[\w-]+[ \t]*\[[^\]\"/]*\b(stop|stop_capture|temperature)\b",
+    re.MULTILINE,
+)
+"""Options of rules that only an engine that goes back on tokens could honour, or one
+that samples anew for each rule."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a client wrote of a grammar."""
+
+    field: str
+    """Where."""
+    kind: Literal["json_schema", "regex", "gbnf", "lark", "tool"]
+    source: str
+    """A grammar of it alone."""
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """A grammar in llguidance's terms, and what it is made of."""
+
+    source: str
+    parts: tuple[Part, ...] = ()
+
+    @property
+    def where(self) -> str:
+        """The field that it comes from, or a word for all of them."""
+        return self.parts[0].field if len(self.parts) == 1 else ALL_FIELDS
+
+
+def answer_grammar(
+    dialect: Dialect,
+    job: GenerateJob,
+    special: Mapping[str, int],
+    *,
+    opens_thought: bool,
+) -> Grammar:
+    """Say what the answer to a job may be.
+
+    Args:
+        dialect: of the model.
+        job: which asks for a structure, or has to be answered with a call.
+        special: the model's special tokens, by their texts.
+        opens_thought: the prompt ends inside a thought.
+
+    Raises:
+        RefusedError: what it asks for is no grammar.
+    """
+    lark = Lark(special)
+    tools = tools_of(job)
+    thought = _thought(lark, dialect, opens=opens_thought, may_think=job.thinks)
+    bodies: list[str] = []
+    theirs: str | None = None
+    if job.structure is not None and not job.tool_choice.is_forced:
+        body, theirs = _structured(lark, job.structure)
+        bodies.append(f"{_before_text(lark, dialect)} {body}")
+    if tools:
+        bodies.append(dialect.write_calls(lark, tools))
+    return Grammar(
+        _whole(lark, f"{thought} {either(bodies)}", theirs),
+        _parts(dialect, job, special, tools),
+    )
+
+
+def grammar_of(structure: Structure) -> Grammar:
+    """Say what a text of a structure may be.
+
+    Raises:
+        RefusedError: what it asks for is no grammar.
+    """
+    lark = Lark()
+    source = _whole(lark, *_structured(lark, structure))
+    return Grammar(source, (Part(structure.field, structure.kind, source),))
+
+
+def tools_of(job: GenerateJob) -> Sequence[Tool]:
+    """Give the tools that a held answer may call; none where it cannot call any."""
+    match job.tool_choice.kind:
+        case "none":
+            return ()
+        case "named":
+            return [tool for tool in job.tools if tool.name == job.tool_choice.name]
+        case "auto" | "required":
+            return job.tools
+
+
+def _structured(lark: Lark, structure: Structure) -> tuple[str, str | None]:
+    """Give an expression, and the grammar of theirs that it refers to, if any."""
+    match structure.kind:
+        case "json_schema":
+            return lark.json(_parsed(structure)), None
+        case "regex":
+            return lark.pattern(structure.source), None
+        case "gbnf":
+            return f"@{_THEIRS}", _translated(structure)
+        case "lark":
+            return f"@{_THEIRS}", _fit(structure)
+
+
+def _translated(structure: Structure) -> str:
+    try:
+        return lark_of(structure.source)
+    except RefusedError as error:
+        raise RefusedError(f"{structure.field}: {error}") from error
+
+
+def _fit(structure: Structure) -> str:
+    """Refuse what cannot be honoured in a grammar of Lark."""
+    source = structure.source
+    if found := _UNFIT.search(source):
+        line = source.count("\n", 0, found.start()) + 1
+        raise RefusedError(
+            f"{structure.field}: line {line}: {found[1]} is not supported"
+        )
+    return source
+
+
+def _parsed(structure: Structure) -> object:
+    try:
+        return json.loads(structure.source)
+    except (ValueError, RecursionError) as error:
+        raise RefusedError(f"{structure.field}: {error}") from error
+
+
+def _thought(lark: Lark, dialect: Dialect, *, opens: bool, may_think: bool) -> str:
+    """Match a thought before what is asked for, as far as there may be one."""
+    region = dialect.thought
+    if region is None or not (opens or may_think):
+        return ""
+    end = min(region.ends, key=len)
+    longer = [each.removeprefix(end) for each in region.ends if each.startswith(end)]
+    after = _any_of(lark, filter(None, longer))
+    inside = f"{lark.until(end)} {after}"
+    return inside if opens else f"({_begin(lark, region)} {inside})?"
+
+
+def _begin(lark: Lark, region: Region) -> str:
+    """Match what opens a region: the shortest spellings, as the rest could be text."""
+    begins = region.begins
+    shortest = [
+        each
+        for each in begins
+        if not any(each != other and each.startswith(other) for other in begins)
+    ]
+    return either([lark.text(each) for each in shortest])
+
+
+def _before_text(lark: Lark, dialect: Dialect) -> str:
+    """Match the marker that a family writes before its text, if it has one."""
+    begins = [
+        begin
+        for region in dialect.regions
+        if region.holds == "text" and not region.keeps_begin
+        for begin in region.begins
+    ]
+    return _any_of(lark, begins)
+
+
+def _any_of(lark: Lark, texts: Iterable[str]) -> str:
+    """Match one of several texts, or nothing."""
+    expressions = [lark.text(each) for each in texts]
+    return f"{either(expressions)}?" if expressions else ""
+
+
+def _parts(
+    dialect: Dialect,
+    job: GenerateJob,
+    special: Mapping[str, int],
+    tools: Sequence[Tool],
+) -> tuple[Part, ...]:
+    parts: list[Part] = []
+    if job.structure is not None and not job.tool_choice.is_forced:
+        parts += grammar_of(job.structure).parts
+    for index, tool in enumerate(job.tools):
+        if tool in tools:
+            lark = Lark(special)
+            source = _whole(lark, dialect.write_calls(lark, [tool]))
+            parts.append(Part(f"tools[{index}].input_schema", "tool", source))
+    return tuple(parts)
+
+
+def _whole(lark: Lark, start: str, theirs: str | None = None) -> str:
+    """Write a grammar, and one that it refers to: llguidance takes several in JSON."""
+    ours = _HEADER + lark.source(start)
+    if theirs is None:
+        return ours
+    both = [{"lark_grammar": ours}, {"name": _THEIRS, "lark_grammar": theirs}]
+    return json.dumps({"grammars": both})

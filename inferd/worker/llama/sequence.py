@@ -1,0 +1,70 @@
+"""A job that writes: its prompt, and what it has written so far."""
+
+from inferd.job import GenerateJob
+from inferd.worker.backend import PreparedJob
+from inferd.worker.llama.sampling import Sampler
+
+
+class PreparedPrompt(PreparedJob):
+    """A tokenised prompt, and the sampler that waits for it."""
+
+    def __init__(
+        self,
+        tokens: list[int],
+        job: GenerateJob,
+        max_tokens: int,
+        sampler: Sampler,
+        *,
+        opens_thought: bool = False,
+    ) -> None:
+        self.tokens = tokens
+        self.job = job
+        self.max_tokens = max_tokens
+        """Tokens the answer may have, by request and by context."""
+        self.sampler = sampler
+        self._opens_thought = opens_thought
+
+    @property
+    def opens_thought(self) -> bool:
+        """Whether the prompt ends inside a thought."""
+        return self._opens_thought
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens of the rendered prompt."""
+        return len(self.tokens)
+
+
+class Sequence:
+    """A running job: its prompt, and what it has written."""
+
+    def __init__(self, ticket: int, slot: int, prepared: PreparedPrompt) -> None:
+        self.ticket = ticket
+        self.slot = slot
+        self.prepared = prepared
+        self.tokens = list(prepared.tokens)
+        self.n_cached = 0
+        """Tokens in the KV cache, of the prompt first."""
+
+    @property
+    def job(self) -> GenerateJob:
+        """What was asked."""
+        return self.prepared.job
+
+    @property
+    def n_written(self) -> int:
+        """Tokens of the answer."""
+        return len(self.tokens) - self.prepared.prompt_tokens
+
+    @property
+    def is_prefilling(self) -> bool:
+        """Whether its prompt is not decoded yet."""
+        return self.n_cached < self.prepared.prompt_tokens
+
+    def next_tokens(self, n_tokens: int) -> list[int]:
+        """Give the next tokens to decode, at most so many."""
+        return self.tokens[self.n_cached : self.n_cached + n_tokens]
+
+    def is_through_with(self, n_tokens: int) -> bool:
+        """Tell whether the next tokens, so many, are all that there are."""
+        return self.n_cached + n_tokens == len(self.tokens)

@@ -1,0 +1,56 @@
+"""Bound the memory that a piece of work may take."""
+
+import gc
+import resource
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+_SIZES: Final = Path("/proc/self/statm")
+_DATA: Final = 5
+"""Where in it stand the pages of data and stacks."""
+
+
+class BoundedGrowth:
+    """While it is entered, the process may grow by so many bytes, and no further.
+
+    Then allocations fail: in Python that is a ``MemoryError``. The bound is the whole
+    process's, so it may be another thread that asks in vain, and a native library that
+    does so ends the process. Without a bound the kernel would, or the machine would swap.
+    """
+
+    def __init__(self, n_bytes: int) -> None:
+        self._n_bytes = n_bytes
+        self._before = resource.getrlimit(resource.RLIMIT_DATA)
+        self._held = _data_bytes()
+
+    def __enter__(self) -> None:
+        held = self._data_without_rubbish()
+        soft, hard = self._before = resource.getrlimit(resource.RLIMIT_DATA)
+        bound = held + self._n_bytes
+        if soft == resource.RLIM_INFINITY or bound < soft:
+            resource.setrlimit(resource.RLIMIT_DATA, (bound, hard))
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        resource.setrlimit(resource.RLIMIT_DATA, self._before)
+
+    def _data_without_rubbish(self) -> int:
+        """Tell how much there is, with what an error has left behind taken out.
+
+        Its traceback may hold all that was made, in circles that Python finds late.
+        """
+        held = _data_bytes()
+        if held - self._held > self._n_bytes // 2:
+            gc.collect()
+            self._held = held = _data_bytes()
+        return held
+
+
+def _data_bytes() -> int:
+    """Tell how much the kernel counts by now."""
+    return int(_SIZES.read_text().split()[_DATA]) * resource.getpagesize()

@@ -1,0 +1,234 @@
+"""Every family with a daemon of its own, from one end to the other.
+
+The model is the embedded one, which is of one family; for the others it is only a set of
+tokens, in which their markers are plain text. What it would rather write does not matter.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+import jsonschema_rs
+import pytest
+
+from inferd.dialects.lark import Lark
+from inferd.dialects.registry import DIALECTS
+from tests.daemon.fixtures import daemons
+from tests.daemon.harness import DaemonProcess, Frame, llamacpp
+from tests.model.asking import ENDS_SOON, V2, ask, asked, favoured, told, tool
+from tests.model.spellings import FAMILIES
+from tests.unit.dialects.cases import Case, Event, cases_of
+
+pytestmark = [pytest.mark.model, pytest.mark.slow]
+
+LOOK: Final = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string", "maxLength": 9},
+        "days": {"enum": [1, 2]},
+    },
+    "required": ["city"],
+}
+TELL: Final = {
+    "type": "object",
+    "properties": {"zone": {"enum": ["utc", "ö"]}},
+    "required": ["zone"],
+}
+TOOLS: Final[dict[str, dict[str, Any]]] = {"look": LOOK, "tell": TELL}
+
+
+@pytest.fixture(scope="module", params=DIALECTS)
+def family(request) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def daemon(family) -> Iterator[DaemonProcess]:
+    backend = llamacpp("embedded:chat", n_ctx=1024, n_threads=2, chat_template=family)
+    with daemons() as make:
+        yield make({"backend": [backend], "admission": {"max_active": 1}}).start()
+
+
+# --- calls that are forced, and what comes back -----------------------------------------
+
+
+@pytest.mark.parametrize("choice", ["required", {"name": "tell"}], ids=str)
+def test_a_forced_call_is_a_call_that_the_tool_allows(daemon, choice):
+    [(name, arguments)], done = ask(
+        daemon,
+        tools=[tool(*each) for each in TOOLS.items()],
+        tool_choice=choice,
+        logit_bias=ENDS_SOON,
+    )
+    assert name in (TOOLS if choice == "required" else [choice["name"]])
+    jsonschema_rs.validate(TOOLS[name], arguments)
+    assert arguments.keys() <= TOOLS[name]["properties"].keys()
+    assert (done["stop_reason"], done["structure_complete"]) == ("tool_use", True)
+    assert "warnings" not in done
+
+
+ASKED: Final = {"role": "user", "content": [{"type": "text", "text": "Hi."}]}
+CALLED: Final = {
+    "role": "assistant",
+    "content": [
+        {
+            "type": "tool_use",
+            "tool_call_id": "tc-0",
+            "name": "look",
+            "input": {"city": "Zürich 😀"},
+        }
+    ],
+}
+ANSWERED: Final = {
+    "role": "user",
+    "content": [
+        {
+            "type": "tool_result",
+            "tool_call_id": "tc-0",
+            "content": [{"type": "text", "text": "12 °C → “kühl”"}],
+        }
+    ],
+}
+
+
+def test_a_call_and_its_result_go_back_and_are_answered_with_text(daemon):
+    n_tokens = []
+    for messages in ([ASKED], [ASKED, CALLED, ANSWERED]):
+        blocks, done = ask(
+            daemon,
+            messages=messages,
+            tools=[tool("look", LOOK)],
+            tool_choice="none",
+            max_tokens=3,
+            logit_bias=favoured("!"),
+        )
+        assert blocks == [{"text": "!!!"}]
+        assert done["stop_reason"] == "max_tokens"
+        n_tokens.append(done["usage"]["input_tokens"])
+    assert n_tokens[1] - n_tokens[0] > 15
+
+
+# --- answers as the family's transcripts have them --------------------------------------
+
+SHAPES: Final = {
+    "a thought, then text": "thinking text",
+    "text beside a call": "text call",
+    "two calls": "call call",
+    "no call": "malformed",
+}
+
+
+def shape_of(case: Case) -> str:
+    """Say what there is in an answer, in order, and then if anything is malformed."""
+    kinds = [
+        "call" if event.tool_use else "text" if event.text else "thinking"
+        for event in case.events
+    ]
+    return " ".join([*kinds, *["malformed" for _ in case.malformed]])
+
+
+def events(case: Case) -> list[Any]:
+    return [_event(each) for each in case.events]
+
+
+def _event(event: Event) -> Any:
+    if event.tool_use:
+        return (event.tool_use, event.input)
+    return {"text": event.text} if event.text else {"thinking": event.thinking}
+
+
+def cases_to_tell_apart(family: str) -> dict[str, Case]:
+    """Give the first transcript of each shape that any prompt may come before."""
+    usable = [
+        case
+        for case in cases_of(family)
+        if not (case.answer_hex or case.was_cut or case.opens_thought)
+        if not DIALECTS[family].opens_thought(case.prompt or "")
+    ]
+    return {
+        name: case
+        for name, shape in SHAPES.items()
+        for case in reversed(usable)
+        if shape in shape_of(case)
+    }
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_transcripts_show_all_that_a_family_has(name):
+    lacking = set() if FAMILIES[name].thought else {"a thought, then text"}
+    assert SHAPES.keys() - cases_to_tell_apart(name).keys() == lacking
+
+
+def spelling(case: Case) -> Frame:
+    """Have the answer be that of a case, byte for byte."""
+    grammar = Lark().source(Lark().text(case.answer))
+    return {
+        "messages": [CALLED],  # or there would be no calls to tell apart
+        "response_format": {"type": "lark", "grammar": grammar},
+        "stop": case.stops,
+    }
+
+
+def test_an_answer_is_told_apart_as_transcripts_have_it(daemon, family):
+    for name, case in cases_to_tell_apart(family).items():
+        blocks, done = ask(daemon, **spelling(case))
+        assert blocks == events(case), name
+        assert [each["raw"] for each in done.get("warnings", [])] == case.malformed
+        assert done["structure_complete"] is True
+        assert done["usage"]["output_tokens"] > 1
+
+
+def test_an_answer_as_a_whole_is_what_it_is_piece_by_piece(daemon, family):
+    case = cases_to_tell_apart(family)["text beside a call"]
+    with daemon.connect(V2) as connection:
+        *frames, done = connection.ask(asked(**spelling(case), stream=False))
+    assert [told([frame]) for frame in frames] == [[each] for each in events(case)]
+    assert done["stop_reason"] == "tool_use"
+
+
+# --- thoughts that are wanted -----------------------------------------------------------
+
+NUMBER: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {"n": {"enum": [1, 2]}},
+    "required": ["n"],
+    "additionalProperties": False,
+}
+OPENS: Final = {
+    "<think>\n": favoured("<", "think"),
+    "[THINK]": favoured("["),
+    "<|channel>thought\n": favoured("<"),
+    "<|channel|>analysis<|message|>": favoured("<", "analysis"),
+}
+"""By what stands before a thought: what opens one wherever it may, and closes none."""
+CLOSES: Final = favoured("<", bias=60) | favoured("</", "think", ">")
+"""What opens a thought and closes it soon, at once or after some of the same tokens."""
+CLOSING: Final = {"qwen", "qwen3-coder", "deepseek"}
+"""Families of which that is known."""
+WITHOUT: Final = {name for name in FAMILIES if not FAMILIES[name].thought} | {"generic"}
+"""Families without thoughts; the generic one has those of the model's own template."""
+
+
+def thinking(**fields: Any) -> Frame:
+    form = {"type": "json_schema", "schema": NUMBER}
+    return asked(thinking=True, response_format=form, **fields)
+
+
+def test_a_thought_that_is_wanted_comes_before_the_structure(daemon, family):
+    thought = FAMILIES[family].thought
+    bias = OPENS[thought[0]] if thought else {}
+    with daemon.connect(V2) as connection:
+        *frames, last = connection.ask(thinking(logit_bias=bias, max_tokens=24))
+    if family in WITHOUT:
+        assert (frames, last["code"]) == ([], "invalid_request")
+        assert "thinking" in last["message"]
+    else:
+        assert [[*each] for each in told(frames)] == [["thinking"]]
+        ending = (last["stop_reason"], last["structure_complete"])
+        assert ending == ("max_tokens", False)
+    if family in CLOSING:
+        [*thoughts, text], done = ask(daemon, **thinking(logit_bias=CLOSES))
+        assert [[*each] for each in thoughts] in ([], [["thinking"]])
+        jsonschema_rs.validate(NUMBER, json.loads(text["text"]))
+        assert done["structure_complete"] is True
+        assert done["usage"]["output_tokens"] > len(text["text"]) + 2

@@ -1,0 +1,70 @@
+"""Write answers under a constraint without a model: any token that is allowed."""
+
+import random
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from inferd.job import Structure
+from inferd.worker.llama.constraint import Constraint, Vocabulary
+from inferd.worker.llama.grammar import grammar_of
+from inferd.worker.llama.model import Model
+
+PATIENCE: Final = 30
+"""Tokens after which a walk takes what closes something, mostly."""
+AT_MOST: Final = 400
+
+
+class Walker:
+    """Chooses at random, and comes to an end.
+
+    Args:
+        model: whose tokens it takes.
+        vocabulary: the same tokens, as grammars see them.
+    """
+
+    def __init__(self, model: Model, vocabulary: Vocabulary) -> None:
+        self.model = model
+        self.vocabulary = vocabulary
+        self._ends = [*model.end_tokens]
+        pieces = [model.piece(token) for token in range(model.n_vocab)]
+        self._closes = np.array([piece in (b'"', b"}", b"]") for piece in pieces])
+
+    def compile(self, kind: str, source: str) -> Constraint:
+        return self.vocabulary.compile(
+            grammar_of(Structure(kind=kind, source=source))  # type: ignore[arg-type]
+        )
+
+    def allowed(self, constraint: Constraint) -> np.ndarray:
+        """Find what a mask leaves: ``(n_vocab,)`` truth values."""
+        logits = np.zeros(self.model.n_vocab, np.float32)
+        constraint.mask(logits)
+        return np.asarray(logits == 0)
+
+    def text(self, tokens: Sequence[int]) -> bytes:
+        return b"".join(map(self.model.piece, tokens))
+
+    def write(self, constraint: Constraint, seed: int, *, jumps: bool = True) -> bytes:
+        """Write an answer; the constraint tells whether it is complete."""
+        chance = random.Random(seed)  # noqa: S311  # nobody's secret
+        written: list[int] = []
+        while not constraint.is_stopped and len(written) < AT_MOST:
+            allowed = self.allowed(constraint)
+            may_end = allowed[self._ends].any()
+            if may_end and (len(written) > PATIENCE or chance.random() < 0.5):
+                break
+            allowed[self._ends] = False
+            tokens = [self._choose(allowed, chance, len(written))]
+            constraint.accept(tokens)
+            if jumps:
+                tokens += (forced := constraint.forced())
+                constraint.accept(forced)
+            written += tokens
+        return self.text(written)
+
+    def _choose(self, allowed: np.ndarray, chance: random.Random, n: int) -> int:
+        closing = np.flatnonzero(allowed & self._closes)
+        if n > PATIENCE and closing.size and chance.random() < 0.8:
+            return int(chance.choice(closing))
+        return int(chance.choice(np.flatnonzero(allowed)))

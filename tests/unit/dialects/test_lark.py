@@ -1,0 +1,94 @@
+import json
+
+import pytest
+
+from inferd.dialects.lark import Lark, either, in_a_row
+
+TOKENS = {"<a>": 3, "<a>b": 4, "</a>": 5}
+
+
+@pytest.mark.parametrize(
+    ("literal", "expression"),
+    [
+        ("", '""'),
+        ('x "é" \\', r'"x \"é\" \\"'),
+        ("\n\x00\u2028", '"\\n\\u0000\u2028"'),
+        ("<a>", "<[3]>"),
+        ("x<a></a>y", '"x" <[3]> <[5]> "y"'),
+        ("<a>b", "<[4]>"),
+    ],
+)
+def test_a_text_is_quoted_and_its_special_tokens_stand_apart(literal, expression):
+    assert Lark(TOKENS).text(literal) == expression
+
+
+def test_without_special_tokens_all_is_text():
+    assert Lark().text("<a>") == '"<a>"'
+
+
+@pytest.mark.parametrize(
+    ("regex", "body"),
+    [
+        ("[a-z]+", "/[a-z]+/"),
+        ("a/b", r"/a\/b/"),
+        (r"a\/b", r"/a\/b/"),
+        (r"a\\/b", r"/a\\\/b/"),
+        ("a\nb", r"/a\nb/"),
+        ("a\\\nb", r"/a\nb/"),
+        ("", "/(?:)/"),
+    ],
+)
+def test_a_pattern_stands_between_slashes_on_one_line(regex, body):
+    lark = Lark()
+    assert lark.pattern(regex) == "r0"
+    assert lark.source("r0") == f"start: r0\nr0: {body}\n"
+
+
+def test_text_goes_up_to_and_with_a_marker():
+    lark = Lark(TOKENS)
+    assert lark.until('"\n') == "r0"
+    assert lark.until("!", "[a/]*") == "r1"
+    rules = 'r0[suffix="\\"\\n"]: /(?s:.*)/\nr1[suffix="!"]: /[a\\/]*/\n'
+    assert lark.source("r0") == "start: r0\n" + rules
+
+
+def test_text_goes_up_to_and_with_a_special_token_and_what_stands_around_it():
+    lark = Lark(TOKENS)
+    assert lark.until("</a>") == "r0 <[5]>"
+    assert lark.until("\n+</a>x", "[^x]*") == 'r1 <[5]> "x"'
+    rules = "r0: /(?:(?s:.*))/\nr1: /(?:[^x]*)\\n\\+/\n"
+    assert lark.source("r0") == "start: r0\n" + rules
+
+
+def test_json_has_no_free_space_whatever_the_schema_says():
+    lark = Lark()
+    assert lark.json({"type": "string", "x-guidance": {"lenient": True}}) == "r0"
+    body = lark.source("r0").partition("%json ")[2]
+    assert json.loads(body) == {
+        "type": "string",
+        "x-guidance": {
+            "whitespace_flexible": False,
+            "item_separator": ", ",
+            "key_separator": ": ",
+        },
+    }
+
+
+def test_a_rule_may_stand_in_its_own_body():
+    lark = Lark()
+    inner = lark.rule('"a"')
+    assert lark.recursive(lambda name: either([inner, f'"(" {name} ")"'])) == "r1"
+    assert lark.source("r1") == 'start: r1\nr0: "a"\nr1: (r0 | "(" r1 ")")\n'
+
+
+def test_rules_that_a_recursive_rule_adds_have_names_of_their_own():
+    lark = Lark()
+    assert lark.recursive(lambda name: f"{lark.rule('1')} {name}") == "r0"
+    assert lark.source("r0") == "start: r0\nr0: r1 r0\nr1: 1\n"
+
+
+def test_an_expression_is_repeated_with_text_between():
+    lark = Lark()
+    assert in_a_row(lark, '"a" | "b"', "\n") == 'r0 ("\\n" r0)*'
+    assert in_a_row(lark, '"c"', "") == "r1+"
+    assert lark.source("x") == 'start: x\nr0: "a" | "b"\nr1: "c"\n'

@@ -1,0 +1,238 @@
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+
+from inferd.dialects.repertoire import Repertoire, repertoire_of
+from inferd.dialects.template import USUAL, Wants
+from inferd.job import Turn
+from tests.unit.dialects.conversations import CONVERSATIONS
+from tests.unit.dialects.templates import (
+    ABLE,
+    ASKED,
+    CALL,
+    CALLING,
+    CALLING_TWICE,
+    NEXT,
+    NINE,
+    ONE_CALL,
+    PARTS,
+    PLAIN,
+    RESULT,
+    SAID,
+    STRICT,
+    SYSTEM,
+    WORDLESS,
+    compiled,
+)
+
+SWITCHING = PLAIN + "{% if enable_thinking %}<think>{% endif %}"
+
+
+def able(source):
+    return repertoire_of(compiled(source))
+
+
+OTHERS = ABLE.replace("in messages %}", "in messages if m.role != 'system' %}")
+LAST_SYSTEM = (
+    "{% for m in (messages | selectattr('role', 'equalto', 'system') | list)[-1:] %}"
+    "{{ m.content }}\n{% endfor %}"
+) + OTHERS
+BEFORE_ANSWERS = ABLE.replace(
+    "in messages %}",
+    "in messages if m.role != 'system' or messages[-1].role != 'tool' %}",
+)
+PARALLEL = {"parallel_calls"}
+CALLS_AT_ALL = {"calls", "parallel_calls"}
+FLAGS = CALLS_AT_ALL | {"system", "later_system", "system_at_results", "runs", "tools"}
+
+# --- what a template can say ----------------------------------------------------------
+
+
+def test_a_template_that_writes_all_it_gets_can_say_all():
+    assert able(ABLE) == Repertoire(
+        wants=USUAL,
+        system=True,
+        later_system=True,
+        system_at_results=True,
+        runs=True,
+        tools=True,
+        calls=True,
+        parallel_calls=True,
+        words_beside_calls=True,
+        switches_thought=False,
+        switches_beside_system=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "lacking"),
+    [
+        (PLAIN, {"tools", *CALLS_AT_ALL}),
+        (ABLE.replace("{% if tools", "{% if false"), {"tools"}),
+        (ABLE.replace("tools | tojson", "tools[0].function.name"), {"tools"}),
+        (ONE_CALL, PARALLEL),
+        (ABLE.replace("function.name", "function.name if loop.first"), PARALLEL),
+        (ABLE.replace("calls or []", "calls if not tools"), CALLS_AT_ALL),
+        (
+            ABLE.replace("calls or []", "calls if messages[-1].role == 'tool'"),
+            CALLS_AT_ALL,
+        ),
+        (
+            ABLE.replace("calls or []", "calls if messages[-1].role != 'tool'"),
+            CALLS_AT_ALL,
+        ),
+        (ABLE.replace("c.function.name", "'f'"), CALLS_AT_ALL),
+        ("{% set tools = none %}" + ABLE, {"tools"}),
+        ("{% if not tools %}{{ 1 / 0 }}{% endif %}" + ABLE, None),
+        ("{% set messages = messages[1:] %}" + ABLE, None),
+        ("no template but a name", None),
+        ("{{ raise_exception('never') }}", None),
+        (
+            ABLE.replace("{{ m.content }}", "{{ m.content or 1 / 0 }}"),
+            CALLS_AT_ALL,
+        ),
+        (
+            "{% if messages[0].role == 'system' %}{{ 1 / 0 }}{% endif %}" + ABLE,
+            {"system", "later_system", "system_at_results"},
+        ),
+        (
+            ABLE.replace(
+                "{{ m.r", "{{ 1 / 0 if m.role == 'system' and not loop.first }}{{ m.r"
+            ),
+            {"later_system"},
+        ),
+        (LAST_SYSTEM, {"later_system"}),
+        (
+            ABLE.replace(
+                "{{ m.role",
+                "{{ 1 / 0 if (loop.previtem or {}).role == 'system' == m.role }}"
+                "{{ m.role",
+            ),
+            {"later_system"},
+        ),
+        (BEFORE_ANSWERS, {"system_at_results"}),
+    ],
+)
+def test_what_a_template_leaves_out_or_refuses_it_cannot_say(source, lacking):
+    abilities = able(source)
+    if lacking is None:
+        assert abilities is None
+    else:
+        assert {each for each in FLAGS if not getattr(abilities, each)} == {*lacking}
+
+
+@pytest.mark.parametrize(
+    ("source", "wants"),
+    [
+        (PLAIN, USUAL),
+        (PARTS, Wants(parts=True)),
+        ("{% for m in messages %}{{ m.content | list }}{% endfor %}", None),
+        (
+            ABLE.replace("arguments | tojson", "arguments"),
+            Wants(arguments_as_text=True),
+        ),
+        (NINE, Wants(nine_characters=True)),
+        (PLAIN + "{{ reasoning_effort }}", Wants(efforts=("low", "medium"))),
+        (
+            PLAIN + "{{ {'none': 1, 'high': 2}[reasoning_effort or 'none'] / 1 }}",
+            Wants(efforts=("none", "high")),
+        ),
+        (SWITCHING + "{{ reasoning_effort }}", USUAL),
+    ],
+)
+def test_what_a_template_wants_is_found_out(source, wants):
+    abilities = able(source)
+    assert (abilities and abilities.wants) == wants
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        "{{ 1 / 0 if thinking }}",
+        "{{ 1 / 0 if not thinking and messages[0].role == 'system' }}",
+    ],
+)
+def test_a_template_that_refuses_a_thought_or_none_has_no_switch(refusal):
+    abilities = able(PLAIN + refusal)
+    assert not abilities.switches_thought
+    assert not abilities.switches_beside_system
+
+
+def test_objects_are_wanted_where_both_would_do():
+    source = ABLE.replace(
+        "arguments | tojson", "arguments | string | replace(\"'\", '\"')"
+    )
+    assert able(source).wants == USUAL
+
+
+# --- turns that fit -------------------------------------------------------------------
+
+
+def test_turns_that_a_template_knows_stay_as_they_are():
+    turns = [SYSTEM, ASKED, NEXT, CALLING_TWICE, RESULT, RESULT, SYSTEM, NEXT]
+    assert able(ABLE).fitted(turns) == turns
+
+
+def test_system_turns_become_the_users():
+    assert able(STRICT).fitted([SYSTEM, ASKED, SAID, NEXT, SYSTEM]) == [
+        Turn("user", "Be brief.\n\nWeather?"),
+        SAID,
+        Turn("user", "And now?\n\nBe brief."),
+    ]
+
+
+def test_a_first_system_turn_stays_where_later_ones_cannot():
+    first_alone = replace(able(ABLE), later_system=False)
+    assert first_alone.fitted([SYSTEM, SYSTEM, ASKED]) == [
+        SYSTEM,
+        Turn("user", "Be brief.\n\nWeather?"),
+    ]
+
+
+def test_a_system_turn_becomes_the_users_where_a_result_would_have_it_left_out():
+    turns = [SYSTEM, ASKED, CALLING, RESULT]
+    fitted = able(BEFORE_ANSWERS).fitted(turns)
+    assert fitted == [Turn("user", "Be brief.\n\nWeather?"), CALLING, RESULT]
+    assert able(BEFORE_ANSWERS).fitted([*turns, SAID]) == [*turns, SAID]
+
+
+def test_runs_become_one_turn_up_to_calls_and_results_stay():
+    empty = Turn("assistant", "")
+    turns = [ASKED, NEXT, SAID, empty, CALLING, CALLING, RESULT, RESULT, SAID]
+    assert replace(able(ABLE), runs=False).fitted(turns) == [
+        Turn("user", "Weather?\n\nAnd now?"),
+        Turn("assistant", "It is warm.\n\nLet me look.", calls=(CALL,)),
+        CALLING,
+        RESULT,
+        RESULT,
+        SAID,
+    ]
+
+
+def test_words_beside_calls_are_left_out_only_where_a_template_refuses_them():
+    assert able(ABLE).fitted([CALLING]) == [CALLING]
+    assert able(WORDLESS).fitted([CALLING]) == [Turn("assistant", "", calls=(CALL,))]
+
+
+WEAKEST = replace(
+    able(PLAIN), system=False, later_system=False, system_at_results=False, runs=False
+)
+
+
+@given(CONVERSATIONS)
+@settings(max_examples=50)
+def test_whatever_is_put_into_other_turns_nothing_is_lost(turns):
+    fitted = WEAKEST.fitted(turns)
+    assert [each for each in fitted if each.role == "system"] == []
+    assert paragraphs(fitted) == paragraphs(turns)
+    assert [each.calls for each in fitted if each.calls] == [
+        each.calls for each in turns if each.calls
+    ]
+    for turn, following in pairwise(fitted):
+        assert turn.calls or turn.role != following.role or turn.role == "tool"
+
+
+def paragraphs(turns):
+    return "\n\n".join(each.text for each in turns if each.text)

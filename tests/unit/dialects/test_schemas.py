@@ -1,0 +1,249 @@
+import json
+import re
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from inferd.dialects.schemas import (
+    KINDS,
+    Schema,
+    alone,
+    arguments_schema,
+    bounds,
+    decoded,
+    is_deeper,
+    kinds,
+    kinds_of,
+    options,
+    properties,
+    required,
+    resolved,
+    text_like,
+    unwrapped,
+    values,
+)
+from inferd.job import Tool
+
+CLOSED = {"additionalProperties": False, "type": "object"}
+WORDS = [
+    *(
+        "type",
+        "enum",
+        "const",
+        "anyOf",
+        "allOf",
+        "$ref",
+        "$defs",
+        "properties",
+        "required",
+    ),
+    *("string", "integer", "null", "#", "#/$defs/a", "#/properties/a/$ref", "a"),
+]
+SCHEMAS = st.recursive(
+    st.sampled_from(WORDS) | st.integers() | st.none(),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.sampled_from(WORDS), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+def tool(schema):
+    return Tool(name="f", description="", input_schema=json.dumps(schema))
+
+
+@pytest.mark.parametrize("text", ["", "{", "NaN", "1e999", '"\\ud800"', "[" * 2000])
+def test_what_is_no_json_stays_text(text):
+    assert decoded(text) == text
+
+
+def test_json_is_read():
+    assert decoded('{"a": [1, null, "é\\n"]}') == {"a": [1, None, "é\n"]}
+
+
+@pytest.mark.parametrize("schema", [True, None, "string", [], {}])
+def test_arguments_are_an_object_whatever_a_client_wrote(schema):
+    assert arguments_schema(tool(schema)) == {"type": "object"}
+
+
+def test_a_schema_that_is_no_json_says_nothing():
+    broken = Tool(name="f", description="", input_schema="{")
+    assert arguments_schema(broken) == {"type": "object"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "whole"),
+    [
+        ({"properties": {}}, {"properties": {}, **CLOSED}),
+        ({"type": "string", "properties": {}}, {"properties": {}, **CLOSED}),
+        ({"allOf": [], "properties": {}}, None),
+        ({"properties": {"a": {}}, "required": ["b"]}, None),
+        ({"additionalProperties": True, "properties": {}}, None),
+        ({"$ref": "#/$defs/a"}, None),
+    ],
+)
+def test_arguments_that_are_not_listed_are_not_wanted_unless_it_says_so(schema, whole):
+    wanted = {**(schema if whole is None else whole), "type": "object"}
+    assert arguments_schema(tool(schema)) == wanted
+
+
+def test_a_schema_that_is_too_deep_says_nothing():
+    for depth in (64, 65):
+        schema: dict[str, object] = {"items": True}
+        for _ in range(depth - 1):
+            schema = {"items": schema}
+        is_read = arguments_schema(tool(schema)) == {**schema, "type": "object"}
+        assert is_read == (depth == 64)
+
+
+def test_properties_are_listed_and_some_required():
+    schema = {"properties": {"a": {}, "b": True}, "required": ["b", 1, "c"]}
+    assert properties(schema) == {"a": {}, "b": True}
+    assert required(schema) == ["b", "c"]
+    assert properties({"properties": []}) == {}
+    assert required({"required": "a"}) == []
+
+
+def test_a_part_takes_what_it_may_refer_to_along():
+    shared: dict[str, object] = {"$defs": {"a": {}}, "definitions": {"b": {}}}
+    root = {**shared, "properties": {}}
+    assert alone({"type": "array"}, root) == {"type": "array", **shared}
+    assert alone(True, root) == shared
+
+
+def test_a_reference_is_followed_within_the_schema():
+    deep = {"type": "null"}
+    root = {"$defs": {"a/b~": deep, "c": {"$ref": "#/$defs/a~1b~0"}, "d": 1}}
+    assert resolved({"$ref": "#/$defs/c"}, root) == deep
+    assert resolved({"$ref": "#"}, root) == root
+    for pointer in ("#/$defs/x", "#/$defs/d", "#/$defs/d/e", "/$defs/c", "a"):
+        assert resolved({"$ref": pointer}, root) == {}
+    assert resolved({"$ref": 1}, root) == {"$ref": 1}
+
+
+def test_the_only_one_that_has_to_fit_is_as_good_as_itself():
+    root = {"$defs": {"a": {"type": "null"}}}
+    only = [{"$ref": "#/$defs/a"}]
+    assert unwrapped({"allOf": [{"allOf": only, "title": "x"}]}) == only[0]
+    assert resolved({"allOf": only, "default": None}, root) == {"type": "null"}
+    more: list[Schema] = [{"allOf": only * 2}, {"allOf": only, "enum": [1]}]
+    for schema in [*more, {"allOf": []}]:
+        assert resolved(schema, root) == unwrapped(schema) == schema
+
+
+def test_arguments_may_be_a_reference_to_what_lists_them():
+    shared = {"$defs": {"a": {"properties": {"b": {"$ref": "#/$defs/c"}}}}}
+    assert arguments_schema(tool({"$ref": "#/$defs/a", **shared})) == {
+        "properties": {"b": {"$ref": "#/$defs/c"}},
+        **shared,
+        **CLOSED,
+    }
+
+
+def test_references_in_a_circle_lead_nowhere():
+    root = {
+        "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"allOf": [{"$ref": "#/$defs/a"}]}}
+    }
+    assert resolved({"$ref": "#/$defs/a"}, root) == {}
+
+
+@pytest.mark.parametrize(
+    ("schema", "allowed"),
+    [
+        ({"type": "string"}, {"string"}),
+        ({"type": ["string", "null", "x", 1]}, {"string", "null"}),
+        ({"enum": ["a", 1]}, {"string", "integer", "number"}),
+        ({"const": None, "type": "string"}, {"null"}),
+        ({"anyOf": [{"type": "array"}, {"$ref": "#/$defs/a"}]}, {"array", "object"}),
+        ({"oneOf": [{"type": "null"}, {}]}, KINDS),
+        ({"enum": [], "anyOf": [], "type": "boolean"}, {"boolean"}),
+        ({"type": {}}, KINDS),
+        ({"type": "any"}, KINDS),
+        (True, KINDS),
+        (None, KINDS),
+    ],
+)
+def test_a_schema_tells_of_which_kinds_a_value_may_be(schema, allowed):
+    assert kinds(schema, {"$defs": {"a": {"type": "object"}}}) == allowed
+
+
+def test_alternatives_that_hold_themselves_are_looked_at_once():
+    itself = [{"$ref": "#/$defs/a"}] * 99
+    root = {"$defs": {"a": {"anyOf": itself}, "b": {"anyOf": [*itself, {"const": 1}]}}}
+    assert kinds({"$ref": "#/$defs/a"}, root) == KINDS
+    root["$defs"]["a"] = root["$defs"]["b"]
+    assert kinds({"$ref": "#/$defs/a"}, root) == {"integer", "number"}
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        (None, {"null"}),
+        (False, {"boolean"}),
+        (0, {"integer", "number"}),
+        (0.0, {"number"}),
+        ("", {"string"}),
+        ([], {"array"}),
+        ({}, {"object"}),
+    ],
+)
+def test_each_value_is_of_a_kind(value, found):
+    assert kinds_of(value) == found
+
+
+def test_what_may_fit_is_listed():
+    assert options({"oneOf": [1]}) == options({"anyOf": [1], "oneOf": [2]}) == [1]
+    assert options({"anyOf": []}) is options({"anyOf": {}}) is None
+    assert values({"enum": [1]}) == values({"const": 1, "enum": [2]}) == [1]
+    assert values({"const": None}) == [None]
+    assert values({"enum": []}) is values({}) is None
+
+
+@pytest.mark.parametrize(
+    ("schema", "fits", "fails"),
+    [
+        ({}, ["", "a\nb"], []),
+        ({"minLength": 2}, ["ab", "a\n" * 9], ["a"]),
+        ({"maxLength": 2}, ["", "\n\n"], ["abc"]),
+        ({"minLength": 1, "maxLength": 2}, ["a", "ab"], ["", "abc"]),
+        ({"minLength": True, "maxLength": "1"}, ["", "abc"], []),
+        ({"pattern": "^[ab]+$", "minLength": 9}, ["ab"], ["", "abc", "cab"]),
+        ({"pattern": "a|b"}, ["xay", "b\n"], ["xy"]),
+        ({"pattern": "^a"}, ["ab"], ["ba"]),
+        ({"pattern": "a$"}, ["ba"], ["ab"]),
+        ({"pattern": r"^\^a\$"}, ["^a$", "^a$b"], ["a", "^a"]),
+        ({"pattern": "a\\\\$"}, ["ba\\"], ["a\\b"]),
+        ({"pattern": ""}, ["", "a"], []),
+        ({"pattern": 1}, ["a"], []),
+        ({"maxLength": 0}, [""], ["a"]),
+    ],
+)
+def test_a_string_is_held_to_its_pattern_or_its_length(schema, fits, fails):
+    like = re.compile(text_like(schema))
+    assert all(like.fullmatch(text) for text in fits)
+    assert not any(like.fullmatch(text) for text in fails)
+
+
+def test_bounds_that_are_no_counts_are_none():
+    assert bounds({"a": 2, "b": 3}, "a", "b") == (2, 3)
+    assert bounds({"a": -1, "b": 1.5}, "a", "b") == (0, "")
+
+
+@settings(max_examples=30)
+@given(SCHEMAS, SCHEMAS)
+def test_no_schema_is_too_odd(schema, root):
+    root = root if isinstance(root, dict) else {}
+    assert kinds(schema, root) <= KINDS
+    assert isinstance(resolved(schema, root), dict)
+    assert isinstance(text_like(resolved(schema, root)), str)
+    assert arguments_schema(tool(schema))["type"] == "object"
+
+
+def test_depth_counts_objects_and_arrays():
+    assert [is_deeper([{"a": [1]}], n_levels) for n_levels in (1, 2, 3)] == [
+        True,
+        True,
+        False,
+    ]
+    assert not is_deeper(1, 0)

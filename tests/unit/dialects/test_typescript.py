@@ -1,0 +1,90 @@
+import json
+
+import pytest
+from hypothesis import given, settings
+
+from inferd.dialects.typescript import namespace
+from inferd.job import Tool
+from tests.unit.dialects.conversations import TOOLS
+
+
+def described(properties, **rest):
+    schema = json.dumps({"type": "object", "properties": properties, **rest})
+    tool = Tool(name="f", description="Do it.", input_schema=schema)
+    begin = "namespace functions {\n\n// Do it.\ntype f = "
+    text = namespace("functions", [tool])
+    assert text.startswith(begin)
+    return text.removeprefix(begin).removesuffix(" => any;\n\n} // namespace functions")
+
+
+@pytest.mark.parametrize(
+    ("schema", "written"),
+    [
+        ({"type": "string"}, "string"),
+        ({"type": "integer"}, "number"),
+        ({"type": "number"}, "number"),
+        ({"type": "boolean"}, "boolean"),
+        ({"type": "string", "nullable": True}, "string | null"),
+        ({"type": ["string", "integer", "number", "null"]}, "string | number | null"),
+        ({"type": "string", "enum": ["a", "b"]}, '"a" | "b"'),
+        ({"const": 1}, "1"),
+        ({"anyOf": [{"type": "string"}, {"type": "array"}]}, "string | any[]"),
+        ({"type": "array", "items": {"type": "string"}}, "string[]"),
+        ({"type": "array", "items": {"enum": ["a", "b"]}}, '("a" | "b")[]'),
+        ({"type": "object"}, "object"),
+        ({"type": "object", "properties": {"b": {}}}, "{\nb?: any,\n}"),
+        ({"$ref": "#/$defs/named"}, "boolean"),
+        ({"allOf": [{"$ref": "#/$defs/named"}]}, "boolean"),
+        ({"type": "string", "default": "x"}, 'string, // default: "x"'),
+        ({"enum": ["x"], "default": "x"}, '"x", // default: x'),
+        ({"type": "integer", "default": 3}, "number, // default: 3"),
+        ({}, "any"),
+        (True, "any"),
+        ({"type": 7}, "any"),
+    ],
+)
+def test_a_type_is_written_as_typescript_has_it(schema, written):
+    defs = {"named": {"type": "boolean"}}
+    assert described({"a": schema}, **{"$defs": defs}) == f"(_: {{\na?: {written},\n}})"
+
+
+def test_what_is_said_of_a_reference_comes_before_what_it_says_of_itself():
+    named = {"type": "boolean", "description": "Any."}
+    properties = {"a": {"$ref": "#/$defs/b", "description": "Mine."}}
+    text = described(properties, **{"$defs": {"b": named}})
+    assert text == "(_: {\n// Mine.\na?: boolean,\n})"
+
+
+def test_what_is_required_and_what_it_is_about_is_said():
+    properties = {"a": {"description": "First.\nSecond."}, "b": {"description": 7}}
+    assert described(properties, required=["a"]) == (
+        "(_: {\n// First.\n// Second.\na: any,\nb?: any,\n})"
+    )
+
+
+def test_a_function_without_arguments_has_none():
+    assert described({}) == "()"
+
+
+def itself(n_times):
+    properties = {f"a{at}": {"$ref": "#"} for at in range(n_times)}
+    schema = json.dumps({"type": "object", "properties": properties})
+    tool = Tool(name="f", description="", input_schema=schema)
+    return namespace("functions", [tool])
+
+
+def test_a_type_within_itself_ends():
+    text = itself(1)
+    assert text.count("a0?: {") == 8
+    assert text.count("a0?: any") == 1
+
+
+def test_a_type_many_times_within_itself_stays_small():
+    assert len(itself(99)) < 99_999
+
+
+@settings(max_examples=30)
+@given(TOOLS)
+def test_any_schema_has_a_type(tools):
+    text = namespace("functions", tools)
+    assert text.count(" => any;\n\n") >= len(tools)

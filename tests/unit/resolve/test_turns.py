@@ -1,0 +1,132 @@
+import pytest
+from hypothesis import given
+from msgspec import Raw
+
+from inferd.errors import InvalidRequestError
+from inferd.job import ToolCall, Turn
+from inferd.resolve.turns import flat_text, turns_of
+from inferd.wire.blocks import (
+    AudioBlock,
+    Block,
+    ImageBlock,
+    Message,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from tests.unit.strategies import BLOCKS_REQUESTS
+
+
+def use(call_id: str, name: str = "f", arguments: bytes = b"{}") -> ToolUseBlock:
+    return ToolUseBlock(call_id, name, Raw(arguments))
+
+
+def result(*blocks: Block, call_id: str = "tc-0") -> ToolResultBlock:
+    return ToolResultBlock(call_id, list(blocks))
+
+
+def call(call_id: str, name: str = "f", arguments: str = "{}") -> ToolCall:
+    return ToolCall(id=call_id, name=name, arguments=arguments)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "text"),
+    [
+        ([], ""),
+        ([TextBlock("a"), TextBlock(""), TextBlock("b\n"), TextBlock("c")], "ab\nc"),
+        ([TextBlock("a"), ImageBlock("i"), use("tc-0"), TextBlock("b")], "ab"),
+        (
+            [
+                TextBlock("a"),
+                result(TextBlock("b"), result(TextBlock("c")), AudioBlock("s")),
+                TextBlock("d"),
+            ],
+            "abcd",
+        ),
+    ],
+)
+def test_the_text_of_blocks_is_theirs_in_order(blocks, text):
+    assert flat_text(blocks) == text
+
+
+@pytest.mark.parametrize("role", ["system", "user", "assistant"])
+def test_text_alone_is_one_turn_of_its_role(role):
+    blocks: list[Block] = [TextBlock("a"), ImageBlock("i"), TextBlock("b")]
+    assert turns_of([Message(role, blocks)]) == [Turn(role, "ab")]
+    assert turns_of([Message(role, [TextBlock("")])]) == [Turn(role, "")]
+
+
+def test_what_the_assistant_says_comes_before_its_calls():
+    blocks: list[Block] = [
+        TextBlock("a"),
+        use("tc-0", "f", b'{"x": 1.50, "n": 12345678901234567890123}'),
+        TextBlock("b"),
+        use("tc-1", "g"),
+    ]
+    assert turns_of([Message("assistant", blocks)]) == [
+        Turn(
+            "assistant",
+            "ab",
+            calls=(
+                call("tc-0", "f", '{"x": 1.50, "n": 12345678901234567890123}'),
+                call("tc-1", "g"),
+            ),
+        )
+    ]
+
+
+def test_results_are_turns_of_the_tools_that_were_called():
+    turns = turns_of(
+        [
+            Message("assistant", [use("tc-0", "f"), use("tc-1", "g")]),
+            Message(
+                "user",
+                [
+                    TextBlock("here"),
+                    result(TextBlock("12"), call_id="tc-1"),
+                    result(TextBlock("9"), TextBlock(" °C"), call_id="tc-0"),
+                    TextBlock("and"),
+                    TextBlock(" now?"),
+                ],
+            ),
+        ]
+    )
+    assert turns[1:] == [
+        Turn("user", "here"),
+        Turn("tool", "12", call_id="tc-1", name="g"),
+        Turn("tool", "9 °C", call_id="tc-0", name="f"),
+        Turn("user", "and now?"),
+    ]
+
+
+def test_a_result_of_a_call_that_is_not_there_has_no_name():
+    messages = [
+        Message("user", [result(TextBlock("9"), call_id="tc-0")]),
+        Message("assistant", [use("tc-0", "f")]),
+    ]
+    assert turns_of(messages)[0] == Turn("tool", "9", call_id="tc-0")
+
+
+def test_a_call_in_any_message_is_the_assistants():
+    blocks: list[Block] = [use("tc-0"), result(TextBlock("9"))]
+    assert turns_of([Message("user", blocks)]) == [
+        Turn("assistant", "", calls=(call("tc-0"),)),
+        Turn("tool", "9", call_id="tc-0", name="f"),
+    ]
+
+
+@given(BLOCKS_REQUESTS)
+def test_no_text_no_call_and_no_result_is_lost(request_):
+    blocks = [block for each in request_.messages for block in each.content]
+    turns = turns_of(request_.messages)
+    assert len("".join(turn.text for turn in turns)) == len(flat_text(blocks))
+    n_calls = sum(isinstance(block, ToolUseBlock) for block in blocks)
+    assert sum(len(turn.calls) for turn in turns) == n_calls
+    n_results = sum(isinstance(block, ToolResultBlock) for block in blocks)
+    assert sum(turn.role == "tool" for turn in turns) == n_results
+
+
+def test_an_input_that_is_no_text_is_refused():
+    message = Message("assistant", [use("tc-7", arguments=b'"\xff"')])
+    with pytest.raises(InvalidRequestError, match='input of call "tc-7" is not UTF-8'):
+        turns_of([message])

@@ -1,0 +1,111 @@
+import json
+
+import pytest
+
+from inferd.job import Structure
+from inferd.worker.backend import RefusedError
+from inferd.worker.llama import blame as module
+from inferd.worker.llama.blame import blamed, worded
+from inferd.worker.llama.grammar import Grammar, Part, grammar_of
+
+BAD = 'at 3(5): failed to compile JSON schema: Unimplemented keys: ["bad"]\n   1 | start: r0'
+
+
+def schema_in(source):
+    return json.loads(source[source.index("%json ") + 6 :])
+
+
+def refuses_bad(source):
+    """Fail as the compiler does, where a schema holds a keyword."""
+    return BAD if '"bad"' in json.dumps(schema_in(source)) else None
+
+
+def refusal_of(schema, compile_=refuses_bad):
+    grammar = grammar_of(Structure(kind="json_schema", source=json.dumps(schema)))
+    return str(blamed(grammar, BAD, compile_))
+
+
+@pytest.mark.parametrize(
+    ("schema", "pointer"),
+    [
+        ({"bad": 1}, ""),
+        ({"properties": {"a": {}, "b": {"bad": 1}}}, "/properties/b"),
+        ({"items": {"items": {"bad": 1}}}, "/items/items"),
+        ({"anyOf": [{}, True, {"allOf": [{"bad": 1}]}]}, "/anyOf/2/allOf/0"),
+        (
+            {"properties": {"a": {"properties": {"b": {"bad": 1}}}}},
+            "/properties/a/properties/b",
+        ),
+    ],
+)
+def test_the_innermost_schema_that_fails_is_named(schema, pointer):
+    said = refusal_of(schema)
+    assert said == f'response_format.schema{pointer}: not supported: ["bad"]'
+
+
+def test_a_schema_with_what_it_refers_to_fails_where_that_is():
+    schema = {"$defs": {"x": {"bad": 1}}, "properties": {"a": {"$ref": "#/$defs/x"}}}
+    said = refusal_of(schema)
+    assert said == 'response_format.schema/$defs/x: not supported: ["bad"]'
+
+
+def test_the_search_ends_when_its_time_is_over(monkeypatch):
+    monkeypatch.setattr(module, "GRAMMAR_BLAME_S", -1)
+    said = refusal_of({"items": {"bad": 1}}, compile_=pytest.fail)
+    assert said == 'response_format.schema: not supported: ["bad"]'
+
+
+def test_a_part_that_takes_too_long_is_the_one_to_blame():
+    def compile_(source):
+        if source == "slow":
+            raise RefusedError("compiling it takes over 1 s")
+
+    grammar = Grammar(
+        "",
+        (
+            Part("tools[0].input_schema", "tool", ""),
+            Part("tools[1].input_schema", "tool", "slow"),
+        ),
+    )
+    said = str(blamed(grammar, BAD, compile_))
+    assert said == "tools[1].input_schema: compiling it takes over 1 s"
+
+
+def test_where_no_part_fails_alone_all_are_named():
+    grammar = Grammar(
+        "",
+        (
+            Part("tools[0].input_schema", "tool", ""),
+            Part("tools[1].input_schema", "tool", ""),
+        ),
+    )
+    said = str(blamed(grammar, "oh", lambda _: None))
+    assert said == "response_format and tools: oh"
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [("lark", "at 2(8): unknown name"), ("regex", "unknown name")],
+)
+def test_only_in_grammars_of_theirs_do_lines_mean_something(kind, said):
+    error = "at 2(8): unknown name\n   1 | start"
+    grammar = Grammar("", (Part("field", kind, "x"),))
+    assert str(blamed(grammar, "", lambda _: error)) == f"field: {said}"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ("NoExtensionBias\n<non-verbose/>", "nothing can satisfy it"),
+        ("lexer error: too many states: 5 >= 5\n<non-verbose/>", "it is too complex"),
+        ("Parser Error: Current row has 5999 items; max is 2000", "it is too complex"),
+        (
+            'Parser Error: token "secret" does not',
+            "a token was chosen that may not follow",
+        ),
+        ("one\n  two", "one two"),
+        ("x" * 500, "x" * 300 + "…"),
+    ],
+)
+def test_words_are_one_line_and_quote_no_answer(error, said):
+    assert worded(error) == said

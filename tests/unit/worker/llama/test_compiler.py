@@ -1,0 +1,34 @@
+import pytest
+from llguidance import LLTokenizer
+
+from inferd.limits import GRAMMAR_LEXER_STATES, GRAMMAR_ROW_ITEMS, GRAMMAR_STEP_ITEMS
+from inferd.worker.llama.compiler import LIMITS, error_of
+
+TOKENIZER = LLTokenizer("byte")
+
+
+@pytest.mark.parametrize("source", ['start: "a"', "start: /[a-z]+/", 'start: ""'])
+def test_of_what_compiles_there_is_nothing_to_say(source):
+    assert error_of(TOKENIZER, source) is None
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("start: foo", "unknown name"),
+        ("", "Empty grammar"),
+        ("start: start", "NoExtensionBias"),
+        ('start: %json {"not": {}}', "Unimplemented keys"),
+    ],
+)
+def test_what_does_not_compile_or_cannot_begin_is_told(source, said):
+    assert said in (error_of(TOKENIZER, source) or "")
+
+
+def test_the_bounds_are_ours_and_errors_quote_no_answer():
+    assert (LIMITS.max_items_in_row, LIMITS.step_max_items) == (
+        GRAMMAR_ROW_ITEMS,
+        GRAMMAR_STEP_ITEMS,
+    )
+    assert LIMITS.max_lexer_states == GRAMMAR_LEXER_STATES
+    assert not LIMITS.verbose_errors

@@ -1,0 +1,120 @@
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings, strategies as st
+from llguidance import LLMatcher, LLTokenizer
+
+from inferd.limits import GRAMMAR_MAX_RULES
+from inferd.worker.backend import RefusedError
+from inferd.worker.llama.gbnf import lark_of
+
+TOKENIZER = LLTokenizer("byte")
+JSON = r"""
+root   ::= object
+value  ::= object | array | string | number | ("true" | "false" | "null") ws
+
+object ::=
+  "{" ws (
+            string ":" ws value
+    ("," ws string ":" ws value)*
+  )? "}" ws
+
+array  ::=
+  "[" ws (
+            value
+    ("," ws value)*
+  )? "]" ws
+
+string ::=
+  "\"" (
+    [^"\\\x7F\x00-\x1F] |
+    "\\" (["\\bfnrt] | "u" [0-9a-fA-F]{4}) # escapes
+  )* "\"" ws
+
+number ::= ("-"? ([0-9] | [1-9] [0-9]{0,15})) ("." [0-9]+)? ([eE] [-+]? [0-9]+)? ws
+ws ::= | " " | "\n" [ \t]{0,20}
+"""
+
+
+def takes(grammar, text):
+    matcher = LLMatcher(TOKENIZER, lark_of(grammar), log_level=0)
+    assert not matcher.is_error(), matcher.get_error()
+    tokens = [*text.encode()]
+    return matcher.consume_tokens(tokens) and matcher.is_accepting()
+
+
+@pytest.mark.parametrize(
+    ("grammar", "fits", "does_not"),
+    [
+        ('root ::= "yes" | "no"', ["yes", "no"], ["", "maybe", "yesno"]),
+        ('root ::= "a"? "b"* "c"+', ["c", "abbcc"], ["a", "bb"]),
+        ('root ::= "a"{2} "b"{1,3} "c"{2,}', ["aabcc"], ["abcc", "aabbbbcc"]),
+        ('root ::= ("a" | "b" "c")+ "d"', ["bcad", "ad"], ["bd", "d"]),
+        ("root ::= [-a] [^b-d] [x^]", ["-a^", "aex"], ["abx", "b-x"]),
+        ("root ::= [\\]\\[] [\"'/]", ["]/", "['"], ["a/"]),
+        ("root ::= [a&&b]+ [~~]", ["a&b~"], ["c~"]),
+        (
+            'root ::= "\\u00e4\\x42" "\\U0001F600" [\\u03b1-\\u03c9]',
+            ["äB😀β"],
+            ["aB😀β"],
+        ),
+        ('root ::= "\\x22\\x5C" [\\x5d\\x2D]', ['"\\]', '"\\-'], ['"\\x']),
+        ('root ::= "ä→" [ж-я]', ["ä→щ"], ["ä→a"]),
+        ('root ::= . "\\n" .', ["\n\n\n", "a\n→"], ["a\n", "abc"]),
+        ('root ::= start\nstart ::= "a" root | "b"', ["aab"], ["a"]),
+        ('root ::= a-B\na-B ::= "x" a_b\na_b ::= "y"', ["xy"], ["x"]),
+        ('# all\nroot ::= "#" # not a comment\r\n', ["#"], ["# not a comment"]),
+        (
+            'root ::= word ("," word)*\nword ::= [a-z]* "s"',
+            ["cats,s"],
+            ["cat", "cats,"],
+        ),
+        ('root ::= [a-z]* "z"', ["z", "zz", "abz"], ["ab"]),
+        ("root ::= ", [""], ["a"]),
+        (JSON, ['{"a": [1, -2.5e3, "x\\n"], "b":{}}', "{} "], ["[]", '{"a"}', "{"]),
+    ],
+)
+def test_it_takes_what_llama_cpp_would_and_nothing_else(grammar, fits, does_not):
+    assert {text: takes(grammar, text) for text in fits} == dict.fromkeys(fits, True)
+    assert not any(takes(grammar, text) for text in does_not)
+
+
+@pytest.mark.parametrize(
+    ("grammar", "said"),
+    [
+        ("", "there is no rule named root"),
+        ('leaf ::= "a"', "there is no rule named root"),
+        ("root ::= other", "there is no rule named other"),
+        ("no rules", "there is no rule named no"),
+        ('root ::= "a', "there is no rule named a"),
+        ("root ::= (", "Expected '\\)'"),
+        ("root ::= " + "(" * 5000, "nested too deeply"),
+        ('root ::= "\\uD800"', "is no character"),
+        ('root ::= "\\q"', "Invalid escape"),
+        (
+            "\n".join(f'r{n} ::= "a"' for n in range(GRAMMAR_MAX_RULES + 1)),
+            "1001 rules",
+        ),
+    ],
+)
+def test_what_is_no_gbnf_is_refused_with_a_word_about_it(grammar, said):
+    with pytest.raises(RefusedError, match=said):
+        lark_of(grammar)
+
+
+@settings(max_examples=200)
+@given(st.text(alphabet='root:= "ab\\[]^-(){}|*+?.#1,\nxu0&~'))
+def test_any_text_is_converted_or_refused(text):
+    for grammar in (text, f'root ::= "a" {text}'):
+        with suppress(RefusedError):
+            assert lark_of(grammar).startswith("start: ") or "\nstart: " in lark_of(
+                grammar
+            )
+
+
+@settings(max_examples=100)
+@given(st.text(st.characters(codec="utf-8", min_codepoint=1), min_size=1, max_size=8))
+def test_any_text_can_be_spelt_in_escapes(text):
+    spelt = "".join(f"\\U{ord(each):08x}" for each in text)
+    assert takes(f'root ::= "{spelt}"', text)
+    assert takes(f"root ::= [{spelt}]+", text)

@@ -1,0 +1,160 @@
+import json
+
+import pytest
+from llguidance import LLMatcher, LLTokenizer
+
+from inferd.dialects.registry import DIALECTS
+from inferd.job import GenerateJob, Sampling, Structure, Tool, ToolChoice
+from inferd.worker.backend import RefusedError
+from inferd.worker.llama.compiler import LIMITS
+from inferd.worker.llama.grammar import answer_grammar, grammar_of
+
+TOKENIZER = LLTokenizer("byte")
+SAMPLING = Sampling(temperature=0, top_p=1, top_k=0, seed=0)
+TOOLS = tuple(
+    Tool(name=name, description="", input_schema='{"properties": {}}')
+    for name in ("first", "second")
+)
+YES = Structure(kind="regex", source="yes|no")
+
+
+def source_for(dialect="qwen", *, opens_thought=False, **asked):
+    job = GenerateJob(turns=[], max_tokens=9, sampling=SAMPLING, **asked)
+    grammar = answer_grammar(DIALECTS[dialect], job, {}, opens_thought=opens_thought)
+    return grammar.source
+
+
+def takes(source, text):
+    matcher = LLMatcher(TOKENIZER, source, log_level=0, limits=LIMITS)
+    assert not matcher.is_error(), matcher.get_error()
+    return matcher.consume_tokens([*text.encode()]) and matcher.is_accepting()
+
+
+def call(name):
+    return f'<tool_call>\n{{"name": "{name}", "arguments": {{}}}}\n</tool_call>'
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "fits", "does_not"),
+    [
+        ("json_schema", '{"type": "array", "items": {"const": 1}}', "[1, 1]", "[1,1]"),
+        ("json_schema", "true", '{"a": null}', "{"),
+        ("regex", "a/b\\/c|^d$", "a/b/c", "a"),
+        ("gbnf", 'root ::= [a-z]+ "."', "abc.", "abc"),
+        ("lark", "start: A\nA: /[0-9]+/", "12", "x"),
+    ],
+)
+def test_each_kind_of_structure_holds_a_text(kind, source, fits, does_not):
+    structure = Structure(kind=kind, source=source)
+    for grammar in (grammar_of(structure).source, source_for(structure=structure)):
+        assert takes(grammar, fits)
+        assert not takes(grammar, does_not)
+
+
+@pytest.mark.parametrize(
+    ("choice", "fits", "does_not"),
+    [
+        (ToolChoice("required"), [call("first"), call("second")], ["yes", "Hello"]),
+        (ToolChoice("named", "first"), [call("first")], [call("second"), "yes"]),
+        (ToolChoice("none"), ["yes"], [call("first")]),
+        (ToolChoice(), ["yes", call("first")], ["Hello", f"yes{call('first')}"]),
+    ],
+    ids=lambda value: value.kind if isinstance(value, ToolChoice) else "",
+)
+def test_the_choice_of_tools_says_what_else_there_may_be(choice, fits, does_not):
+    source = source_for(structure=YES, tools=TOOLS, tool_choice=choice)
+    assert all(takes(source, text) for text in fits)
+    assert not any(takes(source, text) for text in does_not)
+
+
+@pytest.mark.parametrize(
+    ("asked", "text", "fits"),
+    [
+        ({"thinks": True}, "<think>\nhm {\n</think>\n\nyes", True),
+        ({"thinks": True}, "yes", True),
+        ({"thinks": True}, "<think>hm", False),
+        ({}, "<think>hm</think>yes", False),
+        ({"opens_thought": True}, "hm</think>no", True),
+        ({"opens_thought": True}, "\nhm\n</think>\n\nno", True),
+        ({"opens_thought": True}, "no", False),
+        ({"opens_thought": True}, "hm</think> no", False),
+    ],
+)
+def test_a_thought_is_free_where_there_may_be_one(asked, text, fits):
+    assert takes(source_for(structure=YES, **asked), text) == fits
+
+
+def test_text_may_have_the_marker_that_a_family_writes_before_it():
+    source = source_for("harmony", structure=YES)
+    assert takes(source, "<|channel|>final<|message|>yes")
+    assert takes(source, "yes")
+    assert not takes(source, "<|channel|>final<|message|>maybe")
+    thinking = source_for("harmony", structure=YES, thinks=True)
+    begin = "<|channel|>analysis<|message|>hm<|end|><|start|>assistant"
+    assert takes(thinking, f"{begin}<|channel|>final<|message|>no")
+
+
+def test_options_for_the_compiler_are_ours():
+    schema = {"x-guidance": {"whitespace_flexible": True}, "const": [1, 2]}
+    grammar = grammar_of(Structure(kind="json_schema", source=json.dumps(schema)))
+    assert takes(grammar.source, "[1, 2]")
+    assert not takes(grammar.source, "[ 1, 2]")
+
+
+@pytest.mark.parametrize(
+    "option", ['stop="x"', "temperature=0.5", 'max_tokens=3, stop="x"']
+)
+def test_options_of_rules_that_cannot_be_honoured_are_refused(option):
+    source = f"start: a\n  a[{option}]: /[a-z]+/"
+    with pytest.raises(RefusedError, match=r"^response_format\.grammar: line 2: "):
+        grammar_of(Structure(kind="lark", source=source))
+
+
+@pytest.mark.parametrize("source", ["start: /[stop=]+/", 'start: "a[temperature=1]"'])
+def test_what_only_looks_like_an_option_is_none(source):
+    grammar = grammar_of(Structure(kind="lark", source=source))
+    assert json.loads(grammar.source)["grammars"][1]["lark_grammar"] == source
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "field"),
+    [
+        ("json_schema", "{" * 9, "response_format.schema"),
+        ("json_schema", "[" * 100_000, "response_format.schema"),
+        ("gbnf", "root ::= other", "response_format.grammar"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_by_its_field(kind, source, field):
+    with pytest.raises(RefusedError, match=f"^{field}: "):
+        grammar_of(Structure(kind=kind, source=source))
+
+
+def test_nothing_that_has_to_follow_is_worked_out_beforehand():
+    for structure in (
+        Structure(kind="regex", source="a{1000}"),
+        Structure(kind="lark", source='start: "ab"'),
+    ):
+        grammar = grammar_of(structure)
+        matcher = LLMatcher(TOKENIZER, grammar.source, log_level=0, limits=LIMITS)
+        assert not matcher.is_error()
+        assert matcher.compute_ff_tokens() == []
+
+
+def test_each_part_compiles_alone_and_says_where_it_is_from():
+    job = GenerateJob(
+        turns=[],
+        max_tokens=9,
+        sampling=SAMPLING,
+        structure=YES,
+        tools=TOOLS,
+        tool_choice=ToolChoice(),
+    )
+    grammar = answer_grammar(DIALECTS["qwen"], job, {}, opens_thought=False)
+    assert [part.field for part in grammar.parts] == [
+        "response_format.pattern",
+        "tools[0].input_schema",
+        "tools[1].input_schema",
+    ]
+    assert takes(grammar.parts[0].source, "yes")
+    assert takes(grammar.parts[2].source, call("second"))
+    assert not takes(grammar.parts[2].source, call("first"))

@@ -1,0 +1,88 @@
+import pytest
+
+from inferd.worker.llama.library import llama
+from inferd.worker.llama.prompt import token_texts, tokenize_prompt
+from tests.model.tiny import SPECIALS, write_tiny_model
+from tests.unit.worker.llama.running import load
+
+pytestmark = pytest.mark.model
+
+UNKNOWN, BEGIN, _, TURN, END = range(len(SPECIALS))
+
+
+@pytest.fixture
+def model(loaded):
+    return loaded._model
+
+
+def load_with(path, monkeypatch, *, option):
+    """Load a model that differs in one option of its vocabulary."""
+    name, value = option
+
+    def add(writer, **_):
+        writer.add_bool(f"tokenizer.ggml.{name}", value)
+
+    monkeypatch.setattr(f"gguf.GGUFWriter.add_{name}", add)
+    return load(write_tiny_model(path / "tiny.gguf"))[0]._model
+
+
+def spelled(model, tokens):
+    return b"".join(map(model.piece, tokens)).decode()
+
+
+def test_a_prompt_of_one_piece_is_cut_as_any_text(model):
+    for text in ("<|im_start|>hello", "<s>hello", ""):
+        assert tokenize_prompt(model, (text,)) == model.tokenize(text)
+
+
+def test_no_token_lies_across_two_pieces(model):
+    tokens = tokenize_prompt(model, ("<|im_start|>a<", "|im_start|>b<|im_end|>"))
+    assert tokens[:2] == [BEGIN, TURN]
+    assert tokens[-1] == END
+    assert [each for each in tokens if each < len(SPECIALS)] == [BEGIN, TURN, END]
+    assert spelled(model, tokens) == "a<|im_start|>b"
+
+
+@pytest.mark.parametrize("pieces", [("<s>a<", "s>"), ("a<", "s>"), ("<", "s>a")])
+def test_a_prompt_in_pieces_begins_once(model, pieces):
+    tokens = tokenize_prompt(model, pieces)
+    assert tokens.count(BEGIN) == 1
+    assert tokens[0] == BEGIN
+
+
+def test_a_prompt_in_pieces_ends_where_the_vocabulary_says_so(
+    tmp_path, monkeypatch, model
+):
+    monkeypatch.setattr("gguf.GGUFWriter.add_unk_token_id", with_end)
+    ending = load(write_tiny_model(tmp_path / "tiny.gguf"))[0]._model
+    assert ending.tokenize("a<b") == [*model.tokenize("a<b"), END]
+    assert tokenize_prompt(ending, ("a<", "b")) == ending.tokenize("a<b")
+    assert tokenize_prompt(ending, ("<s>a<", "b")) == model.tokenize("a<b")
+
+
+def with_end(writer, token):
+    writer.add_uint32("tokenizer.ggml.unknown_token_id", token)
+    writer.add_add_eos_token(value=True)
+
+
+def test_a_vocabulary_that_begins_texts_with_a_space_puts_none_between_pieces(
+    tmp_path, monkeypatch, model
+):
+    spacing = load_with(tmp_path, monkeypatch, option=("add_space_prefix", True))
+    assert spelled(spacing, spacing.tokenize("a<b c")) == " a<b c"
+    tokens = tokenize_prompt(spacing, ("a<", "b c<", "\n", "d"))
+    assert spelled(spacing, tokens) == " a<b c<\nd"
+
+
+def test_the_texts_of_special_tokens_are_known(tmp_path, monkeypatch, model):
+    assert token_texts(model) == ([*SPECIALS], [])
+    kinds = {
+        TURN: llama.LLAMA_TOKEN_ATTR_USER_DEFINED,
+        UNKNOWN: llama.LLAMA_TOKEN_ATTR_UNKNOWN,
+        END: llama.LLAMA_TOKEN_ATTR_CONTROL,
+    }
+    normal = llama.LLAMA_TOKEN_ATTR_NORMAL
+    monkeypatch.setattr(
+        llama, "llama_vocab_get_attr", lambda _, token: kinds.get(token, normal)
+    )
+    assert token_texts(model) == (["<unk>", "<|im_end|>"], ["<|im_start|>"])

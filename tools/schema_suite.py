@@ -1,0 +1,75 @@
+"""Bring the published test suite of JSON Schema into the cache: other people's schemas.
+
+The source package of ``jsonschema`` holds it; it is downloaded, checked and unpacked,
+never installed. It is Julian Berman's, under the MIT licence, which is unpacked with it.
+"""
+
+import hashlib
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from tools.setup import PYTHON, cache, say
+
+PACKAGE: Final = "jsonschema==4.26.0"
+SHA256: Final = "0c26707e2efad8aa1bfc5b7ce170f3fccc2e4918ff85989ba9ffa9facb2be326"
+FOLDER: Final = "json"
+"""Where the package has the suite."""
+WANTED: Final = ("LICENSE", "tests/draft2020-12/")
+
+
+def suite_directory() -> Path:
+    """Give the directory that holds the suite, or will."""
+    return cache() / "schemas" / SHA256
+
+
+def main() -> int:
+    """Bring it, unless it is there."""
+    target = suite_directory()
+    if target.is_dir():
+        return 0
+    say(f"fetching the test suite of JSON Schema from {PACKAGE} (MIT)")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".partial-") as scratch:
+        package = download(Path(scratch))
+        actual = hashlib.sha256(package.read_bytes()).hexdigest()
+        if actual != SHA256:
+            say(f"error: SHA-256 of {package.name} is {actual}, expected {SHA256}")
+            return 2
+        unpacked = Path(scratch) / "suite"
+        unpack(package, unpacked)
+        unpacked.rename(target)
+    return 0
+
+
+def download(directory: Path) -> Path:
+    """Download the source package with pip; give its path."""
+    command = [
+        *(str(PYTHON), "-m", "pip", "--disable-pip-version-check", "download"),
+        *("--quiet", "--no-deps", "--no-binary", "jsonschema"),
+        *("--dest", str(directory), PACKAGE),
+    ]
+    subprocess.run(command, stdout=sys.stderr, check=True)
+    [package] = directory.glob("*.tar.gz")
+    return package
+
+
+def unpack(package: Path, directory: Path) -> None:
+    """Take out the tests of the newest draft, as files with contents and nothing else."""
+    with tarfile.open(package) as archive:
+        for member in archive:
+            _, folder, *path = PurePosixPath(member.name).parts
+            name = "/".join(path)
+            if folder == FOLDER and member.isfile() and name.startswith(WANTED):
+                file = archive.extractfile(member)
+                assert file is not None  # noqa: S101  # it is a file
+                target = directory / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(file.read())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
