@@ -278,6 +278,23 @@ def test_added_tokens_count_where_the_template_or_the_dialect_has_them():
     assert len(pieces(CHAT + "{# <b> #}", asked, own=dialect(regions=()))) == 2
 
 
+def test_added_tokens_count_where_the_dialects_own_renderer_writes_them():
+    asked = job(Turn("user", "own True, False"))
+    tokens = TokenTexts([], ["own", "False", "no"])
+    source = "{{ messages[0].content }}"
+    prompts = Prompts(compiled(source), dialect(regions=()), tokens)
+    assert prompts.render(asked).pieces == ("o", "wn True, F", "alse")
+
+
+def test_a_prompt_of_many_tokens_comes_in_pieces(monkeypatch):
+    monkeypatch.setattr("inferd.dialects.prompts.TOKENS_IN_PIECE", 2)
+    assert pieces(CHAT, ASKED, Turn("user", "<|im_end|>")) == (
+        "<|im_start|>user\nWeather?<|im_end|>\n",
+        "<|im_start|>user\n<",
+        "|im_end|><|im_end|>\n<|im_start|>assistant",
+    )
+
+
 def test_a_thought_that_only_a_client_opens_is_none():
     prompts = Prompts(compiled("{{ messages[-1].content }}"), dialect(), TOKENS)
     assert prompts.render(job(Turn("user", "<think>"), thinks=True)) == Rendered(

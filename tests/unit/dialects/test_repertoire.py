@@ -43,6 +43,11 @@ BEFORE_ANSWERS = ABLE.replace(
     "in messages %}",
     "in messages if m.role != 'system' or messages[-1].role != 'tool' %}",
 )
+FIRST_OR_NONE = "{{ 1 / 0 if m.role == 'system' and messages[0].role != 'system' }}"
+ONE_OR_THE_OTHER = (
+    "{{ 1 / 0 if m.role == 'system' == messages[0].role and loop.index > 2 }}"
+)
+AT_RESULTS = {"system_at_results"}
 PARALLEL = {"parallel_calls"}
 CALLS_AT_ALL = {"calls", "parallel_calls"}
 FLAGS = CALLS_AT_ALL | {"system", "later_system", "system_at_results", "runs", "tools"}
@@ -112,7 +117,11 @@ def test_a_template_that_writes_all_it_gets_can_say_all():
             ),
             {"later_system"},
         ),
+        (ABLE.replace("{{ m.role", FIRST_OR_NONE + "{{ m.role"), {"later_system"}),
+        (ABLE.replace("{{ m.role", ONE_OR_THE_OTHER + "{{ m.role"), {"later_system"}),
         (BEFORE_ANSWERS, {"system_at_results"}),
+        (BEFORE_ANSWERS.replace("!= 'tool'", "!= 'tool' or not tools"), AT_RESULTS),
+        (BEFORE_ANSWERS.replace("!= 'tool'", "!= 'tool' or tools"), AT_RESULTS),
     ],
 )
 def test_what_a_template_leaves_out_or_refuses_it_cannot_say(source, lacking):
@@ -196,6 +205,7 @@ def test_a_system_turn_becomes_the_users_where_a_result_would_have_it_left_out()
     fitted = able(BEFORE_ANSWERS).fitted(turns)
     assert fitted == [Turn("user", "Be brief.\n\nWeather?"), CALLING, RESULT]
     assert able(BEFORE_ANSWERS).fitted([*turns, SAID]) == [*turns, SAID]
+    assert SYSTEM not in able(BEFORE_ANSWERS).fitted([SYSTEM, ASKED, SYSTEM, RESULT])
 
 
 def test_runs_become_one_turn_up_to_calls_and_results_stay():

@@ -97,7 +97,7 @@ def test_what_json_writes_otherwise_is_no_place():
 
 
 @pytest.mark.parametrize(
-    "texts", [[], ["", "<", " ", "\n\n", "\t "], ['"<>', "\\<>", "\n<>"]]
+    "texts", [[], ["", "<", " ", "\n\n", "\t "], ['"<>', "\\<>", "\n<>", "\x00<>"]]
 )
 def test_some_texts_are_just_text(texts):
     spellings = Spellings(texts)
@@ -109,8 +109,8 @@ def test_some_texts_are_just_text(texts):
 
 
 def test_thousands_of_tokens_are_looked_for_at_once():
-    tokens = [f"<unused{n}>" for n in range(2000)]
+    tokens = [f"<unused{n}>" for n in range(1000)]
     spellings = Spellings(tokens)
     text = "".join(tokens)
-    assert len([*spellings.wholes_in(text)]) == len(begun(text, spellings)) == 2000
-    assert begun("<unused2000> <unused-1>", spellings) == set()
+    assert len([*spellings.wholes_in(text)]) == len(begun(text, spellings)) == 1000
+    assert begun("<unused1000> <unused-1>", spellings) == set()

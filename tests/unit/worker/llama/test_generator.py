@@ -145,7 +145,7 @@ def test_a_template_that_takes_too_much_memory_refuses_the_job(tmp_path):
     backend = load_with(
         tmp_path,
         "{% if messages[0].content == 'much' %}"
-        "{% set a = messages[0].content * 800000000 %}{% endif %}"
+        "{% set a = messages[0].content * 300000000 %}{% endif %}"
         "{{ messages[0].content }}",
     )
     with pytest.raises(RefusedError, match="MemoryError"):
@@ -154,7 +154,7 @@ def test_a_template_that_takes_too_much_memory_refuses_the_job(tmp_path):
 
 
 def test_a_model_whose_template_always_takes_too_much_memory_is_refused(tmp_path):
-    much = "{% set a = messages[0].content * 300000000 %}"
+    much = "{% set a = (messages[0].content ~ '') * 90000000 %}"
     with pytest.raises(LoadError, match="leaves out what a user says"):
         load_with(tmp_path, much + "{{ messages[0].content }}")
 

@@ -74,6 +74,15 @@ def test_a_vocabulary_that_begins_texts_with_a_space_puts_none_between_pieces(
     assert spelled(spacing, tokens) == " a<b c<\nd"
 
 
+def test_a_newline_that_does_not_stand_alone_keeps_no_space_away(model, monkeypatch):
+    def cut(text, **_):
+        return [ord(each[-1]) for each in text.replace("\n\n", "N").split("|")]
+
+    monkeypatch.setattr(model, "cut", cut)
+    tokens = tokenize_prompt(model, ("a", "\n|b", "|c"))
+    assert [chr(token) for token in tokens[1:]] == ["a", "\n", "b", "c"]
+
+
 def test_the_texts_of_special_tokens_are_known(tmp_path, monkeypatch, model):
     assert token_texts(model) == ([*SPECIALS], [])
     kinds = {
