@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from inferd.backend import ToolUse
 from inferd.dialects.dialect import Call, Dialect
+from inferd.dialects.registry import DIALECTS
 from inferd.job import Tool, ToolCall, Turn
 from inferd.output.blocks import BlockParser
 from tests.unit.strategies import ANY_JSON
@@ -44,8 +45,21 @@ TOOLS = st.lists(
     st.builds(Tool, name=WORDS, description=TEXTS, input_schema=SCHEMAS), max_size=2
 )
 
-READABLE = st.lists(st.builds(Call, WORDS, OBJECTS), min_size=1, max_size=3)
-"""Calls that any family can write."""
+MARKERS = frozenset(
+    filter(None, (each for dialect in DIALECTS.values() for each in dialect.markers))
+)
+
+
+def spells_no_marker(arguments: object) -> bool:
+    """Tell whether arguments hold nothing that some family takes for a marker."""
+    written = msgspec.json.encode(arguments).decode()
+    return not any(marker in written for marker in MARKERS)
+
+
+READABLE = st.lists(
+    st.builds(Call, WORDS, OBJECTS.filter(spells_no_marker)), min_size=1, max_size=3
+)
+"""Calls that any family can write: a marker in an argument ends its call too soon."""
 
 
 def calling(calls: Sequence[Call]) -> Turn:
