@@ -70,11 +70,6 @@ class Dialect:
         return next((each for each in self.regions if each.holds == "thought"), None)
 
     @property
-    def calls(self) -> Region | None:
-        """The first region that holds calls, if the family has any."""
-        return next((each for each in self.regions if each.holds == "calls"), None)
-
-    @property
     def markers(self) -> tuple[str, ...]:
         """All markers: texts of tokens that an answer has to keep."""
         return tuple(

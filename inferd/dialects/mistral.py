@@ -141,7 +141,7 @@ def _named_call(lark: Lark, tool: Tool, call_id: str) -> str:
 def _recognises(architecture: str, template: str) -> bool:
     if not template:
         return architecture in ("mistral3", "mistral4")
-    return _BEGIN in template or template.startswith("mistral-v")
+    return _BEGIN in template
 
 
 MISTRAL: Final = Dialect(

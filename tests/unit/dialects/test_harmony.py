@@ -1,5 +1,3 @@
-from itertools import permutations
-
 import pytest
 from hypothesis import given, settings, strategies as st
 
@@ -70,11 +68,6 @@ def test_text_before_a_call_is_on_another_channel_than_an_answer(turn, channel):
     said = Turn("assistant", "Hello.", calls=turn.calls)
     prompt = HARMONY.render([said], [], False)
     assert f"{ASSISTANT}<|channel|>{channel}<|message|>Hello.<|end|>" in prompt
-
-
-@pytest.mark.parametrize(("one", "other"), [*permutations(HARMONY.regions, 2)])
-def test_no_marker_is_the_beginning_of_another_regions_marker(one, other):
-    assert not any(marker.startswith(one.begins) for marker in other.begins)
 
 
 @settings(max_examples=50)

@@ -25,14 +25,13 @@ HOW_TO_THINK = "# HOW YOU SHOULD THINK AND ANSWER\n"
     [
         ("llama", "[INST]{{ x }}[/INST]{% if tools %}[TOOL_CALLS]", True),
         ("", "[TOOL_CALLS][", True),
-        ("llama", "mistral-v7-tekken", True),
         ("llama", "<s>[INST] <<SYS>>", False),
         ("mistral3", "", True),
         ("mistral3", "<|im_start|>", False),
         ("llama", "", False),
     ],
 )
-def test_a_template_is_known_by_its_calls_or_its_name(architecture, template, is_ours):
+def test_a_template_is_known_by_its_calls(architecture, template, is_ours):
     assert MISTRAL.recognises(architecture, template) is is_ours
 
 
