@@ -22,6 +22,7 @@ from inferd.cli.configuration import located
 from inferd.config import LlamaCppSettings
 from inferd.ipc import Step
 from inferd.job import GenerateJob, Sampling, Structure, Turn
+from inferd.worker.backend import Outcome
 from inferd.worker.llama.backend import LlamaBackend
 
 MAX_TOKENS: Final = 120
@@ -108,7 +109,7 @@ EVERYDAY: Final[dict[str, tuple[str, dict[str, Any]]]] = {
 
 
 class Speed(NamedTuple):
-    """How fast answers came, their prompts left out."""
+    """How fast answers came once their prompts were read."""
 
     tokens_per_s: float
     characters_per_s: float
@@ -207,18 +208,21 @@ def answers(backend: LlamaBackend, jobs: list[GenerateJob]) -> Speed:
     seconds = 0.0
     for each in jobs:
         backend.start(1, backend.prepare(each))
-        step = backend.step()  # the prompt, and the first token
+        step = backend.step()  # the prompt; what it gives is decoded by the next
         began_at = time.perf_counter()
+        written = pieces(step)
         while backend.is_busy:
-            step = backend.step()
-            [outcome] = step
-            if isinstance(outcome, Step):
-                n_tokens += len(outcome.pieces)
-                n_characters += sum(
-                    len(piece.decode("utf-8", "replace")) for _, piece in outcome.pieces
-                )
+            written += pieces(backend.step())
         seconds += time.perf_counter() - began_at
+        n_tokens += len(written)
+        n_characters += len(b"".join(written).decode("utf-8", "replace"))
     return Speed(n_tokens / seconds, n_characters / seconds)
+
+
+def pieces(outcomes: list[Outcome]) -> list[bytes]:
+    """Give what a step wrote, one for each token."""
+    [outcome] = outcomes
+    return [piece for _, piece in outcome.pieces] if isinstance(outcome, Step) else []
 
 
 def figures(measured: list[Measured[Speed]]) -> dict[str, object]:

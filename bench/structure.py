@@ -161,7 +161,7 @@ def steps(
         constraint.accept(tokens)
 
     def look_ahead() -> None:
-        tokens[:] = constraint.forced()
+        tokens[:] = constraint.ahead().certain
 
     while rest:
         logits.fill(0)

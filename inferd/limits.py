@@ -52,7 +52,7 @@ GRAMMAR_MAX_ALTERNATIVES: Final = 4096
 
 FORCED_TOKENS: Final = 64
 """Tokens of one answer that go into a batch at once where its grammar leaves no choice:
-together they take little longer than four alone, and more would hold up other streams."""
+more would hold up other streams as much as a chunk of a prompt does."""
 
 IMAGE_TOKEN_BUDGETS: Final = (70, 140, 280, 560, 1120)
 """The values ``image_token_budget`` may take, in tokens."""

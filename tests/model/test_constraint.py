@@ -59,7 +59,7 @@ def compiled(walker, schema):
 )
 def test_text_without_a_choice_is_cut_as_the_model_cuts_it(walker, value):
     constraint = compiled(walker, {"const": value})
-    forced = constraint.forced()
+    forced = constraint.ahead().certain
     text = walker.text(forced).decode()
     assert json.loads(text) == value
     assert forced == tokens_of(walker, text)
@@ -67,9 +67,11 @@ def test_text_without_a_choice_is_cut_as_the_model_cuts_it(walker, value):
 
 def test_the_token_before_a_choice_is_left_to_the_model(walker):
     constraint = compiled(walker, PERSON)
-    assert walker.text(constraint.forced()) == b'{"name":'  # and a space, or more
+    assert (
+        walker.text(constraint.ahead().certain) == b'{"name":'
+    )  # and a space, or more
     constraint.accept(tokens_of(walker, '{"name": "Ada"'))
-    forced = constraint.forced()
+    forced = constraint.ahead().certain
     assert walker.text(forced) == b', "age":'
     assert forced == tokens_of(walker, ', "age": 1')[: len(forced)]
 
@@ -77,26 +79,30 @@ def test_the_token_before_a_choice_is_left_to_the_model(walker):
 def test_what_is_ahead_changes_nothing_here(walker):
     constraint = compiled(walker, PERSON)
     before = walker.allowed(constraint)
-    assert constraint.forced() == constraint.forced()
+    assert constraint.ahead().certain == constraint.ahead().certain
     assert (walker.allowed(constraint) == before).all()
 
 
 def test_a_long_text_without_a_choice_comes_in_parts(walker):
     text = "word " * 4000
     constraint = compiled(walker, {"const": text})
-    forced = constraint.forced()
+    forced = constraint.ahead().certain
     assert FORCED_TOKENS / 2 < len(forced) <= FORCED_TOKENS
     constraint.accept(forced)
-    assert walker.text([*forced, *constraint.forced()]) in b'"%b"' % text.encode()
+    assert (
+        walker.text([*forced, *constraint.ahead().certain]) in b'"%b"' % text.encode()
+    )
 
 
 def test_no_token_decides_between_ways_on_that_have_none_of_their_own(walker):
     items = {"type": "array", "items": an_object(True, kind={"const": "x"})}
     constraint = compiled(walker, items)
     constraint.accept(tokens_of(walker, '[{"kind": "x'))
-    forced = walker.text(constraint.forced())
+    forced = walker.text(constraint.ahead().certain)
     assert b'"}'.startswith(forced)  # "}, is a token of its own, and "}] is not
-    constraint.accept([*constraint.forced(), *tokens_of(walker, '"}'[len(forced) :])])
+    constraint.accept(
+        [*constraint.ahead().certain, *tokens_of(walker, '"}'[len(forced) :])]
+    )
     assert n_fitting(walker, constraint, "]") == 1
 
 
@@ -104,7 +110,7 @@ def test_the_end_of_a_turn_is_a_choice(walker):
     constraint = walker.compile("regex", "abc(def)?")
     constraint.accept(tokens_of(walker, "abc"))
     assert constraint.is_complete
-    assert constraint.forced() == []
+    assert constraint.ahead().certain == []
     assert walker.allowed(constraint)[[*walker.model.end_tokens]].all()
 
 
@@ -284,7 +290,7 @@ def test_no_grammar_takes_long_to_compile_or_for_a_token(walker, name):
             if constraint.is_stopped or not allowed.any():
                 break
             constraint.accept([int(chance.choice(np.flatnonzero(allowed)))])
-            constraint.forced()
+            constraint.ahead()
         except ConstraintError:
             break  # its answer has failed
         finally:

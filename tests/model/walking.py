@@ -58,7 +58,7 @@ class Walker:
             tokens = [self._choose(allowed, chance, len(written))]
             constraint.accept(tokens)
             if jumps:
-                tokens += (forced := constraint.forced())
+                tokens += (forced := constraint.ahead().certain)
                 constraint.accept(forced)
             written += tokens
         return self.text(written)

@@ -30,23 +30,29 @@ class Batch:
         self.handle.n_tokens = 0
 
     def add(
-        self, tokens: Sequence[int], *, at: int, sequence: int, wants_logits: bool
+        self, tokens: Sequence[int], *, at: int, sequence: int, n_logits: int
     ) -> int:
-        """Append tokens of one sequence, from position ``at``; give the last one's row."""
-        rows = slice(self._n, self._n + len(tokens))
+        """Append tokens of one sequence, from position ``at``; give the first one's row.
+
+        Args:
+            tokens: to append.
+            at: position of the first one in its sequence.
+            sequence: theirs.
+            n_logits: how many, counted from the last, give logits.
+        """
+        first, end = self._n, self._n + len(tokens)
+        rows = slice(first, end)
         self._token[rows] = tokens
         self._position[rows] = np.arange(at, at + len(tokens))
         self._sequence[rows] = sequence
         self._wants_logits[rows] = 0
-        self._wants_logits[rows.stop - 1] = wants_logits
-        self._n = self.handle.n_tokens = rows.stop
-        return rows.stop - 1
+        self._wants_logits[end - n_logits : end] = 1
+        self._n = self.handle.n_tokens = end
+        return first
 
     def add_whole(self, tokens: Sequence[int], *, sequence: int) -> None:
         """Append all tokens of a sequence, each of which counts for what is pooled."""
-        first = self._n
-        self.add(tokens, at=0, sequence=sequence, wants_logits=True)
-        self._wants_logits[first : self._n] = 1
+        self.add(tokens, at=0, sequence=sequence, n_logits=len(tokens))
 
     def __len__(self) -> int:
         return self._n

@@ -3,7 +3,7 @@
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,18 +24,30 @@ from inferd.worker.llama.library import llama
 from inferd.worker.llama.model import Model
 from inferd.worker.llama.rehearsal import Rehearsal
 
-__all__ = ["Constraint", "ConstraintError", "Vocabulary"]
+__all__ = ["Ahead", "Constraint", "ConstraintError", "Vocabulary"]
 
 _WORD_BITS: Final = 32
 _SPELLINGS: Final = 64
 """Tokens that are looked at to see whether they spell beginnings of one text."""
 _STEPS_AHEAD: Final = 4 * FORCED_TOKENS
-"""Steps of mostly one byte by which what has to follow is found, some 20 µs each."""
+"""Steps of mostly one byte by which what has to follow is found, some 50 µs each.
+
+llguidance's own search (``compute_ff_bytes``) is quicker and has no such bound: an array of
+long constants takes it seconds."""
 
 _A_BYTE: Final = b"\xff"
 """What llguidance marks special tokens with; a token of this byte alone is none."""
 
 _Words = npt.NDArray[np.uint32]
+
+
+class Ahead(NamedTuple):
+    """The tokens that come next."""
+
+    certain: list[int]
+    """Those that the grammar leaves no choice about."""
+    likely: list[int]
+    """What follows them, if the text goes on as the model would cut it."""
 
 
 class ConstraintError(Exception):
@@ -59,6 +71,7 @@ class Vocabulary:
             if self.is_special(token) and model.piece(token) != _A_BYTE
         }
         """Tokens that no text spells, by what they are called."""
+        self._spelt: dict[int, bytes] = {}
         self._rehearsal = Rehearsal()
         self._rehearsed: dict[bytes, None] = {}
 
@@ -119,34 +132,33 @@ class Vocabulary:
         Of those that spell less or more of the same text it is the shortest: behind a
         longer one's beginning there may be another way on, of several tokens.
         """
-        words = np.flatnonzero(allowed)
-        if words.size > _SPELLINGS:
-            return None
-        bits = np.unpackbits(allowed[words].view(np.uint8), bitorder="little")
-        rows, places = np.nonzero(bits.reshape(-1, _WORD_BITS))
-        tokens: list[int] = (words[rows] * _WORD_BITS + places).tolist()
+        tokens = _few(allowed)
         if len(tokens) == 1:
             return tokens[0]
-        if len(tokens) > _SPELLINGS or any(map(self.is_special, tokens)):
+        texts = [self.spelling(token) for token in tokens]
+        if not all(texts):
             return None
-        shortest = min(tokens, key=lambda token: len(self.spelling(token)))
-        text = self.spelling(shortest)
-        is_shared = all(self.spelling(token).startswith(text) for token in tokens)
-        return shortest if is_shared else None
+        text = min(texts, key=len, default=b"")
+        is_shared = all(each.startswith(text) for each in texts)
+        return tokens[texts.index(text)] if tokens and is_shared else None
 
     def is_special(self, token: int) -> bool:
         """Tell whether a token is one that no text spells."""
         return self._tokenizer.is_special_token(token)
 
     def spelling(self, token: int) -> bytes:
-        """Give a token's bytes."""
-        return self._tokenizer.decode_bytes([token])
+        """Give a token's bytes; none for one that no text spells."""
+        if (known := self._spelt.get(token)) is None:
+            is_special = self.is_special(token)
+            known = b"" if is_special else self._tokenizer.decode_bytes([token])
+            self._spelt[token] = known
+        return known
 
     def cut(self, text: bytes, *, after: int | None) -> list[int]:
         """Cut a text into tokens as the model would, behind the token it has last."""
         tokenize = self._tokenizer.tokenize_bytes
-        if after is not None and not self.is_special(after):
-            both = tokenize(self.spelling(after) + text)
+        if after is not None and (before := self.spelling(after)):
+            both = tokenize(before + text)
             if both[:1] == [after]:
                 return both[1:]
         return tokenize(text)
@@ -205,18 +217,18 @@ class Constraint:
             self._matcher.consume_token(token)
             _check(self._matcher)
 
-    def forced(self) -> list[int]:
+    def ahead(self) -> Ahead:
         """Give the tokens that have to follow, cut as the model would cut their text.
 
         What comes after them may be free, and share a token with the end of theirs: so
-        the last one is left out, unless nothing can follow it.
+        the last one is but likely, unless nothing can follow it.
 
         Raises:
             ConstraintError: the grammar cannot go on, or has become too much work.
         """
         _check(self._matcher)
         if self.is_stopped:
-            return []
+            return Ahead([], [])
         ahead = Constraint(self._vocabulary, self._matcher.deep_copy())
         ahead._allowed = self.look()  # another of us
         run: list[int] = []
@@ -226,24 +238,25 @@ class Constraint:
                 break
             run.append(token)
             ahead.accept([token])
-        return self._as_cut(run, is_end=ahead.is_stopped)[:FORCED_TOKENS]
+        return self._as_cut(run, is_end=ahead.is_stopped)
 
-    def _as_cut(self, run: list[int], *, is_end: bool) -> list[int]:
+    def _as_cut(self, run: list[int], *, is_end: bool) -> Ahead:
         """Cut a run of tokens anew, between those that no text spells."""
-        found: list[int] = []
+        cut = self._vocabulary.cut
+        certain: list[int] = []
         text = b""
         last = self._last
         for token in run:
-            if self._vocabulary.is_special(token):
-                found += [*self._cut(text, last), token]
-                text, last = b"", token
+            if spelling := self._vocabulary.spelling(token):
+                text += spelling
             else:
-                text += self._vocabulary.spelling(token)
-        rest = self._cut(text, last)
-        return found + (rest if is_end else rest[:-1])
-
-    def _cut(self, text: bytes, last: int | None) -> list[int]:
-        return self._vocabulary.cut(text, after=last) if text else []
+                certain += [*cut(text, after=last), token]
+                text, last = b"", token
+        rest = cut(text, after=last)
+        certain += rest if is_end else rest[:-1]
+        if is_end or len(certain) > FORCED_TOKENS:
+            return Ahead(certain[:FORCED_TOKENS], [])
+        return Ahead(certain, rest[-1:])
 
     @property
     def is_stopped(self) -> bool:
@@ -256,6 +269,18 @@ class Constraint:
         matcher = self._matcher
         is_at_an_end = matcher.is_stopped() or matcher.is_accepting()
         return is_at_an_end and not matcher.is_error()
+
+
+def _few(allowed: _Words) -> list[int]:
+    """Give the tokens of a mask; none where they are many."""
+    words = allowed.nonzero()[0]
+    if words.size > _SPELLINGS:
+        return []
+    tokens: list[int] = []
+    for word, bits in zip(words.tolist(), allowed[words].tolist(), strict=True):
+        places = bin(bits)[:1:-1]
+        tokens += [word * _WORD_BITS + n for n, bit in enumerate(places) if bit == "1"]
+    return tokens if len(tokens) <= _SPELLINGS else []
 
 
 def _check(matcher: LLMatcher) -> None:

@@ -29,7 +29,9 @@ class _Row:
 
     sequence: Sequence
     n_tokens: int
+    drafts: list[int]
     logits_row: int | None
+    """Of its last token; its drafts have the rows behind. ``None``: more tokens wait."""
 
 
 @dataclass(slots=True)
@@ -119,7 +121,7 @@ class Decoder:
             reversed(range(len(streams))), streams, strict=True
         ):
             rows.append(self._add(sequence, min(FORCED_TOKENS, room - n_after)))
-            room -= rows[-1].n_tokens
+            room -= rows[-1].n_tokens + len(rows[-1].drafts)
         if streams:
             room = min(room, PREFILL_CHUNK_BUSY_TOKENS)
         for sequence in running:
@@ -134,14 +136,17 @@ class Decoder:
     def _add(self, sequence: Sequence, max_tokens: int) -> _Row:
         """Put the next tokens of a sequence in the batch; after its last one it chooses."""
         tokens = sequence.next_tokens(max_tokens)
-        is_last = sequence.is_through_with(len(tokens))
-        row = self._batch.add(
-            tokens,
+        n_tokens = len(tokens)
+        is_last = sequence.is_through_with(n_tokens)
+        drafts = sequence.drafts[: max_tokens - n_tokens] if is_last else []
+        first_row = self._batch.add(
+            tokens + drafts,
             at=sequence.n_cached,
             sequence=sequence.slot,
-            wants_logits=is_last,
+            n_logits=1 + len(drafts) if is_last else 0,
         )
-        return _Row(sequence, len(tokens), row if is_last else None)
+        last_row = first_row + n_tokens - 1
+        return _Row(sequence, n_tokens, drafts, last_row if is_last else None)
 
     def _decode(self, rows: list[_Row]) -> bool:
         """Decode the batch; false if it was interrupted and left no trace."""
@@ -169,24 +174,44 @@ class Decoder:
             self._end(sequence, "end", outcome)
             return
         try:
-            self._go_on(sequence, row.logits_row, outcome)
+            self._go_on(sequence, row.drafts, row.logits_row, outcome)
         except ConstraintError as error:
             self._fail(sequence, str(error), outcome)
 
-    def _go_on(self, sequence: Sequence, row: int, outcome: _Results) -> None:
-        """Choose a token, and write it with those that a grammar leaves no choice about."""
+    def _go_on(
+        self, sequence: Sequence, drafts: list[int], row: int, outcome: _Results
+    ) -> None:
+        """Choose a token, and one after each draft that was chosen; then look ahead."""
+        while self._choose_next(sequence, row, outcome):
+            if not drafts or drafts[0] != sequence.tokens[-1]:
+                break
+            sequence.n_cached += 1
+            row += 1
+            drafts = drafts[1:]
+        else:
+            return
+        if drafts:
+            self._context.forget(sequence.slot, after=sequence.n_cached)
+        self._look_ahead(sequence, outcome)
+
+    def _choose_next(self, sequence: Sequence, row: int, outcome: _Results) -> bool:
+        """Choose and write a token; false if the answer ends."""
         token, logprob = self._choose(sequence, row)
         if not self._is_sound(token, row):
             outcome.is_spoilt = True
             self._fail(sequence, NO_NUMBER, outcome)
-            return
+            return False
         if logprob is not None and not self._ends_with(sequence, token):
             outcome.logprobs.append((sequence.ticket, logprob))
+        return self._write(sequence, token, outcome)
+
+    def _look_ahead(self, sequence: Sequence, outcome: _Results) -> None:
+        """Write the tokens that a grammar leaves no choice about; note the likely ones."""
         sampler = sequence.prepared.sampler
-        is_going = self._write(sequence, token, outcome)
-        for forced in sampler.forced() if is_going else ():
-            is_going = is_going and self._write(sequence, forced, outcome)
-        if is_going and sampler.is_finished:
+        certain, sequence.drafts = sampler.ahead()
+        if not all(self._write(sequence, token, outcome) for token in certain):
+            return
+        if sampler.is_finished:
             self._end(sequence, "end", outcome)
 
     def _ends_with(self, sequence: Sequence, token: int) -> bool:

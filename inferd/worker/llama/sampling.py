@@ -11,7 +11,7 @@ from inferd.limits import (
     PENALTY_TOKENS,
 )
 from inferd.worker.backend import RefusedError
-from inferd.worker.llama.constraint import Constraint, ConstraintError
+from inferd.worker.llama.constraint import Ahead, Constraint, ConstraintError
 from inferd.worker.llama.context import Context
 from inferd.worker.llama.library import llama
 from inferd.worker.llama.model import Model
@@ -105,20 +105,22 @@ class Sampler:
         if self._constraint is not None:
             self._constraint.accept([token])
 
-    def forced(self) -> list[int]:
-        """Give the tokens that the grammar has follow; each is to be accepted, too.
+    def ahead(self) -> Ahead:
+        """Give the tokens that the grammar has follow; the certain are to be accepted, too.
 
         Where log probabilities are wanted all tokens are chosen, if only from one.
 
         Raises:
             ConstraintError: the grammar cannot go on.
         """
-        if self._constraint is None or not self._forces:
-            return []
-        forced = self._constraint.forced()
-        for token in forced:
+        if self._constraint is None:
+            return Ahead([], [])
+        certain, likely = self._constraint.ahead()
+        if not self._forces:
+            return Ahead([], certain + likely)
+        for token in certain:
             llama.llama_sampler_accept(self._chain, token)
-        return forced
+        return Ahead(certain, likely)
 
     @property
     def is_finished(self) -> bool:

@@ -45,6 +45,8 @@ class Sequence:
         self.tokens = list(prepared.tokens)
         self.n_cached = 0
         """Tokens in the KV cache, of the prompt first."""
+        self.drafts: list[int] = []
+        """Tokens that are likely to come next, decoded along with those that have come."""
 
     @property
     def job(self) -> GenerateJob:

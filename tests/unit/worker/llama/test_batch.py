@@ -30,21 +30,22 @@ def test_a_new_batch_is_empty_and_embeds_nothing():
 
 def test_tokens_of_a_sequence_follow_each_other():
     batch = Batch(CAPACITY)
-    assert batch.add([7, 8], at=0, sequence=2, wants_logits=False) == 1
-    assert batch.add([9], at=5, sequence=1, wants_logits=True) == 2
+    assert batch.add([7, 8], at=0, sequence=2, n_logits=0) == 0
+    assert batch.add([9], at=5, sequence=1, n_logits=1) == 2
     assert rows_of(batch) == [(7, 0, [2], 0), (8, 1, [2], 0), (9, 5, [1], 1)]
     assert len(batch) == 3
 
 
-def test_logits_are_wanted_of_the_last_token_alone():
+@pytest.mark.parametrize(("n_logits", "wanted"), [(0, [0, 0, 0]), (2, [0, 1, 1])])
+def test_logits_are_wanted_of_the_last_tokens(n_logits, wanted):
     batch = Batch(CAPACITY)
-    batch.add([7, 8, 9], at=0, sequence=0, wants_logits=True)
-    assert [wanted for *_, wanted in rows_of(batch)] == [0, 0, 1]
+    batch.add([7, 8, 9], at=0, sequence=0, n_logits=n_logits)
+    assert [each for *_, each in rows_of(batch)] == wanted
 
 
 def test_of_a_whole_sequence_every_token_counts():
     batch = Batch(CAPACITY)
-    batch.add([1, 2], at=0, sequence=0, wants_logits=False)
+    batch.add([1, 2], at=0, sequence=0, n_logits=0)
     batch.add_whole([7, 8, 9], sequence=4)
     assert rows_of(batch)[:2] == [(1, 0, [0], 0), (2, 1, [0], 0)]
     assert rows_of(batch)[2:] == [(7, 0, [4], 1), (8, 1, [4], 1), (9, 2, [4], 1)]
@@ -52,10 +53,10 @@ def test_of_a_whole_sequence_every_token_counts():
 
 def test_a_cleared_batch_remembers_nothing():
     batch = Batch(CAPACITY)
-    batch.add([7, 8, 9], at=0, sequence=3, wants_logits=True)
+    batch.add([7, 8, 9], at=0, sequence=3, n_logits=1)
     batch.clear()
     assert (len(batch), rows_of(batch)) == (0, [])
-    batch.add([1, 2, 3], at=4, sequence=0, wants_logits=False)
+    batch.add([1, 2, 3], at=4, sequence=0, n_logits=0)
     assert rows_of(batch) == [(1, 4, [0], 0), (2, 5, [0], 0), (3, 6, [0], 0)]
 
 
@@ -63,7 +64,7 @@ ADDED = st.tuples(
     st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=4),
     st.integers(0, 2**20),
     st.integers(0, 255),
-    st.booleans(),
+    st.integers(0, 1),
 )
 
 
@@ -74,9 +75,10 @@ def test_the_library_reads_what_was_added(batches):
     for added in batches:
         batch.clear()
         expected = []
-        for tokens, at, sequence, wants_logits in added:
-            row = batch.add(tokens, at=at, sequence=sequence, wants_logits=wants_logits)
+        for tokens, at, sequence, n_logits in added:
+            first = len(batch)
+            row = batch.add(tokens, at=at, sequence=sequence, n_logits=n_logits)
             expected += [(each, at + n, [sequence], 0) for n, each in enumerate(tokens)]
-            expected[-1] = (*expected[-1][:3], int(wants_logits))
-            assert row == len(expected) - 1
+            expected[-1] = (*expected[-1][:3], n_logits)
+            assert row == first
         assert rows_of(batch) == expected

@@ -70,7 +70,7 @@ def test_at_its_end_nothing_but_an_end_token_may_follow(walker):
     constraint = walker.compile("regex", "ab")
     constraint.accept(tokens_of(walker, "ab"))
     assert (constraint.is_complete, constraint.is_stopped) == (True, True)
-    assert constraint.forced() == []
+    assert constraint.ahead().certain == []
     allowed = {*np.flatnonzero(walker.allowed(constraint))}
     assert allowed == {*walker.model.end_tokens}
 
@@ -83,7 +83,7 @@ def test_a_token_that_may_not_follow_is_an_error_for_good(walker, text):
     for again in (
         lambda: constraint.mask(np.zeros(walker.model.n_vocab, np.float32)),
         lambda: constraint.accept(tokens_of(walker, "a")),
-        constraint.forced,
+        constraint.ahead,
     ):
         with pytest.raises(ConstraintError):
             again()
@@ -93,16 +93,18 @@ def test_a_token_that_may_not_follow_is_an_error_for_good(walker, text):
 def test_text_without_a_choice_is_forced_up_to_the_last_token(walker):
     schema = {"properties": {"key": {"type": "boolean"}}, "required": ["key"]}
     constraint = walker.compile("json_schema", json.dumps({"type": "object", **schema}))
-    assert walker.text(constraint.forced()) == b'{"key":'  # the space could be longer
+    assert (
+        walker.text(constraint.ahead().certain) == b'{"key":'
+    )  # the space could be longer
     closed = walker.compile("regex", "abc")
-    assert walker.text(closed.forced()) == b"abc"  # nothing can follow
+    assert walker.text(closed.ahead().certain) == b"abc"  # nothing can follow
 
 
 def test_a_token_that_no_text_spells_parts_what_is_forced(walker):
     special = walker.vocabulary.special
     start = special["<|im_start|>"]
     grammar = Grammar(f'start: "ab" <[{start}]> "c" D\nD: /[0-9]+/\n')
-    forced = walker.vocabulary.compile(grammar).forced()
+    forced = walker.vocabulary.compile(grammar).ahead().certain
     assert forced == [*tokens_of(walker, "ab"), start]  # what follows could be longer
 
 

@@ -24,7 +24,8 @@ class Room:
 
     def decode(self, tokens, *, at=0, sequence=0) -> int:
         self.batch.clear()
-        self.row = self.batch.add(tokens, at=at, sequence=sequence, wants_logits=True)
+        first = self.batch.add(tokens, at=at, sequence=sequence, n_logits=1)
+        self.row = first + len(tokens) - 1
         return self.context.decode(self.batch.handle)
 
     def logits(self):

@@ -33,7 +33,7 @@ class Table:
         self.model = model
         self._context = Context(model, n_ctx=32, n_slots=1, n_batch=8, n_threads=1)
         batch = Batch(8)
-        batch.add([1], at=0, sequence=0, wants_logits=True)
+        batch.add([1], at=0, sequence=0, n_logits=1)
         assert self._context.decode(batch.handle) == 0
         self._logits = self._context.logits(0, model.n_vocab)
 
