@@ -129,7 +129,7 @@ class Step(Struct, frozen=True, kw_only=True, tag=True):
     pieces: list[tuple[int, bytes]] = []
     """One for each token, though some are empty."""
     logprobs: list[tuple[int, Logprob]] = []
-    """Of these tokens, for the jobs that want them."""
+    """Of these tokens, in their order, for the jobs that want them."""
     prefilled: list[tuple[int, int]] = []
     """Tokens of the prompt that are read, for the jobs that want to know."""
     ended: list[Ended] = []

@@ -232,9 +232,10 @@ class Session:
     def _sort_step(self, step: Step) -> None:
         for ticket, n_tokens in step.prefilled:
             self._put(ticket, Prefilled(n_tokens))
-        for ticket, logprob in step.logprobs:
-            self._put(ticket, logprob)
+        logprobs = list(step.logprobs)
         for ticket, piece in step.pieces:
+            if logprobs and logprobs[0][0] == ticket:
+                self._put(*logprobs.pop(0))
             self._put(ticket, piece)
         for end in step.ended:
             self._finish(end.ticket, end)

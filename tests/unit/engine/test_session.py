@@ -248,6 +248,19 @@ async def test_all_of_a_step_reaches_its_job_in_its_order(autojump_clock):
         assert await other.take() == [Prefilled(5), b"y"]
 
 
+async def test_each_token_of_a_step_comes_behind_its_log_probability(autojump_clock):
+    async with serving() as (session, worker, _):
+        one, other = session.open(1), session.open(2)
+        known = [
+            Logprob(token=token, id=n, bytes=[], logprob=0, top_logprobs=[])
+            for n, token in enumerate("abc")
+        ]
+        pieces = [(1, b"a"), (1, b"b"), (2, b"x"), (1, b"c")]
+        await worker.say(Step(pieces=pieces, logprobs=[(1, each) for each in known]))
+        assert await one.take() == [known[0], b"a", known[1], b"b", known[2], b"c"]
+        assert await other.take() == [b"x"]
+
+
 async def test_a_job_that_failed_is_told_and_is_no_service(autojump_clock):
     async with serving() as (session, worker, over):
         box = session.open(7)
