@@ -249,6 +249,10 @@ take milliseconds; some that are made for it take hours. F-11."""
 GRAMMAR_COMPILE_BYTES: Final = 512 * 1024 * 1024
 """Address space of the process in which it is tried; it begins with a tenth of that."""
 
+GRAMMAR_AHEAD_S: Final = 0.01
+"""Seconds of processor time in which one answer's grammar is asked what has to follow. A
+step of one byte or more takes some 50 µs, and most keys of JSON ten of them. F-11."""
+
 GRAMMAR_STEP_S: Final = 0.25
 """Seconds of processor time that a grammar may take for one token before its answer is
 given up: all others wait meanwhile. A token takes under a millisecond as a rule. F-11."""

@@ -260,6 +260,8 @@ AMBIGUOUS = {
     "doubles": 'start: s\ns: s s | "a" | ',
     "stars": 'start: (a*)*\na: "a"* b*\nb: "a" | "b"',
     "repeats": 'start: a{1000}\na: b{1000}\nb: c{1000}\nc: "x"{0,1000}',
+    "lengths": "start: s{300}\ns: a | b | c | d\n"
+    'a: "x" | "x" "x" | "x" "x" "x"\nb: a | "x" "x"\nc: a b | b\nd: c | a c',
     "terminals": "start: A0\n"
     + "".join(f"A{n}: A{n + 1} A{n + 1}\n" for n in range(25))
     + 'A25: "ab"\n',

@@ -12,6 +12,7 @@ from llguidance.llamacpp import lltokenizer_from_vocab
 
 from inferd.limits import (
     FORCED_TOKENS,
+    GRAMMAR_AHEAD_S,
     GRAMMAR_STEP_S,
     GRAMMAR_TOTAL_BYTES,
     GRAMMARS_REMEMBERED,
@@ -29,12 +30,6 @@ __all__ = ["Ahead", "Constraint", "ConstraintError", "Vocabulary"]
 _WORD_BITS: Final = 32
 _SPELLINGS: Final = 64
 """Tokens that are looked at to see whether they spell beginnings of one text."""
-_STEPS_AHEAD: Final = 4 * FORCED_TOKENS
-"""Steps of mostly one byte by which what has to follow is found, some 50 µs each.
-
-llguidance's own search (``compute_ff_bytes``) is quicker and has no such bound: an array of
-long constants takes it seconds."""
-
 _A_BYTE: Final = b"\xff"
 """What llguidance marks special tokens with; a token of this byte alone is none."""
 
@@ -223,6 +218,9 @@ class Constraint:
         What comes after them may be free, and share a token with the end of theirs: so
         the last one is but likely, unless nothing can follow it.
 
+        llguidance's own search is quicker and has no bound: an array of long constants
+        takes it seconds.
+
         Raises:
             ConstraintError: the grammar cannot go on, or has become too much work.
         """
@@ -232,7 +230,8 @@ class Constraint:
         ahead = Constraint(self._vocabulary, self._matcher.deep_copy())
         ahead._allowed = self.look()  # another of us
         run: list[int] = []
-        while len(run) < _STEPS_AHEAD and not ahead.is_stopped:
+        ends_at = time.thread_time() + GRAMMAR_AHEAD_S
+        while not ahead.is_stopped and time.thread_time() < ends_at:
             token = self._vocabulary.only_way(ahead.look())
             if token is None:
                 break

@@ -253,7 +253,8 @@ class Decoder:
         sequence.tokens.append(token)
         outcome.pieces.append((sequence.ticket, self._model.piece(token)))
         if sequence.n_written == sequence.prepared.max_tokens:
-            self._end(sequence, "length", outcome)
+            is_whole = sequence.prepared.sampler.is_finished
+            self._end(sequence, "end" if is_whole else "length", outcome)
             return False
         return True
 

@@ -408,6 +408,14 @@ def test_an_answer_that_is_cut_before_its_structure_closes_says_so(backend, max_
     assert given.end.structure_complete is False
 
 
+@pytest.mark.parametrize("pattern", ["[ab]", "[ab]c", "[ab]cdef"])
+def test_a_structure_that_closes_with_the_last_token_is_whole(backend, pattern):
+    n_tokens = len(pattern) - 3
+    end = answer(backend, regex(pattern, max_tokens=n_tokens)).end
+    assert end.usage.completion_tokens == n_tokens
+    assert (end.stop_reason, end.structure_complete) == ("end", True)
+
+
 def test_what_has_to_follow_takes_no_steps_of_its_own(backend):
     backend.start(1, backend.prepare(regex("[ab]lighthouses[cd]")))
     took = list(steps(backend))
