@@ -109,6 +109,8 @@ class Overflow(Struct, frozen=True, kw_only=True, tag=True):
     ticket: int
     prompt_tokens: int
     n_ctx: int
+    at_least: bool = False
+    """Whether the prompt may have more tokens than these."""
 
 
 class Ended(Struct, frozen=True, kw_only=True):

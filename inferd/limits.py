@@ -186,6 +186,23 @@ TOKENS_IN_PIECE: Final = 256
 """Special tokens in a piece of a prompt that is tokenised at once: llama.cpp takes time by
 the square of them, so that 65,536 short messages would take a minute. F-1."""
 
+TOKENIZE_AT_ONCE_BYTES: Final = 256 * 1024
+"""Bytes of a text that is tokenised without a look at whether it may fit: a fraction of a
+second as a rule, and 4 s of newlines with SentencePiece, which takes time by their
+square. F-23."""
+
+TOKENIZE_PART_CHARS: Final = 16 * 1024
+"""Characters of a longer text that are tokenised at once to see how many tokens it may
+have: at most a tenth of a second each, whatever they are. F-23."""
+
+TOKENIZE_MAX_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of the longest text that is tokenised as a whole: a million tokens of prose. It
+takes 3 to 8 s. F-23."""
+
+TOKENIZE_S: Final = 10.0
+"""Seconds of processor time after which no further text of a request is tokenised: 64 MiB
+of short texts take 7 s. F-23."""
+
 NATIVE_LOG_LINES: Final = 40
 """Last lines of a worker's stderr kept for error messages."""
 

@@ -164,7 +164,13 @@ FROM_WORKER = st.one_of(
         PromptReady, ticket=TICKETS, prompt_tokens=U32, opens_thought=st.booleans()
     ),
     st.builds(Refused, ticket=TICKETS, reason=st.text()),
-    st.builds(Overflow, ticket=TICKETS, prompt_tokens=U32, n_ctx=U32),
+    st.builds(
+        Overflow,
+        ticket=TICKETS,
+        prompt_tokens=U32,
+        n_ctx=U32,
+        at_least=st.booleans(),
+    ),
     st.builds(
         Step,
         pieces=st.lists(st.tuples(TICKETS, st.binary(max_size=8)), max_size=3),
