@@ -154,10 +154,12 @@ class Scored(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Failed(Struct, frozen=True, kw_only=True, tag=True):
-    """A job came to nothing, through no fault of the client's."""
+    """A job came to nothing."""
 
     ticket: int
     reason: str
+    by_request: bool = False
+    """Whether that is the request's own doing."""
 
 
 FromWorker = (

@@ -180,7 +180,7 @@ FROM_WORKER = st.one_of(
     ),
     st.builds(Embedded, ticket=TICKETS, embeddings=st.binary(), dimensions=U32),
     st.builds(Scored, ticket=TICKETS, scores=st.lists(st.floats(allow_nan=False))),
-    st.builds(Failed, ticket=TICKETS, reason=st.text()),
+    st.builds(Failed, ticket=TICKETS, reason=st.text(), by_request=st.booleans()),
 )
 
 

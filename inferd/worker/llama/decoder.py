@@ -171,14 +171,19 @@ class Decoder:
         try:
             self._go_on(sequence, row.logits_row, outcome)
         except ConstraintError as error:
-            self._fail(sequence, str(error), outcome)
+            if np.isnan(
+                self._context.logits(row.logits_row, self._model.n_vocab)
+            ).any():
+                self._spoil(sequence, outcome)
+                return
+            reason = f"at token {sequence.n_written + 1} of the answer, {error}"
+            self._fail(sequence, reason, outcome, by_request=True)
 
     def _go_on(self, sequence: Sequence, row: int, outcome: _Results) -> None:
         """Choose a token, and write it with those that a grammar leaves no choice about."""
         token, logprob = self._choose(sequence, row)
         if not self._is_sound(token, row):
-            outcome.is_spoilt = True
-            self._fail(sequence, NO_NUMBER, outcome)
+            self._spoil(sequence, outcome)
             return
         if logprob is not None and not self._ends_with(sequence, token):
             outcome.logprobs.append((sequence.ticket, logprob))
@@ -205,9 +210,23 @@ class Decoder:
         """Tell whether a token was chosen by numbers: one bad weight makes them none."""
         return bool(np.isfinite(self._context.logits(row, self._model.n_vocab)[token]))
 
-    def _fail(self, sequence: Sequence, reason: str, outcome: _Results) -> None:
-        outcome.failed.append(Failed(ticket=sequence.ticket, reason=reason))
+    def _fail(
+        self,
+        sequence: Sequence,
+        reason: str,
+        outcome: _Results,
+        *,
+        by_request: bool = False,
+    ) -> None:
+        outcome.failed.append(
+            Failed(ticket=sequence.ticket, reason=reason, by_request=by_request)
+        )
         self.drop(sequence.ticket)
+
+    def _spoil(self, sequence: Sequence, outcome: _Results) -> None:
+        """Fail a sequence for what is no number: others may have caught it."""
+        outcome.is_spoilt = True
+        self._fail(sequence, NO_NUMBER, outcome)
 
     def _start_afresh(self, outcome: _Results) -> None:
         """Wipe the cache: what is no number in a dropped cell spoils all who share it."""

@@ -21,8 +21,8 @@ from inferd.dialects.dialect import Call, Region
 from inferd.engine.mailbox import Mailbox
 from inferd.engine.session import Answer, Prefilled, WorkerDiedError
 from inferd.engine.streams import BlockStream, TextStream
-from inferd.errors import InternalError
-from inferd.ipc import Embedded, Ended, PromptReady, Scored
+from inferd.errors import InternalError, InvalidRequestError
+from inferd.ipc import Embedded, Ended, Failed, PromptReady, Scored
 from inferd.job import (
     GenerateJob,
     Sampling,
@@ -566,6 +566,18 @@ async def test_a_death_after_the_end_is_nobodys_affair(make, autojump_clock):
     stream = make("a", end())
     stream._box.fail(WorkerDiedError("gone"))
     assert len(await events_of(stream)) == 2
+
+
+@pytest.mark.parametrize("make", [text_stream, block_stream])
+@pytest.mark.parametrize(
+    ("by_request", "error"), [(False, InternalError), (True, InvalidRequestError)]
+)
+async def test_a_run_that_failed_is_the_requests_doing_or_the_backends(
+    make, by_request, error, autojump_clock
+):
+    failed = Failed(ticket=1, reason="the grammar is tired", by_request=by_request)
+    with pytest.raises(error, match="the grammar is tired"):
+        await events_of(make(b"some", failed))
 
 
 @pytest.mark.parametrize("make", [text_stream, block_stream])
