@@ -102,9 +102,9 @@ class _Stream(Generic[E]):
         return Ended(ticket=0, stop_reason="end", usage=usage)
 
     def _structure_complete(self, end: Ended) -> bool | None:
-        if self._stops.matched is None:
-            return end.structure_complete
-        return False if self._job.is_structured else None
+        if not self._job.tells_structure:
+            return None
+        return end.structure_complete if self._stops.matched is None else False
 
     def _noted(self, logprob: Logprob) -> None:
         """Take a token's log probability, which comes before its piece."""

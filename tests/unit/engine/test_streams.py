@@ -53,7 +53,7 @@ def prepared(
     job = GenerateJob(
         turns=fields.pop("turns", [Turn("user", "hi")]),
         tools=fields.pop("tools", (TOOL,)),
-        max_tokens=99,
+        max_tokens=fields.pop("max_tokens", 99),
         sampling=Sampling(temperature=0, top_p=1, top_k=0, seed=0),
         stops=stops,
         **fields,
@@ -298,11 +298,32 @@ async def test_a_stop_string_ends_a_call_that_is_none(autojump_clock):
 
 
 @pytest.mark.parametrize("make", [text_stream, block_stream])
-@pytest.mark.parametrize("complete", [None, False, True])
-async def test_whether_a_structure_is_closed_is_told(make, complete, autojump_clock):
+@pytest.mark.parametrize("complete", [False, True])
+@pytest.mark.parametrize("fields", [{"structure": SCHEMA}, {"tool_choice": REQUIRED}])
+async def test_whether_a_structure_is_closed_is_told(
+    make, complete, fields, autojump_clock
+):
     last = msgspec.structs.replace(end(), structure_complete=complete)
-    *_, done = await events_of(make("a", last))
+    *_, done = await events_of(make("a", last, **fields))
     assert done.structure_complete is complete
+
+
+@pytest.mark.parametrize("make", [text_stream, block_stream])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"structure": SCHEMA, "max_tokens": 0},
+        {"structure": SCHEMA, "prefill_only": True},
+        {"tool_choice": REQUIRED, "prefill_only": True},
+    ],
+)
+async def test_nothing_is_told_of_a_structure_where_none_was_to_be_written(
+    make, fields, autojump_clock
+):
+    last = msgspec.structs.replace(end(), structure_complete=False)
+    *_, done = await events_of(make(last, **fields))
+    assert done.structure_complete is None
 
 
 @pytest.mark.parametrize("make", [text_stream, block_stream])
