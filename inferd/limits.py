@@ -178,6 +178,10 @@ TEMPLATE_MEMORY_BYTES: Final = 1024 * 1024 * 1024
 """Bytes that the worker may grow by while a chat template is at work. The largest request
 takes 64 MiB a copy, four times that where its characters are wide. F-18."""
 
+TEMPLATE_NUMBER_BITS: Final = 4096
+"""Bits of the whole numbers that a chat template may multiply, divide or raise to a power,
+and of what comes of it: templates count turns. F-18."""
+
 SPELLED_TOKENS: Final = 65_536
 """Special tokens that the texts of one request may spell: what each of them takes is small,
 but a request as long as a frame has room for millions. F-22."""
@@ -187,13 +191,11 @@ TOKENS_IN_PIECE: Final = 256
 the square of them, so that 65,536 short messages would take a minute. F-1."""
 
 TOKENIZE_AT_ONCE_BYTES: Final = 256 * 1024
-"""Bytes of a text that is tokenised without a look at whether it may fit: a fraction of a
-second as a rule, and 4 s of newlines with SentencePiece, which takes time by their
-square. F-23."""
+"""Bytes of a text that is tokenised without a look at whether it may fit: less than 1 s as
+a rule, 4 s of newlines with SentencePiece, by the square of them. F-23."""
 
 TOKENIZE_PART_CHARS: Final = 16 * 1024
-"""Characters of a longer text that are tokenised at once to see how many tokens it may
-have: at most a tenth of a second each, whatever they are. F-23."""
+"""Characters of a longer text that are tokenised at once to see if it may fit. F-23."""
 
 TOKENIZE_MAX_BYTES: Final = 4 * 1024 * 1024
 """Bytes of the longest text that is tokenised as a whole: a million tokens of prose. It
