@@ -201,9 +201,9 @@ TOKENIZE_MAX_BYTES: Final = 4 * 1024 * 1024
 """Bytes of the longest text that is tokenised as a whole: a million tokens of prose. It
 takes 3 to 8 s. F-23."""
 
-TOKENIZE_S: Final = 10.0
-"""Seconds of processor time after which no further text of a request is tokenised: 64 MiB
-of short texts take 7 s. F-23."""
+TOKENIZE_S: Final = PREPARE_TIMEOUT_S / 2
+"""Seconds after which no further text of a request is tokenised: the worker is not to be
+killed for it. 64 MiB of short texts take 7 s on a machine that is not busy. F-23."""
 
 NATIVE_LOG_LINES: Final = 40
 """Last lines of a worker's stderr kept for error messages."""

@@ -54,7 +54,7 @@ class Gauge:
         self._model = model
         self._n_enough = _FAR * n_ctx
         self._parses_special = parses_special
-        self._began_at = time.thread_time()
+        self._began_at = time.monotonic()
 
     def check(self, pieces: Sequence[str]) -> None:
         """See that what is tokenised next may fit, and takes no more time than there is.
@@ -99,5 +99,5 @@ class Gauge:
         return len(tokens)
 
     def _check_time(self) -> None:
-        if time.thread_time() - self._began_at > TOKENIZE_S:
+        if time.monotonic() - self._began_at > TOKENIZE_S:
             raise RefusedError(f"tokenising the texts takes over {TOKENIZE_S:g} s")

@@ -120,7 +120,7 @@ def test_long_pieces_of_few_tokens_are_refused_before_they_are_tokenised_whole(
 
 def test_many_texts_have_their_time_and_no_more(model, cuts, monkeypatch):
     now = 5.0
-    monkeypatch.setattr(time, "thread_time", lambda: now)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     watching = Gauge(model, N_CTX, parses_special=False)
     for now in (5.0, 5.0 + TOKENIZE_S):  # noqa: B007  # the lambda sees it
         watching.check(["hello"])
@@ -132,6 +132,6 @@ def test_many_texts_have_their_time_and_no_more(model, cuts, monkeypatch):
 
 def test_a_text_of_many_pieces_has_no_more_time(model, monkeypatch, small_parts):
     times = iter([0.0, 0.0, 1.0, TOKENIZE_S + 1])
-    monkeypatch.setattr(time, "thread_time", lambda: next(times))
+    monkeypatch.setattr(time, "monotonic", lambda: next(times))
     with pytest.raises(RefusedError, match=f"over {TOKENIZE_S:g} s"):
         check(model, *["x" * 90] * 4)
