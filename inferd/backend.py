@@ -243,8 +243,9 @@ class Backend(ABC):
         """Run a prepared job.
 
         Raises:
-            GenerateError: before the first event or, as ``BackendUnavailableError``, in
-                the middle of the stream when the engine died.
+            GenerateError: before the first event; or in the middle of the stream, as
+                ``BackendUnavailableError`` when the engine died, and as
+                ``InvalidRequestError`` when what the answer is held to is too much work.
         """
 
     def generate_v2(

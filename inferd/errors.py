@@ -104,15 +104,21 @@ class ContextOverflowError(InvalidRequestError):
         prompt_tokens: tokens of the rendered prompt.
         n_ctx: tokens one request may take, prompt and answer together.
         tokens_over: tokens to drop before it fits.
+        at_least: whether the prompt was too long to be counted to its end, and both
+            may be more.
     """
 
-    def __init__(self, prompt_tokens: int, n_ctx: int) -> None:
+    def __init__(
+        self, prompt_tokens: int, n_ctx: int, *, at_least: bool = False
+    ) -> None:
         self.prompt_tokens = prompt_tokens
         self.n_ctx = n_ctx
         self.tokens_over = prompt_tokens + 1 - n_ctx
+        self.at_least = at_least
+        bound = "at least " if at_least else ""
         super().__init__(
-            f"the prompt has {prompt_tokens} tokens and the context {n_ctx}: "
-            f"{self.tokens_over} too many, counting one for the answer"
+            f"the prompt has {bound}{prompt_tokens} tokens and the context {n_ctx}: "
+            f"{bound}{self.tokens_over} too many, counting one for the answer"
         )
 
 

@@ -109,6 +109,8 @@ class Overflow(Struct, frozen=True, kw_only=True, tag=True):
     ticket: int
     prompt_tokens: int
     n_ctx: int
+    at_least: bool = False
+    """Whether the prompt may have more tokens than these."""
 
 
 class Ended(Struct, frozen=True, kw_only=True):
@@ -152,10 +154,12 @@ class Scored(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Failed(Struct, frozen=True, kw_only=True, tag=True):
-    """A job came to nothing, through no fault of the client's."""
+    """A job came to nothing."""
 
     ticket: int
     reason: str
+    by_request: bool = False
+    """Whether that is the request's own doing."""
 
 
 FromWorker = (

@@ -130,6 +130,11 @@ class GenerateJob(Struct, frozen=True, kw_only=True, tag="generate"):
         """Whether the answer is held to a grammar while it is written."""
         return self.structure is not None or self.tool_choice.is_forced
 
+    @property
+    def tells_structure(self) -> bool:
+        """Whether its end says if the structure is closed: where anything is written."""
+        return self.is_structured and self.max_tokens > 0 and not self.prefill_only
+
 
 class EmbedJob(Struct, frozen=True, kw_only=True, tag="embed"):
     """Texts to turn into vectors."""

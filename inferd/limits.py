@@ -178,6 +178,10 @@ TEMPLATE_MEMORY_BYTES: Final = 1024 * 1024 * 1024
 """Bytes that the worker may grow by while a chat template is at work. The largest request
 takes 64 MiB a copy, four times that where its characters are wide. F-18."""
 
+TEMPLATE_NUMBER_BITS: Final = 4096
+"""Bits of the whole numbers that a chat template may multiply, divide or raise to a power,
+and of what comes of it: templates count turns. F-18."""
+
 SPELLED_TOKENS: Final = 65_536
 """Special tokens that the texts of one request may spell: what each of them takes is small,
 but a request as long as a frame has room for millions. F-22."""
@@ -185,6 +189,21 @@ but a request as long as a frame has room for millions. F-22."""
 TOKENS_IN_PIECE: Final = 256
 """Special tokens in a piece of a prompt that is tokenised at once: llama.cpp takes time by
 the square of them, so that 65,536 short messages would take a minute. F-1."""
+
+TOKENIZE_AT_ONCE_BYTES: Final = 256 * 1024
+"""Bytes of a text that is tokenised without a look at whether it may fit: less than 1 s as
+a rule, 4 s of newlines with SentencePiece, by the square of them. F-23."""
+
+TOKENIZE_PART_CHARS: Final = 16 * 1024
+"""Characters of a longer text that are tokenised at once to see if it may fit. F-23."""
+
+TOKENIZE_MAX_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of the longest text that is tokenised as a whole: a million tokens of prose. It
+takes 3 to 8 s. F-23."""
+
+TOKENIZE_S: Final = PREPARE_TIMEOUT_S / 2
+"""Seconds after which no further text of a request is tokenised: the worker is not to be
+killed for it. 64 MiB of short texts take 7 s on a machine that is not busy. F-23."""
 
 NATIVE_LOG_LINES: Final = 40
 """Last lines of a worker's stderr kept for error messages."""

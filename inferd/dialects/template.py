@@ -1,7 +1,7 @@
 """Render the chat template that a GGUF carries.
 
 A template is code from a stranger. It runs in an immutable sandbox, without access to
-attributes that lead out of it, and its output is cut off at a bound. It is compiled and
+attributes that lead out of it and without huge numbers, and its output is cut off at a bound. It is compiled and
 rendered in the worker alone: a template that never ends, or that takes all memory before
 it writes, costs the worker and no more.
 """
@@ -18,9 +18,9 @@ import jinja2
 from jinja2 import nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
+from inferd.dialects.sandbox import Sandbox
 from inferd.dialects.turns import arguments_of, declaration, parsed
 from inferd.job import Tool, ToolCall, Turn
 from inferd.limits import TEMPLATE_OUTPUT_CHARS
@@ -196,10 +196,8 @@ def _dict(*given: Mapping[str, object], **named: object) -> dict[str, object]:
     return dict(*given, **named)
 
 
-def _environment(today: Callable[[], dt.datetime]) -> ImmutableSandboxedEnvironment:
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation]
-    )
+def _environment(today: Callable[[], dt.datetime]) -> Sandbox:
+    environment = Sandbox([loopcontrols, _Generation])
     environment.filters["tojson"] = _to_json
     environment.globals |= {
         "raise_exception": _raise_exception,

@@ -88,8 +88,8 @@ class JobBackend(Backend):
             match answer:
                 case PromptReady():
                     return answer
-                case Overflow(prompt_tokens=n_tokens, n_ctx=n_ctx):
-                    raise ContextOverflowError(n_tokens, n_ctx)
+                case Overflow(prompt_tokens=n_tokens, n_ctx=n_ctx, at_least=at_least):
+                    raise ContextOverflowError(n_tokens, n_ctx, at_least=at_least)
                 case Refused(reason=reason):
                     raise InvalidRequestError(reason)
                 case Failed(reason=reason):

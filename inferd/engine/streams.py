@@ -22,7 +22,7 @@ from inferd.backend import (
 from inferd.dialects.dialect import Dialect
 from inferd.engine.mailbox import Mailbox
 from inferd.engine.session import Answer, Prefilled
-from inferd.errors import InternalError
+from inferd.errors import InternalError, InvalidRequestError
 from inferd.ipc import Ended, Failed
 from inferd.job import GenerateJob
 from inferd.output.blocks import BlockParser, Said
@@ -86,8 +86,10 @@ class _Stream(Generic[E]):
             case Logprob():
                 self._noted(answer)
                 return []
-            case Failed(reason=reason):
-                raise InternalError(reason)
+            case Failed(reason=reason, by_request=by_request):
+                raise (
+                    InvalidRequestError(reason) if by_request else InternalError(reason)
+                )
             case _:
                 raise InternalError("the worker answered a run with something else")
 
@@ -100,9 +102,9 @@ class _Stream(Generic[E]):
         return Ended(ticket=0, stop_reason="end", usage=usage)
 
     def _structure_complete(self, end: Ended) -> bool | None:
-        if self._stops.matched is None:
-            return end.structure_complete
-        return False if self._job.is_structured else None
+        if not self._job.tells_structure:
+            return None
+        return end.structure_complete if self._stops.matched is None else False
 
     def _noted(self, logprob: Logprob) -> None:
         """Take a token's log probability, which comes before its piece."""

@@ -48,7 +48,7 @@ class Answer(ABC, Generic[E]):
         self._id = activity.request_id
         self._streams = plan.streams
         self._seed = plan.job.sampling.seed
-        self._is_structured = plan.job.is_structured
+        self._tells_structure = plan.job.tells_structure
         self._activity = activity
         self.has_begun = False
         """Whether a frame of the answer itself went out."""
@@ -101,7 +101,7 @@ class TextAnswer(Answer[TokenEvent]):
     ) -> Sequence[Response]:
         """Give the last frame, with the text so far."""
         usage = Usage(self._activity.input_tokens, self._activity.output.n_tokens)
-        complete = False if self._is_structured else None
+        complete = False if self._tells_structure else None
         done = Done(stop_reason="cancelled", usage=usage, structure_complete=complete)
         return [self._done(done)]
 
@@ -152,7 +152,7 @@ class BlocksAnswer(Answer[TokenEventV2]):
         done = DoneV2(
             stop_reason="cancelled",
             usage=usage,
-            structure_complete=False if self._is_structured else None,
+            structure_complete=False if self._tells_structure else None,
             warnings=tuple(self._activity.output.warnings),
         )
         return [*self._blocks(merge(self._held)), self._done(done, detail)]

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable
 
 import trio
+from msgspec import UNSET
 
 from inferd.errors import ContextOverflowError, InferdError
 from inferd.limits import MAX_ERROR_CHARS
@@ -89,5 +90,6 @@ def error_frame(request_id: str, error: InferdError) -> ErrorFrame:
             prompt_tokens=error.prompt_tokens,
             n_ctx=error.n_ctx,
             tokens_over=error.tokens_over,
+            at_least=error.at_least or UNSET,
         )
     return ErrorFrame(id=request_id, code=error.code, message=message)

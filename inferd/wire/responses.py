@@ -241,6 +241,8 @@ class ErrorFrame(Struct, frozen=True, kw_only=True, tag="error", tag_field="type
     """With a context overflow: tokens one request may take."""
     tokens_over: int | UnsetType = UNSET
     """With a context overflow: tokens to drop."""
+    at_least: bool | UnsetType = UNSET
+    """With a context overflow: true if the prompt was not counted to its end."""
 
 
 TextResponse = TokenFrame | DoneFrame | ProgressFrame | ErrorFrame

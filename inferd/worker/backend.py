@@ -22,12 +22,21 @@ class RefusedError(Exception):
 
 
 class PromptOverflowError(Exception):
-    """A prompt leaves no room for an answer."""
+    """A prompt leaves no room for an answer.
 
-    def __init__(self, prompt_tokens: int, n_ctx: int) -> None:
-        super().__init__(prompt_tokens, n_ctx)
+    Attributes:
+        prompt_tokens: its tokens.
+        n_ctx: tokens that one request may take.
+        at_least: whether it may have more than these.
+    """
+
+    def __init__(
+        self, prompt_tokens: int, n_ctx: int, *, at_least: bool = False
+    ) -> None:
+        super().__init__(prompt_tokens, n_ctx, at_least)
         self.prompt_tokens = prompt_tokens
         self.n_ctx = n_ctx
+        self.at_least = at_least
 
 
 class PreparedJob(ABC):

@@ -125,7 +125,10 @@ class Runtime:
             prepared = backend.prepare(message.job)
         except PromptOverflowError as error:
             answer: PromptReady | Refused | Overflow | Failed = Overflow(
-                ticket=ticket, prompt_tokens=error.prompt_tokens, n_ctx=error.n_ctx
+                ticket=ticket,
+                prompt_tokens=error.prompt_tokens,
+                n_ctx=error.n_ctx,
+                at_least=error.at_least,
             )
         except RefusedError as error:
             answer = Refused(ticket=ticket, reason=str(error))

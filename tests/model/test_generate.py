@@ -104,6 +104,16 @@ def test_a_prompt_that_leaves_room_for_one_token_is_the_longest(
     assert refusal["tokens_over"] == 1
 
 
+def test_a_prompt_that_is_far_too_long_is_refused_with_the_least_that_it_may_be(
+    tiny_daemon: DaemonProcess,
+):
+    [refusal] = greedy(tiny_daemon, "x" * 300_000, id="far")
+    assert (refusal["id"], refusal["code"]) == ("far", "invalid_request")
+    assert refusal["at_least"] is True
+    assert 1.9 * N_CTX < refusal["prompt_tokens"] < 300_000
+    assert refusal["tokens_over"] == refusal["prompt_tokens"] + 1 - N_CTX
+
+
 def test_two_answers_at_once_are_each_what_they_are_alone(tiny_daemon: DaemonProcess):
     alone = [greedy(tiny_daemon, text, max_tokens=300)[-1] for text in ("one", "two")]
     with tiny_daemon.connect() as one, tiny_daemon.connect() as two:

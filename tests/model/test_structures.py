@@ -91,6 +91,20 @@ def test_an_answer_that_is_held_to_nothing_is_told_without_a_word_of_structure(d
         assert "structure_complete" not in done
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [{"response_format": FORMS[0]}, {"tools": [TELL], "tool_choice": "required"}],
+    ids=["format", "call"],
+)
+def test_what_is_counted_alone_is_told_without_a_word_of_structure(daemon, fields):
+    for limits in ({"max_tokens": 0}, {"prefill_only": True}):
+        said, done = ask(daemon, **fields, **limits)
+        assert said == []
+        assert "structure_complete" not in done
+    *_, done = daemon.ask(grammar=GBNF, max_tokens=0)
+    assert "structure_complete" not in done
+
+
 def test_each_token_of_a_structure_has_its_log_probability(client):
     request = asked(response_format=json_schema(PERSON), logprobs=2)
     *frames, done = client.ask(request)

@@ -9,14 +9,15 @@ from inferd.dialects.template import ChatTemplate, TemplateError
 from inferd.engine.engine import Engine
 from inferd.errors import BackendUnavailableError
 from inferd.job import GenerateJob, Sampling, Turn
-from inferd.limits import PREPARE_TIMEOUT_S
+from inferd.limits import PREPARE_TIMEOUT_S, TEMPLATE_MEMORY_BYTES
 from inferd.server.status import StatusBoard
 from inferd.worker.memory import BoundedGrowth
 from tests.fakes.source import imports, modules
 from tests.fakes.worker import Workers
 
 RENDERERS = tuple(
-    f"inferd.dialects.{name}" for name in ("template", "prompts", "repertoire")
+    f"inferd.dialects.{name}"
+    for name in ("sandbox", "template", "prompts", "repertoire")
 )
 TURNS = [Turn("user", "hello")]
 JOB = GenerateJob(
@@ -69,7 +70,6 @@ GROWS = "{% set n = namespace(s=[1, 'a']) %}{% for _ in range(60) %}{% set n.s =
     "source",
     [
         *(
-            "{{ 'a' * 10**11 }}",
             "{{ 'a' | center(10**11) }}",
             "{{ (1).to_bytes(10**11) }}",
         ),
@@ -85,6 +85,26 @@ GROWS = "{% set n = namespace(s=[1, 'a']) %}{% for _ in range(60) %}{% set n.s =
 )
 def test_what_a_template_takes_of_memory_is_bounded(source):
     with BoundedGrowth(32 * 1024 * 1024), pytest.raises(TemplateError, match="Memory"):
+        render(source)
+
+
+HUGE = "{% set n = (1).from_bytes(('f' * 65536).encode(), 'big') %}"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        *("{{ 10 ** (10 ** 9) }}", "{{ 2 ** 9999999999 }}", "{{ (-3) ** 9999999999 }}"),
+        "{% set n = 10 ** 10 %}{{ n ** n }}",
+        GROWS.replace("[1, 'a']", "3") + "n.s * n.s %}{% endfor %}",
+        *(HUGE + "{{ n // 3 }}", HUGE + "{{ 3 % n }}", HUGE + "{{ n * n }}"),
+        *(HUGE + "{{ n is divisibleby 3 }}", HUGE + "{{ n | round }}"),
+        *("{{ 1 | round(-9999999999) }}", "{{ 1.5 | round(9999999999, 'ceil') }}"),
+        *("{{ 'a' * 10**9 }}", "{{ 10**9 * 'a' }}", "{{ [1] * 10**9 }}"),
+    ],
+)
+def test_what_a_template_computes_with_is_bounded(source):
+    with BoundedGrowth(TEMPLATE_MEMORY_BYTES), pytest.raises(TemplateError):
         render(source)
 
 

@@ -86,6 +86,15 @@ def test_an_overflow_says_how_many_tokens_to_drop():
     )
 
 
+def test_an_overflow_that_was_not_counted_to_its_end_says_the_least_that_it_may_be():
+    error = ContextOverflowError(prompt_tokens=20, n_ctx=8, at_least=True)
+    assert (error.tokens_over, error.at_least) == (13, True)
+    assert error.message == (
+        "invalid request: the prompt has at least 20 tokens and the context 8: "
+        "at least 13 too many, counting one for the answer"
+    )
+
+
 def test_these_end_the_connection_and_no_others():
     closing = {each for each in TREE if each.closes_connection}
     assert closing == {

@@ -164,7 +164,13 @@ FROM_WORKER = st.one_of(
         PromptReady, ticket=TICKETS, prompt_tokens=U32, opens_thought=st.booleans()
     ),
     st.builds(Refused, ticket=TICKETS, reason=st.text()),
-    st.builds(Overflow, ticket=TICKETS, prompt_tokens=U32, n_ctx=U32),
+    st.builds(
+        Overflow,
+        ticket=TICKETS,
+        prompt_tokens=U32,
+        n_ctx=U32,
+        at_least=st.booleans(),
+    ),
     st.builds(
         Step,
         pieces=st.lists(st.tuples(TICKETS, st.binary(max_size=8)), max_size=3),
@@ -174,7 +180,7 @@ FROM_WORKER = st.one_of(
     ),
     st.builds(Embedded, ticket=TICKETS, embeddings=st.binary(), dimensions=U32),
     st.builds(Scored, ticket=TICKETS, scores=st.lists(st.floats(allow_nan=False))),
-    st.builds(Failed, ticket=TICKETS, reason=st.text()),
+    st.builds(Failed, ticket=TICKETS, reason=st.text(), by_request=st.booleans()),
 )
 
 

@@ -176,7 +176,11 @@ class Decoder:
         try:
             self._go_on(sequence, row.drafts, row.logits_row, outcome)
         except ConstraintError as error:
-            self._fail(sequence, str(error), outcome)
+            if self._has_nan(row):
+                self._spoil(sequence, outcome)
+                return
+            reason = f"at token {sequence.n_written + 1} of the answer, {error}"
+            self._fail(sequence, reason, outcome, by_request=True)
 
     def _go_on(
         self, sequence: Sequence, drafts: list[int], row: int, outcome: _Results
@@ -198,8 +202,7 @@ class Decoder:
         """Choose and write a token; false if the answer ends."""
         token, logprob = self._choose(sequence, row)
         if not self._is_sound(token, row):
-            outcome.is_spoilt = True
-            self._fail(sequence, NO_NUMBER, outcome)
+            self._spoil(sequence, outcome)
             return False
         if logprob is not None and not self._ends_with(sequence, token):
             outcome.logprobs.append((sequence.ticket, logprob))
@@ -230,9 +233,31 @@ class Decoder:
         """Tell whether a token was chosen by numbers: one bad weight makes them none."""
         return bool(np.isfinite(self._context.logits(row, self._model.n_vocab)[token]))
 
-    def _fail(self, sequence: Sequence, reason: str, outcome: _Results) -> None:
-        outcome.failed.append(Failed(ticket=sequence.ticket, reason=reason))
+    def _has_nan(self, row: _Row) -> bool:
+        """Tell whether a row has what is no number: nothing is chosen then, or anything."""
+        first = row.logits_row or 0
+        return any(
+            np.isnan(self._context.logits(each, self._model.n_vocab)).any()
+            for each in range(first, first + 1 + len(row.drafts))
+        )
+
+    def _fail(
+        self,
+        sequence: Sequence,
+        reason: str,
+        outcome: _Results,
+        *,
+        by_request: bool = False,
+    ) -> None:
+        outcome.failed.append(
+            Failed(ticket=sequence.ticket, reason=reason, by_request=by_request)
+        )
         self.drop(sequence.ticket)
+
+    def _spoil(self, sequence: Sequence, outcome: _Results) -> None:
+        """Fail a sequence for what is no number: others may have caught it."""
+        outcome.is_spoilt = True
+        self._fail(sequence, NO_NUMBER, outcome)
 
     def _start_afresh(self, outcome: _Results) -> None:
         """Wipe the cache: what is no number in a dropped cell spoils all who share it."""

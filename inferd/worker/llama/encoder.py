@@ -1,6 +1,7 @@
 """Turn texts into vectors or scores: many texts, of any jobs, in one batch."""
 
 from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -16,6 +17,7 @@ from inferd.worker.backend import LoadError, Outcome, PreparedJob, RefusedError
 from inferd.worker.llama.batch import Batch
 from inferd.worker.llama.context import Context
 from inferd.worker.llama.decoder import INTERRUPTED, NO_NUMBER, DecodeError
+from inferd.worker.llama.gauge import FarTooLongError, Gauge
 from inferd.worker.llama.model import Model
 
 Vector = npt.NDArray[np.float32]
@@ -118,8 +120,8 @@ class Encoder:
         """Tokenise a job's texts.
 
         Raises:
-            RefusedError: a text is longer than the context, or there are too many
-                dimensions.
+            RefusedError: a text is longer than the context, they take too long to
+                tokenise, or there are too many dimensions.
         """
         match job:
             case EmbedJob():
@@ -134,27 +136,46 @@ class Encoder:
         if job.dimensions is not None and job.dimensions > n_embd:
             raise RefusedError(f"dimensions {job.dimensions} not in [1, {n_embd}]")
         prefix = task_prefix(self._model.architecture, self._model.name, job.task)
-        texts = [
-            self._model.tokenize(prefix + text, parses_special=False)
-            for text in job.texts
-        ]
-        self._refuse_unfit(texts, "input", "")
-        return texts
+        texts = ([prefix + text] for text in job.texts)
+        return self._read(texts, "input", "")
 
     def _pairs(self, job: RerankJob) -> list[list[int]]:
-        pairs = [self._model.pair(job.query, document) for document in job.documents]
-        self._refuse_unfit(pairs, "documents", " with the query")
-        return pairs
+        texts = ([job.query, document] for document in job.documents)
+        return self._read(texts, "documents", " with the query")
 
-    def _refuse_unfit(self, texts: list[list[int]], field: str, of_what: str) -> None:
-        for index, tokens in enumerate(texts):
+    def _read(
+        self,
+        texts: Iterable[Sequence[str]],
+        field: str,
+        of_what: str,
+    ) -> list[list[int]]:
+        """Tokenise texts, or pairs, one after the other, up to the first that is unfit."""
+        gauge = Gauge(self._model, self._n_ctx, parses_special=False)
+        read: list[list[int]] = []
+        for index, pieces in enumerate(texts):
+            where = f"{field}[{index}]"
+            try:
+                gauge.check(pieces)
+            except FarTooLongError as error:
+                n_tokens = f"at least {error.n_tokens}"
+                raise self._unfit(where, n_tokens, of_what) from error
+            tokens = self._tokens(*pieces)
             if not tokens:
-                raise RefusedError(f"{field}[{index}] has no tokens")
+                raise RefusedError(f"{where} has no tokens")
             if len(tokens) > self._n_ctx:
-                raise RefusedError(
-                    f"{field}[{index}] has {len(tokens)} tokens{of_what}, "
-                    f"the context {self._n_ctx}"
-                )
+                raise self._unfit(where, str(len(tokens)), of_what)
+            read.append(tokens)
+        return read
+
+    def _tokens(self, first: str, second: str | None = None) -> list[int]:
+        if second is None:
+            return self._model.tokenize(first, parses_special=False)
+        return self._model.pair(first, second)
+
+    def _unfit(self, where: str, n_tokens: str, of_what: str) -> RefusedError:
+        return RefusedError(
+            f"{where} has {n_tokens} tokens{of_what}, the context {self._n_ctx}"
+        )
 
     # --- running ----------------------------------------------------------------------
 

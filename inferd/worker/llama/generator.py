@@ -1,6 +1,7 @@
 """Write answers: prompts, a context with slots, and the decoder that uses them."""
 
 import datetime as dt
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ from inferd.worker.backend import (
 from inferd.worker.llama.constraint import Constraint, Vocabulary
 from inferd.worker.llama.context import Context
 from inferd.worker.llama.decoder import DecodeError, Decoder
+from inferd.worker.llama.gauge import FarTooLongError, Gauge
 from inferd.worker.llama.grammar import answer_grammar
 from inferd.worker.llama.model import Model
 from inferd.worker.llama.prompt import token_texts, tokenize_prompt
@@ -116,8 +118,9 @@ class Generator:
         """Render and tokenise the prompt, compile the grammar and build the sampler.
 
         Raises:
-            RefusedError: the template or the grammar refuses, or there are too many
-                special tokens in what clients have written.
+            RefusedError: the template or the grammar refuses, there are too many
+                special tokens in what clients have written, or it takes too long to
+                tokenise.
             PromptOverflowError: no room for a token of the answer.
         """
         if not isinstance(job, GenerateJob):
@@ -127,7 +130,7 @@ class Generator:
                 rendered = self._prompts.render(job)
         except (TemplateError, SpelledError) as error:
             raise RefusedError(str(error)) from error
-        prompt = tokenize_prompt(self._model, rendered.pieces)
+        prompt = self._tokenized(rendered.pieces)
         if len(prompt) + 1 > self._n_ctx:
             raise PromptOverflowError(len(prompt), self._n_ctx)
         if not prompt:
@@ -140,6 +143,15 @@ class Generator:
             Sampler(self._model, job, prompt, constraint),
             opens_thought=rendered.opens_thought,
         )
+
+    def _tokenized(self, pieces: Sequence[str]) -> list[int]:
+        try:
+            Gauge(self._model, self._n_ctx, parses_special=True).check(pieces)
+        except FarTooLongError as error:
+            raise PromptOverflowError(
+                error.n_tokens, self._n_ctx, at_least=True
+            ) from error
+        return tokenize_prompt(self._model, pieces)
 
     def _constraint(
         self, job: GenerateJob, *, opens_thought: bool

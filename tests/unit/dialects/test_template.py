@@ -213,7 +213,7 @@ def test_a_refusal_is_told_in_the_templates_own_words():
 
 def test_a_failure_without_words_is_told_by_its_kind():
     with pytest.raises(TemplateError, match=r"^the chat template failed: MemoryError$"):
-        render(f"{{% set n = {2**62} %}}{{{{ 'a' * n }}}}")
+        render(f"{{% set n = {2**62} %}}{{{{ 'a' | center(n) }}}}")
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,6 @@ def test_a_failure_without_words_is_told_by_its_kind():
         "{{" + "(" * 5000,
         "{% for x in 'a' %}" * 25 + "{% endfor %}" * 25,
         "{% if x %}" * 120 + "{% endif %}" * 120,
-        "{{ 10 ** 10000 }}",
     ],
     ids=lambda source: source[:20],
 )

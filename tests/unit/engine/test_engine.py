@@ -390,7 +390,12 @@ async def test_late_answers_to_a_job_that_was_left_are_ignored(
         (
             lambda t: Overflow(ticket=t, prompt_tokens=9, n_ctx=8),
             ContextOverflowError,
-            "2 too many",
+            "8: 2 too many",
+        ),
+        (
+            lambda t: Overflow(ticket=t, prompt_tokens=20, n_ctx=8, at_least=True),
+            ContextOverflowError,
+            "8: at least 13 too many",
         ),
         (lambda t: Step(pieces=[(t, b"too early")]), InternalError, "out of turn"),
         (lambda t: Step(pieces=[(t, b"x"), (t, b"y")]), InternalError, "than once"),

@@ -21,8 +21,8 @@ from inferd.dialects.dialect import Call, Region
 from inferd.engine.mailbox import Mailbox
 from inferd.engine.session import Answer, Prefilled, WorkerDiedError
 from inferd.engine.streams import BlockStream, TextStream
-from inferd.errors import InternalError
-from inferd.ipc import Embedded, Ended, PromptReady, Scored
+from inferd.errors import InternalError, InvalidRequestError
+from inferd.ipc import Embedded, Ended, Failed, PromptReady, Scored
 from inferd.job import (
     GenerateJob,
     Sampling,
@@ -53,7 +53,7 @@ def prepared(
     job = GenerateJob(
         turns=fields.pop("turns", [Turn("user", "hi")]),
         tools=fields.pop("tools", (TOOL,)),
-        max_tokens=99,
+        max_tokens=fields.pop("max_tokens", 99),
         sampling=Sampling(temperature=0, top_p=1, top_k=0, seed=0),
         stops=stops,
         **fields,
@@ -298,11 +298,32 @@ async def test_a_stop_string_ends_a_call_that_is_none(autojump_clock):
 
 
 @pytest.mark.parametrize("make", [text_stream, block_stream])
-@pytest.mark.parametrize("complete", [None, False, True])
-async def test_whether_a_structure_is_closed_is_told(make, complete, autojump_clock):
+@pytest.mark.parametrize("complete", [False, True])
+@pytest.mark.parametrize("fields", [{"structure": SCHEMA}, {"tool_choice": REQUIRED}])
+async def test_whether_a_structure_is_closed_is_told(
+    make, complete, fields, autojump_clock
+):
     last = msgspec.structs.replace(end(), structure_complete=complete)
-    *_, done = await events_of(make("a", last))
+    *_, done = await events_of(make("a", last, **fields))
     assert done.structure_complete is complete
+
+
+@pytest.mark.parametrize("make", [text_stream, block_stream])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"structure": SCHEMA, "max_tokens": 0},
+        {"structure": SCHEMA, "prefill_only": True},
+        {"tool_choice": REQUIRED, "prefill_only": True},
+    ],
+)
+async def test_nothing_is_told_of_a_structure_where_none_was_to_be_written(
+    make, fields, autojump_clock
+):
+    last = msgspec.structs.replace(end(), structure_complete=False)
+    *_, done = await events_of(make(last, **fields))
+    assert done.structure_complete is None
 
 
 @pytest.mark.parametrize("make", [text_stream, block_stream])
@@ -566,6 +587,18 @@ async def test_a_death_after_the_end_is_nobodys_affair(make, autojump_clock):
     stream = make("a", end())
     stream._box.fail(WorkerDiedError("gone"))
     assert len(await events_of(stream)) == 2
+
+
+@pytest.mark.parametrize("make", [text_stream, block_stream])
+@pytest.mark.parametrize(
+    ("by_request", "error"), [(False, InternalError), (True, InvalidRequestError)]
+)
+async def test_a_run_that_failed_is_the_requests_doing_or_the_backends(
+    make, by_request, error, autojump_clock
+):
+    failed = Failed(ticket=1, reason="the grammar is tired", by_request=by_request)
+    with pytest.raises(error, match="the grammar is tired"):
+        await events_of(make(b"some", failed))
 
 
 @pytest.mark.parametrize("make", [text_stream, block_stream])

@@ -5,6 +5,7 @@ import pytest
 import trio
 from hypothesis import given, settings, strategies as st
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from inferd.backend import (
     Done,
@@ -17,7 +18,7 @@ from inferd.backend import (
     TokenEventV2,
     ToolUse,
 )
-from inferd.job import GenerateJob, Sampling, Turn
+from inferd.job import GenerateJob, Sampling, Structure, ToolChoice, Turn
 from inferd.resolve.plan import Plan
 from inferd.routing import GENERATES
 from inferd.server.activity import Activity
@@ -29,6 +30,7 @@ from inferd.wire.responses import Alternative, Logprob, Response, Usage, UsageV2
 PEER = Peer(pid=17, uid=1000, gid=100)
 DONE = Done(stop_reason="length", usage=Usage(5, 2, 1))
 DONE_V2 = DoneV2(stop_reason="max_tokens", usage=UsageV2(5, 2, 1))
+YES = Structure(kind="regex", source="yes")
 CALL = ToolUse(tool_call_id="tc-0", name="f", input={"a": [1, None]})
 
 
@@ -285,6 +287,26 @@ async def test_what_was_cut_short_before_a_backend_was_found_names_none():
     for answer in (TextAnswer(plan(), activity), BlocksAnswer(plan(), activity)):
         [done] = read(answer.cancelled(UNSET))
         assert done["backend"] == ""
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({}, None),
+        ({"structure": YES}, False),
+        ({"tool_choice": ToolChoice("required")}, False),
+        ({"structure": YES, "max_tokens": 0}, None),
+        ({"structure": YES, "prefill_only": True}, None),
+    ],
+)
+async def test_a_structure_that_was_cut_short_is_open_if_one_was_to_be_written(
+    fields, told
+):
+    asked = plan()
+    asked = replace(asked, job=replace(asked.job, **fields))
+    for answer in (TextAnswer(asked, begin()), BlocksAnswer(asked, begin())):
+        [done] = read(answer.cancelled(UNSET))
+        assert done.get("structure_complete") is told
 
 
 EVENTS = st.lists(

@@ -175,6 +175,16 @@ async def test_a_death_in_mid_stream_is_one_error_after_the_tokens(autojump_cloc
     assert (error["code"], error["message"]) == ("backend_unavailable", "it died")
 
 
+async def test_a_request_that_turns_out_bad_in_mid_stream_is_one_error_after_the_tokens(
+    autojump_clock,
+):
+    script = Script(tokens=("a",), failure=InvalidRequestError("too much work"))
+    token, error = await answer_of(ScriptedBackend(script))
+    assert token["content"] == "a"
+    assert (error["id"], error["code"]) == ("r", "invalid_request")
+    assert error["message"] == "invalid request: too much work"
+
+
 async def test_a_stream_without_an_end_is_an_error(autojump_clock):
     script = Script(tokens=("a",), ends_without_done=True)
     with trio.fail_after(1):

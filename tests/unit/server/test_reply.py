@@ -1,6 +1,7 @@
 import pytest
 import trio
 import trio.testing
+from msgspec import UNSET
 
 from inferd import errors
 from inferd.errors import (
@@ -105,6 +106,13 @@ def test_an_error_frame_says_code_and_message(error, code, message):
 def test_an_overflow_says_its_numbers():
     frame = error_frame("r", ContextOverflowError(prompt_tokens=130, n_ctx=100))
     assert (frame.prompt_tokens, frame.n_ctx, frame.tokens_over) == (130, 100, 31)
+    assert frame.at_least is UNSET
+
+
+def test_an_overflow_tells_where_its_numbers_are_the_least_that_they_may_be():
+    error = ContextOverflowError(prompt_tokens=230, n_ctx=100, at_least=True)
+    frame = error_frame("r", error)
+    assert (frame.tokens_over, frame.at_least) == (131, True)
 
 
 def test_every_error_with_a_code_has_an_error_frame():

@@ -32,6 +32,7 @@ ERRORS = st.builds(
     prompt_tokens=UNSETS | U32,
     n_ctx=UNSETS | U32,
     tokens_over=UNSETS | U32,
+    at_least=UNSETS | st.booleans(),
 )
 PROGRESS = st.builds(
     responses.ProgressFrame,

@@ -167,6 +167,18 @@ ANY: dict[str, Response] = {
         n_ctx=8,
         tokens_over=2,
     ),
+    (
+        '{"type":"error","id":"a","code":"invalid_request","message":"too long",'
+        '"prompt_tokens":20,"n_ctx":8,"tokens_over":13,"at_least":true}'
+    ): ErrorFrame(
+        id="a",
+        code=ErrorCode.INVALID_REQUEST,
+        message="too long",
+        prompt_tokens=20,
+        n_ctx=8,
+        tokens_over=13,
+        at_least=True,
+    ),
 }
 
 

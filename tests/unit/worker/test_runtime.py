@@ -212,6 +212,10 @@ class Critic(MockBackend):
     [
         (RefusedError("bad grammar"), Refused(ticket=7, reason="bad grammar")),
         (PromptOverflowError(9, 8), Overflow(ticket=7, prompt_tokens=9, n_ctx=8)),
+        (
+            PromptOverflowError(20, 8, at_least=True),
+            Overflow(ticket=7, prompt_tokens=20, n_ctx=8, at_least=True),
+        ),
     ],
 )
 def test_a_job_that_cannot_be_served_is_refused(run_worker, failure, answer):

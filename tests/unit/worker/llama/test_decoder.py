@@ -480,13 +480,28 @@ def test_a_structure_that_fails_is_nobody_elses_affair(backend, monkeypatch):
     monkeypatch.setattr(doomed.sampler._constraint, "mask", fail)
     backend.start(2, doomed)
     outcomes = [outcome for _ in range(5) for outcome in backend.step()]
-    assert Failed(ticket=2, reason="the grammar is tired") in outcomes
+    reason = "at token 1 of the answer, the grammar is tired"
+    assert Failed(ticket=2, reason=reason, by_request=True) in outcomes
     done = [each for each in outcomes if isinstance(each, Step)]
     assert collect(iter(done))[1].text == expected
 
 
 def fail(_: object) -> None:
     raise ConstraintError("the grammar is tired")
+
+
+def test_a_structure_that_becomes_too_much_work_is_the_requests_doing(
+    backend, monkeypatch
+):
+    backend.start(1, backend.prepare(regex("[ab]{20}")))
+    before = collect(steps(backend, 5))[1].text
+    monkeypatch.setattr("inferd.worker.llama.constraint.GRAMMAR_STEP_S", -1)
+    step, failed = backend.step()
+    assert isinstance(step, Step)
+    n_written = len(before) + len(step.pieces)
+    reason = f"at token {n_written + 1} of the answer, the grammar needs over -1 s for a token"
+    assert failed == Failed(ticket=1, reason=reason, by_request=True)
+    assert not backend.is_busy
 
 
 # --- what is no number ----------------------------------------------------------------
@@ -505,3 +520,17 @@ def test_an_answer_that_is_no_number_fails_and_the_worker_goes_on(tmp_path):
     assert {each.ticket for each in failed if isinstance(each, Failed)} == {1, 2}
     assert not spoilt.is_busy
     assert text_of(spoilt, "hello", max_tokens=5) == expected
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+def test_what_is_no_number_is_never_a_structures_fault(tmp_path, sampling):
+    path = write_tiny_model(tmp_path / "tiny.gguf")
+    token = load(path)[0]._model.tokenize("~")[-1]
+    spoilt, _ = load(change_rows(path, "token_embd.weight", token, np.nan))
+    spoilt.start(1, spoilt.prepare(job("hello")))
+    take_step(spoilt)
+    structure = Structure(kind="regex", source="[ab]c!")
+    spoilt.start(2, spoilt.prepare(job("~", structure=structure, sampling=sampling)))
+    _, *failed = spoilt.step()
+    reason = "the model gave what is no number"
+    assert failed == [Failed(ticket=ticket, reason=reason) for ticket in (2, 1)]
