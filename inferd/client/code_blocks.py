@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 FENCE_LINE_MAX_CHARS: Final = 1000
-"""Characters of a line that may be a fence; a longer one is prose, or code."""
+"""Characters of a line that may be a fence, its end aside; a longer one is prose, or code."""
 
 _LINES: Final = re.compile(r"[^\n]*\n|[^\n]+")
 _MAY_OPEN: Final = re.compile(r" {0,3}(`{0,2}|~{0,2}|`{3,}[^`]*|~{3,}.*)", re.DOTALL)
@@ -107,6 +107,8 @@ class CodeBlocks:
 
     def _passed(self, line: str) -> Part | None:
         """Give the beginning or the end of a block, if a whole line is one."""
+        if len(line.removesuffix("\n")) > FENCE_LINE_MAX_CHARS:
+            return None  # in pieces, its beginning would be out already
         if self._fence:
             if not self._closes(line):
                 return None

@@ -73,6 +73,7 @@ class Prompts:
         written = "\n".join(self._written())
         used = (each for each in tokens.where_used if each in written)
         self._spellings = Spellings([*tokens.always, *used])
+        self._thoughts = Spellings(self.thought_markers)
 
     def _thinks(self) -> bool:
         """Whether answers may hold thoughts: as the template tells, else the dialect."""
@@ -108,14 +109,36 @@ class Prompts:
         dialect = self.dialect
         tools = () if job.tool_choice.kind == "none" else job.tools
         disguise, written = self._disguised(job.turns, tools, thinks=job.thinks)
-        if dialect.opens_thought(written) and not job.thinks:
+        own = self._without_thoughts(written, job.turns, tools, thinks=job.thinks)
+        if dialect.opens_thought(own) and not job.thinks:
             written += dialect.no_thought
+            own += dialect.no_thought
         pieces = tuple(
             part
             for piece in disguise.reveal(written)
             for part in self._spellings.parted(piece, TOKENS_IN_PIECE)
         )
-        return Rendered(pieces, dialect.opens_thought(written))
+        return Rendered(pieces, dialect.opens_thought(own))
+
+    def _without_thoughts(
+        self,
+        written: str,
+        turns: Sequence[Turn],
+        tools: Sequence[Tool],
+        *,
+        thinks: bool,
+    ) -> str:
+        """Give a prompt that may end inside a thought without what clients open.
+
+        Their markers may stand in it as they wrote them: the vocabulary may have no
+        tokens for them, or they were spared.
+        """
+        if not self.dialect.opens_thought(written):
+            return written
+        hidden = Disguise(self._thoughts, turns, tools)
+        if not hidden.is_needed:
+            return written
+        return self._text(hidden.turns, hidden.tools, thinks=thinks)
 
     def _disguised(
         self, turns: Sequence[Turn], tools: Sequence[Tool], *, thinks: bool

@@ -1,18 +1,25 @@
 """Typed blocks to turns: what was said, called and answered, in order."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from itertools import groupby
+from typing import Final, Literal
 
 from inferd.job import ToolCall, Turn
 from inferd.resolve.sampling import json_text
 from inferd.wire.blocks import Block, Message, TextBlock, ToolResultBlock, ToolUseBlock
+from inferd.wire.requests import Role
+
+_PARAGRAPH: Final = "\n\n"
 
 
 def turns_of(messages: Iterable[Message]) -> list[Turn]:
     """Give the turns of a conversation, oldest first.
 
-    What the assistant says in one message is one turn, its calls after its text. Results
-    stand for themselves, wherever they were written; the tool that a result comes from is
-    known if the call that it answers stands before it.
+    Calls are the assistant's and results their tools', whoever's message they stand in;
+    all else is who wrote it. What one of them says in a row is one turn; the assistant's
+    has its calls after its text. The tool that a result comes from is known if the call
+    that it answers stands before it.
 
     Raises:
         InvalidRequestError: the input of a call is not UTF-8.
@@ -41,35 +48,43 @@ def _collect(blocks: Iterable[Block], texts: list[str]) -> None:
 
 
 def _turns_in(message: Message, names: dict[str, str]) -> Iterator[Turn]:
-    blocks = message.content
-    calls = tuple(_call(each) for each in blocks if isinstance(each, ToolUseBlock))
-    names.update((call.id, call.name) for call in calls)
-    if calls:
-        said = [each for each in blocks if isinstance(each, TextBlock)]
-        yield Turn("assistant", flat_text(said), calls=calls)
-        blocks = [each for each in blocks if isinstance(each, ToolResultBlock)]
-    for run in _runs(blocks):
-        match run:
-            case [ToolResultBlock(tool_call_id=call_id, content=content)]:
-                name = names.get(call_id, "")
-                yield Turn("tool", flat_text(content), call_id=call_id, name=name)
-            case _:
-                yield Turn(message.role, flat_text(run))
+    for speaker, part in groupby(message.content, partial(_speaker, message.role)):
+        blocks = [*part]
+        if speaker == "tool":
+            yield from _answers(blocks, names)
+        else:
+            made = [each for each in blocks if isinstance(each, ToolUseBlock)]
+            calls = tuple(map(_call, made))
+            names.update((call.id, call.name) for call in calls)
+            yield Turn(speaker, _said(blocks), calls=calls)
 
 
-def _runs(blocks: Iterable[Block]) -> Iterator[Sequence[Block]]:
-    """Give each result alone, and what stands between results together."""
-    run: list[Block] = []
+def _speaker(role: Role, block: Block) -> Role | Literal["tool"]:
+    """Tell whose a block is; in v0.2 a call may stand in anybody's message."""
+    match block:
+        case ToolResultBlock():
+            return "tool"
+        case ToolUseBlock():
+            return "assistant"
+        case _:
+            return role
+
+
+def _answers(blocks: Iterable[Block], names: Mapping[str, str]) -> Iterator[Turn]:
     for block in blocks:
         if isinstance(block, ToolResultBlock):
-            if run:
-                yield run
-            yield [block]
-            run = []
-        else:
-            run.append(block)
-    if run:
-        yield run
+            text, call_id = flat_text(block.content), block.tool_call_id
+            yield Turn("tool", text, call_id=call_id, name=names.get(call_id, ""))
+
+
+def _said(blocks: Iterable[Block]) -> str:
+    """Join the texts of a turn: at a call, which a turn has at its end, a new paragraph."""
+    runs = [flat_text(run) for is_call, run in groupby(blocks, _is_call) if not is_call]
+    return _PARAGRAPH.join(filter(None, runs))
+
+
+def _is_call(block: Block) -> bool:
+    return isinstance(block, ToolUseBlock)
 
 
 def _call(block: ToolUseBlock) -> ToolCall:

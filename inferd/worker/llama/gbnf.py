@@ -2,16 +2,26 @@
 
 llguidance has a converter of its own; here is what it leaves out. Its lexer takes as much
 as it can at once, so a grammar without recursion is made one pattern, which means the same
-in both. In one with recursion, what a rule without any matches ends where nothing more
-of it could follow: ``[a-z]* "s"`` is sound as a whole, and never ends as two rules.
+in both. In one with recursion, each literal, each class and each rule without any is a
+word, and of all words that may follow the longest wins, whatever comes of it: ``[a-z]+``
+as a rule leaves nothing for an ``"s"`` behind it, and where both ``"if"`` and ``[a-z]+``
+may stand nothing begins with ``if`` but that. So less may be written than with llama.cpp,
+and never more.
 
 Source: llama.cpp, ``grammars/README.md``.
 """
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
-from llguidance.gbnf_to_lark import GrammarParser, resolve
+from llguidance.gbnf_to_lark import (
+    ASTNode,
+    GrammarParser,
+    RepetitionNode,
+    SequenceNode,
+    resolve,
+)
 
 from inferd.limits import GRAMMAR_MAX_RULES
 from inferd.worker.backend import RefusedError
@@ -49,6 +59,7 @@ def lark_of(source: str) -> str:
     renamed = _PARTS.sub(lambda part: _converted(part, names), source)
     try:
         rules = GrammarParser().parse(renamed)
+        _drop_what_never_stands(rules.values())
         resolve(rules)
     except RecursionError as error:
         raise RefusedError("not valid GBNF: it is nested too deeply") from error
@@ -61,6 +72,14 @@ def lark_of(source: str) -> str:
             for rule in sorted(rules.values(), key=lambda rule: rule is not start)
         )
     return "\n".join(map(str, rules.values()))
+
+
+def _drop_what_never_stands(nodes: Iterable[ASTNode]) -> None:
+    """Make nothing of what is repeated no times, which llguidance does not take."""
+    for node in nodes:
+        if isinstance(node, RepetitionNode) and node.max_times == 0:
+            node.node, node.max_times = SequenceNode([]), 1
+        _drop_what_never_stands(node.children())
 
 
 def _names(source: str) -> dict[str, str]:

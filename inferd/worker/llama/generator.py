@@ -27,7 +27,7 @@ from inferd.worker.llama.constraint import Constraint, Vocabulary
 from inferd.worker.llama.context import Context
 from inferd.worker.llama.decoder import DecodeError, Decoder
 from inferd.worker.llama.gauge import FarTooLongError, Gauge
-from inferd.worker.llama.grammar import answer_grammar
+from inferd.worker.llama.grammar import answer_grammar, grammar_of
 from inferd.worker.llama.model import Model
 from inferd.worker.llama.prompt import token_texts, tokenize_prompt
 from inferd.worker.llama.sampling import Sampler
@@ -158,6 +158,9 @@ class Generator:
     ) -> Constraint | None:
         if not job.is_structured:
             return None
+        if job.structure is not None and job.tool_choice.is_forced:
+            # nothing is held to it, but a client is told of what it got wrong
+            self._vocabulary.compile(grammar_of(job.structure))
         dialect = self._prompts.dialect
         grammar = answer_grammar(
             dialect, job, self._vocabulary.special, opens_thought=opens_thought

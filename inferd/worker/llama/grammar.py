@@ -18,11 +18,16 @@ _HEADER: Final = '%llguidance {"no_forcing": true}\n'
 That has no bound: a schema of ten kilobytes can hold it up for a minute."""
 _THEIRS: Final = "structure"
 _UNFIT: Final = re.compile(
-    r"^[ \t]*[?!]?[\w-]+[ \t]*\[[^\]\"/]*\b(stop|stop_capture|temperature)\b",
-    re.MULTILINE,
+    r"""(?:\#|//)[^\n]*
+    | "(?:[^"\\]|\\.)*+"?
+    | /(?:[^/\\]|\\.)*+/?
+    | <[^<>\s]+>
+    | \b(stop|stop_capture|temperature)[ \t]*=""",
+    re.VERBOSE | re.DOTALL,
 )
 """Options of rules that only an engine that goes back on tokens could honour, or one
-that samples anew for each rule."""
+that samples anew for each rule; and all that may hold what looks like one: comments,
+texts, patterns, special tokens. An equals sign stands nowhere else."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +133,8 @@ def _translated(structure: Structure) -> str:
 def _fit(structure: Structure) -> str:
     """Refuse what cannot be honoured in a grammar of Lark."""
     source = structure.source
-    if found := _UNFIT.search(source):
+    options = (each for each in _UNFIT.finditer(source) if each[1])
+    if found := next(options, None):
         line = source.count("\n", 0, found.start()) + 1
         raise RefusedError(
             f"{structure.field}: line {line}: {found[1]} is not supported"

@@ -107,6 +107,35 @@ def test_only_the_beginning_of_a_line_that_may_be_a_fence_is_held_back():
     assert blocks.feed("x") == [Code("``x")]
 
 
+@pytest.mark.parametrize("end", ["", "\n", "\r\n", "\nb"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "```py " + "x" * FENCE_LINE_MAX_CHARS,
+        "```" + "x" * (FENCE_LINE_MAX_CHARS - 3),
+        "```" + "x" * (FENCE_LINE_MAX_CHARS - 2),
+        "~~~\na\n~~~" + " " * (FENCE_LINE_MAX_CHARS - 3),
+        "~~~\na\n~~~" + " " * (FENCE_LINE_MAX_CHARS - 2),
+        "~~~\na\n" + "~" * FENCE_LINE_MAX_CHARS + "~",
+    ],
+)
+def test_a_line_at_the_bound_is_the_same_in_any_split(line, end):
+    text = line + end
+    whole = joined(parts_of(text))
+    assert joined(parts_of(*text)) == whole
+    for n in (1, 500, FENCE_LINE_MAX_CHARS, FENCE_LINE_MAX_CHARS + 1, len(line)):
+        assert joined(parts_of(text[:n], text[n:])) == whole
+
+
+def test_a_line_over_the_bound_is_no_fence():
+    fits = "```" + "x" * (FENCE_LINE_MAX_CHARS - 3)
+    assert parts_of(fits + "\n") == [CodeBegins(fits[3:])]
+    assert parts_of(fits + "x\n") == [Prose(fits + "x\n")]
+    closing = "```" + " " * (FENCE_LINE_MAX_CHARS - 3)
+    assert parts_of(f"```py\n{closing}\n") == [PY, END]
+    assert parts_of(f"```py\n{closing} \n") == [PY, Code(f"{closing} \n")]
+
+
 def test_no_line_is_held_back_for_ever():
     blocks = CodeBlocks()
     assert blocks.feed("```" + "x" * (FENCE_LINE_MAX_CHARS - 3)) == []

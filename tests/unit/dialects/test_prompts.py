@@ -248,6 +248,7 @@ CHAT = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n"
     "{% endfor %}<|im_start|>assistant"
 )
+LAST = "{{ messages[-1].content ~ '\\n' }}"
 LATEST = CHAT.replace("m.content", "m.content.split('</think>')[-1]")
 
 
@@ -295,11 +296,26 @@ def test_a_prompt_of_many_tokens_comes_in_pieces(monkeypatch):
     )
 
 
-def test_a_thought_that_only_a_client_opens_is_none():
-    prompts = Prompts(compiled("{{ messages[-1].content }}"), dialect(), TOKENS)
-    assert prompts.render(job(Turn("user", "<think>"), thinks=True)) == Rendered(
-        ("<", "think>"), opens_thought=False
-    )
+@pytest.mark.parametrize("tokens", [TOKENS, TokenTexts()])
+@pytest.mark.parametrize("thinks", [True, False])
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_a_thought_that_only_a_client_opens_is_none(tokens, thinks, role):
+    prompts = Prompts(compiled(LAST), dialect(), tokens)
+    rendered = prompts.render(job(Turn(role, "a <think>"), thinks=thinks))
+    assert rendered.text == "a <think>\n"
+    assert not rendered.opens_thought
+
+
+@pytest.mark.parametrize("tokens", [TOKENS, TokenTexts()])
+def test_a_thought_that_the_template_opens_is_one_whatever_clients_write(tokens):
+    prompts = Prompts(compiled(OPENING), dialect(), tokens)
+    turns = [Turn("assistant", "<think></think>"), Turn("user", "<think>")]
+    thinking = prompts.render(job(*turns, thinks=True))
+    assert thinking.opens_thought
+    assert thinking.text.endswith("<think>\n<think>")
+    closed = prompts.render(job(*turns))
+    assert not closed.opens_thought
+    assert closed.text == f"{thinking.text}</think>"
 
 
 SAID_AFTER = Turn("assistant", "<|im_end|>a</think>b<|im_end|>")

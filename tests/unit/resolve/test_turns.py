@@ -1,3 +1,5 @@
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from msgspec import Raw
@@ -59,14 +61,16 @@ def test_text_alone_is_one_turn_of_its_role(role):
 def test_what_the_assistant_says_comes_before_its_calls():
     blocks: list[Block] = [
         TextBlock("a"),
-        use("tc-0", "f", b'{"x": 1.50, "n": 12345678901234567890123}'),
         TextBlock("b"),
+        use("tc-0", "f", b'{"x": 1.50, "n": 12345678901234567890123}'),
+        TextBlock(""),
         use("tc-1", "g"),
+        TextBlock("c"),
     ]
     assert turns_of([Message("assistant", blocks)]) == [
         Turn(
             "assistant",
-            "ab",
+            "ab\n\nc",
             calls=(
                 call("tc-0", "f", '{"x": 1.50, "n": 12345678901234567890123}'),
                 call("tc-1", "g"),
@@ -107,11 +111,37 @@ def test_a_result_of_a_call_that_is_not_there_has_no_name():
     assert turns_of(messages)[0] == Turn("tool", "9", call_id="tc-0")
 
 
-def test_a_call_in_any_message_is_the_assistants():
-    blocks: list[Block] = [use("tc-0"), result(TextBlock("9"))]
-    assert turns_of([Message("user", blocks)]) == [
-        Turn("assistant", "", calls=(call("tc-0"),)),
+def test_what_the_assistant_says_after_a_result_comes_after_it():
+    blocks: list[Block] = [
+        use("tc-0"),
+        TextBlock("a"),
+        result(TextBlock("9")),
+        TextBlock("b"),
+        use("tc-1"),
+    ]
+    assert turns_of([Message("assistant", blocks)]) == [
+        Turn("assistant", "a", calls=(call("tc-0"),)),
         Turn("tool", "9", call_id="tc-0", name="f"),
+        Turn("assistant", "b", calls=(call("tc-1"),)),
+    ]
+
+
+@pytest.mark.parametrize("role", ["system", "user"])
+def test_a_call_in_any_message_is_the_assistants_and_nothing_else_there_is(role):
+    blocks: list[Block] = [
+        TextBlock("a"),
+        use("tc-0"),
+        use("tc-1", "g"),
+        result(TextBlock("9")),
+        TextBlock("b"),
+        use("tc-0", "h"),
+    ]
+    assert turns_of([Message(role, blocks)]) == [
+        Turn(role, "a"),
+        Turn("assistant", "", calls=(call("tc-0"), call("tc-1", "g"))),
+        Turn("tool", "9", call_id="tc-0", name="f"),
+        Turn(role, "b"),
+        Turn("assistant", "", calls=(call("tc-0", "h"),)),
     ]
 
 
@@ -119,11 +149,26 @@ def test_a_call_in_any_message_is_the_assistants():
 def test_no_text_no_call_and_no_result_is_lost(request_):
     blocks = [block for each in request_.messages for block in each.content]
     turns = turns_of(request_.messages)
-    assert len("".join(turn.text for turn in turns)) == len(flat_text(blocks))
-    n_calls = sum(isinstance(block, ToolUseBlock) for block in blocks)
-    assert sum(len(turn.calls) for turn in turns) == n_calls
-    n_results = sum(isinstance(block, ToolResultBlock) for block in blocks)
-    assert sum(turn.role == "tool" for turn in turns) == n_results
+    said = "".join(turn.text for turn in turns)
+    assert Counter(said.replace("\n", "")) == Counter(
+        flat_text(blocks).replace("\n", "")
+    )
+    called = [each.id for turn in turns for each in turn.calls]
+    assert called == [
+        each.tool_call_id for each in blocks if isinstance(each, ToolUseBlock)
+    ]
+    answered = [turn.call_id for turn in turns if turn.role == "tool"]
+    assert answered == [
+        each.tool_call_id for each in blocks if isinstance(each, ToolResultBlock)
+    ]
+
+
+@given(BLOCKS_REQUESTS)
+def test_nothing_that_others_than_the_assistant_say_changes_its_place(request_):
+    for message in request_.messages:
+        turns = turns_of([message])
+        if message.role != "assistant":
+            assert "".join(turn.text for turn in turns) == flat_text(message.content)
 
 
 def test_an_input_that_is_no_text_is_refused():

@@ -71,11 +71,29 @@ def takes(grammar, text):
         ),
         ('root ::= [a-z]* "z"', ["z", "zz", "abz"], ["ab"]),
         ("root ::= ", [""], ["a"]),
+        ('root ::= "a"{0}', [""], ["a"]),
+        ('root ::= "a" ("b" root){0,0} [c]{0} "d"', ["ad"], ["abadd", "acd"]),
         (JSON, ['{"a": [1, -2.5e3, "x\\n"], "b":{}}', "{} "], ["[]", '{"a"}', "{"]),
     ],
 )
 def test_it_takes_what_llama_cpp_would_and_nothing_else(grammar, fits, does_not):
     assert {text: takes(grammar, text) for text in fits} == dict.fromkeys(fits, True)
+    assert not any(takes(grammar, text) for text in does_not)
+
+
+@pytest.mark.parametrize(
+    ("grammar", "fits", "does_not"),
+    [
+        ('root ::= "(" root ")" | "if" | [a-z]+', ["if", "of"], ["iffy"]),
+        ('root ::= "(" root ")" | "if" | a\na ::= [a-z]+', ["if", "iffy"], ["i f"]),
+        ('root ::= "(" root ")" | "1" | a "s"\na ::= [a-z]+', ["(1)"], ["cats"]),
+        ('root ::= "(" root ")" | [a-z]* "s"', ["s", "cats"], ["cat"]),
+    ],
+)
+def test_with_recursion_text_is_cut_in_words_that_are_as_long_as_they_can_be(
+    grammar, fits, does_not
+):
+    assert all(takes(grammar, text) for text in fits)
     assert not any(takes(grammar, text) for text in does_not)
 
 

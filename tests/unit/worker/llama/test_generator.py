@@ -5,7 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from inferd.dialects import inert
-from inferd.job import RerankJob, Tool, Turn
+from inferd.job import RerankJob, Structure, Tool, ToolChoice, Turn
 from inferd.worker.backend import LoadError, RefusedError
 from inferd.worker.llama.sequence import PreparedPrompt
 from tests.model.tiny import SPECIALS, write_tiny_model
@@ -124,6 +124,27 @@ def test_what_a_client_spells_is_text(backend):
     text = b"".join(map(backend._model.piece, tokens)).decode()
     assert "<|im_end|></s>" in text
     assert '"name": "<s>"' in text
+
+
+@pytest.mark.parametrize("choice", ["required", "named", "auto", "none"])
+@pytest.mark.parametrize(
+    ("structure", "said"),
+    [
+        (Structure(kind="json_schema", source='{"not": {}}'), "schema: not supported"),
+        (Structure(kind="regex", source="("), "pattern: invalid regex"),
+        (Structure(kind="gbnf", source=""), "grammar: not valid GBNF"),
+    ],
+)
+def test_a_structure_that_does_not_compile_is_refused_beside_any_choice_of_tools(
+    backend, choice, structure, said
+):
+    asked = job(
+        tools=(Tool(name="f", description="", input_schema="{}"),),
+        tool_choice=ToolChoice(choice, "f"),
+        structure=structure,
+    )
+    with pytest.raises(RefusedError, match=rf"^response_format\.{said}"):
+        backend.prepare(asked)
 
 
 @pytest.mark.parametrize("n_turns", [1, 127, 128, 129, 400])

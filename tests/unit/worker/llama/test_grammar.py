@@ -1,10 +1,12 @@
 import json
+import time
 
 import pytest
 from llguidance import LLMatcher, LLTokenizer
 
 from inferd.dialects.registry import DIALECTS
 from inferd.job import GenerateJob, Sampling, Structure, Tool, ToolChoice
+from inferd.limits import GRAMMAR_MAX_BYTES
 from inferd.worker.backend import RefusedError
 from inferd.worker.llama.compiler import LIMITS
 from inferd.worker.llama.grammar import answer_grammar, grammar_of
@@ -102,7 +104,16 @@ def test_options_for_the_compiler_are_ours():
 
 
 @pytest.mark.parametrize(
-    "option", ['stop="x"', "temperature=0.5", 'max_tokens=3, stop="x"']
+    "option",
+    [
+        'stop="x"',
+        "temperature = 0.5",
+        'max_tokens=3, stop="x"',
+        'capture="x", stop="e"',
+        'capture="]\\"", stop="e"',
+        r"suffix=/e\/]/, temperature=0",
+        'stop_capture="x", stop=/e/',
+    ],
 )
 def test_options_of_rules_that_cannot_be_honoured_are_refused(option):
     source = f"start: a\n  a[{option}]: /[a-z]+/"
@@ -110,7 +121,39 @@ def test_options_of_rules_that_cannot_be_honoured_are_refused(option):
         grammar_of(Structure(kind="lark", source=source))
 
 
-@pytest.mark.parametrize("source", ["start: /[stop=]+/", 'start: "a[temperature=1]"'])
+@pytest.mark.parametrize(
+    "source",
+    [
+        '# "\nstart: a\na[temperature=1]: /x/ // "',
+        'start: b | <|"|> a\na[temperature=1]: /x/ b: "',
+        'start: a\n%llguidance {"a": "["} a[temperature=1]: /x/',
+        "start: a\n%override a[temperature=1]: /x/",
+    ],
+)
+def test_options_are_found_wherever_a_rule_may_begin(source):
+    with pytest.raises(RefusedError, match="temperature is not supported"):
+        grammar_of(Structure(kind="lark", source=source))
+
+
+@pytest.mark.parametrize("sign", ['"', "\\", "/", "<", '\\"', "/\\", 'stop "'])
+def test_options_are_looked_for_in_linear_time(sign):
+    source = "start: /x/ " + sign * (GRAMMAR_MAX_BYTES // len(sign))
+    began = time.process_time()
+    grammar_of(Structure(kind="lark", source=source))
+    assert time.process_time() - began < 0.1
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "start: /[stop=]+/",
+        'start: "a[temperature=1]"',
+        "start: /a/ # a[stop=/x/]",
+        "start: stop // a[temperature=0]\nstop: /b/",
+        'start: %json {"const": "a[stop=1]"}',
+        r'start: "\"" "a[stop=1]" /\/a[stop=1]/',
+    ],
+)
 def test_what_only_looks_like_an_option_is_none(source):
     grammar = grammar_of(Structure(kind="lark", source=source))
     assert json.loads(grammar.source)["grammars"][1]["lark_grammar"] == source
