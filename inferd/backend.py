@@ -14,7 +14,14 @@ from msgspec import Raw, Struct
 
 from inferd.errors import EmbedUnsupportedError, InternalError, RerankUnsupportedError
 from inferd.job import EmbedJob, GenerateJob, RerankJob
-from inferd.wire.responses import Logprob, StopReason, StopReasonV2, Usage, UsageV2
+from inferd.wire.responses import (
+    CacheMiss,
+    Logprob,
+    StopReason,
+    StopReasonV2,
+    Usage,
+    UsageV2,
+)
 
 J = TypeVar("J", GenerateJob, EmbedJob, RerankJob)
 
@@ -165,6 +172,17 @@ class Prepared(Struct, Generic[J], frozen=True, kw_only=True):
 E_co = TypeVar("E_co", bound=TokenEvent | TokenEventV2, covariant=True)
 
 
+class Reuse(Struct, frozen=True, kw_only=True):
+    """What a job found of its prompt in the cache."""
+
+    cached_tokens: int = 0
+    """Tokens that need not be decoded."""
+    miss: CacheMiss | None = None
+    """Why there are none."""
+    saved_bytes: int = 0
+    """Host memory that all prompts take that are kept there."""
+
+
 class EventStream(Protocol[E_co]):
     """Batches of events; the last event of the last batch is the end."""
 
@@ -174,6 +192,8 @@ class EventStream(Protocol[E_co]):
     """When the first one came, on trio's clock: its text may go out later."""
     warnings: Sequence[MalformedToolCall]
     """Calls that went out as text so far; none in v1."""
+    reuse: Reuse
+    """What was in the cache; nothing, until the run has begun."""
 
     def __aiter__(self) -> AsyncIterator[Sequence[E_co]]:
         """Iterate over the batches, none of which is empty."""

@@ -8,7 +8,7 @@ killed, a daemon that lies is a bug.
 import msgspec
 from msgspec import Struct
 
-from inferd.backend import BackendCapabilities
+from inferd.backend import BackendCapabilities, Reuse
 from inferd.config import BackendSettings
 from inferd.job import Job
 from inferd.limits import HEARTBEAT_S, MAX_IPC_MESSAGE_BYTES
@@ -113,6 +113,13 @@ class Overflow(Struct, frozen=True, kw_only=True, tag=True):
     """Whether the prompt may have more tokens than these."""
 
 
+class Started(Struct, frozen=True, kw_only=True):
+    """A job has its slot."""
+
+    ticket: int
+    reuse: Reuse
+
+
 class Ended(Struct, frozen=True, kw_only=True):
     """How a job's run ended."""
 
@@ -128,6 +135,7 @@ class Ended(Struct, frozen=True, kw_only=True):
 class Step(Struct, frozen=True, kw_only=True, tag=True):
     """What one decode step gave: pieces of all its sequences, and those that ended."""
 
+    started: list[Started] = []
     pieces: list[tuple[int, bytes]] = []
     """One for each token, though some are empty."""
     logprobs: list[tuple[int, Logprob]] = []

@@ -3,9 +3,14 @@
 A job is what ``resolve`` makes of a request and what travels to a worker.
 """
 
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import Struct
+
+NOBODY: Final = -1
+"""No user: whose jobs the daemon's own are."""
+CacheUse = Literal["auto", "off", "discard"]
+"""What to do with prompts that are kept: reuse and keep them, neither, or reuse alone."""
 
 
 class Sampling(Struct, frozen=True, kw_only=True):
@@ -97,8 +102,12 @@ class ToolChoice(Struct, frozen=True):
 class GenerateJob(Struct, frozen=True, kw_only=True, tag="generate"):
     """One answer to write."""
 
+    owner: int = NOBODY
+    """The user who asks: what is kept of a job is for jobs of the same user alone."""
     turns: list[Turn]
     """The conversation, oldest first."""
+    cache: CacheUse = "auto"
+    """What to do with what is kept of earlier jobs, and with this one."""
     tools: tuple[Tool, ...] = ()
     tool_choice: ToolChoice = ToolChoice()
     thinks: bool = False

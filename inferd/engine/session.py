@@ -5,6 +5,7 @@ from typing import NamedTuple, NoReturn
 
 import trio
 
+from inferd.backend import Reuse
 from inferd.engine.mailbox import Mailbox
 from inferd.engine.outbox import Outbox, OutboxFullError
 from inferd.engine.process import WorkerProcess, describe_exit
@@ -46,6 +47,7 @@ Answer = (
     PromptReady
     | Refused
     | Overflow
+    | Reuse
     | Prefilled
     | Logprob
     | bytes
@@ -230,6 +232,8 @@ class Session:
                 raise SessionOverError(_out_of_turn(message))
 
     def _sort_step(self, step: Step) -> None:
+        for started in step.started:
+            self._put(started.ticket, started.reuse)
         for ticket, n_tokens in step.prefilled:
             self._put(ticket, Prefilled(n_tokens))
         logprobs = list(step.logprobs)

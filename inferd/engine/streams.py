@@ -12,6 +12,7 @@ from inferd.backend import (
     MalformedToolCall,
     Prepared,
     Progress,
+    Reuse,
     Text,
     Thinking,
     Token,
@@ -52,6 +53,7 @@ class _Stream(Generic[E]):
         self.n_tokens = 0
         self.first_token_at: float | None = None
         self.warnings: Sequence[MalformedToolCall] = ()
+        self.reuse = Reuse()
 
     def __aiter__(self) -> AsyncIterator[Sequence[E]]:
         return self
@@ -83,7 +85,7 @@ class _Stream(Generic[E]):
                 return events
             case Prefilled(processed):
                 return [Progress(processed, self._input_tokens)]
-            case Logprob():
+            case Logprob() | Reuse():
                 self._noted(answer)
                 return []
             case Failed(reason=reason, by_request=by_request):
@@ -98,7 +100,7 @@ class _Stream(Generic[E]):
         return [self._done(end)]
 
     def _at_stop(self) -> Ended:
-        usage = Usage(self._input_tokens, self.n_tokens)
+        usage = Usage(self._input_tokens, self.n_tokens, self.reuse.cached_tokens)
         return Ended(ticket=0, stop_reason="end", usage=usage)
 
     def _structure_complete(self, end: Ended) -> bool | None:
@@ -106,8 +108,10 @@ class _Stream(Generic[E]):
             return None
         return end.structure_complete if self._stops.matched is None else False
 
-    def _noted(self, logprob: Logprob) -> None:
-        """Take a token's log probability, which comes before its piece."""
+    def _noted(self, told: Logprob | Reuse) -> None:
+        """Take what is told before the text that it belongs to."""
+        if isinstance(told, Reuse):
+            self.reuse = told
 
     @abstractmethod
     def _said(self, text: str) -> Sequence[E]:
@@ -169,8 +173,10 @@ class BlockStream(_Stream[TokenEventV2]):
         self._text_logprobs: list[Logprob] = []  # of text that no event has yet
         self._has_called = False
 
-    def _noted(self, logprob: Logprob) -> None:
-        self._logprobs.append(logprob)
+    def _noted(self, told: Logprob | Reuse) -> None:
+        super()._noted(told)
+        if isinstance(told, Logprob):
+            self._logprobs.append(told)
 
     def _said(self, text: str) -> Sequence[TokenEventV2]:
         n_markers = self._parser.n_markers

@@ -1,6 +1,8 @@
 """v2 generation: what a conversation of typed blocks comes to."""
 
-from inferd.job import GenerateJob, Sampling
+from typing import Final, get_args
+
+from inferd.job import NOBODY, CacheUse, GenerateJob, Sampling
 from inferd.limits import DEFAULT_MAX_TOKENS, MAX_LOGPROBS, MAX_PRIORITY, U32_MAX
 from inferd.resolve.content import check_content, needs_of
 from inferd.resolve.plan import Plan
@@ -19,22 +21,25 @@ from inferd.resolve.turns import turns_of
 from inferd.routing import HOLDS_STRUCTURE
 from inferd.wire.blocks import BlocksRequest
 
-CACHE_USES = ("auto", "off", "discard")
+CACHE_USES: Final[tuple[CacheUse, ...]] = get_args(CacheUse)
 
 
-def resolve_blocks(request: BlocksRequest, *, seed: int) -> Plan[GenerateJob]:
+def resolve_blocks(
+    request: BlocksRequest, *, seed: int, owner: int = NOBODY
+) -> Plan[GenerateJob]:
     """Check a v2 request and fill in what it left open, but for the model's own defaults.
 
     Args:
         request: as it was read.
         seed: drawn for it, in case it names none; 0 to 2**32 - 2.
+        owner: the user who asks.
 
     Raises:
         InvalidRequestError: naming the field, its value and what is allowed.
         AttachmentsTooLargeError: too many bytes of attachments.
     """
     check_content(request)
-    job = _job(request, seed)
+    job = _job(request, seed, owner)
     needs = needs_of(request)
     deadline_ms = request.deadline_ms
     return Plan(
@@ -50,14 +55,14 @@ def resolve_blocks(request: BlocksRequest, *, seed: int) -> Plan[GenerateJob]:
     )
 
 
-def _job(request: BlocksRequest, seed: int) -> GenerateJob:
-    if request.cache is not None and request.cache not in CACHE_USES:
-        raise refusal("cache", request.cache, listed(CACHE_USES))
+def _job(request: BlocksRequest, seed: int, owner: int) -> GenerateJob:
     max_tokens = request.max_tokens
     max_tokens = DEFAULT_MAX_TOKENS if max_tokens is None else max_tokens
     min_tokens = request.min_tokens or 0
     logprobs = request.logprobs
     return GenerateJob(
+        owner=owner,
+        cache=_cache_of(request),
         turns=turns_of(request.messages),
         tools=tools_of(request),
         tool_choice=choice_of(request),
@@ -74,6 +79,13 @@ def _job(request: BlocksRequest, seed: int) -> GenerateJob:
         prefill_only=bool(request.prefill_only),
         wants_progress=bool(request.progress),
     )
+
+
+def _cache_of(request: BlocksRequest) -> CacheUse:
+    for use in CACHE_USES:
+        if request.cache in (use, None):  # the first is the default
+            return use
+    raise refusal("cache", request.cache, listed(CACHE_USES))
 
 
 def _sampling(request: BlocksRequest, seed: int) -> Sampling:

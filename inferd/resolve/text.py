@@ -1,7 +1,7 @@
 """v1 generation: what a request for text comes to."""
 
 from inferd.errors import InvalidRequestError
-from inferd.job import GenerateJob, Sampling, Turn
+from inferd.job import NOBODY, GenerateJob, Sampling, Turn
 from inferd.limits import (
     DEFAULT_MAX_TOKENS,
     DEFAULT_TEMPERATURE,
@@ -16,12 +16,15 @@ from inferd.routing import GENERATES, HOLDS_STRUCTURE
 from inferd.wire.requests import GenerateRequest
 
 
-def resolve_text(request: GenerateRequest, *, seed: int) -> Plan[GenerateJob]:
+def resolve_text(
+    request: GenerateRequest, *, seed: int, owner: int = NOBODY
+) -> Plan[GenerateJob]:
     """Check a v1 request and fill in what it left open.
 
     Args:
         request: as it was read.
         seed: drawn for it, in case it names none; 0 to 2**32 - 2.
+        owner: the user who asks.
 
     Raises:
         InvalidRequestError: naming the field, its value and what is allowed.
@@ -30,6 +33,7 @@ def resolve_text(request: GenerateRequest, *, seed: int) -> Plan[GenerateJob]:
     _check_budget(request.image_token_budget)
     max_tokens = request.max_tokens
     job = GenerateJob(
+        owner=owner,
         turns=[Turn(each.role, each.content) for each in request.messages],
         structure=grammar_of(request.grammar),
         max_tokens=DEFAULT_MAX_TOKENS if max_tokens is None else max_tokens,

@@ -11,7 +11,7 @@ from typing import Protocol
 import structlog
 import trio
 
-from inferd.backend import MalformedToolCall
+from inferd.backend import MalformedToolCall, Reuse
 from inferd.errors import InferdError
 from inferd.server.peer import Peer
 from inferd.server.turns import Turn
@@ -29,6 +29,7 @@ class Output(Protocol):
     n_tokens: int
     first_token_at: float | None
     warnings: Sequence[MalformedToolCall]
+    reuse: Reuse
 
 
 @dataclass
@@ -36,6 +37,7 @@ class _Nothing:
     n_tokens: int = 0
     first_token_at: float | None = None
     warnings: Sequence[MalformedToolCall] = ()
+    reuse: Reuse = field(default_factory=Reuse)
 
 
 @dataclass(eq=False)

@@ -100,7 +100,10 @@ class TextAnswer(Answer[TokenEvent]):
         detail: Detail | UnsetType,  # noqa: ARG002  # no deadlines in v1
     ) -> Sequence[Response]:
         """Give the last frame, with the text so far."""
-        usage = Usage(self._activity.input_tokens, self._activity.output.n_tokens)
+        output = self._activity.output
+        usage = Usage(
+            self._activity.input_tokens, output.n_tokens, output.reuse.cached_tokens
+        )
         complete = False if self._tells_structure else None
         done = Done(stop_reason="cancelled", usage=usage, structure_complete=complete)
         return [self._done(done)]
@@ -116,6 +119,7 @@ class TextAnswer(Answer[TokenEvent]):
             seed=self._seed,
             timing=self._activity.timing(event.usage.completion_tokens),
             structure_complete=_or_unset(event.structure_complete),
+            cache_miss=self._activity.output.reuse.miss or UNSET,
         )
 
 
@@ -148,7 +152,10 @@ class BlocksAnswer(Answer[TokenEventV2]):
 
     def cancelled(self, detail: Detail | UnsetType) -> Sequence[Response]:
         """Give what was held back, and the last frame."""
-        usage = UsageV2(self._activity.input_tokens, self._activity.output.n_tokens)
+        output = self._activity.output
+        usage = UsageV2(
+            self._activity.input_tokens, output.n_tokens, output.reuse.cached_tokens
+        )
         done = DoneV2(
             stop_reason="cancelled",
             usage=usage,
@@ -185,6 +192,7 @@ class BlocksAnswer(Answer[TokenEventV2]):
             detail=detail,
             structure_complete=_or_unset(event.structure_complete),
             warnings=_warnings(event.warnings),
+            cache_miss=self._activity.output.reuse.miss or UNSET,
         )
 
 

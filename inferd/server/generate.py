@@ -38,7 +38,8 @@ class GenerateService(Generic[R, E]):
     """Answers generation requests with the first backend that can."""
 
     entrance: Entrance
-    resolve: Callable[[R, int], Plan[GenerateJob]]
+    resolve: Callable[[R, int, int], Plan[GenerateJob]]
+    """By the request, a seed and the user who asks."""
     run: Callable[
         [Backend, Prepared[GenerateJob]], AbstractAsyncContextManager[EventStream[E]]
     ]
@@ -53,7 +54,8 @@ class GenerateService(Generic[R, E]):
 
         Cancellation: the job is dropped and its permit freed.
         """
-        plan = self.resolve(request, secrets.randbelow(SEED_MAX + 1))
+        seed = secrets.randbelow(SEED_MAX + 1)
+        plan = self.resolve(request, seed, activity.peer.uid)
         answer = self.begin(plan, activity)
         activity.allow(plan.deadline_ms)
         with activity.scope:
@@ -108,7 +110,7 @@ def text_service(entrance: Entrance) -> GenerateService[GenerateRequest, TokenEv
     """Make the service of the v1 socket."""
     return GenerateService(
         entrance,
-        lambda request, seed: resolve_text(request, seed=seed),
+        lambda request, seed, owner: resolve_text(request, seed=seed, owner=owner),
         lambda backend, prepared: backend.generate(prepared),
         TextAnswer,
     )
@@ -118,7 +120,7 @@ def blocks_service(entrance: Entrance) -> GenerateService[BlocksRequest, TokenEv
     """Make the service of the v2 socket."""
     return GenerateService(
         entrance,
-        lambda request, seed: resolve_blocks(request, seed=seed),
+        lambda request, seed, owner: resolve_blocks(request, seed=seed, owner=owner),
         lambda backend, prepared: backend.generate_v2(prepared),
         BlocksAnswer,
     )

@@ -6,6 +6,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import generate_latest
 
+from inferd.backend import Reuse
 from inferd.errors import PeerError
 from inferd.server.activity import Activity
 
@@ -41,6 +42,18 @@ class Metrics:
             buckets=SECONDS,
             registry=self._registry,
         )
+        self._prompts = Counter(
+            "inferd_cached_prompts",
+            "Prompts that began with what the cache held, or why not.",
+            ("backend", "outcome"),
+            registry=self._registry,
+        )
+        self._saved = Gauge(
+            "inferd_saved_prompt_bytes",
+            "Host memory that prompts take that are kept there.",
+            ("backend",),
+            registry=self._registry,
+        )
         self._restarts = Counter(
             "inferd_worker_deaths",
             "Workers that died.",
@@ -59,9 +72,17 @@ class Metrics:
             tokens = self._tokens
             tokens.labels(activity.backend, "input").inc(activity.input_tokens)
             tokens.labels(activity.backend, "output").inc(activity.output.n_tokens)
+            self._count_reuse(activity.backend, activity.output.reuse)
         if activity.first_token_at is not None:
             waited_s = activity.first_token_at - activity.arrived_at
             self._first_token.labels(activity.socket).observe(waited_s)
+
+    def _count_reuse(self, backend: str, reuse: Reuse) -> None:
+        if not reuse.cached_tokens and reuse.miss is None:
+            return  # it did not run, or there is nothing to keep
+        self._tokens.labels(backend, "cached").inc(reuse.cached_tokens)
+        self._prompts.labels(backend, reuse.miss or "hit").inc()
+        self._saved.labels(backend).set(reuse.saved_bytes)
 
     def count_refused(self, socket: str, error: PeerError) -> None:
         """Count a line that is no request."""
@@ -70,6 +91,7 @@ class Metrics:
     def worker_died(self, backend: str) -> None:
         """Count a worker's death."""
         self._restarts.labels(backend).inc()
+        self._saved.labels(backend).set(0)
 
     def text(self) -> str:
         """Write all of it."""

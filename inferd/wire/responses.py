@@ -10,6 +10,10 @@ StopReason = Literal["end", "length", "cancelled", "error"]
 StopReasonV2 = Literal[
     "end_turn", "max_tokens", "tool_use", "stop_sequence", "cancelled", "error"
 ]
+CacheMiss = Literal["off", "no_prefix", "window", "state", "lost"]
+"""Why no token of a prompt was in the cache: it was not to be used; nothing of this user
+begins alike; what does has lost the cells before its window; it cannot be cut; it did not
+come back from host memory."""
 Vectors = Annotated[
     Raw,
     Meta(
@@ -91,6 +95,8 @@ class DoneFrame(Struct, frozen=True, kw_only=True, tag="done", tag_field="type")
     timing: Timing | UnsetType = UNSET
     structure_complete: bool | UnsetType = UNSET
     """With a structure or a call that was asked for: whether it is closed."""
+    cache_miss: CacheMiss | UnsetType = UNSET
+    """Where nothing of the prompt was in the cache: why."""
 
 
 # --- v2 ---------------------------------------------------------------------------------
@@ -170,6 +176,8 @@ class BlocksDone(Struct, frozen=True, kw_only=True, tag="done", tag_field="type"
     """With ``cancelled``: why."""
     structure_complete: bool | UnsetType = UNSET
     """With a structure or a call that was asked for: whether it is closed."""
+    cache_miss: CacheMiss | UnsetType = UNSET
+    """Where nothing of the prompt was in the cache: why."""
     warnings: list[AnswerWarning] | UnsetType = UNSET
 
 

@@ -22,6 +22,7 @@ from inferd.backend import (
     Prepared,
     Progress,
     RerankResult,
+    Reuse,
     StartFailedError,
     Text,
     Thinking,
@@ -112,6 +113,7 @@ class _Speech(Generic[E]):
         self.n_tokens = 0
         self.first_token_at: float | None = None
         self.warnings: Sequence[MalformedToolCall] = ()
+        self.reuse = Reuse()
         self.events: AsyncGenerator[Sequence[E], None]
 
     def __aiter__(self) -> AsyncIterator[Sequence[E]]:

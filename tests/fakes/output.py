@@ -1,9 +1,9 @@
 """An answer that is being written."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from inferd.backend import MalformedToolCall
+from inferd.backend import MalformedToolCall, Reuse
 
 
 @dataclass
@@ -13,3 +13,4 @@ class Spoken:
     n_tokens: int = 0
     first_token_at: float | None = None
     warnings: Sequence[MalformedToolCall] = ()
+    reuse: Reuse = field(default_factory=Reuse)

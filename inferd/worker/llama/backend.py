@@ -111,6 +111,7 @@ class LlamaBackend(WorkerBackend):
                 n_ctx=n_ctx,
                 n_slots=self._n_slots,
                 n_threads=n_threads,
+                max_saved_bytes=self._settings.prompt_cache_mb * 2**20,
             )
         encoder = Encoder(self._model, n_ctx=n_ctx, n_threads=n_threads)
         report(Loading(phase="kv_cache", n_ctx=encoder.capabilities.n_ctx))

@@ -13,20 +13,38 @@ from inferd.worker.llama.model import Model
 class Context:
     """Room to decode ``n_slots`` sequences of ``n_ctx`` tokens in all.
 
-    One KV cache is shared by all of them (``kv_unified``); keeping each within its share
-    is the caller's duty. The one thread that decodes may use it, but for ``interrupt``.
+    One KV cache is shared by all of them (``kv_unified``) and by those that are idle;
+    keeping each within its share is the caller's duty. The one thread that decodes may
+    use it, but for ``interrupt``.
+
+    Args:
+        model: whose context it is.
+        n_ctx: tokens of all sequences together.
+        n_slots: sequences that run at once.
+        n_idle: sequences that may be kept beside them.
+        n_batch: tokens decoded at once, at most.
+        n_threads: to begin with.
 
     Raises:
         LoadError: there is no memory for it.
     """
 
-    def __init__(
-        self, model: Model, *, n_ctx: int, n_slots: int, n_batch: int, n_threads: int
+    def __init__(  # noqa: PLR0913  # what a context is made with
+        self,
+        model: Model,
+        *,
+        n_ctx: int,
+        n_slots: int,
+        n_batch: int,
+        n_threads: int,
+        n_idle: int = 0,
     ) -> None:
+        self.n_sequences = n_slots + n_idle
+        self.window = model.window
         params = llama.llama_context_default_params()
         params.n_ctx = n_ctx
         params.n_batch = params.n_ubatch = n_batch
-        params.n_seq_max = n_slots
+        params.n_seq_max = self.n_sequences
         params.n_threads = params.n_threads_batch = n_threads
         params.kv_unified = True
         params.no_perf = True
@@ -78,9 +96,49 @@ class Context:
         """Take back an interruption."""
         self._interrupt[0] = b"\x00"
 
-    def forget(self, sequence: int, *, after: int = 0) -> None:
-        """Drop a sequence's cells from position ``after`` on."""
-        llama.llama_memory_seq_rm(self._memory, sequence, after, -1)
+    def forget(self, sequence: int, *, after: int = 0) -> bool:
+        """Drop a sequence's cells from position ``after`` on.
+
+        False where they cannot be told apart: a recurrent model has one state, and all
+        of it can be dropped or nothing.
+        """
+        return bool(llama.llama_memory_seq_rm(self._memory, sequence, after, -1))
+
+    # --- sequences that are kept --------------------------------------------------
+
+    def first_position(self, sequence: int) -> int:
+        """Tell the first position that all layers still have a cell of."""
+        return max(0, int(llama.llama_memory_seq_pos_min(self._memory, sequence)))
+
+    def copy(self, source: int, target: int, n_tokens: int) -> None:
+        """Let an empty sequence share the first cells of another."""
+        llama.llama_memory_seq_cp(self._memory, source, target, 0, n_tokens)
+
+    def state_bytes(self, sequence: int) -> int:
+        """Tell how large a sequence's state is."""
+        return int(llama.llama_state_seq_get_size(self.handle, sequence))
+
+    def save(self, sequence: int) -> npt.NDArray[np.uint8]:
+        """Copy a sequence's state out."""
+        state = np.empty(self.state_bytes(sequence), np.uint8)
+        n_bytes = llama.llama_state_seq_get_data(
+            self.handle, _pointer(state), state.nbytes, sequence
+        )
+        return state[:n_bytes]
+
+    def restore(
+        self, sequence: int, state: npt.NDArray[np.uint8], n_tokens: int
+    ) -> bool:
+        """Copy a state into an empty sequence; false if it is not there whole then."""
+        n_bytes = llama.llama_state_seq_set_data(
+            self.handle, _pointer(state), state.nbytes, sequence
+        )
+        last = llama.llama_memory_seq_pos_max(self._memory, sequence)
+        return bool(n_bytes == state.nbytes and last == n_tokens - 1)
+
+
+def _pointer(state: npt.NDArray[np.uint8]) -> object:
+    return state.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
 
 
 _STRLEN = ctypes.CDLL(None).strlen

@@ -1,50 +1,23 @@
 """Advance all sequences in one batch: continuous batching with chunked prefill."""
 
-from dataclasses import dataclass, field
+import time
+from typing import Final
 
-import numpy as np
-
-from inferd.ipc import Ended, Failed, Step
-from inferd.limits import (
-    FORCED_TOKENS,
-    PREFILL_CHUNK_BUSY_TOKENS,
-    PREFILL_CHUNK_TOKENS,
-)
-from inferd.wire.responses import Logprob, StopReason, Usage
+from inferd.backend import Reuse
+from inferd.ipc import Ended, Failed, Started, Step
+from inferd.limits import FORCED_TOKENS, PREFILL_CHUNK_TOKENS
 from inferd.worker.backend import Outcome
 from inferd.worker.llama.batch import Batch
-from inferd.worker.llama.constraint import ConstraintError
 from inferd.worker.llama.context import Context
 from inferd.worker.llama.model import Model
-from inferd.worker.llama.sampling import log_probabilities
+from inferd.worker.llama.pace import Pace
 from inferd.worker.llama.sequence import PreparedPrompt, Sequence
+from inferd.worker.llama.slots import Slots
+from inferd.worker.llama.writer import NotANumberError, Row, Writer, Written, end_of
 
-NO_NUMBER = "the model gave what is no number"
-INTERRUPTED = 2
-
-
-@dataclass(slots=True)
-class _Row:
-    """What one sequence has in the batch."""
-
-    sequence: Sequence
-    n_tokens: int
-    drafts: list[int]
-    logits_row: int | None
-    """Of its last token; its drafts have the rows behind. ``None``: more tokens wait."""
-
-
-@dataclass(slots=True)
-class _Results:
-    """A step's message under construction."""
-
-    pieces: list[tuple[int, bytes]] = field(default_factory=list)
-    logprobs: list[tuple[int, Logprob]] = field(default_factory=list)
-    prefilled: list[tuple[int, int]] = field(default_factory=list)
-    ended: list[Ended] = field(default_factory=list)
-    failed: list[Failed] = field(default_factory=list)
-    is_spoilt: bool = False
-    """Whether there was what is no number."""
+NO_NUMBER: Final = "the model gave what is no number"
+FULL: Final = 1
+INTERRUPTED: Final = 2
 
 
 class DecodeError(Exception):
@@ -52,30 +25,48 @@ class DecodeError(Exception):
 
 
 class Decoder:
-    """Owns the slots of a context. One thread calls it, but for ``interrupt``."""
+    """Owns the sequences of a context. One thread calls it, but for ``interrupt``.
 
-    def __init__(self, model: Model, context: Context, *, n_slots: int) -> None:
-        self._model = model
+    Args:
+        model: that writes.
+        context: to decode in.
+        slots: the context's.
+    """
+
+    def __init__(self, model: Model, context: Context, slots: Slots) -> None:
         self._context = context
+        self._writer = Writer(model, context)
+        self._slots = slots
         self._batch = Batch(PREFILL_CHUNK_TOKENS)
-        self._free = list(range(n_slots))
+        self._pace = Pace(PREFILL_CHUNK_TOKENS)
         self._running: dict[int, Sequence] = {}
         self._prefilling: frozenset[int] = frozenset()
+        self._started: list[Started] = []
 
     @property
     def is_busy(self) -> bool:
         """Whether a step would do anything."""
         return bool(self._running)
 
-    def start(self, ticket: int, job: PreparedPrompt) -> None:
-        """Give a job a free slot."""
-        self._running[ticket] = Sequence(ticket, self._free.pop(), job)
+    def start(self, ticket: int, prepared: PreparedPrompt) -> None:
+        """Give a job a slot, and what is known of its prompt."""
+        slot, n_reused, miss = self._slots.take(prepared, self._running.values())
+        self._running[ticket] = Sequence(ticket, slot, prepared, n_reused=n_reused)
+        self._started.append(
+            Started(
+                ticket=ticket,
+                reuse=Reuse(
+                    cached_tokens=n_reused,
+                    miss=miss,
+                    saved_bytes=self._slots.saved_bytes,
+                ),
+            )
+        )
 
     def drop(self, ticket: int) -> None:
         """Free a sequence's slot, if it has one."""
         if sequence := self._running.pop(ticket, None):
-            self._context.forget(sequence.slot)
-            self._free.append(sequence.slot)
+            self._slots.give_back(sequence)
 
     def interrupt(self, ticket: int) -> None:
         """Cut the decode short if this sequence's prompt is in it; any thread may call.
@@ -92,30 +83,38 @@ class Decoder:
         Raises:
             DecodeError: the library failed; the process had better end.
         """
-        outcome = _Results()
-        for sequence in list(self._running.values()):
-            if not sequence.prepared.max_tokens and not sequence.job.prefill_only:
-                self._end(sequence, "length", outcome)
+        ends: list[Ended | Failed] = [
+            end_of(each, "length")
+            for each in self._running.values()
+            if not each.prepared.max_tokens and not each.job.prefill_only
+        ]
+        self._settle(ends)
+        prefilled: list[tuple[int, int]] = []
+        written = Written()
         rows = self._fill()
         if rows and self._decode(rows):
-            for row in rows:
-                self._advance(row, outcome)
-            if outcome.is_spoilt:
-                self._start_afresh(outcome)
+            prefilled = [
+                (row.sequence.ticket, row.sequence.n_cached + row.n_tokens)
+                for row in rows
+                if row.sequence.is_prefilling and row.sequence.job.wants_progress
+            ]
+            ends += self._go_on(rows, written)
+        started, self._started = self._started, []
         step = Step(
-            pieces=outcome.pieces,
-            logprobs=outcome.logprobs,
-            prefilled=outcome.prefilled,
-            ended=outcome.ended,
+            started=started,
+            pieces=written.pieces,
+            logprobs=written.logprobs,
+            prefilled=prefilled,
+            ended=[end for end in ends if isinstance(end, Ended)],
         )
-        return [step, *outcome.failed]
+        return [step, *(end for end in ends if isinstance(end, Failed))]
 
-    def _fill(self) -> list[_Row]:
+    def _fill(self) -> list[Row]:
         """Put running streams in the batch first, then prompts as far as there is room."""
         self._batch.clear()
         running = self._running.values()
         streams = [each for each in running if not each.is_prefilling]
-        rows: list[_Row] = []
+        rows: list[Row] = []
         room = PREFILL_CHUNK_TOKENS
         for n_after, sequence in zip(
             reversed(range(len(streams))), streams, strict=True
@@ -123,7 +122,7 @@ class Decoder:
             rows.append(self._add(sequence, min(FORCED_TOKENS, room - n_after)))
             room -= rows[-1].n_tokens + len(rows[-1].drafts)
         if streams:
-            room = min(room, PREFILL_CHUNK_BUSY_TOKENS)
+            room = min(room, self._pace.chunk)
         for sequence in running:
             if sequence.is_prefilling and room:
                 rows.append(self._add(sequence, room))
@@ -133,7 +132,7 @@ class Decoder:
         )
         return rows
 
-    def _add(self, sequence: Sequence, max_tokens: int) -> _Row:
+    def _add(self, sequence: Sequence, max_tokens: int) -> Row:
         """Put the next tokens of a sequence in the batch; after its last one it chooses."""
         tokens = sequence.next_tokens(max_tokens)
         n_tokens = len(tokens)
@@ -146,162 +145,81 @@ class Decoder:
             n_logits=1 + len(drafts) if is_last else 0,
         )
         last_row = first_row + n_tokens - 1
-        return _Row(sequence, n_tokens, drafts, last_row if is_last else None)
+        return Row(sequence, n_tokens, drafts, last_row if is_last else None)
 
-    def _decode(self, rows: list[_Row]) -> bool:
+    def _decode(self, rows: list[Row]) -> bool:
         """Decode the batch; false if it was interrupted and left no trace."""
+        began_at = time.perf_counter()
         code = self._context.decode(self._batch.handle)
+        while code == FULL and self._slots.make_room():
+            code = self._context.decode(self._batch.handle)
         self._prefilling = frozenset()
         if code == 0:
+            self._pace.observe(len(self._batch), time.perf_counter() - began_at)
             return True
         # Whole micro-batches may have stayed in the cache: back to what we counted.
         for row in rows:
-            self._context.forget(row.sequence.slot, after=row.sequence.n_cached)
+            self._cut(row.sequence)
         if code != INTERRUPTED:
             raise DecodeError(f"llama_decode gave {code} for {len(self._batch)} tokens")
         self._context.allow()
         return False
 
-    def _advance(self, row: _Row, outcome: _Results) -> None:
+    def _go_on(self, rows: list[Row], written: Written) -> list[Ended | Failed]:
+        """Take every sequence of a batch a step further; give those that end."""
+        ends: list[Ended | Failed] = []
+        is_spoilt = False
+        for row in rows:
+            row.sequence.n_cached += row.n_tokens
+        for row in rows:
+            if row.logits_row is None:
+                continue
+            try:
+                end = self._advance(row, written)
+            except NotANumberError:
+                is_spoilt = True
+                end = _spoilt(row.sequence)
+            if end:
+                ends.append(end)
+        if is_spoilt:
+            ends = self._start_afresh(ends)
+        self._settle(ends)
+        return ends
+
+    def _advance(self, row: Row, written: Written) -> Ended | Failed | None:
         sequence = row.sequence
-        if sequence.is_prefilling and sequence.job.wants_progress:
-            n_read = sequence.n_cached + row.n_tokens
-            outcome.prefilled.append((sequence.ticket, n_read))
-        sequence.n_cached += row.n_tokens
-        if row.logits_row is None:
-            return
         if sequence.job.prefill_only:
-            self._end(sequence, "end", outcome)
-            return
-        try:
-            self._go_on(sequence, row.drafts, row.logits_row, outcome)
-        except ConstraintError as error:
-            if self._has_nan(row):
-                self._spoil(sequence, outcome)
-                return
-            reason = f"at token {sequence.n_written + 1} of the answer, {error}"
-            self._fail(sequence, reason, outcome, by_request=True)
+            return end_of(sequence, "end")
+        n_before = sequence.n_cached
+        end = self._writer.go_on(row, written)
+        if sequence.n_cached - n_before < len(row.drafts):
+            self._cut(sequence)
+        return end
 
-    def _go_on(
-        self, sequence: Sequence, drafts: list[int], row: int, outcome: _Results
-    ) -> None:
-        """Choose a token, and one after each draft that was chosen; then look ahead."""
-        while self._choose_next(sequence, row, outcome):
-            if not drafts or drafts[0] != sequence.tokens[-1]:
-                break
-            sequence.n_cached += 1
-            row += 1
-            drafts = drafts[1:]
-        else:
-            return
-        if drafts:
-            self._context.forget(sequence.slot, after=sequence.n_cached)
-        self._look_ahead(sequence, outcome)
+    def _cut(self, sequence: Sequence) -> None:
+        """Drop the cells of tokens that turned out not to be the sequence's."""
+        if not self._context.forget(sequence.slot, after=sequence.n_cached):
+            self._context.forget(sequence.slot)
+            sequence.n_cached = 0
 
-    def _choose_next(self, sequence: Sequence, row: int, outcome: _Results) -> bool:
-        """Choose and write a token; false if the answer ends."""
-        token, logprob = self._choose(sequence, row)
-        if not self._is_sound(token, row):
-            self._spoil(sequence, outcome)
-            return False
-        if logprob is not None and not self._ends_with(sequence, token):
-            outcome.logprobs.append((sequence.ticket, logprob))
-        return self._write(sequence, token, outcome)
-
-    def _look_ahead(self, sequence: Sequence, outcome: _Results) -> None:
-        """Write the tokens that a grammar leaves no choice about; note the likely ones."""
-        sampler = sequence.prepared.sampler
-        certain, sequence.drafts = sampler.ahead()
-        if not all(self._write(sequence, token, outcome) for token in certain):
-            return
-        if sampler.is_finished:
-            self._end(sequence, "end", outcome)
-
-    def _ends_with(self, sequence: Sequence, token: int) -> bool:
-        return token in sequence.job.stop_token_ids or self._model.is_end(token)
-
-    def _choose(self, sequence: Sequence, row: int) -> tuple[int, Logprob | None]:
-        sampler = sequence.prepared.sampler
-        if not (n_alternatives := sequence.job.n_alternatives):
-            token = sampler.choose(self._context, row, n_written=sequence.n_written)
-            return token, None
-        known = log_probabilities(self._context.logits(row, self._model.n_vocab))
-        token = sampler.choose(self._context, row, n_written=sequence.n_written)
-        return token, self._model.logprob(token, known, n_alternatives)
-
-    def _is_sound(self, token: int, row: int) -> bool:
-        """Tell whether a token was chosen by numbers: one bad weight makes them none."""
-        return bool(np.isfinite(self._context.logits(row, self._model.n_vocab)[token]))
-
-    def _has_nan(self, row: _Row) -> bool:
-        """Tell whether a row has what is no number: nothing is chosen then, or anything."""
-        first = row.logits_row or 0
-        return any(
-            np.isnan(self._context.logits(each, self._model.n_vocab)).any()
-            for each in range(first, first + 1 + len(row.drafts))
-        )
-
-    def _fail(
-        self,
-        sequence: Sequence,
-        reason: str,
-        outcome: _Results,
-        *,
-        by_request: bool = False,
-    ) -> None:
-        outcome.failed.append(
-            Failed(ticket=sequence.ticket, reason=reason, by_request=by_request)
-        )
-        self.drop(sequence.ticket)
-
-    def _spoil(self, sequence: Sequence, outcome: _Results) -> None:
-        """Fail a sequence for what is no number: others may have caught it."""
-        outcome.is_spoilt = True
-        self._fail(sequence, NO_NUMBER, outcome)
-
-    def _start_afresh(self, outcome: _Results) -> None:
+    def _start_afresh(self, ends: list[Ended | Failed]) -> list[Ended | Failed]:
         """Wipe the cache: what is no number in a dropped cell spoils all who share it."""
-        for sequence in list(self._running.values()):
-            if sequence.n_cached:
-                self._fail(sequence, NO_NUMBER, outcome)
+        over = {end.ticket for end in ends}
+        ends += [
+            _spoilt(each)
+            for ticket, each in self._running.items()
+            if each.n_cached and ticket not in over
+        ]
+        self._slots.clear()
         self._context.wipe()
+        for end in ends:
+            self._running[end.ticket].n_cached = 0
+        return ends
 
-    def _write(self, sequence: Sequence, token: int, outcome: _Results) -> bool:
-        """Add a token to the answer; false if the answer ends here."""
-        if token in sequence.job.stop_token_ids:
-            self._end(sequence, "end", outcome, stop_token=token)
-            return False
-        if self._model.is_end(token):
-            self._end(sequence, "end", outcome)
-            return False
-        sequence.prepared.sampler.accept(token)
-        sequence.tokens.append(token)
-        outcome.pieces.append((sequence.ticket, self._model.piece(token)))
-        if sequence.n_written == sequence.prepared.max_tokens:
-            is_whole = sequence.prepared.sampler.is_finished
-            self._end(sequence, "end" if is_whole else "length", outcome)
-            return False
-        return True
+    def _settle(self, ends: list[Ended | Failed]) -> None:
+        for end in ends:
+            self.drop(end.ticket)
 
-    def _end(
-        self,
-        sequence: Sequence,
-        why: StopReason,
-        outcome: _Results,
-        *,
-        stop_token: int | None = None,
-    ) -> None:
-        usage = Usage(
-            prompt_tokens=sequence.prepared.prompt_tokens,
-            completion_tokens=sequence.n_written,
-        )
-        outcome.ended.append(
-            Ended(
-                ticket=sequence.ticket,
-                stop_reason=why,
-                usage=usage,
-                stop_token_id=stop_token,
-                structure_complete=sequence.prepared.sampler.structure_complete,
-            )
-        )
-        self.drop(sequence.ticket)
+
+def _spoilt(sequence: Sequence) -> Failed:
+    return Failed(ticket=sequence.ticket, reason=NO_NUMBER)

@@ -15,7 +15,12 @@ from inferd.dialects.prompts import Prompts
 from inferd.dialects.registry import DIALECTS, choose
 from inferd.dialects.template import ChatTemplate, TemplateError
 from inferd.job import GenerateJob, Job, Sampling
-from inferd.limits import PREFILL_CHUNK_TOKENS, TEMPLATE_MEMORY_BYTES
+from inferd.limits import (
+    IDLE_SEQUENCES,
+    MAX_SEQUENCES,
+    PREFILL_CHUNK_TOKENS,
+    TEMPLATE_MEMORY_BYTES,
+)
 from inferd.worker.backend import (
     LoadError,
     Outcome,
@@ -32,6 +37,7 @@ from inferd.worker.llama.model import Model
 from inferd.worker.llama.prompt import token_texts, tokenize_prompt
 from inferd.worker.llama.sampling import Sampler
 from inferd.worker.llama.sequence import PreparedPrompt
+from inferd.worker.llama.slots import Slots
 from inferd.worker.memory import BoundedGrowth
 
 _SELF_TEST_TEXT = "Hello"
@@ -54,6 +60,7 @@ class Generator:
         n_ctx: int,
         n_slots: int,
         n_threads: int,
+        max_saved_bytes: int = 0,
     ) -> None:
         self._model = model
         self._n_ctx = n_ctx
@@ -65,10 +72,12 @@ class Generator:
             model,
             n_ctx=n_ctx * n_slots,
             n_slots=n_slots,
+            n_idle=min(IDLE_SEQUENCES, MAX_SEQUENCES - n_slots),
             n_batch=PREFILL_CHUNK_TOKENS,
             n_threads=n_threads,
         )
-        self._decoder = Decoder(model, self._context, n_slots=n_slots)
+        slots = Slots(self._context, n_slots=n_slots, max_saved_bytes=max_saved_bytes)
+        self._decoder = Decoder(model, self._context, slots)
         self._growth = BoundedGrowth(TEMPLATE_MEMORY_BYTES)
 
     @property
@@ -101,6 +110,7 @@ class Generator:
         prompt = self._model.tokenize(_SELF_TEST_TEXT)[:_SELF_TEST_TOKENS]
         job = GenerateJob(
             turns=[],
+            cache="off",
             max_tokens=_SELF_TEST_TOKENS,
             sampling=Sampling(temperature=0, top_p=1, top_k=0, seed=0),
         )

@@ -60,6 +60,8 @@ class Model:
         self.n_vocab: int = llama.llama_vocab_n_tokens(self.vocab)
         self.n_ctx_train: int = llama.llama_model_n_ctx_train(self.handle)
         self.n_embd: int = llama.llama_model_n_embd_out(self.handle)
+        self.window: int = llama.llama_model_n_swa(self.handle)
+        """Tokens that sliding layers see; 0 where all see all."""
         self.architecture = self.metadata("general.architecture")
         self.name = self.metadata("general.name")
         self.pooling = self._pooling(settings)

@@ -38,12 +38,16 @@ class PreparedPrompt(PreparedJob):
 class Sequence:
     """A running job: its prompt, and what it has written."""
 
-    def __init__(self, ticket: int, slot: int, prepared: PreparedPrompt) -> None:
+    def __init__(
+        self, ticket: int, slot: int, prepared: PreparedPrompt, *, n_reused: int = 0
+    ) -> None:
         self.ticket = ticket
         self.slot = slot
         self.prepared = prepared
         self.tokens = list(prepared.tokens)
-        self.n_cached = 0
+        self.n_reused = n_reused
+        """Tokens of the prompt that were in the cache before."""
+        self.n_cached = n_reused
         """Tokens in the KV cache, of the prompt first."""
         self.drafts: list[int] = []
         """Tokens that are likely to come next, decoded along with those that have come."""

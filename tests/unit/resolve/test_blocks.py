@@ -237,7 +237,7 @@ def test_tools_and_the_wish_for_a_trace_are_passed_on():
 
 @pytest.mark.parametrize("use", ["auto", "off", "discard", None])
 def test_there_are_three_uses_of_a_cache(use):
-    assert resolve(cache=use) == resolve()
+    assert resolve(cache=use).job.cache == (use or "auto")
 
 
 def test_content_is_told_before_options():

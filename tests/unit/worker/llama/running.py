@@ -55,12 +55,13 @@ def job(
     sampling: Sampling = GREEDY,
     **fields: Any,
 ) -> GenerateJob:
-    """Ask for an answer, the likeliest by default."""
+    """Ask for an answer, the likeliest by default; nothing that is kept is of use."""
+    chosen: dict[str, Any] = {"cache": "off", **fields}
     return GenerateJob(
         turns=[Turn("user", text)],
         max_tokens=max_tokens,
         sampling=sampling,
-        **fields,
+        **chosen,
     )
 
 

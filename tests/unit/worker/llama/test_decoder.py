@@ -12,6 +12,7 @@ from inferd.worker.backend import PromptOverflowError
 from inferd.worker.llama.batch import Batch
 from inferd.worker.llama.constraint import Ahead, ConstraintError
 from inferd.worker.llama.context import Context
+from inferd.worker.llama.pace import Pace
 from tests.model.tiny import write_tiny_model
 from tests.unit.worker.llama.running import (
     GREEDY,
@@ -305,6 +306,12 @@ def test_a_prompt_is_read_even_if_no_token_may_be_written(backend):
     assert given.end.stop_reason == "end"
 
 
+@pytest.fixture
+def steady_pace(monkeypatch):
+    monkeypatch.setattr(Pace, "chunk", 64)
+
+
+@pytest.mark.usefixtures("steady_pace")
 def test_progress_is_told_after_each_chunk_to_those_who_ask(backend):
     backend.start(1, backend.prepare(job("steady", max_tokens=40)))
     assert take_step(backend).prefilled == []
@@ -325,6 +332,7 @@ def test_progress_ends_with_the_step_of_the_first_token(backend):
     assert second.prefilled == []
 
 
+@pytest.mark.usefixtures("steady_pace")
 def test_a_long_prompt_comes_in_chunks_while_another_streams(backend):
     backend.start(1, backend.prepare(job("steady", max_tokens=40)))
     take_step(backend)

@@ -166,7 +166,7 @@ def test_a_template_that_takes_too_much_memory_refuses_the_job(tmp_path):
     backend = load_with(
         tmp_path,
         "{% if messages[0].content == 'much' %}"
-        "{% set a = messages[0].content * 300000000 %}{% endif %}"
+        "{% set a = [0] * 60000000 %}{% set b = a ~ a %}{% endif %}"
         "{{ messages[0].content }}",
     )
     with pytest.raises(RefusedError, match="MemoryError"):

@@ -1,0 +1,37 @@
+"""How much of a prompt is read between two tokens of those who are being answered."""
+
+from typing import Final
+
+from inferd.limits import PREFILL_CHUNK_MIN_TOKENS, PREFILL_STALL_S
+
+_WEIGHT: Final = 0.5
+"""Of the latest batch: the deeper a prompt is read, the longer its tokens take."""
+_TELLING_TOKENS: Final = 8
+"""Smaller batches take as long as their weights take to be fetched, and tell little."""
+
+
+class Pace:
+    """Sizes chunks so that running answers wait ``PREFILL_STALL_S`` at most.
+
+    Args:
+        n_most: tokens that a batch has room for.
+    """
+
+    def __init__(self, n_most: int) -> None:
+        self._n_most = n_most
+        self._token_s = 0.0
+
+    def observe(self, n_tokens: int, seconds: float) -> None:
+        """Note how long a batch took."""
+        if n_tokens >= _TELLING_TOKENS:
+            took = seconds / n_tokens
+            known = self._token_s or took
+            self._token_s = known + _WEIGHT * (took - known)
+
+    @property
+    def chunk(self) -> int:
+        """Tokens of prompts that a batch may have beside running answers."""
+        if not self._token_s:
+            return PREFILL_CHUNK_MIN_TOKENS
+        n_tokens = int(PREFILL_STALL_S / self._token_s)
+        return max(PREFILL_CHUNK_MIN_TOKENS, min(n_tokens, self._n_most))

@@ -1,0 +1,145 @@
+"""What is kept of sequences that have ended, and which of it a prompt begins like."""
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Bytes", "Kept", "Prefixes", "Tokens", "n_common"]
+
+Tokens = npt.NDArray[np.int32]
+Bytes = npt.NDArray[np.uint8]
+
+
+@dataclass(slots=True, eq=False)
+class Kept:
+    """A sequence whose tokens need not be decoded again."""
+
+    owner: int
+    """The user whose text it is."""
+    tokens: Tokens
+    first: int = 0
+    """The first position that all layers still have: over 0 where a window slides, and
+    the last one where there is but a state."""
+    slot: int | None = None
+    """Where it is in the KV cache."""
+    saved: Bytes | None = None
+    """Its state in host memory, where it is not in the KV cache."""
+    worth: tuple[float, int] = (0.0, 0)
+    """Who has least of it goes first."""
+
+    @property
+    def n_bytes(self) -> int:
+        """Host memory that it takes."""
+        return 0 if self.saved is None else self.saved.nbytes
+
+
+class Prefixes:
+    """All that is kept of one model.
+
+    Evicts by GreedyDual-Size: what took long to compute and takes little memory stays
+    longest, and of equals what was used last.
+
+    Args:
+        window: tokens that a token sees in layers that slide; 0 where none do.
+        max_saved_bytes: of host memory.
+
+    Laws (held by property tests): nobody finds what another user left; what is found
+    begins like the prompt for as long as is said, and can be cut there; host memory is
+    never over its bound.
+    """
+
+    def __init__(self, *, window: int, max_saved_bytes: int) -> None:
+        self._window = window
+        self._max_saved_bytes = max_saved_bytes
+        self._kept: list[Kept] = []
+        self._turns = itertools.count(1)
+        self._floor = 0.0
+
+    @property
+    def saved_bytes(self) -> int:
+        """Host memory that all of it takes."""
+        return sum(each.n_bytes for each in self._kept)
+
+    @property
+    def idle(self) -> list[Kept]:
+        """What is in the KV cache; the first may go first."""
+        in_cache = (each for each in self._kept if each.slot is not None)
+        return sorted(in_cache, key=lambda each: each.worth)
+
+    def find(
+        self, owner: int, prompt: Tokens, running: Iterable[Kept] = ()
+    ) -> tuple[Kept | None, int]:
+        """Find what a prompt of this user begins like for the longest.
+
+        Args:
+            owner: the user.
+            prompt: ``(n_tokens,)``.
+            running: sequences that have not ended.
+
+        Returns:
+            That, and for how many tokens: none where it cannot be cut there.
+        """
+        best: Kept | None = None
+        best_n = usable_n = 0
+        for kept in (*self._kept, *running):
+            if kept.owner != owner:
+                continue
+            n = n_common(kept.tokens, prompt)
+            n_usable = n if self._can_cut(kept, n) else 0
+            # Between equals, one that need not be fetched.
+            rank = (n_usable, n, kept.saved is None)
+            if n and (best is None or rank > (usable_n, best_n, best.saved is None)):
+                best, best_n, usable_n = kept, n, n_usable
+        return best, usable_n
+
+    def add(self, kept: Kept) -> None:
+        """Keep a sequence, and nothing that it makes superfluous."""
+        for each in self._kept[:]:
+            n = len(each.tokens)
+            is_part = (
+                each.owner == kept.owner and n_common(each.tokens, kept.tokens) == n
+            )
+            if is_part and each.slot is None and self._can_cut(kept, n):
+                self.remove(each)
+        self._kept.append(kept)
+        self.refresh(kept)
+
+    def remove(self, kept: Kept) -> None:
+        """Keep it no longer."""
+        self._kept.remove(kept)
+
+    def refresh(self, kept: Kept) -> None:
+        """Note that it was of use."""
+        n_tokens = len(kept.tokens)
+        kept.worth = (
+            self._floor + n_tokens / (kept.n_bytes or n_tokens or 1),
+            next(self._turns),
+        )
+
+    def save(self, kept: Kept, state: Bytes) -> None:
+        """Note that it has moved to host memory, from which others have to go for it."""
+        kept.slot, kept.saved = None, state
+        self.refresh(kept)
+        while self.saved_bytes > self._max_saved_bytes:
+            saved = (each for each in self._kept if each.saved is not None)
+            victim = min(saved, key=lambda each: each.worth)
+            self._floor = victim.worth[0]
+            self.remove(victim)
+
+    def clear(self) -> None:
+        """Keep nothing."""
+        self._kept.clear()
+
+    def _can_cut(self, kept: Kept, n: int) -> bool:
+        """Tell whether what comes behind so many tokens can be taken away."""
+        return n == len(kept.tokens) or kept.first <= max(0, n - self._window)
+
+
+def n_common(one: Tokens, other: Tokens) -> int:
+    """Count the tokens that both begin with."""
+    n = min(len(one), len(other))
+    differ = one[:n] != other[:n]
+    return int(differ.argmax()) if differ.any() else n

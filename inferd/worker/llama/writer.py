@@ -1,0 +1,145 @@
+"""Go on with answers by the logits of a batch: choose, write, look ahead, end."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from inferd.ipc import Ended, Failed
+from inferd.wire.responses import Logprob, StopReason, Usage
+from inferd.worker.llama.constraint import ConstraintError
+from inferd.worker.llama.context import Context
+from inferd.worker.llama.model import Model
+from inferd.worker.llama.sampling import log_probabilities
+from inferd.worker.llama.sequence import Sequence
+
+__all__ = ["NotANumberError", "Row", "Writer", "Written"]
+
+
+class NotANumberError(Exception):
+    """The model gave what is no number."""
+
+
+@dataclass(slots=True)
+class Row:
+    """What one sequence has in a batch."""
+
+    sequence: Sequence
+    n_tokens: int
+    drafts: list[int]
+    logits_row: int | None
+    """Of its last token; its drafts have the rows behind. ``None``: more tokens wait."""
+
+
+@dataclass(slots=True)
+class Written:
+    """What the answers in a batch got."""
+
+    pieces: list[tuple[int, bytes]] = field(default_factory=list)
+    logprobs: list[tuple[int, Logprob]] = field(default_factory=list)
+
+
+class Writer:
+    """Writes the tokens of answers. Only the thread that decodes calls it."""
+
+    def __init__(self, model: Model, context: Context) -> None:
+        self._model = model
+        self._context = context
+
+    def go_on(self, row: Row, written: Written) -> Ended | Failed | None:
+        """Choose a token, and one after each draft that was chosen; then look ahead.
+
+        Returns:
+            How the answer ends, if it does.
+
+        Raises:
+            NotANumberError: there is nothing to choose by.
+        """
+        try:
+            return self._choose_all(row, written) or self._look_ahead(
+                row.sequence, written
+            )
+        except ConstraintError as error:
+            if self._has_nan(row):
+                raise NotANumberError from error
+            sequence = row.sequence
+            reason = f"at token {sequence.n_written + 1} of the answer, {error}"
+            return Failed(ticket=sequence.ticket, reason=reason, by_request=True)
+
+    def _choose_all(self, row: Row, written: Written) -> Ended | None:
+        sequence = row.sequence
+        assert row.logits_row is not None  # noqa: S101  # else it has nothing to choose
+        for place, draft in enumerate([*row.drafts, None], row.logits_row):
+            token = self._choose(sequence, place, written)
+            if end := self._write(sequence, token, written):
+                return end
+            if token != draft:
+                break
+            sequence.n_cached += 1
+        return None
+
+    def _look_ahead(self, sequence: Sequence, written: Written) -> Ended | None:
+        """Write the tokens that a grammar leaves no choice about; note the likely ones."""
+        sampler = sequence.prepared.sampler
+        certain, sequence.drafts = sampler.ahead()
+        for token in certain:
+            if end := self._write(sequence, token, written):
+                return end
+        return end_of(sequence, "end") if sampler.is_finished else None
+
+    def _choose(self, sequence: Sequence, row: int, written: Written) -> int:
+        """Choose a token by a row of the last batch."""
+        sampler = sequence.prepared.sampler
+        known = None
+        if n_alternatives := sequence.job.n_alternatives:
+            known = log_probabilities(self._logits(row))
+        token = sampler.choose(self._context, row, n_written=sequence.n_written)
+        if not np.isfinite(self._logits(row)[token]):  # one bad weight makes them none
+            raise NotANumberError
+        if known is not None and not self._is_end(sequence, token):
+            logprob = self._model.logprob(token, known, n_alternatives)
+            written.logprobs.append((sequence.ticket, logprob))
+        return token
+
+    def _write(self, sequence: Sequence, token: int, written: Written) -> Ended | None:
+        """Add a token to the answer, unless it ends it."""
+        if self._is_end(sequence, token):
+            is_own = token in sequence.job.stop_token_ids
+            return end_of(sequence, "end", stop_token=token if is_own else None)
+        sampler = sequence.prepared.sampler
+        sampler.accept(token)
+        sequence.tokens.append(token)
+        written.pieces.append((sequence.ticket, self._model.piece(token)))
+        if sequence.n_written < sequence.prepared.max_tokens:
+            return None
+        return end_of(sequence, "end" if sampler.is_finished else "length")
+
+    def _is_end(self, sequence: Sequence, token: int) -> bool:
+        return token in sequence.job.stop_token_ids or self._model.is_end(token)
+
+    def _has_nan(self, row: Row) -> bool:
+        """Tell whether a row has what is no number: a grammar is not to blame then."""
+        first = row.logits_row or 0
+        return any(
+            np.isnan(self._logits(first + n)).any() for n in range(1 + len(row.drafts))
+        )
+
+    def _logits(self, row: int) -> npt.NDArray[np.float32]:
+        return self._context.logits(row, self._model.n_vocab)
+
+
+def end_of(
+    sequence: Sequence, why: StopReason, *, stop_token: int | None = None
+) -> Ended:
+    """Say how an answer ended."""
+    return Ended(
+        ticket=sequence.ticket,
+        stop_reason=why,
+        usage=Usage(
+            prompt_tokens=sequence.prepared.prompt_tokens,
+            completion_tokens=sequence.n_written,
+            cached_tokens=sequence.n_reused,
+        ),
+        stop_token_id=stop_token,
+        structure_complete=sequence.prepared.sampler.structure_complete,
+    )
