@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 import trio
 
+from inferd.admission.gate import Claim
 from inferd.backend import Backend, J, Prepared
+from inferd.job import GenerateJob
 from inferd.resolve.plan import Plan
 from inferd.routing import route
 from inferd.server.activity import Activity
@@ -38,16 +40,19 @@ class Entrance(NamedTuple):
         Cancellation: the job is dropped and its place freed.
         """
         await trio.lowlevel.checkpoint_if_cancelled()  # ended before it took a place
-        with self.turns.admitted(
+        claim = Claim(
             uid=activity.peer.uid,
             priority=plan.priority,
-            is_watched=tell is not None,
-        ) as turn:
+            n_bytes=activity.n_bytes,
+            writes=isinstance(plan.job, GenerateJob),
+        )
+        with self.turns.admitted(claim, is_watched=tell is not None) as turn:
             activity.turn = turn
             backend = route(self.backends, plan.needs)
             activity.backend = backend.name
             async with backend.prepare(plan.job) as prepared:
                 activity.input_tokens = prepared.input_tokens
+                self.turns.weigh(turn, prepared.input_tokens)
                 if tell is not None:
                     async with aclosing(turn.positions()) as positions:
                         async for position in positions:

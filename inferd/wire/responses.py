@@ -241,6 +241,10 @@ class ErrorFrame(Struct, frozen=True, kw_only=True, tag="error", tag_field="type
     """With a context overflow: tokens one request may take."""
     tokens_over: int | UnsetType = UNSET
     """With a context overflow: tokens to drop."""
+    queue_depth: int | UnsetType = UNSET
+    """With ``queue_full``: requests that wait."""
+    retry_after_ms: int | UnsetType = UNSET
+    """With ``queue_full``: milliseconds after which there may be a place."""
 
 
 TextResponse = TokenFrame | DoneFrame | ProgressFrame | ErrorFrame
