@@ -144,6 +144,8 @@ class MockSettings(_Table, frozen=True, tag="mock", tag_field="kind"):
     """How frames and logs call it."""
     tokens: tuple[str, ...] = ("mock-response",)
     """What it says, one frame each."""
+    prepare_delay_ms: Natural = 0
+    """Milliseconds that reading a request takes."""
     token_delay_ms: Natural = 0
     """Milliseconds before each token."""
     die_after_tokens: Natural = 0
