@@ -270,11 +270,26 @@ async def test_bytes_count_on_arrival_and_tokens_when_the_texts_are_read(
         nursery.start_soon(hold, entrance, PLAN, begin())
         await trio.testing.wait_all_tasks_blocked()
     assert (gate.waiting_bytes, gate.waiting_tokens) == (17, 0)
-    await trio.sleep(0.5)
     with pytest.raises(QueueFullError) as caught:
         async with entrance.enter(PLAN, begin()):
             pytest.fail("it was let in")
-    assert (caught.value.depth, trio.current_time()) == (1, 1.5)
+    assert (caught.value.depth, trio.current_time()) == (1, 3)
     assert (gate.waiting, gate.waiting_bytes, gate.waiting_tokens) == (1, 17, 60)
     assert backend.n_held == 2
+    nursery.cancel_scope.cancel()
+
+
+async def test_texts_of_a_flood_are_read_after_those_whose_turn_is_sooner(
+    autojump_clock, nursery
+):
+    backend = ScriptedBackend(Script(prepare_s=1))
+    entrance = make_entrance(backend)
+    for uid in [1] * 6:
+        nursery.start_soon(hold, entrance, PLAN, begin(uid))
+        await trio.testing.wait_all_tasks_blocked()
+    other = begin(2)
+    nursery.start_soon(hold, entrance, PLAN, other)
+    await trio.sleep(2.5)
+    assert other.input_tokens == 3
+    assert backend.counts.prepared == 2
     nursery.cancel_scope.cancel()
