@@ -425,6 +425,14 @@ class TestEitherBound:
         door.refuses(1, **{of_what: 1})
         door.arrive(2, **{of_what: 40})
 
+    def test_one_who_comes_to_wait_counts_in_its_own_share(self, of_what):
+        door = Door(max_active=2, max_queued_bytes=100, max_queued_tokens=100)
+        for uid in (1, 2):
+            door.arrive(uid)
+        door.arrive(1, **{of_what: 10})
+        door.refuses(2, **{of_what: 51})
+        door.arrive(2, **{of_what: 50})
+
     def test_others_keep_no_first_request_out_and_first_ones_are_bound(self, of_what):
         door = self.door()
         door.arrive(1, **{of_what: 1000})
