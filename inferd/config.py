@@ -60,7 +60,15 @@ class AdmissionSettings(_Table, frozen=True):
     max_active: Annotated[int, Meta(ge=1, le=limits.MAX_SEQUENCES)] | None = None
     """Requests that run at once. Default: the cores, at most 4."""
     max_queued: Natural = limits.MAX_QUEUED
-    """Further requests that wait; the next is refused."""
+    """Further requests that wait; the next is refused. A user may have all places while
+    no other waits, else an equal share. The first request of a user who has none here may
+    go over this by as much again, and over the next two."""
+    max_queued_tokens: Positive = limits.MAX_QUEUED_TOKENS
+    """Tokens of the prompts and texts that wait; a request over it is refused once it is
+    counted, unless it waits alone."""
+    max_queued_bytes: Positive = limits.MAX_QUEUED_BYTES
+    """Bytes of the requests that wait, as they were sent; a request over it is refused,
+    unless it waits alone."""
 
 
 class LimitSettings(_Table, frozen=True):
@@ -138,6 +146,8 @@ class MockSettings(_Table, frozen=True, tag="mock", tag_field="kind"):
     """How frames and logs call it."""
     tokens: tuple[str, ...] = ("mock-response",)
     """What it says, one frame each."""
+    prepare_delay_ms: Natural = 0
+    """Milliseconds that reading a request takes."""
     token_delay_ms: Natural = 0
     """Milliseconds before each token."""
     die_after_tokens: Natural = 0

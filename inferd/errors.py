@@ -141,11 +141,18 @@ class BusyError(InferdError):
 
 
 class QueueFullError(BusyError):
-    """As many requests are running and waiting as may."""
+    """As many requests are running and waiting as may, or as much of them.
+
+    Attributes:
+        depth: requests that wait.
+        retry_after_ms: milliseconds after which there may be a place, if that is known.
+    """
 
     code = ErrorCode.QUEUE_FULL
 
-    def __init__(self) -> None:
+    def __init__(self, *, depth: int, retry_after_ms: int | None = None) -> None:
+        self.depth = depth
+        self.retry_after_ms = retry_after_ms
         super().__init__("queue full")
 
 

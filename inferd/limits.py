@@ -104,6 +104,20 @@ READ_BYTES: Final = 64 * 1024
 MAX_QUEUED: Final = 10
 """Requests that wait; the wire's default queue depth."""
 
+MAX_QUEUED_TOKENS: Final = 256 * 1024
+"""Tokens of the prompts and texts that wait: some minutes of work, at the thousand tokens
+a second that a small model reads on two cores."""
+
+MAX_QUEUED_BYTES: Final = 2 * MAX_FRAME_BYTES
+"""Bytes of the lines of requests that wait: two of the largest, which are held several
+times over as text, as a job and on its way to a worker. F-1."""
+
+RETRY_AFTER_MIN_MS: Final = 10
+"""Shortest time after which one who was refused is told to try again: less is a loop."""
+
+RETRY_AFTER_MAX_MS: Final = 60_000
+"""Longest such time: nothing is known of what happens in a minute."""
+
 MAX_ACTIVE_DEFAULT_CAP: Final = 4
 """Most requests that run at once unless the operator says otherwise.
 

@@ -49,6 +49,8 @@ class Activity:
     request_id: str
     arrived_at: float
     """On trio's clock, in seconds, as the other moments."""
+    n_bytes: int = 0
+    """Of the line that it came in."""
     arrived_ns: int = field(default_factory=time.time_ns)
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     """What is done for it: cancelled by its caller, an operator or its deadline."""

@@ -174,7 +174,9 @@ class Connection(Generic[R]):
         )
 
 
-def _begin(register: Register, peer: Peer, socket: str, request_id: str) -> Activity:
-    activity = Activity(peer, socket, request_id, trio.current_time())
+def _begin(
+    register: Register, peer: Peer, socket: str, request_id: str, n_bytes: int
+) -> Activity:
+    activity = Activity(peer, socket, request_id, trio.current_time(), n_bytes)
     register.enter(activity)
     return activity

@@ -18,7 +18,6 @@ class Arrival(NamedTuple, Generic[R]):
 
     request: R
     activity: Activity
-    n_bytes: int
 
 
 class Inbox(Generic[R]):
@@ -30,11 +29,11 @@ class Inbox(Generic[R]):
 
     Args:
         decode: reads a line.
-        begin: called for each request as it is read.
+        begin: called for each request as it is read, with its id and length in bytes.
     """
 
     def __init__(
-        self, decode: Callable[[bytes], R], begin: Callable[[str], Activity]
+        self, decode: Callable[[bytes], R], begin: Callable[[str, int], Activity]
     ) -> None:
         self._decode = decode
         self._begin = begin
@@ -86,7 +85,7 @@ class Inbox(Generic[R]):
             return None
         arrival = self._arrivals.popleft()
         if isinstance(arrival, Arrival):
-            self._n_bytes -= arrival.n_bytes
+            self._n_bytes -= arrival.activity.n_bytes
             self._current = arrival.activity
         self._sort()
         return arrival
@@ -124,9 +123,9 @@ class Inbox(Generic[R]):
 
     def _put(self, frame: bytes) -> None:
         request = self._decode(frame)
-        arrival = Arrival(request, self._begin(request.id), len(frame))
-        self._arrivals.append(arrival)
-        self._n_bytes += arrival.n_bytes
+        activity = self._begin(request.id, len(frame))
+        self._arrivals.append(Arrival(request, activity))
+        self._n_bytes += activity.n_bytes
 
     def _cancel(self, request_id: str) -> None:
         for activity in (self._current, *self.waiting):

@@ -3,10 +3,11 @@
 import os
 from collections.abc import Iterable
 
+import msgspec
 import trio
 from msgspec import UNSET
 
-from inferd.errors import ContextOverflowError, InferdError
+from inferd.errors import ContextOverflowError, InferdError, QueueFullError
 from inferd.limits import MAX_ERROR_CHARS
 from inferd.wire.codec import encode
 from inferd.wire.responses import ErrorFrame, Response, Terminal
@@ -82,14 +83,21 @@ def error_frame(request_id: str, error: InferdError) -> ErrorFrame:
     """Write a failure as the wire has it; a value that it quotes may be cut off."""
     text = error.message
     message = text if len(text) <= MAX_ERROR_CHARS else f"{text[:MAX_ERROR_CHARS]}…"
-    if isinstance(error, ContextOverflowError):
-        return ErrorFrame(
-            id=request_id,
-            code=error.code,
-            message=message,
-            prompt_tokens=error.prompt_tokens,
-            n_ctx=error.n_ctx,
-            tokens_over=error.tokens_over,
-            at_least=error.at_least or UNSET,
-        )
-    return ErrorFrame(id=request_id, code=error.code, message=message)
+    frame = ErrorFrame(id=request_id, code=error.code, message=message)
+    match error:
+        case ContextOverflowError():
+            return msgspec.structs.replace(
+                frame,
+                prompt_tokens=error.prompt_tokens,
+                n_ctx=error.n_ctx,
+                tokens_over=error.tokens_over,
+                at_least=error.at_least or UNSET,
+            )
+        case QueueFullError(depth=depth, retry_after_ms=retry_after_ms):
+            return msgspec.structs.replace(
+                frame,
+                queue_depth=depth,
+                retry_after_ms=UNSET if retry_after_ms is None else retry_after_ms,
+            )
+        case _:
+            return frame

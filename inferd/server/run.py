@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 import structlog
 import trio
 
-from inferd.admission import Admission
+from inferd.admission.gate import Admission
 from inferd.backend import Backend
 from inferd.config import Config
 from inferd.limits import MAX_ACTIVE_DEFAULT_CAP
@@ -28,6 +28,7 @@ from inferd.server.listen import (
     locked,
     make_directory,
 )
+from inferd.server.metrics import Metrics
 from inferd.server.register import Register
 from inferd.server.room import (
     Room,
@@ -49,6 +50,16 @@ def active_requests(config: Config) -> int:
     """How many requests run at once: as configured, else the cores, up to a cap."""
     cores = len(os.sched_getaffinity(0))
     return config.admission.max_active or min(cores, MAX_ACTIVE_DEFAULT_CAP)
+
+
+def make_gate(config: Config) -> Admission:
+    """Make the gate that is configured."""
+    return Admission(
+        max_active=active_requests(config),
+        max_queued=config.admission.max_queued,
+        max_queued_tokens=config.admission.max_queued_tokens,
+        max_queued_bytes=config.admission.max_queued_bytes,
+    )
 
 
 class Ends(Protocol):
@@ -84,12 +95,7 @@ class Daemon:
         self._directory = directory
         self._backends = backends
         self._board, self._notifier, metrics = audience
-        self._turns = Turns(
-            Admission(
-                max_active=active_requests(config),
-                max_queued=config.admission.max_queued,
-            )
-        )
+        self._turns = Turns(make_gate(config))
         self._around = Surroundings(
             hangups=Hangups(),
             register=Register(metrics),
@@ -102,16 +108,24 @@ class Daemon:
             metrics=metrics,
             drain=self._drain_once,
         )
-        metrics.watch("active_requests", "Requests that run.", self._turns.count_active)
-        metrics.watch(
-            "queued_requests", "Requests that wait.", self._turns.count_waiting
-        )
+        self._watch_gate(metrics)
         self._connections: set[Ends] = set()
         self._n_listeners = 0
         self._left = trio.lowlevel.ParkingLot()
         self._stop = trio.Event()
         self._scope = trio.CancelScope()
         self._is_ready = False
+
+    def _watch_gate(self, metrics: Metrics) -> None:
+        turns = self._turns
+        metrics.watch("active_requests", "Requests that run.", turns.count_active)
+        metrics.watch("queued_requests", "Requests that wait.", turns.count_waiting)
+        metrics.watch(
+            "queued_tokens",
+            "Tokens of those that wait, as far as they are counted.",
+            turns.count_waiting_tokens,
+        )
+        metrics.watch("queued_bytes", "Bytes of them.", turns.count_waiting_bytes)
 
     def stop(self) -> None:
         """Drain and end; asked twice, or before it was ready, end at once."""

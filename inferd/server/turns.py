@@ -6,14 +6,15 @@ from contextlib import contextmanager
 
 import trio
 
-from inferd.admission import Admission
+from inferd.admission.gate import Admission, Claim
 from inferd.errors import DrainingError
 
 
 class Turn:
     """A place in the queue, or a permit."""
 
-    def __init__(self) -> None:
+    def __init__(self, ticket: int) -> None:
+        self.ticket = ticket
         self._news = trio.Event()
         self._is_lost = False
         self.is_watched = False
@@ -80,36 +81,48 @@ class Turns:
         """Count the requests that wait for one."""
         return self._gate.waiting
 
+    def count_waiting_tokens(self) -> int:
+        """Count what they have to read, as far as it is known."""
+        return self._gate.waiting_tokens
+
+    def count_waiting_bytes(self) -> int:
+        """Count the bytes in which they came."""
+        return self._gate.waiting_bytes
+
     @contextmanager
-    def admitted(
-        self, *, uid: int = -1, priority: int = 0, is_watched: bool = False
-    ) -> Iterator[Turn]:
+    def admitted(self, claim: Claim, *, is_watched: bool = False) -> Iterator[Turn]:
         """Hold a place from arrival until whatever ends the request.
 
         Args:
-            uid: the caller's user.
-            priority: among that user's own requests, higher first.
+            claim: what the request is.
             is_watched: whether anybody wants to know the place in the queue.
 
         Raises:
             QueueFullError: there is none.
             DrainingError: there are no more.
         """
-        ticket = next(self._numbers)
-        turn = Turn()
+        turn = Turn(next(self._numbers))
         turn.is_watched = is_watched
-        if self._gate.arrive(ticket, uid=uid, priority=priority):
+        if self._gate.arrive(turn.ticket, claim, now=trio.current_time()):
             turn.begin()
-        self._turns[ticket] = turn
+        self._turns[turn.ticket] = turn
         self._move()
         try:
             yield turn
         finally:
-            del self._turns[ticket]
-            successor = self._gate.leave(ticket)
+            del self._turns[turn.ticket]
+            successor = self._gate.leave(turn.ticket, now=trio.current_time())
             if successor is not None:
                 self._turns[successor].begin()
             self._move()
+
+    def weigh(self, turn: Turn, n_tokens: int) -> None:
+        """Note how much a request has to read.
+
+        Raises:
+            QueueFullError: too much waits already; it has to go.
+        """
+        self._gate.weigh(turn.ticket, n_tokens)
 
     def close(self) -> None:
         """Take nobody in any more."""

@@ -251,6 +251,10 @@ class ErrorFrame(Struct, frozen=True, kw_only=True, tag="error", tag_field="type
     """With a context overflow: tokens to drop."""
     at_least: bool | UnsetType = UNSET
     """With a context overflow: true if the prompt was not counted to its end."""
+    queue_depth: int | UnsetType = UNSET
+    """With ``queue_full``: requests that wait."""
+    retry_after_ms: int | UnsetType = UNSET
+    """With ``queue_full``: milliseconds after which there may be a place."""
 
 
 TextResponse = TokenFrame | DoneFrame | ProgressFrame | ErrorFrame

@@ -72,6 +72,8 @@ class MockBackend(WorkerBackend):
 
     def prepare(self, job: Job) -> PreparedJob:
         """Take any job whose vectors it can make."""
+        if delay := self._settings.prepare_delay_ms:
+            time.sleep(delay / 1000)
         match job:
             case GenerateJob():
                 tokens = () if job.prefill_only else self._settings.tokens

@@ -30,11 +30,28 @@ def test_a_request_over_both_bounds_is_refused_at_once_and_the_connection_kept(
     running = daemon.begin("running", max_tokens=40)
     waiting = daemon.begin("waiting", max_tokens=1)
     with daemon.connect() as third:
-        assert third.ask(generate(id="third")) == [{**FULL, "id": "third"}]
-        assert third.ask(generate(id="again")) == [{**FULL, "id": "again"}]
+        for request_id in ("third", "again"):
+            [refusal] = third.ask(generate(id=request_id))
+            assert refusal.pop("retry_after_ms", 10) >= 10
+            assert refusal == {**FULL, "id": request_id, "queue_depth": 1}
         assert running.frames()[-1]["usage"]["completion_tokens"] == 40
         assert waiting.frames()[-1]["id"] == "waiting"
         assert third.ask(generate(max_tokens=1))[-1]["type"] == "done"
+
+
+def test_what_waits_is_bounded_in_bytes(make_daemon: MakeDaemon):
+    admission = {"max_active": 1, "max_queued_bytes": 1000}
+    daemon = make_daemon({"backend": [ENDLESS], "admission": admission}).start()
+    daemon.begin("running")
+    daemon.begin("waiting")
+    assert daemon.ask("x" * 1000)[-1]["code"] == "queue_full"
+    waiting = daemon.begin("small", progress=True)
+    assert waiting.frame() == {
+        "type": "status",
+        "id": "small",
+        "status": "queued",
+        "position": 2,
+    }
 
 
 def test_every_place_is_free_again_once_all_is_answered(daemon: DaemonProcess):

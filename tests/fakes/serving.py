@@ -10,7 +10,7 @@ import msgspec
 import trio
 import trio.testing
 
-from inferd.admission import Admission
+from inferd.admission.gate import Admission
 from inferd.backend import Backend
 from inferd.config import AdmissionSettings, Config, LimitSettings, Listen
 from inferd.paths import EMBED_SOCKET, INFER_SOCKET, INFER_V2_SOCKET, RERANK_SOCKET

@@ -15,7 +15,11 @@ from inferd.config import (
 
 MOCK = '[[backend]]\nkind = "mock"\nname = "m"\n'
 LLAMA = '[[backend]]\nkind = "llamacpp"\nname = "c"\n'
-MOCK_KEYS = "die_after_tokens, die_at_load, die_by, kind, name, token_delay_ms, tokens"
+MOCK_KEYS = (
+    "die_after_tokens, die_at_load, die_by, kind, name, prepare_delay_ms, "
+    "token_delay_ms, tokens"
+)
+ADMISSION_KEYS = "max_active, max_queued, max_queued_bytes, max_queued_tokens"
 LLAMA_KEYS = "chat_template, embed_pooling, kind, model, n_ctx, n_gpu_layers, n_threads, name, serves, sha256"
 
 
@@ -71,7 +75,7 @@ def test_every_table_is_read():
         ),
         (
             "[admission]\nfair = true",
-            "admission.fair: no such key; allowed: max_active, max_queued",
+            f"admission.fair: no such key; allowed: {ADMISSION_KEYS}",
         ),
         (f"{MOCK}n_ctx = 8", f"backend[0].n_ctx: no such key; allowed: {MOCK_KEYS}"),
         (

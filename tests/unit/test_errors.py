@@ -41,7 +41,7 @@ TREE = {
         (InvalidFrameError("x"), "invalid_request", "decode: x"),
         (FrameTooLargeError("x"), "frame_too_large", "x"),
         (InvalidRequestError("x"), "invalid_request", "invalid request: x"),
-        (QueueFullError(), "queue_full", "queue full"),
+        (QueueFullError(depth=3), "queue_full", "queue full"),
         (TooManyConnectionsError(), "queue_full", "too many connections"),
         (BackendUnavailableError("x"), "backend_unavailable", "x"),
         (BackendNotReadyError(), "backend_unavailable", "backend not ready"),

@@ -61,7 +61,7 @@ async def test_a_refusal_says_its_code_and_what_is_known(autojump_clock):
     activity = begin()
     await trio.sleep(2)
     with capture_logs() as log:
-        activity.refused(QueueFullError())
+        activity.refused(QueueFullError(depth=3))
     [line] = log
     assert (line["event"], line["log_level"]) == ("request.refused", "warning")
     assert line["code"] == activity.outcome == "queue_full"

@@ -7,7 +7,7 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
-from inferd.admission import Admission
+from inferd.admission.gate import Admission
 from inferd.backend import BackendCapabilities
 from inferd.engine.restart import Pause
 from inferd.limits import ADMIN_LISTENER_EVENTS, MAX_COMMAND_BYTES

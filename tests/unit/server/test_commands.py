@@ -8,7 +8,7 @@ import trio
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
-from inferd.admission import Admission
+from inferd.admission.gate import Admission, Claim
 from inferd.backend import AcceleratorInfo, AcceleratorKind, BackendCapabilities
 from inferd.server.activity import Activity
 from inferd.server.commands import Commands
@@ -63,7 +63,7 @@ class Office:
 
     def queue(self, activity: Activity) -> Turn:
         """Let it wait for a permit, or have one."""
-        activity.turn = self._stack.enter_context(self.turns.admitted())
+        activity.turn = self._stack.enter_context(self.turns.admitted(Claim()))
         return activity.turn
 
     def ask(self, line: Frame | bytes, peer: Peer = DAEMON) -> Frame:

@@ -76,7 +76,7 @@ async def test_an_answered_request_keeps_the_connection():
 
 
 async def test_a_failure_becomes_its_error_frame():
-    goes_on, [frame], log = await outcome_of(Answers(QueueFullError()))
+    goes_on, [frame], log = await outcome_of(Answers(QueueFullError(depth=3)))
     assert goes_on
     assert (frame["id"], frame["code"]) == ("r", "queue_full")
     assert [line["event"] for line in log] == ["request.refused"]
@@ -120,7 +120,7 @@ async def test_two_bugs_have_two_numbers():
     assert first[1][0]["message"] != second[1][0]["message"]
 
 
-@pytest.mark.parametrize("failure", [ZeroDivisionError(), QueueFullError()])
+@pytest.mark.parametrize("failure", [ZeroDivisionError(), QueueFullError(depth=3)])
 async def test_a_failure_after_the_terminal_frame_adds_none(failure):
     goes_on, frames, _ = await outcome_of(Answers(failure, ends=True))
     assert goes_on
@@ -154,7 +154,7 @@ async def test_a_refusal_that_nobody_reads_is_logged_once(autojump_clock):
     async with open_pair() as (ours, theirs):
         await theirs.aclose()
         reply = Reply(ours, "r", write_timeout_s=1)
-        service = Answers(QueueFullError())
+        service = Answers(QueueFullError(depth=3))
         with capture_logs() as log, pytest.raises(PeerGoneError):
             await dispatch(service, REQUEST, reply, begin())
     assert [line["event"] for line in log] == ["request.refused"]

@@ -1,8 +1,10 @@
+from contextlib import suppress
+
 import pytest
 import trio
 import trio.testing
 
-from inferd.admission import Admission
+from inferd.admission.gate import Admission
 from inferd.backend import BackendCapabilities
 from inferd.errors import (
     BackendUnavailableError,
@@ -10,9 +12,9 @@ from inferd.errors import (
     InvalidRequestError,
     QueueFullError,
 )
-from inferd.job import EmbedJob
+from inferd.job import EmbedJob, GenerateJob, Sampling, Turn
 from inferd.resolve.plan import Plan
-from inferd.routing import EMBEDS
+from inferd.routing import EMBEDS, GENERATES
 from inferd.server.activity import Activity
 from inferd.server.entrance import Entrance
 from inferd.server.peer import Peer
@@ -30,7 +32,7 @@ def make_entrance(*backends: ScriptedBackend, max_queued: int = 10) -> Entrance:
 
 def begin(uid: int = 1000) -> Activity:
     peer = Peer(pid=17, uid=uid, gid=100)
-    return Activity(peer, "infer.embed.sock", "r", trio.current_time())
+    return Activity(peer, "infer.embed.sock", "r", trio.current_time(), n_bytes=17)
 
 
 def is_free(entrance: Entrance) -> bool:
@@ -91,7 +93,7 @@ async def test_a_users_priorities_order_that_users_own(
 
 async def test_another_users_priority_is_no_matter(autojump_clock, nursery):
     entrance = make_entrance(ScriptedBackend())
-    activities = [begin(1), begin(1), begin(2)]
+    activities = [begin(3), begin(1), begin(2)]
     for activity, priority in zip(activities, (0, 0, 9), strict=True):
         plan = Plan(job=JOB, needs=(EMBEDS,), priority=priority)
         nursery.start_soon(hold, entrance, plan, activity)
@@ -206,3 +208,88 @@ async def test_places_are_told_until_it_is_the_turn(autojump_clock, nursery):
 async def hold_a_while(entrance: Entrance, activity: Activity):
     async with entrance.enter(PLAN, activity):
         await trio.sleep(1)
+
+
+# --- a flood ----------------------------------------------------------------------------
+
+CHAT = GenerateJob(
+    turns=[Turn("user", "hi")],
+    max_tokens=1,
+    sampling=Sampling(temperature=None, top_p=None, top_k=None, seed=1),
+)
+
+
+async def run_a_second(entrance: Entrance, uid: int, starts: list[int]):
+    async with entrance.enter(PLAN, begin(uid)):
+        starts.append(uid)
+        await trio.sleep(1)
+
+
+async def flood(entrance: Entrance, uid: int, starts: list[int]):
+    """Ask for vectors, and again as soon as there is an answer, refused or not."""
+    while True:
+        with suppress(QueueFullError):
+            await run_a_second(entrance, uid, starts)
+        await trio.sleep(0.5)
+
+
+async def test_a_flood_of_embeddings_delays_others_by_a_turn_each(
+    autojump_clock, nursery
+):
+    entrance = make_entrance(ScriptedBackend(), max_queued=3)
+    starts: list[int] = []
+    for _ in range(8):
+        nursery.start_soon(flood, entrance, 1, starts)
+    await trio.sleep(5.5)
+    for _ in range(5):
+        arrived_at = trio.current_time()
+        async with entrance.enter(Plan(job=CHAT, needs=(GENERATES,)), begin(2)):
+            assert trio.current_time() - arrived_at <= 2
+            await trio.sleep(1)
+    assert starts[-1] == 1
+    nursery.cancel_scope.cancel()
+
+
+async def test_two_floods_have_every_other_turn(autojump_clock, nursery):
+    entrance = make_entrance(ScriptedBackend(), max_queued=3)
+    starts: list[int] = []
+    for uid in [1] * 8 + [2] * 3:
+        nursery.start_soon(flood, entrance, uid, starts)
+    await trio.sleep(14)
+    assert starts[-10:] in ([1, 2] * 5, [2, 1] * 5)
+    nursery.cancel_scope.cancel()
+
+
+async def test_bytes_count_on_arrival_and_tokens_when_the_texts_are_read(
+    autojump_clock, nursery
+):
+    backend = ScriptedBackend(Script(prompt_tokens=60, prepare_s=1))
+    gate = Admission(max_active=1, max_queued=9, max_queued_tokens=100)
+    entrance = Entrance([backend], Turns(gate))
+    for _ in range(2):
+        nursery.start_soon(hold, entrance, PLAN, begin())
+        await trio.testing.wait_all_tasks_blocked()
+    assert (gate.waiting_bytes, gate.waiting_tokens) == (17, 0)
+    with pytest.raises(QueueFullError) as caught:
+        async with entrance.enter(PLAN, begin()):
+            pytest.fail("it was let in")
+    assert (caught.value.depth, trio.current_time()) == (1, 3)
+    assert (gate.waiting, gate.waiting_bytes, gate.waiting_tokens) == (1, 17, 60)
+    assert backend.n_held == 2
+    nursery.cancel_scope.cancel()
+
+
+async def test_texts_of_a_flood_are_read_after_those_whose_turn_is_sooner(
+    autojump_clock, nursery
+):
+    backend = ScriptedBackend(Script(prepare_s=1))
+    entrance = make_entrance(backend)
+    for uid in [1] * 6:
+        nursery.start_soon(hold, entrance, PLAN, begin(uid))
+        await trio.testing.wait_all_tasks_blocked()
+    other = begin(2)
+    nursery.start_soon(hold, entrance, PLAN, other)
+    await trio.sleep(2.5)
+    assert other.input_tokens == 3
+    assert backend.counts.prepared == 2
+    nursery.cancel_scope.cancel()

@@ -23,8 +23,8 @@ Taken = Arrival[GenerateRequest] | PeerError
 Seen = tuple[str | type[PeerError], bool]
 
 
-def begin(request_id: str) -> Activity:
-    return Activity(PEER, "infer.sock", request_id, 0.0)
+def begin(request_id: str, n_bytes: int) -> Activity:
+    return Activity(PEER, "infer.sock", request_id, 0.0, n_bytes)
 
 
 def filled(*chunks: bytes) -> Inbox[GenerateRequest]:
@@ -61,15 +61,15 @@ def test_requests_come_out_in_the_order_they_came_in():
 
 
 def test_each_request_has_an_activity_of_its_own_from_when_it_was_read():
-    begun: list[str] = []
+    begun: list[tuple[str, int]] = []
 
-    def note(request_id: str) -> Activity:
-        begun.append(request_id)
-        return begin(request_id)
+    def note(request_id: str, n_bytes: int) -> Activity:
+        begun.append((request_id, n_bytes))
+        return begin(request_id, n_bytes)
 
     inbox = Inbox(decode_generate, note)
     inbox.feed(generate("a") + generate("b") + generate("c")[:10])
-    assert begun == ["a", "b"]
+    assert begun == [(each, len(generate(each)) - 1) for each in "ab"]
     first, second = inbox.waiting
     assert first is not second
     assert [first.request_id, second.request_id] == ["a", "b"]
@@ -244,7 +244,7 @@ def test_whoever_feeds_it_only_while_it_has_room_keeps_the_bounds(sizes, takes):
                 inbox.feed(sent[:64])
                 sent = sent[64:]
             lines = [each for each in inbox._arrivals if isinstance(each, Arrival)]
-            others = [each.n_bytes for each in lines][1:]
+            others = [each.activity.n_bytes for each in lines][1:]
             held = sum(others) + inbox._splitter.pending_bytes
             is_idle = inbox._current is None and not inbox._arrivals
             assert len(inbox._arrivals) <= 4

@@ -42,7 +42,7 @@ async def test_requests_are_counted_by_socket_and_outcome():
         activity.done("end")
         metrics.count(activity)
     refused = begin()
-    refused.refused(QueueFullError())
+    refused.refused(QueueFullError(depth=3))
     metrics.count(refused)
     metrics.count(begin())
     counted = samples(metrics, "inferd_requests_total")

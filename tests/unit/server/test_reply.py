@@ -75,15 +75,15 @@ async def test_a_terminal_frame_must_be_the_last_of_its_send():
 async def test_a_failure_is_one_error_frame_with_the_id():
     async with open_pair() as (ours, theirs):
         reply = Reply(ours, "r-17", write_timeout_s=1)
-        await reply.fail(QueueFullError())
+        await reply.fail(InternalError("bug 1"))
         await ours.send_eof()
         [frame] = await FrameClient(theirs).rest()
     assert reply.is_over
     assert frame == {
         "type": "error",
         "id": "r-17",
-        "code": "queue_full",
-        "message": "queue full",
+        "code": "internal",
+        "message": "bug 1",
     }
 
 
@@ -93,7 +93,7 @@ async def test_a_failure_is_one_error_frame_with_the_id():
         (InvalidFrameError("no JSON"), "invalid_request", "decode: no JSON"),
         (InvalidRequestError("no"), "invalid_request", "invalid request: no"),
         (FrameTooLargeError("big"), "frame_too_large", "big"),
-        (QueueFullError(), "queue_full", "queue full"),
+        (QueueFullError(depth=3), "queue_full", "queue full"),
         (BackendUnavailableError("gone"), "backend_unavailable", "gone"),
         (InternalError("bug 1"), "internal", "bug 1"),
     ],
@@ -113,6 +113,15 @@ def test_an_overflow_tells_where_its_numbers_are_the_least_that_they_may_be():
     error = ContextOverflowError(prompt_tokens=230, n_ctx=100, at_least=True)
     frame = error_frame("r", error)
     assert (frame.tokens_over, frame.at_least) == (131, True)
+
+
+@pytest.mark.parametrize("retry_after_ms", [None, 250])
+def test_a_full_queue_says_how_full_and_when_to_come_back_if_that_is_known(
+    retry_after_ms,
+):
+    frame = error_frame("r", QueueFullError(depth=3, retry_after_ms=retry_after_ms))
+    assert frame.queue_depth == 3
+    assert frame.retry_after_ms == (retry_after_ms or UNSET)
 
 
 def test_every_error_with_a_code_has_an_error_frame():
@@ -148,7 +157,7 @@ async def test_a_closed_connection_is_a_peer_that_is_gone():
     async with open_pair() as (ours, _):
         await ours.aclose()
         with pytest.raises(PeerGoneError):
-            await Reply(ours, "r", write_timeout_s=7).fail(QueueFullError())
+            await Reply(ours, "r", write_timeout_s=7).fail(QueueFullError(depth=3))
 
 
 async def test_a_frame_over_the_cap_is_not_written_and_leaves_room_for_an_error(

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from inferd.admission import Admission
+from inferd.admission.gate import Admission
 from inferd.backend import BackendCapabilities
 from inferd.config import Listen
 from inferd.server.entrance import Entrance

@@ -6,7 +6,7 @@ import trio
 import trio.testing
 from hypothesis import given, settings, strategies as st
 
-from inferd.admission import Admission
+from inferd.admission.gate import Admission, Claim
 from inferd.errors import DrainingError, QueueFullError
 from inferd.server.turns import Turn, Turns
 
@@ -17,7 +17,7 @@ def make_turns(*, max_active: int = 1, max_queued: int = 10):
 
 
 async def hold(turns: Turns, order: list[str], name: str, hold_s: float = 1):
-    with turns.admitted() as turn:
+    with turns.admitted(Claim()) as turn:
         with trio.fail_after(1000):
             await turn.wait()
         order.append(name)
@@ -46,8 +46,8 @@ async def test_as_many_run_at_once_as_may(autojump_clock):
 
 async def test_one_too_many_is_refused_and_changes_nothing():
     gate, turns = make_turns(max_active=1, max_queued=0)
-    with turns.admitted():
-        with pytest.raises(QueueFullError), turns.admitted():
+    with turns.admitted(Claim()):
+        with pytest.raises(QueueFullError), turns.admitted(Claim()):
             pytest.fail("let in")
         assert gate.active == 1
     assert gate.active == 0
@@ -57,7 +57,7 @@ async def test_whatever_ends_a_request_its_successor_runs(autojump_clock):
     gate, turns = make_turns()
     order: list[str] = []
     async with trio.open_nursery() as nursery:
-        with pytest.raises(ZeroDivisionError), turns.admitted():
+        with pytest.raises(ZeroDivisionError), turns.admitted(Claim()):
             nursery.start_soon(hold, turns, order, "next")
             await trio.testing.wait_all_tasks_blocked()
             assert gate.waiting == 1
@@ -67,8 +67,8 @@ async def test_whatever_ends_a_request_its_successor_runs(autojump_clock):
 
 async def test_leaving_the_queue_passes_the_turn_on_to_nobody(autojump_clock):
     gate, turns = make_turns()
-    with turns.admitted():
-        with trio.move_on_after(1), turns.admitted() as second:
+    with turns.admitted(Claim()):
+        with trio.move_on_after(1), turns.admitted(Claim()) as second:
             await second.wait()
         assert (gate.active, gate.waiting) == (1, 0)
 
@@ -77,9 +77,9 @@ async def test_a_closed_gate_turns_away_the_next_and_keeps_those_inside(
     autojump_clock,
 ):
     gate, turns = make_turns()
-    with turns.admitted() as first:
+    with turns.admitted(Claim()) as first:
         turns.close()
-        with pytest.raises(DrainingError), turns.admitted():
+        with pytest.raises(DrainingError), turns.admitted(Claim()):
             pytest.fail("let in")
         await first.wait()
         assert gate.active == 1
@@ -87,7 +87,7 @@ async def test_a_closed_gate_turns_away_the_next_and_keeps_those_inside(
 
 async def test_turning_away_reaches_those_who_wait_alone(autojump_clock):
     _, turns = make_turns()
-    with turns.admitted() as first, turns.admitted() as second:
+    with turns.admitted(Claim()) as first, turns.admitted(Claim()) as second:
         turns.turn_away()
         await first.wait()
         with pytest.raises(DrainingError):
@@ -96,8 +96,8 @@ async def test_turning_away_reaches_those_who_wait_alone(autojump_clock):
 
 async def test_one_turned_away_does_not_run_when_its_turn_comes(autojump_clock):
     _, turns = make_turns()
-    with turns.admitted():
-        waiting = turns.admitted()
+    with turns.admitted(Claim()):
+        waiting = turns.admitted(Claim())
         second = waiting.__enter__()
         turns.turn_away()
     with pytest.raises(DrainingError):
@@ -114,7 +114,7 @@ async def note(turn: Turn, told: list[tuple[float, int]]):
 
 
 async def watch(turns: Turns, told: list[tuple[float, int]], hold_s: float = 1):
-    with turns.admitted(is_watched=True) as turn:
+    with turns.admitted(Claim(), is_watched=True) as turn:
         await note(turn, told)
         await turn.wait()
         await trio.sleep(hold_s)
@@ -146,7 +146,7 @@ async def test_a_place_moves_up_when_one_ahead_leaves_the_queue(autojump_clock):
     async with trio.open_nursery() as nursery:
         nursery.start_soon(hold, turns, [], "runs", 9)
         await trio.testing.wait_all_tasks_blocked()
-        with trio.move_on_after(2), turns.admitted() as impatient:
+        with trio.move_on_after(2), turns.admitted(Claim()) as impatient:
             nursery.start_soon(watch, turns, told)
             await impatient.wait()
     assert told == [(0, 2), (2, 1)]
@@ -157,15 +157,18 @@ async def test_a_place_moves_down_when_the_same_user_sends_what_is_urgent(
 ):
     _, turns = make_turns()
     told: list[tuple[float, int]] = []
-    with turns.admitted(uid=1):
-        with turns.admitted(uid=1, is_watched=True) as turn:
+    with turns.admitted(Claim(uid=3)):
+        with turns.admitted(Claim(uid=1), is_watched=True) as turn:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(note, turn, told)
                 await trio.testing.wait_all_tasks_blocked()
-                with turns.admitted(uid=2, priority=9), turns.admitted(uid=1):
+                with (
+                    turns.admitted(Claim(uid=2, priority=9)),
+                    turns.admitted(Claim(uid=1)),
+                ):
                     await trio.testing.wait_all_tasks_blocked()
                     assert [place for _, place in told] == [1]
-                with turns.admitted(uid=1, priority=1) as urgent:
+                with turns.admitted(Claim(uid=1, priority=1)) as urgent:
                     await trio.testing.wait_all_tasks_blocked()
                     assert turns.order() == [urgent, turn]
                 await trio.testing.wait_all_tasks_blocked()
@@ -175,7 +178,7 @@ async def test_a_place_moves_down_when_the_same_user_sends_what_is_urgent(
 
 async def test_one_turned_away_is_told_no_more_places(autojump_clock):
     _, turns = make_turns()
-    with turns.admitted(), turns.admitted(is_watched=True) as turn:
+    with turns.admitted(Claim()), turns.admitted(Claim(), is_watched=True) as turn:
         turns.turn_away()
         told: list[tuple[float, int]] = []
         await note(turn, told)
@@ -187,7 +190,7 @@ async def test_one_turned_away_is_told_no_more_places(autojump_clock):
 async def test_those_who_run_and_wait_are_counted():
     _, turns = make_turns(max_active=1)
     assert (turns.count_active(), turns.count_waiting()) == (0, 0)
-    with turns.admitted(), turns.admitted(), turns.admitted():
+    with turns.admitted(Claim()), turns.admitted(Claim()), turns.admitted(Claim()):
         assert (turns.count_active(), turns.count_waiting()) == (1, 2)
     assert (turns.count_active(), turns.count_waiting()) == (0, 0)
 
@@ -196,10 +199,12 @@ async def test_each_turn_goes_to_the_one_of_its_user_that_is_most_urgent(
     autojump_clock,
 ):
     _, turns = make_turns()
-    with turns.admitted(uid=1), ExitStack() as stack:
+    with turns.admitted(Claim(uid=3)), ExitStack() as stack:
 
         def come(uid: int, priority: int) -> Turn:
-            turn: Turn = stack.enter_context(turns.admitted(uid=uid, priority=priority))
+            turn: Turn = stack.enter_context(
+                turns.admitted(Claim(uid=uid, priority=priority))
+            )
             return turn
 
         low, other, high = come(1, -1), come(2, 0), come(1, 5)
@@ -257,7 +262,7 @@ def test_whoever_comes_and_goes_permits_are_kept_and_given_back(
     async def visit(arrives_s: int, stays_s: int, patience_s: float):
         await trio.sleep(arrives_s)
         try:
-            with trio.move_on_after(patience_s), turns.admitted() as turn:
+            with trio.move_on_after(patience_s), turns.admitted(Claim()) as turn:
                 await turn.wait()
                 inside.append(stays_s)
                 assert len(inside) <= max_active

@@ -139,12 +139,13 @@ def test_who_is_dropped_falls_silent():
     assert step_of(mock).pieces == [(2, b"a")]
 
 
-def test_it_waits_before_each_step(monkeypatch):
+def test_it_waits_before_it_has_read_and_before_each_step(monkeypatch):
     naps: list[float] = []
     monkeypatch.setattr("inferd.worker.mock.time", SimpleNamespace(sleep=naps.append))
-    mock = started(backend("a", "b", token_delay_ms=50), 1, 2)
+    mock = started(backend("a", "b", prepare_delay_ms=7, token_delay_ms=50), 1, 2)
+    assert naps == [0.007, 0.007]
     step_of(mock)
-    assert naps == [0.05]
+    assert naps[2:] == [0.05]
 
 
 @pytest.mark.parametrize("n_tokens", [1, 2, 3])

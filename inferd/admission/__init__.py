@@ -1,0 +1,1 @@
+"""Who runs now, who waits, and who is turned away: pure decisions."""

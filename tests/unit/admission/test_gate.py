@@ -1,0 +1,470 @@
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings, strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from inferd.admission.gate import Admission, Claim
+from inferd.errors import DrainingError, QueueFullError
+
+UIDS = st.integers(0, 3)
+PRIORITIES = st.integers(-2, 2)
+CLAIMS = st.builds(
+    Claim,
+    uid=UIDS,
+    priority=PRIORITIES,
+    n_bytes=st.integers(1, 30),
+    writes=st.booleans(),
+)
+MAX_TOKENS, MAX_BYTES = 100, 60
+
+
+class AdmissionMachine(RuleBasedStateMachine):
+    """Requests come, are weighed, and go in any order; dictionaries say what should be."""
+
+    @initialize(max_active=st.integers(1, 3), max_queued=st.integers(0, 6))
+    def open(self, max_active: int, max_queued: int) -> None:
+        self.max_active, self.max_queued = max_active, max_queued
+        self.gate = Admission(
+            max_active=max_active,
+            max_queued=max_queued,
+            max_queued_tokens=MAX_TOKENS,
+            max_queued_bytes=MAX_BYTES,
+        )
+        self.active: dict[int, Claim] = {}
+        self.waiting: dict[int, Claim] = {}
+        self.firsts: set[int] = set()
+        self.tokens: dict[int, int] = {}
+        self.passed: dict[int, Counter[int]] = {}
+        self.n_seen = 0
+        self.now = 0.0
+        self.is_open = True
+
+    @property
+    def uids(self) -> set[int]:
+        return {claim.uid for claim in self.waiting.values()}
+
+    @rule(claim=CLAIMS)
+    def arrive(self, claim: Claim) -> None:
+        self.n_seen += 1
+        ticket = self.n_seen
+        others = [*self.active.values(), *self.waiting.values()]
+        mine = [each for each in others if each.uid == claim.uid]
+        is_first = not [each for each in mine if each.writes or not claim.writes]
+        if not self.is_open:
+            with pytest.raises(DrainingError):
+                self.gate.arrive(ticket, claim, now=self.now)
+        elif len(self.active) < self.max_active:
+            assert self.gate.arrive(ticket, claim, now=self.now) is True
+            self.active[ticket] = claim
+        elif not self.has_room(claim, is_first=is_first):
+            with pytest.raises(QueueFullError) as caught:
+                self.gate.arrive(ticket, claim, now=self.now)
+            assert caught.value.depth == len(self.waiting)
+        else:
+            assert self.gate.arrive(ticket, claim, now=self.now) is False
+            if claim.uid not in self.uids:
+                self.passed[claim.uid] = Counter()
+            self.waiting[ticket] = claim
+            self.firsts |= {ticket} if is_first else set()
+
+    def has_room(self, claim: Claim, *, is_first: bool) -> bool:
+        sizes = {ticket: each.n_bytes for ticket, each in self.waiting.items()}
+        places = dict.fromkeys(self.waiting, 1)
+        return (
+            self.max_queued > 0
+            and self.fits(places, 1, claim, self.max_queued, is_first=is_first)
+            and self.fits(sizes, claim.n_bytes, claim, MAX_BYTES, is_first=is_first)
+        )
+
+    def fits(
+        self, there: dict[int, int], more: int, claim: Claim, bound: int, *, is_first
+    ) -> bool:
+        whole = sum(there.values())
+        first = sum(there[each] for each in there if each in self.firsts)
+        if is_first:
+            return first == 0 or first + more <= bound
+        mine = [there[each] for each in there if self.waiting[each].uid == claim.uid]
+        share = bound // len(self.uids | {claim.uid})
+        return whole == 0 or (whole + more <= bound and sum(mine) + more <= share)
+
+    @precondition(lambda self: self.active or self.waiting)
+    @rule(data=st.data(), n_tokens=st.integers(0, 150))
+    def weigh(self, data: st.DataObject, n_tokens: int) -> None:
+        tickets = sorted({*self.active, *self.waiting} - {*self.tokens})
+        if not tickets:
+            return
+        ticket = data.draw(st.sampled_from(tickets))
+        claim = self.waiting.get(ticket)
+        is_first = ticket in self.firsts
+        there = {each: self.tokens.get(each, 0) for each in self.waiting}
+        if claim is None:
+            self.gate.weigh(ticket, n_tokens)
+        elif self.fits(there, n_tokens, claim, MAX_TOKENS, is_first=is_first):
+            self.gate.weigh(ticket, n_tokens)
+            self.tokens[ticket] = n_tokens
+        else:
+            with pytest.raises(QueueFullError) as caught:
+                self.gate.weigh(ticket, n_tokens)
+            assert caught.value.depth == len(self.waiting) - 1
+            self.give_up(ticket)
+
+    @precondition(lambda self: self.n_seen)
+    @rule(data=st.data(), held_s=st.floats(0, 100))
+    def leave(self, data: st.DataObject, held_s: float) -> None:
+        """Some leave while they run, some while they wait, some again, some uninvited."""
+        self.now += held_s
+        ticket = data.draw(st.integers(1, self.n_seen + 1))
+        if ticket in self.waiting:
+            self.give_up(ticket)
+        elif ticket in self.active and self.waiting:
+            del self.active[ticket]
+            self.start(self.gate.leave(ticket, now=self.now))
+        else:
+            assert self.gate.leave(ticket, now=self.now) is None
+            self.active.pop(ticket, None)
+
+    @precondition(lambda self: self.active)
+    @rule(data=st.data())
+    def die(self, data: st.DataObject) -> None:
+        """A worker dies, and all that ran in it go at once."""
+        for ticket in data.draw(st.permutations(sorted(self.active))):
+            successor = self.gate.leave(ticket, now=self.now)
+            del self.active[ticket]
+            if successor is not None:
+                self.start(successor)
+
+    def give_up(self, ticket: int) -> None:
+        assert self.gate.leave(ticket, now=self.now) is None
+        self.forget(ticket)
+
+    def start(self, ticket: int | None) -> None:
+        assert ticket is not None
+        claim = self.waiting[ticket]
+        mine = [each for each in self.waiting if self.waiting[each].uid == claim.uid]
+        assert ticket == max(
+            mine, key=lambda each: (self.waiting[each].priority, -each)
+        )
+        for uid in self.uids - {claim.uid}:
+            self.passed[uid][claim.uid] += 1
+        self.passed[claim.uid] = Counter()
+        self.active[ticket] = claim
+        self.forget(ticket)
+
+    def forget(self, ticket: int) -> None:
+        del self.waiting[ticket]
+        self.firsts.discard(ticket)
+        self.tokens.pop(ticket, None)
+
+    @rule()
+    def close(self) -> None:
+        self.gate.close()
+        self.is_open = False
+
+    @invariant()
+    def the_gate_counts_right(self) -> None:
+        assert self.gate.active == len(self.active) <= self.max_active
+        assert self.gate.waiting == len(self.waiting) <= 2 * self.max_queued
+        assert self.gate.waiting_tokens == sum(self.tokens.values())
+        assert self.gate.waiting_bytes == sum(
+            claim.n_bytes for claim in self.waiting.values()
+        )
+
+    @invariant()
+    def nobody_waits_while_a_permit_is_free(self) -> None:
+        assert not self.gate.waiting or self.gate.active == self.max_active
+
+    @invariant()
+    def no_other_user_has_two_turns_while_one_waits(self) -> None:
+        assert all(set(self.passed[uid].values()) <= {1} for uid in self.uids)
+
+    @invariant()
+    def who_is_alone_may_use_everything(self) -> None:
+        everybody = {
+            each.uid for each in (*self.active.values(), *self.waiting.values())
+        }
+        if len(everybody) == 1 and not self.firsts:
+            assert len(self.waiting) <= self.max_queued
+
+    def teardown(self) -> None:
+        """What the order foretells happens when nobody else comes; then all is empty."""
+        order = list(self.gate.order())
+        assert sorted(order) == sorted(self.waiting)
+        started: list[int] = []
+        while self.active:
+            ticket, _ = self.active.popitem()
+            successor = self.gate.leave(ticket, now=self.now)
+            if successor is not None:
+                started.append(successor)
+                self.start(successor)
+        assert started == order
+        for name in ("active", "waiting", "waiting_tokens", "waiting_bytes"):
+            assert getattr(self.gate, name) == 0
+        for name in ("_here", "_users", "_writers"):
+            assert not getattr(self.gate, name)
+
+
+AdmissionMachine.TestCase.settings = settings(max_examples=30, stateful_step_count=25)
+TestAnyOrderOfEvents = AdmissionMachine.TestCase
+
+
+# --- a conversation with a gate -----------------------------------------------------------
+
+
+class Door:
+    """A gate, the tickets of those who came, and a clock."""
+
+    def __init__(self, *, max_active: int = 1, max_queued: int = 10, **bounds: int):
+        self.gate = Admission(max_active=max_active, max_queued=max_queued, **bounds)
+        self.now = 0.0
+        self.n_tickets = 0
+
+    def arrive(self, uid: int = 0, *, n_tokens: int = 0, **claim) -> int:
+        ticket = self.n_tickets
+        self.gate.arrive(ticket, Claim(uid=uid, **claim), now=self.now)
+        self.n_tickets += 1
+        try:
+            self.gate.weigh(ticket, n_tokens)
+        except QueueFullError:
+            self.gate.leave(ticket, now=self.now)
+            raise
+        return ticket
+
+    def refuses(self, uid: int = 0, **claim) -> QueueFullError:
+        waiting = self.gate.waiting
+        with pytest.raises(QueueFullError, match=r"^queue full$") as caught:
+            self.arrive(uid, **claim)
+        assert caught.value.depth == self.gate.waiting == waiting
+        return caught.value
+
+    def leave(self, ticket: int) -> int | None:
+        return self.gate.leave(ticket, now=self.now)
+
+    def starts(self, running: int = 0) -> list[int]:
+        """Let all run, one after the other; give who started."""
+        started = [running]
+        while (ticket := self.leave(started[-1])) is not None:
+            started.append(ticket)
+        return started[1:]
+
+
+def door_with(*waiting: tuple[int, int], runs: int = 9) -> Door:
+    """Make a door where 0 runs and 1, 2, … wait: each a user and a priority."""
+    door = Door(max_queued=4 * len(waiting))
+    door.arrive(runs)
+    for uid, priority in waiting:
+        door.arrive(uid, priority=priority)
+    return door
+
+
+def test_those_of_one_user_start_in_the_order_they_came():
+    assert door_with((1, 0), (1, 0), (1, 0)).starts() == [1, 2, 3]
+
+
+def test_who_waits_and_leaves_is_passed_over():
+    door = door_with((1, 0), (1, 0))
+    assert door.leave(1) is None
+    assert door.leave(0) == 2
+
+
+def test_leaving_twice_frees_one_permit():
+    door = Door(max_active=2, max_queued=2)
+    for _ in range(4):
+        door.arrive()
+    assert (door.leave(0), door.leave(0)) == (2, None)
+    assert (door.gate.active, door.gate.waiting) == (2, 1)
+
+
+def test_a_closed_gate_lets_those_inside_go_on():
+    door = door_with((1, 0))
+    door.gate.close()
+    with pytest.raises(DrainingError):
+        door.arrive()
+    assert door.starts() == [1]
+
+
+# --- turns ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("waiting", "order"),
+    [
+        ([(1, 0), (1, 5), (1, 0), (1, 5)], [2, 4, 1, 3]),
+        ([(1, 0), (2, 0), (1, 10)], [3, 2, 1]),
+        ([(1, -10), (2, -5), (1, 10), (2, 0), (3, 0)], [3, 4, 5, 1, 2]),
+        ([(1, 0), (2, 10)], [1, 2]),
+        ([(1, 0), (1, 0), (1, 0), (2, 0), (3, 0), (2, 0)], [1, 4, 5, 2, 6, 3]),
+    ],
+)
+def test_users_take_turns_and_each_ranks_its_own(waiting, order):
+    assert list(door_with(*waiting).gate.order()) == order
+    assert door_with(*waiting).starts() == order
+
+
+def test_one_who_comes_goes_before_one_who_was_just_served():
+    door = door_with((1, 0), (1, 0), (1, 0))
+    assert door.leave(0) == 1
+    door.arrive(2)
+    door.arrive(3)
+    assert list(door.gate.order()) == [4, 5, 2, 3]
+
+
+def test_one_who_ran_at_once_was_served_as_well():
+    door = door_with((9, 0))
+    door.arrive(2)
+    assert list(door.gate.order()) == [2, 1]
+
+
+def test_coming_anew_for_each_request_passes_nobody():
+    door = door_with((1, 0), (1, 0), (2, 0))
+    door.arrive(3)
+    assert door.leave(0) == 1
+    assert door.leave(1) == 3
+    assert door.leave(3) == 4
+    door.arrive(2)
+    assert list(door.gate.order()) == [2, 5]
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(UIDS, PRIORITIES), max_size=12))
+def test_no_priority_changes_when_another_user_has_a_turn(waiting):
+    ranked = [waiting[each - 1][0] for each in door_with(*waiting).starts()]
+    plain = door_with(*((uid, 0) for uid, _ in waiting)).starts()
+    assert ranked == [waiting[each - 1][0] for each in plain]
+
+
+# --- places -----------------------------------------------------------------------------
+
+
+def test_alone_a_user_may_have_every_place_and_no_more():
+    door = Door(max_queued=3)
+    for _ in range(4):
+        door.arrive(1)
+    door.refuses(1, priority=10)
+    door.leave(0)
+    door.arrive(1)
+
+
+def test_without_places_nobody_waits_whoever_comes():
+    door = Door(max_queued=0)
+    door.arrive(1)
+    door.refuses(1)
+    door.refuses(2)
+
+
+def test_others_who_fill_the_queue_keep_nobody_out():
+    door = door_with(*[(1, 0)] * 5, runs=1)
+    while door.gate.waiting < 20:
+        door.arrive(1)
+    door.refuses(1)
+    second = door.arrive(2)
+    door.refuses(2)
+    assert door.leave(0) == second
+
+
+def test_where_several_wait_none_gets_a_place_over_its_share():
+    door = Door(max_queued=4)
+    for uid in (1, 1, 2, 1):
+        door.arrive(uid)
+    door.refuses(1)
+    door.arrive(2)
+    door.refuses(2)
+    assert door.gate.waiting == 4
+
+
+def test_vectors_keep_no_text_of_the_same_user_out():
+    door = Door(max_queued=2)
+    for _ in range(3):
+        door.arrive(1, writes=False)
+    door.refuses(1, writes=False)
+    chat = door.arrive(1)
+    door.refuses(1)
+    assert list(door.gate.order()) == [1, 2, chat]
+
+
+# --- bytes and tokens ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("of_what", ["n_bytes", "n_tokens"])
+class TestEitherBound:
+    def door(self) -> Door:
+        door = Door(max_queued_bytes=100, max_queued_tokens=100)
+        door.arrive(1)
+        return door
+
+    def test_what_waits_is_no_more_than_the_bound(self, of_what):
+        door = self.door()
+        door.arrive(1, **{of_what: 60})
+        door.refuses(1, **{of_what: 41})
+        door.arrive(1, **{of_what: 40})
+        door.refuses(1, **{of_what: 1})
+
+    def test_what_runs_does_not_count(self, of_what):
+        door = self.door()
+        door.arrive(1, **{of_what: 100})
+        assert door.leave(0) == 1
+        door.arrive(1, **{of_what: 100})
+
+    def test_one_that_waits_alone_may_be_of_any_size(self, of_what):
+        door = self.door()
+        door.arrive(1, **{of_what: 1000})
+        door.refuses(1, **{of_what: 1})
+        assert door.leave(1) is None
+        door.arrive(1, **{of_what: 1000})
+
+    def test_where_several_wait_each_has_an_equal_share(self, of_what):
+        door = self.door()
+        door.arrive(2, **{of_what: 10})
+        door.arrive(1, **{of_what: 50})
+        door.refuses(1, **{of_what: 1})
+        door.arrive(2, **{of_what: 40})
+
+    def test_one_who_comes_to_wait_counts_in_its_own_share(self, of_what):
+        door = Door(max_active=2, max_queued_bytes=100, max_queued_tokens=100)
+        for uid in (1, 2):
+            door.arrive(uid)
+        door.arrive(1, **{of_what: 10})
+        door.refuses(2, **{of_what: 51})
+        door.arrive(2, **{of_what: 50})
+
+    def test_others_keep_no_first_request_out_and_first_ones_are_bound(self, of_what):
+        door = self.door()
+        door.arrive(1, **{of_what: 1000})
+        door.arrive(2, **{of_what: 60})
+        door.refuses(3, **{of_what: 41})
+        door.arrive(3, **{of_what: 40})
+
+
+# --- the hint -----------------------------------------------------------------------------
+
+
+def test_before_any_permit_came_back_nothing_is_said_of_when():
+    door = Door(max_queued=0)
+    door.arrive()
+    assert door.refuses().retry_after_ms is None
+
+
+def test_the_hint_is_a_turn_of_each_user_at_the_pace_of_late():
+    door = Door(max_active=2, max_queued=2)
+    door.arrive(1)
+    door.now = 4
+    door.leave(0)
+    for uid in (1, 1, 1, 2):
+        door.arrive(uid)
+    assert door.refuses(1).retry_after_ms == 4000
+
+
+def test_one_who_waits_in_vain_holds_no_permit_and_changes_no_hint():
+    door = Door(max_queued=1)
+    door.arrive()
+    door.arrive()
+    door.now = 50
+    door.leave(1)
+    door.arrive()
+    assert door.refuses().retry_after_ms is None

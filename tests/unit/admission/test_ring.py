@@ -1,0 +1,63 @@
+from hypothesis import given, settings, strategies as st
+
+from inferd.admission.ring import Place, Ring
+
+WAITING = st.lists(st.tuples(st.integers(0, 3), st.integers(-2, 2)), max_size=12)
+
+
+def ring_of(waiting: list[tuple[int, int]]) -> Ring:
+    ring = Ring()
+    for ticket, (uid, rank) in enumerate(waiting):
+        ring.put(uid, Place(rank, ticket, ticket))
+    return ring
+
+
+def taken(ring: Ring) -> list[int]:
+    tickets = []
+    while ring:
+        tickets.append(ring.take().ticket)
+    return tickets
+
+
+@settings(max_examples=30)
+@given(WAITING)
+def test_the_order_foretells_who_is_taken(waiting):
+    order = list(ring_of(waiting).order())
+    assert sorted(order) == list(range(len(waiting)))
+    assert taken(ring_of(waiting)) == order
+
+
+@settings(max_examples=30)
+@given(WAITING, st.integers(0, 11))
+def test_one_who_is_removed_is_missing_and_nothing_else_of_that_user_moves(waiting, n):
+    ring = ring_of(waiting)
+    order = list(ring.order())
+    if n < len(waiting):
+        uid, rank = waiting[n]
+        ring.remove(uid, Place(rank, n, n))
+        order.remove(n)
+    for uid in {uid for uid, _ in waiting}:
+        mine = [each for each in order if waiting[each][0] == uid]
+        assert [each for each in ring.order() if waiting[each][0] == uid] == mine
+        assert (uid in ring) == bool(mine)
+
+
+def test_a_ring_counts_its_users():
+    assert [len(ring_of([])), len(ring_of([(1, 0), (1, 0), (2, 0)]))] == [0, 2]
+
+
+def test_one_who_was_passed_over_goes_behind_all_who_come_before_the_next_turn():
+    ring = Ring()
+    ring.pass_over(1)
+    for ticket, uid in enumerate((1, 2, 3)):
+        ring.put(uid, Place(0, ticket, ticket))
+    assert taken(ring) == [1, 2, 0]
+
+
+def test_one_who_was_passed_over_long_ago_is_as_all_others():
+    ring = ring_of([(2, 0)])
+    ring.pass_over(1)
+    ring.take()
+    ring.put(1, Place(0, 1, 1))
+    ring.put(3, Place(0, 2, 2))
+    assert taken(ring) == [1, 2]
