@@ -3,7 +3,12 @@
 from typing import Final, get_args
 
 from inferd.job import NOBODY, CacheUse, GenerateJob, Sampling
-from inferd.limits import DEFAULT_MAX_TOKENS, MAX_LOGPROBS, MAX_PRIORITY, U32_MAX
+from inferd.limits import (
+    DEFAULT_MAX_TOKENS,
+    MAX_LOGPROBS,
+    MAX_PRIORITY,
+    U32_MAX,
+)
 from inferd.resolve.content import check_content, needs_of
 from inferd.resolve.plan import Plan
 from inferd.resolve.sampling import (

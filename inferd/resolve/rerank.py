@@ -2,7 +2,11 @@
 
 from inferd.errors import InvalidRequestError
 from inferd.job import RerankJob
-from inferd.limits import MAX_RERANK_BYTES, MAX_RERANK_DOCUMENTS, U32_MAX
+from inferd.limits import (
+    MAX_RERANK_BYTES,
+    MAX_RERANK_DOCUMENTS,
+    U32_MAX,
+)
 from inferd.resolve.plan import Plan
 from inferd.resolve.sampling import count_in_range
 from inferd.routing import RERANKS

@@ -7,8 +7,12 @@ import pytest
 from inferd.config import LlamaCppSettings
 from inferd.dialects.registry import DIALECTS
 from inferd.job import GenerateJob, Sampling, Structure, Tool, ToolChoice
-from inferd.limits import FORCED_TOKENS, GRAMMAR_COMPILE_S, GRAMMAR_STEP_S
 from inferd.worker.backend import RefusedError
+from inferd.worker.limits import (
+    FORCED_TOKENS,
+    GRAMMAR_COMPILE_S,
+    GRAMMAR_STEP_S,
+)
 from inferd.worker.llama.constraint import ConstraintError, Vocabulary
 from inferd.worker.llama.grammar import answer_grammar
 from inferd.worker.llama.library import load_library

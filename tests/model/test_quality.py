@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from inferd.job import Sampling
-from inferd.limits import PENALTY_TOKENS
 from inferd.models.embedded import EMBEDDED_MODELS
 from inferd.paths import cache_directory
+from inferd.worker.limits import PENALTY_TOKENS
 from inferd.worker.llama.backend import LlamaBackend
 from inferd.worker.llama.sampling import Sampler
 from inferd.worker.llama.sequence import PreparedPrompt

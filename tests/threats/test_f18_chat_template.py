@@ -9,8 +9,9 @@ from inferd.dialects.template import ChatTemplate, TemplateError
 from inferd.engine.engine import Engine
 from inferd.errors import BackendUnavailableError
 from inferd.job import GenerateJob, Sampling, Turn
-from inferd.limits import PREPARE_TIMEOUT_S, TEMPLATE_MEMORY_BYTES
+from inferd.limits import PREPARE_TIMEOUT_S
 from inferd.server.status import StatusBoard
+from inferd.worker.limits import TEMPLATE_MEMORY_BYTES
 from inferd.worker.memory import BoundedGrowth
 from tests.fakes.source import imports, modules
 from tests.fakes.worker import Workers

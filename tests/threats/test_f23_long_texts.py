@@ -1,8 +1,8 @@
 import pytest
 
 from inferd.job import RerankJob
-from inferd.limits import TOKENIZE_AT_ONCE_BYTES
 from inferd.worker.backend import PromptOverflowError, RefusedError
+from inferd.worker.limits import TOKENIZE_AT_ONCE_BYTES
 from tests.model.tiny import write_tiny_bert, write_tiny_model
 from tests.unit.worker.llama.running import embed_job, job, load
 

@@ -1,19 +1,9 @@
-import ast
-from pathlib import Path
-
 from inferd import limits
+from tests.unit.bounds import unexplained
 
 
 def test_every_bound_says_what_it_is_for():
-    body = ast.parse(Path(limits.__file__).read_text()).body
-    bounds = [
-        place for place, node in enumerate(body) if isinstance(node, ast.AnnAssign)
-    ]
-    assert bounds
-    for place in bounds:
-        below = body[place + 1]
-        assert isinstance(below, ast.Expr), ast.unparse(body[place])
-        assert isinstance(below.value, ast.Constant), ast.unparse(body[place])
+    assert unexplained(limits) == []
 
 
 def test_a_request_as_long_as_a_frame_fits_into_a_message_to_a_worker():
@@ -33,10 +23,6 @@ def test_a_worker_that_beats_is_not_taken_for_hung():
 
 def test_a_prompt_has_half_the_time_after_which_a_silent_worker_is_hung():
     assert limits.PREPARE_TIMEOUT_S <= limits.WORKER_SILENCE_S / 2
-
-
-def test_a_prompt_may_take_smaller_steps_while_others_stream():
-    assert limits.PREFILL_CHUNK_MIN_TOKENS < limits.PREFILL_CHUNK_TOKENS
 
 
 def test_pauses_grow_up_to_the_time_that_the_breaker_stays_open():

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from inferd.dialects.lark import Lark
-from inferd.limits import GRAMMAR_BLAME_S
 from inferd.worker.backend import RefusedError
+from inferd.worker.limits import GRAMMAR_BLAME_S
 from inferd.worker.llama.grammar import Grammar, Part
 
 Compile = Callable[[str], str | None]

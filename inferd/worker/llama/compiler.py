@@ -12,7 +12,7 @@ from typing import Final
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
-from inferd.limits import (
+from inferd.worker.limits import (
     GRAMMAR_COMPILE_BYTES,
     GRAMMAR_COMPILE_S,
     GRAMMAR_LEXER_STATES,

@@ -10,14 +10,14 @@ import numpy.typing as npt
 from llguidance import LLMatcher
 from llguidance.llamacpp import lltokenizer_from_vocab
 
-from inferd.limits import (
+from inferd.worker.backend import RefusedError
+from inferd.worker.limits import (
     FORCED_TOKENS,
     GRAMMAR_AHEAD_S,
     GRAMMAR_STEP_S,
     GRAMMAR_TOTAL_BYTES,
     GRAMMARS_REMEMBERED,
 )
-from inferd.worker.backend import RefusedError
 from inferd.worker.llama.blame import blamed, worded
 from inferd.worker.llama.compiler import LIMITS
 from inferd.worker.llama.grammar import ALL_FIELDS, Grammar

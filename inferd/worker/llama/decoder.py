@@ -5,8 +5,8 @@ from typing import Final
 
 from inferd.backend import Reuse
 from inferd.ipc import Ended, Failed, Started, Step
-from inferd.limits import FORCED_TOKENS, PREFILL_CHUNK_TOKENS
 from inferd.worker.backend import Outcome
+from inferd.worker.limits import FORCED_TOKENS, PREFILL_CHUNK_TOKENS
 from inferd.worker.llama.batch import Batch
 from inferd.worker.llama.context import Context
 from inferd.worker.llama.model import Model

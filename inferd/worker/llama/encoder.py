@@ -12,8 +12,8 @@ from inferd.backend import BackendCapabilities
 from inferd.dialects.embedding import task_prefix
 from inferd.ipc import Embedded, Failed, Scored
 from inferd.job import EmbedJob, GenerateJob, Job, RerankJob
-from inferd.limits import ENCODE_BATCH_SEQUENCES, ENCODE_BATCH_TOKENS
 from inferd.worker.backend import LoadError, Outcome, PreparedJob, RefusedError
+from inferd.worker.limits import ENCODE_BATCH_SEQUENCES, ENCODE_BATCH_TOKENS
 from inferd.worker.llama.batch import Batch
 from inferd.worker.llama.context import Context
 from inferd.worker.llama.decoder import INTERRUPTED, NO_NUMBER, DecodeError

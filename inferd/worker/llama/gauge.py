@@ -9,13 +9,13 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from inferd.limits import (
+from inferd.worker.backend import RefusedError
+from inferd.worker.limits import (
     TOKENIZE_AT_ONCE_BYTES,
     TOKENIZE_MAX_BYTES,
     TOKENIZE_PART_CHARS,
     TOKENIZE_S,
 )
-from inferd.worker.backend import RefusedError
 from inferd.worker.llama.model import Model
 
 _FAR: Final = 2

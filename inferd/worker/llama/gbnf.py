@@ -23,8 +23,8 @@ from llguidance.gbnf_to_lark import (
     resolve,
 )
 
-from inferd.limits import GRAMMAR_MAX_RULES
 from inferd.worker.backend import RefusedError
+from inferd.worker.limits import GRAMMAR_MAX_RULES
 
 _PARTS: Final = re.compile(
     r"""(?P<comment>\#[^\r\n]*)

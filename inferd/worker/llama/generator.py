@@ -15,18 +15,18 @@ from inferd.dialects.prompts import Prompts
 from inferd.dialects.registry import DIALECTS, choose
 from inferd.dialects.template import ChatTemplate, TemplateError
 from inferd.job import GenerateJob, Job, Sampling
-from inferd.limits import (
-    IDLE_SEQUENCES,
-    MAX_SEQUENCES,
-    PREFILL_CHUNK_TOKENS,
-    TEMPLATE_MEMORY_BYTES,
-)
+from inferd.limits import MAX_SEQUENCES
 from inferd.worker.backend import (
     LoadError,
     Outcome,
     PreparedJob,
     PromptOverflowError,
     RefusedError,
+)
+from inferd.worker.limits import (
+    IDLE_SEQUENCES,
+    PREFILL_CHUNK_TOKENS,
+    TEMPLATE_MEMORY_BYTES,
 )
 from inferd.worker.llama.constraint import Constraint, Vocabulary
 from inferd.worker.llama.context import Context

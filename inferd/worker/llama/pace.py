@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from inferd.limits import PREFILL_CHUNK_MIN_TOKENS, PREFILL_STALL_S
+from inferd.worker.limits import PREFILL_CHUNK_MIN_TOKENS, PREFILL_STALL_S
 
 _WEIGHT: Final = 0.5
 """Of the latest batch: the deeper a prompt is read, the longer its tokens take."""

@@ -13,8 +13,8 @@ import sys
 from contextlib import suppress
 from typing import Final
 
-from inferd.limits import GRAMMAR_COMPILE_S
 from inferd.worker.backend import RefusedError
+from inferd.worker.limits import GRAMMAR_COMPILE_S
 
 _TOO_LONG: Final = f"compiling it takes over {GRAMMAR_COMPILE_S:g} s"
 _TOKENS: Final = re.compile(r"<\[[\d,\- ^]+\]>|<\|[^|<>\s\"]+\|>")

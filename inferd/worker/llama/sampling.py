@@ -8,9 +8,9 @@ from inferd.limits import (
     DEFAULT_TEMPERATURE,
     DEFAULT_TOP_K,
     DEFAULT_TOP_P,
-    PENALTY_TOKENS,
 )
 from inferd.worker.backend import RefusedError
+from inferd.worker.limits import PENALTY_TOKENS
 from inferd.worker.llama.constraint import Ahead, Constraint, ConstraintError
 from inferd.worker.llama.context import Context
 from inferd.worker.llama.library import llama

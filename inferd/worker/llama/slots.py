@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from inferd.limits import IDLE_TOKENS, KEPT_TOKENS_MIN
 from inferd.wire.responses import CacheMiss
+from inferd.worker.limits import IDLE_TOKENS, KEPT_TOKENS_MIN
 from inferd.worker.llama.context import Context
 from inferd.worker.llama.prefixes import Bytes, Kept, Prefixes
 from inferd.worker.llama.sequence import PreparedPrompt, Sequence

@@ -5,7 +5,11 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
-from inferd.limits import READ_AHEAD_BYTES, READ_AHEAD_REQUESTS, READ_BYTES
+from inferd.limits import (
+    READ_AHEAD_BYTES,
+    READ_AHEAD_REQUESTS,
+    READ_BYTES,
+)
 from inferd.server.connection import Surface
 from inferd.wire.codec import decode_generate
 from inferd.wire.framing import LineSplitter

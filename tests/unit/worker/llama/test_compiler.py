@@ -1,7 +1,11 @@
 import pytest
 from llguidance import LLTokenizer
 
-from inferd.limits import GRAMMAR_LEXER_STATES, GRAMMAR_ROW_ITEMS, GRAMMAR_STEP_ITEMS
+from inferd.worker.limits import (
+    GRAMMAR_LEXER_STATES,
+    GRAMMAR_ROW_ITEMS,
+    GRAMMAR_STEP_ITEMS,
+)
 from inferd.worker.llama.compiler import LIMITS, error_of
 
 TOKENIZER = LLTokenizer("byte")

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from inferd.job import Structure
-from inferd.limits import GRAMMAR_TOTAL_BYTES, GRAMMARS_REMEMBERED
 from inferd.worker.backend import RefusedError
+from inferd.worker.limits import GRAMMAR_TOTAL_BYTES, GRAMMARS_REMEMBERED
 from inferd.worker.llama import constraint as module
 from inferd.worker.llama.constraint import ConstraintError, Vocabulary
 from inferd.worker.llama.grammar import Grammar, grammar_of

@@ -9,8 +9,8 @@ from hypothesis import given, settings, strategies as st
 from inferd.dialects.embedding import task_prefix
 from inferd.ipc import Embedded, Failed
 from inferd.job import RerankJob
-from inferd.limits import ENCODE_BATCH_SEQUENCES, ENCODE_BATCH_TOKENS
 from inferd.worker.backend import LoadError, RefusedError
+from inferd.worker.limits import ENCODE_BATCH_SEQUENCES, ENCODE_BATCH_TOKENS
 from inferd.worker.llama.encoder import unit_vectors
 from tests.model.tiny import write_tiny_bert, write_tiny_model
 from tests.unit.worker.llama.running import (

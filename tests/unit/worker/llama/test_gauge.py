@@ -4,13 +4,13 @@ from contextlib import contextmanager
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from inferd.limits import (
+from inferd.worker.backend import RefusedError
+from inferd.worker.limits import (
     TOKENIZE_AT_ONCE_BYTES,
     TOKENIZE_MAX_BYTES,
     TOKENIZE_PART_CHARS,
     TOKENIZE_S,
 )
-from inferd.worker.backend import RefusedError
 from inferd.worker.llama import gauge
 from inferd.worker.llama.gauge import FarTooLongError, Gauge
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from llguidance import LLMatcher, LLTokenizer
 
-from inferd.limits import GRAMMAR_MAX_RULES
 from inferd.worker.backend import RefusedError
+from inferd.worker.limits import GRAMMAR_MAX_RULES
 from inferd.worker.llama.gbnf import lark_of
 
 TOKENIZER = LLTokenizer("byte")

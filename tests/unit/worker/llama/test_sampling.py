@@ -10,9 +10,9 @@ from inferd.limits import (
     DEFAULT_TEMPERATURE,
     DEFAULT_TOP_K,
     DEFAULT_TOP_P,
-    PENALTY_TOKENS,
 )
 from inferd.worker.backend import RefusedError
+from inferd.worker.limits import PENALTY_TOKENS
 from inferd.worker.llama.batch import Batch
 from inferd.worker.llama.context import Context
 from inferd.worker.llama.sampling import Sampler, log_probabilities

@@ -1,0 +1,96 @@
+"""Every bound that a worker keeps: value, unit, reason, and the threat it answers."""
+
+from typing import Final
+
+from inferd.limits import PREPARE_TIMEOUT_S
+
+FORCED_TOKENS: Final = 64
+"""Tokens of one answer that go into a batch at once where its grammar leaves no choice:
+more would hold up other streams as much as a chunk of a prompt does."""
+
+TEMPLATE_MEMORY_BYTES: Final = 1024 * 1024 * 1024
+"""Bytes that the worker may grow by while a chat template is at work. The largest request
+takes 64 MiB a copy, four times that where its characters are wide. F-18."""
+
+TOKENIZE_AT_ONCE_BYTES: Final = 256 * 1024
+"""Bytes of a text that is tokenised without a look at whether it may fit: less than 1 s as
+a rule, 4 s of newlines with SentencePiece, by the square of them. F-23."""
+
+TOKENIZE_PART_CHARS: Final = 16 * 1024
+"""Characters of a longer text that are tokenised at once to see if it may fit. F-23."""
+
+TOKENIZE_MAX_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of the longest text that is tokenised as a whole: a million tokens of prose. It
+takes 3 to 8 s. F-23."""
+
+TOKENIZE_S: Final = PREPARE_TIMEOUT_S / 2
+"""Seconds after which no further text of a request is tokenised: the worker is not to be
+killed for it. 64 MiB of short texts take 7 s on a machine that is not busy. F-23."""
+
+PREFILL_CHUNK_TOKENS: Final = 512
+"""Prompt tokens in one decode step while nobody else is decoding (llama.cpp's ubatch)."""
+
+PREFILL_STALL_S: Final = 0.15
+"""Seconds for which prompts may hold up running answers, each time."""
+
+PREFILL_CHUNK_MIN_TOKENS: Final = 16
+"""Prompt tokens in a decode step while others stream, however slow: fewer are no quicker."""
+
+IDLE_SEQUENCES: Final = 4
+"""Sequences that stay in the KV cache after their end."""
+
+IDLE_TOKENS: Final = 4096
+"""Tokens of all of them: 2,048 make decoding 5 % slower for everybody (measured)."""
+
+KEPT_TOKENS_MIN: Final = 64
+"""Tokens of a sequence that is kept: fewer are read again in a step or two."""
+
+PENALTY_TOKENS: Final = 64
+"""Last tokens, of prompt and answer, that count for penalties; llama.cpp's default."""
+
+ENCODE_BATCH_TOKENS: Final = 512
+"""Tokens that an encoder packs in one batch where its context is smaller: attention is
+computed over the whole batch, so more is not faster."""
+
+ENCODE_BATCH_SEQUENCES: Final = 16
+"""Texts that an encoder packs in one batch."""
+
+GRAMMAR_TOTAL_BYTES: Final = 512 * 1024
+"""Bytes of what one answer is held to, schemas of all tools together. Compiling takes a
+fifth of a second for as many bytes of plain schemas."""
+
+GRAMMAR_COMPILE_S: Final = 1.0
+"""Seconds of processor time in which a grammar has to compile. Schemas that people write
+take milliseconds; some that are made for it take hours. F-11."""
+
+GRAMMAR_COMPILE_BYTES: Final = 512 * 1024 * 1024
+"""Address space of the process in which it is tried; it begins with a tenth of that."""
+
+GRAMMAR_AHEAD_S: Final = 0.01
+"""Seconds of processor time in which one answer's grammar is asked what has to follow. A
+step of one byte or more takes some 50 µs, and most keys of JSON ten of them. F-11."""
+
+GRAMMAR_STEP_S: Final = 0.25
+"""Seconds of processor time that a grammar may take for one token before its answer is
+given up: all others wait meanwhile. A token takes under a millisecond as a rule. F-11."""
+
+GRAMMAR_ROW_ITEMS: Final = 2000
+"""Ways on that a grammar may have in one place; llguidance's own default, enough for an
+object of 500 properties that may all be left out."""
+
+GRAMMAR_STEP_ITEMS: Final = 10_000
+"""Such ways followed for one token. At llguidance's own default of 50,000 ambiguous
+grammars take a third of a second for a token; with this, a tenth. F-11."""
+
+GRAMMAR_LEXER_STATES: Final = 50_000
+"""States in which its patterns can be, as far as an answer has come to them: some 1.5 kB
+each, kept as long as the answer is written. F-11."""
+
+GRAMMAR_MAX_RULES: Final = 1000
+"""Rules of one GBNF grammar: converting it takes time by the square of them. F-11."""
+
+GRAMMAR_BLAME_S: Final = 1.0
+"""Seconds in which parts of a grammar are compiled alone, to tell what is wrong where."""
+
+GRAMMARS_REMEMBERED: Final = 256
+"""Grammars that are known to compile soon and are not tried again."""
