@@ -10,7 +10,7 @@ from inferd.ipc import Failed, Step
 from inferd.job import GenerateJob, Sampling, Structure
 from inferd.worker.backend import PromptOverflowError
 from inferd.worker.llama.batch import Batch
-from inferd.worker.llama.constraint import Ahead, ConstraintError
+from inferd.worker.llama.constraint import ConstraintError
 from inferd.worker.llama.context import Context
 from inferd.worker.llama.pace import Pace
 from tests.model.tiny import write_tiny_model
@@ -156,70 +156,6 @@ def test_an_answer_has_the_tokens_that_it_must_have(backend):
         given = answer(backend, job(sampling=ends, min_tokens=min_tokens))
         assert given.end.usage.completion_tokens == min_tokens
         assert given.end.stop_reason == "end"
-
-
-# --- drafts ---------------------------------------------------------------------------
-
-
-def with_drafts(backend, asked, tokens, *, wrong_every=0, at_once=4):
-    """Answer, with drafts of what is known to come, some of them wrong; give the steps."""
-    prepared = backend.prepare(asked)
-    sequence: list[int] = []
-
-    def ahead():
-        n = len(sequence)
-        drafts = tokens[n : n + at_once]
-        if wrong_every:
-            drafts = [
-                (token + (n + i) % wrong_every // (wrong_every - 1)) % 300
-                for i, token in enumerate(drafts)
-            ]
-        return Ahead([], drafts)
-
-    prepared.sampler.ahead = ahead
-    prepared.sampler.accept = sequence.append
-    backend.start(1, prepared)
-    return list(steps(backend))
-
-
-def ids_of(given):
-    return [each.id for each in given.logprobs]
-
-
-@pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
-@pytest.mark.parametrize("wrong_every", [0, 2, 3, 7])
-def test_drafts_change_no_answer(backend, sampling, wrong_every):
-    asked = job(sampling=sampling, n_alternatives=1, max_tokens=40)
-    plain = answer(backend, asked)
-    took = with_drafts(backend, asked, ids_of(plain), wrong_every=wrong_every)
-    given = collect(iter(took))[1]
-    assert (given.pieces, given.end) == (plain.pieces, plain.end)
-    assert ids_of(given) == ids_of(plain)
-
-
-def test_drafts_that_come_true_take_no_steps_of_their_own(backend):
-    asked = job(max_tokens=40)
-    tokens = ids_of(answer(backend, job(max_tokens=40, n_alternatives=1)))
-    assert len(with_drafts(backend, asked, tokens)) == 9  # one, then five at a time
-    assert len(with_drafts(backend, asked, [0] * 40)) == 40
-
-
-def test_drafts_leave_room_in_the_batch_for_everyone(backend):
-    expected = {n: text_of(backend, f"prompt {n}", max_tokens=9) for n in (2, 3)}
-    prepared = backend.prepare(job(max_tokens=9))
-    prepared.sampler.ahead = lambda: Ahead([], [0] * 10_000)
-    backend.start(1, prepared)
-    take_step(backend)
-    for n in expected:
-        backend.start(n, backend.prepare(job(f"prompt {n}", max_tokens=9)))
-    given = collect(steps(backend))
-    assert {n: given[n].text for n in expected} == expected
-
-
-def test_an_answer_that_ends_in_its_drafts_is_as_long_as_asked(backend):
-    tokens = ids_of(answer(backend, job(max_tokens=40, n_alternatives=1)))
-    given = collect(iter(with_drafts(backend, job(max_tokens=7), tokens)))[1]
-    assert given.end.usage.completion_tokens == len(given.pieces) == 7
 
 
 # --- log probabilities ----------------------------------------------------------------

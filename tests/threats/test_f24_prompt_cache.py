@@ -1,0 +1,60 @@
+import pytest
+
+from inferd.server.generate import blocks_service, text_service
+from inferd.wire.blocks import BlocksRequest, Message, TextBlock
+from inferd.wire.requests import ChatMessage, GenerateRequest
+from inferd.worker.llama import slots as module
+from tests.model.tiny import write_tiny_model
+from tests.unit.worker.llama.running import collect, job, load, steps, take_step
+
+pytestmark = pytest.mark.model
+
+V1 = GenerateRequest(messages=[ChatMessage("user", "hi")])
+V2 = BlocksRequest(messages=[Message("user", [TextBlock("hi")])])
+SECRET = "the keeper of the lighthouse hid the key under the third stone " * 4
+MINE, OTHERS = 1000, 1001
+
+
+@pytest.fixture
+def backend(tmp_path):
+    return load(write_tiny_model(tmp_path / "tiny.gguf"))[0]
+
+
+def asked(backend, owner):
+    request = job(SECRET, cache="auto", owner=owner, max_tokens=30)
+    return backend.prepare(request)
+
+
+def found(backend, owner):
+    """Tell what a user's prompt finds in the cache."""
+    backend.start(2, asked(backend, owner))
+    took = list(steps(backend))
+    return next(
+        each.reuse for step in took for each in step.started if each.ticket == 2
+    )
+
+
+@pytest.mark.parametrize("idle_tokens", [0, 10_000], ids=["saved", "idle"])
+def test_what_another_user_sent_is_not_found(backend, idle_tokens, monkeypatch):
+    monkeypatch.setattr(module, "IDLE_TOKENS", idle_tokens)
+    backend.start(1, asked(backend, OTHERS))
+    collect(steps(backend))
+    assert (found(backend, MINE).cached_tokens, found(backend, OTHERS).miss) == (
+        0,
+        None,
+    )
+
+
+def test_what_another_user_is_being_answered_is_not_found(backend):
+    backend.start(1, asked(backend, OTHERS))
+    take_step(backend)
+    assert found(backend, MINE).miss == "no_prefix"
+
+
+@pytest.mark.parametrize(
+    ("service", "asking"), [(text_service, V1), (blocks_service, V2)], ids=["v1", "v2"]
+)
+def test_a_job_is_the_user_s_whom_the_socket_names(service, asking):
+    plan = service(None).resolve(asking, 1, MINE)
+    assert plan.job.owner == MINE
+    assert not {"owner", "uid"} & {*asking.__struct_fields__}

@@ -1,0 +1,146 @@
+import numpy as np
+from hypothesis import given, settings, strategies as st
+
+from inferd.worker.llama.prefixes import Kept, Prefixes, n_common
+
+ROOM = 1000
+
+
+def tokens(*ids):
+    return np.array(ids, np.int32)
+
+
+def kept(*ids, owner=1, slot=None, n_bytes=0, first=0):
+    saved = np.zeros(n_bytes, np.uint8) if n_bytes else None
+    return Kept(owner=owner, tokens=tokens(*ids), first=first, slot=slot, saved=saved)
+
+
+def prefixes(*entries, window=0):
+    found = Prefixes(window=window, max_saved_bytes=ROOM)
+    for each in entries:
+        found.add(each)
+    return found
+
+
+IDS = st.lists(st.integers(0, 2), max_size=8)
+
+
+@given(IDS, IDS)
+def test_what_is_common_is_what_both_begin_with(one, other):
+    n = n_common(tokens(*one), tokens(*other))
+    assert one[:n] == other[:n]
+    assert n == min(len(one), len(other)) or one[n] != other[n]
+
+
+# --- finding ----------------------------------------------------------------------------
+
+
+def test_the_longest_beginning_is_found():
+    short, long = kept(1, 2, slot=0), kept(1, 2, 3, 9, slot=1)
+    found = prefixes(short, long).find(1, tokens(1, 2, 3, 4))
+    assert found == (long, 3)
+
+
+def test_nobody_finds_what_another_user_left():
+    mine = prefixes(kept(1, 2, 3, owner=1, slot=0))
+    assert mine.find(2, tokens(1, 2, 3)) == (None, 0)
+
+
+def test_of_equals_one_in_the_cache_is_found():
+    near = kept(1, 2, 5, slot=0)
+    far = kept(1, 2, 6, n_bytes=10)
+    assert prefixes(far, near).find(1, tokens(1, 2, 3)) == (near, 2)
+    assert prefixes(near, far).find(1, tokens(1, 2, 3)) == (near, 2)
+
+
+def test_what_runs_is_found_too():
+    running = kept(1, 2, 3, slot=4)
+    assert prefixes().find(1, tokens(1, 2), [running]) == (running, 2)
+
+
+def test_what_has_lost_the_cells_before_its_window_is_found_to_be_of_no_use():
+    lost = kept(*range(10), slot=0, first=6)
+    all_kept = prefixes(lost, window=4)
+    assert all_kept.find(1, tokens(0, 1, 2, 99)) == (lost, 0)
+    assert all_kept.find(1, tokens(*range(10), 99)) == (lost, 10)  # nothing is cut off
+    assert (
+        prefixes(kept(*range(10), slot=0, first=4), window=4).find(
+            1, tokens(*range(8), 99)
+        )[1]
+        == 8
+    )
+
+
+def test_what_can_be_cut_is_found_before_what_begins_alike_for_longer():
+    state = kept(*range(10), slot=0, first=9)
+    other = kept(0, 1, slot=1)
+    assert prefixes(state, other).find(1, tokens(0, 1, 2, 3, 99)) == (other, 2)
+
+
+# --- keeping ----------------------------------------------------------------------------
+
+
+def test_what_was_used_last_idles_longest():
+    first, second = kept(1, slot=0), kept(2, slot=1)
+    all_kept = prefixes(first, second)
+    assert all_kept.idle == [first, second]
+    all_kept.refresh(first)
+    assert all_kept.idle == [second, first]
+
+
+def test_a_saved_beginning_of_what_is_kept_now_is_superfluous():
+    part, other = kept(1, 2, n_bytes=10), kept(1, 3, n_bytes=10)
+    mine = prefixes(part, other, kept(1, 2, owner=2, n_bytes=10))
+    mine.add(kept(1, 2, 3, slot=0))
+    assert mine.saved_bytes == 20
+    assert mine.find(1, tokens(1, 3))[0] is other
+
+
+def test_a_beginning_that_cannot_be_cut_out_is_not_superfluous():
+    mine = prefixes(kept(1, 2, n_bytes=10))
+    mine.add(kept(1, 2, 3, 4, slot=0, first=3))
+    assert mine.saved_bytes == 10
+
+
+def test_what_moves_to_host_memory_is_no_longer_idle():
+    only = kept(1, 2, slot=0)
+    mine = prefixes(only)
+    mine.save(only, np.zeros(100, np.uint8))
+    assert (mine.idle, only.slot, mine.saved_bytes) == ([], None, 100)
+    assert mine.find(1, tokens(1, 2)) == (only, 2)
+
+
+def test_what_took_little_to_compute_for_its_bytes_goes_first():
+    cheap, dear = kept(1, slot=0), kept(*range(2, 60), slot=1)
+    mine = prefixes(cheap, dear, kept(99, slot=2))
+    for each in (dear, cheap):
+        mine.save(each, np.zeros(400, np.uint8))
+    mine.save(mine.idle[0], np.zeros(400, np.uint8))
+    assert mine.find(1, tokens(1))[0] is None
+    assert mine.find(1, tokens(2))[0] is dear
+
+
+def test_what_is_never_used_again_goes_some_day_however_dear():
+    dear = kept(*range(100), slot=0)
+    mine = prefixes(dear)
+    mine.save(dear, np.zeros(400, np.uint8))
+    for n in range(200):
+        mine.add(cheap := kept(1000 + n, slot=1))
+        mine.save(cheap, np.zeros(400, np.uint8))
+    assert mine.find(1, tokens(0))[0] is None
+
+
+@settings(max_examples=50)
+@given(
+    st.lists(st.tuples(IDS, st.integers(0, 2), st.integers(1, 2 * ROOM)), max_size=12)
+)
+def test_host_memory_is_never_over_its_bound_and_nothing_found_is_a_strangers(moves):
+    mine = prefixes()
+    for ids, owner, n_bytes in moves:
+        mine.add(entry := kept(*ids, owner=owner, slot=0))
+        mine.save(entry, np.zeros(n_bytes, np.uint8))
+        assert mine.saved_bytes <= ROOM
+        found, n = mine.find(owner, tokens(*ids))
+        assert found is None or (
+            found.owner == owner and list(found.tokens[:n]) == ids[:n]
+        )

@@ -1,0 +1,204 @@
+"""Prompts that begin like earlier ones, with a real cache of cells."""
+
+import msgspec
+import numpy as np
+import pytest
+
+from inferd.worker.limits import KEPT_TOKENS_MIN
+from inferd.worker.llama import decoder, slots as module
+from tests.unit.worker.llama.running import answer, collect, job, load, steps, take_step
+
+pytestmark = pytest.mark.model
+
+BASE = "the keeper of the lighthouse " * 8
+SAVED = 64 * 2**20
+
+
+@pytest.fixture
+def cold(tiny_model):
+    """A backend with nothing kept."""
+    return load(tiny_model)[0]
+
+
+def asked(text, **options):
+    return job(text, **{"cache": "auto", "owner": 1, "max_tokens": 8, **options})
+
+
+def reuse(backend, request):
+    """Answer; give what was found in the cache, and the answer."""
+    backend.start(1, backend.prepare(request))
+    took = list(steps(backend))
+    [started] = [each for step in took for each in step.started]
+    return started.reuse, collect(iter(took))[1]
+
+
+def common(backend, *texts):
+    """Count the tokens that prompts begin with."""
+    one, other = (backend.prepare(asked(text)).tokens for text in texts)
+    same = [a == b for a, b in zip(one, other, strict=False)]
+    return same.index(False) if False in same else len(same)
+
+
+def slots_of(backend):
+    return backend._engine._decoder._slots
+
+
+def test_a_prompt_that_goes_on_is_read_from_where_it_does(cold):
+    first, _ = reuse(cold, asked(BASE))
+    assert (first.cached_tokens, first.miss) == (0, "no_prefix")
+    again, given = reuse(cold, asked(BASE + "and her ship"))
+    assert again.cached_tokens == common(cold, BASE, BASE + "and her ship")
+    assert again.miss is None
+    assert given.end.usage.cached_tokens == again.cached_tokens
+
+
+def in_two_chunks(backend, request, n_first, monkeypatch):
+    """Answer without the cache, by a prompt that is read in two parts.
+
+    How a prompt is cut moves its logits a little, and the answers of this model a lot.
+    """
+    monkeypatch.setattr(decoder, "PREFILL_CHUNK_TOKENS", n_first)
+    off = msgspec.structs.replace(request, cache="off")
+    text = answer(backend, off).text
+    monkeypatch.undo()
+    return text
+
+
+@pytest.mark.parametrize("is_saved", [False, True])
+def test_what_is_kept_gives_the_answer_of_what_was_read(cold, is_saved, monkeypatch):
+    request = asked(BASE + "and her ship", max_tokens=24)
+    n = common(cold, BASE, BASE + "and her ship")
+    expected = in_two_chunks(cold, request, n, monkeypatch)
+    monkeypatch.setattr(module, "IDLE_TOKENS", 0 if is_saved else 1000)
+    reuse(cold, asked(BASE, max_tokens=1))
+    found, given = reuse(cold, request)
+    assert (found.cached_tokens, bool(found.saved_bytes)) == (n, is_saved)
+    assert given.text == expected
+
+
+def test_what_still_runs_gives_the_answer_of_what_was_read(cold, monkeypatch):
+    request = asked(BASE + "and her ship", max_tokens=24)
+    n = common(cold, BASE, BASE + "and her ship")
+    expected = in_two_chunks(cold, request, n, monkeypatch)
+    cold.start(2, cold.prepare(asked(BASE, max_tokens=100)))
+    for _ in range(5):
+        take_step(cold)
+    cold.start(1, cold.prepare(request))
+    took = list(steps(cold))
+    assert took[0].started[0].reuse.cached_tokens == n
+    assert collect(iter(took))[1].text == expected
+
+
+def test_another_user_finds_nothing(cold):
+    reuse(cold, asked(BASE, owner=1))
+    found, _ = reuse(cold, asked(BASE, owner=2))
+    assert (found.cached_tokens, found.miss) == (0, "no_prefix")
+    assert reuse(cold, asked(BASE, owner=1))[0].cached_tokens > 0
+
+
+def test_a_cache_that_is_off_is_neither_used_nor_filled(cold):
+    reuse(cold, asked(BASE, cache="off"))
+    assert reuse(cold, asked(BASE))[0].miss == "no_prefix"
+    found, _ = reuse(cold, asked(BASE, cache="off"))
+    assert (found.cached_tokens, found.miss) == (0, "off")
+
+
+def test_what_is_to_be_discarded_is_used_and_not_kept(cold):
+    reuse(cold, asked(BASE))
+    found, _ = reuse(cold, asked(BASE + "and her ship", cache="discard"))
+    assert found.cached_tokens > 200
+    n_tokens = common(cold, BASE, BASE + "and her ship")
+    assert reuse(cold, asked(BASE + "and her ship"))[0].cached_tokens <= n_tokens
+
+
+def test_short_sequences_are_not_kept(cold):
+    reuse(cold, asked("hi", max_tokens=2))
+    assert reuse(cold, asked("hi", max_tokens=2))[0].miss == "no_prefix"
+
+
+def test_the_whole_of_a_prompt_but_its_last_token_may_be_known(cold):
+    _, first = reuse(cold, asked(BASE))
+    found, again = reuse(cold, asked(BASE))
+    assert found.cached_tokens == cold.prepare(asked(BASE)).prompt_tokens - 1
+    assert again.text == first.text
+
+
+def test_a_prompt_that_was_cancelled_half_way_is_kept_so_far(cold):
+    cold.start(1, cold.prepare(asked("z" * 480, max_tokens=2)))
+    cold.start(2, cold.prepare(asked("y" * 400, owner=2, max_tokens=2)))
+    take_step(cold)
+    n_read = cold._engine._decoder._running[2].n_cached
+    for ticket in (1, 2):
+        cold.drop(ticket)
+    assert 0 < n_read < 400
+    found = reuse(cold, asked("y" * 400, owner=2, max_tokens=2))[0]
+    assert found.cached_tokens == (n_read if n_read >= KEPT_TOKENS_MIN else 0)
+
+
+# --- room -------------------------------------------------------------------------------
+
+
+def test_idle_sequences_are_bounded_and_the_oldest_move_to_host_memory(cold):
+    for owner in range(12):
+        reuse(cold, asked(BASE, owner=owner))
+    idle = slots_of(cold)._prefixes.idle
+    assert [each.owner for each in idle] == [8, 9, 10, 11]
+    assert slots_of(cold).saved_bytes > 0
+    assert reuse(cold, asked(BASE, owner=0))[0].cached_tokens > 200
+
+
+def test_idle_tokens_are_bounded(cold, monkeypatch):
+    monkeypatch.setattr(module, "IDLE_TOKENS", 600)
+    for owner in range(4):
+        reuse(cold, asked(BASE, owner=owner))
+    assert sum(len(each.tokens) for each in slots_of(cold)._prefixes.idle) <= 600
+
+
+def test_without_host_memory_what_has_no_room_is_gone(tiny_model, monkeypatch):
+    monkeypatch.setattr(module, "IDLE_TOKENS", 0)
+    backend = load(tiny_model, prompt_cache_mb=0)[0]
+    reuse(backend, asked(BASE))
+    assert reuse(backend, asked(BASE))[0].miss == "no_prefix"
+    assert slots_of(backend).saved_bytes == 0
+
+
+def test_running_sequences_get_the_cells_of_idle_ones(cold):
+    long = "x" * 480
+    for owner in range(4):
+        reuse(cold, asked(long, owner=owner, max_tokens=4))
+    for ticket in range(3):
+        cold.start(ticket, cold.prepare(asked(long, owner=9, cache="off")))
+    given = collect(steps(cold))
+    assert {ticket: len(each.pieces) for ticket, each in given.items()} == {
+        0: 8,
+        1: 8,
+        2: 8,
+    }
+
+
+def test_what_does_not_come_back_whole_is_read_anew(cold, monkeypatch):
+    monkeypatch.setattr(module, "IDLE_TOKENS", 0)
+    expected = reuse(cold, asked(BASE))[1].text
+    [entry] = slots_of(cold)._prefixes._kept
+    entry.saved = entry.saved[: len(entry.saved) // 2]
+    found, again = reuse(cold, asked(BASE))
+    assert (found.cached_tokens, found.miss) == (0, "lost")
+    assert again.text == expected
+
+
+def test_what_is_mostly_of_no_use_is_not_fetched(cold, monkeypatch):
+    monkeypatch.setattr(module, "IDLE_TOKENS", 0)
+    reuse(cold, asked(BASE))
+    found, _ = reuse(cold, asked("the dog", max_tokens=2))
+    assert (found.cached_tokens, found.miss) == (0, "no_prefix")
+
+
+def test_the_tokens_of_a_kept_sequence_are_those_of_its_cells(cold):
+    reuse(cold, asked(BASE, max_tokens=20))
+    [entry] = slots_of(cold)._prefixes.idle
+    context = cold._engine._context
+    sequence = np.array(cold.prepare(asked(BASE)).tokens)
+    assert (entry.tokens[: len(sequence)] == sequence).all()
+    assert len(entry.tokens) == len(sequence) + 19  # the last was never decoded
+    assert context.restore(5, context.save(entry.slot), len(entry.tokens))
+    context.forget(5)
