@@ -29,6 +29,8 @@ _COMPLEX: Final = re.compile(
     r"|fuel exhausted|lexer precomputation failed|initial lexer configuration).*",
     re.IGNORECASE,
 )
+_PANIC: Final = re.compile(r"panic: .*")
+"""Where the compiler found itself at fault, and in what file of its own."""
 _REWORDED: Final = {
     "Unimplemented keys": "not supported",
     "NoExtensionBias": "nothing can satisfy it",
@@ -66,6 +68,7 @@ def worded(error: str) -> str:
     line = " ".join(_QUOTED.sub("", error).split())
     line = _ANSWER.sub("a token was chosen that may not follow", line)
     line = _COMPLEX.sub("it is too complex", line)
+    line = _PANIC.sub("the compiler crashed on it", line)
     line = _SCHEMA.sub("", line)
     for theirs, ours in _REWORDED.items():
         line = line.replace(theirs, ours)

@@ -1,6 +1,7 @@
 import json
 import os
 import random
+import re
 import signal
 import string
 import threading
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from inferd.limits import GRAMMAR_COMPILE_BYTES, GRAMMAR_COMPILE_STACK_BYTES
 from inferd.worker.backend import RefusedError
 from inferd.worker.llama.compiler import Tokens, tokenizer_of
 from inferd.worker.llama.rehearsal import Rehearsal
@@ -113,6 +115,16 @@ def test_a_crash_of_the_compiler_is_called_one(rehearsal, source):
     with pytest.raises(RefusedError, match=r"^the compiler crashed on it$"):
         rehearsal.error_of(source)
     assert rehearsal.error_of(GOOD) is None
+
+
+def test_the_kernel_bounds_what_is_tried(rehearsal):
+    rehearsal.error_of(GOOD)
+    found = Path(f"/proc/{fork_of(rehearsal)}/limits").read_text()
+    bounds = dict(re.findall(r"^(Max .+?) {2,}(\d+) ", found, re.MULTILINE))
+    assert int(bounds["Max stack size"]) == GRAMMAR_COMPILE_STACK_BYTES
+    room = int(bounds["Max address space"]) - GRAMMAR_COMPILE_BYTES
+    assert 0 < room < GRAMMAR_COMPILE_BYTES
+    assert bounds["Max core file size"] == "0"
 
 
 def test_many_grammars_may_take_longer_together(rehearsal):
