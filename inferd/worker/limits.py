@@ -64,7 +64,11 @@ GRAMMAR_COMPILE_S: Final = 1.0
 take milliseconds; some that are made for it take hours. F-11."""
 
 GRAMMAR_COMPILE_BYTES: Final = 512 * 1024 * 1024
-"""Address space of the process in which it is tried; it begins with a tenth of that."""
+"""Address space that trying it may take, beside the vocabulary's. F-11."""
+
+GRAMMAR_COMPILE_STACK_BYTES: Final = 1024 * 1024
+"""Stack on which it is tried: half of what a thread has in any case, so that none which
+passed can overflow the worker's. Rules that follow from one another fit to the 300th. F-11."""
 
 GRAMMAR_AHEAD_S: Final = 0.01
 """Seconds of processor time in which one answer's grammar is asked what has to follow. A

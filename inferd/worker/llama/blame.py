@@ -10,15 +10,13 @@ from inferd.dialects.lark import Lark
 from inferd.worker.backend import RefusedError
 from inferd.worker.limits import GRAMMAR_BLAME_S
 from inferd.worker.llama.grammar import Grammar, Part
+from inferd.worker.llama.places import SHARED, schemas_in
 
 Compile = Callable[[str], str | None]
 """Gives the compiler's words where a source does not compile.
 
 Raises ``RefusedError`` where that takes too long."""
 
-_SHARED: Final = ("$defs", "definitions")
-_MAPS: Final = (*_SHARED, "properties", "patternProperties")
-"""Keywords that hold schemas by names of the client's."""
 _QUOTED: Final = re.compile(r"\n *\d+ \| .*|<non-verbose/>", re.DOTALL)
 """Lines of a grammar that nobody but us wrote."""
 _SCHEMA: Final = re.compile(r"^(at )?\d+\(\d+\): failed to compile JSON schema: ")
@@ -31,6 +29,8 @@ _COMPLEX: Final = re.compile(
     r"|fuel exhausted|lexer precomputation failed|initial lexer configuration).*",
     re.IGNORECASE,
 )
+_PANIC: Final = re.compile(r"panic: .*")
+"""Where the compiler found itself at fault, and in what file of its own."""
 _REWORDED: Final = {
     "Unimplemented keys": "not supported",
     "NoExtensionBias": "nothing can satisfy it",
@@ -68,6 +68,7 @@ def worded(error: str) -> str:
     line = " ".join(_QUOTED.sub("", error).split())
     line = _ANSWER.sub("a token was chosen that may not follow", line)
     line = _COMPLEX.sub("it is too complex", line)
+    line = _PANIC.sub("the compiler crashed on it", line)
     line = _SCHEMA.sub("", line)
     for theirs, ours in _REWORDED.items():
         line = line.replace(theirs, ours)
@@ -86,7 +87,7 @@ def _worded_in(part: Part, error: str, compile_: Compile) -> RefusedError:
 def _place(source: str, text: str, compile_: Compile) -> str:
     """Find the innermost schema that fails alone in the same way; give its pointer."""
     here = json.loads(source[source.index("%json ") + len("%json ") :])
-    shared = {key: here[key] for key in _SHARED if key in here}
+    shared = {key: here[key] for key in SHARED if key in here}
     pointer = ""
     while inner := next(_failing(here, shared, text, compile_), None):
         step, here = inner
@@ -98,23 +99,8 @@ def _failing(
     schema: dict[str, object], shared: dict[str, object], text: str, compile_: Compile
 ) -> Iterator[tuple[str, dict[str, object]]]:
     """Give the schemas right in a schema that fail in the same way."""
-    for step, inner in _schemas_in(schema):
+    for step, inner in schemas_in(schema):
         lark = Lark()
         alone = lark.source(lark.json({**shared, **inner}))
         if worded(compile_(alone) or "") == text:
             yield step, inner
-
-
-def _schemas_in(schema: dict[str, object]) -> Iterator[tuple[str, dict[str, object]]]:
-    """Give the schemas right in a schema, each with the pointer from there."""
-    for key, value in schema.items():
-        match value:
-            case dict() if key in _MAPS:
-                inner = [(f"/{key}/{name}", each) for name, each in value.items()]
-            case dict():
-                inner = [(f"/{key}", value)]
-            case list():
-                inner = [(f"/{key}/{index}", each) for index, each in enumerate(value)]
-            case _:
-                inner = []
-        yield from ((step, each) for step, each in inner if isinstance(each, dict))

@@ -67,7 +67,7 @@ class Vocabulary:
         }
         """Tokens that no text spells, by what they are called."""
         self._spelt: dict[int, bytes] = {}
-        self._rehearsal = Rehearsal()
+        self._rehearsal = Rehearsal(self._tokenizer)
         self._rehearsed: dict[bytes, None] = {}
 
     def compile(self, grammar: Grammar) -> "Constraint":

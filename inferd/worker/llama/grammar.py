@@ -8,9 +8,11 @@ from typing import Final, Literal
 
 from inferd.dialects.dialect import Dialect, Region
 from inferd.dialects.lark import Lark, either
+from inferd.dialects.schemas import decoded
 from inferd.job import GenerateJob, Structure, Tool
 from inferd.worker.backend import RefusedError
 from inferd.worker.llama.gbnf import lark_of
+from inferd.worker.llama.numbers import refuse_numbers
 
 ALL_FIELDS: Final = "response_format and tools"
 _HEADER: Final = '%llguidance {"no_forcing": true}\n'
@@ -70,7 +72,7 @@ def answer_grammar(
         opens_thought: the prompt ends inside a thought.
 
     Raises:
-        RefusedError: what it asks for is no grammar.
+        RefusedError: what it asks for is no grammar, or would not be kept.
     """
     lark = Lark(special)
     tools = tools_of(job)
@@ -114,7 +116,9 @@ def _structured(lark: Lark, structure: Structure) -> tuple[str, str | None]:
     """Give an expression, and the grammar of theirs that it refers to, if any."""
     match structure.kind:
         case "json_schema":
-            return lark.json(_parsed(structure)), None
+            schema = _parsed(structure)
+            refuse_numbers(structure.field, schema)
+            return lark.json(schema), None
         case "regex":
             return lark.pattern(structure.source), None
         case "gbnf":
@@ -200,9 +204,11 @@ def _parts(
         parts += grammar_of(job.structure).parts
     for index, tool in enumerate(job.tools):
         if tool in tools:
+            field = f"tools[{index}].input_schema"
+            refuse_numbers(field, decoded(tool.input_schema))
             lark = Lark(special)
             source = _whole(lark, dialect.write_calls(lark, [tool]))
-            parts.append(Part(f"tools[{index}].input_schema", "tool", source))
+            parts.append(Part(field, "tool", source))
     return tuple(parts)
 
 

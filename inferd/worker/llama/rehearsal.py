@@ -1,57 +1,67 @@
 """Compile grammars in a process of its own first, which can be ended.
 
 The compiler has bounds, but not on all that it does: a schema of a few hundred bytes can
-keep it busy for minutes, or take gigabytes. It runs in native code, and a thread of ours
-that is in it cannot be stopped.
+keep it busy for minutes, take gigabytes, or crash it. It runs in native code, and a
+thread of ours that is in it cannot be stopped.
+
+What is tried is exactly what is compiled later: the same text, for the same tokens, under
+the same limits. Whatever differed could be made to pass here and to take hours there.
 """
 
 import json
-import re
 import signal
 import subprocess
 import sys
 from contextlib import suppress
 from typing import Final
 
+from llguidance import LLTokenizer
+
 from inferd.worker.backend import RefusedError
 from inferd.worker.limits import GRAMMAR_COMPILE_S
+from inferd.worker.llama.compiler import Tokens, tokens_of
 
-_TOO_LONG: Final = f"compiling it takes over {GRAMMAR_COMPILE_S:g} s"
-_TOKENS: Final = re.compile(r"<\[[\d,\- ^]+\]>|<\|[^|<>\s\"]+\|>")
-"""Special tokens, by number or by name. The trial knows no vocabulary but bytes."""
-_STAND_IN: Final = "<[0]>"
 _TOO_LARGE: Final = "compiling it takes too much memory"
+_WORDS: Final = {
+    -signal.SIGPROF: f"compiling it takes over {GRAMMAR_COMPILE_S:g} s",
+    -signal.SIGABRT: _TOO_LARGE,  # what native code does where it gets none
+    -signal.SIGKILL: _TOO_LARGE,  # of the whole machine's
+    1: _TOO_LARGE,  # Python got none
+}
+_CRASHED: Final = "the compiler crashed on it"
 
 
 class Rehearsal:
     """Tells whether a grammar compiles, and does so soon. One thread calls it.
 
+    Args:
+        tokenizer: whose vocabulary grammars are compiled for.
+
     Ownership:
-        The process is started when it is needed, and again when it was ended. It ends
-        when its input does, so with ours at the latest.
+        The process is started when it is needed, and again when it was ended; building
+        its vocabulary takes seconds. It ends when its input does, so with ours at the
+        latest, and what it is at within its limit of time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tokenizer: LLTokenizer) -> None:
+        self._tokenizer = tokenizer
         self._process: subprocess.Popen[str] | None = None
 
     def error_of(self, source: str) -> str | None:
         """Compile a grammar; give the compiler's words where it does not compile.
 
         Raises:
-            RefusedError: it takes too long, or too much memory.
+            RefusedError: it takes too long, or too much memory, or the compiler crashes.
         """
-        process = self._running()
-        assert process.stdin is not None  # noqa: S101  # both are pipes
-        assert process.stdout is not None  # noqa: S101
-        with suppress(BrokenPipeError):  # it has just died
-            process.stdin.write(json.dumps(_TOKENS.sub(_STAND_IN, source)) + "\n")
-            process.stdin.flush()
-        if answer := process.stdout.readline():
-            error: str | None = json.loads(answer)
-            return error
-        code = process.wait()
-        self.close()
-        raise RefusedError(_TOO_LONG if code == -signal.SIGPROF else _TOO_LARGE)
+        if self._process is not None and self._process.poll() is not None:
+            self.close()  # it died of something else than its work
+        if self._process is None:
+            self._process = _started()
+            self._ask(tokens_of(self._tokenizer))
+        answer = self._ask(source)
+        if isinstance(answer, int):
+            raise RefusedError(_WORDS.get(answer, _CRASHED))
+        return answer
 
     def close(self) -> None:
         """End the process, if there is one."""
@@ -63,15 +73,27 @@ class Rehearsal:
     def __del__(self) -> None:
         self.close()
 
-    def _running(self) -> subprocess.Popen[str]:
-        if self._process is not None and self._process.poll() is not None:
-            self.close()  # it died of something else than its work
-        if self._process is None:
-            self._process = subprocess.Popen(  # our own module
-                [sys.executable, "-P", "-m", "inferd.worker.llama.compiler"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,  # it could quote grammars
-                text=True,
-            )
-        return self._process
+    def _ask(self, question: str | Tokens) -> str | int | None:
+        process = self._process
+        assert process is not None  # noqa: S101  # callers see to it
+        assert process.stdin is not None  # noqa: S101  # both are pipes
+        assert process.stdout is not None  # noqa: S101
+        with suppress(BrokenPipeError):  # it has just died
+            process.stdin.write(json.dumps(question) + "\n")
+            process.stdin.flush()
+        if line := process.stdout.readline():
+            answer: str | int | None = json.loads(line)
+            return answer
+        code = process.wait()
+        self.close()
+        raise RefusedError(_WORDS.get(code, _CRASHED))
+
+
+def _started() -> subprocess.Popen[str]:
+    return subprocess.Popen(  # our own module
+        [sys.executable, "-P", "-m", "inferd.worker.llama.compiler"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,  # it could quote grammars
+        text=True,
+    )

@@ -103,6 +103,10 @@ def test_only_in_grammars_of_theirs_do_lines_mean_something(kind, said):
             'Parser Error: token "secret" does not',
             "a token was chosen that may not follow",
         ),
+        (
+            "panic: index out of bounds\n<backtrace>\n   0: <unknown>",
+            "the compiler crashed on it",
+        ),
         ("one\n  two", "one two"),
         ("x" * 500, "x" * 300 + "…"),
     ],

@@ -6,7 +6,13 @@ from inferd.worker.limits import (
     GRAMMAR_ROW_ITEMS,
     GRAMMAR_STEP_ITEMS,
 )
-from inferd.worker.llama.compiler import LIMITS, error_of
+from inferd.worker.llama.compiler import (
+    LIMITS,
+    Tokens,
+    error_of,
+    tokenizer_of,
+    tokens_of,
+)
 
 TOKENIZER = LLTokenizer("byte")
 
@@ -27,6 +33,16 @@ def test_of_what_compiles_there_is_nothing_to_say(source):
 )
 def test_what_does_not_compile_or_cannot_begin_is_told(source, said):
     assert said in (error_of(TOKENIZER, source) or "")
+
+
+def test_a_vocabulary_is_built_again_from_what_it_is():
+    spelt = [*map(chr, range(255)), "<end>", "ab", "a", "<|x|>"]
+    tokens = Tokens(spelt, [255, 258], [255])
+    assert tokens_of(tokenizer_of(tokens)) == tokens
+    again = tokenizer_of(tokens_of(TOKENIZER))
+    for number in range(TOKENIZER.vocab_size):
+        assert again.decode_bytes([number]) == TOKENIZER.decode_bytes([number])
+    assert again.tokenize_str("a") == [97]
 
 
 def test_the_bounds_are_ours_and_errors_quote_no_answer():

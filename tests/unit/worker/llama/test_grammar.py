@@ -172,6 +172,20 @@ def test_what_cannot_be_read_is_refused_by_its_field(kind, source, field):
         grammar_of(Structure(kind=kind, source=source))
 
 
+def test_numbers_that_would_be_changed_are_refused_wherever_they_come_from():
+    changed = '{"properties": {"n": {"const": 1234567890123456789}}}'
+    tool = Tool(name="third", description="", input_schema=changed)
+    with pytest.raises(
+        RefusedError, match=r"^tools\[2\]\.input_schema/properties/n/con"
+    ):
+        source_for(tools=(*TOOLS, tool), tool_choice=ToolChoice("required"))
+    with pytest.raises(
+        RefusedError, match=r"^response_format\.schema/properties/n/con"
+    ):
+        source_for(structure=Structure(kind="json_schema", source=changed))
+    assert source_for(tools=(*TOOLS, tool), tool_choice=ToolChoice("named", "first"))
+
+
 def test_nothing_that_has_to_follow_is_worked_out_beforehand():
     for structure in (
         Structure(kind="regex", source="a{1000}"),

@@ -1,0 +1,80 @@
+"""Refuse numbers that the compiler of schemas would change.
+
+It reads them as floating-point numbers, roughly, and writes those: an answer would hold
+another number than its schema does. Some make it crash.
+"""
+
+import json
+from collections import deque
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import Final
+
+from inferd.worker.backend import RefusedError
+from inferd.worker.llama.places import schemas_in
+
+_LARGEST: Final = 2**53
+"""Whole numbers up to here are all floating-point numbers."""
+_PLACES: Final = 22
+"""Powers of ten up to here are, too: by one of them an exact number of digits is divided
+as well as can be."""
+_LISTED: Final = ("const", "enum")
+_BOUNDS: Final = (
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+)
+
+
+def refuse_numbers(field: str, schema: object) -> None:
+    """See that a schema's listed values and bounds survive being compiled.
+
+    Args:
+        field: where the schema is from.
+        schema: as Python objects.
+
+    Raises:
+        RefusedError: one does not; the text says where.
+    """
+    left = [(field, schema)]
+    while left:
+        where, here = left.pop()
+        if not isinstance(here, dict):
+            continue
+        for place, number in _numbers_of(here):
+            if not _survives(number):
+                raise RefusedError(
+                    f"{where}{place}: {json.dumps(number)} is not supported: numbers "
+                    "are kept up to 15 digits, within 2 to the power of 53"
+                )
+        inner = [(where + step, each) for step, each in schemas_in(here)]
+        left += reversed(inner)
+
+
+def _numbers_of(schema: Mapping[str, object]) -> Iterator[tuple[str, int | float]]:
+    """Give the numbers that values are compared with, each with the pointer from there."""
+    keys = [key for key in (*_LISTED, *_BOUNDS) if key in schema]
+    left = deque((f"/{key}", schema[key]) for key in keys)
+    while left:
+        where, here = left.popleft()
+        match here:
+            case int() | float() if not isinstance(here, bool):
+                yield where, here
+            case list():
+                left += [(f"{where}/{index}", each) for index, each in enumerate(here)]
+            case dict():
+                left += [(f"{where}/{name}", each) for name, each in here.items()]
+            case _:
+                pass
+
+
+def _survives(number: float) -> bool:
+    if not abs(number) <= _LARGEST:
+        return False
+    if isinstance(number, int):
+        return True
+    _, digits, exponent = Decimal(repr(number)).as_tuple()
+    whole = int("".join(map(str, digits)))
+    return float(whole) == whole and int(exponent) >= -_PLACES
