@@ -1,11 +1,17 @@
+import time
+
 import pytest
 
 from inferd.backend import BackendCapabilities
+from inferd.job import Structure
 from inferd.limits import GRAMMAR_MAX_ALTERNATIVES, GRAMMAR_MAX_BYTES
+from inferd.worker.llama.constraint import Vocabulary
+from inferd.worker.llama.grammar import grammar_of
 from tests.daemon.harness import blocks, llamacpp
 from tests.fakes.backend import ScriptedBackend
 from tests.fakes.serving import House
 from tests.model.tiny import write_tiny_model
+from tests.unit.worker.llama.running import load
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -49,6 +55,11 @@ HOSTILE = {
     ),
 }
 
+AMBIGUOUS = (
+    "start: s{300}\ns: a | b | c | d\n"
+    'a: "x" | "x" "x" | "x" "x" "x"\nb: a | "x" "x"\nc: a b | b\nd: c | a c'
+)
+
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
@@ -80,6 +91,18 @@ def test_no_grammar_that_is_made_to_hang_or_crash_costs_the_worker(tiny, make_da
         done = client.ask(request_of(schema({"const": 12})))[-1]
     assert done["structure_complete"] is True
     assert {*workers} <= {*daemon.worker_pids()}  # and what compiles
+
+
+@pytest.mark.model
+@pytest.mark.slow
+def test_what_has_to_follow_is_looked_for_but_a_moment(tiny):
+    vocabulary = Vocabulary(load(tiny)[0]._model)
+    structure = Structure(kind="lark", source=AMBIGUOUS)
+    constraint = vocabulary.compile(grammar_of(structure))
+    vocabulary.close()
+    began_at = time.thread_time()
+    constraint.ahead()  # on the thread that decodes for everybody
+    assert time.thread_time() - began_at < 0.25
 
 
 # --- bounds of the wire ----------------------------------------------------------------------
