@@ -12,6 +12,8 @@ ALLOWED = {
     *("cli/demo.py", "engine/process.py", "models/__main__.py"),
     "worker/llama/rehearsal.py",
 }
+FORKING = "worker/llama/compiler.py"
+"""Goes on as two of itself, and starts nothing."""
 SPAWNING = re.compile(
     r"\b(os\.(fork\w*|exec\w+|spawn\w+|posix_spawn\w*|popen|system)"
     r"|run_process|open_process|pty\.\w+|ctypes\.\w+\.system)$"
@@ -25,8 +27,17 @@ def spawns(tree: ast.AST) -> bool:
     return bool(roots & LIBRARIES) or any(map(SPAWNING.search, names(tree)))
 
 
-def test_processes_are_started_in_four_places():
-    assert {module for module, tree in TREES.items() if spawns(tree)} == ALLOWED
+def test_processes_are_started_in_four_places_and_forked_in_one():
+    assert {module for module, tree in TREES.items() if spawns(tree)} == {
+        *ALLOWED,
+        FORKING,
+    }
+
+
+def test_what_forks_starts_nothing():
+    assert not {name.split(".")[0] for name in imports(TREES[FORKING])} & LIBRARIES
+    spawning = filter(SPAWNING.search, names(TREES[FORKING]))
+    assert {*spawning} == {"os.fork"}
 
 
 @pytest.mark.parametrize(
