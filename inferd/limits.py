@@ -111,6 +111,14 @@ Each one reserves a context's worth of KV cache (190 MB for the embedded chat mo
 8,192 tokens), so the default stays small.
 """
 
+MEMORY_RESERVE_BYTES: Final = 512 * 1024 * 1024
+"""Bytes of the memory available at the start that are left free (setting: [memory]): for
+other programs, and for what requests take while they are prepared."""
+
+MIN_FITTED_CONTEXT_TOKENS: Final = 2048
+"""Tokens to which a context that nobody has set may shrink to fit the memory. With less a
+chat hardly works; who wants that can set it."""
+
 MAX_SEQUENCES: Final = 256
 """Most requests that can run at once: llama.cpp's own bound (``LLAMA_MAX_SEQ``)."""
 
@@ -212,6 +220,10 @@ PREFILL_CHUNK_BUSY_TOKENS: Final = 64
 
 PENALTY_TOKENS: Final = 64
 """Last tokens, of prompt and answer, that count for penalties; llama.cpp's default."""
+
+OUTPUTS_PER_SLOT: Final = 8
+"""Tokens of one sequence in one batch after which the next may be chosen. llama.cpp
+reserves room for that many rows of scores, and ends the process if there are more."""
 
 ENCODE_BATCH_TOKENS: Final = 512
 """Tokens that an encoder packs in one batch where its context is smaller: attention is
