@@ -48,6 +48,10 @@ class Admission:
         """Requests that wait for one."""
         return len(self._waiting)
 
+    def bound(self, max_active: int) -> None:
+        """Have no more permits than this; only before anybody arrives."""
+        self._max_active = min(self._max_active, max_active)
+
     def arrive(self, ticket: int, *, uid: int = -1, priority: int = 0) -> bool:
         """Let a request in: true if it runs now, false if it waits.
 

@@ -20,12 +20,16 @@ SHOWN_CHARS = 120
 Positive = Annotated[int, Meta(ge=1, le=I32_MAX)]
 Natural = Annotated[int, Meta(ge=0, le=I32_MAX)]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+Bytes = Annotated[int, Meta(ge=0, le=2**50)]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")]
 FilePath = Annotated[str, Meta(min_length=1, pattern=r"^[^\x00]+\Z")]
 Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
 Use = Literal["generate", "embed", "rerank"]
 """What a model is for."""
+
+CacheType = Literal["f16", "q8_0"]
+"""How a number of the KV cache is kept: 16 bits, or 8.5."""
 
 DEFAULT_CHAT_MODEL = "embedded:chat"
 
@@ -58,9 +62,21 @@ class AdmissionSettings(_Table, frozen=True):
     """How many requests run and wait, over all backends and sockets."""
 
     max_active: Annotated[int, Meta(ge=1, le=limits.MAX_SEQUENCES)] | None = None
-    """Requests that run at once. Default: the cores, at most 4."""
+    """Requests that run at once. Default: the cores, at most 4; or what the memory has
+    room for."""
     max_queued: Natural = limits.MAX_QUEUED
     """Further requests that wait; the next is refused."""
+
+
+class MemorySettings(_Table, frozen=True):
+    """The machine's memory, shared by all backends; an accelerator's own is not in it."""
+
+    budget: Bytes | None = None
+    """Bytes that weights, contexts and the workers around them may take. Default: what is
+    available to the daemon as it starts, less the reserve."""
+    reserve: Bytes = limits.MEMORY_RESERVE_BYTES
+    """Bytes of what is available that are left to others, and to requests while they are
+    prepared; without a meaning where there is a budget."""
 
 
 class LimitSettings(_Table, frozen=True):
@@ -112,7 +128,13 @@ class LlamaCppSettings(_Table, frozen=True, tag="llamacpp", tag_field="kind"):
     sha256: Sha256 | None = None
     """SHA-256 the file must have, checked at each load. Default: not checked."""
     n_ctx: Annotated[int, Meta(ge=8, le=I32_MAX)] | None = None
-    """Tokens of one request, prompt and answer. Default: 8192 or the model's, if less."""
+    """Tokens of one request, prompt and answer. Default: 8192 or the model's, if less; or
+    what the memory has room for, but 2048 at least."""
+    cache_type_k: CacheType = "f16"
+    """How the keys of the KV cache are kept: ``f16``, or ``q8_0`` in about half of the
+    memory."""
+    cache_type_v: CacheType = "f16"
+    """The same for its values; ``q8_0`` needs flash attention, which most models have."""
     n_threads: Annotated[int, Meta(ge=1, le=limits.MAX_THREADS)] | None = None
     """Most threads for decoding; fewer while others use the cores. Default: the cores
     this process may use."""
@@ -156,6 +178,7 @@ class Config(_Table, frozen=True):
 
     listen: Listen = Listen()
     admission: AdmissionSettings = AdmissionSettings()
+    memory: MemorySettings = MemorySettings()
     limits: LimitSettings = LimitSettings()
     backend: Annotated[tuple[BackendSettings, ...], Meta(min_length=1)] = (
         LlamaCppSettings(name="chat"),
@@ -210,7 +233,8 @@ def _explain(document: Mapping[str, object], complaint: str) -> str:
         key = f"{where}.{unknown[1]}".lstrip(".")
         return f"{key}: no such key; allowed: {', '.join(_keys_of(where, value))}"
     if what.startswith("Invalid enum value"):
-        what = f"expected one of {', '.join(get_args(Use))}"
+        allowed = _CHOICES.get(where.rpartition(".")[2], Use)
+        what = f"expected one of {', '.join(get_args(allowed))}"
     elif what.startswith("Invalid value"):
         what = f"expected one of {', '.join(sorted(_KINDS))}"
     what = what[0].lower() + what[1:]
@@ -239,10 +263,19 @@ _KINDS: Mapping[str, type[_Table]] = {
     str(settings.__struct_config__.tag): settings
     for settings in (LlamaCppSettings, MockSettings)
 }
+_CHOICES: Mapping[str, object] = {
+    "cache_type_k": CacheType,
+    "cache_type_v": CacheType,
+    "chat_template": Family,
+    "serves": Use,
+}
+"""The settings that are one word of a few."""
+
 _TABLES: Mapping[str, type[_Table]] = {
     "": Config,
     "listen": Listen,
     "admission": AdmissionSettings,
+    "memory": MemorySettings,
     "limits": LimitSettings,
 }
 

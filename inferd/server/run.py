@@ -13,6 +13,8 @@ import trio
 from inferd.admission import Admission
 from inferd.backend import Backend
 from inferd.config import Config
+from inferd.engine.available import available_bytes
+from inferd.fit import Budget
 from inferd.limits import MAX_ACTIVE_DEFAULT_CAP
 from inferd.paths import ADMIN_SOCKET, LOCK_NAME
 from inferd.server.admin import serve_admin
@@ -49,6 +51,19 @@ def active_requests(config: Config) -> int:
     """How many requests run at once: as configured, else the cores, up to a cap."""
     cores = len(os.sched_getaffinity(0))
     return config.admission.max_active or min(cores, MAX_ACTIVE_DEFAULT_CAP)
+
+
+def memory_budget(config: Config) -> Budget:
+    """What the models may take: as configured, else what is there, less the reserve."""
+    memory = config.memory
+    n_bytes = memory.budget
+    if n_bytes is None:
+        n_bytes = max(0, available_bytes() - memory.reserve)
+    return Budget(
+        n_bytes=n_bytes,
+        n_slots=active_requests(config),
+        slots_are_set=config.admission.max_active is not None,
+    )
 
 
 class Ends(Protocol):
@@ -150,6 +165,9 @@ class Daemon:
                 nursery.start_soon(backend.run, is_ready.set)
             for is_ready in all_ready:
                 await is_ready.wait()
+            self._turns.bound(
+                [backend.capabilities.n_slots for backend in self._backends]
+            )
             await self._run_clients()
             nursery.cancel_scope.cancel()
 

@@ -127,6 +127,15 @@ AdmissionMachine.TestCase.settings = settings(max_examples=25, stateful_step_cou
 TestAnyOrderOfEvents = AdmissionMachine.TestCase
 
 
+@given(max_active=st.integers(1, 9), bound=st.integers(1, 9), n=st.integers(0, 20))
+def test_a_bound_only_ever_lowers_the_permits(max_active, bound, n):
+    gate = Admission(max_active=max_active, max_queued=20)
+    gate.bound(bound)
+    for ticket in range(n):
+        gate.arrive(ticket)
+    assert gate.active == min(max_active, bound, n)
+
+
 def test_those_who_wait_start_in_the_order_they_came():
     gate = Admission(max_active=1, max_queued=3)
     assert [gate.arrive(ticket) for ticket in (9, 5, 7, 1)] == [

@@ -9,6 +9,7 @@ from inferd.config import (
     ConfigError,
     LimitSettings,
     LlamaCppSettings,
+    MemorySettings,
     MockSettings,
     parse_config,
 )
@@ -16,7 +17,7 @@ from inferd.config import (
 MOCK = '[[backend]]\nkind = "mock"\nname = "m"\n'
 LLAMA = '[[backend]]\nkind = "llamacpp"\nname = "c"\n'
 MOCK_KEYS = "die_after_tokens, die_at_load, die_by, kind, name, token_delay_ms, tokens"
-LLAMA_KEYS = "chat_template, embed_pooling, kind, model, n_ctx, n_gpu_layers, n_threads, name, serves, sha256"
+LLAMA_KEYS = "cache_type_k, cache_type_v, chat_template, embed_pooling, kind, model, n_ctx, n_gpu_layers, n_threads, name, serves, sha256"
 
 
 def complaint(text: str) -> str:
@@ -38,15 +39,17 @@ def test_every_table_is_read():
     config = parse_config(
         "[listen]\ndirectory = '/run/inferd'\ngroup = 'llm'\nv2 = false\n"
         "[admission]\nmax_active = 2\nmax_queued = 0\n"
+        "[memory]\nbudget = 1000000\nreserve = 0\n"
         "[limits]\ndrain_s = 1\nbreaker_open_s = 0.5\n"
         f"{MOCK}tokens = ['a', 'b']\ndie_by = 'SIGSTOP'\n"
         f"{LLAMA}model = '/m.gguf'\nn_gpu_layers = -1\n"
         "serves = 'rerank'\nembed_pooling = 4\n"
-        "chat_template = 'qwen3-coder'\n"
+        "chat_template = 'qwen3-coder'\ncache_type_v = 'q8_0'\n"
     )
     assert (config.listen.directory, config.listen.group) == ("/run/inferd", "llm")
     assert (config.listen.v2, config.listen.embed) == (False, True)
     assert (config.admission.max_active, config.admission.max_queued) == (2, 0)
+    assert config.memory == MemorySettings(budget=1_000_000, reserve=0)
     assert config.limits == LimitSettings(drain_s=1.0, breaker_open_s=0.5)
     assert config.backend == (
         MockSettings(name="m", tokens=("a", "b"), die_by="SIGSTOP"),
@@ -57,6 +60,7 @@ def test_every_table_is_read():
             serves="rerank",
             embed_pooling=4,
             chat_template="qwen3-coder",
+            cache_type_v="q8_0",
         ),
     )
 
@@ -64,7 +68,10 @@ def test_every_table_is_read():
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("oops = 1", "oops: no such key; allowed: admission, backend, limits, listen"),
+        (
+            "oops = 1",
+            "oops: no such key; allowed: admission, backend, limits, listen, memory",
+        ),
         (
             "[listen]\ntcp = true",
             "listen.tcp: no such key; allowed: directory, embed, group, rerank, v2",
@@ -170,6 +177,15 @@ def test_a_wrong_type_is_refused_with_key_and_value(text, line):
             "[[backend]]\nname = 'm'\nkind = 'vllm'",
             "backend[0].kind = 'vllm': expected one of llamacpp, mock",
         ),
+        (
+            f"{LLAMA}cache_type_k = 'q4_0'",
+            "backend[0].cache_type_k = 'q4_0': expected one of f16, q8_0",
+        ),
+        (
+            f"{LLAMA}serves = 'talk'",
+            "backend[0].serves = 'talk': expected one of generate, embed, rerank",
+        ),
+        ("[memory]\nbudget = -1", "memory.budget = -1: expected `int` >= 0"),
         (MOCK + MOCK, "backend[1].name = 'm': each backend needs its own name"),
     ],
 )

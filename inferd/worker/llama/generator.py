@@ -14,7 +14,7 @@ from inferd.dialects.prompts import Prompts
 from inferd.dialects.registry import DIALECTS, choose
 from inferd.dialects.template import ChatTemplate, TemplateError
 from inferd.job import GenerateJob, Job, Sampling
-from inferd.limits import PREFILL_CHUNK_TOKENS, TEMPLATE_MEMORY_BYTES
+from inferd.limits import TEMPLATE_MEMORY_BYTES
 from inferd.worker.backend import (
     LoadError,
     Outcome,
@@ -55,16 +55,13 @@ class Generator:
     ) -> None:
         self._model = model
         self._n_ctx = n_ctx
+        self._n_slots = n_slots
         self._prompts = _load_prompts(model, path, family)
         model.keep(self._prompts.dialect.markers)
         # Now: later it would hold up all answers for a second.
         self._vocabulary = Vocabulary(model)
-        self._context = Context(
-            model,
-            n_ctx=n_ctx * n_slots,
-            n_slots=n_slots,
-            n_batch=PREFILL_CHUNK_TOKENS,
-            n_threads=n_threads,
+        self._context = Context.to_write(
+            model, n_tokens=n_ctx * n_slots, n_slots=n_slots, n_threads=n_threads
         )
         self._decoder = Decoder(model, self._context, n_slots=n_slots)
         self._growth = BoundedGrowth(TEMPLATE_MEMORY_BYTES)
@@ -78,6 +75,9 @@ class Generator:
             thinking=self._prompts.abilities.thinks,
             structure=True,
             n_ctx=self._n_ctx,
+            n_slots=self._n_slots,
+            cache_type_k=self._model.cache_types[0],
+            cache_type_v=self._model.cache_types[1],
             dialect=self._prompts.dialect.name,
         )
 

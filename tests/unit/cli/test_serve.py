@@ -69,6 +69,13 @@ def test_every_configured_backend_has_an_engine(short_dir):
     assert daemon._directory == short_dir
 
 
+def test_the_memory_that_models_get_is_among_the_metrics(short_dir):
+    config = parse_config(f"{mock_config(short_dir)}[memory]\nbudget = 5000\n")
+    text = make_daemon(config)._commands.metrics.text()
+    assert "\ninferd_memory_budget_bytes 5000.0\n" in text
+    assert "\ninferd_memory_needed_bytes 0.0\n" in text
+
+
 def test_a_model_that_was_not_brought_stops_the_start(inferd):
     with pytest.raises(CommandError, match="python -m inferd.models embedded:chat"):
         make_daemon(Config())
