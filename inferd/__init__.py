@@ -18,6 +18,7 @@ step    module                      takes                          gives
         server.encode               vectors, scores                a response frame
         wire.codec                  response frames                bytes
 beside  server.surfaces             what backends can do           sockets and services
+        fit, engine.ledger          what models need               slots, contexts
         server.status               what happens to the daemon     frames to listeners
         server.commands             what operators ask             replies
         server.activity             what happened to a request     one line of the log

@@ -63,6 +63,12 @@ class BackendCapabilities(Struct, frozen=True, kw_only=True):
     """Tokens one request may take, prompt and answer together; 0 where it has no bound."""
     n_embd: int = 0
     """Numbers of one vector, where it embeds."""
+    n_slots: int = 0
+    """Requests that can run at once; 0 where it has no bound."""
+    cache_type_k: str = ""
+    """How the keys of its KV cache are kept, where it has one for answers."""
+    cache_type_v: str = ""
+    """How the values are."""
     model: str = ""
     """The model's own name."""
     dialect: str = ""

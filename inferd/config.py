@@ -1,31 +1,25 @@
-"""The configuration: its types, and text to ``Config``.
+"""The configuration: every setting, its default and what it may be."""
 
-A key nobody knows, a wrong type, a value out of range: each is refused with the key, the
-value and what is allowed. Nothing is guessed and nothing is half accepted.
-"""
+from typing import Annotated, Literal
 
-import re
-import tomllib
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal, get_args
-
-import msgspec
 from msgspec import Meta, Struct
 
 from inferd import limits
 
 I32_MAX = 2**31 - 1
-SHOWN_CHARS = 120
-"""Characters of a refused value that its complaint repeats."""
 Positive = Annotated[int, Meta(ge=1, le=I32_MAX)]
 Natural = Annotated[int, Meta(ge=0, le=I32_MAX)]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+Bytes = Annotated[int, Meta(ge=0, le=2**50)]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")]
 FilePath = Annotated[str, Meta(min_length=1, pattern=r"^[^\x00]+\Z")]
 Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
 Use = Literal["generate", "embed", "rerank"]
 """What a model is for."""
+
+CacheType = Literal["f16", "q8_0"]
+"""How a number of the KV cache is kept: 16 bits, or 8.5."""
 
 DEFAULT_CHAT_MODEL = "embedded:chat"
 
@@ -58,7 +52,8 @@ class AdmissionSettings(_Table, frozen=True):
     """How many requests run and wait, over all backends and sockets."""
 
     max_active: Annotated[int, Meta(ge=1, le=limits.MAX_SEQUENCES)] | None = None
-    """Requests that run at once. Default: the cores, at most 4."""
+    """Requests that run at once. Default: the cores, at most 4; or what the memory has
+    room for."""
     max_queued: Natural = limits.MAX_QUEUED
     """Further requests that wait; the next is refused. A user may have all places while
     no other waits, else an equal share. The first request of a user who has none here may
@@ -69,6 +64,17 @@ class AdmissionSettings(_Table, frozen=True):
     max_queued_bytes: Positive = limits.MAX_QUEUED_BYTES
     """Bytes of the requests that wait, as they were sent; a request over it is refused,
     unless it waits alone."""
+
+
+class MemorySettings(_Table, frozen=True):
+    """The machine's memory, shared by all backends; an accelerator's own is not in it."""
+
+    budget: Bytes | None = None
+    """Bytes that weights, contexts and the workers around them may take. Default: what is
+    available to the daemon as it starts, less the reserve."""
+    reserve: Bytes = limits.MEMORY_RESERVE_BYTES
+    """Bytes of what is available that are left to others, and to requests while they are
+    prepared; without a meaning where there is a budget."""
 
 
 class LimitSettings(_Table, frozen=True):
@@ -120,7 +126,13 @@ class LlamaCppSettings(_Table, frozen=True, tag="llamacpp", tag_field="kind"):
     sha256: Sha256 | None = None
     """SHA-256 the file must have, checked at each load. Default: not checked."""
     n_ctx: Annotated[int, Meta(ge=8, le=I32_MAX)] | None = None
-    """Tokens of one request, prompt and answer. Default: 8192 or the model's, if less."""
+    """Tokens of one request, prompt and answer. Default: 8192 or the model's, if less; or
+    what the memory has room for, but 2048 at least."""
+    cache_type_k: CacheType = "f16"
+    """How the keys of the KV cache are kept: ``f16``, or ``q8_0`` in about half of the
+    memory."""
+    cache_type_v: CacheType = "f16"
+    """The same for its values; ``q8_0`` needs flash attention, which most models have."""
     n_threads: Annotated[int, Meta(ge=1, le=limits.MAX_THREADS)] | None = None
     """Most threads for decoding; fewer while others use the cores. Default: the cores
     this process may use."""
@@ -168,106 +180,8 @@ class Config(_Table, frozen=True):
 
     listen: Listen = Listen()
     admission: AdmissionSettings = AdmissionSettings()
+    memory: MemorySettings = MemorySettings()
     limits: LimitSettings = LimitSettings()
     backend: Annotated[tuple[BackendSettings, ...], Meta(min_length=1)] = (
         LlamaCppSettings(name="chat"),
     )
-
-
-def parse_config(text: str) -> Config:
-    """Read a TOML configuration.
-
-    Raises:
-        ConfigError: one line with the key, the value and what is allowed.
-    """
-    try:
-        document = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(_one_line(f"not TOML: {error}")) from error
-    try:
-        config = msgspec.convert(document, Config)
-    except msgspec.ValidationError as error:
-        raise ConfigError(_one_line(_explain(document, str(error)))) from error
-    _refuse_repeated_names(config)
-    return config
-
-
-def _refuse_repeated_names(config: Config) -> None:
-    seen: set[str] = set()
-    for index, backend in enumerate(config.backend):
-        if backend.name in seen:
-            raise ConfigError(
-                f"backend[{index}].name = {backend.name!r}: each backend needs its own name"
-            )
-        seen.add(backend.name)
-
-
-def _one_line(text: str) -> str:
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
-
-
-_COMPLAINT = re.compile(
-    r"(?P<what>.*?)(?: - at `(?:key in )?\$\.?(?P<where>.*)`)?", re.DOTALL
-)
-_STEP = re.compile(r"([A-Za-z0-9_]+)|\[(\d+)\]")
-_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
-
-
-def _explain(document: Mapping[str, object], complaint: str) -> str:
-    """Turn msgspec's complaint into key, value and what is allowed."""
-    parts = _COMPLAINT.fullmatch(complaint)
-    what, where = (parts["what"], parts["where"] or "") if parts else (complaint, "")
-    value = _look_up(document, where)
-    if unknown := _UNKNOWN.fullmatch(what):
-        key = f"{where}.{unknown[1]}".lstrip(".")
-        return f"{key}: no such key; allowed: {', '.join(_keys_of(where, value))}"
-    if what.startswith("Invalid enum value"):
-        what = f"expected one of {', '.join(get_args(Use))}"
-    elif what.startswith("Invalid value"):
-        what = f"expected one of {', '.join(sorted(_KINDS))}"
-    what = what[0].lower() + what[1:]
-    return f"{where} = {_shown(value)}: {what}" if where else what
-
-
-def _shown(value: object) -> str:
-    """Write a value as it may stand in a line: long ones are cut off."""
-    try:
-        text = repr(value)
-    except (ValueError, RecursionError):  # thousands of digits, or of brackets
-        return "something of thousands of characters"
-    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
-
-
-def _look_up(document: object, where: str) -> object:
-    for name, index in _STEP.findall(where):
-        if name and isinstance(document, Mapping):
-            document = document.get(name)
-        elif index and isinstance(document, Sequence):
-            document = document[int(index)]
-    return document
-
-
-_KINDS: Mapping[str, type[_Table]] = {
-    str(settings.__struct_config__.tag): settings
-    for settings in (LlamaCppSettings, MockSettings)
-}
-_TABLES: Mapping[str, type[_Table]] = {
-    "": Config,
-    "listen": Listen,
-    "admission": AdmissionSettings,
-    "limits": LimitSettings,
-}
-
-
-def _keys_of(where: str, value: object) -> list[str]:
-    table = _TABLES.get(where)
-    if table is None and isinstance(value, Mapping):
-        table = _KINDS.get(str(value.get("kind")))
-    if table is None:
-        return []
-    return sorted([*table.__struct_fields__, *_tag_field_of(table)])
-
-
-def _tag_field_of(table: type[_Table]) -> list[str]:
-    field = table.__struct_config__.tag_field
-    return [field] if field else []

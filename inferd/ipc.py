@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from inferd.backend import BackendCapabilities, Reuse
 from inferd.config import BackendSettings
+from inferd.fit import Demand, Share
 from inferd.job import Job
 from inferd.limits import HEARTBEAT_S, MAX_IPC_MESSAGE_BYTES
 from inferd.wire.responses import Logprob, StopReason, Usage
@@ -31,7 +32,7 @@ class Load(Struct, frozen=True, kw_only=True, tag=True):
     settings: BackendSettings
     """As configured, with the model's path made absolute."""
     n_slots: int
-    """Jobs that may run at once."""
+    """Jobs that are to run at once, if there is memory for them."""
     heartbeat_s: float = HEARTBEAT_S
     """Seconds between signs of life."""
 
@@ -55,7 +56,7 @@ class Drop(Struct, frozen=True, kw_only=True, tag=True):
     ticket: int
 
 
-ToWorker = Load | Prepare | Run | Drop
+ToWorker = Load | Share | Prepare | Run | Drop
 
 
 # --- worker to daemon ---------------------------------------------------------
@@ -172,6 +173,7 @@ class Failed(Struct, frozen=True, kw_only=True, tag=True):
 
 FromWorker = (
     Loading
+    | Demand
     | LoadFailed
     | Loaded
     | Alive

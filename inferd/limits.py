@@ -121,6 +121,14 @@ Each one reserves a context's worth of KV cache (190 MB for the embedded chat mo
 8,192 tokens), so the default stays small.
 """
 
+MEMORY_RESERVE_BYTES: Final = 512 * 1024 * 1024
+"""Bytes of the memory available at the start that are left free (setting: [memory]): for
+other programs, and for what requests take while they are prepared."""
+
+MIN_FITTED_CONTEXT_TOKENS: Final = 2048
+"""Tokens to which a context that nobody has set may shrink to fit the memory. With less a
+chat hardly works; who wants that can set it."""
+
 MAX_SEQUENCES: Final = 256
 """Most requests that can run at once: llama.cpp's own bound (``LLAMA_MAX_SEQ``)."""
 
@@ -214,8 +222,8 @@ BREAKER_DEATHS: Final = 5
 BREAKER_OPEN_S: Final = 30.0
 """Seconds the breaker stays open before one more start is tried."""
 
-PROMPT_CACHE_MB: Final = 512
-"""MiB of host memory for what is kept, 11 conversations of 2,000 tokens with the embedded
+PROMPT_CACHE_MB: Final = 256
+"""MiB of host memory for what is kept, 5 conversations of 2,000 tokens with the embedded
 chat model: they come back in 7 ms where reading them takes 7 s."""
 
 DEFAULT_CONTEXT_TOKENS: Final = 8192

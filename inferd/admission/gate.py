@@ -111,6 +111,10 @@ class Admission:
         """Bytes of the lines that they came in."""
         return self._bytes.spent
 
+    def bound(self, max_active: int) -> None:
+        """Have no more permits than this; only before anybody arrives."""
+        self._max_active = min(self._max_active, max_active)
+
     def arrive(self, ticket: int, claim: Claim, *, now: float) -> bool:
         """Let a request in: true if it runs now, false if it waits.
 

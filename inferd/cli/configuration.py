@@ -12,10 +12,10 @@ from inferd.config import (
     ConfigError,
     LlamaCppSettings,
     MockSettings,
-    parse_config,
 )
 from inferd.models.embedded import UnknownModelError, embedded_model
 from inferd.paths import cache_directory, config_files, runtime_directory
+from inferd.toml import parse_config
 
 
 def load_config(file: Path | None, model: str | None = None) -> Config:

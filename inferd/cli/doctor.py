@@ -1,8 +1,9 @@
 """inferd doctor: what is wrong with this machine, and what to type."""
 
 import argparse
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -15,12 +16,17 @@ from inferd.config import BackendSettings, Config, LlamaCppSettings
 from inferd.doctor.check import Check, Finding, Verdict, examine, failed, ok
 from inferd.doctor.engine import check_model, check_worker
 from inferd.doctor.machine import check_cpu, check_packages, check_python
+from inferd.doctor.memory import Forecast, check_memory, forecast
 from inferd.doctor.runtime import (
+    HELD,
     check_admin,
     check_directory,
     check_lock,
     check_sockets,
 )
+from inferd.server.run import memory_budget
+
+CHECKS_OF_BACKENDS: Final = ("model", "memory", "worker")
 
 MARKS: Final = {
     Verdict.OK: "[ ok ]",
@@ -71,9 +77,10 @@ def all_checks(file: Path | None) -> Iterator[Check]:
     yield Check("config", lambda: finding)
     if config is None:
         return
-    for settings in config.backend:
-        yield from _checks_of(settings, config)
     directory = socket_directory(config)
+    known = _lazy_forecast(config)
+    for settings in config.backend:
+        yield from _checks_of(settings, config, known)
     yield Check("runtime-directory", partial(check_directory, directory))
     yield Check("lock", partial(check_lock, directory), ["runtime-directory"])
     yield Check("sockets", partial(check_sockets, directory), ["runtime-directory"])
@@ -89,8 +96,24 @@ def _configuration(file: Path | None) -> tuple[Config | None, Finding]:
     return config, ok(f"backends: {names}")
 
 
-def _checks_of(settings: BackendSettings, config: Config) -> Iterator[Check]:
-    model, worker = f"model[{settings.name}]", f"worker[{settings.name}]"
+def _lazy_forecast(config: Config) -> Callable[[], Forecast]:
+    """Find what all backends would take, once it is asked for."""
+
+    def models() -> Iterator[LlamaCppSettings]:
+        for settings in config.backend:
+            with suppress(CommandError):  # a finding of its own
+                found = located(settings)
+                if isinstance(found, LlamaCppSettings):
+                    yield found
+
+    return cache(lambda: forecast(models(), memory_budget(config), config.limits))
+
+
+def _checks_of(
+    settings: BackendSettings, config: Config, known: Callable[[], Forecast]
+) -> Iterator[Check]:
+    name = settings.name
+    model, memory, worker = (f"{each}[{name}]" for each in CHECKS_OF_BACKENDS)
     try:
         settings = located(settings)
     except CommandError as error:
@@ -100,7 +123,18 @@ def _checks_of(settings: BackendSettings, config: Config) -> Iterator[Check]:
     if isinstance(settings, LlamaCppSettings):
         yield Check(model, partial(check_model, settings))
         yield Check(
-            worker, partial(check_worker, settings, config.limits), ["packages", model]
+            memory,
+            lambda: check_memory(name, known(), daemon_runs=_daemon_runs(config)),
+            ["packages", model],
         )
-    else:
-        yield Check(worker, partial(check_worker, settings, config.limits))
+    yield Check(
+        worker,
+        lambda: check_worker(
+            settings, config.limits, lambda demand: known().share(name, demand)
+        ),
+        ["packages", model, memory] if isinstance(settings, LlamaCppSettings) else (),
+    )
+
+
+def _daemon_runs(config: Config) -> bool:
+    return check_lock(socket_directory(config)).detail == HELD

@@ -14,10 +14,11 @@ from inferd.cli.configuration import load_config, located, socket_directory
 from inferd.cli.console import EXIT_OK, CommandError
 from inferd.config import Config
 from inferd.engine.engine import Engine
+from inferd.engine.ledger import Ledger
 from inferd.server.audience import gather
 from inferd.server.listen import ListenError
 from inferd.server.log import logging_to_stderr
-from inferd.server.run import Daemon, active_requests
+from inferd.server.run import Daemon, active_requests, memory_budget
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Each ends the daemon: drained at the first, at once at the second."""
@@ -60,11 +61,15 @@ def _serve(daemon: Daemon) -> str | None:
 def make_daemon(config: Config) -> Daemon:
     """Put the daemon together as configured."""
     audience = gather(os.environ)
+    ledger = Ledger(config.backend, memory_budget(config), audience.board.planned)
+    for name, text, read in ledger.figures():
+        audience.metrics.watch(name, text, read)
     engines = [
         Engine(
             located(settings),
             n_slots=active_requests(config),
             limits=config.limits,
+            ledger=ledger,
             observer=audience.board,
         )
         for settings in config.backend

@@ -26,6 +26,8 @@ class Finding(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line: what was seen."""
     hint: str = ""
     """Something to type, where that would help."""
+    figures: dict[str, int] = {}
+    """The numbers behind it, for programs; bytes, unless their names say otherwise."""
 
 
 def ok(detail: str) -> Finding:
@@ -72,4 +74,5 @@ def examine(checks: Sequence[Check]) -> Iterator[Finding]:
             verdict=finding.verdict,
             detail=finding.detail,
             hint=finding.hint,
+            figures=finding.figures,
         )

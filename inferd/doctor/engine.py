@@ -1,6 +1,7 @@
 """Checks of a configured backend: its file, its library, a decode in a child."""
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -11,6 +12,7 @@ from inferd.config import BackendSettings, LimitSettings, LlamaCppSettings
 from inferd.doctor.check import Finding, failed, ok
 from inferd.engine.process import KILLED_BY, start_worker
 from inferd.engine.session import Session, SessionOverError
+from inferd.fit import Demand, Share
 from inferd.ipc import Load, Loaded
 
 _BLOCK_BYTES = 1024 * 1024
@@ -37,24 +39,41 @@ def check_model(settings: LlamaCppSettings) -> Finding:
     return ok(f"{size} bytes at {path}, SHA-256 as expected")
 
 
-def check_worker(settings: BackendSettings, limits: LimitSettings) -> Finding:
+def check_worker(
+    settings: BackendSettings,
+    limits: LimitSettings,
+    share: Callable[[Demand], Share],
+) -> Finding:
     """Does a worker load it, fit its library, and decode?
 
     The worker checks the library's structs and decodes a few tokens before it says that
     it is ready; whatever goes wrong costs that process alone.
+
+    Args:
+        settings: of the backend.
+        limits: for the time it may take.
+        share: tells what memory it gets.
     """
-    outcome = trio.run(_load, settings, limits)
+    outcome = trio.run(_load, settings, limits, share)
     if isinstance(outcome, Loaded):
         return ok(f"{outcome.library}; {_abilities(outcome.capabilities)}")
     return failed(outcome, _REBUILD if outcome.startswith(KILLED_BY) else "make setup")
 
 
-async def _load(settings: BackendSettings, limits: LimitSettings) -> Loaded | str:
+async def _load(
+    settings: BackendSettings,
+    limits: LimitSettings,
+    share: Callable[[Demand], Share],
+) -> Loaded | str:
+    async def allot(demand: Demand) -> Share:
+        return share(demand)
+
     async with start_worker() as process:
         try:
             return await Session(process).load(
                 Load(settings=_small(settings), n_slots=1),
                 lambda _: None,
+                allot,
                 silence_s=limits.load_silence_s,
             )
         except SessionOverError as error:

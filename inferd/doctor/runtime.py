@@ -21,6 +21,8 @@ from inferd.server.listen import ADMIN_MODE, INFERENCE_MODE, ListenError, refuse
 
 INFERENCE = (INFER_SOCKET, INFER_V2_SOCKET, EMBED_SOCKET, RERANK_SOCKET)
 ADMIN_ANSWER_S = 2.0
+HELD = "held by a running daemon"
+"""What is found of the lock then."""
 
 
 def check_directory(directory: Path) -> Finding:
@@ -61,7 +63,7 @@ def check_lock(directory: Path, locks: Path = Path("/proc/locks")) -> Finding:
     for line in held:
         fields = line.split()
         if device in fields and "FLOCK" in fields:
-            return ok("held by a running daemon")
+            return ok(HELD)
     return ok("free: no daemon runs here")
 
 

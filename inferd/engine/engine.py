@@ -1,6 +1,7 @@
 """A backend that is a worker process, kept alive."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import trio
@@ -11,12 +12,14 @@ from inferd.backend import (
 )
 from inferd.config import BackendSettings, LimitSettings
 from inferd.engine.jobs import JobBackend
+from inferd.engine.ledger import Ledger
 from inferd.engine.process import KILLED_BY, start_worker
 from inferd.engine.restart import Pause, RestartPolicy
 from inferd.engine.session import Session, SessionOverError
 from inferd.errors import (
     BackendNotReadyError,
 )
+from inferd.fit import UnfitError
 from inferd.ipc import (
     Load,
     Loading,
@@ -57,6 +60,7 @@ class Engine(JobBackend):
         *,
         n_slots: int,
         limits: LimitSettings,
+        ledger: Ledger,
         observer: Observer,
     ) -> None:
         super().__init__(prepare_timeout_s=limits.prepare_timeout_s)
@@ -69,6 +73,7 @@ class Engine(JobBackend):
             ),
         )
         self._limits = limits
+        self._ledger = ledger
         self._observer = observer
         self._capabilities = BackendCapabilities()
         self._out_of_service: str | None = None
@@ -141,11 +146,14 @@ class Engine(JobBackend):
                 self._session = None
                 session.fail_all(f"the worker is gone: {error.reason}")
                 return _Death(error.reason, str(error), was_ready, session.has_served)
+            except UnfitError as error:
+                return _Death(str(error), str(error), was_ready, had_served=False)
 
     async def _get_ready(self, session: Session) -> None:
         loaded = await session.load(
             self._load,
             lambda loading: self._observer.loading(self.name, loading),
+            partial(self._ledger.allot, self.name),
             silence_s=self._limits.load_silence_s,
         )
         self._capabilities = loaded.capabilities

@@ -6,10 +6,12 @@ from typing import NamedTuple, NoReturn
 import trio
 
 from inferd.backend import Reuse
+from inferd.engine.ledger import Allot
 from inferd.engine.mailbox import Mailbox
 from inferd.engine.outbox import Outbox, OutboxFullError
 from inferd.engine.process import WorkerProcess, describe_exit
 from inferd.errors import BackendUnavailableError
+from inferd.fit import Demand
 from inferd.ipc import (
     Alive,
     BrokenLinkError,
@@ -35,6 +37,8 @@ from inferd.ipc import (
 from inferd.limits import READ_BYTES
 from inferd.wire.responses import Logprob
 
+Report = Callable[[Loading], None]
+
 
 class Prefilled(NamedTuple):
     """How far a job's prompt is."""
@@ -43,19 +47,8 @@ class Prefilled(NamedTuple):
     """Tokens read."""
 
 
-Answer = (
-    PromptReady
-    | Refused
-    | Overflow
-    | Reuse
-    | Prefilled
-    | Logprob
-    | bytes
-    | Ended
-    | Embedded
-    | Scored
-    | Failed
-)
+Told = Reuse | Prefilled | Logprob | bytes
+Answer = PromptReady | Refused | Overflow | Told | Ended | Embedded | Scored | Failed
 
 
 class WorkerDiedError(BackendUnavailableError):
@@ -154,18 +147,21 @@ class Session:
     # --- the worker ---------------------------------------------------------------
 
     async def load(
-        self, message: Load, report: Callable[[Loading], None], *, silence_s: float
+        self, message: Load, report: Report, allot: Allot, *, silence_s: float
     ) -> Loaded:
         """Have the worker load; tell how far it is.
 
         Raises:
             SessionOverError: it failed, died or fell silent.
+            UnfitError: it would take more memory than there is.
         """
         self._outbox.post(message)
         while True:
             match await self._receive_within(silence_s):
                 case Loading() as loading:
                     report(loading)
+                case Demand() as demand:
+                    self._outbox.post(await allot(demand))
                 case LoadFailed(reason=reason):
                     self._process.kill()
                     await self._process.wait()
@@ -228,7 +224,7 @@ class Session:
                 self._put(message.ticket, message)
             case Alive():
                 pass
-            case Loading() | LoadFailed() | Loaded():
+            case Loading() | Demand() | LoadFailed() | Loaded():
                 raise SessionOverError(_out_of_turn(message))
 
     def _sort_step(self, step: Step) -> None:

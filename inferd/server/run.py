@@ -13,6 +13,8 @@ import trio
 from inferd.admission.gate import Admission
 from inferd.backend import Backend
 from inferd.config import Config
+from inferd.engine.available import available_bytes
+from inferd.fit import Budget
 from inferd.limits import MAX_ACTIVE_DEFAULT_CAP
 from inferd.paths import ADMIN_SOCKET, LOCK_NAME
 from inferd.server.admin import serve_admin
@@ -59,6 +61,18 @@ def make_gate(config: Config) -> Admission:
         max_queued=config.admission.max_queued,
         max_queued_tokens=config.admission.max_queued_tokens,
         max_queued_bytes=config.admission.max_queued_bytes,
+    )
+
+
+def memory_budget(config: Config) -> Budget:
+    """What the models may take: as configured, else what is there, less the reserve."""
+    n_bytes = config.memory.budget
+    if n_bytes is None:
+        n_bytes = max(0, available_bytes() - config.memory.reserve)
+    return Budget(
+        n_bytes=n_bytes,
+        n_slots=active_requests(config),
+        slots_are_set=config.admission.max_active is not None,
     )
 
 
@@ -164,6 +178,9 @@ class Daemon:
                 nursery.start_soon(backend.run, is_ready.set)
             for is_ready in all_ready:
                 await is_ready.wait()
+            self._turns.bound(
+                [backend.capabilities.n_slots for backend in self._backends]
+            )
             await self._run_clients()
             nursery.cancel_scope.cancel()
 

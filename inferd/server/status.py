@@ -14,6 +14,7 @@ from msgspec import UNSET
 from inferd import __version__
 from inferd.backend import BackendCapabilities
 from inferd.engine.restart import Pause
+from inferd.fit import Plan, mib
 from inferd.ipc import Loading
 from inferd.limits import ADMIN_LISTENER_EVENTS
 from inferd.wire.codec import encode
@@ -134,6 +135,18 @@ class StatusBoard:
         else:
             self.publish(frame)
 
+    def planned(self, plan: Plan) -> None:
+        """What memory every backend gets is decided."""
+        say = log.warning if plan.has_shrunk else log.info
+        say(
+            "memory.planned",
+            budget=mib(plan.budget),
+            needed=mib(plan.total),
+            n_slots=plan.n_slots,
+            shrunk=plan.has_shrunk,
+            backends={name: str(need) for name, need in plan.needs.items()},
+        )
+
     def ready(self, backend: str, capabilities: BackendCapabilities) -> None:
         """A worker serves; the daemon is ready again when all do."""
         if self._has_been_ready:
@@ -176,6 +189,9 @@ def _capabilities_frame(name: str, able: BackendCapabilities) -> CapabilitiesFra
         gpu_layers=able.accelerator.gpu_layers,
         wire_version=WIRE_VERSION,
         n_ctx=able.n_ctx or UNSET,
+        n_slots=able.n_slots or UNSET,
+        cache_type_k=able.cache_type_k or UNSET,
+        cache_type_v=able.cache_type_v or UNSET,
         model=able.model or UNSET,
         structure=able.structure,
         dialect=able.dialect or UNSET,

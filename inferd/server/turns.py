@@ -1,7 +1,7 @@
 """Wait for one's turn: the tasks around the gate of ``admission``."""
 
 import itertools
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import contextmanager
 
 import trio
@@ -123,6 +123,15 @@ class Turns:
             QueueFullError: too much waits already; it has to go.
         """
         self._gate.weigh(turn.ticket, n_tokens)
+
+    def bound(self, n_slots: Iterable[int]) -> None:
+        """Let no more run at once than every backend has slots; before anybody comes.
+
+        Args:
+            n_slots: of each backend; 0 for one without a bound.
+        """
+        if bounds := [each for each in n_slots if each]:
+            self._gate.bound(min(bounds))
 
     def close(self) -> None:
         """Take nobody in any more."""

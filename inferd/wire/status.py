@@ -54,6 +54,12 @@ class CapabilitiesFrame(Struct, frozen=True, kw_only=True):
     """The protocol's generation: 1 for this family of NDJSON sockets."""
     n_ctx: int | UnsetType = UNSET
     """Tokens one request may take, prompt and answer together."""
+    n_slots: int | UnsetType = UNSET
+    """Requests that can run at once."""
+    cache_type_k: str | UnsetType = UNSET
+    """How the keys of its KV cache are kept."""
+    cache_type_v: str | UnsetType = UNSET
+    """How the values are."""
     model: str | UnsetType = UNSET
     """The model's own name."""
     structure: bool = False

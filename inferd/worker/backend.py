@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
+from inferd.fit import Demand, Share
 from inferd.ipc import Embedded, Failed, Loaded, Loading, Scored, Step
 from inferd.job import Job
 
@@ -60,9 +61,21 @@ class WorkerBackend(ABC):
     ``prepare`` by another; ``interrupt`` by any.
     """
 
+    def predict(self, report: Report) -> Demand | None:  # noqa: ARG002  # optional
+        """Tell what ``load`` will take of the machine's memory; ``None`` for nothing much.
+
+        Raises:
+            LoadError: it cannot be served.
+        """
+        return None
+
     @abstractmethod
-    def load(self, report: Report) -> Loaded:
+    def load(self, report: Report, share: Share | None = None) -> Loaded:
         """Load the model and decode a few tokens with it; say what it can do.
+
+        Args:
+            report: told how far it is.
+            share: of the memory; without one it takes what it would demand.
 
         Raises:
             LoadError: it cannot be served.

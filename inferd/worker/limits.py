@@ -45,6 +45,10 @@ IDLE_TOKENS: Final = 4096
 KEPT_TOKENS_MIN: Final = 64
 """Tokens of a sequence that is kept: fewer are read again in a step or two."""
 
+OUTPUTS_PER_SLOT: Final = 8
+"""Tokens of one sequence in one batch after which the next may be chosen. llama.cpp
+reserves room for that many rows of scores, and ends the process if there are more."""
+
 PENALTY_TOKENS: Final = 64
 """Last tokens, of prompt and answer, that count for penalties; llama.cpp's default."""
 

@@ -18,6 +18,7 @@ import msgspec
 
 from inferd.backend import BackendCapabilities
 from inferd.config import MockSettings
+from inferd.fit import Share
 from inferd.ipc import Embedded, Ended, Loaded, Loading, Scored, Step
 from inferd.job import EmbedJob, GenerateJob, Job, RerankJob
 from inferd.wire.responses import Alternative, Logprob, StopReason, Usage
@@ -53,7 +54,7 @@ class MockBackend(WorkerBackend):
         self._settings = settings
         self._running: dict[int, _Recital] = {}
 
-    def load(self, report: Report) -> Loaded:
+    def load(self, report: Report, share: Share | None = None) -> Loaded:  # noqa: ARG002
         """Be ready at once, or die as told."""
         report(Loading(phase="checking_local", path="(mock)"))
         if self._settings.die_at_load:

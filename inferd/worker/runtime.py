@@ -12,6 +12,7 @@ import time
 import traceback
 from collections.abc import Callable
 
+from inferd.fit import Share
 from inferd.ipc import (
     Alive,
     Drop,
@@ -65,7 +66,8 @@ class Runtime:
         self._heartbeat_s = load.heartbeat_s
         try:
             backend = self._make_backend(load)
-            loaded = backend.load(self._link.send)
+            share = self._ask_for_memory(backend)
+            loaded = backend.load(self._link.send, share)
         except LoadError as error:
             self._link.send(LoadFailed(reason=str(error)))
             return EXIT_LOAD_FAILED
@@ -74,6 +76,19 @@ class Runtime:
         self._start_thread(lambda: self._read_all(backend), "read")
         self._decode_all(backend)
         return 0
+
+    def _ask_for_memory(self, backend: WorkerBackend) -> Share | None:
+        demand = backend.predict(self._link.send)
+        if demand is None:
+            return None
+        self._link.send(demand)
+        match self._link.receive():
+            case Share() as share:
+                return share
+            case None:
+                os._exit(0)  # the daemon is gone
+            case _:
+                raise RuntimeError("no share for a demand")
 
     def _start_thread(self, work: Callable[[], None], name: str) -> None:
         def run() -> None:
@@ -101,7 +116,7 @@ class Runtime:
                         self._prepared.pop(ticket, None)
                     self._commands.put(ticket)
                     backend.interrupt(ticket)
-                case Load():
+                case Load() | Share():
                     raise RuntimeError("loaded twice")
         os._exit(0)  # the daemon is gone, and a decode may be under way
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from inferd.config import parse_config
+from inferd.toml import parse_config
 from inferd.wire import codec
 from tools import regenerate
 from tools.documents import schemas

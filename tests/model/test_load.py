@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from inferd.models.embedded import EMBEDDED_MODELS
@@ -6,6 +8,14 @@ from tests.daemon.harness import MakeDaemon, llamacpp
 pytestmark = [pytest.mark.model, pytest.mark.slow]
 
 MIB = 1024 * 1024
+
+
+def resident(daemon) -> int:
+    """Tell the bytes that the only worker takes, with the pages of files it maps."""
+    [pid] = daemon.worker_pids()
+    status = Path(f"/proc/{pid}/status").read_text()
+    [line] = [each for each in status.splitlines() if each.startswith("VmRSS:")]
+    return int(line.split()[1]) * 1024
 
 
 def assert_refused(daemon, *words):
@@ -53,6 +63,64 @@ def test_layers_for_an_accelerator_that_is_not_there_are_refused(
 ):
     daemon = make_daemon({"backend": [llamacpp(tiny_f32, n_gpu_layers=99)]})
     assert_refused(daemon, "n_gpu_layers = 99", "no accelerator", "0 is allowed")
+
+
+def test_more_than_the_budget_is_refused_with_all_numbers(
+    make_daemon: MakeDaemon, embedded_chat
+):
+    daemon = make_daemon(
+        {
+            "backend": [llamacpp(embedded_chat, n_ctx=8192)],
+            "admission": {"max_active": 4},
+            "memory": {"budget": 500 * MIB},
+        }
+    )
+    assert_refused(daemon, "not enough memory: chat needs ", "93 MiB for weights")
+    daemon_again = make_daemon(
+        {"backend": [llamacpp(embedded_chat)], "memory": {"budget": 100 * MIB}}
+    )
+    assert_refused(
+        daemon_again,
+        "45 MiB for 1 slot of 2048 tokens",
+        "the budget is 100 MiB",
+        "no fewer slots and no shorter context would fit",
+    )
+
+
+def test_what_nobody_has_set_shrinks_to_the_budget_and_is_told(
+    make_daemon: MakeDaemon, embedded_chat
+):
+    daemon = make_daemon(
+        {"backend": [llamacpp(embedded_chat)], "memory": {"budget": 320 * MIB}}
+    )
+    daemon.start()
+    [able] = [
+        frame
+        for frame in daemon.admin().until("ready")
+        if frame["status"] == "capabilities"
+    ]
+    assert able["n_slots"] == 1
+    assert 2048 <= able["n_ctx"] < 8192
+    [line] = [each for each in daemon.log_lines() if each["event"] == "memory.planned"]
+    assert line["shrunk"]
+    assert daemon.ask(max_tokens=2)[-1]["type"] == "done"
+    assert resident(daemon) <= 320 * MIB
+
+
+def test_a_smaller_kind_of_cache_is_told_and_answers(
+    make_daemon: MakeDaemon, embedded_chat
+):
+    small = {"cache_type_k": "q8_0", "cache_type_v": "q8_0"}
+    daemon = make_daemon({"backend": [llamacpp(embedded_chat, n_ctx=512, **small)]})
+    daemon.start()
+    able, *_ = daemon.admin().until("ready")
+    assert {name: able[name] for name in small} == small
+    assert daemon.ask(max_tokens=2)[-1]["type"] == "done"
+
+
+def test_a_cache_that_a_model_cannot_have_is_refused(make_daemon: MakeDaemon, tiny_f32):
+    daemon = make_daemon({"backend": [llamacpp(tiny_f32, cache_type_v="q8_0")]})
+    assert_refused(daemon, "cache_type_v = q8_0", "flash attention")
 
 
 def test_a_model_that_is_not_in_the_cache_is_named_with_what_brings_it(

@@ -6,6 +6,7 @@ from inferd.config import LlamaCppSettings
 from inferd.engine.process import start_worker
 from inferd.engine.session import Session, SessionOverError
 from inferd.ipc import Load
+from tests.fakes.ledger import allot_all
 
 HEADER = b"GGUF\x03\x00\x00\x00" + bytes(16)
 
@@ -18,6 +19,7 @@ async def load(settings: LlamaCppSettings) -> tuple[list[str], str]:
             await Session(process).load(
                 Load(settings=settings, n_slots=1),
                 lambda loading: phases.append(loading.phase),
+                allot_all,
                 silence_s=20,
             )
     return phases, caught.value.reason

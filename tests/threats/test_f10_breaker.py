@@ -11,6 +11,7 @@ from inferd.ipc import Drop, Prepare, Refused, Run
 from inferd.job import GenerateJob, Sampling, Turn
 from inferd.limits import RESTART_BACKOFF_MAX_S
 from inferd.server.status import StatusBoard
+from tests.fakes.ledger import roomy_ledger
 from tests.fakes.worker import Workers
 
 JOB = GenerateJob(
@@ -57,6 +58,7 @@ async def test_clients_that_are_refused_or_leave_open_no_breaker(
         MockSettings(name="chat"),
         n_slots=1,
         limits=LimitSettings(breaker_deaths=1),
+        ledger=roomy_ledger(),
         observer=StatusBoard(),
     )
 

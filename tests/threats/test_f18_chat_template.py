@@ -13,6 +13,7 @@ from inferd.limits import PREPARE_TIMEOUT_S
 from inferd.server.status import StatusBoard
 from inferd.worker.limits import TEMPLATE_MEMORY_BYTES
 from inferd.worker.memory import BoundedGrowth
+from tests.fakes.ledger import roomy_ledger
 from tests.fakes.source import imports, modules
 from tests.fakes.worker import Workers
 
@@ -115,7 +116,13 @@ async def test_a_template_that_never_ends_costs_the_worker_alone(
     workers = Workers()
     monkeypatch.setattr("inferd.engine.engine.start_worker", workers.start)
     settings = MockSettings(name="chat")
-    engine = Engine(settings, n_slots=1, limits=LimitSettings(), observer=StatusBoard())
+    engine = Engine(
+        settings,
+        n_slots=1,
+        limits=LimitSettings(),
+        ledger=roomy_ledger(),
+        observer=StatusBoard(),
+    )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(engine.run, lambda: None)
         worker = await workers.next_ready()

@@ -15,6 +15,7 @@ from inferd.errors import BackendUnavailableError
 from inferd.ipc import Run
 from inferd.job import GenerateJob, Sampling, Turn
 from inferd.server.status import StatusBoard
+from tests.fakes.ledger import roomy_ledger
 from tests.fakes.streams import open_pair
 from tests.fakes.worker import Workers
 
@@ -76,7 +77,13 @@ async def test_no_line_of_it_reaches_a_client(job, monkeypatch, autojump_clock):
     monkeypatch.setattr("inferd.engine.engine.start_worker", workers.start)
     limits = LimitSettings(breaker_deaths=1)
     settings = MockSettings(name="chat")
-    engine = Engine(settings, n_slots=1, limits=limits, observer=StatusBoard())
+    engine = Engine(
+        settings,
+        n_slots=1,
+        limits=limits,
+        ledger=roomy_ledger(),
+        observer=StatusBoard(),
+    )
     errors: list[str] = []
 
     async def ask():

@@ -9,6 +9,7 @@ from inferd.backend import (
     BackendCapabilities,
 )
 from inferd.config import LlamaCppSettings, MockSettings
+from inferd.fit import Demand, Line, Share
 from inferd.ipc import (
     Alive,
     BrokenLinkError,
@@ -128,6 +129,7 @@ JOBS = st.one_of(
 )
 TO_WORKER = st.one_of(
     st.builds(Load, settings=SETTINGS, n_slots=U32),
+    st.builds(Share, n_slots=U32, n_ctx=U32),
     st.builds(Prepare, ticket=TICKETS, job=JOBS),
     st.builds(Run, ticket=TICKETS),
     st.builds(Drop, ticket=TICKETS),
@@ -147,6 +149,15 @@ FROM_WORKER = st.one_of(
         n_ctx=U32,
     ),
     st.builds(LoadFailed, reason=st.text()),
+    st.builds(
+        Demand,
+        n_ctx=U32,
+        is_set=st.booleans(),
+        has_slots=st.booleans(),
+        weights=TICKETS,
+        own=TICKETS,
+        cache=st.builds(Line, fixed=st.integers(-5, 2**62), per_token=U32),
+    ),
     st.builds(
         Loaded,
         capabilities=st.builds(

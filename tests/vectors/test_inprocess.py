@@ -10,7 +10,8 @@ import trio
 
 from inferd.cli.serve import make_daemon
 from inferd.client.sync import wait_until_ready
-from inferd.config import Config, parse_config
+from inferd.config import Config
+from inferd.toml import parse_config
 from protocol.player import play, settle
 from protocol.vector import PROFILES, Vector, all_vectors, read_vector
 

@@ -7,9 +7,9 @@ import msgspec
 
 from inferd.backend import AcceleratorInfo, AcceleratorKind
 from inferd.config import LlamaCppSettings
+from inferd.fit import Demand, Share
 from inferd.ipc import Loaded, Loading
 from inferd.job import Job
-from inferd.limits import DEFAULT_CONTEXT_TOKENS
 from inferd.worker.backend import (
     LoadError,
     Outcome,
@@ -22,6 +22,7 @@ from inferd.worker.llama.files import check_gguf, check_sha256
 from inferd.worker.llama.generator import Generator
 from inferd.worker.llama.library import accelerator, load_library
 from inferd.worker.llama.model import Model
+from inferd.worker.llama.predict import predict
 from inferd.worker.llama.threads import OtherLoad, ThreadGovernor
 
 
@@ -34,26 +35,42 @@ class LlamaBackend(WorkerBackend):
     def __init__(self, settings: LlamaCppSettings, *, n_slots: int) -> None:
         self._settings = settings
         self._n_slots = n_slots
+        self._path = Path(settings.model)
+        self._library = ""
         n_cores = len(os.sched_getaffinity(0))
         self._governor = ThreadGovernor(
             n_cores=n_cores, max_threads=settings.n_threads or n_cores
         )
         self._others = OtherLoad()
 
-    def load(self, report: Report) -> Loaded:
-        """Check the file, load it, make a context, compute a little.
+    def predict(self, report: Report) -> Demand:
+        """Check the file, and what serving it takes.
+
+        Raises:
+            LoadError: it cannot be served.
+        """
+        self._check_file(report)
+        self._library = load_library()
+        self._refuse_missing_accelerator()
+        mapping = Loading(phase="mmap", path=str(self._path))
+        report(mapping)
+        return predict(
+            self._path, self._settings, self._n_slots, lambda: report(mapping)
+        )
+
+    def load(self, report: Report, share: Share | None = None) -> Loaded:
+        """Load the file, make a context as large as its share, compute a little.
 
         Raises:
             LoadError: any of these failed.
         """
-        path = self._check_file(report)
-        library = load_library()
-        self._refuse_missing_accelerator()
-        report(Loading(phase="mmap", path=str(path)))
-        self._model = Model(
-            path, self._settings, lambda: report(Loading(phase="mmap", path=str(path)))
-        )
-        self._engine = self._make_engine(path, report)
+        if share is None:
+            demand = self.predict(report)
+            share = Share(n_slots=self._n_slots, n_ctx=demand.n_ctx)
+        path = self._path
+        mapping = Loading(phase="mmap", path=str(path))
+        self._model = Model(path, self._settings, lambda: report(mapping))
+        self._engine = self._make_engine(share, report)
         self._engine.self_test()
         able = msgspec.structs.replace(
             self._engine.capabilities,
@@ -62,7 +79,7 @@ class LlamaBackend(WorkerBackend):
                 kind=accelerator(), gpu_layers=self._n_gpu_layers
             ),
         )
-        return Loaded(capabilities=able, library=library)
+        return Loaded(capabilities=able, library=self._library)
 
     def prepare(self, job: Job) -> PreparedJob:
         """Render and tokenise what a job reads.
@@ -98,34 +115,29 @@ class LlamaBackend(WorkerBackend):
         """Whether any job runs."""
         return self._engine.is_busy
 
-    def _make_engine(self, path: Path, report: Report) -> Generator | Encoder:
-        default = min(DEFAULT_CONTEXT_TOKENS, self._model.n_ctx_train)
-        n_ctx = self._settings.n_ctx or default
+    def _make_engine(self, share: Share, report: Report) -> Generator | Encoder:
         n_threads = self._governor.n_threads
+        report(Loading(phase="kv_cache", n_ctx=share.n_ctx))
         if self._model.use == "generate":
-            report(Loading(phase="kv_cache", n_ctx=n_ctx))
             return Generator(
                 self._model,
-                path,
+                self._path,
                 self._settings.chat_template,
-                n_ctx=n_ctx,
-                n_slots=self._n_slots,
+                n_ctx=share.n_ctx,
+                n_slots=share.n_slots,
                 n_threads=n_threads,
                 max_saved_bytes=self._settings.prompt_cache_mb * 2**20,
             )
-        encoder = Encoder(self._model, n_ctx=n_ctx, n_threads=n_threads)
-        report(Loading(phase="kv_cache", n_ctx=encoder.capabilities.n_ctx))
-        return encoder
+        return Encoder(self._model, n_ctx=share.n_ctx, n_threads=n_threads)
 
-    def _check_file(self, report: Report) -> Path:
-        path = Path(self._settings.model)
+    def _check_file(self, report: Report) -> None:
+        path = self._path
         report(Loading(phase="checking_local", path=str(path)))
         check_gguf(path)
         if expected := self._settings.sha256:
             verifying = Loading(phase="verify", path=str(path))
             report(verifying)
             check_sha256(path, expected, lambda: report(verifying))
-        return path
 
     @property
     def _n_gpu_layers(self) -> int:

@@ -1,21 +1,36 @@
 """Room to compute in: a llama.cpp context, its results, and how to cut it short."""
 
 import ctypes
+from typing import Final, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from inferd.config import CacheType
+from inferd.limits import MAX_SEQUENCES
 from inferd.worker.backend import LoadError
+from inferd.worker.limits import (
+    ENCODE_BATCH_SEQUENCES,
+    IDLE_SEQUENCES,
+    OUTPUTS_PER_SLOT,
+    PREFILL_CHUNK_TOKENS,
+)
 from inferd.worker.llama.library import llama
 from inferd.worker.llama.model import Model
+
+PLAIN: Final[CacheType] = "f16"
+_GGML_TYPES: Final = {"f16": llama.GGML_TYPE_F16, "q8_0": llama.GGML_TYPE_Q8_0}
+_Q8_0_BLOCK: Final = 32
+"""Numbers that share a scale."""
 
 
 class Context:
     """Room to decode ``n_slots`` sequences of ``n_ctx`` tokens in all.
 
     One KV cache is shared by all of them (``kv_unified``) and by those that are idle;
-    keeping each within its share is the caller's duty. The one thread that decodes may
-    use it, but for ``interrupt``.
+    keeping each within its share is the caller's duty, and so is asking for no more than
+    ``n_outputs`` rows of results in a batch: all of them by default. The one thread that
+    decodes may use it, but for ``interrupt``.
 
     Args:
         model: whose context it is.
@@ -23,13 +38,14 @@ class Context:
         n_slots: sequences that run at once.
         n_idle: sequences that may be kept beside them.
         n_batch: tokens decoded at once, at most.
+        n_outputs: of them that give results.
         n_threads: to begin with.
 
     Raises:
-        LoadError: there is no memory for it.
+        LoadError: there is no memory for it, or the KV cache cannot be of these types.
     """
 
-    def __init__(  # noqa: PLR0913  # what a context is made with
+    def __init__(  # noqa: PLR0913  # what llama.cpp has to know
         self,
         model: Model,
         *,
@@ -38,15 +54,18 @@ class Context:
         n_batch: int,
         n_threads: int,
         n_idle: int = 0,
+        n_outputs: int | None = None,
     ) -> None:
         self.n_sequences = n_slots + n_idle
         self.window = model.window
         params = llama.llama_context_default_params()
         params.n_ctx = n_ctx
         params.n_batch = params.n_ubatch = n_batch
+        self.n_outputs = params.n_outputs_max = min(n_batch, n_outputs or n_batch)
         params.n_seq_max = self.n_sequences
         params.n_threads = params.n_threads_batch = n_threads
         params.kv_unified = True
+        params.type_k, params.type_v = (_GGML_TYPES[each] for each in model.cache_types)
         params.no_perf = True
         params.embeddings = model.use != "generate"
         if params.embeddings:
@@ -56,10 +75,42 @@ class Context:
         params.abort_callback_data = ctypes.addressof(self._interrupt)
         self.handle = llama.llama_init_from_model(model.handle, params)
         if not self.handle:
-            raise LoadError(f"no memory for a context of {n_ctx} tokens")
+            raise LoadError(_refusal(n_ctx, model.cache_types))
         self._memory = llama.llama_get_memory(self.handle)
+        if not self._memory and any(each != PLAIN for each in model.cache_types):
+            raise LoadError("the model keeps no KV cache, so its types cannot be set")
         # llama_decode would do, with a line on stderr for each batch.
         self._compute = llama.llama_decode if self._memory else llama.llama_encode
+
+    @classmethod
+    def to_write(
+        cls, model: Model, *, n_tokens: int, n_slots: int, n_threads: int
+    ) -> Self:
+        """Make room for answers: so many at once, of so many tokens in all."""
+        return cls(
+            model,
+            n_ctx=n_tokens,
+            n_slots=n_slots,
+            n_idle=min(IDLE_SEQUENCES, MAX_SEQUENCES - n_slots),
+            n_batch=PREFILL_CHUNK_TOKENS,
+            n_outputs=n_slots * OUTPUTS_PER_SLOT,
+            n_threads=n_threads,
+        )
+
+    @classmethod
+    def to_encode(cls, model: Model, *, n_batch: int, n_threads: int) -> Self:
+        """Make room for texts: so many tokens of them at once."""
+        return cls(
+            model,
+            n_ctx=n_batch,
+            n_slots=ENCODE_BATCH_SEQUENCES,
+            n_batch=n_batch,
+            n_threads=n_threads,
+        )
+
+    def close(self) -> None:
+        """Free it."""
+        llama.llama_free(self.handle)
 
     def decode(self, batch: ctypes.Structure) -> int:
         """Decode a batch; give llama.cpp's code: 0 is well, 2 is interrupted."""
@@ -139,6 +190,18 @@ class Context:
 
 def _pointer(state: npt.NDArray[np.uint8]) -> object:
     return state.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
+
+
+def _refusal(n_ctx: int, cache_types: tuple[CacheType, CacheType]) -> str:
+    """Say why there is no context; llama.cpp's log on stderr says it in its words."""
+    type_k, type_v = cache_types
+    if type_k == type_v == PLAIN:
+        return f"no memory for a context of {n_ctx} tokens"
+    return (
+        f"no context of {n_ctx} tokens with cache_type_k = {type_k} and "
+        f"cache_type_v = {type_v}: q8_0 needs attention heads of a multiple of "
+        f"{_Q8_0_BLOCK} numbers, and for the values flash attention"
+    )
 
 
 _STRLEN = ctypes.CDLL(None).strlen

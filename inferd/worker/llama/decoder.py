@@ -6,7 +6,7 @@ from typing import Final
 from inferd.backend import Reuse
 from inferd.ipc import Ended, Failed, Started, Step
 from inferd.worker.backend import Outcome
-from inferd.worker.limits import FORCED_TOKENS, PREFILL_CHUNK_TOKENS
+from inferd.worker.limits import FORCED_TOKENS, OUTPUTS_PER_SLOT, PREFILL_CHUNK_TOKENS
 from inferd.worker.llama.batch import Batch
 from inferd.worker.llama.context import Context
 from inferd.worker.llama.model import Model
@@ -137,7 +137,8 @@ class Decoder:
         tokens = sequence.next_tokens(max_tokens)
         n_tokens = len(tokens)
         is_last = sequence.is_through_with(n_tokens)
-        drafts = sequence.drafts[: max_tokens - n_tokens] if is_last else []
+        room = min(max_tokens - n_tokens, OUTPUTS_PER_SLOT - 1)
+        drafts = sequence.drafts[:room] if is_last else []
         first_row = self._batch.add(
             tokens + drafts,
             at=sequence.n_cached,

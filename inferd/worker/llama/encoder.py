@@ -50,14 +50,10 @@ class Encoder:
 
     def __init__(self, model: Model, *, n_ctx: int, n_threads: int) -> None:
         self._model = model
-        self._n_ctx = min(n_ctx, model.n_ctx_train)
-        self._n_batch = max(self._n_ctx, ENCODE_BATCH_TOKENS)
-        self._context = Context(
-            model,
-            n_ctx=self._n_batch,
-            n_slots=ENCODE_BATCH_SEQUENCES,
-            n_batch=self._n_batch,
-            n_threads=n_threads,
+        self._n_ctx = n_ctx
+        self._n_batch = batch_tokens(n_ctx)
+        self._context = Context.to_encode(
+            model, n_batch=self._n_batch, n_threads=n_threads
         )
         self._batch = Batch(self._n_batch)
         self._running: dict[int, PreparedTexts] = {}
@@ -277,6 +273,11 @@ class Encoder:
                     embeddings=msgspec.json.encode(vectors.tolist()),
                     dimensions=vectors.shape[1],
                 )
+
+
+def batch_tokens(n_ctx: int) -> int:
+    """Tell how many tokens go in a batch, when a text may have ``n_ctx``."""
+    return max(n_ctx, ENCODE_BATCH_TOKENS)
 
 
 def unit_vectors(vectors: Vector) -> Vector:

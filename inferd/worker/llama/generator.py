@@ -15,7 +15,6 @@ from inferd.dialects.prompts import Prompts
 from inferd.dialects.registry import DIALECTS, choose
 from inferd.dialects.template import ChatTemplate, TemplateError
 from inferd.job import GenerateJob, Job, Sampling
-from inferd.limits import MAX_SEQUENCES
 from inferd.worker.backend import (
     LoadError,
     Outcome,
@@ -24,8 +23,6 @@ from inferd.worker.backend import (
     RefusedError,
 )
 from inferd.worker.limits import (
-    IDLE_SEQUENCES,
-    PREFILL_CHUNK_TOKENS,
     TEMPLATE_MEMORY_BYTES,
 )
 from inferd.worker.llama.constraint import Constraint, Vocabulary
@@ -64,17 +61,13 @@ class Generator:
     ) -> None:
         self._model = model
         self._n_ctx = n_ctx
+        self._n_slots = n_slots
         self._prompts = _load_prompts(model, path, family)
         model.keep(self._prompts.dialect.markers)
         # Now: later it would hold up all answers for a second.
         self._vocabulary = Vocabulary(model)
-        self._context = Context(
-            model,
-            n_ctx=n_ctx * n_slots,
-            n_slots=n_slots,
-            n_idle=min(IDLE_SEQUENCES, MAX_SEQUENCES - n_slots),
-            n_batch=PREFILL_CHUNK_TOKENS,
-            n_threads=n_threads,
+        self._context = Context.to_write(
+            model, n_tokens=n_ctx * n_slots, n_slots=n_slots, n_threads=n_threads
         )
         slots = Slots(self._context, n_slots=n_slots, max_saved_bytes=max_saved_bytes)
         self._decoder = Decoder(model, self._context, slots)
@@ -89,6 +82,9 @@ class Generator:
             thinking=self._prompts.abilities.thinks,
             structure=True,
             n_ctx=self._n_ctx,
+            n_slots=self._n_slots,
+            cache_type_k=self._model.cache_types[0],
+            cache_type_v=self._model.cache_types[1],
             dialect=self._prompts.dialect.name,
         )
 

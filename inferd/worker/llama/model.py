@@ -32,20 +32,29 @@ class Model:
         path: of a GGUF file.
         settings: layers on the accelerator, and what the file itself does not say.
         alive: called now and then while it loads.
+        is_dry: leave the weights where they are: it can tell what it takes, no more.
 
     Raises:
         LoadError: the library refused the file; its log, on stderr, says why. Or its
             pooling does not give what it is to serve.
 
     Ownership:
-        Lives as long as its process; nothing is freed.
+        Lives as long as its process, unless it is closed.
     """
 
     def __init__(
-        self, path: Path, settings: LlamaCppSettings, alive: Callable[[], None]
+        self,
+        path: Path,
+        settings: LlamaCppSettings,
+        alive: Callable[[], None],
+        *,
+        is_dry: bool = False,
     ) -> None:
         params = llama.llama_model_default_params()
         params.n_gpu_layers = settings.n_gpu_layers
+        if is_dry:
+            params.no_alloc = True
+            params.load_mode = llama.LLAMA_LOAD_MODE_NONE
 
         def go_on(_progress: float, _: object) -> bool:
             alive()
@@ -59,15 +68,19 @@ class Model:
         self.vocab = llama.llama_model_get_vocab(self.handle)
         self.n_vocab: int = llama.llama_vocab_n_tokens(self.vocab)
         self.n_ctx_train: int = llama.llama_model_n_ctx_train(self.handle)
+        self.n_bytes: int = llama.llama_model_size(self.handle)
         self.n_embd: int = llama.llama_model_n_embd_out(self.handle)
-        self.window: int = llama.llama_model_n_swa(self.handle)
-        """Tokens that sliding layers see; 0 where all see all."""
         self.architecture = self.metadata("general.architecture")
         self.name = self.metadata("general.name")
+        self.cache_types = (settings.cache_type_k, settings.cache_type_v)
         self.pooling = self._pooling(settings)
         self.use: Use = settings.serves or self._use()
         self._refuse_pooling(path)
         self._pieces: dict[int, bytes] = {}
+
+    def close(self) -> None:
+        """Free it; its contexts are gone already."""
+        llama.llama_model_free(self.handle)
 
     def _pooling(self, settings: LlamaCppSettings) -> int:
         """Find how embeddings of tokens become one: as configured, else by the file."""
@@ -99,6 +112,11 @@ class Model:
                 f"{path} is to rerank with pooling {self.pooling}, which gives no scores; "
                 f"embed_pooling {RANK_POOLING} does"
             )
+
+    @cached_property
+    def window(self) -> int:
+        """Tokens that sliding layers see; 0 where all see all."""
+        return int(llama.llama_model_n_swa(self.handle))
 
     @property
     def n_pooled(self) -> int:

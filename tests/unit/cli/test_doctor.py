@@ -5,6 +5,9 @@ import pytest
 from inferd import __version__
 from inferd.cli.doctor import MARKS, all_checks
 from inferd.doctor.check import Check, Verdict, failed, ok, warning
+from inferd.doctor.memory import Forecast
+from inferd.fit import fit
+from tests.fakes.ledger import DEMAND
 
 CHECKS = [
     Check("well", lambda: ok("as it should be")),
@@ -87,8 +90,31 @@ def test_a_configuration_s_backends_are_checked_by_name(inferd, short_dir):
 def test_a_model_is_checked_before_its_worker(inferd, short_dir):
     config = short_dir / "config.toml"
     config.write_text('[[backend]]\nname = "a"\nkind = "llamacpp"\nmodel = "/m"\n')
-    [worker] = [each for each in all_checks(config) if each.name == "worker[a]"]
-    assert "model[a]" in worker.needs
+    needs = {check.name: check.needs for check in all_checks(config)}
+    assert needs["memory[a]"] == ["packages", "model[a]"]
+    assert needs["worker[a]"] == ["packages", "model[a]", "memory[a]"]
+
+
+def test_what_memory_takes_is_asked_once_for_all_backends(
+    inferd, monkeypatch, short_dir
+):
+    asked: list[list[str]] = []
+
+    def forecast(backends, budget, _limits):
+        asked.append([each.name for each in backends])
+        demands = {"a": DEMAND, "b": DEMAND}
+        return Forecast(demands, plan=fit(demands, budget))
+
+    monkeypatch.setattr("inferd.cli.doctor.forecast", forecast)
+    names = "".join(
+        f'[[backend]]\nname = "{name}"\nkind = "llamacpp"\nmodel = "/m"\n'
+        for name in "ab"
+    )
+    config = short_dir / "config.toml"
+    config.write_text(f'{names}[listen]\ndirectory = "{short_dir}"\n')
+    checks = [each for each in all_checks(config) if each.name.startswith("memory")]
+    verdicts = [check.ask().verdict for check in checks]
+    assert (verdicts, asked) == ([Verdict.OK] * 2, [["a", "b"]])
 
 
 def test_a_model_that_was_not_brought_is_a_finding(inferd, short_dir):

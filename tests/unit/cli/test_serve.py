@@ -10,7 +10,8 @@ import trio.testing
 from inferd.cli import serve
 from inferd.cli.console import CommandError
 from inferd.cli.serve import add_arguments, make_daemon
-from inferd.config import Config, parse_config
+from inferd.config import Config
+from inferd.toml import parse_config
 
 
 def parse(*arguments: str) -> argparse.Namespace:
@@ -67,6 +68,13 @@ def test_every_configured_backend_has_an_engine(short_dir):
     daemon = make_daemon(config)
     assert [backend.name for backend in daemon._backends] == ["a", "b"]
     assert daemon._directory == short_dir
+
+
+def test_the_memory_that_models_get_is_among_the_metrics(short_dir):
+    config = parse_config(f"{mock_config(short_dir)}[memory]\nbudget = 5000\n")
+    text = make_daemon(config)._commands.metrics.text()
+    assert "\ninferd_memory_budget_bytes 5000.0\n" in text
+    assert "\ninferd_memory_needed_bytes 0.0\n" in text
 
 
 def test_a_model_that_was_not_brought_stops_the_start(inferd):

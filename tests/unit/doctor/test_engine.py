@@ -5,8 +5,15 @@ import pytest
 from inferd.config import LimitSettings, LlamaCppSettings, MockSettings
 from inferd.doctor.check import Verdict
 from inferd.doctor.engine import check_model, check_worker
+from inferd.fit import Demand, Share
 
 LIMITS = LimitSettings(load_silence_s=20)
+
+
+def take_all(demand: Demand) -> Share:
+    return Share(n_slots=1, n_ctx=demand.n_ctx)
+
+
 CONTENT = b"GGUF" + bytes(100)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
@@ -70,7 +77,7 @@ def test_checking_changes_nothing(model):
 
 @pytest.mark.slow
 def test_a_worker_that_loads_is_well_and_says_what_it_can():
-    finding = check_worker(MockSettings(name="m"), LIMITS)
+    finding = check_worker(MockSettings(name="m"), LIMITS, take_all)
     assert finding.verdict is Verdict.OK
     assert finding.detail.startswith("mock; ")
     assert "model mock" in finding.detail
@@ -79,7 +86,7 @@ def test_a_worker_that_loads_is_well_and_says_what_it_can():
 @pytest.mark.slow
 def test_a_worker_that_crashes_costs_itself_alone():
     settings = MockSettings(name="m", die_at_load=True, die_by="SIGSEGV")
-    finding = check_worker(settings, LIMITS)
+    finding = check_worker(settings, LIMITS, take_all)
     assert finding.verdict is Verdict.FAILED
     assert finding.detail == "killed by SIGSEGV"
     assert "make setup" in finding.hint
@@ -88,7 +95,7 @@ def test_a_worker_that_crashes_costs_itself_alone():
 @pytest.mark.slow
 def test_a_worker_that_hangs_is_a_failure():
     settings = MockSettings(name="m", die_at_load=True, die_by="SIGSTOP")
-    finding = check_worker(settings, LimitSettings(load_silence_s=0.5))
+    finding = check_worker(settings, LimitSettings(load_silence_s=0.5), take_all)
     assert finding.verdict is Verdict.FAILED
     assert finding.detail == "hung: no word for 0.5 s"
 
@@ -96,7 +103,7 @@ def test_a_worker_that_hangs_is_a_failure():
 @pytest.mark.slow
 def test_a_worker_s_own_words_are_the_finding(short_dir):
     settings = LlamaCppSettings(name="chat", model=str(short_dir / "missing.gguf"))
-    finding = check_worker(settings, LIMITS)
+    finding = check_worker(settings, LIMITS, take_all)
     assert finding.verdict is Verdict.FAILED
     assert finding.detail == f"model file not found: {short_dir}/missing.gguf"
     assert finding.hint == "make setup"

@@ -9,6 +9,7 @@ import pytest
 import trio
 import trio.testing
 from hypothesis import Phase, given, settings, strategies as st
+from msgspec.structs import replace
 
 from inferd.backend import (
     BackendCapabilities,
@@ -35,6 +36,7 @@ from inferd.errors import (
     InternalError,
     InvalidRequestError,
 )
+from inferd.fit import Share
 from inferd.ipc import (
     Alive,
     Drop,
@@ -54,6 +56,7 @@ from inferd.ipc import (
 from inferd.job import EmbedJob, GenerateJob, RerankJob, Sampling, Turn
 from inferd.limits import MAX_PREPARES
 from inferd.wire.responses import UsageV2
+from tests.fakes.ledger import DEMAND, roomy_ledger
 from tests.fakes.worker import CAPABILITIES, FakeWorker, Workers, ended
 
 R = TypeVar("R")
@@ -194,6 +197,7 @@ async def house(monkeypatch, **limits: Any) -> AsyncIterator[House]:
             SETTINGS,
             n_slots=2,
             limits=msgspec.convert(limits, LimitSettings),
+            ledger=roomy_ledger(),
             observer=events,
         )
         async with House(engine, workers, events).opened() as opened:
@@ -240,6 +244,7 @@ async def start_fails(monkeypatch, happen, **limits: Any) -> str:
         SETTINGS,
         n_slots=1,
         limits=msgspec.convert(limits, LimitSettings),
+        ledger=roomy_ledger(),
         observer=Events(),
     )
     with trio.fail_after(PATIENCE_S):
@@ -260,6 +265,29 @@ async def test_a_first_load_that_fails_ends_the_start(monkeypatch, autojump_cloc
 
     text = await start_fails(monkeypatch, fail)
     assert text == "backend chat: model file not found: /m.gguf"
+
+
+async def test_a_demand_that_does_not_fit_ends_the_start(monkeypatch, autojump_clock):
+    async def demand(workers: Workers):
+        worker = await workers.next()
+        await worker.say(replace(DEMAND, weights=2**60))
+
+    text = await start_fails(monkeypatch, demand)
+    assert text.startswith("backend chat: not enough memory: chat needs ")
+
+
+async def test_what_is_demanded_again_after_a_death_gets_the_same_share(
+    monkeypatch, autojump_clock
+):
+    async with house(monkeypatch) as home:
+        shares = []
+        for weights in (1, 2**60):
+            worker = await home.workers.next()
+            await worker.say(replace(DEMAND, weights=weights))
+            await worker.get_ready()
+            shares.append(await worker.expect(Share))
+            worker.die()
+        assert shares == [Share(n_slots=2, n_ctx=512)] * 2
 
 
 async def test_a_first_worker_that_crashes_sends_one_to_the_doctor(

@@ -8,6 +8,7 @@ import trio.testing
 
 from inferd.config import MockSettings
 from inferd.engine.session import Prefilled, Session, SessionOverError, WorkerDiedError
+from inferd.fit import Demand, Share
 from inferd.ipc import (
     Alive,
     Drop,
@@ -31,6 +32,7 @@ from inferd.ipc import (
 from inferd.job import EmbedJob
 from inferd.limits import MAX_IPC_MESSAGE_BYTES
 from inferd.wire.responses import Logprob, Usage
+from tests.fakes.ledger import DEMAND, allot_all
 from tests.fakes.streams import fill_pipe
 from tests.fakes.worker import CAPABILITIES, Workers, ended
 
@@ -51,7 +53,7 @@ async def open_session():
 
 
 async def load(session: Session, report=lambda _: None) -> Loaded:
-    return await session.load(LOAD, report, silence_s=SILENCE_S)
+    return await session.load(LOAD, report, allot_all, silence_s=SILENCE_S)
 
 
 @asynccontextmanager
@@ -89,12 +91,31 @@ async def test_a_load_tells_how_far_it_is_and_what_came_of_it(autojump_clock):
         assert await worker.expect(Load) == LOAD
 
 
+async def test_a_demand_gets_its_share(autojump_clock):
+    async with open_session() as (session, worker):
+        await worker.say(DEMAND, LOADED)
+        assert await load(session) == LOADED
+        await worker.expect(Load)
+        assert await worker.expect(Share) == Share(n_slots=2, n_ctx=512)
+
+
+async def test_a_worker_may_wait_for_its_share_as_long_as_it_takes(autojump_clock):
+    async def think(demand: Demand) -> Share:
+        await trio.sleep(10 * SILENCE_S)
+        return await allot_all(demand)
+
+    async with open_session() as (session, worker):
+        await worker.say(DEMAND, LOADED)
+        report = list[Loading]().append
+        assert await session.load(LOAD, report, think, silence_s=SILENCE_S) == LOADED
+
+
 async def test_a_load_that_no_pipe_holds_arrives_whole(autojump_clock, nursery):
     async with open_session() as (session, worker):
         settings = MockSettings(name="m", tokens=("x" * 3_000_000,))
         message = Load(settings=settings, n_slots=2)
         nursery.start_soon(worker.get_ready)
-        await session.load(message, lambda _: None, silence_s=SILENCE_S)
+        await session.load(message, lambda _: None, allot_all, silence_s=SILENCE_S)
         assert worker.received == [message]
 
 

@@ -11,12 +11,12 @@ from hypothesis import Phase, given, settings, strategies as st
 from structlog.testing import capture_logs
 
 from inferd.backend import BackendCapabilities, StartFailedError
-from inferd.config import AdmissionSettings, Config
+from inferd.config import AdmissionSettings, Config, MemorySettings
 from inferd.engine.restart import Pause
 from inferd.limits import MAX_ACTIVE_DEFAULT_CAP
 from inferd.server.connection import Surface
 from inferd.server.listen import ListenError
-from inferd.server.run import LAST_WORDS_S, active_requests
+from inferd.server.run import LAST_WORDS_S, active_requests, memory_budget
 from inferd.wire.codec import decode_generate
 from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
 from tests.fakes.serving import RunningDaemon, make_daemon, ready, running
@@ -130,6 +130,39 @@ def test_as_many_run_at_once_as_are_configured_or_as_there_are_cores():
     assert active_requests(configured) == 17
     cores = len(os.sched_getaffinity(0))
     assert active_requests(Config()) == min(cores, MAX_ACTIVE_DEFAULT_CAP)
+
+
+def test_the_budget_is_as_configured_or_what_there_is_less_the_reserve(monkeypatch):
+    monkeypatch.setattr("inferd.server.run.available_bytes", lambda: 1000)
+    for memory, n_bytes in (
+        (MemorySettings(budget=77), 77),
+        (MemorySettings(reserve=300), 700),
+        (MemorySettings(reserve=3000), 0),
+    ):
+        assert memory_budget(Config(memory=memory)).n_bytes == n_bytes
+
+
+def test_slots_are_set_only_where_they_are_configured():
+    budget = memory_budget(Config())
+    assert (budget.n_slots, budget.slots_are_set) == (active_requests(Config()), False)
+    config = Config(admission=AdmissionSettings(max_active=3))
+    budget = memory_budget(config)
+    assert (budget.n_slots, budget.slots_are_set) == (3, True)
+
+
+async def test_no_more_run_than_a_backend_got_slots(short_dir, autojump_clock):
+    able = BackendCapabilities(n_slots=1)
+    backend = ScriptedBackend(Script(token_delay_s=FOR_EVER), capabilities=able)
+    house = make_daemon(short_dir, backend, admission=AdmissionSettings(max_active=2))
+    async with (
+        running(house),
+        await house.connect() as one,
+        await house.connect() as two,
+    ):
+        for client in (one, two):
+            await client.send(generate())
+            await settled()
+        assert gate_of(house) == (1, 1)
 
 
 @pytest.fixture

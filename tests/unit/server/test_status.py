@@ -4,14 +4,18 @@ from collections.abc import Callable
 import pytest
 import trio
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
+from structlog.testing import capture_logs
 
 from inferd import __version__
 from inferd.backend import AcceleratorInfo, AcceleratorKind, BackendCapabilities
 from inferd.engine.restart import Pause
+from inferd.fit import MIB, Budget, Line, fit
 from inferd.ipc import Loading
 from inferd.limits import ADMIN_LISTENER_EVENTS
 from inferd.server.status import Listener, StatusBoard
 from inferd.wire.status import LifecycleFrame, StatusFrame
+from tests.fakes.ledger import DEMAND
 
 CHAT = BackendCapabilities(model="script", n_ctx=512)
 BACKOFF = Pause(0.5, breaker_is_open=False)
@@ -62,6 +66,9 @@ def test_capabilities_say_all_that_a_backend_can():
             n_ctx=8,
             structure=True,
             dialect="qwen",
+            n_slots=4,
+            cache_type_k="f16",
+            cache_type_v="q8_0",
         ),
     )
     assert snapshot(board)[0] == {
@@ -81,11 +88,28 @@ def test_capabilities_say_all_that_a_backend_can():
         "gpu_layers": 7,
         "wire_version": 1,
         "n_ctx": 8,
+        "n_slots": 4,
+        "cache_type_k": "f16",
+        "cache_type_v": "q8_0",
         "model": "m",
         "structure": True,
         "dialect": "qwen",
         "daemon_version": __version__,
     }
+
+
+@pytest.mark.parametrize(("n_mib", "level"), [(100, "info"), (70, "warning")])
+def test_what_memory_is_for_is_logged_with_all_numbers(n_mib, level):
+    demand = replace(DEMAND, weights=40 * MIB, cache=Line(fixed=MIB, per_slot=20 * MIB))
+    budget = Budget(n_bytes=n_mib * MIB, n_slots=2, slots_are_set=False)
+    plan = fit({"chat": demand}, budget)
+    with capture_logs() as lines:
+        StatusBoard().planned(plan)
+    [line] = lines
+    assert (line["event"], line["log_level"]) == ("memory.planned", level)
+    assert (line["budget"], line["n_slots"]) == (f"{n_mib} MiB", plan.n_slots)
+    assert line["shrunk"] == (level == "warning")
+    assert "40 MiB for weights" in line["backends"]["chat"]
 
 
 def test_a_start_is_told_in_order():

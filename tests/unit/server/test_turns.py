@@ -35,6 +35,21 @@ async def test_those_who_wait_run_in_the_order_they_came(autojump_clock):
     assert trio.current_time() == 4
 
 
+@pytest.mark.parametrize(
+    ("n_slots", "together"), [([0, 2, 3], 2), ([0], 4), ([], 4), ([9], 4)]
+)
+async def test_no_more_run_than_every_backend_has_slots(
+    n_slots, together, autojump_clock
+):
+    gate, turns = make_turns(max_active=4)
+    turns.bound(n_slots)
+    async with trio.open_nursery() as nursery:
+        for name in "abcdef":
+            nursery.start_soon(hold, turns, [], name)
+        await trio.testing.wait_all_tasks_blocked()
+        assert (gate.active, gate.waiting) == (together, 6 - together)
+
+
 async def test_as_many_run_at_once_as_may(autojump_clock):
     _, turns = make_turns(max_active=2)
     order: list[str] = []

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from inferd.config import MockSettings
+from inferd.fit import Share
 from inferd.ipc import (
     Alive,
     Drop,
@@ -35,6 +36,7 @@ from inferd.worker.backend import LoadError, PromptOverflowError, RefusedError
 from inferd.worker.link import Link
 from inferd.worker.mock import MockBackend
 from inferd.worker.runtime import EXIT_BUG, EXIT_LOAD_FAILED, Runtime
+from tests.fakes.ledger import DEMAND
 
 PATIENCE_S = 5.0
 SETTINGS = MockSettings(name="m", tokens=("a", "b", "c"))
@@ -151,13 +153,39 @@ def exit_code(exits):
 
 def test_a_worker_that_cannot_load_says_why_and_ends(ends):
     class Broken(MockBackend):
-        def load(self, _report):
+        def load(self, _report, share=None):
             raise LoadError("no such model")
 
     daemon, link = ends
     daemon.send(LOAD)
     assert Runtime(link, lambda _: Broken(SETTINGS)).serve() == EXIT_LOAD_FAILED
     assert daemon.receive() == LoadFailed(reason="no such model")
+
+
+class Greedy(MockBackend):
+    """Demands memory, and tells what it gets."""
+
+    def predict(self, _report):
+        return DEMAND
+
+    def load(self, _report, share=None):
+        raise LoadError(f"only {share.n_ctx} tokens")
+
+
+def test_a_demand_is_made_before_the_load_and_its_share_is_taken(ends):
+    daemon, link = ends
+    daemon.send(LOAD, Share(n_slots=1, n_ctx=256))
+    assert Runtime(link, lambda _: Greedy(SETTINGS)).serve() == EXIT_LOAD_FAILED
+    assert daemon.receive() == DEMAND
+    assert daemon.receive() == LoadFailed(reason="only 256 tokens")
+
+
+def test_a_daemon_that_does_not_answer_a_demand_ends_the_worker(ends):
+    daemon, link = ends
+    runtime = Runtime(link, lambda _: Greedy(SETTINGS))
+    daemon.send(LOAD, Run(ticket=1))
+    with pytest.raises(RuntimeError, match="no share"):
+        runtime.serve()
 
 
 def test_a_library_that_is_not_there_is_told_in_one_line(ends):

@@ -2,10 +2,13 @@ import numpy as np
 import pytest
 
 from inferd.worker.backend import LoadError
+from inferd.worker.limits import OUTPUTS_PER_SLOT
 from inferd.worker.llama.batch import Batch
+from inferd.worker.llama.breakdown import breakdown
 from inferd.worker.llama.context import Context
 from inferd.worker.llama.library import llama
-from tests.unit.worker.llama.running import vectors
+from tests.model.tiny import write_tiny_bert, write_tiny_model
+from tests.unit.worker.llama.running import answer, job, load, vectors
 
 pytestmark = pytest.mark.model
 
@@ -116,3 +119,44 @@ def test_what_is_pooled_stays_as_it_was(loaded_bert):
 def test_a_batch_writes_nothing_to_the_log(encoder, capfd):
     vectors(encoder, "hello")
     assert capfd.readouterr().err == ""
+
+
+# --- how the cache is kept --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", ["cache_type_k", "cache_type_v"])
+def test_heads_that_do_not_fit_the_blocks_of_a_type_are_refused(tiny_model, key):
+    with pytest.raises(LoadError, match=rf"{key} = q8_0.* of a multiple of 32 numbers"):
+        load(tiny_model, **{key: "q8_0"})
+
+
+def test_a_model_without_a_cache_takes_no_type_for_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("tests.model.tiny.HEADS", 2)
+    path = write_tiny_bert(tmp_path / "wide.gguf")
+    with pytest.raises(LoadError, match="keeps no KV cache"):
+        load(path, cache_type_v="q8_0")
+
+
+def test_a_smaller_type_takes_less_and_answers(tmp_path, monkeypatch):
+    monkeypatch.setattr("tests.model.tiny.HEADS", 2)
+    path = write_tiny_model(tmp_path / "wide.gguf")
+    bytes_of = {}
+    for kind in ("f16", "q8_0"):
+        backend, loaded = load(path, cache_type_k=kind, cache_type_v=kind)
+        assert (loaded.capabilities.cache_type_k, loaded.capabilities.cache_type_v) == (
+            kind,
+            kind,
+        )
+        handle = backend._engine._context.handle
+        bytes_of[kind] = breakdown(handle, backend._model.n_bytes).cache
+        assert len(answer(backend, job()).pieces) > 1
+    assert bytes_of["q8_0"] == bytes_of["f16"] * 34 // 64
+
+
+def test_only_so_many_rows_of_results_have_room(loaded):
+    model = loaded._model
+    writer = Context.to_write(model, n_tokens=64, n_slots=2, n_threads=1)
+    encoder = Context.to_encode(model, n_batch=32, n_threads=1)
+    assert (writer.n_outputs, encoder.n_outputs) == (2 * OUTPUTS_PER_SLOT, 32)
+    writer.close()
+    encoder.close()

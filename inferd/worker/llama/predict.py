@@ -1,0 +1,130 @@
+"""Predict what serving a model takes, without loading its weights."""
+
+import resource
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from inferd.config import I32_MAX, LlamaCppSettings
+from inferd.fit import Demand, Line, Sample, line_over
+from inferd.limits import DEFAULT_CONTEXT_TOKENS, MIN_FITTED_CONTEXT_TOKENS
+from inferd.worker.backend import LoadError
+from inferd.worker.llama.breakdown import Breakdown, breakdown
+from inferd.worker.llama.context import Context
+from inferd.worker.llama.encoder import batch_tokens
+from inferd.worker.llama.model import Model
+
+GRAMMAR_TOKEN_BYTES: Final = 450
+"""Bytes that a token of the vocabulary takes once grammars know it. Measured: 420 to 450
+with 49,152 and 262,144 tokens."""
+
+GROWTH_BYTES: Final = 16 * 1024 * 1024
+"""Bytes by which a worker grows as it loads and serves: graphs, threads, jobs. Measured:
+8 to 14 MB."""
+
+_MEASURED_TOKENS: Final = 2**20
+"""Largest context that is tried. The time that takes grows with it: 0.3 s for this one."""
+
+_STATM: Final = Path("/proc/self/statm")
+_RESIDENT: Final = 1
+_FLOAT_BYTES: Final = 4
+
+
+class _Point(NamedTuple):
+    n_slots: int
+    n_tokens: int
+    """Of all slots together."""
+    parts: Breakdown
+    results: int
+    """Bytes for what a batch gives."""
+
+
+def predict(
+    path: Path, settings: LlamaCppSettings, n_slots: int, alive: Callable[[], None]
+) -> Demand:
+    """Load a model without its weights, make contexts without memory, and add up.
+
+    Args:
+        path: of the file.
+        settings: as configured.
+        n_slots: jobs that are to run at once.
+        alive: called now and then.
+
+    Raises:
+        LoadError: the model cannot be served so.
+    """
+    model = Model(path, settings, alive, is_dry=True)
+    try:
+        return _predict(model, settings, n_slots)
+    finally:
+        model.close()
+
+
+def _predict(model: Model, settings: LlamaCppSettings, n_slots: int) -> Demand:
+    writes = model.use == "generate"
+    n_ctx = _wanted_tokens(model, settings)
+    slots = n_slots if writes else 1
+    if n_ctx * slots > I32_MAX:
+        raise LoadError(
+            f"n_ctx = {n_ctx}: {slots} slots of it are more than llama.cpp can count"
+        )
+    own = _resident()  # before the contexts leave anything behind
+    points = list(_measure(model, n_ctx, slots))
+    last = points[-1].parts
+    return Demand(
+        n_ctx=n_ctx,
+        is_set=settings.n_ctx is not None,
+        has_slots=writes,
+        # The file stays mapped whole, so what is repacked is there twice.
+        weights=last.mapped + 2 * last.repacked,
+        own=own + GROWTH_BYTES + writes * model.n_vocab * GRAMMAR_TOKEN_BYTES,
+        cache=_line(points, lambda point: point.parts.cache),
+        compute=_line(points, lambda point: point.parts.compute + point.results),
+        accelerator=last.accelerator,
+        store=writes * settings.prompt_cache_mb * 2**20,
+    )
+
+
+def _wanted_tokens(model: Model, settings: LlamaCppSettings) -> int:
+    """Tell how long the context of a request is to be: longer ones are no use to encode."""
+    wanted = settings.n_ctx or min(DEFAULT_CONTEXT_TOKENS, model.n_ctx_train)
+    return wanted if model.use == "generate" else min(wanted, model.n_ctx_train)
+
+
+def _measure(model: Model, n_ctx: int, n_slots: int) -> Iterator[_Point]:
+    """Make contexts of several sizes, up to the one that is wanted if that is usual."""
+    few = min(n_ctx, MIN_FITTED_CONTEXT_TOKENS)
+    one, whole = (min(each, _MEASURED_TOKENS) for each in (n_ctx, n_ctx * n_slots))
+    sizes = [(1, few), (1, one), (1, whole), (n_slots, whole)]
+    for slots, n_tokens in dict.fromkeys(sizes):
+        context = _context(model, slots, n_tokens)
+        yield _Point(
+            slots,
+            n_tokens,
+            breakdown(context.handle, model.n_bytes),
+            context.n_outputs * _row_bytes(model),
+        )
+        context.close()
+
+
+def _context(model: Model, n_slots: int, n_tokens: int) -> Context:
+    if model.use == "generate":
+        return Context.to_write(model, n_tokens=n_tokens, n_slots=n_slots, n_threads=1)
+    return Context.to_encode(model, n_batch=batch_tokens(n_tokens), n_threads=1)
+
+
+def _row_bytes(model: Model) -> int:
+    """Tell what a row of results takes: llama.cpp has room for scores in any case."""
+    n_embd = 0 if model.use == "generate" else model.n_embd
+    return _FLOAT_BYTES * (model.n_vocab + n_embd)
+
+
+def _line(points: list[_Point], part: Callable[[_Point], int]) -> Line:
+    return line_over(
+        [Sample(point.n_slots, point.n_tokens, part(point)) for point in points]
+    )
+
+
+def _resident() -> int:
+    """Tell what this process takes by now: itself, its libraries, the dry model's words."""
+    return int(_STATM.read_text().split()[_RESIDENT]) * resource.getpagesize()

@@ -1,0 +1,230 @@
+import pytest
+from hypothesis import given, strategies as st
+from msgspec.structs import replace
+
+from inferd.fit import (
+    MIB,
+    Budget,
+    Demand,
+    Line,
+    Sample,
+    Share,
+    UnfitError,
+    fit,
+    line_over,
+)
+from inferd.limits import MIN_FITTED_CONTEXT_TOKENS as FLOOR
+
+CHAT = Demand(
+    n_ctx=8192,
+    is_set=False,
+    has_slots=True,
+    weights=92 * MIB,
+    own=80 * MIB,
+    cache=Line(per_token=23_040),
+    compute=Line(fixed=20 * MIB, per_slot=MIB),
+)
+"""The embedded chat model, about: 180 MiB for a slot of 8,192 tokens."""
+
+small = st.integers(0, 10**6)
+lines = st.builds(Line, fixed=small, per_slot=small, per_token=small)
+demands = st.builds(
+    Demand,
+    n_ctx=st.integers(8, 40_000),
+    is_set=st.booleans(),
+    has_slots=st.booleans(),
+    weights=small,
+    own=small,
+    cache=lines,
+    compute=lines,
+    store=small,
+)
+fleets = st.dictionaries(st.sampled_from("abc"), demands, min_size=1)
+budgets = st.builds(
+    Budget,
+    n_bytes=st.integers(0, 40).flatmap(lambda bits: st.integers(0, 2**bits)),
+    n_slots=st.integers(1, 16),
+    slots_are_set=st.booleans(),
+)
+
+
+def budget(n_mib: int, *, n_slots: int = 4, slots_are_set: bool = False) -> Budget:
+    return Budget(n_bytes=n_mib * MIB, n_slots=n_slots, slots_are_set=slots_are_set)
+
+
+def fitted(*args, **kwargs):
+    try:
+        return fit(*args, **kwargs)
+    except UnfitError:
+        return None
+
+
+def refusal(demand: Demand, budget: Budget) -> str:
+    with pytest.raises(UnfitError) as caught:
+        fit({"chat": demand}, budget)
+    return str(caught.value)
+
+
+# --- laws -------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@given(fleet=fleets, budget=budgets)
+def test_what_is_chosen_is_within_the_budget(fleet, budget):
+    if plan := fitted(fleet, budget):
+        assert plan.total <= budget.n_bytes
+        assert plan.total == sum(
+            fleet[name].need(plan.n_slots, need.n_ctx).total
+            for name, need in plan.needs.items()
+        )
+
+
+@pytest.mark.slow
+@given(fleet=fleets, budget=budgets)
+def test_what_was_set_stays(fleet, budget):
+    if plan := fitted(fleet, budget):
+        assert not budget.slots_are_set or plan.n_slots == budget.n_slots
+        for name, demand in fleet.items():
+            n_ctx = plan.share(name).n_ctx
+            lowest = demand.n_ctx if demand.is_set else min(demand.n_ctx, FLOOR)
+            assert lowest <= n_ctx <= demand.n_ctx
+        assert 1 <= plan.n_slots <= budget.n_slots
+
+
+@pytest.mark.slow
+@given(fleet=fleets, budget=budgets, more=st.integers(0, 2**44))
+def test_a_larger_budget_gives_no_less(fleet, budget, more):
+    if plan := fitted(fleet, budget):
+        larger = fit(fleet, replace(budget, n_bytes=budget.n_bytes + more))
+        before, after = (
+            (each.n_slots, [need.n_ctx for need in each.needs.values()])
+            for each in (plan, larger)
+        )
+        assert before <= after
+
+
+@pytest.mark.slow
+@given(fleet=fleets, budget=budgets)
+def test_nothing_shrinks_without_need(fleet, budget):
+    plan = fitted(fleet, budget)
+    whole = sum(each.need(budget.n_slots, each.n_ctx).total for each in fleet.values())
+    assert (plan is not None and not plan.has_shrunk) == (whole <= budget.n_bytes)
+
+
+@pytest.mark.slow
+@given(fleet=fleets, budget=budgets)
+def test_contexts_shrink_only_once_there_are_no_slots_to_save(fleet, budget):
+    if plan := fitted(fleet, budget):
+        has_shorter = any(
+            need.n_ctx < fleet[name].n_ctx for name, need in plan.needs.items()
+        )
+        assert not has_shorter or plan.n_slots == budget.fewest_slots
+
+
+@given(
+    truth=lines,
+    points=st.lists(st.tuples(st.integers(1, 9), st.integers(1, 10**6)), min_size=1),
+)
+def test_no_sample_is_above_its_line(truth, points):
+    samples = [Sample(n, tokens, truth.at(n, tokens)) for n, tokens in points]
+    line = line_over(samples)
+    assert all(line.at(each.n_slots, each.n_tokens) >= each.n_bytes for each in samples)
+
+
+@given(truth=lines, n_slots=st.integers(2, 256), n_tokens=st.integers(2, 10**6))
+def test_three_samples_tell_a_true_line(truth, n_slots, n_tokens):
+    points = [(1, 1), (1, n_tokens), (n_slots, n_tokens)]
+    samples = [Sample(n, tokens, truth.at(n, tokens)) for n, tokens in points]
+    assert line_over(samples) == truth
+
+
+@given(
+    numbers=st.lists(st.integers(1, 10**5), min_size=2, max_size=5, unique=True),
+    square=st.integers(0, 9),
+    between=st.floats(0, 1),
+)
+def test_what_grows_by_the_square_stays_below_its_line(numbers, square, between):
+    line = line_over([Sample(1, each, square * each**2) for each in numbers])
+    least, most = min(numbers), max(numbers)
+    n_tokens = least + int(between * (most - least))
+    assert line.at(1, n_tokens) >= square * n_tokens**2
+
+
+# --- cases ------------------------------------------------------------------------------
+
+
+def test_where_there_is_room_all_is_as_wanted():
+    plan = fit({"chat": CHAT}, budget(1000))
+    assert (plan.share("chat"), plan.has_shrunk) == (
+        Share(n_slots=4, n_ctx=8192),
+        False,
+    )
+
+
+def test_slots_go_first():
+    plan = fit({"chat": CHAT}, budget(600))
+    assert (plan.share("chat"), plan.has_shrunk) == (Share(n_slots=2, n_ctx=8192), True)
+
+
+def test_the_context_goes_next():
+    plan = fit({"chat": CHAT}, budget(300))
+    assert plan.share("chat") == Share(n_slots=1, n_ctx=4864)
+
+
+def test_slots_that_were_set_stay_and_the_context_goes():
+    plan = fit({"chat": CHAT}, budget(600, slots_are_set=True))
+    assert plan.share("chat") == Share(n_slots=4, n_ctx=4352)
+
+
+def test_an_encoder_has_one_context_for_all_slots():
+    encoder = replace(CHAT, has_slots=False)
+    need = fit({"embed": encoder}, budget(1000)).needs["embed"]
+    assert (need.n_slots, need.cache) == (1, 8192 * 23_040)
+
+
+def test_a_context_takes_whole_blocks():
+    assert CHAT.need(1, 257).cache == 512 * 23_040
+
+
+def test_a_store_counts():
+    plain, storing = (
+        fit({"chat": replace(CHAT, store=n_bytes)}, budget(1000)).total
+        for n_bytes in (0, 64 * MIB)
+    )
+    assert storing - plain == 64 * MIB
+    assert "64 MiB to keep prefixes" in refusal(
+        replace(CHAT, store=64 * MIB), budget(1)
+    )
+
+
+# --- refusals ---------------------------------------------------------------------------
+
+
+def test_a_refusal_has_the_least_that_is_needed_and_what_there_is():
+    assert refusal(CHAT, budget(200)) == (
+        "not enough memory: chat needs 238 MiB (92 MiB for weights, 45 MiB for 1 slot of "
+        "2048 tokens, 21 MiB to compute, 80 MiB for the worker); the budget is 200 MiB; "
+        "no fewer slots and no shorter context would fit"
+    )
+
+
+@pytest.mark.parametrize(
+    ("is_set", "slots_are_set", "n_mib", "advice"),
+    [
+        (True, False, 300, "n_ctx = 4864 for chat would fit"),
+        (True, True, 600, "max_active = 2 would fit"),
+        (True, True, 300, "max_active = 1 with n_ctx = 4864 for chat would fit"),
+        (False, True, 300, "max_active = 1 would fit"),
+    ],
+)
+def test_a_refusal_tells_what_would_fit(is_set, slots_are_set, n_mib, advice):
+    demand = replace(CHAT, is_set=is_set)
+    text = refusal(demand, budget(n_mib, slots_are_set=slots_are_set))
+    assert text.endswith(f"the budget is {n_mib} MiB; {advice}")
+
+
+def test_several_models_are_told_one_by_one_and_together():
+    with pytest.raises(UnfitError) as caught:
+        fit({"chat": CHAT, "embed": replace(CHAT, has_slots=False)}, budget(200))
+    assert "; embed needs 238 MiB (" in str(caught.value)
+    assert "; together 476 MiB; the budget is 200 MiB; " in str(caught.value)

@@ -1,0 +1,65 @@
+import pytest
+
+from inferd.config import LlamaCppSettings
+from inferd.fit import Demand
+from inferd.limits import PROMPT_CACHE_MB
+from inferd.worker.backend import LoadError
+from inferd.worker.limits import OUTPUTS_PER_SLOT
+from inferd.worker.llama.breakdown import breakdown
+from inferd.worker.llama.context import Context
+from inferd.worker.llama.predict import predict
+from tests.model.tiny import KV_HEADS, LAYERS
+
+pytestmark = pytest.mark.model
+
+F16_CELL = LAYERS * 2 * KV_HEADS * 16 * 2
+"""Bytes of a token in the tiny model's KV cache."""
+
+
+def predicted(path, *, n_slots=2, **settings) -> Demand:
+    made = LlamaCppSettings(name="tiny", model=str(path), **settings)
+    return predict(path, made, n_slots, lambda: None)
+
+
+def test_a_writer_demands_a_context_for_each_slot(tiny_model, loaded):
+    demand = predicted(tiny_model)
+    assert (demand.n_ctx, demand.is_set, demand.has_slots) == (512, False, True)
+    assert (demand.cache.fixed, demand.cache.per_token) == (0, F16_CELL)
+    assert 0 <= demand.weights - loaded._model.n_bytes < 1000
+    assert demand.own > 10**7
+    assert (demand.store, demand.accelerator) == (PROMPT_CACHE_MB * 2**20, 0)
+
+
+def test_what_is_predicted_is_what_a_real_context_takes(tiny_model, loaded):
+    model = loaded._model
+    demand = predicted(tiny_model, n_slots=3)
+    context = Context.to_write(model, n_tokens=3 * 512, n_slots=3, n_threads=1)
+    real = breakdown(context.handle, model.n_bytes)
+    context.close()
+    need = demand.need(3, 512)
+    results = 3 * OUTPUTS_PER_SLOT * model.n_vocab * 4
+    assert need.cache == real.cache
+    assert real.compute + results <= need.compute <= 1.2 * (real.compute + results)
+
+
+def test_a_configured_context_is_demanded_as_it_stands(tiny_model):
+    demand = predicted(tiny_model, n_ctx=4096)
+    assert (demand.n_ctx, demand.is_set) == (4096, True)
+
+
+def test_an_encoder_demands_one_context_and_no_longer_than_its_model_s(tiny_bert):
+    demand = predicted(tiny_bert, n_ctx=9000)
+    assert (demand.n_ctx, demand.has_slots) == (512, False)
+    assert demand.need(7, 512).cache == 0
+    assert demand.need(7, 512) == demand.need(1, 512)
+
+
+@pytest.mark.slow
+def test_a_context_beyond_all_measure_is_predicted_and_not_tried(tiny_model):
+    demand = predicted(tiny_model, n_ctx=10**9)
+    assert demand.need(2, 10**9).cache >= 2 * 10**9 * F16_CELL
+
+
+def test_a_context_that_llama_cpp_cannot_count_is_refused(tiny_model):
+    with pytest.raises(LoadError, match=r"n_ctx = 2000000000: 2 slots of it are more"):
+        predicted(tiny_model, n_ctx=2 * 10**9)
