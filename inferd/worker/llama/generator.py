@@ -25,7 +25,7 @@ from inferd.worker.backend import (
 from inferd.worker.llama.constraint import Constraint, Vocabulary
 from inferd.worker.llama.context import Context
 from inferd.worker.llama.decoder import DecodeError, Decoder
-from inferd.worker.llama.grammar import answer_grammar
+from inferd.worker.llama.grammar import answer_grammar, refuse_names
 from inferd.worker.llama.model import Model
 from inferd.worker.llama.prompt import token_texts, tokenize_prompt
 from inferd.worker.llama.sampling import Sampler
@@ -116,12 +116,14 @@ class Generator:
         """Render and tokenise the prompt, compile the grammar and build the sampler.
 
         Raises:
-            RefusedError: the template or the grammar refuses, or there are too many
-                special tokens in what clients have written.
+            RefusedError: the template or the grammar refuses, the family cannot write
+                a tool's name, or there are too many special tokens in what clients
+                have written.
             PromptOverflowError: no room for a token of the answer.
         """
         if not isinstance(job, GenerateJob):
             raise RefusedError("this model writes text and nothing else")
+        refuse_names(self._prompts.dialect, job)
         try:
             with self._growth:
                 rendered = self._prompts.render(job)

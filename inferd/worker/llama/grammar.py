@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from inferd.dialects.dialect import Dialect, Region
+from inferd.dialects.enforced import UnenforceableError
 from inferd.dialects.lark import Lark, either
 from inferd.job import GenerateJob, Structure, Tool
 from inferd.worker.backend import RefusedError
@@ -65,10 +66,12 @@ def answer_grammar(
         opens_thought: the prompt ends inside a thought.
 
     Raises:
-        RefusedError: what it asks for is no grammar.
+        RefusedError: what it asks for is no grammar, or one that the family's calls
+            cannot be held to.
     """
     lark = Lark(special)
     tools = tools_of(job)
+    parts = _parts(dialect, job, special, tools)
     thought = _thought(lark, dialect, opens=opens_thought, may_think=job.thinks)
     bodies: list[str] = []
     theirs: str | None = None
@@ -77,10 +80,7 @@ def answer_grammar(
         bodies.append(f"{_before_text(lark, dialect)} {body}")
     if tools:
         bodies.append(dialect.write_calls(lark, tools))
-    return Grammar(
-        _whole(lark, f"{thought} {either(bodies)}", theirs),
-        _parts(dialect, job, special, tools),
-    )
+    return Grammar(_whole(lark, f"{thought} {either(bodies)}", theirs), parts)
 
 
 def grammar_of(structure: Structure) -> Grammar:
@@ -103,6 +103,20 @@ def tools_of(job: GenerateJob) -> Sequence[Tool]:
             return [tool for tool in job.tools if tool.name == job.tool_choice.name]
         case "auto" | "required":
             return job.tools
+
+
+def refuse_names(dialect: Dialect, job: GenerateJob) -> None:
+    """Refuse tools whose calls the family could not be understood to make.
+
+    Raises:
+        RefusedError: naming the tool.
+    """
+    for tool in job.tools if job.tool_choice.kind != "none" else ():
+        if not dialect.can_call(tool.name):
+            raise RefusedError(
+                f"tools: the calls of {dialect.name} models cannot hold the name "
+                f"{json.dumps(tool.name, ensure_ascii=False)}"
+            )
 
 
 def _structured(lark: Lark, structure: Structure) -> tuple[str, str | None]:
@@ -194,9 +208,13 @@ def _parts(
         parts += grammar_of(job.structure).parts
     for index, tool in enumerate(job.tools):
         if tool in tools:
+            field = f"tools[{index}].input_schema"
             lark = Lark(special)
-            source = _whole(lark, dialect.write_calls(lark, [tool]))
-            parts.append(Part(f"tools[{index}].input_schema", "tool", source))
+            try:
+                source = _whole(lark, dialect.write_calls(lark, [tool]))
+            except UnenforceableError as error:
+                raise RefusedError(f"{field}{error}") from error
+            parts.append(Part(field, "tool", source))
     return tuple(parts)
 
 

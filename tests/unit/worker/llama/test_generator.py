@@ -36,6 +36,14 @@ def test_a_prompt_is_what_the_template_writes(tmp_path):
     assert backend.prepare(job("hello")).prompt_tokens == len("hello!") + 1
 
 
+def test_a_tool_whose_calls_could_not_be_read_is_refused(tmp_path):
+    path = write_tiny_model(tmp_path / "pinned.gguf", template=None)
+    backend, _ = load(path, chat_template="mistral")
+    tools = (Tool(name="a b", description="", input_schema="{}"),)
+    with pytest.raises(RefusedError, match='mistral models cannot hold the name "a b"'):
+        backend.prepare(job("hello", tools=tools))
+
+
 def test_the_template_may_ask_for_the_date(tmp_path):
     template = "{{ messages[0].content }} {{ strftime_now('%Y') }}"
     backend = load_with(tmp_path, template)

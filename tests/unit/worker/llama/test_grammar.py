@@ -1,13 +1,15 @@
 import json
+from typing import Any
 
 import pytest
 from llguidance import LLMatcher, LLTokenizer
 
+from inferd.dialects.dialect import Dialect
 from inferd.dialects.registry import DIALECTS
 from inferd.job import GenerateJob, Sampling, Structure, Tool, ToolChoice
 from inferd.worker.backend import RefusedError
 from inferd.worker.llama.compiler import LIMITS
-from inferd.worker.llama.grammar import answer_grammar, grammar_of
+from inferd.worker.llama.grammar import answer_grammar, grammar_of, refuse_names
 
 TOKENIZER = LLTokenizer("byte")
 SAMPLING = Sampling(temperature=0, top_p=1, top_k=0, seed=0)
@@ -158,3 +160,44 @@ def test_each_part_compiles_alone_and_says_where_it_is_from():
     assert takes(grammar.parts[0].source, "yes")
     assert takes(grammar.parts[2].source, call("second"))
     assert not takes(grammar.parts[2].source, call("first"))
+
+
+def forced(
+    dialect: str, *tools: Tool, choice: Any = "required"
+) -> tuple[Dialect, GenerateJob]:
+    job = GenerateJob(
+        turns=[],
+        max_tokens=9,
+        sampling=SAMPLING,
+        tools=tools,
+        tool_choice=ToolChoice(choice, tools[0].name),
+    )
+    return DIALECTS[dialect], job
+
+
+@pytest.mark.parametrize("family", ["gemma4", "qwen3-coder"])
+def test_a_schema_that_a_family_cannot_hold_to_is_refused_by_its_place(family):
+    schema = {"properties": {"a": {"type": "string", "format": "date"}}}
+    tool = Tool(name="third", description="", input_schema=json.dumps(schema))
+    where = r'^tools\[2\]\.input_schema/properties/a: not supported: \["format"\]$'
+
+    def held(dialect, choice="required"):
+        asked = forced(dialect, *TOOLS, tool, choice=choice)
+        return answer_grammar(*asked, special={}, opens_thought=False)
+
+    with pytest.raises(RefusedError, match=where):
+        held(family)
+    assert held("qwen")
+    assert held(family, "named")
+
+
+def test_a_tool_is_refused_by_its_name_where_its_calls_could_not_be_read():
+    tool = Tool(name='two "words"', description="", input_schema="{}")
+    refuse_names(*forced("qwen", *TOOLS, tool))
+    refuse_names(*forced("mistral", *TOOLS, tool, choice="none"))
+    name = (
+        r'^tools: the calls of mistral models cannot hold the name "two \\"words\\""$'
+    )
+    for choice in ("auto", "named", "required"):
+        with pytest.raises(RefusedError, match=name):
+            refuse_names(*forced("mistral", *TOOLS, tool, choice=choice))
