@@ -72,7 +72,7 @@ class _Stream(Generic[E]):
                 if not self.n_tokens:
                     self.first_token_at = trio.current_time()
                 self.n_tokens += 1
-                events = list(self._said(self._decoder.feed(answer)))
+                events = list(self._said(self._decoder.feed(self._heard(answer))))
                 if self._stops.matched is not None:
                     events += self._ended(self._at_stop())
                 return events
@@ -104,6 +104,10 @@ class _Stream(Generic[E]):
             return end.structure_complete
         return False if self._job.is_structured else None
 
+    def _heard(self, piece: bytes) -> bytes:
+        """Give what is heard of a piece."""
+        return piece
+
     def _noted(self, logprob: Logprob) -> None:
         """Take a token's log probability, which comes before its piece."""
 
@@ -121,7 +125,25 @@ class _Stream(Generic[E]):
 
 
 class TextStream(_Stream[TokenEvent]):
-    """v1: all that the model writes is text."""
+    """v1: all that the model writes is text, but for markers that are no text.
+
+    Args:
+        box: of the job's answers.
+        prepared: the job.
+        marker_tokens: pieces of the tokens that are left out.
+    """
+
+    def __init__(
+        self,
+        box: Mailbox[Answer],
+        prepared: Prepared[GenerateJob],
+        marker_tokens: frozenset[bytes] = frozenset(),
+    ) -> None:
+        super().__init__(box, prepared)
+        self._marker_tokens = marker_tokens
+
+    def _heard(self, piece: bytes) -> bytes:
+        return b"" if piece in self._marker_tokens else piece
 
     def _said(self, text: str) -> Sequence[TokenEvent]:
         safe = self._stops.feed(text)

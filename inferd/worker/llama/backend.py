@@ -62,7 +62,9 @@ class LlamaBackend(WorkerBackend):
                 kind=accelerator(), gpu_layers=self._n_gpu_layers
             ),
         )
-        return Loaded(capabilities=able, library=library)
+        return Loaded(
+            capabilities=able, library=library, marker_tokens=self._model.kept
+        )
 
     def prepare(self, job: Job) -> PreparedJob:
         """Render and tokenise what a job reads.

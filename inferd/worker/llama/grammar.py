@@ -77,7 +77,8 @@ def answer_grammar(
     theirs: str | None = None
     if job.structure is not None and not job.tool_choice.is_forced:
         body, theirs = _structured(lark, job.structure)
-        bodies.append(f"{_before_text(lark, dialect)} {body}")
+        begin = "" if job.structure.in_v1 else _before_text(lark, dialect)
+        bodies.append(f"{begin} {body}")
     if tools:
         bodies.append(dialect.write_calls(lark, tools))
     return Grammar(_whole(lark, f"{thought} {either(bodies)}", theirs), parts)

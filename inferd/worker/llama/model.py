@@ -66,6 +66,7 @@ class Model:
         self.use: Use = settings.serves or self._use()
         self._refuse_pooling(path)
         self._pieces: dict[int, bytes] = {}
+        self._kept: set[int] = set()
 
     def _pooling(self, settings: LlamaCppSettings) -> int:
         """Find how embeddings of tokens become one: as configured, else by the file."""
@@ -247,6 +248,12 @@ class Model:
             for token in self.cut(marker, adds_special=False, parses_special=True):
                 if llama.llama_vocab_is_control(self.vocab, token):
                     self._pieces[token] = llama.llama_vocab_get_text(self.vocab, token)
+                    self._kept.add(token)
+
+    @property
+    def kept(self) -> frozenset[bytes]:
+        """Texts of the control tokens that ``piece`` gives all the same."""
+        return frozenset(self._pieces[token] for token in self._kept)
 
     def logprob(
         self, token: int, known: npt.NDArray[np.float32], n_alternatives: int

@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 from llguidance import LLMatcher, LLTokenizer
+from msgspec.structs import replace
 
 from inferd.dialects.dialect import Dialect
 from inferd.dialects.registry import DIALECTS
@@ -94,6 +95,12 @@ def test_text_may_have_the_marker_that_a_family_writes_before_it():
     thinking = source_for("harmony", structure=YES, thinks=True)
     begin = "<|channel|>analysis<|message|>hm<|end|><|start|>assistant"
     assert takes(thinking, f"{begin}<|channel|>final<|message|>no")
+
+
+def test_a_text_of_v1_has_no_marker_before_it():
+    source = source_for("harmony", structure=replace(YES, in_v1=True))
+    assert takes(source, "yes")
+    assert not takes(source, "<|channel|>final<|message|>yes")
 
 
 def test_options_for_the_compiler_are_ours():
