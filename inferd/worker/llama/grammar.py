@@ -25,6 +25,13 @@ _UNFIT: Final = re.compile(
 """Options of rules that only an engine that goes back on tokens could honour, or one
 that samples anew for each rule."""
 
+_TOKEN: Final = re.compile(
+    r"""(?P<other>"(?:[^"\\\n]|\\.)*" | //[^\n]* | /(?:[^/\\\n]|\\.)+/)
+    | <\[(?P<ids>[^\]\n]*)\]> | (?P<name><[^<>\s]+>)""",
+    re.VERBOSE,
+)
+"""Special tokens in a grammar of Lark, and where what looks like one is none."""
+
 
 @dataclass(frozen=True)
 class Part:
@@ -106,6 +113,16 @@ def tools_of(job: GenerateJob) -> Sequence[Tool]:
             return job.tools
 
 
+def leaves_choice(job: GenerateJob) -> bool:
+    """Tell whether an answer is a call or else a text that is no JSON by its schema.
+
+    Calls and schemas are written in the same small pieces, which never conflict.
+    """
+    structure = job.structure
+    is_text = structure is not None and structure.kind != "json_schema"
+    return is_text and bool(tools_of(job)) and not job.tool_choice.is_forced
+
+
 def refuse_names(dialect: Dialect, job: GenerateJob) -> None:
     """Refuse tools whose calls the family could not be understood to make.
 
@@ -118,6 +135,40 @@ def refuse_names(dialect: Dialect, job: GenerateJob) -> None:
                 f"tools: the calls of {dialect.name} models cannot hold the name "
                 f"{json.dumps(tool.name, ensure_ascii=False)}"
             )
+
+
+def refuse_ends(structure: Structure, ends: Mapping[str, int]) -> None:
+    """Refuse a grammar that has a token in its text which ends the answer.
+
+    Args:
+        structure: what is asked of the text.
+        ends: the tokens that end a turn, by their texts.
+
+    Raises:
+        RefusedError: naming the line.
+    """
+    if structure.kind != "lark":
+        return
+    for found in _TOKEN.finditer(structure.source):
+        ids = found["ids"]
+        if found["name"] in ends or (ids is not None and _holds_any(ids, ends)):
+            line = structure.source.count("\n", 0, found.start()) + 1
+            raise RefusedError(
+                f"{structure.field}: line {line}: {found[0]} may be a token that ends "
+                "the answer"
+            )
+
+
+def _holds_any(ids: str, ends: Mapping[str, int]) -> bool:
+    """Tell whether numbers and ranges, perhaps all others than these, hold a token."""
+    listed = [
+        re.fullmatch(r"(\d+)(?:-(\d+))?", each) for each in ids.strip("^").split(",")
+    ]
+    ranges = [
+        range(int(each[1]), int(each[2] or each[1]) + 1) for each in listed if each
+    ]
+    is_inside = [any(token in each for each in ranges) for token in ends.values()]
+    return not all(is_inside) if ids.startswith(("^", "*")) else any(is_inside)
 
 
 def _structured(lark: Lark, structure: Structure) -> tuple[str, str | None]:

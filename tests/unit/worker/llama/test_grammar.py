@@ -10,7 +10,12 @@ from inferd.dialects.registry import DIALECTS
 from inferd.job import GenerateJob, Sampling, Structure, Tool, ToolChoice
 from inferd.worker.backend import RefusedError
 from inferd.worker.llama.compiler import LIMITS
-from inferd.worker.llama.grammar import answer_grammar, grammar_of, refuse_names
+from inferd.worker.llama.grammar import (
+    answer_grammar,
+    grammar_of,
+    refuse_ends,
+    refuse_names,
+)
 
 TOKENIZER = LLTokenizer("byte")
 SAMPLING = Sampling(temperature=0, top_p=1, top_k=0, seed=0)
@@ -208,3 +213,39 @@ def test_a_tool_is_refused_by_its_name_where_its_calls_could_not_be_read():
     for choice in ("auto", "named", "required"):
         with pytest.raises(RefusedError, match=name):
             refuse_names(*forced("mistral", *TOOLS, tool, choice=choice))
+
+
+ENDS = {"<|im_end|>": 2, "</s>": 7}
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("start: <[2]>", 1),
+        ("start: a\na: <|im_end|>", 2),
+        ('start: "//" </s>', 1),
+        ("start: <[1,5-9]>", 1),
+        ("start: <[*]>", 1),
+        ("start: <[^2]>", 1),
+        ("start: /[/]/ a\n\na: <[0-7]>", 3),
+        ("start: <[3]>", None),
+        ("start: <[^2,7]>", None),
+        ("start: <[3-6]> <|im_start|>", None),
+        ('start: "<|im_end|>" "\\"</s>"', None),
+        ("start: /<[2]>/ // <[2]>", None),
+    ],
+)
+def test_a_token_that_ends_the_answer_is_refused_in_its_text(source, line):
+    structure = Structure(kind="lark", source=source)
+    refuse_ends(structure, {})
+    if line is None:
+        refuse_ends(structure, ENDS)
+        return
+    with pytest.raises(
+        RefusedError, match=rf"^response_format\.grammar: line {line}: <"
+    ):
+        refuse_ends(structure, ENDS)
+
+
+def test_only_a_grammar_of_lark_has_tokens():
+    refuse_ends(Structure(kind="regex", source="<[2]>"), ENDS)
