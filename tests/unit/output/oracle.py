@@ -9,7 +9,7 @@ from typing import Final
 from hypothesis import strategies as st
 
 from inferd.backend import MalformedToolCall, Text, Thinking, ToolUse
-from inferd.dialects.dialect import Call, Region
+from inferd.dialects.dialect import Call, Judge, Region
 from inferd.job import Tool
 from inferd.output.blocks import Block, merge
 
@@ -123,6 +123,12 @@ def end_of_json(ends: Sequence[str], text: str, bound: int) -> tuple[int, str] |
     return None
 
 
+def is_call(judge: Judge, text: str) -> bool:
+    """Tell whether a text is judged a call as soon as it is judged at all."""
+    verdicts = (judge(text[:size], ()) for size in range(len(text) + 1))
+    return next((each for each in verdicts if each is not None), False)
+
+
 OUTSIDE: Final = Region(holds="text", begins=())
 
 
@@ -157,6 +163,9 @@ class Parsed:
             if place.keeps_begin:
                 begin, body = "", begin + body
             self._add(place, begin, body, end)
+            if target.judge and not is_call(target.judge, end + text):
+                self._is_fresh, end, text = False, "text", end + text
+                continue
             begin, place = end, target
             if "" in target.ends:
                 kept = (end, "") if target.keeps_begin else ("", end)

@@ -21,12 +21,23 @@ LAST_CALLS = Region(holds="calls", begins=("[CALLS]",), read=read_calls)
 BARE_CALLS = Region(
     holds="calls", begins=("f{",), read=read_calls, only_first=True, keeps_begin=True
 )
+JUDGED_CALLS = Region(
+    holds="calls",
+    begins=("x",),
+    read=read_calls,
+    only_first=True,
+    keeps_begin=True,
+    judge=lambda text, _tools: {"{": True, "f": False, "<": False}.get(text[1:2]),
+)
 HEADER = Region(holds="nothing", begins=("<|start|>",), ends=("",))
 NOTE = Region(holds="nothing", begins=("<note>",), ends=("</note>",))
 MARK_ALONE = Region(holds="text", begins=("[MARK]",), ends=("",), keeps_begin=True)
 ANSWER = Region(holds="text", begins=("<say>",), ends=("<end>",))
 TAGS = (THOUGHT, CALLS)
-ALL = (THOUGHT, CALLS, LAST_CALLS, BARE_CALLS, HEADER, MARK_ALONE, NOTE, ANSWER)
+ALL = (
+    *(THOUGHT, CALLS, LAST_CALLS, BARE_CALLS, JUDGED_CALLS, HEADER, MARK_ALONE, NOTE),
+    ANSWER,
+)
 
 CALL = 'f{"a": 1}'
 MARKED = [marker for each in ALL for marker in (*each.begins, *each.ends) if marker]
@@ -111,6 +122,10 @@ def use(number, name="f", **arguments):
 @example(["[CALLS]", CALL], False, True)
 @example(["\n<think>x</think>", " f{", '"a": 1}'], False, False)
 @example(["x f{", '"a": 1}'], False, False)
+@example(["\n", "x", '{"a": 1}'], False, False)
+@example(["x", "f{", '"a": 1}'], False, False)
+@example(["x<ca", f"lls>{CALL}</calls>"], False, False)
+@example(["<think>y</think>x"], False, True)
 def test_any_split_gives_the_same_blocks_and_warnings(pieces, opens_thought, was_cut):
     options = {"opens_thought": opens_thought, "was_cut": was_cut}
     assert outcome(ALL, pieces, **options) == expected(ALL, "".join(pieces), **options)
