@@ -14,8 +14,15 @@ from inferd.dialects.lark import Lark
 from inferd.dialects.registry import DIALECTS, choose
 from inferd.job import Tool, ToolCall, Turn
 from tests.model.spellings import FAMILIES, WAYS, Spoken
-from tests.unit.dialects.conversations import MARKERS
+from tests.unit.dialects.conversations import (
+    CONVERSATIONS,
+    MARKERS,
+    READABLE,
+    TOOLS as CONVERSED_TOOLS,
+    read,
+)
 from tests.unit.dialects.holding import takes, told, walked
+from tests.unit.dialects.prompted import PROMPTED, answers_quoted
 from tests.unit.output.oracle import split
 
 CHATML = "{{ '<|im_start|>' + message['role'] }}"
@@ -138,6 +145,55 @@ def test_whatever_stands_between_markers_is_calls_or_none(dialect, tools, text):
         if region.read is not None:
             calls = region.read(text, tools)
             assert calls is None or all(isinstance(call, Call) for call in calls)
+
+
+ODD = st.text('{}[]",: \n`;ARGS<|message>') | st.text(max_size=8)
+HALVES = {
+    "deepseek": "function<｜tool▁sep｜>{}\n```json\n`",  # noqa: RUF001  # its own bars
+    "mistral": "f[ARGS]{}[ARGS]",
+    "harmony": "f<|message|>{} 1",
+}
+"""Calls in which there is no JSON."""
+
+
+@each_dialect
+@settings(max_examples=40)
+@given(text=ODD)
+def test_what_is_no_json_is_no_call(dialect: Dialect, text):
+    half = HALVES.get(dialect.name, "{}").replace("{}", text)
+    for read_any in filter(None, [region.read for region in dialect.regions]):
+        assert not read_any(text, ())
+        assert not read_any(half, ())
+
+
+# --- prompts, and what is read of them ----------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "prompted"), PROMPTED.items(), ids=[*PROMPTED])
+@given(turns=CONVERSATIONS, tools=CONVERSED_TOOLS, thinks=st.booleans())
+def test_any_conversation_has_a_prompt_that_holds_it(
+    family, prompted, turns, tools, thinks
+):
+    prompt = DIALECTS[family].render(turns, tools, thinks)
+    assert prompt.endswith(prompted.ends)
+    assert prompted.thinks[thinks] in prompt
+    assert not prompted.thinks[1] or thinks or prompted.thinks[1] not in prompt
+    told = (thinks and prompted.told_to_think) or prompted.told
+    assert prompt.count(told) == bool(tools)
+    for words in [prompted.tool.replace("x", each.name) for each in tools]:
+        assert words in prompt
+    for turn in turns:
+        assert all(words in prompt for words in prompted.words(turn))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", PROMPTED)
+@settings(max_examples=60)
+@given(calls=READABLE)
+def test_calls_are_read_as_they_are_written_in_prompts(family, calls):
+    for answer in answers_quoted(family, calls):
+        assert read(DIALECTS[family], answer) == calls
 
 
 # --- calls that are forced ----------------------------------------------------------
