@@ -82,6 +82,9 @@ class Loaded(Struct, frozen=True, kw_only=True, tag=True):
     capabilities: BackendCapabilities
     library: str
     """The native library and its version, for ``doctor``."""
+    marker_tokens: frozenset[bytes] = frozenset()
+    """Pieces of tokens that are no text of their own, but parts of the family's markers:
+    to be left out where markers are not looked for."""
 
 
 class Alive(Struct, frozen=True, kw_only=True, tag=True):

@@ -53,6 +53,10 @@ GRAMMAR_MAX_ALTERNATIVES: Final = 4096
 IMAGE_TOKEN_BUDGETS: Final = (70, 140, 280, 560, 1120)
 """The values ``image_token_budget`` may take, in tokens."""
 
+TOOL_NAME_MAX_CHARS: Final = 256
+"""Characters of a tool's name: four times what others allow. What begins like a call is
+held back until its name is known."""
+
 MAX_ATTACHMENTS: Final = 32
 """Attachments of one request; the wire's number."""
 

@@ -6,6 +6,7 @@ is said in the text of turns. Calls are read, and may be written, as either has 
 Sources: the chat templates of the three; DeepSeek's description of V3.1's tool calls.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -16,6 +17,7 @@ from inferd.dialects.dialect import Arguments, Call, Dialect, Region
 from inferd.dialects.json_calls import checked
 from inferd.dialects.lark import Lark, either, in_a_row
 from inferd.dialects.schemas import arguments_schema
+from inferd.dialects.strings import JsonStrings
 from inferd.dialects.turns import arguments_of, parsed, to_json
 from inferd.job import Tool, ToolCall, Turn
 
@@ -25,6 +27,8 @@ _CALLS_END: Final = "<｜tool▁calls▁end｜>"
 _CALL: Final = "<｜tool▁call▁begin｜>"
 _CALL_END: Final = "<｜tool▁call▁end｜>"
 _SEPARATOR: Final = "<｜tool▁sep｜>"
+_NAMES: Final = re.compile(r"[^\s<{\[](?:[^<{\[\n]*[^\s<{\[])?")
+"""Names of tools: nothing of a marker or of JSON, and no white space around them."""
 _FUNCTION: Final = "function"
 _FENCE: Final = "\n```json\n"
 """R1 writes what is called after the word "function", and arguments in a fence."""
@@ -151,7 +155,11 @@ DEEPSEEK: Final = Dialect(
         hermes.THOUGHT,
         Region(holds="nothing", begins=(_CALLS, _CALLS_END), ends=("",)),
         Region(
-            holds="calls", begins=(_CALL, f"\n{_CALL}"), ends=(_CALL_END,), read=_read
+            holds="calls",
+            begins=(_CALL, f"\n{_CALL}"),
+            ends=(_CALL_END,),
+            read=_read,
+            strings=JsonStrings,
         ),
         # Alone it is text; in a call it is needed, so its token has to be kept.
         Region(holds="text", begins=(_SEPARATOR,), ends=("",), keeps_begin=True),
@@ -159,6 +167,7 @@ DEEPSEEK: Final = Dialect(
     render=_render,
     write_calls=_write_calls,
     recognises=_recognises,
+    tool_names=_NAMES,
     no_thought=hermes.NO_THOUGHT,
     in_plain_turns=_in_plain_turns,
 )

@@ -1,10 +1,12 @@
 """What a dialect is: how one family of models writes prompts, thoughts and tool calls."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from inferd.dialects.lark import Lark
+from inferd.dialects.strings import Strings
 from inferd.job import Tool, Turn
 
 Arguments = dict[str, object]
@@ -21,6 +23,10 @@ Reader = Callable[[str, Sequence[Tool]], Sequence[Call] | None]
 """Takes what stands between the markers of calls, and the tools there are; gives the
 calls in order, or nothing where it is not plainly calls. Pure, and linear in the text."""
 
+Judge = Callable[[str, Sequence[Tool]], bool | None]
+"""Takes how a region begins, and the tools there are; tells whether that is a call, or
+was plainly meant to be one. None: more has to come. It never changes its mind."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Region:
@@ -35,6 +41,11 @@ class Region:
     is ``""`` after a begin is no marker: the region is the begin alone."""
     read: Reader | None = None
     """How to read calls."""
+    strings: Callable[[], Strings] | None = None
+    """How to follow strings in calls, in which nothing is a marker."""
+    judge: Judge | None = None
+    """How to tell calls from text that begins alike; what is none is as if no region had
+    been opened."""
     only_first: bool = False
     """Whether it opens only where nothing but white space stands before it."""
     keeps_begin: bool = False
@@ -58,11 +69,17 @@ class Dialect:
     as the family writes them, markers and all."""
     recognises: Callable[[str, str], bool]
     """Whether a model is of the family: by ``general.architecture`` and chat template."""
+    tool_names: re.Pattern[str] | None = None
+    """What names of tools have to match as a whole to be read back; without it, any."""
     no_thought: str = ""
     """What closes a thought that a template has opened, where none is wanted."""
     in_plain_turns: Callable[[Sequence[Turn], Sequence[Tool]], list[Turn]] | None = None
     """Say tools, calls and results in turns of text, so that a template that has no
     words for them can write the rest. Without it the dialect's own renderer does."""
+
+    def can_call(self, name: str) -> bool:
+        """Tell whether calls of a tool of this name can be read."""
+        return self.tool_names is None or bool(self.tool_names.fullmatch(name))
 
     @property
     def thought(self) -> Region | None:

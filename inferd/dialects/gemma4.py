@@ -7,6 +7,7 @@ A result whose call is not there comes from ``unknown``.
 Sources: Google's chat template of 2026-07-09; the ``dialog`` package, 1.1.0.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
@@ -15,12 +16,15 @@ from inferd.dialects.dialect import Dialect, Region
 from inferd.dialects.gemma4_calls import (
     BEGIN,
     END,
+    NAME,
+    QUOTE,
     ordered,
     read_call,
     text_of,
 )
 from inferd.dialects.gemma4_grammar import write_calls
 from inferd.dialects.schemas import KINDS, Schema, as_schema, decoded, kinds, properties
+from inferd.dialects.strings import QuotedStrings
 from inferd.job import Tool, ToolCall, Turn
 
 _TURN: Final = "<|turn>"
@@ -159,12 +163,19 @@ GEMMA4: Final = Dialect(
             begins=(_THOUGHT, f"{_THOUGHT}thought", f"{_THOUGHT}thought\n"),
             ends=(_THOUGHT_END, f"\n{_THOUGHT_END}"),
         ),
-        Region(holds="calls", begins=(BEGIN,), ends=(END,), read=read_call),
+        Region(
+            holds="calls",
+            begins=(BEGIN,),
+            ends=(END,),
+            read=read_call,
+            strings=lambda: QuotedStrings(QUOTE),
+        ),
         # It closes thoughts now and then that it never opened.
         Region(holds="nothing", begins=(_THOUGHT_END,), ends=("",)),
     ),
     render=_render,
     write_calls=write_calls,
     recognises=_recognises,
+    tool_names=re.compile(NAME),
     no_thought=_THOUGHT_END,
 )

@@ -21,8 +21,10 @@ BEGIN: Final = "<|tool_call>"
 END: Final = "<tool_call|>"
 QUOTE: Final = '<|"|>'
 
-_HEAD: Final = re.compile(r"\s*call:([^{\s]+)(?=\{)")
-BARE_KEY: Final = r'[^:{}\[\],<>"\s][^:{}\[\],<>"\n]*'
+NAME: Final = r"[^{\s<>]+"
+"""A tool's name, as a regular expression."""
+_HEAD: Final = re.compile(rf"\s*call:({NAME})(?=\{{)")
+BARE_KEY: Final = r'[^:{}\[\],<>"\s\x00-\x1f][^:{}\[\],<>"\x00-\x1f]*'
 """A key that can do without quotes, as a regular expression."""
 _KEY: Final = re.compile(rf'(?:<\|"\|>(.*?)<\|"\|>|({BARE_KEY})):', re.DOTALL)
 _SPACE: Final = re.compile(r"\s*")
@@ -97,8 +99,6 @@ class _Reader:
         while not is_over:
             quoted, bare = self._matched(_KEY).groups()
             key = bare if quoted is None else quoted
-            if key in found:
-                raise ValueError("a key given twice")
             found[key] = self._value(depth - 1)
             is_over = self._takes("}")
             if not is_over:

@@ -2,14 +2,24 @@
 
 import re
 from collections.abc import Sequence
-from typing import Final
 
+from inferd.dialects.enforced import (
+    NOTHING_FITS,
+    Member,
+    Placed,
+    UnenforceableError,
+    checked,
+    choices,
+    keywords_of,
+    listed_values,
+    members,
+)
 from inferd.dialects.gemma4_calls import (
     BARE_KEY,
     BEGIN,
     END,
     QUOTE,
-    ordered,
+    read_call,
     text_of,
 )
 from inferd.dialects.lark import Lark, either, in_a_row
@@ -19,38 +29,31 @@ from inferd.dialects.schemas import (
     arguments_schema,
     bounds,
     kinds,
-    options,
-    properties,
-    required,
-    resolved,
-    text_like,
+    text_likes,
     unwrapped,
-    values,
 )
 from inferd.job import Tool
 
-_NUMERIC: Final = (
-    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
-    "multipleOf",
-)
-
 
 def write_calls(lark: Lark, tools: Sequence[Tool]) -> str:
-    """Give the expression for one call or more, arguments in their order."""
+    """Give the expression for one call or more, arguments in their order.
+
+    Raises:
+        UnenforceableError: a schema cannot be held to.
+    """
     calls = [_write_call(lark, each) for each in tools]
     call = f"{lark.text(f'{BEGIN}call:')} {either(calls)} {lark.text(END)}"
     return in_a_row(lark, call, "")
 
 
 def _write_call(lark: Lark, tool: Tool) -> str:
-    schema = arguments_schema(tool)
-    return f"{lark.text(tool.name)} {_Writer(lark, schema).members(schema)}"
+    root = arguments_schema(tool)
+    schema, where = checked(Placed(root), root)
+    return f"{lark.text(tool.name)} {_Writer(lark, root).members(schema, where)}"
 
 
 class _Writer:
     """Gives expressions for values that a schema allows.
-
-    Held to: kinds, listed values, members, lengths, patterns, and all of numbers.
 
     Args:
         lark: the grammar.
@@ -63,72 +66,90 @@ class _Writer:
         self._rules: dict[str, str] = {}  # for references
         self._any: str | None = None
 
-    def value(self, schema: object) -> str:
+    def value(self, part: Placed) -> str:
         """Match a value."""
-        pointer = unwrapped(schema).get("$ref")
+        schema, where = checked(part, self._root)
+        pointer = unwrapped(part.schema).get("$ref")
         if not isinstance(pointer, str):
-            return self._own(resolved(schema, self._root))
+            return self._own(schema, where)
         if pointer not in self._rules:
 
             def body_of(name: str) -> str:
                 self._rules[pointer] = name
-                return self._own(resolved(schema, self._root))
+                return self._own(schema, where)
 
             self._lark.recursive(body_of)
         return self._rules[pointer]
 
-    def _own(self, schema: Schema) -> str:
-        listed, choices = values(schema), options(schema)
+    def _own(self, schema: Schema, where: str) -> str:
+        listed = listed_values(schema, where)
         if listed is not None:
-            return either([self._lark.text(text_of(each)) for each in listed])
-        if choices is not None:
-            return either([self.value(each) for each in choices])
+            return either([self._listed(each, where) for each in listed])
+        given = choices(schema, where)
+        if given is not None:
+            return either([self.value(each) for each in given])
         allowed = kinds(schema, self._root)
-        if allowed == KINDS:
+        words = frozenset[str]().union(*map(keywords_of, allowed))
+        if allowed == KINDS and not words & schema.keys():
             return self._anything()
-        return either([self._of(kind, schema) for kind in sorted(allowed)])
+        return either([self._of(kind, schema, where) for kind in sorted(allowed)])
 
-    def _of(self, kind: str, schema: Schema) -> str:
+    def _listed(self, value: object, where: str) -> str:
+        text = text_of(value)
+        read = read_call(f"call:f{{a:{text}}}")
+        if read is None or read[0].arguments != {"a": value}:
+            raise UnenforceableError(where, "the family cannot write a listed value")
+        return self._lark.text(text)
+
+    def _of(self, kind: str, schema: Schema, where: str) -> str:
         match kind:
             case "string":
-                text = self._lark.until(QUOTE, text_like(schema))
+                text = self._lark.until(QUOTE, *text_likes(schema))
                 return f"{self._lark.text(QUOTE)} {text}"
             case "array":
-                return self._items(schema)
+                return self._items(schema, where)
             case "object":
-                return self.members(schema)
+                return self.members(schema, where)
             case _:
-                rules = {key: schema[key] for key in _NUMERIC if key in schema}
+                words = keywords_of(kind) & schema.keys()
+                rules = {key: schema[key] for key in schema if key in words}
                 return self._lark.json({**rules, "type": kind})
 
-    def _items(self, schema: Schema) -> str:
-        item = self._lark.rule(self.value(schema.get("items")))
+    def _items(self, schema: Schema, where: str) -> str:
         low, high = bounds(schema, "minItems", "maxItems")
-        if high == 0:
+        if isinstance(high, int) and high < low:
+            raise UnenforceableError(where, NOTHING_FITS)
+        if high == 0 or (schema.get("items") is False and not low):
             return '"[]"'
+        items = Placed(schema.get("items", True), f"{where}/items")
+        item = self._lark.rule(self.value(items))
         most = high - 1 if isinstance(high, int) else ""
         several = f'{item} ("," {item}){{{max(low - 1, 0)},{most}}}'
         return f'"[" {several} "]"' if low else f'"[" ({several})? "]"'
 
-    def members(self, schema: Schema) -> str:
+    def members(self, schema: Schema, where: str) -> str:
         """Match an object."""
-        if "properties" not in schema:
-            return self._any_members()
-        needed = required(schema)
+        listed, others = members(schema, where)
+        if others is not None and not listed:
+            return self._any_members(others)
         first = then = '""'  # what may follow a member, and what may begin
-        for name, each in reversed(ordered(dict(properties(schema)))):
-            member = self._lark.rule(f"{self._key(name)} {self.value(each)}")
+        for each in sorted(listed, key=lambda each: each.name.lower(), reverse=True):
+            member = self._lark.rule(self._member(each))
             following = f'"," {member} {then}'
             beginning = f"{member} {then}"
-            if name not in needed:
+            if not each.is_needed:
                 following = f"({following} | {then})"
                 beginning = f"({beginning} | {first})"
             first, then = self._lark.rule(beginning), self._lark.rule(following)
         return f'"{{" {first} "}}"'
 
-    def _key(self, name: str) -> str:
+    def _member(self, member: Member) -> str:
+        name = member.name
+        if QUOTE in name:
+            why = "the family cannot write its name"
+            raise UnenforceableError(member.value.where, why)
         key = name if re.fullmatch(BARE_KEY, name) else text_of(name)
-        return self._lark.text(f"{key}:")
+        return f"{self._lark.text(f'{key}:')} {self.value(member.value)}"
 
     def _anything(self) -> str:
         if self._any is None:
@@ -137,9 +158,9 @@ class _Writer:
 
     def _every_kind(self, name: str) -> str:
         self._any = name
-        return either([self._of(each, {}) for each in sorted(KINDS - {"integer"})])
+        return either([self._of(each, {}, "") for each in sorted(KINDS - {"integer"})])
 
-    def _any_members(self) -> str:
+    def _any_members(self, others: Placed) -> str:
         key = self._lark.pattern(BARE_KEY)
-        member = self._lark.rule(f'{key} ":" {self._anything()}')
+        member = self._lark.rule(f'{key} ":" {self.value(others)}')
         return f'"{{" ({member} ("," {member})*)? "}}"'

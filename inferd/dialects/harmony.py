@@ -17,6 +17,7 @@ from inferd.dialects.dialect import Arguments, Call, Dialect, Region
 from inferd.dialects.json_calls import checked
 from inferd.dialects.lark import Lark, either
 from inferd.dialects.schemas import arguments_schema
+from inferd.dialects.strings import JsonStrings
 from inferd.dialects.turns import arguments_of, one_call_each, to_json
 from inferd.dialects.typescript import namespace
 from inferd.job import Tool, Turn
@@ -37,8 +38,9 @@ _TURNS: Final = ("", _ASSISTANT)
 _STRAYS: Final = ("", _COMMENTARY, f"{_COMMENTARY} to=assistant")
 """What models sometimes write in front of a channel, to no purpose."""
 _FORMATS: Final = ("", f" {_CONSTRAIN}json", f"{_CONSTRAIN}json", " json")
+_NAME: Final = r"[^\s<{\[]+"
 _HEADER: Final = re.compile(
-    r"([^\s<]+)(?:<\|channel\|>(?:commentary|analysis))? ?(?:<\|constrain\|>)?\w*"
+    rf"({_NAME})(?:<\|channel\|>(?:commentary|analysis))? ?(?:<\|constrain\|>)?\w*"
 )
 """Of a call, from the name on."""
 
@@ -159,6 +161,7 @@ HARMONY: Final = Dialect(
             ),
             ends=(_CALL, _END),
             read=_read,
+            strings=JsonStrings,
         ),
         Region(
             holds="calls",
@@ -166,9 +169,11 @@ HARMONY: Final = Dialect(
             ends=(_CALL, _END),
             only_first=True,
             read=_read,
+            strings=JsonStrings,
         ),
     ),
     render=_render,
     write_calls=_write_calls,
     recognises=_recognises,
+    tool_names=re.compile(_NAME),
 )

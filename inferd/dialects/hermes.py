@@ -14,6 +14,7 @@ from typing import Final
 from inferd.dialects.dialect import Region
 from inferd.dialects.json_calls import read_calls, write_any_call
 from inferd.dialects.lark import Lark, in_a_row
+from inferd.dialects.strings import JsonStrings
 from inferd.dialects.turns import arguments_of, declaration, to_json
 from inferd.job import Tool, ToolCall, Turn
 
@@ -40,6 +41,7 @@ CALLS: Final = Region(
     begins=(_BEGIN, f"\n{_BEGIN}", f"\n\n{_BEGIN}"),
     ends=(_END,),
     read=read_calls,
+    strings=JsonStrings,
 )
 THOUGHT: Final = Region(
     holds="thought",

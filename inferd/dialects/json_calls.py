@@ -22,6 +22,7 @@ TOOL_CALL_MAX_DEPTH: Final = 100
 which a frame takes two: what is deeper could not be read where it is sent."""
 
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
+_raw_decode: Final = json.JSONDecoder().raw_decode
 
 
 class WrittenCall(Struct, frozen=True):
@@ -66,6 +67,15 @@ def read_calls(text: str, _tools: Sequence[Tool] = ()) -> tuple[Call, ...] | Non
             return None
         calls.append(call)
     return tuple(calls) or None
+
+
+def value_end(text: str, at: int) -> int:
+    """Find the end of a JSON value in a text.
+
+    Raises:
+        ValueError: there stands none.
+    """
+    return _raw_decode(text, at)[1]
 
 
 def checked(name: str, arguments: Arguments) -> Call:
@@ -121,11 +131,10 @@ def _values(text: str) -> Iterator[str]:
 
     One after the other: who finds one that is no call needs no more of them.
     """
-    read = json.JSONDecoder().raw_decode
     at = _after_space(text, 0)
     while at < len(text):
         try:
-            end = read(text, at)[1]
+            end = value_end(text, at)
         except (ValueError, RecursionError):
             end = len(text)
         yield text[at:end]

@@ -5,7 +5,7 @@ Source: llguidance, ``docs/syntax.md`` and ``docs/json_schema.md``.
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 _JSON_STYLE: Final = {
@@ -53,21 +53,40 @@ class Lark:
         rules = schema if isinstance(schema, dict) else {"allOf": [schema]}
         return self.rule(f"%json {json.dumps({**rules, 'x-guidance': _JSON_STYLE})}")
 
-    def until(self, marker: str, like: str = _ANY_TEXT) -> str:
+    def until(self, marker: str, *likes: str, without: Sequence[str] = ()) -> str:
         """Match text up to and with the first occurrence of a marker.
 
         Args:
             marker: what ends it.
-            like: a regular expression for what stands before; any text, perhaps none.
+            likes: regular expressions, all of which what stands before matches; without
+                any it is any text, perhaps none.
+            without: regular expressions for what must not stand in it either.
         """
         special = self._special.search(marker)
-        if special is None:
-            name = self._name()
-            self._rules[f"{name}[suffix={_quoted(marker)}]"] = _between_slashes(like)
-            return name
-        before = re.escape(marker[: special.start()])  # no text can spell the rest
-        text = self.pattern(f"(?:{like}){before}")
-        return f"{text} {self.text(marker[special.start() :])}"
+        before = re.escape(marker[: special.start()]) if special else ""
+        banned = [re.escape(marker), *without] if special else without
+        wanted = [f"(?:{like}){before}" for like in likes or (_ANY_TEXT,)]
+        text = self.terminal(*wanted, without=banned)
+        if special is not None:  # no text can spell the rest
+            return f"{text} {self.text(marker[special.start() :])}"
+        name = self._name()
+        self._rules[f"{name}[suffix={_quoted(marker)}]"] = text
+        return name
+
+    def terminal(self, *regexes: str, without: Sequence[str] = ()) -> str:
+        """Match a text that all of several regular expressions match as a whole.
+
+        Args:
+            regexes: what it matches.
+            without: regular expressions for what must not stand anywhere in it.
+        """
+        name = f"T{len(self._rules)}"
+        parts = [_between_slashes(each) for each in regexes]
+        if without:
+            anywhere = f"{_ANY_TEXT}(?:{'|'.join(without)}){_ANY_TEXT}"
+            parts.append(f"~{_between_slashes(anywhere)}")
+        self._rules[name] = " & ".join(parts)
+        return name
 
     def pattern(self, regex: str) -> str:
         """Match what a regular expression, of Rust's kind, matches as a whole."""

@@ -11,6 +11,7 @@ from typing import Final
 from inferd.dialects.dialect import Call, Dialect, Region
 from inferd.dialects.json_calls import read_calls, write_any_call
 from inferd.dialects.lark import Lark, in_a_row
+from inferd.dialects.schemas import decoded
 from inferd.dialects.turns import arguments_of, declaration, one_call_each, to_json
 from inferd.job import Tool, Turn
 
@@ -19,6 +20,15 @@ _KEYS: Final = ('"name"', '"type": "function"', '"type":"function"')
 _GAPS: Final = ("", " ", "\n", "\n ", "\n  ", "\n    ", "\n\t")
 _SEMICOLON: Final = re.compile(r';\s*(?=\{\s*"(?:name|type)")')
 """Between two calls. In a string of JSON it cannot stand: its quotes would be escaped."""
+_HEAD_CHARS: Final = 4096
+"""In which a call has come to its arguments: its name has a fraction of that."""
+_BEFORE: Final = ("name", "type", "id")
+_ARGUMENTS: Final = ("parameters", "arguments")
+_KEY: Final = re.compile(r'\s*"(\w*)"\s*:\s*')
+_KEY_BEGUN: Final = re.compile(r'\s*(?:"(\w*)(?:"\s*)?)?')
+_VALUE: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\w.+-]+(?=[\s,}])', re.DOTALL)
+_VALUE_BEGUN: Final = re.compile(r'"(?:[^"\\]|\\.)*\\?|[\w.+-]*', re.DOTALL)
+_COMMA: Final = re.compile(r"\s*,")
 
 _HEAD: Final = "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
 """With the date that templates fall back on: one that changes would spoil caches."""
@@ -79,6 +89,46 @@ def _read(text: str, _tools: Sequence[Tool]) -> Sequence[Call] | None:
     return read_calls(_SEMICOLON.sub("\n", text))
 
 
+def _judge(text: str, tools: Sequence[Tool]) -> bool | None:
+    """Tell whether an answer that begins with an object is a call, or was meant as one.
+
+    It is where it comes to arguments, or has the name of a tool that there is. It is not
+    where something comes before that calls do not have.
+    """
+    head = text[:_HEAD_CHARS]
+    more = None if len(text) < _HEAD_CHARS else False
+    at = 1
+    while key := _KEY.match(head, at):
+        if key[1] in _ARGUMENTS:
+            return True
+        value = _VALUE.match(head, key.end())
+        if key[1] not in _BEFORE or value is None:
+            value = _VALUE_BEGUN.fullmatch(head, key.end())
+            return more if key[1] in _BEFORE and value else False
+        if (verdict := _judged(key[1], decoded(value[0]), tools)) is not None:
+            return verdict
+        if (comma := _COMMA.match(head, value.end())) is None:
+            return more if not head[value.end() :].strip() else False
+        at = comma.end()
+    begun = _KEY_BEGUN.fullmatch(head, at)
+    known = (*_BEFORE, *_ARGUMENTS)
+    is_begun = begun and any(each.startswith(begun[1] or "") for each in known)
+    return more if is_begun else False
+
+
+def _judged(key: str, value: object, tools: Sequence[Tool]) -> bool | None:
+    """Tell the same by a value before the arguments."""
+    match key:
+        case "name" if value in [tool.name for tool in tools]:
+            return True
+        case "name" if not isinstance(value, str):
+            return False
+        case "type" if value != "function":
+            return False
+        case _:
+            return None
+
+
 def _write_calls(lark: Lark, tools: Sequence[Tool]) -> str:
     calls = in_a_row(lark, write_any_call(lark, tools, "parameters"), "; ")
     return f"({lark.text(_PYTHON_TAG)})? {calls}"
@@ -102,6 +152,7 @@ LLAMA3: Final = Dialect(
             only_first=True,
             keeps_begin=True,
             read=_read,
+            judge=_judge,
         ),
     ),
     render=_render,

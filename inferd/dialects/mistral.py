@@ -16,7 +16,7 @@ import msgspec
 
 from inferd.dialects import hermes
 from inferd.dialects.dialect import Arguments, Call, Dialect, Region
-from inferd.dialects.json_calls import checked, read_array, write_any_call
+from inferd.dialects.json_calls import checked, read_array, value_end, write_any_call
 from inferd.dialects.lark import Lark, either, in_a_row
 from inferd.dialects.schemas import arguments_schema
 from inferd.dialects.turns import arguments_of, declaration, to_json
@@ -25,9 +25,9 @@ from inferd.job import Tool, Turn
 _BEGIN: Final = "[TOOL_CALLS]"
 _ID: Final = "[CALL_ID]"
 _ARGUMENTS: Final = "[ARGS]"
-_HEAD: Final = r"\s*([^\s\[\]{}]+)\s*(?:\[CALL_ID\][^\[\]{}]*)?\[ARGS\]"
-_NAMED: Final = re.compile(f"{_HEAD}(.*)", re.DOTALL)
-_NEXT: Final = re.compile(rf"\[TOOL_CALLS\](?={_HEAD})")
+_NAME: Final = r"[^\s\[\]{}]+"
+_NAMED: Final = re.compile(rf"\s*({_NAME})\s*(?:\[CALL_ID\][^\[\]{{}}]*)?\[ARGS\]\s*")
+_NEXT: Final = re.compile(r"\s*(?:(\[TOOL_CALLS\])|\Z)")
 _THINK: Final = """\
 # HOW YOU SHOULD THINK AND ANSWER
 
@@ -97,30 +97,28 @@ def _read(text: str, _tools: Sequence[Tool]) -> Sequence[Call] | None:
     if text.lstrip().startswith("["):
         return read_array(text)
     try:
-        return [_named(part) for part in _split(text)]
+        return [*_named_in(text)]
     except (ValueError, RecursionError):
         return None
 
 
-def _split(text: str) -> Iterator[str]:
-    begin = 0
-    for found in _NEXT.finditer(text):
-        yield text[begin : found.start()]
-        begin = found.end()
-    yield text[begin:]
-
-
-def _named(text: str) -> Call:
-    """Read a name and arguments.
+def _named_in(text: str) -> Iterator[Call]:
+    """Read names and arguments, one call after another: strings may hold markers.
 
     Raises:
-        ValueError: it is no such call.
+        ValueError: they are no such calls.
     """
-    found = _NAMED.fullmatch(text)
-    if found is None:
-        raise ValueError("not a name and arguments")
-    name, arguments = found.groups()
-    return checked(name, msgspec.json.decode(arguments, type=Arguments))
+    at: int | None = 0
+    while at is not None:
+        head = _NAMED.match(text, at)
+        if head is None:
+            raise ValueError("not a name and arguments")
+        end = _NEXT.match(text, value_end(text, head.end()))
+        if end is None:
+            raise ValueError("more than calls")
+        arguments = msgspec.json.decode(text[head.end() : end.start()], type=Arguments)
+        yield checked(head[1], arguments)
+        at = end.end() if end[1] else None
 
 
 def _write_calls(lark: Lark, tools: Sequence[Tool]) -> str:
@@ -156,4 +154,5 @@ MISTRAL: Final = Dialect(
     render=_render,
     write_calls=_write_calls,
     recognises=_recognises,
+    tool_names=re.compile(_NAME),
 )

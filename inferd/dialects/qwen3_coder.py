@@ -5,6 +5,7 @@ So do Qwen 3.5 and Nemotron 3, which also think.
 Source: the chat templates of Qwen3-Coder-30B-A3B-Instruct and Qwen3.5-4B.
 """
 
+import re
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Final
@@ -12,14 +13,16 @@ from typing import Final
 from inferd.dialects import chatml, hermes
 from inferd.dialects.dialect import Dialect, Region
 from inferd.dialects.schemas import Schema, as_schema, decoded, properties
+from inferd.dialects.strings import TaggedStrings
 from inferd.dialects.tagged_calls import (
     BEGIN,
     END,
+    NAME,
     bare,
     call_text,
     read_calls,
-    write_calls,
 )
+from inferd.dialects.tagged_grammar import write_calls
 from inferd.job import Tool, Turn
 
 _NO_SYSTEM: Final = (
@@ -135,18 +138,26 @@ QWEN3_CODER: Final = Dialect(
     name="qwen3-coder",
     regions=(
         hermes.THOUGHT,
-        Region(holds="calls", begins=hermes.CALLS.begins, ends=(END,), read=read_calls),
+        Region(
+            holds="calls",
+            begins=hermes.CALLS.begins,
+            ends=(END,),
+            read=read_calls,
+            strings=TaggedStrings,
+        ),
         # The model leaves out <tool_call> now and then.
         Region(
             holds="calls",
             begins=(BEGIN,),
             ends=(END,),
             read=read_calls,
+            strings=TaggedStrings,
             keeps_begin=True,
         ),
     ),
     render=_render,
     write_calls=write_calls,
     recognises=_recognises,
+    tool_names=re.compile(NAME),
     no_thought=hermes.NO_THOUGHT,
 )

@@ -25,7 +25,7 @@ _OPEN: Final = frozenset(
 )
 """Keywords by which more properties may be allowed, or none, than are listed."""
 _SHARED: Final = ("$defs", "definitions")
-_ANNOTATIONS: Final = frozenset(
+ANNOTATIONS: Final = frozenset(
     {
         *("title", "description", "default", "examples", "deprecated"),
         *("$schema", "$id", "$comment", *_SHARED),
@@ -59,8 +59,9 @@ def arguments_schema(tool: Tool) -> dict[str, object]:
     """
     given = decoded(tool.input_schema)
     schema = {} if is_deeper(given, _MAX_DEPTH) else as_schema(given)
-    if found := resolved(schema, schema):
-        schema = alone(found, schema)
+    refers = {"$ref", "allOf"} & schema.keys()
+    if refers and schema.keys() <= ANNOTATIONS | {"$ref", "allOf", "type"}:
+        schema = alone(resolved(schema, schema) or schema, schema)
     unlisted = set(required(schema)) - properties(schema).keys()
     is_closed = "properties" in schema and not unlisted and not _OPEN & schema.keys()
     closed = _CLOSED if is_closed else {}
@@ -95,7 +96,7 @@ def unwrapped(schema: object) -> Schema:
     here = as_schema(schema)
     for _ in range(_MAX_DEPTH):
         match here:
-            case {"allOf": [only]} if here.keys() <= _ANNOTATIONS | {"allOf"}:
+            case {"allOf": [only]} if here.keys() <= ANNOTATIONS | {"allOf"}:
                 here = as_schema(only)
             case _:
                 break
@@ -109,7 +110,7 @@ def resolved(schema: object, root: Schema) -> Schema:
         pointer = here.get("$ref")
         if not isinstance(pointer, str):
             return here
-        schema = _at(pointer, root)
+        schema = pointed_at(pointer, root)
     return {}
 
 
@@ -174,14 +175,17 @@ def kinds_of(value: object) -> frozenset[str]:
     return frozenset(kind)
 
 
-def text_like(schema: Schema) -> str:
-    """Give a regular expression for a string that it allows, as far as can be."""
+def text_likes(schema: Schema) -> list[str]:
+    """Give regular expressions, all of which a string that it allows matches."""
+    likes: list[str] = []
     pattern = schema.get("pattern")
     if isinstance(pattern, str) and (parts := _ANCHORED.fullmatch(pattern)):
         before, after = ("" if parts[each] else _ANY_TEXT for each in ("begin", "end"))
-        return f"{before}(?:{parts['middle']}){after}"
+        likes.append(f"{before}(?:{parts['middle']}){after}")
     low, high = bounds(schema, "minLength", "maxLength")
-    return _ANY_TEXT if (low, high) == (0, "") else f"(?s:.{{{low},{high}}})"
+    if (low, high) != (0, ""):
+        likes.append(f"(?s:.{{{low},{high}}})")
+    return likes
 
 
 def bounds(schema: Schema, low: str, high: str) -> tuple[int, int | str]:
@@ -215,9 +219,15 @@ def _nested(value: object) -> list[object]:
     return [item for item in items if isinstance(item, (dict, list))]
 
 
-def _at(pointer: str, root: Schema) -> object:
-    found: object = root if pointer.startswith("#") else None
-    for part in pointer.removeprefix("#").split("/")[1:]:
+def pointed_at(pointer: str, root: Schema) -> object:
+    """Find what a reference points at within a schema; nothing where it leads nowhere."""
+    first, *parts = pointer.split("/")
+    found: object = root if first == "#" else None
+    for part in parts:
         name = part.replace("~1", "/").replace("~0", "~")
-        found = as_schema(found).get(name)
+        match found:
+            case list() if name.isdecimal() and int(name) < len(found):
+                found = found[int(name)]
+            case _:
+                found = as_schema(found).get(name)
     return found

@@ -5,25 +5,19 @@ Source: the chat templates of Qwen3-Coder-30B-A3B-Instruct and Qwen3.5-4B.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 import msgspec
 
 from inferd.dialects.dialect import Arguments, Call
-from inferd.dialects.json_calls import checked
-from inferd.dialects.lark import Lark, either, in_a_row
+from inferd.dialects.json_calls import checked, value_end
 from inferd.dialects.schemas import (
-    Schema,
-    alone,
     arguments_schema,
     decoded,
     kinds,
     kinds_of,
     properties,
-    required,
-    resolved,
-    text_like,
-    values,
 )
 from inferd.dialects.turns import to_json
 from inferd.job import Tool, ToolCall
@@ -31,13 +25,13 @@ from inferd.job import Tool, ToolCall
 BEGIN: Final = "<function="
 END: Final = "</tool_call>"
 VALUE_END: Final = "\n</parameter>\n"
-_NAME: Final = r"[^>\n]+"
-_NAME_END: Final = ">\n"
-_NEXT_FUNCTION: Final = re.compile(r"\s*<function=([^>\n]+)>\s*")
-_NEXT_PARAMETER: Final = re.compile(
-    r"<parameter=([^>\n]+)>\n?(.*?)\n?</parameter>(?=\s*<(?:parameter=|/function>))\s*",
-    re.DOTALL,
-)
+NAME: Final = r"[^>\n]+"
+"""A name of a tool or an argument, as a regular expression."""
+PARAMETER_END: Final = r"</parameter>[\s\x1c-\x1f]*<(?:parameter=|/function>)"
+"""What a text cannot hold without ending there, as a regular expression."""
+_NEXT_FUNCTION: Final = re.compile(rf"\s*<function=({NAME})>\s*")
+_NEXT_PARAMETER: Final = re.compile(rf"<parameter=({NAME})>\n?")
+_VALUE_END: Final = re.compile(rf"\n?(?={PARAMETER_END})</parameter>\s*")
 _FUNCTION_END: Final = re.compile(r"</function>\s*")
 _PYTHON: Final = {"True": "true", "False": "false", "None": "null"}
 """What the templates write of these, and so what models write."""
@@ -82,8 +76,12 @@ def _calls_in(text: str, tools: Mapping[str, Tool]) -> Iterator[Call]:
         arguments: Arguments = {}
         at = head.end()
         while given := _NEXT_PARAMETER.match(text, at):
-            _add(arguments, given[1], given[2], schema)
-            at = given.end()
+            end = _value_end(text, given.end())
+            others = schema.get("additionalProperties")
+            allowed = kinds(properties(schema).get(given[1], others), schema)
+            value = value_of(text[given.end() : end.start()], allowed)
+            arguments[given[1]] = value
+            at = end.end()
         at = _found(_FUNCTION_END, text, at).end()
         yield checked(head[1], arguments)
 
@@ -95,15 +93,24 @@ def _found(pattern: re.Pattern[str], text: str, at: int) -> re.Match[str]:
     return found
 
 
-def _add(arguments: Arguments, name: str, text: str, schema: Schema) -> None:
-    if name in arguments:
-        raise ValueError("an argument given twice is not plain")
-    allowed = kinds(properties(schema).get(name), schema)
-    arguments[name] = _value(text, allowed)
+def _value_end(text: str, at: int) -> re.Match[str]:
+    """Find where a value ends: JSON may hold tags in its strings, text may not."""
+    if text[at : at + 1] in ("{", "["):
+        with suppress(ValueError, RecursionError):
+            if found := _VALUE_END.match(text, value_end(text, at)):
+                return found
+    found = _VALUE_END.search(text, at)
+    if found is None:
+        raise ValueError("an argument without an end")
+    return found
 
 
-def _value(text: str, allowed: frozenset[str]) -> object:
-    """Read a value of one of these kinds."""
+def value_of(text: str, allowed: frozenset[str]) -> object:
+    """Read a value of one of these kinds.
+
+    Raises:
+        ValueError: it has to be JSON, and is none.
+    """
     if "string" not in allowed:
         given: object = msgspec.json.decode(_PYTHON.get(text, text))
         return given
@@ -112,39 +119,3 @@ def _value(text: str, allowed: frozenset[str]) -> object:
     except (ValueError, RecursionError):
         return text
     return value if kinds_of(value) & (allowed - {"string"}) else text
-
-
-def write_calls(lark: Lark, tools: Sequence[Tool]) -> str:
-    """Give the expression for one call or more, arguments in the order of the schema."""
-    call = either([_write_call(lark, each) for each in tools])
-    begin, end = lark.text("<tool_call>\n"), lark.text(f"</function>\n{END}")
-    return in_a_row(lark, f"{begin} {call} {end}", "\n")
-
-
-def _write_call(lark: Lark, tool: Tool) -> str:
-    schema = arguments_schema(tool)
-    needed = required(schema)
-    parts = [lark.text(f"{BEGIN}{tool.name}>\n")]
-    for name, each in properties(schema).items():
-        argument = _write_argument(lark, name, each, schema)
-        parts.append(argument if name in needed else f"({argument})?")
-    if "properties" not in schema:
-        begin = f"{lark.text('<parameter=')} {lark.pattern(_NAME)}"
-        value = f"{lark.text(_NAME_END)} {lark.until(VALUE_END)}"
-        parts.append(f"({begin} {value})*")
-    return " ".join(parts)
-
-
-def _write_argument(lark: Lark, name: str, schema: object, root: Schema) -> str:
-    here = resolved(schema, root)
-    begin = lark.text(f"<parameter={name}>\n")
-    if "string" not in kinds(here, root):
-        value = lark.json(alone(here, root))
-        return f"{begin} {value} {lark.text(VALUE_END)}"
-    listed = values(here)
-    if listed is None:
-        return f"{begin} {lark.until(VALUE_END, text_like(here))}"
-    texts = [
-        lark.text(each if isinstance(each, str) else to_json(each)) for each in listed
-    ]
-    return f"{begin} {either(texts)} {lark.text(VALUE_END)}"

@@ -157,6 +157,7 @@ class Engine(JobBackend):
             silence_s=self._limits.load_silence_s,
         )
         self._capabilities = loaded.capabilities
+        self._marker_tokens = loaded.marker_tokens
         if self._stopped is not None:
             return
         self._session = session

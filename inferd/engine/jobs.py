@@ -55,6 +55,7 @@ class JobBackend(Backend):
         self._tickets = itertools.count(1)
         self._preparing = trio.Lock()
         self._session: Session | None = None
+        self._marker_tokens: frozenset[bytes] = frozenset()
 
     @abstractmethod
     async def _wait_ready(self) -> Session:
@@ -129,7 +130,7 @@ class JobBackend(Backend):
     ) -> AsyncIterator[EventStream[TokenEvent]]:
         """Run a prepared job."""
         async with self._running(prepared) as box:
-            yield TextStream(box, prepared)
+            yield TextStream(box, prepared, self._marker_tokens)
 
     @asynccontextmanager
     async def generate_v2(

@@ -74,7 +74,7 @@ class _Stream(Generic[E]):
                 if not self.n_tokens:
                     self.first_token_at = trio.current_time()
                 self.n_tokens += 1
-                events = list(self._said(self._decoder.feed(answer)))
+                events = list(self._said(self._decoder.feed(self._heard(answer))))
                 if self._stops.matched is not None:
                     events += self._ended(self._at_stop())
                 return events
@@ -108,6 +108,10 @@ class _Stream(Generic[E]):
             return None
         return end.structure_complete if self._stops.matched is None else False
 
+    def _heard(self, piece: bytes) -> bytes:
+        """Give what is heard of a piece."""
+        return piece
+
     def _noted(self, told: Logprob | Reuse) -> None:
         """Take what is told before the text that it belongs to."""
         if isinstance(told, Reuse):
@@ -127,7 +131,25 @@ class _Stream(Generic[E]):
 
 
 class TextStream(_Stream[TokenEvent]):
-    """v1: all that the model writes is text."""
+    """v1: all that the model writes is text, but for markers that are no text.
+
+    Args:
+        box: of the job's answers.
+        prepared: the job.
+        marker_tokens: pieces of the tokens that are left out.
+    """
+
+    def __init__(
+        self,
+        box: Mailbox[Answer],
+        prepared: Prepared[GenerateJob],
+        marker_tokens: frozenset[bytes] = frozenset(),
+    ) -> None:
+        super().__init__(box, prepared)
+        self._marker_tokens = marker_tokens
+
+    def _heard(self, piece: bytes) -> bytes:
+        return b"" if piece in self._marker_tokens else piece
 
     def _said(self, text: str) -> Sequence[TokenEvent]:
         safe = self._stops.feed(text)

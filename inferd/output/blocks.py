@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 
 from inferd.backend import MalformedToolCall, Text, Thinking, ToolUse
 from inferd.dialects.dialect import Call, Region
+from inferd.dialects.strings import Break
 from inferd.job import Tool
 from inferd.output.phrases import PhraseFinder, PhraseTree
 
@@ -34,7 +35,8 @@ class BlockParser:
     Markdown. A family whose calls open with plain text has ``only_first`` against that.
 
     Calls are given when their region is whole; what is not plainly calls goes out as
-    text, with its markers, after a warning. Some models end their turn right after a
+    text, with its markers, after a warning. A marker in a string of a call ends nothing,
+    if it is a string: where the call breaks later, its first marker was its end. Some models end their turn right after a
     call and never write what closes it: at the end of an answer a call is read all the
     same, unless the answer was cut off inside a region that something closes.
 
@@ -77,6 +79,7 @@ class BlockParser:
         self._kept: list[str] = []
         self._n_kept = 0
         self._n_calls = 0
+        self._is_unsure = False  # whether it is a call that has begun
         self._enter(thought if opens_thought and thought else _OUTSIDE)
 
     def feed(self, text: str) -> list[Said]:
@@ -98,6 +101,8 @@ class BlockParser:
             finder = self._finder
             said += self._take(finder.finish())
             said += self._past_markers()
+            if finder is self._finder and self._is_unsure:
+                said += self._as_text()
         if self._holds == "calls":
             said += self._end_calls("", reads=not (was_cut and self._region.ends))
         return merge(said)
@@ -105,18 +110,22 @@ class BlockParser:
     def _enter(self, region: Region) -> None:
         self._region = region
         self._holds = region.holds
+        self._strings = region.strings() if region.strings is not None else None
+        self._is_unsure = region.judge is not None
         ways = _ways_out(self._regions, region, is_fresh=self._is_fresh)
-        self._ways, tree = ways
-        self._finder = PhraseFinder(tree)
+        self._ways, self._tree = ways
+        self._finder = PhraseFinder(self._tree)
 
     def _take(self, text: str) -> list[Said]:
         """Give what text without markers is, where the parser is."""
         if not text or self._holds == "nothing":
             return []
+        if self._strings is not None:
+            self._strings.feed(text)
         match self._holds:
             case "text" if self._is_fresh and not text.isspace():
                 self._is_fresh = False
-                return [Text(text), *self._reread()]
+                return [Text(text), *self._reread(self._region)]
             case "text":
                 return [Text(text)]
             case "thought":
@@ -124,13 +133,13 @@ class BlockParser:
             case "calls":
                 return self._keep(text)
 
-    def _reread(self) -> list[Said]:
-        """Read anew what waits: some of it can begin nothing any more."""
+    def _reread(self, region: Region, text: str = "") -> list[Said]:
+        """Read text and what waits anew: it means something else in another place."""
         old = self._finder
         waiting = old.finish() if old.found is None else ""
         waiting += (old.found or "") + old.rest
-        self._enter(self._region)
-        return self._take(self._finder.feed(waiting))
+        self._enter(region)
+        return self._take(self._finder.feed(text + waiting))
 
     def _past_markers(self) -> list[Said]:
         """Give what follows the marker that was found, if any, and those after it."""
@@ -142,9 +151,13 @@ class BlockParser:
         return said
 
     def _pass(self, marker: str) -> list[Said]:
-        self.n_markers += 1
+        if self._strings is not None and self._strings.is_open:
+            self._strings.pass_over(marker)
+            self._finder = PhraseFinder(self._tree)
+            return self._take(marker)
         said = self._end_calls(marker) if self._region.holds == "calls" else []
         opened = self._ways[marker]
+        self.n_markers += not opened.keeps_begin
         self._is_fresh &= opened.holds != "calls"
         self._enter(opened)
         self._begin, self._kept, self._n_kept = marker, [], 0
@@ -159,13 +172,40 @@ class BlockParser:
     def _keep(self, text: str) -> list[Said]:
         self._kept.append(text)
         self._n_kept += len(text)
+        if self._is_unsure and self._is_no_call():
+            return self._as_text()
+        broken = self._strings.broken if self._strings is not None else None
+        if broken is not None and broken.at <= TOOL_CALL_MAX_CHARS:
+            return self._broken(broken)
         if self._n_kept <= TOOL_CALL_MAX_CHARS:
             return []
         # Text, up to and with its end. The finder stays: it may hold a part of that.
         self._holds = "text"
-        raw = self._begin + "".join(self._kept)
+        raw = self._raw()
         quoted = raw[: len(self._begin) + TOOL_CALL_MAX_CHARS]
         return [MalformedToolCall(quoted), Text(raw)]
+
+    def _is_no_call(self) -> bool:
+        judge = self._region.judge
+        verdict = judge(self._raw(), self._tools) if judge is not None else None
+        self._is_unsure = verdict is None
+        return verdict is False
+
+    def _as_text(self) -> list[Said]:
+        """Take what has begun like a call for the text that it is."""
+        return self._reread(_OUTSIDE, self._raw())
+
+    def _broken(self, broken: Break) -> list[Said]:
+        """End a call at a marker that seemed to stand in a string."""
+        text = "".join(self._kept)
+        self.n_markers += 1
+        self._kept = [text[: broken.marker_at]]
+        said = self._end_calls(broken.marker)
+        rest = text[broken.marker_at + len(broken.marker) :]
+        return said + self._reread(_OUTSIDE, rest)
+
+    def _raw(self) -> str:
+        return self._begin + "".join(self._kept)
 
     def _end_calls(self, end: str, *, reads: bool = True) -> list[Said]:
         if self._holds == "text":  # over the bound

@@ -9,6 +9,7 @@ from inferd.limits import (
     MAX_ATTACHMENTS,
     MAX_BLOCK_DEPTH,
     MAX_BLOCKS,
+    TOOL_NAME_MAX_CHARS,
 )
 from inferd.resolve.sampling import check_turns
 from inferd.routing import (
@@ -117,7 +118,14 @@ def _kinds_by_id(attachments: Iterable[Attachment]) -> dict[str, str]:
 
 def _check_tools(names: Sequence[str]) -> None:
     seen: set[str] = set()
-    for name in names:
+    for index, name in enumerate(names):
+        if not name:
+            raise InvalidRequestError(f"tools[{index}].name must not be empty")
+        if len(name) > TOOL_NAME_MAX_CHARS:
+            raise InvalidRequestError(
+                f"tools[{index}].name has {len(name)} characters, "
+                f"at most {TOOL_NAME_MAX_CHARS} are allowed"
+            )
         if name in seen:
             raise InvalidRequestError(f"duplicate tool name: {name}")
         seen.add(name)

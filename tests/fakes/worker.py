@@ -32,6 +32,8 @@ PATIENCE_S = 10_000.0
 """Virtual seconds after which a message that has not come has failed its test."""
 
 CAPABILITIES = BackendCapabilities(model="fake", n_ctx=512)
+MARKER = b"<|marker|>"
+"""The piece of a token that is no text."""
 
 
 def ended(
@@ -146,7 +148,11 @@ class FakeWorker:
     ) -> Load:
         """Load."""
         load = await self.expect(Load)
-        loaded = Loaded(capabilities=capabilities, library="fake 1")
+        loaded = Loaded(
+            capabilities=capabilities,
+            library="fake 1",
+            marker_tokens=frozenset({MARKER}),
+        )
         await self.say(loaded)
         return load
 

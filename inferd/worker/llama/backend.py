@@ -79,7 +79,11 @@ class LlamaBackend(WorkerBackend):
                 kind=accelerator(), gpu_layers=self._n_gpu_layers
             ),
         )
-        return Loaded(capabilities=able, library=self._library)
+        return Loaded(
+            capabilities=able,
+            library=self._library,
+            marker_tokens=self._model.kept,
+        )
 
     def prepare(self, job: Job) -> PreparedJob:
         """Render and tokenise what a job reads.

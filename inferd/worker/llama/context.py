@@ -57,7 +57,8 @@ class Context:
         n_outputs: int | None = None,
     ) -> None:
         self.n_sequences = n_slots + n_idle
-        self.window = model.window
+        self.window: int = llama.llama_model_n_swa(model.handle)
+        """Tokens that sliding layers see; 0 where all see all."""
         params = llama.llama_context_default_params()
         params.n_ctx = n_ctx
         params.n_batch = params.n_ubatch = n_batch

@@ -1,6 +1,7 @@
 """Write answers: prompts, a context with slots, and the decoder that uses them."""
 
 import datetime as dt
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from inferd.dialects.named import NAMED, is_name
 from inferd.dialects.prompts import Prompts
 from inferd.dialects.registry import DIALECTS, choose
 from inferd.dialects.template import ChatTemplate, TemplateError
-from inferd.job import GenerateJob, Job, Sampling
+from inferd.job import GenerateJob, Job, Sampling, Structure
 from inferd.worker.backend import (
     LoadError,
     Outcome,
@@ -22,14 +23,19 @@ from inferd.worker.backend import (
     PromptOverflowError,
     RefusedError,
 )
-from inferd.worker.limits import (
-    TEMPLATE_MEMORY_BYTES,
-)
-from inferd.worker.llama.constraint import Constraint, Vocabulary
+from inferd.worker.limits import TEMPLATE_MEMORY_BYTES
+from inferd.worker.llama.constraint import Constraint, ConstraintError, Vocabulary
 from inferd.worker.llama.context import Context
 from inferd.worker.llama.decoder import DecodeError, Decoder
 from inferd.worker.llama.gauge import FarTooLongError, Gauge
-from inferd.worker.llama.grammar import answer_grammar, grammar_of
+from inferd.worker.llama.grammar import (
+    Grammar,
+    answer_grammar,
+    grammar_of,
+    leaves_choice,
+    refuse_ends,
+    refuse_names,
+)
 from inferd.worker.llama.model import Model
 from inferd.worker.llama.prompt import token_texts, tokenize_prompt
 from inferd.worker.llama.sampling import Sampler
@@ -42,6 +48,8 @@ _SELF_TEST_TOKENS = 4
 """Small enough for the smallest context that can be configured."""
 _LAST_ROW = -1
 _NAME_CHARS = 40
+_SPELLINGS = 3
+"""Of what begins a call; each that is looked for in a structure takes milliseconds."""
 _PINNING = "chat_template in its [[backend]] can name the family that it follows"
 
 
@@ -66,6 +74,8 @@ class Generator:
         model.keep(self._prompts.dialect.markers)
         # Now: later it would hold up all answers for a second.
         self._vocabulary = Vocabulary(model)
+        named = self._vocabulary.special
+        self._ends = {each: named[each] for each in named if model.is_end(named[each])}
         self._context = Context.to_write(
             model, n_tokens=n_ctx * n_slots, n_slots=n_slots, n_threads=n_threads
         )
@@ -124,13 +134,14 @@ class Generator:
         """Render and tokenise the prompt, compile the grammar and build the sampler.
 
         Raises:
-            RefusedError: the template or the grammar refuses, there are too many
-                special tokens in what clients have written, or it takes too long to
-                tokenise.
+            RefusedError: the template or the grammar refuses, the family cannot write
+                a tool's name, there are too many special tokens in what clients have
+                written, or it takes too long to tokenise.
             PromptOverflowError: no room for a token of the answer.
         """
         if not isinstance(job, GenerateJob):
             raise RefusedError("this model writes text and nothing else")
+        refuse_names(self._prompts.dialect, job)
         try:
             with self._growth:
                 rendered = self._prompts.render(job)
@@ -164,6 +175,8 @@ class Generator:
     ) -> Constraint | None:
         if not job.is_structured:
             return None
+        if job.structure is not None:
+            refuse_ends(job.structure, self._ends)
         if job.structure is not None and job.tool_choice.is_forced:
             # nothing is held to it, but a client is told of what it got wrong
             self._vocabulary.compile(grammar_of(job.structure))
@@ -171,7 +184,42 @@ class Generator:
         grammar = answer_grammar(
             dialect, job, self._vocabulary.special, opens_thought=opens_thought
         )
-        return self._vocabulary.compile(grammar)
+        constraint = self._vocabulary.compile(grammar)
+        if job.structure is not None and leaves_choice(job):
+            self._refuse_alike(job.structure, grammar)
+        return constraint
+
+    def _refuse_alike(self, structure: Structure, whole: Grammar) -> None:
+        """Refuse a text that may begin as a call does, which then could not be told.
+
+        A grammar follows the longest piece that goes on: where a text's is longer than a
+        call's, no call could be written, and where it holds a whole marker, it would be
+        read as a call.
+        """
+        alone = grammar_of(structure)
+        for region in self._prompts.dialect.regions:
+            if region.holds != "calls":
+                continue
+            is_lost = region.only_first and not self._allows(whole, region.begins[0])
+            usual = region.begins[:_SPELLINGS]
+            alike = [each for each in usual if self._allows(alone, each)]
+            for begin in region.begins[:1] if is_lost else alike[:1]:
+                raise RefusedError(
+                    f"{structure.field}: the text may begin as a tool call does, with "
+                    f"{json.dumps(begin)}; tool_choice may be none, or force a call"
+                )
+
+    def _allows(self, grammar: Grammar, text: str) -> bool:
+        """Tell whether an answer may begin with a text, or the token that it is."""
+        constraint = self._vocabulary.compile(grammar)
+        special = self._vocabulary.special
+        marker = next((each for each in special if each and text.startswith(each)), "")
+        tokens = [special[marker]] if marker else None
+        try:
+            constraint.accept(tokens or self._vocabulary.cut(text.encode(), after=None))
+        except ConstraintError:
+            return False
+        return True
 
     def start(self, ticket: int, prepared: PreparedJob) -> None:
         """Give a job a slot."""

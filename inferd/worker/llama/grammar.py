@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from inferd.dialects.dialect import Dialect, Region
+from inferd.dialects.enforced import UnenforceableError
 from inferd.dialects.lark import Lark, either
 from inferd.dialects.schemas import decoded
 from inferd.job import GenerateJob, Structure, Tool
@@ -30,6 +31,13 @@ _UNFIT: Final = re.compile(
 """Options of rules that only an engine that goes back on tokens could honour, or one
 that samples anew for each rule; and all that may hold what looks like one: comments,
 texts, patterns, special tokens. An equals sign stands nowhere else."""
+
+_TOKEN: Final = re.compile(
+    r"""(?P<other>"(?:[^"\\\n]|\\.)*" | //[^\n]* | /(?:[^/\\\n]|\\.)+/)
+    | <\[(?P<ids>[^\]\n]*)\]> | (?P<name><[^<>\s]+>)""",
+    re.VERBOSE,
+)
+"""Special tokens in a grammar of Lark, and where what looks like one is none."""
 
 
 @dataclass(frozen=True)
@@ -72,22 +80,22 @@ def answer_grammar(
         opens_thought: the prompt ends inside a thought.
 
     Raises:
-        RefusedError: what it asks for is no grammar, or would not be kept.
+        RefusedError: what it asks for is no grammar, or one that the family's calls
+            cannot be held to, or that would not be kept.
     """
     lark = Lark(special)
     tools = tools_of(job)
+    parts = _parts(dialect, job, special, tools)
     thought = _thought(lark, dialect, opens=opens_thought, may_think=job.thinks)
     bodies: list[str] = []
     theirs: str | None = None
     if job.structure is not None and not job.tool_choice.is_forced:
         body, theirs = _structured(lark, job.structure)
-        bodies.append(f"{_before_text(lark, dialect)} {body}")
+        begin = "" if job.structure.in_v1 else _before_text(lark, dialect)
+        bodies.append(f"{begin} {body}")
     if tools:
         bodies.append(dialect.write_calls(lark, tools))
-    return Grammar(
-        _whole(lark, f"{thought} {either(bodies)}", theirs),
-        _parts(dialect, job, special, tools),
-    )
+    return Grammar(_whole(lark, f"{thought} {either(bodies)}", theirs), parts)
 
 
 def grammar_of(structure: Structure) -> Grammar:
@@ -110,6 +118,64 @@ def tools_of(job: GenerateJob) -> Sequence[Tool]:
             return [tool for tool in job.tools if tool.name == job.tool_choice.name]
         case "auto" | "required":
             return job.tools
+
+
+def leaves_choice(job: GenerateJob) -> bool:
+    """Tell whether an answer is a call or else a text that is no JSON by its schema.
+
+    Calls and schemas are written in the same small pieces, which never conflict.
+    """
+    structure = job.structure
+    is_text = structure is not None and structure.kind != "json_schema"
+    return is_text and bool(tools_of(job)) and not job.tool_choice.is_forced
+
+
+def refuse_names(dialect: Dialect, job: GenerateJob) -> None:
+    """Refuse tools whose calls the family could not be understood to make.
+
+    Raises:
+        RefusedError: naming the tool.
+    """
+    for tool in job.tools if job.tool_choice.kind != "none" else ():
+        if not dialect.can_call(tool.name):
+            raise RefusedError(
+                f"tools: the calls of {dialect.name} models cannot hold the name "
+                f"{json.dumps(tool.name, ensure_ascii=False)}"
+            )
+
+
+def refuse_ends(structure: Structure, ends: Mapping[str, int]) -> None:
+    """Refuse a grammar that has a token in its text which ends the answer.
+
+    Args:
+        structure: what is asked of the text.
+        ends: the tokens that end a turn, by their texts.
+
+    Raises:
+        RefusedError: naming the line.
+    """
+    if structure.kind != "lark":
+        return
+    for found in _TOKEN.finditer(structure.source):
+        ids = found["ids"]
+        if found["name"] in ends or (ids is not None and _holds_any(ids, ends)):
+            line = structure.source.count("\n", 0, found.start()) + 1
+            raise RefusedError(
+                f"{structure.field}: line {line}: {found[0]} may be a token that ends "
+                "the answer"
+            )
+
+
+def _holds_any(ids: str, ends: Mapping[str, int]) -> bool:
+    """Tell whether numbers and ranges, perhaps all others than these, hold a token."""
+    listed = [
+        re.fullmatch(r"(\d+)(?:-(\d+))?", each) for each in ids.strip("^").split(",")
+    ]
+    ranges = [
+        range(int(each[1]), int(each[2] or each[1]) + 1) for each in listed if each
+    ]
+    is_inside = [any(token in each for each in ranges) for token in ends.values()]
+    return not all(is_inside) if ids.startswith(("^", "*")) else any(is_inside)
 
 
 def _structured(lark: Lark, structure: Structure) -> tuple[str, str | None]:
@@ -207,7 +273,10 @@ def _parts(
             field = f"tools[{index}].input_schema"
             refuse_numbers(field, decoded(tool.input_schema))
             lark = Lark(special)
-            source = _whole(lark, dialect.write_calls(lark, [tool]))
+            try:
+                source = _whole(lark, dialect.write_calls(lark, [tool]))
+            except UnenforceableError as error:
+                raise RefusedError(f"{field}{error}") from error
             parts.append(Part(field, "tool", source))
     return tuple(parts)
 

@@ -20,7 +20,6 @@ RANK_POOLING: Final = 4
 """``LLAMA_POOLING_TYPE_RANK``: a score instead of a vector."""
 _VECTOR_POOLINGS = range(1, 4)
 _RENDER_SPECIAL = False
-
 SECOND_SEGMENT_KEY: Final = "inferd.second_segment_offset"
 """Where in its token table a file has the tokens of the second segment."""
 
@@ -77,6 +76,7 @@ class Model:
         self.use: Use = settings.serves or self._use()
         self._refuse_pooling(path)
         self._pieces: dict[int, bytes] = {}
+        self._kept: set[int] = set()
 
     def close(self) -> None:
         """Free it; its contexts are gone already."""
@@ -112,11 +112,6 @@ class Model:
                 f"{path} is to rerank with pooling {self.pooling}, which gives no scores; "
                 f"embed_pooling {RANK_POOLING} does"
             )
-
-    @cached_property
-    def window(self) -> int:
-        """Tokens that sliding layers see; 0 where all see all."""
-        return int(llama.llama_model_n_swa(self.handle))
 
     @property
     def n_pooled(self) -> int:
@@ -267,6 +262,12 @@ class Model:
             for token in self.cut(marker, adds_special=False, parses_special=True):
                 if llama.llama_vocab_is_control(self.vocab, token):
                     self._pieces[token] = llama.llama_vocab_get_text(self.vocab, token)
+                    self._kept.add(token)
+
+    @property
+    def kept(self) -> frozenset[bytes]:
+        """Texts of the control tokens that ``piece`` gives all the same."""
+        return frozenset(self._pieces[token] for token in self._kept)
 
     def logprob(
         self, token: int, known: npt.NDArray[np.float32], n_alternatives: int

@@ -1,19 +1,9 @@
 import pytest
-from hypothesis import given, settings, strategies as st
 
 from inferd.dialects.deepseek import DEEPSEEK
 from inferd.dialects.lark import Lark
-from inferd.dialects.turns import arguments_of
 from inferd.job import ToolCall, Turn
 from tests.unit.dialects.cases import tools_named
-from tests.unit.dialects.conversations import (
-    CONVERSATIONS,
-    READABLE,
-    TEXTS,
-    TOOLS,
-    calling,
-    read,
-)
 
 # ruff: noqa: RUF001  # their bars are no ASCII
 WEATHER = tools_named(["get_weather", "get_time"])
@@ -41,28 +31,6 @@ def test_a_template_is_known_by_its_users_and_its_calls(template, is_ours):
     assert DEEPSEEK.recognises("qwen2", template) is is_ours
 
 
-@pytest.mark.slow
-@given(turns=CONVERSATIONS, tools=TOOLS, thinks=st.booleans())
-def test_any_conversation_has_a_prompt_that_holds_it(turns, tools, thinks):
-    prompt = DEEPSEEK.render(turns, tools, thinks)
-    goes_on = [turn.role for turn in turns if turn.role != "system"][-1:] == ["tool"]
-    assert DEEPSEEK.opens_thought(prompt) is (thinks and not goes_on)
-    assert prompt.count("## Tools\n") == bool(tools)
-    assert all(f"### {each.name}\n" in prompt for each in tools)
-    for turn in turns:
-        assert turn.text in prompt
-        assert all(arguments_of(call) in prompt for call in turn.calls)
-
-
-@pytest.mark.slow
-@given(READABLE)
-def test_calls_are_read_as_they_are_written_in_prompts(calls):
-    assert DEEPSEEK.in_plain_turns is not None
-    (turn,) = DEEPSEEK.in_plain_turns([calling(calls)], [])
-    assert read(DEEPSEEK, turn.text) == calls
-    assert f"</think>{turn.text}" in DEEPSEEK.render([calling(calls)], [], False)
-
-
 def test_templates_are_told_of_tools_and_calls_in_text_and_write_results_themselves():
     assert DEEPSEEK.in_plain_turns is not None
     said = Turn("assistant", "So.", calls=(CALL,))
@@ -74,14 +42,6 @@ def test_templates_are_told_of_tools_and_calls_in_text_and_write_results_themsel
     assert "### get_time\nDescription: Tell the time.\n\nParameters: {" in told.text
     assert rest == [ASKED, Turn("assistant", f"So.{WRITTEN}"), RESULT]
     assert DEEPSEEK.in_plain_turns([ASKED], []) == [ASKED]
-
-
-@settings(max_examples=50)
-@given(st.text('{}[]",: \n`') | TEXTS)
-def test_a_reader_takes_any_text(text):
-    for read_any in filter(None, [region.read for region in DEEPSEEK.regions]):
-        assert not read_any(text, WEATHER)
-        assert not read_any(f"function<｜tool▁sep｜>{text}\n```json\n`", WEATHER)
 
 
 def test_a_grammar_allows_calls_of_either_version_and_no_mixture():
@@ -100,3 +60,10 @@ def test_a_thought_that_a_template_has_opened_can_be_closed():
     prompt = "<｜User｜>Hi.<｜Assistant｜><think>\n"
     assert DEEPSEEK.opens_thought(prompt)
     assert prompt + DEEPSEEK.no_thought == f"{prompt}\n</think>\n\n"
+
+
+@pytest.mark.parametrize("thinks", [True, False])
+@pytest.mark.parametrize("turns", [[ASKED], [ASKED, RESULT], [Turn("system", "a")]])
+def test_a_prompt_opens_a_thought_unless_the_turn_goes_on(turns, thinks):
+    prompt = DEEPSEEK.render(turns, [], thinks)
+    assert DEEPSEEK.opens_thought(prompt) is (thinks and turns[-1] is not RESULT)

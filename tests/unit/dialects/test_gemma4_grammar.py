@@ -3,12 +3,15 @@ import re
 
 import pytest
 
+from inferd.dialects.enforced import UnenforceableError
+from inferd.dialects.gemma4 import GEMMA4
 from inferd.dialects.gemma4_grammar import write_calls
 from inferd.dialects.lark import Lark
 from inferd.job import Tool
+from tests.unit.dialects.holding import takes
 
 QUOTE = r'"<|\"|>"'
-UNTIL_QUOTE = r'[suffix="<|\"|>"]'
+UNTIL_QUOTE = r'r1[suffix="<|\"|>"]: T0'
 STYLE = re.compile(r', "x-guidance": \{.*?\}')
 ITSELF = {"$ref": "#/$defs/t"}
 
@@ -49,8 +52,8 @@ def test_markers_and_quotes_may_be_special_tokens():
     schema = {"properties": {"a b": {"type": "string"}, "x:y": {"const": "é"}}}
     text = source({**schema, "required": ["a b", "x:y"]}, tokens)
     assert '<[48]> "call:" ("f" "{" ' in text
-    assert "/(?:(?s:.*))/" in text
-    assert '"a b:" (<[52]> r' in text
+    assert r'T3: /(?:(?s:.*))/ & ~/(?s:.*)(?:<\|"\|>)(?s:.*)/' in text
+    assert '"a b:" (<[52]> T3 <[52]>)' in text
     assert '<[52]> "x:y" <[52]> ":" (<[52]> "é" <[52]>)' in text
 
 
@@ -67,10 +70,13 @@ def test_a_tool_without_arguments_has_none():
 @pytest.mark.parametrize(
     ("schema", "rules"),
     [
-        ({"type": "string"}, [f"r0{UNTIL_QUOTE}: /(?s:.*)/", f"r1: a = ({QUOTE} r0)"]),
+        (
+            {"type": "string"},
+            ["T0: /(?:(?s:.*))/", UNTIL_QUOTE, f"r2: a = ({QUOTE} r1)"],
+        ),
         (
             {"type": "string", "pattern": "^[a/]$"},
-            [rf"r0{UNTIL_QUOTE}: /(?:[a\/])/", f"r1: a = ({QUOTE} r0)"],
+            [r"T0: /(?:(?:[a\/]))/", UNTIL_QUOTE, f"r2: a = ({QUOTE} r1)"],
         ),
         (
             {"type": "integer", "minimum": 2, "title": "n"},
@@ -99,7 +105,7 @@ def test_a_tool_without_arguments_has_none():
         ),
         (
             {"type": "array", "items": {"const": 1}, "maxItems": 0},
-            ['r0: ("1")', 'r1: a = ("[]")'],
+            ['r0: a = ("[]")'],
         ),
         (
             {"type": "object", "properties": {"b": {"const": 1}}, "required": ["b"]},
@@ -129,7 +135,60 @@ def test_a_schema_may_refer_to_itself(itself):
 
 
 def test_a_value_that_nothing_is_said_of_may_be_anything_and_is_written_once():
-    text = source({"properties": {"a": {}, "b": True, "c": ITSELF}})
+    text = source({"properties": {"a": {}, "b": True, "c": {"title": "c"}}})
     kinds = ["boolean", "null", "number"]
     assert [text.count(f'"type": "{kind}"') for kind in kinds] == [1, 1, 1]
     assert re.search(r'(r\d+): \("\[" \((r\d+) .*\2: \1\n', text, re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    ("schema", "error"),
+    [
+        ({"type": "string", "format": "date"}, 'not supported: ["format"]'),
+        ({"items": {}, "contains": {}}, 'not supported: ["contains"]'),
+        ({"type": "array", "minItems": 2, "maxItems": 1}, "nothing can satisfy it"),
+        ({"const": '<|"|>'}, "the family cannot write a listed value"),
+        ({"const": {"a:b": 1}}, "the family cannot write a listed value"),
+    ],
+)
+def test_what_cannot_be_held_to_is_refused_by_its_place(schema, error):
+    with pytest.raises(UnenforceableError) as caught:
+        source({"properties": {"a": schema}})
+    assert str(caught.value) == f"/properties/a: {error}"
+    with pytest.raises(
+        UnenforceableError, match="^/properties/<.*cannot write its name"
+    ):
+        source({"properties": {'<|"|>': {}}})
+
+
+def is_held_to(schema, text):
+    tool = Tool(name="f", description="", input_schema=json.dumps(schema))
+    return takes(GEMMA4, [tool], f"<|tool_call>call:f{text}<tool_call|>")
+
+
+@pytest.mark.parametrize(
+    ("schema", "fits", "fails"),
+    [
+        (
+            {"additionalProperties": {"type": "null"}},
+            ["{}", "{a:null,b c:null}"],
+            ["{a:1}"],
+        ),
+        ({"additionalProperties": False}, ["{}"], ["{a:1}"]),
+        ({"properties": {"a": {"items": False}}}, ["{a:[]}"], ["{a:[1]}"]),
+        ({"properties": {"a": {"minimum": 3}}}, ["{a:3}", "{a:null}"], ["{a:2}"]),
+        (
+            {"required": ["b"], "properties": {"a": False}},
+            ["{b:[]}"],
+            ["{}", "{a:1,b:1}"],
+        ),
+        (
+            {"properties": {"a": {"minLength": 2, "pattern": "b$", "type": "string"}}},
+            ['{a:<|"|>ab<|"|>}'],
+            ['{a:<|"|>b<|"|>}', '{a:<|"|>ba<|"|>}'],
+        ),
+    ],
+)
+def test_arguments_are_held_to_their_schema(schema, fits, fails):
+    assert [each for each in fits if not is_held_to(schema, each)] == []
+    assert [each for each in fails if is_held_to(schema, each)] == []

@@ -1,19 +1,9 @@
 import pytest
-from hypothesis import given, settings, strategies as st
 
 from inferd.dialects.granite import GRANITE
 from inferd.dialects.lark import Lark
-from inferd.dialects.turns import arguments_of, to_json
 from inferd.job import ToolCall, Turn
 from tests.unit.dialects.cases import tools_named
-from tests.unit.dialects.conversations import (
-    CONVERSATIONS,
-    READABLE,
-    TEXTS,
-    TOOLS,
-    calling,
-    read,
-)
 
 WEATHER = tools_named(["get_weather", "get_time"])
 ASKED = Turn("user", "Hi.")
@@ -21,7 +11,6 @@ BERN = ToolCall(id="tc-0", name="get_weather", arguments='{"city":"Bern"}')
 CALLING = Turn("assistant", "So.", calls=(BERN, BERN))
 RESULT = Turn("tool", "9 °C", call_id="tc-0", name="get_weather")
 LISTED = '{"name": "get_weather", "arguments": {"city": "Bern"}}'
-ASSISTANT = "<|start_of_role|>assistant<|end_of_role|>"
 
 
 @pytest.mark.parametrize(
@@ -36,31 +25,6 @@ ASSISTANT = "<|start_of_role|>assistant<|end_of_role|>"
 )
 def test_a_template_is_known_by_its_roles(architecture, template, is_ours):
     assert GRANITE.recognises(architecture, template) is is_ours
-
-
-@pytest.mark.slow
-@given(turns=CONVERSATIONS, tools=TOOLS, thinks=st.booleans())
-def test_any_conversation_has_a_prompt_that_holds_it(turns, tools, thinks):
-    prompt = GRANITE.render(turns, tools, thinks)
-    assert prompt.endswith(ASSISTANT)
-    list_of_tools = "<|start_of_role|>available_tools" if thinks else "<tools></tools>"
-    assert prompt.count(list_of_tools) == bool(tools)
-    assert prompt.count("between <think></think>") == thinks
-    assert all(to_json(each.name) in prompt for each in tools)
-    for turn in turns:
-        assert turn.text in prompt
-        assert all(arguments_of(call) in prompt for call in turn.calls)
-
-
-@pytest.mark.slow
-@given(READABLE)
-def test_calls_are_read_as_they_are_written_in_prompts(calls):
-    turn = calling(calls)
-    prompt = GRANITE.render([turn], [], False)
-    newer = prompt.removeprefix(ASSISTANT).removesuffix(f"<|end_of_text|>\n{ASSISTANT}")
-    assert GRANITE.in_plain_turns is not None
-    (older,) = GRANITE.in_plain_turns([turn], [])
-    assert read(GRANITE, newer) == read(GRANITE, older.text) == calls
 
 
 def test_version_3_is_told_of_tools_in_a_turn_that_the_system_turn_begins():
@@ -101,13 +65,6 @@ def test_version_3_has_calls_and_results_in_plain_turns():
         Turn("assistant", f"So.<|tool_call|>[{LISTED}, {LISTED}]"),
         Turn("tool", "9 °C"),
     ]
-
-
-@settings(max_examples=50)
-@given(st.text('{}[]",: \n') | TEXTS)
-def test_a_reader_takes_any_text(text):
-    for read_any in filter(None, [region.read for region in GRANITE.regions]):
-        assert not read_any(text, WEATHER)
 
 
 def test_a_grammar_allows_calls_of_either_version():

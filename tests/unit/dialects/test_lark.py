@@ -46,18 +46,34 @@ def test_a_pattern_stands_between_slashes_on_one_line(regex, body):
 
 def test_text_goes_up_to_and_with_a_marker():
     lark = Lark(TOKENS)
-    assert lark.until('"\n') == "r0"
-    assert lark.until("!", "[a/]*") == "r1"
-    rules = 'r0[suffix="\\"\\n"]: /(?s:.*)/\nr1[suffix="!"]: /[a\\/]*/\n'
-    assert lark.source("r0") == "start: r0\n" + rules
+    assert lark.until('"\n') == "r1"
+    assert lark.until("!", "[a/]*", ".{2}", without=["b", "c"]) == "r3"
+    rules = (
+        r"T0: /(?:(?s:.*))/",
+        r'r1[suffix="\"\n"]: T0',
+        r"T2: /(?:[a\/]*)/ & /(?:.{2})/ & ~/(?s:.*)(?:b|c)(?s:.*)/",
+        'r3[suffix="!"]: T2',
+    )
+    assert lark.source("r1").splitlines() == ["start: r1", *rules]
 
 
-def test_text_goes_up_to_and_with_a_special_token_and_what_stands_around_it():
+def test_text_goes_up_to_and_with_a_special_token_and_does_not_spell_it():
     lark = Lark(TOKENS)
-    assert lark.until("</a>") == "r0 <[5]>"
-    assert lark.until("\n+</a>x", "[^x]*") == 'r1 <[5]> "x"'
-    rules = "r0: /(?:(?s:.*))/\nr1: /(?:[^x]*)\\n\\+/\n"
-    assert lark.source("r0") == "start: r0\n" + rules
+    assert lark.until("</a>") == "T0 <[5]>"
+    assert lark.until("\n+</a>x", "[^x]*", without=["b"]) == 'T1 <[5]> "x"'
+    rules = (
+        r"T0: /(?:(?s:.*))/ & ~/(?s:.*)(?:<\/a>)(?s:.*)/",
+        r"T1: /(?:[^x]*)\n\+/ & ~/(?s:.*)(?:\n\+<\/a>x|b)(?s:.*)/",
+    )
+    assert lark.source("T0").splitlines() == ["start: T0", *rules]
+
+
+def test_a_terminal_is_what_all_of_several_patterns_match():
+    lark = Lark()
+    found = [lark.terminal("a/"), lark.terminal("a", "b", without=["c"])]
+    assert found == ["T0", "T1"]
+    rules = (r"T0: /a\//", "T1: /a/ & /b/ & ~/(?s:.*)(?:c)(?s:.*)/")
+    assert lark.source("T0").splitlines() == ["start: T0", *rules]
 
 
 def test_json_has_no_free_space_whatever_the_schema_says():

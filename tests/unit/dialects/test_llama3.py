@@ -3,21 +3,34 @@ import json
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from inferd.backend import Text
 from inferd.dialects.lark import Lark
 from inferd.dialects.llama3 import LLAMA3
-from inferd.dialects.turns import to_json
+from inferd.output.blocks import BlockParser
 from tests.unit.dialects.cases import tools_named
 from tests.unit.dialects.conversations import (
-    CONVERSATIONS,
-    READABLE,
     TEXTS,
-    TOOLS,
-    calling,
     read,
 )
 
+PARTS = [
+    *(
+        ': "f"',
+        '"',
+        "\\",
+        ", ",
+        '"id"',
+        ": 1",
+        '"parameters":',
+        "}",
+        "{",
+        " ",
+        "x",
+        "\n",
+    ),
+    *(': "get_weather"', '"type": "function"', "1", "é"),
+]
 WEATHER = tools_named(["get_weather", "get_time"])
-HEADER = "<|start_header_id|>assistant<|end_header_id|>\n\n"
 TAG = "<|python_tag|>"
 
 
@@ -36,45 +49,12 @@ def test_a_template_is_known_by_its_headers_and_its_environment(template, is_our
     assert LLAMA3.recognises("", template) is is_ours
 
 
-def words_of(turn):
-    if turn.calls:
-        return [to_json(call.name) for call in turn.calls]
-    return [to_json(turn.text) if turn.role == "tool" else turn.text.strip()]
-
-
-@pytest.mark.slow
-@given(turns=CONVERSATIONS, tools=TOOLS, thinks=st.booleans())
-def test_any_conversation_has_a_prompt_that_holds_it(turns, tools, thinks):
-    prompt = LLAMA3.render(turns, tools, thinks)
-    assert prompt.endswith(HEADER)
-    assert prompt.count("Given the following functions") == bool(tools)
-    for words in [*map(words_of, turns), [to_json(each.name) for each in tools]]:
-        assert all(word in prompt for word in words)
-
-
-@pytest.mark.slow
-@given(READABLE)
-def test_calls_are_read_as_they_are_written_in_prompts(calls):
-    prompt = LLAMA3.render([calling(calls)], [], False)
-    written = [part.split("<|eot_id|>")[0] for part in prompt.split(HEADER)[1:-1]]
-    assert read(LLAMA3, "; ".join(written)) == calls
-    assert read(LLAMA3, TAG + "\n".join(written)) == calls
-
-
 @settings(max_examples=20)
 @given(TEXTS)
 def test_a_semicolon_in_a_text_is_no_end_of_a_call(text):
     arguments = {"a": f'; {{"name": {text}; {{"name"'}
     written = json.dumps({"name": "f", "parameters": arguments})
     assert read(LLAMA3, f"{written};{written}") == [("f", arguments)] * 2
-
-
-@settings(max_examples=20)
-@given(st.text('{}[]";:, \n') | TEXTS)
-def test_a_reader_takes_any_text(text):
-    for region in LLAMA3.regions:
-        assert region.read is not None
-        assert not region.read(text, WEATHER)
 
 
 def test_a_grammar_matches_the_tag_as_the_token_that_it_is():
@@ -84,3 +64,58 @@ def test_a_grammar_matches_the_tag_as_the_token_that_it_is():
     assert r'": " "\"get_weather\"" ", " "\"parameters\"" ": " r0 "}"' in source
     assert r'": " "\"get_time\"" ", " "\"parameters\"" ": " r1 "}"' in source
     assert '("; " ' in source
+
+
+def judged(text):
+    (region,) = [each for each in LLAMA3.regions if each.judge]
+    assert region.judge is not None
+    return region.judge(text, WEATHER)
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ('{"name"', None),
+        ('{"name": ', None),
+        ('{"name": "Zürich', None),
+        ('{"name": "a\\"b", "ty', None),
+        ('{"name": "f" ', None),
+        ('{"name": "f",\n "id": 1', None),
+        ('{"name": "f", "id": 12, "para', None),
+        ('{"name": "get_weather"', True),
+        ('{"name": "get_we\\u0061ther"}', True),
+        ('{"name": "f", "parameters" :', True),
+        ('{"type": "function", "name": "f", "arguments":', True),
+        ('{"name": "f", "x', False),
+        ('{"name": "f", "where":', False),
+        ('{"name": "f"}', False),
+        ('{"name": "f"]', False),
+        ('{"name": 7,', False),
+        ('{"name": ["f"', False),
+        ('{"name" "f"', False),
+        ('{"name": "f", "type": "town",', False),
+        ('{"name": "f",}', False),
+        ('{"name": "' + "f" * 4096, False),
+        ('{"name"' + " " * 4096, False),
+    ],
+)
+def test_what_begins_like_a_call_is_judged_as_soon_as_it_can_be(text, verdict):
+    assert judged(text) is verdict
+
+
+@settings(max_examples=60)
+@given(st.lists(st.sampled_from(PARTS), max_size=9).map("".join))
+def test_no_judgement_is_changed_by_what_follows(text):
+    text = '{"name"' + text
+    verdicts = [judged(text[:size]) for size in range(len('{"name"'), len(text) + 1)]
+    first = next((each for each in verdicts if each is not None), None)
+    assert all(each is first for each in verdicts if each is not None)
+    assert verdicts[-1] is first
+
+
+def test_json_that_is_no_call_streams_as_soon_as_that_is_certain():
+    parser = BlockParser(LLAMA3.regions, WEATHER)
+    assert parser.feed('\n{"name": "Zürich", ') == [Text("\n")]
+    assert parser.feed('"is') == [Text('{"name": "Zürich", "is')]
+    assert parser.feed('_large": true}') == [Text('_large": true}')]
+    assert parser.n_markers == 0

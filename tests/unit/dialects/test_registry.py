@@ -1,14 +1,29 @@
 """All dialects, those of other files among them."""
 
+import json
+import re
 from itertools import permutations
 
+import jsonschema_rs
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from inferd.dialects.dialect import Call, Dialect
+from inferd.dialects.enforced import UnenforceableError
 from inferd.dialects.lark import Lark
 from inferd.dialects.registry import DIALECTS, choose
 from inferd.job import Tool, ToolCall, Turn
+from tests.model.spellings import FAMILIES, WAYS, Spoken
+from tests.unit.dialects.conversations import (
+    CONVERSATIONS,
+    MARKERS,
+    READABLE,
+    TOOLS as CONVERSED_TOOLS,
+    read,
+)
+from tests.unit.dialects.holding import takes, told, walked
+from tests.unit.dialects.prompted import PROMPTED, answers_quoted
+from tests.unit.output.oracle import split
 
 CHATML = "{{ '<|im_start|>' + message['role'] }}"
 FINGERPRINTS = {
@@ -55,6 +70,9 @@ SAID = st.builds(Turn, st.just("assistant"), WORDS, st.tuples() | st.tuples(CALL
 ROLES = st.sampled_from(["system", "user", "tool"])
 TURNS = st.lists(SAID | st.builds(Turn, ROLES, WORDS, call_id=WORDS, name=WORDS))
 TOOLS = st.builds(Tool, name=WORDS, description=WORDS, input_schema=JSON)
+
+OF_THEIR_OWN = ("gemma4", "qwen3-coder")
+"""Families whose arguments are no JSON."""
 
 each_dialect = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=[*DIALECTS])
 
@@ -110,7 +128,11 @@ def test_any_turns_and_tools_can_be_said(dialect: Dialect, turns, tools, thinks)
 @given(tools=st.lists(TOOLS, min_size=1, max_size=2))
 def test_a_grammar_can_be_written_for_any_tools(dialect: Dialect, tools):
     lark = Lark({marker: 7 for marker in dialect.markers if marker})
-    source = lark.source(dialect.write_calls(lark, tools))
+    try:
+        source = lark.source(dialect.write_calls(lark, tools))
+    except UnenforceableError:
+        assert dialect.name in OF_THEIR_OWN
+        return
     assert source.startswith("start: ")
     assert all(": " in line for line in source.splitlines())
 
@@ -123,3 +145,172 @@ def test_whatever_stands_between_markers_is_calls_or_none(dialect, tools, text):
         if region.read is not None:
             calls = region.read(text, tools)
             assert calls is None or all(isinstance(call, Call) for call in calls)
+
+
+ODD = st.text('{}[]",: \n`;ARGS<|message>') | st.text(max_size=8)
+HALVES = {
+    "deepseek": "function<｜tool▁sep｜>{}\n```json\n`",  # noqa: RUF001  # its own bars
+    "mistral": "f[ARGS]{}[ARGS]",
+    "harmony": "f<|message|>{} 1",
+}
+"""Calls in which there is no JSON."""
+
+
+@each_dialect
+@settings(max_examples=40)
+@given(text=ODD)
+def test_what_is_no_json_is_no_call(dialect: Dialect, text):
+    half = HALVES.get(dialect.name, "{}").replace("{}", text)
+    for read_any in filter(None, [region.read for region in dialect.regions]):
+        assert not read_any(text, ())
+        assert not read_any(half, ())
+
+
+# --- prompts, and what is read of them ----------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "prompted"), PROMPTED.items(), ids=[*PROMPTED])
+@given(turns=CONVERSATIONS, tools=CONVERSED_TOOLS, thinks=st.booleans())
+def test_any_conversation_has_a_prompt_that_holds_it(
+    family, prompted, turns, tools, thinks
+):
+    prompt = DIALECTS[family].render(turns, tools, thinks)
+    assert prompt.endswith(prompted.ends)
+    assert prompted.thinks[thinks] in prompt
+    assert not prompted.thinks[1] or thinks or prompted.thinks[1] not in prompt
+    told = (thinks and prompted.told_to_think) or prompted.told
+    assert prompt.count(told) == bool(tools)
+    for words in [prompted.tool.replace("x", each.name) for each in tools]:
+        assert words in prompt
+    for turn in turns:
+        assert all(words in prompt for words in prompted.words(turn))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", PROMPTED)
+@settings(max_examples=60)
+@given(calls=READABLE)
+def test_calls_are_read_as_they_are_written_in_prompts(family, calls):
+    for answer in answers_quoted(family, calls):
+        assert read(DIALECTS[family], answer) == calls
+
+
+# --- calls that are forced ----------------------------------------------------------
+
+
+def texts_of(fragments):
+    plain = st.characters(exclude_characters="\x7f", codec="utf-8")  # has to be escaped
+    joined = st.lists(st.sampled_from(fragments), max_size=6).map("".join)
+    return joined | st.text(plain, max_size=6)
+
+
+TEXTS = texts_of(
+    [
+        *sorted(MARKERS),
+        *('<|"|>', "<parameter=a>", "</parameter>", "<parameter=", "</function>"),
+        *(
+            "<function=f>",
+            "[TOOL_CALLS]f[ARGS]{}",
+            "\n```json\n",
+            "```",
+            '{"name": "f"',
+        ),
+        *('"', "\\", "{", "}", "[", "]", ",", ":", "; ", "\n", "ü😀\u2028", " ", "1"),
+    ]
+)
+STRINGS = {"type": "array", "items": {"type": "string"}}
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string"},
+        "short": {"type": "string", "maxLength": 400},
+        "maybe": {"type": ["string", "null"]},
+        "texts": STRINGS,
+        "some": {"anyOf": [{"type": "string"}, STRINGS]},
+        "map": {"type": "object", "additionalProperties": {"type": "string"}},
+        "mode": {"enum": ["fast", "</tool>"]},
+    },
+    "additionalProperties": False,
+}
+GIVEN = {
+    "text": TEXTS,
+    "short": TEXTS,
+    "maybe": TEXTS | st.none(),
+    "texts": st.lists(TEXTS, max_size=3),
+    "some": TEXTS | st.lists(TEXTS, max_size=3),
+    "map": st.dictionaries(st.sampled_from(["a", "b_c", "é"]), TEXTS, max_size=2),
+    "mode": st.sampled_from(["fast", "</tool>"]),
+}
+ARGUMENTS = st.fixed_dictionaries({}, optional=GIVEN).map(
+    lambda found: {name: found[name] for name in GIVEN if name in found}
+)
+CALLABLE = (
+    Tool(name="f", description="", input_schema=json.dumps(SCHEMA)),
+    Tool(name="free", description="", input_schema="{}"),
+)
+UNSAFE = ('<|"|>', "</tool_call>", "</parameter>")
+"""What strings cannot always hold where arguments are no JSON."""
+TOO_LARGE = re.compile(r"[eE]\+?\d{3}")
+"""Numbers that are valid JSON and that nobody can read."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "way"), WAYS)
+@settings(max_examples=25)
+@given(arguments=ARGUMENTS, data=st.data())
+def test_a_call_of_any_strings_is_read_as_it_was_meant(family, way, arguments, data):
+    text = FAMILIES[family].spells[way]([Spoken("f", arguments)])
+    is_allowed = takes(DIALECTS[family], CALLABLE, text)
+    is_unsafe = any(each in text for each in UNSAFE) or "some" in arguments
+    assert is_allowed or (family in OF_THEIR_OWN and is_unsafe)
+    if is_allowed:
+        found = told(DIALECTS[family], CALLABLE, data.draw(split(text)))
+        assert found == [Call("f", arguments)]
+
+
+@pytest.mark.slow
+@each_dialect
+@settings(max_examples=20)
+@given(seed=st.integers(0, 2**32))
+def test_whatever_is_allowed_is_read_as_calls_that_the_tools_allow(dialect, seed):
+    text = walked(dialect, CALLABLE, seed)
+    if text is None or TOO_LARGE.search(text):
+        return
+    for call in told(dialect, CALLABLE, [text]):
+        assert isinstance(call, Call), text
+        assert call.name == "free" or jsonschema_rs.is_valid(SCHEMA, call.arguments)
+
+
+# --- names of tools -----------------------------------------------------------------
+
+NAMES = st.text(min_size=1, max_size=4) | TEXTS.filter(bool)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "way"), WAYS)
+@settings(max_examples=25)
+@given(name=NAMES)
+def test_a_name_that_a_family_can_write_is_read_as_it_is(family, way, name):
+    if DIALECTS[family].can_call(name):
+        text = FAMILIES[family].spells[way]([Spoken(name, {})])
+        assert told(DIALECTS[family], (), [text]) == [Call(name, {})]
+
+
+@pytest.mark.parametrize(
+    ("name", "families"),
+    [
+        ("get_weather-2.x", set()),
+        ("wetter_für_zürich", set()),
+        ("two words", {"mistral", "harmony", "gemma4"}),
+        (" f", {"mistral", "harmony", "gemma4", "deepseek"}),
+        ("a[0]", {"mistral", "harmony", "deepseek"}),
+        ("a{b", {"mistral", "harmony", "gemma4", "deepseek"}),
+        ("a<b", {"harmony", "gemma4", "deepseek"}),
+        ("a>b", {"gemma4", "qwen3-coder"}),
+        ("a\nb", {"mistral", "harmony", "gemma4", "deepseek", "qwen3-coder"}),
+    ],
+)
+def test_a_name_is_refused_by_those_who_cannot_write_it_alone(name, families):
+    unable = {each for each in DIALECTS if not DIALECTS[each].can_call(name)}
+    assert unable == families

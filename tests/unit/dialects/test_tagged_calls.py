@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from inferd.dialects.dialect import Call
-from inferd.dialects.lark import Lark
-from inferd.dialects.tagged_calls import bare, call_text, read_calls, write_calls
+from inferd.dialects.tagged_calls import bare, call_text, read_calls
 from inferd.job import Tool, ToolCall
 from tests.unit.strategies import ANY_JSON
 
@@ -125,7 +124,6 @@ def test_a_newline_on_each_side_is_no_part_of_a_value(text, value):
         "<function=f><parameter=a>1</function>",
         "<function=f><parameter=a>1</parameter>",
         "<function=f><parameter=>1</parameter></function>",
-        "<function=f><parameter=a>1</parameter><parameter=a>1</parameter></function>",
         "<function=f><parameter=n>two</parameter></function>",
         "<function=f><parameter=b>" + "[" * 99 + "]" * 99 + "</parameter></function>",
         '{"name": "f", "arguments": {}}',
@@ -163,30 +161,21 @@ def test_values_stand_as_in_python_but_for_lists_and_objects():
     ]
 
 
-def test_a_grammar_holds_arguments_to_their_schemas_in_order():
-    properties = {
-        "n": {"type": "integer"},
-        "text": {"type": "string", "maxLength": 3},
-        "one": {"enum": ["x", 2]},
-    }
-    lark = Lark()
-    source = lark.source(write_calls(lark, [tool(properties, required=["text"])]))
-    call = (
-        r'"<tool_call>\n" ("<function=f>\n" '
-        r'("<parameter=n>\n" r0 "\n</parameter>\n")? '
-        r'"<parameter=text>\n" r1 '
-        r'("<parameter=one>\n" ("x" | "2") "\n</parameter>\n")?) '
-        r'"</function>\n</tool_call>"'
-    )
-    assert source.startswith('start: r2 ("\\n" r2)*\nr0: %json {"type": "integer", ')
-    assert r'r1[suffix="\n</parameter>\n"]: /(?s:.{0,3})/' in source
-    assert f"r2: {call}\n" in source
+def test_json_may_hold_tags_in_its_strings_and_text_may_not():
+    quoted = '["</parameter><parameter=b>"]'
+    call = f"<function=f><parameter=a>{quoted}</parameter></function>"
+    assert read_calls(call, []) == [Call("f", {"a": ["</parameter><parameter=b>"]})]
+    text = call.replace("[", "")
+    assert read_calls(text, []) == [Call("f", {"a": '"', "b": '"]'})]
 
 
-def test_a_grammar_lets_a_tool_of_unknown_arguments_have_any():
-    free = Tool(name="f", description="", input_schema="{}")
-    lark = Lark()
-    source = lark.source(write_calls(lark, [free]))
-    assert r'("<parameter=" r0 ">\n" r1)*' in source
-    assert r"r0: /[^>\n]+/" in source
-    assert "<parameter" not in Lark().source(write_calls(Lark(), [tool({})]))
+def test_of_an_argument_given_twice_the_last_counts():
+    one, two = (f"<parameter=a>{n}</parameter>" for n in (1, 2))
+    assert read_calls(f"<function=f>{one}{two}</function>", []) == [Call("f", {"a": 2})]
+
+
+def test_an_argument_that_is_not_listed_is_read_as_others_may_be():
+    free = {"type": "object", "additionalProperties": {"type": "string"}}
+    tools = [Tool(name="f", description="", input_schema=json.dumps(free))]
+    call = "<function=f><parameter=a>12</parameter></function>"
+    assert read_calls(call, tools) == [Call("f", {"a": "12"})]

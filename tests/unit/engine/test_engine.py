@@ -57,7 +57,7 @@ from inferd.job import EmbedJob, GenerateJob, RerankJob, Sampling, Turn
 from inferd.limits import MAX_PREPARES
 from inferd.wire.responses import UsageV2
 from tests.fakes.ledger import DEMAND, roomy_ledger
-from tests.fakes.worker import CAPABILITIES, FakeWorker, Workers, ended
+from tests.fakes.worker import CAPABILITIES, MARKER, FakeWorker, Workers, ended
 
 R = TypeVar("R")
 
@@ -346,6 +346,23 @@ async def test_bytes_become_text_where_characters_end(monkeypatch, autojump_cloc
         texts = [each.text for each in asked.events if isinstance(each, Token)]
     assert texts == ["é", "€", "\N{REPLACEMENT CHARACTER}"]
     assert asked.is_done
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"), [("v1", "ab"), ("v2", f"a{MARKER.decode()}b")]
+)
+async def test_tokens_that_are_markers_are_heard_where_markers_are_looked_for(
+    kind, text, monkeypatch, autojump_clock
+):
+    async with ready_house(monkeypatch) as (home, worker):
+        asked = home.ask(kind)
+        await worker.prepare()
+        await worker.run(b"a", MARKER, b"b")
+        await asked.over.wait()
+    *said, done = asked.events
+    heard = [each.text if isinstance(each, Token) else each.delta for each in said]
+    assert "".join(heard) == text
+    assert isinstance(done, Done | DoneV2)
 
 
 async def test_an_empty_answer_is_done_alone(monkeypatch, autojump_clock):

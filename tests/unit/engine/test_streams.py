@@ -116,6 +116,14 @@ async def test_v1_is_the_pieces_as_text_and_one_end(autojump_clock):
     ]
 
 
+async def test_v1_has_no_word_of_tokens_that_are_markers(autojump_clock):
+    box = box_of("<|a|>", "a", "<|a|", ">", "<|a|>b", "<|b|>", end(6))
+    stream = TextStream(box, prepared("b<|"), frozenset([b"<|a|>", b"<|b|>"]))
+    *tokens, done = await events_of(stream)
+    assert "".join(token.text for token in tokens) == "a<|a|><|a|>b"
+    assert stream.n_tokens == done.usage.completion_tokens == 6
+
+
 async def test_v2_is_the_pieces_as_text_and_one_end(autojump_clock):
     events = await events_of(block_stream("Hel", "lo", end(stop_reason="length")))
     assert events == [

@@ -9,7 +9,7 @@ from typing import Final
 from hypothesis import strategies as st
 
 from inferd.backend import MalformedToolCall, Text, Thinking, ToolUse
-from inferd.dialects.dialect import Call, Region
+from inferd.dialects.dialect import Call, Judge, Region
 from inferd.job import Tool
 from inferd.output.blocks import Block, merge
 
@@ -74,6 +74,61 @@ def read_calls(text: str, _tools: Sequence[Tool] = ()) -> Sequence[Call] | None:
     return calls if lines and all(found) else None
 
 
+def states_of_json(text: str) -> list[str]:
+    """Tell for each beginning of a text where JSON is by then."""
+    states = [state := "outside"]
+    depth = 0
+    for char in text:
+        match state:
+            case "string" if char < " ":
+                state = "broken"
+            case "string":
+                state = {"\\": "escaped", '"': "inside"}.get(char, "string")
+            case "escaped":
+                state = "string"
+            case "inside" if char not in '"{}[]:,.+-0123456789truefalsnE \n':
+                state = "broken"
+            case "inside" if char == '"':
+                state = "string"
+            case "inside" | "outside":
+                depth += (char in "{[") - (char in "}]" and depth > 0)
+                state = "inside" if depth else "outside"
+            case _:
+                pass
+        states.append(state)
+    return states
+
+
+def end_of_json(ends: Sequence[str], text: str, bound: int) -> tuple[int, str] | None:
+    """Find the marker that ends calls in JSON: the first that stands in no string.
+
+    Where the JSON turns out to be broken, it is the first marker in that value, unless
+    more than the bound stands before the place that tells.
+    """
+    states = states_of_json(text)
+    passed: list[tuple[int, str]] = []
+    start = 0
+    while start < len(text):
+        here = max([end for end in ends if text.startswith(end, start)], default="")
+        if here and states[start] not in ("string", "escaped"):
+            return start, here
+        passed += [(start, here)] if here else []
+        end = start + max(len(here), 1)
+        for at in range(start + 1, end + 1):
+            if states[at] == "broken" and passed and at <= bound:
+                return passed[0]
+            if states[at] in ("broken", "outside"):
+                passed = []
+        start = end
+    return None
+
+
+def is_call(judge: Judge, text: str) -> bool:
+    """Tell whether a text is judged a call as soon as it is judged at all."""
+    verdicts = (judge(text[:size], ()) for size in range(len(text) + 1))
+    return next((each for each in verdicts if each is not None), False)
+
+
 OUTSIDE: Final = Region(holds="text", begins=())
 
 
@@ -101,10 +156,16 @@ class Parsed:
         begin, end = "", "begins"
         while end:
             start, end, target = self._next(place, text)
+            if place.strings:
+                found = end_of_json([*filter(None, place.ends)], text, self._bound)
+                start, end = found or (len(text), "")
             body, text = text[:start], text[start + len(end) :]
             if place.keeps_begin:
                 begin, body = "", begin + body
             self._add(place, begin, body, end)
+            if target.judge and not is_call(target.judge, end + text):
+                self._is_fresh, end, text = False, "text", end + text
+                continue
             begin, place = end, target
             if "" in target.ends:
                 kept = (end, "") if target.keeps_begin else ("", end)

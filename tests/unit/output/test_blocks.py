@@ -2,7 +2,9 @@ import pytest
 from hypothesis import assume, example, given, settings, strategies as st
 
 from inferd.backend import MalformedToolCall, Text, Thinking, ToolUse
+from inferd.dialects import json_calls
 from inferd.dialects.dialect import Call, Region
+from inferd.dialects.strings import JsonStrings
 from inferd.job import Tool
 from inferd.output import blocks
 from inferd.output.blocks import TOOL_CALL_MAX_CHARS, Block, BlockParser, merge
@@ -19,18 +21,47 @@ LAST_CALLS = Region(holds="calls", begins=("[CALLS]",), read=read_calls)
 BARE_CALLS = Region(
     holds="calls", begins=("f{",), read=read_calls, only_first=True, keeps_begin=True
 )
+JUDGED_CALLS = Region(
+    holds="calls",
+    begins=("x",),
+    read=read_calls,
+    only_first=True,
+    keeps_begin=True,
+    judge=lambda text, _tools: {"{": True, "f": False, "<": False}.get(text[1:2]),
+)
 HEADER = Region(holds="nothing", begins=("<|start|>",), ends=("",))
 NOTE = Region(holds="nothing", begins=("<note>",), ends=("</note>",))
 MARK_ALONE = Region(holds="text", begins=("[MARK]",), ends=("",), keeps_begin=True)
 ANSWER = Region(holds="text", begins=("<say>",), ends=("<end>",))
 TAGS = (THOUGHT, CALLS)
-ALL = (THOUGHT, CALLS, LAST_CALLS, BARE_CALLS, HEADER, MARK_ALONE, NOTE, ANSWER)
+ALL = (
+    *(THOUGHT, CALLS, LAST_CALLS, BARE_CALLS, JUDGED_CALLS, HEADER, MARK_ALONE, NOTE),
+    ANSWER,
+)
 
 CALL = 'f{"a": 1}'
 MARKED = [marker for each in ALL for marker in (*each.begins, *each.ends) if marker]
 FRAGMENTS = ["<", ">", "/", "<t", "hink>", "</t", "calls>", "<calls", "[", "f", "x"]
 BODIES = [CALL, "-", f"{CALL}\n{CALL}", "f{", "{", "\n", " ", "é"]
 PIECES = st.lists(st.sampled_from(MARKED + MARKED + FRAGMENTS + BODIES), max_size=12)
+
+JSON = Region(
+    holds="calls",
+    begins=("<json>",),
+    ends=("</json>", "<end>"),
+    read=lambda text, _tools: json_calls.read_calls(text),
+    strings=JsonStrings,
+)
+JSON_CALL = '{"name": "f", "arguments": {"a": "</json>"}}'
+JSON_PIECES = st.lists(
+    st.sampled_from(
+        [
+            *("<json>", "</json>", "<end>", '"', "\\", "{", "}", "[", "]", "</", "x"),
+            *("\n", '{"', '"}', '": "', JSON_CALL, "<json>" + JSON_CALL + "</json>"),
+        ]
+    ),
+    max_size=14,
+)
 
 MARK = st.text("ab!", min_size=1, max_size=4)
 
@@ -91,6 +122,10 @@ def use(number, name="f", **arguments):
 @example(["[CALLS]", CALL], False, True)
 @example(["\n<think>x</think>", " f{", '"a": 1}'], False, False)
 @example(["x f{", '"a": 1}'], False, False)
+@example(["\n", "x", '{"a": 1}'], False, False)
+@example(["x", "f{", '"a": 1}'], False, False)
+@example(["x<ca", f"lls>{CALL}</calls>"], False, False)
+@example(["<think>y</think>x"], False, True)
 def test_any_split_gives_the_same_blocks_and_warnings(pieces, opens_thought, was_cut):
     options = {"opens_thought": opens_thought, "was_cut": was_cut}
     assert outcome(ALL, pieces, **options) == expected(ALL, "".join(pieces), **options)
@@ -108,6 +143,23 @@ def test_any_split_gives_the_same_where_calls_are_too_long(pieces, bound):
         patch.setattr(blocks, "TOOL_CALL_MAX_CHARS", bound)
         found = outcome(ALL, pieces)
     assert found == expected(ALL, "".join(pieces), bound=bound)
+
+
+@settings(max_examples=80)
+@given(JSON_PIECES.map("".join).flatmap(split), st.booleans(), st.integers(0, 90))
+@example(["<json>", JSON_CALL, "</json>"], False, 90)
+@example(["<json>", JSON_CALL], True, 90)
+@example(['<json>{"a</js', 'on>b\n"c'], False, 90)
+@example(['<json>{"a</json>', "b\n", '<json>{"c'], False, 9)
+@example(['<json>["</json>"] {"<end>', 'x" y</json>'], False, 90)
+def test_any_split_gives_the_same_where_markers_stand_in_strings(
+    pieces, was_cut, bound
+):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks, "TOOL_CALL_MAX_CHARS", bound)
+        found = outcome((JSON,), pieces, was_cut=was_cut)
+    text = "".join(pieces)
+    assert found == expected((JSON,), text, was_cut=was_cut, bound=bound)
 
 
 @settings(max_examples=50)
@@ -363,6 +415,46 @@ def test_no_call_begins_inside_one_over_the_bound():
     inner = "<calls>" + CALL + "</calls>"
     assert parser.feed(inner) == [Text(inner)]
     assert parser.feed(inner) == [use(0)]
+
+
+# --- markers in strings -------------------------------------------------------------
+
+
+def test_a_marker_in_a_string_of_a_call_ends_nothing():
+    quoted = ToolUse(tool_call_id="tc-0", name="f", input={"a": "</json>"})
+    text = f"a<json>{JSON_CALL}</json>b"
+    assert outcome((JSON,), [text]) == ([Text("a"), quoted, Text("b")], [])
+    assert outcome((JSON,), [*text]) == ([Text("a"), quoted, Text("b")], [])
+
+
+def test_a_call_that_breaks_ends_at_its_first_marker_after_all():
+    broken = '<json>{"name": "f</json>'
+    parser = BlockParser((JSON,))
+    assert parser.feed(broken) == []
+    later = [MalformedToolCall(broken), Text(f"{broken}\n")]
+    assert parser.feed("\n") == later
+    assert parser.feed(f"<json>{JSON_CALL}</json>") == [
+        ToolUse(tool_call_id="tc-0", name="f", input={"a": "</json>"})
+    ]
+
+
+def test_a_string_without_an_end_is_text_at_the_end_or_over_the_bound():
+    begin = '<json>{"name": "f</json> and more'
+    assert outcome((JSON,), [begin]) == ([Text(begin)], [MalformedToolCall(begin)])
+    parser = BlockParser((JSON,))
+    kept = begin + "x" * (TOOL_CALL_MAX_CHARS - len(begin) + len("<json>"))
+    assert parser.feed(kept) == []
+    assert parser.feed("y") == [MalformedToolCall(kept), Text(kept + "y")]
+    assert parser.feed('</json>"</json>z') == [Text('</json>"</json>z')]
+    assert parser.feed("<json>[]</json>") == []
+
+
+def test_calls_that_seem_to_go_on_and_on_take_no_time():
+    for begin in ('<json>{"a</json>', '<json>\\"</json>', '<json>["\\"</json>'):
+        parser = BlockParser((JSON,))
+        for _ in range(500):
+            parser.feed(begin)
+        parser.finish()
 
 
 # --- merging ------------------------------------------------------------------------

@@ -170,6 +170,19 @@ def test_the_order_of_the_checks_is_that_of_the_wire():
     check_content(request)
 
 
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("", "must not be empty"),
+        ("n" * 257, "has 257 characters, at most 256 are allowed"),
+    ],
+)
+def test_a_tool_has_a_name_of_sane_length(name, fault):
+    tools = [TOOL, Tool(name, "", Raw(b"{}"))]
+    assert refusal(asked(HI, tools=tools)) == f"tools[1].name {fault}"
+    check_content(asked(HI, tools=[Tool("ü" * 256, "", Raw(b"{}"))]))
+
+
 def test_an_empty_turn_is_refused_with_its_place():
     turns = [Message("user", [HI]), Message("user", [])]
     assert refusal(BlocksRequest(messages=turns)) == (

@@ -40,6 +40,14 @@ def test_loading_tells_what_it_does_and_what_came_of_it(tiny_model):
     assert loaded.library.startswith("llama-cpp-python")
 
 
+def test_loading_tells_which_control_tokens_are_parts_of_markers(tmp_path, monkeypatch):
+    markers = ("<unk>", "<s>", "[ARGS]", "<|im_start|>", "<|im_end|>")
+    monkeypatch.setattr("tests.model.tiny.SPECIALS", markers)
+    path = write_tiny_model(tmp_path / "tiny.gguf", template=None)
+    assert load(path, chat_template="chatml")[1].marker_tokens == frozenset()
+    assert load(path, chat_template="mistral")[1].marker_tokens == {b"[ARGS]"}
+
+
 def test_an_encoder_tells_its_context_and_its_name_too(tiny_bert):
     loaded, heard = load_and_listen(tiny_bert)
     assert heard[-1] == ("kv_cache", "", 512)

@@ -1,4 +1,5 @@
 import datetime as dt
+import json
 
 import numpy as np
 import pytest
@@ -34,6 +35,61 @@ def test_a_prompt_is_what_the_template_writes(tmp_path):
     backend = load_with(tmp_path, "{{ messages[0].content }}!")
     assert prompt_of(backend, job("hello")) == backend._model.tokenize("hello!")
     assert backend.prepare(job("hello")).prompt_tokens == len("hello!") + 1
+
+
+def test_a_tool_whose_calls_could_not_be_read_is_refused(tmp_path):
+    path = write_tiny_model(tmp_path / "pinned.gguf", template=None)
+    backend, _ = load(path, chat_template="mistral")
+    tools = (Tool(name="a b", description="", input_schema="{}"),)
+    with pytest.raises(RefusedError, match='mistral models cannot hold the name "a b"'):
+        backend.prepare(job("hello", tools=tools))
+
+
+CALLABLE = (Tool(name="f", description="", input_schema='{"properties": {}}'),)
+
+
+@pytest.mark.parametrize(
+    ("family", "kind", "source", "begin"),
+    [
+        ("qwen", "regex", "(?s:.*)", "<tool_call>"),
+        ("qwen", "regex", "yes|<[a-z_]+>[0-9]*", "<tool_call>"),
+        ("qwen", "regex", "<[a-z]+>|[{].*[}]", None),
+        ("qwen", "lark", 'start: "<tool_call>" /[0-9]+/', "<tool_call>"),
+        ("mistral", "gbnf", 'root ::= "[" [A-Z_]+ "]"', "[TOOL_CALLS]"),
+        ("mistral", "json_schema", '{"type": "array"}', None),
+        ("llama3", "regex", r'\{"x": [0-9]+\}', '{"name"'),
+        ("llama3", "gbnf", 'root ::= "{" [a-z]* "}"', None),
+        ("llama3", "gbnf", 'root ::= "{" [a-z"]* "}"', '{"name"'),
+        ("llama3", "lark", 'start: "{" /[a-z]*/ "}"', None),
+        ("llama3", "json_schema", '{"properties": {"x": {}}}', None),
+        ("llama3", "regex", "yes|no", None),
+    ],
+)
+def test_a_text_that_may_begin_as_a_call_is_refused_where_there_is_a_choice(
+    tmp_path, family, kind, source, begin
+):
+    path = write_tiny_model(tmp_path / "tiny.gguf", template=None)
+    backend, _ = load(path, chat_template=family, n_ctx=1024)
+    asked = job(structure=Structure(kind=kind, source=source), tools=CALLABLE)
+    for choice in ("none", "required"):
+        backend.prepare(replace(asked, tool_choice=ToolChoice(choice)))
+    backend.prepare(replace(asked, tools=()))
+    if begin is None:
+        backend.prepare(asked)
+        return
+    with pytest.raises(RefusedError) as caught:
+        backend.prepare(asked)
+    assert f"may begin as a tool call does, with {json.dumps(begin)};" in str(
+        caught.value
+    )
+
+
+def test_a_grammar_whose_text_would_end_the_answer_is_refused(backend):
+    end = SPECIALS.index("<|im_end|>")
+    for token in (f"<[{end}]>", "<|im_end|>"):
+        lark = Structure(kind="lark", source=f'start: "a" {token} "b"')
+        with pytest.raises(RefusedError, match="line 1: .* ends the answer$"):
+            backend.prepare(job("hello", structure=lark))
 
 
 def test_the_template_may_ask_for_the_date(tmp_path):

@@ -1,15 +1,23 @@
 import json
 import time
+from typing import Any
 
 import pytest
 from llguidance import LLMatcher, LLTokenizer
+from msgspec.structs import replace
 
+from inferd.dialects.dialect import Dialect
 from inferd.dialects.registry import DIALECTS
 from inferd.job import GenerateJob, Sampling, Structure, Tool, ToolChoice
 from inferd.limits import GRAMMAR_MAX_BYTES
 from inferd.worker.backend import RefusedError
 from inferd.worker.llama.compiler import LIMITS
-from inferd.worker.llama.grammar import answer_grammar, grammar_of
+from inferd.worker.llama.grammar import (
+    answer_grammar,
+    grammar_of,
+    refuse_ends,
+    refuse_names,
+)
 
 TOKENIZER = LLTokenizer("byte")
 SAMPLING = Sampling(temperature=0, top_p=1, top_k=0, seed=0)
@@ -94,6 +102,12 @@ def test_text_may_have_the_marker_that_a_family_writes_before_it():
     thinking = source_for("harmony", structure=YES, thinks=True)
     begin = "<|channel|>analysis<|message|>hm<|end|><|start|>assistant"
     assert takes(thinking, f"{begin}<|channel|>final<|message|>no")
+
+
+def test_a_text_of_v1_has_no_marker_before_it():
+    source = source_for("harmony", structure=replace(YES, in_v1=True))
+    assert takes(source, "yes")
+    assert not takes(source, "<|channel|>final<|message|>yes")
 
 
 def test_options_for_the_compiler_are_ours():
@@ -215,3 +229,80 @@ def test_each_part_compiles_alone_and_says_where_it_is_from():
     assert takes(grammar.parts[0].source, "yes")
     assert takes(grammar.parts[2].source, call("second"))
     assert not takes(grammar.parts[2].source, call("first"))
+
+
+def forced(
+    dialect: str, *tools: Tool, choice: Any = "required"
+) -> tuple[Dialect, GenerateJob]:
+    job = GenerateJob(
+        turns=[],
+        max_tokens=9,
+        sampling=SAMPLING,
+        tools=tools,
+        tool_choice=ToolChoice(choice, tools[0].name),
+    )
+    return DIALECTS[dialect], job
+
+
+@pytest.mark.parametrize("family", ["gemma4", "qwen3-coder"])
+def test_a_schema_that_a_family_cannot_hold_to_is_refused_by_its_place(family):
+    schema = {"properties": {"a": {"type": "string", "format": "date"}}}
+    tool = Tool(name="third", description="", input_schema=json.dumps(schema))
+    where = r'^tools\[2\]\.input_schema/properties/a: not supported: \["format"\]$'
+
+    def held(dialect, choice="required"):
+        asked = forced(dialect, *TOOLS, tool, choice=choice)
+        return answer_grammar(*asked, special={}, opens_thought=False)
+
+    with pytest.raises(RefusedError, match=where):
+        held(family)
+    assert held("qwen")
+    assert held(family, "named")
+
+
+def test_a_tool_is_refused_by_its_name_where_its_calls_could_not_be_read():
+    tool = Tool(name='two "words"', description="", input_schema="{}")
+    refuse_names(*forced("qwen", *TOOLS, tool))
+    refuse_names(*forced("mistral", *TOOLS, tool, choice="none"))
+    name = (
+        r'^tools: the calls of mistral models cannot hold the name "two \\"words\\""$'
+    )
+    for choice in ("auto", "named", "required"):
+        with pytest.raises(RefusedError, match=name):
+            refuse_names(*forced("mistral", *TOOLS, tool, choice=choice))
+
+
+ENDS = {"<|im_end|>": 2, "</s>": 7}
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("start: <[2]>", 1),
+        ("start: a\na: <|im_end|>", 2),
+        ('start: "//" </s>', 1),
+        ("start: <[1,5-9]>", 1),
+        ("start: <[*]>", 1),
+        ("start: <[^2]>", 1),
+        ("start: /[/]/ a\n\na: <[0-7]>", 3),
+        ("start: <[3]>", None),
+        ("start: <[^2,7]>", None),
+        ("start: <[3-6]> <|im_start|>", None),
+        ('start: "<|im_end|>" "\\"</s>"', None),
+        ("start: /<[2]>/ // <[2]>", None),
+    ],
+)
+def test_a_token_that_ends_the_answer_is_refused_in_its_text(source, line):
+    structure = Structure(kind="lark", source=source)
+    refuse_ends(structure, {})
+    if line is None:
+        refuse_ends(structure, ENDS)
+        return
+    with pytest.raises(
+        RefusedError, match=rf"^response_format\.grammar: line {line}: <"
+    ):
+        refuse_ends(structure, ENDS)
+
+
+def test_only_a_grammar_of_lark_has_tokens():
+    refuse_ends(Structure(kind="regex", source="<[2]>"), ENDS)

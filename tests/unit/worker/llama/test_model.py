@@ -83,6 +83,15 @@ def test_control_tokens_have_no_bytes_and_others_their_own(model):
     assert model.piece(model.n_vocab - 1) == b"~"  # the second time too
 
 
+def test_control_tokens_that_are_kept_have_their_text_and_are_told(tmp_path):
+    model = load(write_tiny_model(tmp_path / "kept.gguf"))[0]._model
+    assert model.kept == frozenset()
+    model.keep(["<|im_start|>a", "b", "</s>"])
+    assert model.kept == {b"<|im_start|>", b"</s>"}
+    assert model.piece(TURN) == b"<|im_start|>"
+    assert model.piece(BEGIN) == b""
+
+
 def test_every_token_that_ends_a_turn_is_known(model):
     assert SPECIALS.index("<|im_end|>") in model.end_tokens
     assert set(model.end_tokens) < set(range(len(SPECIALS)))

@@ -1,0 +1,79 @@
+"""What grammars of calls allow, by the bytes, and what is read of it."""
+
+import random
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, Final
+
+from llguidance import LLMatcher, LLTokenizer
+
+from inferd.backend import MalformedToolCall, Text, Thinking, ToolUse
+from inferd.dialects.dialect import Call, Dialect
+from inferd.dialects.lark import Lark
+from inferd.dialects.registry import DIALECTS
+from inferd.job import Tool
+from inferd.output.blocks import BlockParser, merge
+
+_TOKENS: Final = LLTokenizer("byte")
+_PATIENCE: Final = 150
+"""Bytes after which a walk mostly takes what closes something."""
+_AT_MOST: Final = 3000
+
+
+@cache
+def _compiled(family: str, tools: Sequence[Tool]) -> LLMatcher:
+    lark = Lark()
+    source = lark.source(DIALECTS[family].write_calls(lark, tools))
+    found = LLMatcher(_TOKENS, '%llguidance {"no_forcing": true}\n' + source)
+    assert not found.is_error(), found.get_error()
+    return found
+
+
+def takes(dialect: Dialect, tools: Sequence[Tool], text: str) -> bool:
+    """Tell whether a text is allowed as a whole."""
+    held = _compiled(dialect.name, tuple(tools)).deep_copy()
+    data = text.encode()
+    return held.try_consume_tokens([*data]) == len(data) and held.is_accepting()
+
+
+def walked(dialect: Dialect, tools: Sequence[Tool], seed: int) -> str | None:
+    """Write any text that is allowed; nothing where it comes to no end."""
+    chance = random.Random(seed)  # noqa: S311  # nobody's secret
+    held = _compiled(dialect.name, tuple(tools)).deep_copy()
+    written = bytearray()
+    while len(written) < _AT_MOST:
+        if held.is_stopped() or (held.is_accepting() and chance.random() < 0.5):
+            return written.decode()
+        mask = held.compute_bitmask()
+        allowed = [byte for byte in range(256) if mask[byte // 8] >> byte % 8 & 1]
+        byte = chance.choice(_wanted(allowed, chance, len(written)))
+        held.consume_token(byte)
+        written.append(byte)
+    return None
+
+
+def _wanted(allowed: list[int], chance: random.Random, n_written: int) -> list[int]:
+    """Prefer what closes, or what markers and JSON are made of, to any other byte."""
+    closing = [byte for byte in allowed if byte in b'"}]\n']
+    telling = [byte for byte in allowed if byte in b'<>|/{}[]"\\:, \n_=tolcarmep']
+    if n_written > _PATIENCE and closing and chance.random() < 0.7:
+        return closing
+    return telling if telling and chance.random() < 0.7 else allowed
+
+
+def told(dialect: Dialect, tools: Sequence[Tool], pieces: Sequence[str]) -> list[Any]:
+    """Read an answer as clients are told it."""
+    parser = BlockParser(dialect.regions, tools)
+    said = [each for piece in pieces for each in parser.feed(piece)]
+    said += parser.finish()
+    warnings = [each for each in said if isinstance(each, MalformedToolCall)]
+    blocks = merge(
+        [each for each in said if isinstance(each, Text | Thinking | ToolUse)]
+    )
+    calls = [_call(each) if isinstance(each, ToolUse) else each for each in blocks]
+    return [*warnings, *calls]
+
+
+def _call(use: ToolUse) -> Call:
+    assert isinstance(use.input, dict)
+    return Call(use.name, use.input)
