@@ -145,7 +145,8 @@ class LlamaCppSettings(_Table, frozen=True, tag="llamacpp", tag_field="kind"):
     """How an embedding model makes one vector of many: 1 mean, 2 first token, 3 last
     token; 4 for a reranker's score. Default: as the file says."""
     prompt_cache_mb: Annotated[int, Meta(ge=0, le=I32_MAX)] = limits.PROMPT_CACHE_MB
-    """MiB of host memory for prompts and answers that may be continued; 0 for none."""
+    """MiB of host memory for prompts and answers that may be continued, of what the
+    budget has left; with 0 nothing is kept, in the context neither."""
     chat_template: Family | None = None
     """The family whose way of writing prompts, thoughts and calls the model follows.
     Default: told by its file's architecture and chat template."""

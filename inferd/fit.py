@@ -84,7 +84,7 @@ class Need(Struct, frozen=True, kw_only=True):
     """What a batch is computed in, and its results."""
     own: int
     """The worker itself, with its vocabularies."""
-    store: int
+    store: int = 0
     """What it may keep beside."""
 
     @property
@@ -122,7 +122,7 @@ class Demand(Struct, frozen=True, kw_only=True, tag=True):
     cache: Line = Line()
     compute: Line = Line()
     store: int = 0
-    """Of a store in the machine's memory, as configured."""
+    """What it would keep beside, at most: of what nobody else needs."""
     accelerator: int = 0
     """On accelerators, as it was asked for; in no budget."""
 
@@ -137,7 +137,6 @@ class Demand(Struct, frozen=True, kw_only=True, tag=True):
             cache=self.cache.at(slots, n_tokens),
             compute=self.compute.at(slots, n_tokens),
             own=self.own,
-            store=self.store,
         )
 
     def capped(self, cap: int) -> int:
@@ -150,6 +149,8 @@ class Share(Struct, frozen=True, kw_only=True, tag=True):
 
     n_slots: int
     n_ctx: int
+    store: int = 0
+    """Bytes that it may keep beside."""
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -170,7 +171,8 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     def share(self, name: str) -> Share:
         """Tell what a backend gets."""
-        return Share(n_slots=self.n_slots, n_ctx=self.needs[name].n_ctx)
+        need = self.needs[name]
+        return Share(n_slots=self.n_slots, n_ctx=need.n_ctx, store=need.store)
 
 
 class Budget(Struct, frozen=True, kw_only=True):
@@ -192,7 +194,8 @@ def fit(demands: Mapping[str, Demand], budget: Budget) -> Plan:
     """Fit all backends in the budget: first with fewer slots, then with less context.
 
     What was configured stays as it is. Contexts shrink to the same length, none below
-    ``MIN_FITTED_CONTEXT_TOKENS``.
+    ``MIN_FITTED_CONTEXT_TOKENS``. What is left may be used to keep things, by the first
+    backends first.
 
     Raises:
         UnfitError: it cannot be done.
@@ -200,7 +203,13 @@ def fit(demands: Mapping[str, Demand], budget: Budget) -> Plan:
     plan = _fitting(demands, budget)
     if plan is None:
         raise UnfitError(_refusal(demands, budget))
-    return plan
+    left = budget.n_bytes - plan.total
+    needs: dict[str, Need] = {}
+    for name, need in plan.needs.items():
+        store = min(demands[name].store, left)
+        left -= store
+        needs[name] = replace(need, store=store)
+    return replace(plan, needs=needs)
 
 
 def _fitting(demands: Mapping[str, Demand], budget: Budget) -> Plan | None:

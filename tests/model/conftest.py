@@ -38,7 +38,7 @@ def tiny_daemon(tiny_f32: Path) -> Iterator[DaemonProcess]:
     with daemons() as make:
         yield make(
             {
-                "backend": [llamacpp(tiny_f32)],
+                "backend": [llamacpp(tiny_f32, prompt_cache_mb=0)],
                 "admission": {"max_active": 2, "max_queued": 2},
             }
         ).start()

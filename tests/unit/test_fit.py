@@ -74,7 +74,7 @@ def test_what_is_chosen_is_within_the_budget(fleet, budget):
     if plan := fitted(fleet, budget):
         assert plan.total <= budget.n_bytes
         assert plan.total == sum(
-            fleet[name].need(plan.n_slots, need.n_ctx).total
+            fleet[name].need(plan.n_slots, need.n_ctx).total + need.store
             for name, need in plan.needs.items()
         )
 
@@ -192,8 +192,13 @@ def test_a_store_counts():
         for n_bytes in (0, 64 * MIB)
     )
     assert storing - plain == 64 * MIB
-    assert "64 MiB to keep prefixes" in refusal(
-        replace(CHAT, store=64 * MIB), budget(1)
+
+
+def test_what_is_kept_takes_room_from_nothing_else():
+    plain = fit({"chat": CHAT}, budget(1000))
+    plan = fit({"chat": replace(CHAT, store=10**12)}, budget(1000))
+    assert plan.share("chat") == replace(
+        plain.share("chat"), store=1000 * MIB - plain.total
     )
 
 

@@ -66,7 +66,7 @@ class LlamaBackend(WorkerBackend):
         """
         if share is None:
             demand = self.predict(report)
-            share = Share(n_slots=self._n_slots, n_ctx=demand.n_ctx)
+            share = Share(n_slots=self._n_slots, n_ctx=demand.n_ctx, store=demand.store)
         path = self._path
         mapping = Loading(phase="mmap", path=str(path))
         self._model = Model(path, self._settings, lambda: report(mapping))
@@ -130,7 +130,7 @@ class LlamaBackend(WorkerBackend):
                 n_ctx=share.n_ctx,
                 n_slots=share.n_slots,
                 n_threads=n_threads,
-                max_saved_bytes=self._settings.prompt_cache_mb * 2**20,
+                max_saved_bytes=share.store if self._settings.prompt_cache_mb else None,
             )
         return Encoder(self._model, n_ctx=share.n_ctx, n_threads=n_threads)
 

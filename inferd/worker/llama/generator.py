@@ -65,7 +65,7 @@ class Generator:
         n_ctx: int,
         n_slots: int,
         n_threads: int,
-        max_saved_bytes: int = 0,
+        max_saved_bytes: int | None = None,
     ) -> None:
         self._model = model
         self._n_ctx = n_ctx

@@ -38,14 +38,17 @@ class Slots:
     Args:
         context: with room for ``n_slots`` and those that idle.
         n_slots: sequences that run at once.
-        max_saved_bytes: of host memory.
+        max_saved_bytes: of host memory; ``None`` to keep nothing at all.
     """
 
-    def __init__(self, context: Context, *, n_slots: int, max_saved_bytes: int) -> None:
+    def __init__(
+        self, context: Context, *, n_slots: int, max_saved_bytes: int | None
+    ) -> None:
         self._context = context
-        self._max_saved_bytes = max_saved_bytes
+        self._keeps = max_saved_bytes is not None
+        self._max_saved_bytes = max_saved_bytes or 0
         self._prefixes = Prefixes(
-            window=context.window, max_saved_bytes=max_saved_bytes
+            window=context.window, max_saved_bytes=self._max_saved_bytes
         )
         self._free = list(range(context.n_sequences))
         self._n_idle = context.n_sequences - n_slots
@@ -59,7 +62,7 @@ class Slots:
         """Give a prompt a slot, with as much of it as is known already."""
         job = prepared.job
         slot = self._free.pop()
-        if job.cache == "off":
+        if job.cache == "off" or not self._keeps:
             return Place(slot, 0, "off")
         # The last token is decoded for its logits.
         prompt = np.array(prepared.tokens[:-1], np.int32)
@@ -102,7 +105,8 @@ class Slots:
     def give_back(self, sequence: Sequence) -> None:
         """Take a slot back, and keep what is in it, unless that is not wanted."""
         kept = self._kept(sequence)
-        if sequence.job.cache != "auto" or len(kept.tokens) < KEPT_TOKENS_MIN:
+        is_wanted = self._keeps and sequence.job.cache == "auto"
+        if not is_wanted or len(kept.tokens) < KEPT_TOKENS_MIN:
             self._context.forget(sequence.slot)
             self._free.append(sequence.slot)
             return

@@ -156,10 +156,18 @@ def test_idle_tokens_are_bounded(cold, monkeypatch):
 
 def test_without_host_memory_what_has_no_room_is_gone(tiny_model, monkeypatch):
     monkeypatch.setattr(module, "IDLE_TOKENS", 0)
-    backend = load(tiny_model, prompt_cache_mb=0)[0]
+    backend = load(tiny_model)[0]
+    slots_of(backend)._max_saved_bytes = 0
     reuse(backend, asked(BASE))
     assert reuse(backend, asked(BASE))[0].miss == "no_prefix"
     assert slots_of(backend).saved_bytes == 0
+
+
+def test_an_operator_may_have_nothing_kept(tiny_model):
+    backend = load(tiny_model, prompt_cache_mb=0)[0]
+    reuse(backend, asked(BASE))
+    assert reuse(backend, asked(BASE))[0].miss == "off"
+    assert slots_of(backend)._prefixes.idle == []
 
 
 def test_running_sequences_get_the_cells_of_idle_ones(cold):
