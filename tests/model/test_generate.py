@@ -186,7 +186,7 @@ def test_a_worker_killed_mid_stream_costs_one_error_and_comes_back_the_same(
 
 
 def test_a_quantised_model_decodes(make_daemon: MakeDaemon, tiny_q8_0):
-    daemon = make_daemon({"backend": [llamacpp(tiny_q8_0)]}).start()
+    daemon = make_daemon({"backend": [llamacpp(tiny_q8_0, prompt_cache_mb=0)]}).start()
     first, second = (greedy(daemon, max_tokens=60)[-1] for _ in range(2))
     assert first == second
     assert len(set(first["content"])) > 10
