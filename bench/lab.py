@@ -1,0 +1,101 @@
+"""What a run measures with: a model, sides, sizes; and what it did."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TypeVar
+
+from bench.figures import Goal, Reading
+
+T = TypeVar("T")
+
+SIDES: Final = ("inferd", "peer", "raw", "server_py")
+"""The daemon; llama-server; llama.cpp's benchmarks; the binding's own server."""
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """A model, and what it is told about its prompts."""
+
+    name: str
+    path: Path
+    family: str | None = None
+    """``chat_template`` of its backend, where its file does not tell."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is read and written."""
+
+    stream_tokens: int = 128
+    """As llama-bench's ``tg128``."""
+    concurrent_tokens: int = 96
+    shared_prefix: int = 2000
+    long_prompt: int = 3000
+    held_tokens: int = 120
+    n_texts: int = 500
+    client_counts: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
+    client_tokens: int = 32
+    prompt_lengths: tuple[int, ...] = (128, 256, 512, 1024, 2048, 4096, 8192)
+
+
+QUICK: Final = Sizes(
+    stream_tokens=64,
+    concurrent_tokens=32,
+    shared_prefix=64,
+    long_prompt=128,
+    held_tokens=120,
+    n_texts=8,
+    client_counts=(1, 2),
+    client_tokens=32,
+    prompt_lengths=(64, 128),
+)
+"""To see that everything runs, not to measure."""
+
+
+@dataclass(frozen=True)
+class Lab:
+    """One model on this machine."""
+
+    model: ModelFile
+    sides: frozenset[str]
+    n_threads: int
+    sizes: Sizes = Sizes()
+    commands: dict[str, None] = field(default_factory=dict)
+    """Command lines and configurations, each once, in order."""
+
+    def note(self, command: Sequence[str]) -> None:
+        """Keep a command line, without the places of this machine."""
+        words = [Path(word).name if word.startswith("/") else word for word in command]
+        self.commands[" ".join(words)] = None
+
+    def note_text(self, text: str) -> None:
+        """Keep a configuration, without the places of this machine."""
+        self.commands[text.replace(str(self.model.path), self.model.path.name)] = None
+
+
+Take = Callable[[int], Reading]
+"""Measures one round, which is given by its number."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One figure of the report."""
+
+    key: str
+    title: str
+    unit: str
+    is_more_better: bool
+    open: Callable[[Lab], AbstractContextManager[Take]]
+    """Starts what it needs, and warms it up."""
+    goals: tuple[Goal, ...] = ()
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    """Why a side has no value."""
+
+
+def in_turns(number: int, sides: Mapping[str, Callable[[], T]]) -> dict[str, T]:
+    """Measure every side once, another one first in each round."""
+    names = list(sides)
+    start = number % len(names) if names else 0
+    return {name: sides[name]() for name in names[start:] + names[:start]}

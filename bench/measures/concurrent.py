@@ -1,0 +1,102 @@
+"""Several answers at once: their tokens per second together, while all of them run."""
+
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import count, islice
+from typing import Any, Final
+
+from bench.figures import Goal, Reading
+from bench.lab import Lab, Measure, Take, in_turns
+from bench.load.scene import Answer, Ask
+from bench.peers.raw import batched
+from bench.prompts import story
+from bench.sides import chat_sides
+from bench.streams import first_token_s, together_rate, whole_rate
+
+N_CTX: Final = 512
+N_CLIENTS: Final = 8
+PROMPT_TOKENS: Final = 48
+"""Of raw llama.cpp's prompts, until a server has told how long ours are."""
+
+
+@contextmanager
+def together(
+    lab: Lab, *, n_clients: int, n_tokens: int, with_server_py: bool = False
+) -> Iterator[Take]:
+    """Have every side write so many stories at once."""
+    seeds = count()
+    n_prompt = PROMPT_TOKENS
+    with chat_sides(
+        lab, n_slots=n_clients, n_ctx=N_CTX, with_server_py=with_server_py
+    ) as sides:
+
+        def take(number: int) -> Reading:
+            nonlocal n_prompt
+            asks = [
+                Ask(turns=[("user", story(seed))], max_tokens=n_tokens)
+                for seed in islice(seeds, n_clients)
+            ]
+            answers = in_turns(
+                number,
+                {name: partial(clients.play, asks) for name, clients in sides.items()},
+            )
+            n_prompt = prompt_tokens(answers.values()) or n_prompt
+            values = {name: together_rate(each) for name, each in answers.items()}
+            details: dict[str, Any] = {
+                name: beside(each) for name, each in answers.items()
+            }
+            if "raw" in lab.sides:
+                told = batched(
+                    lab, n_clients=n_clients, n_prompt=n_prompt, n_tokens=n_tokens
+                )
+                values["raw"] = told["speed_tg"]
+                details["raw"] = told
+            return Reading(values, details)
+
+        take(0)
+        yield take
+
+
+def prompt_tokens(sides: Iterable[Sequence[Answer]]) -> int:
+    """Give how long the prompts were, as told by the first side that tells."""
+    told = [
+        [answer.n_prompt for answer in answers if answer.n_prompt] for answers in sides
+    ]
+    return next((round(statistics.mean(each)) for each in told if each), 0)
+
+
+def beside(answers: Sequence[Answer]) -> dict[str, float]:
+    """Give what else the clients saw."""
+    waits = sorted(map(first_token_s, answers))
+    return {
+        "whole_tokens_per_s": whole_rate(answers),
+        "median_first_token_ms": statistics.median(waits) * 1e3,
+        "last_first_token_ms": waits[-1] * 1e3,
+    }
+
+
+@contextmanager
+def eight(lab: Lab) -> Iterator[Take]:
+    """Have every side write eight stories at once."""
+    with together(
+        lab,
+        n_clients=N_CLIENTS,
+        n_tokens=lab.sizes.concurrent_tokens,
+        with_server_py=True,
+    ) as take:
+        yield take
+
+
+CONCURRENT: Final = Measure(
+    key="concurrent_8",
+    title="8 streams at once",
+    unit="tokens/s",
+    is_more_better=True,
+    open=eight,
+    goals=(
+        Goal("ratio_raw", at_least=0.95),
+        Goal("ratio_peer", at_least=1.08, or_raw=0.95),
+    ),
+)
