@@ -130,8 +130,12 @@ def measure_all(
             report["unavailable"].append(f"{named}: {error}")
             continue
         report["models"][model.name] = described(model)
-        measure_model(lab_of(model), rounds, results, embeds=named == EMBEDDING_MODEL)
+        lab = lab_of(model)
+        measure_model(lab, rounds, results, embeds=named == EMBEDDING_MODEL)
         report["commands"] = [*commands]
+        report["unavailable"] += [
+            f"{side}, {model.name}: {why}" for side, why in lab.absent.items()
+        ]
     return list(report["unavailable"])
 
 

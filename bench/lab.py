@@ -64,6 +64,12 @@ class Lab:
     sizes: Sizes = Sizes()
     commands: dict[str, None] = field(default_factory=dict)
     """Command lines and configurations, each once, in order."""
+    absent: dict[str, str] = field(default_factory=dict)
+    """Sides that did not come up, and why; they are not tried again."""
+
+    def has(self, side: str) -> bool:
+        """Tell whether a side is to be measured, and can be."""
+        return side in self.sides and side not in self.absent
 
     def note(self, command: Sequence[str]) -> None:
         """Keep a command line, without the places of this machine."""

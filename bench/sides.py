@@ -10,7 +10,7 @@ from bench.lab import Lab
 from bench.load.clients import Clients, clients_of
 from bench.load.scene import Ask
 from bench.peers.llama_server import RunningServer, running_server, server_command
-from bench.peers.server_py import running_server_py
+from bench.peers.server_py import UnavailableError, running_server_py
 from bench.prompts import Lengths, measured_lengths
 from inferd.paths import INFER_V2_SOCKET
 
@@ -32,20 +32,22 @@ def chat_sides(
     """
     with ExitStack() as stack:
         clients: dict[str, Clients] = {}
-        if "inferd" in lab.sides:
+        if lab.has("inferd"):
             daemon = stack.enter_context(our_daemon(lab, n_slots=n_slots, n_ctx=n_ctx))
             address = str(daemon.directory)
             clients["inferd"] = stack.enter_context(clients_of("inferd", address))
-        if "peer" in lab.sides:
+        if lab.has("peer"):
             peer = stack.enter_context(our_peer(lab, n_slots=n_slots, n_ctx=n_ctx))
             clients["peer"] = stack.enter_context(clients_of("http", peer.address))
-        if with_server_py and "server_py" in lab.sides:
-            server = stack.enter_context(
-                running_server_py(lab, n_slots=n_slots, n_ctx=n_ctx)
-            )
-            clients["server_py"] = stack.enter_context(
-                clients_of("http", server.address)
-            )
+        if with_server_py and lab.has("server_py"):
+            try:
+                server = stack.enter_context(
+                    running_server_py(lab, n_slots=n_slots, n_ctx=n_ctx)
+                )
+                found = stack.enter_context(clients_of("http", server.address))
+                clients["server_py"] = found
+            except (UnavailableError, SystemExit) as error:
+                lab.absent["server_py"] = str(error)
         yield clients
 
 

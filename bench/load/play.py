@@ -17,30 +17,30 @@ SILENCE_S: Final = 300.0
 
 
 class Call:
-    """A request and its answer, on a connection."""
+    """A request and its answer, on a connection of its own."""
 
-    def __init__(self, ask: Ask, speech: Speech, sock: socket.socket) -> None:
+    def __init__(self, ask: Ask, speech: Speech) -> None:
         self.ask = ask
-        self.sock = sock
+        self.sock: socket.socket | None = None
         self.recording = Recording()
-        self.is_sent = False
         self.is_over = False
         self._speech = speech
         self._request = speech.request(ask)
 
-    def send(self) -> None:
-        """Send the request."""
-        self.is_sent = True
+    def send(self) -> socket.socket:
+        """Connect, and send the request: servers close what is silent for long."""
+        self.sock = self._speech.connected()
         self.recording.sent_at = time.monotonic()
         self.sock.sendall(self._request)
+        return self.sock
 
-    def read(self) -> None:
+    def read(self, sock: socket.socket) -> None:
         """Read what is there.
 
         Raises:
             ServerError: the server hung up before its answer was complete.
         """
-        data = self.sock.recv(READ_BYTES)
+        data = sock.recv(READ_BYTES)
         moment = time.monotonic()
         if not data:
             raise ServerError(f"hung up after {bytes(self.recording.data)[-200:]!r}")
@@ -61,24 +61,21 @@ def play(speech: Speech, asks: Sequence[Ask]) -> list[Answer]:
     """
     with ExitStack() as stack:
         waiting = stack.enter_context(selectors.DefaultSelector())
-        calls = [
-            Call(ask, speech, stack.enter_context(speech.connected())) for ask in asks
-        ]
-        for call in calls:
-            waiting.register(call.sock, selectors.EVENT_READ, call)
+        calls = [Call(ask, speech) for ask in asks]
         awaited = [call for call in calls if not call.ask.hangs_up]
         while not all(call.is_over for call in awaited):
-            send_due(calls, speech)
+            for call in due(calls, speech):
+                sock = stack.enter_context(call.send())
+                waiting.register(sock, selectors.EVENT_READ, call)
             listen(waiting)
         return [call.answer() for call in calls]
 
 
-def send_due(calls: Sequence[Call], speech: Speech) -> None:
-    """Send the requests whose time has come."""
-    first = calls[0].recording.data
-    for call in calls:
-        if not call.is_sent and first.count(speech.piece_mark) >= call.ask.after_pieces:
-            call.send()
+def due(calls: Sequence[Call], speech: Speech) -> list[Call]:
+    """Choose the requests whose time has come."""
+    unsent = [call for call in calls if call.sock is None]
+    n_pieces = calls[0].recording.data.count(speech.piece_mark) if unsent else 0
+    return [call for call in unsent if n_pieces >= call.ask.after_pieces]
 
 
 def listen(waiting: selectors.BaseSelector) -> None:
@@ -91,7 +88,8 @@ def listen(waiting: selectors.BaseSelector) -> None:
     if not events:
         raise ServerError(f"silent for {SILENCE_S:.0f} s")
     for key, _ in events:
+        sock: socket.socket = key.fileobj  # type: ignore[assignment]  # as registered
         call: Call = key.data
-        call.read()
+        call.read(sock)
         if call.is_over:
-            waiting.unregister(call.sock)
+            waiting.unregister(sock)

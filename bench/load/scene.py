@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class Ask(Struct, frozen=True, kw_only=True):
-    """One request, on a connection of its own, which is open before the first is sent."""
+    """One request, on a connection of its own."""
 
     turns: list[tuple[str, str]]
     """Roles and texts, oldest first."""

@@ -13,7 +13,7 @@ from bench.peers.raw import bench_rate
 from bench.sides import chat_sides, lengths
 from bench.streams import first_token_s, prefill_rate
 
-MARGIN_TOKENS: Final = 256
+MARGIN_TOKENS: Final = 512
 ANSWER_TOKENS: Final = 2
 WARM_UP_TOKENS: Final = 32
 
@@ -33,7 +33,7 @@ def prefill(lab: Lab, *, n_tokens: int) -> Iterator[Take]:
                 {name: partial(clients.ask, ask) for name, clients in sides.items()},
             )
             values = {name: prefill_rate(answer) for name, answer in answers.items()}
-            if "raw" in lab.sides:
+            if lab.has("raw"):
                 values["raw"] = bench_rate(lab, n_prompt=n_tokens)
             waits = {name: first_token_s(each) * 1e3 for name, each in answers.items()}
             lengths = {name: each.n_prompt for name, each in answers.items()}

@@ -47,7 +47,7 @@ def together(
             details: dict[str, Any] = {
                 name: beside(each) for name, each in answers.items()
             }
-            if "raw" in lab.sides:
+            if lab.has("raw"):
                 told = batched(
                     lab, n_clients=n_clients, n_prompt=n_prompt, n_tokens=n_tokens
                 )

@@ -28,10 +28,10 @@ def embed_sides(lab: Lab) -> Iterator[dict[str, Side]]:
     options = Namespace(threads=lab.n_threads, slots=PEER_SLOTS, ubatch=PEER_UBATCH)
     with ExitStack() as stack:
         sides: dict[str, Side] = {}
-        if "inferd" in lab.sides:
+        if lab.has("inferd"):
             ours = our_side(lab.model.path, lab.n_threads)
             sides["inferd"] = stack.enter_context(ours)
-        if "peer" in lab.sides:
+        if lab.has("peer"):
             peer = peer_side(lab.model.path, options)
             sides["peer"] = stack.enter_context(peer)
         yield sides

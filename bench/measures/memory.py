@@ -28,11 +28,11 @@ def serving(lab: Lab) -> Iterator[Take]:
     def take(_: int) -> Reading:
         values: dict[str, float] = {}
         details: dict[str, float] = {}
-        if "inferd" in lab.sides:
+        if lab.has("inferd"):
             with our_daemon(lab, n_slots=N_SLOTS, n_ctx=N_CTX) as daemon:
                 details = of_daemon(daemon, ASK)
             values["inferd"] = details["daemon"] + details["workers"]
-        if "peer" in lab.sides:
+        if lab.has("peer"):
             with our_peer(lab, n_slots=N_SLOTS, n_ctx=N_CTX) as peer:
                 with clients_of("http", peer.address) as clients:
                     clients.ask(ASK)
@@ -47,7 +47,7 @@ def alone(lab: Lab) -> Iterator[Take]:
     """Look at a daemon whose worker has no model."""
 
     def take(_: int) -> Reading:
-        if "inferd" not in lab.sides:
+        if not lab.has("inferd"):
             return Reading({})
         with running_daemon(ALONE, INFER_V2_SOCKET) as daemon:
             details = of_daemon(daemon, FREE_ASK)

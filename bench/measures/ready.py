@@ -17,9 +17,9 @@ N_CTX: Final = 4096
 def ready(lab: Lab) -> Iterator[Take]:
     """Start every side and end it again; its file is in the page cache."""
     starts: dict[str, Callable[[], float]] = {}
-    if "inferd" in lab.sides:
+    if lab.has("inferd"):
         starts["inferd"] = partial(daemon_s, lab)
-    if "peer" in lab.sides:
+    if lab.has("peer"):
         starts["peer"] = partial(peer_s, lab)
 
     def take(number: int) -> Reading:

@@ -31,7 +31,7 @@ def single_stream(lab: Lab) -> Iterator[Take]:
                 {name: partial(clients.ask, ask) for name, clients in sides.items()},
             )
             values = {name: decode_rate(answer) for name, answer in answers.items()}
-            if "raw" in lab.sides:
+            if lab.has("raw"):
                 values["raw"] = bench_rate(lab, n_tokens=n_tokens)
             waits = {name: first_token_s(each) * 1e3 for name, each in answers.items()}
             return Reading(values, {"first_token_ms": waits})

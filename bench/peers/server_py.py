@@ -36,6 +36,14 @@ GEMMA: Final = (
 """For a model whose file has no chat template: it knows no families by name."""
 ALONE: Final = "-I"
 """Python's option to see nothing but its own environment."""
+LAUNCH: Final = """
+import runpy, sys, types
+sys.modules["llama_cpp.mtmd_cpp"] = types.ModuleType("mtmd_cpp")
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+"""It imports the library for images, which our build does not have, and does not use it
+without a model for them."""
 N_BATCH: Final = 128
 """As its own example configurations have it."""
 
@@ -103,9 +111,9 @@ def running_server_py(lab: Lab, *, n_slots: int, n_ctx: int) -> Iterator[Running
     file = directory / f"config-{port}.json"
     file.write_text(json.dumps({**config, "server": {"port": port}}))
     python = directory / "venv" / "bin" / "python"
-    command = [str(python), ALONE, str(directory / "server.py"), "-C", str(file)]
+    command = [str(python), ALONE, "-c", LAUNCH, str(directory / "server.py")]
     try:
-        with running(command, port, "/healthz") as server:
+        with running([*command, "-C", str(file)], port, "/healthz") as server:
             yield server
     finally:
         file.unlink()
