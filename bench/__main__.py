@@ -9,6 +9,7 @@ python -m bench --quick --sides inferd      # does it run?
 import argparse
 import json
 import os
+import signal
 import sys
 import time
 from functools import partial
@@ -20,28 +21,35 @@ from bench.machine import flags, machine, versions
 from bench.measures import CHAT, EMBEDDING, KEYS, WITHOUT_MODEL
 from bench.measures.growth import AXES, growth
 from bench.models import DEFAULT, EMBEDDING as EMBEDDING_MODEL, NoModelError, model_file
+from bench.peers.build import tools_directory
 from bench.peers.server_py import UnavailableError, packages
 from bench.report import write_report
 from bench.run import Results, Rounds, say
 
 FORMAT: Final = 1
 """Of ``report.json``; a change of meaning raises it."""
+BUILT: Final = frozenset({"peer", "raw"})
+"""Sides that are llama.cpp's own tools."""
 HERE: Final = Path(__file__).parent
 
 
 def main() -> int:
     """Measure all that is asked for; write the report as it grows."""
+    # As Ctrl-C: whoever serves is ended, and no other measure begins.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     arguments = parsed()
     rounds = rounds_of(arguments)
     began_at = time.monotonic()
-    report = head(arguments, rounds)
+    sides, unavailable = sides_of(frozenset(arguments.sides))
+    report = head(arguments, rounds, sides)
+    report["unavailable"] += unavailable
     results = Results(keep=partial(keep, report, arguments.output))
     report |= {"measures": results.measures, "growth": results.growth}
-    unavailable = measure_all(arguments, rounds, report, results)
+    measure_all(arguments, rounds, report, results)
     report["seconds"] = round(time.monotonic() - began_at)
     write_report(report, arguments.output)
     say(f"{report['seconds'] / 60:.1f} minutes; {arguments.output / 'report.md'}")
-    for line in (*unavailable, *results.failed):
+    for line in (*report["unavailable"], *results.failed):
         say(f"not measured: {line}")
     return 1 if results.failed else 0
 
@@ -63,6 +71,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--growth-rounds", type=int)
     parser.add_argument("--tries", type=int, help="at a quiet moment, for each round")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--gpu-layers", type=int, default=0, help="-1 for all")
     parser.add_argument("--quick", action="store_true", help="to see that it runs")
     parser.add_argument("--output", type=Path, default=HERE, metavar="DIRECTORY")
     return parser.parse_args()
@@ -79,9 +88,10 @@ def rounds_of(arguments: argparse.Namespace) -> Rounds:
     )
 
 
-def head(arguments: argparse.Namespace, rounds: Rounds) -> dict[str, Any]:
+def head(
+    arguments: argparse.Namespace, rounds: Rounds, sides: frozenset[str]
+) -> dict[str, Any]:
     """Give what is known before anything is measured."""
-    with_peers = {"peer", "raw"} & {*arguments.sides}
     return {
         "format": FORMAT,
         "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -90,11 +100,12 @@ def head(arguments: argparse.Namespace, rounds: Rounds) -> dict[str, Any]:
             "growth_rounds": rounds.growth_rounds,
             "tries": rounds.tries,
             "threads": arguments.threads,
-            "sides": [*arguments.sides],
+            "gpu_layers": arguments.gpu_layers,
+            "sides": sorted(sides),
             "quick": arguments.quick,
         },
         "machine": machine(),
-        "versions": versions(with_peers=bool(with_peers)),
+        "versions": versions(with_peers=bool(BUILT & sides)),
         "build_flags": flags(),
         "unavailable": [],
         "models": {},
@@ -113,15 +124,17 @@ def measure_all(
     rounds: Rounds,
     report: dict[str, Any],
     results: Results,
-) -> list[str]:
-    """Measure every model; give what was not to be had, and why."""
-    sides, missing = sides_of(arguments)
-    report["unavailable"] += missing
+) -> None:
+    """Measure every model; the report learns what was not to be had, and why."""
     families = dict(each.split("=", 1) for each in arguments.family)
     commands: dict[str, None] = {}
-    sizes = QUICK if arguments.quick else Sizes()
     lab_of = partial(
-        Lab, sides=sides, n_threads=arguments.threads, sizes=sizes, commands=commands
+        Lab,
+        sides=frozenset(report["settings"]["sides"]),
+        n_threads=arguments.threads,
+        n_gpu_layers=arguments.gpu_layers,
+        sizes=QUICK if arguments.quick else Sizes(),
+        commands=commands,
     )
     for named in (*(arguments.model or DEFAULT), EMBEDDING_MODEL):
         try:
@@ -136,7 +149,6 @@ def measure_all(
         report["unavailable"] += [
             f"{side}, {model.name}: {why}" for side, why in lab.absent.items()
         ]
-    return list(report["unavailable"])
 
 
 def measure_model(lab: Lab, rounds: Rounds, results: Results, *, embeds: bool) -> None:
@@ -149,16 +161,20 @@ def measure_model(lab: Lab, rounds: Rounds, results: Results, *, embeds: bool) -
     results.add_growth(lab, growth(lab), rounds)
 
 
-def sides_of(arguments: argparse.Namespace) -> tuple[frozenset[str], list[str]]:
+def sides_of(wanted: frozenset[str]) -> tuple[frozenset[str], list[str]]:
     """Give the sides that can be had, and why others cannot."""
-    sides = frozenset(arguments.sides)
-    if "server_py" not in sides:
-        return sides, []
-    try:
-        say(f"server.py runs on {packages()}")
-    except UnavailableError as error:
-        return sides - {"server_py"}, [f"server_py: {error}"]
-    return sides, []
+    missing: dict[str, str] = {}
+    if wanted & BUILT:
+        try:
+            tools_directory()
+        except SystemExit as error:
+            missing |= {side: str(error) for side in sorted(wanted & BUILT)}
+    if "server_py" in wanted:
+        try:
+            say(f"server.py runs on {packages()}")
+        except (UnavailableError, SystemExit) as error:
+            missing["server_py"] = str(error)
+    return wanted - missing.keys(), [f"{side}: {why}" for side, why in missing.items()]
 
 
 def described(model: ModelFile) -> dict[str, Any]:

@@ -34,7 +34,7 @@ class Sizes:
     shared_prefix: int = 2000
     long_prompt: int = 3000
     held_tokens: int = 120
-    n_texts: int = 500
+    n_texts: int = 300
     client_counts: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
     client_tokens: int = 32
     prompt_lengths: tuple[int, ...] = (128, 256, 512, 1024, 2048, 4096, 8192)
@@ -61,6 +61,8 @@ class Lab:
     model: ModelFile
     sides: frozenset[str]
     n_threads: int
+    n_gpu_layers: int = 0
+    """Layers on the accelerator; -1 for all."""
     sizes: Sizes = Sizes()
     commands: dict[str, None] = field(default_factory=dict)
     """Command lines and configurations, each once, in order."""

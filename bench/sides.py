@@ -68,6 +68,7 @@ def tables_for(lab: Lab, *, n_slots: int, n_ctx: int) -> str:
         '[[backend]]\nname = "chat"\nkind = "llamacpp"\n'
         f"model = {json.dumps(str(lab.model.path))}\n"
         f"n_ctx = {n_ctx}\nn_threads = {lab.n_threads}\n"
+        f"n_gpu_layers = {lab.n_gpu_layers}\n"
         + (f'chat_template = "{family}"\n' if family else "")
     )
 
@@ -88,6 +89,7 @@ def peer_options(lab: Lab, *, n_slots: int, n_ctx: int) -> list[str]:
     template = FAMILIES.get(lab.model.family or "")
     return [
         *("--parallel", str(n_slots), "--ctx-size", str(n_slots * n_ctx)),
+        *("--n-gpu-layers", str(lab.n_gpu_layers)),
         *(("--chat-template", template) if template else ()),
     ]
 

@@ -38,7 +38,8 @@ def run_tool(lab: Lab, name: str, options: Sequence[str]) -> str:
     """Run a tool on the model; give what it prints."""
     command = [
         *(str(tool(name)), "--model", str(lab.model.path)),
-        *("--threads", str(lab.n_threads), *options),
+        *("--threads", str(lab.n_threads)),
+        *("--n-gpu-layers", str(lab.n_gpu_layers), *options),
     ]
     lab.note(command)
     result = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -124,6 +124,7 @@ def configuration(lab: Lab, *, n_slots: int, n_ctx: int) -> dict[str, Any]:
     return {
         "model": {
             "path": str(lab.model.path),
+            "n_gpu_layers": lab.n_gpu_layers,
             "n_ctx": n_ctx * n_slots,
             "n_seq_max": n_slots,
             "n_batch": N_BATCH,

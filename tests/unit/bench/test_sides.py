@@ -27,7 +27,8 @@ def test_the_daemons_configuration_has_the_same_work(lab):
 def test_the_peer_has_room_for_as_many_requests_of_that_size(lab):
     options = peer_options(lab, n_slots=8, n_ctx=512)
     assert options[:4] == ["--parallel", "8", "--ctx-size", "4096"]
-    assert options[4:] == (["--chat-template", "gemma"] if lab.model.family else [])
+    assert options[4:6] == ["--n-gpu-layers", "0"]
+    assert options[6:] == (["--chat-template", "gemma"] if lab.model.family else [])
 
 
 def test_so_has_the_bindings_server(lab):

@@ -43,6 +43,8 @@ def test_a_command_is_noted_without_the_places_of_this_machine(tools):
     tools("llama-bench", json.dumps([{"avg_ts": 1}]))
     raw.bench_rate(LAB, n_prompt=9)
     assert any(
-        line.startswith("llama-bench --model m.gguf --threads 2 --n-prompt 9")
+        line.startswith(
+            "llama-bench --model m.gguf --threads 2 --n-gpu-layers 0 --n-prompt 9"
+        )
         for line in LAB.commands
     )
