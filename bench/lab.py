@@ -30,14 +30,14 @@ class Sizes:
 
     stream_tokens: int = 128
     """As llama-bench's ``tg128``."""
-    concurrent_tokens: int = 96
+    concurrent_tokens: int = 64
     shared_prefix: int = 2000
     long_prompt: int = 3000
     held_tokens: int = 120
     n_texts: int = 300
     client_counts: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
     client_tokens: int = 32
-    prompt_lengths: tuple[int, ...] = (128, 256, 512, 1024, 2048, 4096, 8192)
+    prompt_lengths: tuple[int, ...] = (128, 512, 2048, 8192)
 
 
 QUICK: Final = Sizes(
@@ -100,6 +100,12 @@ class Measure:
     goals: tuple[Goal, ...] = ()
     reasons: Mapping[str, str] = field(default_factory=dict)
     """Why a side has no value."""
+    is_long: bool = False
+    """Whether a round takes so long that there are about half as many."""
+
+    def rounds_of(self, n_rounds: int) -> int:
+        """Give its rounds in a run of so many: an odd number stays odd where it can."""
+        return n_rounds // 4 * 2 + 1 if self.is_long else n_rounds
 
 
 def in_turns(number: int, sides: Mapping[str, Callable[[], T]]) -> dict[str, T]:

@@ -70,7 +70,9 @@ class Results:
         """Measure, and keep each figure under its key and the model's name."""
         for measure in measures:
             if rounds.wants(measure.key):
-                taken = taken_figure(measure, lab, rounds.n_rounds, rounds.tries)
+                taken = taken_figure(
+                    measure, lab, measure.rounds_of(rounds.n_rounds), rounds.tries
+                )
                 self.measures.setdefault(measure.key, {})[model] = taken
                 self.keep()
 

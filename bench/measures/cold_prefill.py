@@ -63,5 +63,6 @@ COLD_PREFILL: Final = Measure(
     unit="tokens/s",
     is_more_better=True,
     open=long_cold_prompt,
+    is_long=True,
     goals=(Goal("ratio_peer", at_least=1.0, or_raw=0.97),),
 )

@@ -18,7 +18,8 @@ from bench.streams import first_token_s, together_rate, whole_rate
 N_CTX: Final = 512
 N_CLIENTS: Final = 8
 PROMPT_TOKENS: Final = 48
-"""Of raw llama.cpp's prompts, until a server has told how long ours are."""
+"""Of raw llama.cpp's prompts, if no server tells how long ours are."""
+WARM_UP_TOKENS: Final = 2
 
 
 @contextmanager
@@ -27,22 +28,19 @@ def together(
 ) -> Iterator[Take]:
     """Have every side write so many stories at once."""
     seeds = count()
-    n_prompt = PROMPT_TOKENS
     with chat_sides(
         lab, n_slots=n_clients, n_ctx=N_CTX, with_server_py=with_server_py
     ) as sides:
+        first = stories(islice(seeds, n_clients), WARM_UP_TOKENS)
+        warm = [clients.play(first) for clients in sides.values()]
+        n_prompt = prompt_tokens(warm) or PROMPT_TOKENS
 
         def take(number: int) -> Reading:
-            nonlocal n_prompt
-            asks = [
-                Ask(turns=[("user", story(seed))], max_tokens=n_tokens)
-                for seed in islice(seeds, n_clients)
-            ]
+            asks = stories(islice(seeds, n_clients), n_tokens)
             answers = in_turns(
                 number,
                 {name: partial(clients.play, asks) for name, clients in sides.items()},
             )
-            n_prompt = prompt_tokens(answers.values()) or n_prompt
             values = {name: together_rate(each) for name, each in answers.items()}
             details: dict[str, Any] = {
                 name: beside(each) for name, each in answers.items()
@@ -55,8 +53,12 @@ def together(
                 details["raw"] = told
             return Reading(values, details)
 
-        take(0)
         yield take
+
+
+def stories(seeds: Iterable[int], n_tokens: int) -> list[Ask]:
+    """Ask for a story each."""
+    return [Ask(turns=[("user", story(seed))], max_tokens=n_tokens) for seed in seeds]
 
 
 def prompt_tokens(sides: Iterable[Sequence[Answer]]) -> int:

@@ -77,6 +77,7 @@ STALL: Final = Measure(
     unit="ms",
     is_more_better=False,
     open=stall,
+    is_long=True,
     goals=(Goal("ratio_peer", at_most=0.04),),
     reasons={"raw": "llama.cpp's benchmarks have no second stream"},
 )

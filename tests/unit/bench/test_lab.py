@@ -3,6 +3,8 @@ from pathlib import Path
 import pytest
 
 from bench.lab import Lab, ModelFile, in_turns
+from bench.measures.single_stream import SINGLE_STREAM
+from bench.measures.stall import STALL
 
 
 @pytest.fixture
@@ -27,3 +29,11 @@ def test_command_lines_are_kept_once_and_without_places(lab):
         lab.note(["/opt/bin/tool", "--model", "/home/a/m.gguf", "--fast"])
     lab.note_text('model = "/home/a/m.gguf"')
     assert [*lab.commands] == ["tool --model m.gguf --fast", 'model = "m.gguf"']
+
+
+@pytest.mark.parametrize(
+    ("rounds", "of_long"), [(1, 1), (2, 1), (3, 1), (5, 3), (9, 5)]
+)
+def test_what_takes_long_has_about_half_the_rounds(rounds, of_long):
+    assert SINGLE_STREAM.rounds_of(rounds) == rounds
+    assert STALL.rounds_of(rounds) == of_long

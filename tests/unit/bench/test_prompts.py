@@ -18,8 +18,8 @@ def test_a_prompt_has_as_many_tokens_as_it_should(per_word, around):
     def n_tokens_of(text):
         return round(per_word * len(text.split()) + around)
 
-    text = measured_lengths(n_tokens_of).text(3000, 7)
-    assert n_tokens_of(text) == pytest.approx(3000, rel=0.05)
+    text = measured_lengths(n_tokens_of).text(400, 7)
+    assert n_tokens_of(text) == pytest.approx(400, abs=20 + per_word)
 
 
 def test_a_server_that_does_not_count_is_taken_to_see_words():
