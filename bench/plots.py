@@ -95,7 +95,7 @@ def ratio_plots(report: Mapping[str, Any]) -> Iterator[tuple[str, Figure]]:
 
 def ratio_plot(model: str, figures: Mapping[str, Any]) -> Figure:
     """Draw a point for each ratio, with its spread."""
-    figure, axes = canvas(f"inferd divided by, {model}; more is better")
+    figure, axes = canvas(f"inferd divided by the others, {model}; more is better")
     for offset, name in zip((0.12, -0.12), RATIOS, strict=True):
         side = name.removeprefix("ratio_")
         spreads = [each["spread"].get(name) for each in figures.values()]
@@ -115,6 +115,7 @@ def ratio_plot(model: str, figures: Mapping[str, Any]) -> Figure:
         )
     axes.axvline(1, color="black", linewidth=0.8)
     axes.set_yticks(range(len(figures)), labels=[*figures])
+    axes.set_xlim(left=0)
     axes.invert_yaxis()
     axes.legend(frameon=False)
     return figure

@@ -1,7 +1,7 @@
 import pytest
 
 from bench.plots import draw
-from tests.unit.bench.reports import some_report
+from tests.bench.reports import some_report
 
 pytestmark = pytest.mark.slow
 

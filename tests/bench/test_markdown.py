@@ -3,7 +3,7 @@ import re
 import pytest
 
 from bench.markdown import as_markdown, goal_of, number
-from tests.unit.bench.reports import some_report
+from tests.bench.reports import some_report
 
 
 def tables(text):
