@@ -8,14 +8,18 @@ from typing import Final
 from bench.daemon import RunningDaemon, running_daemon
 from bench.lab import Lab
 from bench.load.clients import Clients, clients_of
-from bench.load.scene import Ask
+from bench.load.scene import Answer, Ask
+from bench.load.speech import ServerError
 from bench.peers.llama_server import RunningServer, running_server, server_command
 from bench.peers.server_py import UnavailableError, running_server_py
-from bench.prompts import Lengths, measured_lengths
+from bench.prompts import Lengths, measured_lengths, words
+from bench.templates import TEMPLATES
 from inferd.paths import INFER_V2_SOCKET
 
-FAMILIES: Final = {"gemma3": "gemma", "llama3": "llama3", "chatml": "chatml"}
-"""Our names of families that llama-server has a template for, and its names."""
+SAMPLE_WORDS: Final = 40
+SAMPLE: Final = Ask(turns=[("user", words(SAMPLE_WORDS, 0))], max_tokens=1)
+LIKE: Final = 0.05
+"""Share of a prompt's tokens by which two sides may count differently."""
 
 
 @contextmanager
@@ -48,7 +52,19 @@ def chat_sides(
                 clients["server_py"] = found
             except (UnavailableError, SystemExit) as error:
                 lab.absent["server_py"] = str(error)
+        check_alike({name: side.ask(SAMPLE) for name, side in clients.items()})
         yield clients
+
+
+def check_alike(answers: Mapping[str, Answer]) -> None:
+    """See that all sides read the same prompt; who does not count is believed.
+
+    Raises:
+        ServerError: they do not, so their speeds say nothing.
+    """
+    counts = {name: each.n_prompt for name, each in answers.items() if each.n_prompt}
+    if counts and max(counts.values()) > min(counts.values()) * (1 + LIKE):
+        raise ServerError(f"the sides read different prompts: {counts} tokens")
 
 
 @contextmanager
@@ -86,7 +102,7 @@ def our_peer(lab: Lab, *, n_slots: int, n_ctx: int) -> Iterator[RunningServer]:
 
 def peer_options(lab: Lab, *, n_slots: int, n_ctx: int) -> list[str]:
     """Give llama-server's options for the same work."""
-    template = FAMILIES.get(lab.model.family or "")
+    template = TEMPLATES.get(lab.model.family or "")
     return [
         *("--parallel", str(n_slots), "--ctx-size", str(n_slots * n_ctx)),
         *("--n-gpu-layers", str(lab.n_gpu_layers)),

@@ -20,6 +20,7 @@ from bench.lab import Lab
 from bench.peers.build import say
 from bench.peers.llama_server import RunningServer, free_port, running
 from bench.peers.source import sources, version
+from bench.templates import TEMPLATES
 from inferd.paths import cache_directory
 from tools.setup import llama_wheel
 
@@ -28,12 +29,6 @@ NEEDS: Final = (
     *("uvicorn", "websockets"),
 )
 """As the head of its file lists them."""
-GEMMA: Final = (
-    "{{ bos_token }}{% for turn in messages %}<start_of_turn>"
-    "{{ 'model' if turn.role == 'assistant' else turn.role }}\n"
-    "{{ turn.content }}<end_of_turn>\n{% endfor %}<start_of_turn>model\n"
-)
-"""For a model whose file has no chat template: it knows no families by name."""
 ALONE: Final = "-I"
 """Python's option to see nothing but its own environment."""
 LAUNCH: Final = """
@@ -121,6 +116,7 @@ def running_server_py(lab: Lab, *, n_slots: int, n_ctx: int) -> Iterator[Running
 
 def configuration(lab: Lab, *, n_slots: int, n_ctx: int) -> dict[str, Any]:
     """Write its configuration, all but the port."""
+    template = TEMPLATES.get(lab.model.family or "")
     return {
         "model": {
             "path": str(lab.model.path),
@@ -132,6 +128,6 @@ def configuration(lab: Lab, *, n_slots: int, n_ctx: int) -> dict[str, Any]:
             "threads": lab.n_threads,
             "threads_batch": lab.n_threads,
             "store_logits": False,
-            **({"chat_template": GEMMA} if lab.model.family == "gemma3" else {}),
+            **({"chat_template": template} if template else {}),
         }
     }
