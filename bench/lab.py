@@ -30,7 +30,7 @@ class Sizes:
 
     stream_tokens: int = 128
     """As llama-bench's ``tg128``."""
-    concurrent_tokens: int = 64
+    concurrent_tokens: int = 96
     shared_prefix: int = 2000
     long_prompt: int = 3000
     held_tokens: int = 120

@@ -14,6 +14,9 @@ from bench.sides import chat_sides, lengths
 from bench.streams import first_token_s, prefill_rate
 
 MARGIN_TOKENS: Final = 512
+LONGEST: Final = 8000
+"""Tokens: what fits into the 8,192 that the embedded model was trained for, beside its
+template, an answer and a miscount; llama-server gives no request more than that."""
 ANSWER_TOKENS: Final = 2
 WARM_UP_TOKENS: Final = 32
 
@@ -22,6 +25,7 @@ WARM_UP_TOKENS: Final = 32
 def prefill(lab: Lab, *, n_tokens: int) -> Iterator[Take]:
     """Have every side read a new prompt of about so many tokens."""
     seeds = count(n_tokens)
+    n_tokens = min(n_tokens, LONGEST)
     n_ctx = n_tokens + n_tokens // 8 + MARGIN_TOKENS
     with chat_sides(lab, n_slots=1, n_ctx=n_ctx) as sides:
         known = lengths(sides)

@@ -1,7 +1,11 @@
-"""Several answers at once: their tokens per second together, while all of them run."""
+"""Several answers at once: their tokens per second together.
+
+Of eight, while all of them run. Of more, with the time their prompts take: the first may
+have ended before the last begins.
+"""
 
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import count, islice
@@ -24,9 +28,23 @@ WARM_UP_TOKENS: Final = 2
 
 @contextmanager
 def together(
-    lab: Lab, *, n_clients: int, n_tokens: int, with_server_py: bool = False
+    lab: Lab,
+    *,
+    n_clients: int,
+    n_tokens: int,
+    is_whole: bool = False,
+    with_server_py: bool = False,
 ) -> Iterator[Take]:
-    """Have every side write so many stories at once."""
+    """Have every side write so many stories at once.
+
+    Args:
+        lab: what to measure with.
+        n_clients: stories at once.
+        n_tokens: of each.
+        is_whole: whether prompts count for the time, too.
+        with_server_py: whether the binding's own server takes part.
+    """
+    rate = whole_rate if is_whole else together_rate
     seeds = count()
     with chat_sides(
         lab, n_slots=n_clients, n_ctx=N_CTX, with_server_py=with_server_py
@@ -41,7 +59,7 @@ def together(
                 number,
                 {name: partial(clients.play, asks) for name, clients in sides.items()},
             )
-            values = {name: together_rate(each) for name, each in answers.items()}
+            values = {name: rate(each) for name, each in answers.items()}
             details: dict[str, Any] = {
                 name: beside(each) for name, each in answers.items()
             }
@@ -49,11 +67,16 @@ def together(
                 told = batched(
                     lab, n_clients=n_clients, n_prompt=n_prompt, n_tokens=n_tokens
                 )
-                values["raw"] = told["speed_tg"]
+                values["raw"] = raw_rate(told, is_whole=is_whole)
                 details["raw"] = told
             return Reading(values, details)
 
         yield take
+
+
+def raw_rate(told: Mapping[str, float], *, is_whole: bool) -> float:
+    """Give what ``llama-batched-bench`` found, with the time of prompts or without."""
+    return told["pl"] * told["tg"] / (told["t"] if is_whole else told["t_tg"])
 
 
 def stories(seeds: Iterable[int], n_tokens: int) -> list[Ask]:

@@ -21,7 +21,10 @@ def growth(lab: Lab) -> Mapping[str, Mapping[int, Measure]]:
                 unit="tokens/s",
                 is_more_better=True,
                 open=partial(
-                    together, n_clients=n_clients, n_tokens=lab.sizes.client_tokens
+                    together,
+                    n_clients=n_clients,
+                    n_tokens=lab.sizes.client_tokens,
+                    is_whole=True,
                 ),
             )
             for n_clients in lab.sizes.client_counts
