@@ -21,8 +21,7 @@ check: setup
 	@$(BIN)/python -m tools.regenerate --check
 
 bench: setup
-	@$(BIN)/python -m bench.decode
-	@$(BIN)/python -m bench.frames
+	@$(BIN)/python -m bench
 
 fuzz: setup
 	@$(BIN)/python -m fuzz.lines 10000000 --processes 2

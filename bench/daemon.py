@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from inferd.client.discovery import pauses
-
 START_S: Final = 300.0
 """Seconds the daemon gets to bind its sockets: it does so once its model is loaded."""
 STOP_S: Final = 20.0
 """Seconds it gets to drain."""
+POLL_S: Final = 0.01
+"""Seconds between two looks at whether somebody serves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,8 @@ class RunningDaemon:
     pid: int
     directory: Path
     """Where its sockets are."""
+    ready_s: float
+    """Seconds it took to open them."""
 
     @property
     def worker_pids(self) -> list[int]:
@@ -48,6 +50,7 @@ def running_daemon(tables: str, *leaves: str) -> Iterator[RunningDaemon]:
         config = Path(scratch) / "config.toml"
         config.write_text(f'[listen]\ndirectory = "{directory}"\n{tables}')
         log = Path(scratch) / "daemon.log"
+        began_at = time.monotonic()
         with log.open("w") as stderr:
             process = subprocess.Popen(
                 [sys.executable, "-m", "inferd", "serve", "--config", str(config)],
@@ -58,7 +61,9 @@ def running_daemon(tables: str, *leaves: str) -> Iterator[RunningDaemon]:
         with ended_at_exit(process):
             for leaf in leaves:
                 wait_until_open(directory / leaf, process, log)
-            yield RunningDaemon(process.pid, directory)
+            yield RunningDaemon(
+                process.pid, directory, ready_s=time.monotonic() - began_at
+            )
 
 
 @contextmanager
@@ -77,14 +82,17 @@ def ended_at_exit(process: subprocess.Popen[bytes]) -> Iterator[None]:
 def wait_until_open(path: Path, process: subprocess.Popen[bytes], log: Path) -> None:
     """Wait until a socket takes connections; its owner's last words if it never does."""
     deadline = time.monotonic() + START_S
-    for pause in pauses():
-        with socket.socket(socket.AF_UNIX) as sock:
-            if not sock.connect_ex(str(path)):
-                return
+    while not is_open(path):
         if process.poll() is not None or time.monotonic() > deadline:
             words = log.read_text().strip().splitlines()[-1:]
             sys.exit(f"{path.name} does not open: {' '.join(words)}")
-        time.sleep(pause)
+        time.sleep(POLL_S)
+
+
+def is_open(path: Path) -> bool:
+    """Tell whether a socket takes connections."""
+    with socket.socket(socket.AF_UNIX) as sock:
+        return not sock.connect_ex(str(path))
 
 
 def connected(path: Path) -> socket.socket:
@@ -100,6 +108,13 @@ def cpu_s(pid: int) -> float:
     if not fields:
         raise ProcessLookupError(pid)
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory_mb(pid: int, field: str = "Rss") -> float:
+    """Give a process's memory in MB (10⁶ bytes): ``Rss``, or ``Pss`` to add up."""
+    rollup = Path("/proc") / str(pid) / "smaps_rollup"
+    sizes = dict(line.split(":", 1) for line in rollup.read_text().splitlines()[1:])
+    return int(sizes[field].split()[0]) * 1024 / 1e6
 
 
 def processes() -> list[Path]:

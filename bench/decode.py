@@ -4,7 +4,7 @@ A daemon with a real worker, and the worker's backend in a process of its own, w
 same greedy answer in turns. Prints each round's rates and the ratio of the medians; a
 round's other load on the machine is shown, since it spoils the figures.
 
-    make bench                 # the embedded chat model, 9 rounds of 256 tokens
+    python -m bench.decode     # the embedded chat model, 9 rounds of 256 tokens
 """
 
 import argparse

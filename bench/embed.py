@@ -24,10 +24,9 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
-from urllib.parse import urlsplit
 
 from bench.daemon import RunningDaemon, connected, cpu_s, running_daemon
-from bench.peer import RunningServer, running_server
+from bench.peers.llama_server import RunningServer, running_server
 from bench.quiet import Measured, undisturbed
 from inferd.cli.configuration import located
 from inferd.config import LlamaCppSettings
@@ -306,7 +305,7 @@ class PeerSide:
 
     def __init__(self, server: RunningServer) -> None:
         self._pid = server.pid
-        self._connection = http.client.HTTPConnection(urlsplit(server.url).netloc)
+        self._connection = http.client.HTTPConnection(server.address)
 
     def cpu_s(self) -> float:
         """Give the processor time that the server has taken."""

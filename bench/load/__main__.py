@@ -1,0 +1,32 @@
+"""The clients' process: a scene on a line of stdin, its answers on a line of stdout."""
+
+import sys
+
+import msgspec
+
+from bench.load.play import play
+from bench.load.scene import Answer, Scene
+from bench.load.speech import ServerError, speech
+from inferd.client.exchange import ClientError
+
+
+class Told(msgspec.Struct):
+    """Answers, or why there are none."""
+
+    answers: list[Answer]
+    error: str = ""
+
+
+def main() -> None:
+    """Play scene after scene."""
+    for line in sys.stdin:
+        scene = msgspec.json.decode(line, type=Scene)
+        try:
+            told = Told(play(speech(scene.kind, scene.address), scene.asks))
+        except (ServerError, ClientError, OSError) as error:
+            told = Told([], f"{type(error).__name__}: {error}")
+        print(msgspec.json.encode(told).decode(), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""Memory: of the daemon's process alone, and of all that serves a model."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from bench.daemon import RunningDaemon, memory_mb, running_daemon
+from bench.figures import Goal, Reading
+from bench.lab import Lab, Measure, Take
+from bench.load.clients import clients_of
+from bench.load.scene import Ask
+from bench.prompts import story
+from bench.sides import our_daemon, our_peer
+from inferd.paths import INFER_V2_SOCKET
+
+N_SLOTS: Final = 2
+N_CTX: Final = 4096
+ANSWER_TOKENS: Final = 32
+ALONE: Final = '[[backend]]\nname = "mock"\nkind = "mock"\n'
+ASK: Final = Ask(turns=[("user", story(0))], max_tokens=ANSWER_TOKENS)
+FREE_ASK: Final = Ask(turns=ASK.turns, max_tokens=ANSWER_TOKENS, is_forced=False)
+
+
+@contextmanager
+def serving(lab: Lab) -> Iterator[Take]:
+    """Look at every side once it has answered something."""
+
+    def take(_: int) -> Reading:
+        values: dict[str, float] = {}
+        details: dict[str, float] = {}
+        if lab.has("inferd"):
+            with our_daemon(lab, n_slots=N_SLOTS, n_ctx=N_CTX) as daemon:
+                details = of_daemon(daemon, ASK)
+            values["inferd"] = details["daemon"] + details["workers"]
+        if lab.has("peer"):
+            with our_peer(lab, n_slots=N_SLOTS, n_ctx=N_CTX) as peer:
+                with clients_of("http", peer.address) as clients:
+                    clients.ask(ASK)
+                values["peer"] = memory_mb(peer.pid)
+        return Reading(values, details)
+
+    yield take
+
+
+@contextmanager
+def alone(lab: Lab) -> Iterator[Take]:
+    """Look at a daemon whose worker has no model."""
+
+    def take(_: int) -> Reading:
+        if not lab.has("inferd"):
+            return Reading({})
+        with running_daemon(ALONE, INFER_V2_SOCKET) as daemon:
+            details = of_daemon(daemon, FREE_ASK)
+        return Reading({"inferd": details["daemon"]}, details)
+
+    yield take
+
+
+def of_daemon(daemon: RunningDaemon, ask: Ask) -> dict[str, float]:
+    """Give the megabytes of the daemon's processes after an answer."""
+    with clients_of("inferd", str(daemon.directory)) as clients:
+        clients.ask(ask)
+    return {
+        "daemon": memory_mb(daemon.pid),
+        "workers": sum(map(memory_mb, daemon.worker_pids)),
+    }
+
+
+NO_RAW: Final = {"raw": "llama.cpp's benchmarks serve nobody"}
+RSS: Final = Measure(
+    key="rss_mb",
+    title="memory of all processes, with the model",
+    unit="MB",
+    is_more_better=False,
+    open=serving,
+    reasons=NO_RAW,
+)
+RSS_ALONE: Final = Measure(
+    key="rss_mb",
+    title="memory of the daemon's process, no model",
+    unit="MB",
+    is_more_better=False,
+    open=alone,
+    goals=(Goal("inferd", at_most=45.0),),
+    reasons={**NO_RAW, "peer": "llama-server has no process without the model"},
+)

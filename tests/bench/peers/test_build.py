@@ -1,0 +1,57 @@
+import pytest
+
+from bench.peers import build
+from tools.setup import CMAKE_ARGS
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setattr(build, "cache_directory", lambda: tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def built(monkeypatch):
+    """Directories that were asked to be filled."""
+    asked = []
+
+    def fill(directory):
+        (directory / "bin").mkdir(parents=True)
+        asked.append(directory)
+
+    monkeypatch.setattr(build, "build", fill)
+    monkeypatch.setattr("shutil.which", lambda _: "/usr/bin/cmake")
+    return asked
+
+
+def test_tools_are_built_once(cache, built):
+    assert build.tool("llama-bench") == build.tools_directory() / "llama-bench"
+    assert len(built) == 1
+
+
+def test_other_flags_are_another_build(cache, built, monkeypatch):
+    before = build.tools_directory()
+    monkeypatch.setattr(build, "FLAGS", (*build.FLAGS, "-DGGML_OPENMP=OFF"))
+    assert build.tools_directory() != before
+    assert len(built) == 2
+
+
+def test_without_cmake_there_are_no_tools(cache, built, monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    with pytest.raises(SystemExit, match="CMake"):
+        build.tools_directory()
+
+
+def test_what_was_built_moves_into_place_as_a_whole(tmp_path):
+    made = tmp_path / "made"
+    made.mkdir()
+    (made / "libggml.so.0").write_text("code")
+    (made / "libggml.so").symlink_to("libggml.so.0")
+    build.keep(made, tmp_path)
+    assert (tmp_path / "bin" / "libggml.so").is_symlink()
+    assert (tmp_path / "bin" / "libggml.so").read_text() == "code"
+    assert not (tmp_path / "bin.new").exists()
+
+
+def test_the_flags_are_those_of_our_own_library():
+    assert set(CMAKE_ARGS) <= set(build.FLAGS)
