@@ -8,7 +8,8 @@ from bench.load.speech import ServerError
 from bench.peers.server_py import configuration
 from bench.sides import check_alike, peer_options, tables_for
 from bench.templates import TEMPLATES
-from inferd.config import LlamaCppSettings, parse_config
+from inferd.config import LlamaCppSettings
+from inferd.toml import parse_config
 
 PATH = Path("/a/m.gguf")
 
