@@ -10,11 +10,9 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
-
 from inferd.dialects import hermes
 from inferd.dialects.dialect import Arguments, Call, Dialect, Region
-from inferd.dialects.json_calls import checked
+from inferd.dialects.json_calls import checked, plain_json
 from inferd.dialects.lark import Lark, either, in_a_row
 from inferd.dialects.schemas import arguments_schema
 from inferd.dialects.strings import JsonStrings
@@ -118,7 +116,7 @@ def _read(text: str, _tools: Sequence[Tool]) -> Sequence[Call] | None:
         name, _, arguments = arguments.partition(_FENCE)
         arguments = arguments.rstrip().removesuffix(_FENCE_END)
     try:
-        return [checked(name.strip(), msgspec.json.decode(arguments, type=Arguments))]
+        return [checked(name.strip(), plain_json(arguments, Arguments))]
     except (ValueError, RecursionError):
         return None
 

@@ -11,10 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from typing import Final
 
-import msgspec
-
 from inferd.dialects.dialect import Arguments, Call, Dialect, Region
-from inferd.dialects.json_calls import checked
+from inferd.dialects.json_calls import checked, plain_json
 from inferd.dialects.lark import Lark, either
 from inferd.dialects.schemas import arguments_schema
 from inferd.dialects.strings import JsonStrings
@@ -107,7 +105,7 @@ def _read(text: str, _tools: Sequence[Tool]) -> Sequence[Call] | None:
     if found is None:
         return None
     try:
-        return [checked(found[1], msgspec.json.decode(arguments, type=Arguments))]
+        return [checked(found[1], plain_json(arguments, Arguments))]
     except (ValueError, RecursionError):
         return None
 

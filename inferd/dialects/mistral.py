@@ -12,11 +12,15 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
-import msgspec
-
 from inferd.dialects import hermes
 from inferd.dialects.dialect import Arguments, Call, Dialect, Region
-from inferd.dialects.json_calls import checked, read_array, value_end, write_any_call
+from inferd.dialects.json_calls import (
+    checked,
+    plain_json,
+    read_array,
+    value_end,
+    write_any_call,
+)
 from inferd.dialects.lark import Lark, either, in_a_row
 from inferd.dialects.schemas import arguments_schema
 from inferd.dialects.turns import arguments_of, declaration, to_json
@@ -116,7 +120,7 @@ def _named_in(text: str) -> Iterator[Call]:
         end = _NEXT.match(text, value_end(text, head.end()))
         if end is None:
             raise ValueError("more than calls")
-        arguments = msgspec.json.decode(text[head.end() : end.start()], type=Arguments)
+        arguments = plain_json(text[head.end() : end.start()], Arguments)
         yield checked(head[1], arguments)
         at = end.end() if end[1] else None
 

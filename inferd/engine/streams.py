@@ -106,7 +106,8 @@ class _Stream(Generic[E]):
     def _structure_complete(self, end: Ended) -> bool | None:
         if not self._job.tells_structure:
             return None
-        return end.structure_complete if self._stops.matched is None else False
+        is_whole = self._stops.matched is None and not self.warnings
+        return end.structure_complete if is_whole else False
 
     def _heard(self, piece: bytes) -> bytes:
         """Give what is heard of a piece."""

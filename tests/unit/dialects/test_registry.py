@@ -8,6 +8,7 @@ import jsonschema_rs
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from inferd.backend import MalformedToolCall
 from inferd.dialects.dialect import Call, Dialect
 from inferd.dialects.enforced import UnenforceableError
 from inferd.dialects.lark import Lark
@@ -253,6 +254,12 @@ UNSAFE = ('<|"|>', "</tool_call>", "</parameter>")
 """What strings cannot always hold where arguments are no JSON."""
 TOO_LARGE = re.compile(r"[eE]\+?\d{3}")
 """Numbers that are valid JSON and that nobody can read."""
+KEY = re.compile(r'("(?:[^"\\]|\\.)*"): |<parameter=([^>]+)>|[{,]([^][:{},<>"]+):')
+
+
+def has_key_twice(call):
+    keys = KEY.findall(call.raw)
+    return len(set(keys)) < len(keys)
 
 
 @pytest.mark.slow
@@ -277,7 +284,13 @@ def test_whatever_is_allowed_is_read_as_calls_that_the_tools_allow(dialect, seed
     text = walked(dialect, CALLABLE, seed)
     if text is None or TOO_LARGE.search(text):
         return
-    for call in told(dialect, CALLABLE, [text]):
+    found = told(dialect, CALLABLE, [text])
+    # No grammar can keep names that nobody has listed from coming twice.
+    if any(
+        isinstance(each, MalformedToolCall) and has_key_twice(each) for each in found
+    ):
+        return
+    for call in found:
         assert isinstance(call, Call), text
         assert call.name == "free" or jsonschema_rs.is_valid(SCHEMA, call.arguments)
 

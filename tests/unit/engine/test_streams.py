@@ -350,6 +350,13 @@ async def test_no_structure_is_known_to_be_closed_where_a_stop_string_cut_it(
     assert done.structure_complete is complete
 
 
+async def test_a_call_that_cannot_be_read_is_not_what_was_asked_for(autojump_clock):
+    last = msgspec.structs.replace(end(), structure_complete=True)
+    for said, complete in ((CALL, True), ("<c>f{</c>", False)):
+        *_, done = await events_of(block_stream(said, last, tool_choice=REQUIRED))
+        assert done.structure_complete is complete
+
+
 # --- blocks -----------------------------------------------------------------------------
 
 
