@@ -151,7 +151,12 @@ DEEPSEEK: Final = Dialect(
     name="deepseek",
     regions=(
         hermes.THOUGHT,
-        Region(holds="nothing", begins=(_CALLS, _CALLS_END), ends=("",)),
+        Region(
+            holds="nothing",
+            begins=(_CALLS, _CALLS_END),
+            ends=("",),
+            is_around_calls=True,
+        ),
         Region(
             holds="calls",
             begins=(_CALL, f"\n{_CALL}"),

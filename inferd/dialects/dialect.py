@@ -48,8 +48,15 @@ class Region:
     been opened."""
     only_first: bool = False
     """Whether it opens only where nothing but white space stands before it."""
+    is_around_calls: bool = False
+    """Whether it is there for calls alone: where nothing is called, it is text."""
     keeps_begin: bool = False
     """Whether the opening marker is part of what it holds."""
+
+    @property
+    def is_for_calls(self) -> bool:
+        """Whether it has to do with calls."""
+        return self.holds == "calls" or self.is_around_calls
 
 
 @dataclass(frozen=True, kw_only=True)

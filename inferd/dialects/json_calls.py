@@ -7,7 +7,7 @@ that has a key twice means one thing to some readers and another to others: it i
 import json
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -84,7 +84,7 @@ def plain_json(text: str, kind: type[_T]) -> _T:
     return value
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> None:
+def _distinct(pairs: list[tuple[str, object]]) -> None:
     if len({key for key, _ in pairs}) < len(pairs):
         raise ValueError("a key twice")
 

@@ -71,7 +71,7 @@ class BlockParser:
         self.n_markers = 0
         """Markers taken out so far."""
         self._regions = tuple(
-            each for each in regions if calls_tools or each.holds != "calls"
+            each for each in regions if calls_tools or not each.is_for_calls
         )
         self._tools = tools
         self._is_fresh = True  # no call yet, and no text but white space
