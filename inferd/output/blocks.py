@@ -99,7 +99,7 @@ class BlockParser:
         finder = None
         while finder is not self._finder:  # each marker, and the first text, renews it
             finder = self._finder
-            said += self._take(finder.finish())
+            said += self._take(finder.finish() if finder.found is None else "")
             said += self._past_markers()
             if finder is self._finder and self._is_unsure:
                 said += self._as_text()

@@ -126,6 +126,7 @@ def use(number, name="f", **arguments):
 @example(["x", "f{", '"a": 1}'], False, False)
 @example(["x<ca", f"lls>{CALL}</calls>"], False, False)
 @example(["<think>y</think>x"], False, True)
+@example(["x[THINK]<think>"], False, False)
 def test_any_split_gives_the_same_blocks_and_warnings(pieces, opens_thought, was_cut):
     options = {"opens_thought": opens_thought, "was_cut": was_cut}
     assert outcome(ALL, pieces, **options) == expected(ALL, "".join(pieces), **options)
