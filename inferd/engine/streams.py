@@ -184,11 +184,18 @@ class BlockStream(_Stream[TokenEventV2]):
         dialect: Dialect,
     ) -> None:
         super().__init__(box, prepared)
+        is_structured = self._job.has_structured_text
+        has_thoughts = self._job.thinks or prepared.opens_thought or not is_structured
         self._parser = BlockParser(
-            dialect.regions,
+            [
+                each
+                for each in dialect.regions
+                if has_thoughts or each.holds != "thought"
+            ],
             self._job.tools,
             opens_thought=prepared.opens_thought,
             calls_tools=self._job.may_call,
+            is_structured=is_structured,
         )
         self._warnings: list[MalformedToolCall] = []
         self.warnings = self._warnings

@@ -1,7 +1,6 @@
 """Text to typed blocks: what a model says, thinks and calls."""
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from itertools import chain, groupby
 from typing import Final, TypeVar
 
@@ -9,7 +8,8 @@ from inferd.backend import MalformedToolCall, Text, Thinking, ToolUse
 from inferd.dialects.dialect import Call, Region
 from inferd.dialects.strings import Break
 from inferd.job import Tool
-from inferd.output.phrases import PhraseFinder, PhraseTree
+from inferd.output.openings import OUTSIDE, Openings
+from inferd.output.phrases import PhraseFinder
 
 TOOL_CALL_MAX_CHARS: Final = 1024 * 1024
 """Characters between tool-call markers that are kept until the call is whole: room for a
@@ -18,10 +18,6 @@ large file as an argument; without a bound an answer could be kept to its end.""
 Block = Text | Thinking | ToolUse
 Said = Block | MalformedToolCall
 """A warning stands before the text that it is about."""
-
-_OUTSIDE: Final = Region(holds="text", begins=())
-
-_Ways = tuple[dict[str, Region], PhraseTree]
 
 
 class BlockParser:
@@ -40,6 +36,10 @@ class BlockParser:
     call and never write what closes it: at the end of an answer a call is read all the
     same, unless the answer was cut off inside a region that something closes.
 
+    What a structure governs is text whatever it holds. There, markers count until the
+    first character that is none, or the marker that opens text: of a thought before the
+    text, and of calls in its place.
+
     Any split of the same text gives the same blocks, but for where deltas are cut.
 
     Bounds:
@@ -53,6 +53,7 @@ class BlockParser:
         *,
         opens_thought: bool = False,
         calls_tools: bool = True,
+        is_structured: bool = False,
     ) -> None:
         """Begin an answer.
 
@@ -61,6 +62,7 @@ class BlockParser:
             tools: what may be called.
             opens_thought: the prompt ended inside a thought.
             calls_tools: without it what looks like a call is text, and no warning.
+            is_structured: what is neither a thought nor calls is one text to its end.
 
         Raises:
             ValueError: there are no thoughts that the answer could start in.
@@ -70,17 +72,18 @@ class BlockParser:
             raise ValueError("without a region of thoughts no answer starts in one")
         self.n_markers = 0
         """Markers taken out so far."""
-        self._regions = tuple(
-            each for each in regions if calls_tools or not each.is_for_calls
+        self._openings = Openings(
+            [each for each in regions if calls_tools or not each.is_for_calls],
+            is_structured=is_structured,
         )
         self._tools = tools
-        self._is_fresh = True  # no call yet, and no text but white space
         self._begin = ""
         self._kept: list[str] = []
         self._n_kept = 0
         self._n_calls = 0
         self._is_unsure = False  # whether it is a call that has begun
-        self._enter(thought if opens_thought and thought else _OUTSIDE)
+        opened = thought if opens_thought and thought else OUTSIDE
+        self._enter(self._openings.opened(opened))
 
     def feed(self, text: str) -> list[Said]:
         """Add text; give what is certain by now, perhaps nothing."""
@@ -112,8 +115,7 @@ class BlockParser:
         self._holds = region.holds
         self._strings = region.strings() if region.strings is not None else None
         self._is_unsure = region.judge is not None
-        ways = _ways_out(self._regions, region, is_fresh=self._is_fresh)
-        self._ways, self._tree = ways
+        self._ways, self._tree = self._openings.ways(region)
         self._finder = PhraseFinder(self._tree)
 
     def _take(self, text: str) -> list[Said]:
@@ -123,8 +125,7 @@ class BlockParser:
         if self._strings is not None:
             self._strings.feed(text)
         match self._holds:
-            case "text" if self._is_fresh and not text.isspace():
-                self._is_fresh = False
+            case "text" if self._openings.has_begun(text):
                 return [Text(text), *self._reread(self._region)]
             case "text":
                 return [Text(text)]
@@ -156,9 +157,8 @@ class BlockParser:
             self._finder = PhraseFinder(self._tree)
             return self._take(marker)
         said = self._end_calls(marker) if self._region.holds == "calls" else []
-        opened = self._ways[marker]
+        opened = self._openings.opened(self._ways[marker])
         self.n_markers += not opened.keeps_begin
-        self._is_fresh &= opened.holds != "calls"
         self._enter(opened)
         self._begin, self._kept, self._n_kept = marker, [], 0
         if opened.keeps_begin:
@@ -166,7 +166,7 @@ class BlockParser:
             said += self._take(marker)
         if "" in opened.ends:
             said += self._end_calls("") if opened.holds == "calls" else []
-            self._enter(_OUTSIDE)
+            self._enter(OUTSIDE)
         return said
 
     def _keep(self, text: str) -> list[Said]:
@@ -193,7 +193,8 @@ class BlockParser:
 
     def _as_text(self) -> list[Said]:
         """Take what has begun like a call for the text that it is."""
-        return self._reread(_OUTSIDE, self._raw())
+        self._openings.has_no_calls()
+        return self._reread(OUTSIDE, self._raw())
 
     def _broken(self, broken: Break) -> list[Said]:
         """End a call at a marker that seemed to stand in a string."""
@@ -202,7 +203,7 @@ class BlockParser:
         self._kept = [text[: broken.marker_at]]
         said = self._end_calls(broken.marker)
         rest = text[broken.marker_at + len(broken.marker) :]
-        return said + self._reread(_OUTSIDE, rest)
+        return said + self._reread(OUTSIDE, rest)
 
     def _raw(self) -> str:
         return self._begin + "".join(self._kept)
@@ -222,16 +223,6 @@ class BlockParser:
         tool_call_id = f"tc-{self._n_calls}"
         self._n_calls += 1
         return ToolUse(tool_call_id=tool_call_id, name=call.name, input=call.arguments)
-
-
-@lru_cache(maxsize=256)  # some ten for each family
-def _ways_out(regions: tuple[Region, ...], place: Region, *, is_fresh: bool) -> _Ways:
-    """Give the markers that matter in a place, and where each leads."""
-    ways = dict.fromkeys(filter(None, place.ends), _OUTSIDE)
-    for region in regions if place.holds == "text" else ():
-        if is_fresh or not region.only_first:
-            ways = {**dict.fromkeys(region.begins, region), **ways}
-    return ways, PhraseTree([*ways])
 
 
 M = TypeVar("M", Block, Said)

@@ -89,7 +89,7 @@ def answer_grammar(
     thought = _thought(lark, dialect, opens=opens_thought, may_think=job.thinks)
     bodies: list[str] = []
     theirs: str | None = None
-    if job.structure is not None and not job.tool_choice.is_forced:
+    if job.structure is not None and job.has_structured_text:
         body, theirs = _structured(lark, job.structure)
         begin = "" if job.structure.in_v1 else _before_text(lark, dialect)
         bodies.append(f"{begin} {body}")
@@ -266,7 +266,7 @@ def _parts(
     tools: Sequence[Tool],
 ) -> tuple[Part, ...]:
     parts: list[Part] = []
-    if job.structure is not None and not job.tool_choice.is_forced:
+    if job.structure is not None and job.has_structured_text:
         parts += grammar_of(job.structure).parts
     for index, tool in enumerate(job.tools):
         if tool in tools:

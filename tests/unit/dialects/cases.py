@@ -13,11 +13,12 @@ from msgspec import Struct
 
 from inferd.backend import Prepared, Text, Thinking, ToolUse
 from inferd.dialects.dialect import Dialect
-from inferd.job import GenerateJob, Sampling, Tool, ToolChoice, Turn
+from inferd.job import GenerateJob, Sampling, Structure, Tool, ToolChoice, Turn
 from inferd.output.blocks import Block
 
 FOLDER = Path(__file__).parent / "transcripts"
 SAMPLING = Sampling(temperature=0, top_p=1, top_k=0, seed=0)
+ANY = Structure(kind="json_schema", source="true")
 
 
 class Event(Struct, forbid_unknown_fields=True):
@@ -39,6 +40,8 @@ class Case(Struct, kw_only=True, forbid_unknown_fields=True):
     """Names in ``tools.toml``."""
     tool_choice: ToolChoice = ToolChoice()
     thinks: bool = False
+    is_structured: bool = False
+    """Whether the text of the answer is held to a structure."""
     prompt: str | None = None
     """What the family's own renderer writes."""
     answer: str = ""
@@ -79,6 +82,7 @@ class Case(Struct, kw_only=True, forbid_unknown_fields=True):
             tools=tools_named(self.tools),
             tool_choice=self.tool_choice,
             thinks=self.thinks,
+            structure=ANY if self.is_structured else None,
             max_tokens=99,
             sampling=SAMPLING,
             stops=tuple(self.stops),
