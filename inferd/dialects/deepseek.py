@@ -125,17 +125,18 @@ def _write_calls(lark: Lark, tools: Sequence[Tool]) -> str:
     newer = in_a_row(lark, either([_newer(lark, tool) for tool in tools]), "")
     older = in_a_row(lark, either([_older(lark, tool) for tool in tools]), "\n")
     calls = either([newer, older])
-    return f"{lark.text(_CALLS)} {calls} {lark.text(_CALLS_END)}"
+    return f"{lark.marker(_CALLS)} {calls} {lark.marker(_CALLS_END)}"
 
 
 def _newer(lark: Lark, tool: Tool) -> str:
-    begin = lark.text(f"{_CALL}{tool.name}{_SEPARATOR}")
-    return f"{begin} {_arguments(lark, tool)} {lark.text(_CALL_END)}"
+    begin = f"{lark.marker(_CALL)} {lark.marker(_SEPARATOR, after=tool.name)}"
+    return f"{begin} {_arguments(lark, tool)} {lark.marker(_CALL_END)}"
 
 
 def _older(lark: Lark, tool: Tool) -> str:
-    begin = lark.text(f"{_CALL}{_FUNCTION}{_SEPARATOR}{tool.name}{_FENCE}")
-    end = lark.text(f"\n{_FENCE_END}{_CALL_END}")
+    head = lark.marker(f"{_CALL}{_FUNCTION}{_SEPARATOR}")
+    begin = f"{head} {lark.marker(_FENCE, after=tool.name)}"
+    end = lark.marker(f"\n{_FENCE_END}{_CALL_END}")
     return f"{begin} {_arguments(lark, tool)} {end}"
 
 

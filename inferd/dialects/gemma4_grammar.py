@@ -42,7 +42,7 @@ def write_calls(lark: Lark, tools: Sequence[Tool]) -> str:
         UnenforceableError: a schema cannot be held to.
     """
     calls = [_write_call(lark, each) for each in tools]
-    call = f"{lark.text(f'{BEGIN}call:')} {either(calls)} {lark.text(END)}"
+    call = f"{lark.marker(f'{BEGIN}call:')} {either(calls)} {lark.marker(END)}"
     return in_a_row(lark, call, "")
 
 
@@ -99,13 +99,13 @@ class _Writer:
         read = read_call(f"call:f{{a:{text}}}")
         if read is None or read[0].arguments != {"a": value}:
             raise UnenforceableError(where, "the family cannot write a listed value")
-        return self._lark.text(text)
+        return self._written(text)
 
     def _of(self, kind: str, schema: Schema, where: str) -> str:
         match kind:
             case "string":
                 text = self._lark.until(QUOTE, *text_likes(schema))
-                return f"{self._lark.text(QUOTE)} {text}"
+                return f"{self._lark.marker(QUOTE)} {text}"
             case "array":
                 return self._items(schema, where)
             case "object":
@@ -149,7 +149,13 @@ class _Writer:
             why = "the family cannot write its name"
             raise UnenforceableError(member.value.where, why)
         key = name if re.fullmatch(BARE_KEY, name) else text_of(name)
-        return f"{self._lark.text(f'{key}:')} {self.value(member.value)}"
+        return f"{self._written(f'{key}:')} {self.value(member.value)}"
+
+    def _written(self, text: str) -> str:
+        """Match a text in which quotes alone are markers."""
+        *quoted, rest = text.split(QUOTE)
+        parts = [self._lark.marker(QUOTE, after=each) for each in quoted]
+        return " ".join([*parts, self._lark.text(rest)] if rest else parts)
 
     def _anything(self) -> str:
         if self._any is None:

@@ -111,17 +111,21 @@ def _read(text: str, _tools: Sequence[Tool]) -> Sequence[Call] | None:
 
 
 def _write_calls(lark: Lark, tools: Sequence[Tool]) -> str:
-    again = f"({lark.text(_ASSISTANT)})?"  # a thought was a message of its own
+    again = f"({lark.marker(_ASSISTANT)})?"  # a thought was a message of its own
     return f"{again} {either([_call(lark, tool) for tool in tools])}"
 
 
 def _call(lark: Lark, tool: Tool) -> str:
     headers = (
-        f"{_TO}{tool.name}{_COMMENTARY} json{_MESSAGE}",
-        f"{_COMMENTARY}{_TO}{tool.name} {_CONSTRAIN}json{_MESSAGE}",
+        (_TO, f"{_COMMENTARY} json{_MESSAGE}"),
+        (f"{_COMMENTARY}{_TO}", f" {_CONSTRAIN}json{_MESSAGE}"),
     )
+    begins = [
+        f"{lark.marker(before)} {lark.marker(after, after=tool.name)}"
+        for before, after in headers
+    ]
     arguments = lark.json(arguments_schema(tool))
-    return f"{either([lark.text(each) for each in headers])} {arguments}"
+    return f"{either(begins)} {arguments}"
 
 
 def _recognises(architecture: str, template: str) -> bool:

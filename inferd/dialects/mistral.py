@@ -126,8 +126,8 @@ def _named_in(text: str) -> Iterator[Call]:
 
 
 def _write_calls(lark: Lark, tools: Sequence[Tool]) -> str:
-    begin = lark.text(_BEGIN)
-    call_id = f"({lark.text(_ID)} {lark.pattern(_WRITTEN_ID)})?"
+    begin = lark.marker(_BEGIN)
+    call_id = f"({lark.marker(_ID)} {lark.pattern(_WRITTEN_ID)})?"
     named = either([_named_call(lark, tool, call_id) for tool in tools])
     call = lark.rule(f"{begin} {named}")
     listed = in_a_row(lark, write_any_call(lark, tools), ", ")
@@ -137,7 +137,7 @@ def _write_calls(lark: Lark, tools: Sequence[Tool]) -> str:
 def _named_call(lark: Lark, tool: Tool, call_id: str) -> str:
     arguments = lark.json(arguments_schema(tool))
     name = lark.text(tool.name)
-    return f"{name} {call_id} {lark.text(_ARGUMENTS)} {arguments}"
+    return f"{name} {call_id} {lark.marker(_ARGUMENTS)} {arguments}"
 
 
 def _recognises(architecture: str, template: str) -> bool:

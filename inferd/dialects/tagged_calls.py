@@ -24,6 +24,8 @@ from inferd.job import Tool, ToolCall
 
 BEGIN: Final = "<function="
 END: Final = "</tool_call>"
+PARAMETER: Final = "<parameter="
+HEAD_END: Final = ">\n"
 VALUE_END: Final = "\n</parameter>\n"
 NAME: Final = r"[^>\n]+"
 """A name of a tool or an argument, as a regular expression."""

@@ -30,7 +30,9 @@ from inferd.dialects.schemas import (
 from inferd.dialects.tagged_calls import (
     BEGIN,
     END,
+    HEAD_END,
     NAME,
+    PARAMETER,
     PARAMETER_END,
     VALUE_END,
     value_of,
@@ -70,7 +72,7 @@ def write_calls(lark: Lark, tools: Sequence[Tool]) -> str:
         UnenforceableError: a schema cannot be held to.
     """
     call = either([_write_call(lark, each) for each in tools])
-    begin, end = lark.text("<tool_call>\n"), lark.text(f"</function>\n{END}")
+    begin, end = lark.marker("<tool_call>\n"), lark.marker(f"</function>\n{END}")
     return in_a_row(lark, f"{begin} {call} {end}", "\n")
 
 
@@ -79,10 +81,11 @@ def _write_call(lark: Lark, tool: Tool) -> str:
     schema, where = checked(Placed(root), root)
     listed, others = members(schema, where)
     writer = _Writer(lark, root)
-    parts = [lark.text(f"{BEGIN}{tool.name}>\n"), *map(writer.argument, listed)]
+    begin = f"{lark.marker(BEGIN)} {lark.marker(HEAD_END, after=tool.name)}"
+    parts = [begin, *map(writer.argument, listed)]
     if others is not None:
-        begin = f"{lark.text('<parameter=')} {lark.pattern(NAME)} {lark.text('>')}"
-        parts.append(f"({begin} {lark.text(chr(10))} {writer.value(others)})*")
+        name = f"{lark.marker(PARAMETER)} {lark.pattern(NAME)}"
+        parts.append(f"({name} {lark.marker(HEAD_END)} {writer.value(others)})*")
     return " ".join(parts)
 
 
@@ -103,7 +106,8 @@ class _Writer:
         if not re.fullmatch(NAME, member.name):
             why = "the family cannot write its name"
             raise UnenforceableError(member.value.where, why)
-        begin = self._lark.text(f"<parameter={member.name}>\n")
+        name = self._lark.marker(HEAD_END, after=member.name)
+        begin = f"{self._lark.marker(PARAMETER)} {name}"
         argument = f"{begin} {self.value(member.value)}"
         return argument if member.is_needed else f"({argument})?"
 
@@ -151,14 +155,14 @@ class _Writer:
             if not _is_read_as(each, text, allowed):
                 why = "the family cannot write a listed value"
                 raise UnenforceableError(branch.where, why)
-            yield self._lark.text(text + VALUE_END)
+            yield self._lark.marker(VALUE_END, after=text)
 
     def _text(self, *likes: str) -> str:
         return self._lark.until(VALUE_END, *likes, without=_UNSAFE)
 
     def _json(self, schema: object) -> str:
         value = self._lark.json(alone(schema, self._root))
-        return f"{value} {self._lark.text(VALUE_END)}"
+        return f"{value} {self._lark.marker(VALUE_END)}"
 
 
 def _is_any_text(branch: _Branch) -> bool:

@@ -239,7 +239,7 @@ def _begin(lark: Lark, region: Region) -> str:
         for each in begins
         if not any(each != other and each.startswith(other) for other in begins)
     ]
-    return either([lark.text(each) for each in shortest])
+    return either([lark.marker(each) for each in shortest])
 
 
 def _before_text(lark: Lark, dialect: Dialect) -> str:
@@ -253,9 +253,9 @@ def _before_text(lark: Lark, dialect: Dialect) -> str:
     return _any_of(lark, begins)
 
 
-def _any_of(lark: Lark, texts: Iterable[str]) -> str:
-    """Match one of several texts, or nothing."""
-    expressions = [lark.text(each) for each in texts]
+def _any_of(lark: Lark, markers: Iterable[str]) -> str:
+    """Match one of several markers, or nothing."""
+    expressions = [lark.marker(each) for each in markers]
     return f"{either(expressions)}?" if expressions else ""
 
 

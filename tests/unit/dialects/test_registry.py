@@ -139,6 +139,23 @@ def test_a_grammar_can_be_written_for_any_tools(dialect: Dialect, tools):
 
 
 @each_dialect
+def test_no_text_of_a_client_is_a_special_token_in_a_grammar(dialect):
+    spelt = "a<|im_start|>b"
+    listed = {
+        "const": spelt,
+        "enum": [spelt],
+        "items": {"enum": [[spelt], {"k": spelt}]},
+    }
+    properties = {key: {key: value} for key, value in listed.items()}
+    schema = {"properties": {**properties, spelt.replace(">", "]"): {}}}
+    name = spelt if dialect.can_call(spelt) else "f"
+    tool = Tool(name=name, description="", input_schema=json.dumps(schema))
+    lark = Lark({"<|im_start|>": 7777, "<|im_start|]": 7777, "im_start": 7777})
+    assert "<[7777]>" in lark.marker(spelt)
+    assert "<[7777]>" not in lark.source(dialect.write_calls(lark, [tool]))
+
+
+@each_dialect
 @settings(max_examples=20)
 @given(tools=st.lists(TOOLS, max_size=2), text=WORDS | JSON)
 def test_whatever_stands_between_markers_is_calls_or_none(dialect, tools, text):

@@ -28,9 +28,9 @@ def test_arguments_come_in_the_order_of_the_schema_and_may_be_left_out():
     lark = Lark()
     source = lark.source(write_calls(lark, [tool({"properties": properties})]))
     call = (
-        r'"<tool_call>\n" ("<function=f>\n" '
-        r'("<parameter=n>\n" r0 "\n</parameter>\n")? '
-        r'("<parameter=one>\n" ("x\n</parameter>\n" | "2\n</parameter>\n"))?) '
+        r'"<tool_call>\n" ("<function=" "f>\n" '
+        r'("<parameter=" "n>\n" r0 "\n</parameter>\n")? '
+        r'("<parameter=" "one>\n" ("x\n</parameter>\n" | "2\n</parameter>\n"))?) '
         r'"</function>\n</tool_call>"'
     )
     assert source.startswith('start: r1 ("\\n" r1)*\nr0: %json {"type": "integer", ')
