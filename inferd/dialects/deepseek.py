@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from inferd.dialects import hermes
+from inferd.dialects.arguments import arguments_json
 from inferd.dialects.dialect import Arguments, Call, Dialect, Region
 from inferd.dialects.json_calls import checked, plain_json
 from inferd.dialects.lark import Lark, either, in_a_row
-from inferd.dialects.schemas import arguments_schema
 from inferd.dialects.strings import JsonStrings
 from inferd.dialects.turns import arguments_of, parsed, to_json
 from inferd.job import Tool, ToolCall, Turn
@@ -141,7 +141,7 @@ def _older(lark: Lark, tool: Tool) -> str:
 
 
 def _arguments(lark: Lark, tool: Tool) -> str:
-    return lark.json(arguments_schema(tool))
+    return lark.json(arguments_json(tool))
 
 
 def _recognises(_architecture: str, template: str) -> bool:

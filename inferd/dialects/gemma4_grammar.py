@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 
+from inferd.dialects.arguments import arguments_held
 from inferd.dialects.enforced import (
     NOTHING_FITS,
     Member,
@@ -26,11 +27,11 @@ from inferd.dialects.lark import Lark, either, in_a_row
 from inferd.dialects.schemas import (
     KINDS,
     Schema,
-    arguments_schema,
     bounds,
     kinds,
     text_likes,
     unwrapped,
+    values,
 )
 from inferd.job import Tool
 
@@ -47,9 +48,8 @@ def write_calls(lark: Lark, tools: Sequence[Tool]) -> str:
 
 
 def _write_call(lark: Lark, tool: Tool) -> str:
-    root = arguments_schema(tool)
-    schema, where = checked(Placed(root), root)
-    return f"{lark.text(tool.name)} {_Writer(lark, root).members(schema, where)}"
+    schema, where, root = arguments_held(tool)
+    return f"{lark.text(tool.name)} {_Writer(lark, root).arguments(schema, where)}"
 
 
 class _Writer:
@@ -65,6 +65,12 @@ class _Writer:
         self._root = root
         self._rules: dict[str, str] = {}  # for references
         self._any: str | None = None
+
+    def arguments(self, schema: Schema, where: str) -> str:
+        """Match arguments, whose schema has been looked at."""
+        if values(schema) is not None:
+            return self._own(schema, where)
+        return self.members(schema, where)
 
     def value(self, part: Placed) -> str:
         """Match a value."""

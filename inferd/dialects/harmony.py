@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from typing import Final
 
+from inferd.dialects.arguments import arguments_json
 from inferd.dialects.dialect import Arguments, Call, Dialect, Region
 from inferd.dialects.json_calls import checked, plain_json
 from inferd.dialects.lark import Lark, either
-from inferd.dialects.schemas import arguments_schema
 from inferd.dialects.strings import JsonStrings
 from inferd.dialects.turns import arguments_of, one_call_each, to_json
 from inferd.dialects.typescript import namespace
@@ -124,7 +124,7 @@ def _call(lark: Lark, tool: Tool) -> str:
         f"{lark.marker(before)} {lark.marker(after, after=tool.name)}"
         for before, after in headers
     ]
-    arguments = lark.json(arguments_schema(tool))
+    arguments = lark.json(arguments_json(tool))
     return f"{either(begins)} {arguments}"
 
 

@@ -12,9 +12,10 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec import Struct
 
+from inferd.dialects.arguments import arguments_json
 from inferd.dialects.dialect import Arguments, Call
 from inferd.dialects.lark import Lark, either
-from inferd.dialects.schemas import arguments_schema, is_deeper
+from inferd.dialects.schemas import is_deeper
 from inferd.dialects.turns import to_json
 from inferd.job import Tool
 
@@ -122,7 +123,7 @@ def write_call(lark: Lark, tool: Tool, key: str = "arguments") -> str:
     """
     pieces = ("{", '"name"', ": ", to_json(tool.name), ", ", f'"{key}"', ": ")
     begin = " ".join(map(lark.text, pieces))
-    arguments = lark.json(arguments_schema(tool))
+    arguments = lark.json(arguments_json(tool))
     return f"{begin} {arguments} {lark.text('}')}"
 
 

@@ -13,6 +13,7 @@ from itertools import groupby
 from typing import Final
 
 from inferd.dialects import hermes
+from inferd.dialects.arguments import arguments_json
 from inferd.dialects.dialect import Arguments, Call, Dialect, Region
 from inferd.dialects.json_calls import (
     checked,
@@ -22,7 +23,6 @@ from inferd.dialects.json_calls import (
     write_any_call,
 )
 from inferd.dialects.lark import Lark, either, in_a_row
-from inferd.dialects.schemas import arguments_schema
 from inferd.dialects.turns import arguments_of, declaration, to_json
 from inferd.job import Tool, Turn
 
@@ -135,7 +135,7 @@ def _write_calls(lark: Lark, tools: Sequence[Tool]) -> str:
 
 
 def _named_call(lark: Lark, tool: Tool, call_id: str) -> str:
-    arguments = lark.json(arguments_schema(tool))
+    arguments = lark.json(arguments_json(tool))
     name = lark.text(tool.name)
     return f"{name} {call_id} {lark.marker(_ARGUMENTS)} {arguments}"
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from inferd.dialects.arguments import arguments_held
 from inferd.dialects.enforced import (
     Member,
     Placed,
@@ -18,12 +19,12 @@ from inferd.dialects.enforced import (
     keywords_of,
     listed_values,
     members,
+    refuse_references,
 )
 from inferd.dialects.lark import Lark, either, in_a_row
 from inferd.dialects.schemas import (
     Schema,
     alone,
-    arguments_schema,
     kinds,
     text_likes,
 )
@@ -77,8 +78,9 @@ def write_calls(lark: Lark, tools: Sequence[Tool]) -> str:
 
 
 def _write_call(lark: Lark, tool: Tool) -> str:
-    root = arguments_schema(tool)
-    schema, where = checked(Placed(root), root)
+    schema, where, root = arguments_held(tool)
+    if unwritable := sorted({"const", "enum"} & schema.keys()):
+        raise Placed(schema, where).refused(*unwritable)
     listed, others = members(schema, where)
     writer = _Writer(lark, root)
     begin = f"{lark.marker(BEGIN)} {lark.marker(HEAD_END, after=tool.name)}"
@@ -115,7 +117,7 @@ class _Writer:
         """Match a value up to the end of its argument."""
         allowed = kinds(part.schema, self._root)
         if "string" not in allowed:
-            return self._json(followed(part, self._root).schema)
+            return self._json(*followed(part, self._root))
         branches = [*self._branches(part)]
         is_free = any(map(_is_any_text, branches))
         is_apart = not is_free or any(_NESTED & each.limited for each in branches)
@@ -129,7 +131,7 @@ class _Writer:
                     self._text(_PLAIN[kind]) for kind in each.kinds & _PLAIN.keys()
                 ]
             if is_apart and (nested := sorted(each.kinds & _NESTED)):
-                found.append(self._json({**each.schema, "type": nested}))
+                found.append(self._json({**each.schema, "type": nested}, each.where))
         return either(found)
 
     def _branches(self, part: Placed) -> Iterator[_Branch]:
@@ -160,8 +162,10 @@ class _Writer:
     def _text(self, *likes: str) -> str:
         return self._lark.until(VALUE_END, *likes, without=_UNSAFE)
 
-    def _json(self, schema: object) -> str:
-        value = self._lark.json(alone(schema, self._root))
+    def _json(self, schema: object, where: str) -> str:
+        whole = alone(schema, self._root)
+        refuse_references(whole, where)
+        value = self._lark.json(whole)
         return f"{value} {self._lark.marker(VALUE_END)}"
 
 

@@ -132,7 +132,6 @@ def test_a_grammar_can_be_written_for_any_tools(dialect: Dialect, tools):
     try:
         source = lark.source(dialect.write_calls(lark, tools))
     except UnenforceableError:
-        assert dialect.name in OF_THEIR_OWN
         return
     assert source.startswith("start: ")
     assert all(": " in line for line in source.splitlines())
