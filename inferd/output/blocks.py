@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import chain, groupby
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from inferd.backend import MalformedToolCall, Text, Thinking, ToolUse
 from inferd.dialects.dialect import Call, Region
@@ -18,6 +18,13 @@ large file as an argument; without a bound an answer could be kept to its end.""
 Block = Text | Thinking | ToolUse
 Said = Block | MalformedToolCall
 """A warning stands before the text that it is about."""
+
+
+class Run(NamedTuple):
+    """Characters of an answer in a row that went out as text, or did not."""
+
+    n_chars: int
+    is_text: bool
 
 
 class BlockParser:
@@ -70,8 +77,7 @@ class BlockParser:
         thought = next((each for each in regions if each.holds == "thought"), None)
         if opens_thought and thought is None:
             raise ValueError("without a region of thoughts no answer starts in one")
-        self.n_markers = 0
-        """Markers taken out so far."""
+        self._runs: list[Run] = []
         self._openings = Openings(
             [each for each in regions if calls_tools or not each.is_for_calls],
             is_structured=is_structured,
@@ -110,6 +116,16 @@ class BlockParser:
             said += self._end_calls("", reads=not (was_cut and self._region.ends))
         return merge(said)
 
+    def runs(self) -> list[Run]:
+        """Tell what the answer has come to since this was asked last, in its order."""
+        runs, self._runs = self._runs, []
+        return runs
+
+    def _count(self, n_chars: int, *, is_text: bool) -> None:
+        if self._runs and self._runs[-1].is_text == is_text:
+            n_chars += self._runs.pop().n_chars
+        self._runs.append(Run(n_chars, is_text))
+
     def _enter(self, region: Region) -> None:
         self._region = region
         self._holds = region.holds
@@ -120,6 +136,8 @@ class BlockParser:
 
     def _take(self, text: str) -> list[Said]:
         """Give what text without markers is, where the parser is."""
+        if text and self._holds != "calls":
+            self._count(len(text), is_text=self._holds == "text")
         if not text or self._holds == "nothing":
             return []
         if self._strings is not None:
@@ -158,7 +176,9 @@ class BlockParser:
             return self._take(marker)
         said = self._end_calls(marker) if self._region.holds == "calls" else []
         opened = self._openings.opened(self._ways[marker])
-        self.n_markers += not opened.keeps_begin
+        is_of_calls = "calls" in (self._region.holds, opened.holds)
+        if not (is_of_calls or opened.keeps_begin):  # which are counted as a whole
+            self._count(len(marker), is_text=False)
         self._enter(opened)
         self._begin, self._kept, self._n_kept = marker, [], 0
         if opened.keeps_begin:
@@ -179,9 +199,12 @@ class BlockParser:
             return self._broken(broken)
         if self._n_kept <= TOOL_CALL_MAX_CHARS:
             return []
+        if self._is_unsure:
+            return self._as_text()
         # Text, up to and with its end. The finder stays: it may hold a part of that.
         self._holds = "text"
         raw = self._raw()
+        self._count(len(raw), is_text=True)
         quoted = raw[: len(self._begin) + TOOL_CALL_MAX_CHARS]
         return [MalformedToolCall(quoted), Text(raw)]
 
@@ -199,7 +222,6 @@ class BlockParser:
     def _broken(self, broken: Break) -> list[Said]:
         """End a call at a marker that seemed to stand in a string."""
         text = "".join(self._kept)
-        self.n_markers += 1
         self._kept = [text[: broken.marker_at]]
         said = self._end_calls(broken.marker)
         rest = text[broken.marker_at + len(broken.marker) :]
@@ -210,12 +232,14 @@ class BlockParser:
 
     def _end_calls(self, end: str, *, reads: bool = True) -> list[Said]:
         if self._holds == "text":  # over the bound
+            self._count(len(end), is_text=True)
             return [Text(end)] if end else []
         text = "".join(self._kept)
         read = self._region.read
         calls = read(text, self._tools) if read is not None and reads else None
+        raw = self._begin + text + end
+        self._count(len(raw), is_text=calls is None)
         if calls is None:
-            raw = self._begin + text + end
             return [MalformedToolCall(raw), Text(raw)]
         return [self._use(call) for call in calls]
 

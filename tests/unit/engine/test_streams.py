@@ -577,6 +577,44 @@ async def test_the_tokens_of_thoughts_and_calls_are_in_no_text_frame(autojump_cl
     ]
 
 
+@pytest.mark.parametrize(
+    ("said", "stops", "told"),
+    [
+        (["a", "\n", "<", "c>f{}</c>"], (), [("a", "a"), ("\n", "\n")]),
+        (["<", "b", CALL], (), [("<b", "<|b")]),
+        (
+            ["a", "<c", ">n", "o</c", ">b"],
+            (),
+            [("a", "a"), ("<c>no</c>b", "<c|>n|o</c|>b")],
+        ),
+        (["<t>h", "m", "</t", ">", "b"], (), [("b", "b")]),
+        (["<", "x", "y"], ("xyz", "yz"), [("<", "<"), ("xy", "x|y")]),
+        (["<", "aE", "ND"], ("END",), [("<a", "<|aE")]),
+        (["<", "E", "ND"], ("END",), [("<", "<")]),
+    ],
+)
+async def test_text_has_the_tokens_that_it_is_made_of(
+    said, stops, told, autojump_clock
+):
+    pieces = [each for piece in said for each in (logprob(piece), piece)]
+    events = await events_of(block_stream(*pieces, end(), stops=stops))
+    assert [
+        (each.delta, "|".join(entry.token for entry in each.logprobs))
+        for each in events
+        if isinstance(each, Text)
+    ] == told
+
+
+async def test_half_a_character_is_told_with_the_other_half(autojump_clock):
+    pieces = [*"ab", "<t>c</t>", b"\xc3", b"\xa9", b"\xf0"]
+    said = [each for n, piece in enumerate(pieces) for each in (logprob(str(n)), piece)]
+    *events, _ = await events_of(block_stream(*said, end()))
+    told = [
+        [int(each.token) for each in getattr(one, "logprobs", ())] for one in events
+    ]
+    assert told == [[0], [1], [], [3, 4], [5]]
+
+
 async def test_v1_has_no_log_probabilities(autojump_clock):
     assert (await events_of(text_stream(logprob("a"), "a", end())))[0] == Token("a")
 

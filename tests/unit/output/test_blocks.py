@@ -231,10 +231,38 @@ def test_without_regions_all_is_text():
     assert BlockParser(()).feed(text) == [Text(text)]
 
 
-def test_markers_taken_out_are_counted():
+def test_what_is_text_is_counted_and_what_is_not():
     parser = BlockParser(ALL)
-    parser.feed("<|start|><think>a</think><say>b<end></think>")
-    assert parser.n_markers == 5
+    parser.feed(f"<think>a</think>b<calls>{CALL}</calls>")
+    parser.feed("<calls>no</calls>c<say")
+    assert parser.runs() == [(16, False), (1, True), (24, False), (18, True)]
+    parser.finish()
+    assert parser.runs() == [(4, True)]
+
+
+def told_as_text(runs, text):
+    at = 0
+    for n_chars, is_text in runs:
+        yield text[at : at + n_chars] if is_text else ""
+        at += n_chars
+    assert at == len(text)
+
+
+@settings(max_examples=60)
+@given(
+    PIECES.map("".join).flatmap(split) | JSON_PIECES.map("".join).flatmap(split),
+    st.booleans(),
+    st.booleans(),
+    st.integers(0, 40),
+)
+def test_all_characters_are_counted_where_they_go(pieces, is_cut, is_structured, bound):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks, "TOOL_CALL_MAX_CHARS", bound)
+        parser = BlockParser((*ALL, JSON), is_structured=is_structured)
+        said = [each for piece in pieces for each in parser.feed(piece)]
+        said += parser.finish(was_cut=is_cut)
+    text = "".join(told_as_text(parser.runs(), "".join(pieces)))
+    assert text == text_of(said)
 
 
 def test_text_that_waited_for_a_longer_marker_is_given_at_the_end():
