@@ -186,7 +186,7 @@ class BlockStream(_Stream[TokenEventV2]):
     ) -> None:
         super().__init__(box, prepared)
         is_structured = self._job.has_structured_text
-        has_thoughts = self._job.thinks or prepared.opens_thought or not is_structured
+        has_thoughts = self._job.thinks or prepared.open_thought or not is_structured
         self._parser = BlockParser(
             [
                 each
@@ -194,7 +194,7 @@ class BlockStream(_Stream[TokenEventV2]):
                 if has_thoughts or each.holds != "thought"
             ],
             self._job.tools,
-            opens_thought=prepared.opens_thought,
+            open_thought=prepared.open_thought,
             calls_tools=self._job.may_call,
             is_structured=is_structured,
         )

@@ -58,7 +58,7 @@ class BlockParser:
         regions: Sequence[Region],
         tools: Sequence[Tool] = (),
         *,
-        opens_thought: bool = False,
+        open_thought: str = "",
         calls_tools: bool = True,
         is_structured: bool = False,
     ) -> None:
@@ -67,16 +67,16 @@ class BlockParser:
         Args:
             regions: the dialect's. Of two with the same begin, the first counts.
             tools: what may be called.
-            opens_thought: the prompt ended inside a thought.
+            open_thought: the marker of the thought that the prompt ended inside, if any.
             calls_tools: without it what looks like a call is text, and no warning.
             is_structured: what is neither a thought nor calls is one text to its end.
 
         Raises:
-            ValueError: there are no thoughts that the answer could start in.
+            ValueError: no thought that the answer could start in has this marker.
         """
-        thought = next((each for each in regions if each.holds == "thought"), None)
-        if opens_thought and thought is None:
-            raise ValueError("without a region of thoughts no answer starts in one")
+        opened = OUTSIDE
+        if open_thought:
+            opened = _thought_of(regions, open_thought)
         self._runs: list[Run] = []
         self._openings = Openings(
             [each for each in regions if calls_tools or not each.is_for_calls],
@@ -88,7 +88,6 @@ class BlockParser:
         self._n_kept = 0
         self._n_calls = 0
         self._is_unsure = False  # whether it is a call that has begun
-        opened = thought if opens_thought and thought else OUTSIDE
         self._enter(self._openings.opened(opened))
 
     def feed(self, text: str) -> list[Said]:
@@ -247,6 +246,13 @@ class BlockParser:
         tool_call_id = f"tc-{self._n_calls}"
         self._n_calls += 1
         return ToolUse(tool_call_id=tool_call_id, name=call.name, input=call.arguments)
+
+
+def _thought_of(regions: Sequence[Region], marker: str) -> Region:
+    for region in regions:
+        if region.holds == "thought" and marker in region.begins:
+            return region
+    raise ValueError("without a region of thoughts no answer starts in one")
 
 
 M = TypeVar("M", Block, Said)

@@ -74,9 +74,10 @@ class Case(Struct, kw_only=True, forbid_unknown_fields=True):
 
     def prepared(self, dialect: Dialect) -> Prepared[GenerateJob]:
         """Make the job that a stream is given."""
-        opens_thought = self.opens_thought
-        if opens_thought is None:
-            opens_thought = dialect.opens_thought(self.prompt or "")
+        open_thought = dialect.open_thought(self.prompt or "")
+        if self.opens_thought is not None:
+            thoughts = dialect.thoughts if self.opens_thought else []
+            open_thought = thoughts[0].begins[0] if thoughts else ""
         job = GenerateJob(
             turns=self.turns,
             tools=tools_named(self.tools),
@@ -87,7 +88,7 @@ class Case(Struct, kw_only=True, forbid_unknown_fields=True):
             sampling=SAMPLING,
             stops=tuple(self.stops),
         )
-        return Prepared(ticket=1, job=job, input_tokens=3, opens_thought=opens_thought)
+        return Prepared(ticket=1, job=job, input_tokens=3, open_thought=open_thought)
 
 
 class _Transcripts(Struct, forbid_unknown_fields=True):

@@ -48,7 +48,7 @@ REQUIRED = ToolChoice("required")
 
 
 def prepared(
-    *stops: str, opens_thought: bool = False, **fields: Any
+    *stops: str, open_thought: str = "", **fields: Any
 ) -> Prepared[GenerateJob]:
     job = GenerateJob(
         turns=fields.pop("turns", [Turn("user", "hi")]),
@@ -58,7 +58,7 @@ def prepared(
         stops=stops,
         **fields,
     )
-    return Prepared(ticket=1, job=job, input_tokens=3, opens_thought=opens_thought)
+    return Prepared(ticket=1, job=job, input_tokens=3, open_thought=open_thought)
 
 
 def box_of(*answers: Answer | str) -> Mailbox[Answer]:
@@ -375,7 +375,7 @@ async def test_thoughts_and_calls_are_told_apart_from_text(autojump_clock):
 
 
 async def test_a_stream_may_begin_in_a_thought(autojump_clock):
-    stream = block_stream("hm</t>", "Hello", end(), opens_thought=True)
+    stream = block_stream("hm</t>", "Hello", end(), open_thought="<t>")
     *events, _ = await events_of(stream)
     assert events == [Thinking("hm"), Text("Hello")]
 
