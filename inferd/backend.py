@@ -171,8 +171,9 @@ class Prepared(Struct, Generic[J], frozen=True, kw_only=True):
     job: J
     input_tokens: int
     """Tokens of the prompt, or of all texts."""
-    opens_thought: bool = False
-    """Whether the prompt ends inside a thought, which the answer goes on with."""
+    open_thought: str = ""
+    """The marker of the thought that the prompt ends inside, if any: the answer goes on
+    there."""
 
 
 E_co = TypeVar("E_co", bound=TokenEvent | TokenEventV2, covariant=True)

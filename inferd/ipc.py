@@ -96,8 +96,8 @@ class PromptReady(Struct, frozen=True, kw_only=True, tag=True):
 
     ticket: int
     prompt_tokens: int
-    opens_thought: bool = False
-    """Whether the prompt ends inside a thought."""
+    open_thought: str = ""
+    """The marker of the thought that the prompt ends inside, if any."""
 
 
 class Refused(Struct, frozen=True, kw_only=True, tag=True):

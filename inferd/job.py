@@ -140,6 +140,11 @@ class GenerateJob(Struct, frozen=True, kw_only=True, tag="generate"):
         return self.structure is not None or self.tool_choice.is_forced
 
     @property
+    def has_structured_text(self) -> bool:
+        """Whether text, if there is any, is held to a structure."""
+        return self.structure is not None and not self.tool_choice.is_forced
+
+    @property
     def tells_structure(self) -> bool:
         """Whether its end says if the structure is closed: where anything is written."""
         return self.is_structured and self.max_tokens > 0 and not self.prefill_only

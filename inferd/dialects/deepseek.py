@@ -10,13 +10,11 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
-
 from inferd.dialects import hermes
+from inferd.dialects.arguments import arguments_json
 from inferd.dialects.dialect import Arguments, Call, Dialect, Region
-from inferd.dialects.json_calls import checked
+from inferd.dialects.json_calls import checked, plain_json
 from inferd.dialects.lark import Lark, either, in_a_row
-from inferd.dialects.schemas import arguments_schema
 from inferd.dialects.strings import JsonStrings
 from inferd.dialects.turns import arguments_of, parsed, to_json
 from inferd.job import Tool, ToolCall, Turn
@@ -118,7 +116,7 @@ def _read(text: str, _tools: Sequence[Tool]) -> Sequence[Call] | None:
         name, _, arguments = arguments.partition(_FENCE)
         arguments = arguments.rstrip().removesuffix(_FENCE_END)
     try:
-        return [checked(name.strip(), msgspec.json.decode(arguments, type=Arguments))]
+        return [checked(name.strip(), plain_json(arguments, Arguments))]
     except (ValueError, RecursionError):
         return None
 
@@ -127,22 +125,23 @@ def _write_calls(lark: Lark, tools: Sequence[Tool]) -> str:
     newer = in_a_row(lark, either([_newer(lark, tool) for tool in tools]), "")
     older = in_a_row(lark, either([_older(lark, tool) for tool in tools]), "\n")
     calls = either([newer, older])
-    return f"{lark.text(_CALLS)} {calls} {lark.text(_CALLS_END)}"
+    return f"{lark.marker(_CALLS)} {calls} {lark.marker(_CALLS_END)}"
 
 
 def _newer(lark: Lark, tool: Tool) -> str:
-    begin = lark.text(f"{_CALL}{tool.name}{_SEPARATOR}")
-    return f"{begin} {_arguments(lark, tool)} {lark.text(_CALL_END)}"
+    begin = f"{lark.marker(_CALL)} {lark.marker(_SEPARATOR, after=tool.name)}"
+    return f"{begin} {_arguments(lark, tool)} {lark.marker(_CALL_END)}"
 
 
 def _older(lark: Lark, tool: Tool) -> str:
-    begin = lark.text(f"{_CALL}{_FUNCTION}{_SEPARATOR}{tool.name}{_FENCE}")
-    end = lark.text(f"\n{_FENCE_END}{_CALL_END}")
+    head = lark.marker(f"{_CALL}{_FUNCTION}{_SEPARATOR}")
+    begin = f"{head} {lark.marker(_FENCE, after=tool.name)}"
+    end = lark.marker(f"\n{_FENCE_END}{_CALL_END}")
     return f"{begin} {_arguments(lark, tool)} {end}"
 
 
 def _arguments(lark: Lark, tool: Tool) -> str:
-    return lark.json(arguments_schema(tool))
+    return lark.json(arguments_json(tool))
 
 
 def _recognises(_architecture: str, template: str) -> bool:
@@ -153,7 +152,12 @@ DEEPSEEK: Final = Dialect(
     name="deepseek",
     regions=(
         hermes.THOUGHT,
-        Region(holds="nothing", begins=(_CALLS, _CALLS_END), ends=("",)),
+        Region(
+            holds="nothing",
+            begins=(_CALLS, _CALLS_END),
+            ends=("",),
+            is_around_calls=True,
+        ),
         Region(
             holds="calls",
             begins=(_CALL, f"\n{_CALL}"),

@@ -48,8 +48,15 @@ class Region:
     been opened."""
     only_first: bool = False
     """Whether it opens only where nothing but white space stands before it."""
+    is_around_calls: bool = False
+    """Whether it is there for calls alone: where nothing is called, it is text."""
     keeps_begin: bool = False
     """Whether the opening marker is part of what it holds."""
+
+    @property
+    def is_for_calls(self) -> bool:
+        """Whether it has to do with calls."""
+        return self.holds == "calls" or self.is_around_calls
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,9 +89,9 @@ class Dialect:
         return self.tool_names is None or bool(self.tool_names.fullmatch(name))
 
     @property
-    def thought(self) -> Region | None:
-        """The region that holds thoughts, if the family has any."""
-        return next((each for each in self.regions if each.holds == "thought"), None)
+    def thoughts(self) -> list[Region]:
+        """The regions that hold thoughts, if the family has any."""
+        return [each for each in self.regions if each.holds == "thought"]
 
     @property
     def markers(self) -> tuple[str, ...]:
@@ -93,7 +100,8 @@ class Dialect:
             marker for each in self.regions for marker in (*each.begins, *each.ends)
         )
 
-    def opens_thought(self, prompt: str) -> bool:
-        """Tell whether a prompt ends inside a thought, which the answer goes on with."""
-        thought = self.thought
-        return thought is not None and prompt.rstrip().endswith(thought.begins)
+    def open_thought(self, prompt: str) -> str:
+        """Tell which marker has opened the thought that a prompt ends inside, if any."""
+        text = prompt.rstrip()
+        found = (each.begins[0] for each in self.thoughts if text.endswith(each.begins))
+        return next(found, "")

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from inferd.dialects.schemas import (
     ANNOTATIONS,
+    SHARED,
     Schema,
     kinds,
     kinds_of,
@@ -59,7 +60,8 @@ _HELD_TO: Final = _NUMERIC | {
     *("properties", "required", "additionalProperties"),
 }
 """What is held to of a schema that neither lists values nor schemas."""
-_MAX_STEPS: Final = 8
+_INTO_SHARED: Final = tuple(f"#/{each}/" for each in SHARED)
+MAX_STEPS: Final = 8
 """References followed from one to the next."""
 
 
@@ -103,6 +105,24 @@ class Member(NamedTuple):
     is_needed: bool
 
 
+def refuse_references(schema: object, where: str) -> None:
+    """Refuse references to what does not go along with a part of a schema.
+
+    Raises:
+        UnenforceableError: there is one.
+    """
+    waiting = [schema]
+    while waiting:
+        here = waiting.pop()
+        if isinstance(here, dict):
+            pointer = here.get("$ref", _INTO_SHARED[0])
+            if isinstance(pointer, str) and not pointer.startswith(_INTO_SHARED):
+                why = f"references may lead to {' and '.join(_INTO_SHARED)} alone"
+                raise UnenforceableError(where, why)
+        waiting += here.values() if isinstance(here, dict) else ()
+        waiting += here if isinstance(here, list) else ()
+
+
 def keywords_of(kind: str) -> frozenset[str]:
     """Give the keywords that say something of values of a kind."""
     return _OF_KIND[kind]
@@ -137,16 +157,16 @@ def followed(part: Placed, root: Schema) -> Placed:
     Raises:
         UnenforceableError: they lead nowhere, or something stands beside them.
     """
-    for _ in range(_MAX_STEPS):
+    for _ in range(MAX_STEPS):
         schema = part.schema
         if not isinstance(schema, dict) or not {"$ref", "allOf"} & schema.keys():
             return part
         match schema:
-            case {"$ref": str(pointer)} if _stands_alone(schema, "$ref"):
+            case {"$ref": str(pointer)} if stands_alone(schema, "$ref"):
                 part = Placed(pointed_at(pointer, root), pointer.removeprefix("#"))
                 if part.schema is None:
                     raise UnenforceableError(part.where, "there is no such schema")
-            case {"allOf": [_]} if _stands_alone(schema, "allOf"):
+            case {"allOf": [_]} if stands_alone(schema, "allOf"):
                 part = part.at("allOf", 0)
             case _:
                 raise part.refused(*sorted({"$ref", "allOf"} & schema.keys()))
@@ -238,5 +258,6 @@ def _check_exclusive(part: Placed, root: Schema) -> None:
         seen |= allowed
 
 
-def _stands_alone(schema: Schema, keyword: str) -> bool:
-    return schema.keys() - {keyword} <= ANNOTATIONS | {"$anchor"}
+def stands_alone(schema: Schema, *keywords: str) -> bool:
+    """Tell whether nothing beside these keywords allows or forbids anything."""
+    return schema.keys() - {*keywords} <= ANNOTATIONS | {"$anchor"}

@@ -26,7 +26,9 @@ NAME: Final = r"[^{\s<>]+"
 _HEAD: Final = re.compile(rf"\s*call:({NAME})(?=\{{)")
 BARE_KEY: Final = r'[^:{}\[\],<>"\s\x00-\x1f][^:{}\[\],<>"\x00-\x1f]*'
 """A key that can do without quotes, as a regular expression."""
-_KEY: Final = re.compile(rf'(?:<\|"\|>(.*?)<\|"\|>|({BARE_KEY})):', re.DOTALL)
+_KEY: Final = re.compile(
+    rf'(?:<\|"\|>((?:(?!<\|"\|>).)*)<\|"\|>|({BARE_KEY})):', re.DOTALL
+)
 _SPACE: Final = re.compile(r"\s*")
 _PLAIN: Final = re.compile(
     r"true|false|null|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
@@ -99,6 +101,8 @@ class _Reader:
         while not is_over:
             quoted, bare = self._matched(_KEY).groups()
             key = bare if quoted is None else quoted
+            if key in found:
+                raise ValueError("a key twice")
             found[key] = self._value(depth - 1)
             is_over = self._takes("}")
             if not is_over:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 
+from inferd.dialects.arguments import arguments_held
 from inferd.dialects.enforced import (
     NOTHING_FITS,
     Member,
@@ -26,11 +27,11 @@ from inferd.dialects.lark import Lark, either, in_a_row
 from inferd.dialects.schemas import (
     KINDS,
     Schema,
-    arguments_schema,
     bounds,
     kinds,
     text_likes,
     unwrapped,
+    values,
 )
 from inferd.job import Tool
 
@@ -42,14 +43,13 @@ def write_calls(lark: Lark, tools: Sequence[Tool]) -> str:
         UnenforceableError: a schema cannot be held to.
     """
     calls = [_write_call(lark, each) for each in tools]
-    call = f"{lark.text(f'{BEGIN}call:')} {either(calls)} {lark.text(END)}"
+    call = f"{lark.marker(f'{BEGIN}call:')} {either(calls)} {lark.marker(END)}"
     return in_a_row(lark, call, "")
 
 
 def _write_call(lark: Lark, tool: Tool) -> str:
-    root = arguments_schema(tool)
-    schema, where = checked(Placed(root), root)
-    return f"{lark.text(tool.name)} {_Writer(lark, root).members(schema, where)}"
+    schema, where, root = arguments_held(tool)
+    return f"{lark.text(tool.name)} {_Writer(lark, root).arguments(schema, where)}"
 
 
 class _Writer:
@@ -65,6 +65,12 @@ class _Writer:
         self._root = root
         self._rules: dict[str, str] = {}  # for references
         self._any: str | None = None
+
+    def arguments(self, schema: Schema, where: str) -> str:
+        """Match arguments, whose schema has been looked at."""
+        if values(schema) is not None:
+            return self._own(schema, where)
+        return self.members(schema, where)
 
     def value(self, part: Placed) -> str:
         """Match a value."""
@@ -99,13 +105,13 @@ class _Writer:
         read = read_call(f"call:f{{a:{text}}}")
         if read is None or read[0].arguments != {"a": value}:
             raise UnenforceableError(where, "the family cannot write a listed value")
-        return self._lark.text(text)
+        return self._written(text)
 
     def _of(self, kind: str, schema: Schema, where: str) -> str:
         match kind:
             case "string":
                 text = self._lark.until(QUOTE, *text_likes(schema))
-                return f"{self._lark.text(QUOTE)} {text}"
+                return f"{self._lark.marker(QUOTE)} {text}"
             case "array":
                 return self._items(schema, where)
             case "object":
@@ -149,7 +155,13 @@ class _Writer:
             why = "the family cannot write its name"
             raise UnenforceableError(member.value.where, why)
         key = name if re.fullmatch(BARE_KEY, name) else text_of(name)
-        return f"{self._lark.text(f'{key}:')} {self.value(member.value)}"
+        return f"{self._written(f'{key}:')} {self.value(member.value)}"
+
+    def _written(self, text: str) -> str:
+        """Match a text in which quotes alone are markers."""
+        *quoted, rest = text.split(QUOTE)
+        parts = [self._lark.marker(QUOTE, after=each) for each in quoted]
+        return " ".join([*parts, self._lark.text(rest)] if rest else parts)
 
     def _anything(self) -> str:
         if self._any is None:

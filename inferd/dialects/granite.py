@@ -128,7 +128,7 @@ def _with_list(turn: Turn) -> str:
 
 def _write_calls(lark: Lark, tools: Sequence[Tool]) -> str:
     listed = in_a_row(lark, write_any_call(lark, tools), ", ")
-    version_3 = f'{lark.text(_LIST)} "[" {listed} "]"'
+    version_3 = f'{lark.marker(_LIST)} "[" {listed} "]"'
     return either([version_3, hermes.write_calls(lark, tools)])
 
 

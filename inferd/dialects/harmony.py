@@ -11,12 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from typing import Final
 
-import msgspec
-
+from inferd.dialects.arguments import arguments_json
 from inferd.dialects.dialect import Arguments, Call, Dialect, Region
-from inferd.dialects.json_calls import checked
+from inferd.dialects.json_calls import checked, plain_json
 from inferd.dialects.lark import Lark, either
-from inferd.dialects.schemas import arguments_schema
 from inferd.dialects.strings import JsonStrings
 from inferd.dialects.turns import arguments_of, one_call_each, to_json
 from inferd.dialects.typescript import namespace
@@ -107,23 +105,27 @@ def _read(text: str, _tools: Sequence[Tool]) -> Sequence[Call] | None:
     if found is None:
         return None
     try:
-        return [checked(found[1], msgspec.json.decode(arguments, type=Arguments))]
+        return [checked(found[1], plain_json(arguments, Arguments))]
     except (ValueError, RecursionError):
         return None
 
 
 def _write_calls(lark: Lark, tools: Sequence[Tool]) -> str:
-    again = f"({lark.text(_ASSISTANT)})?"  # a thought was a message of its own
+    again = f"({lark.marker(_ASSISTANT)})?"  # a thought was a message of its own
     return f"{again} {either([_call(lark, tool) for tool in tools])}"
 
 
 def _call(lark: Lark, tool: Tool) -> str:
     headers = (
-        f"{_TO}{tool.name}{_COMMENTARY} json{_MESSAGE}",
-        f"{_COMMENTARY}{_TO}{tool.name} {_CONSTRAIN}json{_MESSAGE}",
+        (_TO, f"{_COMMENTARY} json{_MESSAGE}"),
+        (f"{_COMMENTARY}{_TO}", f" {_CONSTRAIN}json{_MESSAGE}"),
     )
-    arguments = lark.json(arguments_schema(tool))
-    return f"{either([lark.text(each) for each in headers])} {arguments}"
+    begins = [
+        f"{lark.marker(before)} {lark.marker(after, after=tool.name)}"
+        for before, after in headers
+    ]
+    arguments = lark.json(arguments_json(tool))
+    return f"{either(begins)} {arguments}"
 
 
 def _recognises(architecture: str, template: str) -> bool:

@@ -59,7 +59,7 @@ def in_plain_turns(turns: Sequence[Turn], tools: Sequence[Tool]) -> list[Turn]:
 
 def write_calls(lark: Lark, tools: Sequence[Tool]) -> str:
     """Give the expression for one call or more."""
-    begin, end = lark.text(f"{_BEGIN}\n"), lark.text(f"\n{_END}")
+    begin, end = lark.marker(f"{_BEGIN}\n"), lark.marker(f"\n{_END}")
     return in_a_row(lark, f"{begin} {write_any_call(lark, tools)} {end}", "\n")
 
 

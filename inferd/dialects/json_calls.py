@@ -1,19 +1,21 @@
 """Calls as JSON, which several families write: read, and held to while they are written.
 
-Readers are strict: what is not plainly calls is none, and nothing is repaired.
+Readers are strict: what is not plainly calls is none, and nothing is repaired. An object
+that has a key twice means one thing to some readers and another to others: it is none.
 """
 
 import json
 import re
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec import Struct
 
+from inferd.dialects.arguments import arguments_json
 from inferd.dialects.dialect import Arguments, Call
 from inferd.dialects.lark import Lark, either
-from inferd.dialects.schemas import arguments_schema, is_deeper
+from inferd.dialects.schemas import is_deeper
 from inferd.dialects.turns import to_json
 from inferd.job import Tool
 
@@ -23,6 +25,7 @@ which a frame takes two: what is deeper could not be read where it is sent."""
 
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _raw_decode: Final = json.JSONDecoder().raw_decode
+_T = TypeVar("_T")
 
 
 class WrittenCall(Struct, frozen=True):
@@ -43,7 +46,7 @@ def read_call(text: str) -> Call | None:
             with the object as text. A call with both, or with neither, is not plain.
     """
     try:
-        return _plain(msgspec.json.decode(text, type=WrittenCall))
+        return _plain(plain_json(text, WrittenCall))
     except (ValueError, RecursionError):
         return None
 
@@ -51,7 +54,7 @@ def read_call(text: str) -> Call | None:
 def read_array(text: str, _tools: Sequence[Tool] = ()) -> tuple[Call, ...] | None:
     """Read an array of calls. An empty one is plain, too: no call was wanted."""
     try:
-        return tuple(map(_plain, msgspec.json.decode(text, type=list[WrittenCall])))
+        return tuple(map(_plain, plain_json(text, list[WrittenCall])))
     except (ValueError, RecursionError):
         return None
 
@@ -67,6 +70,24 @@ def read_calls(text: str, _tools: Sequence[Tool] = ()) -> tuple[Call, ...] | Non
             return None
         calls.append(call)
     return tuple(calls) or None
+
+
+def plain_json(text: str, kind: type[_T]) -> _T:
+    """Read JSON in which no object has a key twice.
+
+    Raises:
+        ValueError: it is none, or not of this kind.
+        RecursionError: it is too deep.
+    """
+    value = msgspec.json.decode(text, type=kind)
+    # Numbers stay text: Python refuses to read integers of thousands of digits.
+    json.loads(text, object_pairs_hook=_distinct, parse_int=str, parse_float=str)
+    return value
+
+
+def _distinct(pairs: list[tuple[str, object]]) -> None:
+    if len({key for key, _ in pairs}) < len(pairs):
+        raise ValueError("a key twice")
 
 
 def value_end(text: str, at: int) -> int:
@@ -102,7 +123,7 @@ def write_call(lark: Lark, tool: Tool, key: str = "arguments") -> str:
     """
     pieces = ("{", '"name"', ": ", to_json(tool.name), ", ", f'"{key}"', ": ")
     begin = " ".join(map(lark.text, pieces))
-    arguments = lark.json(arguments_schema(tool))
+    arguments = lark.json(arguments_json(tool))
     return f"{begin} {arguments} {lark.text('}')}"
 
 
@@ -119,7 +140,7 @@ def _arguments(call: WrittenCall) -> Arguments:
     given = [each for each in (call.arguments, call.parameters) if each is not None]
     match given:
         case [str() as text]:
-            return msgspec.json.decode(text, type=Arguments)
+            return plain_json(text, Arguments)
         case [dict() as arguments]:
             return arguments
         case _:

@@ -24,7 +24,7 @@ class Lark:
     """A grammar under construction. Expressions are texts; all methods give one.
 
     Args:
-        tokens: special tokens by their texts. A text that a model spells with such a
+        tokens: special tokens by their texts. A marker that a model spells with such a
             token is matched by nothing else.
     """
 
@@ -35,13 +35,25 @@ class Lark:
         self._rules: dict[str, str] = {}
 
     def text(self, literal: str) -> str:
-        """Match a text; markers in it that are special tokens are matched as such."""
+        """Match a text, which is text alone, whatever special tokens it spells."""
+        return _quoted(literal) or '""'
+
+    def marker(self, marker: str, *, after: str = "") -> str:
+        """Match a marker of the family: what special tokens spell of it, as these alone.
+
+        Args:
+            marker: what it is; never a text of a client's.
+            after: text that comes before it.
+        """
         parts: list[str] = []
         at = 0
-        for found in self._special.finditer(literal):
-            parts += [_quoted(literal[at : found.start()]), self._token(found[0])]
-            at = found.end()
-        parts.append(_quoted(literal[at:]))
+        for found in self._special.finditer(marker):
+            parts += [
+                _quoted(after + marker[at : found.start()]),
+                self._token(found[0]),
+            ]
+            at, after = found.end(), ""
+        parts.append(_quoted(after + marker[at:]))
         return " ".join(filter(None, parts)) or '""'
 
     def json(self, schema: object) -> str:
@@ -68,7 +80,7 @@ class Lark:
         wanted = [f"(?:{like}){before}" for like in likes or (_ANY_TEXT,)]
         text = self.terminal(*wanted, without=banned)
         if special is not None:  # no text can spell the rest
-            return f"{text} {self.text(marker[special.start() :])}"
+            return f"{text} {self.marker(marker[special.start() :])}"
         name = self._name()
         self._rules[f"{name}[suffix={_quoted(marker)}]"] = text
         return name

@@ -131,7 +131,7 @@ def _judged(key: str, value: object, tools: Sequence[Tool]) -> bool | None:
 
 def _write_calls(lark: Lark, tools: Sequence[Tool]) -> str:
     calls = in_a_row(lark, write_any_call(lark, tools, "parameters"), "; ")
-    return f"({lark.text(_PYTHON_TAG)})? {calls}"
+    return f"({lark.marker(_PYTHON_TAG)})? {calls}"
 
 
 def _recognises(_architecture: str, template: str) -> bool:

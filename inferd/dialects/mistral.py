@@ -12,13 +12,17 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
-import msgspec
-
 from inferd.dialects import hermes
+from inferd.dialects.arguments import arguments_json
 from inferd.dialects.dialect import Arguments, Call, Dialect, Region
-from inferd.dialects.json_calls import checked, read_array, value_end, write_any_call
+from inferd.dialects.json_calls import (
+    checked,
+    plain_json,
+    read_array,
+    value_end,
+    write_any_call,
+)
 from inferd.dialects.lark import Lark, either, in_a_row
-from inferd.dialects.schemas import arguments_schema
 from inferd.dialects.turns import arguments_of, declaration, to_json
 from inferd.job import Tool, Turn
 
@@ -116,14 +120,14 @@ def _named_in(text: str) -> Iterator[Call]:
         end = _NEXT.match(text, value_end(text, head.end()))
         if end is None:
             raise ValueError("more than calls")
-        arguments = msgspec.json.decode(text[head.end() : end.start()], type=Arguments)
+        arguments = plain_json(text[head.end() : end.start()], Arguments)
         yield checked(head[1], arguments)
         at = end.end() if end[1] else None
 
 
 def _write_calls(lark: Lark, tools: Sequence[Tool]) -> str:
-    begin = lark.text(_BEGIN)
-    call_id = f"({lark.text(_ID)} {lark.pattern(_WRITTEN_ID)})?"
+    begin = lark.marker(_BEGIN)
+    call_id = f"({lark.marker(_ID)} {lark.pattern(_WRITTEN_ID)})?"
     named = either([_named_call(lark, tool, call_id) for tool in tools])
     call = lark.rule(f"{begin} {named}")
     listed = in_a_row(lark, write_any_call(lark, tools), ", ")
@@ -131,9 +135,9 @@ def _write_calls(lark: Lark, tools: Sequence[Tool]) -> str:
 
 
 def _named_call(lark: Lark, tool: Tool, call_id: str) -> str:
-    arguments = lark.json(arguments_schema(tool))
+    arguments = lark.json(arguments_json(tool))
     name = lark.text(tool.name)
-    return f"{name} {call_id} {lark.text(_ARGUMENTS)} {arguments}"
+    return f"{name} {call_id} {lark.marker(_ARGUMENTS)} {arguments}"
 
 
 def _recognises(architecture: str, template: str) -> bool:

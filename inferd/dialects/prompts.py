@@ -27,8 +27,8 @@ class Rendered(NamedTuple):
     pieces: tuple[str, ...]
     """Its text, cut where that keeps a client's text from being a special token; and
     where there are many of the template's own, before some of these."""
-    opens_thought: bool
-    """Whether it ends inside a thought, which the answer goes on with."""
+    open_thought: str = ""
+    """The marker of the thought that it ends inside, if any: the answer goes on there."""
 
     @property
     def text(self) -> str:
@@ -78,7 +78,7 @@ class Prompts:
     def _thinks(self) -> bool:
         """Whether answers may hold thoughts: as the template tells, else the dialect."""
         if self._template is None or self._able is None:
-            return self.dialect.thought is not None
+            return bool(self.dialect.thoughts)
         source = self._template.source
         markers = self.thought_markers
         known = any(each in source for each in markers)
@@ -87,9 +87,12 @@ class Prompts:
     @property
     def thought_markers(self) -> list[str]:
         """What opens and closes thoughts, without white space; the longest first."""
-        thought = self.dialect.thought
-        markers = () if thought is None else (*thought.begins, *thought.ends)
-        return sorted({each.strip() for each in markers} - {""}, key=len, reverse=True)
+        markers = {
+            marker.strip()
+            for each in self.dialect.thoughts
+            for marker in (*each.begins, *each.ends)
+        }
+        return sorted(markers - {""}, key=len, reverse=True)
 
     def _written(self) -> Iterator[str]:
         """Give texts with all that a template or a renderer writes."""
@@ -110,7 +113,7 @@ class Prompts:
         tools = () if job.tool_choice.kind == "none" else job.tools
         disguise, written = self._disguised(job.turns, tools, thinks=job.thinks)
         own = self._without_thoughts(written, job.turns, tools, thinks=job.thinks)
-        if dialect.opens_thought(own) and not job.thinks:
+        if dialect.open_thought(own) and not job.thinks:
             written += dialect.no_thought
             own += dialect.no_thought
         pieces = tuple(
@@ -118,7 +121,7 @@ class Prompts:
             for piece in disguise.reveal(written)
             for part in self._spellings.parted(piece, TOKENS_IN_PIECE)
         )
-        return Rendered(pieces, dialect.opens_thought(own))
+        return Rendered(pieces, dialect.open_thought(own))
 
     def _without_thoughts(
         self,
@@ -133,7 +136,7 @@ class Prompts:
         Their markers may stand in it as they wrote them: the vocabulary may have no
         tokens for them, or they were spared.
         """
-        if not self.dialect.opens_thought(written):
+        if not self.dialect.open_thought(written):
             return written
         hidden = Disguise(self._thoughts, turns, tools)
         if not hidden.is_needed:

@@ -24,11 +24,11 @@ _OPEN: Final = frozenset(
     }
 )
 """Keywords by which more properties may be allowed, or none, than are listed."""
-_SHARED: Final = ("$defs", "definitions")
+SHARED: Final = ("$defs", "definitions")
 ANNOTATIONS: Final = frozenset(
     {
         *("title", "description", "default", "examples", "deprecated"),
-        *("$schema", "$id", "$comment", *_SHARED),
+        *("$schema", "$id", "$comment", *SHARED),
     }
 )
 """Keywords that allow or forbid nothing themselves."""
@@ -37,8 +37,9 @@ _ANY_TEXT: Final = "(?s:.*)"
 _ANCHORED: Final = re.compile(
     r"(?P<begin>\^?)(?P<middle>(?:\\.|[^\\])*?)(?P<end>\$?)", re.DOTALL
 )
-_MAX_DEPTH: Final = 64
-"""Objects and arrays in one another; a schema with more says nothing."""
+SCHEMA_MAX_DEPTH: Final = 64
+"""Objects and arrays in one another in a schema: of one with more nothing is read, and no
+call is held to it."""
 _MAX_STEPS: Final = 8
 """References followed from one to the next."""
 
@@ -53,15 +54,23 @@ def decoded(text: str) -> object:
 
 
 def arguments_schema(tool: Tool) -> dict[str, object]:
-    """Give the schema of a tool's arguments, which are an object in any case.
+    """Give what a tool's schema says of its arguments, as far as it can be told.
 
-    Arguments that it does not list are no part of it, unless it says that they may be.
+    They are an object in any case.
     """
     given = decoded(tool.input_schema)
-    schema = {} if is_deeper(given, _MAX_DEPTH) else as_schema(given)
+    schema = {} if is_deeper(given, SCHEMA_MAX_DEPTH) else as_schema(given)
     refers = {"$ref", "allOf"} & schema.keys()
     if refers and schema.keys() <= ANNOTATIONS | {"$ref", "allOf", "type"}:
         schema = alone(resolved(schema, schema) or schema, schema)
+    return as_arguments(schema)
+
+
+def as_arguments(schema: Schema) -> dict[str, object]:
+    """Give a schema's part that is for objects.
+
+    Properties that it does not list are no part of it, unless it says that they may be.
+    """
     unlisted = set(required(schema)) - properties(schema).keys()
     is_closed = "properties" in schema and not unlisted and not _OPEN & schema.keys()
     closed = _CLOSED if is_closed else {}
@@ -87,14 +96,14 @@ def required(schema: Schema) -> list[str]:
 
 def alone(schema: object, root: Schema) -> dict[str, object]:
     """Give a part of a schema so that it can stand alone, with what it may refer to."""
-    shared = {key: root[key] for key in _SHARED if key in root}
-    return {**shared, **as_schema(schema)}
+    shared = {key: root[key] for key in SHARED if key in root}
+    return {**as_schema(schema), **shared}
 
 
 def unwrapped(schema: object) -> Schema:
     """Take the only schema of ``allOf`` for itself: some write references like that."""
     here = as_schema(schema)
-    for _ in range(_MAX_DEPTH):
+    for _ in range(SCHEMA_MAX_DEPTH):
         match here:
             case {"allOf": [only]} if here.keys() <= ANNOTATIONS | {"allOf"}:
                 here = as_schema(only)

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from inferd.dialects.dialect import Arguments, Call
-from inferd.dialects.json_calls import checked, value_end
+from inferd.dialects.json_calls import checked, plain_json, value_end
 from inferd.dialects.schemas import (
     arguments_schema,
     decoded,
@@ -24,6 +24,8 @@ from inferd.job import Tool, ToolCall
 
 BEGIN: Final = "<function="
 END: Final = "</tool_call>"
+PARAMETER: Final = "<parameter="
+HEAD_END: Final = ">\n"
 VALUE_END: Final = "\n</parameter>\n"
 NAME: Final = r"[^>\n]+"
 """A name of a tool or an argument, as a regular expression."""
@@ -79,6 +81,8 @@ def _calls_in(text: str, tools: Mapping[str, Tool]) -> Iterator[Call]:
             end = _value_end(text, given.end())
             others = schema.get("additionalProperties")
             allowed = kinds(properties(schema).get(given[1], others), schema)
+            if given[1] in arguments:
+                raise ValueError("an argument twice")
             value = value_of(text[given.end() : end.start()], allowed)
             arguments[given[1]] = value
             at = end.end()
@@ -109,13 +113,14 @@ def value_of(text: str, allowed: frozenset[str]) -> object:
     """Read a value of one of these kinds.
 
     Raises:
-        ValueError: it has to be JSON, and is none.
+        ValueError: it has to be JSON, and is none; or it is JSON that has a key twice.
     """
     if "string" not in allowed:
-        given: object = msgspec.json.decode(_PYTHON.get(text, text))
-        return given
+        return plain_json(_PYTHON.get(text, text), object)
     try:
         value: object = msgspec.json.decode(text)
     except (ValueError, RecursionError):
         return text
-    return value if kinds_of(value) & (allowed - {"string"}) else text
+    if not kinds_of(value) & (allowed - {"string"}):
+        return text
+    return plain_json(text, object)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from inferd.dialects.arguments import arguments_held
 from inferd.dialects.enforced import (
     Member,
     Placed,
@@ -18,19 +19,21 @@ from inferd.dialects.enforced import (
     keywords_of,
     listed_values,
     members,
+    refuse_references,
 )
 from inferd.dialects.lark import Lark, either, in_a_row
 from inferd.dialects.schemas import (
     Schema,
     alone,
-    arguments_schema,
     kinds,
     text_likes,
 )
 from inferd.dialects.tagged_calls import (
     BEGIN,
     END,
+    HEAD_END,
     NAME,
+    PARAMETER,
     PARAMETER_END,
     VALUE_END,
     value_of,
@@ -70,19 +73,21 @@ def write_calls(lark: Lark, tools: Sequence[Tool]) -> str:
         UnenforceableError: a schema cannot be held to.
     """
     call = either([_write_call(lark, each) for each in tools])
-    begin, end = lark.text("<tool_call>\n"), lark.text(f"</function>\n{END}")
+    begin, end = lark.marker("<tool_call>\n"), lark.marker(f"</function>\n{END}")
     return in_a_row(lark, f"{begin} {call} {end}", "\n")
 
 
 def _write_call(lark: Lark, tool: Tool) -> str:
-    root = arguments_schema(tool)
-    schema, where = checked(Placed(root), root)
+    schema, where, root = arguments_held(tool)
+    if unwritable := sorted({"const", "enum"} & schema.keys()):
+        raise Placed(schema, where).refused(*unwritable)
     listed, others = members(schema, where)
     writer = _Writer(lark, root)
-    parts = [lark.text(f"{BEGIN}{tool.name}>\n"), *map(writer.argument, listed)]
+    begin = f"{lark.marker(BEGIN)} {lark.marker(HEAD_END, after=tool.name)}"
+    parts = [begin, *map(writer.argument, listed)]
     if others is not None:
-        begin = f"{lark.text('<parameter=')} {lark.pattern(NAME)} {lark.text('>')}"
-        parts.append(f"({begin} {lark.text(chr(10))} {writer.value(others)})*")
+        name = f"{lark.marker(PARAMETER)} {lark.pattern(NAME)}"
+        parts.append(f"({name} {lark.marker(HEAD_END)} {writer.value(others)})*")
     return " ".join(parts)
 
 
@@ -103,7 +108,8 @@ class _Writer:
         if not re.fullmatch(NAME, member.name):
             why = "the family cannot write its name"
             raise UnenforceableError(member.value.where, why)
-        begin = self._lark.text(f"<parameter={member.name}>\n")
+        name = self._lark.marker(HEAD_END, after=member.name)
+        begin = f"{self._lark.marker(PARAMETER)} {name}"
         argument = f"{begin} {self.value(member.value)}"
         return argument if member.is_needed else f"({argument})?"
 
@@ -111,7 +117,7 @@ class _Writer:
         """Match a value up to the end of its argument."""
         allowed = kinds(part.schema, self._root)
         if "string" not in allowed:
-            return self._json(followed(part, self._root).schema)
+            return self._json(*followed(part, self._root))
         branches = [*self._branches(part)]
         is_free = any(map(_is_any_text, branches))
         is_apart = not is_free or any(_NESTED & each.limited for each in branches)
@@ -125,7 +131,7 @@ class _Writer:
                     self._text(_PLAIN[kind]) for kind in each.kinds & _PLAIN.keys()
                 ]
             if is_apart and (nested := sorted(each.kinds & _NESTED)):
-                found.append(self._json({**each.schema, "type": nested}))
+                found.append(self._json({**each.schema, "type": nested}, each.where))
         return either(found)
 
     def _branches(self, part: Placed) -> Iterator[_Branch]:
@@ -151,14 +157,16 @@ class _Writer:
             if not _is_read_as(each, text, allowed):
                 why = "the family cannot write a listed value"
                 raise UnenforceableError(branch.where, why)
-            yield self._lark.text(text + VALUE_END)
+            yield self._lark.marker(VALUE_END, after=text)
 
     def _text(self, *likes: str) -> str:
         return self._lark.until(VALUE_END, *likes, without=_UNSAFE)
 
-    def _json(self, schema: object) -> str:
-        value = self._lark.json(alone(schema, self._root))
-        return f"{value} {self._lark.text(VALUE_END)}"
+    def _json(self, schema: object, where: str) -> str:
+        whole = alone(schema, self._root)
+        refuse_references(whole, where)
+        value = self._lark.json(whole)
+        return f"{value} {self._lark.marker(VALUE_END)}"
 
 
 def _is_any_text(branch: _Branch) -> bool:

@@ -75,7 +75,7 @@ class JobBackend(Backend):
                 ticket=ticket,
                 job=job,
                 input_tokens=ready.prompt_tokens,
-                opens_thought=ready.opens_thought,
+                open_thought=ready.open_thought,
             )
         finally:
             if self._session is not None:

@@ -27,6 +27,7 @@ from inferd.errors import InternalError, InvalidRequestError
 from inferd.ipc import Ended, Failed
 from inferd.job import GenerateJob
 from inferd.output.blocks import BlockParser, Said
+from inferd.output.shares import Shares
 from inferd.output.stops import StopMatcher
 from inferd.output.utf8 import TextDecoder
 from inferd.wire.responses import Logprob, StopReasonV2, Usage, UsageV2
@@ -106,7 +107,8 @@ class _Stream(Generic[E]):
     def _structure_complete(self, end: Ended) -> bool | None:
         if not self._job.tells_structure:
             return None
-        return end.structure_complete if self._stops.matched is None else False
+        is_whole = self._stops.matched is None and not self.warnings
+        return end.structure_complete if is_whole else False
 
     def _heard(self, piece: bytes) -> bytes:
         """Give what is heard of a piece."""
@@ -183,33 +185,50 @@ class BlockStream(_Stream[TokenEventV2]):
         dialect: Dialect,
     ) -> None:
         super().__init__(box, prepared)
+        is_structured = self._job.has_structured_text
+        has_thoughts = self._job.thinks or prepared.open_thought or not is_structured
         self._parser = BlockParser(
-            dialect.regions,
+            [
+                each
+                for each in dialect.regions
+                if has_thoughts or each.holds != "thought"
+            ],
             self._job.tools,
-            opens_thought=prepared.opens_thought,
+            open_thought=prepared.open_thought,
             calls_tools=self._job.may_call,
+            is_structured=is_structured,
         )
         self._warnings: list[MalformedToolCall] = []
         self.warnings = self._warnings
-        self._logprobs: list[Logprob] = []  # of tokens that no block has yet
-        self._text_logprobs: list[Logprob] = []  # of text that no event has yet
+        self._noted_last: list[Logprob] = []  # of the piece that comes next
+        self._written = Shares[Logprob]()  # of what the parser has not told apart
+        self._to_send = Shares[Logprob]()  # of text that no event has yet
         self._has_called = False
 
     def _noted(self, told: Logprob | Reuse) -> None:
         super()._noted(told)
         if isinstance(told, Logprob):
-            self._logprobs.append(told)
+            self._noted_last.append(told)
 
     def _said(self, text: str) -> Sequence[TokenEventV2]:
-        n_markers = self._parser.n_markers
+        self._written.add(self._noted_last, len(text))
+        self._noted_last = []
         said = self._parser.feed(text)
-        if self._parser.n_markers != n_markers:  # the tokens so far were the marker's
-            has_text = any(isinstance(each, Text) for each in said)
-            self._logprobs = self._logprobs[-1:] if has_text else []
+        self._share_out()
         return [event for each in said for event in self._passed(each)]
+
+    def _share_out(self) -> None:
+        """Give text the tokens that it is made of, and drop those of all else."""
+        for n_chars, is_text in self._parser.runs():
+            if not is_text:
+                self._written.skip(n_chars)
+                continue
+            for share in self._written.take(n_chars):
+                self._to_send.add(*share)
 
     def _rest(self, end: Ended) -> Sequence[TokenEventV2]:
         said = self._parser.finish(was_cut=end.stop_reason == "length")
+        self._share_out()
         events = [event for each in said for event in self._passed(each)]
         return [*events, *self._end_of_text()]
 
@@ -221,12 +240,8 @@ class BlockStream(_Stream[TokenEventV2]):
             case MalformedToolCall():
                 self._warnings.append(said)
             case Text(delta):
-                self._text_logprobs += self._logprobs
-                self._logprobs = []
                 yield from self._text(self._stops.feed(delta))
             case Thinking() | ToolUse():
-                # A thought may be long, and its last token hold text.
-                del self._logprobs[:-1]
                 yield from self._end_of_text()
                 if self._stops.matched is None:
                     self._has_called |= isinstance(said, ToolUse)
@@ -241,8 +256,8 @@ class BlockStream(_Stream[TokenEventV2]):
 
     def _text(self, text: str) -> Iterator[TokenEventV2]:
         if text:
-            yield Text(text, tuple(self._text_logprobs))
-            self._text_logprobs = []
+            shares = self._to_send.take(len(text))
+            yield Text(text, tuple(each for share in shares for each in share.tokens))
 
     def _done(self, end: Ended) -> TokenEventV2:
         usage = end.usage

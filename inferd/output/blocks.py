@@ -1,15 +1,15 @@
 """Text to typed blocks: what a model says, thinks and calls."""
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from itertools import chain, groupby
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from inferd.backend import MalformedToolCall, Text, Thinking, ToolUse
 from inferd.dialects.dialect import Call, Region
 from inferd.dialects.strings import Break
 from inferd.job import Tool
-from inferd.output.phrases import PhraseFinder, PhraseTree
+from inferd.output.openings import OUTSIDE, Openings
+from inferd.output.phrases import PhraseFinder
 
 TOOL_CALL_MAX_CHARS: Final = 1024 * 1024
 """Characters between tool-call markers that are kept until the call is whole: room for a
@@ -19,9 +19,12 @@ Block = Text | Thinking | ToolUse
 Said = Block | MalformedToolCall
 """A warning stands before the text that it is about."""
 
-_OUTSIDE: Final = Region(holds="text", begins=())
 
-_Ways = tuple[dict[str, Region], PhraseTree]
+class Run(NamedTuple):
+    """Characters of an answer in a row that went out as text, or did not."""
+
+    n_chars: int
+    is_text: bool
 
 
 class BlockParser:
@@ -40,6 +43,10 @@ class BlockParser:
     call and never write what closes it: at the end of an answer a call is read all the
     same, unless the answer was cut off inside a region that something closes.
 
+    What a structure governs is text whatever it holds. There, markers count until the
+    first character that is none, or the marker that opens text: of a thought before the
+    text, and of calls in its place.
+
     Any split of the same text gives the same blocks, but for where deltas are cut.
 
     Bounds:
@@ -51,36 +58,37 @@ class BlockParser:
         regions: Sequence[Region],
         tools: Sequence[Tool] = (),
         *,
-        opens_thought: bool = False,
+        open_thought: str = "",
         calls_tools: bool = True,
+        is_structured: bool = False,
     ) -> None:
         """Begin an answer.
 
         Args:
             regions: the dialect's. Of two with the same begin, the first counts.
             tools: what may be called.
-            opens_thought: the prompt ended inside a thought.
+            open_thought: the marker of the thought that the prompt ended inside, if any.
             calls_tools: without it what looks like a call is text, and no warning.
+            is_structured: what is neither a thought nor calls is one text to its end.
 
         Raises:
-            ValueError: there are no thoughts that the answer could start in.
+            ValueError: no thought that the answer could start in has this marker.
         """
-        thought = next((each for each in regions if each.holds == "thought"), None)
-        if opens_thought and thought is None:
-            raise ValueError("without a region of thoughts no answer starts in one")
-        self.n_markers = 0
-        """Markers taken out so far."""
-        self._regions = tuple(
-            each for each in regions if calls_tools or each.holds != "calls"
+        opened = OUTSIDE
+        if open_thought:
+            opened = _thought_of(regions, open_thought)
+        self._runs: list[Run] = []
+        self._openings = Openings(
+            [each for each in regions if calls_tools or not each.is_for_calls],
+            is_structured=is_structured,
         )
         self._tools = tools
-        self._is_fresh = True  # no call yet, and no text but white space
         self._begin = ""
         self._kept: list[str] = []
         self._n_kept = 0
         self._n_calls = 0
         self._is_unsure = False  # whether it is a call that has begun
-        self._enter(thought if opens_thought and thought else _OUTSIDE)
+        self._enter(self._openings.opened(opened))
 
     def feed(self, text: str) -> list[Said]:
         """Add text; give what is certain by now, perhaps nothing."""
@@ -99,7 +107,7 @@ class BlockParser:
         finder = None
         while finder is not self._finder:  # each marker, and the first text, renews it
             finder = self._finder
-            said += self._take(finder.finish())
+            said += self._take(finder.finish() if finder.found is None else "")
             said += self._past_markers()
             if finder is self._finder and self._is_unsure:
                 said += self._as_text()
@@ -107,24 +115,34 @@ class BlockParser:
             said += self._end_calls("", reads=not (was_cut and self._region.ends))
         return merge(said)
 
+    def runs(self) -> list[Run]:
+        """Tell what the answer has come to since this was asked last, in its order."""
+        runs, self._runs = self._runs, []
+        return runs
+
+    def _count(self, n_chars: int, *, is_text: bool) -> None:
+        if self._runs and self._runs[-1].is_text == is_text:
+            n_chars += self._runs.pop().n_chars
+        self._runs.append(Run(n_chars, is_text))
+
     def _enter(self, region: Region) -> None:
         self._region = region
         self._holds = region.holds
         self._strings = region.strings() if region.strings is not None else None
         self._is_unsure = region.judge is not None
-        ways = _ways_out(self._regions, region, is_fresh=self._is_fresh)
-        self._ways, self._tree = ways
+        self._ways, self._tree = self._openings.ways(region)
         self._finder = PhraseFinder(self._tree)
 
     def _take(self, text: str) -> list[Said]:
         """Give what text without markers is, where the parser is."""
+        if text and self._holds != "calls":
+            self._count(len(text), is_text=self._holds == "text")
         if not text or self._holds == "nothing":
             return []
         if self._strings is not None:
             self._strings.feed(text)
         match self._holds:
-            case "text" if self._is_fresh and not text.isspace():
-                self._is_fresh = False
+            case "text" if self._openings.has_begun(text):
                 return [Text(text), *self._reread(self._region)]
             case "text":
                 return [Text(text)]
@@ -156,9 +174,10 @@ class BlockParser:
             self._finder = PhraseFinder(self._tree)
             return self._take(marker)
         said = self._end_calls(marker) if self._region.holds == "calls" else []
-        opened = self._ways[marker]
-        self.n_markers += not opened.keeps_begin
-        self._is_fresh &= opened.holds != "calls"
+        opened = self._openings.opened(self._ways[marker])
+        is_of_calls = "calls" in (self._region.holds, opened.holds)
+        if not (is_of_calls or opened.keeps_begin):  # which are counted as a whole
+            self._count(len(marker), is_text=False)
         self._enter(opened)
         self._begin, self._kept, self._n_kept = marker, [], 0
         if opened.keeps_begin:
@@ -166,7 +185,7 @@ class BlockParser:
             said += self._take(marker)
         if "" in opened.ends:
             said += self._end_calls("") if opened.holds == "calls" else []
-            self._enter(_OUTSIDE)
+            self._enter(OUTSIDE)
         return said
 
     def _keep(self, text: str) -> list[Said]:
@@ -179,9 +198,12 @@ class BlockParser:
             return self._broken(broken)
         if self._n_kept <= TOOL_CALL_MAX_CHARS:
             return []
+        if self._is_unsure:
+            return self._as_text()
         # Text, up to and with its end. The finder stays: it may hold a part of that.
         self._holds = "text"
         raw = self._raw()
+        self._count(len(raw), is_text=True)
         quoted = raw[: len(self._begin) + TOOL_CALL_MAX_CHARS]
         return [MalformedToolCall(quoted), Text(raw)]
 
@@ -193,28 +215,30 @@ class BlockParser:
 
     def _as_text(self) -> list[Said]:
         """Take what has begun like a call for the text that it is."""
-        return self._reread(_OUTSIDE, self._raw())
+        self._openings.has_no_calls()
+        return self._reread(OUTSIDE, self._raw())
 
     def _broken(self, broken: Break) -> list[Said]:
         """End a call at a marker that seemed to stand in a string."""
         text = "".join(self._kept)
-        self.n_markers += 1
         self._kept = [text[: broken.marker_at]]
         said = self._end_calls(broken.marker)
         rest = text[broken.marker_at + len(broken.marker) :]
-        return said + self._reread(_OUTSIDE, rest)
+        return said + self._reread(OUTSIDE, rest)
 
     def _raw(self) -> str:
         return self._begin + "".join(self._kept)
 
     def _end_calls(self, end: str, *, reads: bool = True) -> list[Said]:
         if self._holds == "text":  # over the bound
+            self._count(len(end), is_text=True)
             return [Text(end)] if end else []
         text = "".join(self._kept)
         read = self._region.read
         calls = read(text, self._tools) if read is not None and reads else None
+        raw = self._begin + text + end
+        self._count(len(raw), is_text=calls is None)
         if calls is None:
-            raw = self._begin + text + end
             return [MalformedToolCall(raw), Text(raw)]
         return [self._use(call) for call in calls]
 
@@ -224,14 +248,11 @@ class BlockParser:
         return ToolUse(tool_call_id=tool_call_id, name=call.name, input=call.arguments)
 
 
-@lru_cache(maxsize=256)  # some ten for each family
-def _ways_out(regions: tuple[Region, ...], place: Region, *, is_fresh: bool) -> _Ways:
-    """Give the markers that matter in a place, and where each leads."""
-    ways = dict.fromkeys(filter(None, place.ends), _OUTSIDE)
-    for region in regions if place.holds == "text" else ():
-        if is_fresh or not region.only_first:
-            ways = {**dict.fromkeys(region.begins, region), **ways}
-    return ways, PhraseTree([*ways])
+def _thought_of(regions: Sequence[Region], marker: str) -> Region:
+    for region in regions:
+        if region.holds == "thought" and marker in region.begins:
+            return region
+    raise ValueError("without a region of thoughts no answer starts in one")
 
 
 M = TypeVar("M", Block, Said)

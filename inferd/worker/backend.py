@@ -49,9 +49,9 @@ class PreparedJob(ABC):
         """Tokens of the rendered prompt, or of all texts."""
 
     @property
-    def opens_thought(self) -> bool:
-        """Whether the prompt ends inside a thought."""
-        return False
+    def open_thought(self) -> str:
+        """The marker of the thought that the prompt ends inside, if any."""
+        return ""
 
 
 class WorkerBackend(ABC):

@@ -155,7 +155,7 @@ class Runtime:
             answer = PromptReady(
                 ticket=ticket,
                 prompt_tokens=prepared.prompt_tokens,
-                opens_thought=prepared.opens_thought,
+                open_thought=prepared.open_thought,
             )
             with self._lock:
                 if ticket in self._prepared:

@@ -157,7 +157,7 @@ class FakeWorker:
         return load
 
     async def prepare(
-        self, *, prompt_tokens: int = 3, opens_thought: bool = False
+        self, *, prompt_tokens: int = 3, open_thought: str = ""
     ) -> Prepare:
         """Prepare the next job."""
         prepare = await self.expect(Prepare)
@@ -166,7 +166,7 @@ class FakeWorker:
             PromptReady(
                 ticket=ticket,
                 prompt_tokens=prompt_tokens,
-                opens_thought=opens_thought,
+                open_thought=open_thought,
             )
         )
         return prepare

@@ -125,10 +125,10 @@ def job(**fields) -> GenerateJob:
     return GenerateJob(turns=[], max_tokens=9, sampling=SAMPLING, **fields)
 
 
-def held(walker, dialect, asked, *, opens_thought=False):
+def held(walker, dialect, asked, *, open_thought=""):
     special = walker.vocabulary.special
     grammar = answer_grammar(
-        DIALECTS[dialect], asked, special, opens_thought=opens_thought
+        DIALECTS[dialect], asked, special, open_thought=open_thought
     )
     return walker.vocabulary.compile(grammar)
 
@@ -192,9 +192,9 @@ def test_a_thought_is_free_and_what_follows_is_held(walker):
 
 def test_a_thought_that_the_prompt_opened_has_to_end_first(walker):
     asked = job(structure=Structure(kind="regex", source="yes|no"))
-    opened = held(walker, "qwen", asked, opens_thought=True)
+    opened = held(walker, "qwen", asked, open_thought="<think>")
     assert takes(walker, opened, "Let me see.\n</think>\n\nyes")
-    assert not takes(walker, held(walker, "qwen", asked, opens_thought=True), "yes")
+    assert not takes(walker, held(walker, "qwen", asked, open_thought="<think>"), "yes")
     assert not takes(walker, held(walker, "qwen", asked), "<think>a</think>yes")
 
 

@@ -143,7 +143,7 @@ def cases_to_tell_apart(family: str) -> dict[str, Case]:
         case
         for case in cases_of(family)
         if not (case.answer_hex or case.was_cut or case.opens_thought)
-        if not DIALECTS[family].opens_thought(case.prompt or "")
+        if not DIALECTS[family].open_thought(case.prompt or "")
     ]
     return {
         name: case

@@ -130,14 +130,12 @@ TOOLS = tools_of(SCHEMAS)
 REQUIRED = ToolChoice("required")
 
 
-def held(walker, family, *, opens_thought=False, special=None, **asked):
+def held(walker, family, *, open_thought="", special=None, **asked):
     """Give what an answer to a job is held to; to one that has to call, unless told."""
     fields: dict[str, Any] = {"tools": TOOLS, "tool_choice": REQUIRED, **asked}
     job = GenerateJob(turns=[], max_tokens=9, sampling=SAMPLING, **fields)
     special = walker.vocabulary.special if special is None else special
-    grammar = answer_grammar(
-        DIALECTS[family], job, special, opens_thought=opens_thought
-    )
+    grammar = answer_grammar(DIALECTS[family], job, special, open_thought=open_thought)
     return walker.vocabulary.compile(grammar)
 
 
@@ -150,10 +148,10 @@ def takes(walker, constraint, text) -> bool:
     return bool(constraint.is_complete)
 
 
-def told(family, text, tools=TOOLS, *, opens_thought=False) -> list[Any]:
+def told(family, text, tools=TOOLS, *, open_thought="") -> list[Any]:
     """Read an answer as clients are told it."""
     regions = DIALECTS[family].regions
-    parser = BlockParser(regions, tools, opens_thought=opens_thought)
+    parser = BlockParser(regions, tools, open_thought=open_thought)
     return [_spoken(each) for each in [*parser.feed(text), *parser.finish()]]
 
 
@@ -167,7 +165,7 @@ def _spoken(said: Said) -> Any:
 def test_every_family_is_spelled():
     assert FAMILIES.keys() == DIALECTS.keys()
     assert {name for name in FAMILIES if FAMILIES[name].thought} == {
-        name for name in DIALECTS if DIALECTS[name].thought
+        name for name in DIALECTS if DIALECTS[name].thoughts
     }
 
 
@@ -290,6 +288,10 @@ def test_a_thought_may_stand_before_a_forced_call_where_one_is_wanted(
     assert not takes(walker, held(walker, family), text)
 
 
+def marker_of(family) -> str:
+    return DIALECTS[family].thoughts[0].begins[0]
+
+
 @pytest.mark.parametrize("family", THINKING)
 def test_a_thought_is_not_enough(walker, family):
     thought = thought_of(family)
@@ -297,7 +299,7 @@ def test_a_thought_is_not_enough(walker, family):
     for asked in ({}, {"tools": (), "structure": OBJECT, "tool_choice": ToolChoice()}):
         asked |= {"thinks": True}
         assert not takes(walker, held(walker, family, **asked), thought)
-        opened = held(walker, family, opens_thought=True, **asked)
+        opened = held(walker, family, open_thought=marker_of(family), **asked)
         assert not takes(walker, opened, rest)
 
 
@@ -306,12 +308,12 @@ def test_a_thought_is_not_enough(walker, family):
 def test_a_thought_that_the_prompt_has_opened_ends_before_what_is_asked_for(
     walker, family, thinks
 ):
-    asked = {"thinks": thinks, "opens_thought": True}
+    asked = {"thinks": thinks, "open_thought": marker_of(family)}
     rest = thought_of(family, is_open=True) + THINKING[family].goes_on
     for spell in THINKING[family].spells.values():
         call = spell(GOOD[:1])
         assert takes(walker, held(walker, family, **asked), rest + call)
-        blocks = told(family, rest + call, opens_thought=True)
+        blocks = told(family, rest + call, open_thought=marker_of(family))
         assert blocks == [Thinking(PONDERED), GOOD[0]]
         assert not takes(walker, held(walker, family, **asked), call)
 

@@ -171,9 +171,7 @@ FROM_WORKER = st.one_of(
         library=st.text(),
     ),
     st.just(Alive()),
-    st.builds(
-        PromptReady, ticket=TICKETS, prompt_tokens=U32, opens_thought=st.booleans()
-    ),
+    st.builds(PromptReady, ticket=TICKETS, prompt_tokens=U32, open_thought=st.text()),
     st.builds(Refused, ticket=TICKETS, reason=st.text()),
     st.builds(
         Overflow,

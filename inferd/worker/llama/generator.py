@@ -152,13 +152,13 @@ class Generator:
             raise PromptOverflowError(len(prompt), self._n_ctx)
         if not prompt:
             raise RefusedError("the prompt is empty: the chat template wrote nothing")
-        constraint = self._constraint(job, opens_thought=rendered.opens_thought)
+        constraint = self._constraint(job, open_thought=rendered.open_thought)
         return PreparedPrompt(
             prompt,
             job,
             min(job.max_tokens, self._n_ctx - len(prompt)),
             Sampler(self._model, job, prompt, constraint),
-            opens_thought=rendered.opens_thought,
+            open_thought=rendered.open_thought,
         )
 
     def _tokenized(self, pieces: Sequence[str]) -> list[int]:
@@ -170,9 +170,7 @@ class Generator:
             ) from error
         return tokenize_prompt(self._model, pieces)
 
-    def _constraint(
-        self, job: GenerateJob, *, opens_thought: bool
-    ) -> Constraint | None:
+    def _constraint(self, job: GenerateJob, *, open_thought: str) -> Constraint | None:
         if not job.is_structured:
             return None
         if job.structure is not None:
@@ -182,7 +180,7 @@ class Generator:
             self._vocabulary.compile(grammar_of(job.structure))
         dialect = self._prompts.dialect
         grammar = answer_grammar(
-            dialect, job, self._vocabulary.special, opens_thought=opens_thought
+            dialect, job, self._vocabulary.special, open_thought=open_thought
         )
         constraint = self._vocabulary.compile(grammar)
         if job.structure is not None and leaves_choice(job):

@@ -69,7 +69,7 @@ def answer_grammar(
     job: GenerateJob,
     special: Mapping[str, int],
     *,
-    opens_thought: bool,
+    open_thought: str,
 ) -> Grammar:
     """Say what the answer to a job may be.
 
@@ -77,7 +77,7 @@ def answer_grammar(
         dialect: of the model.
         job: which asks for a structure, or has to be answered with a call.
         special: the model's special tokens, by their texts.
-        opens_thought: the prompt ends inside a thought.
+        open_thought: the marker of the thought that the prompt ends inside, if any.
 
     Raises:
         RefusedError: what it asks for is no grammar, or one that the family's calls
@@ -86,10 +86,10 @@ def answer_grammar(
     lark = Lark(special)
     tools = tools_of(job)
     parts = _parts(dialect, job, special, tools)
-    thought = _thought(lark, dialect, opens=opens_thought, may_think=job.thinks)
+    thought = _thought(lark, dialect, open_thought, may_think=job.thinks)
     bodies: list[str] = []
     theirs: str | None = None
-    if job.structure is not None and not job.tool_choice.is_forced:
+    if job.structure is not None and job.has_structured_text:
         body, theirs = _structured(lark, job.structure)
         begin = "" if job.structure.in_v1 else _before_text(lark, dialect)
         bodies.append(f"{begin} {body}")
@@ -219,16 +219,23 @@ def _parsed(structure: Structure) -> object:
         raise RefusedError(f"{structure.field}: {error}") from error
 
 
-def _thought(lark: Lark, dialect: Dialect, *, opens: bool, may_think: bool) -> str:
+def _thought(lark: Lark, dialect: Dialect, opened: str, *, may_think: bool) -> str:
     """Match a thought before what is asked for, as far as there may be one."""
-    region = dialect.thought
-    if region is None or not (opens or may_think):
+    for region in dialect.thoughts:
+        if opened in region.begins:
+            return _inside(lark, region)
+    if not (may_think and dialect.thoughts):
         return ""
+    whole = [f"{_begin(lark, each)} {_inside(lark, each)}" for each in dialect.thoughts]
+    return f"{either(whole)}?"
+
+
+def _inside(lark: Lark, region: Region) -> str:
+    """Match a thought from where it is open."""
     end = min(region.ends, key=len)
     longer = [each.removeprefix(end) for each in region.ends if each.startswith(end)]
     after = _any_of(lark, filter(None, longer))
-    inside = f"{lark.until(end)} {after}"
-    return inside if opens else f"({_begin(lark, region)} {inside})?"
+    return f"{lark.until(end)} {after}"
 
 
 def _begin(lark: Lark, region: Region) -> str:
@@ -239,7 +246,7 @@ def _begin(lark: Lark, region: Region) -> str:
         for each in begins
         if not any(each != other and each.startswith(other) for other in begins)
     ]
-    return either([lark.text(each) for each in shortest])
+    return either([lark.marker(each) for each in shortest])
 
 
 def _before_text(lark: Lark, dialect: Dialect) -> str:
@@ -253,9 +260,9 @@ def _before_text(lark: Lark, dialect: Dialect) -> str:
     return _any_of(lark, begins)
 
 
-def _any_of(lark: Lark, texts: Iterable[str]) -> str:
-    """Match one of several texts, or nothing."""
-    expressions = [lark.text(each) for each in texts]
+def _any_of(lark: Lark, markers: Iterable[str]) -> str:
+    """Match one of several markers, or nothing."""
+    expressions = [lark.marker(each) for each in markers]
     return f"{either(expressions)}?" if expressions else ""
 
 
@@ -266,7 +273,7 @@ def _parts(
     tools: Sequence[Tool],
 ) -> tuple[Part, ...]:
     parts: list[Part] = []
-    if job.structure is not None and not job.tool_choice.is_forced:
+    if job.structure is not None and job.has_structured_text:
         parts += grammar_of(job.structure).parts
     for index, tool in enumerate(job.tools):
         if tool in tools:

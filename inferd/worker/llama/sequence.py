@@ -15,19 +15,19 @@ class PreparedPrompt(PreparedJob):
         max_tokens: int,
         sampler: Sampler,
         *,
-        opens_thought: bool = False,
+        open_thought: str = "",
     ) -> None:
         self.tokens = tokens
         self.job = job
         self.max_tokens = max_tokens
         """Tokens the answer may have, by request and by context."""
         self.sampler = sampler
-        self._opens_thought = opens_thought
+        self._open_thought = open_thought
 
     @property
-    def opens_thought(self) -> bool:
-        """Whether the prompt ends inside a thought."""
-        return self._opens_thought
+    def open_thought(self) -> str:
+        """The marker of the thought that the prompt ends inside, if any."""
+        return self._open_thought
 
     @property
     def prompt_tokens(self) -> int:

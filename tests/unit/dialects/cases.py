@@ -13,11 +13,12 @@ from msgspec import Struct
 
 from inferd.backend import Prepared, Text, Thinking, ToolUse
 from inferd.dialects.dialect import Dialect
-from inferd.job import GenerateJob, Sampling, Tool, ToolChoice, Turn
+from inferd.job import GenerateJob, Sampling, Structure, Tool, ToolChoice, Turn
 from inferd.output.blocks import Block
 
 FOLDER = Path(__file__).parent / "transcripts"
 SAMPLING = Sampling(temperature=0, top_p=1, top_k=0, seed=0)
+ANY = Structure(kind="json_schema", source="true")
 
 
 class Event(Struct, forbid_unknown_fields=True):
@@ -39,6 +40,8 @@ class Case(Struct, kw_only=True, forbid_unknown_fields=True):
     """Names in ``tools.toml``."""
     tool_choice: ToolChoice = ToolChoice()
     thinks: bool = False
+    is_structured: bool = False
+    """Whether the text of the answer is held to a structure."""
     prompt: str | None = None
     """What the family's own renderer writes."""
     answer: str = ""
@@ -71,19 +74,21 @@ class Case(Struct, kw_only=True, forbid_unknown_fields=True):
 
     def prepared(self, dialect: Dialect) -> Prepared[GenerateJob]:
         """Make the job that a stream is given."""
-        opens_thought = self.opens_thought
-        if opens_thought is None:
-            opens_thought = dialect.opens_thought(self.prompt or "")
+        open_thought = dialect.open_thought(self.prompt or "")
+        if self.opens_thought is not None:
+            thoughts = dialect.thoughts if self.opens_thought else []
+            open_thought = thoughts[0].begins[0] if thoughts else ""
         job = GenerateJob(
             turns=self.turns,
             tools=tools_named(self.tools),
             tool_choice=self.tool_choice,
             thinks=self.thinks,
+            structure=ANY if self.is_structured else None,
             max_tokens=99,
             sampling=SAMPLING,
             stops=tuple(self.stops),
         )
-        return Prepared(ticket=1, job=job, input_tokens=3, opens_thought=opens_thought)
+        return Prepared(ticket=1, job=job, input_tokens=3, open_thought=open_thought)
 
 
 class _Transcripts(Struct, forbid_unknown_fields=True):

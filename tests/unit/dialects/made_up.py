@@ -15,7 +15,7 @@ def _render(turns: Sequence[Turn], tools: Sequence[Tool], thinks: bool) -> str: 
 
 
 def _write_calls(lark: Lark, tools: Sequence[Tool]) -> str:
-    return " | ".join(lark.text(f"<c>{tool.name}{{}}</c>") for tool in tools)
+    return " | ".join(lark.marker("{}</c>", after=f"<c>{tool.name}") for tool in tools)
 
 
 MADE_UP = Dialect(

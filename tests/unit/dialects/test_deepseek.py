@@ -48,7 +48,7 @@ def test_a_grammar_allows_calls_of_either_version_and_no_mixture():
     lark = Lark({"<｜tool▁calls▁begin｜>": 1, "<｜tool▁sep｜>": 2})
     source = lark.source(DEEPSEEK.write_calls(lark, WEATHER[:1]))
     assert source.startswith("start: <[1]> (r1")
-    assert r'r1: ("<｜tool▁call▁begin｜>get_weather" <[2]> r0 ' in source
+    assert r'r1: ("<｜tool▁call▁begin｜>" "get_weather" <[2]> r0 ' in source
     assert r'"<｜tool▁call▁begin｜>function" <[2]> "get_weather\n```json\n" ' in source
 
 
@@ -58,7 +58,7 @@ def test_the_token_that_calls_need_is_kept():
 
 def test_a_thought_that_a_template_has_opened_can_be_closed():
     prompt = "<｜User｜>Hi.<｜Assistant｜><think>\n"
-    assert DEEPSEEK.opens_thought(prompt)
+    assert DEEPSEEK.open_thought(prompt)
     assert prompt + DEEPSEEK.no_thought == f"{prompt}\n</think>\n\n"
 
 
@@ -66,4 +66,4 @@ def test_a_thought_that_a_template_has_opened_can_be_closed():
 @pytest.mark.parametrize("turns", [[ASKED], [ASKED, RESULT], [Turn("system", "a")]])
 def test_a_prompt_opens_a_thought_unless_the_turn_goes_on(turns, thinks):
     prompt = DEEPSEEK.render(turns, [], thinks)
-    assert DEEPSEEK.opens_thought(prompt) is (thinks and turns[-1] is not RESULT)
+    assert bool(DEEPSEEK.open_thought(prompt)) is (thinks and turns[-1] is not RESULT)

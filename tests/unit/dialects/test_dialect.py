@@ -146,8 +146,12 @@ def cases(name: str) -> st.SearchStrategy[Case]:
         turns=st.just([Turn("user", "Hi.")]),
         tools=st.sampled_from([[], ["get_weather", "get_time"]]),
         answer=st.lists(fragments_of(name), max_size=9).map("".join),
-        opens_thought=st.booleans() if FAMILIES[name].thought else st.just(value=False),
+        opens_thought=st.booleans()
+        if FAMILIES[name].thoughts
+        else st.just(value=False),
         was_cut=st.booleans(),
+        thinks=st.booleans(),
+        is_structured=st.booleans(),
         stops=st.lists(fragments_of(name).filter(bool), max_size=1),
     )
 

@@ -64,8 +64,8 @@ def test_a_declaration_is_only_so_deep():
 def test_only_a_result_is_followed_by_an_open_thought(*, thinks, ends_with_result):
     turns = [USER, Turn("tool", "1")] if ends_with_result else [USER]
     prompt = GEMMA4.render(turns, [], thinks)
-    assert GEMMA4.opens_thought(prompt) == (thinks and ends_with_result)
-    assert not GEMMA4.opens_thought(prompt + GEMMA4.no_thought)
+    assert bool(GEMMA4.open_thought(prompt)) == (thinks and ends_with_result)
+    assert not GEMMA4.open_thought(prompt + GEMMA4.no_thought)
 
 
 def test_its_turns_have_markers_of_their_own():

@@ -90,7 +90,7 @@ def test_a_tool_without_arguments_has_none():
                 "r2: a = (r0 | r1)",
             ],
         ),
-        ({"enum": ["x", 2]}, [r'r0: a = ("<|\"|>x<|\"|>" | "2")']),
+        ({"enum": ["x", 2]}, [r'r0: a = ("<|\"|>" "x<|\"|>" | "2")']),
         (
             {"anyOf": [{"const": 1}, {"enum": [2, 3]}]},
             ['r0: a = (("1") | ("2" | "3"))'],
@@ -192,3 +192,8 @@ def is_held_to(schema, text):
 def test_arguments_are_held_to_their_schema(schema, fits, fails):
     assert [each for each in fits if not is_held_to(schema, each)] == []
     assert [each for each in fails if is_held_to(schema, each)] == []
+
+
+def test_all_arguments_at_once_may_be_listed():
+    schema = {"type": "object", "enum": [{"a": 1}, {"b": "x"}, 3]}
+    assert r'("f" ("{a:1}" | "{b:<|\"|>" "x<|\"|>" "}"))' in source(schema)

@@ -45,6 +45,6 @@ def test_a_grammar_knows_both_places_of_a_recipient():
         {"<|channel|>": 5, "<|message|>": 8, "<|start|>": 6, "<|constrain|>": 3}
     )
     source = lark.source(HARMONY.write_calls(lark, WEATHER[:1]))
-    before = '" to=functions.get_weather" <[5]> "commentary json" <[8]>'
-    after = '<[5]> "commentary to=functions.get_weather " <[3]> "json" <[8]>'
+    before = '" to=functions." "get_weather" <[5]> "commentary json" <[8]>'
+    after = '<[5]> "commentary to=functions." "get_weather " <[3]> "json" <[8]>'
     assert f'start: (<[6]> "assistant")? (({before} | {after}) r0)\n' in source

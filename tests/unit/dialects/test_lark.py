@@ -13,17 +13,33 @@ TOKENS = {"<a>": 3, "<a>b": 4, "</a>": 5}
         ("", '""'),
         ('x "é" \\', r'"x \"é\" \\"'),
         ("\n\x00\u2028", '"\\n\\u0000\u2028"'),
-        ("<a>", "<[3]>"),
-        ("x<a></a>y", '"x" <[3]> <[5]> "y"'),
-        ("<a>b", "<[4]>"),
+        ("x<a></a>y", '"x<a></a>y"'),
     ],
 )
-def test_a_text_is_quoted_and_its_special_tokens_stand_apart(literal, expression):
+def test_a_text_is_quoted_and_spells_no_special_token(literal, expression):
     assert Lark(TOKENS).text(literal) == expression
 
 
+@pytest.mark.parametrize(
+    ("after", "marker", "expression"),
+    [
+        ("", "", '""'),
+        ("", "<a>", "<[3]>"),
+        ("", "x<a></a>y", '"x" <[3]> <[5]> "y"'),
+        ("", "<a>b", "<[4]>"),
+        ("<a>", "\n</a>\n", '"<a>\\n" <[5]> "\\n"'),
+        ("<", "a>", '"<a>"'),
+        ("<a>", "", '"<a>"'),
+    ],
+)
+def test_special_tokens_stand_in_markers_and_not_in_what_is_before_them(
+    after, marker, expression
+):
+    assert Lark(TOKENS).marker(marker, after=after) == expression
+
+
 def test_without_special_tokens_all_is_text():
-    assert Lark().text("<a>") == '"<a>"'
+    assert Lark().marker("<a>") == '"<a>"'
 
 
 @pytest.mark.parametrize(

@@ -118,4 +118,3 @@ def test_json_that_is_no_call_streams_as_soon_as_that_is_certain():
     assert parser.feed('\n{"name": "Zürich", ') == [Text("\n")]
     assert parser.feed('"is') == [Text('{"name": "Zürich", "is')]
     assert parser.feed('_large": true}') == [Text('_large": true}')]
-    assert parser.n_markers == 0

@@ -1,8 +1,10 @@
 import pytest
 
+from inferd.backend import Text, Thinking
 from inferd.dialects.lark import Lark
 from inferd.dialects.mistral import MISTRAL
 from inferd.job import Turn
+from inferd.output.blocks import BlockParser
 from tests.unit.dialects.cases import tools_named
 
 WEATHER = tools_named(["get_weather", "get_time"])
@@ -52,3 +54,17 @@ def test_a_grammar_matches_markers_as_the_tokens_that_they_are():
 
 def test_tokens_that_calls_need_are_kept_and_alone_are_text():
     assert {"[ARGS]", "[CALL_ID]"} <= set(MISTRAL.markers)
+
+
+@pytest.mark.parametrize(
+    ("end", "marker"),
+    [("[THINK]", "[THINK]"), ("<think>\n", "<think>"), ("[/THINK]", ""), ("", "")],
+)
+def test_a_prompt_may_open_a_thought_of_either_kind(end, marker):
+    assert MISTRAL.open_thought(f"[INST]Hi[/INST]{end}") == marker
+
+
+def test_an_open_thought_is_read_to_its_own_end():
+    for begin, end in (("[THINK]", "[/THINK]"), ("<think>", "</think>\n\n")):
+        parser = BlockParser(MISTRAL.regions, open_thought=begin)
+        assert parser.feed(f"hm{end}Hi") == [Thinking("hm"), Text("Hi")]

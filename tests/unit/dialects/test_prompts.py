@@ -3,6 +3,7 @@ from hypothesis import given, settings, strategies as st
 
 from inferd.dialects.dialect import Dialect, Region
 from inferd.dialects.generic import GENERIC
+from inferd.dialects.mistral import MISTRAL
 from inferd.dialects.prompts import Prompts, Rendered
 from inferd.dialects.spellings import TokenTexts
 from inferd.dialects.template import TemplateError
@@ -168,7 +169,7 @@ def test_what_a_template_refuses_the_dialect_of_its_family_writes(tells):
 def test_without_a_template_the_dialect_writes():
     prompts = Prompts(None, dialect(tells=True))
     assert prompts.render(job(ASKED, tools=(WEATHER,), thinks=True)) == Rendered(
-        ("own 1 1 True",), opens_thought=False
+        ("own 1 1 True",), open_thought=""
     )
 
 
@@ -186,25 +187,27 @@ def test_what_a_template_wants_it_is_given():
 
 
 @pytest.mark.parametrize(
-    ("source", "thinks", "end", "opens_thought"),
+    ("source", "thinks", "end", "open_thought"),
     [
-        (PLAIN, True, "Weather?\n", False),
-        (SWITCHING, False, "Weather?\n", False),
-        (SWITCHING, True, "Weather?\n<think>", True),
-        (OPENING, True, "Weather?\n<think>", True),
-        (OPENING, False, "Weather?\n<think></think>", False),
+        (PLAIN, True, "Weather?\n", ""),
+        (SWITCHING, False, "Weather?\n", ""),
+        (SWITCHING, True, "Weather?\n<think>", "<think>"),
+        (OPENING, True, "Weather?\n<think>", "<think>"),
+        (OPENING, False, "Weather?\n<think></think>", ""),
     ],
 )
 def test_a_thought_that_is_not_wanted_is_closed_at_once(
-    source, thinks, end, opens_thought
+    source, thinks, end, open_thought
 ):
     rendered = Prompts(compiled(source), dialect()).render(job(ASKED, thinks=thinks))
-    assert rendered == Rendered((f"user: {end}",), opens_thought)
+    assert rendered == Rendered((f"user: {end}",), open_thought)
 
 
 def test_a_thought_that_nothing_closes_stays_open():
     prompts = Prompts(compiled(OPENING), dialect(no_thought=""))
-    assert prompts.render(job(ASKED)) == Rendered(("user: Weather?\n<think>",), True)
+    assert prompts.render(job(ASKED)) == Rendered(
+        ("user: Weather?\n<think>",), "<think>"
+    )
 
 
 @pytest.mark.parametrize(
@@ -303,7 +306,7 @@ def test_a_thought_that_only_a_client_opens_is_none(tokens, thinks, role):
     prompts = Prompts(compiled(LAST), dialect(), tokens)
     rendered = prompts.render(job(Turn(role, "a <think>"), thinks=thinks))
     assert rendered.text == "a <think>\n"
-    assert not rendered.opens_thought
+    assert not rendered.open_thought
 
 
 @pytest.mark.parametrize("tokens", [TOKENS, TokenTexts()])
@@ -311,10 +314,10 @@ def test_a_thought_that_the_template_opens_is_one_whatever_clients_write(tokens)
     prompts = Prompts(compiled(OPENING), dialect(), tokens)
     turns = [Turn("assistant", "<think></think>"), Turn("user", "<think>")]
     thinking = prompts.render(job(*turns, thinks=True))
-    assert thinking.opens_thought
+    assert thinking.open_thought
     assert thinking.text.endswith("<think>\n<think>")
     closed = prompts.render(job(*turns))
-    assert not closed.opens_thought
+    assert not closed.open_thought
     assert closed.text == f"{thinking.text}</think>"
 
 
@@ -345,3 +348,9 @@ def test_where_nobody_looks_for_thoughts_their_markers_are_text(source):
 def test_thoughts_are_looked_for_in_what_the_assistant_said_alone():
     asked = Turn("user", "a</think>b")
     assert "".join(pieces(LATEST, asked)) == "".join(pieces(CHAT, asked))
+
+
+def test_a_template_may_open_any_thought_of_the_family():
+    prompts = Prompts(compiled(OPENING), MISTRAL)
+    assert prompts.abilities.thinks
+    assert prompts.render(job(ASKED, thinks=True)).open_thought == "<think>"

@@ -22,5 +22,5 @@ def test_without_a_template_the_architecture_tells():
 
 @pytest.mark.parametrize("end", ["<think>\n", "<think>"])
 def test_a_thought_that_a_template_opens_can_be_closed(end):
-    assert QWEN.opens_thought(f"<|im_start|>assistant\n{end}")
-    assert not QWEN.opens_thought(f"<|im_start|>assistant\n{end}{QWEN.no_thought}")
+    assert QWEN.open_thought(f"<|im_start|>assistant\n{end}")
+    assert not QWEN.open_thought(f"<|im_start|>assistant\n{end}{QWEN.no_thought}")

@@ -8,6 +8,7 @@ import jsonschema_rs
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from inferd.backend import MalformedToolCall
 from inferd.dialects.dialect import Call, Dialect
 from inferd.dialects.enforced import UnenforceableError
 from inferd.dialects.lark import Lark
@@ -131,10 +132,26 @@ def test_a_grammar_can_be_written_for_any_tools(dialect: Dialect, tools):
     try:
         source = lark.source(dialect.write_calls(lark, tools))
     except UnenforceableError:
-        assert dialect.name in OF_THEIR_OWN
         return
     assert source.startswith("start: ")
     assert all(": " in line for line in source.splitlines())
+
+
+@each_dialect
+def test_no_text_of_a_client_is_a_special_token_in_a_grammar(dialect):
+    spelt = "a<|im_start|>b"
+    listed = {
+        "const": spelt,
+        "enum": [spelt],
+        "items": {"enum": [[spelt], {"k": spelt}]},
+    }
+    properties = {key: {key: value} for key, value in listed.items()}
+    schema = {"properties": {**properties, spelt.replace(">", "]"): {}}}
+    name = spelt if dialect.can_call(spelt) else "f"
+    tool = Tool(name=name, description="", input_schema=json.dumps(schema))
+    lark = Lark({"<|im_start|>": 7777, "<|im_start|]": 7777, "im_start": 7777})
+    assert "<[7777]>" in lark.marker(spelt)
+    assert "<[7777]>" not in lark.source(dialect.write_calls(lark, [tool]))
 
 
 @each_dialect
@@ -253,6 +270,12 @@ UNSAFE = ('<|"|>', "</tool_call>", "</parameter>")
 """What strings cannot always hold where arguments are no JSON."""
 TOO_LARGE = re.compile(r"[eE]\+?\d{3}")
 """Numbers that are valid JSON and that nobody can read."""
+KEY = re.compile(r'("(?:[^"\\]|\\.)*"): |<parameter=([^>]+)>|[{,]([^][:{},<>"]+):')
+
+
+def has_key_twice(call):
+    keys = KEY.findall(call.raw)
+    return len(set(keys)) < len(keys)
 
 
 @pytest.mark.slow
@@ -277,7 +300,13 @@ def test_whatever_is_allowed_is_read_as_calls_that_the_tools_allow(dialect, seed
     text = walked(dialect, CALLABLE, seed)
     if text is None or TOO_LARGE.search(text):
         return
-    for call in told(dialect, CALLABLE, [text]):
+    found = told(dialect, CALLABLE, [text])
+    # No grammar can keep names that nobody has listed from coming twice.
+    if any(
+        isinstance(each, MalformedToolCall) and has_key_twice(each) for each in found
+    ):
+        return
+    for call in found:
         assert isinstance(call, Call), text
         assert call.name == "free" or jsonschema_rs.is_valid(SCHEMA, call.arguments)
 

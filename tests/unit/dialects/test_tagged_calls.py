@@ -169,9 +169,14 @@ def test_json_may_hold_tags_in_its_strings_and_text_may_not():
     assert read_calls(text, []) == [Call("f", {"a": '"', "b": '"]'})]
 
 
-def test_of_an_argument_given_twice_the_last_counts():
+def test_what_is_given_twice_is_not_plainly_one_thing():
     one, two = (f"<parameter=a>{n}</parameter>" for n in (1, 2))
-    assert read_calls(f"<function=f>{one}{two}</function>", []) == [Call("f", {"a": 2})]
+    assert read_calls(f"<function=f>{one}</function>", []) == [Call("f", {"a": 1})]
+    assert read_calls(f"<function=f>{one}{two}</function>", []) is None
+    twice = '<function=f><parameter=a>{"b":1,"b":1}</parameter></function>'
+    assert read_calls(twice, []) is None
+    (text,) = read_calls(twice, [tool({"a": {"type": "string"}})]) or ()
+    assert text.arguments == {"a": '{"b":1,"b":1}'}
 
 
 def test_an_argument_that_is_not_listed_is_read_as_others_may_be():

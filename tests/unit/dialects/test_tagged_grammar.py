@@ -28,9 +28,9 @@ def test_arguments_come_in_the_order_of_the_schema_and_may_be_left_out():
     lark = Lark()
     source = lark.source(write_calls(lark, [tool({"properties": properties})]))
     call = (
-        r'"<tool_call>\n" ("<function=f>\n" '
-        r'("<parameter=n>\n" r0 "\n</parameter>\n")? '
-        r'("<parameter=one>\n" ("x\n</parameter>\n" | "2\n</parameter>\n"))?) '
+        r'"<tool_call>\n" ("<function=" "f>\n" '
+        r'("<parameter=" "n>\n" r0 "\n</parameter>\n")? '
+        r'("<parameter=" "one>\n" ("x\n</parameter>\n" | "2\n</parameter>\n"))?) '
         r'"</function>\n</tool_call>"'
     )
     assert source.startswith('start: r1 ("\\n" r1)*\nr0: %json {"type": "integer", ')
@@ -107,3 +107,19 @@ def test_a_tool_of_unknown_arguments_may_have_any():
         asked = Tool(name="f", description="", input_schema=closed)
         assert takes(QWEN3_CODER, [asked], call.format(""))
         assert not takes(QWEN3_CODER, [asked], call.format(argument.format("")))
+
+
+@pytest.mark.parametrize("listed", [{"const": {"a": 1}}, {"enum": [{"a": 1}]}])
+def test_all_arguments_at_once_cannot_be_listed(listed):
+    with pytest.raises(UnenforceableError, match=r'^: not supported: \["(const|enum)"'):
+        write_calls(Lark(), [tool(listed)])
+
+
+@pytest.mark.parametrize("pointer", ["#", "#/properties/b", "other"])
+def test_json_refers_to_what_goes_along_with_it(pointer):
+    part = {"type": "array", "items": {"$ref": pointer}}
+    root = {"properties": {"a": part, "b": {"type": "integer"}}}
+    with pytest.raises(UnenforceableError, match="^/properties/a: references may lead"):
+        write_calls(Lark(), [tool(root)])
+    part["items"] = {"$ref": "#/$defs/b"}
+    assert write_calls(Lark(), [tool({**root, "$defs": {"b": {"type": "integer"}}})])

@@ -522,7 +522,7 @@ async def test_what_the_worker_writes_is_told_apart_by_its_own_dialect(
         able = msgspec.structs.replace(CAPABILITIES, dialect="gemma4")
         await worker.get_ready(able)
         told = Told(nursery, partial(blocks_of, home.engine))
-        await worker.prepare(opens_thought=True)
+        await worker.prepare(open_thought="<|channel>")
         await worker.run(b"hm<channel|><think>", b"!")
         assert (await told.wait()).result == [
             Thinking("hm"),

@@ -48,7 +48,7 @@ REQUIRED = ToolChoice("required")
 
 
 def prepared(
-    *stops: str, opens_thought: bool = False, **fields: Any
+    *stops: str, open_thought: str = "", **fields: Any
 ) -> Prepared[GenerateJob]:
     job = GenerateJob(
         turns=fields.pop("turns", [Turn("user", "hi")]),
@@ -58,7 +58,7 @@ def prepared(
         stops=stops,
         **fields,
     )
-    return Prepared(ticket=1, job=job, input_tokens=3, opens_thought=opens_thought)
+    return Prepared(ticket=1, job=job, input_tokens=3, open_thought=open_thought)
 
 
 def box_of(*answers: Answer | str) -> Mailbox[Answer]:
@@ -350,6 +350,13 @@ async def test_no_structure_is_known_to_be_closed_where_a_stop_string_cut_it(
     assert done.structure_complete is complete
 
 
+async def test_a_call_that_cannot_be_read_is_not_what_was_asked_for(autojump_clock):
+    last = msgspec.structs.replace(end(), structure_complete=True)
+    for said, complete in ((CALL, True), ("<c>f{</c>", False)):
+        *_, done = await events_of(block_stream(said, last, tool_choice=REQUIRED))
+        assert done.structure_complete is complete
+
+
 # --- blocks -----------------------------------------------------------------------------
 
 
@@ -368,7 +375,7 @@ async def test_thoughts_and_calls_are_told_apart_from_text(autojump_clock):
 
 
 async def test_a_stream_may_begin_in_a_thought(autojump_clock):
-    stream = block_stream("hm</t>", "Hello", end(), opens_thought=True)
+    stream = block_stream("hm</t>", "Hello", end(), open_thought="<t>")
     *events, _ = await events_of(stream)
     assert events == [Thinking("hm"), Text("Hello")]
 
@@ -568,6 +575,44 @@ async def test_the_tokens_of_thoughts_and_calls_are_in_no_text_frame(autojump_cl
         USE,
         Text("b", (logprob("b"),)),
     ]
+
+
+@pytest.mark.parametrize(
+    ("said", "stops", "told"),
+    [
+        (["a", "\n", "<", "c>f{}</c>"], (), [("a", "a"), ("\n", "\n")]),
+        (["<", "b", CALL], (), [("<b", "<|b")]),
+        (
+            ["a", "<c", ">n", "o</c", ">b"],
+            (),
+            [("a", "a"), ("<c>no</c>b", "<c|>n|o</c|>b")],
+        ),
+        (["<t>h", "m", "</t", ">", "b"], (), [("b", "b")]),
+        (["<", "x", "y"], ("xyz", "yz"), [("<", "<"), ("xy", "x|y")]),
+        (["<", "aE", "ND"], ("END",), [("<a", "<|aE")]),
+        (["<", "E", "ND"], ("END",), [("<", "<")]),
+    ],
+)
+async def test_text_has_the_tokens_that_it_is_made_of(
+    said, stops, told, autojump_clock
+):
+    pieces = [each for piece in said for each in (logprob(piece), piece)]
+    events = await events_of(block_stream(*pieces, end(), stops=stops))
+    assert [
+        (each.delta, "|".join(entry.token for entry in each.logprobs))
+        for each in events
+        if isinstance(each, Text)
+    ] == told
+
+
+async def test_half_a_character_is_told_with_the_other_half(autojump_clock):
+    pieces = [*"ab", "<t>c</t>", b"\xc3", b"\xa9", b"\xf0"]
+    said = [each for n, piece in enumerate(pieces) for each in (logprob(str(n)), piece)]
+    *events, _ = await events_of(block_stream(*said, end()))
+    told = [
+        [int(each.token) for each in getattr(one, "logprobs", ())] for one in events
+    ]
+    assert told == [[0], [1], [], [3, 4], [5]]
 
 
 async def test_v1_has_no_log_probabilities(autojump_clock):

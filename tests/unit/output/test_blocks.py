@@ -95,6 +95,11 @@ def outcome(regions, pieces, *, was_cut=False, **options):
     return merge([each for each in said if each not in warnings]), warnings
 
 
+def opened(is_open, regions=ALL):
+    thoughts = [each.begins[0] for each in regions if each.holds == "thought"]
+    return thoughts[0] if is_open else ""
+
+
 def expected(regions, text, **options):
     parsed = Parsed(regions, text, **options)
     return parsed.blocks, parsed.warnings
@@ -126,9 +131,11 @@ def use(number, name="f", **arguments):
 @example(["x", "f{", '"a": 1}'], False, False)
 @example(["x<ca", f"lls>{CALL}</calls>"], False, False)
 @example(["<think>y</think>x"], False, True)
+@example(["x[THINK]<think>"], False, False)
 def test_any_split_gives_the_same_blocks_and_warnings(pieces, opens_thought, was_cut):
+    found = outcome(ALL, pieces, open_thought=opened(opens_thought), was_cut=was_cut)
     options = {"opens_thought": opens_thought, "was_cut": was_cut}
-    assert outcome(ALL, pieces, **options) == expected(ALL, "".join(pieces), **options)
+    assert found == expected(ALL, "".join(pieces), **options)
 
 
 @settings(max_examples=40)
@@ -167,7 +174,8 @@ def test_any_split_gives_the_same_where_markers_stand_in_strings(
 @example([ALONE], ["aa", "b"], False)
 def test_markers_may_be_parts_of_each_other(regions, pieces, opens_thought):
     assume(not opens_thought or any(each.holds == "thought" for each in regions))
-    found = outcome(regions, pieces, opens_thought=opens_thought)
+    open_thought = opened(opens_thought, regions)
+    found = outcome(regions, pieces, open_thought=open_thought)
     text = "".join(pieces)
     assert found == expected(regions, text, opens_thought=opens_thought)
 
@@ -230,10 +238,38 @@ def test_without_regions_all_is_text():
     assert BlockParser(()).feed(text) == [Text(text)]
 
 
-def test_markers_taken_out_are_counted():
+def test_what_is_text_is_counted_and_what_is_not():
     parser = BlockParser(ALL)
-    parser.feed("<|start|><think>a</think><say>b<end></think>")
-    assert parser.n_markers == 5
+    parser.feed(f"<think>a</think>b<calls>{CALL}</calls>")
+    parser.feed("<calls>no</calls>c<say")
+    assert parser.runs() == [(16, False), (1, True), (24, False), (18, True)]
+    parser.finish()
+    assert parser.runs() == [(4, True)]
+
+
+def told_as_text(runs, text):
+    at = 0
+    for n_chars, is_text in runs:
+        yield text[at : at + n_chars] if is_text else ""
+        at += n_chars
+    assert at == len(text)
+
+
+@settings(max_examples=60)
+@given(
+    PIECES.map("".join).flatmap(split) | JSON_PIECES.map("".join).flatmap(split),
+    st.booleans(),
+    st.booleans(),
+    st.integers(0, 40),
+)
+def test_all_characters_are_counted_where_they_go(pieces, is_cut, is_structured, bound):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks, "TOOL_CALL_MAX_CHARS", bound)
+        parser = BlockParser((*ALL, JSON), is_structured=is_structured)
+        said = [each for piece in pieces for each in parser.feed(piece)]
+        said += parser.finish(was_cut=is_cut)
+    text = "".join(told_as_text(parser.runs(), "".join(pieces)))
+    assert text == text_of(said)
 
 
 def test_text_that_waited_for_a_longer_marker_is_given_at_the_end():
@@ -248,13 +284,13 @@ def test_text_that_waited_for_a_longer_marker_is_given_at_the_end():
 
 
 def test_an_answer_may_start_in_a_thought():
-    found, _ = outcome(TAGS, ["a", "</think>b"], opens_thought=True)
+    found, _ = outcome(TAGS, ["a", "</think>b"], open_thought="<think>")
     assert found == [Thinking("a"), Text("b")]
 
 
 def test_an_answer_starts_in_no_thought_that_there_is_not():
     with pytest.raises(ValueError, match="without a region of thoughts"):
-        BlockParser([CALLS], opens_thought=True)
+        BlockParser([CALLS], open_thought="<think>")
 
 
 def test_a_thought_without_an_end_is_a_thought():
@@ -352,7 +388,9 @@ def test_calls_are_read_with_the_tools_there_are():
 def test_who_calls_no_tools_gets_text_without_a_warning():
     text = f"<calls>{CALL}</calls>[CALLS]f{{"
     assert outcome(ALL, [text], calls_tools=False) == ([Text(text)], [])
-    found, _ = outcome(ALL, ["a</think>", CALL], opens_thought=True, calls_tools=False)
+    found, _ = outcome(
+        ALL, ["a</think>", CALL], open_thought="<think>", calls_tools=False
+    )
     assert found == [Thinking("a"), Text(CALL)]
 
 

@@ -28,9 +28,9 @@ TOOLS = tuple(
 YES = Structure(kind="regex", source="yes|no")
 
 
-def source_for(dialect="qwen", *, opens_thought=False, **asked):
+def source_for(dialect="qwen", *, open_thought="", **asked):
     job = GenerateJob(turns=[], max_tokens=9, sampling=SAMPLING, **asked)
-    grammar = answer_grammar(DIALECTS[dialect], job, {}, opens_thought=opens_thought)
+    grammar = answer_grammar(DIALECTS[dialect], job, {}, open_thought=open_thought)
     return grammar.source
 
 
@@ -84,14 +84,24 @@ def test_the_choice_of_tools_says_what_else_there_may_be(choice, fits, does_not)
         ({"thinks": True}, "yes", True),
         ({"thinks": True}, "<think>hm", False),
         ({}, "<think>hm</think>yes", False),
-        ({"opens_thought": True}, "hm</think>no", True),
-        ({"opens_thought": True}, "\nhm\n</think>\n\nno", True),
-        ({"opens_thought": True}, "no", False),
-        ({"opens_thought": True}, "hm</think> no", False),
+        ({"open_thought": "<think>"}, "hm</think>no", True),
+        ({"open_thought": "<think>"}, "\nhm\n</think>\n\nno", True),
+        ({"open_thought": "<think>"}, "no", False),
+        ({"open_thought": "<think>"}, "hm</think> no", False),
     ],
 )
 def test_a_thought_is_free_where_there_may_be_one(asked, text, fits):
     assert takes(source_for(structure=YES, **asked), text) == fits
+
+
+def test_a_thought_may_be_of_any_kind_that_the_family_has():
+    source = source_for("mistral", structure=YES, thinks=True)
+    assert takes(source, "[THINK]hm[/THINK]yes")
+    assert takes(source, "<think>hm</think>yes")
+    assert not takes(source, "<think>hm[/THINK]yes")
+    opened = source_for("mistral", structure=YES, open_thought="<think>")
+    assert takes(opened, "hm[/THINK]</think>yes")
+    assert not takes(opened, "hm[/THINK]yes")
 
 
 def test_text_may_have_the_marker_that_a_family_writes_before_it():
@@ -220,7 +230,7 @@ def test_each_part_compiles_alone_and_says_where_it_is_from():
         tools=TOOLS,
         tool_choice=ToolChoice(),
     )
-    grammar = answer_grammar(DIALECTS["qwen"], job, {}, opens_thought=False)
+    grammar = answer_grammar(DIALECTS["qwen"], job, {}, open_thought="")
     assert [part.field for part in grammar.parts] == [
         "response_format.pattern",
         "tools[0].input_schema",
@@ -252,7 +262,7 @@ def test_a_schema_that_a_family_cannot_hold_to_is_refused_by_its_place(family):
 
     def held(dialect, choice="required"):
         asked = forced(dialect, *TOOLS, tool, choice=choice)
-        return answer_grammar(*asked, special={}, opens_thought=False)
+        return answer_grammar(*asked, special={}, open_thought="")
 
     with pytest.raises(RefusedError, match=where):
         held(family)
