@@ -134,7 +134,8 @@ def _newer(lark: Lark, tool: Tool) -> str:
 
 
 def _older(lark: Lark, tool: Tool) -> str:
-    head = lark.marker(f"{_CALL}{_FUNCTION}{_SEPARATOR}")
+    # In pieces as above, or no name could begin as the word does.
+    head = f"{lark.marker(_CALL)} {lark.marker(f'{_FUNCTION}{_SEPARATOR}')}"
     begin = f"{head} {lark.marker(_FENCE, after=tool.name)}"
     end = lark.marker(f"\n{_FENCE_END}{_CALL_END}")
     return f"{begin} {_arguments(lark, tool)} {end}"

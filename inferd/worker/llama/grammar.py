@@ -91,8 +91,9 @@ def answer_grammar(
     theirs: str | None = None
     if job.structure is not None and job.has_structured_text:
         body, theirs = _structured(lark, job.structure)
-        begin = "" if job.structure.in_v1 else _before_text(lark, dialect)
-        bodies.append(f"{begin} {body}")
+        if job.structure.in_v1:  # where all is text
+            return Grammar(_whole(lark, body, theirs), parts)
+        bodies.append(f"{_before_text(lark, dialect)} {body}")
     if tools:
         bodies.append(dialect.write_calls(lark, tools))
     return Grammar(_whole(lark, f"{thought} {either(bodies)}", theirs), parts)

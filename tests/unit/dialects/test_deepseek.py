@@ -49,7 +49,9 @@ def test_a_grammar_allows_calls_of_either_version_and_no_mixture():
     source = lark.source(DEEPSEEK.write_calls(lark, WEATHER[:1]))
     assert source.startswith("start: <[1]> (r1")
     assert r'r1: ("<｜tool▁call▁begin｜>" "get_weather" <[2]> r0 ' in source
-    assert r'"<｜tool▁call▁begin｜>function" <[2]> "get_weather\n```json\n" ' in source
+    assert (
+        r'"<｜tool▁call▁begin｜>" "function" <[2]> "get_weather\n```json\n" ' in source
+    )
 
 
 def test_the_token_that_calls_need_is_kept():

@@ -120,6 +120,13 @@ def test_a_text_of_v1_has_no_marker_before_it():
     assert not takes(source, "<|channel|>final<|message|>yes")
 
 
+def test_a_text_of_v1_has_no_thought_before_it():
+    in_v1 = replace(YES, in_v1=True)
+    source = source_for("mistral", structure=in_v1, open_thought="<think>")
+    assert takes(source, "yes")
+    assert not takes(source, "hm</think>yes")
+
+
 def test_options_for_the_compiler_are_ours():
     schema = {"x-guidance": {"whitespace_flexible": True}, "const": [1, 2]}
     grammar = grammar_of(Structure(kind="json_schema", source=json.dumps(schema)))
