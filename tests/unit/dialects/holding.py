@@ -21,17 +21,22 @@ _AT_MOST: Final = 3000
 
 
 @cache
-def _compiled(family: str, tools: Sequence[Tool]) -> LLMatcher:
+def _source(family: str, tools: Sequence[Tool]) -> str:
     lark = Lark()
     source = lark.source(DIALECTS[family].write_calls(lark, tools))
-    found = LLMatcher(_TOKENS, '%llguidance {"no_forcing": true}\n' + source)
+    return '%llguidance {"no_forcing": true}\n' + source
+
+
+def _compiled(family: str, tools: Sequence[Tool]) -> LLMatcher:
+    """Compile anew each time: copies share states, of which there may be so many."""
+    found = LLMatcher(_TOKENS, _source(family, tools), log_level=0)
     assert not found.is_error(), found.get_error()
     return found
 
 
 def takes(dialect: Dialect, tools: Sequence[Tool], text: str) -> bool:
     """Tell whether a text is allowed as a whole."""
-    held = _compiled(dialect.name, tuple(tools)).deep_copy()
+    held = _compiled(dialect.name, tuple(tools))
     data = text.encode()
     return held.try_consume_tokens([*data]) == len(data) and held.is_accepting()
 
@@ -39,7 +44,7 @@ def takes(dialect: Dialect, tools: Sequence[Tool], text: str) -> bool:
 def walked(dialect: Dialect, tools: Sequence[Tool], seed: int) -> str | None:
     """Write any text that is allowed; nothing where it comes to no end."""
     chance = random.Random(seed)  # noqa: S311  # nobody's secret
-    held = _compiled(dialect.name, tuple(tools)).deep_copy()
+    held = _compiled(dialect.name, tuple(tools))
     written = bytearray()
     while len(written) < _AT_MOST:
         if held.is_stopped() or (held.is_accepting() and chance.random() < 0.5):
