@@ -195,7 +195,8 @@ class BlockStream(_Stream[TokenEventV2]):
             ],
             self._job.tools,
             open_thought=prepared.open_thought,
-            calls_tools=self._job.may_call,
+            calls_tools=self._job.may_call
+            and not (is_structured and not self._job.tools),
             is_structured=is_structured,
         )
         self._warnings: list[MalformedToolCall] = []

@@ -305,6 +305,16 @@ async def test_a_stop_string_ends_a_call_that_is_none(autojump_clock):
 # --- structure --------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("tools", "calls"), [((TOOL,), True), ((), False)])
+async def test_a_structure_may_begin_like_a_call_where_there_is_no_tool(
+    tools, calls, autojump_clock
+):
+    turns = [Turn("assistant", "", (CALLED,))]
+    stream = block_stream(CALL, end(), tools=tools, structure=SCHEMA, turns=turns)
+    *events, _ = await events_of(stream)
+    assert events == [USE if calls else Text(CALL)]
+
+
 @pytest.mark.parametrize("make", [text_stream, block_stream])
 @pytest.mark.parametrize("complete", [False, True])
 @pytest.mark.parametrize("fields", [{"structure": SCHEMA}, {"tool_choice": REQUIRED}])
