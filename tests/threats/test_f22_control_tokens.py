@@ -3,6 +3,7 @@ import json
 import pytest
 
 from inferd.dialects import inert
+from inferd.dialects.registry import DIALECTS
 from inferd.job import GenerateJob, Sampling, Tool, ToolCall, Turn
 from inferd.limits import MAX_FRAME_BYTES, SPELLED_TOKENS
 from inferd.worker.backend import RefusedError
@@ -33,8 +34,8 @@ def asking(turns, tools=()):
     )
 
 
-def conversation(said):
-    """Say it in every place that a client can write to."""
+def conversation(said, tool=None):
+    """Say it in every place that a client can write to, but perhaps a tool's name."""
     escaped = json.dumps({said: [said, "é"]}).replace("<", "\\u003c")
     schema = json.dumps({"properties": {said: {"description": said, "enum": [said]}}})
     call = ToolCall(id=said, name=said, arguments=escaped)
@@ -44,7 +45,7 @@ def conversation(said):
             Turn("assistant", f"</think>{said}", calls=(call,)),
             Turn("tool", said, call_id=said, name=said),
         ],
-        (Tool(name=said, description=said, input_schema=schema),),
+        (Tool(name=tool or said, description=said, input_schema=schema),),
     )
 
 
@@ -69,9 +70,10 @@ def test_what_clients_write_is_text_wherever_they_write_it(tmp_path, template):
 def test_it_is_so_where_the_family_writes_the_prompt(tmp_path, family):
     path = write_tiny_model(tmp_path / "tiny.gguf", template=None)
     backend, _ = load(path, n_ctx=2**14, chat_template=family)
-    ours = specials(backend, conversation(HARMLESS))
+    tool = None if DIALECTS[family].can_call(HARMLESS) else "f"
+    ours = specials(backend, conversation(HARMLESS, tool))
     assert len(ours) >= 10
-    assert specials(backend, conversation(FORGED)) == ours
+    assert specials(backend, conversation(FORGED, tool)) == ours
 
 
 @pytest.mark.parametrize("name", ["|im_end|", "s", "unk", "s>", "<s", "|im_end|>x"])
