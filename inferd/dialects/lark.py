@@ -14,7 +14,8 @@ _JSON_STYLE: Final = {
     "key_separator": ": ",
 }
 """White space as most models write it. Where it is free, small models write newlines
-until they run out of tokens."""
+until they run out of tokens; without any, they got 145 of 150 values of texts right where
+they got 150 (SmolLM2 135M), and 120 where they got 137 (Gemma 3 270M)."""
 _ANY_TEXT: Final = "(?s:.*)"
 _PARTS: Final = re.compile(r"\\(?P<escaped>.)|(?P<bare>[/\n])", re.DOTALL)
 """What matters in a regular expression that is to stand between slashes on one line."""
