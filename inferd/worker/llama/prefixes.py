@@ -95,21 +95,19 @@ class Prefixes:
                 best, best_n, usable_n = kept, n, n_usable
         return best, usable_n
 
-    def add(self, kept: Kept) -> None:
-        """Keep a sequence, and nothing that it makes superfluous."""
-        for each in self._kept[:]:
-            n = len(each.tokens)
-            is_part = (
-                each.owner == kept.owner and n_common(each.tokens, kept.tokens) == n
-            )
-            if is_part and each.slot is None and self._can_cut(kept, n):
-                self.remove(each)
+    def add(self, kept: Kept) -> list[Kept]:
+        """Keep a sequence; give what that makes superfluous, which is kept no longer."""
+        superfluous = [each for each in self._kept if self._covers(kept, each)]
+        for each in superfluous:
+            self.remove(each)
         self._kept.append(kept)
         self.refresh(kept)
+        return superfluous
 
     def remove(self, kept: Kept) -> None:
-        """Keep it no longer."""
-        self._kept.remove(kept)
+        """Keep it no longer, if it was kept still."""
+        if kept in self._kept:
+            self._kept.remove(kept)
 
     def refresh(self, kept: Kept) -> None:
         """Note that it was of use."""
@@ -132,6 +130,15 @@ class Prefixes:
     def clear(self) -> None:
         """Keep nothing."""
         self._kept.clear()
+
+    def _covers(self, kept: Kept, other: Kept) -> bool:
+        """Tell whether whatever begins like the other can begin like this one as well."""
+        n = len(other.tokens)
+        return (
+            kept.owner == other.owner
+            and n_common(kept.tokens, other.tokens) == n
+            and self._can_cut(kept, n)
+        )
 
     def _can_cut(self, kept: Kept, n: int) -> bool:
         """Tell whether what comes behind so many tokens can be taken away."""

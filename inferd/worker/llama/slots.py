@@ -107,10 +107,10 @@ class Slots:
         kept = self._kept(sequence)
         is_wanted = self._keeps and sequence.job.cache == "auto"
         if not is_wanted or len(kept.tokens) < KEPT_TOKENS_MIN:
-            self._context.forget(sequence.slot)
-            self._free.append(sequence.slot)
+            self._release(sequence.slot)
             return
-        self._prefixes.add(kept)
+        for each in self._prefixes.add(kept):
+            self._release(each.slot)
         while self._is_crowded():
             self.make_room()
 
@@ -125,8 +125,7 @@ class Slots:
             self._prefixes.remove(kept)
         else:
             self._prefixes.save(kept, self._context.save(slot))
-        self._context.forget(slot)
-        self._free.append(slot)
+        self._release(slot)
         return True
 
     def clear(self) -> None:
@@ -135,6 +134,12 @@ class Slots:
             each.slot for each in self._prefixes.idle if each.slot is not None
         ]
         self._prefixes.clear()
+
+    def _release(self, slot: int | None) -> None:
+        """Drop the cells of a sequence, if it is in the KV cache, and free its number."""
+        if slot is not None:
+            self._context.forget(slot)
+            self._free.append(slot)
 
     def _is_crowded(self) -> bool:
         idle = self._prefixes.idle

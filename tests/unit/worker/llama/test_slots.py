@@ -147,6 +147,27 @@ def test_idle_sequences_are_bounded_and_the_oldest_move_to_host_memory(cold):
     assert reuse(cold, asked(BASE, owner=0))[0].cached_tokens > 200
 
 
+def test_a_prompt_that_comes_again_idles_once(cold):
+    for _ in range(4):
+        reuse(cold, asked(BASE))
+    assert len(slots_of(cold)._prefixes.idle) == 1
+    free = [*slots_of(cold)._free]
+    assert sorted(free) == sorted({*free})
+    assert len(free) == cold._engine._context.n_sequences - 1
+
+
+def test_what_makes_room_may_push_out_what_it_was_for(cold, monkeypatch):
+    monkeypatch.setattr(module, "IDLE_TOKENS", 0)
+    expected = reuse(cold, asked(BASE))[1].text
+    [entry] = slots_of(cold)._prefixes._kept
+    entry.saved = entry.saved[: len(entry.saved) // 2]  # it never comes back whole
+    monkeypatch.undo()
+    reuse(cold, asked("x" * 300, owner=2))
+    slots_of(cold)._prefixes._max_saved_bytes = 1  # nothing stays when that is saved
+    found, again = reuse(cold, asked(BASE))
+    assert (found.miss, again.text) == ("lost", expected)
+
+
 def test_idle_tokens_are_bounded(cold, monkeypatch):
     monkeypatch.setattr(module, "IDLE_TOKENS", 600)
     for owner in range(4):
