@@ -212,15 +212,17 @@ class BlockStream(_Stream[TokenEventV2]):
             self._noted_last.append(told)
 
     def _said(self, text: str) -> Sequence[TokenEventV2]:
-        self._written.add(self._noted_last, len(text))
-        self._noted_last = []
+        if self._job.n_alternatives:
+            self._written.add(self._noted_last, len(text))
+            self._noted_last = []
         said = self._parser.feed(text)
         self._share_out()
         return [event for each in said for event in self._passed(each)]
 
     def _share_out(self) -> None:
         """Give text the tokens that it is made of, and drop those of all else."""
-        for n_chars, is_text in self._parser.runs():
+        runs = self._parser.runs()
+        for n_chars, is_text in runs if self._job.n_alternatives else ():
             if not is_text:
                 self._written.skip(n_chars)
                 continue

@@ -39,9 +39,10 @@ class BlockParser:
 
     Calls are given when their region is whole; what is not plainly calls goes out as
     text, with its markers, after a warning. A marker in a string of a call ends nothing,
-    if it is a string: where the call breaks later, its first marker was its end. Some models end their turn right after a
-    call and never write what closes it: at the end of an answer a call is read all the
-    same, unless the answer was cut off inside a region that something closes.
+    if it is a string: where the call breaks later, its first marker was its end. Some
+    models end their turn right after a call and never write what closes it: at the end of
+    an answer a call is read all the same, unless the answer was cut off inside a region
+    that something closes.
 
     What a structure governs is text whatever it holds. There, markers count until the
     first character that is none, or the marker that opens text: of a thought before the

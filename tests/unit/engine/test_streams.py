@@ -56,6 +56,7 @@ def prepared(
         max_tokens=fields.pop("max_tokens", 99),
         sampling=Sampling(temperature=0, top_p=1, top_k=0, seed=0),
         stops=stops,
+        n_alternatives=fields.pop("n_alternatives", 1),
         **fields,
     )
     return Prepared(ticket=1, job=job, input_tokens=3, open_thought=open_thought)

@@ -1,3 +1,5 @@
+import time
+
 import pytest
 from hypothesis import assume, example, given, settings, strategies as st
 
@@ -487,12 +489,25 @@ def test_a_string_without_an_end_is_text_at_the_end_or_over_the_bound():
     assert parser.feed("<json>[]</json>") == []
 
 
-def test_calls_that_seem_to_go_on_and_on_take_no_time():
-    for begin in ('<json>{"a</json>', '<json>\\"</json>', '<json>["\\"</json>'):
+def time_of(begin, n):
+    """Measure the processor's time for a call that seems to go on so many times."""
+    times = []
+    for _ in range(3):
         parser = BlockParser((JSON,))
-        for _ in range(500):
+        began_at = time.thread_time()
+        for _ in range(n):
             parser.feed(begin)
         parser.finish()
+        times.append(time.thread_time() - began_at)
+    return min(times)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "begin", ['<json>{"a</json>', '<json>\\"</json>', '<json>["\\"</json>']
+)
+def test_calls_that_seem_to_go_on_and_on_take_time_by_their_length(begin):
+    assert time_of(begin, 4000) < 16 * time_of(begin, 500)  # by the square, 64 times
 
 
 # --- merging ------------------------------------------------------------------------
