@@ -68,9 +68,9 @@ class Context:
         params.kv_unified = True
         params.type_k, params.type_v = (_GGML_TYPES[each] for each in model.cache_types)
         params.no_perf = True
-        params.embeddings = model.use != "generate"
-        if params.embeddings:
-            params.pooling_type = model.pooling
+        if model.use != "generate":
+            params.embeddings, params.pooling_type = True, model.pooling
+        self._views: dict[int, npt.NDArray[np.float32]] = {}
         self._interrupt = (ctypes.c_char * 2)()
         params.abort_callback = ctypes.cast(_STRLEN, llama.ggml_abort_callback)
         params.abort_callback_data = ctypes.addressof(self._interrupt)
@@ -118,9 +118,16 @@ class Context:
         return int(self._compute(self.handle, batch))
 
     def logits(self, row: int, n_vocab: int) -> npt.NDArray[np.float32]:
-        """View the logits of a row of the last batch: ``(n_vocab,)``, until the next."""
+        """View the logits of a row of the last batch: ``(n_vocab,)``, until the next.
+
+        Views are kept by address: what llama.cpp gives is a row of so many numbers,
+        though it may move all of them when a batch has more than any before.
+        """
         pointer = llama.llama_get_logits_ith(self.handle, row)
-        return np.ctypeslib.as_array(pointer, (n_vocab,))
+        address = ctypes.addressof(pointer.contents)
+        if (view := self._views.get(address)) is None:  # made once: it takes 8 us
+            view = self._views[address] = np.ctypeslib.as_array(pointer, (n_vocab,))
+        return view
 
     def pooled(self, sequence: int, n_numbers: int) -> npt.NDArray[np.float32]:
         """Copy what the last batch gave for a whole sequence: ``(n_numbers,)``."""

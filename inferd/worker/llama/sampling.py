@@ -1,5 +1,8 @@
 """Choose the next token with llama.cpp's native sampler chain."""
 
+import ctypes
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 
@@ -15,8 +18,13 @@ from inferd.worker.llama.constraint import Ahead, Constraint, ConstraintError
 from inferd.worker.llama.context import Context
 from inferd.worker.llama.library import llama
 from inferd.worker.llama.model import Model
+from inferd.worker.llama.shortlist import shortlist
 
-_MIN_KEEP = 1
+_MIN_KEEP: Final = 1
+_CANDIDATE: Final = np.dtype(
+    [("id", np.int32), ("logit", np.float32), ("p", np.float32)]
+)
+"""``llama_token_data``."""
 
 
 class Sampler:
@@ -25,7 +33,8 @@ class Sampler:
     In this order: grammar, biases, penalties, top-k, top-p, min-p, temperature. What the
     grammar forbids is never a candidate, so top-k and top-p share out what it allows.
     Temperature 0 takes the likeliest token that is left; where nothing changes scores
-    that is a maximum over the logits, several times quicker than a chain.
+    that is a maximum over the logits, several times quicker than a chain. Where top-k
+    comes first, the chain is given a shortlist instead of the vocabulary.
 
     Args:
         model: whose recommendations fill in what the job leaves open.
@@ -63,6 +72,7 @@ class Sampler:
         )
         self._add_scores(model, job.sampling, prompt)
         self._takes_likeliest = temperature == 0 and not self._n_samplers
+        self._n_wanted = 0
         if temperature == 0:
             self._add(llama.llama_sampler_init_greedy())
         else:
@@ -79,16 +89,41 @@ class Sampler:
         Raises:
             ConstraintError: the grammar cannot go on.
         """
+        logits = context.logits(row, self._n_vocab)
         if self._constraint is not None:
-            self._constraint.mask(context.logits(row, self._n_vocab))
+            self._constraint.mask(logits)
         if n_written < self._min_tokens:
-            context.logits(row, self._n_vocab)[[*self._ends]] = -np.inf
+            logits[[*self._ends]] = -np.inf
         if self._takes_likeliest:
-            token = int(context.logits(row, self._n_vocab).argmax())
+            token = int(logits.argmax())
+        elif (few := self._shortlist(logits)) is not None:
+            token = self._choose_of(few, logits[few])
         else:
             token = int(llama.llama_sampler_sample(self._chain, context.handle, row))
         if self._constraint is not None:
-            self._refuse_forbidden(context.logits(row, self._n_vocab)[token])
+            self._refuse_forbidden(logits[token])
+        return token
+
+    def _shortlist(
+        self, logits: npt.NDArray[np.float32]
+    ) -> npt.NDArray[np.intp] | None:
+        return shortlist(logits, self._n_wanted) if self._n_wanted else None
+
+    def _choose_of(
+        self, tokens: npt.NDArray[np.intp], logits: npt.NDArray[np.float32]
+    ) -> int:
+        """Choose one of some tokens, as ``llama_sampler_sample`` does of all."""
+        data = np.empty(len(tokens), _CANDIDATE)
+        data["id"], data["logit"], data["p"] = tokens, logits, 0
+        candidates = llama.llama_token_data_array(
+            data=data.ctypes.data_as(llama.llama_token_data_p),
+            size=len(data),
+            selected=-1,
+            sorted=False,
+        )
+        llama.llama_sampler_apply(self._chain, ctypes.byref(candidates))
+        token = int(candidates.data[candidates.selected].id)
+        llama.llama_sampler_accept(self._chain, token)
         return token
 
     def _refuse_forbidden(self, logit: np.float32) -> None:
@@ -169,6 +204,8 @@ class Sampler:
         top_k = _or(sampling.top_k, model.recommended("top_k"), DEFAULT_TOP_K)
         top_p = _or(sampling.top_p, model.recommended("top_p"), DEFAULT_TOP_P)
         min_p = _or(sampling.min_p, model.recommended("min_p"), 0.0)
+        if not self._n_samplers:  # what changes scores has to see all of them
+            self._n_wanted = int(top_k)
         self._add(llama.llama_sampler_init_top_k(int(top_k)))
         self._add(llama.llama_sampler_init_top_p(top_p, _MIN_KEEP))
         if min_p:

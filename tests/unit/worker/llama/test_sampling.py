@@ -130,6 +130,20 @@ def test_a_seed_gives_the_same_tokens_again_and_another_others(table):
     assert len({drawn(seed) for seed in seeds}) == len(seeds)
 
 
+@pytest.mark.parametrize("top_k", [1, 2])
+def test_a_shortlist_changes_no_choice(table, top_k):
+    short = msgspec.structs.replace(PLAIN, top_k=top_k, temperature=5)
+    whole = msgspec.structs.replace(short, logit_bias={7: 0.0})  # reads all scores
+    samplers = [table.sampler(each) for each in (short, whole)]
+    drawn = set()
+    for seed in range(30):
+        scores = random_scores(seed, table.model.n_vocab)
+        chosen = {table.choose(sampler, scores) for sampler in samplers}
+        assert len(chosen) == 1
+        drawn |= {int((scores > scores[each]).sum()) for each in chosen}
+    assert drawn == set(range(top_k))
+
+
 # --- taking the likeliest -------------------------------------------------------------
 
 
