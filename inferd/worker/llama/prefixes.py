@@ -1,6 +1,7 @@
 """What is kept of sequences that have ended, and which of it a prompt begins like."""
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -40,7 +41,8 @@ class Prefixes:
     """All that is kept of one model.
 
     Evicts by GreedyDual-Size: what took long to compute and takes little memory stays
-    longest, and of equals what was used last.
+    longest, and of equals what was used last. Only users who hold more than an even
+    share of host memory lose anything.
 
     Args:
         window: tokens that a token sees in layers that slide; 0 where none do.
@@ -48,7 +50,7 @@ class Prefixes:
 
     Laws (held by property tests): nobody finds what another user left; what is found
     begins like the prompt for as long as is said, and can be cut there; host memory is
-    never over its bound.
+    never over its bound; nobody loses an even share of it to others.
     """
 
     def __init__(self, *, window: int, max_saved_bytes: int) -> None:
@@ -122,10 +124,18 @@ class Prefixes:
         kept.slot, kept.saved = None, state
         self.refresh(kept)
         while self.saved_bytes > self._max_saved_bytes:
-            saved = (each for each in self._kept if each.saved is not None)
-            victim = min(saved, key=lambda each: each.worth)
+            victim = min(self._above_share(), key=lambda each: each.worth)
             self._floor = victim.worth[0]
             self.remove(victim)
+
+    def _above_share(self) -> list[Kept]:
+        """Give what users have saved who hold more than an even share."""
+        saved = [each for each in self._kept if each.saved is not None]
+        held: Counter[int] = Counter()
+        for each in saved:
+            held[each.owner] += each.n_bytes
+        share = self._max_saved_bytes / len(held)
+        return [each for each in saved if held[each.owner] > share]
 
     def clear(self) -> None:
         """Keep nothing."""

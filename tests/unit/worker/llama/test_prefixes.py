@@ -144,3 +144,16 @@ def test_host_memory_is_never_over_its_bound_and_nothing_found_is_a_strangers(mo
         assert found is None or (
             found.owner == owner and list(found.tokens[:n]) == ids[:n]
         )
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(st.integers(1, 2), st.integers(1, ROOM)), max_size=30))
+def test_nobody_loses_an_even_share_to_others(flood):
+    mine = prefixes()
+    for n in range(3):  # the least worth of all: one token, and a third of its share
+        mine.add(entry := kept(n, owner=0, slot=0))
+        mine.save(entry, np.zeros(ROOM // 3 // 3, np.uint8))
+    for number, (owner, n_bytes) in enumerate(flood):
+        mine.add(entry := kept(*range(number, number + 50), owner=owner, slot=0))
+        mine.save(entry, np.zeros(n_bytes, np.uint8))
+    assert all(mine.find(0, tokens(n))[1] for n in range(3))
