@@ -6,6 +6,7 @@ from typing import NamedTuple, NoReturn
 import trio
 
 from inferd.backend import Reuse
+from inferd.engine.inbox import Inbox
 from inferd.engine.ledger import Allot
 from inferd.engine.mailbox import Mailbox
 from inferd.engine.outbox import Outbox, OutboxFullError
@@ -24,7 +25,6 @@ from inferd.ipc import (
     Loaded,
     LoadFailed,
     Loading,
-    MessageSplitter,
     Overflow,
     Prepare,
     PromptReady,
@@ -32,9 +32,7 @@ from inferd.ipc import (
     Scored,
     Step,
     ToWorker,
-    decode_from_worker,
 )
-from inferd.limits import READ_BYTES
 from inferd.wire.responses import Logprob
 
 Report = Callable[[Loading], None]
@@ -76,9 +74,9 @@ class Session:
 
     def __init__(self, process: WorkerProcess) -> None:
         self._process = process
-        self._splitter = MessageSplitter()
         self._boxes: dict[int, Mailbox[Answer]] = {}
         self._finished: set[int] = set()
+        self._inbox = Inbox(process.stream)
         self._outbox = Outbox(process.stream)
         self._over: str | None = None
         self._prepared = trio.Event()
@@ -189,7 +187,7 @@ class Session:
         try:
             while True:
                 self._sort_received()
-                self._splitter.feed(await self._read())
+                await self._read()
         except SessionOverError as error:
             return error
 
@@ -261,24 +259,19 @@ class Session:
 
     async def _receive(self) -> FromWorker:
         while (message := self._next_received()) is None:
-            self._splitter.feed(await self._read())
+            await self._read()
         return message
 
     def _next_received(self) -> FromWorker | None:
         try:
-            payload = self._splitter.next_payload()
-            return None if payload is None else decode_from_worker(payload)
+            return self._inbox.next_message()
         except BrokenLinkError as error:
             self._process.kill()
             raise SessionOverError(f"broke the protocol: {error}") from error
 
-    async def _read(self) -> bytes:
-        try:
-            data = await self._process.stream.receive_some(READ_BYTES)
-        except trio.BrokenResourceError:
-            data = b""
-        if data:
-            return bytes(data)
+    async def _read(self) -> None:
+        if await self._inbox.read():
+            return
         self._process.kill()  # it closed its pipe: whatever it does now, it is no worker
         code = await self._process.wait()
         raise SessionOverError(
