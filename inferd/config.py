@@ -22,6 +22,7 @@ Natural = Annotated[int, Meta(ge=0, le=I32_MAX)]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")]
 FilePath = Annotated[str, Meta(min_length=1, pattern=r"^[^\x00]+\Z")]
+DraftTokens = Annotated[int, Meta(ge=1, le=limits.MAX_DRAFT_TOKENS)]
 Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
 Use = Literal["generate", "embed", "rerank"]
@@ -110,6 +111,10 @@ Family = Literal[
 """The dialects that models write prompts, thoughts and calls in."""
 
 
+Speculation = Literal["off", "lookup", "draft"]
+"""What guesses tokens ahead of the model."""
+
+
 class LlamaCppSettings(_Table, frozen=True, tag="llamacpp", tag_field="kind"):
     """A backend that runs a GGUF model with llama.cpp."""
 
@@ -134,6 +139,15 @@ class LlamaCppSettings(_Table, frozen=True, tag="llamacpp", tag_field="kind"):
     token; 4 for a reranker's score. Default: as the file says."""
     prompt_cache_mb: Annotated[int, Meta(ge=0, le=I32_MAX)] = limits.PROMPT_CACHE_MB
     """MiB of host memory for prompts and answers that may be continued; 0 for none."""
+    speculation: Speculation = "off"
+    """How tokens are guessed ahead of the model, which checks several at once: ``lookup``
+    by what came after the same tokens before, ``draft`` by another model. No answer changes
+    but by the last bits of sums; what it gains depends on machine and text."""
+    draft_model: FilePath | None = None
+    """With ``speculation = "draft"``: path of a GGUF file of a much smaller model with the
+    same vocabulary. Its weights and a context of the same size come on top."""
+    draft_max: DraftTokens = limits.DRAFT_TOKENS
+    """Tokens of one answer that are guessed at once, at most."""
     chat_template: Family | None = None
     """The family whose way of writing prompts, thoughts and calls the model follows.
     Default: told by its file's architecture and chat template."""
@@ -188,11 +202,11 @@ def parse_config(text: str) -> Config:
         config = msgspec.convert(document, Config)
     except msgspec.ValidationError as error:
         raise ConfigError(_one_line(_explain(document, str(error)))) from error
-    _refuse_repeated_names(config)
+    _refuse_contradictions(config)
     return config
 
 
-def _refuse_repeated_names(config: Config) -> None:
+def _refuse_contradictions(config: Config) -> None:
     seen: set[str] = set()
     for index, backend in enumerate(config.backend):
         if backend.name in seen:
@@ -200,6 +214,18 @@ def _refuse_repeated_names(config: Config) -> None:
                 f"backend[{index}].name = {backend.name!r}: each backend needs its own name"
             )
         seen.add(backend.name)
+        match backend:
+            case LlamaCppSettings(speculation="draft", draft_model=None):
+                raise ConfigError(
+                    f"backend[{index}].speculation = 'draft': draft_model is to name a file"
+                )
+            case LlamaCppSettings(speculation="off" | "lookup", draft_model=str(draft)):
+                raise ConfigError(
+                    f"backend[{index}].draft_model = {_shown(draft)}: of use with "
+                    "speculation = 'draft' alone"
+                )
+            case _:
+                pass
 
 
 def _one_line(text: str) -> str:
@@ -222,7 +248,7 @@ def _explain(document: Mapping[str, object], complaint: str) -> str:
         key = f"{where}.{unknown[1]}".lstrip(".")
         return f"{key}: no such key; allowed: {', '.join(_keys_of(where, value))}"
     if what.startswith("Invalid enum value"):
-        what = f"expected one of {', '.join(get_args(Use))}"
+        what = f"expected one of {', '.join(get_args(_WORDS[where.split('.')[-1]]))}"
     elif what.startswith("Invalid value"):
         what = f"expected one of {', '.join(sorted(_KINDS))}"
     what = what[0].lower() + what[1:]
@@ -247,6 +273,7 @@ def _look_up(document: object, where: str) -> object:
     return document
 
 
+_WORDS = {"serves": Use, "chat_template": Family, "speculation": Speculation}
 _KINDS: Mapping[str, type[_Table]] = {
     str(settings.__struct_config__.tag): settings
     for settings in (LlamaCppSettings, MockSettings)

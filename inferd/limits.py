@@ -218,6 +218,13 @@ PROMPT_CACHE_MB: Final = 512
 """MiB of host memory for what is kept, 11 conversations of 2,000 tokens with the embedded
 chat model: they come back in 7 ms where reading them takes 7 s."""
 
+DRAFT_TOKENS: Final = 8
+"""Tokens of one answer that are guessed at once, at most: how many really are follows what
+they cost and how many come true. More than 8 gained nothing (ADR 0029)."""
+
+MAX_DRAFT_TOKENS: Final = 32
+"""Most that may be configured: with what is certain it fits beside other answers."""
+
 DEFAULT_CONTEXT_TOKENS: Final = 8192
 """Context of one request unless configured: prompt and answer together."""
 

@@ -33,14 +33,13 @@ from inferd.ipc import (
     decode_from_worker,
 )
 from inferd.limits import READ_BYTES
-from inferd.wire.responses import Logprob
+from inferd.wire.responses import Guesses, Logprob
 
 
 class Prefilled(NamedTuple):
-    """How far a job's prompt is."""
+    """How far a job's prompt is: tokens read."""
 
     processed: int
-    """Tokens read."""
 
 
 Answer = (
@@ -48,6 +47,7 @@ Answer = (
     | Refused
     | Overflow
     | Reuse
+    | Guesses
     | Prefilled
     | Logprob
     | bytes
@@ -236,6 +236,8 @@ class Session:
             self._put(started.ticket, started.reuse)
         for ticket, n_tokens in step.prefilled:
             self._put(ticket, Prefilled(n_tokens))
+        for ticket, guesses in step.guessed:
+            self._put(ticket, guesses)
         logprobs = list(step.logprobs)
         for ticket, piece in step.pieces:
             if logprobs and logprobs[0][0] == ticket:

@@ -29,7 +29,7 @@ from inferd.job import GenerateJob
 from inferd.output.blocks import BlockParser, Said
 from inferd.output.stops import StopMatcher
 from inferd.output.utf8 import TextDecoder
-from inferd.wire.responses import Logprob, StopReasonV2, Usage, UsageV2
+from inferd.wire.responses import Guesses, Logprob, StopReasonV2, Usage, UsageV2
 
 E = TypeVar("E", TokenEvent, TokenEventV2)
 
@@ -54,6 +54,7 @@ class _Stream(Generic[E]):
         self.first_token_at: float | None = None
         self.warnings: Sequence[MalformedToolCall] = ()
         self.reuse = Reuse()
+        self.guesses = Guesses()
 
     def __aiter__(self) -> AsyncIterator[Sequence[E]]:
         return self
@@ -85,7 +86,7 @@ class _Stream(Generic[E]):
                 return events
             case Prefilled(processed):
                 return [Progress(processed, self._input_tokens)]
-            case Logprob() | Reuse():
+            case Logprob() | Reuse() | Guesses():
                 self._noted(answer)
                 return []
             case Failed(reason=reason, by_request=by_request):
@@ -108,10 +109,15 @@ class _Stream(Generic[E]):
             return None
         return end.structure_complete if self._stops.matched is None else False
 
-    def _noted(self, told: Logprob | Reuse) -> None:
+    def _noted(self, told: Logprob | Reuse | Guesses) -> None:
         """Take what is told before the text that it belongs to."""
-        if isinstance(told, Reuse):
-            self.reuse = told
+        match told:
+            case Reuse():
+                self.reuse = told
+            case Guesses():
+                self.guesses += told
+            case Logprob():
+                pass  # no block to go out with
 
     @abstractmethod
     def _said(self, text: str) -> Sequence[E]:
@@ -173,7 +179,7 @@ class BlockStream(_Stream[TokenEventV2]):
         self._text_logprobs: list[Logprob] = []  # of text that no event has yet
         self._has_called = False
 
-    def _noted(self, told: Logprob | Reuse) -> None:
+    def _noted(self, told: Logprob | Reuse | Guesses) -> None:
         super()._noted(told)
         if isinstance(told, Logprob):
             self._logprobs.append(told)

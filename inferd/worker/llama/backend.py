@@ -17,11 +17,13 @@ from inferd.worker.backend import (
     Report,
     WorkerBackend,
 )
+from inferd.worker.llama.draft_model import DraftModel, check_draft_model
 from inferd.worker.llama.encoder import Encoder
 from inferd.worker.llama.files import check_gguf, check_sha256
 from inferd.worker.llama.generator import Generator
 from inferd.worker.llama.library import accelerator, load_library
 from inferd.worker.llama.model import Model
+from inferd.worker.llama.speculation import LookupDrafter, Speculation
 from inferd.worker.llama.threads import OtherLoad, ThreadGovernor
 
 
@@ -112,10 +114,52 @@ class LlamaBackend(WorkerBackend):
                 n_slots=self._n_slots,
                 n_threads=n_threads,
                 max_saved_bytes=self._settings.prompt_cache_mb * 2**20,
+                speculation=self._speculation(n_ctx, n_threads, report),
+            )
+        if self._settings.speculation != "off":
+            raise LoadError(
+                f"{self._asked_for}: {path} does not write; 'off' is allowed"
             )
         encoder = Encoder(self._model, n_ctx=n_ctx, n_threads=n_threads)
         report(Loading(phase="kv_cache", n_ctx=encoder.capabilities.n_ctx))
         return encoder
+
+    def _speculation(
+        self, n_ctx: int, n_threads: int, report: Report
+    ) -> Speculation | None:
+        """Make what guesses ahead, as configured.
+
+        Raises:
+            LoadError: the model cannot take guesses back, or the draft model cannot guess
+                for it.
+        """
+        settings = self._settings
+        if settings.speculation == "off":
+            return None
+        if self._model.is_recurrent:
+            raise LoadError(
+                f"{self._asked_for}: the model keeps a state that no token can be taken "
+                "out of again; 'off' is allowed"
+            )
+        if settings.draft_model is None:
+            return Speculation(LookupDrafter(), settings.draft_max)
+        path = Path(settings.draft_model)
+        report(Loading(phase="mmap", path=str(path)))
+        check_gguf(path)
+        draft = Model(
+            path,
+            LlamaCppSettings(name="draft", n_gpu_layers=settings.n_gpu_layers),
+            lambda: report(Loading(phase="mmap", path=str(path))),
+        )
+        check_draft_model(draft, self._model, path)
+        drafter = DraftModel(
+            draft, n_ctx=n_ctx, n_slots=self._n_slots, n_threads=n_threads
+        )
+        return Speculation(drafter, settings.draft_max)
+
+    @property
+    def _asked_for(self) -> str:
+        return f"speculation = {self._settings.speculation!r}"
 
     def _check_file(self, report: Report) -> Path:
         path = Path(self._settings.model)

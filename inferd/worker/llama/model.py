@@ -122,6 +122,14 @@ class Model:
         return value if math.isfinite(value) else None
 
     @property
+    def is_recurrent(self) -> bool:
+        """Whether it keeps a state that no token can be taken out of again."""
+        return bool(
+            llama.llama_model_is_recurrent(self.handle)
+            or llama.llama_model_is_hybrid(self.handle)
+        )
+
+    @property
     def n_layers(self) -> int:
         """Layers that can go to an accelerator: the blocks and the output."""
         return int(llama.llama_model_n_layer(self.handle)) + 1

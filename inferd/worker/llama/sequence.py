@@ -3,6 +3,7 @@
 from inferd.job import GenerateJob
 from inferd.worker.backend import PreparedJob
 from inferd.worker.llama.sampling import Sampler
+from inferd.worker.llama.trust import Trust
 
 
 class PreparedPrompt(PreparedJob):
@@ -51,6 +52,9 @@ class Sequence:
         """Tokens in the KV cache, of the prompt first."""
         self.drafts: list[int] = []
         """Tokens that are likely to come next, decoded along with those that have come."""
+        self.guesses: list[int] = []
+        """Tokens that may come after them, decoded along as well."""
+        self.trust = Trust()
 
     @property
     def job(self) -> GenerateJob:

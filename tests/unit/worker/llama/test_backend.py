@@ -4,6 +4,7 @@ from inferd.config import LlamaCppSettings
 from inferd.ipc import Loaded
 from inferd.worker.backend import LoadError
 from inferd.worker.llama.backend import LlamaBackend
+from inferd.worker.llama.model import Model
 from tests.model.tiny import write_tiny_bert, write_tiny_model
 from tests.unit.worker.llama.running import answer, job, load, vectors
 
@@ -68,6 +69,21 @@ def test_a_smaller_context_may_be_asked_for(tiny_model):
 def test_an_accelerator_that_is_not_there_is_refused(tiny_model, n_gpu_layers):
     with pytest.raises(LoadError, match=f"n_gpu_layers = {n_gpu_layers}"):
         load(tiny_model, n_gpu_layers=n_gpu_layers)
+
+
+@pytest.mark.parametrize("speculation", ["lookup", "draft"])
+def test_a_model_that_does_not_write_cannot_have_it_guessed(tiny_bert, speculation):
+    with pytest.raises(LoadError, match=f"speculation = '{speculation}'.*does not"):
+        load(tiny_bert, speculation=speculation, draft_model=str(tiny_bert))
+
+
+@pytest.mark.parametrize("speculation", ["lookup", "draft"])
+def test_a_model_that_cannot_take_back_tokens_cannot_have_them_guessed(
+    tiny_model, monkeypatch, speculation
+):
+    monkeypatch.setattr(Model, "is_recurrent", True)
+    with pytest.raises(LoadError, match=f"speculation = '{speculation}'.*a state"):
+        load(tiny_model, speculation=speculation, draft_model=str(tiny_model))
 
 
 def test_a_quantised_model_computes_too(tmp_path):

@@ -1,0 +1,169 @@
+import gguf
+import pytest
+
+from inferd.job import Sampling
+from inferd.worker.backend import LoadError
+from inferd.worker.llama.pace import Pace
+from inferd.worker.llama.trust import Trust
+from tests.model.tiny import write_tiny_bert, write_tiny_model
+from tests.unit.worker.llama.running import (
+    GREEDY,
+    answer,
+    collect,
+    job,
+    load,
+    steps,
+)
+
+pytestmark = pytest.mark.model
+
+SAMPLED = Sampling(temperature=1, top_p=1, top_k=0, seed=5)
+
+
+@pytest.fixture(scope="module")
+def twin(tiny_model):
+    """A model that guesses for itself."""
+    return load(tiny_model, speculation="draft", draft_model=str(tiny_model))[0]
+
+
+@pytest.fixture(scope="module")
+def stranger(tiny_model, tmp_path_factory):
+    """Another model guesses, and is wrong as a rule."""
+    path = write_tiny_model(tmp_path_factory.mktemp("draft") / "draft.gguf", seed=9)
+    return load(tiny_model, speculation="draft", draft_model=str(path))[0]
+
+
+@pytest.fixture(autouse=True)
+def eager(monkeypatch):
+    def n_guesses(self, costs, *, n_streams, at_most):
+        return at_most
+
+    monkeypatch.setattr(Trust, "n_guesses", n_guesses)
+
+
+def drafter_of(backend):
+    return backend._engine._decoder._speculation._drafter
+
+
+def run(backend, *asked):
+    for ticket, each in enumerate(asked):
+        backend.start(ticket, backend.prepare(each))
+    took = list(steps(backend))
+    told = [guesses for step in took for _, guesses in step.guessed]
+    drafted = sum(each.drafted_tokens for each in told)
+    return collect(iter(took)), drafted, sum(each.accepted_tokens for each in told)
+
+
+def test_a_model_that_guesses_for_itself_is_right(backend, twin):
+    asked = job(max_tokens=100)
+    given, drafted, accepted = run(twin, asked)
+    assert given[0].text == answer(backend, asked).text
+    assert accepted == drafted > 80
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+def test_a_model_that_guesses_wrong_changes_no_answer(backend, stranger, sampling):
+    asked = job(sampling=sampling, max_tokens=80)
+    given, drafted, accepted = run(stranger, asked)
+    assert given[0].text == answer(backend, asked).text
+    assert drafted > 2 * accepted
+
+
+def test_several_answers_are_guessed_in_one_batch(backend, twin):
+    asked = [job(text, max_tokens=40) for text in ("one", "and another", "a third")]
+    expected = [answer(backend, each).text for each in asked]
+    given, drafted, accepted = run(twin, *asked)
+    assert [given[ticket].text for ticket in range(3)] == expected
+    assert accepted == drafted > 90
+
+
+def test_rejected_guesses_leave_nothing_in_the_way_of_later_ones(twin, monkeypatch):
+    """With every other guess spoilt, the rest of them is as right as ever."""
+    draft = drafter_of(twin).draft
+    n_calls = iter(range(1000))
+
+    def spoilt(wanted):
+        drafts = draft(wanted)
+        if next(n_calls) % 2:
+            return drafts
+        return {each: [7, *tokens[1:]] for each, tokens in drafts.items()}
+
+    monkeypatch.setattr(drafter_of(twin), "draft", spoilt)
+    _, drafted, accepted = run(twin, job(max_tokens=81))
+    assert accepted == 8 * 8 == drafted - 8 * 8
+
+
+def test_dropped_answers_leave_no_cells(twin, backend):
+    drafter = drafter_of(twin)
+    for n_steps in range(1, 6):
+        for ticket in range(3):
+            twin.start(ticket, twin.prepare(job(max_tokens=50)))
+        list(steps(twin, n_steps))
+        for ticket in range(3):
+            twin.drop(ticket)
+    assert drafter._readings == {}
+    assert sorted(drafter._free) == [0, 1, 2]
+    assert [last_position(drafter, slot) for slot in range(3)] == [-1] * 3
+
+
+def last_position(drafter, slot):
+    from inferd.worker.llama.library import llama  # noqa: PLC0415
+
+    return llama.llama_memory_seq_pos_max(drafter._context._memory, slot)
+
+
+def test_a_long_prompt_is_read_in_chunks_and_guessed_from_then_on(
+    backend, twin, monkeypatch
+):
+    monkeypatch.setattr(Pace, "chunk", 64)
+    asked = job("x" * 300, max_tokens=60)
+    given, drafted, accepted = run(twin, asked)
+    assert given[0].text == answer(backend, asked).text
+    assert 40 < accepted == drafted
+
+
+def test_a_draft_model_that_fails_costs_the_guess_alone(twin, backend, monkeypatch):
+    asked = job(max_tokens=30)
+    expected = answer(backend, asked).text
+    context = drafter_of(twin)._context
+    decode = context.decode
+    outcomes = iter([0, 0, 1, 0, -3, -3])
+    monkeypatch.setattr(
+        context, "decode", lambda batch: next(outcomes, 0) or decode(batch)
+    )
+    given, _, accepted = run(twin, asked)
+    assert given[0].text == expected
+    assert accepted > 10
+
+
+# --- what is refused ------------------------------------------------------------------
+
+
+def refusal(tiny_model, path):
+    with pytest.raises(LoadError) as caught:
+        load(tiny_model, speculation="draft", draft_model=str(path))
+    return str(caught.value)
+
+
+def test_a_draft_model_with_another_vocabulary_is_refused(tiny_model, tmp_path):
+    path = write_tiny_model(tmp_path / "other.gguf")
+    swap_two_tokens(path)
+    assert "another vocabulary than the model, from token 270" in refusal(
+        tiny_model, path
+    )
+
+
+def swap_two_tokens(path):
+    """Exchange the texts of two letters, which are as long as each other."""
+    field = gguf.GGUFReader(path, "r+").fields["tokenizer.ggml.tokens"]
+    one, other = (field.parts[field.data[token]] for token in (270, 271))
+    one[:], other[:] = other.copy(), one.copy()
+
+
+def test_a_draft_model_that_does_not_write_is_refused(tiny_model, tmp_path):
+    path = write_tiny_bert(tmp_path / "bert.gguf")
+    assert "it does not write" in refusal(tiny_model, path)
+
+
+def test_a_draft_model_that_is_not_there_is_refused(tiny_model, tmp_path):
+    assert str(tmp_path / "none.gguf") in refusal(tiny_model, tmp_path / "none.gguf")
