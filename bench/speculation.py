@@ -63,18 +63,7 @@ class Run(NamedTuple):
 
 def main() -> int:
     """Measure in turns, print figures."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", default="embedded:chat", help="or a GGUF file")
-    parser.add_argument("--draft", help="a GGUF file with the same vocabulary")
-    parser.add_argument("--family", help="of a model without a chat template")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--tokens", type=int, default=128)
-    parser.add_argument(
-        "--streams", type=int, default=1, help="the same answer so often"
-    )
-    parser.add_argument("--threads", type=int)
-    parser.add_argument("--tries", type=int, default=2, help="at a quiet moment")
-    arguments = parser.parse_args()
+    arguments = read_arguments()
     stderr = os.dup(sys.stderr.fileno())
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())  # llama.cpp's
     words = os.fdopen(stderr, "w", buffering=1)
@@ -98,6 +87,22 @@ def main() -> int:
         figures[prompt] = {way: summary(rounds[1:], way) for way in ways}
     print(json.dumps(figures, indent=2))
     return 0
+
+
+def read_arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", default="embedded:chat", help="or a GGUF file")
+    parser.add_argument("--draft", help="a GGUF file with the same vocabulary")
+    parser.add_argument("--family", help="of a model without a chat template")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument(
+        "--streams", type=int, default=1, help="the same answer so often"
+    )
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--tries", type=int, default=2, help="at a quiet moment")
+    return parser.parse_args()
 
 
 def load(way: Speculation, arguments: argparse.Namespace) -> LlamaBackend:

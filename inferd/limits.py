@@ -218,9 +218,10 @@ PROMPT_CACHE_MB: Final = 512
 """MiB of host memory for what is kept, 11 conversations of 2,000 tokens with the embedded
 chat model: they come back in 7 ms where reading them takes 7 s."""
 
-DRAFT_TOKENS: Final = 8
+DRAFT_TOKENS: Final = 3
 """Tokens of one answer that are guessed at once, at most: how many really are follows what
-they cost and how many come true. More than 8 gained nothing (ADR 0029)."""
+they cost and how many come true. Four tokens in a batch cost least each on a processor
+(ADR 0029); on an accelerator more may be worth while."""
 
 MAX_DRAFT_TOKENS: Final = 32
 """Most that may be configured: with what is certain it fits beside other answers."""

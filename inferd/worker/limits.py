@@ -46,15 +46,15 @@ KEPT_TOKENS_MIN: Final = 64
 """Tokens of a sequence that is kept: fewer are read again in a step or two."""
 
 DRAFT_COST: Final = 0.5
-"""Steps of one token that a further token in a batch takes, until it is known: 0.45 on two
-cores with a small model, 0.8 on one (ADR 0029)."""
+"""Steps of one token that a further token in a batch takes, until it is known: 0.5 on two
+quiet cores with small models, 0.8 where others want them, too (ADR 0029)."""
 
 PROBE_STEPS: Final = 16
 """Steps without a guess, where few came true, after which one is made to see if that has
-changed: at 0.5 steps each they cost 3 %, and text that repeats itself goes on for longer."""
+changed: they cost 3 %, and text that repeats itself goes on for longer."""
 
 LOOKUP_TOKENS: Final = 16_384
-"""Last tokens of a sequence in which a lookup looks for the like of its end: 20 µs."""
+"""Last tokens of a sequence in which a lookup looks for the like of its end: 30 µs."""
 
 PENALTY_TOKENS: Final = 64
 """Last tokens, of prompt and answer, that count for penalties; llama.cpp's default."""

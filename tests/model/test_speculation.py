@@ -60,7 +60,7 @@ def test_the_likeliest_answer_is_the_same_with_lookups(plain, looking, prompt):
 def test_what_is_repeated_is_guessed_well(looking):
     _, guesses = run(looking, job(PROMPTS["repeat"], max_tokens=64))
     drafted = sum(each.drafted_tokens for each in guesses)
-    assert sum(each.accepted_tokens for each in guesses) > 0.5 * drafted > 15
+    assert sum(each.accepted_tokens for each in guesses) > 0.5 * drafted > 10
 
 
 def test_a_draft_model_that_is_the_model_is_right(plain, drafting):

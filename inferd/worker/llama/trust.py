@@ -10,63 +10,54 @@ _FIRST: Final = 0.8
 """Share of guesses that are believed to come true before any was made."""
 _WEIGHT: Final = 0.1
 """What one guess changes of that belief."""
-_MEMORY: Final = 0.97
-"""What is left of a batch's weight after the next: some 30 of them count."""
-_COST_MIN: Final = 0.01
-_COST_MAX: Final = 1.0
-_BELIEF: Final = 0.2
-"""Weight of each batch that stands for what is believed beforehand."""
-_FAR: Final = 4
-"""Tokens beyond the first of the larger one of them."""
+_SIZE_WEIGHT: Final = 0.2
+"""What one batch changes of what is known of its size."""
+_SIZES: Final = 128
+"""Tokens of the largest batch whose time is remembered."""
 
 
 class Costs:
-    """What a token more in a batch takes, in steps of one token.
+    """How long batches take, in steps of one token.
 
-    A straight line through the last batches, and through two that are made up and say
-    ``DRAFT_COST``; they decide where all batches are of one size.
+    That is no straight line: four tokens may take no longer than three. Of a size that has
+    not been seen it is thought that its tokens take what those of the next smaller one did.
+
+    Bounds:
+        ``_SIZES`` numbers.
     """
 
     def __init__(self) -> None:
-        self._n = self._x = self._xx = self._t = self._xt = 0.0
+        self._step_s = 0.0
+        self._steps: dict[int, float] = {1: 1.0}
         self.round_s = 0.0
         """Seconds that guessing one token for each sequence takes."""
 
     def observe(self, n_tokens: int, seconds: float) -> None:
         """Take note of a batch that had no part of a prompt in it."""
-        x = n_tokens - 1
-        sums = (self._n, self._x, self._xx, self._t, self._xt)
-        new = (1, x, x * x, seconds, x * seconds)
-        self._n, self._x, self._xx, self._t, self._xt = (
-            _MEMORY * sum_ + value for sum_, value in zip(sums, new, strict=True)
-        )
+        if n_tokens > _SIZES:
+            return
+        steps = self.of_batch(n_tokens)
+        step_s = seconds / steps
+        # The larger the batch, the less it tells of a step, and the more of its own size.
+        weight = _WEIGHT / n_tokens if self._step_s else 1
+        self._step_s += weight * (step_s - self._step_s)
+        if n_tokens > 1 and self._step_s:
+            steps += _SIZE_WEIGHT * (seconds / self._step_s - steps)
+            self._steps[n_tokens] = min(n_tokens, max(1.0, steps))
+
+    def of_batch(self, n_tokens: int) -> float:
+        """Tell how long a batch of so many tokens takes."""
+        if (known := self._steps.get(n_tokens)) is not None:
+            return known
+        smaller = max(size for size in self._steps if size < n_tokens)
+        steps = self._steps[smaller]
+        each = (steps - 1) / (smaller - 1) if smaller > 1 else DRAFT_COST
+        return steps + each * (n_tokens - smaller)
 
     @property
-    def of_token(self) -> float:
-        """A token more in a batch."""
-        return self._line()[1]
-
-    @property
-    def of_draft(self) -> float:
-        """Guessing a token each for all."""
-        step_s, _ = self._line()
-        return self.round_s / step_s if step_s else 0.0
-
-    def _line(self) -> tuple[float, float]:
-        """Fit: seconds of a step of one token, and the cost of one more."""
-        if not self._t:
-            return 0.0, DRAFT_COST
-        believed_s = self._t / (self._n + DRAFT_COST * self._x)
-        far_s = believed_s * (1 + DRAFT_COST * _FAR)
-        n, x = self._n + 2 * _BELIEF, self._x + _BELIEF * _FAR
-        xx = self._xx + _BELIEF * _FAR * _FAR
-        t = self._t + _BELIEF * (believed_s + far_s)
-        xt = self._xt + _BELIEF * _FAR * far_s
-        slope_s = (n * xt - x * t) / (n * xx - x * x)
-        step_s = (t - slope_s * x) / n
-        if step_s <= 0:
-            return believed_s, _COST_MAX
-        return step_s, min(_COST_MAX, max(_COST_MIN, slope_s / step_s))
+    def of_round(self) -> float:
+        """Tell how long it takes to guess a token each for all."""
+        return self.round_s / self._step_s if self._step_s else 0.0
 
 
 class Trust:
@@ -97,14 +88,12 @@ class Trust:
 
     def _n_worthwhile(self, costs: Costs, n_streams: int, at_most: int) -> int:
         """Find the number for which tokens come soonest, if all streams have as many."""
-        token, draft = costs.of_token, costs.of_draft
         n_tokens = likelihood = 1.0
-        seconds = 1 + token * (n_streams - 1)
-        for n in range(at_most):
+        best, n_best = n_tokens / costs.of_batch(n_streams), 0
+        for n in range(1, at_most + 1):
             likelihood *= self._share
-            more_s = token * n_streams + draft
-            if (n_tokens + likelihood) / (seconds + more_s) <= n_tokens / seconds:
-                return n
             n_tokens += likelihood
-            seconds += more_s
-        return at_most
+            steps = costs.of_batch(n_streams * (1 + n)) + costs.of_round * n
+            if n_tokens / steps > best:
+                best, n_best = n_tokens / steps, n
+        return n_best

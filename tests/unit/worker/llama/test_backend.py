@@ -4,7 +4,6 @@ from inferd.config import LlamaCppSettings
 from inferd.ipc import Loaded
 from inferd.worker.backend import LoadError
 from inferd.worker.llama.backend import LlamaBackend
-from inferd.worker.llama.model import Model
 from tests.model.tiny import write_tiny_bert, write_tiny_model
 from tests.unit.worker.llama.running import answer, job, load, vectors
 
@@ -79,11 +78,10 @@ def test_a_model_that_does_not_write_cannot_have_it_guessed(tiny_bert, speculati
 
 @pytest.mark.parametrize("speculation", ["lookup", "draft"])
 def test_a_model_that_cannot_take_back_tokens_cannot_have_them_guessed(
-    tiny_model, monkeypatch, speculation
+    tiny_mamba, speculation
 ):
-    monkeypatch.setattr(Model, "is_recurrent", True)
     with pytest.raises(LoadError, match=f"speculation = '{speculation}'.*a state"):
-        load(tiny_model, speculation=speculation, draft_model=str(tiny_model))
+        load(tiny_mamba, speculation=speculation, draft_model=str(tiny_mamba))
 
 
 def test_a_quantised_model_computes_too(tmp_path):

@@ -5,7 +5,7 @@ from inferd.job import Sampling
 from inferd.worker.backend import LoadError
 from inferd.worker.llama.pace import Pace
 from inferd.worker.llama.trust import Trust
-from tests.model.tiny import write_tiny_bert, write_tiny_model
+from tests.model.tiny import SPECIALS, write_tiny_bert, write_tiny_model
 from tests.unit.worker.llama.running import (
     GREEDY,
     answer,
@@ -23,14 +23,16 @@ SAMPLED = Sampling(temperature=1, top_p=1, top_k=0, seed=5)
 @pytest.fixture(scope="module")
 def twin(tiny_model):
     """A model that guesses for itself."""
-    return load(tiny_model, speculation="draft", draft_model=str(tiny_model))[0]
+    return load(
+        tiny_model, speculation="draft", draft_model=str(tiny_model), draft_max=8
+    )[0]
 
 
 @pytest.fixture(scope="module")
 def stranger(tiny_model, tmp_path_factory):
     """Another model guesses, and is wrong as a rule."""
     path = write_tiny_model(tmp_path_factory.mktemp("draft") / "draft.gguf", seed=9)
-    return load(tiny_model, speculation="draft", draft_model=str(path))[0]
+    return load(tiny_model, speculation="draft", draft_model=str(path), draft_max=8)[0]
 
 
 @pytest.fixture(autouse=True)
@@ -163,6 +165,20 @@ def swap_two_tokens(path):
 def test_a_draft_model_that_does_not_write_is_refused(tiny_model, tmp_path):
     path = write_tiny_bert(tmp_path / "bert.gguf")
     assert "it does not write" in refusal(tiny_model, path)
+
+
+def test_a_draft_model_that_cannot_take_back_tokens_is_refused(tiny_model, tiny_mamba):
+    assert "it is recurrent" in refusal(tiny_model, tiny_mamba)
+
+
+def test_a_draft_model_with_a_vocabulary_of_another_size_is_refused(
+    tiny_model, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("tests.model.tiny.SPECIALS", (*SPECIALS, "<extra>"))
+    path = write_tiny_model(tmp_path / "larger.gguf")
+    assert "a vocabulary of 357 tokens of kind 1, the model one of 356" in refusal(
+        tiny_model, path
+    )
 
 
 def test_a_draft_model_that_is_not_there_is_refused(tiny_model, tmp_path):

@@ -29,6 +29,11 @@ def bert(loaded_bert):
     return loaded_bert._model
 
 
+def test_a_model_with_a_state_is_told_from_one_with_a_cache(model, tiny_mamba):
+    assert not model.is_recurrent
+    assert load(tiny_mamba)[0]._model.is_recurrent
+
+
 # --- text and tokens ------------------------------------------------------------------
 
 

@@ -4,8 +4,9 @@ import pytest
 
 from inferd.ipc import Step
 from inferd.job import Sampling, Structure
+from inferd.worker.llama.batch import Batch
 from inferd.worker.llama.speculation import Drafter, LookupDrafter, Speculation
-from inferd.worker.llama.trust import Trust
+from inferd.worker.llama.trust import Costs, Trust
 from tests.unit.worker.llama.running import (
     GREEDY,
     answer,
@@ -56,7 +57,7 @@ def eager(monkeypatch):
 
 @pytest.fixture(scope="module")
 def looking(tiny_model):
-    return load(tiny_model, speculation="lookup")[0]
+    return load(tiny_model, speculation="lookup", draft_max=8)[0]
 
 
 def guesses_of(took):
@@ -180,26 +181,33 @@ def test_an_answer_that_ends_is_dropped(backend, wild):
 
 def test_no_guess_goes_beyond_the_end_of_the_answer(backend, wild, monkeypatch):
     drafter = wild([])
-    wanted_at = []
-    monkeypatch.setattr(
-        drafter,
-        "draft",
-        lambda wanted: (
-            wanted_at.extend((each.n_written, n) for each, n in wanted.items()) or {}
-        ),
-    )
+    wanted_at: list[tuple[int, int]] = []
+
+    def draft(wanted):
+        wanted_at.extend((each.n_written, n) for each, n in wanted.items())
+        return {}
+
+    monkeypatch.setattr(drafter, "draft", draft)
     answer(backend, job(max_tokens=5))
     assert wanted_at == [(1, 3), (2, 2), (3, 1)]
 
 
-def test_a_model_that_cannot_take_back_tokens_gets_no_drafts(backend, wild):
-    known = answer(backend, job(max_tokens=20, n_alternatives=1)).logprobs
-    wild([each.id for each in known])
-    backend._engine._decoder._can_draft = False
-    try:
-        assert guesses_of(run(backend, job(max_tokens=20))) == (0, 0)
-    finally:
-        backend._engine._decoder._can_draft = True
+def test_a_model_that_cannot_take_back_tokens_gets_no_drafts(tiny_mamba, monkeypatch):
+    backend, _ = load(tiny_mamba)
+    add = Batch.add
+    n_logits_given = []
+
+    def noted(self, tokens, *, n_logits, **place):
+        n_logits_given.append(n_logits)
+        return add(self, tokens, n_logits=n_logits, **place)
+
+    monkeypatch.setattr(Batch, "add", noted)
+    structure = Structure(
+        kind="regex", source="(yes|no), lighthouses( and ships)?[a-d]"
+    )
+    given = answer(backend, job(structure=structure))
+    assert given.end.structure_complete
+    assert max(n_logits_given) == 1
 
 
 def test_text_that_does_not_repeat_itself_is_soon_left_alone(backend, monkeypatch):
@@ -207,6 +215,7 @@ def test_text_that_does_not_repeat_itself_is_soon_left_alone(backend, monkeypatc
         def draft(self, wanted):
             return {each: [7] * n for each, n in wanted.items()}
 
+    monkeypatch.setattr(Costs, "observe", lambda *_: None)  # on whatever machine
     speculation = Speculation(Wrong(), draft_max=8)
     monkeypatch.setattr(backend._engine._decoder, "_speculation", speculation)
     took = run(backend, job(max_tokens=150))

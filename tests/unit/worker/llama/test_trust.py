@@ -6,16 +6,18 @@ from inferd.worker.llama.trust import Costs, Trust
 AT_MOST = 8
 
 
-def costs(of_token, of_draft=0.0):
+def costs(of_token, of_round=0.0):
     known = Costs()
-    for _ in range(500):
-        for n_tokens in (1, 5):
+    for _ in range(100):
+        for n_tokens in (1, *range(2, 10), 32, 64, 96, 128):
             known.observe(n_tokens, 0.01 * (1 + of_token * (n_tokens - 1)))
-    known.round_s = 0.01 * of_draft
+    known.round_s = 0.01 * of_round
     return known
 
 
 CHEAP = costs(0.1)
+DEAR = costs(0.9)
+SLOW = costs(0.1, of_round=1.5)
 
 
 def trust(*outcomes):
@@ -38,31 +40,46 @@ OUTCOMES = st.lists(
 # --- costs ----------------------------------------------------------------------------
 
 
-def test_the_cost_of_a_token_is_what_was_believed_until_batches_differ():
+def test_the_cost_of_a_batch_is_what_was_believed_until_it_is_seen():
     known = Costs()
-    assert known.of_token == DRAFT_COST
     for _ in range(100):
         known.observe(1, 0.01)
-    assert abs(known.of_token - DRAFT_COST) < 1e-6
+    assert known.of_batch(1) == 1
+    assert known.of_batch(5) == 1 + 4 * DRAFT_COST
 
 
-@given(st.floats(0.02, 0.98), st.floats(1e-4, 1))
-def test_the_cost_of_a_token_is_learnt_from_batches(of_token, step_s):
+@given(st.lists(st.floats(1, 8), min_size=8, max_size=8), st.floats(1e-4, 1))
+def test_the_cost_of_a_batch_is_learnt_for_each_size(steps, step_s):
     known = Costs()
-    for _ in range(60):
-        for n_tokens in (1, 2, 6):
-            known.observe(n_tokens, step_s * (1 + of_token * (n_tokens - 1)))
-    assert abs(known.of_token - of_token) < 0.06
+    for _ in range(300):
+        known.observe(1, step_s)
+        for n_tokens, each in enumerate(steps, 8):
+            known.observe(n_tokens, step_s * each)
+    for n_tokens, each in enumerate(steps, 8):
+        assert abs(known.of_batch(n_tokens) - each) < 0.1 * each
+
+
+def test_larger_batches_are_thought_to_be_like_smaller_ones_that_are_known():
+    assert abs(costs(0.1).of_batch(20) - 2.9) < 0.1
+
+
+def test_a_machine_that_gets_slower_changes_no_cost():
+    known = costs(0.3)
+    for _ in range(200):
+        known.observe(1, 0.05)
+    before = known.of_batch(4)
+    known.observe(4, 0.05 * before)
+    assert abs(known.of_batch(4) - before) < 0.01
 
 
 @given(st.lists(st.tuples(st.integers(1, 512), st.floats(0, 1e3)), max_size=40))
-def test_whatever_batches_take_a_cost_is_a_share_of_a_step(batches):
+def test_whatever_batches_take_no_token_costs_more_than_a_step(batches):
     known = Costs()
     known.round_s = 0.01
     for n_tokens, seconds in batches:
         known.observe(n_tokens, seconds)
-        assert 0 < known.of_token <= 1
-        assert known.of_draft >= 0
+        assert all(1 <= known.of_batch(n) <= n for n in (1, 2, 9, 127, 600))
+        assert known.of_round >= 0
 
 
 # --- how many -------------------------------------------------------------------------
@@ -88,8 +105,9 @@ def test_the_more_streams_there_are_the_fewer_are_guessed(outcomes, n_streams):
 
 @given(OUTCOMES)
 def test_the_more_a_token_costs_the_fewer_are_guessed(outcomes):
-    cheap, dear = (n_guesses(trust(*outcomes), costs(each)) for each in (0.1, 0.9))
-    slow = n_guesses(trust(*outcomes), costs(0.1, of_draft=1.5))
+    cheap, dear, slow = (
+        n_guesses(trust(*outcomes), each) for each in (CHEAP, DEAR, SLOW)
+    )
     assert max(dear, slow) <= cheap
 
 
