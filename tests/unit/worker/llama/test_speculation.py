@@ -144,6 +144,8 @@ def test_lookups_and_structures_go_together(backend, looking, sampling):
     given = collect(iter(took))[1]
     assert (given.pieces, given.end) == (plain.pieces, plain.end)
     assert guesses_of(took)[1] > 0
+    told = [guesses for step in took for _, guesses in step.guessed]
+    assert all(each.accepted_tokens <= each.drafted_tokens for each in told)
 
 
 @pytest.mark.usefixtures("eager")

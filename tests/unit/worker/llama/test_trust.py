@@ -116,6 +116,13 @@ def test_good_guesses_are_made_as_many_as_pay():
     assert n_guesses(Trust(), costs(0.5)) == 2
 
 
+def test_beside_others_a_guess_has_to_be_better():
+    held = trust(*[(1, 1)] * 3)
+    n_streams = [1, 2, 4, 8, 16]
+    asked = [n_guesses(held, costs(0.5), n_streams=n) for n in n_streams]
+    assert asked[0] > asked[2] >= asked[-1] == 0
+
+
 def test_after_poor_guesses_one_is_made_now_and_then():
     poor = trust(*[(3, 0)] * 60)
     asked = [n_guesses(poor) for _ in range(PROBE_STEPS + 2)]
