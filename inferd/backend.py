@@ -16,6 +16,7 @@ from inferd.errors import EmbedUnsupportedError, InternalError, RerankUnsupporte
 from inferd.job import EmbedJob, GenerateJob, RerankJob
 from inferd.wire.responses import (
     CacheMiss,
+    Guesses,
     Logprob,
     StopReason,
     StopReasonV2,
@@ -201,6 +202,8 @@ class EventStream(Protocol[E_co]):
     """Calls that went out as text so far; none in v1."""
     reuse: Reuse
     """What was in the cache; nothing, until the run has begun."""
+    guesses: Guesses
+    """What was guessed of the answer so far."""
 
     def __aiter__(self) -> AsyncIterator[Sequence[E_co]]:
         """Iterate over the batches, none of which is empty."""

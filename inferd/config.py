@@ -13,6 +13,7 @@ Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Bytes = Annotated[int, Meta(ge=0, le=2**50)]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")]
 FilePath = Annotated[str, Meta(min_length=1, pattern=r"^[^\x00]+\Z")]
+DraftTokens = Annotated[int, Meta(ge=1, le=limits.MAX_DRAFT_TOKENS)]
 Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
 Use = Literal["generate", "embed", "rerank"]
@@ -116,6 +117,10 @@ Family = Literal[
 """The dialects that models write prompts, thoughts and calls in."""
 
 
+Speculation = Literal["off", "lookup", "draft"]
+"""What guesses tokens ahead of the model."""
+
+
 class LlamaCppSettings(_Table, frozen=True, tag="llamacpp", tag_field="kind"):
     """A backend that runs a GGUF model with llama.cpp."""
 
@@ -147,6 +152,17 @@ class LlamaCppSettings(_Table, frozen=True, tag="llamacpp", tag_field="kind"):
     prompt_cache_mb: Annotated[int, Meta(ge=0, le=I32_MAX)] = limits.PROMPT_CACHE_MB
     """MiB of host memory for prompts and answers that may be continued, of what the
     budget has left; with 0 nothing is kept, in the context neither."""
+    speculation: Speculation = "off"
+    """How tokens are guessed ahead of the model, which checks several at once: ``lookup``
+    by what came after the same tokens before, ``draft`` by another model. It changes no
+    answer more than any other size of a batch does, by the last bits of sums; what it
+    gains depends on machine and text. A recurrent model cannot have it."""
+    draft_model: FilePath | None = None
+    """With ``speculation = "draft"``: path of a GGUF file of a much smaller model with the
+    same vocabulary. Its weights and a context of the same size, in ``f16``, count as this
+    backend's memory."""
+    draft_max: DraftTokens = limits.DRAFT_TOKENS
+    """Tokens of one answer that are guessed at once, at most."""
     chat_template: Family | None = None
     """The family whose way of writing prompts, thoughts and calls the model follows.
     Default: told by its file's architecture and chat template."""

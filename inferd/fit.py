@@ -33,6 +33,13 @@ class Line(Struct, frozen=True, kw_only=True):
         """Tell the bytes for so many slots, and tokens of all of them together."""
         return self.fixed + self.per_slot * n_slots + self.per_token * n_tokens
 
+    def __add__(self, other: "Line") -> "Line":
+        return Line(
+            fixed=self.fixed + other.fixed,
+            per_slot=self.per_slot + other.per_slot,
+            per_token=self.per_token + other.per_token,
+        )
+
 
 class Sample(Struct, frozen=True):
     """Bytes for so many slots, and tokens of all of them together."""

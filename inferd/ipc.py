@@ -13,7 +13,7 @@ from inferd.config import BackendSettings
 from inferd.fit import Demand, Share
 from inferd.job import Job
 from inferd.limits import HEARTBEAT_S, MAX_IPC_MESSAGE_BYTES
-from inferd.wire.responses import Logprob, StopReason, Usage
+from inferd.wire.responses import Guesses, Logprob, StopReason, Usage
 from inferd.wire.status import Phase
 
 _LENGTH_BYTES = 4
@@ -146,6 +146,8 @@ class Step(Struct, frozen=True, kw_only=True, tag=True):
     """Of these tokens, in their order, for the jobs that want them."""
     prefilled: list[tuple[int, int]] = []
     """Tokens of the prompt that are read, for the jobs that want to know."""
+    guessed: list[tuple[int, Guesses]] = []
+    """What was guessed of answers, and how much of it came true."""
     ended: list[Ended] = []
 
 

@@ -230,6 +230,15 @@ PROMPT_CACHE_MB: Final = 256
 """MiB of host memory for what is kept, 5 conversations of 2,000 tokens with the embedded
 chat model: they come back in 7 ms where reading them takes 7 s."""
 
+DRAFT_TOKENS: Final = 3
+"""Tokens of one answer that are guessed at once, at most: how many really are follows what
+they cost and how many come true. Four tokens in a batch cost least each on a processor
+(ADR 0029); on an accelerator more may be worth while."""
+
+MAX_DRAFT_TOKENS: Final = 7
+"""Most that may be configured: a slot has room for the scores of so many and one more,
+a megabyte each with a vocabulary of 262,144."""
+
 DEFAULT_CONTEXT_TOKENS: Final = 8192
 """Context of one request unless configured: prompt and answer together."""
 

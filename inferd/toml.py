@@ -23,6 +23,7 @@ from inferd.config import (
     LlamaCppSettings,
     MemorySettings,
     MockSettings,
+    Speculation,
     Use,
 )
 
@@ -44,11 +45,11 @@ def parse_config(text: str) -> Config:
         config = msgspec.convert(document, Config)
     except msgspec.ValidationError as error:
         raise ConfigError(_one_line(_explain(document, str(error)))) from error
-    _refuse_repeated_names(config)
+    _refuse_contradictions(config)
     return config
 
 
-def _refuse_repeated_names(config: Config) -> None:
+def _refuse_contradictions(config: Config) -> None:
     seen: set[str] = set()
     for index, backend in enumerate(config.backend):
         if backend.name in seen:
@@ -56,6 +57,18 @@ def _refuse_repeated_names(config: Config) -> None:
                 f"backend[{index}].name = {backend.name!r}: each backend needs its own name"
             )
         seen.add(backend.name)
+        match backend:
+            case LlamaCppSettings(speculation="draft", draft_model=None):
+                raise ConfigError(
+                    f"backend[{index}].speculation = 'draft': draft_model is to name a file"
+                )
+            case LlamaCppSettings(speculation="off" | "lookup", draft_model=str(draft)):
+                raise ConfigError(
+                    f"backend[{index}].draft_model = {_shown(draft)}: of use with "
+                    "speculation = 'draft' alone"
+                )
+            case _:
+                pass
 
 
 def _one_line(text: str) -> str:
@@ -113,6 +126,7 @@ _CHOICES: Mapping[str, object] = {
     "cache_type_v": CacheType,
     "chat_template": Family,
     "serves": Use,
+    "speculation": Speculation,
 }
 """The settings that are one word of a few."""
 

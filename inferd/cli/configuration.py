@@ -66,13 +66,16 @@ def located(settings: BackendSettings) -> BackendSettings:
     match settings:
         case MockSettings():
             return settings
-        case LlamaCppSettings(name=name, model=reference):
+        case LlamaCppSettings(name=name, model=reference, draft_model=draft):
+            if draft is not None:
+                draft = str(_file_path(name, "draft_model", draft))
+                settings = msgspec.structs.replace(settings, draft_model=draft)
             try:
                 model = embedded_model(reference)
             except UnknownModelError as error:
                 raise CommandError(f"backend {name}: model = {error}") from error
             if model is None:
-                path = _file_path(name, reference)
+                path = _file_path(name, "model", reference)
                 return msgspec.structs.replace(settings, model=str(path))
             path = model.path_in(cache_directory())
             if not path.is_file():
@@ -85,14 +88,14 @@ def located(settings: BackendSettings) -> BackendSettings:
             )
 
 
-def _file_path(name: str, reference: str) -> Path:
+def _file_path(name: str, key: str, reference: str) -> Path:
     try:
         path = Path(reference).expanduser().absolute()
         str(path).encode()
     except UnicodeEncodeError as error:
-        raise CommandError(f"backend {name}: the model's path is not UTF-8") from error
+        raise CommandError(f"backend {name}: the path of {key} is not UTF-8") from error
     except RuntimeError as error:
         raise CommandError(
-            f"backend {name}: model = {reference!r}: no such home directory"
+            f"backend {name}: {key} = {reference!r}: no such home directory"
         ) from error
     return path

@@ -33,19 +33,18 @@ from inferd.ipc import (
     Step,
     ToWorker,
 )
-from inferd.wire.responses import Logprob
+from inferd.wire.responses import Guesses, Logprob
 
 Report = Callable[[Loading], None]
 
 
 class Prefilled(NamedTuple):
-    """How far a job's prompt is."""
+    """How far a job's prompt is: tokens read."""
 
     processed: int
-    """Tokens read."""
 
 
-Told = Reuse | Prefilled | Logprob | bytes
+Told = Reuse | Guesses | Prefilled | Logprob | bytes
 Answer = PromptReady | Refused | Overflow | Told | Ended | Embedded | Scored | Failed
 
 
@@ -230,6 +229,8 @@ class Session:
             self._put(started.ticket, started.reuse)
         for ticket, n_tokens in step.prefilled:
             self._put(ticket, Prefilled(n_tokens))
+        for ticket, guesses in step.guessed:
+            self._put(ticket, guesses)
         logprobs = list(step.logprobs)
         for ticket, piece in step.pieces:
             if logprobs and logprobs[0][0] == ticket:

@@ -30,7 +30,7 @@ from inferd.output.blocks import BlockParser, Said
 from inferd.output.shares import Shares
 from inferd.output.stops import StopMatcher
 from inferd.output.utf8 import TextDecoder
-from inferd.wire.responses import Logprob, StopReasonV2, Usage, UsageV2
+from inferd.wire.responses import Guesses, Logprob, StopReasonV2, Usage, UsageV2
 
 E = TypeVar("E", TokenEvent, TokenEventV2)
 
@@ -55,6 +55,7 @@ class _Stream(Generic[E]):
         self.first_token_at: float | None = None
         self.warnings: Sequence[MalformedToolCall] = ()
         self.reuse = Reuse()
+        self.guesses = Guesses()
 
     def __aiter__(self) -> AsyncIterator[Sequence[E]]:
         return self
@@ -86,7 +87,7 @@ class _Stream(Generic[E]):
                 return events
             case Prefilled(processed):
                 return [Progress(processed, self._input_tokens)]
-            case Logprob() | Reuse():
+            case Logprob() | Reuse() | Guesses():
                 self._noted(answer)
                 return []
             case Failed(reason=reason, by_request=by_request):
@@ -114,10 +115,15 @@ class _Stream(Generic[E]):
         """Give what is heard of a piece."""
         return piece
 
-    def _noted(self, told: Logprob | Reuse) -> None:
+    def _noted(self, told: Logprob | Reuse | Guesses) -> None:
         """Take what is told before the text that it belongs to."""
-        if isinstance(told, Reuse):
-            self.reuse = told
+        match told:
+            case Reuse():
+                self.reuse = told
+            case Guesses():
+                self.guesses += told
+            case Logprob():
+                pass  # no block to go out with
 
     @abstractmethod
     def _said(self, text: str) -> Sequence[E]:
@@ -206,7 +212,7 @@ class BlockStream(_Stream[TokenEventV2]):
         self._to_send = Shares[Logprob]()  # of text that no event has yet
         self._has_called = False
 
-    def _noted(self, told: Logprob | Reuse) -> None:
+    def _noted(self, told: Logprob | Reuse | Guesses) -> None:
         super()._noted(told)
         if isinstance(told, Logprob):
             self._noted_last.append(told)

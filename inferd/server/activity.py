@@ -15,7 +15,7 @@ from inferd.backend import MalformedToolCall, Reuse
 from inferd.errors import InferdError
 from inferd.server.peer import Peer
 from inferd.server.turns import Turn
-from inferd.wire.responses import Timing
+from inferd.wire.responses import Guesses, Timing
 
 ID_CHARS = 128
 """Characters of a request's id in the log; the client may choose any length."""
@@ -30,6 +30,7 @@ class Output(Protocol):
     first_token_at: float | None
     warnings: Sequence[MalformedToolCall]
     reuse: Reuse
+    guesses: Guesses
 
 
 @dataclass
@@ -38,6 +39,7 @@ class _Nothing:
     first_token_at: float | None = None
     warnings: Sequence[MalformedToolCall] = ()
     reuse: Reuse = field(default_factory=Reuse)
+    guesses: Guesses = field(default_factory=Guesses)
 
 
 @dataclass(eq=False)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Generic, Literal, TypeVar
 
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from inferd.backend import (
     Done,
@@ -27,6 +28,7 @@ from inferd.wire.responses import (
     BlockFrame,
     BlocksDone,
     DoneFrame,
+    Guesses,
     ProgressFrame,
     Response,
     TextDelta,
@@ -113,7 +115,7 @@ class TextAnswer(Answer[TokenEvent]):
         return DoneFrame(
             id=self._id,
             content="".join(self._texts),
-            usage=event.usage,
+            usage=_with_guesses(event.usage, self._activity.output.guesses),
             stop_reason=event.stop_reason,
             backend=self._activity.backend or "",
             seed=self._seed,
@@ -182,7 +184,7 @@ class BlocksAnswer(Answer[TokenEventV2]):
         self.stop_reason = event.stop_reason
         return BlocksDone(
             id=self._id,
-            usage=event.usage,
+            usage=_with_guesses(event.usage, self._activity.output.guesses),
             stop_reason=event.stop_reason,
             backend=self._activity.backend or "",
             seed=self._seed,
@@ -204,6 +206,19 @@ def _block(block: Block) -> TextDelta | ThinkingDelta | ToolCall:
             return ThinkingDelta(delta)
         case ToolUse(tool_call_id=call_id, name=name, input=value):
             return ToolCall(call_id, name, value)
+
+
+U = TypeVar("U", Usage, UsageV2)
+
+
+def _with_guesses(usage: U, guesses: Guesses) -> U:
+    if not guesses.drafted_tokens:
+        return usage
+    return replace(
+        usage,
+        drafted_tokens=guesses.drafted_tokens,
+        accepted_tokens=guesses.accepted_tokens,
+    )
 
 
 V = TypeVar("V", str, int, bool)

@@ -9,6 +9,7 @@ from prometheus_client.exposition import generate_latest
 from inferd.backend import Reuse
 from inferd.errors import PeerError
 from inferd.server.activity import Activity
+from inferd.wire.responses import Guesses
 
 SECONDS: Final = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300)
 """Bounds of histogram buckets: from a warm short prompt to a long wait in the queue."""
@@ -54,6 +55,12 @@ class Metrics:
             ("backend",),
             registry=self._registry,
         )
+        self._guesses = Counter(
+            "inferd_drafted_tokens",
+            "Tokens guessed ahead of the model, by whether it chose them, too.",
+            ("backend", "outcome"),
+            registry=self._registry,
+        )
         self._restarts = Counter(
             "inferd_worker_deaths",
             "Workers that died.",
@@ -73,6 +80,7 @@ class Metrics:
             tokens.labels(activity.backend, "input").inc(activity.input_tokens)
             tokens.labels(activity.backend, "output").inc(activity.output.n_tokens)
             self._count_reuse(activity.backend, activity.output.reuse)
+            self._count_guesses(activity.backend, activity.output.guesses)
         if activity.first_token_at is not None:
             waited_s = activity.first_token_at - activity.arrived_at
             self._first_token.labels(activity.socket).observe(waited_s)
@@ -83,6 +91,12 @@ class Metrics:
         self._tokens.labels(backend, "cached").inc(reuse.cached_tokens)
         self._prompts.labels(backend, reuse.miss or "hit").inc()
         self._saved.labels(backend).set(reuse.saved_bytes)
+
+    def _count_guesses(self, backend: str, guesses: Guesses) -> None:
+        if n_drafted := guesses.drafted_tokens:
+            n_accepted = guesses.accepted_tokens
+            self._guesses.labels(backend, "accepted").inc(n_accepted)
+            self._guesses.labels(backend, "rejected").inc(n_drafted - n_accepted)
 
     def count_refused(self, socket: str, error: PeerError) -> None:
         """Count a line that is no request."""

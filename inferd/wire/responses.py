@@ -36,6 +36,10 @@ class Usage(Struct, frozen=True):
     completion_tokens: int
     cached_tokens: int = 0
     """Tokens of the prompt that a cache held."""
+    drafted_tokens: int | UnsetType = UNSET
+    """Tokens that were guessed ahead of the model, where any were."""
+    accepted_tokens: int | UnsetType = UNSET
+    """Of those, the ones that turned out right."""
 
 
 class UsageV2(Struct, frozen=True):
@@ -45,6 +49,24 @@ class UsageV2(Struct, frozen=True):
     output_tokens: int
     cached_tokens: int = 0
     """Tokens of the input that a cache held."""
+    drafted_tokens: int | UnsetType = UNSET
+    """Tokens that were guessed ahead of the model, where any were."""
+    accepted_tokens: int | UnsetType = UNSET
+    """Of those, the ones that turned out right."""
+
+
+class Guesses(Struct, frozen=True, kw_only=True):
+    """Tokens that were guessed ahead of the model."""
+
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
+    """Those that turned out right."""
+
+    def __add__(self, other: "Guesses") -> "Guesses":
+        return Guesses(
+            drafted_tokens=self.drafted_tokens + other.drafted_tokens,
+            accepted_tokens=self.accepted_tokens + other.accepted_tokens,
+        )
 
 
 class Timing(Struct, frozen=True, kw_only=True):

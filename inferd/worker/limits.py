@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from inferd.limits import PREPARE_TIMEOUT_S
+from inferd.limits import MAX_DRAFT_TOKENS, PREPARE_TIMEOUT_S
 
 FORCED_TOKENS: Final = 64
 """Tokens of one answer that go into a batch at once where its grammar leaves no choice:
@@ -33,6 +33,10 @@ PREFILL_CHUNK_TOKENS: Final = 512
 PREFILL_STALL_S: Final = 0.15
 """Seconds for which prompts may hold up running answers, each time."""
 
+DRAFT_READ_S: Final = 0.05
+"""Seconds for which a draft model that reads may hold up running answers, each time, on
+top of that: it reads what is in the cache already, too."""
+
 PREFILL_CHUNK_MIN_TOKENS: Final = 16
 """Prompt tokens in a decode step while others stream, however slow: fewer are no quicker."""
 
@@ -45,9 +49,20 @@ IDLE_TOKENS: Final = 4096
 KEPT_TOKENS_MIN: Final = 64
 """Tokens of a sequence that is kept: fewer are read again in a step or two."""
 
-OUTPUTS_PER_SLOT: Final = 8
+OUTPUTS_PER_SLOT: Final = 1 + MAX_DRAFT_TOKENS
 """Tokens of one sequence in one batch after which the next may be chosen. llama.cpp
 reserves room for that many rows of scores, and ends the process if there are more."""
+
+DRAFT_COST: Final = 0.5
+"""Steps of one token that a further token in a batch takes, until it is known: 0.5 on two
+quiet cores with small models, 0.8 where others want them, too (ADR 0029)."""
+
+PROBE_STEPS: Final = 16
+"""Steps without a guess, where few came true, after which one is made to see if that has
+changed: they cost 3 %, and text that repeats itself goes on for longer."""
+
+LOOKUP_TOKENS: Final = 16_384
+"""Last tokens of a sequence in which a lookup looks for the like of its end: 30 µs."""
 
 PENALTY_TOKENS: Final = 64
 """Last tokens, of prompt and answer, that count for penalties; llama.cpp's default."""

@@ -33,7 +33,7 @@ from inferd.backend import (
 )
 from inferd.errors import BackendNotReadyError, BackendUnavailableError
 from inferd.job import EmbedJob, GenerateJob, RerankJob
-from inferd.wire.responses import StopReason, StopReasonV2, Usage, UsageV2
+from inferd.wire.responses import Guesses, StopReason, StopReasonV2, Usage, UsageV2
 
 E = TypeVar("E", TokenEvent, TokenEventV2)
 
@@ -114,6 +114,7 @@ class _Speech(Generic[E]):
         self.first_token_at: float | None = None
         self.warnings: Sequence[MalformedToolCall] = ()
         self.reuse = Reuse()
+        self.guesses = Guesses()
         self.events: AsyncGenerator[Sequence[E], None]
 
     def __aiter__(self) -> AsyncIterator[Sequence[E]]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from inferd.backend import MalformedToolCall, Reuse
+from inferd.wire.responses import Guesses
 
 
 @dataclass
@@ -14,3 +15,4 @@ class Spoken:
     first_token_at: float | None = None
     warnings: Sequence[MalformedToolCall] = ()
     reuse: Reuse = field(default_factory=Reuse)
+    guesses: Guesses = field(default_factory=Guesses)

@@ -107,6 +107,32 @@ def test_what_nobody_has_set_shrinks_to_the_budget_and_is_told(
     assert resident(daemon) <= 320 * MIB
 
 
+def test_a_draft_model_counts_in_the_budget_and_keeps_to_it(
+    make_daemon: MakeDaemon, embedded_chat
+):
+    drafting = {"speculation": "draft", "draft_model": str(embedded_chat)}
+    refused = make_daemon(
+        {
+            "backend": [llamacpp(embedded_chat, n_ctx=2048, **drafting)],
+            "admission": {"max_active": 1},
+            "memory": {"budget": 320 * MIB},
+        }
+    )
+    assert_refused(refused, "185 MiB for weights", "90 MiB for 1 slot of 2048 tokens")
+    daemon = make_daemon(
+        {
+            "backend": [llamacpp(embedded_chat, **drafting)],
+            "memory": {"budget": 550 * MIB},
+        }
+    )
+    daemon.start()
+    [line] = [each for each in daemon.log_lines() if each["event"] == "memory.planned"]
+    assert line["shrunk"]
+    *_, done = daemon.ask("Write a long story.", max_tokens=64, temperature=0)
+    assert done["usage"]["drafted_tokens"] > 0
+    assert 280 * MIB < resident(daemon) <= 550 * MIB
+
+
 def test_a_smaller_kind_of_cache_is_told_and_answers(
     make_daemon: MakeDaemon, embedded_chat
 ):

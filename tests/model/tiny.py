@@ -35,6 +35,9 @@ HEADS: Final = 4
 KV_HEADS: Final = 2
 FEED_FORWARD: Final = 128
 LAYERS: Final = 2
+SSM_KERNEL: Final = 4
+SSM_STATE: Final = 8
+SSM_RANK: Final = 4
 GAIN: Final = 2.0
 """Scale of the blocks' weights: enough for the answer to depend on the prompt."""
 
@@ -88,6 +91,68 @@ def write_tiny_model(
     writer.write_tensors_to_file()
     writer.close()
     return path
+
+
+def write_tiny_mamba(path: Path) -> Path:
+    """Write a model with a state instead of a cache, in the same size; give its path."""
+    writer = gguf.GGUFWriter(path, "mamba")
+    writer.add_name("tiny-random-mamba")
+    add_vocabulary(writer)
+    writer.add_chat_template(TEMPLATE)
+    writer.add_vocab_size(len(vocabulary()))
+    writer.add_context_length(N_CTX)
+    writer.add_embedding_length(WIDTH)
+    writer.add_feed_forward_length(0)
+    writer.add_head_count(0)
+    writer.add_block_count(LAYERS)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_ssm_conv_kernel(SSM_KERNEL)
+    writer.add_ssm_inner_size(2 * WIDTH)
+    writer.add_ssm_state_size(SSM_STATE)
+    writer.add_ssm_time_step_rank(SSM_RANK)
+    writer.add_file_type(gguf.LlamaFileType.ALL_F32)
+    for name, values in mamba_weights(np.random.default_rng(0)).items():
+        writer.add_tensor(name, values)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def mamba_weights(random: np.random.Generator) -> dict[str, Array]:
+    """Make up the tensors: norms are ones, the rest is noise."""
+
+    def noise(*shape: int) -> Array:
+        scale = GAIN / np.sqrt(shape[-1])
+        return np.asarray(random.standard_normal(shape) * scale, np.float32)
+
+    inner = 2 * WIDTH
+    n_vocab = len(vocabulary())
+    output = noise(n_vocab, WIDTH)
+    output[: n_vocab - len(PRINTABLE)] = 0
+    tensors = {
+        "token_embd.weight": noise(n_vocab, WIDTH),
+        "output_norm.weight": np.ones(WIDTH, np.float32),
+        "output.weight": output,
+    }
+    for layer in range(LAYERS):
+        tensors |= {
+            f"blk.{layer}.{name}": values
+            for name, values in {
+                "attn_norm.weight": np.ones(WIDTH, np.float32),
+                "ssm_in.weight": noise(2 * inner, WIDTH),
+                "ssm_conv1d.weight": noise(inner, SSM_KERNEL),
+                "ssm_conv1d.bias": np.zeros(inner, np.float32),
+                "ssm_x.weight": noise(SSM_RANK + 2 * SSM_STATE, inner),
+                "ssm_dt.weight": noise(inner, SSM_RANK),
+                "ssm_dt.bias": np.zeros(inner, np.float32),
+                "ssm_a": -np.ones((inner, SSM_STATE), np.float32),
+                "ssm_d": np.ones(inner, np.float32),
+                "ssm_out.weight": noise(WIDTH, inner),
+            }.items()
+        }
+    return tensors
 
 
 def vocabulary() -> list[tuple[str, gguf.TokenType, float]]:

@@ -121,6 +121,12 @@ def test_contexts_shrink_only_once_there_are_no_slots_to_save(fleet, budget):
         assert not has_shorter or plan.n_slots == budget.fewest_slots
 
 
+@given(one=lines, other=lines, n_slots=small, n_tokens=small)
+def test_lines_add_up(one, other, n_slots, n_tokens):
+    together = one.at(n_slots, n_tokens) + other.at(n_slots, n_tokens)
+    assert (one + other).at(n_slots, n_tokens) == together
+
+
 @given(
     truth=lines,
     points=st.lists(st.tuples(st.integers(1, 9), st.integers(1, 10**6)), min_size=1),

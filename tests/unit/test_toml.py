@@ -21,7 +21,11 @@ MOCK_KEYS = (
     "token_delay_ms, tokens"
 )
 ADMISSION_KEYS = "max_active, max_queued, max_queued_bytes, max_queued_tokens"
-LLAMA_KEYS = "cache_type_k, cache_type_v, chat_template, embed_pooling, kind, model, n_ctx, n_gpu_layers, n_threads, name, prompt_cache_mb, serves, sha256"
+LLAMA_KEYS = (
+    "cache_type_k, cache_type_v, chat_template, draft_max, draft_model, embed_pooling, "
+    "kind, model, n_ctx, n_gpu_layers, n_threads, name, prompt_cache_mb, serves, sha256, "
+    "speculation"
+)
 
 
 def complaint(text: str) -> str:
@@ -187,6 +191,20 @@ def test_a_wrong_type_is_refused_with_key_and_value(text, line):
         ),
         ("[memory]\nbudget = -1", "memory.budget = -1: expected `int` >= 0"),
         (MOCK + MOCK, "backend[1].name = 'm': each backend needs its own name"),
+        (
+            f"{LLAMA}speculation = 'guess'",
+            "backend[0].speculation = 'guess': expected one of off, lookup, draft",
+        ),
+        (
+            f"{LLAMA}speculation = 'draft'",
+            "backend[0].speculation = 'draft': draft_model is to name a file",
+        ),
+        (
+            f"{LLAMA}speculation = 'lookup'\ndraft_model = 'small.gguf'",
+            "backend[0].draft_model = 'small.gguf': of use with speculation = 'draft' alone",
+        ),
+        (f"{LLAMA}draft_max = 0", "backend[0].draft_max = 0: expected `int` >= 1"),
+        (f"{LLAMA}draft_max = 8", "backend[0].draft_max = 8: expected `int` <= 7"),
     ],
 )
 def test_a_value_out_of_range_is_refused_with_what_is_allowed(text, line):

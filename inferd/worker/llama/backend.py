@@ -20,6 +20,7 @@ from inferd.worker.backend import (
 from inferd.worker.llama.encoder import Encoder
 from inferd.worker.llama.files import check_gguf, check_sha256
 from inferd.worker.llama.generator import Generator
+from inferd.worker.llama.guessing import make_speculation
 from inferd.worker.llama.library import accelerator, load_library
 from inferd.worker.llama.model import Model
 from inferd.worker.llama.predict import predict
@@ -131,6 +132,9 @@ class LlamaBackend(WorkerBackend):
                 n_slots=share.n_slots,
                 n_threads=n_threads,
                 max_saved_bytes=share.store if self._settings.prompt_cache_mb else None,
+                speculation=make_speculation(
+                    self._settings, share, report, n_threads=n_threads
+                ),
             )
         return Encoder(self._model, n_ctx=share.n_ctx, n_threads=n_threads)
 

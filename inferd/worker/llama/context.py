@@ -99,6 +99,20 @@ class Context:
         )
 
     @classmethod
+    def to_draft(
+        cls, model: Model, *, n_tokens: int, n_slots: int, n_threads: int
+    ) -> Self:
+        """Make room for guesses: for as many answers, one row of scores for each."""
+        return cls(
+            model,
+            n_ctx=n_tokens,
+            n_slots=n_slots,
+            n_batch=PREFILL_CHUNK_TOKENS,
+            n_outputs=n_slots,
+            n_threads=n_threads,
+        )
+
+    @classmethod
     def to_encode(cls, model: Model, *, n_batch: int, n_threads: int) -> Self:
         """Make room for texts: so many tokens of them at once."""
         return cls(

@@ -5,14 +5,16 @@ from typing import Final
 
 from inferd.backend import Reuse
 from inferd.ipc import Ended, Failed, Started, Step
+from inferd.wire.responses import Guesses
 from inferd.worker.backend import Outcome
-from inferd.worker.limits import FORCED_TOKENS, OUTPUTS_PER_SLOT, PREFILL_CHUNK_TOKENS
+from inferd.worker.limits import FORCED_TOKENS, PREFILL_CHUNK_TOKENS
 from inferd.worker.llama.batch import Batch
 from inferd.worker.llama.context import Context
 from inferd.worker.llama.model import Model
 from inferd.worker.llama.pace import Pace
 from inferd.worker.llama.sequence import PreparedPrompt, Sequence
 from inferd.worker.llama.slots import Slots
+from inferd.worker.llama.speculation import Speculation
 from inferd.worker.llama.writer import NotANumberError, Row, Writer, Written, end_of
 
 NO_NUMBER: Final = "the model gave what is no number"
@@ -31,10 +33,19 @@ class Decoder:
         model: that writes.
         context: to decode in.
         slots: the context's.
+        speculation: what guesses ahead, if anything does.
     """
 
-    def __init__(self, model: Model, context: Context, slots: Slots) -> None:
+    def __init__(
+        self,
+        model: Model,
+        context: Context,
+        slots: Slots,
+        speculation: Speculation | None = None,
+    ) -> None:
         self._context = context
+        self._speculation = speculation
+        self._can_draft = not model.is_recurrent
         self._writer = Writer(model, context)
         self._slots = slots
         self._batch = Batch(PREFILL_CHUNK_TOKENS)
@@ -67,6 +78,8 @@ class Decoder:
         """Free a sequence's slot, if it has one."""
         if sequence := self._running.pop(ticket, None):
             self._slots.give_back(sequence)
+            if self._speculation:
+                self._speculation.drop(ticket)
 
     def interrupt(self, ticket: int) -> None:
         """Cut the decode short if this sequence's prompt is in it; any thread may call.
@@ -105,6 +118,7 @@ class Decoder:
             pieces=written.pieces,
             logprobs=written.logprobs,
             prefilled=prefilled,
+            guessed=written.guessed,
             ended=[end for end in ends if isinstance(end, Ended)],
         )
         return [step, *(end for end in ends if isinstance(end, Failed))]
@@ -116,6 +130,8 @@ class Decoder:
         streams = [each for each in running if not each.is_prefilling]
         rows: list[Row] = []
         room = PREFILL_CHUNK_TOKENS
+        if self._speculation and streams:
+            self._speculation.guess(streams)
         for n_after, sequence in zip(
             reversed(range(len(streams))), streams, strict=True
         ):
@@ -137,8 +153,10 @@ class Decoder:
         tokens = sequence.next_tokens(max_tokens)
         n_tokens = len(tokens)
         is_last = sequence.is_through_with(n_tokens)
-        room = min(max_tokens - n_tokens, OUTPUTS_PER_SLOT - 1)
-        drafts = sequence.drafts[:room] if is_last else []
+        drafts: list[int] = []
+        if is_last and self._can_draft:
+            room = min(max_tokens - n_tokens, sequence.n_draftable)
+            drafts = (sequence.drafts + sequence.guesses)[:room]
         first_row = self._batch.add(
             tokens + drafts,
             at=sequence.n_cached,
@@ -146,7 +164,13 @@ class Decoder:
             n_logits=1 + len(drafts) if is_last else 0,
         )
         last_row = first_row + n_tokens - 1
-        return Row(sequence, n_tokens, drafts, last_row if is_last else None)
+        return Row(
+            sequence,
+            n_tokens,
+            drafts,
+            last_row if is_last else None,
+            n_guessed=max(0, len(drafts) - len(sequence.drafts)),
+        )
 
     def _decode(self, rows: list[Row]) -> bool:
         """Decode the batch; false if it was interrupted and left no trace."""
@@ -156,7 +180,12 @@ class Decoder:
             code = self._context.decode(self._batch.handle)
         self._prefilling = frozenset()
         if code == 0:
-            self._pace.observe(len(self._batch), time.perf_counter() - began_at)
+            seconds = time.perf_counter() - began_at
+            self._pace.observe(len(self._batch), seconds)
+            if self._speculation and not any(
+                row.sequence.is_prefilling for row in rows
+            ):
+                self._speculation.observe_batch(len(self._batch), seconds)
             return True
         # Whole micro-batches may have stayed in the cache: back to what we counted.
         for row in rows:
@@ -193,8 +222,11 @@ class Decoder:
             return end_of(sequence, "end")
         n_before = sequence.n_cached
         end = self._writer.go_on(row, written)
-        if sequence.n_cached - n_before < len(row.drafts):
+        n_true = sequence.n_cached - n_before
+        if n_true < len(row.drafts):
             self._cut(sequence)
+        if row.n_guessed:
+            _settle_guesses(row, n_true, written)
         return end
 
     def _cut(self, sequence: Sequence) -> None:
@@ -220,6 +252,16 @@ class Decoder:
     def _settle(self, ends: list[Ended | Failed]) -> None:
         for end in ends:
             self.drop(end.ticket)
+
+
+def _settle_guesses(row: Row, n_true: int, written: Written) -> None:
+    """Note how many of the guesses came true; behind a wrong draft none was tested."""
+    n_likely = len(row.drafts) - row.n_guessed
+    n_accepted = max(0, n_true - n_likely)
+    if n_true >= n_likely:
+        row.sequence.trust.observe(row.n_guessed, n_accepted)
+    guesses = Guesses(drafted_tokens=row.n_guessed, accepted_tokens=n_accepted)
+    written.guessed.append((row.sequence.ticket, guesses))
 
 
 def _spoilt(sequence: Sequence) -> Failed:

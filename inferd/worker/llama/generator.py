@@ -41,6 +41,7 @@ from inferd.worker.llama.prompt import token_texts, tokenize_prompt
 from inferd.worker.llama.sampling import Sampler
 from inferd.worker.llama.sequence import PreparedPrompt
 from inferd.worker.llama.slots import Slots
+from inferd.worker.llama.speculation import Speculation
 from inferd.worker.memory import BoundedGrowth
 
 _SELF_TEST_TEXT = "Hello"
@@ -66,6 +67,7 @@ class Generator:
         n_slots: int,
         n_threads: int,
         max_saved_bytes: int | None = None,
+        speculation: Speculation | None = None,
     ) -> None:
         self._model = model
         self._n_ctx = n_ctx
@@ -80,7 +82,8 @@ class Generator:
             model, n_tokens=n_ctx * n_slots, n_slots=n_slots, n_threads=n_threads
         )
         slots = Slots(self._context, n_slots=n_slots, max_saved_bytes=max_saved_bytes)
-        self._decoder = Decoder(model, self._context, slots)
+        self._decoder = Decoder(model, self._context, slots, speculation)
+        self._speculation = speculation
         self._growth = BoundedGrowth(TEMPLATE_MEMORY_BYTES)
 
     @property
@@ -106,6 +109,8 @@ class Generator:
     def use_threads(self, n_threads: int) -> None:
         """Compute with this many threads from the next batch on."""
         self._context.use_threads(n_threads)
+        if self._speculation:
+            self._speculation.use_threads(n_threads)
 
     def self_test(self) -> None:
         """Decode for real, so that a build that crashes does so before it is ready.

@@ -135,6 +135,12 @@ class Model:
         return value if math.isfinite(value) else None
 
     @property
+    def is_recurrent(self) -> bool:
+        """Whether it keeps a state that no token can be taken out of again."""
+        is_hybrid = llama.llama_model_is_hybrid(self.handle)
+        return bool(is_hybrid or llama.llama_model_is_recurrent(self.handle))
+
+    @property
     def n_layers(self) -> int:
         """Layers that can go to an accelerator: the blocks and the output."""
         return int(llama.llama_model_n_layer(self.handle)) + 1
@@ -160,13 +166,13 @@ class Model:
             "eos_token": llama.llama_vocab_eos(self.vocab),
         }
         return {
-            name: llama.llama_vocab_get_text(self.vocab, token).decode(
-                "utf-8", "replace"
-            )
-            if token >= 0
-            else ""
+            name: self.text(token).decode("utf-8", "replace") if token >= 0 else ""
             for name, token in ids.items()
         }
+
+    def text(self, token: int) -> bytes:
+        """Give a token's text, as the vocabulary has it."""
+        return bytes(llama.llama_vocab_get_text(self.vocab, token))
 
     def tokenize(self, text: str, *, parses_special: bool = True) -> list[int]:
         """Cut a text into tokens.
@@ -217,18 +223,12 @@ class Model:
 
     def cut(self, text: str, *, adds_special: bool, parses_special: bool) -> list[int]:
         """Cut a text into tokens, just as it stands."""
-        data = text.encode()
+        vocab, data = self.vocab, text.encode()
         room = len(data) + 2
         while True:
             tokens = (llama.llama_token * room)()
             n_tokens = llama.llama_tokenize(
-                self.vocab,
-                data,
-                len(data),
-                tokens,
-                room,
-                adds_special,
-                parses_special,
+                vocab, data, len(data), tokens, room, adds_special, parses_special
             )
             if n_tokens >= 0:
                 return list(tokens[:n_tokens])
@@ -261,7 +261,7 @@ class Model:
         for marker in markers:
             for token in self.cut(marker, adds_special=False, parses_special=True):
                 if llama.llama_vocab_is_control(self.vocab, token):
-                    self._pieces[token] = llama.llama_vocab_get_text(self.vocab, token)
+                    self._pieces[token] = self.text(token)
                     self._kept.add(token)
 
     @property

@@ -11,14 +11,16 @@ _TELLING_TOKENS: Final = 8
 
 
 class Pace:
-    """Sizes chunks so that running answers wait ``PREFILL_STALL_S`` at most.
+    """Sizes chunks so that running answers wait for ``stall_s`` at most.
 
     Args:
         n_most: tokens that a batch has room for.
+        stall_s: seconds that they may take.
     """
 
-    def __init__(self, n_most: int) -> None:
+    def __init__(self, n_most: int, *, stall_s: float = PREFILL_STALL_S) -> None:
         self._n_most = n_most
+        self._stall_s = stall_s
         self._token_s = 0.0
 
     def observe(self, n_tokens: int, seconds: float) -> None:
@@ -33,5 +35,5 @@ class Pace:
         """Tokens of prompts that a batch may have beside running answers."""
         if not self._token_s:
             return PREFILL_CHUNK_MIN_TOKENS
-        n_tokens = int(PREFILL_STALL_S / self._token_s)
+        n_tokens = int(self._stall_s / self._token_s)
         return max(PREFILL_CHUNK_MIN_TOKENS, min(n_tokens, self._n_most))

@@ -2,6 +2,7 @@
 
 import resource
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -12,6 +13,11 @@ from inferd.worker.backend import LoadError
 from inferd.worker.llama.breakdown import Breakdown, breakdown
 from inferd.worker.llama.context import Context
 from inferd.worker.llama.encoder import batch_tokens
+from inferd.worker.llama.guessing import (
+    check_draft_model,
+    check_speculation,
+    open_draft,
+)
 from inferd.worker.llama.model import Model
 
 GRAMMAR_TOKEN_BYTES: Final = 450
@@ -39,10 +45,25 @@ class _Point(NamedTuple):
     """Bytes for what a batch gives."""
 
 
+class _Taken(NamedTuple):
+    """What a model takes, and contexts of it."""
+
+    weights: int
+    cache: Line
+    compute: Line
+    accelerator: int
+
+
+_Make = Callable[[Model, int, int], Context]
+"""Makes a context of a model, for so many slots, of so many tokens in all."""
+
+
 def predict(
     path: Path, settings: LlamaCppSettings, n_slots: int, alive: Callable[[], None]
 ) -> Demand:
     """Load a model without its weights, make contexts without memory, and add up.
+
+    A draft model counts like the model itself.
 
     Args:
         path: of the file.
@@ -53,14 +74,19 @@ def predict(
     Raises:
         LoadError: the model cannot be served so.
     """
-    model = Model(path, settings, alive, is_dry=True)
-    try:
-        return _predict(model, settings, n_slots)
-    finally:
-        model.close()
+    with closing(Model(path, settings, alive, is_dry=True)) as model:
+        check_speculation(model, settings)
+        if settings.draft_model is None:
+            return _predict(model, None, settings, n_slots)
+        path = Path(settings.draft_model)
+        with closing(open_draft(path, settings, alive, is_dry=True)) as draft:
+            check_draft_model(draft, model, path)
+            return _predict(model, draft, settings, n_slots)
 
 
-def _predict(model: Model, settings: LlamaCppSettings, n_slots: int) -> Demand:
+def _predict(
+    model: Model, draft: Model | None, settings: LlamaCppSettings, n_slots: int
+) -> Demand:
     writes = model.use == "generate"
     n_ctx = _wanted_tokens(model, settings)
     slots = n_slots if writes else 1
@@ -69,18 +95,19 @@ def _predict(model: Model, settings: LlamaCppSettings, n_slots: int) -> Demand:
             f"n_ctx = {n_ctx}: {slots} slots of it are more than llama.cpp can count"
         )
     own = _resident()  # before the contexts leave anything behind
-    points = list(_measure(model, n_ctx, slots))
-    last = points[-1].parts
+    taken = [_take(model, _to_write if writes else _to_encode, n_ctx, slots)]
+    if draft is not None:
+        taken.append(_take(draft, _to_draft, n_ctx, slots))
+    grammars = writes * model.n_vocab * GRAMMAR_TOKEN_BYTES
     return Demand(
         n_ctx=n_ctx,
         is_set=settings.n_ctx is not None,
         has_slots=writes,
-        # The file stays mapped whole, so what is repacked is there twice.
-        weights=last.mapped + 2 * last.repacked,
-        own=own + GROWTH_BYTES + writes * model.n_vocab * GRAMMAR_TOKEN_BYTES,
-        cache=_line(points, lambda point: point.parts.cache),
-        compute=_line(points, lambda point: point.parts.compute + point.results),
-        accelerator=last.accelerator,
+        weights=sum(each.weights for each in taken),
+        own=own + len(taken) * GROWTH_BYTES + grammars,
+        cache=sum((each.cache for each in taken), Line()),
+        compute=sum((each.compute for each in taken), Line()),
+        accelerator=sum(each.accelerator for each in taken),
         store=writes * settings.prompt_cache_mb * 2**20,
     )
 
@@ -91,13 +118,25 @@ def _wanted_tokens(model: Model, settings: LlamaCppSettings) -> int:
     return wanted if model.use == "generate" else min(wanted, model.n_ctx_train)
 
 
-def _measure(model: Model, n_ctx: int, n_slots: int) -> Iterator[_Point]:
+def _take(model: Model, make: _Make, n_ctx: int, n_slots: int) -> _Taken:
+    points = list(_measure(model, make, n_ctx, n_slots))
+    last = points[-1].parts
+    return _Taken(
+        # The file stays mapped whole, so what is repacked is there twice.
+        weights=last.mapped + 2 * last.repacked,
+        cache=_line(points, lambda point: point.parts.cache),
+        compute=_line(points, lambda point: point.parts.compute + point.results),
+        accelerator=last.accelerator,
+    )
+
+
+def _measure(model: Model, make: _Make, n_ctx: int, n_slots: int) -> Iterator[_Point]:
     """Make contexts of several sizes, up to the one that is wanted if that is usual."""
     few = min(n_ctx, MIN_FITTED_CONTEXT_TOKENS)
     one, whole = (min(each, _MEASURED_TOKENS) for each in (n_ctx, n_ctx * n_slots))
     sizes = [(1, few), (1, one), (1, whole), (n_slots, whole)]
     for slots, n_tokens in dict.fromkeys(sizes):
-        context = _context(model, slots, n_tokens)
+        context = make(model, slots, n_tokens)
         yield _Point(
             slots,
             n_tokens,
@@ -107,9 +146,15 @@ def _measure(model: Model, n_ctx: int, n_slots: int) -> Iterator[_Point]:
         context.close()
 
 
-def _context(model: Model, n_slots: int, n_tokens: int) -> Context:
-    if model.use == "generate":
-        return Context.to_write(model, n_tokens=n_tokens, n_slots=n_slots, n_threads=1)
+def _to_write(model: Model, n_slots: int, n_tokens: int) -> Context:
+    return Context.to_write(model, n_tokens=n_tokens, n_slots=n_slots, n_threads=1)
+
+
+def _to_draft(model: Model, n_slots: int, n_tokens: int) -> Context:
+    return Context.to_draft(model, n_tokens=n_tokens, n_slots=n_slots, n_threads=1)
+
+
+def _to_encode(model: Model, _n_slots: int, n_tokens: int) -> Context:
     return Context.to_encode(model, n_batch=batch_tokens(n_tokens), n_threads=1)
 
 

@@ -2,7 +2,9 @@
 
 from inferd.job import GenerateJob
 from inferd.worker.backend import PreparedJob
+from inferd.worker.limits import OUTPUTS_PER_SLOT
 from inferd.worker.llama.sampling import Sampler
+from inferd.worker.llama.trust import Trust
 
 
 class PreparedPrompt(PreparedJob):
@@ -51,6 +53,9 @@ class Sequence:
         """Tokens in the KV cache, of the prompt first."""
         self.drafts: list[int] = []
         """Tokens that are likely to come next, decoded along with those that have come."""
+        self.guesses: list[int] = []
+        """Tokens that may come after them, decoded along as well."""
+        self.trust = Trust()
 
     @property
     def job(self) -> GenerateJob:
@@ -61,6 +66,16 @@ class Sequence:
     def n_written(self) -> int:
         """Tokens of the answer."""
         return len(self.tokens) - self.prepared.prompt_tokens
+
+    @property
+    def n_draftable(self) -> int:
+        """Tokens that a batch may have beyond those that have come, likely or guessed.
+
+        After each of them one more may be chosen. More than are left to write would have
+        no cells, and more than llama.cpp gives scores for would end the process.
+        """
+        n_left = self.prepared.max_tokens - self.n_written
+        return max(0, min(OUTPUTS_PER_SLOT, n_left) - 1)
 
     @property
     def is_prefilling(self) -> bool:

@@ -1,12 +1,13 @@
 """Go on with answers by the logits of a batch: choose, write, look ahead, end."""
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from inferd.ipc import Ended, Failed
-from inferd.wire.responses import Logprob, StopReason, Usage
+from inferd.wire.responses import Guesses, Logprob, StopReason, Usage
 from inferd.worker.llama.constraint import ConstraintError
 from inferd.worker.llama.context import Context
 from inferd.worker.llama.model import Model
@@ -29,6 +30,8 @@ class Row:
     drafts: list[int]
     logits_row: int | None
     """Of its last token; its drafts have the rows behind. ``None``: more tokens wait."""
+    n_guessed: int = 0
+    """How many of the drafts, the last ones, were guessed."""
 
 
 @dataclass(slots=True)
@@ -37,6 +40,7 @@ class Written:
 
     pieces: list[tuple[int, bytes]] = field(default_factory=list)
     logprobs: list[tuple[int, Logprob]] = field(default_factory=list)
+    guessed: list[tuple[int, Guesses]] = field(default_factory=list)
 
 
 class Writer:
@@ -47,7 +51,7 @@ class Writer:
         self._context = context
 
     def go_on(self, row: Row, written: Written) -> Ended | Failed | None:
-        """Choose a token, and one after each draft that was chosen; then look ahead.
+        """Choose a token, and one after each draft that was right, and look ahead.
 
         Returns:
             How the answer ends, if it does.
@@ -56,9 +60,7 @@ class Writer:
             NotANumberError: there is nothing to choose by.
         """
         try:
-            return self._choose_all(row, written) or self._look_ahead(
-                row.sequence, written
-            )
+            return self._choose_all(row, written)
         except ConstraintError as error:
             if self._has_nan(row):
                 raise NotANumberError from error
@@ -67,16 +69,30 @@ class Writer:
             return Failed(ticket=sequence.ticket, reason=reason, by_request=True)
 
     def _choose_all(self, row: Row, written: Written) -> Ended | None:
+        """Choose by the last row, and by one after each draft that turned out right.
+
+        The grammar is asked as if nothing had been guessed: what it leaves no choice about
+        is not chosen, and costs no random number, where it was guessed either.
+        """
         sequence = row.sequence
         assert row.logits_row is not None  # noqa: S101  # else it has nothing to choose
-        for place, draft in enumerate([*row.drafts, None], row.logits_row):
+        left = row.drafts[:]
+        while True:
+            place = row.logits_row + len(row.drafts) - len(left)
             token = self._choose(sequence, place, written)
             if end := self._write(sequence, token, written):
                 return end
-            if token != draft:
-                break
-            sequence.n_cached += 1
-        return None
+            is_there = _are_there(sequence, left, [token])
+            if is_there and sequence.drafts[:1] == [token]:
+                sequence.drafts = sequence.drafts[1:]  # the grammar's own
+                continue
+            n_tokens = len(sequence.tokens)
+            if end := self._look_ahead(sequence, written):
+                return end
+            if not (
+                is_there and _are_there(sequence, left, sequence.tokens[n_tokens:])
+            ):
+                return None
 
     def _look_ahead(self, sequence: Sequence, written: Written) -> Ended | None:
         """Write the tokens that a grammar leaves no choice about; note the likely ones."""
@@ -94,7 +110,7 @@ class Writer:
         if n_alternatives := sequence.job.n_alternatives:
             known = log_probabilities(self._logits(row))
         token = sampler.choose(self._context, row, n_written=sequence.n_written)
-        if not np.isfinite(self._logits(row)[token]):  # one bad weight makes them none
+        if not math.isfinite(self._logits(row)[token]):  # one bad weight makes them none
             raise NotANumberError
         if known is not None and not self._is_end(sequence, token):
             logprob = self._model.logprob(token, known, n_alternatives)
@@ -126,6 +142,16 @@ class Writer:
 
     def _logits(self, row: int) -> npt.NDArray[np.float32]:
         return self._context.logits(row, self._model.n_vocab)
+
+
+def _are_there(sequence: Sequence, drafts: list[int], tokens: list[int]) -> bool:
+    """Take tokens that were written off the drafts, as far as they are in the cache."""
+    for token in tokens:
+        if drafts[:1] != [token]:
+            return False
+        del drafts[0]
+        sequence.n_cached += 1
+    return True
 
 
 def end_of(

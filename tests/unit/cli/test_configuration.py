@@ -130,6 +130,17 @@ def test_a_path_is_made_absolute(monkeypatch, tmp_path, model, path):
     )
 
 
+def test_the_path_of_a_draft_model_is_made_absolute(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    settings = LlamaCppSettings(
+        name="c", model="large.gguf", speculation="draft", draft_model="small.gguf"
+    )
+    found = located(settings)
+    assert isinstance(found, LlamaCppSettings)
+    assert found.draft_model == str(tmp_path / "small.gguf")
+    assert found.model == str(tmp_path / "large.gguf")
+
+
 def test_the_home_of_nobody_is_one_line():
     with pytest.raises(CommandError, match="~nobody-by-this-name"):
         located(LlamaCppSettings(name="c", model="~nobody-by-this-name/m.gguf"))

@@ -31,7 +31,7 @@ from inferd.ipc import (
 )
 from inferd.job import EmbedJob
 from inferd.limits import MAX_IPC_MESSAGE_BYTES
-from inferd.wire.responses import Logprob, Usage
+from inferd.wire.responses import Guesses, Logprob, Usage
 from tests.fakes.ledger import DEMAND, allot_all
 from tests.fakes.streams import fill_pipe
 from tests.fakes.worker import CAPABILITIES, Workers, ended
@@ -451,6 +451,14 @@ async def test_a_worker_that_never_reads_is_killed(monkeypatch, autojump_clock):
         assert not worker.was_killed
         session.post(Run(ticket=5))
         assert worker.was_killed
+
+
+async def test_what_was_guessed_comes_before_the_text_it_belongs_to(autojump_clock):
+    guesses = Guesses(drafted_tokens=2, accepted_tokens=1)
+    async with serving() as (session, worker, _):
+        box = session.open(1)
+        await worker.say(Step(pieces=[(1, b"a"), (1, b"b")], guessed=[(1, guesses)]))
+        assert await box.take() == [guesses, b"a", b"b"]
 
 
 async def test_a_finished_job_needs_no_drop(autojump_clock):

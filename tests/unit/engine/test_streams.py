@@ -33,7 +33,7 @@ from inferd.job import (
     Turn,
 )
 from inferd.output.blocks import merge
-from inferd.wire.responses import Alternative, Logprob, Usage, UsageV2
+from inferd.wire.responses import Alternative, Guesses, Logprob, Usage, UsageV2
 from tests.fakes.worker import ended
 from tests.unit.dialects.made_up import MADE_UP
 from tests.unit.strategies import chunked
@@ -123,6 +123,16 @@ async def test_v1_has_no_word_of_tokens_that_are_markers(autojump_clock):
     *tokens, done = await events_of(stream)
     assert "".join(token.text for token in tokens) == "a<|a|><|a|>b"
     assert stream.n_tokens == done.usage.completion_tokens == 6
+
+
+@pytest.mark.parametrize("make", [text_stream, block_stream])
+async def test_what_was_guessed_is_added_up_until_the_answer_is_over(
+    make, autojump_clock
+):
+    guesses = Guesses(drafted_tokens=3, accepted_tokens=1)
+    stream = make(guesses, "a", guesses, "STOP", guesses, "b", stops=("STOP",))
+    assert len(await events_of(stream)) == 2
+    assert stream.guesses == Guesses(drafted_tokens=6, accepted_tokens=2)
 
 
 async def test_v2_is_the_pieces_as_text_and_one_end(autojump_clock):

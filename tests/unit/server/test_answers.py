@@ -25,7 +25,15 @@ from inferd.server.activity import Activity
 from inferd.server.answers import BlocksAnswer, TextAnswer
 from inferd.server.peer import Peer
 from inferd.wire.codec import encode
-from inferd.wire.responses import Alternative, Logprob, Response, Usage, UsageV2
+from inferd.wire.responses import (
+    Alternative,
+    Guesses,
+    Logprob,
+    Response,
+    Usage,
+    UsageV2,
+)
+from tests.fakes.output import Spoken
 
 PEER = Peer(pid=17, uid=1000, gid=100)
 DONE = Done(stop_reason="length", usage=Usage(5, 2, 1))
@@ -87,6 +95,27 @@ def done_v2(**fields: Any) -> dict[str, Any]:
 
 def frame(**block: Any) -> dict[str, Any]:
     return {"type": "frame", "id": "r", "block": block}
+
+
+GUESSED = {"drafted_tokens": 9, "accepted_tokens": 0}
+
+
+@pytest.mark.parametrize("make", [text_answer, blocks_answer])
+async def test_what_was_guessed_is_told_however_an_answer_ends(make):
+    for ends in (
+        lambda answer: answer.frames_of([DONE if make is text_answer else DONE_V2]),
+        lambda answer: answer.cancelled(UNSET),
+    ):
+        answer = make()
+        answer._activity.output = Spoken(guesses=Guesses(**GUESSED))
+        [done] = read(ends(answer))
+        assert done["usage"].items() > GUESSED.items()
+
+
+@pytest.mark.parametrize("make", [text_answer, blocks_answer])
+async def test_where_nothing_was_guessed_nothing_is_said_of_it(make):
+    [done] = read(make().cancelled(UNSET))
+    assert not GUESSED.keys() & done["usage"].keys()
 
 
 # --- v1 ---------------------------------------------------------------------------------

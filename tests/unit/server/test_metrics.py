@@ -6,6 +6,7 @@ from inferd.errors import InvalidFrameError, QueueFullError
 from inferd.server.activity import Activity
 from inferd.server.metrics import SECONDS, Metrics
 from inferd.server.peer import Peer
+from inferd.wire.responses import Guesses
 from tests.fakes.output import Spoken
 
 PEER = Peer(pid=17, uid=1000, gid=100)
@@ -64,6 +65,28 @@ def test_lines_that_are_no_request_are_counted_by_code():
     assert value(metrics, name, socket="infer.sock", **refused) == 2
     assert value(metrics, name, socket="infer.embed.sock", **refused) == 1
     assert "secret" not in metrics.text()
+
+
+async def test_guesses_are_counted_by_whether_they_were_right():
+    metrics = Metrics()
+    for drafted, accepted in ((9, 4), (3, 3), (0, 0)):
+        activity = begin()
+        activity.backend = "chat"
+        activity.output = Spoken(
+            guesses=Guesses(drafted_tokens=drafted, accepted_tokens=accepted)
+        )
+        metrics.count(activity)
+    name = "inferd_drafted_tokens_total"
+    assert value(metrics, name, backend="chat", outcome="accepted") == 7
+    assert value(metrics, name, backend="chat", outcome="rejected") == 5
+
+
+async def test_without_guesses_there_is_no_count_of_them():
+    metrics = Metrics()
+    activity = begin()
+    activity.backend = "chat"
+    metrics.count(activity)
+    assert samples(metrics, "inferd_drafted_tokens_total") == []
 
 
 async def test_tokens_are_counted_by_backend_and_kind():

@@ -11,6 +11,7 @@ from tests.unit.strategies import ANY_JSON, FINITE, RAWS, U32
 TEXTS = st.text(max_size=6)
 MOMENTS = st.integers(0, 2**63 - 1)
 UNSETS = st.just(UNSET)
+GUESSED = UNSETS | U32
 
 TIMING = st.builds(
     responses.Timing,
@@ -48,7 +49,7 @@ TEXT = st.one_of(
         responses.DoneFrame,
         id=TEXTS,
         content=TEXTS,
-        usage=st.builds(responses.Usage, U32, U32, U32),
+        usage=st.builds(responses.Usage, U32, U32, U32, GUESSED, GUESSED),
         stop_reason=st.sampled_from(["end", "length", "cancelled", "error"]),
         backend=TEXTS,
         seed=UNSETS | U32,
@@ -83,7 +84,7 @@ BLOCKS = st.one_of(
     st.builds(
         responses.BlocksDone,
         id=TEXTS,
-        usage=st.builds(responses.UsageV2, U32, U32, U32),
+        usage=st.builds(responses.UsageV2, U32, U32, U32, GUESSED, GUESSED),
         stop_reason=st.sampled_from(
             [
                 "end_turn",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from inferd.worker.llama.backend import LlamaBackend
-from tests.model.tiny import write_tiny_bert, write_tiny_model
+from tests.model.tiny import write_tiny_bert, write_tiny_mamba, write_tiny_model
 from tests.unit.worker.llama.running import load
 
 N_TICKETS = 100
@@ -17,6 +17,12 @@ N_TICKETS = 100
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model that writes."""
     return write_tiny_model(tmp_path_factory.mktemp("models") / "tiny.gguf")
+
+
+@pytest.fixture(scope="package")
+def tiny_mamba(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that writes, and cannot take back a token."""
+    return write_tiny_mamba(tmp_path_factory.mktemp("models") / "mamba.gguf")
 
 
 @pytest.fixture(scope="package")

@@ -157,6 +157,8 @@ def test_only_so_many_rows_of_results_have_room(loaded):
     model = loaded._model
     writer = Context.to_write(model, n_tokens=64, n_slots=2, n_threads=1)
     encoder = Context.to_encode(model, n_batch=32, n_threads=1)
+    drafter = Context.to_draft(model, n_tokens=64, n_slots=2, n_threads=1)
     assert (writer.n_outputs, encoder.n_outputs) == (2 * OUTPUTS_PER_SLOT, 32)
+    assert (drafter.n_outputs, drafter.n_sequences) == (2, 2)
     writer.close()
     encoder.close()

@@ -29,6 +29,11 @@ def bert(loaded_bert):
     return loaded_bert._model
 
 
+def test_a_model_with_a_state_is_told_from_one_with_a_cache(model, tiny_mamba):
+    assert not model.is_recurrent
+    assert load(tiny_mamba)[0]._model.is_recurrent
+
+
 # --- text and tokens ------------------------------------------------------------------
 
 
@@ -175,6 +180,11 @@ def test_a_file_with_two_segments_has_the_document_in_the_second(tmp_path, bert)
         *flat[:n_first],
         *(token + bert.n_vocab for token in flat[n_first:]),
     ]
+
+
+def test_a_token_has_a_text_even_if_it_is_none_in_an_answer(model):
+    [token] = model.tokenize(SPECIALS[0])[-1:]
+    assert (model.text(token), model.piece(token)) == (SPECIALS[0].encode(), b"")
 
 
 # --- log probabilities ----------------------------------------------------------------

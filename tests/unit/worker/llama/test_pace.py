@@ -16,6 +16,12 @@ def test_a_chunk_takes_the_time_that_others_may_wait():
     assert pace.chunk == int(PREFILL_STALL_S / 0.004)
 
 
+def test_a_chunk_takes_no_longer_than_it_may():
+    pace = Pace(N_MOST, stall_s=0.04)
+    pace.observe(100, 0.1)
+    assert pace.chunk == 40
+
+
 def test_small_batches_tell_nothing():
     pace = Pace(N_MOST)
     pace.observe(100, 0.4)

@@ -8,7 +8,13 @@ from inferd.worker.limits import OUTPUTS_PER_SLOT
 from inferd.worker.llama.breakdown import breakdown
 from inferd.worker.llama.context import Context
 from inferd.worker.llama.predict import predict
-from tests.model.tiny import KV_HEADS, LAYERS
+from tests.model.tiny import (
+    KV_HEADS,
+    LAYERS,
+    write_tiny_bert,
+    write_tiny_mamba,
+    write_tiny_model,
+)
 
 pytestmark = pytest.mark.model
 
@@ -40,6 +46,56 @@ def test_what_is_predicted_is_what_a_real_context_takes(tiny_model, loaded):
     results = 3 * OUTPUTS_PER_SLOT * model.n_vocab * 4
     assert need.cache == real.cache
     assert real.compute + results <= need.compute <= 1.2 * (real.compute + results)
+
+
+def with_draft(path, draft, **settings) -> Demand:
+    return predicted(path, speculation="draft", draft_model=str(draft), **settings)
+
+
+def test_a_draft_model_is_demanded_with_its_weights_and_its_context(tiny_model):
+    alone, both = predicted(tiny_model), with_draft(tiny_model, tiny_model)
+    assert both.weights == 2 * alone.weights
+    assert both.cache.per_token == 2 * alone.cache.per_token
+    assert both.own > alone.own
+    assert both.store == alone.store
+
+
+def test_a_draft_model_keeps_its_numbers_whole_whatever_the_model_does(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("tests.model.tiny.HEADS", 2)
+    path = write_tiny_model(tmp_path / "wide.gguf")
+    alone, halved = predicted(path), predicted(path, cache_type_k="q8_0")
+    both = with_draft(path, path, cache_type_k="q8_0")
+    extra = both.cache.per_token - halved.cache.per_token
+    assert extra == alone.cache.per_token > halved.cache.per_token
+
+
+def test_what_is_predicted_of_a_draft_model_is_what_its_context_takes(
+    tiny_model, loaded
+):
+    model = loaded._model
+    alone = predicted(tiny_model, n_slots=3).need(3, 512)
+    both = with_draft(tiny_model, tiny_model, n_slots=3).need(3, 512)
+    context = Context.to_draft(model, n_tokens=3 * 512, n_slots=3, n_threads=1)
+    real = breakdown(context.handle, model.n_bytes)
+    context.close()
+    results = 3 * model.n_vocab * 4
+    assert both.cache - alone.cache == real.cache
+    extra = both.compute - alone.compute
+    assert real.compute + results <= extra <= 1.2 * (real.compute + results)
+
+
+def test_a_draft_model_that_cannot_guess_is_refused_before_anything_is_loaded(
+    tiny_model, tmp_path
+):
+    with pytest.raises(LoadError, match="it does not write"):
+        with_draft(tiny_model, write_tiny_bert(tmp_path / "bert.gguf"))
+
+
+def test_a_model_that_cannot_be_guessed_is_refused_before_anything_is_loaded(tmp_path):
+    with pytest.raises(LoadError, match="speculation = 'lookup': the model keeps a"):
+        predicted(write_tiny_mamba(tmp_path / "mamba.gguf"), speculation="lookup")
 
 
 def test_a_configured_context_is_demanded_as_it_stands(tiny_model):

@@ -1,0 +1,110 @@
+"""What guesses tokens for a model, as configured: checked before anything is loaded."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from inferd.config import LlamaCppSettings
+from inferd.fit import Share
+from inferd.ipc import Loading
+from inferd.worker.backend import LoadError, Report
+from inferd.worker.llama.draft_model import DraftModel
+from inferd.worker.llama.files import check_gguf
+from inferd.worker.llama.library import llama
+from inferd.worker.llama.model import Model
+from inferd.worker.llama.speculation import LookupDrafter, Speculation
+
+__all__ = ["check_draft_model", "check_speculation", "make_speculation", "open_draft"]
+
+
+def check_speculation(model: Model, settings: LlamaCppSettings) -> None:
+    """See that what a model writes can be guessed, if that is configured.
+
+    Raises:
+        LoadError: it does not write, or cannot take back what was guessed wrong.
+    """
+    if settings.speculation == "off":
+        return
+    reason = ""
+    if model.use != "generate":
+        reason = "the model does not write"
+    elif model.is_recurrent:
+        reason = "the model keeps a state that no token can be taken out of again"
+    if reason:
+        raise LoadError(
+            f"speculation = {settings.speculation!r}: {reason}; 'off' is allowed"
+        )
+
+
+def open_draft(
+    path: Path,
+    settings: LlamaCppSettings,
+    alive: Callable[[], None],
+    *,
+    is_dry: bool = False,
+) -> Model:
+    """Load a draft model, or all of it but its weights.
+
+    Args:
+        path: of its file.
+        settings: of the model that it guesses for.
+        alive: called now and then.
+        is_dry: leave the weights where they are.
+
+    Raises:
+        LoadError: llama.cpp cannot load it.
+    """
+    check_gguf(path)
+    own = LlamaCppSettings(name="draft", n_gpu_layers=settings.n_gpu_layers)
+    return Model(path, own, alive, is_dry=is_dry)
+
+
+def check_draft_model(draft: Model, target: Model, path: Path) -> None:
+    """See that a model can guess for another.
+
+    Raises:
+        LoadError: it has another vocabulary, or cannot take back what it has guessed.
+    """
+    if draft.use != "generate" or draft.is_recurrent:
+        why = "is recurrent" if draft.is_recurrent else "does not write"
+        raise LoadError(f"draft_model {path} cannot draft: it {why}")
+    kinds = [llama.llama_vocab_type(each.vocab) for each in (draft, target)]
+    sizes = [each.n_vocab for each in (draft, target)]
+    if kinds[0] != kinds[1] or sizes[0] != sizes[1]:
+        raise LoadError(
+            f"draft_model {path} has a vocabulary of {sizes[0]} tokens of kind {kinds[0]}, "
+            f"the model one of {sizes[1]} of kind {kinds[1]}; they have to be the same"
+        )
+    for token in range(target.n_vocab):
+        if draft.text(token) != target.text(token):
+            raise LoadError(
+                f"draft_model {path} has another vocabulary than the model, from token "
+                f"{token} on"
+            )
+
+
+def make_speculation(
+    settings: LlamaCppSettings, share: Share, report: Report, *, n_threads: int
+) -> Speculation | None:
+    """Make what guesses; what there is to check has been.
+
+    Args:
+        settings: as configured.
+        share: how many answers, and how long.
+        report: told how far a draft model is.
+        n_threads: to begin with.
+
+    Raises:
+        LoadError: llama.cpp cannot load the draft model, or has no memory for a context.
+    """
+    if settings.speculation == "off":
+        return None
+    if settings.draft_model is None:
+        return Speculation(LookupDrafter(), settings.draft_max)
+    mapping = Loading(phase="mmap", path=settings.draft_model)
+    report(mapping)
+    path = Path(settings.draft_model)
+    draft = open_draft(path, settings, lambda: report(mapping))
+    drafter = DraftModel(
+        draft, n_ctx=share.n_ctx, n_slots=share.n_slots, n_threads=n_threads
+    )
+    return Speculation(drafter, settings.draft_max)

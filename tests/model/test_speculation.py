@@ -1,0 +1,71 @@
+"""Guessing ahead with the embedded model, in the test's own process."""
+
+import pytest
+
+from inferd.worker.llama.backend import LlamaBackend
+from inferd.worker.llama.trust import Trust
+from tests.unit.worker.llama.running import answer, collect, job, load, steps
+
+pytestmark = [pytest.mark.model, pytest.mark.slow]
+
+PROMPTS = {
+    "repeat": (
+        "Repeat the following text exactly, word for word:\n\nThe keeper climbs the "
+        "stairs each evening and lights the lamp. He carries oil in a tin can, and "
+        "bread in his coat. From the gallery he sees the boats come home."
+    ),
+    "free": "Write a long story about a lighthouse keeper and the sea.",
+}
+
+
+@pytest.fixture(scope="module")
+def plain(embedded_chat) -> LlamaBackend:
+    return load(embedded_chat, n_ctx=512)[0]
+
+
+@pytest.fixture(scope="module")
+def looking(embedded_chat) -> LlamaBackend:
+    return load(embedded_chat, n_ctx=512, speculation="lookup")[0]
+
+
+@pytest.fixture(scope="module")
+def drafting(embedded_chat) -> LlamaBackend:
+    path = str(embedded_chat)
+    return load(embedded_chat, n_ctx=512, speculation="draft", draft_model=path)[0]
+
+
+@pytest.fixture(autouse=True)
+def always_three(monkeypatch):
+    def n_guesses(self, costs, *, n_streams, at_most):
+        return min(3, at_most)
+
+    monkeypatch.setattr(Trust, "n_guesses", n_guesses)
+
+
+def run(backend, asked):
+    backend.start(1, backend.prepare(asked))
+    took = list(steps(backend))
+    return collect(iter(took))[1], [each for step in took for _, each in step.guessed]
+
+
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_the_likeliest_answer_is_the_same_with_lookups(plain, looking, prompt):
+    asked = job(PROMPTS[prompt], max_tokens=64)
+    given, guesses = run(looking, asked)
+    expected = answer(plain, asked)
+    assert (given.text, given.end) == (expected.text, expected.end)
+    assert sum(each.drafted_tokens for each in guesses) > 0
+
+
+def test_what_is_repeated_is_guessed_well(looking):
+    _, guesses = run(looking, job(PROMPTS["repeat"], max_tokens=64))
+    drafted = sum(each.drafted_tokens for each in guesses)
+    assert sum(each.accepted_tokens for each in guesses) > 0.5 * drafted > 10
+
+
+def test_a_draft_model_that_is_the_model_is_right(plain, drafting):
+    asked = job(PROMPTS["free"], max_tokens=48)
+    given, guesses = run(drafting, asked)
+    assert given.text == answer(plain, asked).text
+    drafted = sum(each.drafted_tokens for each in guesses)
+    assert sum(each.accepted_tokens for each in guesses) > 0.9 * drafted > 25
