@@ -21,7 +21,7 @@ MOCK_KEYS = (
     "token_delay_ms, tokens"
 )
 ADMISSION_KEYS = "max_active, max_queued, max_queued_bytes, max_queued_tokens"
-LLAMA_KEYS = "cache_type_k, cache_type_v, chat_template, embed_pooling, kind, model, n_ctx, n_gpu_layers, n_threads, name, prompt_cache_mb, serves, sha256"
+LLAMA_KEYS = "cache_type_k, cache_type_v, chat_template, cpu_variant, embed_pooling, kind, model, n_ctx, n_gpu_layers, n_threads, name, prompt_cache_mb, serves, sha256"
 
 
 def complaint(text: str) -> str:
