@@ -60,6 +60,8 @@ class BackendCapabilities(Struct, frozen=True, kw_only=True):
     embed: bool = False
     rerank: bool = False
     accelerator: AcceleratorInfo = AcceleratorInfo()
+    cpu_variant: str = ""
+    """Which of the library's variants for processors it runs; empty where it has none."""
     n_ctx: int = 0
     """Tokens one request may take, prompt and answer together; 0 where it has no bound."""
     n_embd: int = 0

@@ -141,6 +141,9 @@ class LlamaCppSettings(_Table, frozen=True, tag="llamacpp", tag_field="kind"):
     n_threads: Annotated[int, Meta(ge=1, le=limits.MAX_THREADS)] | None = None
     """Most threads for decoding; fewer while others use the cores. Default: the cores
     this process may use."""
+    cpu_variant: Name | None = None
+    """The only variant of llama.cpp's CPU code to use, as ``inferd doctor`` names it.
+    Default: the best for this processor, and the next one where that crashes."""
     n_gpu_layers: Annotated[int, Meta(ge=-1, le=I32_MAX)] = 0
     """Layers on the accelerator; -1 for all."""
     serves: Use | None = None

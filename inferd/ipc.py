@@ -35,6 +35,8 @@ class Load(Struct, frozen=True, kw_only=True, tag=True):
     """Jobs that are to run at once, if there is memory for them."""
     heartbeat_s: float = HEARTBEAT_S
     """Seconds between signs of life."""
+    crashed: tuple[str, ...] = ()
+    """Variants of the library's CPU code that are not to be used again."""
 
 
 class Prepare(Struct, frozen=True, kw_only=True, tag=True):
@@ -68,6 +70,14 @@ class Loading(Struct, frozen=True, kw_only=True, tag=True):
     phase: Phase
     path: str = ""
     n_ctx: int = 0
+
+
+class Variant(Struct, frozen=True, kw_only=True, tag=True):
+    """The library's code for this processor; it is loaded next, and may not survive it."""
+
+    name: str
+    lower: str = ""
+    """What is to be tried after a crash; empty if there is nothing else."""
 
 
 class LoadFailed(Struct, frozen=True, kw_only=True, tag=True):
@@ -178,6 +188,7 @@ class Failed(Struct, frozen=True, kw_only=True, tag=True):
 
 FromWorker = (
     Loading
+    | Variant
     | Demand
     | LoadFailed
     | Loaded

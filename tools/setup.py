@@ -22,16 +22,23 @@ PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "inferd-setup"
 CONSTRAINTS = ROOT / "constraints.txt"
 TRIM = ROOT / "tools" / "llama.cmake"
+VARIANTS = ROOT / "tools" / "variants.cmake"
 
-# Portable code: -march=native crashes on virtual machines that only half support AMX, and
-# would not run on the machine next door. ggml still uses AVX2 and FMA on x86-64.
+OWN_ARGS = shlex.split(os.environ.get("CMAKE_ARGS", ""))  # -DGGML_CUDA=ON, say
+# ggml's code for several kinds of processors, of which a worker loads the best: the wheel
+# runs on the machine next door too. Who has options of one's own gets one kind of code.
+HAS_VARIANTS = platform.machine() == "x86_64" and not OWN_ARGS
+VARIANT_ARGS = ("-DGGML_BACKEND_DL=ON", "-DGGML_CPU_ALL_VARIANTS=ON")
 CMAKE_ARGS = (
-    "-DGGML_NATIVE=OFF",
+    "-DGGML_NATIVE=OFF",  # -march=native would run here alone, and not even here with AMX
     "-DLLAVA_BUILD=OFF",
     "-DLLAMA_OPENSSL=OFF",
-    *shlex.split(os.environ.get("CMAKE_ARGS", "")),  # -DGGML_CUDA=ON, say
+    *(VARIANT_ARGS if HAS_VARIANTS else ()),
+    *OWN_ARGS,
 )
 TRIM_ARG = f"-DCMAKE_PROJECT_llama.cpp_INCLUDE={TRIM}"
+CHOICE_ARGS = (f"-DCMAKE_PROJECT_ggml_INCLUDE={VARIANTS}",) if HAS_VARIANTS else ()
+LEFT_OUT = "llama_cpp/lib/libleft-out-*"
 STEP = re.compile(r"^\s*\[(\d+)/(\d+)\]")
 SAY_EVERY_S = 10.0
 
@@ -58,7 +65,7 @@ def say(text: str) -> None:
 def fingerprint() -> str:
     """Everything that an environment depends on, in one word."""
     digest = hashlib.sha256()
-    for path in (ROOT / "pyproject.toml", CONSTRAINTS, TRIM, Path(__file__)):
+    for path in (ROOT / "pyproject.toml", CONSTRAINTS, TRIM, VARIANTS, Path(__file__)):
         digest.update(path.read_bytes())
     digest.update(f"{sys.version}{ROOT}{CMAKE_ARGS}".encode())
     return digest.hexdigest()
@@ -98,6 +105,7 @@ def llama_wheel(python: Path) -> Path:
                 version,
                 *CMAKE_ARGS,
                 TRIM.read_text(),
+                *(VARIANTS.read_text() for _ in CHOICE_ARGS),
                 platform.machine(),
                 *platform.libc_ver(),
             )
@@ -106,7 +114,7 @@ def llama_wheel(python: Path) -> Path:
     directory = cache() / "wheels" / f"llama-cpp-python-{version}-{key}"
     if wheels := list(directory.glob("*.whl")):
         return wheels[0]
-    say(f"building llama-cpp-python {version} once; it takes 3 to 10 minutes")
+    say(f"building llama-cpp-python {version} once; it takes 5 to 10 minutes")
     build(python, version, directory)
     [wheel] = directory.glob("*.whl")
     say(f"kept as {wheel}")
@@ -129,9 +137,12 @@ def build(python: Path, version: str, directory: Path) -> None:
         "--no-cache-dir",  # pip's own cache knows nothing of CMAKE_ARGS
         *("--disable-pip-version-check", "--no-binary", "llama-cpp-python"),
         *("--config-settings", "build.targets=llama"),
+        *("--config-settings", f"wheel.exclude={LEFT_OUT}"),
         *("--wheel-dir", str(directory), f"llama-cpp-python=={version}"),
     ]
-    environ = os.environ | {"CMAKE_ARGS": shlex.join((*CMAKE_ARGS, TRIM_ARG))}
+    environ = os.environ | {
+        "CMAKE_ARGS": shlex.join((*CMAKE_ARGS, TRIM_ARG, *CHOICE_ARGS))
+    }
     log = directory / "build.log"
     with (
         log.open("w") as file,

@@ -1,7 +1,8 @@
 """llama.cpp's own tools, from the sources and with the flags of our workers' library.
 
 They are built once and kept with the libraries they load, so that what differs from our
-workers is what lies around those libraries.
+workers is what lies around those libraries. Variants of the CPU code are in both or in
+neither; of the same ones ggml itself takes the best, as our workers do.
 
     python -m bench.peers.build       # build them now; says where they are
 """
@@ -18,7 +19,7 @@ from typing import Final
 
 from bench.peers.source import PACKAGE, sources, version
 from inferd.paths import cache_directory
-from tools.setup import CMAKE_ARGS, progress
+from tools.setup import CHOICE_ARGS, CMAKE_ARGS, VARIANTS, progress
 
 TOOLS: Final = ("llama-server", "llama-bench", "llama-batched-bench")
 FLAGS: Final = (
@@ -50,7 +51,11 @@ def tool(name: str) -> Path:
 
 def tools_directory() -> Path:
     """Find the directory of the tools and their libraries; fill it if it is not there."""
-    words = (version(), *FLAGS, *TOOLS, platform.machine(), *platform.libc_ver())
+    chosen = (VARIANTS.read_text() for _ in CHOICE_ARGS)
+    words = (
+        *(version(), *FLAGS, *TOOLS, *chosen),
+        *(platform.machine(), *platform.libc_ver()),
+    )
     key = hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
     directory = cache_directory() / "peers" / f"llama.cpp-{key}"
     if not (directory / "bin").is_dir():
@@ -72,7 +77,10 @@ def build(directory: Path) -> None:
     ):
         source = binding / "vendor" / "llama.cpp"
         generator = ["-G", "Ninja"] if shutil.which("ninja") else []
-        run(["cmake", "-S", str(source), "-B", made, *generator, *FLAGS], log)
+        run(
+            ["cmake", "-S", str(source), "-B", made, *generator, *FLAGS, *CHOICE_ARGS],
+            log,
+        )
         run(
             [
                 *("nice", "-n", str(NICENESS), "cmake", "--build", made),

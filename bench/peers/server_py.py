@@ -22,7 +22,7 @@ from bench.peers.llama_server import RunningServer, free_port, running
 from bench.peers.source import sources, version
 from bench.templates import TEMPLATES
 from inferd.paths import cache_directory
-from tools.setup import llama_wheel
+from tools.setup import CMAKE_ARGS, llama_wheel
 
 NEEDS: Final = (
     *("fastapi", "jinja2", "numpy", "openai", "pydantic", "safetensors"),
@@ -32,13 +32,16 @@ NEEDS: Final = (
 ALONE: Final = "-I"
 """Python's option to see nothing but its own environment."""
 LAUNCH: Final = """
-import runpy, sys, types
+import os, runpy, sys, types
+from llama_cpp import llama_cpp
+library = llama_cpp._lib
+library.ggml_backend_load_all_from_path(os.path.dirname(library._name).encode())
 sys.modules["llama_cpp.mtmd_cpp"] = types.ModuleType("mtmd_cpp")
 del sys.argv[0]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
-"""It imports the library for images, which our build does not have, and does not use it
-without a model for them."""
+"""It loads no variant of the CPU code, where there are several; and it imports the library
+for images, which our build does not have, and does not use it without a model for them."""
 N_BATCH: Final = 128
 """As its own example configurations have it."""
 
@@ -54,7 +57,7 @@ def home() -> Path:
     Raises:
         UnavailableError: what it needs is not to be had.
     """
-    words = (version(), *NEEDS, sys.version)
+    words = (version(), *CMAKE_ARGS, *NEEDS, sys.version)
     key = hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
     directory = cache_directory() / "peers" / f"server.py-{key}"
     if not (directory / "server.py").is_file():

@@ -9,14 +9,14 @@ import trio
 
 from inferd.backend import BackendCapabilities
 from inferd.config import BackendSettings, LimitSettings, LlamaCppSettings
-from inferd.doctor.check import Finding, failed, ok
-from inferd.engine.process import KILLED_BY, start_worker
+from inferd.doctor.check import Finding, failed, ok, warning
+from inferd.engine.process import start_worker
 from inferd.engine.session import Session, SessionOverError
+from inferd.engine.stepdown import StepDown
 from inferd.fit import Demand, Share
 from inferd.ipc import Load, Loaded
 
 _BLOCK_BYTES = 1024 * 1024
-_REBUILD = "CMAKE_ARGS='-DGGML_AVX2=OFF -DGGML_FMA=OFF -DGGML_F16C=OFF -DGGML_BMI2=OFF' make setup"
 
 
 def check_model(settings: LlamaCppSettings) -> Finding:
@@ -55,29 +55,39 @@ def check_worker(
         share: tells what memory it gets.
     """
     outcome = trio.run(_load, settings, limits, share)
-    if isinstance(outcome, Loaded):
-        return ok(f"{outcome.library}; {_abilities(outcome.capabilities)}")
-    return failed(outcome, _REBUILD if outcome.startswith(KILLED_BY) else "make setup")
+    if isinstance(outcome, str):
+        return failed(outcome, "make setup")
+    loaded, crashed = outcome
+    detail = f"{loaded.library}; {_abilities(loaded.capabilities)}"
+    if crashed:
+        return warning(f"{', '.join(crashed)} crashed and is not used; {detail}")
+    return ok(detail)
 
 
 async def _load(
     settings: BackendSettings,
     limits: LimitSettings,
     share: Callable[[Demand], Share],
-) -> Loaded | str:
+) -> tuple[Loaded, tuple[str, ...]] | str:
+    """Load; give what came of it and the variants that crashed, or why it failed."""
+
     async def allot(demand: Demand) -> Share:
         return share(demand)
 
-    async with start_worker() as process:
-        try:
-            return await Session(process).load(
-                Load(settings=_small(settings), n_slots=1),
-                lambda _: None,
-                allot,
-                silence_s=limits.load_silence_s,
-            )
-        except SessionOverError as error:
-            return str(error)
+    step_down = StepDown()
+    while True:
+        load = Load(settings=_small(settings), n_slots=1, crashed=step_down.crashed)
+        async with start_worker() as process:
+            session = Session(process)
+            try:
+                loaded = await session.load(
+                    load, lambda _: None, allot, silence_s=limits.load_silence_s
+                )
+            except SessionOverError as error:
+                if not step_down.died(error.reason, session.variant):
+                    return str(error)
+            else:
+                return loaded, step_down.crashed
 
 
 def _small(settings: BackendSettings) -> BackendSettings:

@@ -10,18 +10,12 @@ from inferd.doctor.check import Finding, failed, ok, warning
 
 PYTHON: Final = (3, 11)
 
-PORTABLE_FLAGS: Final = frozenset({"avx", "avx2", "bmi2", "f16c", "fma", "sse4_2"})
-"""What the portable build of llama.cpp uses of an x86-64 processor, in the kernel's names."""
+USUAL_FLAGS: Final = frozenset({"avx", "avx2", "bmi2", "f16c", "fma", "sse4_2"})
+"""What x86-64 processors have had since 2013 to 2015, in the kernel's names; llama.cpp's
+code for older ones is slow."""
 
-_SWITCHES: Final = {
-    "avx": "AVX",
-    "avx2": "AVX2",
-    "bmi2": "BMI2",
-    "f16c": "F16C",
-    "fma": "FMA",
-    "sse4_2": "SSE42",
-}
-"""ggml's build options for them."""
+_MORE: Final = ("avx512f", "avx512_vnni", "avx_vnni")
+"""What llama.cpp has further variants for."""
 
 _RUNTIME: Final = ("msgspec", "structlog", "trio")
 _LLAMA: Final = ("llama-cpp-python", "jinja2", "numpy")
@@ -62,24 +56,22 @@ def _pinned(package: str) -> str:
 
 
 def check_cpu(cpuinfo: Path = Path("/proc/cpuinfo")) -> Finding:
-    """Has the processor what the portable build uses?"""
+    """Has the processor what makes answers come soon?
+
+    Which code it gets is the worker's choice, and in what the check of a worker says.
+    """
     if platform.machine() != "x86_64":
-        return ok(f"{platform.machine()}: the portable build needs nothing special")
+        return ok(f"{platform.machine()}: llama.cpp needs nothing special")
     try:
         flags = _cpu_flags(cpuinfo)
     except OSError as error:
         return warning(
             f"{cpuinfo}: {error.strerror}: nothing is known of the processor"
         )
-    if missing := sorted(PORTABLE_FLAGS - flags):
-        switches = " ".join(f"-DGGML_{_SWITCHES[flag]}=OFF" for flag in missing)
-        return failed(
-            f"the processor lacks {', '.join(missing)}, which llama.cpp was built for",
-            f"CMAKE_ARGS='{switches}' make setup",
-        )
-    unused = sorted(flag for flag in flags if flag.startswith(("amx", "avx512f")))
-    extra = f"; {', '.join(unused)} not used by the portable build" if unused else ""
-    return ok(f"has {', '.join(sorted(PORTABLE_FLAGS))}{extra}")
+    if missing := sorted(USUAL_FLAGS - flags):
+        return warning(f"the processor lacks {', '.join(missing)}: answers are slow")
+    more = (flag for flag in _MORE if flag in flags)
+    return ok(f"has {', '.join([*sorted(USUAL_FLAGS), *more])}")
 
 
 def _cpu_flags(cpuinfo: Path) -> frozenset[str]:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, Protocol
 
+import msgspec
 import trio
 
 from inferd.backend import (
@@ -16,6 +17,7 @@ from inferd.engine.ledger import Ledger
 from inferd.engine.process import KILLED_BY, start_worker
 from inferd.engine.restart import Pause, RestartPolicy
 from inferd.engine.session import Session, SessionOverError
+from inferd.engine.stepdown import StepDown
 from inferd.errors import (
     BackendNotReadyError,
 )
@@ -23,6 +25,7 @@ from inferd.fit import UnfitError
 from inferd.ipc import (
     Load,
     Loading,
+    Variant,
 )
 from inferd.limits import HEARTBEAT_S, HEARTBEATS_IN_SILENCE
 
@@ -39,6 +42,11 @@ class Observer(Protocol):
     def died(self, backend: str, reason: str, pause: Pause) -> None:
         """It is gone, and comes back after the pause."""
 
+    def stepped_down(
+        self, backend: str, reason: str, *, crashed: str, lower: str
+    ) -> None:
+        """It crashed with one variant of its CPU code, and comes back with a lower one."""
+
 
 class _Death(NamedTuple):
     """How a worker's life ended."""
@@ -49,6 +57,8 @@ class _Death(NamedTuple):
     """For the operator: with the library's own last words."""
     was_ready: bool
     had_served: bool
+    variant: Variant | None
+    """Of the library's CPU code, as far as it is known."""
 
 
 class Engine(JobBackend):
@@ -65,6 +75,7 @@ class Engine(JobBackend):
     ) -> None:
         super().__init__(prepare_timeout_s=limits.prepare_timeout_s)
         self._settings = settings
+        self._step_down = StepDown()
         self._load = Load(
             settings=settings,
             n_slots=n_slots,
@@ -133,6 +144,29 @@ class Engine(JobBackend):
             death = await self._live(_nothing)
 
     async def _live(self, on_ready: Callable[[], None]) -> _Death:
+        """Have a worker serve until it is gone, with a variant that gets that far."""
+        while True:
+            death = await self._live_once(on_ready)
+            if death.variant is None or death.was_ready:
+                return death
+            before = self._step_down.crashed
+            lower = self._step_down.died(death.reason, death.variant)
+            if lower:
+                self._observer.stepped_down(
+                    self.name,
+                    death.whole_reason,
+                    crashed=death.variant.name,
+                    lower=lower,
+                )
+            elif before and not self._step_down.crashed:
+                names = ", ".join((*before, death.variant.name))
+                return death._replace(
+                    whole_reason=f"{death.whole_reason} (with each of {names})"
+                )
+            else:
+                return death
+
+    async def _live_once(self, on_ready: Callable[[], None]) -> _Death:
         """Start a worker and serve with it until it is gone."""
         async with start_worker() as process:
             session = Session(process)
@@ -145,13 +179,25 @@ class Engine(JobBackend):
             except SessionOverError as error:
                 self._session = None
                 session.fail_all(f"the worker is gone: {error.reason}")
-                return _Death(error.reason, str(error), was_ready, session.has_served)
+                return _Death(
+                    reason=error.reason,
+                    whole_reason=str(error),
+                    was_ready=was_ready,
+                    had_served=session.has_served,
+                    variant=session.variant,
+                )
             except UnfitError as error:
-                return _Death(str(error), str(error), was_ready, had_served=False)
+                return _Death(
+                    reason=str(error),
+                    whole_reason=str(error),
+                    was_ready=was_ready,
+                    had_served=False,
+                    variant=None,
+                )
 
     async def _get_ready(self, session: Session) -> None:
         loaded = await session.load(
-            self._load,
+            msgspec.structs.replace(self._load, crashed=self._step_down.crashed),
             lambda loading: self._observer.loading(self.name, loading),
             partial(self._ledger.allot, self.name),
             silence_s=self._limits.load_silence_s,

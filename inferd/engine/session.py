@@ -32,6 +32,7 @@ from inferd.ipc import (
     Scored,
     Step,
     ToWorker,
+    Variant,
 )
 from inferd.wire.responses import Guesses, Logprob
 
@@ -84,6 +85,7 @@ class Session:
         self._heard_at = trio.current_time()
         self._hung: str | None = None
         self.has_served = False
+        self.variant: Variant | None = None
 
     # --- jobs -------------------------------------------------------------------
 
@@ -157,6 +159,8 @@ class Session:
             match await self._receive_within(silence_s):
                 case Loading() as loading:
                     report(loading)
+                case Variant() as variant:
+                    self.variant = variant
                 case Demand() as demand:
                     self._outbox.post(await allot(demand))
                 case LoadFailed(reason=reason):
@@ -221,7 +225,7 @@ class Session:
                 self._put(message.ticket, message)
             case Alive():
                 pass
-            case Loading() | Demand() | LoadFailed() | Loaded():
+            case Loading() | Variant() | Demand() | LoadFailed() | Loaded():
                 raise SessionOverError(_out_of_turn(message))
 
     def _sort_step(self, step: Step) -> None:

@@ -173,6 +173,19 @@ class StatusBoard:
             )
         )
 
+    def stepped_down(
+        self, backend: str, reason: str, *, crashed: str, lower: str
+    ) -> None:
+        """A worker crashed as it loaded, and the next one runs other code."""
+        log.warning(
+            "worker.stepped_down",
+            backend=backend,
+            reason=reason,
+            crashed=crashed,
+            lower=lower,
+        )
+        self._on_death(backend)
+
 
 def _capabilities_frame(name: str, able: BackendCapabilities) -> CapabilitiesFrame:
     return CapabilitiesFrame(
@@ -187,6 +200,7 @@ def _capabilities_frame(name: str, able: BackendCapabilities) -> CapabilitiesFra
         rerank=able.rerank,
         accelerator=able.accelerator.kind,
         gpu_layers=able.accelerator.gpu_layers,
+        cpu_variant=able.cpu_variant or UNSET,
         wire_version=WIRE_VERSION,
         n_ctx=able.n_ctx or UNSET,
         n_slots=able.n_slots or UNSET,

@@ -50,6 +50,8 @@ class CapabilitiesFrame(Struct, frozen=True, kw_only=True):
     rerank: bool
     accelerator: str
     gpu_layers: int
+    cpu_variant: str | UnsetType = UNSET
+    """Which of the library's variants for processors it runs."""
     wire_version: int
     """The protocol's generation: 1 for this family of NDJSON sockets."""
     n_ctx: int | UnsetType = UNSET

@@ -25,7 +25,7 @@ def make_backend(load: Load) -> WorkerBackend:
         case LlamaCppSettings() as settings:
             from inferd.worker.llama.backend import LlamaBackend  # noqa: PLC0415
 
-            return LlamaBackend(settings, n_slots=load.n_slots)
+            return LlamaBackend(settings, n_slots=load.n_slots, crashed=load.crashed)
 
 
 def die_with(parent_pid: int) -> None:

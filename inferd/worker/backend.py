@@ -4,10 +4,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from inferd.fit import Demand, Share
-from inferd.ipc import Embedded, Failed, Loaded, Loading, Scored, Step
+from inferd.ipc import Embedded, Failed, Loaded, Loading, Scored, Step, Variant
 from inferd.job import Job
 
-Report = Callable[[Loading], None]
+Report = Callable[[Loading | Variant], None]
 """Tell the daemon how far the load is; also a sign of life."""
 
 Outcome = Step | Embedded | Scored | Failed

@@ -29,6 +29,7 @@ from inferd.ipc import (
     Run,
     Scored,
     Step,
+    Variant,
     decode_from_worker,
     decode_to_worker,
     encode,
@@ -149,6 +150,7 @@ FROM_WORKER = st.one_of(
         n_ctx=U32,
     ),
     st.builds(LoadFailed, reason=st.text()),
+    st.builds(Variant, name=st.text(), lower=st.text()),
     st.builds(
         Demand,
         n_ctx=U32,

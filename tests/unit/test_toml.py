@@ -22,8 +22,8 @@ MOCK_KEYS = (
 )
 ADMISSION_KEYS = "max_active, max_queued, max_queued_bytes, max_queued_tokens"
 LLAMA_KEYS = (
-    "cache_type_k, cache_type_v, chat_template, draft_max, draft_model, embed_pooling, "
-    "kind, model, n_ctx, n_gpu_layers, n_threads, name, prompt_cache_mb, serves, sha256, "
+    "cache_type_k, cache_type_v, chat_template, cpu_variant, draft_max, draft_model, "
+    "embed_pooling, kind, model, n_ctx, n_gpu_layers, n_threads, name, prompt_cache_mb, serves, sha256, "
     "speculation"
 )
 

@@ -1,7 +1,8 @@
 """llama.cpp, on its low-level API.
 
-``library`` loads it and checks that its structs fit; ``model`` holds weights and
-vocabulary, ``context`` the room to compute in. ``generator`` writes answers: ``decoder``
-advances all sequences in one batch, ``sampling`` chooses tokens. ``encoder`` makes vectors
-and scores. ``backend`` is what the worker's threads see.
+``library`` loads it and checks that its structs fit, ``variants`` picks its code for the
+processor; ``model`` holds weights and vocabulary, ``context`` the room to compute in.
+``generator`` writes answers: ``decoder`` advances all sequences in one batch, ``sampling``
+chooses tokens. ``encoder`` makes vectors and scores. ``backend`` is what the worker's
+threads see.
 """

@@ -1,6 +1,7 @@
 """A GGUF model as the worker's threads see it."""
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 import msgspec
@@ -21,7 +22,7 @@ from inferd.worker.llama.encoder import Encoder
 from inferd.worker.llama.files import check_gguf, check_sha256
 from inferd.worker.llama.generator import Generator
 from inferd.worker.llama.guessing import make_speculation
-from inferd.worker.llama.library import accelerator, load_library
+from inferd.worker.llama.library import Library, accelerator, load_library
 from inferd.worker.llama.model import Model
 from inferd.worker.llama.predict import predict
 from inferd.worker.llama.threads import OtherLoad, ThreadGovernor
@@ -33,11 +34,18 @@ class LlamaBackend(WorkerBackend):
     _model: Model
     _engine: Generator | Encoder
 
-    def __init__(self, settings: LlamaCppSettings, *, n_slots: int) -> None:
+    def __init__(
+        self,
+        settings: LlamaCppSettings,
+        *,
+        n_slots: int,
+        crashed: Collection[str] = (),
+    ) -> None:
         self._settings = settings
         self._n_slots = n_slots
+        self._crashed = crashed
         self._path = Path(settings.model)
-        self._library = ""
+        self._library = Library()
         n_cores = len(os.sched_getaffinity(0))
         self._governor = ThreadGovernor(
             n_cores=n_cores, max_threads=settings.n_threads or n_cores
@@ -51,7 +59,9 @@ class LlamaBackend(WorkerBackend):
             LoadError: it cannot be served.
         """
         self._check_file(report)
-        self._library = load_library()
+        self._library = load_library(
+            report, wanted=self._settings.cpu_variant, crashed=self._crashed
+        )
         self._refuse_missing_accelerator()
         mapping = Loading(phase="mmap", path=str(self._path))
         report(mapping)
@@ -76,13 +86,14 @@ class LlamaBackend(WorkerBackend):
         able = msgspec.structs.replace(
             self._engine.capabilities,
             model=self._model.name or path.stem,
+            cpu_variant=self._library.cpu_variant,
             accelerator=AcceleratorInfo(
                 kind=accelerator(), gpu_layers=self._n_gpu_layers
             ),
         )
         return Loaded(
             capabilities=able,
-            library=self._library,
+            library=self._library.description,
             marker_tokens=self._model.kept,
         )
 

@@ -8,9 +8,13 @@ library wrote tells its true size.
 import ctypes
 import platform
 import re
+from collections.abc import Collection
+from pathlib import Path
+from typing import NamedTuple
 
 from inferd.backend import AcceleratorKind
-from inferd.worker.backend import LoadError
+from inferd.worker.backend import LoadError, Report
+from inferd.worker.llama import variants
 
 try:
     import llama_cpp
@@ -18,25 +22,68 @@ try:
 except (ImportError, OSError, RuntimeError) as error:
     raise LoadError(f"llama.cpp does not load ({error}); run: make setup") from error
 
-__all__ = ["accelerator", "check_struct", "llama", "load_library", "struct_size"]
+__all__ = [
+    "Library",
+    "accelerator",
+    "check_struct",
+    "llama",
+    "load_library",
+    "struct_size",
+]
 
 _PROBE_BYTES = 1024
 _PATTERNS = (0xAA, 0x55)
 
 
-def load_library() -> str:
-    """Make the library ready for use; give its name, version and features.
+class Library(NamedTuple):
+    """What was loaded."""
+
+    cpu_variant: str = ""
+    """Of its CPU code; empty where it has one for all."""
+    description: str = ""
+    """Its name, version, variant and features."""
+
+
+def load_library(
+    report: Report = lambda _: None,
+    *,
+    wanted: str | None = None,
+    crashed: Collection[str] = (),
+) -> Library:
+    """Make the library ready for use.
+
+    Args:
+        report: told which variant of its CPU code is loaded next, if it has variants.
+        wanted: the only one to be used; ``None`` for the best.
+        crashed: those that are not to be used.
 
     Raises:
-        LoadError: its structs are not those of the binding.
+        LoadError: its structs are not those of the binding, or no variant will do.
     """
     # The binding installs a logger in Python that takes the interpreter's lock in native
     # threads. llama.cpp's own writes to stderr, which the daemon reads, even as it dies.
     llama.llama_log_set(ctypes.cast(0, llama.llama_log_callback), None)
     check_struct("llama_model_params", "llama_model_default_params")
     check_struct("llama_context_params", "llama_context_default_params")
+    variant = _load_variant(report, wanted, crashed)
     llama.llama_backend_init()
-    return f"llama-cpp-python {llama_cpp.__version__} ({', '.join(features())})"
+    listed = ", ".join(features())
+    return Library(
+        variant,
+        f"llama-cpp-python {llama_cpp.__version__} "
+        + (f"({variant}: {listed})" if variant else f"({listed})"),
+    )
+
+
+def _load_variant(report: Report, wanted: str | None, crashed: Collection[str]) -> str:
+    library: ctypes.CDLL = llama._lib  # it has no other name
+    paths = variants.find_variants(Path(library._name).parent)
+    if not paths and wanted is None:
+        return ""
+    chosen = variants.pick(paths, wanted=wanted, crashed=crashed)
+    report(chosen)
+    variants.load(library, paths[chosen.name])
+    return chosen.name
 
 
 def check_struct(name: str, make_default: str) -> None:

@@ -110,7 +110,9 @@ class Writer:
         if n_alternatives := sequence.job.n_alternatives:
             known = log_probabilities(self._logits(row))
         token = sampler.choose(self._context, row, n_written=sequence.n_written)
-        if not math.isfinite(self._logits(row)[token]):  # one bad weight makes them none
+        if not math.isfinite(
+            self._logits(row)[token]
+        ):  # one bad weight makes them none
             raise NotANumberError
         if known is not None and not self._is_end(sequence, token):
             logprob = self._model.logprob(token, known, n_alternatives)

@@ -42,6 +42,7 @@ from inferd.ipc import (
     Drop,
     Embedded,
     Failed,
+    Load,
     Loaded,
     LoadFailed,
     Loading,
@@ -52,9 +53,10 @@ from inferd.ipc import (
     Run,
     Scored,
     Step,
+    Variant,
 )
 from inferd.job import EmbedJob, GenerateJob, RerankJob, Sampling, Turn
-from inferd.limits import MAX_PREPARES
+from inferd.limits import MAX_PREPARES, RESTART_BACKOFF_S
 from inferd.wire.responses import UsageV2
 from tests.fakes.ledger import DEMAND, roomy_ledger
 from tests.fakes.worker import CAPABILITIES, MARKER, FakeWorker, Workers, ended
@@ -79,6 +81,7 @@ class Events:
         self.phases: list[str] = []
         self.able: list[BackendCapabilities] = []
         self.deaths: list[tuple[str, Pause]] = []
+        self.steps: list[tuple[str, str, str]] = []
 
     def loading(self, backend: str, loading: Loading) -> None:
         self.phases.append(loading.phase)
@@ -88,6 +91,11 @@ class Events:
 
     def died(self, backend: str, reason: str, pause: Pause) -> None:
         self.deaths.append((reason, pause))
+
+    def stepped_down(
+        self, backend: str, reason: str, *, crashed: str, lower: str
+    ) -> None:
+        self.steps.append((reason, crashed, lower))
 
 
 class Asked:
@@ -315,6 +323,88 @@ async def test_the_end_of_its_life_is_the_end_of_its_worker(
     async with ready_house(monkeypatch) as (home, worker):
         await home.end()
         assert not worker.process.is_alive
+
+
+# --- variants of the CPU code -----------------------------------------------------------
+
+LADDER = ("avx512", "avx2", "plain")
+
+
+async def crash_with(workers: Workers, code: int = -signal.SIGILL) -> Load:
+    """Have the next worker load the best that it may, and die of it."""
+    worker = await workers.next()
+    load = await worker.expect(Load)
+    name, *lower = [each for each in LADDER if each not in load.crashed]
+    await worker.say(Variant(name=name, lower=lower[0] if lower else ""))
+    worker.die(code)
+    return load
+
+
+async def test_a_variant_that_crashes_is_stepped_down_from_at_once_and_for_good(
+    monkeypatch, autojump_clock
+):
+    async with house(monkeypatch) as home:
+        await crash_with(home.workers)
+        for n_deaths in range(2):
+            worker = await home.workers.next()
+            assert trio.current_time() == n_deaths * RESTART_BACKOFF_S
+            assert (await worker.expect(Load)).crashed == ("avx512",)
+            await worker.say(Loaded(capabilities=CAPABILITIES, library="fake 1"))
+            await settled()
+            assert home.engine.ready
+            worker.die()
+        assert home.events.steps == [("killed by SIGILL", "avx512", "avx2")]
+
+
+async def test_where_every_variant_crashes_none_is_to_blame(
+    monkeypatch, autojump_clock
+):
+    async def crash(workers: Workers):
+        for _ in LADDER:
+            await crash_with(workers, -signal.SIGSEGV)
+
+    text = await start_fails(monkeypatch, crash)
+    assert text == (
+        "backend chat: killed by SIGSEGV (with each of avx512, avx2, plain); "
+        "run: inferd doctor"
+    )
+
+
+async def test_after_a_crash_with_all_variants_the_best_is_tried_after_a_pause(
+    monkeypatch, autojump_clock
+):
+    async with ready_house(monkeypatch) as (home, worker):
+        worker.die()
+        loads = [await crash_with(home.workers) for _ in LADDER]
+        await home.workers.next_ready()
+        [_, (reason, pause)] = home.events.deaths
+        assert [len(load.crashed) for load in loads] == [0, 1, 2]
+        assert reason == "killed by SIGILL (with each of avx512, avx2, plain)"
+        assert pause.seconds > 0
+        assert (await crash_with(home.workers)).crashed == ()
+
+
+@pytest.mark.parametrize("code", [-signal.SIGKILL, 3])
+async def test_no_variant_is_blamed_for_what_is_no_crash(
+    monkeypatch, autojump_clock, code
+):
+    async with ready_house(monkeypatch) as (home, worker):
+        worker.die()
+        await crash_with(home.workers, code)
+        load = await (await home.workers.next()).expect(Load)
+        assert (load.crashed, home.events.steps) == ((), [])
+
+
+async def test_no_variant_is_blamed_for_a_crash_once_it_serves(
+    monkeypatch, autojump_clock
+):
+    async with house(monkeypatch) as home:
+        worker = await home.workers.next()
+        await worker.say(Variant(name="avx512", lower="avx2"))
+        await worker.get_ready()
+        worker.die(-signal.SIGILL)
+        load = await (await home.workers.next()).expect(Load)
+        assert (load.crashed, home.events.steps) == ((), [])
 
 
 # --- one job ----------------------------------------------------------------------------

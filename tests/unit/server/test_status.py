@@ -69,6 +69,7 @@ def test_capabilities_say_all_that_a_backend_can():
             n_slots=4,
             cache_type_k="f16",
             cache_type_v="q8_0",
+            cpu_variant="haswell",
         ),
     )
     assert snapshot(board)[0] == {
@@ -86,6 +87,7 @@ def test_capabilities_say_all_that_a_backend_can():
         "rerank": False,
         "accelerator": "cuda",
         "gpu_layers": 7,
+        "cpu_variant": "haswell",
         "wire_version": 1,
         "n_ctx": 8,
         "n_slots": 4,
@@ -141,6 +143,18 @@ def test_a_sign_of_life_is_no_event_for_listeners():
             board.loading("chat", Loading(phase="mmap", path="/m.gguf"))
         assert words(heard(listener)) == ["starting", "loading_model"]
     assert len(told) == 5
+
+
+def test_a_step_down_is_a_warning_and_counts_as_a_death():
+    deaths: list[str] = []
+    board = StatusBoard(on_death=deaths.append)
+    with capture_logs() as lines:
+        board.stepped_down("chat", "killed by SIGILL", crashed="a", lower="b")
+    [line] = lines
+    assert (line["event"], line["log_level"]) == ("worker.stepped_down", "warning")
+    assert (line["backend"], line["reason"]) == ("chat", "killed by SIGILL")
+    assert (line["crashed"], line["lower"]) == ("a", "b")
+    assert deaths == ["chat"]
 
 
 def test_a_death_is_told_with_its_reason_and_its_pause():

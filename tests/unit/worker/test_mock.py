@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from inferd.config import MockSettings
 from inferd.dialects.registry import DIALECTS
-from inferd.ipc import Embedded, Ended, Loading, Scored, Step
+from inferd.ipc import Embedded, Ended, Loading, Scored, Step, Variant
 from inferd.job import EmbedJob, GenerateJob, RerankJob, Sampling, Turn
 from inferd.wire.responses import Usage
 from inferd.worker.backend import RefusedError
@@ -73,7 +73,7 @@ def deaths(monkeypatch):
 
 
 def test_it_is_ready_at_once():
-    reports: list[Loading] = []
+    reports: list[Loading | Variant] = []
     loaded = backend().load(reports.append)
     assert loaded.library == loaded.capabilities.model == "mock"
     assert reports == [Loading(phase="checking_local", path="(mock)")]
@@ -175,7 +175,7 @@ def test_it_lives_where_its_lines_end_before_the_cue(deaths):
 
 
 def test_it_dies_before_it_is_ready_if_told_to(deaths):
-    reports: list[Loading] = []
+    reports: list[Loading | Variant] = []
     backend(die_at_load=True, die_by="SIGSTOP").load(reports.append)
     assert deaths == [signal.SIGSTOP]
     assert len(reports) == 1

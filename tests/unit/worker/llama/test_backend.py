@@ -1,7 +1,7 @@
 import pytest
 
 from inferd.config import LlamaCppSettings
-from inferd.ipc import Loaded
+from inferd.ipc import Loaded, Loading
 from inferd.worker.backend import LoadError
 from inferd.worker.llama.backend import LlamaBackend
 from tests.model.tiny import write_tiny_bert, write_tiny_model
@@ -14,7 +14,11 @@ def load_and_listen(path) -> tuple[Loaded, list[tuple[str, str, int]]]:
     settings = LlamaCppSettings(name="tiny", model=str(path), n_threads=1)
     heard = []
     loaded = LlamaBackend(settings, n_slots=1).load(
-        lambda loading: heard.append((loading.phase, loading.path, loading.n_ctx))
+        lambda told: (
+            heard.append((told.phase, told.path, told.n_ctx))
+            if isinstance(told, Loading)
+            else None
+        )
     )
     return loaded, list(dict.fromkeys(heard))
 
@@ -38,6 +42,7 @@ def test_loading_tells_what_it_does_and_what_came_of_it(tiny_model):
     assert (able.tools, able.structure, able.dialect) == (True, True, "chatml")
     assert (able.thinking, able.vision) == (False, False)
     assert loaded.library.startswith("llama-cpp-python")
+    assert f"({able.cpu_variant}" in loaded.library
 
 
 def test_loading_tells_which_control_tokens_are_parts_of_markers(tmp_path, monkeypatch):

@@ -1,4 +1,5 @@
 import ctypes
+from typing import Any
 
 import pytest
 
@@ -28,13 +29,25 @@ def test_a_struct_of_another_size_is_refused(monkeypatch, wrong_bytes):
 
 
 def test_loading_tells_version_and_features():
-    text = library.load_library()
-    assert text.startswith("llama-cpp-python 0.3.36 (")
+    variant, text = library.load_library()
+    assert text.startswith(f"llama-cpp-python 0.3.36 ({variant}")
     assert library.features()
 
 
-def test_a_portable_build_claims_no_more_than_avx2():
-    assert not {"AVX512", "AMX_INT8"} & set(library.features())
+def test_what_is_loaded_is_told_if_there_is_a_choice():
+    told: list[Any] = []
+    variant = library.load_library(told.append).cpu_variant
+    assert [each.name for each in told] == ([variant] if variant else [])
+
+
+def test_a_variant_that_is_not_there_is_refused():
+    with pytest.raises(LoadError, match=r'cpu_variant = "z80": this build .* has '):
+        library.load_library(wanted="z80")
+
+
+def test_no_amx_without_asking_for_it():
+    library.load_library()
+    assert "AMX_INT8" not in library.features()
 
 
 def test_the_flag_for_an_interruption_is_what_strlen_makes_of_it():

@@ -1,0 +1,107 @@
+"""A library with variants of its CPU code, one of which does not survive this processor."""
+
+import shutil
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from inferd.config import LimitSettings, LlamaCppSettings
+from inferd.doctor.check import Verdict
+from inferd.doctor.engine import check_worker
+from inferd.fit import Demand, Share
+from tests.daemon.harness import MakeDaemon, llamacpp
+
+pytestmark = [pytest.mark.model, pytest.mark.slow]
+
+BROKEN = """
+#include <signal.h>
+int ggml_backend_score(void) { return 1 << 20; }
+void *ggml_backend_init(void) { raise(SIGNAL); return 0; }
+"""
+
+
+def add_broken(directory: Path, signal: str) -> None:
+    """Compile a variant that promises the most and dies as it is loaded."""
+    compiler = shutil.which("cc")
+    assert compiler
+    output = directory / "libggml-cpu-broken.so"
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", f"-DSIGNAL={signal}", "-xc", "-", "-o", output],
+        input=BROKEN,
+        text=True,
+        check=True,
+    )
+
+
+@pytest.fixture
+def libraries(tmp_path: Path) -> Path:
+    """A directory with the libraries that are installed."""
+    package = find_spec("llama_cpp")
+    assert package is not None
+    assert package.origin is not None
+    for path in (Path(package.origin).parent / "lib").glob("*.so*"):
+        (tmp_path / path.name).symlink_to(path)
+    return tmp_path
+
+
+def environ(libraries: Path) -> dict[str, str]:
+    return {"LLAMA_CPP_LIB_PATH": str(libraries)}
+
+
+@pytest.mark.parametrize("signal", ["SIGILL", "SIGSEGV", "SIGABRT"])
+def test_a_daemon_steps_down_from_a_variant_that_crashes_and_says_so(
+    make_daemon: MakeDaemon, tiny_q8_0, libraries, signal
+):
+    add_broken(libraries, signal)
+    config = {"backend": [llamacpp(tiny_q8_0)]}
+    daemon = make_daemon(config, environ=environ(libraries)).start()
+    assert daemon.ask(max_tokens=4)[-1]["type"] == "done"
+    used = daemon.admin().frame()["cpu_variant"]
+    [line] = [
+        each for each in daemon.log_lines() if each["event"] == "worker.stepped_down"
+    ]
+    assert line["reason"].startswith(f"killed by {signal}")
+    assert (line["crashed"], line["lower"]) == ("broken", used)
+    assert line["level"] == "warning"
+
+
+def test_where_every_variant_crashes_the_start_fails_with_the_signal(
+    make_daemon: MakeDaemon, tiny_q8_0, libraries
+):
+    for path in libraries.glob("libggml-cpu-*.so"):
+        path.unlink()
+    add_broken(libraries, "SIGILL")
+    config = {"backend": [llamacpp(tiny_q8_0)]}
+    refusal = make_daemon(config, environ=environ(libraries)).refusal()
+    assert refusal.endswith("backend chat: killed by SIGILL; run: inferd doctor")
+
+
+def test_a_variant_may_be_named_and_is_then_the_only_one(
+    make_daemon: MakeDaemon, tiny_q8_0, libraries
+):
+    add_broken(libraries, "SIGILL")
+    named = make_daemon(
+        {"backend": [llamacpp(tiny_q8_0, cpu_variant="x64")]},
+        environ=environ(libraries),
+    ).start()
+    assert named.admin().frame()["cpu_variant"] == "x64"
+    assert named.ask(max_tokens=4)[-1]["type"] == "done"
+    broken = make_daemon(
+        {"backend": [llamacpp(tiny_q8_0, cpu_variant="broken")]},
+        environ=environ(libraries),
+    )
+    assert "killed by SIGILL" in broken.refusal()
+
+
+def test_the_doctor_has_a_word_for_it(monkeypatch, tiny_q8_0, libraries):
+    def take_all(demand: Demand) -> Share:
+        return Share(n_slots=1, n_ctx=demand.n_ctx)
+
+    add_broken(libraries, "SIGILL")
+    monkeypatch.setenv(*environ(libraries).popitem())
+    settings = LlamaCppSettings(name="chat", model=str(tiny_q8_0), n_threads=1)
+    finding = check_worker(settings, LimitSettings(load_silence_s=20), take_all)
+    assert finding.verdict is Verdict.WARNING
+    assert finding.detail.startswith("broken crashed and is not used; llama-cpp-python")
