@@ -7,11 +7,11 @@ stands here is all that the server knows of it.
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
 
 from msgspec import Raw, Struct
 
+from inferd.capabilities import BackendCapabilities
 from inferd.errors import EmbedUnsupportedError, InternalError, RerankUnsupportedError
 from inferd.job import EmbedJob, GenerateJob, RerankJob
 from inferd.wire.responses import (
@@ -25,57 +25,6 @@ from inferd.wire.responses import (
 )
 
 J = TypeVar("J", GenerateJob, EmbedJob, RerankJob)
-
-
-class AcceleratorKind(StrEnum):
-    """What the engine was built for."""
-
-    CPU = "cpu"
-    CUDA = "cuda"
-    METAL = "metal"
-    VULKAN = "vulkan"
-    ROCM = "rocm"
-
-
-class AcceleratorInfo(Struct, frozen=True, kw_only=True):
-    """The accelerator an engine uses."""
-
-    kind: AcceleratorKind = AcceleratorKind.CPU
-    gpu_layers: int = 0
-    """Layers on the accelerator; 0 means that the CPU does all, whatever ``kind`` says."""
-
-
-class BackendCapabilities(Struct, frozen=True, kw_only=True):
-    """What a backend can do."""
-
-    generate: bool = True
-    v2: bool = False
-    vision: bool = False
-    audio: bool = False
-    video: bool = False
-    tools: bool = False
-    thinking: bool = False
-    structure: bool = False
-    """Whether it can hold an answer to a grammar, a schema or a call."""
-    embed: bool = False
-    rerank: bool = False
-    accelerator: AcceleratorInfo = AcceleratorInfo()
-    cpu_variant: str = ""
-    """Which of the library's variants for processors it runs; empty where it has none."""
-    n_ctx: int = 0
-    """Tokens one request may take, prompt and answer together; 0 where it has no bound."""
-    n_embd: int = 0
-    """Numbers of one vector, where it embeds."""
-    n_slots: int = 0
-    """Requests that can run at once; 0 where it has no bound."""
-    cache_type_k: str = ""
-    """How the keys of its KV cache are kept, where it has one for answers."""
-    cache_type_v: str = ""
-    """How the values are."""
-    model: str = ""
-    """The model's own name."""
-    dialect: str = ""
-    """The family whose way of writing prompts and calls it follows."""
 
 
 class Token(Struct, frozen=True):

@@ -8,7 +8,8 @@ killed, a daemon that lies is a bug.
 import msgspec
 from msgspec import Struct
 
-from inferd.backend import BackendCapabilities, Reuse
+from inferd.backend import Reuse
+from inferd.capabilities import BackendCapabilities
 from inferd.config import BackendSettings
 from inferd.fit import Demand, Share
 from inferd.job import Job

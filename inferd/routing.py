@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from inferd.backend import Backend, BackendCapabilities
+from inferd.backend import Backend
+from inferd.capabilities import BackendCapabilities
 from inferd.errors import (
     AttachmentUnsupportedError,
     BackendNotReadyError,

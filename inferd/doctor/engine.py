@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import trio
 
-from inferd.backend import BackendCapabilities
+from inferd.capabilities import BackendCapabilities
 from inferd.config import BackendSettings, LimitSettings, LlamaCppSettings
 from inferd.doctor.check import Finding, failed, ok, warning
 from inferd.engine.process import start_worker

@@ -7,10 +7,8 @@ from typing import NamedTuple, Protocol
 import msgspec
 import trio
 
-from inferd.backend import (
-    BackendCapabilities,
-    StartFailedError,
-)
+from inferd.backend import StartFailedError
+from inferd.capabilities import BackendCapabilities
 from inferd.config import BackendSettings, LimitSettings
 from inferd.engine.jobs import JobBackend
 from inferd.engine.ledger import Ledger

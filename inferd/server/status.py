@@ -12,7 +12,7 @@ import trio
 from msgspec import UNSET
 
 from inferd import __version__
-from inferd.backend import BackendCapabilities
+from inferd.capabilities import BackendCapabilities
 from inferd.engine.restart import Pause
 from inferd.fit import Plan, mib
 from inferd.ipc import Loading

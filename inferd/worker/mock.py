@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from inferd.backend import BackendCapabilities
+from inferd.capabilities import BackendCapabilities
 from inferd.config import MockSettings
 from inferd.fit import Share
 from inferd.ipc import Embedded, Ended, Loaded, Loading, Scored, Step

@@ -12,7 +12,6 @@ from msgspec import Raw
 
 from inferd.backend import (
     Backend,
-    BackendCapabilities,
     Done,
     DoneV2,
     EmbedResult,
@@ -31,6 +30,7 @@ from inferd.backend import (
     TokenEventV2,
     ToolUse,
 )
+from inferd.capabilities import BackendCapabilities
 from inferd.errors import BackendNotReadyError, BackendUnavailableError
 from inferd.job import EmbedJob, GenerateJob, RerankJob
 from inferd.wire.responses import Guesses, StopReason, StopReasonV2, Usage, UsageV2

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import trio
 
-from inferd.backend import BackendCapabilities
+from inferd.capabilities import BackendCapabilities
 from inferd.ipc import (
     Ended,
     FromWorker,

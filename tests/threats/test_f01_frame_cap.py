@@ -1,7 +1,7 @@
 import pytest
 import trio
 
-from inferd.backend import BackendCapabilities
+from inferd.capabilities import BackendCapabilities
 from inferd.limits import (
     MAX_FRAME_BYTES,
     READ_AHEAD_BYTES,

@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from inferd.backend import BackendCapabilities
+from inferd.capabilities import BackendCapabilities
 from inferd.job import Structure
 from inferd.limits import GRAMMAR_MAX_ALTERNATIVES, GRAMMAR_MAX_BYTES
 from inferd.worker.llama.constraint import Vocabulary

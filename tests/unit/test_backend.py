@@ -1,12 +1,6 @@
 import pytest
 
-from inferd.backend import (
-    AcceleratorInfo,
-    AcceleratorKind,
-    Backend,
-    BackendCapabilities,
-    Prepared,
-)
+from inferd.backend import Backend, Prepared
 from inferd.errors import (
     EmbedUnsupportedError,
     InternalError,
@@ -24,14 +18,6 @@ JOB = GenerateJob(
 
 def prepared(job):
     return Prepared(ticket=1, job=job, input_tokens=3)
-
-
-def test_a_backend_writes_text_and_no_more_unless_it_says_so():
-    able = BackendCapabilities()
-    assert able.generate
-    others = (able.v2, able.vision, able.audio, able.video, able.tools, able.thinking)
-    assert not any((*others, able.embed, able.rerank, able.n_ctx, able.n_embd))
-    assert able.accelerator == AcceleratorInfo(kind=AcceleratorKind.CPU, gpu_layers=0)
 
 
 async def test_embeddings_are_refused_by_who_makes_none():

@@ -3,11 +3,7 @@ from contextlib import suppress
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from inferd.backend import (
-    AcceleratorInfo,
-    AcceleratorKind,
-    BackendCapabilities,
-)
+from inferd.capabilities import AcceleratorInfo, AcceleratorKind, BackendCapabilities
 from inferd.config import LlamaCppSettings, MockSettings
 from inferd.fit import Demand, Line, Share
 from inferd.ipc import (

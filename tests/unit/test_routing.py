@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import asdict
 
 from inferd import routing
-from inferd.backend import BackendCapabilities
+from inferd.capabilities import BackendCapabilities
 from inferd.errors import BackendNotReadyError, InferdError
 from inferd.routing import (
     EMBEDS,

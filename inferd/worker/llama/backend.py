@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from inferd.backend import AcceleratorInfo, AcceleratorKind
+from inferd.capabilities import AcceleratorInfo, AcceleratorKind
 from inferd.config import LlamaCppSettings
 from inferd.fit import Demand, Share
 from inferd.ipc import Loaded, Loading

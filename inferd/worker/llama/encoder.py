@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from inferd.backend import BackendCapabilities
+from inferd.capabilities import BackendCapabilities
 from inferd.dialects.embedding import task_prefix
 from inferd.ipc import Embedded, Failed, Scored
 from inferd.job import EmbedJob, GenerateJob, Job, RerankJob

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from inferd.backend import BackendCapabilities
+from inferd.capabilities import BackendCapabilities
 from inferd.config import Family
 from inferd.dialects.generic import GENERIC
 from inferd.dialects.inert import SpelledError

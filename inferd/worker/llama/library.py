@@ -12,7 +12,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
-from inferd.backend import AcceleratorKind
+from inferd.capabilities import AcceleratorKind
 from inferd.worker.backend import LoadError, Report
 from inferd.worker.llama import variants
 

@@ -12,7 +12,6 @@ from hypothesis import Phase, given, settings, strategies as st
 from msgspec.structs import replace
 
 from inferd.backend import (
-    BackendCapabilities,
     Done,
     DoneV2,
     EmbedResult,
@@ -24,6 +23,7 @@ from inferd.backend import (
     Token,
     TokenEventV2,
 )
+from inferd.capabilities import BackendCapabilities
 from inferd.config import LimitSettings, MockSettings
 from inferd.engine.engine import Engine
 from inferd.engine.restart import Pause

@@ -8,7 +8,7 @@ import trio.testing
 from structlog.testing import capture_logs
 
 from inferd.admission.gate import Admission
-from inferd.backend import BackendCapabilities
+from inferd.capabilities import BackendCapabilities
 from inferd.engine.restart import Pause
 from inferd.limits import ADMIN_LISTENER_EVENTS, MAX_COMMAND_BYTES
 from inferd.server.activity import Activity

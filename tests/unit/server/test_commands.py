@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
 from inferd.admission.gate import Admission, Claim
-from inferd.backend import AcceleratorInfo, AcceleratorKind, BackendCapabilities
+from inferd.capabilities import AcceleratorInfo, AcceleratorKind, BackendCapabilities
 from inferd.server.activity import Activity
 from inferd.server.commands import Commands
 from inferd.server.metrics import Metrics

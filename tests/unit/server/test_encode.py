@@ -5,7 +5,7 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
-from inferd.backend import BackendCapabilities
+from inferd.capabilities import BackendCapabilities
 from inferd.errors import (
     BackendUnavailableError,
     ContextOverflowError,

@@ -5,7 +5,7 @@ import trio
 import trio.testing
 
 from inferd.admission.gate import Admission
-from inferd.backend import BackendCapabilities
+from inferd.capabilities import BackendCapabilities
 from inferd.errors import (
     BackendUnavailableError,
     DrainingError,

@@ -8,7 +8,8 @@ import trio.testing
 from hypothesis import Phase, given, settings, strategies as st
 from structlog.testing import capture_logs
 
-from inferd.backend import BackendCapabilities, Text, Thinking, ToolUse
+from inferd.backend import Text, Thinking, ToolUse
+from inferd.capabilities import BackendCapabilities
 from inferd.errors import (
     BackendUnavailableError,
     ContextOverflowError,

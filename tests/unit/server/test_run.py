@@ -10,7 +10,8 @@ import trio.testing
 from hypothesis import Phase, given, settings, strategies as st
 from structlog.testing import capture_logs
 
-from inferd.backend import BackendCapabilities, StartFailedError
+from inferd.backend import StartFailedError
+from inferd.capabilities import BackendCapabilities
 from inferd.config import AdmissionSettings, Config, MemorySettings
 from inferd.engine.restart import Pause
 from inferd.limits import MAX_ACTIVE_DEFAULT_CAP

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from inferd import __version__
-from inferd.backend import AcceleratorInfo, AcceleratorKind, BackendCapabilities
+from inferd.capabilities import AcceleratorInfo, AcceleratorKind, BackendCapabilities
 from inferd.engine.restart import Pause
 from inferd.fit import MIB, Budget, Line, fit
 from inferd.ipc import Loading

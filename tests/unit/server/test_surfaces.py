@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from inferd.admission.gate import Admission
-from inferd.backend import BackendCapabilities
+from inferd.capabilities import BackendCapabilities
 from inferd.config import Listen
 from inferd.server.entrance import Entrance
 from inferd.server.surfaces import surfaces
