@@ -36,6 +36,19 @@ def test_other_flags_are_another_build(cache, built, monkeypatch):
     assert len(built) == 2
 
 
+def test_another_choice_of_variants_is_another_build(
+    cache, built, monkeypatch, tmp_path
+):
+    chosen = tmp_path / "variants.cmake"
+    monkeypatch.setattr(build, "VARIANTS", chosen)
+    monkeypatch.setattr(build, "CHOICE_ARGS", (f"-DHOOK={chosen}",))
+    directories = set()
+    for text in ("a few", "others", "a few"):
+        chosen.write_text(text)
+        directories.add(build.tools_directory())
+    assert len(directories) == len(built) == 2
+
+
 def test_without_cmake_there_are_no_tools(cache, built, monkeypatch):
     monkeypatch.setattr("shutil.which", lambda _: None)
     with pytest.raises(SystemExit, match="CMake"):
