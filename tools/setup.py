@@ -51,7 +51,8 @@ def main() -> int:
     make_venv()
     wheel = llama_wheel(PYTHON)
     say("installing inferd and its tools into .venv")
-    pip("install", "--constraint", str(CONSTRAINTS), str(wheel))
+    # Another build of the same version counts as installed otherwise.
+    pip("install", "--force-reinstall", "--no-deps", str(wheel))
     pip("install", "--constraint", str(CONSTRAINTS), "--editable", f"{ROOT}[llama,dev]")
     STAMP.write_text(wanted)
     return fetch()
