@@ -10,6 +10,7 @@ from inferd.config import LimitSettings, LlamaCppSettings
 from inferd.doctor.check import Finding, failed, ok, warning
 from inferd.engine.process import start_worker
 from inferd.engine.session import Session, SessionOverError
+from inferd.engine.stepdown import StepDown
 from inferd.fit import Budget, Demand, Need, Plan, Share, UnfitError, fit, mib
 from inferd.ipc import Load
 
@@ -54,26 +55,33 @@ def forecast(
 async def _predict(
     settings: LlamaCppSettings, n_slots: int, limits: LimitSettings
 ) -> Demand | str:
-    """Start a worker, hear what it demands, and end it."""
+    """Start a worker, hear what it demands, and end it; again where a variant crashes."""
     heard: list[Demand] = []
 
     async def hear(demand: Demand) -> Share:
         heard.append(demand)
         raise UnfitError
 
-    async with start_worker() as process:
+    step_down = StepDown()
+    while True:
         load = Load(
-            settings=msgspec.structs.replace(settings, sha256=None), n_slots=n_slots
+            settings=msgspec.structs.replace(settings, sha256=None),
+            n_slots=n_slots,
+            crashed=step_down.crashed,
         )
-        try:
-            await Session(process).load(
-                load, lambda _: None, hear, silence_s=limits.load_silence_s
-            )
-        except SessionOverError as error:
-            return str(error)
-        except UnfitError:
-            return heard[0]
-    return "it loaded without a word about memory"
+        async with start_worker() as process:
+            session = Session(process)
+            try:
+                await session.load(
+                    load, lambda _: None, hear, silence_s=limits.load_silence_s
+                )
+            except SessionOverError as error:
+                if not step_down.died(error.reason, session.variant):
+                    return str(error)
+            except UnfitError:
+                return heard[0]
+            else:
+                return "it loaded without a word about memory"
 
 
 def check_memory(name: str, known: Forecast, *, daemon_runs: bool) -> Finding:

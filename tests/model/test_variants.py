@@ -10,7 +10,8 @@ import pytest
 from inferd.config import LimitSettings, LlamaCppSettings
 from inferd.doctor.check import Verdict
 from inferd.doctor.engine import check_worker
-from inferd.fit import Demand, Share
+from inferd.doctor.memory import forecast
+from inferd.fit import Budget, Demand, Share
 from tests.daemon.harness import MakeDaemon, llamacpp
 
 pytestmark = [pytest.mark.model, pytest.mark.slow]
@@ -105,3 +106,15 @@ def test_the_doctor_has_a_word_for_it(monkeypatch, tiny_q8_0, libraries):
     finding = check_worker(settings, LimitSettings(load_silence_s=20), take_all)
     assert finding.verdict is Verdict.WARNING
     assert finding.detail.startswith("broken crashed and is not used; llama-cpp-python")
+
+
+def test_the_doctor_knows_the_memory_of_what_is_used_instead(
+    monkeypatch, tiny_q8_0, libraries
+):
+    add_broken(libraries, "SIGILL")
+    monkeypatch.setenv(*environ(libraries).popitem())
+    settings = LlamaCppSettings(name="chat", model=str(tiny_q8_0), n_threads=1)
+    budget = Budget(n_bytes=2**34, n_slots=1, slots_are_set=False)
+    found = forecast([settings], budget, LimitSettings(load_silence_s=20))
+    assert found.failures == {}
+    assert found.plan is not None

@@ -1,6 +1,7 @@
 """Tiny GGUF files with random weights: real decoding and encoding in milliseconds.
 
-The one that writes has the architecture of llama: two layers of width 64, and a
+The one that writes has the architecture of llama, or with a window that of gemma2, whose
+first layer sees no more than the window: two layers of width 64, and a
 vocabulary made up on the spot: three specials, two chat markers, 256 bytes, and a piece
 for each printable character, so that text and grammars work. Greedy output is printable
 nonsense, the same each time on one machine.
@@ -58,13 +59,14 @@ KINDS: Final = {
 }
 
 
-def write_tiny_model(
+def write_tiny_model(  # noqa: PLR0913  # all that tests want to differ
     path: Path,
     *,
     kind: str = "f32",
     seed: int = 0,
     template: str | None = TEMPLATE,
     recommended: Mapping[str, float | str] = {},
+    window: int = 0,
 ) -> Path:
     """Write the model; give its path.
 
@@ -75,8 +77,9 @@ def write_tiny_model(
         seed: of the weights.
         template: the chat template, or ``None`` for a model without one.
         recommended: sampling options, by their names in the header.
+        window: tokens that every other layer sees; 0 for all of them.
     """
-    writer = gguf.GGUFWriter(path, "llama")
+    writer = gguf.GGUFWriter(path, "gemma2" if window else "llama")
     writer.add_name("tiny-random")
     for option, value in recommended.items():
         add = writer.add_string if isinstance(value, str) else writer.add_float32
@@ -85,7 +88,10 @@ def write_tiny_model(
     if template is not None:
         writer.add_chat_template(template)
     add_shape(writer, KINDS[kind])
-    add_weights(writer, KINDS[kind], np.random.default_rng(seed))
+    if window:
+        writer.add_sliding_window(window)
+    has_window = bool(window)
+    add_weights(writer, KINDS[kind], np.random.default_rng(seed), has_window=has_window)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -198,9 +204,16 @@ def add_shape(writer: gguf.GGUFWriter, kind: Kind) -> None:
 
 
 def add_weights(
-    writer: gguf.GGUFWriter, kind: Kind, random: np.random.Generator
+    writer: gguf.GGUFWriter,
+    kind: Kind,
+    random: np.random.Generator,
+    *,
+    has_window: bool = False,
 ) -> None:
-    """Write the tensors: norms are ones, the rest is noise."""
+    """Write the tensors: norms are ones, the rest is noise.
+
+    Those of gemma2 have two norms more, and its output is what its tokens are.
+    """
 
     def noise(*shape: int, gain: float = GAIN) -> Array:
         scale = gain / np.sqrt(shape[-1])
@@ -214,14 +227,20 @@ def add_weights(
     n_vocab = len(vocabulary())
     output = noise(n_vocab, WIDTH, gain=1.0)
     output[: n_vocab - len(PRINTABLE)] = 0  # greedy output stays printable
-    add("token_embd.weight", noise(n_vocab, WIDTH, gain=1.0))
     add("output_norm.weight", np.ones(WIDTH, np.float32))
-    add("output.weight", output)
+    if has_window:
+        add("token_embd.weight", output)
+    else:
+        add("token_embd.weight", noise(n_vocab, WIDTH, gain=1.0))
+        add("output.weight", output)
     kv_width = WIDTH // HEADS * KV_HEADS
     for layer in range(LAYERS):
         block = f"blk.{layer}."
         add(f"{block}attn_norm.weight", np.ones(WIDTH, np.float32))
         add(f"{block}ffn_norm.weight", np.ones(WIDTH, np.float32))
+        if has_window:
+            add(f"{block}post_attention_norm.weight", np.ones(WIDTH, np.float32))
+            add(f"{block}post_ffw_norm.weight", np.ones(WIDTH, np.float32))
         add(f"{block}attn_q.weight", noise(WIDTH, WIDTH))
         add(f"{block}attn_k.weight", noise(kv_width, WIDTH))
         add(f"{block}attn_v.weight", noise(kv_width, WIDTH))

@@ -45,7 +45,7 @@ class Decoder:
     ) -> None:
         self._context = context
         self._speculation = speculation
-        self._can_draft = not model.is_recurrent
+        self._can_take_back = not model.is_recurrent
         self._writer = Writer(model, context)
         self._slots = slots
         self._batch = Batch(PREFILL_CHUNK_TOKENS)
@@ -143,8 +143,12 @@ class Decoder:
             if sequence.is_prefilling and room:
                 rows.append(self._add(sequence, room))
                 room -= rows[-1].n_tokens
+        # Who cannot go back a step would read all of the others anew.
+        may_be_cut = self._can_take_back or len(rows) == 1
         self._prefilling = frozenset(
-            row.sequence.ticket for row in rows if row.sequence.is_prefilling
+            row.sequence.ticket
+            for row in rows
+            if row.sequence.is_prefilling and may_be_cut
         )
         return rows
 
@@ -154,7 +158,7 @@ class Decoder:
         n_tokens = len(tokens)
         is_last = sequence.is_through_with(n_tokens)
         drafts: list[int] = []
-        if is_last and self._can_draft:
+        if is_last and self._can_take_back:
             room = min(max_tokens - n_tokens, sequence.n_draftable)
             drafts = (sequence.drafts + sequence.guesses)[:room]
         first_row = self._batch.add(

@@ -151,8 +151,11 @@ class Prefixes:
         )
 
     def _can_cut(self, kept: Kept, n: int) -> bool:
-        """Tell whether what comes behind so many tokens can be taken away."""
-        return n == len(kept.tokens) or kept.first <= max(0, n - self._window)
+        """Tell whether what comes behind so many tokens can be taken away.
+
+        The one before it has to be there at the least: a state alone is never cut.
+        """
+        return n == len(kept.tokens) or kept.first <= max(0, n - max(1, self._window))
 
 
 def n_common(one: Tokens, other: Tokens) -> int:

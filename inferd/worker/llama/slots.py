@@ -64,6 +64,7 @@ class Slots:
         slot = self._free.pop()
         if job.cache == "off" or not self._keeps:
             return Place(slot, 0, "off")
+        self._look_again()
         # The last token is decoded for its logits.
         prompt = np.array(prepared.tokens[:-1], np.int32)
         live = [self._kept(each) for each in running if each.job.owner == job.owner]
@@ -124,6 +125,7 @@ class Slots:
         if self._context.state_bytes(slot) > self._max_saved_bytes:
             self._prefixes.remove(kept)
         else:
+            kept.first = self._first_saved(slot, len(kept.tokens))
             self._prefixes.save(kept, self._context.save(slot))
         self._release(slot)
         return True
@@ -134,6 +136,17 @@ class Slots:
             each.slot for each in self._prefixes.idle if each.slot is not None
         ]
         self._prefixes.clear()
+
+    def _look_again(self) -> None:
+        """Note what is left of idle sequences: cells before their window give way."""
+        for each in self._prefixes.idle:
+            assert each.slot is not None  # noqa: S101  # it is idle
+            each.first = self._context.first_position(each.slot)
+
+    def _first_saved(self, slot: int, n_tokens: int) -> int:
+        """Tell the first position of a state: no cells before the window are in it."""
+        first, window = self._context.first_position(slot), self._context.window
+        return max(first, n_tokens - window) if window else first
 
     def _release(self, slot: int | None) -> None:
         """Drop the cells of a sequence, if it is in the KV cache, and free its number."""

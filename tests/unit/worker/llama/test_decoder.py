@@ -320,6 +320,43 @@ def test_an_interruption_meant_for_a_stream_past_its_prompt_is_ignored(backend):
     backend.drop(1)
 
 
+@pytest.fixture
+def interrupting(monkeypatch):
+    """The second job is dropped as soon as any batch is under way."""
+
+    def interrupting(backend):
+        decode = Context.decode
+
+        def interrupted(self, batch):
+            backend.interrupt(2)
+            return decode(self, batch)
+
+        monkeypatch.setattr(Context, "decode", interrupted)
+
+    return interrupting
+
+
+def test_nobody_is_cut_short_where_the_others_could_not_go_back(
+    tiny_mamba, interrupting
+):
+    backend, _ = load(tiny_mamba)
+    backend.start(1, backend.prepare(job("steady", max_tokens=40)))
+    list(steps(backend, 4))
+    backend.start(2, backend.prepare(job("y" * 400, max_tokens=2)))
+    interrupting(backend)
+    assert 1 in [ticket for ticket, _ in take_step(backend).pieces]
+    collect(steps(backend))
+
+
+def test_who_is_alone_is_cut_short_though_it_cannot_go_back(tiny_mamba, interrupting):
+    backend, _ = load(tiny_mamba)
+    backend.start(2, backend.prepare(job("y" * 400, max_tokens=2)))
+    interrupting(backend)
+    assert take_step(backend).pieces == []
+    assert backend.is_busy
+    backend.drop(2)
+
+
 # --- structures -----------------------------------------------------------------------
 
 

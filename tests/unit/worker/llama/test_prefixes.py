@@ -77,6 +77,13 @@ def test_what_can_be_cut_is_found_before_what_begins_alike_for_longer():
     assert prefixes(state, other).find(1, tokens(0, 1, 2, 3, 99)) == (other, 2)
 
 
+def test_a_state_is_not_cut_by_a_single_token_either():
+    state = kept(*range(10), slot=0, first=9)
+    assert prefixes(state).find(1, tokens(*range(9), 99)) == (state, 0)
+    assert prefixes(state).find(1, tokens(*range(9))) == (state, 0)
+    assert prefixes(state).find(1, tokens(*range(10), 99)) == (state, 10)
+
+
 # --- keeping ----------------------------------------------------------------------------
 
 

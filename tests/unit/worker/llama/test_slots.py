@@ -4,8 +4,10 @@ import msgspec
 import numpy as np
 import pytest
 
+from inferd.job import Turn
 from inferd.worker.limits import KEPT_TOKENS_MIN
 from inferd.worker.llama import decoder, slots as module
+from tests.model.tiny import write_tiny_model
 from tests.unit.worker.llama.running import answer, collect, job, load, steps, take_step
 
 pytestmark = pytest.mark.model
@@ -231,3 +233,80 @@ def test_the_tokens_of_a_kept_sequence_are_those_of_its_cells(cold):
     assert len(entry.tokens) == len(sequence) + 19  # the last was never decoded
     assert context.restore(5, context.save(entry.slot), len(entry.tokens))
     context.forget(5)
+
+
+# --- windows and states -----------------------------------------------------------------
+
+WINDOW = 64
+NEAR = BASE + "and her ship"
+FAR = BASE[:100] + "and her ship"
+
+
+@pytest.fixture
+def sliding(tmp_path):
+    """A backend half of whose layers see no more than a window."""
+    path = write_tiny_model(tmp_path / "sliding.gguf", window=WINDOW)
+    return load(path, chat_template="chatml")[0]
+
+
+@pytest.mark.parametrize("text", [NEAR, FAR])
+def test_cells_that_are_all_there_are_cut_whatever_a_window_sees(
+    sliding, text, monkeypatch
+):
+    request = asked(text, max_tokens=24)
+    n = common(sliding, BASE, text)
+    expected = in_two_chunks(sliding, request, n, monkeypatch)
+    reuse(sliding, asked(BASE, max_tokens=1))
+    found, given = reuse(sliding, request)
+    assert (found.cached_tokens, given.text) == (n, expected)
+
+
+@pytest.mark.parametrize("is_saved", [False, True])
+def test_a_conversation_goes_on_with_what_its_window_needs(
+    sliding, is_saved, monkeypatch
+):
+    first = asked(BASE, max_tokens=1)
+    n = sliding.prepare(first).prompt_tokens
+    said = answer(sliding, msgspec.structs.replace(first, cache="off")).text.decode()
+    turns = [Turn("user", BASE), Turn("assistant", said), Turn("user", "and then")]
+    request = msgspec.structs.replace(asked(BASE, max_tokens=24), turns=turns)
+    expected = in_two_chunks(sliding, request, n, monkeypatch)
+    monkeypatch.setattr(module, "IDLE_TOKENS", 0 if is_saved else 1000)
+    reuse(sliding, first)
+    found, given = reuse(sliding, request)
+    assert (found.cached_tokens, given.text) == (n, expected)
+
+
+def test_a_saved_sequence_is_not_cut_where_its_window_is_gone(sliding, monkeypatch):
+    expected = answer(sliding, asked(FAR, max_tokens=24, cache="off")).text
+    monkeypatch.setattr(module, "IDLE_TOKENS", 0)
+    reuse(sliding, asked(BASE, max_tokens=1))
+    found, given = reuse(sliding, asked(FAR, max_tokens=24))
+    assert (found.cached_tokens, found.miss) == (0, "window")
+    assert given.text == expected
+
+
+def test_an_idle_sequence_is_not_cut_where_others_took_what_its_window_needs(sliding):
+    expected = answer(sliding, asked(FAR, max_tokens=24, cache="off")).text
+    reuse(sliding, asked(BASE, max_tokens=1))
+    for _ in range(2):  # the second one finds no cells before it comes to those
+        answer(sliding, job("x" * 400, max_tokens=80))
+    [idle] = slots_of(sliding)._prefixes.idle
+    n_lost = sliding._engine._context.first_position(idle.slot)
+    assert n_lost > common(sliding, BASE, FAR) - WINDOW
+    found, given = reuse(sliding, asked(FAR, max_tokens=24))
+    assert (found.cached_tokens, found.miss) == (0, "window")
+    assert given.text == expected
+
+
+@pytest.mark.parametrize("is_saved", [False, True])
+def test_a_state_of_the_whole_prompt_is_of_no_use_to_the_same_prompt(
+    tiny_mamba, is_saved, monkeypatch
+):
+    backend = load(tiny_mamba)[0]
+    expected = answer(backend, asked(BASE, cache="off")).text
+    monkeypatch.setattr(module, "IDLE_TOKENS", 0 if is_saved else 1000)
+    reuse(backend, asked(BASE, prefill_only=True))
+    found, given = reuse(backend, asked(BASE))
+    assert (found.cached_tokens, found.miss) == (0, "state")
+    assert given.text == expected
