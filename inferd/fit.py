@@ -23,14 +23,14 @@ class UnfitError(Exception):
 
 
 class Line(Struct, frozen=True, kw_only=True):
-    """Bytes that grow with the slots, and with the tokens that all of them hold."""
+    """Bytes that grow with the slots, and with tokens: of one slot, or of all together."""
 
     fixed: int = 0
     per_slot: int = 0
     per_token: int = 0
 
     def at(self, n_slots: int, n_tokens: int) -> int:
-        """Tell the bytes for so many slots, and tokens of all of them together."""
+        """Tell the bytes for so many slots, and tokens."""
         return self.fixed + self.per_slot * n_slots + self.per_token * n_tokens
 
     def __add__(self, other: "Line") -> "Line":
@@ -42,7 +42,7 @@ class Line(Struct, frozen=True, kw_only=True):
 
 
 class Sample(Struct, frozen=True):
-    """Bytes for so many slots, and tokens of all of them together."""
+    """Bytes for so many slots, and tokens."""
 
     n_slots: int
     n_tokens: int
@@ -127,7 +127,9 @@ class Demand(Struct, frozen=True, kw_only=True, tag=True):
     each token would wait for the disk."""
     own: int
     cache: Line = Line()
+    """Over the tokens of all slots together."""
     compute: Line = Line()
+    """Over the tokens of one slot: what is computed of one sequence sees no other's."""
     store: int = 0
     """What it would keep beside, at most: of what nobody else needs."""
     accelerator: int = 0
@@ -136,12 +138,12 @@ class Demand(Struct, frozen=True, kw_only=True, tag=True):
     def need(self, n_slots: int, n_ctx: int) -> Need:
         """Tell what it takes with so many slots, of so many tokens each."""
         slots = n_slots if self.has_slots else 1
-        n_tokens = -(-slots * n_ctx // BLOCK_TOKENS) * BLOCK_TOKENS
+        n_tokens = -(-n_ctx // BLOCK_TOKENS) * BLOCK_TOKENS
         return Need(
             n_slots=slots,
             n_ctx=n_ctx,
             weights=self.weights,
-            cache=self.cache.at(slots, n_tokens),
+            cache=self.cache.at(slots, slots * n_tokens),
             compute=self.compute.at(slots, n_tokens),
             own=self.own,
         )

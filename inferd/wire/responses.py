@@ -10,10 +10,10 @@ StopReason = Literal["end", "length", "cancelled", "error"]
 StopReasonV2 = Literal[
     "end_turn", "max_tokens", "tool_use", "stop_sequence", "cancelled", "error"
 ]
-CacheMiss = Literal["off", "no_prefix", "window", "state", "lost"]
+CacheMiss = Literal["off", "no_prefix", "window", "state", "no_room", "lost"]
 """Why no token of a prompt was in the cache: it was not to be used; nothing of this user
-begins alike; what does has lost the cells before its window; it cannot be cut; it did not
-come back from host memory."""
+begins alike; what does has lost the cells before its window; it cannot be cut; there was
+no room to copy it; it did not come back from host memory."""
 Vectors = Annotated[
     Raw,
     Meta(

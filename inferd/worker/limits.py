@@ -30,6 +30,10 @@ killed for it. 64 MiB of short texts take 7 s on a machine that is not busy. F-2
 PREFILL_CHUNK_TOKENS: Final = 512
 """Prompt tokens in one decode step while nobody else is decoding (llama.cpp's ubatch)."""
 
+PREFILL_ALONE_S: Final = 2.0
+"""Seconds that such a step may take: who comes or goes meanwhile waits for its end, and a
+slow model gives no sign of life."""
+
 PREFILL_STALL_S: Final = 0.15
 """Seconds for which prompts may hold up running answers, each time."""
 
@@ -40,14 +44,8 @@ top of that: it reads what is in the cache already, too."""
 PREFILL_CHUNK_MIN_TOKENS: Final = 16
 """Prompt tokens in a decode step while others stream, however slow: fewer are no quicker."""
 
-IDLE_SEQUENCES: Final = 4
-"""Sequences that stay in the KV cache after their end."""
-
-IDLE_TOKENS: Final = 4096
-"""Tokens of all of them: 2,048 make decoding 5 % slower for everybody (measured)."""
-
 KEPT_TOKENS_MIN: Final = 64
-"""Tokens of a sequence that is kept: fewer are read again in a step or two."""
+"""Tokens of a sequence that is kept, or found: fewer are read again in a step or two."""
 
 OUTPUTS_PER_SLOT: Final = 1 + MAX_DRAFT_TOKENS
 """Tokens of one sequence in one batch after which the next may be chosen. llama.cpp

@@ -3,7 +3,6 @@ import pytest
 from inferd.server.generate import blocks_service, text_service
 from inferd.wire.blocks import BlocksRequest, Message, TextBlock
 from inferd.wire.requests import ChatMessage, GenerateRequest
-from inferd.worker.llama import slots as module
 from tests.model.tiny import write_tiny_model
 from tests.unit.worker.llama.running import collect, job, load, steps, take_step
 
@@ -25,6 +24,13 @@ def asked(backend, owner):
     return backend.prepare(request)
 
 
+def save_idle(backend):
+    """Move what is idle to host memory."""
+    slots = backend._engine._decoder._slots
+    for each in slots._prefixes.idle:
+        slots._empty(each.slot)
+
+
 def found(backend, owner):
     """Tell what a user's prompt finds in the cache."""
     backend.start(2, asked(backend, owner))
@@ -34,11 +40,12 @@ def found(backend, owner):
     )
 
 
-@pytest.mark.parametrize("idle_tokens", [0, 10_000], ids=["saved", "idle"])
-def test_what_another_user_sent_is_not_found(backend, idle_tokens, monkeypatch):
-    monkeypatch.setattr(module, "IDLE_TOKENS", idle_tokens)
+@pytest.mark.parametrize("is_saved", [False, True])
+def test_what_another_user_sent_is_not_found(backend, is_saved):
     backend.start(1, asked(backend, OTHERS))
     collect(steps(backend))
+    if is_saved:
+        save_idle(backend)
     assert (found(backend, MINE).cached_tokens, found(backend, OTHERS).miss) == (
         0,
         None,

@@ -7,11 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from inferd.config import CacheType
-from inferd.limits import MAX_SEQUENCES
 from inferd.worker.backend import LoadError
 from inferd.worker.limits import (
     ENCODE_BATCH_SEQUENCES,
-    IDLE_SEQUENCES,
     OUTPUTS_PER_SLOT,
     PREFILL_CHUNK_TOKENS,
 )
@@ -27,19 +25,20 @@ _Q8_0_BLOCK: Final = 32
 class Context:
     """Room to decode ``n_slots`` sequences of ``n_ctx`` tokens in all.
 
-    One KV cache is shared by all of them (``kv_unified``) and by those that are idle;
-    keeping each within its share is the caller's duty, and so is asking for no more than
-    ``n_outputs`` rows of results in a batch: all of them by default. The one thread that
-    decodes may use it, but for ``interrupt``.
+    Where ``has_own_cells`` each of them has its even share of the cells to itself, and
+    those that stand side by side in a batch, by number, are computed together. Else all
+    share one KV cache (``kv_unified``), and keeping each within its share is the caller's
+    duty. So is asking for no more than ``n_outputs`` rows of results in a batch: all of
+    them by default. The one thread that decodes may use it, but for ``interrupt``.
 
     Args:
         model: whose context it is.
         n_ctx: tokens of all sequences together.
         n_slots: sequences that run at once.
-        n_idle: sequences that may be kept beside them.
         n_batch: tokens decoded at once, at most.
         n_outputs: of them that give results.
         n_threads: to begin with.
+        has_own_cells: whether sequences share none.
 
     Raises:
         LoadError: there is no memory for it, or the KV cache cannot be of these types.
@@ -53,10 +52,10 @@ class Context:
         n_slots: int,
         n_batch: int,
         n_threads: int,
-        n_idle: int = 0,
         n_outputs: int | None = None,
+        has_own_cells: bool = False,
     ) -> None:
-        self.n_sequences = n_slots + n_idle
+        self.n_sequences = n_slots
         self.window: int = llama.llama_model_n_swa(model.handle)
         """Tokens that sliding layers see; 0 where all see all."""
         params = llama.llama_context_default_params()
@@ -65,7 +64,7 @@ class Context:
         self.n_outputs = params.n_outputs_max = min(n_batch, n_outputs or n_batch)
         params.n_seq_max = self.n_sequences
         params.n_threads = params.n_threads_batch = n_threads
-        params.kv_unified = True
+        params.kv_unified = not has_own_cells
         params.type_k, params.type_v = (_GGML_TYPES[each] for each in model.cache_types)
         params.no_perf = True
         if model.use != "generate":
@@ -92,10 +91,10 @@ class Context:
             model,
             n_ctx=n_tokens,
             n_slots=n_slots,
-            n_idle=min(IDLE_SEQUENCES, MAX_SEQUENCES - n_slots),
             n_batch=PREFILL_CHUNK_TOKENS,
             n_outputs=n_slots * OUTPUTS_PER_SLOT,
             n_threads=n_threads,
+            has_own_cells=True,
         )
 
     @classmethod
@@ -110,6 +109,7 @@ class Context:
             n_batch=PREFILL_CHUNK_TOKENS,
             n_outputs=n_slots,
             n_threads=n_threads,
+            has_own_cells=True,
         )
 
     @classmethod
@@ -182,10 +182,6 @@ class Context:
     def first_position(self, sequence: int) -> int:
         """Tell the first position that all layers still have a cell of."""
         return max(0, int(llama.llama_memory_seq_pos_min(self._memory, sequence)))
-
-    def copy(self, source: int, target: int, n_tokens: int) -> None:
-        """Let an empty sequence share the first cells of another."""
-        llama.llama_memory_seq_cp(self._memory, source, target, 0, n_tokens)
 
     def state_bytes(self, sequence: int) -> int:
         """Tell how large a sequence's state is."""

@@ -7,18 +7,18 @@ from inferd.backend import Reuse
 from inferd.ipc import Ended, Failed, Started, Step
 from inferd.wire.responses import Guesses
 from inferd.worker.backend import Outcome
-from inferd.worker.limits import FORCED_TOKENS, PREFILL_CHUNK_TOKENS
+from inferd.worker.limits import PREFILL_CHUNK_TOKENS
 from inferd.worker.llama.batch import Batch
 from inferd.worker.llama.context import Context
 from inferd.worker.llama.model import Model
 from inferd.worker.llama.pace import Pace
+from inferd.worker.llama.plan import Row, plan
 from inferd.worker.llama.sequence import PreparedPrompt, Sequence
 from inferd.worker.llama.slots import Slots
 from inferd.worker.llama.speculation import Speculation
-from inferd.worker.llama.writer import NotANumberError, Row, Writer, Written, end_of
+from inferd.worker.llama.writer import NotANumberError, Writer, Written, end_of
 
 NO_NUMBER: Final = "the model gave what is no number"
-FULL: Final = 1
 INTERRUPTED: Final = 2
 
 
@@ -124,25 +124,17 @@ class Decoder:
         return [step, *(end for end in ends if isinstance(end, Failed))]
 
     def _fill(self) -> list[Row]:
-        """Put running streams in the batch first, then prompts as far as there is room."""
-        self._batch.clear()
-        running = self._running.values()
-        streams = [each for each in running if not each.is_prefilling]
-        rows: list[Row] = []
-        room = PREFILL_CHUNK_TOKENS
+        """Plan a step and put it in the batch, in the order of slots: see ``Context``."""
+        streams = [each for each in self._running.values() if not each.is_prefilling]
         if self._speculation and streams:
             self._speculation.guess(streams)
-        for n_after, sequence in zip(
-            reversed(range(len(streams))), streams, strict=True
-        ):
-            rows.append(self._add(sequence, min(FORCED_TOKENS, room - n_after)))
-            room -= rows[-1].n_tokens + len(rows[-1].drafts)
-        if streams:
-            room = min(room, self._pace.chunk)
-        for sequence in running:
-            if sequence.is_prefilling and room:
-                rows.append(self._add(sequence, room))
-                room -= rows[-1].n_tokens
+        rows = plan(
+            self._running.values(), self._pace, can_take_back=self._can_take_back
+        )
+        rows.sort(key=lambda row: row.sequence.slot)
+        self._batch.clear()
+        for row in rows:
+            self._add(row)
         # Who cannot go back a step would read all of the others anew.
         may_be_cut = self._can_take_back or len(rows) == 1
         self._prefilling = frozenset(
@@ -152,36 +144,20 @@ class Decoder:
         )
         return rows
 
-    def _add(self, sequence: Sequence, max_tokens: int) -> Row:
-        """Put the next tokens of a sequence in the batch; after its last one it chooses."""
-        tokens = sequence.next_tokens(max_tokens)
-        n_tokens = len(tokens)
-        is_last = sequence.is_through_with(n_tokens)
-        drafts: list[int] = []
-        if is_last and self._can_take_back:
-            room = min(max_tokens - n_tokens, sequence.n_draftable)
-            drafts = (sequence.drafts + sequence.guesses)[:room]
-        first_row = self._batch.add(
-            tokens + drafts,
+    def _add(self, row: Row) -> None:
+        sequence = row.sequence
+        first = self._batch.add(
+            sequence.next_tokens(row.n_tokens) + row.drafts,
             at=sequence.n_cached,
             sequence=sequence.slot,
-            n_logits=1 + len(drafts) if is_last else 0,
+            n_logits=1 + len(row.drafts) if row.chooses else 0,
         )
-        last_row = first_row + n_tokens - 1
-        return Row(
-            sequence,
-            n_tokens,
-            drafts,
-            last_row if is_last else None,
-            n_guessed=max(0, len(drafts) - len(sequence.drafts)),
-        )
+        row.logits_row = first + row.n_tokens - 1
 
     def _decode(self, rows: list[Row]) -> bool:
         """Decode the batch; false if it was interrupted and left no trace."""
         began_at = time.perf_counter()
         code = self._context.decode(self._batch.handle)
-        while code == FULL and self._slots.make_room():
-            code = self._context.decode(self._batch.handle)
         self._prefilling = frozenset()
         if code == 0:
             seconds = time.perf_counter() - began_at
@@ -206,7 +182,7 @@ class Decoder:
         for row in rows:
             row.sequence.n_cached += row.n_tokens
         for row in rows:
-            if row.logits_row is None:
+            if not row.chooses:
                 continue
             try:
                 end = self._advance(row, written)

@@ -81,7 +81,7 @@ class Generator:
         self._context = Context.to_write(
             model, n_tokens=n_ctx * n_slots, n_slots=n_slots, n_threads=n_threads
         )
-        slots = Slots(self._context, n_slots=n_slots, max_saved_bytes=max_saved_bytes)
+        slots = Slots(self._context, max_saved_bytes=max_saved_bytes)
         self._decoder = Decoder(model, self._context, slots, speculation)
         self._speculation = speculation
         self._growth = BoundedGrowth(TEMPLATE_MEMORY_BYTES)

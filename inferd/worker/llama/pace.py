@@ -2,7 +2,11 @@
 
 from typing import Final
 
-from inferd.worker.limits import PREFILL_CHUNK_MIN_TOKENS, PREFILL_STALL_S
+from inferd.worker.limits import (
+    PREFILL_ALONE_S,
+    PREFILL_CHUNK_MIN_TOKENS,
+    PREFILL_STALL_S,
+)
 
 _WEIGHT: Final = 0.5
 """Of the latest batch: the deeper a prompt is read, the longer its tokens take."""
@@ -33,7 +37,15 @@ class Pace:
     @property
     def chunk(self) -> int:
         """Tokens of prompts that a batch may have beside running answers."""
+        return self._within(self._stall_s)
+
+    @property
+    def chunk_alone(self) -> int:
+        """Tokens of prompts that a batch may have where nothing else runs."""
+        return self._within(PREFILL_ALONE_S)
+
+    def _within(self, seconds: float) -> int:
         if not self._token_s:
             return PREFILL_CHUNK_MIN_TOKENS
-        n_tokens = int(self._stall_s / self._token_s)
+        n_tokens = int(seconds / self._token_s)
         return max(PREFILL_CHUNK_MIN_TOKENS, min(n_tokens, self._n_most))

@@ -124,8 +124,19 @@ def _take(model: Model, make: _Make, n_ctx: int, n_slots: int) -> _Taken:
     return _Taken(
         # The file stays mapped whole, so what is repacked is there twice.
         weights=last.mapped + 2 * last.repacked,
-        cache=_line(points, lambda point: point.parts.cache),
-        compute=_line(points, lambda point: point.parts.compute + point.results),
+        cache=line_over(
+            [Sample(each.n_slots, each.n_tokens, each.parts.cache) for each in points]
+        ),
+        compute=line_over(
+            [
+                Sample(
+                    each.n_slots,
+                    each.n_tokens // each.n_slots,
+                    each.parts.compute + each.results,
+                )
+                for each in points
+            ]
+        ),
         accelerator=last.accelerator,
     )
 
@@ -134,7 +145,7 @@ def _measure(model: Model, make: _Make, n_ctx: int, n_slots: int) -> Iterator[_P
     """Make contexts of several sizes, up to the one that is wanted if that is usual."""
     few = min(n_ctx, MIN_FITTED_CONTEXT_TOKENS)
     one, whole = (min(each, _MEASURED_TOKENS) for each in (n_ctx, n_ctx * n_slots))
-    sizes = [(1, few), (1, one), (1, whole), (n_slots, whole)]
+    sizes = [(1, few), (1, one), (1, whole // n_slots), (1, whole), (n_slots, whole)]
     for slots, n_tokens in dict.fromkeys(sizes):
         context = make(model, slots, n_tokens)
         yield _Point(
@@ -162,12 +173,6 @@ def _row_bytes(model: Model) -> int:
     """Tell what a row of results takes: llama.cpp has room for scores in any case."""
     n_embd = 0 if model.use == "generate" else model.n_embd
     return _FLOAT_BYTES * (model.n_vocab + n_embd)
-
-
-def _line(points: list[_Point], part: Callable[[_Point], int]) -> Line:
-    return line_over(
-        [Sample(point.n_slots, point.n_tokens, part(point)) for point in points]
-    )
 
 
 def _resident() -> int:

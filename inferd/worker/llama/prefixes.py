@@ -47,15 +47,19 @@ class Prefixes:
     Args:
         window: tokens that a token sees in layers that slide; 0 where none do.
         max_saved_bytes: of host memory.
+        n_tokens_min: fewer that are common are not worth finding.
 
     Laws (held by property tests): nobody finds what another user left; what is found
     begins like the prompt for as long as is said, and can be cut there; host memory is
     never over its bound; nobody loses an even share of it to others.
     """
 
-    def __init__(self, *, window: int, max_saved_bytes: int) -> None:
+    def __init__(
+        self, *, window: int, max_saved_bytes: int, n_tokens_min: int = 1
+    ) -> None:
         self._window = window
         self._max_saved_bytes = max_saved_bytes
+        self._n_tokens_min = n_tokens_min
         self._kept: list[Kept] = []
         self._turns = itertools.count(1)
         self._floor = 0.0
@@ -90,10 +94,12 @@ class Prefixes:
             if kept.owner != owner:
                 continue
             n = n_common(kept.tokens, prompt)
-            n_usable = n if self._can_cut(kept, n) else 0
+            n_usable = n if self.can_cut(kept, n) else 0
             # Between equals, one that need not be fetched.
             rank = (n_usable, n, kept.saved is None)
-            if n and (best is None or rank > (usable_n, best_n, best.saved is None)):
+            if n >= self._n_tokens_min and (
+                best is None or rank > (usable_n, best_n, best.saved is None)
+            ):
                 best, best_n, usable_n = kept, n, n_usable
         return best, usable_n
 
@@ -119,19 +125,32 @@ class Prefixes:
             next(self._turns),
         )
 
-    def save(self, kept: Kept, state: Bytes) -> None:
-        """Note that it has moved to host memory, from which others have to go for it."""
-        kept.slot, kept.saved = None, state
-        self.refresh(kept)
-        while self.saved_bytes > self._max_saved_bytes:
-            victim = min(self._above_share(), key=lambda each: each.worth)
+    def make_room(self, owner: int, n_bytes: int) -> bool:
+        """Have what is worth least go until so many bytes more of a user fit.
+
+        Returns:
+            Whether they do: not if they are more than there may be, or than the user's
+            share where others use theirs.
+        """
+        if n_bytes > self._max_saved_bytes:
+            return False
+        while self.saved_bytes + n_bytes > self._max_saved_bytes:
+            if not (above := self._above_share(owner, n_bytes)):
+                return False
+            victim = min(above, key=lambda each: each.worth)
             self._floor = victim.worth[0]
             self.remove(victim)
+        return True
 
-    def _above_share(self) -> list[Kept]:
-        """Give what users have saved who hold more than an even share."""
+    def save(self, kept: Kept, state: Bytes) -> None:
+        """Note that it has moved to host memory, where room was made for it."""
+        kept.slot, kept.saved = None, state
+        self.refresh(kept)
+
+    def _above_share(self, owner: int, n_bytes: int) -> list[Kept]:
+        """Give what users have saved who would hold more than an even share."""
         saved = [each for each in self._kept if each.saved is not None]
-        held: Counter[int] = Counter()
+        held = Counter({owner: n_bytes})
         for each in saved:
             held[each.owner] += each.n_bytes
         share = self._max_saved_bytes / len(held)
@@ -147,10 +166,10 @@ class Prefixes:
         return (
             kept.owner == other.owner
             and n_common(kept.tokens, other.tokens) == n
-            and self._can_cut(kept, n)
+            and self.can_cut(kept, n)
         )
 
-    def _can_cut(self, kept: Kept, n: int) -> bool:
+    def can_cut(self, kept: Kept, n: int) -> bool:
         """Tell whether what comes behind so many tokens can be taken away.
 
         The one before it has to be there at the least: a state alone is never cut.

@@ -82,6 +82,11 @@ class Sequence:
         """Whether its prompt is not decoded yet."""
         return self.n_cached < self.prepared.prompt_tokens
 
+    @property
+    def n_unread(self) -> int:
+        """Tokens of its prompt that are not decoded yet."""
+        return max(0, self.prepared.prompt_tokens - self.n_cached)
+
     def next_tokens(self, n_tokens: int) -> list[int]:
         """Give the next tokens to decode, at most so many."""
         return self.tokens[self.n_cached : self.n_cached + n_tokens]

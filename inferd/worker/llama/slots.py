@@ -1,21 +1,22 @@
-"""Sequence numbers of a context: who runs in which, and what of earlier runs is kept."""
+"""Slots of a context: who runs in which, and what of earlier runs is kept."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from inferd.wire.responses import CacheMiss
-from inferd.worker.limits import IDLE_TOKENS, KEPT_TOKENS_MIN
+from inferd.worker.limits import KEPT_TOKENS_MIN
 from inferd.worker.llama.context import Context
 from inferd.worker.llama.prefixes import Bytes, Kept, Prefixes
 from inferd.worker.llama.sequence import PreparedPrompt, Sequence
 
-__all__ = ["Place", "Slots"]
+__all__ = ["Place", "Slots", "n_runs"]
 
 _FETCHED_SHARE = 16
-"""One token in so many of a saved sequence is to be of use, or it is not fetched: that
-takes as long as decoding one token in a hundred of them, on the slowest machine seen."""
+"""One token in so many of a sequence is to be of use, or it is not copied: that takes as
+long as decoding one token in a hundred of them, on the slowest machine seen."""
 
 
 class Place(NamedTuple):
@@ -29,135 +30,166 @@ class Place(NamedTuple):
 
 
 class Slots:
-    """The sequences of one context. Only the thread that decodes calls it.
+    """The slots of one context. Only the thread that decodes calls it.
 
-    A sequence that ends stays in the KV cache, idle, until there are too many of them;
-    then it moves to host memory. Idle cells are looked over for every token that
-    anybody decodes, so there are not many.
+    A sequence that ends stays in its slot, idle, until somebody else runs there; then it
+    moves to host memory. Slots side by side are decoded in one go, others one after
+    another, so whoever begins does so beside those who run.
 
     Args:
-        context: with room for ``n_slots`` and those that idle.
-        n_slots: sequences that run at once.
+        context: in which each slot has cells of its own.
         max_saved_bytes: of host memory; ``None`` to keep nothing at all.
+
+    Bounds:
+        Host memory: ``max_saved_bytes``, with what is copied from slot to slot.
     """
 
-    def __init__(
-        self, context: Context, *, n_slots: int, max_saved_bytes: int | None
-    ) -> None:
+    def __init__(self, context: Context, *, max_saved_bytes: int | None) -> None:
         self._context = context
         self._keeps = max_saved_bytes is not None
-        self._max_saved_bytes = max_saved_bytes or 0
         self._prefixes = Prefixes(
-            window=context.window, max_saved_bytes=self._max_saved_bytes
+            window=context.window,
+            max_saved_bytes=max_saved_bytes or 0,
+            n_tokens_min=KEPT_TOKENS_MIN,
         )
-        self._free = list(range(context.n_sequences))
-        self._n_idle = context.n_sequences - n_slots
 
     @property
     def saved_bytes(self) -> int:
         """Host memory that saved sequences take."""
         return self._prefixes.saved_bytes
 
-    def take(self, prepared: PreparedPrompt, running: Iterable[Sequence]) -> Place:
-        """Give a prompt a slot, with as much of it as is known already."""
+    def take(self, prepared: PreparedPrompt, running: Collection[Sequence]) -> Place:
+        """Give a prompt a slot, with as much of it as is known already.
+
+        Args:
+            prepared: the prompt.
+            running: all that run, one less than there are slots at most.
+        """
         job = prepared.job
-        slot = self._free.pop()
+        busy = {each.slot for each in running}
         if job.cache == "off" or not self._keeps:
-            return Place(slot, 0, "off")
-        self._look_again()
+            return self._begin(busy, "off")
         # The last token is decoded for its logits.
         prompt = np.array(prepared.tokens[:-1], np.int32)
-        live = [self._kept(each) for each in running if each.job.owner == job.owner]
+        live = [
+            self._as_copied(self._kept(each))
+            for each in running
+            if each.job.owner == job.owner
+        ]
         found, n = self._prefixes.find(job.owner, prompt, live)
         if found is None:
-            return Place(slot, 0, "no_prefix")
+            return self._begin(busy, "no_prefix")
         if not n:
-            return Place(slot, 0, "window" if self._context.window else "state")
-        if found.saved is not None:
-            return self._fetch(found, found.saved, n, slot)
-        return self._share(found, n, slot)
-
-    def _share(self, found: Kept, n: int, slot: int) -> Place:
-        """Use what is in the KV cache: its own cells if it is all of use, else a copy."""
-        assert found.slot is not None  # noqa: S101  # what is not saved is there
-        if found in self._prefixes.idle and n == len(found.tokens):
-            self._prefixes.remove(found)
-            self._free.append(slot)
-            return Place(found.slot, n, None)
-        self._context.copy(found.slot, slot, n)
-        self._prefixes.refresh(found)
-        return Place(slot, n, None)
-
-    def _fetch(self, found: Kept, state: Bytes, n: int, slot: int) -> Place:
-        """Bring a saved sequence back."""
-        if n * _FETCHED_SHARE < len(found.tokens):
-            return Place(slot, 0, "no_prefix")
-        while not self._context.restore(slot, state, len(found.tokens)):
-            self._context.forget(slot)
-            if not self.make_room():
-                self._prefixes.remove(found)
-                return Place(slot, 0, "lost")
-        self._prefixes.refresh(found)
-        if not self._context.forget(slot, after=n):
-            self._context.forget(slot)
-            return Place(slot, 0, "state")
-        return Place(slot, n, None)
+            return self._begin(busy, "window" if self._context.window else "state")
+        return self._go_on(found, n, busy)
 
     def give_back(self, sequence: Sequence) -> None:
         """Take a slot back, and keep what is in it, unless that is not wanted."""
         kept = self._kept(sequence)
         is_wanted = self._keeps and sequence.job.cache == "auto"
         if not is_wanted or len(kept.tokens) < KEPT_TOKENS_MIN:
-            self._release(sequence.slot)
+            self._context.forget(sequence.slot)
             return
         for each in self._prefixes.add(kept):
-            self._release(each.slot)
-        while self._is_crowded():
-            self.make_room()
-
-    def make_room(self) -> bool:
-        """Move the idle sequence that is worth least to host memory; false if none is."""
-        if not (idle := self._prefixes.idle):
-            return False
-        kept = idle[0]
-        assert kept.slot is not None  # noqa: S101  # it is idle
-        slot = kept.slot
-        if self._context.state_bytes(slot) > self._max_saved_bytes:
-            self._prefixes.remove(kept)
-        else:
-            kept.first = self._first_saved(slot, len(kept.tokens))
-            self._prefixes.save(kept, self._context.save(slot))
-        self._release(slot)
-        return True
+            if each.slot is not None:
+                self._context.forget(each.slot)
 
     def clear(self) -> None:
         """Forget all that is kept: it may be spoilt."""
-        self._free += [
-            each.slot for each in self._prefixes.idle if each.slot is not None
-        ]
         self._prefixes.clear()
 
-    def _look_again(self) -> None:
-        """Note what is left of idle sequences: cells before their window give way."""
-        for each in self._prefixes.idle:
-            assert each.slot is not None  # noqa: S101  # it is idle
-            each.first = self._context.first_position(each.slot)
+    # --- where ----------------------------------------------------------------------
 
-    def _first_saved(self, slot: int, n_tokens: int) -> int:
-        """Tell the first position of a state: no cells before the window are in it."""
-        first, window = self._context.first_position(slot), self._context.window
-        return max(first, n_tokens - window) if window else first
+    def _choose(self, busy: Collection[int], wanted: int | None = None) -> int:
+        """Choose a slot beside those who run; the one wanted, or what is worth least."""
+        idle = {each.slot: rank for rank, each in enumerate(self._prefixes.idle)}
+        free = (each for each in range(self._context.n_sequences) if each not in busy)
+        return min(
+            free,
+            key=lambda slot: (
+                n_runs({*busy, slot}),
+                slot != wanted,
+                idle.get(slot, -1),
+                slot,
+            ),
+        )
 
-    def _release(self, slot: int | None) -> None:
-        """Drop the cells of a sequence, if it is in the KV cache, and free its number."""
-        if slot is not None:
+    def _begin(self, busy: Collection[int], miss: CacheMiss) -> Place:
+        """Have a prompt read from its first token."""
+        slot = self._choose(busy)
+        self._empty(slot)
+        return Place(slot, 0, miss)
+
+    def _go_on(self, found: Kept, n: int, busy: Collection[int]) -> Place:
+        """Begin behind what is known: in its own slot, or in one that it is copied to."""
+        own = None if found.slot in busy else found.slot
+        slot = self._choose(busy, own)
+        if own is None or (slot != own and self._can_move(found, n)):
+            return self._copy(found, n, slot)
+        if len(found.tokens) - n >= KEPT_TOKENS_MIN:
+            self._save(found)
+        else:
+            self._prefixes.remove(found)
+        return self._cut(own, n)
+
+    # --- copies ---------------------------------------------------------------------
+
+    def _copy(self, found: Kept, n: int, slot: int) -> Place:
+        """Copy what is known into a slot."""
+        if n * _FETCHED_SHARE < len(found.tokens):
+            self._empty(slot)
+            return Place(slot, 0, "no_prefix")
+        state = found.saved if found.saved is not None else self._state_of(found)
+        self._empty(slot)
+        if state is None:
+            return Place(slot, 0, "no_room")
+        if not self._context.restore(slot, state, len(found.tokens)):
             self._context.forget(slot)
-            self._free.append(slot)
+            self._prefixes.remove(found)
+            return Place(slot, 0, "lost")
+        self._prefixes.refresh(found)
+        return self._cut(slot, n)
 
-    def _is_crowded(self) -> bool:
-        idle = self._prefixes.idle
-        n_tokens = sum(len(each.tokens) for each in idle)
-        return len(idle) > self._n_idle or n_tokens > IDLE_TOKENS
+    def _cut(self, slot: int, n: int) -> Place:
+        """Drop what comes behind so many tokens."""
+        if self._context.forget(slot, after=n):
+            return Place(slot, n, None)
+        self._context.forget(slot)
+        return Place(slot, 0, "state")
+
+    def _empty(self, slot: int) -> None:
+        """Drop what is in a slot; if it is kept, it moves to host memory."""
+        for each in self._prefixes.idle:
+            if each.slot == slot:
+                self._save(each)
+        self._context.forget(slot)
+
+    def _save(self, kept: Kept) -> None:
+        """Move an idle sequence to host memory, or forget it if that has no room."""
+        kept.first = self._as_copied(kept).first
+        if (state := self._state_of(kept)) is None:
+            self._prefixes.remove(kept)
+        else:
+            self._prefixes.save(kept, state)
+
+    def _state_of(self, kept: Kept) -> Bytes | None:
+        """Copy a sequence's state out, if host memory has room for it."""
+        assert kept.slot is not None  # noqa: S101  # what is not saved is in one
+        n_bytes = self._context.state_bytes(kept.slot)
+        if not self._prefixes.make_room(kept.owner, n_bytes):
+            return None
+        return self._context.save(kept.slot)
+
+    def _can_move(self, kept: Kept, n: int) -> bool:
+        """Tell whether a copy could be cut behind so many tokens."""
+        return self._prefixes.can_cut(self._as_copied(kept), n)
+
+    def _as_copied(self, kept: Kept) -> Kept:
+        """Give what is left of a sequence in a copy: no cells before its window."""
+        assert kept.slot is not None  # noqa: S101  # what is not saved is in one
+        first, window = self._context.first_position(kept.slot), self._context.window
+        n_tokens = len(kept.tokens)
+        return replace(kept, first=max(first, n_tokens - window) if window else first)
 
     def _kept(self, sequence: Sequence) -> Kept:
         return Kept(
@@ -166,3 +198,8 @@ class Slots:
             first=self._context.first_position(sequence.slot),
             slot=sequence.slot,
         )
+
+
+def n_runs(slots: Collection[int]) -> int:
+    """Count the runs of slots that are side by side."""
+    return sum(slot - 1 not in slots for slot in slots)

@@ -11,27 +11,15 @@ from inferd.wire.responses import Guesses, Logprob, StopReason, Usage
 from inferd.worker.llama.constraint import ConstraintError
 from inferd.worker.llama.context import Context
 from inferd.worker.llama.model import Model
+from inferd.worker.llama.plan import Row
 from inferd.worker.llama.sampling import log_probabilities
 from inferd.worker.llama.sequence import Sequence
 
-__all__ = ["NotANumberError", "Row", "Writer", "Written"]
+__all__ = ["NotANumberError", "Writer", "Written"]
 
 
 class NotANumberError(Exception):
     """The model gave what is no number."""
-
-
-@dataclass(slots=True)
-class Row:
-    """What one sequence has in a batch."""
-
-    sequence: Sequence
-    n_tokens: int
-    drafts: list[int]
-    logits_row: int | None
-    """Of its last token; its drafts have the rows behind. ``None``: more tokens wait."""
-    n_guessed: int = 0
-    """How many of the drafts, the last ones, were guessed."""
 
 
 @dataclass(slots=True)
@@ -75,7 +63,6 @@ class Writer:
         is not chosen, and costs no random number, where it was guessed either.
         """
         sequence = row.sequence
-        assert row.logits_row is not None  # noqa: S101  # else it has nothing to choose
         left = row.drafts[:]
         while True:
             place = row.logits_row + len(row.drafts) - len(left)
@@ -137,10 +124,8 @@ class Writer:
 
     def _has_nan(self, row: Row) -> bool:
         """Tell whether a row has what is no number: a grammar is not to blame then."""
-        first = row.logits_row or 0
-        return any(
-            np.isnan(self._logits(first + n)).any() for n in range(1 + len(row.drafts))
-        )
+        rows = range(row.logits_row, row.logits_row + 1 + len(row.drafts))
+        return any(np.isnan(self._logits(each)).any() for each in rows)
 
     def _logits(self, row: int) -> npt.NDArray[np.float32]:
         return self._context.logits(row, self._model.n_vocab)

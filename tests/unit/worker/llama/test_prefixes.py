@@ -22,6 +22,14 @@ def prefixes(*entries, window=0):
     return found
 
 
+def save(prefixes, entry, n_bytes):
+    """Move a sequence to host memory if there is room, as ``Slots`` does."""
+    if prefixes.make_room(entry.owner, n_bytes):
+        prefixes.save(entry, np.zeros(n_bytes, np.uint8))
+    else:
+        prefixes.remove(entry)
+
+
 IDS = st.lists(st.integers(0, 2), max_size=8)
 
 
@@ -51,6 +59,13 @@ def test_of_equals_one_in_the_cache_is_found():
     far = kept(1, 2, 6, n_bytes=10)
     assert prefixes(far, near).find(1, tokens(1, 2, 3)) == (near, 2)
     assert prefixes(near, far).find(1, tokens(1, 2, 3)) == (near, 2)
+
+
+def test_what_is_common_to_few_tokens_alone_is_not_found():
+    mine = Prefixes(window=0, max_saved_bytes=ROOM, n_tokens_min=3)
+    mine.add(entry := kept(1, 2, 3, 4, slot=0))
+    assert mine.find(1, tokens(1, 2, 9)) == (None, 0)
+    assert mine.find(1, tokens(1, 2, 3)) == (entry, 3)
 
 
 def test_what_runs_is_found_too():
@@ -112,7 +127,7 @@ def test_a_beginning_that_cannot_be_cut_out_is_not_superfluous():
 def test_what_moves_to_host_memory_is_no_longer_idle():
     only = kept(1, 2, slot=0)
     mine = prefixes(only)
-    mine.save(only, np.zeros(100, np.uint8))
+    save(mine, only, 100)
     assert (mine.idle, only.slot, mine.saved_bytes) == ([], None, 100)
     assert mine.find(1, tokens(1, 2)) == (only, 2)
 
@@ -121,8 +136,8 @@ def test_what_took_little_to_compute_for_its_bytes_goes_first():
     cheap, dear = kept(1, slot=0), kept(*range(2, 60), slot=1)
     mine = prefixes(cheap, dear, kept(99, slot=2))
     for each in (dear, cheap):
-        mine.save(each, np.zeros(400, np.uint8))
-    mine.save(mine.idle[0], np.zeros(400, np.uint8))
+        save(mine, each, 400)
+    save(mine, mine.idle[0], 400)
     assert mine.find(1, tokens(1))[0] is None
     assert mine.find(1, tokens(2))[0] is dear
 
@@ -130,10 +145,10 @@ def test_what_took_little_to_compute_for_its_bytes_goes_first():
 def test_what_is_never_used_again_goes_some_day_however_dear():
     dear = kept(*range(100), slot=0)
     mine = prefixes(dear)
-    mine.save(dear, np.zeros(400, np.uint8))
+    save(mine, dear, 400)
     for n in range(200):
         mine.add(cheap := kept(1000 + n, slot=1))
-        mine.save(cheap, np.zeros(400, np.uint8))
+        save(mine, cheap, 400)
     assert mine.find(1, tokens(0))[0] is None
 
 
@@ -145,7 +160,7 @@ def test_host_memory_is_never_over_its_bound_and_nothing_found_is_a_strangers(mo
     mine = prefixes()
     for ids, owner, n_bytes in moves:
         mine.add(entry := kept(*ids, owner=owner, slot=0))
-        mine.save(entry, np.zeros(n_bytes, np.uint8))
+        save(mine, entry, n_bytes)
         assert mine.saved_bytes <= ROOM
         found, n = mine.find(owner, tokens(*ids))
         assert found is None or (
@@ -159,8 +174,8 @@ def test_nobody_loses_an_even_share_to_others(flood):
     mine = prefixes()
     for n in range(3):  # the least worth of all: one token, and a third of its share
         mine.add(entry := kept(n, owner=0, slot=0))
-        mine.save(entry, np.zeros(ROOM // 3 // 3, np.uint8))
+        save(mine, entry, ROOM // 3 // 3)
     for number, (owner, n_bytes) in enumerate(flood):
         mine.add(entry := kept(*range(number, number + 50), owner=owner, slot=0))
-        mine.save(entry, np.zeros(n_bytes, np.uint8))
+        save(mine, entry, n_bytes)
     assert all(mine.find(0, tokens(n))[1] for n in range(3))

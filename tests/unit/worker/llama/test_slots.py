@@ -6,9 +6,18 @@ import pytest
 
 from inferd.job import Turn
 from inferd.worker.limits import KEPT_TOKENS_MIN
-from inferd.worker.llama import decoder, slots as module
+from inferd.worker.llama import plan as module
+from inferd.worker.llama.slots import n_runs
 from tests.model.tiny import write_tiny_model
-from tests.unit.worker.llama.running import answer, collect, job, load, steps, take_step
+from tests.unit.worker.llama.running import (
+    N_SLOTS,
+    answer,
+    collect,
+    job,
+    load,
+    steps,
+    take_step,
+)
 
 pytestmark = pytest.mark.model
 
@@ -45,6 +54,13 @@ def slots_of(backend):
     return backend._engine._decoder._slots
 
 
+def save_idle(backend):
+    """Move all that is idle to host memory."""
+    slots = slots_of(backend)
+    for each in slots._prefixes.idle:
+        slots._empty(each.slot)
+
+
 def test_a_prompt_that_goes_on_is_read_from_where_it_does(cold):
     first, _ = reuse(cold, asked(BASE))
     assert (first.cached_tokens, first.miss) == (0, "no_prefix")
@@ -59,7 +75,7 @@ def in_two_chunks(backend, request, n_first, monkeypatch):
 
     How a prompt is cut moves its logits a little, and the answers of this model a lot.
     """
-    monkeypatch.setattr(decoder, "PREFILL_CHUNK_TOKENS", n_first)
+    monkeypatch.setattr(module, "PREFILL_CHUNK_TOKENS", n_first)
     off = msgspec.structs.replace(request, cache="off")
     text = answer(backend, off).text
     monkeypatch.undo()
@@ -71,8 +87,9 @@ def test_what_is_kept_gives_the_answer_of_what_was_read(cold, is_saved, monkeypa
     request = asked(BASE + "and her ship", max_tokens=24)
     n = common(cold, BASE, BASE + "and her ship")
     expected = in_two_chunks(cold, request, n, monkeypatch)
-    monkeypatch.setattr(module, "IDLE_TOKENS", 0 if is_saved else 1000)
     reuse(cold, asked(BASE, max_tokens=1))
+    if is_saved:
+        save_idle(cold)
     found, given = reuse(cold, request)
     assert (found.cached_tokens, bool(found.saved_bytes)) == (n, is_saved)
     assert given.text == expected
@@ -140,11 +157,21 @@ def test_a_prompt_that_was_cancelled_half_way_is_kept_so_far(cold):
 # --- room -------------------------------------------------------------------------------
 
 
-def test_idle_sequences_are_bounded_and_the_oldest_move_to_host_memory(cold):
-    for owner in range(12):
+def test_slots_are_all_used_before_anything_moves_to_host_memory(cold):
+    for owner in range(N_SLOTS):
         reuse(cold, asked(BASE, owner=owner))
     idle = slots_of(cold)._prefixes.idle
-    assert [each.owner for each in idle] == [8, 9, 10, 11]
+    assert [(each.owner, each.slot) for each in idle] == [
+        (each, each) for each in range(N_SLOTS)
+    ]
+    assert slots_of(cold).saved_bytes == 0
+
+
+def test_who_needs_a_slot_moves_the_oldest_to_host_memory(cold):
+    for owner in range(N_SLOTS + 3):
+        reuse(cold, asked(BASE, owner=owner))
+    idle = slots_of(cold)._prefixes.idle
+    assert [each.owner for each in idle] == list(range(3, N_SLOTS + 3))
     assert slots_of(cold).saved_bytes > 0
     assert reuse(cold, asked(BASE, owner=0))[0].cached_tokens > 200
 
@@ -152,38 +179,37 @@ def test_idle_sequences_are_bounded_and_the_oldest_move_to_host_memory(cold):
 def test_a_prompt_that_comes_again_idles_once(cold):
     for _ in range(4):
         reuse(cold, asked(BASE))
-    assert len(slots_of(cold)._prefixes.idle) == 1
-    free = [*slots_of(cold)._free]
-    assert sorted(free) == sorted({*free})
-    assert len(free) == cold._engine._context.n_sequences - 1
+    assert [each.slot for each in slots_of(cold)._prefixes.idle] == [0]
 
 
-def test_what_makes_room_may_push_out_what_it_was_for(cold, monkeypatch):
-    monkeypatch.setattr(module, "IDLE_TOKENS", 0)
-    expected = reuse(cold, asked(BASE))[1].text
-    [entry] = slots_of(cold)._prefixes._kept
-    entry.saved = entry.saved[: len(entry.saved) // 2]  # it never comes back whole
-    monkeypatch.undo()
-    reuse(cold, asked("x" * 300, owner=2))
-    slots_of(cold)._prefixes._max_saved_bytes = 1  # nothing stays when that is saved
-    found, again = reuse(cold, asked(BASE))
-    assert (found.miss, again.text) == ("lost", expected)
+def test_another_answer_to_a_long_prompt_leaves_the_first_one_in_host_memory(cold):
+    first, _ = reuse(cold, asked(BASE, max_tokens=100)), None
+    [entry] = slots_of(cold)._prefixes.idle
+    assert first[0].cached_tokens == 0
+    found, _ = reuse(cold, asked(BASE, max_tokens=2))
+    assert found.cached_tokens == cold.prepare(asked(BASE)).prompt_tokens - 1
+    assert (entry.slot, entry.saved is None) == (None, False)
 
 
-def test_idle_tokens_are_bounded(cold, monkeypatch):
-    monkeypatch.setattr(module, "IDLE_TOKENS", 600)
-    for owner in range(4):
-        reuse(cold, asked(BASE, owner=owner))
-    assert sum(len(each.tokens) for each in slots_of(cold)._prefixes.idle) <= 600
-
-
-def test_without_host_memory_what_has_no_room_is_gone(tiny_model, monkeypatch):
-    monkeypatch.setattr(module, "IDLE_TOKENS", 0)
+def test_without_host_memory_what_has_no_room_is_gone(tiny_model):
     backend = load(tiny_model)[0]
-    slots_of(backend)._max_saved_bytes = 0
+    slots_of(backend)._prefixes._max_saved_bytes = 0
     reuse(backend, asked(BASE))
+    save_idle(backend)
     assert reuse(backend, asked(BASE))[0].miss == "no_prefix"
     assert slots_of(backend).saved_bytes == 0
+
+
+def test_without_host_memory_what_runs_is_not_copied(tiny_model):
+    backend = load(tiny_model)[0]
+    slots_of(backend)._prefixes._max_saved_bytes = 0
+    expected = answer(backend, asked(BASE, cache="off")).text
+    backend.start(2, backend.prepare(asked(BASE, max_tokens=100)))
+    take_step(backend)
+    backend.start(1, backend.prepare(asked(BASE)))
+    took = list(steps(backend))
+    assert took[0].started[0].reuse.miss == "no_room"
+    assert collect(iter(took))[1].text == expected
 
 
 def test_an_operator_may_have_nothing_kept(tiny_model):
@@ -193,23 +219,20 @@ def test_an_operator_may_have_nothing_kept(tiny_model):
     assert slots_of(backend)._prefixes.idle == []
 
 
-def test_running_sequences_get_the_cells_of_idle_ones(cold):
+def test_running_sequences_have_all_cells_of_their_slots(cold):
     long = "x" * 480
-    for owner in range(4):
+    for owner in range(N_SLOTS):
         reuse(cold, asked(long, owner=owner, max_tokens=4))
-    for ticket in range(3):
+    for ticket in range(N_SLOTS):
         cold.start(ticket, cold.prepare(asked(long, owner=9, cache="off")))
     given = collect(steps(cold))
-    assert {ticket: len(each.pieces) for ticket, each in given.items()} == {
-        0: 8,
-        1: 8,
-        2: 8,
-    }
+    assert {len(each.pieces) for each in given.values()} == {8}
+    assert len(given) == N_SLOTS
 
 
-def test_what_does_not_come_back_whole_is_read_anew(cold, monkeypatch):
-    monkeypatch.setattr(module, "IDLE_TOKENS", 0)
+def test_what_does_not_come_back_whole_is_read_anew(cold):
     expected = reuse(cold, asked(BASE))[1].text
+    save_idle(cold)
     [entry] = slots_of(cold)._prefixes._kept
     entry.saved = entry.saved[: len(entry.saved) // 2]
     found, again = reuse(cold, asked(BASE))
@@ -218,10 +241,18 @@ def test_what_does_not_come_back_whole_is_read_anew(cold, monkeypatch):
 
 
 def test_what_is_mostly_of_no_use_is_not_fetched(cold, monkeypatch):
-    monkeypatch.setattr(module, "IDLE_TOKENS", 0)
+    monkeypatch.setattr(slots_of(cold)._prefixes, "_n_tokens_min", 1)
+    reuse(cold, asked(BASE))
+    save_idle(cold)
+    found, _ = reuse(cold, asked("the dog", max_tokens=2))
+    assert (found.cached_tokens, found.miss) == (0, "no_prefix")
+
+
+def test_what_every_prompt_begins_with_is_no_find(cold):
     reuse(cold, asked(BASE))
     found, _ = reuse(cold, asked("the dog", max_tokens=2))
     assert (found.cached_tokens, found.miss) == (0, "no_prefix")
+    assert len(slots_of(cold)._prefixes.idle) == 1
 
 
 def test_the_tokens_of_a_kept_sequence_are_those_of_its_cells(cold):
@@ -231,8 +262,45 @@ def test_the_tokens_of_a_kept_sequence_are_those_of_its_cells(cold):
     sequence = np.array(cold.prepare(asked(BASE)).tokens)
     assert (entry.tokens[: len(sequence)] == sequence).all()
     assert len(entry.tokens) == len(sequence) + 19  # the last was never decoded
-    assert context.restore(5, context.save(entry.slot), len(entry.tokens))
-    context.forget(5)
+    assert context.restore(1, context.save(entry.slot), len(entry.tokens))
+    context.forget(1)
+
+
+# --- side by side -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("slots", "expected"),
+    [([], 0), ([3], 1), ([0, 1, 2], 1), ([0, 2], 2), ([5, 1, 0, 4, 7], 3)],
+)
+def test_runs_are_of_slots_side_by_side(slots, expected):
+    assert n_runs({*slots}) == expected
+
+
+def test_who_begins_does_so_beside_those_who_run(cold):
+    for owner in range(2):
+        reuse(cold, asked(BASE, owner=owner))
+    cold.start(1, cold.prepare(asked(BASE, owner=1, max_tokens=50)))
+    cold.start(2, cold.prepare(asked("a stranger", owner=7, max_tokens=50)))
+    running = cold._engine._decoder._running
+    assert [running[ticket].slot for ticket in (1, 2)] == [1, 2]
+    cold.start(3, cold.prepare(asked("another", owner=8, max_tokens=50)))
+    assert n_runs({each.slot for each in running.values()}) == 1
+
+
+def test_what_idles_elsewhere_is_copied_beside_those_who_run(cold, monkeypatch):
+    request = asked(BASE + "and her ship", owner=2, max_tokens=24)
+    n = common(cold, BASE, BASE + "and her ship")
+    expected = in_two_chunks(cold, request, n, monkeypatch)
+    for owner in range(3):
+        reuse(cold, asked(BASE, owner=owner, max_tokens=1))
+    cold.start(1, cold.prepare(asked(BASE, owner=0, max_tokens=100)))
+    take_step(cold)
+    cold.start(2, cold.prepare(request))
+    assert cold._engine._decoder._running[2].slot == 1
+    took = list(steps(cold))
+    assert took[0].started[0].reuse.cached_tokens == n
+    assert collect(iter(took))[2].text == expected
 
 
 # --- windows and states -----------------------------------------------------------------
@@ -271,32 +339,46 @@ def test_a_conversation_goes_on_with_what_its_window_needs(
     turns = [Turn("user", BASE), Turn("assistant", said), Turn("user", "and then")]
     request = msgspec.structs.replace(asked(BASE, max_tokens=24), turns=turns)
     expected = in_two_chunks(sliding, request, n, monkeypatch)
-    monkeypatch.setattr(module, "IDLE_TOKENS", 0 if is_saved else 1000)
     reuse(sliding, first)
+    if is_saved:
+        save_idle(sliding)
     found, given = reuse(sliding, request)
     assert (found.cached_tokens, given.text) == (n, expected)
 
 
 def test_a_saved_sequence_is_not_cut_where_its_window_is_gone(sliding, monkeypatch):
     expected = answer(sliding, asked(FAR, max_tokens=24, cache="off")).text
-    monkeypatch.setattr(module, "IDLE_TOKENS", 0)
     reuse(sliding, asked(BASE, max_tokens=1))
+    save_idle(sliding)
     found, given = reuse(sliding, asked(FAR, max_tokens=24))
     assert (found.cached_tokens, found.miss) == (0, "window")
     assert given.text == expected
 
 
-def test_an_idle_sequence_is_not_cut_where_others_took_what_its_window_needs(sliding):
-    expected = answer(sliding, asked(FAR, max_tokens=24, cache="off")).text
+def test_what_others_write_takes_no_cells_from_an_idle_sequence(sliding, monkeypatch):
+    request = asked(FAR, max_tokens=24)
+    n = common(sliding, BASE, FAR)
+    expected = in_two_chunks(sliding, request, n, monkeypatch)
     reuse(sliding, asked(BASE, max_tokens=1))
-    for _ in range(2):  # the second one finds no cells before it comes to those
+    for _ in range(2):
         answer(sliding, job("x" * 400, max_tokens=80))
-    [idle] = slots_of(sliding)._prefixes.idle
-    n_lost = sliding._engine._context.first_position(idle.slot)
-    assert n_lost > common(sliding, BASE, FAR) - WINDOW
-    found, given = reuse(sliding, asked(FAR, max_tokens=24))
-    assert (found.cached_tokens, found.miss) == (0, "window")
-    assert given.text == expected
+    found, given = reuse(sliding, request)
+    assert (found.cached_tokens, given.text) == (n, expected)
+
+
+def test_a_window_that_a_copy_would_not_have_is_used_where_it_is(sliding, monkeypatch):
+    request = asked(FAR, owner=2, max_tokens=24)
+    n = common(sliding, BASE, FAR)
+    expected = in_two_chunks(sliding, request, n, monkeypatch)
+    for owner in range(3):
+        reuse(sliding, asked(BASE, owner=owner, max_tokens=1))
+    sliding.start(1, sliding.prepare(asked(BASE, owner=0, max_tokens=100)))
+    take_step(sliding)
+    sliding.start(2, sliding.prepare(request))
+    assert sliding._engine._decoder._running[2].slot == 2
+    took = list(steps(sliding))
+    assert took[0].started[0].reuse.cached_tokens == n
+    assert collect(iter(took))[2].text == expected
 
 
 @pytest.mark.parametrize("is_saved", [False, True])
@@ -305,8 +387,9 @@ def test_a_state_of_the_whole_prompt_is_of_no_use_to_the_same_prompt(
 ):
     backend = load(tiny_mamba)[0]
     expected = answer(backend, asked(BASE, cache="off")).text
-    monkeypatch.setattr(module, "IDLE_TOKENS", 0 if is_saved else 1000)
     reuse(backend, asked(BASE, prefill_only=True))
+    if is_saved:
+        save_idle(backend)
     found, given = reuse(backend, asked(BASE))
     assert (found.cached_tokens, found.miss) == (0, "state")
     assert given.text == expected
