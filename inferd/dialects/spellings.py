@@ -38,15 +38,9 @@ class Spellings:
 
     def __init__(self, texts: Iterable[str]) -> None:
         known = sorted({each for each in texts if len(each) > 1 and is_plain(each[0])})
-        trees = _tree(known)
-        self._begun = {
-            letter: re.compile(re.escape(letter) + f"(?={_begun(tree)})")
-            for letter, tree in trees.items()
-        }
-        self._wholes = [
-            re.compile(re.escape(letter) + f"(?=({_longest(tree)}))")
-            for letter, tree in trees.items()
-        ]
+        self._trees = _tree(known)
+        self._begun: dict[str, re.Pattern[str]] = {}
+        self._wholes: dict[str, re.Pattern[str]] = {}
         self._ends = {each[n:] for each in known for n in range(1, len(each))}
         self._end_begins = {each[:2] for each in self._ends}
         self._end_sizes = range(1, max(map(len, self._ends), default=0) + 1)
@@ -61,8 +55,8 @@ class Spellings:
 
         It gives their first characters, and where in such a text they stand.
         """
-        for letter, begun in self._begun.items():
-            if letter in text and begun.search(text):
+        for letter in self._trees:
+            if letter in text and (begun := self._begun_with(letter)).search(text):
                 yield letter, begun
 
     def end_in(self, text: str) -> int | None:
@@ -86,9 +80,25 @@ class Spellings:
 
     def wholes_in(self, text: str) -> Iterator[tuple[int, int]]:
         """Find all tokens in a text, the longest at each place: begin and end."""
-        for whole in self._wholes:
-            for found in whole.finditer(text):
-                yield found.start(), found.end(1)
+        for letter in self._trees:
+            if letter in text:
+                for found in self._wholes_with(letter).finditer(text):
+                    yield found.start(), found.end(1)
+
+    # Patterns are made once they are looked for: it takes half a second for the 6,000
+    # tokens without a use that some vocabularies have.
+
+    def _begun_with(self, letter: str) -> re.Pattern[str]:
+        if (known := self._begun.get(letter)) is None:
+            pattern = re.escape(letter) + f"(?={_begun(self._trees[letter])})"
+            known = self._begun[letter] = re.compile(pattern)
+        return known
+
+    def _wholes_with(self, letter: str) -> re.Pattern[str]:
+        if (known := self._wholes.get(letter)) is None:
+            pattern = re.escape(letter) + f"(?=({_longest(self._trees[letter])}))"
+            known = self._wholes[letter] = re.compile(pattern)
+        return known
 
     def parted(self, text: str, n_tokens: int) -> Iterator[str]:
         """Cut a text in parts of so many tokens, each part before a token."""

@@ -82,7 +82,11 @@ class LlamaBackend(WorkerBackend):
         mapping = Loading(phase="mmap", path=str(path))
         self._model = Model(path, self._settings, lambda: report(mapping))
         self._engine = self._make_engine(share, report)
+        self._engine.use_threads(1)  # more wait long for one another beside others
         self._engine.self_test()
+        self._engine.use_threads(self._governor.n_threads)
+        if isinstance(self._engine, Generator):
+            self._engine.prepare_grammars()
         able = msgspec.structs.replace(
             self._engine.capabilities,
             model=self._model.name or path.stem,

@@ -3,6 +3,8 @@
 import datetime as dt
 import json
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +47,7 @@ from inferd.worker.llama.speculation import Speculation
 from inferd.worker.memory import BoundedGrowth
 
 _SELF_TEST_TEXT = "Hello"
-_SELF_TEST_TOKENS = 4
+_SELF_TEST_TOKENS = 2
 """Small enough for the smallest context that can be configured."""
 _LAST_ROW = -1
 _NAME_CHARS = 40
@@ -74,10 +76,6 @@ class Generator:
         self._n_slots = n_slots
         self._prompts = _load_prompts(model, path, family)
         model.keep(self._prompts.dialect.markers)
-        # Now: later it would hold up all answers for a second.
-        self._vocabulary = Vocabulary(model)
-        named = self._vocabulary.special
-        self._ends = {each: named[each] for each in named if model.is_end(named[each])}
         self._context = Context.to_write(
             model, n_tokens=n_ctx * n_slots, n_slots=n_slots, n_threads=n_threads
         )
@@ -85,6 +83,7 @@ class Generator:
         self._decoder = Decoder(model, self._context, slots, speculation)
         self._speculation = speculation
         self._growth = BoundedGrowth(TEMPLATE_MEMORY_BYTES)
+        self._grammars = Future[Vocabulary]()
 
     @property
     def capabilities(self) -> BackendCapabilities:
@@ -134,6 +133,25 @@ class Generator:
             raise LoadError(f"decode self-test failed: {error}") from error
         if not np.isfinite(self._context.logits(_LAST_ROW, self._model.n_vocab)).all():
             raise LoadError("decode self-test failed: logits are not finite")
+
+    def prepare_grammars(self) -> None:
+        """Begin to make what grammars need: two seconds that plain answers need not wait.
+
+        Begun later it would hold up those that run: it lets no other thread run at times.
+        """
+        with_one = ThreadPoolExecutor(1, "grammars")
+        self._grammars = with_one.submit(Vocabulary, self._model)
+        with_one.shutdown(wait=False)
+
+    @property
+    def _vocabulary(self) -> Vocabulary:
+        return self._grammars.result()
+
+    @cached_property
+    def _ends(self) -> dict[str, int]:
+        """The tokens that end a turn, by what they are called."""
+        named = self._vocabulary.special
+        return {each: named[each] for each in named if self._model.is_end(named[each])}
 
     def prepare(self, job: Job) -> PreparedPrompt:
         """Render and tokenise the prompt, compile the grammar and build the sampler.
