@@ -407,6 +407,20 @@ async def test_no_variant_is_blamed_for_a_crash_once_it_serves(
         assert (load.crashed, home.events.steps) == ((), [])
 
 
+async def test_a_variant_that_has_served_is_not_blamed_for_a_crash_at_a_reload(
+    monkeypatch, autojump_clock
+):
+    async with house(monkeypatch) as home:
+        worker = await home.workers.next()
+        await worker.say(Variant(name="avx512", lower="avx2"))
+        await worker.get_ready()
+        worker.die()
+        await crash_with(home.workers, -signal.SIGABRT)
+        load = await (await home.workers.next()).expect(Load)
+        assert (load.crashed, home.events.steps) == ((), [])
+        assert [reason for reason, _ in home.events.deaths][1:] == ["killed by SIGABRT"]
+
+
 # --- one job ----------------------------------------------------------------------------
 
 
