@@ -225,7 +225,7 @@ def test_short_prompts_are_read_and_guessed_while_a_long_one_is_read(twin, monke
 
     monkeypatch.setattr(drafter, "draft", noted)
     for ticket, text in enumerate(["x" * 150, "short"]):
-        twin.start(ticket, twin.prepare(job(text, max_tokens=250)))
+        twin.start(ticket, twin.prepare(job(text, max_tokens=120)))
     list(steps(twin))
     until = guessed.index({0, 1})
     assert until > 150 / 24
