@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Generic, Protocol, TypeVar
 
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from inferd.capabilities import BackendCapabilities
 from inferd.errors import EmbedUnsupportedError, InternalError, RerankUnsupportedError
@@ -101,8 +101,8 @@ TokenEventV2 = Text | Thinking | ToolUse | Progress | DoneV2
 class EmbedResult(Struct, frozen=True, kw_only=True):
     """One vector for each input, in order."""
 
-    embeddings: Raw
-    """An array of arrays of numbers, as JSON."""
+    embeddings: list[bytes]
+    """Parts that, joined, are an array of arrays of numbers, as JSON."""
     dimensions: int
     """Length of every vector."""
     input_tokens: int

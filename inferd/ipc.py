@@ -163,12 +163,13 @@ class Step(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Embedded(Struct, frozen=True, kw_only=True, tag=True):
-    """An embed job's vectors."""
+    """An embed job's vectors, or the next ones of them."""
 
     ticket: int
     embeddings: bytes
-    """An array of arrays of numbers, as JSON."""
+    """An array of arrays of numbers, as JSON, once those of all messages are joined."""
     dimensions: int
+    is_last: bool = True
 
 
 class Scored(Struct, frozen=True, kw_only=True, tag=True):

@@ -172,6 +172,7 @@ class Engine(JobBackend):
             try:
                 await self._get_ready(session)
                 was_ready = True
+                self._step_down.proved(session.variant)
                 on_ready()
                 await session.serve(silence_s=self._limits.worker_silence_s)
             except SessionOverError as error:

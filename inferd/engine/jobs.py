@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import trio
-from msgspec import Raw
 
 from inferd.backend import (
     Backend,
@@ -40,7 +39,7 @@ from inferd.ipc import (
     Scored,
 )
 from inferd.job import EmbedJob, GenerateJob, Job, RerankJob
-from inferd.limits import MAX_PREPARES
+from inferd.limits import MAX_FRAME_BYTES, MAX_PREPARES
 
 
 class JobBackend(Backend):
@@ -144,17 +143,12 @@ class JobBackend(Backend):
     async def embed(self, prepared: Prepared[EmbedJob]) -> EmbedResult:
         """Run a prepared job."""
         async with self._running(prepared) as box:
-            match await box.take():
-                case [Embedded(embeddings=vectors, dimensions=dimensions)]:
-                    return EmbedResult(
-                        embeddings=Raw(vectors),
-                        dimensions=dimensions,
-                        input_tokens=prepared.input_tokens,
-                    )
-                case [Failed(reason=reason)]:
-                    raise InternalError(reason)
-                case _:
-                    raise InternalError("the worker answered texts with no vectors")
+            parts = await _until_last(box)
+            return EmbedResult(
+                embeddings=[each.embeddings for each in parts],
+                dimensions=parts[-1].dimensions,
+                input_tokens=prepared.input_tokens,
+            )
 
     async def rerank(self, prepared: Prepared[RerankJob]) -> RerankResult:
         """Run a prepared job."""
@@ -183,3 +177,22 @@ class JobBackend(Backend):
             yield box
         finally:
             session.close(ticket)
+
+
+async def _until_last(box: Mailbox[Answer]) -> list[Embedded]:
+    """Collect vectors up to the last of them."""
+    parts: list[Embedded] = []
+    n_bytes = 0
+    while not (parts and parts[-1].is_last):
+        for answer in await box.take():
+            match answer:
+                case Embedded():
+                    parts.append(answer)
+                    n_bytes += len(answer.embeddings)
+                case Failed(reason=reason):
+                    raise InternalError(reason)
+                case _:
+                    raise InternalError("the worker answered texts with no vectors")
+        if n_bytes > MAX_FRAME_BYTES:
+            raise InternalError("the worker gave more vectors than any answer has")
+    return parts

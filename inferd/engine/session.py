@@ -215,7 +215,7 @@ class Session:
             case Step():
                 self._sort_step(message)
             case Embedded() | Scored():
-                self._finish(message.ticket, message)
+                self._sort_result(message)
             case Failed():
                 if message.ticket == self._preparing:  # else it was a run that failed
                     self._prepared.set()
@@ -242,6 +242,12 @@ class Session:
             self._put(ticket, piece)
         for end in step.ended:
             self._finish(end.ticket, end)
+
+    def _sort_result(self, result: Embedded | Scored) -> None:
+        if isinstance(result, Scored) or result.is_last:
+            self._finish(result.ticket, result)
+        else:
+            self._put(result.ticket, result)
 
     def _finish(self, ticket: int, answer: Ended | Embedded | Scored) -> None:
         self.has_served = True

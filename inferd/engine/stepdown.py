@@ -3,7 +3,8 @@
 A variant is to blame where the worker dies of its own code between loading it and being
 ready: the self-test is in there. It is not used again as long as the daemon lives. Where
 all crash, none is to blame, and what kills them is: they are all forgiven, and the death
-is one like any other.
+is one like any other. One that has been ready is never to blame: native code also aborts
+where a reload finds no memory, and the next variant may be five times slower.
 """
 
 import signal
@@ -26,15 +27,25 @@ CRASHES: Final = frozenset(
 
 
 class StepDown:
-    """Remembers the variants that crashed, of one backend."""
+    """Remembers the variants that crashed, of one backend.
+
+    Bounds:
+        One name for each variant that the library has.
+    """
 
     def __init__(self) -> None:
         self._crashed: tuple[str, ...] = ()
+        self._proved: frozenset[str] = frozenset()
 
     @property
     def crashed(self) -> tuple[str, ...]:
         """Those that are not to be used again, in the order they crashed."""
         return self._crashed
+
+    def proved(self, variant: Variant | None) -> None:
+        """Take note that a worker got ready with a variant, if it told of one."""
+        if variant is not None:
+            self._proved |= {variant.name}
 
     def died(self, reason: str, variant: Variant | None) -> str:
         """Take note of a death before the worker was ready.
@@ -47,6 +58,8 @@ class StepDown:
             The variant that is to be tried at once; empty if there is none.
         """
         if variant is None or reason not in CRASHES:
+            return ""
+        if variant.lower and variant.name in self._proved:
             return ""
         self._crashed = (*self._crashed, variant.name) if variant.lower else ()
         return variant.lower

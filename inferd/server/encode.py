@@ -4,6 +4,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from msgspec import Raw
+
 from inferd.backend import Backend, Prepared
 from inferd.errors import CancelledError
 from inferd.job import EmbedJob, RerankJob
@@ -19,7 +21,6 @@ from inferd.wire.responses import (
     EncodeUsage,
     RankedDocument,
     RerankFrame,
-    Response,
 )
 
 R = TypeVar("R")
@@ -32,7 +33,7 @@ class EncodeService(Generic[R, J]):
 
     entrance: Entrance
     resolve: Callable[[R], Plan[J]]
-    run: Callable[[R, Backend, Prepared[J]], Awaitable[Response]]
+    run: Callable[[R, Backend, Prepared[J], Reply], Awaitable[None]]
 
     async def answer(self, request: R, reply: Reply, activity: Activity) -> None:
         """Serve one request to its terminal frame.
@@ -46,8 +47,7 @@ class EncodeService(Generic[R, J]):
         plan = self.resolve(request)
         with activity.scope:
             async with self.entrance.enter(plan, activity) as (backend, prepared):
-                frame = await self.run(request, backend, prepared)
-                await reply.send([frame])
+                await self.run(request, backend, prepared, reply)
         if not reply.is_over:
             raise CancelledError
         await reply.flush()
@@ -65,30 +65,38 @@ def rerank_service(entrance: Entrance) -> EncodeService[RerankRequest, RerankJob
 
 
 async def _embed(
-    request: EmbedRequest, backend: Backend, prepared: Prepared[EmbedJob]
-) -> EmbeddingsFrame:
+    request: EmbedRequest,
+    backend: Backend,
+    prepared: Prepared[EmbedJob],
+    reply: Reply,
+) -> None:
     check_answer_fits(prepared.job, n_embd=backend.capabilities.n_embd)
     result = await backend.embed(prepared)
-    return EmbeddingsFrame(
+    frame = EmbeddingsFrame(
         id=request.id,
-        embeddings=result.embeddings,
+        embeddings=Raw(b"[]"),
         dimensions=result.dimensions,
         model=backend.capabilities.model,
         usage=EncodeUsage(result.input_tokens),
         backend=backend.name,
     )
+    await reply.send_in_parts(frame, result.embeddings)
 
 
 async def _rerank(
-    request: RerankRequest, backend: Backend, prepared: Prepared[RerankJob]
-) -> RerankFrame:
+    request: RerankRequest,
+    backend: Backend,
+    prepared: Prepared[RerankJob],
+    reply: Reply,
+) -> None:
     result = await backend.rerank(prepared)
     ranked = [RankedDocument(*each) for each in enumerate(result.scores)]
     ranked.sort(key=lambda each: -each.score)  # equals stay in the request's order
-    return RerankFrame(
+    frame = RerankFrame(
         id=request.id,
         results=ranked[: request.top_n],
         model=backend.capabilities.model,
         usage=EncodeUsage(result.input_tokens),
         backend=backend.name,
     )
+    await reply.send([frame])

@@ -1,6 +1,7 @@
 """The answers to one request: any number of frames, then exactly one terminal frame."""
 
 import os
+from collections import deque
 from collections.abc import Iterable
 
 import msgspec
@@ -9,8 +10,8 @@ from msgspec import UNSET
 
 from inferd.errors import ContextOverflowError, InferdError, QueueFullError
 from inferd.limits import MAX_ERROR_CHARS
-from inferd.wire.codec import encode
-from inferd.wire.responses import ErrorFrame, Response, Terminal
+from inferd.wire.codec import encode, encode_in_parts
+from inferd.wire.responses import EmbeddingsFrame, ErrorFrame, Response, Terminal
 
 
 class PeerGoneError(Exception):
@@ -26,6 +27,7 @@ class Reply:
         self._stream = stream
         self._write_timeout_s = write_timeout_s
         self._unsent = bytearray()
+        self._parts: deque[bytes] = deque()  # that follow; none while nothing is unsent
         self.request_id = request_id
         self.is_over = False
 
@@ -45,6 +47,23 @@ class Reply:
             lines += encode(frame)
             self.is_over = isinstance(frame, Terminal)
         self._unsent += lines
+        await self.flush()
+
+    async def send_in_parts(
+        self, frame: EmbeddingsFrame, embeddings: Iterable[bytes]
+    ) -> None:
+        """Write a frame with vectors, part by part; raises and is cancelled as ``send``.
+
+        Args:
+            frame: with an empty array of vectors.
+            embeddings: parts that, joined, are the array.
+        """
+        if self.is_over:
+            raise AssertionError("a frame after the terminal one")
+        first, *rest = filter(None, encode_in_parts(frame, embeddings))
+        self.is_over = True
+        self._unsent += first
+        self._parts.extend(rest)
         await self.flush()
 
     async def fail(self, error: InferdError) -> None:
@@ -72,6 +91,8 @@ class Reply:
         except BlockingIOError:
             return
         del self._unsent[:n_written]
+        if self._parts and not self._unsent:
+            self._unsent += self._parts.popleft()
 
     async def _write(self) -> None:
         while self._unsent:

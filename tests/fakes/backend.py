@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 import trio
-from msgspec import Raw
 
 from inferd.backend import (
     Backend,
@@ -278,7 +277,7 @@ class ScriptedBackend(Backend):
         with self._running(prepared) as held:
             await self._compute(held)
             return EmbedResult(
-                embeddings=Raw(held.script.embeddings),
+                embeddings=[held.script.embeddings],
                 dimensions=prepared.job.dimensions or self._capabilities.n_embd,
                 input_tokens=prepared.input_tokens,
             )

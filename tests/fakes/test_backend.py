@@ -97,7 +97,7 @@ async def test_progress_is_told_to_a_job_that_wants_it_alone(autojump_clock):
 async def test_vectors_and_scores_come_in_their_time(autojump_clock):
     backend = ScriptedBackend(Script(token_delay_s=2, scores=(1.0, 2.0)))
     vectors = await vectors_of(backend)
-    assert (bytes(vectors.embeddings), vectors.dimensions) == (b"[[0.6,0.8]]", 2)
+    assert (b"".join(vectors.embeddings), vectors.dimensions) == (b"[[0.6,0.8]]", 2)
     assert (await scores_of(backend)).scores == [1.0, 2.0]
     assert trio.current_time() == 4
     assert (backend.counts.done, backend.is_idle) == (2, True)

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from inferd.models.embedded import EMBEDDED_MODELS
+from inferd.worker.llama.predict import REHEARSAL_BYTES, REHEARSAL_TOKEN_BYTES
 from tests.daemon.harness import MakeDaemon, llamacpp
 
 pytestmark = [pytest.mark.model, pytest.mark.slow]
@@ -15,6 +16,13 @@ def resident(daemon) -> int:
     [pid] = daemon.worker_pids()
     status = Path(f"/proc/{pid}/status").read_text()
     [line] = [each for each in status.splitlines() if each.startswith("VmRSS:")]
+    return int(line.split()[1]) * 1024
+
+
+def proportional(pid: int) -> int:
+    """Tell the bytes that a process takes, its share of common pages included."""
+    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    [line] = [each for each in rollup.splitlines() if each.startswith("Pss:")]
     return int(line.split()[1]) * 1024
 
 
@@ -105,6 +113,20 @@ def test_what_nobody_has_set_shrinks_to_the_budget_and_is_told(
     assert line["shrunk"]
     assert daemon.ask(max_tokens=2)[-1]["type"] == "done"
     assert resident(daemon) <= 320 * MIB
+
+
+def test_the_process_that_tries_grammars_takes_what_is_predicted(
+    make_daemon: MakeDaemon, embedded_chat
+):
+    daemon = make_daemon({"backend": [llamacpp(embedded_chat, n_ctx=512)]})
+    daemon.start()
+    [worker] = daemon.worker_pids()
+    assert daemon.ask(max_tokens=4, grammar="root ::= [a-z]+")[-1]["type"] == "done"
+    process_and_fork = set(daemon.worker_pids()) - {worker}
+    assert len(process_and_fork) == 2
+    taken = sum(map(proportional, process_and_fork))
+    predicted = REHEARSAL_BYTES + 49_152 * REHEARSAL_TOKEN_BYTES
+    assert 0.8 * predicted < taken <= predicted
 
 
 def test_a_draft_model_counts_in_the_budget_and_keeps_to_it(

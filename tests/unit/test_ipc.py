@@ -185,7 +185,13 @@ FROM_WORKER = st.one_of(
         prefilled=st.lists(st.tuples(TICKETS, U32), max_size=2),
         ended=st.lists(ENDED, max_size=2),
     ),
-    st.builds(Embedded, ticket=TICKETS, embeddings=st.binary(), dimensions=U32),
+    st.builds(
+        Embedded,
+        ticket=TICKETS,
+        embeddings=st.binary(),
+        dimensions=U32,
+        is_last=st.booleans(),
+    ),
     st.builds(Scored, ticket=TICKETS, scores=st.lists(st.floats(allow_nan=False))),
     st.builds(Failed, ticket=TICKETS, reason=st.text(), by_request=st.booleans()),
 )

@@ -95,12 +95,15 @@ class DraftModel(Drafter):
         self._context.use_threads(n_threads)
 
     def _read(self, sequences: Iterable[Sequence]) -> dict[Sequence, int]:
-        """Fill a batch with what is new; give the rows of those it reads to the end."""
+        """Fill a batch with what is new; give the rows of those it reads to the end.
+
+        Those with little of it come first: they are guessed while a long prompt is read.
+        """
         self._batch.clear()
         rows: dict[Sequence, int] = {}
-        for each in sequences:
+        unread = [(each, self._unread(each)) for each in sequences]
+        for each, new in sorted(unread, key=lambda pair: len(pair[1])):
             room = self._pace.chunk - len(self._batch)
-            new = self._unread(each)
             if room < len(new):
                 self._add(each, new[: max(0, room)], n_logits=0)
             else:

@@ -24,6 +24,14 @@ GRAMMAR_TOKEN_BYTES: Final = 450
 """Bytes that a token of the vocabulary takes once grammars know it. Measured: 420 to 450
 with 49,152 and 262,144 tokens."""
 
+REHEARSAL_TOKEN_BYTES: Final = 540
+"""Bytes that it takes besides, from the first grammar on, in the process that tries them:
+500 there, and up to 40 that asking it leaves behind here. Measured with the same two."""
+
+REHEARSAL_BYTES: Final = 20 * 1024 * 1024
+"""Bytes of that process without a vocabulary, and of its fork. Measured: 19 MiB, of which
+some are pages that other processes of Python have, too."""
+
 GROWTH_BYTES: Final = 16 * 1024 * 1024
 """Bytes by which a worker grows as it loads and serves: graphs, threads, jobs. Measured:
 8 to 14 MB."""
@@ -98,18 +106,23 @@ def _predict(
     taken = [_take(model, _to_write if writes else _to_encode, n_ctx, slots)]
     if draft is not None:
         taken.append(_take(draft, _to_draft, n_ctx, slots))
-    grammars = writes * model.n_vocab * GRAMMAR_TOKEN_BYTES
     return Demand(
         n_ctx=n_ctx,
         is_set=settings.n_ctx is not None,
         has_slots=writes,
         weights=sum(each.weights for each in taken),
-        own=own + len(taken) * GROWTH_BYTES + grammars,
+        own=own + len(taken) * GROWTH_BYTES + writes * _grammar_bytes(model),
         cache=sum((each.cache for each in taken), Line()),
         compute=sum((each.compute for each in taken), Line()),
         accelerator=sum(each.accelerator for each in taken),
         store=writes * settings.prompt_cache_mb * 2**20,
     )
+
+
+def _grammar_bytes(model: Model) -> int:
+    """Tell what grammars take from the first one on, here and where they are tried."""
+    per_token = GRAMMAR_TOKEN_BYTES + REHEARSAL_TOKEN_BYTES
+    return model.n_vocab * per_token + REHEARSAL_BYTES
 
 
 def _wanted_tokens(model: Model, settings: LlamaCppSettings) -> int:

@@ -407,6 +407,20 @@ async def test_no_variant_is_blamed_for_a_crash_once_it_serves(
         assert (load.crashed, home.events.steps) == ((), [])
 
 
+async def test_a_variant_that_has_served_is_not_blamed_for_a_crash_at_a_reload(
+    monkeypatch, autojump_clock
+):
+    async with house(monkeypatch) as home:
+        worker = await home.workers.next()
+        await worker.say(Variant(name="avx512", lower="avx2"))
+        await worker.get_ready()
+        worker.die()
+        await crash_with(home.workers, -signal.SIGABRT)
+        load = await (await home.workers.next()).expect(Load)
+        assert (load.crashed, home.events.steps) == ((), [])
+        assert [reason for reason, _ in home.events.deaths][1:] == ["killed by SIGABRT"]
+
+
 # --- one job ----------------------------------------------------------------------------
 
 
@@ -654,9 +668,53 @@ async def test_vectors_come_as_the_worker_wrote_them(
         await worker.say(Embedded(ticket=ticket, embeddings=VECTORS, dimensions=2))
         result = (await told.wait()).result
         assert result is not None
-        assert bytes(result.embeddings) == VECTORS
+        assert result.embeddings == [VECTORS]
         assert (result.dimensions, result.input_tokens) == (2, 12)
         assert await worker.hear() == []
+
+
+async def test_vectors_come_in_parts_up_to_the_last(
+    monkeypatch, autojump_clock, nursery
+):
+    async with ready_house(monkeypatch) as (home, worker):
+        told = Told(nursery, partial(vectors_of, home.engine))
+        ticket = (await worker.prepare()).ticket
+        await worker.expect(Run)
+        for part, is_last in ((VECTORS[:9], False), (VECTORS[9:], True)):
+            await settled()
+            assert told.result is None
+            await worker.say(
+                Embedded(ticket=ticket, embeddings=part, dimensions=2, is_last=is_last)
+            )
+        result = (await told.wait()).result
+        assert result is not None
+        assert b"".join(result.embeddings) == VECTORS
+        assert await worker.hear() == []
+
+
+@pytest.mark.parametrize(
+    ("last", "text"),
+    [
+        (Failed(ticket=1, reason="no number"), "no number"),
+        (Scored(ticket=1, scores=[1.0]), "no vectors"),
+        (Embedded(ticket=1, embeddings=b" " * 90, dimensions=2), "more vectors"),
+    ],
+)
+async def test_vectors_that_do_not_go_on_as_they_should_are_a_failure(
+    monkeypatch, autojump_clock, nursery, last, text
+):
+    monkeypatch.setattr("inferd.engine.jobs.MAX_FRAME_BYTES", 99)
+    async with ready_house(monkeypatch) as (home, worker):
+        told = Told(nursery, partial(vectors_of, home.engine))
+        ticket = (await worker.prepare()).ticket
+        await worker.expect(Run)
+        await worker.say(
+            Embedded(
+                ticket=ticket, embeddings=b"[[0.6,0.8]", dimensions=2, is_last=False
+            )
+        )
+        await worker.say(msgspec.structs.replace(last, ticket=ticket))
+        assert text in str((await told.wait()).error)
 
 
 async def test_scores_come_as_the_worker_gave_them(

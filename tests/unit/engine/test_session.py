@@ -461,6 +461,17 @@ async def test_what_was_guessed_comes_before_the_text_it_belongs_to(autojump_clo
         assert await box.take() == [guesses, b"a", b"b"]
 
 
+async def test_vectors_that_are_not_the_last_finish_nothing(autojump_clock):
+    part = Embedded(ticket=1, embeddings=b"[[1]", dimensions=1, is_last=False)
+    async with serving() as (session, worker, _):
+        box = session.open(1)
+        await worker.say(part)
+        assert await box.take() == [part]
+        assert not session.has_served
+        session.close(1)
+        assert await worker.hear() == [Drop(ticket=1)]
+
+
 async def test_a_finished_job_needs_no_drop(autojump_clock):
     async with serving() as (session, worker, _):
         for ticket, end in enumerate(

@@ -8,6 +8,7 @@ from inferd.engine.stepdown import StepDown
 from inferd.ipc import Variant
 
 BEST = Variant(name="avx512", lower="avx2")
+MIDDLE = Variant(name="avx2", lower="plain")
 LAST = Variant(name="plain")
 SIGILL = describe_exit(-signal.SIGILL)
 
@@ -43,6 +44,35 @@ def test_a_crash_of_the_last_one_forgives_all():
     steps.died(SIGILL, BEST)
     assert steps.died(SIGILL, LAST) == ""
     assert steps.crashed == ()
+
+
+def test_one_that_has_been_ready_is_not_to_blame_for_a_crash():
+    steps = StepDown()
+    steps.proved(BEST)
+    assert steps.died(SIGILL, BEST) == ""
+    assert steps.crashed == ()
+
+
+def test_one_that_has_been_ready_clears_no_other():
+    steps = StepDown()
+    steps.died(SIGILL, BEST)
+    steps.proved(MIDDLE)
+    assert steps.died(SIGILL, MIDDLE) == ""
+    assert steps.crashed == ("avx512",)
+
+
+def test_all_are_forgiven_where_the_last_one_has_been_ready_and_crashes():
+    steps = StepDown()
+    steps.died(SIGILL, BEST)
+    steps.proved(LAST)
+    assert steps.died(SIGILL, LAST) == ""
+    assert steps.crashed == ()
+
+
+def test_a_worker_without_variants_proves_nothing():
+    steps = StepDown()
+    steps.proved(None)
+    assert steps.died(SIGILL, BEST) == "avx2"
 
 
 @given(st.lists(st.text(min_size=1), min_size=1, max_size=9, unique=True))

@@ -1,7 +1,7 @@
 import pytest
 import trio
 import trio.testing
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
 from inferd import errors
 from inferd.errors import (
@@ -15,7 +15,13 @@ from inferd.errors import (
     QueueFullError,
 )
 from inferd.server.reply import PeerGoneError, Reply, error_frame
-from inferd.wire.responses import DoneFrame, TokenFrame, Usage
+from inferd.wire.responses import (
+    DoneFrame,
+    EmbeddingsFrame,
+    EncodeUsage,
+    TokenFrame,
+    Usage,
+)
 from tests.fakes.streams import FrameClient, open_pair
 
 DONE = DoneFrame(
@@ -70,6 +76,69 @@ async def test_a_terminal_frame_must_be_the_last_of_its_send():
             await Reply(ours, "r", write_timeout_s=1).send([DONE, token("late")])
         await ours.send_eof()
         assert await FrameClient(theirs).rest() == []
+
+
+# --- in parts ---------------------------------------------------------------------------
+
+EMBEDDED = EmbeddingsFrame(
+    id="r",
+    embeddings=Raw(b"[]"),
+    dimensions=1,
+    model="m",
+    usage=EncodeUsage(1),
+    backend="b",
+)
+
+
+async def test_a_frame_in_parts_is_one_frame_and_ends_the_reply():
+    async with open_pair() as (ours, theirs):
+        reply = Reply(ours, "r", write_timeout_s=1)
+        await reply.send_in_parts(EMBEDDED, [b"[[1]", b"", b",[2],[3]", b"]"])
+        with pytest.raises(AssertionError):
+            await reply.send_in_parts(EMBEDDED, [b"[]"])
+        await ours.send_eof()
+        [frame] = await FrameClient(theirs).rest()
+    assert reply.is_over
+    assert frame["embeddings"] == [[1], [2], [3]]
+
+
+async def test_a_frame_in_parts_that_is_too_large_leaves_room_for_an_error(monkeypatch):
+    monkeypatch.setattr("inferd.wire.codec.MAX_FRAME_BYTES", 150)
+    async with open_pair() as (ours, theirs):
+        reply = Reply(ours, "r", write_timeout_s=1)
+        with pytest.raises(FrameTooLargeError):
+            await reply.send_in_parts(EMBEDDED, [b"[[1]", b",[2]" * 20, b"]"])
+        await reply.fail(InternalError("bug 1"))
+        await ours.send_eof()
+        [frame] = await FrameClient(theirs).rest()
+    assert frame["type"] == "error"
+
+
+async def test_what_a_cancellation_leaves_of_a_frame_in_parts_goes_out_later():
+    rows = [b"[[1]", *[b",[0.123456789]" * 4000] * 20, b"]"]
+    async with open_pair() as (ours, theirs), trio.open_nursery() as nursery:
+        reply = Reply(ours, "r", write_timeout_s=9)
+        with trio.CancelScope() as scope:
+            nursery.start_soon(cancel_when_blocked, scope)
+            await reply.send_in_parts(EMBEDDED, rows)
+        assert scope.cancelled_caught
+        assert reply.is_over
+        nursery.start_soon(flush_and_end, reply, ours)
+        [frame] = await FrameClient(theirs).rest()
+    assert len(frame["embeddings"]) == 1 + 20 * 4000
+
+
+async def cancel_when_blocked(scope):
+    await trio.testing.wait_all_tasks_blocked()
+    scope.cancel()
+
+
+async def flush_and_end(reply, stream):
+    await reply.flush()
+    await stream.send_eof()
+
+
+# --- failures ---------------------------------------------------------------------------
 
 
 async def test_a_failure_is_one_error_frame_with_the_id():

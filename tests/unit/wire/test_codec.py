@@ -1,7 +1,9 @@
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from msgspec import Raw
+from msgspec.structs import replace
 
 from inferd.errors import ErrorCode, FrameTooLargeError, InvalidFrameError
 from inferd.wire.blocks import BlocksRequest
@@ -19,6 +21,7 @@ from inferd.wire.codec import (
     decode_status,
     decode_text_response,
     encode,
+    encode_in_parts,
 )
 from inferd.wire.commands import Command
 from inferd.wire.requests import (
@@ -28,7 +31,7 @@ from inferd.wire.requests import (
     GenerateRequest,
     RerankRequest,
 )
-from inferd.wire.responses import ErrorFrame, TokenFrame
+from inferd.wire.responses import EmbeddingsFrame, EncodeUsage, ErrorFrame, TokenFrame
 from tests.unit.strategies import (
     BLOCKS_REQUESTS,
     EMBED_REQUESTS,
@@ -360,3 +363,37 @@ def test_a_frame_that_reaches_the_cap_is_not_written(monkeypatch):
     monkeypatch.setattr("inferd.wire.codec.MAX_FRAME_BYTES", size)
     with pytest.raises(FrameTooLargeError, match=f"^frame exceeds {size} byte cap$"):
         encode(frame)
+
+
+# --- vectors in parts -------------------------------------------------------------------
+
+NASTY = st.text() | st.sampled_from(['"embeddings":[]', '\\","embeddings":[],"x":"'])
+
+
+def embeddings_frame(*names: str) -> EmbeddingsFrame:
+    request_id, model, backend = names
+    return EmbeddingsFrame(
+        id=request_id,
+        embeddings=Raw(b"[]"),
+        dimensions=1,
+        model=model,
+        usage=EncodeUsage(1),
+        backend=backend,
+    )
+
+
+@settings(max_examples=40)
+@given(st.tuples(NASTY, NASTY, NASTY), st.lists(st.binary(min_size=1), min_size=1))
+def test_a_frame_written_in_parts_is_the_one_written_at_once(names, parts):
+    frame = embeddings_frame(*names)
+    whole = replace(frame, embeddings=Raw(b"".join(parts)))
+    assert b"".join(encode_in_parts(frame, parts)) == encode(whole)
+
+
+@pytest.mark.parametrize("n_over", [-1, 0])
+def test_a_frame_in_parts_has_the_same_cap_as_one_at_once(monkeypatch, n_over):
+    frame = embeddings_frame("a", "b", "c")
+    n_whole = len(encode(replace(frame, embeddings=Raw(b"[[1],[2]]")))) - 1
+    monkeypatch.setattr("inferd.wire.codec.MAX_FRAME_BYTES", n_whole - n_over)
+    with nullcontext() if n_over < 0 else pytest.raises(FrameTooLargeError):
+        encode_in_parts(frame, [b"[[1],", b"[2]]"])

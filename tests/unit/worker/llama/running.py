@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inferd.config import LlamaCppSettings
-from inferd.ipc import Embedded, Ended, Loaded, Scored, Step
+from inferd.ipc import Embedded, Ended, Failed, Loaded, Scored, Step
 from inferd.job import EmbedJob, GenerateJob, RerankJob, Sampling, Turn
 from inferd.wire.responses import Logprob
 from inferd.worker.backend import Outcome
@@ -131,15 +131,27 @@ def embed_job(
     return EmbedJob(texts=list(texts), dimensions=dimensions, task=task)
 
 
-def encode_all(backend: LlamaBackend) -> dict[int, Outcome]:
-    """Run all vectors and scores to their ends; give what came of each job."""
-    outcomes: dict[int, Outcome] = {}
+def encode_all(
+    backend: LlamaBackend, earlier: Mapping[int, Outcome] | None = None
+) -> dict[int, Outcome]:
+    """Run all vectors and scores to their ends; give what came of each job, joined."""
+    outcomes = dict(earlier or {})
     while backend.is_busy:
         for outcome in backend.step():
             assert not isinstance(outcome, Step)
-            assert outcome.ticket not in outcomes
-            outcomes[outcome.ticket] = outcome
+            known = outcomes.get(outcome.ticket)
+            outcomes[outcome.ticket] = outcome if known is None else _on(known, outcome)
     return outcomes
+
+
+def _on(known: Outcome, outcome: Outcome) -> Outcome:
+    assert isinstance(known, Embedded)
+    assert not known.is_last
+    if isinstance(outcome, Failed):
+        return outcome
+    assert isinstance(outcome, Embedded)
+    embeddings = known.embeddings + outcome.embeddings
+    return msgspec.structs.replace(outcome, embeddings=embeddings)
 
 
 def vectors_of(outcome: Outcome) -> Array:

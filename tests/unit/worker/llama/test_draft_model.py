@@ -1,3 +1,5 @@
+from copy import copy
+
 import pytest
 
 from inferd.job import Sampling
@@ -203,5 +205,35 @@ def test_a_draft_model_that_reads_holds_up_no_answer_for_long(twin, monkeypatch)
     assert max(sizes) == 48
 
 
-def test_a_draft_model_has_a_pace_of_its_own(twin):
-    assert drafter_of(twin)._pace._stall_s == DRAFT_READ_S
+class Small(Pace):
+    """A pace that never changes."""
+
+    chunk = 24
+
+
+def test_short_prompts_are_read_and_guessed_while_a_long_one_is_read(twin, monkeypatch):
+    drafter = drafter_of(twin)
+    monkeypatch.setattr(drafter, "_pace", Small(24))
+    draft = drafter.draft
+    guessed = []
+
+    def noted(wanted):
+        drafts = draft(wanted)
+        if len(wanted) == 2:
+            guessed.append({each.ticket for each, tokens in drafts.items() if tokens})
+        return drafts
+
+    monkeypatch.setattr(drafter, "draft", noted)
+    for ticket, text in enumerate(["x" * 150, "short"]):
+        twin.start(ticket, twin.prepare(job(text, max_tokens=120)))
+    list(steps(twin))
+    until = guessed.index({0, 1})
+    assert until > 150 / 24
+    assert guessed[2:until] == [{1}] * (until - 2)
+
+
+def test_a_draft_model_s_pace_is_not_that_of_prompts(twin):
+    pace = copy(drafter_of(twin)._pace)
+    for _ in range(50):
+        pace.observe(100, 100 * DRAFT_READ_S / 70)
+    assert pace.chunk in {69, 70}

@@ -11,7 +11,6 @@ from inferd.ipc import Embedded, Failed
 from inferd.job import RerankJob
 from inferd.worker.backend import LoadError, RefusedError
 from inferd.worker.limits import ENCODE_BATCH_SEQUENCES, ENCODE_BATCH_TOKENS
-from inferd.worker.llama.encoder import unit_vectors
 from tests.model.tiny import write_tiny_bert, write_tiny_model
 from tests.unit.worker.llama.running import (
     change_rows,
@@ -90,22 +89,6 @@ def test_fewer_dimensions_are_the_first_ones_scaled_to_length_one(encoder, n_num
     assert cut == pytest.approx(whole[:, :n_numbers] / lengths[:, None], abs=1e-5)
 
 
-@settings(max_examples=50)
-@given(
-    st.lists(
-        st.lists(st.floats(-1e3, 1e3, width=32), min_size=3, max_size=3), min_size=1
-    )
-)
-def test_scaling_keeps_the_direction_and_leaves_nothing_as_it_is(rows):
-    given_vectors = np.array(rows, np.float32)
-    scaled = unit_vectors(given_vectors)
-    lengths = np.linalg.norm(given_vectors, axis=1)
-    assert scaled.dtype == np.float32
-    assert np.isfinite(scaled).all()
-    assert scaled[lengths == 0] == pytest.approx(0)
-    assert scaled * lengths[:, None] == pytest.approx(given_vectors, rel=1e-3, abs=1e-6)
-
-
 def test_vectors_travel_as_an_array_of_arrays(encoder):
     encoder.start(1, encoder.prepare(embed_job("hello", "world", dimensions=3)))
     outcome = encode_all(encoder)[1]
@@ -113,6 +96,18 @@ def test_vectors_travel_as_an_array_of_arrays(encoder):
     rows = json.loads(outcome.embeddings)
     assert [len(row) for row in rows] == [3, 3]
     assert outcome.dimensions == 3
+
+
+@pytest.mark.parametrize("n_texts", [1, 16, 17, 40])
+def test_vectors_are_told_of_batch_by_batch(encoder, n_texts):
+    encoder.start(1, encoder.prepare(embed_job(*["text"] * n_texts, dimensions=3)))
+    told = []
+    while encoder.is_busy:
+        told += encoder.step()
+    assert len(told) == ceil(n_texts / ENCODE_BATCH_SEQUENCES)
+    assert [each.is_last for each in told] == [False] * (len(told) - 1) + [True]
+    rows = json.loads(b"".join(each.embeddings for each in told))
+    assert [len(row) for row in rows] == [3] * n_texts
 
 
 def test_markers_in_a_text_are_text(encoder):
@@ -261,8 +256,9 @@ def test_each_job_gets_its_own_vectors_in_order(loaded_bert, sizes, data):
 def steps_to_end(backend, ticket, *, at_most=20):
     """Count the batches until a job is done."""
     for n_steps in range(1, at_most + 1):
-        if any(outcome.ticket == ticket for outcome in backend.step()):
-            return n_steps
+        for outcome in backend.step():
+            if outcome.ticket == ticket and getattr(outcome, "is_last", True):
+                return n_steps
     raise AssertionError(f"job {ticket} is not done after {at_most} batches")
 
 
@@ -304,10 +300,10 @@ def test_a_job_dropped_in_the_middle_costs_the_others_nothing(encoder):
     expected = vectors(encoder, *TEXTS)
     encoder.start(1, encoder.prepare(embed_job(*["noise"] * 200)))
     encoder.start(2, encoder.prepare(embed_job(*TEXTS)))
-    encoder.step()
+    earlier = {each.ticket: each for each in encoder.step()}
     encoder.drop(1)
     encoder.drop(1)
-    outcomes = encode_all(encoder)
+    outcomes = encode_all(encoder, {2: earlier[2]})
     assert set(outcomes) == {2}
     assert vectors_of(outcomes[2]) == pytest.approx(expected, abs=1e-3)
 

@@ -98,6 +98,18 @@ def test_a_model_that_cannot_be_guessed_is_refused_before_anything_is_loaded(tmp
         predicted(write_tiny_mamba(tmp_path / "mamba.gguf"), speculation="lookup")
 
 
+@pytest.mark.parametrize("name", ["REHEARSAL_TOKEN_BYTES", "GRAMMAR_TOKEN_BYTES"])
+def test_a_writer_demands_what_grammars_take_of_each_token(
+    tiny_model, tiny_bert, loaded, monkeypatch, name
+):
+    before = [predicted(path).own for path in (tiny_model, tiny_bert)]
+    monkeypatch.setattr(f"inferd.worker.llama.predict.{name}", 10**9)
+    after = [predicted(path).own for path in (tiny_model, tiny_bert)]
+    writer, encoder = (b - a for a, b in zip(before, after, strict=True))
+    assert writer // 10**9 in {loaded._model.n_vocab - 1, loaded._model.n_vocab}
+    assert encoder < 10**8
+
+
 def test_a_configured_context_is_demanded_as_it_stands(tiny_model):
     demand = predicted(tiny_model, n_ctx=4096)
     assert (demand.n_ctx, demand.is_set) == (4096, True)
