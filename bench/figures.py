@@ -68,14 +68,10 @@ class Goal:
         """Tell whether it is; ``None`` where it was not measured."""
         if self.of not in medians:
             return None
-        value = medians[self.of]
-        is_there = (self.at_least is None or value >= self.at_least) and (
-            self.at_most is None or value <= self.at_most
-        )
         is_close = (
             self.or_raw is not None and medians.get("ratio_raw", 0) >= self.or_raw
         )
-        return is_there or is_close
+        return self._is_met(medians[self.of]) or is_close
 
     def as_json(self, medians: Mapping[str, float]) -> dict[str, Any]:
         """Give the goal and how it went."""
@@ -87,7 +83,19 @@ class Goal:
         set_bounds = {
             name: bound for name, bound in bounds.items() if bound is not None
         }
-        return {**set_bounds, "reached": self.reached(medians)}
+        reached = self.reached(medians)
+        by_raw = reached and not self._is_met(medians[self.of])
+        return {
+            **set_bounds,
+            "reached": reached,
+            **({"reached_by": "raw"} if by_raw else {}),
+        }
+
+    def _is_met(self, value: float) -> bool:
+        """Tell whether a value is within the goal's own bounds."""
+        return (self.at_least is None or value >= self.at_least) and (
+            self.at_most is None or value <= self.at_most
+        )
 
 
 def figure(

@@ -20,7 +20,7 @@ NOTES: Final = """\
 Each value is the median of the rounds, with the least and the greatest below it.
 A ratio is the daemon's value divided by the other's, made within each round; its median is shown.
 A round is disturbed if processes that are none of the benchmark's used more than 0.15 cores meanwhile.
-A goal over llama-server counts as reached, too, where the daemon is as close to llama.cpp alone as the goal over that asks.
+"Reached over llama.cpp alone" is a goal over llama-server that the ratio beside it misses: it counts as reached where the daemon is that close to llama.cpp alone.
 """
 AXES: Final = {
     "clients": ("Growth: clients at once", "clients"),
@@ -117,8 +117,10 @@ def goal_of(of: str, goal: Mapping[str, Any]) -> str:
     what = ("÷ " if of != name else "") + SIDES[name]
     bounds = {"at_least": "≥", "at_most": "≤"}
     [(sign, bound)] = [(sign, goal[key]) for key, sign in bounds.items() if key in goal]
-    word = {True: "reached", False: "**missed**", None: "not measured"}
-    return f"{what} {sign} {bound:g}: {word[goal['reached']]}"
+    word = {True: "reached", False: "**missed**", None: "not measured"}[goal["reached"]]
+    if goal.get("reached_by") == "raw":
+        word += f" over {SIDES['raw']}, ≥ {goal['or_ratio_raw_at_least']:g}"
+    return f"{what} {sign} {bound:g}: {word}"
 
 
 def number(value: float) -> str:

@@ -2,6 +2,7 @@ import re
 
 import pytest
 
+from bench.figures import Goal
 from bench.markdown import as_markdown, goal_of, number
 from tests.bench.reports import some_report
 
@@ -53,6 +54,12 @@ def test_a_quick_run_says_that_it_measures_nothing():
 def test_a_goal_says_how_it_went(reached, word):
     told = goal_of("inferd", {"at_most": 45.0, "reached": reached})
     assert told == f"inferd ≤ 45: {word}"
+
+
+def test_a_goal_reached_over_the_library_alone_is_not_told_as_its_own():
+    goal = Goal("ratio_peer", at_least=1.08, or_raw=0.97)
+    told = goal_of("ratio_peer", goal.as_json({"ratio_peer": 0.9, "ratio_raw": 0.98}))
+    assert told == "÷ llama-server ≥ 1.08: reached over llama.cpp alone, ≥ 0.97"
 
 
 @pytest.mark.parametrize(
