@@ -100,6 +100,8 @@ class Measure:
     goals: tuple[Goal, ...] = ()
     reasons: Mapping[str, str] = field(default_factory=dict)
     """Why a side has no value."""
+    also: Mapping[str, str] = field(default_factory=dict)
+    """Details of each side that are summed up as well, in the same unit, and their titles."""
     is_long: bool = False
     """Whether a round takes so long that there are about half as many."""
 

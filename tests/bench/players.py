@@ -16,7 +16,8 @@ class ScriptedClients:
 
     def play(self, asks: Sequence[Ask]) -> list[Answer]:
         self._order.append(self._name)
-        return [some_answer() for _ in asks]
+        later = {"sent_at": 3, "times": [5, 6, 7, 8]}
+        return [some_answer(**(later if ask.after_pieces else {})) for ask in asks]
 
     def ask(self, ask: Ask) -> Answer:
         [answer] = self.play([ask])
