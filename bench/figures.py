@@ -28,6 +28,14 @@ class Reading:
     details: Mapping[str, Any] = field(default_factory=dict)
     """What else was seen, for a person to read."""
 
+    def of_details(self, key: str) -> dict[str, float]:
+        """Give what the sides' details have under a key."""
+        return {
+            side: each[key]
+            for side, each in self.details.items()
+            if isinstance(each, Mapping) and key in each
+        }
+
 
 @dataclass(frozen=True)
 class Round:
@@ -68,14 +76,10 @@ class Goal:
         """Tell whether it is; ``None`` where it was not measured."""
         if self.of not in medians:
             return None
-        value = medians[self.of]
-        is_there = (self.at_least is None or value >= self.at_least) and (
-            self.at_most is None or value <= self.at_most
-        )
         is_close = (
             self.or_raw is not None and medians.get("ratio_raw", 0) >= self.or_raw
         )
-        return is_there or is_close
+        return self._is_met(medians[self.of]) or is_close
 
     def as_json(self, medians: Mapping[str, float]) -> dict[str, Any]:
         """Give the goal and how it went."""
@@ -87,7 +91,19 @@ class Goal:
         set_bounds = {
             name: bound for name, bound in bounds.items() if bound is not None
         }
-        return {**set_bounds, "reached": self.reached(medians)}
+        reached = self.reached(medians)
+        by_raw = reached and not self._is_met(medians[self.of])
+        return {
+            **set_bounds,
+            "reached": reached,
+            **({"reached_by": "raw"} if by_raw else {}),
+        }
+
+    def _is_met(self, value: float) -> bool:
+        """Tell whether a value is within the goal's own bounds."""
+        return (self.at_least is None or value >= self.at_least) and (
+            self.at_most is None or value <= self.at_most
+        )
 
 
 def figure(
@@ -103,26 +119,35 @@ def figure(
         goals: what its figures should reach.
         reasons: why a side has no value.
     """
-    series = ratios_beside([dict(each.reading.values) for each in rounds])
-    spreads = {name: spread(values) for name, values in series.items()}
-    medians = {name: each["median"] for name, each in spreads.items()}
+    found = summed([dict(each.reading.values) for each in rounds])
+    medians = {name: each["median"] for name, each in found["spread"].items()}
     missing = [side for side in ALWAYS if side not in medians]
     reached = {goal.of: goal.as_json(medians) for goal in goals}
     judged = [each["reached"] for each in reached.values()]
     return {
-        **{side: medians.get(side) for side in ALWAYS},
-        **{f"ratio_{side}": medians.get(f"ratio_{side}") for side in ALWAYS[1:]},
-        **{name: value for name, value in medians.items() if name not in ALWAYS},
+        **found,
         "reasons": {
             side: (reasons or {}).get(side, "not measured in this run")
             for side in missing
         },
-        "spread": spreads,
         "goals": reached,
         "reached": None if not judged or None in judged else all(judged),
         "n_rounds": len(rounds),
         "disturbed_rounds": sum(each.is_disturbed for each in rounds),
         "rounds": [each.as_json() for each in rounds],
+    }
+
+
+def summed(rounds: Sequence[dict[str, float]]) -> dict[str, Any]:
+    """Give the medians of each side's values over the rounds, of ratios, and spreads."""
+    series = ratios_beside(rounds)
+    spreads = {name: spread(values) for name, values in series.items()}
+    medians = {name: each["median"] for name, each in spreads.items()}
+    return {
+        **{side: medians.get(side) for side in ALWAYS},
+        **{f"ratio_{side}": medians.get(f"ratio_{side}") for side in ALWAYS[1:]},
+        **{name: value for name, value in medians.items() if name not in ALWAYS},
+        "spread": spreads,
     }
 
 

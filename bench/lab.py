@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from bench.figures import Goal, Reading
 
@@ -100,12 +100,32 @@ class Measure:
     goals: tuple[Goal, ...] = ()
     reasons: Mapping[str, str] = field(default_factory=dict)
     """Why a side has no value."""
+    also: Mapping[str, str] = field(default_factory=dict)
+    """Details of each side that are summed up as well, in the same unit, and their titles."""
     is_long: bool = False
     """Whether a round takes so long that there are about half as many."""
 
     def rounds_of(self, n_rounds: int) -> int:
         """Give its rounds in a run of so many: an odd number stays odd where it can."""
         return n_rounds // 4 * 2 + 1 if self.is_long else n_rounds
+
+
+class OneSide(NamedTuple):
+    """What one side did in a round."""
+
+    value: float
+    """In the measure's unit."""
+    details: Mapping[str, Any] = {}
+    """What else was seen."""
+
+
+def reading(number: int, sides: Mapping[str, Callable[[], OneSide]]) -> Reading:
+    """Measure every side once, in turns; give all that was seen."""
+    seen = in_turns(number, sides)
+    return Reading(
+        {name: each.value for name, each in seen.items()},
+        {name: each.details for name, each in seen.items() if each.details},
+    )
 
 
 def in_turns(number: int, sides: Mapping[str, Callable[[], T]]) -> dict[str, T]:

@@ -9,18 +9,21 @@ SIDES: Final = {
     OURS: "inferd",
     "peer": "llama-server",
     "raw": "llama.cpp alone",
+    "peer_small_batch": "llama-server, batches of 64",
     "server_py": "server.py",
     "free": "inferd, not held",
     "peer_free": "llama-server, not held",
 }
 """Names of the values that rounds hold, in the order of columns."""
 COLUMNS: Final = (OURS, "peer", "raw")
+FURTHER: Final = ("peer_small_batch",)
+"""Has a column where it was measured."""
 NOTHING: Final = "n/a"
 NOTES: Final = """\
 Each value is the median of the rounds, with the least and the greatest below it.
 A ratio is the daemon's value divided by the other's, made within each round; its median is shown.
 A round is disturbed if processes that are none of the benchmark's used more than 0.15 cores meanwhile.
-A goal over llama-server counts as reached, too, where the daemon is as close to llama.cpp alone as the goal over that asks.
+"Reached over llama.cpp alone" is a goal over llama-server that the ratio beside it misses: it counts as reached where the daemon is that close to llama.cpp alone.
 """
 AXES: Final = {
     "clients": ("Growth: clients at once", "clients"),
@@ -80,21 +83,33 @@ def table(figures: Sequence[Mapping[str, Any]]) -> str:
     others = [
         side for side in SIDES if any(f"ratio_{side}" in each for each in figures)
     ]
+    columns = [*COLUMNS, *(side for side in FURTHER if side in others)]
     heads = [
-        *("measure", "unit", *(SIDES[side] for side in COLUMNS)),
+        *("measure", "unit", *(SIDES[side] for side in columns)),
         *(f"÷ {SIDES[side]}" for side in others),
         *("goals", "disturbed"),
     ]
-    rows = [row(each, others) for each in figures]
+    rows = [
+        row(each, columns, others) for figure in figures for each in with_also(figure)
+    ]
     return grid(heads, rows)
 
 
-def row(figure: Mapping[str, Any], others: Sequence[str]) -> list[str]:
+def with_also(figure: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Give a figure, and what stands below it: other values of the same rounds."""
+    yield figure
+    for each in figure.get("also", {}).values():
+        yield {**figure, **each, "goals": {}}
+
+
+def row(
+    figure: Mapping[str, Any], columns: Sequence[str], others: Sequence[str]
+) -> list[str]:
     """Write one figure."""
     spreads = figure["spread"]
     return [
         *(figure["title"], figure["unit"]),
-        *(spread_of(spreads.get(side)) for side in COLUMNS),
+        *(spread_of(spreads.get(side)) for side in columns),
         *(spread_of(spreads.get(f"ratio_{side}")) for side in others),
         "<br>".join(goal_of(*each) for each in figure["goals"].items()) or NOTHING,
         f"{figure['disturbed_rounds']} of {figure['n_rounds']}",
@@ -117,8 +132,10 @@ def goal_of(of: str, goal: Mapping[str, Any]) -> str:
     what = ("÷ " if of != name else "") + SIDES[name]
     bounds = {"at_least": "≥", "at_most": "≤"}
     [(sign, bound)] = [(sign, goal[key]) for key, sign in bounds.items() if key in goal]
-    word = {True: "reached", False: "**missed**", None: "not measured"}
-    return f"{what} {sign} {bound:g}: {word[goal['reached']]}"
+    word = {True: "reached", False: "**missed**", None: "not measured"}[goal["reached"]]
+    if goal.get("reached_by") == "raw":
+        word += f" over {SIDES['raw']}, ≥ {goal['or_ratio_raw_at_least']:g}"
+    return f"{what} {sign} {bound:g}: {word}"
 
 
 def number(value: float) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from bench.figures import Reading, Round, figure
+from bench.figures import Reading, Round, figure, summed
 from bench.lab import Lab, Measure
 from bench.load.speech import ServerError
 from bench.peers.server_py import UnavailableError
@@ -104,7 +104,15 @@ def taken_figure(
     except FAILURES as error:
         say(f"{measure.key}, {lab.model.name}: {error}")
         return {**head, "error": f"{type(error).__name__}: {error}"}
-    return {**head, **figure(rounds, goals=measure.goals, reasons=measure.reasons)}
+    found = figure(rounds, goals=measure.goals, reasons=measure.reasons)
+    also = {
+        key: {
+            "title": title,
+            **summed([each.reading.of_details(key) for each in rounds]),
+        }
+        for key, title in measure.also.items()
+    }
+    return {**head, **found, "also": also}
 
 
 def taken_rounds(measure: Measure, lab: Lab, n_rounds: int, tries: int) -> list[Round]:

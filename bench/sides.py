@@ -18,13 +18,22 @@ from inferd.paths import INFER_V2_SOCKET
 
 SAMPLE_WORDS: Final = 40
 SAMPLE: Final = Ask(turns=[("user", words(SAMPLE_WORDS, 0))], max_tokens=1)
+SMALL: Final = "peer_small_batch"
+SMALL_BATCH: Final = 64
+"""Tokens: what two cores read in the time for which the daemon lets a prompt hold up
+others, 0.15 s at 300 to 400 tokens a second; llama-server takes 2,048 by default."""
 LIKE: Final = 0.05
 """Share of a prompt's tokens by which two sides may count differently."""
 
 
 @contextmanager
 def chat_sides(
-    lab: Lab, *, n_slots: int, n_ctx: int, with_server_py: bool = False
+    lab: Lab,
+    *,
+    n_slots: int,
+    n_ctx: int,
+    with_server_py: bool = False,
+    with_small_batch: bool = False,
 ) -> Iterator[Mapping[str, Clients]]:
     """Run the sides that are wanted while inside; give the clients of each.
 
@@ -33,6 +42,7 @@ def chat_sides(
         n_slots: requests that each side runs at once.
         n_ctx: tokens of one request, prompt and answer.
         with_server_py: whether the binding's own server is one of them.
+        with_small_batch: whether llama-server is there again, with ``SMALL_BATCH``.
     """
     with ExitStack() as stack:
         clients: dict[str, Clients] = {}
@@ -40,9 +50,12 @@ def chat_sides(
             daemon = stack.enter_context(our_daemon(lab, n_slots=n_slots, n_ctx=n_ctx))
             address = str(daemon.directory)
             clients["inferd"] = stack.enter_context(clients_of("inferd", address))
-        if lab.has("peer"):
-            peer = stack.enter_context(our_peer(lab, n_slots=n_slots, n_ctx=n_ctx))
-            clients["peer"] = stack.enter_context(clients_of("http", peer.address))
+        peers = {"peer": None, **({SMALL: SMALL_BATCH} if with_small_batch else {})}
+        for name, n_batch in peers.items() if lab.has("peer") else ():
+            peer = stack.enter_context(
+                our_peer(lab, n_slots=n_slots, n_ctx=n_ctx, n_batch=n_batch)
+            )
+            clients[name] = stack.enter_context(clients_of("http", peer.address))
         if with_server_py and lab.has("server_py"):
             try:
                 server = stack.enter_context(
@@ -90,9 +103,11 @@ def tables_for(lab: Lab, *, n_slots: int, n_ctx: int) -> str:
 
 
 @contextmanager
-def our_peer(lab: Lab, *, n_slots: int, n_ctx: int) -> Iterator[RunningServer]:
+def our_peer(
+    lab: Lab, *, n_slots: int, n_ctx: int, n_batch: int | None = None
+) -> Iterator[RunningServer]:
     """Run llama-server on the lab's model while inside."""
-    options = peer_options(lab, n_slots=n_slots, n_ctx=n_ctx)
+    options = peer_options(lab, n_slots=n_slots, n_ctx=n_ctx, n_batch=n_batch)
     lab.note(server_command(lab.model.path, threads=lab.n_threads, extra_args=options))
     with running_server(
         lab.model.path, threads=lab.n_threads, extra_args=options
@@ -100,13 +115,17 @@ def our_peer(lab: Lab, *, n_slots: int, n_ctx: int) -> Iterator[RunningServer]:
         yield server
 
 
-def peer_options(lab: Lab, *, n_slots: int, n_ctx: int) -> list[str]:
-    """Give llama-server's options for the same work."""
+def peer_options(
+    lab: Lab, *, n_slots: int, n_ctx: int, n_batch: int | None = None
+) -> list[str]:
+    """Give llama-server's options for the same work; its own batches by default."""
     template = TEMPLATES.get(lab.model.family or "")
+    batch = str(n_batch)
     return [
         *("--parallel", str(n_slots), "--ctx-size", str(n_slots * n_ctx)),
         *("--n-gpu-layers", str(lab.n_gpu_layers)),
         *(("--chat-template", template) if template else ()),
+        *(("--batch-size", batch, "--ubatch-size", batch) if n_batch else ()),
     ]
 
 

@@ -58,7 +58,8 @@ class AdmissionSettings(_Table, frozen=True):
     max_queued: Natural = limits.MAX_QUEUED
     """Further requests that wait; the next is refused. A user may have all places while
     no other waits, else an equal share. The first request of a user who has none here may
-    go over this by as much again, and over the next two."""
+    go over this by as much again, and over the next two by an even share among such
+    requests."""
     max_queued_tokens: Positive = limits.MAX_QUEUED_TOKENS
     """Tokens of the prompts and texts that wait; a request over it is refused once it is
     counted, unless it waits alone."""

@@ -1,13 +1,14 @@
 """A prompt that nobody has seen: its tokens per second until the first of the answer."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
 from typing import Final
 
 from bench.figures import Goal, Reading
-from bench.lab import Lab, Measure, Take, in_turns
+from bench.lab import Lab, Measure, OneSide, Take, reading
+from bench.load.clients import Clients
 from bench.load.scene import Ask
 from bench.peers.raw import bench_rate
 from bench.sides import chat_sides, lengths
@@ -32,21 +33,31 @@ def prefill(lab: Lab, *, n_tokens: int) -> Iterator[Take]:
 
         def take(number: int) -> Reading:
             ask = prompt(known.text(n_tokens, next(seeds)))
-            answers = in_turns(
-                number,
-                {name: partial(clients.ask, ask) for name, clients in sides.items()},
-            )
-            values = {name: prefill_rate(answer) for name, answer in answers.items()}
+            works: dict[str, Callable[[], OneSide]] = {
+                name: partial(read, each, ask) for name, each in sides.items()
+            }
             if lab.has("raw"):
-                values["raw"] = bench_rate(lab, n_prompt=n_tokens)
-            waits = {name: first_token_s(each) * 1e3 for name, each in answers.items()}
-            lengths = {name: each.n_prompt for name, each in answers.items()}
-            details = {"first_token_ms": waits, "prompt_tokens": lengths}
-            return Reading(values, details)
+                works["raw"] = partial(read_raw, lab, n_tokens)
+            return reading(number, works)
 
         for clients in sides.values():
             clients.ask(prompt(known.text(WARM_UP_TOKENS, 0)))
         yield take
+
+
+def read(clients: Clients, ask: Ask) -> OneSide:
+    """Have a server read."""
+    answer = clients.ask(ask)
+    details = {
+        "first_token_ms": first_token_s(answer) * 1e3,
+        "prompt_tokens": answer.n_prompt,
+    }
+    return OneSide(prefill_rate(answer), details)
+
+
+def read_raw(lab: Lab, n_tokens: int) -> OneSide:
+    """Have llama.cpp alone read as much."""
+    return OneSide(bench_rate(lab, n_prompt=n_tokens))
 
 
 def prompt(text: str) -> Ask:

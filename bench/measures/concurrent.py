@@ -5,14 +5,15 @@ have ended before the last begins.
 """
 
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import count, islice
 from typing import Any, Final
 
 from bench.figures import Goal, Reading
-from bench.lab import Lab, Measure, Take, in_turns
+from bench.lab import Lab, Measure, OneSide, Take, reading
+from bench.load.clients import Clients
 from bench.load.scene import Answer, Ask
 from bench.peers.raw import batched
 from bench.prompts import story
@@ -44,34 +45,44 @@ def together(
         is_whole: whether prompts count for the time, too.
         with_server_py: whether the binding's own server takes part.
     """
-    rate = whole_rate if is_whole else together_rate
     seeds = count()
     with chat_sides(
         lab, n_slots=n_clients, n_ctx=N_CTX, with_server_py=with_server_py
     ) as sides:
         first = stories(islice(seeds, n_clients), WARM_UP_TOKENS)
         warm = [clients.play(first) for clients in sides.values()]
-        n_prompt = prompt_tokens(warm) or PROMPT_TOKENS
+        raw = partial(
+            batched,
+            lab,
+            n_clients=n_clients,
+            n_prompt=prompt_tokens(warm) or PROMPT_TOKENS,
+            n_tokens=n_tokens,
+        )
 
         def take(number: int) -> Reading:
             asks = stories(islice(seeds, n_clients), n_tokens)
-            answers = in_turns(
-                number,
-                {name: partial(clients.play, asks) for name, clients in sides.items()},
-            )
-            values = {name: rate(each) for name, each in answers.items()}
-            details: dict[str, Any] = {
-                name: beside(each) for name, each in answers.items()
+            works: dict[str, Callable[[], OneSide]] = {
+                name: partial(write, each, asks, is_whole=is_whole)
+                for name, each in sides.items()
             }
             if lab.has("raw"):
-                told = batched(
-                    lab, n_clients=n_clients, n_prompt=n_prompt, n_tokens=n_tokens
-                )
-                values["raw"] = raw_rate(told, is_whole=is_whole)
-                details["raw"] = told
-            return Reading(values, details)
+                works["raw"] = partial(write_raw, raw, is_whole=is_whole)
+            return reading(number, works)
 
         yield take
+
+
+def write(clients: Clients, asks: Sequence[Ask], *, is_whole: bool) -> OneSide:
+    """Have a server write all of it at once."""
+    answers = clients.play(asks)
+    rate = whole_rate if is_whole else together_rate
+    return OneSide(rate(answers), beside(answers))
+
+
+def write_raw(work: Callable[[], Mapping[str, Any]], *, is_whole: bool) -> OneSide:
+    """Have llama.cpp alone do the same work."""
+    told = work()
+    return OneSide(raw_rate(told, is_whole=is_whole), told)
 
 
 def raw_rate(told: Mapping[str, float], *, is_whole: bool) -> float:

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 from bench.daemon import RunningDaemon, memory_mb, running_daemon
 from bench.figures import Goal, Reading
-from bench.lab import Lab, Measure, Take
+from bench.lab import Lab, Measure, OneSide, Take, reading
 from bench.load.clients import clients_of
 from bench.load.scene import Ask
 from bench.prompts import story
@@ -24,22 +25,24 @@ FREE_ASK: Final = Ask(turns=ASK.turns, max_tokens=ANSWER_TOKENS, is_forced=False
 @contextmanager
 def serving(lab: Lab) -> Iterator[Take]:
     """Look at every side once it has answered something."""
+    works = {"inferd": partial(daemon_mb, lab), "peer": partial(peer_mb, lab)}
+    wanted = {name: work for name, work in works.items() if lab.has(name)}
+    yield partial(reading, sides=wanted)
 
-    def take(_: int) -> Reading:
-        values: dict[str, float] = {}
-        details: dict[str, float] = {}
-        if lab.has("inferd"):
-            with our_daemon(lab, n_slots=N_SLOTS, n_ctx=N_CTX) as daemon:
-                details = of_daemon(daemon, ASK)
-            values["inferd"] = details["daemon"] + details["workers"]
-        if lab.has("peer"):
-            with our_peer(lab, n_slots=N_SLOTS, n_ctx=N_CTX) as peer:
-                with clients_of("http", peer.address) as clients:
-                    clients.ask(ASK)
-                values["peer"] = memory_mb(peer.pid)
-        return Reading(values, details)
 
-    yield take
+def daemon_mb(lab: Lab) -> OneSide:
+    """Start the daemon and look at it."""
+    with our_daemon(lab, n_slots=N_SLOTS, n_ctx=N_CTX) as daemon:
+        details = of_daemon(daemon, ASK)
+    return OneSide(details["daemon"] + details["workers"], details)
+
+
+def peer_mb(lab: Lab) -> OneSide:
+    """Start llama-server and look at it."""
+    with our_peer(lab, n_slots=N_SLOTS, n_ctx=N_CTX) as peer:
+        with clients_of("http", peer.address) as clients:
+            clients.ask(ASK)
+        return OneSide(memory_mb(peer.pid))
 
 
 @contextmanager

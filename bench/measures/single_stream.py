@@ -1,13 +1,14 @@
 """One answer to one client: tokens per second after the first."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
 from typing import Final
 
 from bench.figures import Goal, Reading
-from bench.lab import Lab, Measure, Take, in_turns
+from bench.lab import Lab, Measure, OneSide, Take, reading
+from bench.load.clients import Clients
 from bench.load.scene import Ask
 from bench.peers.raw import bench_rate
 from bench.prompts import story
@@ -26,18 +27,26 @@ def single_stream(lab: Lab) -> Iterator[Take]:
 
         def take(number: int) -> Reading:
             ask = Ask(turns=[("user", story(next(seeds)))], max_tokens=n_tokens)
-            answers = in_turns(
-                number,
-                {name: partial(clients.ask, ask) for name, clients in sides.items()},
-            )
-            values = {name: decode_rate(answer) for name, answer in answers.items()}
+            works: dict[str, Callable[[], OneSide]] = {
+                name: partial(write, each, ask) for name, each in sides.items()
+            }
             if lab.has("raw"):
-                values["raw"] = bench_rate(lab, n_tokens=n_tokens)
-            waits = {name: first_token_s(each) * 1e3 for name, each in answers.items()}
-            return Reading(values, {"first_token_ms": waits})
+                works["raw"] = partial(write_raw, lab)
+            return reading(number, works)
 
         take(0)
         yield take
+
+
+def write(clients: Clients, ask: Ask) -> OneSide:
+    """Have a server write."""
+    answer = clients.ask(ask)
+    return OneSide(decode_rate(answer), {"first_token_ms": first_token_s(answer) * 1e3})
+
+
+def write_raw(lab: Lab) -> OneSide:
+    """Have llama.cpp alone write as much."""
+    return OneSide(bench_rate(lab, n_tokens=lab.sizes.stream_tokens))
 
 
 SINGLE_STREAM: Final = Measure(

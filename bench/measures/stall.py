@@ -1,13 +1,14 @@
 """A long prompt comes in while an answer is written: the answer's longest silence."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
 from typing import Any, Final
 
 from bench.figures import Goal, Reading
-from bench.lab import Lab, Measure, Take, in_turns
+from bench.lab import Lab, Measure, OneSide, Take, reading
+from bench.load.clients import Clients
 from bench.load.scene import Answer, Ask
 from bench.prompts import Lengths, story
 from bench.sides import chat_sides, lengths
@@ -26,18 +27,14 @@ def stall(lab: Lab) -> Iterator[Take]:
     """Send every side a long prompt in the middle of an answer."""
     seeds = count(1)
     n_ctx = lab.sizes.long_prompt + STREAM_TOKENS + 512
-    with chat_sides(lab, n_slots=N_SLOTS, n_ctx=n_ctx) as sides:
+    with chat_sides(lab, n_slots=N_SLOTS, n_ctx=n_ctx, with_small_batch=True) as sides:
         known = lengths(sides)
 
         def take(number: int) -> Reading:
             asks = stream_and_prompt(next(seeds), lab.sizes.long_prompt, known)
-            answers = in_turns(
+            return reading(
                 number,
-                {name: partial(clients.play, asks) for name, clients in sides.items()},
-            )
-            return Reading(
-                {name: gap_ms(*pair) for name, pair in answers.items()},
-                {name: beside(*pair) for name, pair in answers.items()},
+                {name: partial(interrupt, each, asks) for name, each in sides.items()},
             )
 
         for clients in sides.values():
@@ -55,6 +52,12 @@ def stream_and_prompt(seed: int, n_tokens: int, known: Lengths) -> list[Ask]:
             after_pieces=UNDER_WAY,
         ),
     ]
+
+
+def interrupt(clients: Clients, asks: Sequence[Ask]) -> OneSide:
+    """Have a server do both."""
+    stream, long = clients.play(asks)
+    return OneSide(gap_ms(stream, long), beside(stream, long))
 
 
 def gap_ms(stream: Answer, prompt: Answer) -> float:

@@ -58,8 +58,11 @@ class Admission:
     - Alone, a user may have every place. Where several wait, none gets one over its
       share, an equal part of each bound; what it has it keeps.
     - Others cannot keep out the first request of a user: of one who has nothing here, or
-      nothing that is written. Only such requests are weighed against it, so that twice
-      as much may wait as each bound says.
+      nothing that is written. At most ``max_queued`` of these wait; while there are no
+      more, one gets in if it is no larger than an even share of each bound among them,
+      whatever else waits, and a larger one if all of them fit.
+    - Beside what the bounds say of the others, n first requests take up each bound at most
+      1 + 1/2 + … + 1/n times: less than three times if they are ten.
     - Where nothing is to be weighed against it, a request may be of any size.
     - After everybody left, every permit is free, and of nobody anything is remembered.
 

@@ -88,6 +88,23 @@ def test_who_is_close_to_the_library_has_reached_its_server(ratio_raw, reached):
     assert goal.reached({"ratio_peer": 1.01, "ratio_raw": ratio_raw}) is reached
 
 
+@pytest.mark.parametrize(
+    ("peer", "raw", "by"),
+    [
+        (1.08, 1.0, None),
+        (0.9, 0.97, "raw"),
+        (0.9, 0.96, None),
+        (1.08, 0.9, None),
+    ],
+)
+def test_a_goal_that_is_reached_over_the_library_alone_says_so(peer, raw, by):
+    goal = Goal("ratio_peer", at_least=1.08, or_raw=0.97)
+    told = goal.as_json({"ratio_peer": peer, "ratio_raw": raw})
+    assert told.get("reached_by") == by
+    assert told["reached"] is (by == "raw" or peer >= 1.08)
+    assert "reached_by" not in goal.as_json({"ratio_raw": raw})
+
+
 def test_a_figure_is_reached_with_all_its_goals():
     goals = (Goal("inferd", at_least=2), Goal("ratio_peer", at_least=1))
     assert figure(rounds({"inferd": 2.0, "peer": 2.0}), goals=goals)["reached"]

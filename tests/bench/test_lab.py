@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.lab import Lab, ModelFile, in_turns
+from bench.lab import Lab, ModelFile, OneSide, in_turns, reading
 from bench.measures.single_stream import SINGLE_STREAM
 from bench.measures.stall import STALL
 
@@ -18,6 +18,12 @@ def test_each_side_goes_first_in_turn():
     for number in range(3):
         in_turns(number, sides)
     assert "".join(order) == "abcbcacab"
+
+
+def test_a_reading_has_the_value_of_each_side_and_what_else_it_saw():
+    sides = {"a": lambda: OneSide(1.0, {"cores": 2}), "b": lambda: OneSide(3.0)}
+    taken = reading(1, sides)
+    assert (taken.values, taken.details) == ({"a": 1, "b": 3}, {"a": {"cores": 2}})
 
 
 def test_no_side_is_no_turn():

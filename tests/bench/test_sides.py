@@ -37,6 +37,12 @@ def test_the_peer_has_room_for_as_many_requests_of_that_size(lab):
     )
 
 
+def test_the_peer_has_its_own_batches_unless_small_ones_are_asked_for(lab):
+    options = peer_options(lab, n_slots=2, n_ctx=512)
+    small = peer_options(lab, n_slots=2, n_ctx=512, n_batch=64)
+    assert small == [*options, "--batch-size", "64", "--ubatch-size", "64"]
+
+
 def test_so_has_the_bindings_server(lab):
     model = configuration(lab, n_slots=8, n_ctx=512)["model"]
     assert (model["n_ctx"], model["n_seq_max"], model["threads"]) == (4096, 8, 3)

@@ -98,19 +98,27 @@ class DraftModel(Drafter):
         """Fill a batch with what is new; give the rows of those it reads to the end.
 
         Those with little of it come first: they are guessed while a long prompt is read.
+        In the batch they stand in the order of slots: see ``Context``.
         """
         self._batch.clear()
         rows: dict[Sequence, int] = {}
+        room = self._pace.chunk
+        parts: list[tuple[Sequence, list[int], bool]] = []
         unread = [(each, self._unread(each)) for each in sequences]
         for each, new in sorted(unread, key=lambda pair: len(pair[1])):
-            room = self._pace.chunk - len(self._batch)
-            if room < len(new):
-                self._add(each, new[: max(0, room)], n_logits=0)
-            else:
-                rows[each] = self._add(each, new, n_logits=1)
+            is_all = len(new) <= room
+            parts.append((each, new if is_all else new[: max(0, room)], is_all))
+            room -= len(new)
+        for each, tokens, is_all in sorted(parts, key=self._slot_of_part):
+            row = self._add(each, tokens, n_logits=int(is_all))
+            if is_all:
+                rows[each] = row
         if len(self._batch) and not rows:
             self._decode(n_rows=0)
         return rows
+
+    def _slot_of_part(self, part: tuple[Sequence, list[int], bool]) -> int:
+        return self._readings[part[0].ticket].slot
 
     def _unread(self, sequence: Sequence) -> list[int]:
         """Forget what turned out not to be a sequence's; give what is not read of it.

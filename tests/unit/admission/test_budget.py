@@ -28,11 +28,40 @@ def test_a_share_that_is_free_is_of_no_use_where_all_is_spent():
     assert not budget.has_room(Amount(2, 2, is_first=False), n_users=2)
 
 
-@pytest.mark.parametrize(("units", "has_room"), [(4, True), (5, False)])
-def test_a_first_one_is_weighed_against_first_ones_alone(units, has_room):
-    first, other = Amount(1, 6, is_first=True), Amount(2, 100, is_first=False)
-    asked = Amount(3, units, is_first=True)
-    assert budget_of(10, first, other).has_room(asked, n_users=3) is has_room
+@pytest.mark.parametrize(
+    ("firsts", "units", "has_room"),
+    [
+        ([10], 5, True),
+        ([10], 6, False),
+        ([1, 1], 8, True),
+        ([1, 1], 9, False),
+        ([20, 10], 3, True),
+        ([20, 10], 4, False),
+        ([20, 0, 0], 5, True),
+        ([1] * 10, 1, False),
+    ],
+)
+def test_a_first_one_fits_what_firsts_leave_or_an_even_share(firsts, units, has_room):
+    there = [Amount(uid, each, is_first=True) for uid, each in enumerate(firsts)]
+    budget = budget_of(10, *there, Amount(20, 100, is_first=False))
+    asked = Amount(21, units, is_first=True)
+    assert budget.has_room(asked, n_users=30) is has_room
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 40)), max_size=30))
+def test_firsts_are_bounded_however_they_come_and_go(steps):
+    budget, there = Budget(30), list[Amount]()
+    for comes, units in steps:
+        amount = Amount(len(there), units, is_first=True)
+        if not comes and there:
+            budget.give_back(there.pop(units % len(there)))
+        elif budget.has_room(amount, n_users=1):
+            budget.spend(amount)
+            there.append(amount)
+        sizes = [each.units for each in there]
+        shares = sum(30 // place for place in range(2, len(there) + 1))
+        assert sum(sizes) <= max([30, *sizes]) + shares
 
 
 @pytest.mark.parametrize("is_first", [True, False])

@@ -1,4 +1,6 @@
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -12,6 +14,7 @@ from hypothesis.stateful import (
 
 from inferd.admission.gate import Admission, Claim
 from inferd.errors import DrainingError, QueueFullError
+from inferd.limits import MAX_FRAME_BYTES
 
 UIDS = st.integers(0, 3)
 PRIORITIES = st.integers(-2, 2)
@@ -19,10 +22,18 @@ CLAIMS = st.builds(
     Claim,
     uid=UIDS,
     priority=PRIORITIES,
-    n_bytes=st.integers(1, 30),
+    n_bytes=st.integers(1, 40),
     writes=st.booleans(),
 )
-MAX_TOKENS, MAX_BYTES = 100, 60
+MAX_TOKENS, MAX_BYTES = 60, 30
+
+
+def refusal(call: Callable[[], object]) -> QueueFullError | None:
+    try:
+        call()
+    except QueueFullError as error:
+        return error
+    return None
 
 
 class AdmissionMachine(RuleBasedStateMachine):
@@ -63,57 +74,67 @@ class AdmissionMachine(RuleBasedStateMachine):
         elif len(self.active) < self.max_active:
             assert self.gate.arrive(ticket, claim, now=self.now) is True
             self.active[ticket] = claim
-        elif not self.has_room(claim, is_first=is_first):
-            with pytest.raises(QueueFullError) as caught:
-                self.gate.arrive(ticket, claim, now=self.now)
-            assert caught.value.depth == len(self.waiting)
         else:
-            assert self.gate.arrive(ticket, claim, now=self.now) is False
-            if claim.uid not in self.uids:
-                self.passed[claim.uid] = Counter()
-            self.waiting[ticket] = claim
-            self.firsts |= {ticket} if is_first else set()
+            self.come_to_wait(ticket, claim, is_first=is_first)
 
-    def has_room(self, claim: Claim, *, is_first: bool) -> bool:
-        sizes = {ticket: each.n_bytes for ticket, each in self.waiting.items()}
+    def come_to_wait(self, ticket: int, claim: Claim, *, is_first: bool) -> None:
         places = dict.fromkeys(self.waiting, 1)
-        return (
-            self.max_queued > 0
-            and self.fits(places, 1, claim, self.max_queued, is_first=is_first)
-            and self.fits(sizes, claim.n_bytes, claim, MAX_BYTES, is_first=is_first)
-        )
+        sizes = {each: self.waiting[each].n_bytes for each in self.waiting}
+        law = partial(self.law, claim.uid, is_first=is_first)
+        laws = {
+            law(places, 1, self.max_queued),
+            law(sizes, claim.n_bytes, MAX_BYTES),
+            "must" if self.max_queued else "must not",
+        }
+        refused = refusal(partial(self.gate.arrive, ticket, claim, now=self.now))
+        if refused:
+            assert laws != {"must"}
+            assert refused.depth == len(self.waiting)
+            return
+        assert "must not" not in laws
+        if claim.uid not in self.uids:
+            self.passed[claim.uid] = Counter()
+        self.waiting[ticket] = claim
+        self.firsts |= {ticket} if is_first else set()
 
-    def fits(
-        self, there: dict[int, int], more: int, claim: Claim, bound: int, *, is_first
-    ) -> bool:
-        whole = sum(there.values())
-        first = sum(there[each] for each in there if each in self.firsts)
-        if is_first:
-            return first == 0 or first + more <= bound
-        mine = [there[each] for each in there if self.waiting[each].uid == claim.uid]
-        share = bound // len(self.uids | {claim.uid})
-        return whole == 0 or (whole + more <= bound and sum(mine) + more <= share)
+    def law(
+        self, uid: int, there: dict[int, int], more: int, bound: int, *, is_first: bool
+    ) -> str:
+        """Say what the laws promise one who wants so much more; not all is promised."""
+        whole = sum(there.values()) + more
+        mine = sum(there[each] for each in there if self.waiting[each].uid == uid)
+        share = bound // len(self.uids | {uid})
+        if whole == more or (whole <= bound and mine + more <= share):
+            return "must"
+        if not is_first:
+            return "must not"
+        n_firsts = len(self.firsts & there.keys()) + 1
+        is_promised = whole <= bound or more <= bound // n_firsts or n_firsts == 1
+        return "must" if is_promised else "may"
 
     @precondition(lambda self: self.active or self.waiting)
-    @rule(data=st.data(), n_tokens=st.integers(0, 150))
+    @rule(data=st.data(), n_tokens=st.integers(0, 80))
     def weigh(self, data: st.DataObject, n_tokens: int) -> None:
         tickets = sorted({*self.active, *self.waiting} - {*self.tokens})
         if not tickets:
             return
         ticket = data.draw(st.sampled_from(tickets))
         claim = self.waiting.get(ticket)
-        is_first = ticket in self.firsts
-        there = {each: self.tokens.get(each, 0) for each in self.waiting}
         if claim is None:
             self.gate.weigh(ticket, n_tokens)
-        elif self.fits(there, n_tokens, claim, MAX_TOKENS, is_first=is_first):
-            self.gate.weigh(ticket, n_tokens)
-            self.tokens[ticket] = n_tokens
-        else:
-            with pytest.raises(QueueFullError) as caught:
-                self.gate.weigh(ticket, n_tokens)
-            assert caught.value.depth == len(self.waiting) - 1
+            return
+        others = {*self.waiting} - {ticket}
+        there = {each: self.tokens.get(each, 0) for each in others}
+        is_first = ticket in self.firsts
+        law = self.law(claim.uid, there, n_tokens, MAX_TOKENS, is_first=is_first)
+        refused = refusal(partial(self.gate.weigh, ticket, n_tokens))
+        if refused:
+            assert law != "must"
+            assert refused.depth == len(others)
             self.give_up(ticket)
+        else:
+            assert law != "must not"
+            self.tokens[ticket] = n_tokens
 
     @precondition(lambda self: self.n_seen)
     @rule(data=st.data(), held_s=st.floats(0, 100))
@@ -174,6 +195,23 @@ class AdmissionMachine(RuleBasedStateMachine):
         assert self.gate.waiting_tokens == sum(self.tokens.values())
         assert self.gate.waiting_bytes == sum(
             claim.n_bytes for claim in self.waiting.values()
+        )
+
+    @invariant()
+    def what_waits_is_bounded_whatever_came(self) -> None:
+        sizes = {each: self.waiting[each].n_bytes for each in self.waiting}
+        places = dict.fromkeys(self.waiting, 1)
+        assert self.is_bounded(places, self.max_queued)
+        assert self.is_bounded(sizes, MAX_BYTES)
+        assert self.is_bounded(self.tokens, MAX_TOKENS)
+
+    def is_bounded(self, there: dict[int, int], bound: int) -> bool:
+        """Tell whether the rest have one bound, and firsts that and shares of another."""
+        firsts = [there[each] for each in there if each in self.firsts]
+        rest = [there[each] for each in there if each not in self.firsts]
+        shares = sum(bound // place for place in range(2, len(firsts) + 1))
+        return sum(rest) <= max([bound, *rest]) and sum(firsts) <= (
+            max([bound, *firsts]) + shares
         )
 
     @invariant()
@@ -433,12 +471,40 @@ class TestEitherBound:
         door.refuses(2, **{of_what: 51})
         door.arrive(2, **{of_what: 50})
 
-    def test_others_keep_no_first_request_out_and_first_ones_are_bound(self, of_what):
+    def test_first_ones_have_what_others_leave_or_an_even_share(self, of_what):
         door = self.door()
         door.arrive(1, **{of_what: 1000})
-        door.arrive(2, **{of_what: 60})
-        door.refuses(3, **{of_what: 41})
-        door.arrive(3, **{of_what: 40})
+        door.arrive(2, **{of_what: 30})
+        door.refuses(3, **{of_what: 71})
+        door.arrive(3, **{of_what: 70})
+        door.refuses(4, **{of_what: 34})
+        door.arrive(4, **{of_what: 33})
+
+    def test_one_large_first_request_keeps_no_other_out(self, of_what):
+        door = self.door()
+        door.arrive(2, **{of_what: 1000}, writes=False)
+        door.arrive(2, **{of_what: 50})
+        door.refuses(3, **{of_what: 34})
+        door.arrive(3, **{of_what: 33})
+
+
+def test_a_chat_comes_in_behind_another_users_vectors_of_300_000_tokens():
+    door = Door(max_active=4)
+    for _ in range(4):
+        door.arrive(1)
+    door.arrive(2, n_tokens=300_000, writes=False)
+    chat = door.arrive(3, n_tokens=20)
+    assert list(door.gate.order()) == [4, chat]
+
+
+def test_two_largest_lines_of_one_user_keep_no_newcomer_out():
+    door = Door()
+    door.arrive(1)
+    door.arrive(2, n_bytes=MAX_FRAME_BYTES, writes=False)
+    door.arrive(2, n_bytes=MAX_FRAME_BYTES)
+    for uid in range(3, 11):
+        door.arrive(uid, n_bytes=MAX_FRAME_BYTES // 5)
+    assert door.gate.waiting == 10
 
 
 # --- the hint -----------------------------------------------------------------------------
