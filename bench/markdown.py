@@ -9,7 +9,7 @@ SIDES: Final = {
     OURS: "inferd",
     "peer": "llama-server",
     "raw": "llama.cpp alone",
-    "peer_small_batch": "llama-server, batches of 64",
+    "peer_small_batch": "llama-server, batches of 32",
     "server_py": "server.py",
     "free": "inferd, not held",
     "peer_free": "llama-server, not held",

@@ -19,9 +19,9 @@ from inferd.paths import INFER_V2_SOCKET
 SAMPLE_WORDS: Final = 40
 SAMPLE: Final = Ask(turns=[("user", words(SAMPLE_WORDS, 0))], max_tokens=1)
 SMALL: Final = "peer_small_batch"
-SMALL_BATCH: Final = 64
-"""Tokens: what two cores read in the time for which the daemon lets a prompt hold up
-others, 0.15 s at 300 to 400 tokens a second; llama-server takes 2,048 by default."""
+SMALL_BATCH: Final = 32
+"""Tokens: with these llama-server stalls about as little as the daemon on two cores, with
+64 twice as long; it takes 2,048 by default."""
 LIKE: Final = 0.05
 """Share of a prompt's tokens by which two sides may count differently."""
 

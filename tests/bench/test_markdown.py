@@ -39,7 +39,7 @@ def test_values_beside_have_a_row_below_without_goals():
 def test_a_second_peer_has_a_column_and_a_ratio_where_it_was_measured():
     found = summed([{"inferd": 3.0, "peer": 4.0, "peer_small_batch": 6.0}])
     text = as_markdown(some_report(measures={"a": {"smol": some_figure(**found)}}))
-    name = "llama-server, batches of 64"
+    name = "llama-server, batches of 32"
     assert f"| {name} |" in text
     assert f"| ÷ {name} |" in text
     assert "**0.5**" in text
