@@ -3,7 +3,6 @@
 import datetime as dt
 import json
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 
@@ -38,6 +37,7 @@ from inferd.worker.llama.grammar import (
     refuse_ends,
     refuse_names,
 )
+from inferd.worker.llama.later import Later
 from inferd.worker.llama.model import Model
 from inferd.worker.llama.prompt import token_texts, tokenize_prompt
 from inferd.worker.llama.sampling import Sampler
@@ -83,7 +83,7 @@ class Generator:
         self._decoder = Decoder(model, self._context, slots, speculation)
         self._speculation = speculation
         self._growth = BoundedGrowth(TEMPLATE_MEMORY_BYTES)
-        self._grammars = Future[Vocabulary]()
+        self._grammars = Later(lambda: Vocabulary(model))
 
     @property
     def capabilities(self) -> BackendCapabilities:
@@ -139,13 +139,11 @@ class Generator:
 
         Begun later it would hold up those that run: it lets no other thread run at times.
         """
-        with_one = ThreadPoolExecutor(1, "grammars")
-        self._grammars = with_one.submit(Vocabulary, self._model)
-        with_one.shutdown(wait=False)
+        self._grammars.begin()
 
     @property
     def _vocabulary(self) -> Vocabulary:
-        return self._grammars.result()
+        return self._grammars.get()
 
     @cached_property
     def _ends(self) -> dict[str, int]:
