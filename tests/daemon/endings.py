@@ -71,6 +71,17 @@ def holdings(daemon: DaemonProcess) -> dict[int, tuple[int, int]]:
     return {pid: (_count(pid, "fd"), _count(pid, "task")) for pid in pids}
 
 
+def no_more(
+    now: Mapping[int, tuple[int, int]], then: Mapping[int, tuple[int, int]]
+) -> bool:
+    """Tell whether nobody holds more: a thread that waited for work may have ended."""
+    return now.keys() == then.keys() and all(
+        held <= limit
+        for pid in now
+        for held, limit in zip(now[pid], then[pid], strict=True)
+    )
+
+
 def _count(pid: int, what: str) -> int:
     return len([*Path(f"/proc/{pid}/{what}").iterdir()])
 
