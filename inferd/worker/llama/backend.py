@@ -84,9 +84,9 @@ class LlamaBackend(WorkerBackend):
         self._engine = self._make_engine(share, report)
         self._engine.use_threads(1)  # more wait long for one another beside others
         self._engine.self_test()
-        self._engine.use_threads(self._governor.n_threads)
         if isinstance(self._engine, Generator):
             self._engine.prepare_grammars()
+        self._engine.use_threads(self._governor.observe(self._n_busy))
         able = msgspec.structs.replace(
             self._engine.capabilities,
             model=self._model.name or path.stem,
@@ -123,8 +123,12 @@ class LlamaBackend(WorkerBackend):
     def step(self) -> list[Outcome]:
         """Advance every running job, with the threads that others leave."""
         if (load := self._others.measure()) is not None:
-            self._engine.use_threads(self._governor.observe(load))
+            self._engine.use_threads(self._governor.observe(load + self._n_busy))
         return self._engine.step()
+
+    @property
+    def _n_busy(self) -> int:
+        return self._engine.n_busy if isinstance(self._engine, Generator) else 0
 
     def interrupt(self, ticket: int) -> None:
         """Cut a long step of this job short."""

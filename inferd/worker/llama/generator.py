@@ -142,6 +142,11 @@ class Generator:
         self._grammars.begin()
 
     @property
+    def n_busy(self) -> int:
+        """Cores that are taken by what it does beside decoding."""
+        return int(self._grammars.is_being_made)
+
+    @property
     def _vocabulary(self) -> Vocabulary:
         return self._grammars.get()
 

@@ -14,10 +14,17 @@ class Later(Generic[T]):
         self._make = make
         self._made: list[T] = []
         self._failure: BaseException | None = None
+        self._has_begun = False
         self._is_over = threading.Event()
+
+    @property
+    def is_being_made(self) -> bool:
+        """Whether the thread is at work."""
+        return self._has_begun and not self._is_over.is_set()
 
     def begin(self) -> None:
         """Begin to make it."""
+        self._has_begun = True
         threading.Thread(target=self._run, name="later", daemon=True).start()
 
     def get(self) -> T:

@@ -1,9 +1,13 @@
+import threading
+
 import pytest
 
 from inferd.config import LlamaCppSettings
 from inferd.ipc import Loaded, Loading
 from inferd.worker.backend import LoadError
+from inferd.worker.llama import generator
 from inferd.worker.llama.backend import LlamaBackend
+from inferd.worker.llama.threads import ThreadGovernor
 from tests.model.tiny import write_tiny_bert, write_tiny_model
 from tests.unit.worker.llama.running import answer, job, load, vectors
 
@@ -96,3 +100,25 @@ def test_a_truncated_model_is_refused(tiny_model, tmp_path):
     path.write_bytes(tiny_model.read_bytes()[:20_000])
     with pytest.raises(LoadError, match=r"cannot load .*half\.gguf"):
         load(path)
+
+
+def test_what_is_made_beside_answers_counts_as_a_core_that_is_taken(
+    tiny_model, monkeypatch
+):
+    is_made = threading.Event()
+    loads: list[float] = []
+
+    def observe(_: ThreadGovernor, load: float) -> int:
+        loads.append(load)
+        return 1
+
+    monkeypatch.setattr(generator, "Vocabulary", lambda _: is_made.wait())
+    monkeypatch.setattr(ThreadGovernor, "observe", observe)
+    backend, _ = load(tiny_model)
+    assert loads == [1]
+    is_made.set()
+    assert isinstance(backend._engine, generator.Generator)
+    backend._engine._grammars.get()
+    monkeypatch.setattr(backend._others, "measure", lambda: 0.25)
+    answer(backend, job(max_tokens=1))
+    assert {*loads[1:]} == {0.25}

@@ -21,14 +21,16 @@ def test_it_is_made_once_and_in_a_thread():
 def test_who_needs_it_waits_for_it():
     may_go_on = threading.Event()
     later = Later(may_go_on.wait)
+    assert not later.is_being_made
     later.begin()
+    assert later.is_being_made
     got: list[bool] = []
     waiting = threading.Thread(target=lambda: got.append(later.get()))
     waiting.start()
     assert got == []
     may_go_on.set()
     waiting.join()
-    assert got == [True]
+    assert (got, later.is_being_made) == ([True], False)
 
 
 def test_who_needs_what_could_not_be_made_is_told():
