@@ -85,7 +85,8 @@ class Decoder:
         """Cut the decode short if this sequence's prompt is in it; any thread may call.
 
         All the others lose is the step: their tokens are decoded again, with the same
-        logits. A flag that comes too late costs the next step its first node.
+        logits. A recurrent model could not go back, so it is cut short only where this
+        prompt is alone in the batch. A flag that comes too late costs the next step its first node.
         """
         if ticket in self._prefilling:
             self._context.interrupt()
@@ -125,9 +126,9 @@ class Decoder:
 
     def _fill(self) -> list[Row]:
         """Plan a step and put it in the batch, in the order of slots: see ``Context``."""
-        streams = [each for each in self._running.values() if not each.is_prefilling]
-        if self._speculation and streams:
-            self._speculation.guess(streams)
+        if self._speculation:
+            running = self._running.values()
+            self._speculation.guess([e for e in running if not e.is_prefilling])
         rows = plan(
             self._running.values(), self._pace, can_take_back=self._can_take_back
         )

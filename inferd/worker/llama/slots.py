@@ -41,7 +41,8 @@ class Slots:
         max_saved_bytes: of host memory; ``None`` to keep nothing at all.
 
     Bounds:
-        Host memory: ``max_saved_bytes``, with what is copied from slot to slot.
+        Host memory: ``max_saved_bytes``, with what is copied from slot to slot; and while
+        it comes back, a state that had to go for what was in its slot.
     """
 
     def __init__(self, context: Context, *, max_saved_bytes: int | None) -> None:
@@ -136,11 +137,10 @@ class Slots:
 
     def _copy(self, found: Kept, n: int, slot: int) -> Place:
         """Copy what is known into a slot."""
+        self._empty(slot)  # first: room is made for one state at a time
         if n * _FETCHED_SHARE < len(found.tokens):
-            self._empty(slot)
             return Place(slot, 0, "no_prefix")
         state = found.saved if found.saved is not None else self._state_of(found)
-        self._empty(slot)
         if state is None:
             return Place(slot, 0, "no_room")
         if not self._context.restore(slot, state, len(found.tokens)):

@@ -144,6 +144,13 @@ def test_a_shortlist_changes_no_choice(table, top_k):
     assert drawn == set(range(top_k))
 
 
+def test_a_bias_counts_before_the_likeliest_are_kept(table):
+    scores = random_scores(0, table.model.n_vocab)
+    worst = int(scores.argmin())
+    sampling = msgspec.structs.replace(PLAIN, top_k=1, logit_bias={worst: 100.0})
+    assert table.choose(table.sampler(sampling), scores) == worst
+
+
 # --- taking the likeliest -------------------------------------------------------------
 
 

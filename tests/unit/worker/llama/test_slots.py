@@ -1,5 +1,7 @@
 """Prompts that begin like earlier ones, with a real cache of cells."""
 
+import weakref
+
 import msgspec
 import numpy as np
 import pytest
@@ -212,6 +214,31 @@ def test_without_host_memory_what_runs_is_not_copied(tiny_model):
     assert collect(iter(took))[1].text == expected
 
 
+def test_what_is_copied_and_what_makes_way_share_host_memory(cold, monkeypatch):
+    for owner in range(N_SLOTS):
+        reuse(cold, asked(BASE, owner=owner, max_tokens=1))
+    slots, context = slots_of(cold), cold._engine._context
+    monkeypatch.setattr(slots._prefixes, "_max_saved_bytes", context.state_bytes(0))
+    save = context.save
+    states: list[weakref.ref[np.ndarray]] = []
+    held: list[int] = []
+
+    def saved(slot):
+        alive = [state.nbytes for each in states if (state := each()) is not None]
+        held.append(sum(alive) + context.state_bytes(slot))
+        state = save(slot)
+        states.append(weakref.ref(state))
+        return state
+
+    monkeypatch.setattr(context, "save", saved)
+    cold.start(1, cold.prepare(asked(BASE, owner=0, max_tokens=9)))
+    take_step(cold)
+    cold.start(2, cold.prepare(asked(BASE, owner=0)))
+    list(steps(cold))
+    assert len(held) > 1
+    assert max(held) <= slots._prefixes._max_saved_bytes
+
+
 def test_an_operator_may_have_nothing_kept(tiny_model):
     backend = load(tiny_model, prompt_cache_mb=0)[0]
     reuse(backend, asked(BASE))
@@ -298,6 +325,8 @@ def test_what_idles_elsewhere_is_copied_beside_those_who_run(cold, monkeypatch):
     take_step(cold)
     cold.start(2, cold.prepare(request))
     assert cold._engine._decoder._running[2].slot == 1
+    [other] = [each for each in slots_of(cold)._prefixes._kept if each.owner == 1]
+    assert (other.slot, other.saved is None) == (None, False)
     took = list(steps(cold))
     assert took[0].started[0].reuse.cached_tokens == n
     assert collect(iter(took))[2].text == expected
