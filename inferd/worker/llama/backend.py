@@ -86,7 +86,6 @@ class LlamaBackend(WorkerBackend):
         self._engine.self_test()
         if isinstance(self._engine, Generator):
             self._engine.prepare_grammars()
-        self._engine.use_threads(self._governor.observe(self._n_busy))
         able = msgspec.structs.replace(
             self._engine.capabilities,
             model=self._model.name or path.stem,
@@ -122,8 +121,9 @@ class LlamaBackend(WorkerBackend):
 
     def step(self) -> list[Outcome]:
         """Advance every running job, with the threads that others leave."""
-        if (load := self._others.measure()) is not None:
-            self._engine.use_threads(self._governor.observe(load + self._n_busy))
+        if window := self._others.measure():
+            self._governor.observe(window)
+        self._engine.use_threads(self._governor.threads(self._n_busy))
         return self._engine.step()
 
     @property
@@ -140,7 +140,7 @@ class LlamaBackend(WorkerBackend):
         return self._engine.is_busy
 
     def _make_engine(self, share: Share, report: Report) -> Generator | Encoder:
-        n_threads = self._governor.n_threads
+        n_threads = self._governor.threads(0)
         report(Loading(phase="kv_cache", n_ctx=share.n_ctx))
         if self._model.use == "generate":
             return Generator(

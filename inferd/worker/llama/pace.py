@@ -6,6 +6,7 @@ from inferd.worker.limits import (
     PREFILL_ALONE_S,
     PREFILL_CHUNK_MIN_TOKENS,
     PREFILL_STALL_S,
+    PREFILL_TILE_TOKENS,
 )
 
 _WEIGHT: Final = 0.5
@@ -47,5 +48,7 @@ class Pace:
     def _within(self, seconds: float) -> int:
         if not self._token_s:
             return PREFILL_CHUNK_MIN_TOKENS
-        n_tokens = int(seconds / self._token_s)
-        return max(PREFILL_CHUNK_MIN_TOKENS, min(n_tokens, self._n_most))
+        n_tokens = min(int(seconds / self._token_s), self._n_most)
+        if n_tokens > PREFILL_TILE_TOKENS:
+            n_tokens -= n_tokens % PREFILL_TILE_TOKENS
+        return max(PREFILL_CHUNK_MIN_TOKENS, n_tokens)

@@ -9,7 +9,7 @@ thread less it is nearly as fast as before. So the number follows what others le
 import os
 import time
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 WINDOW_S: Final = 0.25
 """Seconds over which the load is measured: 25 ticks of the kernel's count a core."""
@@ -17,8 +17,15 @@ WINDOW_S: Final = 0.25
 TAKEN_CORES: Final = 0.4
 """Load of others, in cores beyond whole ones, from which one more core counts as taken."""
 
-CALM_WINDOWS: Final = 4
-"""Windows in a row that must allow more threads before they are used: a second."""
+CALM_S: Final = 1.0
+"""Seconds in a row that must allow more threads before they are used."""
+
+
+class Window(NamedTuple):
+    """What others used of our cores for a while."""
+
+    cores: float
+    seconds: float
 
 
 class ThreadGovernor:
@@ -32,21 +39,24 @@ class ThreadGovernor:
     def __init__(self, *, n_cores: int, max_threads: int) -> None:
         self._n_cores = n_cores
         self._max_threads = max_threads
-        self._n_calm = 0
-        self.n_threads = max_threads
+        self._n_left = n_cores
+        self._calm_s = 0.0
 
-    def observe(self, other_cores: float) -> int:
-        """Take note of the cores that others used in a window; give the threads to use.
+    def observe(self, window: Window) -> None:
+        """Take note of the cores that others used in a window.
 
-        Fewer are used at once, more only after a calm second.
+        What they take is theirs at once, what they leave is used after a calm second.
         """
-        n_taken = int(other_cores + 1 - TAKEN_CORES)
-        allowed = max(1, min(self._max_threads, self._n_cores - n_taken))
-        self._n_calm = self._n_calm + 1 if allowed > self.n_threads else 0
-        if allowed < self.n_threads or self._n_calm == CALM_WINDOWS:
-            self.n_threads = allowed
-            self._n_calm = 0
-        return self.n_threads
+        n_taken = int(window.cores + 1 - TAKEN_CORES)
+        n_left = max(1, self._n_cores - n_taken)
+        self._calm_s = self._calm_s + window.seconds if n_left > self._n_left else 0.0
+        if n_left < self._n_left or self._calm_s >= CALM_S:
+            self._n_left = n_left
+            self._calm_s = 0.0
+
+    def threads(self, n_busy: int) -> int:
+        """Give the threads to use while this process itself keeps so many cores busy."""
+        return max(1, min(self._max_threads, self._n_left - n_busy))
 
 
 class OtherLoad:
@@ -66,7 +76,7 @@ class OtherLoad:
         if time.monotonic() - self._asked_at > WINDOW_S:
             self._began = self._read()
 
-    def measure(self) -> float | None:
+    def measure(self) -> Window | None:
         """Give the load since the last measurement; ``None`` if that is not long ago."""
         began, now = self._began, time.monotonic()
         self._asked_at = now
@@ -74,7 +84,8 @@ class OtherLoad:
             return None
         self._began = self._read()
         elapsed_s = self._began[0] - began[0]
-        return max(0.0, (self._began[1] - began[1]) / elapsed_s)
+        cores = (self._began[1] - began[1]) / elapsed_s
+        return Window(max(0.0, cores), elapsed_s)
 
     def _read(self) -> tuple[float, float]:
         """Give the time, and the seconds that others have used our cores so far."""

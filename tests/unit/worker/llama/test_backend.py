@@ -106,19 +106,15 @@ def test_what_is_made_beside_answers_counts_as_a_core_that_is_taken(
     tiny_model, monkeypatch
 ):
     is_made = threading.Event()
-    loads: list[float] = []
-
-    def observe(_: ThreadGovernor, load: float) -> int:
-        loads.append(load)
-        return 1
-
+    used: list[int] = []
     monkeypatch.setattr(generator, "Vocabulary", lambda _: is_made.wait())
-    monkeypatch.setattr(ThreadGovernor, "observe", observe)
-    backend, _ = load(tiny_model)
-    assert loads == [1]
+    backend, _ = load(tiny_model, n_threads=2)
+    monkeypatch.setattr(backend, "_governor", ThreadGovernor(n_cores=2, max_threads=2))
+    monkeypatch.setattr(backend._others, "measure", lambda: None)
+    monkeypatch.setattr(backend._engine, "use_threads", used.append)
+    answer(backend, job(max_tokens=1))
     is_made.set()
     assert isinstance(backend._engine, generator.Generator)
     backend._engine._grammars.get()
-    monkeypatch.setattr(backend._others, "measure", lambda: 0.25)
     answer(backend, job(max_tokens=1))
-    assert {*loads[1:]} == {0.25}
+    assert (used[0], used[-1]) == (1, 2)

@@ -1,6 +1,10 @@
 from hypothesis import given, strategies as st
 
-from inferd.worker.limits import PREFILL_CHUNK_MIN_TOKENS, PREFILL_STALL_S
+from inferd.worker.limits import (
+    PREFILL_CHUNK_MIN_TOKENS,
+    PREFILL_STALL_S,
+    PREFILL_TILE_TOKENS,
+)
 from inferd.worker.llama.pace import Pace
 
 N_MOST = 512
@@ -20,6 +24,13 @@ def test_a_chunk_takes_no_longer_than_it_may():
     pace = Pace(N_MOST, stall_s=0.04)
     pace.observe(100, 0.1)
     assert pace.chunk == 40
+
+
+def test_a_large_chunk_is_whole_tiles():
+    pace = Pace(N_MOST)
+    pace.observe(100, 0.1)
+    assert pace.chunk == 2 * PREFILL_TILE_TOKENS  # 150 tokens would take as long
+    assert pace.chunk_alone == N_MOST
 
 
 def test_small_batches_tell_nothing():

@@ -4,16 +4,22 @@ import time
 import pytest
 from hypothesis import given, strategies as st
 
-from inferd.worker.llama.threads import CALM_WINDOWS, OtherLoad, ThreadGovernor
+from inferd.worker.llama.threads import OtherLoad, ThreadGovernor, Window
 
-LOADS = st.lists(st.floats(0, 64), max_size=50)
+WINDOWS = st.lists(st.builds(Window, st.floats(0, 64), st.floats(0.25, 5)), max_size=50)
 
 
-@given(loads=LOADS, n_cores=st.integers(1, 64), wanted=st.integers(1, 64))
-def test_there_is_always_a_thread_and_never_too_many(loads, n_cores, wanted):
+@given(
+    windows=WINDOWS,
+    n_cores=st.integers(1, 64),
+    wanted=st.integers(1, 64),
+    n_busy=st.integers(0, 3),
+)
+def test_there_is_always_a_thread_and_never_too_many(windows, n_cores, wanted, n_busy):
     governor = ThreadGovernor(n_cores=n_cores, max_threads=wanted)
-    for load in loads:
-        assert 1 <= governor.observe(load) <= wanted
+    for window in windows:
+        governor.observe(window)
+        assert 1 <= governor.threads(n_busy) <= wanted
 
 
 @pytest.mark.parametrize(
@@ -21,24 +27,45 @@ def test_there_is_always_a_thread_and_never_too_many(loads, n_cores, wanted):
 )
 def test_each_core_that_others_take_costs_a_thread(load, n_threads):
     governor = ThreadGovernor(n_cores=4, max_threads=4)
-    assert governor.observe(load) == n_threads
+    governor.observe(Window(load, 0.25))
+    assert governor.threads(0) == n_threads
 
 
 def test_fewer_threads_than_cores_make_room_for_others():
-    assert ThreadGovernor(n_cores=8, max_threads=4).observe(3.0) == 4
+    governor = ThreadGovernor(n_cores=8, max_threads=4)
+    governor.observe(Window(3.0, 0.25))
+    assert governor.threads(0) == 4
+
+
+def test_a_core_that_is_busy_beside_decoding_is_missed_for_as_long_as_it_is():
+    governor = ThreadGovernor(n_cores=2, max_threads=2)
+    assert [governor.threads(n_busy) for n_busy in (0, 1, 0)] == [2, 1, 2]
+
+
+def threads_after(governor, *windows):
+    numbers = []
+    for window in windows:
+        governor.observe(window)
+        numbers.append(governor.threads(0))
+    return numbers
 
 
 def test_threads_come_back_after_a_calm_second_and_not_before():
     governor = ThreadGovernor(n_cores=2, max_threads=2)
-    governor.observe(1.0)
-    assert [governor.observe(0.0) for _ in range(CALM_WINDOWS)] == [1, 1, 1, 2]
+    calm = Window(0.0, 0.25)
+    assert threads_after(governor, Window(1.0, 0.25), *[calm] * 4) == [1, 1, 1, 1, 2]
+
+
+def test_a_calm_second_may_be_one_long_step():
+    governor = ThreadGovernor(n_cores=2, max_threads=2)
+    assert threads_after(governor, Window(1.0, 0.25), Window(0.0, 1.7)) == [1, 2]
 
 
 def test_one_busy_window_begins_the_wait_anew():
     governor = ThreadGovernor(n_cores=2, max_threads=2)
-    for load in (1.0, 0.0, 0.0, 0.0, 1.0):
-        governor.observe(load)
-    assert [governor.observe(0.0) for _ in range(CALM_WINDOWS)] == [1, 1, 1, 2]
+    busy, calm = Window(1.0, 0.25), Window(0.0, 0.3)
+    windows = [busy, calm, calm, calm, busy, calm, calm, calm, calm]
+    assert threads_after(governor, *windows) == [1] * 8 + [2]
 
 
 class Clock:
@@ -67,7 +94,7 @@ def test_what_others_use_is_all_that_is_used_less_our_own(monkeypatch, tmp_path)
     load = OtherLoad(tmp_path / "stat")
     clock.now, clock.own = 100.5, 0.25
     clock.busy(0.5)
-    assert load.measure() == pytest.approx(0.5)
+    assert load.measure() == pytest.approx((0.5, 0.5))
 
 
 def test_a_window_that_is_too_short_says_nothing(monkeypatch, tmp_path):
@@ -84,7 +111,7 @@ def test_what_others_did_while_we_were_idle_does_not_count(monkeypatch, tmp_path
     clock.busy(100)
     load.resume()
     clock.now += 0.5
-    assert load.measure() == pytest.approx(0)
+    assert load.measure() == pytest.approx((0, 0.5))
 
 
 def test_short_jobs_one_after_the_other_are_a_window_all_the_same(
@@ -97,12 +124,12 @@ def test_short_jobs_one_after_the_other_are_a_window_all_the_same(
         clock.now = 100 + step / 100
         clock.busy(step / 100)
         load.resume()
-        if (value := load.measure()) is not None:
-            measured.append(value)
+        if window := load.measure():
+            measured.append(window.cores)
     assert measured == [pytest.approx(1, abs=0.1)]
 
 
 def test_a_kernel_that_does_not_tell_counts_as_quiet(tmp_path):
     load = OtherLoad(tmp_path / "missing")
     load._began = (load._began[0] - 1.0, load._began[1])
-    assert load.measure() == 0.0
+    assert load.measure() == pytest.approx((0, 1), abs=0.2)
