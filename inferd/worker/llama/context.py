@@ -63,7 +63,7 @@ class Context:
         params.n_batch = params.n_ubatch = n_batch
         self.n_outputs = params.n_outputs_max = min(n_batch, n_outputs or n_batch)
         params.n_seq_max = self.n_sequences
-        params.n_threads = params.n_threads_batch = n_threads
+        self._n_threads = params.n_threads = params.n_threads_batch = n_threads
         params.kv_unified = not has_own_cells
         params.type_k, params.type_v = (_GGML_TYPES[each] for each in model.cache_types)
         params.no_perf = True
@@ -159,7 +159,9 @@ class Context:
 
     def use_threads(self, n_threads: int) -> None:
         """Decode with this many threads from the next batch on."""
-        llama.llama_set_n_threads(self.handle, n_threads, n_threads)
+        if n_threads != self._n_threads:  # each call writes a line to stderr
+            self._n_threads = n_threads
+            llama.llama_set_n_threads(self.handle, n_threads, n_threads)
 
     def interrupt(self) -> None:
         """End the decode under way soon, or the next one at once; any thread may."""

@@ -95,6 +95,13 @@ def test_threads_may_change_between_batches(room):
     assert room.logits() == pytest.approx(expected, abs=1e-4)
 
 
+def test_threads_that_stay_write_nothing_to_the_log(room, capfd):
+    room.context.use_threads(2)
+    capfd.readouterr()
+    room.context.use_threads(2)
+    assert capfd.readouterr().err == ""
+
+
 def test_without_memory_for_it_there_is_none(loaded, monkeypatch):
     monkeypatch.setattr(llama, "llama_init_from_model", lambda *_: None)
     with pytest.raises(LoadError, match="^no memory for a context of 64 tokens$"):
