@@ -49,8 +49,9 @@ PREFILL_TILE_TOKENS: Final = 64
 multiple computes as much again for them (132 tokens at a time are read at 0.86 of the speed
 of 128)."""
 
-KEPT_TOKENS_MIN: Final = 64
-"""Tokens of a sequence that is kept, or found: fewer are read again in a step or two."""
+KEPT_TOKENS_MIN: Final = 16
+"""Tokens of a sequence that is kept, or found: a system prompt, but not what every prompt
+of a family begins with."""
 
 OUTPUTS_PER_SLOT: Final = 1 + MAX_DRAFT_TOKENS
 """Tokens of one sequence in one batch after which the next may be chosen. llama.cpp
