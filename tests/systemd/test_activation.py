@@ -18,11 +18,14 @@ pytestmark = [
     pytest.mark.skipif(bool(REASON), reason=f"no container: {REASON}"),
 ]
 
-N_CLIENTS = 8
+N_CLIENTS = 16
 N_RESTARTS = 5
 N_KILLS = 20
 PATIENCE_S = 20.0
 CONFIG = """
+[admission]
+max_queued = 100
+
 [[backend]]
 name = "mock"
 kind = "mock"
@@ -76,15 +79,14 @@ def eventually(is_so: Callable[[], bool]) -> bool:
 def storm(machine: Container) -> Iterator[dict[str, Any]]:
     """Have clients ask while inside; then tell how it came out for them."""
     outcomes: dict[str, Any] = {}
-    clients = machine.start(
+    with machine.start(
         *("python3", "/opt/inferd/storm.py", "/run/inferd/infer.sock", str(N_CLIENTS))
-    )
-    try:
-        yield outcomes
-        output, _ = clients.communicate("", timeout=60)
-    finally:
-        clients.kill()
-        clients.wait()
+    ) as clients:
+        try:
+            yield outcomes
+            output, _ = clients.communicate("", timeout=60)
+        finally:
+            clients.kill()
     outcomes.update(json.loads(output))
     print(outcomes)  # noqa: T201  # the figures, with pytest -s
 
