@@ -134,12 +134,15 @@ def place(root: Path) -> None:
     command.chmod(0o755)
     (root / "opt/inferd/share").mkdir()
     shutil.copy(Path(__file__).with_name("storm.py"), root / "opt/inferd")
-    program = "from tools import install; install.place_files()"
-    subprocess.run(
-        ["chroot", str(root), "/usr/bin/python3", "-c", program],
-        env={"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]},
-        check=True,
-    )
+    for name in ("tools", "systemd"):
+        shutil.copytree(ROOT / name, root / f"opt/source/{name}")
+    subprocess.run(["chroot", str(root), *tool("place_files")], check=True)
+
+
+def tool(step: str) -> tuple[str, ...]:
+    """Write the command that does one step of `make install` or `make uninstall`."""
+    program = f"from tools import install; install.{step}()"
+    return ("env", "PYTHONPATH=/opt/source", "/usr/bin/python3", "-c", program)
 
 
 @contextmanager

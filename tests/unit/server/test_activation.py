@@ -19,6 +19,7 @@ def variables(names: Sequence[str], **others: str) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 @given(names=LISTS)
 def test_each_name_has_the_descriptor_at_its_place(names):
     assert handed_over(variables(names), PID) == {
@@ -75,6 +76,7 @@ def test_an_unknown_name_is_refused_and_the_known_ones_are_told(name):
         handed_over(variables(["admin", name]), PID)
 
 
+@pytest.mark.slow
 @given(names=LISTS, data=st.data())
 def test_a_name_that_is_there_twice_is_refused(names, data):
     again = data.draw(st.sampled_from(names))
@@ -83,6 +85,7 @@ def test_a_name_that_is_there_twice_is_refused(names, data):
         handed_over(variables(doubled), PID)
 
 
+@pytest.mark.slow
 @given(
     environ=st.dictionaries(
         st.sampled_from(["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"]),
