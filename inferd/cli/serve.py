@@ -16,9 +16,15 @@ from inferd.config import Config
 from inferd.engine.engine import Engine
 from inferd.engine.ledger import Ledger
 from inferd.server.audience import gather
+from inferd.server.doors import Inherited, adopted
 from inferd.server.listen import ListenError
 from inferd.server.log import logging_to_stderr
-from inferd.server.run import Daemon, active_requests, memory_budget
+from inferd.server.run import (
+    NONE_INHERITED,
+    Daemon,
+    active_requests,
+    memory_budget,
+)
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Each ends the daemon: drained at the first, at once at the second."""
@@ -37,7 +43,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT."""
-    daemon = make_daemon(load_config(arguments.config, arguments.model))
+    try:
+        with adopted(os.environ) as inherited:
+            return _run(arguments, inherited)
+    except ListenError as error:
+        raise CommandError(str(error)) from error
+
+
+def _run(arguments: argparse.Namespace, inherited: Inherited) -> int:
+    config = load_config(arguments.config, arguments.model)
+    daemon = make_daemon(config, inherited)
     _raise_file_limit()
     with logging_to_stderr(arguments.log_level):
         refusal = _serve(daemon)
@@ -58,8 +73,8 @@ def _serve(daemon: Daemon) -> str | None:
     return "; ".join(reasons) or None
 
 
-def make_daemon(config: Config) -> Daemon:
-    """Put the daemon together as configured."""
+def make_daemon(config: Config, inherited: Inherited = NONE_INHERITED) -> Daemon:
+    """Put the daemon together as configured, with the sockets that are there already."""
     audience = gather(os.environ)
     ledger = Ledger(config.backend, memory_budget(config), audience.board.planned)
     for name, text, read in ledger.figures():
@@ -74,7 +89,8 @@ def make_daemon(config: Config) -> Daemon:
         )
         for settings in config.backend
     ]
-    return Daemon(config, socket_directory(config), engines, audience)
+    directory = socket_directory(config)
+    return Daemon(config, directory, engines, audience, inherited=inherited)
 
 
 def _raise_file_limit() -> None:

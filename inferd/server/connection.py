@@ -78,6 +78,8 @@ class Connection(Generic[R]):
         self._news = trio.Event()
         self._room = trio.Event()
         self._log = log.bind(socket=surface.socket, peer=str(self._peer))
+        self.has_asked = False
+        """Whether a request, or what was to be one, has been taken from it."""
 
     def end(self) -> None:
         """Close the connection as soon as nothing is being answered."""
@@ -135,6 +137,7 @@ class Connection(Generic[R]):
         arrival = await self._next()
         if arrival is None:
             return False
+        self.has_asked = True
         if isinstance(arrival, PeerError):
             goes_on = await self._refuse(arrival)
         else:

@@ -2,11 +2,12 @@
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import structlog
 import trio
 
-from inferd.errors import TooManyConnectionsError
+from inferd.errors import InferdError, TooManyConnectionsError, UnservedError
 from inferd.server.reply import PeerGoneError, Reply
 
 log = structlog.get_logger("server")
@@ -14,7 +15,7 @@ log = structlog.get_logger("server")
 Serve = Callable[[trio.SocketStream], Awaitable[None]]
 
 REFUSAL_S = 1.0
-"""Seconds a client gets to read that there is no room for it."""
+"""Seconds a client gets to read why it is not served."""
 
 
 class Room:
@@ -36,11 +37,18 @@ class Room:
 
 async def refuse_with_a_frame(stream: trio.SocketStream) -> None:
     """Tell a client that there is no room for it."""
-    log.warning("client.refused", code=TooManyConnectionsError.code.value)
+    await _refuse(TooManyConnectionsError(), stream)
+
+
+def refuse_unserved(leaf: str) -> Serve:
+    """Tell every client of a socket that nobody serves it."""
+    return partial(_refuse, UnservedError(leaf))
+
+
+async def _refuse(error: InferdError, stream: trio.SocketStream) -> None:
+    log.warning("client.refused", code=error.code.value)
     try:
-        await Reply(stream, "", write_timeout_s=REFUSAL_S).fail(
-            TooManyConnectionsError()
-        )
+        await Reply(stream, "", write_timeout_s=REFUSAL_S).fail(error)
     except PeerGoneError:
         return
 

@@ -2,10 +2,11 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from types import MappingProxyType
+from typing import Final, Protocol
 
 import structlog
 import trio
@@ -16,20 +17,14 @@ from inferd.config import Config
 from inferd.engine.available import available_bytes
 from inferd.fit import Budget
 from inferd.limits import MAX_ACTIVE_DEFAULT_CAP
-from inferd.paths import ADMIN_SOCKET, LOCK_NAME
+from inferd.paths import ADMIN_SOCKET
 from inferd.server.admin import serve_admin
 from inferd.server.audience import Audience
 from inferd.server.commands import Commands
 from inferd.server.connection import AnySurface, Surroundings
+from inferd.server.doors import Doors, Inherited
 from inferd.server.entrance import Entrance
 from inferd.server.hangup import Hangups
-from inferd.server.listen import (
-    ADMIN_MODE,
-    INFERENCE_MODE,
-    bind,
-    locked,
-    make_directory,
-)
 from inferd.server.metrics import Metrics
 from inferd.server.register import Register
 from inferd.server.room import (
@@ -37,12 +32,22 @@ from inferd.server.room import (
     Serve,
     in_room,
     refuse_in_silence,
+    refuse_unserved,
     refuse_with_a_frame,
 )
 from inferd.server.surfaces import surfaces
 from inferd.server.turns import Turns
 
 log = structlog.get_logger("daemon")
+
+LAST_CALL_S: Final = 1.0
+"""Seconds, of those to drain, that a client who was let in has to ask its first question:
+at an inherited socket the next one is let in by the next daemon, and loses nothing."""
+
+HEARING_S: Final = 0.02
+"""Seconds between two looks whether they have: a few turns of the event loop."""
+
+NONE_INHERITED: Final[Inherited] = MappingProxyType({})
 
 LAST_WORDS_S = 2.0
 """Seconds for the last frames to be written once the time to drain is over."""
@@ -79,16 +84,10 @@ def memory_budget(config: Config) -> Budget:
 class Ends(Protocol):
     """A connection, as a daemon that drains sees it."""
 
+    has_asked: bool
+
     def end(self) -> None:
         """Close it as soon as nothing is being answered."""
-
-
-class _Door(NamedTuple):
-    """How a socket is opened, and who serves those who come in."""
-
-    serve: Serve
-    mode: int
-    group: str | None
 
 
 class Daemon:
@@ -104,9 +103,12 @@ class Daemon:
         directory: Path,
         backends: Sequence[Backend],
         audience: Audience,
+        *,
+        inherited: Inherited = NONE_INHERITED,
     ) -> None:
         self._config = config
         self._directory = directory
+        self._doors = Doors(directory, config.listen.group, inherited)
         self._backends = backends
         self._board, self._notifier, metrics = audience
         self._turns = Turns(make_gate(config))
@@ -129,6 +131,7 @@ class Daemon:
         self._stop = trio.Event()
         self._scope = trio.CancelScope()
         self._is_ready = False
+        self._is_closed = False
 
     def _watch_gate(self, metrics: Metrics) -> None:
         turns = self._turns
@@ -160,12 +163,11 @@ class Daemon:
             ListenError: a socket or the lock cannot be had.
             StartFailedError: a backend did not get ready. Both come in groups.
         """
-        make_directory(self._directory, group=self._config.listen.group)
-        with locked(self._directory / LOCK_NAME), self._scope:
+        with self._doors.locked(), self._scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._around.hangups.run)
                 nursery.start_soon(self._notifier.feed_watchdog)
-                with self._open(nursery, ADMIN_SOCKET, self._admin_door()):
+                with self._doors.open(nursery, ADMIN_SOCKET, self._admin()):
                     await self._run_backends()
                 await self._say_goodbye()
                 nursery.cancel_scope.cancel()
@@ -194,12 +196,16 @@ class Daemon:
     async def _run_clients(self) -> None:
         async with trio.open_nursery() as nursery:
             with ExitStack() as doors:
-                for leaf, door in self._inference_doors():
-                    doors.enter_context(self._open(nursery, leaf, door))
+                for leaf, serve in self._inference():
+                    doors.enter_context(self._doors.open(nursery, leaf, serve))
                 self._is_ready = True
                 self._board.all_ready()
                 self._notifier.ready()
-                log.info("daemon.ready", directory=str(self._directory))
+                log.info(
+                    "daemon.ready",
+                    directory=str(self._directory),
+                    inherited=self._doors.inherited,
+                )
                 await self._stop.wait()
                 self._board.draining()
                 self._notifier.stopping()
@@ -209,65 +215,62 @@ class Daemon:
     async def _drain(self) -> None:
         """Finish what is running and queued, as far as there is time; end the rest."""
         log.info("daemon.draining", drain_s=self._config.limits.drain_s)
+        deadline = trio.current_time() + self._config.limits.drain_s
+        await self._last_call(min(deadline, trio.current_time() + LAST_CALL_S))
+        self._is_closed = True
         self._turns.close()
         for connection in self._connections:
             connection.end()
-        if await self._empty(within_s=self._config.limits.drain_s):
+        if await self._empty(by=deadline):
             return
         self._turns.turn_away()
         for backend in self._backends:
             backend.stop("the daemon is going down")
-        await self._empty(within_s=LAST_WORDS_S)
+        await self._empty(by=trio.current_time() + LAST_WORDS_S)
 
-    async def _empty(self, *, within_s: float) -> bool:
+    async def _last_call(self, deadline: float) -> None:
+        """Hear those who were let in and have not asked anything yet."""
+        with trio.move_on_at(deadline):
+            have_asked = False
+            while not have_asked:
+                await trio.sleep(HEARING_S)
+                have_asked = all(each.has_asked for each in self._connections)
+
+    async def _empty(self, *, by: float) -> bool:
         """Wait for every client to have its answer and go; false if some have not."""
-        with trio.move_on_after(within_s):
+        with trio.move_on_at(by):
             while self._connections:
                 await self._left.park()
         return not self._connections
 
     # --- sockets ----------------------------------------------------------------------
 
-    @contextmanager
-    def _open(self, clients: trio.Nursery, leaf: str, door: _Door) -> Iterator[None]:
-        """Bind a socket and let clients in while inside; then unlink it."""
-        path = self._directory / leaf
-        listener = bind(path, mode=door.mode, group=door.group)
-        accepting = trio.CancelScope()
-        clients.start_soon(_accept, listener, door.serve, clients, accepting)
-        try:
-            yield
-        finally:
-            accepting.cancel()
-            path.unlink(missing_ok=True)
+    def _inference(self) -> Iterator[tuple[str, Serve]]:
+        """Give the sockets that backends can serve; all share the room there is.
 
-    def _inference_doors(self) -> Iterator[tuple[str, _Door]]:
-        """Give the sockets that backends can serve; all share the room there is."""
+        At those that are there all the same, clients are told that nobody does.
+        """
         entrance = Entrance(self._backends, self._turns)
         room = Room(self._config.limits.max_connections)
+        unserved = dict.fromkeys(self._doors.inherited)
         for surface in surfaces(self._config.listen, self._backends, entrance):
+            unserved.pop(surface.socket, None)
             serve = partial(self._serve_client, surface)
-            yield (
-                surface.socket,
-                _Door(
-                    in_room(room, serve, refuse_with_a_frame),
-                    INFERENCE_MODE,
-                    self._config.listen.group,
-                ),
-            )
+            yield surface.socket, in_room(room, serve, refuse_with_a_frame)
+        for leaf in unserved:
+            if leaf != ADMIN_SOCKET:
+                yield leaf, in_room(room, refuse_unserved(leaf), refuse_with_a_frame)
 
-    def _admin_door(self) -> _Door:
+    def _admin(self) -> Serve:
         room = Room(self._config.limits.max_admin_connections)
-        return _Door(
-            in_room(room, self._serve_listener, refuse_in_silence), ADMIN_MODE, None
-        )
+        return in_room(room, self._serve_listener, refuse_in_silence)
 
     async def _serve_client(
         self, surface: AnySurface, stream: trio.SocketStream
     ) -> None:
         connection = surface.connect(stream, self._around)
         self._connections.add(connection)
-        if self._stop.is_set():
+        if self._is_closed:
             connection.end()
         try:
             await connection.serve()
@@ -288,13 +291,3 @@ class Daemon:
         finally:
             self._n_listeners -= 1
             self._left.unpark_all()
-
-
-async def _accept(
-    listener: trio.SocketListener,
-    serve: Serve,
-    clients: trio.Nursery,
-    scope: trio.CancelScope,
-) -> None:
-    with scope:
-        await trio.serve_listeners(serve, [listener], handler_nursery=clients)

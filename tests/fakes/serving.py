@@ -1,7 +1,8 @@
 """The parts of a daemon in the test's own event loop: a connection's, or all of them."""
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from inferd.config import AdmissionSettings, Config, LimitSettings, Listen
 from inferd.paths import EMBED_SOCKET, INFER_SOCKET, INFER_V2_SOCKET, RERANK_SOCKET
 from inferd.server.audience import Audience, gather
 from inferd.server.connection import AnySurface, Connection, Surface, Surroundings
+from inferd.server.doors import Inherited
 from inferd.server.encode import embed_service, rerank_service
 from inferd.server.entrance import Entrance
 from inferd.server.generate import blocks_service, text_service
@@ -23,7 +25,7 @@ from inferd.server.hangup import Hangups
 from inferd.server.metrics import Metrics
 from inferd.server.register import Register
 from inferd.server.room import Room, in_room, refuse_with_a_frame
-from inferd.server.run import Daemon
+from inferd.server.run import NONE_INHERITED, Daemon
 from inferd.server.status import StatusBoard
 from inferd.server.turns import Turns
 from inferd.wire.codec import (
@@ -163,6 +165,7 @@ def make_daemon(
     admission: AdmissionSettings | None = None,
     listen: Listen | None = None,
     environ: Mapping[str, str] | None = None,
+    inherited: Inherited = NONE_INHERITED,
     **limits: Any,
 ) -> RunningDaemon:
     """Put a daemon together that is not started."""
@@ -172,8 +175,29 @@ def make_daemon(
         limits=msgspec.convert(limits, LimitSettings),
     )
     audience = gather(environ or {})
-    daemon = Daemon(config, directory, backends, audience)
+    daemon = Daemon(config, directory, backends, audience, inherited=inherited)
     return RunningDaemon(daemon, directory, audience)
+
+
+@contextmanager
+def held(directory: Path, *leaves: str) -> Iterator[Callable[[], Inherited]]:
+    """Listen at sockets while inside; give what hands them over, any number of times."""
+    with ExitStack() as stack:
+        theirs: dict[str, socket.socket] = {}
+        for leaf in leaves:
+            theirs[leaf] = stack.enter_context(socket.socket(socket.AF_UNIX))
+            theirs[leaf].bind(f"{directory}/{leaf}")
+            theirs[leaf].listen(100)
+            theirs[leaf].setblocking(False)
+
+        def hand_over() -> Inherited:
+            copies = {leaf: sock.dup() for leaf, sock in theirs.items()}
+            for sock in copies.values():
+                stack.enter_context(sock)
+                sock.setblocking(False)
+            return copies
+
+        yield hand_over
 
 
 @asynccontextmanager

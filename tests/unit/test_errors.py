@@ -25,6 +25,7 @@ from inferd.errors import (
     QueueFullError,
     RerankUnsupportedError,
     TooManyConnectionsError,
+    UnservedError,
 )
 
 UNIONS = (GenerateError, EmbedError)
@@ -51,6 +52,7 @@ TREE = {
             "backend_unavailable",
             "admission closed: the daemon is draining",
         ),
+        (UnservedError("s"), "backend_unavailable", "no backend serves s"),
         (InternalError("x"), "internal", "x"),
         (
             EmbedUnsupportedError(),
@@ -99,7 +101,7 @@ def test_these_end_the_connection_and_no_others():
     closing = {each for each in TREE if each.closes_connection}
     assert closing == {
         *(InvalidFrameError, FrameTooLargeError),
-        *(DrainingError, TooManyConnectionsError),
+        *(DrainingError, TooManyConnectionsError, UnservedError),
     }
 
 

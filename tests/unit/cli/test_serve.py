@@ -1,5 +1,6 @@
 import argparse
 import fcntl
+import os
 import resource
 import signal
 
@@ -109,6 +110,14 @@ def test_a_lock_that_is_held_is_one_line(inferd, short_dir):
     assert stderr.splitlines() == [
         f"error: another inferd daemon already holds the lock at {short_dir}/run/inferd.lock"
     ]
+
+
+def test_an_inherited_socket_that_makes_no_sense_is_one_line(inferd, monkeypatch):
+    monkeypatch.setenv("LISTEN_PID", str(os.getpid()))
+    monkeypatch.setenv("LISTEN_FDS", "many")
+    code, stdout, stderr = inferd("serve")
+    assert (code, stdout) == (2, "")
+    assert stderr.splitlines() == ["error: LISTEN_FDS is not a number: 'many'"]
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ from inferd.server.room import (
     Room,
     in_room,
     refuse_in_silence,
+    refuse_unserved,
     refuse_with_a_frame,
 )
 from tests.fakes.streams import FrameClient, generate, open_pair
@@ -92,6 +93,17 @@ async def test_leaving_frees_the_place_even_when_cancelled(autojump_clock):
             await in_room(room, stay, refuse_with_a_frame)(ours)
     with room.enter() as has_place:
         assert has_place
+
+
+async def test_one_whom_nobody_serves_is_told_at_which_socket(autojump_clock):
+    async with open_pair() as (ours, theirs):
+        with capture_logs() as log:
+            await in_room(Room(1), refuse_unserved("infer.embed.sock"))(ours)
+        await ours.send_eof()
+        [frame] = await FrameClient(theirs).rest()
+    assert (frame["id"], frame["code"]) == ("", "backend_unavailable")
+    assert frame["message"] == "no backend serves infer.embed.sock"
+    assert [line["code"] for line in log] == ["backend_unavailable"]
 
 
 async def test_one_listener_too_many_is_let_go_without_a_word(autojump_clock):
