@@ -15,6 +15,8 @@ from inferd.server.redaction import Record, redact
 HEAD: Final = ("t", "level", "component", "msg")
 """What every line begins with, and all that is left of one that is too long."""
 
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
 PRIORITIES: Final = {"debug": 7, "info": 6, "warn": 4, "error": 3, "critical": 2}
 """syslog's numbers, as journald reads them between angle brackets."""
 
@@ -75,8 +77,7 @@ class ForPeople:
 
 
 def _dump(record: Record) -> bytes:
-    text = json.dumps(record, ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-8", "replace") + b"\n"
+    return _ENCODER.encode(record).encode("utf-8", "replace") + b"\n"
 
 
 def _shown(name: str, value: object) -> object:

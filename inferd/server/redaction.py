@@ -6,6 +6,7 @@ whatever quotes and colours it is written with, and text is searched as it was m
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from math import isfinite
 from typing import Final, NamedTuple
 
@@ -14,21 +15,28 @@ from inferd.limits import LOG_VALUE_CHARS, LOG_VALUE_DEPTH
 Record = dict[str, object]
 """What one line says: names, and values that JSON has."""
 
+USUAL_NAMES: Final = 256
+"""Names of fields whose verdict is remembered: the daemon has fewer of its own."""
+
+USUAL_NAME_CHARS: Final = 64
+
 AUTH_HEADER: Final = "[REDACTED:auth-header]"
 SECRET_KV: Final = "[REDACTED:secret-kv]"  # noqa: S105  # what stands in its place
 
 
 class _Rule(NamedTuple):
-    hints: tuple[str, ...]
-    """Lower case; a text without any of them cannot match, and is not searched."""
     pattern: re.Pattern[str]
     replacement: str
 
 
-def _rule(hints: str, pattern: str, replacement: str) -> _Rule:
-    flags = re.ASCII | re.DOTALL
-    return _Rule(tuple(hints.split()), re.compile(pattern, flags), replacement)
+def _rule(pattern: str, replacement: str) -> _Rule:
+    return _Rule(re.compile(pattern, re.ASCII | re.DOTALL), replacement)
 
+
+HINTS: Final = re.compile(
+    r"authorization|passw|pwd|key|secret|token|eyj|sk-|xox|gh[a-z]_|pat[-_]|hf_|a[ks]ia"
+)
+"""Without any of these, in lower case, no rule finds anything: most texts are that."""
 
 _NAMED: Final = r"(?i:password|passwd|pwd|api[_-]?key|secret|token)"
 _COLON: Final = r"""\\*["']?\s*[:=]\s*"""
@@ -36,36 +44,31 @@ _COLON: Final = r"""\\*["']?\s*[:=]\s*"""
 
 RULES: Final = (
     _rule(
-        "authorization",
         rf"""((?i:authorization){_COLON}\\*["']?\s*(?i:bearer|basic|token)\s+)"""
         r"[A-Za-z0-9._~+/=-]{8,}",
         rf"\1{AUTH_HEADER}",
     ),
     _rule(  # in quotes up to the one that ends it, however it is escaped
-        "password passwd pwd key secret token",
         rf"""({_NAMED}{_COLON})(\\*["'])(?:(?!(?<!\\)\2).)*""",
         rf"\1\2{SECRET_KV}",
     ),
     _rule(
-        "password passwd pwd key secret token",
         rf"""({_NAMED}{_COLON})(?:[^\s"'\\,&}}]|\\(?!["']))"""
         r"""(?:[^\s"\\,&}]|\\(?!["'])){3,}""",
         rf"\1{SECRET_KV}",
     ),
     _rule(
-        "eyj",
         r"\beyJ[\w-]{4,2048}\.[\w-]{4,2048}\.[\w-]{4,}",
         "[REDACTED:jwt]",
     ),
     _rule(
-        "sk- xox gh pat- pat_ hf_",
         r"\b(?:sk-[A-Za-z0-9_-]{16,}|xox[a-z]-[A-Za-z0-9-]{10,}|gh[a-z]_[A-Za-z0-9]{20,}"
         r"|github_pat_[A-Za-z0-9_]{20,}|pat-[A-Za-z0-9]{16,}"
         r"|thingspat_[A-Za-z0-9]{16,}|hf_[A-Za-z0-9]{20,})",
         "[REDACTED:api-key]",
     ),
-    _rule("akia", r"\bAKIA[0-9A-Z]{16}\b", "[REDACTED:aws-access]"),
-    _rule("asia", r"\bASIA[0-9A-Z]{16}\b", "[REDACTED:aws-session]"),
+    _rule(r"\bAKIA[0-9A-Z]{16}\b", "[REDACTED:aws-access]"),
+    _rule(r"\bASIA[0-9A-Z]{16}\b", "[REDACTED:aws-session]"),
 )
 """In this order; each takes time in proportion to the text, whatever it holds."""
 
@@ -87,9 +90,8 @@ def redact_text(text: str) -> str:
         Gives ``LOG_VALUE_CHARS`` and what replacements add, and looks no further.
     """
     text = _cut(text)
-    lower = text.lower()
-    for rule in RULES:
-        if any(hint in lower for hint in rule.hints):
+    if HINTS.search(text.lower()) is not None:
+        for rule in RULES:
             text = rule.pattern.sub(rule.replacement, text)
     return text
 
@@ -107,22 +109,26 @@ def _members(fields: Mapping[str, object], depth: int) -> Record:
     record: Record = {}
     for key, value in fields.items():
         name = str(key)
-        record[redact_text(name)] = _in_place_of(name, value) or _plain(value, depth)
+        is_usual = len(name) <= USUAL_NAME_CHARS
+        name, replacement = (_judge_usual if is_usual else _judge)(name)
+        is_secret = replacement is not None and value is not None
+        record[name] = replacement if is_secret else _plain(value, depth)
     return record
 
 
-def _in_place_of(name: str, value: object) -> str | None:
-    """Tell what to say for the value of a name that is a secret's; ``None`` for itself."""
-    if value is None:
-        return None
-    for pattern, replacement in _NAMES:
-        if pattern.search(name):
-            return replacement
-    return None
+def _judge(name: str) -> tuple[str, str | None]:
+    """Tell how to write a name, and what to say for its value if that is a secret."""
+    replacements = (text for pattern, text in _NAMES if pattern.search(name))
+    return redact_text(name), next(replacements, None)
+
+
+_judge_usual = lru_cache(USUAL_NAMES)(_judge)
 
 
 def _plain(value: object, depth: int) -> object:
     match value:
+        case str():
+            text = value
         case None | bool() | int():
             return value
         case float() if isfinite(value):
@@ -132,7 +138,8 @@ def _plain(value: object, depth: int) -> object:
         case list() | tuple() | set() | frozenset() if depth:
             return _items(value, depth - 1)
         case _:
-            return redact_text(value if isinstance(value, str) else repr(value))
+            text = repr(value)
+    return redact_text(text)
 
 
 def _items(values: Iterable[object], depth: int) -> list[object]:
