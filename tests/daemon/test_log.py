@@ -49,6 +49,18 @@ def whole(path: Path) -> list[Frame]:
     return [dict(json.loads(line)) for line in lines if line.endswith("}")]
 
 
+def logs(daemon: DaemonProcess, text: str) -> bool:
+    """Wait until a text is in the file, as far as there is time."""
+
+    def is_there() -> bool:
+        try:
+            return text in daemon.log_file.read_text()
+        except FileNotFoundError:  # not yet, or between two generations
+            return False
+
+    return eventually(is_there)
+
+
 def n_lost(daemon: DaemonProcess, sink: str) -> int:
     with daemon.admin() as operator:
         text = operator.order("metrics")["text"]
@@ -75,7 +87,7 @@ def visit(daemon: DaemonProcess) -> None:
     with daemon.connect() as client:
         client.ask({"messages": SECRET})
     running.close()
-    assert eventually(lambda: '"left"' in daemon.log_file.read_text())
+    assert logs(daemon, '"left"')
 
 
 def test_each_request_is_one_line_with_the_wires_names_codes_and_peer(
@@ -131,7 +143,7 @@ def test_a_file_rotates_under_load_and_no_line_is_lost(make_daemon: MakeDaemon):
         for n in range(600):
             client.ask(generate(id=f"r{n}"))
     last = '"req_id":"r599"'
-    assert eventually(lambda: last in daemon.log_file.read_text())
+    assert logs(daemon, last)
     names = ("inferd.ndjson.3", "inferd.ndjson.2", "inferd.ndjson.1", "inferd.ndjson")
     files = [daemon.log_file.with_name(name) for name in names]
     present = [each for each in files if each.exists()]
@@ -146,7 +158,7 @@ def test_a_file_rotates_under_load_and_no_line_is_lost(make_daemon: MakeDaemon):
 def test_a_line_torn_by_a_kill_spoils_none_of_the_next_daemons(make_daemon: MakeDaemon):
     first = make_daemon(QUICK).start()
     first.ask(id="before")
-    assert eventually(lambda: "before" in first.log_file.read_text())
+    assert logs(first, "before")
     first.send_signal(signal.SIGKILL)
     first.wait()
     with first.log_file.open("a") as file:
@@ -154,7 +166,7 @@ def test_a_line_torn_by_a_kill_spoils_none_of_the_next_daemons(make_daemon: Make
     directory = {"INFERD_LOG_DIR": str(first.log_file.parent)}
     second = make_daemon(QUICK, environ=directory).start()
     second.ask(id="after")
-    assert eventually(lambda: '"after"' in first.log_file.read_text())
+    assert logs(first, '"after"')
     torn = [x for x in first.log_file.read_text().splitlines() if not x.endswith("}")]
     assert torn == ['{"t":"2026-11-']
     assert ends(whole(first.log_file), "before", "after")
@@ -165,15 +177,16 @@ def test_a_directory_that_vanishes_or_is_taken_costs_lines_alone(
 ):
     daemon = make_daemon(QUICK).start()
     directory = daemon.log_file.parent
+    assert logs(daemon, "daemon.ready")
     shutil.rmtree(directory)
     assert daemon.ask(id="vanished")[-1]["type"] == "done"
-    assert eventually(daemon.log_file.exists)
+    assert logs(daemon, '"vanished"')
     shutil.rmtree(directory)
     directory.touch()
     assert daemon.ask(id="taken")[-1]["type"] == "done"
     assert eventually(lambda: "log.failed" in daemon.stderr())
     directory.unlink()
-    assert eventually(daemon.log_file.exists)
+    assert logs(daemon, "\n")
     assert parsed(daemon.log_file)[0]["msg"] == "log.dropped"
     assert n_lost(daemon, "file") >= 1
 
@@ -217,7 +230,7 @@ def test_a_full_disk_costs_lines_that_are_counted_and_nothing_else(
         assert eventually(lambda: n_lost(daemon, "file") > 20)
         ballast.unlink()
         assert daemon.ask(id="free")[-1]["type"] == "done"
-        assert eventually(lambda: '"free"' in daemon.log_file.read_text())
+        assert logs(daemon, '"free"')
         lines = whole(daemon.log_file)
     told = [line["lines"] for line in lines if line["msg"] == "log.dropped"]
     assert sum(told) == n_lost(daemon, "file") > 20
@@ -259,7 +272,7 @@ def test_a_stderr_that_nobody_reads_holds_nobody_up_and_is_told_what_it_missed()
                 refusals = [client.frame() for _ in range(600)]
                 assert refusals[-1]["code"] == "invalid_request"
         assert daemon.ask(id="last")[-1]["type"] == "done"
-        assert eventually(lambda: '"last"' in daemon.log_file.read_text())
+        assert logs(daemon, '"last"')
         n_missed = n_lost(daemon, "stderr")
         assert n_missed > 100
         daemon.send_signal(signal.SIGTERM)
