@@ -79,6 +79,10 @@ def test_a_line_that_is_too_long_keeps_its_head_and_tells_its_length():
 def deep(n: int) -> None:
     if not n:
         raise ZeroDivisionError("at the bottom")
+    deeper(n - 1)
+
+
+def deeper(n: int) -> None:  # by turns: Python writes a frame that repeats itself once
     deep(n - 1)
 
 
@@ -98,7 +102,7 @@ def test_a_traceback_has_its_innermost_frames_and_what_was_raised(how):
     text = str(record["exception"])
     assert text.endswith("ZeroDivisionError: at the bottom\n")
     assert "exc_info" not in record
-    assert 1 < text.count("deep(n - 1)") < LOG_TRACEBACK_FRAMES
+    assert text.count("File ") == LOG_TRACEBACK_FRAMES
 
 
 @pytest.mark.parametrize("exc_info", [None, False, (None, None, None), True])

@@ -122,6 +122,9 @@ def test_without_generations_only_the_last_lines_are_kept(path):
 
 
 def test_a_line_that_fits_in_no_file_has_one_of_its_own(path):
+    write(path, "x" * 100, max_bytes=20)
+    assert kept(path) == {"log": "x" * 100 + "\n"}
+    path.unlink()
     write(path, "short", "x" * 100, "short", max_bytes=20)
     assert kept(path) == {
         "log": "short\n",
