@@ -22,6 +22,7 @@ beside  server.surfaces             what backends can do           sockets and s
         server.status               what happens to the daemon     frames to listeners
         server.commands             what operators ask             replies
         server.activity             what happened to a request     one line of the log
+        server.log, server.sink     every event                    lines, here and in a file
 ======  ==========================  =============================  ======================
 
 The daemon imports no model library: ``worker`` runs in a process of its own. Stages 1 to

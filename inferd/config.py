@@ -79,6 +79,24 @@ class MemorySettings(_Table, frozen=True):
     prepared; without a meaning where there is a budget."""
 
 
+class LogSettings(_Table, frozen=True):
+    """The log's file, which has the same lines as stderr."""
+
+    file: bool = True
+    """False writes none: lines go to stderr alone."""
+    directory: FilePath | None = None
+    """Directory of ``inferd.ndjson``. Default: the first that is known of
+    ``$INFERD_LOG_DIR``, ``$LOGS_DIRECTORY``, ``~/.inferd/logs``."""
+    max_bytes: Annotated[int, Meta(ge=limits.LOG_FILE_BYTES_MIN, le=2**50)] = (
+        limits.LOG_FILE_BYTES
+    )
+    """Bytes of the file at which the next line begins a new one."""
+    generations: Annotated[int, Meta(ge=0, le=limits.LOG_GENERATIONS_MAX)] = (
+        limits.LOG_GENERATIONS
+    )
+    """Full files that are kept besides, ``inferd.ndjson.1`` the youngest."""
+
+
 class LimitSettings(_Table, frozen=True):
     """Bounds an operator may want to move."""
 
@@ -203,6 +221,7 @@ class Config(_Table, frozen=True):
     admission: AdmissionSettings = AdmissionSettings()
     memory: MemorySettings = MemorySettings()
     limits: LimitSettings = LimitSettings()
+    log: LogSettings = LogSettings()
     backend: Annotated[tuple[BackendSettings, ...], Meta(min_length=1)] = (
         LlamaCppSettings(name="chat"),
     )

@@ -260,4 +260,29 @@ DEFAULT_MAX_TOKENS: Final = 1000
 # --- the log ----------------------------------------------------------------
 
 LOG_QUEUE_LINES: Final = 4096
-"""Log lines that wait for a slow sink; further ones are dropped and counted. F-4."""
+"""Log lines that wait for a slow sink; further ones are lost and counted. F-4."""
+
+LOG_LINE_BYTES: Final = 32 * 1024
+"""Bytes of one line: journald cuts those of 48 KiB in two. F-4."""
+
+LOG_VALUE_CHARS: Final = 8192
+"""Characters of one value, and as many are searched for secrets: a traceback of
+``LOG_TRACEBACK_FRAMES`` takes half of that. F-3, F-4."""
+
+LOG_VALUE_DEPTH: Final = 4
+"""Levels of a value that is made of others; what is below is written as text."""
+
+LOG_TRACEBACK_FRAMES: Final = 16
+"""Innermost frames of a traceback: from the bug to the request that met it."""
+
+LOG_FILE_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of one file of the log; the wire's number, some 40,000 requests. F-4."""
+
+LOG_FILE_BYTES_MIN: Final = 2 * LOG_LINE_BYTES
+"""Least that may be configured: a file has room for any line."""
+
+LOG_GENERATIONS: Final = 3
+"""Full files of the log that are kept besides; the wire's number. F-4."""
+
+LOG_GENERATIONS_MAX: Final = 99
+"""Most that may be configured: each is renamed whenever a file is full."""

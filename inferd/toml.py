@@ -21,6 +21,7 @@ from inferd.config import (
     LimitSettings,
     Listen,
     LlamaCppSettings,
+    LogSettings,
     MemorySettings,
     MockSettings,
     Speculation,
@@ -136,6 +137,7 @@ _TABLES: Mapping[str, type[Struct]] = {
     "admission": AdmissionSettings,
     "memory": MemorySettings,
     "limits": LimitSettings,
+    "log": LogSettings,
 }
 
 

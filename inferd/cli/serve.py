@@ -15,10 +15,12 @@ from inferd.cli.console import EXIT_OK, CommandError
 from inferd.config import Config
 from inferd.engine.engine import Engine
 from inferd.engine.ledger import Ledger
-from inferd.server.audience import gather
+from inferd.paths import LOG_FILE, log_directory
+from inferd.server.audience import Audience, gather
 from inferd.server.doors import Inherited, adopted
 from inferd.server.listen import ListenError
-from inferd.server.log import logging_to_stderr
+from inferd.server.log import writing_log
+from inferd.server.logfile import LogFile
 from inferd.server.run import (
     NONE_INHERITED,
     Daemon,
@@ -52,9 +54,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run(arguments: argparse.Namespace, inherited: Inherited) -> int:
     config = load_config(arguments.config, arguments.model)
-    daemon = make_daemon(config, inherited)
+    audience = gather(os.environ)
+    daemon = make_daemon(config, audience, inherited)
     _raise_file_limit()
-    with logging_to_stderr(arguments.log_level):
+    with writing_log(arguments.log_level, log_file(config), audience.metrics.line_lost):
         refusal = _serve(daemon)
     if refusal:
         raise CommandError(refusal)
@@ -73,9 +76,13 @@ def _serve(daemon: Daemon) -> str | None:
     return "; ".join(reasons) or None
 
 
-def make_daemon(config: Config, inherited: Inherited = NONE_INHERITED) -> Daemon:
+def make_daemon(
+    config: Config,
+    audience: Audience | None = None,
+    inherited: Inherited = NONE_INHERITED,
+) -> Daemon:
     """Put the daemon together as configured, with the sockets that are there already."""
-    audience = gather(os.environ)
+    audience = audience or gather(os.environ)
     ledger = Ledger(config.backend, memory_budget(config), audience.board.planned)
     for name, text, read in ledger.figures():
         audience.metrics.watch(name, text, read)
@@ -91,6 +98,19 @@ def make_daemon(config: Config, inherited: Inherited = NONE_INHERITED) -> Daemon
     ]
     directory = socket_directory(config)
     return Daemon(config, directory, engines, audience, inherited=inherited)
+
+
+def log_file(config: Config) -> LogFile | None:
+    """Find the log's file; it is opened when there is a line for it."""
+    given = config.log.directory
+    directory = log_directory() if given is None else Path(given)
+    if directory is None or not config.log.file:
+        return None
+    return LogFile(
+        directory / LOG_FILE,
+        max_bytes=config.log.max_bytes,
+        generations=config.log.generations,
+    )
 
 
 def _raise_file_limit() -> None:

@@ -10,8 +10,9 @@ import trio
 
 from inferd.errors import PeerError
 from inferd.limits import READ_BYTES
-from inferd.server.activity import Activity
+from inferd.server.activity import Activity, event_on, where, who
 from inferd.server.dispatch import Service, dispatch
+from inferd.server.facts import facts_of
 from inferd.server.hangup import Hangups
 from inferd.server.inbox import Arrival, Inbox
 from inferd.server.peer import Peer, peer_of
@@ -21,7 +22,7 @@ from inferd.wire.blocks import BlocksRequest
 from inferd.wire.codec import Request
 from inferd.wire.requests import EmbedRequest, GenerateRequest, RerankRequest
 
-log = structlog.get_logger("server")
+log = structlog.get_logger("activity")
 
 R = TypeVar("R", bound=Request)
 
@@ -77,7 +78,7 @@ class Connection(Generic[R]):
         self._inbox = Inbox(surface.decode, begin)  # no cycle: it may hold 64 MiB
         self._news = trio.Event()
         self._room = trio.Event()
-        self._log = log.bind(socket=surface.socket, peer=str(self._peer))
+        self._log = log.bind(**where(surface.socket), **who(self._peer))
         self.has_asked = False
         """Whether a request, or what was to be one, has been taken from it."""
 
@@ -88,7 +89,8 @@ class Connection(Generic[R]):
 
     async def serve(self) -> None:
         """Answer requests until the client or the daemon ends it."""
-        self._log.debug("client.connected")
+        name = event_on(self._surface.socket, "connection_accepted")
+        self._log.info(name, transport="unix")
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._watch, nursery.cancel_scope)
@@ -147,6 +149,7 @@ class Connection(Generic[R]):
         return True
 
     async def _answer(self, arrival: Arrival[R]) -> bool:
+        arrival.activity.facts.update(facts_of(arrival.request))
         try:
             return await dispatch(
                 self._surface.service,
@@ -166,7 +169,8 @@ class Connection(Generic[R]):
         return arrival
 
     async def _refuse(self, error: PeerError) -> bool:
-        self._log.warning("client.refused", code=error.code.value)
+        name = event_on(self._surface.socket, "request_refused")
+        self._log.warning(name, code=error.code.value)
         self._around.register.refuse(self._surface.socket, error)
         await self._reply("").fail(error)
         return not error.closes_connection

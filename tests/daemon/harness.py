@@ -89,7 +89,9 @@ class DaemonProcess:
         self.config_file = self.scratch / "config.toml"
         self.config_file.write_text(to_toml({**config, "listen": listen}))
         self._mark = uuid.uuid4().hex
-        self._environ = {**clean_environ(), **(environ or {}), MARK: self._mark}
+        self.log_file = self.scratch / "logs" / "inferd.ndjson"
+        places = {"INFERD_LOG_DIR": str(self.log_file.parent), MARK: self._mark}
+        self._environ = {**clean_environ(), **places, **(environ or {})}
         self._log = self.scratch / "stderr"
         self._connections: list[Connection] = []
         self._held: HeldSockets | None = None

@@ -102,7 +102,7 @@ def test_stop_drains_and_leaves_the_sockets_alone(service):
 
 def test_the_journal_has_each_request_and_no_word_of_its_content(service):
     lines = service.run("journalctl", "-u", "inferd", "-o", "cat").stdout
-    assert len(re.findall('"event": "request.finished"', lines)) >= 3
+    assert len(re.findall('"msg":"request_done"', lines)) >= 3
     assert "Hello" not in lines
 
 

@@ -74,7 +74,7 @@ def test_every_table_is_read():
     [
         (
             "oops = 1",
-            "oops: no such key; allowed: admission, backend, limits, listen, memory",
+            "oops: no such key; allowed: admission, backend, limits, listen, log, memory",
         ),
         (
             "[listen]\ntcp = true",

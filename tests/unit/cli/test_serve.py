@@ -10,8 +10,9 @@ import trio.testing
 
 from inferd.cli import serve
 from inferd.cli.console import CommandError
-from inferd.cli.serve import add_arguments, make_daemon
+from inferd.cli.serve import add_arguments, log_file, make_daemon
 from inferd.config import Config
+from inferd.paths import LOG_FILE
 from inferd.toml import parse_config
 
 
@@ -129,6 +130,20 @@ def test_a_backend_that_does_not_get_ready_is_one_line(inferd, short_dir):
     assert code == 2
     assert stderr.splitlines()[-1].startswith("error: backend a: killed by SIGKILL")
     assert not list((short_dir / "run").glob("*.sock"))
+
+
+def test_the_log_is_where_and_as_long_as_it_is_configured(monkeypatch, short_dir):
+    monkeypatch.setenv("INFERD_LOG_DIR", str(short_dir / "usual"))
+    tables = {
+        "": short_dir / "usual" / LOG_FILE,
+        "file = false": None,
+        f'directory = "{short_dir}"': short_dir / LOG_FILE,
+    }
+    for table, path in tables.items():
+        file = log_file(parse_config(f"[log]\n{table}\n"))
+        assert (file and str(file)) == (path and str(path))
+    monkeypatch.setenv("INFERD_LOG_DIR", "")
+    assert log_file(Config()) is None
 
 
 @pytest.mark.usefixtures("_file_limit")
