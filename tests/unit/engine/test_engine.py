@@ -39,6 +39,7 @@ from inferd.errors import (
 from inferd.fit import Share
 from inferd.ipc import (
     Alive,
+    Boxed,
     Drop,
     Embedded,
     Failed,
@@ -82,9 +83,13 @@ class Events:
         self.able: list[BackendCapabilities] = []
         self.deaths: list[tuple[str, Pause]] = []
         self.steps: list[tuple[str, str, str]] = []
+        self.boxes: list[Boxed] = []
 
     def loading(self, backend: str, loading: Loading) -> None:
         self.phases.append(loading.phase)
+
+    def boxed(self, backend: str, boxed: Boxed) -> None:
+        self.boxes.append(boxed)
 
     def ready(self, backend: str, capabilities: BackendCapabilities) -> None:
         self.able.append(capabilities)
@@ -242,6 +247,20 @@ async def test_an_engine_is_ready_when_its_worker_is(monkeypatch, autojump_clock
         assert home.engine.capabilities == CAPABILITIES
         assert (home.n_ready, home.events.able) == (1, [CAPABILITIES])
         assert home.events.phases == ["mmap"]
+
+
+async def test_what_workers_give_up_is_told_when_it_changes(
+    monkeypatch, autojump_clock
+):
+    boxes = [Boxed(landlock=7, seccomp=True), Boxed(seccomp=True)]
+    async with house(monkeypatch) as home:
+        for boxed in (boxes[0], boxes[0], boxes[1]):
+            worker = await home.workers.next()
+            await worker.say(boxed)
+            await worker.get_ready()
+            await settled()
+            worker.die()
+        assert home.events.boxes == boxes
 
 
 async def start_fails(monkeypatch, happen, **limits: Any) -> str:

@@ -1,0 +1,107 @@
+"""The worker's own box: what it gives up before any native code of a library runs.
+
+What is given up is gone for this process and all that it starts. What the kernel does not
+have is left out, and told.
+
+The rule for accelerators: a backend that puts layers on one, ``n_gpu_layers`` other than
+0, needs the devices, sockets and helpers of its driver, so nothing is given up but
+privileges, core files and descriptors. Every other backend gives up the network, other
+processes, all that it could write to, and all that it could read but its model, Python
+and the libraries.
+"""
+
+import ctypes
+import os
+import resource
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Final
+
+from inferd.config import BackendSettings, LlamaCppSettings
+from inferd.ipc import Boxed
+from inferd.worker import landlock, seccomp
+from inferd.worker.landlock import EXECUTE, READ_DIR, READ_FILE, WRITE_FILE
+from inferd.worker.limits import WORKER_OPEN_FILES
+
+PR_SET_NO_NEW_PRIVS: Final = 38
+
+_LIBRARIES: Final = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib")
+_STORES: Final = ("/nix/store", "/gnu/store")
+"""Where some systems have all that is installed."""
+_FACTS: Final = (
+    *("/proc", "/sys/devices/system", "/dev/urandom"),
+    *("/etc/ld.so.cache", "/etc/localtime", "/usr/share/zoneinfo"),
+)
+"""What libraries ask of the machine."""
+_LOADERS: Final = ("/lib64", "/lib", "/usr/lib")
+"""Where the program is that starts programs; the kernel runs it in their place."""
+
+
+def give_up_privileges() -> None:
+    """Gain none by starting programs, leave no core files, open no more than is needed."""
+    ctypes.CDLL(None).prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    for what, most in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_NOFILE, WORKER_OPEN_FILES),
+    ):
+        _, hard = resource.getrlimit(what)
+        bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        with suppress(OSError):  # a filter of system calls around us
+            resource.setrlimit(what, (bound, bound))
+
+
+def enter(settings: BackendSettings, models: Iterable[int] = ()) -> Boxed:
+    """Give up what this backend has no use for; one thread runs so far.
+
+    Args:
+        settings: of the backend.
+        models: descriptors of the files that its library opens.
+    """
+    if isinstance(settings, LlamaCppSettings) and settings.n_gpu_layers:
+        return Boxed(is_open=True)
+    try:
+        version = _restrict_files(models)
+    except OSError:  # a filter of system calls around us
+        version = 0
+    return Boxed(landlock=version, seccomp=seccomp.restrict())
+
+
+def _restrict_files(models: Iterable[int]) -> int:
+    with ExitStack() as cleanup:
+        allowed = [(fd, READ_FILE) for fd in models]
+        for path, rights in _places():
+            with suppress(OSError):  # not every machine has them all
+                fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+                cleanup.callback(os.close, fd)
+                allowed.append((fd, rights if path.is_dir() else rights & ~READ_DIR))
+        return landlock.restrict(allowed)
+
+
+def _places() -> Iterator[tuple[Path, int]]:
+    """Give what may be read, written to or executed, with all beneath."""
+    prefixes = {Path(sys.prefix), Path(sys.base_prefix), Path(sys.base_exec_prefix)}
+    for prefix in prefixes:
+        for part in ("lib", "lib64", "pyvenv.cfg"):
+            yield prefix / part, READ_FILE | READ_DIR
+    named = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    python = {*sysconfig.get_paths().values(), *sys.path} - _programs()
+    for place in (*_LIBRARIES, *_STORES, *_FACTS, *python, *named):
+        if place:
+            yield Path(place), READ_FILE | READ_DIR
+    yield Path(os.devnull), READ_FILE | WRITE_FILE
+    for program in (Path(sys.executable), *_loaders()):
+        yield program, READ_FILE | EXECUTE
+
+
+def _programs() -> set[str]:
+    """Name those of Python's directories that hold no code of Python's."""
+    paths = sysconfig.get_paths()
+    return {paths[name] for name in ("scripts", "data", "include", "platinclude")}
+
+
+def _loaders() -> Iterator[Path]:
+    for directory in _LOADERS:
+        yield from Path(directory).glob("ld-*.so*")

@@ -1,0 +1,113 @@
+import resource
+
+import pytest
+
+from inferd.worker import box
+from inferd.worker.limits import WORKER_OPEN_FILES
+from tests.fakes.boxed import try_in_box
+
+ALLOWED = {
+    "read the model",
+    "open the model's descriptor anew",
+    "read what it is made of",
+    "ask for memory",
+    "write to nothing",
+    "run Python",
+    "signal itself",
+}
+NO_FILES = {
+    "read another model",
+    "read passwords",
+    "list the root",
+    "write to the model",
+    "cut another model",
+    "make a file",
+    "make a directory",
+    "remove the model",
+    "write to its own code",
+    "run a shell",
+}
+NO_CALLS = {
+    "open a network socket",
+    "open a datagram socket",
+    "open a Unix socket",
+    "open a netlink socket",
+    "make a ring",
+    "trace the daemon",
+}
+
+
+@pytest.mark.slow
+def test_what_a_backend_has_no_use_for_is_given_up(tmp_path):
+    found = try_in_box(tmp_path)
+    boxed = found["boxed"]
+    assert {name: found[name] for name in ALLOWED} == dict.fromkeys(ALLOWED, "")
+    if boxed["landlock"]:
+        assert {found[name] for name in NO_FILES} == {"EACCES"}
+    if boxed["landlock"] >= 6:
+        assert found["signal the daemon"] == "EPERM"
+    if boxed["seccomp"]:
+        assert {found[name] for name in NO_CALLS} == {"EPERM"}
+    assert found["core"] == [0, 0]
+    assert not boxed["is_open"]
+
+
+@pytest.mark.slow
+def test_a_backend_with_an_accelerator_keeps_its_devices_and_sockets(tmp_path):
+    found = try_in_box(tmp_path, n_gpu_layers=-1)
+    assert found["boxed"]["is_open"]
+    assert found["read another model"] == ""
+    assert found["open a Unix socket"] == ""
+    assert found["core"] == [0, 0]
+
+
+def test_a_bound_that_is_lower_already_stays(monkeypatch):
+    bounds: dict[int, tuple[int, int]] = {}
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 128))
+    monkeypatch.setattr(resource, "setrlimit", bounds.__setitem__)
+    monkeypatch.setattr(box.ctypes, "CDLL", lambda _: NoLibrary)
+    box.give_up_privileges()
+    assert bounds == {resource.RLIMIT_CORE: (0, 0), resource.RLIMIT_NOFILE: (128, 128)}
+
+
+def test_without_a_bound_there_is_one(monkeypatch):
+    bounds: dict[int, tuple[int, int]] = {}
+    endless = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: endless)
+    monkeypatch.setattr(resource, "setrlimit", bounds.__setitem__)
+    monkeypatch.setattr(box.ctypes, "CDLL", lambda _: NoLibrary)
+    box.give_up_privileges()
+    assert bounds[resource.RLIMIT_NOFILE] == (WORKER_OPEN_FILES, WORKER_OPEN_FILES)
+
+
+class NoLibrary:
+    """A C library that changes nothing about us."""
+
+    @staticmethod
+    def prctl(*_: int) -> int:
+        return 0
+
+
+def test_a_kernel_that_refuses_is_told_and_not_fatal(monkeypatch):
+    def refuse(*_: object) -> int:
+        raise PermissionError(1, "a filter around us")
+
+    monkeypatch.setattr(box.landlock, "restrict", refuse)
+    monkeypatch.setattr(box.seccomp, "restrict", lambda: False)
+    boxed = box.enter(box.LlamaCppSettings(name="m"))
+    assert (boxed.landlock, boxed.seccomp, boxed.is_open) == (0, False, False)
+
+
+def test_places_that_are_not_there_are_left_out(monkeypatch):
+    taken: list[tuple[int, int]] = []
+
+    def take(allowed: list[tuple[int, int]]) -> int:
+        taken.extend(allowed)
+        return 7
+
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/no/such/place::")
+    monkeypatch.setattr(box.landlock, "restrict", take)
+    monkeypatch.setattr(box.seccomp, "restrict", lambda: True)
+    assert box.enter(box.LlamaCppSettings(name="m"), [99]).landlock == 7
+    assert taken[0] == (99, box.READ_FILE)
+    assert all(fd >= 0 for fd, _ in taken)
