@@ -14,7 +14,7 @@ from inferd.config import LlamaCppSettings, Use
 from inferd.wire.responses import Alternative, Logprob
 from inferd.worker.backend import LoadError
 from inferd.worker.llama.files import ModelFile
-from inferd.worker.llama.library import llama
+from inferd.worker.llama.library import llama, load_model
 
 _TEXT_BYTES = 256
 RANK_POOLING: Final = 4
@@ -62,10 +62,7 @@ class Model:
 
         self._progress = llama.llama_progress_callback(go_on)  # kept from the collector
         params.progress_callback = self._progress
-        paths = file.library_paths
-        self.handle = llama.llama_model_load_from_splits(
-            (ctypes.c_char_p * len(paths))(*paths), len(paths), params
-        )
+        self.handle = load_model(file.library_paths, params)
         if not self.handle:
             raise LoadError(f"llama.cpp cannot load {file.path}")
         self.vocab = llama.llama_model_get_vocab(self.handle)
@@ -131,9 +128,8 @@ class Model:
 
     def recommended(self, option: str) -> float | None:
         """Look up a sampling option that the model's makers recommend in its file."""
-        text = self.metadata(f"general.sampling.{option}")
         try:
-            value = float(text)
+            value = float(self.metadata(f"general.sampling.{option}"))
         except ValueError:
             return None
         return value if math.isfinite(value) else None
