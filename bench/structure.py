@@ -25,9 +25,9 @@ from inferd.cli.configuration import located
 from inferd.config import LlamaCppSettings
 from inferd.job import Structure
 from inferd.worker.llama.constraint import Constraint, Vocabulary
+from inferd.worker.llama.files import ModelFile
 from inferd.worker.llama.grammar import Grammar, grammar_of
 from inferd.worker.llama.library import load_library
-from inferd.worker.llama.files import ModelFile
 from inferd.worker.llama.model import Model
 
 PERSON: Final = {

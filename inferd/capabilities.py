@@ -5,7 +5,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Count = Annotated[int, Meta(ge=0, le=2**53)]
+"""Tokens and the like: as many as every reader of JSON can hold."""
 
 
 class AcceleratorKind(StrEnum):

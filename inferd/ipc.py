@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from inferd.backend import Reuse
-from inferd.capabilities import BackendCapabilities
-from inferd.config import BackendSettings, Natural
+from inferd.capabilities import BackendCapabilities, Count
+from inferd.config import BackendSettings
 from inferd.fit import Demand, Share
 from inferd.job import Job
 from inferd.limits import HEARTBEAT_S, MAX_IPC_MESSAGE_BYTES
@@ -77,7 +77,7 @@ class Loading(Struct, frozen=True, kw_only=True, tag=True):
 
     phase: Phase
     path: Words = ""
-    n_ctx: Natural = 0
+    n_ctx: Count = 0
 
 
 class Variant(Struct, frozen=True, kw_only=True, tag=True):
@@ -91,7 +91,7 @@ class Variant(Struct, frozen=True, kw_only=True, tag=True):
 class Boxed(Struct, frozen=True, kw_only=True, tag=True):
     """What holds the worker in from here on, before it runs native code."""
 
-    landlock: Natural = 0
+    landlock: Count = 0
     """The kernel's version of it; 0 where it has none, so that files are not kept off."""
     seccomp: bool = False
     """Whether network and other processes are kept off."""
@@ -124,7 +124,7 @@ class PromptReady(Struct, frozen=True, kw_only=True, tag=True):
     """A job's prompt fits, or all of its texts do."""
 
     ticket: Ticket
-    prompt_tokens: Natural
+    prompt_tokens: Count
     open_thought: Words = ""
     """The marker of the thought that the prompt ends inside, if any."""
 
@@ -140,8 +140,8 @@ class Overflow(Struct, frozen=True, kw_only=True, tag=True):
     """A job's prompt does not fit."""
 
     ticket: Ticket
-    prompt_tokens: Natural
-    n_ctx: Natural
+    prompt_tokens: Count
+    n_ctx: Count
     at_least: bool = False
     """Whether the prompt may have more tokens than these."""
 
@@ -173,7 +173,7 @@ class Step(Struct, frozen=True, kw_only=True, tag=True):
     """One for each token, though some are empty."""
     logprobs: list[tuple[Ticket, Logprob]] = []
     """Of these tokens, in their order, for the jobs that want them."""
-    prefilled: list[tuple[Ticket, Natural]] = []
+    prefilled: list[tuple[Ticket, Count]] = []
     """Tokens of the prompt that are read, for the jobs that want to know."""
     guessed: list[tuple[Ticket, Guesses]] = []
     """What was guessed of answers, and how much of it came true."""
@@ -186,7 +186,7 @@ class Embedded(Struct, frozen=True, kw_only=True, tag=True):
     ticket: Ticket
     embeddings: bytes
     """An array of arrays of numbers, as JSON, once those of all messages are joined."""
-    dimensions: Natural
+    dimensions: Count
     is_last: bool = True
 
 

@@ -168,9 +168,9 @@ class Conduct:
         if answer.ticket != self._preparing:
             raise LieError("an answer to a prompt that it was not asked")
         self._preparing = None
-        if isinstance(answer, PromptReady) and self._is_generation and self._n_ctx:
-            if answer.prompt_tokens > self._n_ctx:
-                raise LieError(f"a prompt of {answer.prompt_tokens} tokens fits")
+        is_bounded = self._is_generation and self._n_ctx
+        if isinstance(answer, PromptReady) and is_bounded:
+            _refuse_absurd(answer.prompt_tokens, self._n_ctx)
 
     def _hear_failure(self, ticket: int) -> int:
         if ticket != self._preparing:

@@ -10,11 +10,11 @@ import trio
 from inferd.backend import StartFailedError
 from inferd.capabilities import BackendCapabilities
 from inferd.config import BackendSettings, LimitSettings
+from inferd.engine.conduct import SessionOverError
 from inferd.engine.jobs import JobBackend
 from inferd.engine.ledger import Ledger
 from inferd.engine.process import KILLED_BY, start_worker
 from inferd.engine.restart import Pause, RestartPolicy
-from inferd.engine.conduct import SessionOverError
 from inferd.engine.session import Session
 from inferd.engine.stepdown import StepDown
 from inferd.errors import (

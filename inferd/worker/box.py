@@ -14,7 +14,6 @@ import ctypes
 import os
 import resource
 import sys
-import sysconfig
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -27,6 +26,10 @@ from inferd.worker.landlock import EXECUTE, READ_DIR, READ_FILE, WRITE_FILE
 from inferd.worker.limits import WORKER_OPEN_FILES
 
 PR_SET_NO_NEW_PRIVS: Final = 38
+
+_CAPABILITY_VERSION: Final = 0x2008_0522
+_KEPT_CAPABILITIES: Final = 1 << 2
+"""Of root's: to read files whatever their modes are. Which ones is Landlock's to say."""
 
 _LIBRARIES: Final = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib")
 _STORES: Final = ("/nix/store", "/gnu/store")
@@ -62,11 +65,22 @@ def enter(settings: BackendSettings, models: Iterable[int] = ()) -> Boxed:
     """
     if isinstance(settings, LlamaCppSettings) and settings.n_gpu_layers:
         return Boxed(is_open=True)
+    _drop_capabilities()
     try:
         version = _restrict_files(models)
     except OSError:  # a filter of system calls around us
         version = 0
     return Boxed(landlock=version, seccomp=seccomp.restrict())
+
+
+def _drop_capabilities() -> None:
+    """Give up what root can do beyond others: with it, memory of others can be read."""
+    libc = ctypes.CDLL(None)
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+    sets = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable; and high halves
+    if libc.capget(header, sets) == 0:
+        kept = [sets[place] & _KEPT_CAPABILITIES for place in (0, 1)]
+        libc.capset(header, (ctypes.c_uint32 * 6)(*kept))
 
 
 def _restrict_files(models: Iterable[int]) -> int:
@@ -87,19 +101,12 @@ def _places() -> Iterator[tuple[Path, int]]:
         for part in ("lib", "lib64", "pyvenv.cfg"):
             yield prefix / part, READ_FILE | READ_DIR
     named = os.environ.get("LD_LIBRARY_PATH", "").split(":")
-    python = {*sysconfig.get_paths().values(), *sys.path} - _programs()
-    for place in (*_LIBRARIES, *_STORES, *_FACTS, *python, *named):
+    for place in (*_LIBRARIES, *_STORES, *_FACTS, *sys.path, *named):
         if place:
             yield Path(place), READ_FILE | READ_DIR
     yield Path(os.devnull), READ_FILE | WRITE_FILE
     for program in (Path(sys.executable), *_loaders()):
         yield program, READ_FILE | EXECUTE
-
-
-def _programs() -> set[str]:
-    """Name those of Python's directories that hold no code of Python's."""
-    paths = sysconfig.get_paths()
-    return {paths[name] for name in ("scripts", "data", "include", "platinclude")}
 
 
 def _loaders() -> Iterator[Path]:

@@ -7,6 +7,7 @@ does not know, it is cut down to what the kernel says that it has.
 
 import ctypes
 import os
+import struct
 from collections.abc import Iterable
 from typing import Final
 
@@ -29,19 +30,6 @@ _TCP_RIGHTS: Final = 0b11
 _SCOPES_SINCE: Final = 6
 _SCOPES: Final = 0b11
 """Abstract Unix sockets and signals: no further than to processes in the same box."""
-
-
-class _Ruleset(ctypes.Structure):
-    _fields_ = (
-        ("files", ctypes.c_uint64),
-        ("network", ctypes.c_uint64),
-        ("scopes", ctypes.c_uint64),
-    )
-
-
-class _PathBeneath(ctypes.Structure):
-    _pack_ = 1
-    _fields_ = (("rights", ctypes.c_uint64), ("fd", ctypes.c_int32))
 
 
 def version() -> int:
@@ -67,18 +55,17 @@ def restrict(allowed: Iterable[tuple[int, int]]) -> int:
     known = version()
     if not known:
         return 0
-    rules = _Ruleset(
-        files=(1 << next(n for since, n in _FILE_RIGHTS if known >= since)) - 1,
-        network=_TCP_RIGHTS if known >= _TCP_SINCE else 0,
-        scopes=_SCOPES if known >= _SCOPES_SINCE else 0,
+    rules = struct.pack(
+        "=QQQ",
+        (1 << next(n for since, n in _FILE_RIGHTS if known >= since)) - 1,
+        _TCP_RIGHTS if known >= _TCP_SINCE else 0,
+        _SCOPES if known >= _SCOPES_SINCE else 0,
     )
-    ruleset = _checked(
-        _CREATE_RULESET, ctypes.byref(rules), ctypes.c_size_t(ctypes.sizeof(rules)), 0
-    )
+    ruleset = _checked(_CREATE_RULESET, rules, ctypes.c_size_t(len(rules)), 0)
     try:
         for fd, rights in allowed:
-            rule = _PathBeneath(rights=rights, fd=fd)
-            _checked(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.byref(rule), 0)
+            rule = struct.pack("=Qi", rights, fd)
+            _checked(_ADD_RULE, ruleset, _PATH_BENEATH, rule, 0)
         _checked(_RESTRICT_SELF, ruleset, 0)
     finally:
         os.close(ruleset)

@@ -82,10 +82,6 @@ _MACHINES: Final = {
 }
 
 
-class _Program(ctypes.Structure):
-    _fields_ = (("length", ctypes.c_ushort), ("code", ctypes.c_char_p))
-
-
 def restrict() -> bool:
     """Give up those calls, and all of other architectures.
 
@@ -99,11 +95,10 @@ def restrict() -> bool:
     if machine is None or sys.maxsize <= 2**32:
         return False
     code = program(machine.column, machine.architecture)
-    filter_ = _Program(len(code) // 8, code)
-    libc = ctypes.CDLL(None, use_errno=True)
-    done = libc.syscall(
-        machine.seccomp, _SET_MODE_FILTER, _SPEC_ALLOW, ctypes.byref(filter_)
-    )
+    kept = ctypes.create_string_buffer(code)
+    told = struct.pack("@HP", len(code) // 8, ctypes.addressof(kept))
+    libc = ctypes.CDLL(None)
+    done = libc.syscall(machine.seccomp, _SET_MODE_FILTER, _SPEC_ALLOW, told)
     return int(done) == 0
 
 

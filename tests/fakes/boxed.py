@@ -57,7 +57,9 @@ def main() -> None:
     box.give_up_privileges()
     boxed = box.enter(msgspec.json.decode(settings, type=LlamaCppSettings), [fd])
     attempts = reading(fd, Path(model), Path(other))
-    attempts |= writing(Path(model), Path(other)) | running() | calling(libc)
+    if not boxed.is_open:
+        attempts |= writing(Path(model), Path(other)) | running()
+    attempts |= calling(libc, is_open=boxed.is_open)
     print(  # noqa: T201  # a program
         json.dumps(
             {
@@ -80,13 +82,15 @@ def outcome(attempt: Callable[[], object]) -> str:
 
 def reading(fd: int, model: Path, other: Path) -> dict[str, Callable[[], object]]:
     """Read files."""
+    daemon = Path(f"/proc/{os.getppid()}")
     return {
         "read the model": model.read_bytes,
         "open the model's descriptor anew": Path(f"/proc/self/fd/{fd}").read_bytes,
         "read another model": other.read_bytes,
         "read passwords": Path("/etc/shadow").read_bytes,
-        "list the root": lambda: os.listdir("/"),
-        "read the daemon's memory": Path(f"/proc/{os.getppid()}/environ").read_bytes,
+        "list the root": lambda: list(Path("/").iterdir()),
+        "read the daemon's environment": (daemon / "environ").read_bytes,
+        "see the daemon's memory": (daemon / "maps").read_bytes,
         "read what it is made of": Path(socket.__file__).read_bytes,
         "ask for memory": Path("/proc/self/statm").read_bytes,
     }
@@ -115,7 +119,7 @@ def running() -> dict[str, Callable[[], object]]:
     }
 
 
-def calling(libc: ctypes.CDLL) -> dict[str, Callable[[], object]]:
+def calling(libc: ctypes.CDLL, *, is_open: bool) -> dict[str, Callable[[], object]]:
     """Make system calls."""
 
     def called(number: int, *arguments: int) -> None:
@@ -124,7 +128,7 @@ def calling(libc: ctypes.CDLL) -> dict[str, Callable[[], object]]:
             raise OSError(code, os.strerror(code))
 
     def ptrace() -> None:
-        if libc.ptrace(PTRACE_SEIZE, os.getppid(), None, None) < 0:
+        if is_open or libc.ptrace(PTRACE_SEIZE, os.getppid(), None, None) < 0:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code))
 

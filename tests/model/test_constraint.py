@@ -14,9 +14,9 @@ from inferd.worker.limits import (
     GRAMMAR_STEP_S,
 )
 from inferd.worker.llama.constraint import ConstraintError, Vocabulary
+from inferd.worker.llama.files import ModelFile
 from inferd.worker.llama.grammar import answer_grammar
 from inferd.worker.llama.library import load_library
-from inferd.worker.llama.files import ModelFile
 from inferd.worker.llama.model import Model
 from tests.model.schemas import an_object
 from tests.model.walking import Walker

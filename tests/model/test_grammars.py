@@ -11,9 +11,9 @@ from inferd.dialects.registry import DIALECTS
 from inferd.job import GenerateJob, Sampling, Structure, Tool, ToolChoice
 from inferd.output.blocks import BlockParser, Said
 from inferd.worker.llama.constraint import ConstraintError, Vocabulary
+from inferd.worker.llama.files import ModelFile
 from inferd.worker.llama.grammar import answer_grammar
 from inferd.worker.llama.library import load_library
-from inferd.worker.llama.files import ModelFile
 from inferd.worker.llama.model import Model
 from tests.model.spellings import FAMILIES, WAYS, Spoken
 from tests.model.walking import Walker

@@ -15,8 +15,8 @@ from inferd.dialects.registry import DIALECTS, choose
 from inferd.dialects.repertoire import repertoire_of
 from inferd.dialects.template import ChatTemplate, TemplateError
 from inferd.job import GenerateJob, Sampling, Tool, Turn
-from inferd.worker.llama.library import load_library
 from inferd.worker.llama.files import ModelFile
+from inferd.worker.llama.library import load_library
 from inferd.worker.llama.model import Model
 from tests.model.chat_templates import CONVERSATIONS, NAMES, TODAY, TOKENS, compiled
 

@@ -9,8 +9,8 @@ from inferd.config import LlamaCppSettings
 from inferd.job import Sampling, Structure
 from inferd.worker.backend import RefusedError
 from inferd.worker.llama.constraint import Vocabulary
-from inferd.worker.llama.library import load_library
 from inferd.worker.llama.files import ModelFile
+from inferd.worker.llama.library import load_library
 from inferd.worker.llama.model import Model
 from tests.model.schemas import VALUES, all_schemas, around
 from tests.model.walking import Walker

@@ -92,9 +92,7 @@ class LlamaBackend(WorkerBackend):
             share = Share(n_slots=self._n_slots, n_ctx=demand.n_ctx, store=demand.store)
         path = self._path
         mapping = Loading(phase="mmap", path=str(path))
-        self._model = Model(
-            self._files.model, self._settings, lambda: report(mapping)
-        )
+        self._model = Model(self._files.model, self._settings, lambda: report(mapping))
         self._engine = self._make_engine(share, report)
         self._engine.use_threads(1)  # more wait long for one another beside others
         self._engine.self_test()

@@ -68,7 +68,7 @@ class ModelFile:
         fd = _opened(path)
         self.fds.append(fd)
         try:
-            with open(fd, "rb", buffering=0, closefd=False) as file:  # noqa: PTH123
+            with open(fd, "rb", buffering=0, closefd=False) as file:
                 return read_header(file, os.fstat(fd).st_size).n_parts
         except GgufError as error:
             raise LoadError(f"model file {path}: {error}") from error

@@ -107,8 +107,7 @@ def read_header(file: BinaryIO, n_bytes: int) -> Header:
     version = reader.number(4)
     if version not in VERSIONS:
         raise GgufError(f"GGUF version {version} is not supported (2 and 3 are)")
-    n_tensors = reader.number(8)
-    n_keys = reader.number(8)
+    n_tensors, n_keys = reader.number(8), reader.number(8)
     _refuse_over("tensors", n_tensors, GGUF_TENSORS)
     _refuse_over("keys", n_keys, GGUF_KEYS)
     values = _read_values(reader, n_keys)
@@ -275,7 +274,9 @@ def _tensor_bytes(reader: _Reader, name: bytes) -> int:
     for each in shape:
         n_items *= each
         if not 0 < n_items * n_bytes <= reader.n_bytes * n_numbers:
-            raise GgufError(f"its tensor {_quoted(name)} has the impossible shape {shape}")
+            raise GgufError(
+                f"its tensor {_quoted(name)} has the impossible shape {shape}"
+            )
     if shape[0] % n_numbers:
         raise GgufError(f"its tensor {_quoted(name)} has rows of parts of blocks")
     return n_items // n_numbers * n_bytes

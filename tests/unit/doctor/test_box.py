@@ -1,7 +1,7 @@
 import pytest
 
 from inferd.config import LimitSettings
-from inferd.doctor import box
+from inferd.doctor.box import check_box
 from inferd.doctor.check import Verdict
 from inferd.ipc import Boxed
 
@@ -10,7 +10,7 @@ LIMITS = LimitSettings(load_silence_s=20)
 
 @pytest.mark.slow
 def test_a_worker_tells_what_it_has_given_up():
-    finding = box.check_box(LIMITS)
+    finding = check_box(LIMITS)
     assert finding.verdict in (Verdict.OK, Verdict.WARNING)
     assert finding.detail.startswith("landlock ")
     assert "seccomp " in finding.detail
@@ -19,7 +19,7 @@ def test_a_worker_tells_what_it_has_given_up():
 @pytest.mark.slow
 def test_a_worker_that_does_not_start_is_a_failure(monkeypatch):
     monkeypatch.setattr("inferd.engine.process.sys.executable", "/bin/false")
-    assert box.check_box(LIMITS).verdict is Verdict.FAILED
+    assert check_box(LIMITS).verdict is Verdict.FAILED
 
 
 @pytest.mark.parametrize(
@@ -31,10 +31,10 @@ def test_a_worker_that_does_not_start_is_a_failure(monkeypatch):
     ],
 )
 def test_what_the_kernel_lacks_is_a_warning(boxed, verdict, detail, monkeypatch):
-    async def enter(_limits: LimitSettings) -> Boxed:
+    async def enter(_limits):
         return boxed
 
-    monkeypatch.setattr(box, "_enter", enter)
-    finding = box.check_box(LIMITS)
+    monkeypatch.setattr("inferd.doctor.box._enter", enter)
+    finding = check_box(LIMITS)
     assert finding.verdict is verdict
     assert finding.detail.startswith(detail)

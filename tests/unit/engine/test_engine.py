@@ -582,7 +582,7 @@ async def test_a_prompt_that_is_not_ready_is_a_failure(
         assert await worker.hear() == [Drop(ticket=ticket)]
 
 
-async def test_a_run_that_is_answered_like_a_prompt_is_a_failure(
+async def test_a_run_that_is_answered_like_a_prompt_is_the_worker_s_end(
     monkeypatch, autojump_clock
 ):
     async with ready_house(monkeypatch) as (home, worker):
@@ -591,7 +591,8 @@ async def test_a_run_that_is_answered_like_a_prompt_is_a_failure(
         await worker.expect(Run)
         await worker.say(PromptReady(ticket=ticket, prompt_tokens=3))
         await asked.over.wait()
-    assert isinstance(asked.error, InternalError)
+        assert not worker.process.is_alive
+    assert isinstance(asked.error, BackendUnavailableError)
 
 
 # --- v2, embed, rerank ------------------------------------------------------------------
@@ -755,7 +756,6 @@ async def test_scores_come_as_the_worker_gave_them(
     [
         Step(pieces=[(1, b"x")]),
         Step(ended=[ended(1, 1)]),
-        PromptReady(ticket=1, prompt_tokens=1),
         Scored(ticket=1, scores=[1.0]),
         Scored(ticket=1, scores=[1.0] * 3),
         Failed(ticket=1, reason="not finite"),

@@ -1,8 +1,10 @@
+import ctypes
 import resource
 
 import pytest
 
-from inferd.worker import box
+from inferd.config import LlamaCppSettings
+from inferd.worker import box, landlock, seccomp
 from inferd.worker.limits import WORKER_OPEN_FILES
 from tests.fakes.boxed import try_in_box
 
@@ -35,6 +37,7 @@ NO_CALLS = {
     "make a ring",
     "trace the daemon",
 }
+NO_OTHERS = {"read the daemon's environment", "see the daemon's memory"}
 
 
 @pytest.mark.slow
@@ -48,6 +51,7 @@ def test_what_a_backend_has_no_use_for_is_given_up(tmp_path):
         assert found["signal the daemon"] == "EPERM"
     if boxed["seccomp"]:
         assert {found[name] for name in NO_CALLS} == {"EPERM"}
+    assert {found[name] for name in NO_OTHERS} == {"EACCES"}
     assert found["core"] == [0, 0]
     assert not boxed["is_open"]
 
@@ -65,7 +69,7 @@ def test_a_bound_that_is_lower_already_stays(monkeypatch):
     bounds: dict[int, tuple[int, int]] = {}
     monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 128))
     monkeypatch.setattr(resource, "setrlimit", bounds.__setitem__)
-    monkeypatch.setattr(box.ctypes, "CDLL", lambda _: NoLibrary)
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: NoLibrary)
     box.give_up_privileges()
     assert bounds == {resource.RLIMIT_CORE: (0, 0), resource.RLIMIT_NOFILE: (128, 128)}
 
@@ -75,7 +79,7 @@ def test_without_a_bound_there_is_one(monkeypatch):
     endless = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
     monkeypatch.setattr(resource, "getrlimit", lambda _: endless)
     monkeypatch.setattr(resource, "setrlimit", bounds.__setitem__)
-    monkeypatch.setattr(box.ctypes, "CDLL", lambda _: NoLibrary)
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: NoLibrary)
     box.give_up_privileges()
     assert bounds[resource.RLIMIT_NOFILE] == (WORKER_OPEN_FILES, WORKER_OPEN_FILES)
 
@@ -87,14 +91,18 @@ class NoLibrary:
     def prctl(*_: int) -> int:
         return 0
 
+    @staticmethod
+    def capget(*_: object) -> int:
+        return -1
+
 
 def test_a_kernel_that_refuses_is_told_and_not_fatal(monkeypatch):
     def refuse(*_: object) -> int:
         raise PermissionError(1, "a filter around us")
 
-    monkeypatch.setattr(box.landlock, "restrict", refuse)
-    monkeypatch.setattr(box.seccomp, "restrict", lambda: False)
-    boxed = box.enter(box.LlamaCppSettings(name="m"))
+    monkeypatch.setattr(landlock, "restrict", refuse)
+    monkeypatch.setattr(seccomp, "restrict", lambda: False)
+    boxed = box.enter(LlamaCppSettings(name="m"))
     assert (boxed.landlock, boxed.seccomp, boxed.is_open) == (0, False, False)
 
 
@@ -106,8 +114,8 @@ def test_places_that_are_not_there_are_left_out(monkeypatch):
         return 7
 
     monkeypatch.setenv("LD_LIBRARY_PATH", "/no/such/place::")
-    monkeypatch.setattr(box.landlock, "restrict", take)
-    monkeypatch.setattr(box.seccomp, "restrict", lambda: True)
-    assert box.enter(box.LlamaCppSettings(name="m"), [99]).landlock == 7
-    assert taken[0] == (99, box.READ_FILE)
+    monkeypatch.setattr(landlock, "restrict", take)
+    monkeypatch.setattr(seccomp, "restrict", lambda: True)
+    assert box.enter(LlamaCppSettings(name="m"), [99]).landlock == 7
+    assert taken[0] == (99, landlock.READ_FILE)
     assert all(fd >= 0 for fd, _ in taken)

@@ -1,5 +1,6 @@
 import ctypes
 import os
+import struct
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -40,8 +41,9 @@ class FakeKernel:
         if number == 444:
             if arguments[-1] == 1:
                 return self.version
-            rules = arguments[0]._obj  # type: ignore[attr-defined]
-            self.rights = (rules.files, rules.network, rules.scopes)
+            assert isinstance(arguments[0], bytes)
+            files, network, scopes = struct.unpack("=QQQ", arguments[0])
+            self.rights = (files, network, scopes)
             return os.open(os.devnull, os.O_RDONLY)
         return 0
 
@@ -51,7 +53,7 @@ def kernel(monkeypatch):
     def use(version: int, refused: int = 0) -> FakeKernel:
         fake = FakeKernel(version, refused)
         library = SimpleNamespace(syscall=fake)
-        monkeypatch.setattr(landlock.ctypes, "CDLL", lambda *_, **__: library)
+        monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: library)
         return fake
 
     return use

@@ -1,6 +1,7 @@
 import hashlib
 import os
 import struct
+from pathlib import Path
 
 import pytest
 
@@ -28,8 +29,7 @@ def test_a_file_is_read_by_its_descriptor_whatever_its_path_names_by_then(path):
     path.with_name("other").write_bytes(EMPTY + b"that")
     path.with_name("other").rename(path)
     [place] = file.library_paths
-    with open(place, "rb") as opened:
-        assert opened.read() == EMPTY + b"this"
+    assert Path(place.decode()).read_bytes() == EMPTY + b"this"
 
 
 def test_a_link_is_followed(path):
@@ -76,8 +76,8 @@ def test_all_parts_of_a_model_are_opened_in_their_order(tmp_path):
     for name in names:
         (tmp_path / name).write_bytes(of_parts(3))
     file = ModelFile(tmp_path / names[0])
-    found = [os.readlink(place.decode()) for place in file.library_paths]
-    assert found == [str(tmp_path / name) for name in names]
+    found = [Path(place.decode()).readlink() for place in file.library_paths]
+    assert found == [tmp_path / name for name in names]
     with pytest.raises(LoadError, match="one of 3 parts, which one sha256 cannot"):
         check_sha256(file, "0" * 64, lambda: None)
     (tmp_path / names[2]).unlink()
@@ -85,7 +85,9 @@ def test_all_parts_of_a_model_are_opened_in_their_order(tmp_path):
         ModelFile(tmp_path / names[0])
 
 
-@pytest.mark.parametrize("name", ["m.gguf", "m-00002-of-00003.gguf", "m-00001-of-00002.gguf"])
+@pytest.mark.parametrize(
+    "name", ["m.gguf", "m-00002-of-00003.gguf", "m-00001-of-00002.gguf"]
+)
 def test_a_part_that_is_not_the_first_is_refused(tmp_path, name):
     (tmp_path / name).write_bytes(of_parts(3))
     with pytest.raises(LoadError, match="must end in -00001-of-00003.gguf"):

@@ -1,6 +1,7 @@
 import io
 import struct
 import time
+from contextlib import suppress
 
 import gguf as reference
 import pytest
@@ -44,7 +45,9 @@ def test_a_sound_file_tells_its_tensors_and_parts():
 @pytest.mark.parametrize("write", [write_tiny_model, write_tiny_bert])
 def test_what_the_converter_writes_is_sound(write, tmp_path):
     content = write(tmp_path / "m.gguf").read_bytes()
-    assert read(content).n_tensors == len(reference.GGUFReader(tmp_path / "m.gguf").tensors)
+    assert read(content).n_tensors == len(
+        reference.GGUFReader(tmp_path / "m.gguf").tensors
+    )
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -58,17 +61,15 @@ def test_every_file_that_ends_too_soon_is_refused():
             read(SOUND[:n_bytes])
 
 
-@given(st.lists(st.tuples(st.integers(0, len(SOUND) - 1), st.integers(0, 255)), max_size=8))
+@given(
+    st.lists(st.tuples(st.integers(0, len(SOUND) - 1), st.integers(0, 255)), max_size=8)
+)
 def test_no_mutation_does_more_than_be_refused(changes):
     content = bytearray(SOUND)
     for place, value in changes:
         content[place] = value
-    try:
-        header = read(bytes(content))
-    except GgufError as error:
-        assert str(error)
-    else:
-        assert header.n_tensors <= len(SOUND)
+    with suppress(GgufError):
+        assert read(bytes(content)).n_tensors <= len(SOUND)
 
 
 @given(
@@ -77,10 +78,8 @@ def test_no_mutation_does_more_than_be_refused(changes):
 )
 def test_no_number_of_any_size_does_more_than_be_refused(place, number):
     content = SOUND[:place] + struct.pack("<Q", number) + SOUND[place + 8 :]
-    try:
-        read(content)
-    except GgufError as error:
-        assert str(error)
+    with suppress(GgufError):
+        assert read(content).n_tensors <= len(SOUND)
 
 
 @pytest.mark.parametrize(
@@ -182,5 +181,10 @@ def test_a_vocabulary_of_a_hundred_thousand_takes_no_time():
 
 def test_sizes_of_blocks_are_those_of_the_format():
     known = {int(kind): sizes for kind, sizes in reference.GGML_QUANT_SIZES.items()}
-    never_stored = {reference.GGMLQuantizationType.Q8_1, reference.GGMLQuantizationType.Q8_K}
-    assert {kind: sizes for kind, sizes in known.items() if kind not in never_stored} == BLOCKS
+    never_stored = {
+        reference.GGMLQuantizationType.Q8_1,
+        reference.GGMLQuantizationType.Q8_K,
+    }
+    assert {
+        kind: sizes for kind, sizes in known.items() if kind not in never_stored
+    } == BLOCKS
