@@ -39,6 +39,8 @@ _FACTS: Final = (
     *("/etc/ld.so.cache", "/etc/localtime", "/usr/share/zoneinfo"),
 )
 """What libraries ask of the machine."""
+_LIBRARY_VARIABLES: Final = ("LD_LIBRARY_PATH", "LLAMA_CPP_LIB_PATH")
+"""Where operators say that libraries are."""
 _LOADERS: Final = ("/lib64", "/lib", "/usr/lib")
 """Where the program is that starts programs; the kernel runs it in their place."""
 
@@ -100,7 +102,11 @@ def _places() -> Iterator[tuple[Path, int]]:
     for prefix in prefixes:
         for part in ("lib", "lib64", "pyvenv.cfg"):
             yield prefix / part, READ_FILE | READ_DIR
-    named = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    named = [
+        place
+        for variable in _LIBRARY_VARIABLES
+        for place in os.environ.get(variable, "").split(":")
+    ]
     for place in (*_LIBRARIES, *_STORES, *_FACTS, *sys.path, *named):
         if place:
             yield Path(place), READ_FILE | READ_DIR

@@ -23,8 +23,7 @@ VERSIONS: Final = range(2, 4)
 
 _CHUNK_BYTES: Final = 1024 * 1024
 _MAX_DIMENSIONS: Final = 4
-_MAX_TENSOR_NAME_BYTES: Final = 63
-"""ggml's own bound, without the final NUL."""
+_MAX_TENSOR_NAME_BYTES: Final = 63  # ggml's own bound, without the final NUL
 _DEFAULT_ALIGNMENT: Final = 32
 _ALIGNMENT_KEY: Final = b"general.alignment"
 _PARTS_KEY: Final = b"split.count"
@@ -275,7 +274,8 @@ def _tensor_bytes(reader: _Reader, name: bytes) -> int:
         n_items *= each
         if not 0 < n_items * n_bytes <= reader.n_bytes * n_numbers:
             raise GgufError(
-                f"its tensor {_quoted(name)} has the impossible shape {shape}"
+                f"its tensor {_quoted(name)} of the shape {shape} cannot be in a file of "
+                f"{reader.n_bytes} bytes"
             )
     if shape[0] % n_numbers:
         raise GgufError(f"its tensor {_quoted(name)} has rows of parts of blocks")

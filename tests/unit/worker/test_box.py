@@ -102,6 +102,7 @@ def test_a_kernel_that_refuses_is_told_and_not_fatal(monkeypatch):
 
     monkeypatch.setattr(landlock, "restrict", refuse)
     monkeypatch.setattr(seccomp, "restrict", lambda: False)
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: NoLibrary)
     boxed = box.enter(LlamaCppSettings(name="m"))
     assert (boxed.landlock, boxed.seccomp, boxed.is_open) == (0, False, False)
 
@@ -116,6 +117,7 @@ def test_places_that_are_not_there_are_left_out(monkeypatch):
     monkeypatch.setenv("LD_LIBRARY_PATH", "/no/such/place::")
     monkeypatch.setattr(landlock, "restrict", take)
     monkeypatch.setattr(seccomp, "restrict", lambda: True)
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: NoLibrary)
     assert box.enter(LlamaCppSettings(name="m"), [99]).landlock == 7
     assert taken[0] == (99, landlock.READ_FILE)
     assert all(fd >= 0 for fd, _ in taken)
