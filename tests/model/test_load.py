@@ -59,7 +59,7 @@ def test_a_model_that_is_cut_short_is_refused(
     assert_refused(
         make_daemon({"backend": [llamacpp(path)]}),
         f"model file {path}: ",
-        f"cannot be in a file of {MIB} bytes",
+        f"it ends after {MIB} bytes",
     )
 
 

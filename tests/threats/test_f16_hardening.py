@@ -63,6 +63,12 @@ def test_a_running_worker_is_in_its_box(make_daemon):
     assert [(each["seccomp"], each["is_open"]) for each in boxed] == [(True, False)]
 
 
+def test_workers_may_box_themselves_in_within_the_service():
+    allowed = directives()["SystemCallFilter"][-1].split()
+    calls = {"create_ruleset", "add_rule", "restrict_self"}
+    assert {f"landlock_{each}" for each in calls} | {"seccomp"} == set(allowed)
+
+
 def test_the_service_runs_as_somebody_of_its_own():
     [user] = directives()["User"]
     assert user not in ("root", "0", "nobody")
