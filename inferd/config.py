@@ -148,7 +148,8 @@ class LlamaCppSettings(_Table, frozen=True, tag="llamacpp", tag_field="kind"):
     model: FilePath = DEFAULT_CHAT_MODEL
     """Path of a GGUF file, or ``embedded:chat``, ``embedded:embed``, ``embedded:rerank``."""
     sha256: Sha256 | None = None
-    """SHA-256 the file must have, checked at each load. Default: not checked."""
+    """SHA-256 the file must have, checked at each load; a model in several files cannot
+    have one. Default: not checked."""
     n_ctx: Annotated[int, Meta(ge=8, le=I32_MAX)] | None = None
     """Tokens of one request, prompt and answer. Default: 8192 or the model's, if less; or
     what the memory has room for, but 2048 at least."""

@@ -172,6 +172,25 @@ IPC_OUTBOX_MESSAGES: Final = 4096
 """Messages that may wait for a worker that does not read. Over it, the worker hangs:
 each request sends three at most, so this is over a thousand of them."""
 
+IPC_CHATTER_MESSAGES: Final = 50_000
+"""Words of a worker about no open job that are borne at once: what was on its way when a
+job was dropped, at most a full pipe for each of them. F-25."""
+
+IPC_CHATTER_PER_S: Final = 10_000
+"""Such words a second that are borne for good. A worker that beats says one in two
+seconds. F-25."""
+
+JOB_ANSWER_BYTES: Final = 2 * MAX_FRAME_BYTES
+"""Bytes that a worker may say of one job, with ``JOB_ITEM_BYTES`` for each thing said; more
+where log probabilities are wanted. A million tokens take half of it. F-25."""
+
+JOB_ITEM_BYTES: Final = 64
+"""Bytes that one thing said of a job counts for, beside its text. F-25."""
+
+LOAD_MESSAGES: Final = 1_000_000
+"""Words of a worker that loads, after which it is taken to do nothing else: hashing a
+terabyte takes 131,072. F-25."""
+
 WORKER_SILENCE_S: Final = 60.0
 """Seconds without a word from a ready worker before it counts as hung. It speaks after
 each decode step (at most 512 tokens) and every ``HEARTBEAT_S`` when idle."""

@@ -10,17 +10,19 @@ import trio
 from inferd.backend import StartFailedError
 from inferd.capabilities import BackendCapabilities
 from inferd.config import BackendSettings, LimitSettings
+from inferd.engine.conduct import SessionOverError
 from inferd.engine.jobs import JobBackend
 from inferd.engine.ledger import Ledger
 from inferd.engine.process import KILLED_BY, start_worker
 from inferd.engine.restart import Pause, RestartPolicy
-from inferd.engine.session import Session, SessionOverError
+from inferd.engine.session import Session
 from inferd.engine.stepdown import StepDown
 from inferd.errors import (
     BackendNotReadyError,
 )
 from inferd.fit import UnfitError
 from inferd.ipc import (
+    Boxed,
     Load,
     Loading,
     Variant,
@@ -33,6 +35,9 @@ class Observer(Protocol):
 
     def loading(self, backend: str, loading: Loading) -> None:
         """It is on its way to ready."""
+
+    def boxed(self, backend: str, boxed: Boxed) -> None:
+        """It has given up what it has no use for, unlike the ones before."""
 
     def ready(self, backend: str, capabilities: BackendCapabilities) -> None:
         """It serves."""
@@ -85,6 +90,7 @@ class Engine(JobBackend):
         self._ledger = ledger
         self._observer = observer
         self._capabilities = BackendCapabilities()
+        self._boxed: Boxed | None = None
         self._out_of_service: str | None = None
         self._stopped: str | None = None
         self._changed = trio.Event()
@@ -201,6 +207,9 @@ class Engine(JobBackend):
             partial(self._ledger.allot, self.name),
             silence_s=self._limits.load_silence_s,
         )
+        if session.boxed is not None and session.boxed != self._boxed:
+            self._boxed = session.boxed
+            self._observer.boxed(self.name, session.boxed)
         self._capabilities = loaded.capabilities
         self._marker_tokens = loaded.marker_tokens
         if self._stopped is not None:

@@ -7,6 +7,7 @@ is cut off: it reconnects and gets the present state.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import msgspec
 import structlog
 import trio
 from msgspec import UNSET
@@ -15,7 +16,7 @@ from inferd import __version__
 from inferd.capabilities import BackendCapabilities
 from inferd.engine.restart import Pause
 from inferd.fit import Plan, mib
-from inferd.ipc import Loading
+from inferd.ipc import Boxed, Loading
 from inferd.limits import ADMIN_LISTENER_EVENTS
 from inferd.wire.codec import encode
 from inferd.wire.status import CapabilitiesFrame, LifecycleFrame, StatusFrame
@@ -146,6 +147,12 @@ class StatusBoard:
             shrunk=plan.has_shrunk,
             backends={name: str(need) for name, need in plan.needs.items()},
         )
+
+    def boxed(self, backend: str, boxed: Boxed) -> None:
+        """A worker has given up what it has no use for, as far as the kernel can."""
+        is_whole = boxed.is_open or (boxed.landlock > 0 and boxed.seccomp)
+        say = log.info if is_whole else log.warning
+        say("worker.boxed", backend=backend, **msgspec.structs.asdict(boxed))
 
     def ready(self, backend: str, capabilities: BackendCapabilities) -> None:
         """A worker serves; the daemon is ready again when all do."""

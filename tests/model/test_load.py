@@ -45,7 +45,8 @@ def test_a_text_file_is_refused(make_daemon: MakeDaemon, tmp_path):
     path = tmp_path / "notes.gguf"
     path.write_text("Remember the milk, the bread, the butter.\n")
     assert_refused(
-        make_daemon({"backend": [llamacpp(path)]}), f"not a GGUF file: {path}"
+        make_daemon({"backend": [llamacpp(path)]}),
+        f"model file {path}: not a GGUF file",
     )
 
 
@@ -56,7 +57,9 @@ def test_a_model_that_is_cut_short_is_refused(
     with embedded_chat.open("rb") as whole:
         path.write_bytes(whole.read(MIB))
     assert_refused(
-        make_daemon({"backend": [llamacpp(path)]}), f"llama.cpp cannot load {path}"
+        make_daemon({"backend": [llamacpp(path)]}),
+        f"model file {path}: ",
+        f"it ends after {MIB} bytes",
     )
 
 

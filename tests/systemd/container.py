@@ -16,6 +16,7 @@ import trio
 ROOT = Path(__file__).resolve().parents[2]
 BOOT_S = 20.0
 ENVIRON = ("env", "-i", "PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+LANDLOCK = ("landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self")
 QUIET = (
     "systemd.unit=basic.target",
     "systemd.mask=systemd-sysctl.service",
@@ -151,6 +152,7 @@ def booted(root: Path) -> Iterator[Container]:
     command = [
         *("systemd-nspawn", "--quiet", "--directory", str(root), "--private-network"),
         *("--register=no", "--keep-unit", "--machine", f"inferd-{os.getpid()}"),
+        f"--system-call-filter={' '.join(LANDLOCK)}",  # nspawn keeps them from all else
         *("--console=passive", "--boot", *QUIET),
     ]
     with subprocess.Popen(

@@ -67,6 +67,15 @@ def test_a_killed_worker_comes_back_within_the_sandbox(service):
     assert service.show("MainPID") == before
 
 
+def test_a_worker_boxes_itself_in_within_the_service(service):
+    journal = service.run("journalctl", "-u", "inferd", "-o", "cat").stdout
+    lines = [line for line in journal.splitlines() if '"worker.boxed"' in line]
+    assert lines
+    boxed = json.loads(lines[-1])
+    assert (boxed["seccomp"], boxed["is_open"]) == (True, False)
+    assert boxed["landlock"] > 0
+
+
 def test_a_blocked_loop_is_ended_by_the_watchdog_and_started_again(service):
     before = service.show("MainPID")["MainPID"]
     service.run("mkdir", "-p", "/run/systemd/system/inferd.service.d")

@@ -1,6 +1,9 @@
+import re
 from pathlib import Path
 
 import pytest
+
+from tests.daemon.harness import mock
 
 UNITS = Path(__file__).parents[2] / "systemd"
 SERVICES = ["inferd.service", "inferd@.service"]
@@ -45,6 +48,29 @@ def test_system_calls_are_those_of_a_service_without_the_dangerous_ones(unit):
     assert allowed == "@system-service"
     for group in ("@privileged", "@debug", "@module", "@mount", "@raw-io", "@swap"):
         assert any(each.startswith("~") and group in each for each in refused)
+
+
+@pytest.mark.slow
+def test_a_running_worker_is_in_its_box(make_daemon):
+    daemon = make_daemon({"backend": [mock()]}).start()
+    daemon.ask()
+    [worker] = daemon.worker_pids()
+    status = dict(
+        line.split(":\t")
+        for line in Path(f"/proc/{worker}/status").read_text().splitlines()
+    )
+    assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
+    limits = Path(f"/proc/{worker}/limits").read_text()
+    assert re.search(r"Max core file size +0 +0 ", limits)
+    boxed = [line for line in daemon.log_lines() if line["msg"] == "worker.boxed"]
+    assert [(each["seccomp"], each["is_open"]) for each in boxed] == [(True, False)]
+
+
+@pytest.mark.parametrize("unit", SERVICES)
+def test_workers_may_box_themselves_in_within_the_service(unit):
+    allowed = directives(unit)["SystemCallFilter"][-1].split()
+    calls = {"create_ruleset", "add_rule", "restrict_self"}
+    assert {f"landlock_{each}" for each in calls} | {"seccomp"} == set(allowed)
 
 
 @pytest.mark.parametrize("unit", SERVICES)

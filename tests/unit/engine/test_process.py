@@ -17,6 +17,7 @@ from inferd.engine.process import (
     start_worker,
 )
 from inferd.ipc import (
+    Boxed,
     FromWorker,
     Load,
     Loaded,
@@ -220,7 +221,8 @@ async def test_a_worker_loads_when_it_is_told_to():
         while not any(isinstance(answer, Loaded) for answer in answers):
             splitter.feed(await process.stream.receive_some(4096))
             answers += map(decode_from_worker, iter(splitter.next_payload, None))
-    loading, _ = answers
+    boxed, loading, _ = answers
+    assert isinstance(boxed, Boxed)
     assert loading == Loading(phase="checking_local", path="(mock)")
 
 
