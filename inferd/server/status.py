@@ -66,6 +66,7 @@ class StatusBoard:
         self._lifecycle = LifecycleFrame(status="starting")
         self._capabilities: dict[str, CapabilitiesFrame] = {}
         self._down: set[str] = set()
+        self._boxes: dict[str, Boxed] = {}
         self._listeners: set[Listener] = set()
         self._has_been_ready = False
         self._is_draining = False
@@ -107,6 +108,7 @@ class StatusBoard:
     def all_ready(self) -> None:
         """The sockets are there and every backend serves."""
         self._has_been_ready = True
+        self._tell_boxes()
         if not self._down:
             self.publish(LifecycleFrame(status="ready"))
 
@@ -149,10 +151,13 @@ class StatusBoard:
         )
 
     def boxed(self, backend: str, boxed: Boxed) -> None:
-        """A worker has given up what it has no use for, as far as the kernel can."""
-        is_whole = boxed.is_open or (boxed.landlock > 0 and boxed.seccomp)
-        say = log.info if is_whole else log.warning
-        say("worker.boxed", backend=backend, **msgspec.structs.asdict(boxed))
+        """A worker has given up what it has no use for; told once all serve.
+
+        A start that fails is to be one line.
+        """
+        self._boxes[backend] = boxed
+        if self._has_been_ready:
+            self._tell_boxes()
 
     def ready(self, backend: str, capabilities: BackendCapabilities) -> None:
         """A worker serves; the daemon is ready again when all do."""
@@ -192,6 +197,13 @@ class StatusBoard:
             lower=lower,
         )
         self._on_death(backend)
+
+    def _tell_boxes(self) -> None:
+        for backend, boxed in self._boxes.items():
+            is_whole = boxed.is_open or (boxed.landlock > 0 and boxed.seccomp)
+            say = log.info if is_whole else log.warning
+            say("worker.boxed", backend=backend, **msgspec.structs.asdict(boxed))
+        self._boxes.clear()
 
 
 def _capabilities_frame(name: str, able: BackendCapabilities) -> CapabilitiesFrame:

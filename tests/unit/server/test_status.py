@@ -167,9 +167,14 @@ def test_a_step_down_is_a_warning_and_counts_as_a_death():
     ],
 )
 def test_a_box_with_a_gap_is_a_warning(boxed, level):
+    board = StatusBoard()
+    with capture_logs() as early:
+        board.boxed("chat", boxed)
     with capture_logs() as lines:
-        StatusBoard().boxed("chat", boxed)
-    [line] = lines
+        board.all_ready()
+        board.boxed("chat", boxed)
+    line, again = lines
+    assert (early, again) == ([], line)
     assert (line["event"], line["log_level"]) == ("worker.boxed", level)
     assert (line["backend"], line["landlock"]) == ("chat", boxed.landlock)
 
