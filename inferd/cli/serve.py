@@ -64,6 +64,7 @@ def make_daemon(config: Config) -> Daemon:
     ledger = Ledger(config.backend, memory_budget(config), audience.board.planned)
     for name, text, read in ledger.figures():
         audience.metrics.watch(name, text, read)
+    audience.metrics.watch("tasks", "Tasks of the event loop.", _count_tasks)
     engines = [
         Engine(
             located(settings),
@@ -75,6 +76,13 @@ def make_daemon(config: Config) -> Daemon:
         for settings in config.backend
     ]
     return Daemon(config, socket_directory(config), engines, audience)
+
+
+def _count_tasks() -> int:
+    """Count the event loop's tasks; what leaks one leaks here."""
+    if not trio.lowlevel.in_trio_run():
+        return 0
+    return trio.lowlevel.current_statistics().tasks_living
 
 
 def _raise_file_limit() -> None:
