@@ -24,9 +24,7 @@ def main() -> int:
     """Try all that is asked for; write the report as it grows."""
     arguments = parsed()
     size = Size.SHORT if arguments.short else Size.FULL
-    report = read_report(arguments.output)
     facts = machine()
-    report.machine = {name: facts[name] for name in MACHINE if name in facts}
     n_broken = 0
     for key in arguments.items or BY_KEY:
         seed = secrets.randbits(32) if arguments.seed is None else arguments.seed
@@ -34,6 +32,8 @@ def main() -> int:
         outcome = try_item(BY_KEY[key], Context(size, seed))
         n_broken += outcome.verdict is Verdict.BROKEN
         say(words(outcome))
+        report = read_report(arguments.output)
+        report.machine = {name: facts[name] for name in MACHINE if name in facts}
         report.add(outcome)
         write_report(report, arguments.output)
     return 1 if n_broken else 0

@@ -28,13 +28,15 @@ MIB: Final = 1 << 20
 DRIBBLE_S: Final = 0.02
 PING_EVERY_S: Final = 0.01
 QUIET_S: Final = 2.0
+FILL_S: Final = 4.0
+"""In which more is written than the kernel holds for one who reads nothing."""
 
 
 def run(context: Context) -> None:
     """Ask short questions, without them and beside them."""
     n_stalled = context.pick(short=5, full=50)
     config = {
-        "backend": [mock(tokens=["x" * 2000] * 800, token_delay_ms=2)],
+        "backend": [mock(tokens=["x" * 500] * 1000, token_delay_ms=4)],
         "admission": {"max_active": n_stalled + 2 * N_OTHERS},
         "limits": {"write_timeout_s": timeout_of(context)},
     }
@@ -90,7 +92,7 @@ async def _ping_beside(
             nursery.start_soon(_say_nothing, daemon.directory)
         for number in range(N_OTHERS):
             nursery.start_soon(_dribble, daemon.directory, number)
-        ledger = await _ping_for(daemon.directory, expected, timeout_s)
+        ledger = await _ping_for(daemon.directory, expected, timeout_s + FILL_S)
         with trio.move_on_after(4 * timeout_s + QUIET_S):
             while len(dropped) < n_stalled:
                 await trio.sleep(PING_EVERY_S)
@@ -108,7 +110,7 @@ async def _stall(
     async with stream:
         began_at = trio.current_time()
         await stream.send_all(LONG.to_line(f"stalled-{number}"))
-        await trio.sleep(timeout_s + QUIET_S)
+        await trio.sleep(2 * timeout_s + FILL_S)
         data = b""
         with suppress(trio.BrokenResourceError):
             while more := await stream.receive_some():
