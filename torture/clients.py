@@ -19,6 +19,10 @@ PATIENCE_S: Final = 60.0
 RETRY_S: Final = 0.005
 """Seconds before another try where the backlog is full."""
 READ_BYTES: Final = 64 * 1024
+DIGITS: Final = 4
+"""Of a vector that have to be the same: the last bits of a sum depend on who else is in
+the batch."""
+SHOWN_CHARS: Final = 300
 
 
 class Question(NamedTuple):
@@ -102,7 +106,7 @@ def essence(frames: Iterable[Frame]) -> str:
             case {"type": "done", "stop_reason": reason}:
                 said.append(f" [{reason}]")
             case {"type": "embeddings", "embeddings": rows}:
-                said.append(json.dumps(rows))
+                said.append([[round(each, DIGITS) for each in row] for row in rows])
             case {"type": "rerank", "results": results}:
                 said.append(json.dumps(results))
             case _:
@@ -256,7 +260,9 @@ class Ledger:
     def _note(self, kind: str, answer: Answer) -> None:
         setattr(self, kind, getattr(self, kind) + 1)
         if getattr(self, kind) == 1:
-            self.samples.append(f"{kind}: {answer.request_id} ended in {answer.last}")
+            self.samples.append(
+                f"{kind}: {answer.request_id} ended in {str(answer.last)[:SHOWN_CHARS]}"
+            )
 
     def counts(self) -> dict[str, int]:
         """Give all counts."""

@@ -91,7 +91,7 @@ async def test_a_problem_comes_with_the_first_of_its_kind(told):
         ([TOKEN, TOKEN, DONE], "xx [end]"),
         ([DONE | {"timing": {"total_ms": 1}}], " [end]"),
         ([{"type": "frame", "block": {"type": "text", "delta": "y"}}], "y"),
-        ([{"type": "embeddings", "embeddings": [[1, 2]]}], "[[1, 2]]"),
+        ([{"type": "embeddings", "embeddings": [[0.10001, 2.00004]]}], "[[0.1, 2.0]]"),
         ([{"type": "rerank", "results": []}], "[]"),
         ([FULL], ""),
     ],
