@@ -86,6 +86,7 @@ def make_daemon(
     ledger = Ledger(config.backend, memory_budget(config), audience.board.planned)
     for name, text, read in ledger.figures():
         audience.metrics.watch(name, text, read)
+    audience.metrics.watch("tasks", "Tasks of the event loop.", _count_tasks)
     engines = [
         Engine(
             located(settings),
@@ -111,6 +112,13 @@ def log_file(config: Config) -> LogFile | None:
         max_bytes=config.log.max_bytes,
         generations=config.log.generations,
     )
+
+
+def _count_tasks() -> int:
+    """Count the event loop's tasks; what leaks one leaks here."""
+    if not trio.lowlevel.in_trio_run():
+        return 0
+    return trio.lowlevel.current_statistics().tasks_living
 
 
 def _raise_file_limit() -> None:

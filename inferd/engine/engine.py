@@ -13,7 +13,7 @@ from inferd.config import BackendSettings, LimitSettings
 from inferd.engine.conduct import SessionOverError
 from inferd.engine.jobs import JobBackend
 from inferd.engine.ledger import Ledger
-from inferd.engine.process import KILLED_BY, start_worker
+from inferd.engine.process import KILLED_BY, WorkerProcess, start_worker
 from inferd.engine.restart import Pause, RestartPolicy
 from inferd.engine.session import Session
 from inferd.engine.stepdown import StepDown
@@ -172,33 +172,50 @@ class Engine(JobBackend):
 
     async def _live_once(self, on_ready: Callable[[], None]) -> _Death:
         """Start a worker and serve with it until it is gone."""
-        async with start_worker() as process:
-            session = Session(process)
-            was_ready = False
-            try:
-                await self._get_ready(session)
-                was_ready = True
-                self._step_down.proved(session.variant)
-                on_ready()
-                await session.serve(silence_s=self._limits.worker_silence_s)
-            except SessionOverError as error:
-                self._session = None
-                session.fail_all(f"the worker is gone: {error.reason}")
-                return _Death(
-                    reason=error.reason,
-                    whole_reason=str(error),
-                    was_ready=was_ready,
-                    had_served=session.has_served,
-                    variant=session.variant,
-                )
-            except UnfitError as error:
-                return _Death(
-                    reason=str(error),
-                    whole_reason=str(error),
-                    was_ready=was_ready,
-                    had_served=False,
-                    variant=None,
-                )
+        try:
+            async with start_worker() as process:
+                return await self._serve_with(process, on_ready)
+        except OSError as error:
+            # Of the start alone: what is raised beside a running worker comes in a group.
+            reason = f"it cannot be started: {error.strerror}"
+            return _Death(
+                reason=reason,
+                whole_reason=reason,
+                was_ready=False,
+                had_served=False,
+                variant=None,
+            )
+
+    async def _serve_with(
+        self, process: WorkerProcess, on_ready: Callable[[], None]
+    ) -> _Death:
+        """Serve with a worker until it is gone."""
+        session = Session(process)
+        was_ready = False
+        try:
+            await self._get_ready(session)
+            was_ready = True
+            self._step_down.proved(session.variant)
+            on_ready()
+            await session.serve(silence_s=self._limits.worker_silence_s)
+        except SessionOverError as error:
+            self._session = None
+            session.fail_all(f"the worker is gone: {error.reason}")
+            return _Death(
+                reason=error.reason,
+                whole_reason=str(error),
+                was_ready=was_ready,
+                had_served=session.has_served,
+                variant=session.variant,
+            )
+        except UnfitError as error:
+            return _Death(
+                reason=str(error),
+                whole_reason=str(error),
+                was_ready=was_ready,
+                had_served=False,
+                variant=None,
+            )
 
     async def _get_ready(self, session: Session) -> None:
         loaded = await session.load(

@@ -1,3 +1,4 @@
+import errno
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -957,6 +958,20 @@ async def test_a_worker_that_served_is_replaced_at_once(monkeypatch, autojump_cl
         assert home.events.deaths == [
             ("killed by SIGSEGV", Pause(0.0, breaker_is_open=False))
         ]
+
+
+async def test_a_worker_that_cannot_be_started_is_tried_again_after_a_pause(
+    monkeypatch, autojump_clock
+):
+    async with ready_house(monkeypatch) as (home, worker):
+        home.workers.refusal = OSError(errno.EMFILE, "Too many open files")
+        worker.die()
+        await home.workers.next_ready()
+        assert [reason for reason, _ in home.events.deaths] == [
+            "killed by SIGSEGV",
+            "it cannot be started: Too many open files",
+        ]
+        assert trio.current_time() == pytest.approx(3 * RESTART_BACKOFF_S)
 
 
 async def test_on_ready_is_told_once(monkeypatch, autojump_clock):

@@ -1,4 +1,6 @@
+import errno
 import os
+import resource
 import signal
 import subprocess
 from collections.abc import AsyncIterator
@@ -237,3 +239,23 @@ async def test_a_worker_without_a_daemon_ends():
     async with start_worker() as process:
         await process.stream.aclose()
         assert await process.wait() > 0
+
+
+async def test_without_descriptors_nothing_is_started_and_nothing_stays_open():
+    def n_open():
+        return len([*Path("/proc/self/fd").iterdir()])
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    os.close(first_free := os.dup(0))
+    before, n_refused = n_open(), 0
+    for limit in range(first_free, first_free + 20):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+        try:
+            async with start_worker():
+                break
+        except OSError as error:
+            n_refused += error.errno == errno.EMFILE
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert n_open() == before
+    assert n_refused >= 7
