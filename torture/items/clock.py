@@ -1,12 +1,11 @@
 """R14: the wall clock jumps an hour ahead and a day back while answers stream.
 
-Where libfaketime is not installed, Python's own functions are told another time instead:
-that is all by which daemon and worker could ask for it.
+Python's own functions are told another time: that is all by which daemon and worker could
+ask for it. libfaketime wants shared memory, which is beyond a worker's box.
 """
 
+import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -23,7 +22,6 @@ from torture.victim import Victim, running
 KEY: Final = "R14"
 NAME: Final = "A wall clock that jumps"
 
-LIBRARY: Final = "usr/lib/*/faketime/libfaketimeMT.so.1"
 PATCH: Final = """\
 import os
 import time
@@ -32,7 +30,7 @@ _time_ns = time.time_ns
 
 
 def time_ns():
-    with open(os.environ["FAKETIME_TIMESTAMP_FILE"]) as file:
+    with open(os.environ["CLOCK_OFFSET_FILE"]) as file:
         return _time_ns() + int(file.read() or 0) * 10**9
 
 
@@ -56,30 +54,21 @@ CONFIG: Final = {
 
 def run(context: Context) -> None:
     """Have answers with a deadline stream across every jump."""
-    with TemporaryDirectory(prefix="clock-") as place, _fakery(context) as environ:
+    with (
+        TemporaryDirectory(prefix="clock-") as place,
+        infected_environ(PATCH) as environ,
+    ):
         where = Path(place) / "offset"
         where.write_text("+0")
-        environ["FAKETIME_TIMESTAMP_FILE"] = str(where)
+        environ["CLOCK_OFFSET_FILE"] = str(where)
+        # what is on the path of modules can be read from within a worker's box
+        paths = (place, environ.get("PYTHONPATH", os.environ.get("PYTHONPATH", "")))
+        environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
         with running(Victim(CONFIG, environ=environ)) as daemon:
             before = settled(daemon)
             for _ in range(context.pick(short=1, full=30)):
                 trio.run(_stream_across, context, daemon, where)
             check_left(context, daemon, before)
-
-
-@contextmanager
-def _fakery(context: Context) -> Iterator[dict[str, str]]:
-    """Give the variables by which a daemon believes in another time."""
-    for library in Path("/").glob(LIBRARY):
-        yield {
-            "LD_PRELOAD": str(library),
-            "FAKETIME_NO_CACHE": "1",
-            "DONT_FAKE_MONOTONIC": "1",
-        }
-        return
-    context.notes.append("without libfaketime: by Python's own functions alone")
-    with infected_environ(PATCH) as environ:
-        yield environ
 
 
 async def _stream_across(context: Context, daemon: Victim, where: Path) -> None:
