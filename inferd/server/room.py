@@ -1,13 +1,13 @@
 """Room for a number of clients; the next one is told that there is none."""
 
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
+from contextlib import contextmanager, suppress
 
 import structlog
 import trio
 
 from inferd.errors import InferdError, TooManyConnectionsError, UnservedError
+from inferd.limits import READ_BYTES
 from inferd.server.reply import PeerGoneError, Reply
 
 log = structlog.get_logger("server")
@@ -41,8 +41,19 @@ async def refuse_with_a_frame(stream: trio.SocketStream) -> None:
 
 
 def refuse_unserved(leaf: str) -> Serve:
-    """Tell every client of a socket that nobody serves it."""
-    return partial(_refuse, UnservedError(leaf))
+    """Tell every client of a socket that nobody serves it.
+
+    It may write what it came with meanwhile: a client whose pipe breaks at that may not
+    read why.
+    """
+
+    async def refuse(stream: trio.SocketStream) -> None:
+        await _refuse(UnservedError(leaf), stream)
+        with trio.move_on_after(REFUSAL_S), suppress(trio.BrokenResourceError):
+            while await stream.receive_some(READ_BYTES):
+                pass
+
+    return refuse
 
 
 async def _refuse(error: InferdError, stream: trio.SocketStream) -> None:

@@ -106,6 +106,26 @@ async def test_one_whom_nobody_serves_is_told_at_which_socket(autojump_clock):
     assert [line["code"] for line in log] == ["backend_unavailable"]
 
 
+async def test_one_whom_nobody_serves_may_write_before_the_pipe_is_gone(autojump_clock):
+    refuse = refuse_unserved("infer.embed.sock")
+    async with open_pair() as (ours, theirs), trio.open_nursery() as nursery:
+        nursery.start_soon(refuse, ours)
+        await theirs.receive_some()
+        for _ in range(3):
+            await trio.testing.wait_all_tasks_blocked()
+            await theirs.send_all(b"{}\n")
+        began_at = trio.current_time()
+        await theirs.send_eof()
+    assert trio.current_time() == began_at
+
+
+async def test_one_whom_nobody_serves_is_not_waited_for_for_long(autojump_clock):
+    async with open_pair() as (ours, _):
+        began_at = trio.current_time()
+        await refuse_unserved("infer.embed.sock")(ours)
+    assert trio.current_time() - began_at == REFUSAL_S
+
+
 async def test_one_listener_too_many_is_let_go_without_a_word(autojump_clock):
     welcome = in_room(Room(0), stay, refuse_in_silence)
     async with open_pair() as (ours, theirs):
