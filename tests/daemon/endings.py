@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from tests.daemon.harness import Connection, DaemonProcess, Listener
+from tests.daemon.harness import N_ROUND_TRIPS, Connection, DaemonProcess, Listener
 
 End = Callable[[DaemonProcess, Connection, str], None]
 
@@ -66,9 +66,16 @@ def is_idle(daemon: DaemonProcess) -> bool:
 
 
 def holdings(daemon: DaemonProcess) -> dict[int, tuple[int, int]]:
-    """Count the descriptors and threads of the daemon and of its worker."""
-    pids = (daemon.pid, *daemon.worker_pids())
-    return {pid: (_count(pid, "fd"), _count(pid, "task")) for pid in pids}
+    """Count the descriptors and threads of the daemon and of its worker.
+
+    Among them is a connection on which it is heard that the others, which were closed
+    before, are closed at the other end as well.
+    """
+    with daemon.admin() as listener:
+        for _ in range(N_ROUND_TRIPS):
+            listener.order("backends")
+        pids = (daemon.pid, *daemon.worker_pids())
+        return {pid: (_count(pid, "fd"), _count(pid, "task")) for pid in pids}
 
 
 def no_more(
