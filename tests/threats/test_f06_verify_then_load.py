@@ -4,28 +4,11 @@ import os
 import pytest
 
 from inferd.config import LlamaCppSettings
-from inferd.engine.conduct import SessionOverError
-from inferd.engine.process import start_worker
-from inferd.engine.session import Session
-from inferd.ipc import Load, Loaded, Loading
+from inferd.ipc import Loaded, Loading
 from inferd.worker.backend import LoadError
 from tests.fakes.gguf_bytes import gguf
-from tests.fakes.ledger import allot_all
+from tests.fakes.loading import failed_load
 from tests.model.tiny import write_tiny_bert, write_tiny_model
-
-
-async def load(settings: LlamaCppSettings) -> tuple[list[str], str]:
-    """Have a worker load what is no whole model; give its phases and its complaint."""
-    phases: list[str] = []
-    async with start_worker() as process:
-        with pytest.raises(SessionOverError) as caught:
-            await Session(process).load(
-                Load(settings=settings, n_slots=1),
-                lambda loading: phases.append(loading.phase),
-                allot_all,
-                silence_s=20,
-            )
-    return phases, caught.value.reason
 
 
 @pytest.mark.slow
@@ -34,11 +17,11 @@ async def test_a_file_is_verified_at_each_load_before_the_library_reads_it(short
     path.write_bytes(gguf())
     sha256 = hashlib.sha256(gguf()).hexdigest()
     settings = LlamaCppSettings(name="chat", model=str(path), sha256=sha256)
-    phases, reason = await load(settings)
+    phases, reason = await failed_load(settings)
     assert phases.index("verify") < phases.index("mmap")
     assert "SHA-256" not in reason
     path.write_bytes(gguf() + b"x")
-    phases, reason = await load(settings)
+    phases, reason = await failed_load(settings)
     assert "mmap" not in phases
     assert f"expected {sha256}" in reason
 

@@ -3,12 +3,8 @@ import struct
 import pytest
 
 from inferd.config import LlamaCppSettings
-from inferd.engine.conduct import SessionOverError
-from inferd.engine.process import start_worker
-from inferd.engine.session import Session
-from inferd.ipc import Load
 from tests.fakes.gguf_bytes import ARRAY, TEXT, U32, array, gguf, pair, sound, tensor
-from tests.fakes.ledger import allot_all
+from tests.fakes.loading import failed_load
 from tests.fakes.source import imports, modules
 
 ATTACKS = {
@@ -27,27 +23,13 @@ ATTACKS = {
 }
 
 
-async def refusal(path) -> tuple[list[str], str]:
-    """Have a worker load a file; give its phases and its reason."""
-    phases: list[str] = []
-    settings = LlamaCppSettings(name="chat", model=str(path))
-    async with start_worker() as process:
-        with pytest.raises(SessionOverError) as caught:
-            await Session(process).load(
-                Load(settings=settings, n_slots=1),
-                lambda loading: phases.append(loading.phase),
-                allot_all,
-                silence_s=20,
-            )
-    return phases, caught.value.reason
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ATTACKS)
 async def test_a_file_that_attacks_its_parser_never_reaches_it(name, short_dir):
     path = short_dir / "m.gguf"
     path.write_bytes(ATTACKS[name])
-    phases, reason = await refusal(path)
+    settings = LlamaCppSettings(name="chat", model=str(path))
+    phases, reason = await failed_load(settings)
     assert reason.startswith(f"model file {path}: ")
     assert "mmap" not in phases
 

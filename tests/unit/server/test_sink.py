@@ -57,9 +57,11 @@ def test_a_sink_that_stays_stalled_can_be_closed(writer, monkeypatch):
     for _ in range(10):
         sink.write(b"line\n")
     sink.close()
+    assert not writer.lines
     monkeypatch.undo()
     writer.may_write.set()
-    sink.close()  # the thread ends before the test does
+    sink.close()
+    assert writer.is_closed  # by its thread, which ends before the test does
 
 
 def test_a_sink_that_fails_loses_lines_and_tells_once_it_works(writer):
