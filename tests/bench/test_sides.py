@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -6,7 +7,7 @@ from bench.lab import Lab, ModelFile
 from bench.load.scene import Answer
 from bench.load.speech import ServerError
 from bench.peers.server_py import configuration
-from bench.sides import check_alike, peer_options, tables_for
+from bench.sides import chat_sides, check_alike, peer_options, tables_for
 from bench.templates import TEMPLATES
 from inferd.config import LlamaCppSettings
 from inferd.toml import parse_config
@@ -17,6 +18,16 @@ PATH = Path("/a/m.gguf")
 @pytest.fixture(params=[None, "gemma3"])
 def lab(request):
     return Lab(ModelFile("m", PATH, request.param), frozenset(), n_threads=3)
+
+
+@pytest.mark.parametrize("is_patient", [False, True])
+def test_servers_are_idle_before_they_are_measured_if_there_is_time(
+    lab, is_patient, monkeypatch
+):
+    waited: list[None] = []
+    monkeypatch.setattr("bench.sides.wait_until_idle", lambda: waited.append(None))
+    with chat_sides(replace(lab, is_patient=is_patient), n_slots=1, n_ctx=512):
+        assert bool(waited) is is_patient
 
 
 def test_the_daemons_configuration_has_the_same_work(lab):
