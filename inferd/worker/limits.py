@@ -50,8 +50,8 @@ multiple computes as much again for them (132 tokens at a time are read at 0.86 
 of 128)."""
 
 KEPT_TOKENS_MIN: Final = 16
-"""Tokens of a sequence that is kept, or found: a system prompt, but not what every prompt
-of a family begins with."""
+"""Tokens of a sequence that is kept, or found: a system prompt of a line, but not the
+three or four with which a template begins (ADR 0040)."""
 
 OUTPUTS_PER_SLOT: Final = 1 + MAX_DRAFT_TOKENS
 """Tokens of one sequence in one batch after which the next may be chosen. llama.cpp
