@@ -14,6 +14,7 @@
     - ``BackendUnavailableError``: this request is lost, the daemon is not
         - ``BackendNotReadyError``
         - ``DrainingError``: ends the connection
+    - ``PermissionDeniedError``: not for this user; ends the connection
     - ``InternalError``: a bug, told by the number under which it was logged
     - ``EmbedUnsupportedError``, ``RerankUnsupportedError``
     - ``EndedError``: it was ended before its answer began
@@ -41,6 +42,7 @@ class ErrorCode(StrEnum):
     ATTACHMENT_UNSUPPORTED = "attachment_unsupported"
     DEADLINE_EXCEEDED = "deadline_exceeded"
     CANCELLED = "cancelled"
+    PERMISSION_DENIED = "permission_denied"
 
 
 class InferdError(Exception):
@@ -189,6 +191,16 @@ class DrainingError(BackendUnavailableError):
 
     def __init__(self) -> None:
         super().__init__("admission closed: the daemon is draining")
+
+
+class PermissionDeniedError(InferdError):
+    """The socket is not for this user; it concerns no request."""
+
+    code = ErrorCode.PERMISSION_DENIED
+    closes_connection = True
+
+    def __init__(self, uid: int, socket: str) -> None:
+        super().__init__(f"uid {uid} may not use {socket}")
 
 
 class InternalError(GenerateError, EmbedError):

@@ -4,6 +4,8 @@ import argparse
 import os
 import resource
 import signal
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -12,16 +14,19 @@ import trio
 from inferd.backend import StartFailedError
 from inferd.cli.configuration import load_config, located, socket_directory
 from inferd.cli.console import EXIT_OK, CommandError
-from inferd.config import Config
+from inferd.config import Config, ConfigError
 from inferd.engine.engine import Engine
 from inferd.engine.ledger import Ledger
 from inferd.server.audience import gather
+from inferd.server.force import nothing_to_read
 from inferd.server.listen import ListenError
 from inferd.server.log import logging_to_stderr
-from inferd.server.run import Daemon, active_requests, memory_budget
+from inferd.server.run import Daemon
+from inferd.server.sizes import active_requests, memory_budget
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""Each ends the daemon: drained at the first, at once at the second."""
+"""The first two end the daemon: drained at the first, at once at the second. The last one
+has it read its configuration again, or ends it too where it says that a terminal is gone."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +42,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT."""
-    daemon = make_daemon(load_config(arguments.config, arguments.model))
+
+    def read_config() -> Config:
+        try:
+            return load_config(arguments.config, arguments.model)
+        except CommandError as error:
+            raise ConfigError(error.text) from error
+
+    try:
+        daemon = make_daemon(read_config(), read_config)
+    except ConfigError as error:
+        raise CommandError(str(error)) from error
     _raise_file_limit()
     with logging_to_stderr(arguments.log_level):
         refusal = _serve(daemon)
@@ -53,13 +68,20 @@ def _serve(daemon: Daemon) -> str | None:
         trio.run(_until_told, daemon)
         for number in SIGNALS:  # one that comes now has nothing left to end
             signal.signal(number, signal.SIG_IGN)
-    except* (ListenError, StartFailedError) as group:
+    except* (ConfigError, ListenError, StartFailedError) as group:
         reasons += [str(error) for error in _flat(group)]
     return "; ".join(reasons) or None
 
 
-def make_daemon(config: Config) -> Daemon:
-    """Put the daemon together as configured."""
+def make_daemon(
+    config: Config, read_config: Callable[[], Config] = nothing_to_read
+) -> Daemon:
+    """Put the daemon together as configured.
+
+    Raises:
+        CommandError: a model cannot be had.
+        ConfigError: a user or a group cannot.
+    """
     audience = gather(os.environ)
     ledger = Ledger(config.backend, memory_budget(config), audience.board.planned)
     for name, text, read in ledger.figures():
@@ -74,7 +96,7 @@ def make_daemon(config: Config) -> Daemon:
         )
         for settings in config.backend
     ]
-    return Daemon(config, socket_directory(config), engines, audience)
+    return Daemon(config, socket_directory(config), engines, audience, read_config)
 
 
 def _raise_file_limit() -> None:
@@ -93,10 +115,20 @@ async def _until_told(daemon: Daemon) -> None:
 async def _obey_signals(
     daemon: Daemon, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
+    ends_at_hangup = _has_terminal()  # a terminal that is gone is none any more
     with trio.open_signal_receiver(*SIGNALS) as signals:
         task_status.started()
-        async for _ in signals:
-            daemon.stop()
+        async for number in signals:
+            if number != signal.SIGHUP or ends_at_hangup:
+                daemon.stop()
+            else:
+                with suppress(ConfigError):  # it is in the log
+                    daemon.reload()
+
+
+def _has_terminal() -> bool:
+    """Tell whether we were started on a terminal: then SIGHUP says that it is gone."""
+    return any(os.isatty(number) for number in range(3))
 
 
 def _flat(error: BaseException) -> list[BaseException]:

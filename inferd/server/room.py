@@ -1,63 +1,77 @@
-"""Room for a number of clients; the next one is told that there is none."""
+"""Places for connections: for everybody, and a few that one user cannot fill."""
 
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections import Counter
+from typing import NamedTuple
 
-import structlog
-import trio
+from inferd.engine.ledger import Figure
+from inferd.server.limits import SHORT_OF_PLACES_PART, SPARE_PLACES_PART
 
-from inferd.errors import TooManyConnectionsError
-from inferd.server.reply import PeerGoneError, Reply
 
-log = structlog.get_logger("server")
+class Place(NamedTuple):
+    """Where a connection is."""
 
-Serve = Callable[[trio.SocketStream], Awaitable[None]]
+    uid: int
+    is_spare: bool
 
-REFUSAL_S = 1.0
-"""Seconds a client gets to read that there is no room for it."""
+
+def n_spare(n_places: int) -> int:
+    """Count the places that there are beside so many."""
+    return -(-n_places // SPARE_PLACES_PART)
 
 
 class Room:
-    """Places for connections, shared by any number of sockets."""
+    """Places for connections, shared by any number of sockets.
+
+    A user may have all the places. When they are taken, spare ones are for users who have
+    fewer than an equal share of the places; of these nobody gets more than an equal part.
+
+    Args:
+        n_places: connections at once, the spare ones apart; may change at any time, and
+            who is inside stays.
+    """
 
     def __init__(self, n_places: int) -> None:
-        self._n_free = n_places
+        self.n_places = n_places
+        self._held: Counter[int] = Counter()
+        self._spares: Counter[int] = Counter()
 
-    @contextmanager
-    def enter(self) -> Iterator[bool]:
-        """Take a place while inside; false if there is none."""
-        has_place = self._n_free > 0
-        self._n_free -= has_place
-        try:
-            yield has_place
-        finally:
-            self._n_free += has_place
+    @property
+    def n_held(self) -> int:
+        """Connections there are."""
+        return self._held.total()
 
+    @property
+    def is_short(self) -> bool:
+        """Whether so few places are free that idle connections have to go."""
+        n_free = self.n_places - self.n_held
+        return n_free * SHORT_OF_PLACES_PART < self.n_places
 
-async def refuse_with_a_frame(stream: trio.SocketStream) -> None:
-    """Tell a client that there is no room for it."""
-    log.warning("client.refused", code=TooManyConnectionsError.code.value)
-    try:
-        await Reply(stream, "", write_timeout_s=REFUSAL_S).fail(
-            TooManyConnectionsError()
+    def figure(self) -> Figure:
+        """Give what a monitoring system may want to know."""
+        return "connections", "Clients connected.", lambda: self.n_held
+
+    def take(self, uid: int) -> Place | None:
+        """Take a place for a user, if there is one; it has to leave once."""
+        is_spare = self.n_held - self._spares.total() >= self.n_places
+        if is_spare and not self._has_spare(uid):
+            return None
+        self._held[uid] += 1
+        self._spares[uid] += is_spare
+        return Place(uid, is_spare)
+
+    def leave(self, place: Place) -> None:
+        """Give a place back."""
+        self._held[place.uid] -= 1
+        self._spares[place.uid] -= place.is_spare
+        if not self._held[place.uid]:
+            del self._held[place.uid], self._spares[place.uid]
+
+    def _has_spare(self, uid: int) -> bool:
+        spares, mine = n_spare(self.n_places), self._spares[uid]
+        users = {*self._held, uid}
+        sharers = {each for each in self._spares if self._spares[each]} | {uid}
+        return (
+            self._held[uid] < max(1, self.n_places // len(users))
+            and self._spares.total() < spares
+            and mine < max(1, spares // len(sharers))
         )
-    except PeerGoneError:
-        return
-
-
-async def refuse_in_silence(_: trio.SocketStream) -> None:
-    """Say nothing: a listener of the admin socket expects no errors."""
-    log.warning("listener.refused", code=TooManyConnectionsError.code.value)
-
-
-def in_room(room: Room, serve: Serve, refuse: Serve = refuse_with_a_frame) -> Serve:
-    """Serve a client if there is a place for it; else refuse it. Either way it goes."""
-
-    async def welcome(stream: trio.SocketStream) -> None:
-        with room.enter() as has_place:
-            try:
-                await (serve if has_place else refuse)(stream)
-            except Exception:  # a bug in one connection is nobody else's affair
-                log.exception("client.crashed")
-
-    return welcome

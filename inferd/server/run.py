@@ -1,28 +1,26 @@
 """The task tree, from the lock to the last goodbye."""
 
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import structlog
 import trio
 
-from inferd.admission.gate import Admission
 from inferd.backend import Backend
-from inferd.config import Config
-from inferd.engine.available import available_bytes
-from inferd.fit import Budget
-from inferd.limits import MAX_ACTIVE_DEFAULT_CAP
+from inferd.config import Config, ConfigError
 from inferd.paths import ADMIN_SOCKET, LOCK_NAME
+from inferd.server.access import Access
 from inferd.server.admin import serve_admin
 from inferd.server.audience import Audience
 from inferd.server.commands import Commands
 from inferd.server.connection import AnySurface, Surroundings
 from inferd.server.entrance import Entrance
+from inferd.server.force import Force, nothing_to_read
 from inferd.server.hangup import Hangups
+from inferd.server.large_lines import LargeLines
 from inferd.server.listen import (
     ADMIN_MODE,
     INFERENCE_MODE,
@@ -30,15 +28,11 @@ from inferd.server.listen import (
     locked,
     make_directory,
 )
-from inferd.server.metrics import Metrics
+from inferd.server.reception import Door, Reception, in_a_frame, in_a_reply
 from inferd.server.register import Register
-from inferd.server.room import (
-    Room,
-    Serve,
-    in_room,
-    refuse_in_silence,
-    refuse_with_a_frame,
-)
+from inferd.server.reload import Reloaded
+from inferd.server.room import Room
+from inferd.server.sizes import make_gate
 from inferd.server.surfaces import surfaces
 from inferd.server.turns import Turns
 
@@ -48,47 +42,14 @@ LAST_WORDS_S = 2.0
 """Seconds for the last frames to be written once the time to drain is over."""
 
 
-def active_requests(config: Config) -> int:
-    """How many requests run at once: as configured, else the cores, up to a cap."""
-    cores = len(os.sched_getaffinity(0))
-    return config.admission.max_active or min(cores, MAX_ACTIVE_DEFAULT_CAP)
-
-
-def make_gate(config: Config) -> Admission:
-    """Make the gate that is configured."""
-    return Admission(
-        max_active=active_requests(config),
-        max_queued=config.admission.max_queued,
-        max_queued_tokens=config.admission.max_queued_tokens,
-        max_queued_bytes=config.admission.max_queued_bytes,
-    )
-
-
-def memory_budget(config: Config) -> Budget:
-    """What the models may take: as configured, else what is there, less the reserve."""
-    n_bytes = config.memory.budget
-    if n_bytes is None:
-        n_bytes = max(0, available_bytes() - config.memory.reserve)
-    return Budget(
-        n_bytes=n_bytes,
-        n_slots=active_requests(config),
-        slots_are_set=config.admission.max_active is not None,
-    )
-
-
 class Ends(Protocol):
     """A connection, as a daemon that drains sees it."""
 
     def end(self) -> None:
         """Close it as soon as nothing is being answered."""
 
-
-class _Door(NamedTuple):
-    """How a socket is opened, and who serves those who come in."""
-
-    serve: Serve
-    mode: int
-    group: str | None
+    def review(self, access: Access) -> None:
+        """End it if its client may no longer use the socket."""
 
 
 class Daemon:
@@ -96,6 +57,13 @@ class Daemon:
 
     The nesting of its tasks is the order of shutdown, read from the inside out: clients,
     workers, admin, lock.
+
+    Args:
+        directory: of the sockets and the lock.
+        read_config: reads the configuration again; raises ``ConfigError``.
+
+    Raises:
+        ConfigError: a user or a group that is named is not there.
     """
 
     def __init__(
@@ -104,16 +72,27 @@ class Daemon:
         directory: Path,
         backends: Sequence[Backend],
         audience: Audience,
+        read_config: Callable[[], Config] = nothing_to_read,
     ) -> None:
-        self._config = config
         self._directory = directory
         self._backends = backends
         self._board, self._notifier, metrics = audience
+        self._read_config = read_config
         self._turns = Turns(make_gate(config))
         self._around = Surroundings(
             hangups=Hangups(),
             register=Register(metrics),
-            write_timeout_s=config.limits.write_timeout_s,
+            room=Room(config.limits.max_connections),
+            large_lines=LargeLines(config.limits.max_large_lines),
+            limits=config.limits,
+        )
+        self._force = Force(
+            config=config,
+            reception=Reception(metrics),
+            around=self._around,
+            listeners=Room(config.limits.max_admin_connections),
+            turns=self._turns,
+            n_backends=len(backends),
         )
         self._commands = Commands(
             register=self._around.register,
@@ -121,25 +100,16 @@ class Daemon:
             backends=backends,
             metrics=metrics,
             drain=self._drain_once,
+            reload=self.reload,
         )
-        self._watch_gate(metrics)
+        for figure in (*self._turns.figures(), self._around.room.figure()):
+            metrics.watch(*figure)
         self._connections: set[Ends] = set()
         self._n_listeners = 0
         self._left = trio.lowlevel.ParkingLot()
         self._stop = trio.Event()
         self._scope = trio.CancelScope()
         self._is_ready = False
-
-    def _watch_gate(self, metrics: Metrics) -> None:
-        turns = self._turns
-        metrics.watch("active_requests", "Requests that run.", turns.count_active)
-        metrics.watch("queued_requests", "Requests that wait.", turns.count_waiting)
-        metrics.watch(
-            "queued_tokens",
-            "Tokens of those that wait, as far as they are counted.",
-            turns.count_waiting_tokens,
-        )
-        metrics.watch("queued_bytes", "Bytes of them.", turns.count_waiting_bytes)
 
     def stop(self) -> None:
         """Drain and end; asked twice, or before it was ready, end at once."""
@@ -153,6 +123,28 @@ class Daemon:
             self.stop()
         return self._is_ready
 
+    def reload(self) -> Reloaded:
+        """Read the configuration again, and put in force what can be.
+
+        Raises:
+            ConfigError: it cannot be used; nothing has changed.
+        """
+        is_told = self._is_ready and not self._stop.is_set()
+        if is_told:
+            self._notifier.reloading()
+        try:
+            reloaded = self._force.change(self._read_config())
+        except ConfigError as error:
+            log.warning("config.refused", reason=str(error))
+            raise
+        finally:
+            if is_told:
+                self._notifier.ready()
+        for connection in self._connections:
+            connection.review(self._force.reception.access)
+        log.info("config.reloaded", **reloaded._asdict())
+        return reloaded
+
     async def run(self) -> None:
         """Serve until stopped.
 
@@ -160,8 +152,11 @@ class Daemon:
             ListenError: a socket or the lock cannot be had.
             StartFailedError: a backend did not get ready. Both come in groups.
         """
-        make_directory(self._directory, group=self._config.listen.group)
-        with locked(self._directory / LOCK_NAME), self._scope:
+        make_directory(self._directory, group=self._force.config.listen.group)
+        self._force.share_out()
+        reception = self._force.reception
+        reception.open()
+        with closing(reception), locked(self._directory / LOCK_NAME), self._scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._around.hangups.run)
                 nursery.start_soon(self._notifier.feed_watchdog)
@@ -208,11 +203,11 @@ class Daemon:
 
     async def _drain(self) -> None:
         """Finish what is running and queued, as far as there is time; end the rest."""
-        log.info("daemon.draining", drain_s=self._config.limits.drain_s)
+        log.info("daemon.draining", drain_s=self._force.config.limits.drain_s)
         self._turns.close()
         for connection in self._connections:
             connection.end()
-        if await self._empty(within_s=self._config.limits.drain_s):
+        if await self._empty(within_s=self._force.config.limits.drain_s):
             return
         self._turns.turn_away()
         for backend in self._backends:
@@ -229,37 +224,47 @@ class Daemon:
     # --- sockets ----------------------------------------------------------------------
 
     @contextmanager
-    def _open(self, clients: trio.Nursery, leaf: str, door: _Door) -> Iterator[None]:
+    def _open(self, clients: trio.Nursery, leaf: str, door: Door) -> Iterator[None]:
         """Bind a socket and let clients in while inside; then unlink it."""
         path = self._directory / leaf
         listener = bind(path, mode=door.mode, group=door.group)
         accepting = trio.CancelScope()
-        clients.start_soon(_accept, listener, door.serve, clients, accepting)
+        receive = self._force.reception.receive_all
+        clients.start_soon(receive, listener, door, clients, accepting)
         try:
             yield
         finally:
             accepting.cancel()
             path.unlink(missing_ok=True)
 
-    def _inference_doors(self) -> Iterator[tuple[str, _Door]]:
+    def _inference_doors(self) -> Iterator[tuple[str, Door]]:
         """Give the sockets that backends can serve; all share the room there is."""
         entrance = Entrance(self._backends, self._turns)
-        room = Room(self._config.limits.max_connections)
-        for surface in surfaces(self._config.listen, self._backends, entrance):
-            serve = partial(self._serve_client, surface)
+        for surface in surfaces(self._force.config.listen, self._backends, entrance):
             yield (
                 surface.socket,
-                _Door(
-                    in_room(room, serve, refuse_with_a_frame),
-                    INFERENCE_MODE,
-                    self._config.listen.group,
+                Door(
+                    surface.socket,
+                    partial(self._serve_client, surface),
+                    self._around.room,
+                    in_a_frame,
+                    is_kept_open=False,
+                    mode=INFERENCE_MODE,
+                    group=self._force.config.listen.group,
                 ),
             )
 
-    def _admin_door(self) -> _Door:
-        room = Room(self._config.limits.max_admin_connections)
-        return _Door(
-            in_room(room, self._serve_listener, refuse_in_silence), ADMIN_MODE, None
+    def _admin_door(self) -> Door:
+        config = self._force.config
+        is_shared = config.access.admin is not None
+        return Door(
+            ADMIN_SOCKET,
+            self._serve_listener,
+            self._force.listeners,
+            in_a_reply,
+            is_kept_open=True,
+            mode=INFERENCE_MODE if is_shared else ADMIN_MODE,
+            group=config.listen.group if is_shared else None,
         )
 
     async def _serve_client(
@@ -283,18 +288,8 @@ class Daemon:
                 self._board,
                 self._commands,
                 hangups=self._around.hangups,
-                write_timeout_s=self._config.limits.write_timeout_s,
+                write_timeout_s=self._force.config.limits.write_timeout_s,
             )
         finally:
             self._n_listeners -= 1
             self._left.unpark_all()
-
-
-async def _accept(
-    listener: trio.SocketListener,
-    serve: Serve,
-    clients: trio.Nursery,
-    scope: trio.CancelScope,
-) -> None:
-    with scope:
-        await trio.serve_listeners(serve, [listener], handler_nursery=clients)

@@ -22,6 +22,7 @@ from inferd.errors import (
     InternalError,
     InvalidFrameError,
     InvalidRequestError,
+    PermissionDeniedError,
     QueueFullError,
     RerankUnsupportedError,
     TooManyConnectionsError,
@@ -69,6 +70,7 @@ TREE = {
             "deadline_exceeded",
             "no answer began within 50 ms",
         ),
+        (PermissionDeniedError(7, "x"), "permission_denied", "uid 7 may not use x"),
         (CancelledError(), "cancelled", "the request was cancelled"),
     ],
 )
@@ -99,7 +101,7 @@ def test_these_end_the_connection_and_no_others():
     closing = {each for each in TREE if each.closes_connection}
     assert closing == {
         *(InvalidFrameError, FrameTooLargeError),
-        *(DrainingError, TooManyConnectionsError),
+        *(DrainingError, TooManyConnectionsError, PermissionDeniedError),
     }
 
 
