@@ -126,7 +126,8 @@ class LimitSettings(_Table, frozen=True):
     """Listeners on the admin socket at once."""
     idle_s: Seconds = limits.IDLE_S
     """Seconds after which a connection that has nothing to be answered may be closed: only
-    while fewer than a quarter of the places are free."""
+    while fewer than a quarter of the places are free, and of a user who has no fewer than
+    others."""
     line_timeout_s: Seconds = limits.LINE_TIMEOUT_S
     """Seconds a client may take for a line, unless something is being answered to it."""
     max_large_lines: Positive = limits.MAX_LARGE_LINES

@@ -211,7 +211,7 @@ class Connection(Generic[R]):
             return InvalidFrameError(
                 f"no line ended within {limits.line_timeout_s:g} s"
             )
-        if self._around.room.is_short:
+        if self._around.room.needs_places_of(self._peer.uid):
             self._log.info("client.idle")
             self._inbox.close()
         return None

@@ -3,7 +3,7 @@
 import os
 import resource
 import socket
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import trio
 
@@ -14,7 +14,10 @@ from inferd.server.limits import (
 )
 from inferd.server.room import n_spare
 
-_NO_BOUND = 2**31
+LISTENERS_PART: Final = 4
+"""Of so many descriptors one is for a listener, where there are few."""
+
+_NO_BOUND: Final = 2**31
 
 
 class Places(NamedTuple):
@@ -38,7 +41,7 @@ def n_allowed() -> int:
 def share_out(n_descriptors: int, wanted: Places, *, n_backends: int) -> Places:
     """Give as many places as are wanted, or as there are descriptors for.
 
-    Where they are few, listeners get an eighth: they are the operator's way in.
+    Where they are few, listeners get a quarter: they are the operator's way in.
 
     Raises:
         ValueError: there are not even enough for one client and one listener.
@@ -53,7 +56,7 @@ def share_out(n_descriptors: int, wanted: Places, *, n_backends: int) -> Places:
             f"open files = {n_descriptors}: at least {n_least} are needed with this "
             "configuration (ulimit -n, LimitNOFILE=)"
         )
-    listeners = min(wanted.listeners, max(1, left // SPARE_PLACES_PART - 1))
+    listeners = min(wanted.listeners, max(1, left // LISTENERS_PART - 1))
     left -= listeners + n_spare(listeners)
     clients = max(1, left * SPARE_PLACES_PART // (SPARE_PLACES_PART + 1))
     return Places(min(wanted.clients, clients), listeners)

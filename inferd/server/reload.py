@@ -12,7 +12,7 @@ LIMITS: Final = (
     *("drain_s", "write_timeout_s", "idle_s", "line_timeout_s"),
     *("max_connections", "max_admin_connections", "max_large_lines"),
 )
-"""What can take effect; of ``[access]`` all, and of the other tables nothing.
+"""What can take effect; of ``[access]`` nearly all, and of the other tables nothing.
 
 The rest is what workers, sockets and slots were made of.
 """
@@ -26,10 +26,16 @@ class Reloaded(NamedTuple):
 
 
 def merge(running: Config, new: Config) -> Config:
-    """Put what can take effect of a new configuration into the one that is in force."""
+    """Put what can take effect of a new configuration into the one that is in force.
+
+    The mode that ``admin.sock`` was made with says whether it has a rule.
+    """
+    access = new.access
+    if (running.access.admin is None) != (access.admin is None):
+        access = msgspec.structs.replace(access, admin=running.access.admin)
     return msgspec.structs.replace(
         running,
-        access=new.access,
+        access=access,
         admission=msgspec.structs.replace(
             running.admission, **{key: getattr(new.admission, key) for key in ADMISSION}
         ),

@@ -40,11 +40,14 @@ class Room:
         """Connections there are."""
         return self._held.total()
 
-    @property
-    def is_short(self) -> bool:
-        """Whether so few places are free that idle connections have to go."""
+    def needs_places_of(self, uid: int) -> bool:
+        """Tell whether so few places are free that a user's idle connections have to go.
+
+        They have to if the user has as many as the others in the mean, or more.
+        """
         n_free = self.n_places - self.n_held
-        return n_free * SHORT_OF_PLACES_PART < self.n_places
+        has_many = self._held[uid] * len(self._held) >= self.n_held
+        return has_many and n_free * SHORT_OF_PLACES_PART < self.n_places
 
     def figure(self) -> Figure:
         """Give what a monitoring system may want to know."""

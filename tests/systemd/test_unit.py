@@ -1,5 +1,6 @@
 """The unit, judged by systemd's own tools."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -11,7 +12,7 @@ UNIT = Path(__file__).resolve().parents[2] / "systemd" / "inferd.service"
 def test_systemd_has_nothing_to_say_about_the_unit(tmp_path):
     copy = tmp_path / "inferd.service"
     copy.write_text(
-        UNIT.read_text().replace("/opt/inferd/bin/inferd serve", "/bin/true")
+        re.sub("/opt/inferd/bin/inferd [a-z]+", "/bin/true", UNIT.read_text())
     )
     result = subprocess.run(
         ["systemd-analyze", "verify", copy], capture_output=True, text=True, check=False

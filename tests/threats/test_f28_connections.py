@@ -8,7 +8,7 @@ import trio.testing
 from inferd.config import LimitSettings
 from inferd.limits import IDLE_S, LARGE_LINE_BYTES, LINE_TIMEOUT_S, MAX_LARGE_LINES
 from inferd.server.room import Room, n_spare
-from tests.daemon.harness import DaemonProcess, MakeDaemon, eventually, mock
+from tests.daemon.harness import DaemonProcess, Listener, MakeDaemon, eventually, mock
 from tests.fakes.backend import ScriptedBackend
 from tests.fakes.serving import House
 from tests.fakes.streams import generate
@@ -28,19 +28,24 @@ def start_with_few_descriptors(make_daemon: MakeDaemon) -> DaemonProcess:
     return daemon
 
 
+def n_connections(operator: Listener) -> int:
+    text = operator.order("metrics")["text"]
+    return int(float(text.partition("\ninferd_connections ")[2].split()[0]))
+
+
 @pytest.mark.slow
 def test_with_few_descriptors_a_crowd_is_told_and_admin_answers(
     make_daemon: MakeDaemon,
 ):
     daemon = start_with_few_descriptors(make_daemon)
     crowd = [daemon.connect() for _ in range(CROWD)]
+    [*_, last] = crowd[-1].read_to_eof()
+    assert last["code"] == "queue_full"
     operator = daemon.admin()
-    assert operator.order("backends")["ok"]
-    text = operator.order("metrics")["text"]
-    places = int(float(text.partition("\ninferd_connections ")[2].split()[0]))
-    refusals = [connection.read_to_eof() for connection in crowd[places:]]
+    places = n_connections(operator)
+    refusals = [connection.read_to_eof() for connection in crowd[places:-1]]
     assert {frame["code"] for [frame] in refusals} == {"queue_full"}
-    assert places + len(refusals) == CROWD
+    assert places + len(refusals) + 1 == CROWD
     daemon.kill_worker()
     operator.until("restarting")
     operator.until("ready")

@@ -23,7 +23,7 @@ def test_what_is_wanted_is_given_where_it_fits():
 
 
 def test_of_64_there_are_some_for_either():
-    assert share_out(64, DEFAULTS, n_backends=1) == Places(clients=18, listeners=2)
+    assert share_out(64, DEFAULTS, n_backends=1) == Places(clients=16, listeners=5)
 
 
 def test_each_backend_needs_some():

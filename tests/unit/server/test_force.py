@@ -103,8 +103,8 @@ def test_where_descriptors_are_few_there_are_fewer_and_a_warning(monkeypatch):
     [line] = log
     assert (line["event"], line["log_level"]) == ("connections.lowered", "warning")
     assert line["open_files"] == 64
-    assert line["max_connections"] == force.around.room.n_places == 18
-    assert line["max_admin_connections"] == force.listeners.n_places == 2
+    assert line["max_connections"] == force.around.room.n_places == 16
+    assert line["max_admin_connections"] == force.listeners.n_places == 5
 
 
 def test_who_has_no_file_has_nothing_to_read():

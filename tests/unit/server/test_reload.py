@@ -53,6 +53,7 @@ def test_what_can_take_effect_does():
             ["listen.directory", "listen.v2"],
         ),
         ({"admission": AdmissionSettings(max_active=3)}, ["admission.max_active"]),
+        ({"access": AccessSettings(admin=AccessRule())}, ["access.admin"]),
         ({"memory": MemorySettings(budget=3)}, ["memory.budget"]),
         ({"limits": LimitSettings(breaker_deaths=9)}, ["limits.breaker_deaths"]),
         ({"backend": (MOCK,)}, ["backend"]),

@@ -69,12 +69,20 @@ def test_fewer_places_make_nobody_leave():
     assert len(fill(room, ANNA)) == 2
 
 
-@pytest.mark.parametrize(("n_held", "is_short"), [(0, False), (6, False), (7, True)])
+@pytest.mark.parametrize(("n_held", "is_short"), [(1, False), (6, False), (7, True)])
 def test_places_are_short_when_fewer_than_a_quarter_are_free(n_held, is_short):
     room = Room(8)
     for _ in range(n_held):
         room.take(ANNA)
-    assert room.is_short is is_short
+    assert room.needs_places_of(ANNA) is is_short
+
+
+def test_who_has_fewer_than_others_may_idle_on():
+    room = Room(8)
+    for uid in (ANNA, BERT, BERT, CARL, CARL, CARL, CARL):
+        room.take(uid)
+    needed = [room.needs_places_of(uid) for uid in (ANNA, BERT, CARL)]
+    assert needed == [False, False, True]
 
 
 def test_the_number_of_connections_is_a_figure():
