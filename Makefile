@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test check bench fuzz install uninstall clean
+.PHONY: setup demo test check bench fuzz torture install uninstall clean
 
 setup:
 	@$(PYTHON) -m tools.setup
@@ -29,6 +29,9 @@ fuzz: setup
 	@$(BIN)/python -m fuzz.truncation
 	@$(BIN)/python -m fuzz.large
 	@$(BIN)/python -m fuzz.coverage -max_total_time=60
+
+torture: setup
+	@$(BIN)/python -m torture
 
 install:
 	@$(PYTHON) -m tools.install install

@@ -134,6 +134,7 @@ def measure_all(
         n_threads=arguments.threads,
         n_gpu_layers=arguments.gpu_layers,
         sizes=QUICK if arguments.quick else Sizes(),
+        is_patient=not arguments.quick,
         commands=commands,
     )
     for named in (*(arguments.model or DEFAULT), EMBEDDING_MODEL):

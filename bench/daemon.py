@@ -56,7 +56,7 @@ def running_daemon(tables: str, *leaves: str) -> Iterator[RunningDaemon]:
                 [sys.executable, "-m", "inferd", "serve", "--config", str(config)],
                 stdin=subprocess.DEVNULL,
                 stderr=stderr,
-                env={**os.environ, "NOTIFY_SOCKET": ""},
+                env={**os.environ, "NOTIFY_SOCKET": "", "INFERD_LOG_DIR": ""},
             )
         with ended_at_exit(process):
             for leaf in leaves:

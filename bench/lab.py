@@ -64,6 +64,8 @@ class Lab:
     n_gpu_layers: int = 0
     """Layers on the accelerator; -1 for all."""
     sizes: Sizes = Sizes()
+    is_patient: bool = False
+    """Wait until servers are idle after their start before they are measured."""
     commands: dict[str, None] = field(default_factory=dict)
     """Command lines and configurations, each once, in order."""
     absent: dict[str, str] = field(default_factory=dict)

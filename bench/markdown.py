@@ -23,6 +23,7 @@ NOTES: Final = """\
 Each value is the median of the rounds, with the least and the greatest below it.
 A ratio is the daemon's value divided by the other's, made within each round; its median is shown.
 A round is disturbed if processes that are none of the benchmark's used more than 0.15 cores meanwhile.
+Servers that write are measured once they are idle after their start: for some seconds the daemon makes there what answers held to a grammar need.
 "Reached over llama.cpp alone" is a goal over llama-server that the ratio beside it misses: it counts as reached where the daemon is that close to llama.cpp alone.
 """
 AXES: Final = {

@@ -17,6 +17,7 @@ LOOK_S: Final = 1.0
 """Seconds over which the machine is looked at."""
 PATIENCE_S: Final = 60.0
 """Seconds to wait for it to be quiet."""
+TICKS_A_SECOND: Final = os.sysconf("SC_CLK_TCK")
 
 
 class Measured(NamedTuple, Generic[T]):
@@ -43,24 +44,44 @@ def undisturbed(measure: Callable[[], T], *, tries: int) -> Measured[T]:
 
 def wait_until_quiet() -> None:
     """Wait until others leave the machine alone, but not for ever."""
+    _wait_for_room(other_cpu_s)
+
+
+def wait_until_idle() -> None:
+    """Wait, not for ever, until nobody uses the machine, what we have started neither.
+
+    A server may be at work for some seconds after it has said that it is ready.
+    """
+    _wait_for_room(all_cpu_s)
+
+
+def _wait_for_room(cpu_s: Callable[[], float]) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
-        if with_others(lambda: time.sleep(LOOK_S))[1] <= LOUD:
+        if _with_use(cpu_s, lambda: time.sleep(LOOK_S))[1] <= LOUD:
             return
 
 
 def with_others(measure: Callable[[], T]) -> tuple[T, float]:
     """Do something; tell how many cores others used meanwhile."""
-    before, began_at = other_cpu_s(), time.monotonic()
+    return _with_use(other_cpu_s, measure)
+
+
+def _with_use(cpu_s: Callable[[], float], measure: Callable[[], T]) -> tuple[T, float]:
+    before, began_at = cpu_s(), time.monotonic()
     value = measure()
-    return value, (other_cpu_s() - before) / (time.monotonic() - began_at)
+    return value, (cpu_s() - before) / (time.monotonic() - began_at)
 
 
 def other_cpu_s() -> float:
     """Give the processor time that others than this process and its own have taken."""
+    return all_cpu_s() - own_ticks() / TICKS_A_SECOND
+
+
+def all_cpu_s() -> float:
+    """Give the processor time that all processes have taken."""
     user, nice, system, *_ = Path("/proc/stat").read_text().splitlines()[0].split()[1:]
-    total = int(user) + int(nice) + int(system)
-    return (total - own_ticks()) / os.sysconf("SC_CLK_TCK")
+    return (int(user) + int(nice) + int(system)) / TICKS_A_SECOND
 
 
 def own_ticks() -> int:

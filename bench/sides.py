@@ -13,6 +13,7 @@ from bench.load.speech import ServerError
 from bench.peers.llama_server import RunningServer, running_server, server_command
 from bench.peers.server_py import UnavailableError, running_server_py
 from bench.prompts import Lengths, measured_lengths, words
+from bench.quiet import wait_until_idle
 from bench.templates import TEMPLATES
 from inferd.paths import INFER_V2_SOCKET
 
@@ -66,6 +67,8 @@ def chat_sides(
             except (UnavailableError, SystemExit) as error:
                 lab.absent["server_py"] = str(error)
         check_alike({name: side.ask(SAMPLE) for name, side in clients.items()})
+        if lab.is_patient:
+            wait_until_idle()
         yield clients
 
 

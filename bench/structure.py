@@ -25,6 +25,7 @@ from inferd.cli.configuration import located
 from inferd.config import LlamaCppSettings
 from inferd.job import Structure
 from inferd.worker.llama.constraint import Constraint, Vocabulary
+from inferd.worker.llama.files import ModelFile
 from inferd.worker.llama.grammar import Grammar, grammar_of
 from inferd.worker.llama.library import load_library
 from inferd.worker.llama.model import Model
@@ -81,7 +82,7 @@ def main() -> int:
     if not isinstance(settings, LlamaCppSettings):
         raise TypeError(settings)
     load_library()
-    model = Model(Path(settings.model), settings, lambda: None)
+    model = Model(ModelFile(Path(settings.model)), settings, lambda: None)
     measured = partial(undisturbed, tries=arguments.tries)
     print(json.dumps(figures(model, arguments, measured), indent=2))
     return 0

@@ -17,7 +17,8 @@ step    module                      takes                          gives
 7       server.generate             events                         response frames
         server.encode               vectors, scores                a response frame
         wire.codec                  response frames                bytes
-beside  server.listen, server.peer  paths                          sockets, callers' uids
+beside  server.doors                what systemd holds             sockets, the lock
+        server.listen, server.peer  paths                          sockets, callers' uids
         server.access, server.room  who may come in                places for connections
         server.force                a new configuration            what of it is in force
         server.surfaces             what backends can do           sockets and services
@@ -25,6 +26,7 @@ beside  server.listen, server.peer  paths                          sockets, call
         server.status               what happens to the daemon     frames to listeners
         server.commands             what operators ask             replies
         server.activity             what happened to a request     one line of the log
+        server.log, server.sink     every event                    lines, here and in a file
 ======  ==========================  =============================  ======================
 
 The daemon imports no model library: ``worker`` runs in a process of its own. Stages 1 to

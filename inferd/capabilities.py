@@ -1,8 +1,12 @@
 """What a backend can do, and with what."""
 
 from enum import StrEnum
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
+
+Count = Annotated[int, Meta(ge=0, le=2**53)]
+"""Tokens and the like: as many as every reader of JSON can hold."""
 
 
 class AcceleratorKind(StrEnum):
@@ -19,7 +23,7 @@ class AcceleratorInfo(Struct, frozen=True, kw_only=True):
     """The accelerator an engine uses."""
 
     kind: AcceleratorKind = AcceleratorKind.CPU
-    gpu_layers: int = 0
+    gpu_layers: Count = 0
     """Layers on the accelerator; 0 means that the CPU does all, whatever ``kind`` says."""
 
 
@@ -40,11 +44,11 @@ class BackendCapabilities(Struct, frozen=True, kw_only=True):
     accelerator: AcceleratorInfo = AcceleratorInfo()
     cpu_variant: str = ""
     """Which of the library's variants for processors it runs; empty where it has none."""
-    n_ctx: int = 0
+    n_ctx: Count = 0
     """Tokens one request may take, prompt and answer together; 0 where it has no bound."""
-    n_embd: int = 0
+    n_embd: Count = 0
     """Numbers of one vector, where it embeds."""
-    n_slots: int = 0
+    n_slots: Count = 0
     """Requests that can run at once; 0 where it has no bound."""
     cache_type_k: str = ""
     """How the keys of its KV cache are kept, where it has one for answers."""

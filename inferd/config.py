@@ -111,6 +111,24 @@ class MemorySettings(_Table, frozen=True):
     prepared; without a meaning where there is a budget."""
 
 
+class LogSettings(_Table, frozen=True):
+    """The log's file, which has the same lines as stderr."""
+
+    file: bool = True
+    """False writes none: lines go to stderr alone."""
+    directory: FilePath | None = None
+    """Directory of ``inferd.ndjson``. Default: the first that is known of
+    ``$INFERD_LOG_DIR``, ``$LOGS_DIRECTORY``, ``~/.inferd/logs``."""
+    max_bytes: Annotated[int, Meta(ge=limits.LOG_FILE_BYTES_MIN, le=2**50)] = (
+        limits.LOG_FILE_BYTES
+    )
+    """Bytes of the file at which the next line begins a new one."""
+    generations: Annotated[int, Meta(ge=0, le=limits.LOG_GENERATIONS_MAX)] = (
+        limits.LOG_GENERATIONS
+    )
+    """Full files that are kept besides, ``inferd.ndjson.1`` the youngest."""
+
+
 class LimitSettings(_Table, frozen=True):
     """Bounds an operator may want to move."""
 
@@ -172,7 +190,8 @@ class LlamaCppSettings(_Table, frozen=True, tag="llamacpp", tag_field="kind"):
     model: FilePath = DEFAULT_CHAT_MODEL
     """Path of a GGUF file, or ``embedded:chat``, ``embedded:embed``, ``embedded:rerank``."""
     sha256: Sha256 | None = None
-    """SHA-256 the file must have, checked at each load. Default: not checked."""
+    """SHA-256 the file must have, checked at each load; a model in several files cannot
+    have one. Default: not checked."""
     n_ctx: Annotated[int, Meta(ge=8, le=I32_MAX)] | None = None
     """Tokens of one request, prompt and answer. Default: 8192 or the model's, if less; or
     what the memory has room for, but 2048 at least."""
@@ -246,6 +265,7 @@ class Config(_Table, frozen=True):
     admission: AdmissionSettings = AdmissionSettings()
     memory: MemorySettings = MemorySettings()
     limits: LimitSettings = LimitSettings()
+    log: LogSettings = LogSettings()
     backend: Annotated[tuple[BackendSettings, ...], Meta(min_length=1)] = (
         LlamaCppSettings(name="chat"),
     )

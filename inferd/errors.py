@@ -14,6 +14,7 @@
     - ``BackendUnavailableError``: this request is lost, the daemon is not
         - ``BackendNotReadyError``
         - ``DrainingError``: ends the connection
+        - ``UnservedError``: ends the connection
     - ``PermissionDeniedError``: not for this user; ends the connection
     - ``InternalError``: a bug, told by the number under which it was logged
     - ``EmbedUnsupportedError``, ``RerankUnsupportedError``
@@ -191,6 +192,15 @@ class DrainingError(BackendUnavailableError):
 
     def __init__(self) -> None:
         super().__init__("admission closed: the daemon is draining")
+
+
+class UnservedError(BackendUnavailableError):
+    """Whoever holds this socket open, no backend serves it."""
+
+    closes_connection = True
+
+    def __init__(self, leaf: str) -> None:
+        super().__init__(f"no backend serves {leaf}")
 
 
 class PermissionDeniedError(InferdError):

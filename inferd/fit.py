@@ -7,8 +7,9 @@ they load; what is decided here is how many slots there are, and how long their 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from inferd.limits import MIN_FITTED_CONTEXT_TOKENS
@@ -18,16 +19,24 @@ BLOCK_TOKENS = 256
 """llama.cpp rounds a context up to a multiple of this."""
 
 
+MOST_BYTES = 2**62
+"""What no machine has."""
+
+
 class UnfitError(Exception):
     """There is not enough memory; its text is one line, with the numbers."""
+
+
+Size = Annotated[int, Meta(ge=0, le=MOST_BYTES)]
+"""Bytes that a worker tells of: more than any machine has are a lie."""
 
 
 class Line(Struct, frozen=True, kw_only=True):
     """Bytes that grow with the slots, and with tokens: of one slot, or of all together."""
 
-    fixed: int = 0
-    per_slot: int = 0
-    per_token: int = 0
+    fixed: Annotated[int, Meta(ge=-MOST_BYTES, le=MOST_BYTES)] = 0
+    per_slot: Size = 0
+    per_token: Size = 0
 
     def at(self, n_slots: int, n_tokens: int) -> int:
         """Tell the bytes for so many slots, and tokens."""
@@ -116,23 +125,23 @@ class Need(Struct, frozen=True, kw_only=True):
 class Demand(Struct, frozen=True, kw_only=True, tag=True):
     """What a worker predicts before it loads; answered by a ``Share``."""
 
-    n_ctx: int
+    n_ctx: Annotated[int, Meta(ge=1, le=2**31 - 1)]
     """Tokens of one request, as configured or by default."""
     is_set: bool
     """Whether that was configured: then nothing else will do."""
     has_slots: bool
     """Whether each slot has a context of its own; what encodes has one for all."""
-    weights: int
+    weights: Size
     """Weights that are mapped from their file count like others: without them in memory
     each token would wait for the disk."""
-    own: int
+    own: Size
     cache: Line = Line()
     """Over the tokens of all slots together."""
     compute: Line = Line()
     """Over the tokens of one slot: what is computed of one sequence sees no other's."""
-    store: int = 0
+    store: Size = 0
     """What it would keep beside, at most: of what nobody else needs."""
-    accelerator: int = 0
+    accelerator: Size = 0
     """On accelerators, as it was asked for; in no budget."""
 
     def need(self, n_slots: int, n_ctx: int) -> Need:

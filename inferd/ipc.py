@@ -5,11 +5,13 @@ Each side trusts the other's types no further than its decoder: a worker that li
 killed, a daemon that lies is a bug.
 """
 
+from typing import Annotated
+
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from inferd.backend import Reuse
-from inferd.capabilities import BackendCapabilities
+from inferd.capabilities import BackendCapabilities, Count
 from inferd.config import BackendSettings
 from inferd.fit import Demand, Share
 from inferd.job import Job
@@ -18,6 +20,11 @@ from inferd.wire.responses import Guesses, Logprob, StopReason, Usage
 from inferd.wire.status import Phase
 
 _LENGTH_BYTES = 4
+
+Ticket = Annotated[int, Meta(ge=0)]
+"""The daemon's number for a job."""
+Words = Annotated[str, Meta(max_length=1024 * 1024)]
+"""What a worker says in words: a name, a path, a reason with what it quotes."""
 
 
 class BrokenLinkError(Exception):
@@ -69,29 +76,40 @@ class Loading(Struct, frozen=True, kw_only=True, tag=True):
     """Where the worker is on its way to ready; also a sign of life."""
 
     phase: Phase
-    path: str = ""
-    n_ctx: int = 0
+    path: Words = ""
+    n_ctx: Count = 0
 
 
 class Variant(Struct, frozen=True, kw_only=True, tag=True):
     """The library's code for this processor; it is loaded next, and may not survive it."""
 
-    name: str
-    lower: str = ""
+    name: Words
+    lower: Words = ""
     """What is to be tried after a crash; empty if there is nothing else."""
+
+
+class Boxed(Struct, frozen=True, kw_only=True, tag=True):
+    """What holds the worker in from here on, before it runs native code."""
+
+    landlock: Count = 0
+    """The kernel's version of it; 0 where it has none, so that files are not kept off."""
+    seccomp: bool = False
+    """Whether network and other processes are kept off."""
+    is_open: bool = False
+    """Neither is wanted: the backend needs an accelerator's devices."""
 
 
 class LoadFailed(Struct, frozen=True, kw_only=True, tag=True):
     """The worker cannot serve and ends; ``reason`` is one line for the operator."""
 
-    reason: str
+    reason: Words
 
 
 class Loaded(Struct, frozen=True, kw_only=True, tag=True):
     """The model is loaded and has decoded its self-test."""
 
     capabilities: BackendCapabilities
-    library: str
+    library: Words
     """The native library and its version, for ``doctor``."""
     marker_tokens: frozenset[bytes] = frozenset()
     """Pieces of tokens that are no text of their own, but parts of the family's markers:
@@ -105,25 +123,25 @@ class Alive(Struct, frozen=True, kw_only=True, tag=True):
 class PromptReady(Struct, frozen=True, kw_only=True, tag=True):
     """A job's prompt fits, or all of its texts do."""
 
-    ticket: int
-    prompt_tokens: int
-    open_thought: str = ""
+    ticket: Ticket
+    prompt_tokens: Count
+    open_thought: Words = ""
     """The marker of the thought that the prompt ends inside, if any."""
 
 
 class Refused(Struct, frozen=True, kw_only=True, tag=True):
     """A job cannot be served."""
 
-    ticket: int
-    reason: str
+    ticket: Ticket
+    reason: Words
 
 
 class Overflow(Struct, frozen=True, kw_only=True, tag=True):
     """A job's prompt does not fit."""
 
-    ticket: int
-    prompt_tokens: int
-    n_ctx: int
+    ticket: Ticket
+    prompt_tokens: Count
+    n_ctx: Count
     at_least: bool = False
     """Whether the prompt may have more tokens than these."""
 
@@ -131,14 +149,14 @@ class Overflow(Struct, frozen=True, kw_only=True, tag=True):
 class Started(Struct, frozen=True, kw_only=True):
     """A job has its slot."""
 
-    ticket: int
+    ticket: Ticket
     reuse: Reuse
 
 
 class Ended(Struct, frozen=True, kw_only=True):
     """How a job's run ended."""
 
-    ticket: int
+    ticket: Ticket
     stop_reason: StopReason
     usage: Usage
     stop_token_id: int | None = None
@@ -151,13 +169,13 @@ class Step(Struct, frozen=True, kw_only=True, tag=True):
     """What one decode step gave: pieces of all its sequences, and those that ended."""
 
     started: list[Started] = []
-    pieces: list[tuple[int, bytes]] = []
+    pieces: list[tuple[Ticket, bytes]] = []
     """One for each token, though some are empty."""
-    logprobs: list[tuple[int, Logprob]] = []
+    logprobs: list[tuple[Ticket, Logprob]] = []
     """Of these tokens, in their order, for the jobs that want them."""
-    prefilled: list[tuple[int, int]] = []
+    prefilled: list[tuple[Ticket, Count]] = []
     """Tokens of the prompt that are read, for the jobs that want to know."""
-    guessed: list[tuple[int, Guesses]] = []
+    guessed: list[tuple[Ticket, Guesses]] = []
     """What was guessed of answers, and how much of it came true."""
     ended: list[Ended] = []
 
@@ -165,31 +183,32 @@ class Step(Struct, frozen=True, kw_only=True, tag=True):
 class Embedded(Struct, frozen=True, kw_only=True, tag=True):
     """An embed job's vectors, or the next ones of them."""
 
-    ticket: int
+    ticket: Ticket
     embeddings: bytes
     """An array of arrays of numbers, as JSON, once those of all messages are joined."""
-    dimensions: int
+    dimensions: Count
     is_last: bool = True
 
 
 class Scored(Struct, frozen=True, kw_only=True, tag=True):
     """A rerank job's scores, one for each document."""
 
-    ticket: int
+    ticket: Ticket
     scores: list[float]
 
 
 class Failed(Struct, frozen=True, kw_only=True, tag=True):
     """A job came to nothing."""
 
-    ticket: int
-    reason: str
+    ticket: Ticket
+    reason: Words
     by_request: bool = False
     """Whether that is the request's own doing."""
 
 
 FromWorker = (
-    Loading
+    Boxed
+    | Loading
     | Variant
     | Demand
     | LoadFailed

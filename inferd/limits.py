@@ -188,6 +188,25 @@ IPC_OUTBOX_MESSAGES: Final = 4096
 """Messages that may wait for a worker that does not read. Over it, the worker hangs:
 each request sends three at most, so this is over a thousand of them."""
 
+IPC_CHATTER_MESSAGES: Final = 50_000
+"""Words of a worker about no open job that are borne at once: what was on its way when a
+job was dropped, at most a full pipe for each of them. F-25."""
+
+IPC_CHATTER_PER_S: Final = 10_000
+"""Such words a second that are borne for good. A worker that beats says one in two
+seconds. F-25."""
+
+JOB_ANSWER_BYTES: Final = 2 * MAX_FRAME_BYTES
+"""Bytes that a worker may say of one job, with ``JOB_ITEM_BYTES`` for each thing said; more
+where log probabilities are wanted. A million tokens take half of it. F-25."""
+
+JOB_ITEM_BYTES: Final = 64
+"""Bytes that one thing said of a job counts for, beside its text. F-25."""
+
+LOAD_MESSAGES: Final = 1_000_000
+"""Words of a worker that loads, after which it is taken to do nothing else: hashing a
+terabyte takes 131,072. F-25."""
+
 WORKER_SILENCE_S: Final = 60.0
 """Seconds without a word from a ready worker before it counts as hung. It speaks after
 each decode step (at most 512 tokens) and every ``HEARTBEAT_S`` when idle."""
@@ -276,4 +295,29 @@ DEFAULT_MAX_TOKENS: Final = 1000
 # --- the log ----------------------------------------------------------------
 
 LOG_QUEUE_LINES: Final = 4096
-"""Log lines that wait for a slow sink; further ones are dropped and counted. F-4."""
+"""Log lines that wait for a slow sink; further ones are lost and counted. F-4."""
+
+LOG_LINE_BYTES: Final = 32 * 1024
+"""Bytes of one line: journald cuts those of 48 KiB in two. F-4."""
+
+LOG_VALUE_CHARS: Final = 8192
+"""Characters of one value, and as many are searched for secrets: a traceback of
+``LOG_TRACEBACK_FRAMES`` takes half of that. F-3, F-4."""
+
+LOG_VALUE_DEPTH: Final = 4
+"""Levels of a value that is made of others; what is below is written as text."""
+
+LOG_TRACEBACK_FRAMES: Final = 16
+"""Innermost frames of a traceback: from the bug to the request that met it."""
+
+LOG_FILE_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of one file of the log; the wire's number, some 40,000 requests. F-4."""
+
+LOG_FILE_BYTES_MIN: Final = 2 * LOG_LINE_BYTES
+"""Least that may be configured: a file has room for any line."""
+
+LOG_GENERATIONS: Final = 3
+"""Full files of the log that are kept besides; the wire's number. F-4."""
+
+LOG_GENERATIONS_MAX: Final = 99
+"""Most that may be configured: each is renamed whenever a file is full."""

@@ -10,6 +10,7 @@ INFER_SOCKET = "infer.sock"
 INFER_V2_SOCKET = "infer.v2.sock"
 EMBED_SOCKET = "infer.embed.sock"
 RERANK_SOCKET = "infer.rerank.sock"
+LOG_FILE = "inferd.ndjson"
 SYSTEM_DIRECTORY = Path("/run/inferd")
 
 
@@ -60,3 +61,20 @@ def cache_directory(environ: Mapping[str, str] | None = None) -> Path:
     if given := environ.get("XDG_CACHE_HOME"):
         return Path(given) / "inferd"
     return Path(environ.get("HOME", "/")) / ".cache" / "inferd"
+
+
+def log_directory(environ: Mapping[str, str] | None = None) -> Path | None:
+    """Find the directory of the log's file when none is configured.
+
+    1. ``$INFERD_LOG_DIR``; empty, there is no file.
+    2. ``$LOGS_DIRECTORY``, which systemd sets for a service that asked for one.
+    3. ``$HOME/.inferd/logs``; without a ``$HOME`` there is no file.
+    """
+    environ = os.environ if environ is None else environ
+    if (given := environ.get("INFERD_LOG_DIR")) is not None:
+        return Path(given) if given else None
+    if given := environ.get("LOGS_DIRECTORY"):
+        return Path(given.split(":")[0])
+    if home := environ.get("HOME"):
+        return Path(home) / ".inferd" / "logs"
+    return None

@@ -23,6 +23,7 @@ from inferd.config import (
     LimitSettings,
     Listen,
     LlamaCppSettings,
+    LogSettings,
     MemorySettings,
     MockSettings,
     Speculation,
@@ -140,6 +141,7 @@ _TABLES: Mapping[str, type[Struct]] = {
     "admission": AdmissionSettings,
     "memory": MemorySettings,
     "limits": LimitSettings,
+    "log": LogSettings,
 }
 
 

@@ -1,7 +1,7 @@
 """Install inferd as a system service, or take it away again.
 
 `make install` puts a virtual environment into /opt/inferd, a link into /usr/local/bin, the
-unit into /etc/systemd/system, and the embedded models into /var/cache/inferd.
+units into /etc/systemd, and the embedded models into /var/cache/inferd.
 `make uninstall` removes these; /etc/inferd and the user inferd stay.
 """
 
@@ -16,8 +16,13 @@ from tools import setup
 
 PREFIX = Path("/opt/inferd")
 LINK = Path("/usr/local/bin/inferd")
-UNIT = Path("/etc/systemd/system/inferd.service")
+SOURCES = setup.ROOT / "systemd"
+SYSTEM_UNITS = Path("/etc/systemd/system")
+USER_UNITS = Path("/etc/systemd/user")
 SYSUSERS = Path("/etc/sysusers.d/inferd.conf")
+GPU = PREFIX / "share" / "gpu.conf"
+UNITS = ("inferd*.socket", "inferd*.service")
+"""Instances among them; the sockets first, which would start the service again."""
 CACHE = Path("/var/cache/inferd")
 HOMES = (Path("/home"), Path("/root"))
 SYSTEM_PYTHON = Path("/usr/bin/python3")
@@ -69,7 +74,7 @@ def install() -> int:
     shutil.copy(setup.ROOT / "README.md", share)
     place_files()
     fetch_models()
-    setup.say("installed; next: systemctl enable --now inferd")
+    setup.say("installed; next: systemctl enable --now inferd.socket inferd.service")
     return 0
 
 
@@ -86,11 +91,20 @@ def service_python() -> Path | None:
     return None
 
 
+def placed() -> dict[Path, Path]:
+    """Say what is copied, and from where."""
+    files = {SYSUSERS: SOURCES / "inferd.sysusers", GPU: SOURCES / "gpu.conf"}
+    for directory, sources in ((SYSTEM_UNITS, SOURCES), (USER_UNITS, SOURCES / "user")):
+        for pattern in UNITS:
+            files |= {directory / unit.name: unit for unit in sources.glob(pattern)}
+    return files
+
+
 def place_files() -> None:
-    """Copy the unit, make the user, link the command."""
-    for source, target in (("inferd.service", UNIT), ("inferd.sysusers", SYSUSERS)):
+    """Copy the units, make the user, link the command."""
+    for target, source in placed().items():
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(setup.ROOT / "systemd" / source, target)
+        shutil.copy(source, target)
     run("systemd-sysusers", str(SYSUSERS))
     LINK.parent.mkdir(parents=True, exist_ok=True)
     LINK.unlink(missing_ok=True)
@@ -113,10 +127,12 @@ def fetch_models() -> None:
 
 
 def uninstall() -> None:
-    """Stop the service and remove what install has placed."""
+    """Stop the services and remove what install has placed."""
     if is_booted():
-        subprocess.run(["systemctl", "disable", "--now", "inferd"], check=False)
-    for path in (UNIT, SYSUSERS, LINK):
+        names = sorted(path.name for path in placed() if path.parent == SYSTEM_UNITS)
+        subprocess.run(["systemctl", "stop", *UNITS], check=False)
+        subprocess.run(["systemctl", "disable", *names], check=False)
+    for path in (*placed(), LINK):
         path.unlink(missing_ok=True)
     for directory in (PREFIX, CACHE):
         shutil.rmtree(directory, ignore_errors=True)

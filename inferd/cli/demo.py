@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
 def private_daemon(directory: Path) -> Iterator[None]:
     """Run a daemon on the embedded chat model while inside."""
     config = directory.parent / "config.toml"
-    config.write_text(f'[listen]\ndirectory = "{directory}"\n')
+    config.write_text(f'[listen]\ndirectory = "{directory}"\n[log]\nfile = false\n')
     log = directory.parent / "daemon.log"
     with log.open("w") as stderr:
         daemon = subprocess.Popen(  # noqa: S603  # this program

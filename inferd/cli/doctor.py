@@ -13,6 +13,7 @@ from inferd import __version__
 from inferd.cli.configuration import load_config, located, socket_directory
 from inferd.cli.console import EXIT_NOT_READY, EXIT_OK, CommandError, data
 from inferd.config import BackendSettings, Config, LlamaCppSettings
+from inferd.doctor.box import check_box
 from inferd.doctor.check import Check, Finding, Verdict, examine, failed, ok
 from inferd.doctor.engine import check_model, check_worker
 from inferd.doctor.machine import check_cpu, check_packages, check_python
@@ -77,6 +78,7 @@ def all_checks(file: Path | None) -> Iterator[Check]:
     yield Check("config", lambda: finding)
     if config is None:
         return
+    yield Check("box", partial(check_box, config.limits))
     directory = socket_directory(config)
     known = _lazy_forecast(config)
     for settings in config.backend:

@@ -17,10 +17,13 @@ from inferd.cli.console import EXIT_OK, CommandError
 from inferd.config import Config, ConfigError
 from inferd.engine.engine import Engine
 from inferd.engine.ledger import Ledger
-from inferd.server.audience import gather
+from inferd.paths import LOG_FILE, log_directory
+from inferd.server.audience import Audience, gather
+from inferd.server.doors import NONE_INHERITED, Doors, Inherited, adopted
 from inferd.server.force import nothing_to_read
 from inferd.server.listen import ListenError
-from inferd.server.log import logging_to_stderr
+from inferd.server.log import writing_log
+from inferd.server.logfile import LogFile
 from inferd.server.run import Daemon
 from inferd.server.sizes import active_requests, memory_budget
 
@@ -42,19 +45,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT."""
+    try:
+        with adopted(os.environ) as inherited:
+            return _run(arguments, inherited)
+    except (ConfigError, ListenError) as error:
+        raise CommandError(str(error)) from error
 
+
+def _run(arguments: argparse.Namespace, inherited: Inherited) -> int:
     def read_config() -> Config:
         try:
             return load_config(arguments.config, arguments.model)
         except CommandError as error:
             raise ConfigError(error.text) from error
 
-    try:
-        daemon = make_daemon(read_config(), read_config)
-    except ConfigError as error:
-        raise CommandError(str(error)) from error
+    config = read_config()
+    audience = gather(os.environ)
+    daemon = make_daemon(config, audience, inherited, read_config)
     _raise_file_limit()
-    with logging_to_stderr(arguments.log_level):
+    with writing_log(arguments.log_level, log_file(config), audience.metrics.line_lost):
         refusal = _serve(daemon)
     if refusal:
         raise CommandError(refusal)
@@ -74,18 +83,22 @@ def _serve(daemon: Daemon) -> str | None:
 
 
 def make_daemon(
-    config: Config, read_config: Callable[[], Config] = nothing_to_read
+    config: Config,
+    audience: Audience | None = None,
+    inherited: Inherited = NONE_INHERITED,
+    read_config: Callable[[], Config] = nothing_to_read,
 ) -> Daemon:
-    """Put the daemon together as configured.
+    """Put the daemon together as configured, with the sockets that are there already.
 
     Raises:
         CommandError: a model cannot be had.
         ConfigError: a user or a group cannot.
     """
-    audience = gather(os.environ)
+    audience = audience or gather(os.environ)
     ledger = Ledger(config.backend, memory_budget(config), audience.board.planned)
     for name, text, read in ledger.figures():
         audience.metrics.watch(name, text, read)
+    audience.metrics.watch("tasks", "Tasks of the event loop.", _count_tasks)
     engines = [
         Engine(
             located(settings),
@@ -96,7 +109,28 @@ def make_daemon(
         )
         for settings in config.backend
     ]
-    return Daemon(config, socket_directory(config), engines, audience, read_config)
+    doors = Doors(socket_directory(config), config.listen.group, inherited)
+    return Daemon(config, doors, engines, audience, read_config)
+
+
+def log_file(config: Config) -> LogFile | None:
+    """Find the log's file; it is opened when there is a line for it."""
+    given = config.log.directory
+    directory = log_directory() if given is None else Path(given)
+    if directory is None or not config.log.file:
+        return None
+    return LogFile(
+        directory / LOG_FILE,
+        max_bytes=config.log.max_bytes,
+        generations=config.log.generations,
+    )
+
+
+def _count_tasks() -> int:
+    """Count the event loop's tasks; what leaks one leaks here."""
+    if not trio.lowlevel.in_trio_run():
+        return 0
+    return trio.lowlevel.current_statistics().tasks_living
 
 
 def _raise_file_limit() -> None:

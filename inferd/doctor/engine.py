@@ -10,8 +10,9 @@ import trio
 from inferd.capabilities import BackendCapabilities
 from inferd.config import BackendSettings, LimitSettings, LlamaCppSettings
 from inferd.doctor.check import Finding, failed, ok, warning
+from inferd.engine.conduct import SessionOverError
 from inferd.engine.process import start_worker
-from inferd.engine.session import Session, SessionOverError
+from inferd.engine.session import Session
 from inferd.engine.stepdown import StepDown
 from inferd.fit import Demand, Share
 from inferd.ipc import Load, Loaded

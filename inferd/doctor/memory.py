@@ -8,8 +8,9 @@ import trio
 
 from inferd.config import LimitSettings, LlamaCppSettings
 from inferd.doctor.check import Finding, failed, ok, warning
+from inferd.engine.conduct import SessionOverError
 from inferd.engine.process import start_worker
-from inferd.engine.session import Session, SessionOverError
+from inferd.engine.session import Session
 from inferd.engine.stepdown import StepDown
 from inferd.fit import Budget, Demand, Need, Plan, Share, UnfitError, fit, mib
 from inferd.ipc import Load

@@ -10,17 +10,19 @@ import trio
 from inferd.backend import StartFailedError
 from inferd.capabilities import BackendCapabilities
 from inferd.config import BackendSettings, LimitSettings
+from inferd.engine.conduct import SessionOverError
 from inferd.engine.jobs import JobBackend
 from inferd.engine.ledger import Ledger
-from inferd.engine.process import KILLED_BY, start_worker
+from inferd.engine.process import KILLED_BY, WorkerProcess, start_worker
 from inferd.engine.restart import Pause, RestartPolicy
-from inferd.engine.session import Session, SessionOverError
+from inferd.engine.session import Session
 from inferd.engine.stepdown import StepDown
 from inferd.errors import (
     BackendNotReadyError,
 )
 from inferd.fit import UnfitError
 from inferd.ipc import (
+    Boxed,
     Load,
     Loading,
     Variant,
@@ -33,6 +35,9 @@ class Observer(Protocol):
 
     def loading(self, backend: str, loading: Loading) -> None:
         """It is on its way to ready."""
+
+    def boxed(self, backend: str, boxed: Boxed) -> None:
+        """It has given up what it has no use for, unlike the ones before."""
 
     def ready(self, backend: str, capabilities: BackendCapabilities) -> None:
         """It serves."""
@@ -85,6 +90,7 @@ class Engine(JobBackend):
         self._ledger = ledger
         self._observer = observer
         self._capabilities = BackendCapabilities()
+        self._boxed: Boxed | None = None
         self._out_of_service: str | None = None
         self._stopped: str | None = None
         self._changed = trio.Event()
@@ -166,33 +172,50 @@ class Engine(JobBackend):
 
     async def _live_once(self, on_ready: Callable[[], None]) -> _Death:
         """Start a worker and serve with it until it is gone."""
-        async with start_worker() as process:
-            session = Session(process)
-            was_ready = False
-            try:
-                await self._get_ready(session)
-                was_ready = True
-                self._step_down.proved(session.variant)
-                on_ready()
-                await session.serve(silence_s=self._limits.worker_silence_s)
-            except SessionOverError as error:
-                self._session = None
-                session.fail_all(f"the worker is gone: {error.reason}")
-                return _Death(
-                    reason=error.reason,
-                    whole_reason=str(error),
-                    was_ready=was_ready,
-                    had_served=session.has_served,
-                    variant=session.variant,
-                )
-            except UnfitError as error:
-                return _Death(
-                    reason=str(error),
-                    whole_reason=str(error),
-                    was_ready=was_ready,
-                    had_served=False,
-                    variant=None,
-                )
+        try:
+            async with start_worker() as process:
+                return await self._serve_with(process, on_ready)
+        except OSError as error:
+            # Of the start alone: what is raised beside a running worker comes in a group.
+            reason = f"it cannot be started: {error.strerror}"
+            return _Death(
+                reason=reason,
+                whole_reason=reason,
+                was_ready=False,
+                had_served=False,
+                variant=None,
+            )
+
+    async def _serve_with(
+        self, process: WorkerProcess, on_ready: Callable[[], None]
+    ) -> _Death:
+        """Serve with a worker until it is gone."""
+        session = Session(process)
+        was_ready = False
+        try:
+            await self._get_ready(session)
+            was_ready = True
+            self._step_down.proved(session.variant)
+            on_ready()
+            await session.serve(silence_s=self._limits.worker_silence_s)
+        except SessionOverError as error:
+            self._session = None
+            session.fail_all(f"the worker is gone: {error.reason}")
+            return _Death(
+                reason=error.reason,
+                whole_reason=str(error),
+                was_ready=was_ready,
+                had_served=session.has_served,
+                variant=session.variant,
+            )
+        except UnfitError as error:
+            return _Death(
+                reason=str(error),
+                whole_reason=str(error),
+                was_ready=was_ready,
+                had_served=False,
+                variant=None,
+            )
 
     async def _get_ready(self, session: Session) -> None:
         loaded = await session.load(
@@ -201,6 +224,9 @@ class Engine(JobBackend):
             partial(self._ledger.allot, self.name),
             silence_s=self._limits.load_silence_s,
         )
+        if session.boxed is not None and session.boxed != self._boxed:
+            self._boxed = session.boxed
+            self._observer.boxed(self.name, session.boxed)
         self._capabilities = loaded.capabilities
         self._marker_tokens = loaded.marker_tokens
         if self._stopped is not None:

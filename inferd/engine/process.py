@@ -36,6 +36,8 @@ class WorkerProcess:
     def __init__(
         self, popen: subprocess.Popen[bytes], stream: trio.SocketStream, pidfd: int
     ) -> None:
+        assert popen.stderr is not None  # noqa: S101  # asked for below
+        self._stderr = trio.lowlevel.FdStream(os.dup(popen.stderr.fileno()))
         self._popen = popen
         self._pidfd = pidfd
         self.stream = stream
@@ -80,11 +82,9 @@ class WorkerProcess:
 
     async def listen(self) -> None:
         """Read stderr until it closes, keeping the last lines."""
-        assert self._popen.stderr is not None  # noqa: S101  # asked for below
-        stderr = trio.lowlevel.FdStream(os.dup(self._popen.stderr.fileno()))
         rest = b""
-        async with stderr:
-            async for data in stderr:
+        async with self._stderr:
+            async for data in self._stderr:
                 *lines, rest = (rest + data).split(b"\n")
                 rest = rest[:NATIVE_LOG_LINE_BYTES]
                 for line in lines:
@@ -104,6 +104,10 @@ async def start_worker() -> AsyncIterator[WorkerProcess]:
 
     The process is spawned by this thread, not by one of trio's: the kernel sends the
     worker's parent-death signal when the *thread* that spawned it ends.
+
+    Raises:
+        OSError: there are too few descriptors or processes to be had; by itself, and
+            nothing is left of the attempt.
     """
     ours, theirs = socket.socketpair()
     with ExitStack() as cleanup:

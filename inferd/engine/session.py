@@ -6,6 +6,7 @@ from typing import NamedTuple, NoReturn
 import trio
 
 from inferd.backend import Reuse
+from inferd.engine.conduct import Conduct, SessionOverError
 from inferd.engine.inbox import Inbox
 from inferd.engine.ledger import Allot
 from inferd.engine.mailbox import Mailbox
@@ -14,7 +15,7 @@ from inferd.engine.process import WorkerProcess, describe_exit
 from inferd.errors import BackendUnavailableError
 from inferd.fit import Demand
 from inferd.ipc import (
-    Alive,
+    Boxed,
     BrokenLinkError,
     Drop,
     Embedded,
@@ -34,6 +35,7 @@ from inferd.ipc import (
     ToWorker,
     Variant,
 )
+from inferd.limits import LOAD_MESSAGES
 from inferd.wire.responses import Guesses, Logprob
 
 Report = Callable[[Loading], None]
@@ -53,18 +55,6 @@ class WorkerDiedError(BackendUnavailableError):
     """The worker is gone; so is every job it had."""
 
 
-class SessionOverError(Exception):
-    """Why a session is over; the whole text is for the operator.
-
-    Attributes:
-        reason: the part of it that clients may read.
-    """
-
-    def __init__(self, reason: str, complaint: str = "") -> None:
-        super().__init__(f"{reason}: {complaint}" if complaint else reason)
-        self.reason = reason
-
-
 class Session:
     """Talks to one worker process.
 
@@ -76,6 +66,7 @@ class Session:
         self._process = process
         self._boxes: dict[int, Mailbox[Answer]] = {}
         self._finished: set[int] = set()
+        self._conduct = Conduct()
         self._inbox = Inbox(process.stream)
         self._outbox = Outbox(process.stream)
         self._over: str | None = None
@@ -86,12 +77,14 @@ class Session:
         self._hung: str | None = None
         self.has_served = False
         self.variant: Variant | None = None
+        self.boxed: Boxed | None = None
 
     # --- jobs -------------------------------------------------------------------
 
     def open(self, ticket: int) -> Mailbox[Answer]:
         """Begin to collect the answers to a job; all it gets from a dead worker is that."""
         box = self._boxes.setdefault(ticket, Mailbox())
+        self._conduct.opened(ticket)
         if self._over is not None:
             box.fail(WorkerDiedError(self._over))
         return box
@@ -104,6 +97,7 @@ class Session:
         """Have the worker forget a job that is open here, unless it has finished it."""
         if self._boxes.pop(ticket, None) is None:
             return
+        self._conduct.closed(ticket)
         if ticket in self._finished:
             self._finished.remove(ticket)
         else:
@@ -114,6 +108,7 @@ class Session:
         if isinstance(message, Prepare):
             self._prepared = trio.Event()
             self._preparing = message.ticket
+            self._conduct.asked(message.ticket, message.job)
         try:
             self._outbox.post(message)
         except OutboxFullError:
@@ -155,13 +150,17 @@ class Session:
             UnfitError: it would take more memory than there is.
         """
         self._outbox.post(message)
-        while True:
+        has_share = False
+        for _ in range(LOAD_MESSAGES):
             match await self._receive_within(silence_s):
                 case Loading() as loading:
                     report(loading)
                 case Variant() as variant:
                     self.variant = variant
-                case Demand() as demand:
+                case Boxed() as boxed:
+                    self.boxed = boxed
+                case Demand() as demand if not has_share:
+                    has_share = True
                     self._outbox.post(await allot(demand))
                 case LoadFailed(reason=reason):
                     self._process.kill()
@@ -169,9 +168,11 @@ class Session:
                     raise SessionOverError(reason, self._process.complaint)
                 case Loaded() as loaded:
                     self._process.serves_clients()
+                    self._conduct.loaded(loaded.capabilities.n_ctx)
                     return loaded
                 case other:
                     raise SessionOverError(_out_of_turn(other))
+        raise SessionOverError("broke the protocol: it says much and gets nowhere")
 
     async def serve(self, *, silence_s: float) -> NoReturn:
         """Carry messages both ways until the worker is gone.
@@ -197,8 +198,9 @@ class Session:
     def _sort_received(self) -> None:
         """Sort the messages that are whole: half of one is still silence."""
         while (message := self._next_received()) is not None:
-            self._sort(message)
             self._heard_at = trio.current_time()
+            self._conduct.heard(message, self._heard_at)
+            self._sort(message)
 
     async def _watch(self, silence_s: float) -> None:
         """End a worker that says nothing: one task instead of a deadline a message."""
@@ -223,10 +225,8 @@ class Session:
             case PromptReady() | Refused() | Overflow():
                 self._prepared.set()
                 self._put(message.ticket, message)
-            case Alive():
-                pass
-            case Loading() | Variant() | Demand() | LoadFailed() | Loaded():
-                raise SessionOverError(_out_of_turn(message))
+            case _:
+                pass  # a sign of life; anything else was refused before
 
     def _sort_step(self, step: Step) -> None:
         for started in step.started:

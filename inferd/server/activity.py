@@ -6,13 +6,15 @@ Who, what came of it, how long. Never content.
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 import structlog
 import trio
 
 from inferd.backend import MalformedToolCall, Reuse
 from inferd.errors import InferdError
+from inferd.paths import EMBED_SOCKET, INFER_V2_SOCKET, RERANK_SOCKET
+from inferd.server.facts import Facts
 from inferd.server.peer import Peer
 from inferd.server.turns import Turn
 from inferd.wire.responses import Guesses, Timing
@@ -20,7 +22,35 @@ from inferd.wire.responses import Guesses, Timing
 ID_CHARS = 128
 """Characters of a request's id in the log; the client may choose any length."""
 
+WIRE_VERSIONS: Final = {
+    INFER_V2_SOCKET: "v2",
+    EMBED_SOCKET: "embed",
+    RERANK_SOCKET: "rerank",
+}
+"""What the wire calls what is spoken on a socket; on the first one there is no name."""
+
+Fields = dict[str, str | int | float]
+
 log = structlog.get_logger("activity")
+
+
+def event_on(socket: str, name: str) -> str:
+    """Name an event of the activity log as the wire does: ``v2_request_done``."""
+    version = WIRE_VERSIONS.get(socket)
+    return f"{version}_{name}" if version else name
+
+
+def where(socket: str) -> Fields:
+    """Say which socket it is about."""
+    fields: Fields = {"socket": socket}
+    if version := WIRE_VERSIONS.get(socket):
+        fields["wire_version"] = version
+    return fields
+
+
+def who(peer: Peer) -> Fields:
+    """Say who is at the other end."""
+    return {"peer": str(peer), "peer_uid": peer.uid, "peer_pid": peer.pid}
 
 
 class Output(Protocol):
@@ -62,6 +92,8 @@ class Activity:
     turn: Turn | None = None
     input_tokens: int = 0
     output: Output = field(default_factory=_Nothing)
+    facts: Facts = field(default_factory=dict)
+    """What more there is to log of it."""
     outcome: str = "abandoned"
     """Its stop reason or error code, once it has ended."""
 
@@ -111,43 +143,48 @@ class Activity:
     def done(self, stop_reason: str) -> None:
         """Write the line of a request that was answered."""
         self.outcome = stop_reason
-        log.info(
-            "request.finished",
-            **self._fields(),
-            stop_reason=stop_reason,
-            prompt_tokens=self.input_tokens,
-            completion_tokens=self.output.n_tokens,
-        )
+        name = event_on(self.socket, "request_done")
+        log.info(name, **self._fields(), stop_reason=stop_reason)
 
     def refused(self, error: InferdError) -> None:
-        """Write the line of a request that failed."""
+        """Write the line of a request that failed, before its turn or in it."""
         self.outcome = error.code.value
-        log.warning("request.refused", **self._fields(), code=self.outcome)
+        has_begun = self.started_at is not None
+        name = "request_error_mid_stream" if has_begun else "request_refused"
+        name = event_on(self.socket, name)
+        log.warning(name, **self._fields(), code=self.outcome)
 
     def abandoned(self) -> None:
         """Write the line of a request whose client is gone."""
-        log.info("request.abandoned", **self._fields())
+        log.info(event_on(self.socket, "request_abandoned"), **self._fields())
 
     def _ns(self, moment: float) -> int:
         return self.arrived_ns + int((moment - self.arrived_at) * 1e9)
 
-    def _fields(self) -> dict[str, str | int | float]:
+    def _fields(self) -> Fields:
         now = trio.current_time()
-        fields: dict[str, str | int | float | None] = {
-            "socket": self.socket,
-            "req_id": self.request_id[:ID_CHARS],
-            "peer_uid": self.peer.uid,
-            "peer_pid": self.peer.pid,
-            "backend": self.backend,
-            "queued_ms": _ms(
-                self.arrived_at, now if self.started_at is None else self.started_at
-            ),
-            "first_token_ms": None
-            if self.first_token_at is None
-            else _ms(self.arrived_at, self.first_token_at),
-            "total_ms": _ms(self.arrived_at, now),
-        }
-        return {key: value for key, value in fields.items() if value is not None}
+        started_at = now if self.started_at is None else self.started_at
+        fields: Fields = {"req_id": self.request_id[:ID_CHARS]}
+        if self.backend is not None:
+            fields["backend"] = self.backend
+        fields |= where(self.socket) | who(self.peer) | self.facts
+        if self.backend is not None:
+            fields |= self._tokens()
+        fields["queued_ms"] = _ms(self.arrived_at, started_at)
+        if self.first_token_at is not None:
+            fields["first_token_ms"] = _ms(self.arrived_at, self.first_token_at)
+        return fields | {"total_ms": _ms(self.arrived_at, now)}
+
+    def _tokens(self) -> Facts:
+        """Count them, by the names that they have on its socket."""
+        match WIRE_VERSIONS.get(self.socket):
+            case None:
+                names = ("prompt_tokens", "completion_tokens")
+            case "v2":
+                names = ("input_tokens", "output_tokens")
+            case _:
+                return {"input_tokens": self.input_tokens}
+        return dict(zip(names, (self.input_tokens, self.output.n_tokens), strict=True))
 
 
 def _ms(start_s: float, end_s: float) -> float:

@@ -12,8 +12,9 @@ from inferd.config import LimitSettings
 from inferd.errors import InvalidFrameError, PeerError
 from inferd.limits import READ_BYTES
 from inferd.server.access import Access
-from inferd.server.activity import Activity
+from inferd.server.activity import Activity, event_on, where, who
 from inferd.server.dispatch import Service, dispatch
+from inferd.server.facts import facts_of
 from inferd.server.hangup import Hangups
 from inferd.server.inbox import Arrival, Inbox
 from inferd.server.large_lines import LargeLines
@@ -26,7 +27,7 @@ from inferd.wire.blocks import BlocksRequest
 from inferd.wire.codec import Request
 from inferd.wire.requests import EmbedRequest, GenerateRequest, RerankRequest
 
-log = structlog.get_logger("server")
+log = structlog.get_logger("activity")
 
 R = TypeVar("R", bound=Request)
 
@@ -86,7 +87,9 @@ class Connection(Generic[R]):
         self._news = trio.Event()
         self._room = trio.Event()
         self._is_held_up = False  # while its line waits for a turn to be read
-        self._log = log.bind(socket=surface.socket, peer=str(self._peer))
+        self._log = log.bind(**where(surface.socket), **who(self._peer))
+        self.has_asked = False
+        """Whether a request, or what was to be one, has been taken from it."""
 
     def end(self) -> None:
         """Close the connection as soon as nothing is being answered."""
@@ -101,7 +104,8 @@ class Connection(Generic[R]):
 
     async def serve(self) -> None:
         """Answer requests until the client or the daemon ends it."""
-        self._log.debug("client.connected")
+        name = event_on(self._surface.socket, "connection_accepted")
+        self._log.info(name, transport="unix")
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._watch, nursery.cancel_scope)
@@ -165,6 +169,7 @@ class Connection(Generic[R]):
         arrival = await self._next()
         if arrival is None:
             return False
+        self.has_asked = True
         if isinstance(arrival, PeerError):
             goes_on = await self._refuse(arrival)
         else:
@@ -174,6 +179,7 @@ class Connection(Generic[R]):
         return True
 
     async def _answer(self, arrival: Arrival[R]) -> bool:
+        arrival.activity.facts.update(facts_of(arrival.request))
         try:
             return await dispatch(
                 self._surface.service,
@@ -217,7 +223,8 @@ class Connection(Generic[R]):
         return None
 
     async def _refuse(self, error: PeerError) -> bool:
-        self._log.warning("client.refused", code=error.code.value)
+        name = event_on(self._surface.socket, "request_refused")
+        self._log.warning(name, code=error.code.value)
         self._around.register.refuse(self._surface.socket, error)
         await self._reply("").fail(error)
         return not error.closes_connection

@@ -14,6 +14,7 @@ from inferd.resolve.plan import Plan
 from inferd.resolve.rerank import resolve_rerank
 from inferd.server.activity import Activity
 from inferd.server.entrance import Entrance
+from inferd.server.facts import Facts
 from inferd.server.reply import Reply
 from inferd.wire.requests import EmbedRequest, RerankRequest
 from inferd.wire.responses import (
@@ -33,7 +34,8 @@ class EncodeService(Generic[R, J]):
 
     entrance: Entrance
     resolve: Callable[[R], Plan[J]]
-    run: Callable[[R, Backend, Prepared[J], Reply], Awaitable[None]]
+    run: Callable[[R, Backend, Prepared[J], Reply], Awaitable[Facts]]
+    """Gives what the log is to say of the answer."""
 
     async def answer(self, request: R, reply: Reply, activity: Activity) -> None:
         """Serve one request to its terminal frame.
@@ -47,7 +49,8 @@ class EncodeService(Generic[R, J]):
         plan = self.resolve(request)
         with activity.scope:
             async with self.entrance.enter(plan, activity) as (backend, prepared):
-                await self.run(request, backend, prepared, reply)
+                facts = await self.run(request, backend, prepared, reply)
+                activity.facts.update(facts)
         if not reply.is_over:
             raise CancelledError
         await reply.flush()
@@ -69,7 +72,7 @@ async def _embed(
     backend: Backend,
     prepared: Prepared[EmbedJob],
     reply: Reply,
-) -> None:
+) -> Facts:
     check_answer_fits(prepared.job, n_embd=backend.capabilities.n_embd)
     result = await backend.embed(prepared)
     frame = EmbeddingsFrame(
@@ -81,6 +84,7 @@ async def _embed(
         backend=backend.name,
     )
     await reply.send_in_parts(frame, result.embeddings)
+    return {"dimensions": result.dimensions}
 
 
 async def _rerank(
@@ -88,7 +92,7 @@ async def _rerank(
     backend: Backend,
     prepared: Prepared[RerankJob],
     reply: Reply,
-) -> None:
+) -> Facts:
     result = await backend.rerank(prepared)
     ranked = [RankedDocument(*each) for each in enumerate(result.scores)]
     ranked.sort(key=lambda each: -each.score)  # equals stay in the request's order
@@ -100,3 +104,4 @@ async def _rerank(
         backend=backend.name,
     )
     await reply.send([frame])
+    return {"n_results": len(frame.results)}

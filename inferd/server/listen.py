@@ -110,10 +110,12 @@ def _refuse_odd_lock(path: Path) -> None:
 def bind(path: Path, *, mode: int, group: str | None = None) -> trio.SocketListener:
     """Bind a Unix socket, replacing one that a daemon before us left.
 
-    Call it with the lock held: then whatever is there has no daemon behind it.
+    Call it with the lock held: then whatever is there has no daemon behind it, but may
+    have somebody else.
 
     Raises:
-        ListenError: the path is too long, a symlink, or something that is no socket.
+        ListenError: the path is too long, a symlink, something that is no socket, or a
+            socket that somebody listens at.
     """
     n_bytes = len(os.fsencode(path))
     if n_bytes > SOCKET_PATH_BYTES:
@@ -153,4 +155,18 @@ def _remove_stale(path: Path) -> None:
         raise ListenError(f"socket path is a symlink (refused): {path}")
     if not stat.S_ISSOCK(mode):
         raise ListenError(f"socket path is taken by something else: {path}")
+    _refuse_live(path)
     path.unlink()
+
+
+def _refuse_live(path: Path) -> None:
+    """Refuse to take the place of a socket that somebody listens at: systemd, say."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)  # noqa: FBT003  # socket's own signature
+        try:
+            probe.connect(os.fspath(path))
+        except ConnectionRefusedError:
+            return
+        except BlockingIOError:
+            pass  # it listens, and has no room just now
+    raise ListenError(f"socket path is in use, something listens there: {path}")

@@ -1,79 +1,85 @@
-"""The log: lines to stderr by a thread of its own, so that a stalled sink stalls nobody.
+"""The log: every event as one line, on stderr and in a file.
 
-On a terminal the lines are for people, elsewhere they are JSON for a journal. When more
-than ``LOG_QUEUE_LINES`` wait, further ones are dropped and counted.
+On a terminal the lines are for people, to journald they have a priority, elsewhere and
+in the file they are JSON. What looks like a secret is taken out of all of them.
 """
 
 import logging
 import os
-import queue
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Literal
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Final, Literal
 
 import structlog
 
-from inferd.limits import LOG_QUEUE_LINES
-
-FLUSH_S = 1.0
-"""Seconds that the last lines get at the end."""
+from inferd.server.lines import ForPeople, as_json, for_journal, record_of
+from inferd.server.logfile import LogFile
+from inferd.server.redaction import Record
+from inferd.server.sink import Descriptor, LineSink, Writer
 
 Level = Literal["debug", "info", "warning", "error"]
+Sink = Literal["stderr", "file"]
+Form = Callable[[Record], bytes]
+
+COMPONENT: Final = "log"
 
 
-class LineSink:
-    """Writes lines to a file descriptor, never waiting for it."""
+class Outlet:
+    """A sink and the form of its lines."""
 
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-        self._lines: queue.Queue[bytes | None] = queue.Queue(LOG_QUEUE_LINES)
-        self._n_dropped = 0
-        self._thread = threading.Thread(target=self._write_all, name="log", daemon=True)
-        self._thread.start()
+    def __init__(
+        self, writer: Writer, form: Form, *, on_loss: Callable[[], None]
+    ) -> None:
+        self._name = str(writer)
+        self._form = form
+        self.others: list[Outlet] = []
+        """That are told when this one fails."""
+        self._sink = LineSink(
+            writer, report=self._lost, on_loss=on_loss, on_failure=self._failed
+        )
 
-    def write(self, line: str) -> None:
-        """Queue a line, or drop it."""
-        try:
-            self._lines.put_nowait(line.encode("utf-8", "replace") + b"\n")
-        except queue.Full:
-            self._n_dropped += 1
+    def write(self, record: Record) -> None:
+        """Have a record written, without waiting for it."""
+        self._sink.write(self._form(record))
 
     def close(self) -> None:
-        """Write what is queued, as far as there is time."""
-        try:
-            self._lines.put(None, timeout=FLUSH_S)
-        except queue.Full:
-            return
-        self._thread.join(FLUSH_S)
+        """Write what waits, as far as there is time."""
+        self._sink.close()
 
-    def _write_all(self) -> None:
-        while (line := self._lines.get()) is not None:
-            self._write(line)
-            if self._n_dropped:
-                dropped, self._n_dropped = self._n_dropped, 0
-                self._write(b'{"event": "log.dropped", "lines": %d}\n' % dropped)
+    def _lost(self, n_lines: int) -> bytes:
+        fields = {"lines": n_lines}
+        return self._form(record_of(COMPONENT, "warning", "log.dropped", fields))
 
-    def _write(self, line: bytes) -> None:
-        try:
-            while line:
-                line = line[os.write(self._fd, line) :]
-        except OSError:
-            return  # a full disk or a closed pipe must not end a daemon
+    def _failed(self, error: OSError) -> None:
+        fields = {"sink": self._name, "reason": error.strerror}
+        for other in self.others:
+            other.write(record_of(COMPONENT, "warning", "log.failed", fields))
 
 
-class SinkLogger:
-    """What structlog calls with finished lines."""
+class RecordLogger:
+    """What structlog calls with finished records."""
 
-    def __init__(self, sink: LineSink) -> None:
-        self._write = sink.write
+    def __init__(self, outlets: list[Outlet], component: str) -> None:
+        self.component = component
+        self._outlets = outlets
 
-    def msg(self, message: str) -> None:
-        """Queue a line, whatever its level."""
-        self._write(message)
+    def msg(self, record: Record) -> None:
+        """Have a record written wherever the log goes, whatever its level."""
+        for outlet in self._outlets:
+            outlet.write(record)
 
     log = debug = info = warning = warn = error = critical = exception = fatal = msg
+
+
+def finish(
+    logger: RecordLogger, method: str, event: MutableMapping[str, object]
+) -> tuple[tuple[Record], dict[str, object]]:
+    """Make the record of an event: structlog's last step."""
+    level = "error" if method == "exception" else method
+    msg = str(event.pop("event", ""))
+    return (record_of(logger.component, level, msg, event),), {}
 
 
 class LibraryHandler(logging.Handler):
@@ -87,32 +93,63 @@ class LibraryHandler(logging.Handler):
 
 
 @contextmanager
-def logging_to_stderr(level: Level) -> Iterator[None]:
-    """Configure structlog for the daemon's process while inside."""
-    sink = LineSink(sys.stderr.fileno())
-    renderer: structlog.typing.Processor = (
-        structlog.dev.ConsoleRenderer(colors=not os.environ.get("NO_COLOR"))
-        if sys.stderr.isatty()
-        else structlog.processors.JSONRenderer()
-    )
+def writing_log(
+    level: Level,
+    file: LogFile | None = None,
+    on_loss: Callable[[Sink], None] = lambda _: None,
+) -> Iterator[None]:
+    """Configure structlog for the daemon's process while inside.
+
+    Args:
+        level: events below it are left out.
+        file: where lines go besides stderr.
+        on_loss: called for every line that is lost, in any thread.
+    """
+    outlets: list[Outlet] = []
+    if sys.stderr is not None:  # somebody may have closed it
+        outlets.append(_stderr(on_loss=partial(on_loss, "stderr")))
+    if file is not None:
+        outlets.append(Outlet(file, as_json, on_loss=partial(on_loss, "file")))
+    for outlet in outlets:
+        outlet.others += [each for each in outlets if each is not outlet]
+    handler = LibraryHandler(logging.WARNING)
+    with ExitStack() as after:
+        for outlet in outlets:
+            after.callback(outlet.close)
+        after.callback(structlog.reset_defaults)
+        _configure(level, outlets)
+        logging.getLogger().addHandler(handler)
+        after.callback(logging.getLogger().removeHandler, handler)
+        yield
+
+
+def _configure(level: Level, outlets: list[Outlet]) -> None:
     structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", key="t"),
-            structlog.processors.format_exc_info,
-            renderer,
-        ],
+        processors=[finish],
         wrapper_class=structlog.make_filtering_bound_logger(
             getattr(logging, level.upper())
         ),
-        logger_factory=lambda *_: SinkLogger(sink),
+        logger_factory=lambda *names: RecordLogger(outlets, *names or ("",)),
         cache_logger_on_first_use=False,
     )
-    handler = LibraryHandler(logging.WARNING)
-    logging.getLogger().addHandler(handler)
-    try:
-        yield
-    finally:
-        logging.getLogger().removeHandler(handler)
-        sink.close()
-        structlog.reset_defaults()
+
+
+def _stderr(*, on_loss: Callable[[], None]) -> Outlet:
+    fd = sys.stderr.fileno()
+    form: Form = as_json
+    if sys.stderr.isatty():
+        form = ForPeople(colours=not os.environ.get("NO_COLOR"))
+    elif is_journal(fd, os.environ.get("JOURNAL_STREAM", "")):
+        form = for_journal
+    return Outlet(Descriptor(fd), form, on_loss=on_loss)
+
+
+def is_journal(fd: int, stream: str) -> bool:
+    """Tell whether a descriptor is the stream to journald.
+
+    Args:
+        fd: the descriptor.
+        stream: ``$JOURNAL_STREAM``: device and inode of that, in decimal.
+    """
+    info = os.fstat(fd)
+    return stream == f"{info.st_dev}:{info.st_ino}"

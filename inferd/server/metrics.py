@@ -73,6 +73,14 @@ class Metrics:
             ("backend",),
             registry=self._registry,
         )
+        self._lost_lines = Counter(
+            "inferd_log_lines_dropped",
+            "Lines of the log that their sink did not take in time, or at all.",
+            ("sink",),
+            registry=self._registry,
+        )
+        for sink in ("stderr", "file"):
+            self._lost_lines.labels(sink)  # told from the start, as 0
 
     def watch(self, name: str, text: str, read: Callable[[], float]) -> None:
         """Tell a number that is read when it is asked for."""
@@ -116,6 +124,10 @@ class Metrics:
         """Count a worker's death."""
         self._restarts.labels(backend).inc()
         self._saved.labels(backend).set(0)
+
+    def line_lost(self, sink: str) -> None:
+        """Count a line that is not in the log; called in any thread."""
+        self._lost_lines.labels(sink).inc()
 
     def text(self) -> str:
         """Write all of it."""

@@ -14,9 +14,16 @@ from typing import Final, NamedTuple
 import structlog
 import trio
 
-from inferd.errors import InferdError, PermissionDeniedError, TooManyConnectionsError
+from inferd.errors import (
+    InferdError,
+    PermissionDeniedError,
+    TooManyConnectionsError,
+    UnservedError,
+)
 from inferd.server.access import Access
+from inferd.server.activity import where, who
 from inferd.server.descriptors import Spare
+from inferd.server.listen import INFERENCE_MODE
 from inferd.server.metrics import Metrics
 from inferd.server.peer import Peer, groups_of, peer_of
 from inferd.server.reply import error_frame
@@ -45,7 +52,27 @@ class Door(NamedTuple):
     is_kept_open: bool
     """Whether the spare descriptor is for those who come in here."""
     mode: int
+    """Of a socket of our own, as its group; an inherited one has them already."""
     group: str | None = None
+    no_place: InferdError = TooManyConnectionsError()
+    """Why there is no place for somebody."""
+
+
+def unserved(leaf: str) -> Door:
+    """Make the door of a socket that is there, and that no backend serves."""
+    return Door(
+        leaf,
+        _serve_nobody,
+        Room(0),
+        in_a_frame,
+        is_kept_open=False,
+        mode=INFERENCE_MODE,
+        no_place=UnservedError(leaf),
+    )
+
+
+async def _serve_nobody(_: trio.SocketStream) -> None:
+    """Be what serves where there is no place."""
 
 
 def in_a_frame(error: InferdError) -> bytes:
@@ -134,7 +161,7 @@ class Reception:
             return None
         place = door.room.take(peer.uid)
         if place is None:
-            self._turn_away(stream, door, TooManyConnectionsError())
+            self._turn_away(stream, door, door.no_place)
         return place
 
     def _turn_away(
@@ -154,9 +181,8 @@ class Reception:
         uid = None if peer is None else peer.uid
         kind = (event, door.leaf, code, uid)
         if n := self._seldom.count(*kind, now=trio.current_time()):
-            log.warning(
-                event, socket=door.leaf, code=code, peer=str(peer or ""), times=n
-            )
+            known = where(door.leaf) | (who(peer) if peer else {})
+            log.warning(event, **known, code=code, times=n)
 
     async def _serve(self, stream: trio.SocketStream, door: Door, place: Place) -> None:
         try:

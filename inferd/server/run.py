@@ -1,34 +1,27 @@
 """The task tree, from the lock to the last goodbye."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from functools import partial
-from pathlib import Path
-from typing import Protocol
 
 import structlog
 import trio
 
 from inferd.backend import Backend
 from inferd.config import Config, ConfigError
-from inferd.paths import ADMIN_SOCKET, LOCK_NAME
-from inferd.server.access import Access
+from inferd.paths import ADMIN_SOCKET
 from inferd.server.admin import serve_admin
 from inferd.server.audience import Audience
 from inferd.server.commands import Commands
 from inferd.server.connection import AnySurface, Surroundings
+from inferd.server.doors import Doors
 from inferd.server.entrance import Entrance
 from inferd.server.force import Force, nothing_to_read
+from inferd.server.guests import Guests
 from inferd.server.hangup import Hangups
 from inferd.server.large_lines import LargeLines
-from inferd.server.listen import (
-    ADMIN_MODE,
-    INFERENCE_MODE,
-    bind,
-    locked,
-    make_directory,
-)
-from inferd.server.reception import Door, Reception, in_a_frame, in_a_reply
+from inferd.server.listen import ADMIN_MODE, INFERENCE_MODE
+from inferd.server.reception import Door, Reception, in_a_frame, in_a_reply, unserved
 from inferd.server.register import Register
 from inferd.server.reload import Reloaded
 from inferd.server.room import Room
@@ -42,16 +35,6 @@ LAST_WORDS_S = 2.0
 """Seconds for the last frames to be written once the time to drain is over."""
 
 
-class Ends(Protocol):
-    """A connection, as a daemon that drains sees it."""
-
-    def end(self) -> None:
-        """Close it as soon as nothing is being answered."""
-
-    def review(self, access: Access) -> None:
-        """End it if its client may no longer use the socket."""
-
-
 class Daemon:
     """Everything between the sockets and the backends.
 
@@ -59,7 +42,7 @@ class Daemon:
     workers, admin, lock.
 
     Args:
-        directory: of the sockets and the lock.
+        doors: the sockets and the lock.
         read_config: reads the configuration again; raises ``ConfigError``.
 
     Raises:
@@ -69,12 +52,12 @@ class Daemon:
     def __init__(
         self,
         config: Config,
-        directory: Path,
+        doors: Doors,
         backends: Sequence[Backend],
         audience: Audience,
         read_config: Callable[[], Config] = nothing_to_read,
     ) -> None:
-        self._directory = directory
+        self._doors = doors
         self._backends = backends
         self._board, self._notifier, metrics = audience
         self._read_config = read_config
@@ -104,7 +87,7 @@ class Daemon:
         )
         for figure in (*self._turns.figures(), self._around.room.figure()):
             metrics.watch(*figure)
-        self._connections: set[Ends] = set()
+        self._guests = Guests()
         self._n_listeners = 0
         self._left = trio.lowlevel.ParkingLot()
         self._stop = trio.Event()
@@ -140,8 +123,7 @@ class Daemon:
         finally:
             if is_told:
                 self._notifier.ready()
-        for connection in self._connections:
-            connection.review(self._force.reception.access)
+        self._guests.review(self._force.reception.access)
         log.info("config.reloaded", **reloaded._asdict())
         return reloaded
 
@@ -152,15 +134,14 @@ class Daemon:
             ListenError: a socket or the lock cannot be had.
             StartFailedError: a backend did not get ready. Both come in groups.
         """
-        make_directory(self._directory, group=self._force.config.listen.group)
         self._force.share_out()
         reception = self._force.reception
         reception.open()
-        with closing(reception), locked(self._directory / LOCK_NAME), self._scope:
+        with closing(reception), self._doors.locked(), self._scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._around.hangups.run)
                 nursery.start_soon(self._notifier.feed_watchdog)
-                with self._open(nursery, ADMIN_SOCKET, self._admin_door()):
+                with self._doors.open(nursery, self._admin_door(), reception):
                     await self._run_backends()
                 await self._say_goodbye()
                 nursery.cancel_scope.cancel()
@@ -189,12 +170,17 @@ class Daemon:
     async def _run_clients(self) -> None:
         async with trio.open_nursery() as nursery:
             with ExitStack() as doors:
-                for leaf, door in self._inference_doors():
-                    doors.enter_context(self._open(nursery, leaf, door))
+                for door in self._inference_doors():
+                    opened = self._doors.open(nursery, door, self._force.reception)
+                    doors.enter_context(opened)
                 self._is_ready = True
                 self._board.all_ready()
                 self._notifier.ready()
-                log.info("daemon.ready", directory=str(self._directory))
+                log.info(
+                    "daemon.ready",
+                    directory=str(self._doors.directory),
+                    inherited=self._doors.inherited,
+                )
                 await self._stop.wait()
                 self._board.draining()
                 self._notifier.stopping()
@@ -203,56 +189,43 @@ class Daemon:
 
     async def _drain(self) -> None:
         """Finish what is running and queued, as far as there is time; end the rest."""
-        log.info("daemon.draining", drain_s=self._force.config.limits.drain_s)
+        drain_s = self._force.config.limits.drain_s
+        log.info("daemon.draining", drain_s=drain_s)
+        deadline = trio.current_time() + drain_s
+        await self._guests.hear(by=deadline)
         self._turns.close()
-        for connection in self._connections:
-            connection.end()
-        if await self._empty(within_s=self._force.config.limits.drain_s):
+        self._guests.end()
+        await self._guests.leave(by=deadline)
+        if not self._guests:
             return
         self._turns.turn_away()
         for backend in self._backends:
             backend.stop("the daemon is going down")
-        await self._empty(within_s=LAST_WORDS_S)
-
-    async def _empty(self, *, within_s: float) -> bool:
-        """Wait for every client to have its answer and go; false if some have not."""
-        with trio.move_on_after(within_s):
-            while self._connections:
-                await self._left.park()
-        return not self._connections
+        await self._guests.leave(by=trio.current_time() + LAST_WORDS_S)
 
     # --- sockets ----------------------------------------------------------------------
 
-    @contextmanager
-    def _open(self, clients: trio.Nursery, leaf: str, door: Door) -> Iterator[None]:
-        """Bind a socket and let clients in while inside; then unlink it."""
-        path = self._directory / leaf
-        listener = bind(path, mode=door.mode, group=door.group)
-        accepting = trio.CancelScope()
-        receive = self._force.reception.receive_all
-        clients.start_soon(receive, listener, door, clients, accepting)
-        try:
-            yield
-        finally:
-            accepting.cancel()
-            path.unlink(missing_ok=True)
+    def _inference_doors(self) -> Iterator[Door]:
+        """Give the sockets that backends can serve; all share the room there is.
 
-    def _inference_doors(self) -> Iterator[tuple[str, Door]]:
-        """Give the sockets that backends can serve; all share the room there is."""
+        At those that are there all the same, clients are told that nobody does.
+        """
+        config = self._force.config
         entrance = Entrance(self._backends, self._turns)
-        for surface in surfaces(self._force.config.listen, self._backends, entrance):
-            yield (
+        not_served = dict.fromkeys(self._doors.inherited)
+        not_served.pop(ADMIN_SOCKET, None)
+        for surface in surfaces(config.listen, self._backends, entrance):
+            not_served.pop(surface.socket, None)
+            yield Door(
                 surface.socket,
-                Door(
-                    surface.socket,
-                    partial(self._serve_client, surface),
-                    self._around.room,
-                    in_a_frame,
-                    is_kept_open=False,
-                    mode=INFERENCE_MODE,
-                    group=self._force.config.listen.group,
-                ),
+                partial(self._serve_client, surface),
+                self._around.room,
+                in_a_frame,
+                is_kept_open=False,
+                mode=INFERENCE_MODE,
+                group=config.listen.group,
             )
+        yield from map(unserved, not_served)
 
     def _admin_door(self) -> Door:
         config = self._force.config
@@ -271,14 +244,8 @@ class Daemon:
         self, surface: AnySurface, stream: trio.SocketStream
     ) -> None:
         connection = surface.connect(stream, self._around)
-        self._connections.add(connection)
-        if self._stop.is_set():
-            connection.end()
-        try:
+        with self._guests.counting(connection):
             await connection.serve()
-        finally:
-            self._connections.discard(connection)
-            self._left.unpark_all()
 
     async def _serve_listener(self, stream: trio.SocketStream) -> None:
         self._n_listeners += 1

@@ -7,6 +7,7 @@ is cut off: it reconnects and gets the present state.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import msgspec
 import structlog
 import trio
 from msgspec import UNSET
@@ -15,7 +16,7 @@ from inferd import __version__
 from inferd.capabilities import BackendCapabilities
 from inferd.engine.restart import Pause
 from inferd.fit import Plan, mib
-from inferd.ipc import Loading
+from inferd.ipc import Boxed, Loading
 from inferd.limits import ADMIN_LISTENER_EVENTS
 from inferd.wire.codec import encode
 from inferd.wire.status import CapabilitiesFrame, LifecycleFrame, StatusFrame
@@ -65,6 +66,7 @@ class StatusBoard:
         self._lifecycle = LifecycleFrame(status="starting")
         self._capabilities: dict[str, CapabilitiesFrame] = {}
         self._down: set[str] = set()
+        self._boxes: dict[str, Boxed] = {}
         self._listeners: set[Listener] = set()
         self._has_been_ready = False
         self._is_draining = False
@@ -106,6 +108,7 @@ class StatusBoard:
     def all_ready(self) -> None:
         """The sockets are there and every backend serves."""
         self._has_been_ready = True
+        self._tell_boxes()
         if not self._down:
             self.publish(LifecycleFrame(status="ready"))
 
@@ -147,6 +150,15 @@ class StatusBoard:
             backends={name: str(need) for name, need in plan.needs.items()},
         )
 
+    def boxed(self, backend: str, boxed: Boxed) -> None:
+        """A worker has given up what it has no use for; told once all serve.
+
+        A start that fails is to be one line.
+        """
+        self._boxes[backend] = boxed
+        if self._has_been_ready:
+            self._tell_boxes()
+
     def ready(self, backend: str, capabilities: BackendCapabilities) -> None:
         """A worker serves; the daemon is ready again when all do."""
         if self._has_been_ready:
@@ -185,6 +197,13 @@ class StatusBoard:
             lower=lower,
         )
         self._on_death(backend)
+
+    def _tell_boxes(self) -> None:
+        for backend, boxed in self._boxes.items():
+            is_whole = boxed.is_open or (boxed.landlock > 0 and boxed.seccomp)
+            say = log.info if is_whole else log.warning
+            say("worker.boxed", backend=backend, **msgspec.structs.asdict(boxed))
+        self._boxes.clear()
 
 
 def _capabilities_frame(name: str, able: BackendCapabilities) -> CapabilitiesFrame:

@@ -5,9 +5,12 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
+from functools import partial
 
 from inferd.config import LlamaCppSettings, MockSettings
-from inferd.ipc import Load
+from inferd.ipc import Boxed, Load
+from inferd.worker import box
 from inferd.worker.backend import WorkerBackend
 from inferd.worker.link import Link
 from inferd.worker.runtime import Runtime
@@ -15,17 +18,32 @@ from inferd.worker.runtime import Runtime
 PR_SET_PDEATHSIG = 1
 
 
-def make_backend(load: Load) -> WorkerBackend:
-    """Choose the library; importing it is what only this process does."""
+def make_backend(tell: Callable[[Boxed], None], load: Load) -> WorkerBackend:
+    """Choose the library; importing it is what only this process does, in its box.
+
+    Args:
+        tell: what the box holds back.
+        load: what is to be loaded.
+
+    Raises:
+        LoadError: its files cannot be opened, or are not what they should be.
+    """
     match load.settings:
         case MockSettings() as settings:
             from inferd.worker.mock import MockBackend  # noqa: PLC0415
 
+            tell(box.enter(settings))
             return MockBackend(settings)
         case LlamaCppSettings() as settings:
+            from inferd.worker.llama.files import open_files  # noqa: PLC0415
+
+            files = open_files(settings)
+            tell(box.enter(settings, files.fds))
             from inferd.worker.llama.backend import LlamaBackend  # noqa: PLC0415
 
-            return LlamaBackend(settings, n_slots=load.n_slots, crashed=load.crashed)
+            return LlamaBackend(
+                settings, n_slots=load.n_slots, crashed=load.crashed, files=files
+            )
 
 
 def die_with(parent_pid: int) -> None:
@@ -42,6 +60,7 @@ def main() -> int:
     """Serve the daemon at the other end of the given descriptor."""
     fd, parent_pid = map(int, sys.argv[1:3])
     die_with(parent_pid)
+    box.give_up_privileges()
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
     )  # a terminal's ^C is the daemon's to hear
@@ -49,7 +68,8 @@ def main() -> int:
         0.0005
     )  # the decoding thread waits for the interpreter, not I/O
     with socket.socket(fileno=fd) as sock:
-        return Runtime(Link(sock), make_backend).serve()
+        link = Link(sock)
+        return Runtime(link, partial(make_backend, link.send)).serve()
 
 
 if __name__ == "__main__":

@@ -49,8 +49,9 @@ PREFILL_TILE_TOKENS: Final = 64
 multiple computes as much again for them (132 tokens at a time are read at 0.86 of the speed
 of 128)."""
 
-KEPT_TOKENS_MIN: Final = 64
-"""Tokens of a sequence that is kept, or found: fewer are read again in a step or two."""
+KEPT_TOKENS_MIN: Final = 16
+"""Tokens of a sequence that is kept, or found: a system prompt, but not what every prompt
+of a family begins with."""
 
 OUTPUTS_PER_SLOT: Final = 1 + MAX_DRAFT_TOKENS
 """Tokens of one sequence in one batch after which the next may be chosen. llama.cpp
@@ -120,3 +121,33 @@ GRAMMAR_BLAME_S: Final = 1.0
 
 GRAMMARS_REMEMBERED: Final = 256
 """Grammars that are known to compile soon and are not tried again."""
+
+# --- model files ------------------------------------------------------------
+# What a GGUF header may promise, before the library sees it. F-26.
+
+GGUF_TENSORS: Final = 100_000
+"""Tensors of one file; the largest models in use have some thousands. F-26."""
+
+GGUF_KEYS: Final = 10_000
+"""Keys of one header; it has some dozens as a rule. F-26."""
+
+GGUF_NAME_BYTES: Final = 65_535
+"""Bytes of a key: the format's own bound. F-26."""
+
+GGUF_TEXT_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of one text in a header; some have a whole tokeniser as JSON in one. F-26."""
+
+GGUF_ARRAY_TEXTS: Final = 4_000_000
+"""Texts in all arrays of a header, which are walked one by one, in 0.2 µs each. The
+largest vocabulary in use has 0.8 million, with its merges. F-26."""
+
+GGUF_ALIGNMENT_BYTES: Final = 65_536
+"""Largest alignment of tensors; 32 as a rule. F-26."""
+
+MODEL_PARTS: Final = 256
+"""Files that one model may be made of: each is held open. F-26."""
+
+# --- the box ----------------------------------------------------------------
+
+WORKER_OPEN_FILES: Final = 1024
+"""Descriptors of a worker: it has a dozen, and two for each part of its model. F-9."""

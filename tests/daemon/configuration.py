@@ -41,10 +41,14 @@ def llamacpp(model: Path | str, **settings: Any) -> Table:
 
 
 def clean_environ() -> dict[str, str]:
-    """Copy our environment without what would tell a daemon where it runs."""
+    """Copy our environment without what would tell a daemon where it runs.
+
+    A daemon in it writes no file of its log.
+    """
     ours = ("INFERD_CONFIG", "NOTIFY_SOCKET", "RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR")
-    return {
+    kept = {
         name: value
         for name, value in os.environ.items()
         if name not in ours and not name.startswith("WATCHDOG_")
     }
+    return {**kept, "INFERD_LOG_DIR": ""}

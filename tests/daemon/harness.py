@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol, Self
 
+from tests.daemon.activation import HeldSockets
 from tests.daemon.configuration import Config, clean_environ, llamacpp, mock, to_toml
 from tests.daemon.connection import (
     PATIENCE_S,
@@ -88,9 +89,12 @@ class DaemonProcess:
         self.config_file = self.scratch / "config.toml"
         self.config_file.write_text(to_toml({**config, "listen": listen}))
         self._mark = uuid.uuid4().hex
-        self._environ = {**clean_environ(), **(environ or {}), MARK: self._mark}
+        self.log_file = self.scratch / "logs" / "inferd.ndjson"
+        places = {"INFERD_LOG_DIR": str(self.log_file.parent), MARK: self._mark}
+        self._environ = {**clean_environ(), **places, **(environ or {})}
         self._log = self.scratch / "stderr"
         self._connections: list[Connection] = []
+        self._held: HeldSockets | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._is_told = False
 
@@ -106,15 +110,25 @@ class DaemonProcess:
         """Whether it has not ended."""
         return self._process is not None and self._process.poll() is None
 
+    def hold(self, *names: str) -> None:
+        """Listen at sockets of its, which it inherits from now on."""
+        self._held = HeldSockets(self.directory, names)
+
     def spawn(self) -> None:
         """Start it, and wait for nothing."""
+        self._is_told = False
+        command, environ, fds = [*SERVE, str(self.config_file)], self._environ, []
+        if self._held is not None:
+            command, fds = self._held.launch(*command), self._held.fds
+            environ = environ | self._held.environ
         with self._log.open("wb") as stderr:
             self._process = subprocess.Popen(
-                [*SERVE, str(self.config_file)],
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=stderr,
-                env=self._environ,
+                env=environ,
+                pass_fds=fds,
             )
 
     def start(self) -> Self:
@@ -259,6 +273,8 @@ class DaemonProcess:
             self._check_log()
         finally:
             self._kill()
+            if self._held is not None:
+                self._held.close()
             orphans = self._kill_orphans()
             shutil.rmtree(self.scratch)
         assert not orphans, f"workers outlived their daemon: {orphans}"

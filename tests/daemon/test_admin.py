@@ -3,7 +3,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.daemon.fixtures import daemons
-from tests.daemon.harness import DaemonProcess, MakeDaemon, eventually, mock
+from tests.daemon.harness import DaemonProcess, MakeDaemon, eventually, generate, mock
 
 pytestmark = pytest.mark.slow
 
@@ -57,6 +57,21 @@ def test_metrics_count_what_was_served(daemon: DaemonProcess):
     before = n_ended()
     daemon.ask(max_tokens=1)
     assert eventually(lambda: n_ended() == before + 1)
+
+
+def test_metrics_count_the_tasks_that_live(daemon: DaemonProcess):
+    daemon.leave()
+    operator = daemon.admin()
+
+    def n_tasks():
+        lines = operator.order("metrics")["text"].splitlines()
+        [count] = [line.split()[1] for line in lines if line.startswith("inferd_tasks")]
+        return float(count)
+
+    with daemon.connect() as client:
+        assert client.ask(generate(max_tokens=1))[-1]["type"] == "done"
+        while_connected = n_tasks()
+    assert eventually(lambda: 5 < n_tasks() < while_connected)
 
 
 def test_what_is_no_command_is_refused_and_events_go_on(daemon: DaemonProcess):

@@ -130,8 +130,8 @@ def test_the_log_tells_the_end_of_each_request(daemon: DaemonProcess):
     daemon.begin("left").close()
     assert eventually(lambda: "left" in str(daemon.log_lines()))
     ends = {line.get("req_id"): line for line in daemon.log_lines()}
-    assert ends["ended"]["event"] == "request.finished"
+    assert ends["ended"]["msg"] == "request_done"
     assert ends["ended"]["completion_tokens"] == 2
-    assert ends["refused"]["event"] == "request.refused"
+    assert ends["refused"]["msg"] == "request_refused"
     assert ends["refused"]["code"] == "invalid_request"
-    assert ends["left"]["event"] == "request.abandoned"
+    assert ends["left"]["msg"] == "request_abandoned"

@@ -23,7 +23,7 @@ def start(make_daemon: MakeDaemon, **limits: Any) -> DaemonProcess:
 
 
 def events(daemon: DaemonProcess, name: str) -> list[dict[str, Any]]:
-    return [each for each in daemon.log_lines() if each["event"] == name]
+    return [each for each in daemon.log_lines() if each["msg"] == name]
 
 
 def test_a_reload_that_is_ordered_touches_nothing_that_runs(make_daemon: MakeDaemon):

@@ -28,6 +28,7 @@ class Command:
         for name in ("INFERD_CONFIG", "RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"):
             patch.delenv(name, raising=False)
         patch.setenv("HOME", str(home))
+        patch.setenv("INFERD_LOG_DIR", str(home / "logs"))
         patch.setenv("XDG_CONFIG_HOME", str(home))
         patch.setenv("INFERD_CACHE_DIR", str(home / "cache"))
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from inferd.server.log import Level, logging_to_stderr
+from inferd.server.log import Level, writing_log
 
 
 @contextmanager
@@ -18,6 +18,18 @@ def pipe() -> Iterator[tuple[int, int]]:
     finally:
         os.close(reading)
         os.close(writing)
+
+
+def fill(writing: int) -> int:
+    """Fill a pipe; give how many bytes it took."""
+    os.set_blocking(writing, False)
+    n_bytes = 0
+    try:
+        while True:
+            n_bytes += os.write(writing, b"." * 4096)
+    except BlockingIOError:
+        os.set_blocking(writing, True)
+    return n_bytes
 
 
 def lines_of(reading: int) -> list[str]:
@@ -39,6 +51,6 @@ def logged(patch: pytest.MonkeyPatch, level: Level = "info") -> Iterator[list[st
     with pipe() as (reading, writing), os.fdopen(os.dup(writing), "w") as file:
         with patch.context() as inner:
             inner.setattr("sys.stderr", file)
-            with logging_to_stderr(level):
+            with writing_log(level):
                 yield lines
         lines += lines_of(reading)

@@ -1,7 +1,8 @@
 """The parts of a daemon in the test's own event loop: a connection's, or all of them."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from inferd.config import AdmissionSettings, Config, LimitSettings
 from inferd.paths import EMBED_SOCKET, INFER_SOCKET, INFER_V2_SOCKET, RERANK_SOCKET
 from inferd.server.audience import Audience, gather
 from inferd.server.connection import AnySurface, Connection, Surface, Surroundings
+from inferd.server.doors import NONE_INHERITED, Doors, Inherited
 from inferd.server.encode import embed_service, rerank_service
 from inferd.server.entrance import Entrance
 from inferd.server.force import nothing_to_read
@@ -174,6 +176,7 @@ def make_daemon(
     *backends: Backend,
     read_config: Callable[[], Config] = nothing_to_read,
     environ: Mapping[str, str] | None = None,
+    inherited: Inherited = NONE_INHERITED,
     **settings: Any,
 ) -> RunningDaemon:
     """Put a daemon together that is not started.
@@ -183,6 +186,7 @@ def make_daemon(
         backends: what serves.
         read_config: reads its configuration again.
         environ: where it finds its service manager.
+        inherited: sockets that are there already.
         settings: whole tables of the configuration, or keys of ``[limits]``.
     """
     names = ("access", "admission", "listen")
@@ -192,8 +196,30 @@ def make_daemon(
         limits=msgspec.convert(settings, LimitSettings),
     )
     audience = gather(environ or {})
-    daemon = Daemon(config, directory, backends, audience, read_config)
+    doors = Doors(directory, config.listen.group, inherited)
+    daemon = Daemon(config, doors, backends, audience, read_config)
     return RunningDaemon(daemon, directory, audience)
+
+
+@contextmanager
+def held(directory: Path, *leaves: str) -> Iterator[Callable[[], Inherited]]:
+    """Listen at sockets while inside; give what hands them over, any number of times."""
+    with ExitStack() as stack:
+        theirs: dict[str, socket.socket] = {}
+        for leaf in leaves:
+            theirs[leaf] = stack.enter_context(socket.socket(socket.AF_UNIX))
+            theirs[leaf].bind(f"{directory}/{leaf}")
+            theirs[leaf].listen(100)
+            theirs[leaf].setblocking(False)
+
+        def hand_over() -> Inherited:
+            copies = {leaf: sock.dup() for leaf, sock in theirs.items()}
+            for sock in copies.values():
+                stack.enter_context(sock)
+                sock.setblocking(False)
+            return copies
+
+        yield hand_over
 
 
 @asynccontextmanager

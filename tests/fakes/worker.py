@@ -198,11 +198,15 @@ class Workers:
 
     def __init__(self) -> None:
         self.started: list[FakeWorker] = []
+        self.refusal: OSError | None = None
         self._send, self._receive = trio.open_memory_channel[FakeWorker](1000)
 
     @asynccontextmanager
     async def start(self) -> AsyncIterator[FakeProcess]:
-        """Start one; on leaving, it is ended."""
+        """Start one, unless that is to be refused, once; on leaving, it is ended."""
+        if (refusal := self.refusal) is not None:
+            self.refusal = None
+            raise refusal
         worker = FakeWorker(pid=1000 + len(self.started))
         self.started.append(worker)
         self._send.send_nowait(worker)

@@ -14,6 +14,7 @@ from inferd.worker.limits import (
     GRAMMAR_STEP_S,
 )
 from inferd.worker.llama.constraint import ConstraintError, Vocabulary
+from inferd.worker.llama.files import ModelFile
 from inferd.worker.llama.grammar import answer_grammar
 from inferd.worker.llama.library import load_library
 from inferd.worker.llama.model import Model
@@ -35,7 +36,7 @@ SAMPLING = Sampling(temperature=0, top_p=1, top_k=0, seed=0)
 @pytest.fixture(scope="module")
 def walker(embedded_chat) -> Walker:
     load_library()
-    model = Model(embedded_chat, LlamaCppSettings(name="m"), lambda: None)
+    model = Model(ModelFile(embedded_chat), LlamaCppSettings(name="m"), lambda: None)
     return Walker(model, Vocabulary(model))
 
 

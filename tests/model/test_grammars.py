@@ -11,6 +11,7 @@ from inferd.dialects.registry import DIALECTS
 from inferd.job import GenerateJob, Sampling, Structure, Tool, ToolChoice
 from inferd.output.blocks import BlockParser, Said
 from inferd.worker.llama.constraint import ConstraintError, Vocabulary
+from inferd.worker.llama.files import ModelFile
 from inferd.worker.llama.grammar import answer_grammar
 from inferd.worker.llama.library import load_library
 from inferd.worker.llama.model import Model
@@ -115,7 +116,7 @@ N_WALKS = 24
 @pytest.fixture(scope="module")
 def walker(embedded_chat) -> Walker:
     load_library()
-    model = Model(embedded_chat, LlamaCppSettings(name="m"), lambda: None)
+    model = Model(ModelFile(embedded_chat), LlamaCppSettings(name="m"), lambda: None)
     return Walker(model, Vocabulary(model))
 
 

@@ -45,7 +45,8 @@ def test_a_text_file_is_refused(make_daemon: MakeDaemon, tmp_path):
     path = tmp_path / "notes.gguf"
     path.write_text("Remember the milk, the bread, the butter.\n")
     assert_refused(
-        make_daemon({"backend": [llamacpp(path)]}), f"not a GGUF file: {path}"
+        make_daemon({"backend": [llamacpp(path)]}),
+        f"model file {path}: not a GGUF file",
     )
 
 
@@ -56,7 +57,9 @@ def test_a_model_that_is_cut_short_is_refused(
     with embedded_chat.open("rb") as whole:
         path.write_bytes(whole.read(MIB))
     assert_refused(
-        make_daemon({"backend": [llamacpp(path)]}), f"llama.cpp cannot load {path}"
+        make_daemon({"backend": [llamacpp(path)]}),
+        f"model file {path}: ",
+        f"it ends after {MIB} bytes",
     )
 
 
@@ -109,7 +112,7 @@ def test_what_nobody_has_set_shrinks_to_the_budget_and_is_told(
     ]
     assert able["n_slots"] == 1
     assert 2048 <= able["n_ctx"] < 8192
-    [line] = [each for each in daemon.log_lines() if each["event"] == "memory.planned"]
+    [line] = [each for each in daemon.log_lines() if each["msg"] == "memory.planned"]
     assert line["shrunk"]
     assert daemon.ask(max_tokens=2)[-1]["type"] == "done"
     assert resident(daemon) <= 320 * MIB
@@ -148,7 +151,7 @@ def test_a_draft_model_counts_in_the_budget_and_keeps_to_it(
         }
     )
     daemon.start()
-    [line] = [each for each in daemon.log_lines() if each["event"] == "memory.planned"]
+    [line] = [each for each in daemon.log_lines() if each["msg"] == "memory.planned"]
     assert line["shrunk"]
     *_, done = daemon.ask("Write a long story.", max_tokens=64, temperature=0)
     assert done["usage"]["drafted_tokens"] > 0

@@ -15,6 +15,7 @@ from inferd.dialects.registry import DIALECTS, choose
 from inferd.dialects.repertoire import repertoire_of
 from inferd.dialects.template import ChatTemplate, TemplateError
 from inferd.job import GenerateJob, Sampling, Tool, Turn
+from inferd.worker.llama.files import ModelFile
 from inferd.worker.llama.library import load_library
 from inferd.worker.llama.model import Model
 from tests.model.chat_templates import CONVERSATIONS, NAMES, TODAY, TOKENS, compiled
@@ -278,7 +279,7 @@ def test_the_plainest_writes_what_the_template_of_the_embedded_model_writes(
 ):
     load_library()
     settings = LlamaCppSettings(name="chat", model=str(embedded_chat))
-    source = Model(embedded_chat, settings, lambda: None).chat_template
+    source = Model(ModelFile(embedded_chat), settings, lambda: None).chat_template
     assert source is not None
     template = ChatTemplate(source, TOKENS, lambda: TODAY)
     assert sayable(template) == {"question", "answer", "system turns", "run"}

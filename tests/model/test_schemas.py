@@ -9,6 +9,7 @@ from inferd.config import LlamaCppSettings
 from inferd.job import Sampling, Structure
 from inferd.worker.backend import RefusedError
 from inferd.worker.llama.constraint import Vocabulary
+from inferd.worker.llama.files import ModelFile
 from inferd.worker.llama.library import load_library
 from inferd.worker.llama.model import Model
 from tests.model.schemas import VALUES, all_schemas, around
@@ -45,7 +46,7 @@ LENIENT: Final = {b":60": b":06", b"-02-29": b"-02-28"}
 @pytest.fixture(scope="module")
 def walker(embedded_chat) -> Walker:
     load_library()
-    model = Model(embedded_chat, LlamaCppSettings(name="m"), lambda: None)
+    model = Model(ModelFile(embedded_chat), LlamaCppSettings(name="m"), lambda: None)
     return Walker(model, Vocabulary(model))
 
 

@@ -61,7 +61,7 @@ def test_a_daemon_steps_down_from_a_variant_that_crashes_and_says_so(
     assert daemon.ask(max_tokens=4)[-1]["type"] == "done"
     used = daemon.admin().frame()["cpu_variant"]
     [line] = [
-        each for each in daemon.log_lines() if each["event"] == "worker.stepped_down"
+        each for each in daemon.log_lines() if each["msg"] == "worker.stepped_down"
     ]
     assert line["reason"].startswith(f"killed by {signal}")
     assert (line["crashed"], line["lower"]) == ("broken", used)

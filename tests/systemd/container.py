@@ -11,14 +11,30 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import trio
+
 ROOT = Path(__file__).resolve().parents[2]
 BOOT_S = 20.0
+ENVIRON = ("env", "-i", "PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+LANDLOCK = ("landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self")
 QUIET = (
     "systemd.unit=basic.target",
     "systemd.mask=systemd-sysctl.service",
     "systemd.mask=systemd-udevd.service",
     "systemd.mask=systemd-modules-load.service",
 )
+
+
+LIBRARIES = (
+    *("attr", "attrs", "idna", "msgspec", "outcome", "prometheus_client", "sniffio"),
+    *("sortedcontainers", "structlog", "trio"),
+)
+"""What the daemon imports, and what that does."""
+COMMAND = """#!/usr/bin/python3 -P
+import sys
+from inferd.cli import main
+sys.exit(main())
+"""
 
 
 def missing() -> str:
@@ -44,14 +60,22 @@ class Container:
         timeout_s: float = 60.0,
     ) -> subprocess.CompletedProcess[str]:
         """Run a command inside."""
-        environ = ("env", "-i", "PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
         return subprocess.run(
-            ["nsenter", "-t", str(self._leader), "-a", *environ, *command],
+            ["nsenter", "-t", str(self._leader), "-a", *ENVIRON, *command],
             input=stdin,
             capture_output=True,
             text=True,
             check=check,
             timeout=timeout_s,
+        )
+
+    def start(self, *command: str) -> subprocess.Popen[str]:
+        """Start a command inside that reads standard input."""
+        return subprocess.Popen(
+            ["nsenter", "-t", str(self._leader), "-a", *ENVIRON, *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
 
     def show(self, *properties: str) -> dict[str, str]:
@@ -95,12 +119,40 @@ def install(root: Path) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+def place(root: Path) -> None:
+    """Put the daemon and its units into an overlay, without models or a download.
+
+    The machine's own Python runs it, with the libraries of the one that runs the tests.
+    """
+    library, site = root / "opt/inferd/lib", Path(trio.__file__).parents[1]
+    for package in (ROOT / "inferd", *(site / name for name in LIBRARIES)):
+        shutil.copytree(package, library / package.name, dirs_exist_ok=True)
+    path = root / "usr/lib/python3/dist-packages/inferd-test.pth"
+    path.write_text("/opt/inferd/lib\n")
+    command = root / "opt/inferd/bin/inferd"
+    command.parent.mkdir()
+    command.write_text(COMMAND)
+    command.chmod(0o755)
+    (root / "opt/inferd/share").mkdir()
+    shutil.copy(Path(__file__).with_name("storm.py"), root / "opt/inferd")
+    for name in ("tools", "systemd"):
+        shutil.copytree(ROOT / name, root / f"opt/source/{name}")
+    subprocess.run(["chroot", str(root), *tool("place_files")], check=True)
+
+
+def tool(step: str) -> tuple[str, ...]:
+    """Write the command that does one step of `make install` or `make uninstall`."""
+    program = f"from tools import install; install.{step}()"
+    return ("env", "PYTHONPATH=/opt/source", "/usr/bin/python3", "-c", program)
+
+
 @contextmanager
 def booted(root: Path) -> Iterator[Container]:
     """Boot an overlay; power it off on leaving."""
     command = [
         *("systemd-nspawn", "--quiet", "--directory", str(root), "--private-network"),
         *("--register=no", "--keep-unit", "--machine", f"inferd-{os.getpid()}"),
+        f"--system-call-filter={' '.join(LANDLOCK)}",  # nspawn keeps them from all else
         *("--console=passive", "--boot", *QUIET),
     ]
     with subprocess.Popen(

@@ -1,37 +1,127 @@
-"""The unit, judged by systemd's own tools."""
+"""The units, judged by systemd's own tools and against each other."""
 
-import re
+import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-UNIT = Path(__file__).resolve().parents[2] / "systemd" / "inferd.service"
+from inferd.server.activation import NAMES
+from inferd.server.listen import ADMIN_MODE, INFERENCE_MODE
+
+ROOT = Path(__file__).resolve().parents[2] / "systemd"
+SOCKETS = ("inferd", "inferd-v2", "inferd-embed", "inferd-rerank", "inferd-admin")
+SERVICES = ("inferd.service", "inferd@.service")
 
 
-def test_systemd_has_nothing_to_say_about_the_unit(tmp_path):
-    copy = tmp_path / "inferd.service"
-    copy.write_text(
-        re.sub("/opt/inferd/bin/inferd [a-z]+", "/bin/true", UNIT.read_text())
-    )
+def values(unit: Path, name: str) -> list[str]:
+    """Give what a directive is set to, each time."""
+    lines = unit.read_text().splitlines()
+    return [line.partition("=")[2] for line in lines if line.startswith(f"{name}=")]
+
+
+def copy(source: Path, target: Path) -> list[Path]:
+    """Copy units, with a command that is there on every machine."""
+    for unit in (*source.glob("*.service"), *source.glob("*.socket")):
+        text = unit.read_text().replace("/opt/inferd/bin/inferd serve", "/bin/true")
+        (target / unit.name).write_text(text)
+    return sorted(target.iterdir())
+
+
+@pytest.mark.parametrize(("manager", "folder"), [("--system", "."), ("--user", "user")])
+def test_systemd_has_nothing_to_say_about_the_units(manager, folder, tmp_path):
+    units = copy(ROOT / folder, tmp_path)
+    assert len(units) == (12 if folder == "." else 6)
     result = subprocess.run(
-        ["systemd-analyze", "verify", copy], capture_output=True, text=True, check=False
+        ["systemd-analyze", manager, "verify", *units],
+        env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (result.returncode, result.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("service", SERVICES)
 @pytest.mark.parametrize(("threshold", "passes"), [("5", True), ("3", False)])
-def test_the_unit_is_exposed_by_no_more_than_half_a_point(threshold, passes):
+def test_a_service_is_exposed_by_no_more_than_half_a_point(
+    service, threshold, passes, tmp_path
+):
+    unit = tmp_path / service.replace("@", "@x")
+    shutil.copy(ROOT / service, unit)
     result = subprocess.run(
         [
             "systemd-analyze",
             "security",
             "--offline=true",
             f"--threshold={threshold}",
-            UNIT,
+            unit,
         ],
         capture_output=True,
         text=True,
         check=False,
     )
     assert (result.returncode == 0) is passes, result.stdout[-400:]
+
+
+@pytest.mark.parametrize("folder", [".", "user"])
+def test_each_socket_of_the_daemon_has_a_unit_that_names_it(folder):
+    found = {}
+    for name in SOCKETS:
+        unit = ROOT / folder / f"{name}.socket"
+        [path], [called] = (
+            values(unit, "ListenStream"),
+            values(unit, "FileDescriptorName"),
+        )
+        found[called] = path.rpartition("/")[2]
+        mode = ADMIN_MODE if called == "admin" else INFERENCE_MODE
+        assert values(unit, "SocketMode") == [f"{mode:04o}"]
+    assert found == NAMES
+
+
+@pytest.mark.parametrize("service", [*SERVICES, "user/inferd.service"])
+def test_a_service_wants_all_sockets_and_none_of_its_own_directory(service):
+    unit = ROOT / service
+    at = "@%i" if "@" in service else ""
+    sockets = " ".join(f"{name}{at}.socket" for name in SOCKETS)
+    assert values(unit, "Sockets") == [sockets]
+    assert values(unit, "Requires") == [sockets]
+    assert values(unit, "After")[0].endswith(sockets)
+    assert values(unit, "RuntimeDirectory") == []
+    assert values(unit, "StartLimitIntervalSec") == ["0"]
+
+
+@pytest.mark.parametrize("service", [*SERVICES, "user/inferd.service"])
+def test_a_service_is_reloaded_by_a_signal(service):
+    assert values(ROOT / service, "ExecReload") == ["/bin/kill -HUP $MAINPID"]
+
+
+def generic(text: str) -> list[str]:
+    """Take out what makes an instance of a unit."""
+    text = text.replace("@%i.", ".").replace("/run/inferd/%i", "/run/inferd")
+    lines = text.replace("inferd %i", "inferd").replace("inferd/%i", "inferd")
+    return [line for line in lines.splitlines() if "INFERD_CONFIG" not in line]
+
+
+@pytest.mark.parametrize(
+    "name", [*(f"{each}.socket" for each in SOCKETS), "inferd.service"]
+)
+def test_an_instance_is_as_the_service_is(name):
+    stem, _, kind = name.rpartition(".")
+    instance = (ROOT / f"{stem}@.{kind}").read_text()
+    assert generic(instance) == (ROOT / name).read_text().splitlines()
+
+
+SYSTEM_ALONE = ("SocketGroup=", "ExecStartPost=", "# The directory is root's")
+
+
+@pytest.mark.parametrize("name", SOCKETS)
+def test_a_user_s_socket_is_as_the_system_s_in_another_place(name):
+    system = (ROOT / f"{name}.socket").read_text().replace("/run/", "%t/")
+    wanted = [
+        line.replace("DirectoryMode=0755", "DirectoryMode=0700")
+        for line in system.splitlines()
+        if not line.startswith(SYSTEM_ALONE)
+    ]
+    assert (ROOT / "user" / f"{name}.socket").read_text().splitlines() == wanted

@@ -1,11 +1,15 @@
 import json
+import os
 
 import pytest
+import structlog
 import trio
 import trio.testing
 
 from inferd.backend import MalformedToolCall, Text, Thinking, ToolUse
 from inferd.errors import BackendUnavailableError, InternalError, InvalidRequestError
+from inferd.server.log import writing_log
+from inferd.server.logfile import LogFile
 from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
 from tests.fakes.log import logged
 from tests.fakes.serving import House
@@ -35,21 +39,25 @@ async def said_of(
 @pytest.mark.parametrize(
     ("script", "line", "event"),
     [
-        (ANSWER, GOOD, "request.finished"),
-        (Script(refusal=InvalidRequestError(SECRET)), GOOD, "request.refused"),
-        (Script(failure=BackendUnavailableError(SECRET)), GOOD, "request.refused"),
+        (ANSWER, GOOD, "request_done"),
+        (Script(refusal=InvalidRequestError(SECRET)), GOOD, "request_refused"),
+        (
+            Script(failure=BackendUnavailableError(SECRET)),
+            GOOD,
+            "request_error_mid_stream",
+        ),
         (Script(failure=ZeroDivisionError()), GOOD, "request.crashed"),
-        (Script(token_delay_s=FOR_EVER), GOOD, "request.abandoned"),
-        (ANSWER, generate(text=SECRET, temperature=99), "request.refused"),
-        (ANSWER, generate(text=SECRET, grammar=SECRET * 9999), "request.refused"),
-        (ANSWER, to_line({"messages": SECRET}), "client.refused"),
-        (ANSWER, to_line({SECRET: SECRET}), "client.refused"),
-        (ANSWER, SECRET.encode() + b"\n", "client.refused"),
-        (ANSWER, SECRET.encode(), "client.refused"),
+        (Script(token_delay_s=FOR_EVER), GOOD, "request_abandoned"),
+        (ANSWER, generate(text=SECRET, temperature=99), "request_refused"),
+        (ANSWER, generate(text=SECRET, grammar=SECRET * 9999), "request_refused"),
+        (ANSWER, to_line({"messages": SECRET}), "request_refused"),
+        (ANSWER, to_line({SECRET: SECRET}), "request_refused"),
+        (ANSWER, SECRET.encode() + b"\n", "request_refused"),
+        (ANSWER, SECRET.encode(), "request_refused"),
         (
             ANSWER,
             generate(text=SECRET).replace(b'"user"', b'"correct horse"'),
-            "client.refused",
+            "request_refused",
         ),
     ],
 )
@@ -57,7 +65,7 @@ async def test_no_text_of_a_prompt_or_an_answer_is_logged(
     script, line, event, monkeypatch, autojump_clock
 ):
     log = await said_of(monkeypatch, script, line)
-    assert event in [json.loads(each)["event"] for each in log]
+    assert event in [json.loads(each)["msg"] for each in log]
     assert SECRET not in "\n".join(log)
 
 
@@ -73,23 +81,25 @@ TOOL = {"name": SECRET, "description": SECRET, "input_schema": {SECRET: SECRET}}
 V2, EMBED, RERANK = "infer.v2.sock", "infer.embed.sock", "infer.rerank.sock"
 HANGS = Script(token_delay_s=FOR_EVER)
 BREAKS = Script(failure=InternalError(SECRET))
+V2_BROKEN = "v2_request_error_mid_stream"
+EMBED_BROKEN = "embed_request_error_mid_stream"
 
 
 @pytest.mark.parametrize(
     ("visit", "event"),
     [
-        ((V2, SAID, blocks(text=SECRET, tools=[TOOL])), "request.finished"),
-        ((V2, SAID, blocks(text=SECRET, stop=[SECRET])), "request.finished"),
-        ((V2, HANGS, blocks(text=SECRET, deadline_ms=100)), "request.refused"),
-        ((V2, SAID, blocks(text=SECRET, cache=SECRET)), "request.refused"),
-        ((V2, SAID, to_line({"messages": [SECRET]})), "client.refused"),
-        ((V2, HANGS, blocks("r", text=SECRET) + cancel("r")), "request.finished"),
-        ((EMBED, SAID, embed(text=SECRET)), "request.finished"),
-        ((EMBED, SAID, embed(task=SECRET)), "request.refused"),
-        ((EMBED, SAID, to_line({"input": SECRET})), "client.refused"),
-        ((EMBED, BREAKS, embed(text=SECRET)), "request.refused"),
-        ((RERANK, SAID, rerank(text=SECRET)), "request.finished"),
-        ((RERANK, SAID, rerank(query=SECRET, top_n=0)), "request.refused"),
+        ((V2, SAID, blocks(text=SECRET, tools=[TOOL])), "v2_request_done"),
+        ((V2, SAID, blocks(text=SECRET, stop=[SECRET])), "v2_request_done"),
+        ((V2, HANGS, blocks(text=SECRET, deadline_ms=100)), V2_BROKEN),
+        ((V2, SAID, blocks(text=SECRET, cache=SECRET)), "v2_request_refused"),
+        ((V2, SAID, to_line({"messages": [SECRET]})), "v2_request_refused"),
+        ((V2, HANGS, blocks("r", text=SECRET) + cancel("r")), "v2_request_done"),
+        ((EMBED, SAID, embed(text=SECRET)), "embed_request_done"),
+        ((EMBED, SAID, embed(task=SECRET)), "embed_request_refused"),
+        ((EMBED, SAID, to_line({"input": SECRET})), "embed_request_refused"),
+        ((EMBED, BREAKS, embed(text=SECRET)), EMBED_BROKEN),
+        ((RERANK, SAID, rerank(text=SECRET)), "rerank_request_done"),
+        ((RERANK, SAID, rerank(query=SECRET, top_n=0)), "rerank_request_refused"),
     ],
 )
 async def test_nor_is_what_other_surfaces_are_asked_and_answer(
@@ -97,7 +107,7 @@ async def test_nor_is_what_other_surfaces_are_asked_and_answer(
 ):
     leaf, script, line = visit
     log = await said_of(monkeypatch, script, line, leaf=leaf)
-    assert event in [json.loads(each)["event"] for each in log]
+    assert event in [json.loads(each)["msg"] for each in log]
     assert SECRET not in "\n".join(log)
 
 
@@ -118,3 +128,46 @@ async def test_only_so_much_of_an_id_is_logged(monkeypatch, autojump_clock):
     log = await said_of(monkeypatch, ANSWER, generate("i" * 500))
     assert "i" * 128 in "\n".join(log)
     assert "i" * 129 not in "\n".join(log)
+
+
+# --- secrets that are logged by mistake ---------------------------------------------------
+
+KEY = "sk-proj-" + "Ab1" * 8
+LEAKS = {
+    "url": f"https://example.org/?api_key={KEY}",
+    "headers": {"Authorization": "Bearer abcdefghij", "Accept": "*/*"},
+    "reply": '{"password":"hunter2","user":"ada"}',
+    "nested": [{"deep": json.dumps({"token": 'a b "c" d'})}],
+    "api_key": "hunter2",
+}
+SPILT = (KEY, "abcdefghij", "hunter2", "a b", "c\\")
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_what_looks_like_a_secret_is_in_no_line_of_any_sink(
+    is_terminal, monkeypatch, tmp_path
+):
+    file = LogFile(tmp_path / "logs" / "log", max_bytes=10**6, generations=0)
+    ours, theirs = os.openpty() if is_terminal else os.pipe()
+    with os.fdopen(theirs, "w") as stderr:
+        monkeypatch.setattr("sys.stderr", stderr)
+        with writing_log("info", file):
+            structlog.get_logger("here").warning("something.leaked", **LEAKS)
+        written = os.read(ours, 100_000).decode()
+    os.close(ours)
+    kept = (tmp_path / "logs" / "log").read_text()
+    assert json.loads(kept)["headers"]["Accept"] == "*/*"
+    for text in (written, kept):
+        assert text.count("REDACTED") == 5
+        assert [each for each in SPILT if each in text] == []
+
+
+def test_a_bug_that_has_a_secret_in_its_words_spills_none(monkeypatch):
+    with logged(monkeypatch) as log:
+        try:
+            raise ValueError(f"cannot use {KEY}")  # noqa: TRY301
+        except ValueError:
+            structlog.get_logger("server").exception("request.crashed")
+    [line] = map(json.loads, log)
+    assert "cannot use [REDACTED:api-key]" in line["exception"]
+    assert KEY not in log[0]

@@ -4,10 +4,11 @@ import hashlib
 import pytest
 
 from inferd.worker.backend import LoadError
-from inferd.worker.llama.files import check_sha256
+from inferd.worker.llama.files import ModelFile, check_sha256
+from tests.fakes.gguf_bytes import gguf
 from tests.fakes.source import calls, modules
 
-CONTENT = b"GGUF and weights"
+CONTENT = gguf() + b"and weights"
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 
@@ -20,7 +21,7 @@ def flipped(place: int) -> str:
 def model(short_dir):
     path = short_dir / "m.gguf"
     path.write_bytes(CONTENT)
-    return path
+    return ModelFile(path)
 
 
 def test_the_right_hash_is_accepted(model):

@@ -1,14 +1,17 @@
 import hashlib
+import os
 
 import pytest
 
 from inferd.config import LlamaCppSettings
+from inferd.engine.conduct import SessionOverError
 from inferd.engine.process import start_worker
-from inferd.engine.session import Session, SessionOverError
-from inferd.ipc import Load
+from inferd.engine.session import Session
+from inferd.ipc import Load, Loaded, Loading
+from inferd.worker.backend import LoadError
+from tests.fakes.gguf_bytes import gguf
 from tests.fakes.ledger import allot_all
-
-HEADER = b"GGUF\x03\x00\x00\x00" + bytes(16)
+from tests.model.tiny import write_tiny_bert, write_tiny_model
 
 
 async def load(settings: LlamaCppSettings) -> tuple[list[str], str]:
@@ -28,13 +31,78 @@ async def load(settings: LlamaCppSettings) -> tuple[list[str], str]:
 @pytest.mark.slow
 async def test_a_file_is_verified_at_each_load_before_the_library_reads_it(short_dir):
     path = short_dir / "m.gguf"
-    path.write_bytes(HEADER)
-    sha256 = hashlib.sha256(HEADER).hexdigest()
+    path.write_bytes(gguf())
+    sha256 = hashlib.sha256(gguf()).hexdigest()
     settings = LlamaCppSettings(name="chat", model=str(path), sha256=sha256)
     phases, reason = await load(settings)
     assert phases.index("verify") < phases.index("mmap")
     assert "SHA-256" not in reason
-    path.write_bytes(HEADER[:-1] + b"x")
+    path.write_bytes(gguf() + b"x")
     phases, reason = await load(settings)
     assert "mmap" not in phases
     assert f"expected {sha256}" in reason
+
+
+def load_and_meddle(path, meddle, phase: str, *, is_pinned: bool = True) -> Loaded:
+    """Load; let somebody else at the file once a phase is told for the first time."""
+    from inferd.worker.llama.backend import LlamaBackend  # noqa: PLC0415  # native
+
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest() if is_pinned else None
+    settings = LlamaCppSettings(
+        name="m", model=str(path), sha256=sha256, n_ctx=64, n_threads=1
+    )
+    waiting = [meddle]
+
+    def report(told: object) -> None:
+        if isinstance(told, Loading) and told.phase == phase and waiting:
+            waiting.pop()()
+
+    return LlamaBackend(settings, n_slots=1).load(report)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return write_tiny_model(tmp_path / "m.gguf")
+
+
+@pytest.fixture
+def other(tmp_path):
+    return write_tiny_bert(tmp_path / "other.gguf")
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("phase", ["checking_local", "verify", "mmap", "kv_cache"])
+def test_what_a_link_names_by_then_is_not_what_is_loaded(path, other, tmp_path, phase):
+    link, new = tmp_path / "link.gguf", tmp_path / "new"
+    link.symlink_to(path)
+    new.symlink_to(other)
+    loaded = load_and_meddle(link, lambda: new.rename(link), phase)
+    assert loaded.capabilities.model == "tiny-random"
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("phase", ["checking_local", "verify", "mmap", "kv_cache"])
+def test_a_file_in_its_place_is_not_loaded_either(path, other, phase):
+    with pytest.raises(LoadError, match="changed while it was loaded"):
+        load_and_meddle(path, lambda: other.rename(path), phase)
+
+
+@pytest.mark.model
+def test_without_a_hash_what_was_opened_is_loaded(path, other):
+    loaded = load_and_meddle(path, lambda: other.rename(path), "mmap", is_pinned=False)
+    assert loaded.capabilities.model == "tiny-random"
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("phase", ["checking_local", "verify", "mmap", "kv_cache"])
+def test_a_file_that_is_written_to_is_refused(path, phase):
+    before = path.stat()
+
+    def write() -> None:
+        with path.open("r+b") as file:
+            file.seek(-8, os.SEEK_END)
+            file.write(b"\0" * 8)
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    with pytest.raises(LoadError, match="changed while it was loaded"):
+        load_and_meddle(path, write, phase)

@@ -7,6 +7,7 @@ from structlog.testing import capture_logs
 
 from inferd.errors import InvalidRequestError
 from inferd.server.access import Access, Rule
+from inferd.server.activity import event_on
 from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
 from tests.fakes.serving import House
 from tests.fakes.streams import REQUESTS
@@ -16,10 +17,10 @@ from tests.fakes.streams import REQUESTS
 @pytest.mark.parametrize(
     ("script", "event"),
     [
-        (Script(), "request.finished"),
-        (Script(refusal=InvalidRequestError("no")), "request.refused"),
-        (Script(failure=ZeroDivisionError()), "request.refused"),
-        (Script(token_delay_s=FOR_EVER), "request.abandoned"),
+        (Script(), "request_done"),
+        (Script(refusal=InvalidRequestError("no")), "request_refused"),
+        (Script(failure=ZeroDivisionError()), "request_error_mid_stream"),
+        (Script(token_delay_s=FOR_EVER), "request_abandoned"),
     ],
 )
 async def test_whatever_comes_of_a_request_its_line_says_who_sent_it(
@@ -31,7 +32,7 @@ async def test_whatever_comes_of_a_request_its_line_says_who_sent_it(
                 await client.send(REQUESTS[leaf]("r"))
                 await trio.testing.wait_all_tasks_blocked()
             await trio.testing.wait_all_tasks_blocked()
-    [line] = [each for each in log if each["event"] == event]
+    [line] = [each for each in log if each["event"] == event_on(leaf, event)]
     assert (line["peer_uid"], line["peer_pid"]) == (os.getuid(), os.getpid())
 
 
@@ -41,7 +42,7 @@ async def test_a_line_that_is_no_request_is_logged_with_its_sender(autojump_cloc
             async with house.connect() as client:
                 await client.send(b"nonsense\n")
                 await client.rest()
-    [line] = [each for each in log if each["event"] == "client.refused"]
+    [line] = [each for each in log if each["event"] == "request_refused"]
     assert line["peer"] == f"unix:{os.getuid()}:{os.getpid()}"
 
 
@@ -50,7 +51,7 @@ async def test_a_client_cannot_say_who_it_is(autojump_clock):
         async with House(ScriptedBackend()).opened() as house:
             async with house.connect() as client:
                 await client.ask("r", peer_uid=0, peer_pid=1, peer={"uid": 0})
-    [line] = [each for each in log if each["event"] == "request.finished"]
+    [line] = [each for each in log if each["event"] == "request_done"]
     assert line["peer_pid"] == os.getpid()
 
 

@@ -1,20 +1,25 @@
+import re
 from pathlib import Path
 
 import pytest
 
-UNIT = Path(__file__).parents[2] / "systemd" / "inferd.service"
+from tests.daemon.harness import mock
+
+UNITS = Path(__file__).parents[2] / "systemd"
+SERVICES = ["inferd.service", "inferd@.service"]
 
 
-def directives() -> dict[str, list[str]]:
-    """Read the unit: a directive may stand more than once."""
+def directives(unit: str) -> dict[str, list[str]]:
+    """Read a unit: a directive may stand more than once."""
     found: dict[str, list[str]] = {}
-    for line in UNIT.read_text().splitlines():
+    for line in (UNITS / unit).read_text().splitlines():
         if line and not line.startswith(("#", "[")):
             name, _, value = line.partition("=")
             found.setdefault(name, []).append(value)
     return found
 
 
+@pytest.mark.parametrize("unit", SERVICES)
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -33,17 +38,68 @@ def directives() -> dict[str, list[str]]:
         ("UMask", "0077"),
     ],
 )
-def test_the_service_is_hardened(name, value):
-    assert directives()[name] == [value]
+def test_the_service_is_hardened(unit, name, value):
+    assert directives(unit)[name] == [value]
 
 
-def test_system_calls_are_those_of_a_service_without_the_dangerous_ones():
-    allowed, *refused = directives()["SystemCallFilter"]
+@pytest.mark.parametrize("unit", [*SERVICES, "user/inferd.service"])
+def test_system_calls_are_those_of_a_service_without_the_dangerous_ones(unit):
+    allowed, *refused = directives(unit)["SystemCallFilter"]
     assert allowed == "@system-service"
     for group in ("@privileged", "@debug", "@module", "@mount", "@raw-io", "@swap"):
         assert any(each.startswith("~") and group in each for each in refused)
 
 
-def test_the_service_runs_as_somebody_of_its_own():
-    [user] = directives()["User"]
+@pytest.mark.slow
+def test_a_running_worker_is_in_its_box(make_daemon):
+    daemon = make_daemon({"backend": [mock()]}).start()
+    daemon.ask()
+    [worker] = daemon.worker_pids()
+    status = dict(
+        line.split(":\t")
+        for line in Path(f"/proc/{worker}/status").read_text().splitlines()
+    )
+    assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
+    limits = Path(f"/proc/{worker}/limits").read_text()
+    assert re.search(r"Max core file size +0 +0 ", limits)
+    boxed = [line for line in daemon.log_lines() if line["msg"] == "worker.boxed"]
+    assert [(each["seccomp"], each["is_open"]) for each in boxed] == [(True, False)]
+
+
+@pytest.mark.parametrize("unit", SERVICES)
+def test_workers_may_box_themselves_in_within_the_service(unit):
+    allowed = directives(unit)["SystemCallFilter"][-1].split()
+    calls = {"create_ruleset", "add_rule", "restrict_self"}
+    assert {f"landlock_{each}" for each in calls} | {"seccomp"} == set(allowed)
+
+
+@pytest.mark.parametrize("unit", SERVICES)
+def test_the_service_runs_as_somebody_of_its_own(unit):
+    [user] = directives(unit)["User"]
     assert user not in ("root", "0", "nobody")
+
+
+@pytest.mark.parametrize("unit", SERVICES)
+def test_the_directory_of_the_sockets_is_not_the_service_s(unit):
+    assert "RuntimeDirectory" not in directives(unit)
+
+
+@pytest.mark.parametrize("unit", sorted(path.name for path in UNITS.glob("*.socket")))
+def test_a_socket_is_for_the_group_and_the_admin_socket_for_root(unit):
+    found = directives(unit)
+    is_admin = found["FileDescriptorName"] == ["admin"]
+    assert found["SocketMode"] == ["0600" if is_admin else "0660"]
+    assert found["SocketGroup"] == ["root" if is_admin else "inferd"]
+    assert found["DirectoryMode"] == ["0755"]
+
+
+def test_a_drop_in_for_accelerators_opens_devices_and_nothing_else():
+    assert sorted(directives("gpu.conf")) == [
+        *("DeviceAllow", "PrivateDevices", "SupplementaryGroups")
+    ]
+
+
+def test_a_user_s_service_has_no_network_either():
+    found = directives("user/inferd.service")
+    assert found["RestrictAddressFamilies"] == ["AF_UNIX"]
+    assert found["NoNewPrivileges"] == ["yes"]

@@ -69,7 +69,7 @@ async def test_a_client_that_reads_no_refusal_is_dropped_in_time(autojump_clock)
                     await silent.send(b'{"messages": []}\n')
     events = [line["event"] for line in log]
     sent_ahead = events[events.index("client.gone") + 1 :]
-    assert set(sent_ahead) <= {"request.abandoned"}
+    assert set(sent_ahead) <= {"request_abandoned"}
     assert trio.current_time() == WRITE_TIMEOUT_S
 
 

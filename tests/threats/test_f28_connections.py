@@ -49,7 +49,7 @@ def test_with_few_descriptors_a_crowd_is_told_and_admin_answers(
     daemon.kill_worker()
     operator.until("restarting")
     operator.until("ready")
-    names = [each["event"] for each in daemon.log_lines()]
+    names = [each["msg"] for each in daemon.log_lines()]
     assert names.count("client.refused") <= 2
     assert names.count("connections.lowered") == 1
     for connection in crowd:
@@ -69,7 +69,7 @@ def test_where_descriptors_run_out_all_the_same_admin_answers(make_daemon: MakeD
             assert (frame["id"], frame["code"]) == ("", "queue_full")
         with daemon.admin() as operator:
             assert operator.order("backends")["ok"]
-    names = [each["event"] for each in daemon.log_lines()]
+    names = [each["msg"] for each in daemon.log_lines()]
     assert names.count("descriptors.short") <= 2
     resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (FEW, FEW))
     assert daemon.ask()[-1]["type"] == "done"

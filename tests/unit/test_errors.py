@@ -26,6 +26,7 @@ from inferd.errors import (
     QueueFullError,
     RerankUnsupportedError,
     TooManyConnectionsError,
+    UnservedError,
 )
 
 UNIONS = (GenerateError, EmbedError)
@@ -52,6 +53,7 @@ TREE = {
             "backend_unavailable",
             "admission closed: the daemon is draining",
         ),
+        (UnservedError("s"), "backend_unavailable", "no backend serves s"),
         (InternalError("x"), "internal", "x"),
         (
             EmbedUnsupportedError(),
@@ -101,7 +103,8 @@ def test_these_end_the_connection_and_no_others():
     closing = {each for each in TREE if each.closes_connection}
     assert closing == {
         *(InvalidFrameError, FrameTooLargeError),
-        *(DrainingError, TooManyConnectionsError, PermissionDeniedError),
+        *(DrainingError, TooManyConnectionsError, UnservedError),
+        PermissionDeniedError,
     }
 
 

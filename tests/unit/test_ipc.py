@@ -8,6 +8,7 @@ from inferd.config import LlamaCppSettings, MockSettings
 from inferd.fit import Demand, Line, Share
 from inferd.ipc import (
     Alive,
+    Boxed,
     BrokenLinkError,
     Drop,
     Embedded,
@@ -139,6 +140,7 @@ ENDED = st.builds(
     stop_token_id=st.none() | U32,
 )
 FROM_WORKER = st.one_of(
+    st.builds(Boxed, landlock=U32, seccomp=st.booleans(), is_open=st.booleans()),
     st.builds(
         Loading,
         phase=st.sampled_from(["checking_local", "verify", "mmap", "kv_cache"]),
@@ -149,11 +151,11 @@ FROM_WORKER = st.one_of(
     st.builds(Variant, name=st.text(), lower=st.text()),
     st.builds(
         Demand,
-        n_ctx=U32,
+        n_ctx=st.integers(1, 2**31 - 1),
         is_set=st.booleans(),
         has_slots=st.booleans(),
-        weights=TICKETS,
-        own=TICKETS,
+        weights=st.integers(0, 2**62),
+        own=st.integers(0, 2**62),
         cache=st.builds(Line, fixed=st.integers(-5, 2**62), per_token=U32),
     ),
     st.builds(

@@ -8,6 +8,7 @@ from inferd.paths import (
     cache_directory,
     client_directories,
     config_files,
+    log_directory,
     runtime_directory,
 )
 
@@ -104,3 +105,17 @@ def test_the_environment_of_the_process_is_the_default(monkeypatch):
     assert runtime_directory() == cache_directory() == Path("/somewhere")
     assert client_directories()[0] == Path("/somewhere")
     assert config_files()[0] == Path("/somewhere/inferd/config.toml")
+
+
+@pytest.mark.parametrize(
+    ("environ", "directory"),
+    [
+        ({**HOME, "INFERD_LOG_DIR": "/logs", "LOGS_DIRECTORY": "/b"}, Path("/logs")),
+        ({**HOME, "LOGS_DIRECTORY": "/var/log/a:/b"}, Path("/var/log/a")),
+        ({**HOME, "LOGS_DIRECTORY": ""}, Path("/home/ada/.inferd/logs")),
+        ({**HOME, "INFERD_LOG_DIR": ""}, None),
+        ({}, None),
+    ],
+)
+def test_the_log_is_in_the_first_place_that_there_is(environ, directory):
+    assert log_directory(environ) == directory

@@ -82,7 +82,7 @@ def test_every_table_is_read():
             "oops = 1",
             (
                 "oops: no such key; allowed: access, admission, backend, limits, "
-                "listen, memory"
+                "listen, log, memory"
             ),
         ),
         (

@@ -51,6 +51,7 @@ def settings_reference() -> str:
     sections = [settings_table(title, struct) for title, struct in tables()]
     places = [place("Directory of the sockets", paths.runtime_directory)]
     places.append(place("Directory of the cache", paths.cache_directory))
+    places.append(place("Directory of the log", paths.log_directory))
     return NOTE + SETTINGS_INTRO + "\n".join([*sections, *places])
 
 

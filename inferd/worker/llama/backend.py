@@ -19,7 +19,7 @@ from inferd.worker.backend import (
     WorkerBackend,
 )
 from inferd.worker.llama.encoder import Encoder
-from inferd.worker.llama.files import check_gguf, check_sha256
+from inferd.worker.llama.files import Files, check_sha256, open_files
 from inferd.worker.llama.generator import Generator
 from inferd.worker.llama.guessing import make_speculation
 from inferd.worker.llama.library import Library, accelerator, load_library
@@ -29,7 +29,17 @@ from inferd.worker.llama.threads import OtherLoad, ThreadGovernor
 
 
 class LlamaBackend(WorkerBackend):
-    """One model, which writes, embeds or scores."""
+    """One model, which writes, embeds or scores.
+
+    Args:
+        settings: as configured.
+        n_slots: jobs that are to run at once.
+        crashed: variants of the library that are not to be used.
+        files: that the settings name, if they are open already.
+
+    Raises:
+        LoadError: a file cannot be opened, or is no GGUF file that could be loaded.
+    """
 
     _model: Model
     _engine: Generator | Encoder
@@ -40,8 +50,10 @@ class LlamaBackend(WorkerBackend):
         *,
         n_slots: int,
         crashed: Collection[str] = (),
+        files: Files | None = None,
     ) -> None:
         self._settings = settings
+        self._files = files or open_files(settings)
         self._n_slots = n_slots
         self._crashed = crashed
         self._path = Path(settings.model)
@@ -53,12 +65,12 @@ class LlamaBackend(WorkerBackend):
         self._others = OtherLoad()
 
     def predict(self, report: Report) -> Demand:
-        """Check the file, and what serving it takes.
+        """Verify the file, and see what serving it takes.
 
         Raises:
             LoadError: it cannot be served.
         """
-        self._check_file(report)
+        self._verify_file(report)
         self._library = load_library(
             report, wanted=self._settings.cpu_variant, crashed=self._crashed
         )
@@ -66,7 +78,7 @@ class LlamaBackend(WorkerBackend):
         mapping = Loading(phase="mmap", path=str(self._path))
         report(mapping)
         return predict(
-            self._path, self._settings, self._n_slots, lambda: report(mapping)
+            self._files, self._settings, self._n_slots, lambda: report(mapping)
         )
 
     def load(self, report: Report, share: Share | None = None) -> Loaded:
@@ -80,12 +92,14 @@ class LlamaBackend(WorkerBackend):
             share = Share(n_slots=self._n_slots, n_ctx=demand.n_ctx, store=demand.store)
         path = self._path
         mapping = Loading(phase="mmap", path=str(path))
-        self._model = Model(path, self._settings, lambda: report(mapping))
+        self._model = Model(self._files.model, self._settings, lambda: report(mapping))
         self._engine = self._make_engine(share, report)
         self._engine.use_threads(1)  # more wait long for one another beside others
         self._engine.self_test()
         if isinstance(self._engine, Generator):
             self._engine.prepare_grammars()
+        if self._settings.sha256:
+            self._files.model.refuse_changed()
         able = msgspec.structs.replace(
             self._engine.capabilities,
             model=self._model.name or path.stem,
@@ -152,19 +166,22 @@ class LlamaBackend(WorkerBackend):
                 n_threads=n_threads,
                 max_saved_bytes=share.store if self._settings.prompt_cache_mb else None,
                 speculation=make_speculation(
-                    self._settings, share, report, n_threads=n_threads
+                    self._settings,
+                    self._files.draft,
+                    share,
+                    report,
+                    n_threads=n_threads,
                 ),
             )
         return Encoder(self._model, n_ctx=share.n_ctx, n_threads=n_threads)
 
-    def _check_file(self, report: Report) -> None:
-        path = self._path
-        report(Loading(phase="checking_local", path=str(path)))
-        check_gguf(path)
+    def _verify_file(self, report: Report) -> None:
+        path = str(self._path)
+        report(Loading(phase="checking_local", path=path))
         if expected := self._settings.sha256:
-            verifying = Loading(phase="verify", path=str(path))
+            verifying = Loading(phase="verify", path=path)
             report(verifying)
-            check_sha256(path, expected, lambda: report(verifying))
+            check_sha256(self._files.model, expected, lambda: report(verifying))
 
     @property
     def _n_gpu_layers(self) -> int:

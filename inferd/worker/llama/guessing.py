@@ -8,7 +8,7 @@ from inferd.fit import Share
 from inferd.ipc import Loading
 from inferd.worker.backend import LoadError, Report
 from inferd.worker.llama.draft_model import DraftModel
-from inferd.worker.llama.files import check_gguf
+from inferd.worker.llama.files import ModelFile
 from inferd.worker.llama.library import llama
 from inferd.worker.llama.model import Model
 from inferd.worker.llama.speculation import LookupDrafter, Speculation
@@ -36,7 +36,7 @@ def check_speculation(model: Model, settings: LlamaCppSettings) -> None:
 
 
 def open_draft(
-    path: Path,
+    file: ModelFile,
     settings: LlamaCppSettings,
     alive: Callable[[], None],
     *,
@@ -45,7 +45,7 @@ def open_draft(
     """Load a draft model, or all of it but its weights.
 
     Args:
-        path: of its file.
+        file: with it.
         settings: of the model that it guesses for.
         alive: called now and then.
         is_dry: leave the weights where they are.
@@ -53,9 +53,8 @@ def open_draft(
     Raises:
         LoadError: llama.cpp cannot load it.
     """
-    check_gguf(path)
     own = LlamaCppSettings(name="draft", n_gpu_layers=settings.n_gpu_layers)
-    return Model(path, own, alive, is_dry=is_dry)
+    return Model(file, own, alive, is_dry=is_dry)
 
 
 def check_draft_model(draft: Model, target: Model, path: Path) -> None:
@@ -83,12 +82,18 @@ def check_draft_model(draft: Model, target: Model, path: Path) -> None:
 
 
 def make_speculation(
-    settings: LlamaCppSettings, share: Share, report: Report, *, n_threads: int
+    settings: LlamaCppSettings,
+    draft_file: ModelFile | None,
+    share: Share,
+    report: Report,
+    *,
+    n_threads: int,
 ) -> Speculation | None:
     """Make what guesses; what there is to check has been.
 
     Args:
         settings: as configured.
+        draft_file: of the draft model, if there is one.
         share: how many answers, and how long.
         report: told how far a draft model is.
         n_threads: to begin with.
@@ -98,12 +103,11 @@ def make_speculation(
     """
     if settings.speculation == "off":
         return None
-    if settings.draft_model is None:
+    if draft_file is None:
         return Speculation(LookupDrafter(), settings.draft_max)
-    mapping = Loading(phase="mmap", path=settings.draft_model)
+    mapping = Loading(phase="mmap", path=str(draft_file.path))
     report(mapping)
-    path = Path(settings.draft_model)
-    draft = open_draft(path, settings, lambda: report(mapping))
+    draft = open_draft(draft_file, settings, lambda: report(mapping))
     drafter = DraftModel(
         draft, n_ctx=share.n_ctx, n_slots=share.n_slots, n_threads=n_threads
     )

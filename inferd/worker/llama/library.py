@@ -8,7 +8,7 @@ library wrote tells its true size.
 import ctypes
 import platform
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +28,7 @@ __all__ = [
     "check_struct",
     "llama",
     "load_library",
+    "load_model",
     "struct_size",
 ]
 
@@ -73,6 +74,16 @@ def load_library(
         f"llama-cpp-python {llama_cpp.__version__} "
         + (f"({variant}: {listed})" if variant else f"({listed})"),
     )
+
+
+def load_model(paths: Sequence[bytes], params: ctypes.Structure) -> int | None:
+    """Load the files that a model is made of; nothing if the library refuses them.
+
+    They are named one by one: from the name of the first it would make up the others'.
+    """
+    names = (ctypes.c_char_p * len(paths))(*paths)
+    handle: int | None = llama.llama_model_load_from_splits(names, len(paths), params)
+    return handle
 
 
 def _load_variant(report: Report, wanted: str | None, crashed: Collection[str]) -> str:

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from inferd.config import LlamaCppSettings, Use
 from inferd.wire.responses import Alternative, Logprob
 from inferd.worker.backend import LoadError
-from inferd.worker.llama.library import llama
+from inferd.worker.llama.files import ModelFile
+from inferd.worker.llama.library import llama, load_model
 
 _TEXT_BYTES = 256
 RANK_POOLING: Final = 4
@@ -28,7 +29,7 @@ class Model:
     """Weights and vocabulary.
 
     Args:
-        path: of a GGUF file.
+        file: a GGUF file.
         settings: layers on the accelerator, and what the file itself does not say.
         alive: called now and then while it loads.
         is_dry: leave the weights where they are: it can tell what it takes, no more.
@@ -43,7 +44,7 @@ class Model:
 
     def __init__(
         self,
-        path: Path,
+        file: ModelFile,
         settings: LlamaCppSettings,
         alive: Callable[[], None],
         *,
@@ -61,9 +62,9 @@ class Model:
 
         self._progress = llama.llama_progress_callback(go_on)  # kept from the collector
         params.progress_callback = self._progress
-        self.handle = llama.llama_model_load_from_file(str(path).encode(), params)
+        self.handle = load_model(file.library_paths, params)
         if not self.handle:
-            raise LoadError(f"llama.cpp cannot load {path}")
+            raise LoadError(f"llama.cpp cannot load {file.path}")
         self.vocab = llama.llama_model_get_vocab(self.handle)
         self.n_vocab: int = llama.llama_vocab_n_tokens(self.vocab)
         self.n_ctx_train: int = llama.llama_model_n_ctx_train(self.handle)
@@ -74,7 +75,7 @@ class Model:
         self.cache_types = (settings.cache_type_k, settings.cache_type_v)
         self.pooling = self._pooling(settings)
         self.use: Use = settings.serves or self._use()
-        self._refuse_pooling(path)
+        self._refuse_pooling(file.path)
         self._pieces: dict[int, bytes] = {}
         self._kept: set[int] = set()
 
@@ -127,9 +128,8 @@ class Model:
 
     def recommended(self, option: str) -> float | None:
         """Look up a sampling option that the model's makers recommend in its file."""
-        text = self.metadata(f"general.sampling.{option}")
         try:
-            value = float(text)
+            value = float(self.metadata(f"general.sampling.{option}"))
         except ValueError:
             return None
         return value if math.isfinite(value) else None

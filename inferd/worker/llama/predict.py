@@ -13,6 +13,7 @@ from inferd.worker.backend import LoadError
 from inferd.worker.llama.breakdown import Breakdown, breakdown
 from inferd.worker.llama.context import Context
 from inferd.worker.llama.encoder import batch_tokens
+from inferd.worker.llama.files import Files
 from inferd.worker.llama.guessing import (
     check_draft_model,
     check_speculation,
@@ -67,14 +68,14 @@ _Make = Callable[[Model, int, int], Context]
 
 
 def predict(
-    path: Path, settings: LlamaCppSettings, n_slots: int, alive: Callable[[], None]
+    files: Files, settings: LlamaCppSettings, n_slots: int, alive: Callable[[], None]
 ) -> Demand:
     """Load a model without its weights, make contexts without memory, and add up.
 
     A draft model counts like the model itself.
 
     Args:
-        path: of the file.
+        files: that the settings name.
         settings: as configured.
         n_slots: jobs that are to run at once.
         alive: called now and then.
@@ -82,13 +83,12 @@ def predict(
     Raises:
         LoadError: the model cannot be served so.
     """
-    with closing(Model(path, settings, alive, is_dry=True)) as model:
+    with closing(Model(files.model, settings, alive, is_dry=True)) as model:
         check_speculation(model, settings)
-        if settings.draft_model is None:
+        if files.draft is None:
             return _predict(model, None, settings, n_slots)
-        path = Path(settings.draft_model)
-        with closing(open_draft(path, settings, alive, is_dry=True)) as draft:
-            check_draft_model(draft, model, path)
+        with closing(open_draft(files.draft, settings, alive, is_dry=True)) as draft:
+            check_draft_model(draft, model, files.draft.path)
             return _predict(model, draft, settings, n_slots)
 
 

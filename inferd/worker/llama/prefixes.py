@@ -89,19 +89,18 @@ class Prefixes:
             That, and for how many tokens: none where it cannot be cut there.
         """
         best: Kept | None = None
-        best_n = usable_n = 0
+        best_n = 0
+        best_rank = (0, 0, False, 0)
         for kept in (*self._kept, *running):
             if kept.owner != owner:
                 continue
             n = n_common(kept.tokens, prompt)
             n_usable = n if self.can_cut(kept, n) else 0
-            # Between equals, one that need not be fetched.
-            rank = (n_usable, n, kept.saved is None)
-            if n >= self._n_tokens_min and (
-                best is None or rank > (usable_n, best_n, best.saved is None)
-            ):
-                best, best_n, usable_n = kept, n, n_usable
-        return best, usable_n
+            # Between equals, one that need not be fetched; of these, what moves soonest.
+            rank = (n_usable, n, kept.saved is None, -len(kept.tokens))
+            if n >= self._n_tokens_min and (best is None or rank > best_rank):
+                best, best_n, best_rank = kept, n_usable, rank
+        return best, best_n
 
     def add(self, kept: Kept) -> list[Kept]:
         """Keep a sequence; give what that makes superfluous, which is kept no longer."""

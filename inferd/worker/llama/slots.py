@@ -15,8 +15,8 @@ from inferd.worker.llama.sequence import PreparedPrompt, Sequence
 __all__ = ["Place", "Slots", "n_runs"]
 
 _FETCHED_SHARE = 16
-"""One token in so many of a sequence is to be of use, or it is not copied: that takes as
-long as decoding one token in a hundred of them, on the slowest machine seen."""
+"""One token in so many of a sequence is to be of use, or it is not moved for them: a copy
+takes as long as decoding one token in a hundred of it, on the slowest machine seen."""
 
 
 class Place(NamedTuple):
@@ -124,7 +124,7 @@ class Slots:
     def _go_on(self, found: Kept, n: int, busy: Collection[int]) -> Place:
         """Begin behind what is known: in its own slot, or in one that it is copied to."""
         own = None if found.slot in busy else found.slot
-        slot = self._choose(busy, own)
+        slot = self._choose(busy, own if _is_worth_moving(found, n) else None)
         if own is None or (slot != own and self._can_move(found, n)):
             return self._copy(found, n, slot)
         if len(found.tokens) - n >= KEPT_TOKENS_MIN:
@@ -138,7 +138,7 @@ class Slots:
     def _copy(self, found: Kept, n: int, slot: int) -> Place:
         """Copy what is known into a slot."""
         self._empty(slot)  # first: room is made for one state at a time
-        if n * _FETCHED_SHARE < len(found.tokens):
+        if not _is_worth_moving(found, n):
             return Place(slot, 0, "no_prefix")
         state = found.saved if found.saved is not None else self._state_of(found)
         if state is None:
@@ -198,6 +198,10 @@ class Slots:
             first=self._context.first_position(sequence.slot),
             slot=sequence.slot,
         )
+
+
+def _is_worth_moving(kept: Kept, n: int) -> bool:
+    return n * _FETCHED_SHARE >= len(kept.tokens)
 
 
 def n_runs(slots: Collection[int]) -> int:

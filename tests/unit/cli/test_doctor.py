@@ -79,6 +79,7 @@ def test_a_configuration_s_backends_are_checked_by_name(inferd, short_dir):
         "packages",
         "cpu",
         "config",
+        "box",
         "worker[a]",
         "runtime-directory",
         "lock",

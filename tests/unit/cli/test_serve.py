@@ -1,5 +1,6 @@
 import argparse
 import fcntl
+import os
 import resource
 import signal
 
@@ -9,8 +10,9 @@ import trio.testing
 
 from inferd.cli import serve
 from inferd.cli.console import CommandError
-from inferd.cli.serve import add_arguments, make_daemon
+from inferd.cli.serve import add_arguments, log_file, make_daemon
 from inferd.config import Config, ConfigError
+from inferd.paths import LOG_FILE
 from inferd.toml import parse_config
 
 
@@ -72,7 +74,7 @@ def test_every_configured_backend_has_an_engine(short_dir):
     config = parse_config(mock_config(short_dir, "a", "b"))
     daemon = make_daemon(config)
     assert [backend.name for backend in daemon._backends] == ["a", "b"]
-    assert daemon._directory == short_dir
+    assert daemon._doors.directory == short_dir
 
 
 def test_the_memory_that_models_get_is_among_the_metrics(short_dir):
@@ -145,6 +147,14 @@ def test_a_lock_that_is_held_is_one_line(inferd, short_dir):
     ]
 
 
+def test_an_inherited_socket_that_makes_no_sense_is_one_line(inferd, monkeypatch):
+    monkeypatch.setenv("LISTEN_PID", str(os.getpid()))
+    monkeypatch.setenv("LISTEN_FDS", "many")
+    code, stdout, stderr = inferd("serve")
+    assert (code, stdout) == (2, "")
+    assert stderr.splitlines() == ["error: LISTEN_FDS is not a number: 'many'"]
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("_file_limit")
 def test_a_backend_that_does_not_get_ready_is_one_line(inferd, short_dir):
@@ -154,6 +164,20 @@ def test_a_backend_that_does_not_get_ready_is_one_line(inferd, short_dir):
     assert code == 2
     assert stderr.splitlines()[-1].startswith("error: backend a: killed by SIGKILL")
     assert not list((short_dir / "run").glob("*.sock"))
+
+
+def test_the_log_is_where_and_as_long_as_it_is_configured(monkeypatch, short_dir):
+    monkeypatch.setenv("INFERD_LOG_DIR", str(short_dir / "usual"))
+    tables = {
+        "": short_dir / "usual" / LOG_FILE,
+        "file = false": None,
+        f'directory = "{short_dir}"': short_dir / LOG_FILE,
+    }
+    for table, path in tables.items():
+        file = log_file(parse_config(f"[log]\n{table}\n"))
+        assert (file and str(file)) == (path and str(path))
+    monkeypatch.setenv("INFERD_LOG_DIR", "")
+    assert log_file(Config()) is None
 
 
 @pytest.mark.usefixtures("_file_limit")

@@ -1,3 +1,4 @@
+import errno
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -39,6 +40,7 @@ from inferd.errors import (
 from inferd.fit import Share
 from inferd.ipc import (
     Alive,
+    Boxed,
     Drop,
     Embedded,
     Failed,
@@ -82,9 +84,13 @@ class Events:
         self.able: list[BackendCapabilities] = []
         self.deaths: list[tuple[str, Pause]] = []
         self.steps: list[tuple[str, str, str]] = []
+        self.boxes: list[Boxed] = []
 
     def loading(self, backend: str, loading: Loading) -> None:
         self.phases.append(loading.phase)
+
+    def boxed(self, backend: str, boxed: Boxed) -> None:
+        self.boxes.append(boxed)
 
     def ready(self, backend: str, capabilities: BackendCapabilities) -> None:
         self.able.append(capabilities)
@@ -242,6 +248,20 @@ async def test_an_engine_is_ready_when_its_worker_is(monkeypatch, autojump_clock
         assert home.engine.capabilities == CAPABILITIES
         assert (home.n_ready, home.events.able) == (1, [CAPABILITIES])
         assert home.events.phases == ["mmap"]
+
+
+async def test_what_workers_give_up_is_told_when_it_changes(
+    monkeypatch, autojump_clock
+):
+    boxes = [Boxed(landlock=7, seccomp=True), Boxed(seccomp=True)]
+    async with house(monkeypatch) as home:
+        for boxed in (boxes[0], boxes[0], boxes[1]):
+            worker = await home.workers.next()
+            await worker.say(boxed)
+            await worker.get_ready()
+            await settled()
+            worker.die()
+        assert home.events.boxes == boxes
 
 
 async def start_fails(monkeypatch, happen, **limits: Any) -> str:
@@ -563,7 +583,7 @@ async def test_a_prompt_that_is_not_ready_is_a_failure(
         assert await worker.hear() == [Drop(ticket=ticket)]
 
 
-async def test_a_run_that_is_answered_like_a_prompt_is_a_failure(
+async def test_a_run_that_is_answered_like_a_prompt_is_the_worker_s_end(
     monkeypatch, autojump_clock
 ):
     async with ready_house(monkeypatch) as (home, worker):
@@ -572,7 +592,8 @@ async def test_a_run_that_is_answered_like_a_prompt_is_a_failure(
         await worker.expect(Run)
         await worker.say(PromptReady(ticket=ticket, prompt_tokens=3))
         await asked.over.wait()
-    assert isinstance(asked.error, InternalError)
+        assert not worker.process.is_alive
+    assert isinstance(asked.error, BackendUnavailableError)
 
 
 # --- v2, embed, rerank ------------------------------------------------------------------
@@ -736,7 +757,6 @@ async def test_scores_come_as_the_worker_gave_them(
     [
         Step(pieces=[(1, b"x")]),
         Step(ended=[ended(1, 1)]),
-        PromptReady(ticket=1, prompt_tokens=1),
         Scored(ticket=1, scores=[1.0]),
         Scored(ticket=1, scores=[1.0] * 3),
         Failed(ticket=1, reason="not finite"),
@@ -938,6 +958,20 @@ async def test_a_worker_that_served_is_replaced_at_once(monkeypatch, autojump_cl
         assert home.events.deaths == [
             ("killed by SIGSEGV", Pause(0.0, breaker_is_open=False))
         ]
+
+
+async def test_a_worker_that_cannot_be_started_is_tried_again_after_a_pause(
+    monkeypatch, autojump_clock
+):
+    async with ready_house(monkeypatch) as (home, worker):
+        home.workers.refusal = OSError(errno.EMFILE, "Too many open files")
+        worker.die()
+        await home.workers.next_ready()
+        assert [reason for reason, _ in home.events.deaths] == [
+            "killed by SIGSEGV",
+            "it cannot be started: Too many open files",
+        ]
+        assert trio.current_time() == pytest.approx(3 * RESTART_BACKOFF_S)
 
 
 async def test_on_ready_is_told_once(monkeypatch, autojump_clock):

@@ -1,4 +1,6 @@
+import errno
 import os
+import resource
 import signal
 import subprocess
 from collections.abc import AsyncIterator
@@ -17,6 +19,7 @@ from inferd.engine.process import (
     start_worker,
 )
 from inferd.ipc import (
+    Boxed,
     FromWorker,
     Load,
     Loaded,
@@ -220,7 +223,8 @@ async def test_a_worker_loads_when_it_is_told_to():
         while not any(isinstance(answer, Loaded) for answer in answers):
             splitter.feed(await process.stream.receive_some(4096))
             answers += map(decode_from_worker, iter(splitter.next_payload, None))
-    loading, _ = answers
+    boxed, loading, _ = answers
+    assert isinstance(boxed, Boxed)
     assert loading == Loading(phase="checking_local", path="(mock)")
 
 
@@ -235,3 +239,23 @@ async def test_a_worker_without_a_daemon_ends():
     async with start_worker() as process:
         await process.stream.aclose()
         assert await process.wait() > 0
+
+
+async def test_without_descriptors_nothing_is_started_and_nothing_stays_open():
+    def n_open():
+        return len([*Path("/proc/self/fd").iterdir()])
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    os.close(first_free := os.dup(0))
+    before, n_refused = n_open(), 0
+    for limit in range(first_free, first_free + 20):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+        try:
+            async with start_worker():
+                break
+        except OSError as error:
+            n_refused += error.errno == errno.EMFILE
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert n_open() == before
+    assert n_refused >= 7

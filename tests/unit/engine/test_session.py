@@ -5,12 +5,15 @@ import msgspec
 import pytest
 import trio
 import trio.testing
+from msgspec.structs import replace
 
 from inferd.config import MockSettings
-from inferd.engine.session import Prefilled, Session, SessionOverError, WorkerDiedError
-from inferd.fit import Demand, Share
+from inferd.engine.conduct import SessionOverError
+from inferd.engine.session import Prefilled, Session, WorkerDiedError
+from inferd.fit import Demand, Line, Share
 from inferd.ipc import (
     Alive,
+    Boxed,
     Drop,
     Embedded,
     Ended,
@@ -97,6 +100,47 @@ async def test_a_demand_gets_its_share(autojump_clock):
         assert await load(session) == LOADED
         await worker.expect(Load)
         assert await worker.expect(Share) == Share(n_slots=2, n_ctx=512)
+
+
+async def test_a_demand_is_made_once(autojump_clock):
+    async with open_session() as (session, worker):
+        await worker.say(DEMAND, DEMAND)
+        with pytest.raises(SessionOverError, match="Demand out of turn"):
+            await load(session)
+
+
+@pytest.mark.parametrize(
+    "demand",
+    [
+        replace(DEMAND, n_ctx=0),
+        replace(DEMAND, weights=-1),
+        replace(DEMAND, own=2**63),
+        replace(DEMAND, cache=Line(per_token=-1)),
+    ],
+)
+async def test_a_demand_that_no_machine_could_meet_is_no_message(
+    demand, autojump_clock
+):
+    async with open_session() as (session, worker):
+        await worker.say(demand)
+        with pytest.raises(SessionOverError, match="broke the protocol"):
+            await load(session)
+        assert worker.was_killed
+
+
+async def test_a_load_that_says_much_and_gets_nowhere_ends(monkeypatch, autojump_clock):
+    monkeypatch.setattr("inferd.engine.session.LOAD_MESSAGES", 10)
+    async with open_session() as (session, worker):
+        await worker.say(*[Loading(phase="mmap")] * 10)
+        with pytest.raises(SessionOverError, match="gets nowhere"):
+            await load(session)
+
+
+async def test_what_a_worker_has_given_up_is_known(autojump_clock):
+    async with open_session() as (session, worker):
+        await worker.say(Boxed(landlock=7, seccomp=True), LOADED)
+        await load(session)
+        assert session.boxed == Boxed(landlock=7, seccomp=True)
 
 
 async def test_a_worker_may_wait_for_its_share_as_long_as_it_takes(autojump_clock):
@@ -202,6 +246,7 @@ async def test_a_worker_that_serves_before_it_is_loaded_is_refused(
 async def test_each_job_gets_its_own_answers_in_order(autojump_clock):
     async with serving() as (session, worker, _):
         a, b = session.open(1), session.open(2)
+        session.post(Prepare(ticket=2, job=JOB))
         ended = Ended(ticket=1, stop_reason="end", usage=USAGE)
         await worker.say(
             PromptReady(ticket=2, prompt_tokens=5),
@@ -224,6 +269,7 @@ async def test_each_job_gets_its_own_answers_in_order(autojump_clock):
 async def test_an_answer_to_a_prompt_reaches_its_job(message, autojump_clock):
     async with serving() as (session, worker, _):
         box = session.open(7)
+        session.post(Prepare(ticket=7, job=JOB))
         await worker.say(message)
         assert await box.take() == [message]
 
@@ -309,6 +355,7 @@ async def test_a_prompt_is_answered_by_its_own_failure_alone(autojump_clock):
 async def test_answers_to_a_dropped_job_are_ignored(autojump_clock):
     async with serving() as (session, worker, over):
         session.open(1)
+        session.post(Prepare(ticket=1, job=JOB))
         session.close(1)
         await worker.say(
             Step(pieces=[(1, b"late")]), PromptReady(ticket=1, prompt_tokens=1)
@@ -341,6 +388,8 @@ async def test_a_job_is_known_from_open_to_close(autojump_clock):
 
 async def test_a_worker_has_served_when_it_has_ended_a_job(autojump_clock):
     async with serving() as (session, worker, _):
+        session.open(1)
+        session.post(Prepare(ticket=1, job=JOB))
         await worker.say(
             PromptReady(ticket=1, prompt_tokens=1), Step(pieces=[(1, b"x")])
         )
@@ -406,8 +455,9 @@ async def test_half_a_message_is_silence(autojump_clock):
 
 
 async def test_any_message_is_a_sign_of_life(autojump_clock):
-    async with serving() as (_, worker, over):
+    async with serving() as (session, worker, over):
         for message in [Alive(), Step(), PromptReady(ticket=9, prompt_tokens=1)] * 5:
+            session.post(Prepare(ticket=9, job=JOB))
             await trio.sleep(SILENCE_S - 1)
             await worker.say(message)
         assert over == []
@@ -424,6 +474,10 @@ async def test_any_message_is_a_sign_of_life(autojump_clock):
         encode(LOADED),
         encode(LoadFailed(reason="too late")),
         encode(Loading(phase="mmap")),
+        encode(Boxed()),
+        encode(Step(pieces=[(1, b"for nobody")])),
+        encode(Step(pieces=[(-1, b"")])),
+        encode(PromptReady(ticket=1, prompt_tokens=1)),
     ],
 )
 async def test_a_worker_that_breaks_the_protocol_ends_the_session(data, autojump_clock):

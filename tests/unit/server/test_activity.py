@@ -3,7 +3,7 @@ import trio
 from hypothesis import given, settings, strategies as st
 from structlog.testing import capture_logs
 
-from inferd.errors import QueueFullError
+from inferd.errors import BackendUnavailableError, QueueFullError
 from inferd.server.activity import ID_CHARS, Activity
 from inferd.server.peer import Peer
 from tests.fakes.output import Spoken
@@ -40,13 +40,14 @@ async def test_an_answered_request_is_one_line_with_everything(autojump_clock):
     assert activity.outcome == "length"
     assert log == [
         {
-            "event": "request.finished",
+            "event": "request_done",
             "log_level": "info",
-            "socket": "infer.sock",
             "req_id": "r",
+            "backend": "chat",
+            "socket": "infer.sock",
+            "peer": "unix:1000:17",
             "peer_uid": 1000,
             "peer_pid": 17,
-            "backend": "chat",
             "queued_ms": 1000.0,
             "first_token_ms": 1500.0,
             "total_ms": 3500.0,
@@ -63,11 +64,45 @@ async def test_a_refusal_says_its_code_and_what_is_known(autojump_clock):
     with capture_logs() as log:
         activity.refused(QueueFullError(depth=3))
     [line] = log
-    assert (line["event"], line["log_level"]) == ("request.refused", "warning")
+    assert (line["event"], line["log_level"]) == ("request_refused", "warning")
     assert line["code"] == activity.outcome == "queue_full"
     assert line["queued_ms"] == line["total_ms"] == 2000
     assert "backend" not in line
     assert "first_token_ms" not in line
+
+
+@pytest.mark.parametrize(
+    ("leaf", "version", "tokens"),
+    [
+        ("infer.v2.sock", "v2", {"input_tokens": 5, "output_tokens": 7}),
+        ("infer.embed.sock", "embed", {"input_tokens": 5}),
+        ("infer.rerank.sock", "rerank", {"input_tokens": 5}),
+    ],
+)
+async def test_another_socket_has_the_wires_names(leaf, version, tokens):
+    activity = Activity(PEER, leaf, "r", trio.current_time())
+    activity.backend, activity.input_tokens = "chat", 5
+    activity.output = Spoken(7)
+    activity.facts["n_inputs"] = 3
+    with capture_logs() as log:
+        activity.done("end")
+        activity.refused(QueueFullError(depth=3))
+        activity.abandoned()
+    names = ("done", "refused", "abandoned")
+    assert [line["event"] for line in log] == [f"{version}_request_{n}" for n in names]
+    for line in log:
+        assert (line["wire_version"], line["n_inputs"]) == (version, 3)
+        assert {k: line[k] for k in line if k.endswith("_tokens")} == tokens
+
+
+async def test_what_fails_in_its_turn_is_told_from_what_is_refused():
+    activity = begin()
+    activity.started()
+    with capture_logs() as log:
+        activity.refused(BackendUnavailableError("secret"))
+    [line] = log
+    assert line["event"] == "request_error_mid_stream"
+    assert (line["log_level"], line["code"]) == ("warning", "backend_unavailable")
 
 
 async def test_a_request_whose_client_left_is_a_line_of_its_own(autojump_clock):
@@ -75,7 +110,7 @@ async def test_a_request_whose_client_left_is_a_line_of_its_own(autojump_clock):
     with capture_logs() as log:
         activity.abandoned()
     [line] = log
-    assert (line["event"], line["peer_uid"]) == ("request.abandoned", 1000)
+    assert (line["event"], line["peer_uid"]) == ("request_abandoned", 1000)
     assert activity.outcome == "abandoned"
 
 

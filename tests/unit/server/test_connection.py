@@ -142,7 +142,7 @@ async def test_a_refused_line_is_logged_without_its_text(autojump_clock):
         with capture_logs() as log:
             await client.send(b'{"messages": "my secret"}\n')
             await client.rest()
-    assert [line["code"] for line in log if line["event"] == "client.refused"]
+    assert [line["code"] for line in log if line["event"] == "request_refused"]
     assert "secret" not in str(log)
 
 
@@ -235,7 +235,7 @@ async def test_a_client_that_leaves_takes_along_what_was_read_ahead(autojump_clo
             await client.aclose()
             await settled()
         assert nothing_left(house, backend)
-    ids = [line["req_id"] for line in log if line["event"] == "request.abandoned"]
+    ids = [line["req_id"] for line in log if line["event"] == "request_abandoned"]
     assert ids == ["r0", "r1", "r2"]
     counted = 'inferd_requests_total{outcome="abandoned",socket="infer.sock"} 3.0'
     assert counted in house.metrics.text()

@@ -72,14 +72,14 @@ async def test_an_answered_request_keeps_the_connection():
     goes_on, frames, log = await outcome_of(Answers(None, ends=True))
     assert goes_on
     assert [frame["type"] for frame in frames] == ["done"]
-    assert [line["event"] for line in log] == ["request.finished"]
+    assert [line["event"] for line in log] == ["request_done"]
 
 
 async def test_a_failure_becomes_its_error_frame():
     goes_on, [frame], log = await outcome_of(Answers(QueueFullError(depth=3)))
     assert goes_on
     assert (frame["id"], frame["code"]) == ("r", "queue_full")
-    assert [line["event"] for line in log] == ["request.refused"]
+    assert [line["event"] for line in log] == ["request_refused"]
     assert log[0]["code"] == "queue_full"
 
 
@@ -136,7 +136,7 @@ async def test_a_peer_that_is_gone_is_passed_on_and_logged():
                 Reply(ours, "r", write_timeout_s=1),
                 begin(),
             )
-    assert [line["event"] for line in log] == ["request.abandoned"]
+    assert [line["event"] for line in log] == ["request_abandoned"]
 
 
 async def test_a_cancelled_request_is_logged_and_gets_no_frame(autojump_clock):
@@ -147,7 +147,7 @@ async def test_a_cancelled_request_is_logged_and_gets_no_frame(autojump_clock):
         assert scope.cancelled_caught
         await ours.send_eof()
         assert await FrameClient(theirs).rest() == []
-    assert [line["event"] for line in log] == ["request.abandoned"]
+    assert [line["event"] for line in log] == ["request_abandoned"]
 
 
 async def test_a_refusal_that_nobody_reads_is_logged_once(autojump_clock):
@@ -157,4 +157,4 @@ async def test_a_refusal_that_nobody_reads_is_logged_once(autojump_clock):
         service = Answers(QueueFullError(depth=3))
         with capture_logs() as log, pytest.raises(PeerGoneError):
             await dispatch(service, REQUEST, reply, begin())
-    assert [line["event"] for line in log] == ["request.refused"]
+    assert [line["event"] for line in log] == ["request_refused"]

@@ -209,16 +209,26 @@ async def test_a_frame_over_the_cap_is_an_error_instead(monkeypatch, autojump_cl
     assert frame["code"] == "frame_too_large"
 
 
-@pytest.mark.parametrize("leaf", BOTH)
-async def test_a_line_of_the_log_tells_how_it_went(leaf, autojump_clock):
+@pytest.mark.parametrize(
+    ("leaf", "version", "facts"),
+    [
+        (EMBED, "embed", {"n_inputs": 1, "dimensions": 2}),
+        (RERANK, "rerank", {"n_documents": 2, "n_results": 2}),
+    ],
+)
+async def test_a_line_of_the_log_tells_how_it_went(
+    leaf, version, facts, autojump_clock
+):
     backend = ScriptedBackend(Script(prepare_s=2, token_delay_s=1))
     with capture_logs() as log:
         await answer_of(backend, leaf)
-    [line] = [each for each in log if each["event"] == "request.finished"]
+    [line] = [each for each in log if each["event"] == f"{version}_request_done"]
     assert (line["socket"], line["backend"]) == (leaf, "scripted")
-    assert (line["stop_reason"], line["prompt_tokens"]) == ("end", 3)
+    assert (line["stop_reason"], line["input_tokens"]) == ("end", 3)
     assert (line["queued_ms"], line["total_ms"]) == (2000, 3000)
-    assert line["completion_tokens"] == 0
+    assert line["wire_version"] == version
+    assert facts.items() <= line.items()
+    assert "output_tokens" not in line
 
 
 @pytest.mark.parametrize("leaf", BOTH)

@@ -534,7 +534,7 @@ async def test_a_line_of_the_log_tells_how_it_went(autojump_clock):
     backend = ScriptedBackend(Script(prepare_s=2, token_delay_s=1))
     with capture_logs() as log:
         await answer_of(backend)
-    [line] = [each for each in log if each["event"] == "request.finished"]
+    [line] = [each for each in log if each["event"] == "request_done"]
     assert line["backend"] == "scripted"
     assert (line["prompt_tokens"], line["completion_tokens"]) == (3, 2)
     assert (line["queued_ms"], line["first_token_ms"]) == (2000, 3000)

@@ -19,6 +19,7 @@ from inferd.server.listen import (
     make_directory,
     refuse_unsafe,
 )
+from tests.fakes.listener import full_backlog
 
 OUR_GROUP = grp.getgrgid(os.getegid()).gr_name
 STRANGER_UID = 12345
@@ -222,6 +223,16 @@ def test_a_socket_left_by_a_daemon_before_us_is_replaced(short_dir):
         old.bind(f"{short_dir}/s")
     with bound(short_dir / "s"), socket.socket(socket.AF_UNIX) as client:
         client.connect(f"{short_dir}/s")
+
+
+@pytest.mark.parametrize("is_full", [True, False])
+def test_a_socket_that_somebody_listens_at_is_not_replaced(short_dir, is_full):
+    path = short_dir / "s"
+    with full_backlog(path) if is_full else bound(path, mode=0o600):
+        inode = path.stat().st_ino
+        with pytest.raises(ListenError, match="something listens there"):
+            bind(path, mode=0o600)
+        assert path.stat().st_ino == inode
 
 
 def test_a_symlink_is_no_place_for_a_socket(short_dir):

@@ -1,102 +1,38 @@
 import json
 import logging
 import os
-import threading
+import sys
 
 import pytest
 import structlog
 
-from inferd.server.log import LineSink, logging_to_stderr
-from tests.fakes.log import lines_of, logged, pipe
+from inferd.server.log import is_journal, writing_log
+from inferd.server.logfile import LogFile
+from tests.daemon.harness import eventually
+from tests.fakes.log import fill, lines_of, logged, pipe
 
 
-def fill(writing: int) -> int:
-    """Fill a pipe; give how many bytes it took."""
-    os.set_blocking(writing, False)
-    n_bytes = 0
-    try:
-        while True:
-            n_bytes += os.write(writing, b"." * 4096)
-    except BlockingIOError:
-        os.set_blocking(writing, True)
-    return n_bytes
-
-
-# --- the sink ---------------------------------------------------------------------------
-
-
-def test_lines_are_written_in_order_before_the_sink_is_closed():
-    with pipe() as (reading, writing):
-        sink = LineSink(writing)
-        for n in range(100):
-            sink.write(f"line {n}")
-        sink.close()
-        assert lines_of(reading) == [f"line {n}" for n in range(100)]
-
-
-def test_what_is_no_unicode_is_written_somehow():
-    with pipe() as (reading, writing):
-        sink = LineSink(writing)
-        sink.write("half a pair: \ud800")
-        sink.close()
-        assert lines_of(reading) == ["half a pair: ?"]
-
-
-def test_a_stalled_sink_stalls_nobody_and_counts_what_it_drops(monkeypatch):
-    monkeypatch.setattr("inferd.server.log.LOG_QUEUE_LINES", 8)
-    with pipe() as (reading, writing):
-        n_bytes = fill(writing)
-        sink = LineSink(writing)
-        for n in range(30):  # at most one is with the writer and 8 are in the queue
-            sink.write(f"line {n}")
-        os.read(reading, n_bytes)
-        sink.close()
-        lines = lines_of(reading)
-    [report] = [json.loads(line) for line in lines if line.startswith("{")]
-    assert report["event"] == "log.dropped"
-    assert report["lines"] == 30 - (len(lines) - 1) >= 21
-
-
-def test_a_sink_that_stays_stalled_can_be_closed(monkeypatch):
-    monkeypatch.setattr("inferd.server.log.FLUSH_S", 0.01)
-    monkeypatch.setattr("inferd.server.log.LOG_QUEUE_LINES", 2)
-    with pipe() as (reading, writing):
-        n_bytes = fill(writing)
-        sink = LineSink(writing)
-        for _ in range(10):
-            sink.write("line")
-        sink.close()
-        monkeypatch.undo()
-        os.read(reading, n_bytes)
-        sink.close()  # the thread ends before the pipe does
-
-
-def test_a_closed_pipe_ends_nobody():
-    reading, writing = os.pipe()
-    os.close(reading)
-    try:
-        sink = LineSink(writing)
-        sink.write("nobody reads this")
-        sink.close()
-    finally:
-        os.close(writing)
-    assert "log" not in [thread.name for thread in threading.enumerate()]
-
-
-# --- structlog --------------------------------------------------------------------------
+def file_in(directory) -> LogFile:
+    return LogFile(directory / "logs" / "log", max_bytes=10**6, generations=0)
 
 
 def test_away_from_a_terminal_a_line_is_json(monkeypatch):
     with logged(monkeypatch) as lines:
-        structlog.get_logger("here").info("request.finished", total_ms=1.5)
+        structlog.get_logger("here").info("request_done", total_ms=1.5)
     [line] = map(json.loads, lines)
+    assert list(line) == ["t", "level", "component", "msg", "total_ms"]
     assert line.pop("t").endswith("Z")
-    assert line == {"event": "request.finished", "total_ms": 1.5, "level": "info"}
+    assert line == {
+        "level": "info",
+        "component": "here",
+        "msg": "request_done",
+        "total_ms": 1.5,
+    }
 
 
 def test_a_line_break_in_a_value_makes_no_second_line(monkeypatch):
     with logged(monkeypatch) as lines:
-        structlog.get_logger().info("client.refused", req_id='x\n{"event": "forged"}')
+        structlog.get_logger().info("request_refused", req_id='x\n{"msg": "forged"}')
     assert len(lines) == 1
 
 
@@ -128,7 +64,10 @@ def test_what_a_library_says_is_a_line_like_any_other(monkeypatch):
         logging.getLogger("trio.serve_listeners").error("accept returned %s", "EMFILE")
         logging.getLogger("trio").info("not worth a line")
     [line] = map(json.loads, lines)
-    assert line["event"] == "library.message"
+    assert (line["component"], line["msg"]) == (
+        "trio.serve_listeners",
+        "library.message",
+    )
     assert line["text"] == "accept returned EMFILE"
     assert line["level"] == "error"
     assert logging.getLogger().handlers == before
@@ -139,7 +78,7 @@ def test_on_a_terminal_a_line_is_for_people(monkeypatch):
     with os.fdopen(theirs, "w") as file:
         monkeypatch.setattr("sys.stderr", file)
         monkeypatch.setenv("NO_COLOR", "1")
-        with logging_to_stderr("info"):
+        with writing_log("info"):
             structlog.get_logger().info("daemon.ready", directory="/run")
         text = os.read(ours, 10_000).decode()
     os.close(ours)
@@ -147,6 +86,70 @@ def test_on_a_terminal_a_line_is_for_people(monkeypatch):
     assert "directory=/run" in text
     assert "\x1b" not in text
     assert "{" not in text
+
+
+def test_a_journal_is_told_the_priority_of_each_line(monkeypatch):
+    with pipe() as (reading, writing), os.fdopen(os.dup(writing), "w") as file:
+        info = os.fstat(writing)
+        monkeypatch.setenv("JOURNAL_STREAM", f"{info.st_dev}:{info.st_ino}")
+        monkeypatch.setattr("sys.stderr", file)
+        with writing_log("info"):
+            structlog.get_logger().info("one")
+            structlog.get_logger().error("two")
+        lines = lines_of(reading)
+    assert [line[:4] for line in lines] == ["<6>{", "<3>{"]
+    assert [json.loads(line[3:])["msg"] for line in lines] == ["one", "two"]
+
+
+def test_a_stream_that_is_another_is_no_journal():
+    with pipe() as (reading, _):
+        assert not is_journal(reading, "")
+        assert not is_journal(reading, "1:2")
+
+
+def test_the_file_has_the_lines_that_stderr_has(monkeypatch, tmp_path):
+    with pipe() as (reading, writing), os.fdopen(os.dup(writing), "w") as stderr:
+        monkeypatch.setattr("sys.stderr", stderr)
+        with writing_log("info", file_in(tmp_path)):
+            for n in range(10):
+                structlog.get_logger().info("event", n=n)
+        assert (tmp_path / "logs" / "log").read_text().splitlines() == lines_of(reading)
+
+
+def test_a_stderr_that_stalls_keeps_nothing_from_the_file(monkeypatch, tmp_path):
+    with pipe() as (reading, writing), os.fdopen(os.dup(writing), "w") as stderr:
+        n_bytes = fill(writing)
+        monkeypatch.setattr("sys.stderr", stderr)
+        with writing_log("info", file_in(tmp_path)):
+            structlog.get_logger().info("event")
+            path = tmp_path / "logs" / "log"
+            assert eventually(lambda: path.exists() and "event" in path.read_text())
+            os.read(reading, n_bytes)
+    [line] = (tmp_path / "logs" / "log").read_text().splitlines()
+    assert json.loads(line)["msg"] == "event"
+
+
+def test_a_file_that_fails_is_told_on_stderr_and_counted(monkeypatch, tmp_path):
+    (tmp_path / "logs").symlink_to(tmp_path)
+    lost: list[str] = []
+    with pipe() as (reading, writing), os.fdopen(os.dup(writing), "w") as stderr:
+        monkeypatch.setattr("sys.stderr", stderr)
+        with writing_log("info", file_in(tmp_path), lost.append):
+            structlog.get_logger().info("one")
+            structlog.get_logger().info("two")
+        lines = [json.loads(line) for line in lines_of(reading)]
+    assert sorted(line["msg"] for line in lines) == ["log.failed", "one", "two"]
+    [failed] = [line for line in lines if line["msg"] == "log.failed"]
+    assert (failed["sink"], failed["level"]) == (f"{tmp_path}/logs/log", "warn")
+    assert failed["reason"] == "Not a directory"
+    assert lost == ["file", "file"]
+
+
+def test_without_a_stderr_there_is_the_file(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "stderr", None)
+    with writing_log("info", file_in(tmp_path)):
+        structlog.get_logger().info("event")
+    assert "event" in (tmp_path / "logs" / "log").read_text()
 
 
 def test_after_it_structlog_is_as_before(monkeypatch):

@@ -168,3 +168,10 @@ async def test_the_text_grows_with_kinds_of_requests_and_not_with_requests(n_cli
             Activity(Peer(n, n, n), "infer.sock", f"r{n}", trio.current_time())
         )
     assert len(samples(metrics, "inferd_requests_total")) == 1
+
+
+def test_lines_that_the_log_lost_are_counted_by_sink_from_the_start():
+    metrics = Metrics()
+    metrics.line_lost("file")
+    assert value(metrics, "inferd_log_lines_dropped_total", sink="file") == 1
+    assert value(metrics, "inferd_log_lines_dropped_total", sink="stderr") == 0

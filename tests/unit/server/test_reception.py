@@ -21,6 +21,7 @@ from inferd.server.reception import (
     Reception,
     in_a_frame,
     in_a_reply,
+    unserved,
 )
 from inferd.server.room import Room
 from tests.fakes.streams import Frame, FrameClient, fill_pipe, generate, open_pair
@@ -70,7 +71,9 @@ async def test_one_too_many_gets_one_frame_without_an_id(reception):
         [frame] = await turned_away(reception, door(n_places=0))
     assert (frame["type"], frame["id"]) == ("error", "")
     assert frame["code"] == "queue_full"
-    assert [line["event"] for line in log] == ["client.refused"]
+    [line] = log
+    assert (line["event"], line["code"]) == ("client.refused", "queue_full")
+    assert (line["socket"], line["peer_uid"]) == ("infer.sock", os.getuid())
     assert f"{FULL} 1.0" in reception._metrics.text()
 
 
@@ -86,6 +89,15 @@ async def test_one_who_may_not_come_in_gets_one_frame_without_an_id(
     assert frame["message"] == f"uid {os.getuid()} may not use infer.sock"
     assert log[0]["peer"] == f"unix:{os.getuid()}:{os.getpid()}"
     assert 'code="permission_denied"' in reception._metrics.text()
+
+
+async def test_one_whom_nobody_serves_is_told_at_which_socket(reception):
+    with capture_logs() as log:
+        [frame] = await turned_away(reception, unserved("infer.embed.sock"))
+    assert (frame["id"], frame["code"]) == ("", "backend_unavailable")
+    assert frame["message"] == "no backend serves infer.embed.sock"
+    [line] = log
+    assert (line["code"], line["wire_version"]) == ("backend_unavailable", "embed")
 
 
 def test_a_listener_too_many_hears_nothing_and_one_who_may_not_listen_a_reply():

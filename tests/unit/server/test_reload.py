@@ -10,6 +10,7 @@ from inferd.config import (
     LimitSettings,
     Listen,
     LlamaCppSettings,
+    LogSettings,
     MemorySettings,
     MockSettings,
 )
@@ -26,6 +27,11 @@ def changed(running: Config, **tables) -> tuple[Config, list[str], list[str]]:
 
 def test_the_same_again_changes_nothing():
     assert changed(Config()) == (Config(), [], [])
+
+
+def test_the_log_goes_on_as_it_began():
+    merged, applied, waiting = changed(Config(), log=LogSettings(file=False))
+    assert (merged, applied, waiting) == (Config(), [], ["log.file"])
 
 
 def test_what_can_take_effect_does():

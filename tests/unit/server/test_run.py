@@ -20,14 +20,16 @@ from inferd.config import (
     Config,
     ConfigError,
     LimitSettings,
+    Listen,
 )
 from inferd.engine.restart import Pause
 from inferd.server.connection import Surface
+from inferd.server.guests import HEARING_S, LAST_CALL_S
 from inferd.server.listen import ListenError
 from inferd.server.run import LAST_WORDS_S
 from inferd.wire.codec import decode_generate
 from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
-from tests.fakes.serving import RunningDaemon, make_daemon, ready, running
+from tests.fakes.serving import RunningDaemon, held, make_daemon, ready, running
 from tests.fakes.streams import (
     REQUESTS,
     TERMINAL,
@@ -521,7 +523,7 @@ async def test_stopping_an_idle_daemon_leaves_its_lock_file_alone(
         await house.wait_ended()
         assert [path.name for path in short_dir.iterdir()] == ["inferd.lock"]
         assert not backend.is_alive
-        assert trio.current_time() == 0
+        assert trio.current_time() == HEARING_S
 
 
 async def test_draining_goes_in_order(short_dir, autojump_clock):
@@ -553,7 +555,7 @@ async def test_draining_goes_in_order(short_dir, autojump_clock):
         await settled()
         nursery.cancel_scope.cancel()
     assert events[0] == (0, "listener ready")
-    assert set(events[1:3]) == {(0, "listener draining"), (0, "idle EOF")}
+    assert events[1:3] == [(0, "listener draining"), (LAST_CALL_S, "idle EOF")]
     assert events[3:6] == [(5, "runs token"), (5, "runs done"), (5, "runs EOF")]
     assert events[6:8] == [(10, "waits token"), (10, "waits done")]
     assert set(events[8:]) == {(10, "waits EOF"), (10, "listener EOF")}
@@ -693,10 +695,117 @@ async def test_a_client_let_in_as_draining_begins_is_let_go(short_dir, autojump_
             house.daemon.stop()
             await settled()
             surface = Surface("infer.sock", decode_generate, trio.Event())  # type: ignore[arg-type]
-            with trio.fail_after(1):
+            with trio.fail_after(LAST_CALL_S + 0.1):
                 await house.daemon._serve_client(surface, late)
             await late.aclose()
             assert await FrameClient(theirs).rest() == []
+
+
+@pytest.mark.parametrize("leaf", REQUESTS)
+async def test_who_was_let_in_may_ask_once_as_draining_begins(
+    leaf, short_dir, autojump_clock
+):
+    async with running(make_daemon(short_dir, ScriptedBackend())) as house:
+        async with await house.connect(leaf) as client:
+            await settled()
+            house.daemon.stop()
+            await trio.sleep(LAST_CALL_S / 2)
+            [*_, end] = await client.ask()
+            assert (end["type"] in TERMINAL, end.get("code")) == (True, None)
+            assert await client.frame() is None
+
+
+@pytest.mark.parametrize("drain_s", [LAST_CALL_S / 2, LAST_CALL_S * 5])
+async def test_who_says_nothing_holds_a_drain_up_no_longer_than_the_last_call(
+    drain_s, short_dir, autojump_clock
+):
+    daemon = make_daemon(short_dir, ScriptedBackend(), drain_s=drain_s)
+    async with running(daemon) as house, await house.connect() as client:
+        await settled()
+        house.daemon.stop()
+        assert await client.frame() is None
+        assert trio.current_time() == min(drain_s, LAST_CALL_S)
+
+
+async def test_who_has_asked_before_is_not_waited_for(short_dir, autojump_clock):
+    async with running(make_daemon(short_dir, ScriptedBackend())) as house:
+        async with await house.connect() as client:
+            await client.ask()
+            house.daemon.stop()
+            assert await client.frame() is None
+            assert trio.current_time() < LAST_CALL_S / 2
+
+
+# --- sockets that are held by somebody else -----------------------------------------------
+
+
+async def test_nobody_at_an_inherited_socket_is_let_in_before_all_is_ready(
+    short_dir, autojump_clock, nursery
+):
+    backend = ScriptedBackend(is_ready=False)
+    with held(short_dir, "infer.sock") as hand_over:
+        house = make_daemon(short_dir, backend, inherited=hand_over())
+        nursery.start_soon(house.run)
+        async with await house.connect() as client:
+            await client.send(generate("r") + b"no JSON\n")
+            await trio.sleep(1000)
+            assert not house.daemon._guests
+            backend.become_ready()
+            frames = await client.rest()
+        assert types(frames) == ["token", "token", "done", "error"]
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("leaves", [["infer.sock"], ["admin.sock", *REQUESTS]])
+async def test_who_comes_while_a_daemon_drains_is_served_by_the_next(
+    leaves, short_dir, autojump_clock
+):
+    with held(short_dir, *leaves) as hand_over:
+        first = make_daemon(short_dir, ScriptedBackend(), inherited=hand_over())
+        async with running(first) as house:
+            house.daemon.stop()
+            client = await house.connect()
+            await client.send(generate("r"))
+            await house.wait_ended()
+        async with client:
+            assert sorted(path.name for path in short_dir.glob("*.sock")) == sorted(
+                leaves
+            )
+            second = make_daemon(short_dir, ScriptedBackend(), inherited=hand_over())
+            async with running(second):
+                assert types(await client.answer()) == ["token", "token", "done"]
+
+
+@pytest.mark.parametrize("leaf", ["infer.v2.sock", "infer.embed.sock"])
+async def test_at_an_inherited_socket_that_nobody_serves_each_client_is_told(
+    leaf, short_dir, autojump_clock
+):
+    backend = ScriptedBackend(capabilities=BackendCapabilities())
+    with held(short_dir, leaf, "infer.sock") as hand_over:
+        house = make_daemon(short_dir, backend, inherited=hand_over())
+        async with running(house):
+            for n in range(3):
+                async with await house.connect(leaf) as client:
+                    if n:
+                        await client.send(REQUESTS[leaf]())
+                    [frame] = await client.rest()
+                assert (frame["id"], frame["code"]) == ("", "backend_unavailable")
+                assert frame["message"] == f"no backend serves {leaf}"
+
+
+async def test_a_surface_that_is_turned_off_is_one_that_nobody_serves(
+    short_dir, autojump_clock
+):
+    with held(short_dir, "infer.v2.sock") as hand_over:
+        daemon = make_daemon(
+            short_dir,
+            ScriptedBackend(),
+            listen=Listen(v2=False),
+            inherited=hand_over(),
+        )
+        async with running(daemon) as house:
+            async with await house.connect("infer.v2.sock") as client:
+                assert types(await client.rest()) == ["error"]
 
 
 async def test_asked_twice_to_stop_it_ends_at_once(short_dir, autojump_clock):

@@ -11,7 +11,7 @@ from inferd import __version__
 from inferd.capabilities import AcceleratorInfo, AcceleratorKind, BackendCapabilities
 from inferd.engine.restart import Pause
 from inferd.fit import MIB, Budget, Line, fit
-from inferd.ipc import Loading
+from inferd.ipc import Boxed, Loading
 from inferd.limits import ADMIN_LISTENER_EVENTS
 from inferd.server.status import Listener, StatusBoard
 from inferd.wire.status import LifecycleFrame, StatusFrame
@@ -155,6 +155,28 @@ def test_a_step_down_is_a_warning_and_counts_as_a_death():
     assert (line["backend"], line["reason"]) == ("chat", "killed by SIGILL")
     assert (line["crashed"], line["lower"]) == ("a", "b")
     assert deaths == ["chat"]
+
+
+@pytest.mark.parametrize(
+    ("boxed", "level"),
+    [
+        (Boxed(landlock=7, seccomp=True), "info"),
+        (Boxed(is_open=True), "info"),
+        (Boxed(seccomp=True), "warning"),
+        (Boxed(landlock=7), "warning"),
+    ],
+)
+def test_a_box_with_a_gap_is_a_warning(boxed, level):
+    board = StatusBoard()
+    with capture_logs() as early:
+        board.boxed("chat", boxed)
+    with capture_logs() as lines:
+        board.all_ready()
+        board.boxed("chat", boxed)
+    line, again = lines
+    assert (early, again) == ([], line)
+    assert (line["event"], line["log_level"]) == ("worker.boxed", level)
+    assert (line["backend"], line["landlock"]) == ("chat", boxed.landlock)
 
 
 def test_a_death_is_told_with_its_reason_and_its_pause():

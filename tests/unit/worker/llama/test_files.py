@@ -1,12 +1,17 @@
 import hashlib
 import os
+import struct
+from pathlib import Path
 
 import pytest
 
+from inferd.config import LlamaCppSettings
 from inferd.worker.backend import LoadError
-from inferd.worker.llama.files import check_gguf, check_sha256
+from inferd.worker.llama.files import ModelFile, check_sha256, open_files
+from tests.fakes.gguf_bytes import U16, gguf, pair
 
 BLOCK_BYTES = 8 * 1024 * 1024
+EMPTY = gguf()
 
 
 @pytest.fixture
@@ -14,61 +19,124 @@ def path(tmp_path):
     return tmp_path / "model.gguf"
 
 
-def header(version=3, magic=b"GGUF", size=24):
-    return (magic + version.to_bytes(4, "little")).ljust(size, b"\0")
+def of_parts(n_parts: int) -> bytes:
+    return gguf(pairs=[pair(b"split.count", U16, struct.pack("<H", n_parts))])
 
 
-@pytest.mark.parametrize("version", [2, 3])
-def test_a_gguf_file_is_one(path, version):
-    path.write_bytes(header(version) + b"weights")
-    check_gguf(path)
+def test_a_file_is_read_by_its_descriptor_whatever_its_path_names_by_then(path):
+    path.write_bytes(EMPTY + b"this")
+    file = ModelFile(path)
+    path.with_name("other").write_bytes(EMPTY + b"that")
+    path.with_name("other").rename(path)
+    [place] = file.library_paths
+    assert Path(place.decode()).read_bytes() == EMPTY + b"this"
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"GGUF", header(size=23), header(magic=b"GGML"), b"<html>" * 9]
-)
+def test_a_link_is_followed(path):
+    path.write_bytes(EMPTY)
+    path.with_name("link").symlink_to(path)
+    assert ModelFile(path.with_name("link")).path == path.with_name("link")
+
+
+def test_a_file_is_closed_with_what_holds_it(path):
+    path.write_bytes(EMPTY)
+    file = ModelFile(path)
+    [fd] = file.fds
+    del file
+    with pytest.raises(OSError, match="Bad file"):
+        os.fstat(fd)
+
+
+@pytest.mark.parametrize("content", [b"", b"GGUF", EMPTY[:23], b"<html>" * 9])
 def test_what_is_no_gguf_file_is_refused(path, content):
     path.write_bytes(content)
-    with pytest.raises(LoadError, match=f"^not a GGUF file: {path}$"):
-        check_gguf(path)
-
-
-@pytest.mark.parametrize("version", [0, 1, 4, 3 << 24])
-def test_a_version_that_llama_cpp_does_not_read_is_refused(path, version):
-    path.write_bytes(header(version))
-    with pytest.raises(LoadError, match=rf"^GGUF version {version} is not supported"):
-        check_gguf(path)
+    with pytest.raises(LoadError, match=f"^model file {path}: "):
+        ModelFile(path)
 
 
 def test_a_file_that_is_not_there_is_named(path):
-    with pytest.raises(LoadError, match=f"^model file not found: {path}$"):
-        check_gguf(path)
+    for missing in (path, path.parent):
+        with pytest.raises(LoadError, match=f"^model file not found: {missing}$"):
+            ModelFile(missing)
 
 
 def test_a_pipe_is_not_waited_for(path):
     os.mkfifo(path)
     with pytest.raises(LoadError, match="not found"):
-        check_gguf(path)
+        ModelFile(path)
 
 
 def test_a_path_that_cannot_be_looked_at_is_one_line(path):
     with pytest.raises(LoadError, match="File name too long"):
-        check_gguf(path.with_name("x" * 300))
+        ModelFile(path.with_name("x" * 300))
+
+
+def test_all_parts_of_a_model_are_opened_in_their_order(tmp_path):
+    names = [f"m-{number:05}-of-00003.gguf" for number in (1, 2, 3)]
+    for name in names:
+        (tmp_path / name).write_bytes(of_parts(3))
+    file = ModelFile(tmp_path / names[0])
+    found = [Path(place.decode()).readlink() for place in file.library_paths]
+    assert found == [tmp_path / name for name in names]
+    with pytest.raises(LoadError, match="one of 3 parts, which one sha256 cannot"):
+        check_sha256(file, "0" * 64, lambda: None)
+    (tmp_path / names[2]).unlink()
+    with pytest.raises(LoadError, match=f"not found: {tmp_path / names[2]}$"):
+        ModelFile(tmp_path / names[0])
+
+
+@pytest.mark.parametrize(
+    "name", ["m.gguf", "m-00002-of-00003.gguf", "m-00001-of-00002.gguf"]
+)
+def test_a_part_that_is_not_the_first_is_refused(tmp_path, name):
+    (tmp_path / name).write_bytes(of_parts(3))
+    with pytest.raises(LoadError, match="must end in -00001-of-00003.gguf"):
+        ModelFile(tmp_path / name)
+
+
+def test_a_model_in_too_many_parts_is_refused(path):
+    path.write_bytes(of_parts(257))
+    with pytest.raises(LoadError, match="257 parts, over 256"):
+        ModelFile(path)
 
 
 def test_a_file_has_the_hash_that_it_must_have(path):
-    path.write_bytes(b"weights")
-    check_sha256(path, hashlib.sha256(b"weights").hexdigest(), lambda: None)
+    path.write_bytes(EMPTY + b"weights")
+    file = ModelFile(path)
+    check_sha256(file, hashlib.sha256(EMPTY + b"weights").hexdigest(), lambda: None)
     other = hashlib.sha256(b"other").hexdigest()
     with pytest.raises(LoadError, match=f"^SHA-256 of {path} is .*, expected {other}$"):
-        check_sha256(path, other, lambda: None)
+        check_sha256(file, other, lambda: None)
 
 
-@pytest.mark.parametrize(("size", "n_signs"), [(0, 0), (1, 1), (BLOCK_BYTES + 1, 2)])
-def test_each_block_that_is_hashed_is_a_sign_of_life(path, size, n_signs):
-    path.touch()
-    os.truncate(path, size)
+@pytest.mark.parametrize(("n_more", "n_signs"), [(0, 1), (1, 1), (BLOCK_BYTES, 2)])
+def test_each_block_that_is_hashed_is_a_sign_of_life(path, n_more, n_signs):
+    path.write_bytes(EMPTY)
+    os.truncate(path, len(EMPTY) + n_more)
     signs: list[None] = []
-    expected = hashlib.sha256(bytes(size)).hexdigest()
-    check_sha256(path, expected, lambda: signs.append(None))
+    expected = hashlib.sha256(EMPTY + bytes(n_more)).hexdigest()
+    check_sha256(ModelFile(path), expected, lambda: signs.append(None))
     assert len(signs) == n_signs
+
+
+def test_a_file_that_is_written_to_is_noticed_whatever_its_times_say(path):
+    path.write_bytes(EMPTY + b"weights")
+    before = path.stat()
+    file = ModelFile(path)
+    file.refuse_changed()
+    with path.open("r+b") as opened:
+        opened.seek(-1, os.SEEK_END)
+        opened.write(b"X")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(LoadError, match="changed while it was loaded"):
+        file.refuse_changed()
+
+
+def test_all_files_that_settings_name_are_opened(path):
+    path.write_bytes(EMPTY)
+    settings = LlamaCppSettings(name="m", model=str(path))
+    assert len(open_files(settings).fds) == 1
+    with_draft = LlamaCppSettings(
+        name="m", model=str(path), speculation="draft", draft_model=str(path)
+    )
+    assert len(open_files(with_draft).fds) == 2

@@ -7,6 +7,7 @@ from inferd.worker.backend import LoadError
 from inferd.worker.limits import OUTPUTS_PER_SLOT
 from inferd.worker.llama.breakdown import breakdown
 from inferd.worker.llama.context import Context
+from inferd.worker.llama.files import open_files
 from inferd.worker.llama.predict import predict
 from tests.model.tiny import (
     KV_HEADS,
@@ -24,7 +25,7 @@ F16_CELL = LAYERS * 2 * KV_HEADS * 16 * 2
 
 def predicted(path, *, n_slots=2, **settings) -> Demand:
     made = LlamaCppSettings(name="tiny", model=str(path), **settings)
-    return predict(path, made, n_slots, lambda: None)
+    return predict(open_files(made), made, n_slots, lambda: None)
 
 
 def test_a_writer_demands_a_context_for_each_slot(tiny_model, loaded):

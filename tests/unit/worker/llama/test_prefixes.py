@@ -61,6 +61,11 @@ def test_of_equals_one_in_the_cache_is_found():
     assert prefixes(near, far).find(1, tokens(1, 2, 3)) == (near, 2)
 
 
+def test_of_equals_in_the_cache_the_shortest_is_found():
+    long, short = kept(1, 2, 5, 6, slot=0), kept(1, 2, 7, slot=1)
+    assert prefixes(long, short).find(1, tokens(1, 2, 3)) == (short, 2)
+
+
 def test_what_is_common_to_few_tokens_alone_is_not_found():
     mine = Prefixes(window=0, max_saved_bytes=ROOM, n_tokens_min=3)
     mine.add(entry := kept(1, 2, 3, 4, slot=0))

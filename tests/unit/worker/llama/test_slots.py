@@ -8,7 +8,7 @@ import pytest
 
 from inferd.job import Turn
 from inferd.worker.limits import KEPT_TOKENS_MIN
-from inferd.worker.llama import plan as module
+from inferd.worker.llama import plan as module, slots
 from inferd.worker.llama.slots import n_runs
 from tests.model.tiny import write_tiny_model
 from tests.unit.worker.llama.running import (
@@ -58,9 +58,9 @@ def slots_of(backend):
 
 def save_idle(backend):
     """Move all that is idle to host memory."""
-    slots = slots_of(backend)
-    for each in slots._prefixes.idle:
-        slots._empty(each.slot)
+    kept = slots_of(backend)
+    for each in kept._prefixes.idle:
+        kept._empty(each.slot)
 
 
 def test_a_prompt_that_goes_on_is_read_from_where_it_does(cold):
@@ -132,7 +132,8 @@ def test_what_is_to_be_discarded_is_used_and_not_kept(cold):
     assert reuse(cold, asked(BASE + "and her ship"))[0].cached_tokens <= n_tokens
 
 
-def test_short_sequences_are_not_kept(cold):
+def test_short_sequences_are_not_kept(cold, monkeypatch):
+    monkeypatch.setattr(slots, "KEPT_TOKENS_MIN", 64)
     reuse(cold, asked("hi", max_tokens=2))
     assert reuse(cold, asked("hi", max_tokens=2))[0].miss == "no_prefix"
 
@@ -275,11 +276,20 @@ def test_what_is_mostly_of_no_use_is_not_fetched(cold, monkeypatch):
     assert (found.cached_tokens, found.miss) == (0, "no_prefix")
 
 
+def test_a_long_sequence_stays_where_it_is_for_a_short_beginning(cold):
+    long, other = "the keeper " + "z" * 440, "the keeper was"
+    reuse(cold, asked(long, max_tokens=1))
+    n = common(cold, long, other)
+    assert KEPT_TOKENS_MIN <= n < 440 / 16
+    found, _ = reuse(cold, asked(other, max_tokens=40))
+    assert (found.cached_tokens, found.miss) == (0, "no_prefix")
+    assert [each.slot for each in slots_of(cold)._prefixes.idle] == [0, 1]
+
+
 def test_what_every_prompt_begins_with_is_no_find(cold):
     reuse(cold, asked(BASE))
     found, _ = reuse(cold, asked("the dog", max_tokens=2))
     assert (found.cached_tokens, found.miss) == (0, "no_prefix")
-    assert len(slots_of(cold)._prefixes.idle) == 1
 
 
 def test_the_tokens_of_a_kept_sequence_are_those_of_its_cells(cold):

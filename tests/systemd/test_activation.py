@@ -1,0 +1,301 @@
+"""Sockets that a real systemd holds, while the service behind them comes and goes."""
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.systemd.container import (
+    ROOT,
+    Container,
+    booted,
+    missing,
+    overlay,
+    place,
+    tool,
+)
+
+REASON = missing()
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(REASON), reason=f"no container: {REASON}"),
+]
+
+N_CLIENTS = 16
+N_RESTARTS = 5
+N_KILLS = 20
+PATIENCE_S = 20.0
+CONFIG = """
+[admission]
+max_queued = 100
+
+[[backend]]
+name = "mock"
+kind = "mock"
+tokens = ["Hel", "lo"]
+token_delay_ms = 1
+"""
+PROMPTS = re.findall(r"^\$ (.+)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+REQUEST = '{"id":"a","messages":[{"role":"user","content":"hello"}],"stream":false}\n'
+PATHS = [
+    *("/run/inferd/infer.sock", "/run/inferd/infer.v2.sock"),
+    *("/run/inferd/infer.embed.sock", "/run/inferd/infer.rerank.sock"),
+    *("/run/inferd/admin.sock", "/run/inferd/inferd.lock", "/run/inferd"),
+]
+PROCESSES = "inferd serve|inferd[.]worker"
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory) -> Iterator[Container]:
+    with overlay(tmp_path_factory.mktemp("machine")) as root:
+        place(root)
+        (root / "etc/inferd").mkdir(exist_ok=True)
+        (root / "etc/inferd/config.toml").write_text(CONFIG)
+        (root / "etc/inferd/second.toml").write_text(CONFIG + "[listen]\nv2 = false\n")
+        with booted(root) as container:
+            yield container
+
+
+@pytest.fixture
+def sockets(machine) -> Iterator[Container]:
+    """The machine with the sockets held and no service behind them yet."""
+    machine.run("systemctl", "start", "inferd.socket")
+    yield machine
+    machine.run("systemctl", "stop", "inferd.socket")
+
+
+def ask(machine: Container, path: str = "/run/inferd/infer.sock") -> dict[str, Any]:
+    answer = machine.run("nc", "-N", "-U", path, stdin=REQUEST).stdout
+    return dict(json.loads(answer))
+
+
+def eventually(is_so: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_so():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+@contextmanager
+def storm(machine: Container) -> Iterator[dict[str, Any]]:
+    """Have clients ask while inside; then tell how it came out for them."""
+    outcomes: dict[str, Any] = {}
+    with machine.start(
+        *("python3", "/opt/inferd/storm.py", "/run/inferd/infer.sock", str(N_CLIENTS))
+    ) as clients:
+        try:
+            yield outcomes
+            output, _ = clients.communicate("", timeout=60)
+        finally:
+            clients.kill()
+    outcomes.update(json.loads(output))
+    print(outcomes)  # noqa: T201  # the figures, with pytest -s
+
+
+def processes(machine: Container) -> list[str]:
+    return machine.run("pgrep", "-f", PROCESSES, check=False).stdout.split()
+
+
+def test_the_first_client_starts_the_service_and_waits_for_it(sockets):
+    assert sockets.show("ActiveState") == {"ActiveState": "inactive"}
+    assert ask(sockets)["type"] == "done"
+    assert sockets.show("ActiveState") == {"ActiveState": "active"}
+
+
+def test_the_sockets_are_theirs_who_may_use_them(sockets):
+    ask(sockets)
+    listing = sockets.run("stat", "-c", "%n %U:%G %a", *PATHS).stdout.splitlines()
+    inference = [f"{path} root:inferd 660" for path in PATHS[:4]]
+    assert listing == [
+        *inference,
+        "/run/inferd/admin.sock root:root 600",
+        "/run/inferd/inferd.lock inferd:inferd 600",
+        "/run/inferd root:root 755",
+    ]
+
+
+def test_restarts_in_a_storm_of_clients_fail_no_request(sockets):
+    ask(sockets)
+    with storm(sockets) as outcomes:
+        for _ in range(N_RESTARTS):
+            sockets.run("systemctl", "restart", "inferd")
+            assert ask(sockets)["type"] == "done"
+    assert set(outcomes) == {"done", "longest_s"}, outcomes
+    assert outcomes["done"] > 20
+
+
+def is_back(machine: Container, dead: str) -> bool:
+    state = machine.show("MainPID", "ActiveState")
+    return state["ActiveState"] == "active" and state["MainPID"] != dead
+
+
+def test_a_killed_daemon_comes_back_and_refuses_no_connection(sockets):
+    ask(sockets)
+    with storm(sockets) as outcomes:
+        for _ in range(N_KILLS):
+            pid = sockets.show("MainPID")["MainPID"]
+            assert int(pid) > 1
+            sockets.run("kill", "-KILL", pid)
+            assert eventually(partial(is_back, sockets, pid))
+    assert set(outcomes) <= {"done", "lost", "longest_s"}, outcomes
+    assert outcomes["done"] > 20
+    assert len(processes(sockets)) == 2
+
+
+def test_a_stop_leaves_no_process_and_no_socket(sockets):
+    ask(sockets)
+    assert len(processes(sockets)) == 2
+    sockets.run("systemctl", "stop", "inferd.socket")
+    state = sockets.show("ActiveState", "Result", "ExecMainStatus")
+    assert state == {
+        "ActiveState": "inactive",
+        "Result": "success",
+        "ExecMainStatus": "0",
+    }
+    assert processes(sockets) == []
+    assert sockets.run("ls", "/run/inferd").stdout.split() == ["inferd.lock"]
+
+
+def test_a_daemon_started_by_hand_is_refused(sockets):
+    by_hand = (
+        *("env", "RUNTIME_DIRECTORY=/run/inferd", "timeout", "10"),
+        *("/opt/inferd/bin/inferd", "serve"),
+    )
+    ask(sockets)
+    assert "already holds the lock" in sockets.run(*by_hand, check=False).stderr
+    sockets.run("systemctl", "stop", "inferd")
+    assert "something listens there" in sockets.run(*by_hand, check=False).stderr
+    assert ask(sockets)["type"] == "done"
+
+
+def pauses(machine: Container) -> list[float]:
+    """Give the seconds from each end with exit code 2 to the next start."""
+    lines = machine.run("journalctl", "-u", "inferd", "-o", "short-unix").stdout
+    found: list[float] = []
+    ended = None
+    for line in lines.splitlines():
+        at, _, text = line.partition(" ")
+        if "status=2/INVALIDARGUMENT" in text:
+            ended = float(at)
+        elif ended is not None and "Starting inferd" in text:
+            found.append(float(at) - ended)
+            ended = None
+    return found
+
+
+def test_a_wrong_configuration_is_tried_again_with_pauses_until_it_is_right(sockets):
+    config = "/etc/inferd/config.toml"
+    sockets.run("cp", config, "/root/right.toml")
+    sockets.run("sh", "-c", f"echo 'nonsense = 1' > {config}")
+    client = sockets.start("nc", "-N", "-U", "/run/inferd/infer.sock")
+    assert client.stdin is not None
+    client.stdin.write(REQUEST)
+    client.stdin.close()
+    client.stdin = None
+    assert eventually(lambda: len(pauses(sockets)) >= 2)
+    assert min(pauses(sockets)) >= 2
+    sockets.run("cp", "/root/right.toml", config)
+    answer, _ = client.communicate(timeout=PATIENCE_S)
+    assert json.loads(answer)["type"] == "done"
+
+
+def test_an_instance_has_sockets_and_a_configuration_of_its_own(sockets):
+    sockets.run("systemctl", "start", "inferd@second.socket")
+    try:
+        assert ask(sockets, "/run/inferd/second/infer.sock")["type"] == "done"
+        refusal = ask(sockets, "/run/inferd/second/infer.v2.sock")
+        assert refusal["message"] == "no backend serves infer.v2.sock"
+        assert ask(sockets)["type"] == "done"
+        assert len(processes(sockets)) == 4
+    finally:
+        sockets.run("systemctl", "stop", "inferd@second.socket")
+    assert len(processes(sockets)) == 2
+
+
+def test_the_commands_of_the_readme_do_what_it_says(sockets):
+    sockets.run("useradd", "member")
+    commands = [line for line in PROMPTS if re.match("sudo (?!make)", line)]
+    assert len(commands) == 7
+    for command in commands:
+        command = command.removeprefix("sudo ").replace('"$USER"', "member")
+        done = sockets.run("sh", "-c", command, check=False)
+        assert done.returncode == 0, sockets.run("journalctl", "-n", "30").stdout
+    try:
+        assert ask(sockets)["type"] == "done"
+        assert ask(sockets, "/run/inferd/second/infer.sock")["type"] == "done"
+        wanted = sockets.run("ls", "/etc/systemd/system/sockets.target.wants").stdout
+        assert len([name for name in wanted.split() if name.startswith("inferd")]) == 10
+        assert sockets.show("PrivateDevices") == {"PrivateDevices": "no"}
+        assert "inferd" in sockets.run("id", "--name", "--groups", "member").stdout
+    finally:
+        sockets.run("rm", "-r", "/etc/systemd/system/inferd.service.d")
+        sockets.run("systemctl", "daemon-reload")
+        sockets.run("systemctl", "disable", "--now", "inferd@second.socket")
+
+
+RUNTIME = "/run/user/2000"
+AS_USER = (
+    *("setpriv", "--reuid=somebody", "--regid=somebody", "--init-groups", "env"),
+    *(f"XDG_RUNTIME_DIR={RUNTIME}", "HOME=/home/somebody"),
+)
+
+
+@pytest.fixture
+def user(machine) -> Iterator[Container]:
+    """The machine with a user on it, and that user's own systemd."""
+    machine.run("useradd", "--create-home", "--uid=2000", "somebody")
+    machine.run("install", "-d", "-o", "somebody", "-m", "700", RUNTIME)
+    config = "/home/somebody/.config/inferd/config.toml"
+    machine.run("install", "-D", "/etc/inferd/config.toml", config)
+    machine.run("chown", "-R", "somebody:", "/home/somebody")
+    machine.run(
+        *("systemd-run", "--unit=theirs", "--uid=somebody", "--property=Delegate=yes"),
+        *("--setenv=HOME=/home/somebody", f"--setenv=XDG_RUNTIME_DIR={RUNTIME}"),
+        *("/lib/systemd/systemd", "--user"),
+    )
+    running = (*AS_USER, "systemctl", "--user", "is-system-running")
+    try:
+        assert eventually(lambda: "r" in machine.run(*running, check=False).stdout)
+        yield machine
+    finally:
+        machine.run("systemctl", "stop", "theirs")
+
+
+def test_a_user_has_a_daemon_of_one_s_own(user):
+    [command] = [line for line in PROMPTS if "--user" in line]
+    user.run(*AS_USER, "sh", "-c", command)
+    path = f"{RUNTIME}/inferd/infer.sock"
+    answer = user.run(*AS_USER, "nc", "-N", "-U", path, stdin=REQUEST).stdout
+    assert json.loads(answer)["type"] == "done"
+    assert user.run("stat", "-c", "%U %a", f"{RUNTIME}/inferd").stdout == (
+        "somebody 700\n"
+    )
+    user.run(*AS_USER, "systemctl", "--user", "stop", "inferd.socket")
+    assert processes(user) == []
+
+
+def test_nothing_of_it_went_wrong_as_the_journal_has_it(sockets):
+    ask(sockets)
+    lines = sockets.run("journalctl", "-u", "inferd", "-o", "cat").stdout
+    for word in ("Traceback", '"level": "error"', "atchdog"):
+        assert word not in lines
+
+
+def test_uninstalling_leaves_no_unit_and_no_process(machine):
+    units = ("inferd.socket", "inferd@second.socket")
+    machine.run("systemctl", "enable", "--now", *units)
+    ask(machine)
+    ask(machine, "/run/inferd/second/infer.sock")
+    assert len(processes(machine)) == 4
+    machine.run(*tool("uninstall"))
+    assert processes(machine) == []
+    places = ("/etc/systemd", "/etc/sysusers.d", "/run/inferd")
+    left = machine.run("find", *places, "-name", "*infer*.s*").stdout
+    assert left == ""

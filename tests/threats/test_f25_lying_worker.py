@@ -1,0 +1,120 @@
+from contextlib import suppress
+
+import msgspec
+import pytest
+import trio
+import trio.testing
+
+from inferd.config import LimitSettings, MockSettings
+from inferd.engine.engine import Engine
+from inferd.errors import BackendUnavailableError
+from inferd.ipc import Alive, Embedded, Ended, Failed, PromptReady, Run, Step, encode
+from inferd.job import GenerateJob, Sampling, Turn
+from inferd.limits import MAX_IPC_MESSAGE_BYTES
+from inferd.server.status import StatusBoard
+from inferd.wire.responses import Usage
+from tests.fakes.ledger import roomy_ledger
+from tests.fakes.worker import FakeWorker, Workers, ended
+
+ANSWER_BYTES = 64 * 1024
+JOB = GenerateJob(
+    turns=[Turn("user", "hi")],
+    max_tokens=100,
+    sampling=Sampling(temperature=0, top_p=1, top_k=0, seed=0),
+)
+
+
+def framed(payload: bytes) -> bytes:
+    return len(payload).to_bytes(4, "little") + payload
+
+
+def ending(usage: Usage) -> bytes:
+    return encode(Step(ended=[Ended(ticket=1, stop_reason="end", usage=usage)]))
+
+
+END = encode(Step(ended=[ended(1, 1)]))
+LIES = {
+    "a length that no message has": b"\xff\xff\xff\xff",
+    "a length just over": (MAX_IPC_MESSAGE_BYTES + 1).to_bytes(4, "little"),
+    "nothing": framed(b""),
+    "garbage": framed(b"\xc1" * 5),
+    "a list as long as memory": framed(b"\xdd\xff\xff\xff\xff"),
+    "lists in lists": framed(b"\x91" * 100_000),
+    "a message that there is not": framed(msgspec.msgpack.encode({"type": "Shutdown"})),
+    "a message of ours": encode(Run(ticket=1)),
+    "a job that there never was": encode(Step(pieces=[(10**9, b"x")])),
+    "a ticket below zero": encode(Step(pieces=[(-1, b"x")])),
+    "a second answer to the prompt": encode(PromptReady(ticket=1, prompt_tokens=3)),
+    "more tokens than the context has": ending(Usage(3, 2**40)),
+    "counts below zero": ending(Usage(-1, -1)),
+    "a prompt that was cached twice": ending(Usage(3, 1, 7)),
+    "frames in vectors": encode(Embedded(ticket=1, embeddings=b"[]\n", dimensions=1)),
+    "a failure of nobody's job": encode(Failed(ticket=9, reason="no")),
+    "chatter without end": encode(Alive()) * 60_000,
+    "an answer without end": encode(Step(pieces=[(1, b"x" * 1024)])) * 100,
+    "tokens of nothing without end": encode(Step(pieces=[(1, b"")] * 2000)),
+}
+LATE_LIES = {
+    "an end twice": END + END,
+    "words after the end": END + encode(Step(pieces=[(1, b"x")])),
+    "a failure after the end": END + encode(Failed(ticket=1, reason="no")),
+}
+
+
+async def ask(engine: Engine, outcomes: list[str]) -> None:
+    try:
+        async with engine.prepare(JOB) as prepared, engine.generate(prepared) as stream:
+            async for _ in stream:
+                pass
+        outcomes.append("done")
+    except BackendUnavailableError as error:
+        outcomes.append(str(error))
+
+
+async def say(worker: FakeWorker, data: bytes) -> None:
+    with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+        await worker.say_raw(data)
+
+
+async def lie(engine: Engine, workers: Workers, data: bytes) -> list[str]:
+    """Lie while a request runs; give what it got, and what the next one does."""
+    outcomes: list[str] = []
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(engine.run, lambda: None)
+        liar = await workers.next_ready()
+        nursery.start_soon(ask, engine, outcomes)
+        await liar.prepare()
+        await liar.expect(Run)
+        nursery.start_soon(say, liar, data)
+        successor = await workers.next_ready()
+        assert [each.process.pid for each in workers.living] == [1001]
+        nursery.start_soon(ask, engine, outcomes)
+        await successor.prepare()
+        await successor.run(b"true")
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    return outcomes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*LIES, *LATE_LIES])
+async def test_a_lie_is_a_crash_of_the_worker_that_tells_it(
+    name, monkeypatch, autojump_clock
+):
+    workers = Workers()
+    monkeypatch.setattr("inferd.engine.conduct.JOB_ANSWER_BYTES", ANSWER_BYTES)
+    monkeypatch.setattr("inferd.engine.engine.start_worker", workers.start)
+    engine = Engine(
+        MockSettings(name="chat"),
+        n_slots=2,
+        limits=LimitSettings(),
+        ledger=roomy_ledger(),
+        observer=StatusBoard(),
+    )
+    with trio.fail_after(1000):
+        told, served = await lie(engine, workers, {**LIES, **LATE_LIES}[name])
+    if name in LIES:
+        assert told.startswith("the worker is gone: broke the protocol")
+    else:
+        assert told == "done"  # before the lie
+    assert served == "done"

@@ -1,0 +1,30 @@
+"""The short version of ``make torture``."""
+
+import pytest
+
+from torture.catalogue import BY_KEY, ITEMS
+from torture.outcome import Context, Size, Verdict
+from torture.trial import try_item
+
+SEED = 1
+AS_THEY_ARE = {"R16", "R17"}
+"""Items that are tests, which run anyhow."""
+WITH_A_MODEL = {"R2", "R4"}
+KEYS = [
+    pytest.param(key, marks=pytest.mark.model) if key in WITH_A_MODEL else key
+    for key in BY_KEY
+    if key not in AS_THEY_ARE
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", KEYS)
+def test_the_daemon_keeps_its_word(key):
+    outcome = try_item(BY_KEY[key], Context(Size.SHORT, SEED))
+    if outcome.verdict is Verdict.SKIPPED:
+        pytest.skip(f"{key}: {outcome.reason}")
+    assert outcome.verdict is Verdict.HELD, f"seed {SEED}: {outcome.reason}"
+
+
+def test_the_list_is_whole():
+    assert [item.KEY for item in ITEMS] == [f"R{n}" for n in range(1, 21)]

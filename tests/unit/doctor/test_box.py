@@ -1,0 +1,40 @@
+import pytest
+
+from inferd.config import LimitSettings
+from inferd.doctor.box import check_box
+from inferd.doctor.check import Verdict
+from inferd.ipc import Boxed
+
+LIMITS = LimitSettings(load_silence_s=20)
+
+
+@pytest.mark.slow
+def test_a_worker_tells_what_it_has_given_up():
+    finding = check_box(LIMITS)
+    assert finding.verdict in (Verdict.OK, Verdict.WARNING)
+    assert finding.detail.startswith("landlock ")
+    assert "seccomp " in finding.detail
+
+
+@pytest.mark.slow
+def test_a_worker_that_does_not_start_is_a_failure(monkeypatch):
+    monkeypatch.setattr("inferd.engine.process.sys.executable", "/bin/false")
+    assert check_box(LIMITS).verdict is Verdict.FAILED
+
+
+@pytest.mark.parametrize(
+    ("boxed", "verdict", "detail"),
+    [
+        (Boxed(landlock=7, seccomp=True), Verdict.OK, "landlock ABI 7, seccomp yes"),
+        (Boxed(landlock=1), Verdict.WARNING, "landlock ABI 1, seccomp no"),
+        (Boxed(seccomp=True), Verdict.WARNING, "landlock no, seccomp yes"),
+    ],
+)
+def test_what_the_kernel_lacks_is_a_warning(boxed, verdict, detail, monkeypatch):
+    async def enter(_limits):
+        return boxed
+
+    monkeypatch.setattr("inferd.doctor.box._enter", enter)
+    finding = check_box(LIMITS)
+    assert finding.verdict is verdict
+    assert finding.detail.startswith(detail)

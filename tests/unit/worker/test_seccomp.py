@@ -1,0 +1,84 @@
+import errno
+import platform
+import struct
+import subprocess
+import sys
+
+import pytest
+
+from inferd.worker import seccomp
+
+X86_64 = 0xC000_003E
+AARCH64 = 0xC000_00B7
+I386 = 0x4000_0003
+ALLOW = 0x7FFF_0000
+REFUSE = 0x0005_0000 | errno.EPERM
+
+PROGRAM = """
+import ctypes, socket
+from inferd.worker.seccomp import restrict
+ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)
+print(restrict())
+try:
+    socket.socket(socket.AF_INET)
+except PermissionError:
+    print("no")
+"""
+
+
+def verdict(code: bytes, architecture: int, number: int) -> int:
+    """Run a filter as the kernel does."""
+    instructions = list(struct.iter_unpack("=HBBI", code))
+    place, value = 0, 0
+    while True:
+        kind, yes, no, operand = instructions[place]
+        place += 1
+        if kind == 0x20:
+            value = {0: number, 4: architecture}[operand]
+        elif kind == 0x15:
+            place += yes if value == operand else no
+        elif kind == 0x35:
+            place += yes if value >= operand else no
+        else:
+            assert kind == 0x06
+            return int(operand)
+
+
+@pytest.mark.parametrize(
+    ("column", "architecture", "allowed", "refused"),
+    [
+        (0, X86_64, [0, 1, 39, 53, 56, 435], [41, 101, 165, 304, 425, 2**30 + 1]),
+        (1, AARCH64, [63, 64, 172, 199, 220, 435], [198, 117, 40, 265, 425]),
+    ],
+)
+def test_calls_on_the_list_are_refused_and_no_others(
+    column, architecture, allowed, refused
+):
+    code = seccomp.program(column, architecture)
+    assert {verdict(code, architecture, each) for each in allowed} == {ALLOW}
+    assert {verdict(code, architecture, each) for each in refused} == {REFUSE}
+
+
+def test_every_call_of_the_list_is_refused():
+    for column, architecture in ((0, X86_64), (1, AARCH64)):
+        code = seccomp.program(column, architecture)
+        for numbers in seccomp._REFUSED.values():
+            assert verdict(code, architecture, numbers[column]) == REFUSE
+
+
+@pytest.mark.parametrize("number", [0, 41, 102, 2**31])
+def test_calls_of_another_architecture_are_refused(number):
+    assert verdict(seccomp.program(0, X86_64), I386, number) == REFUSE
+
+
+def test_a_processor_that_nobody_has_numbered_gives_up_nothing(monkeypatch):
+    monkeypatch.setattr(platform, "machine", lambda: "riscv64")
+    assert seccomp.restrict() is False
+
+
+@pytest.mark.slow
+def test_a_process_that_gave_up_sockets_opens_none():
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], check=True, capture_output=True, timeout=60
+    )
+    assert done.stdout.split() in ([b"True", b"no"], [b"False"])
