@@ -28,7 +28,7 @@ from inferd.server.run import Daemon
 from inferd.server.sizes import active_requests, memory_budget
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""The first two end the daemon: drained at the first, at once at the second. The last one
+"""The first two end the daemon: drained at the first, hurried at the next. The last one
 has it read its configuration again, or ends it too where it says that a terminal is gone."""
 
 

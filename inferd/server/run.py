@@ -92,12 +92,18 @@ class Daemon:
         self._left = trio.lowlevel.ParkingLot()
         self._stop = trio.Event()
         self._scope = trio.CancelScope()
+        self._hurry = trio.CancelScope()
         self._is_ready = False
 
     def stop(self) -> None:
-        """Drain and end; asked twice, or before it was ready, end at once."""
-        if self._stop.is_set() or not self._is_ready:
+        """Drain and end; before it was ready, end at once.
+
+        Asked again, what is not finished has no more time; its clients are told.
+        """
+        if not self._is_ready:
             self._scope.cancel()
+        elif self._stop.is_set():
+            self._hurry.cancel()
         self._stop.set()
 
     def _drain_once(self) -> bool:
@@ -191,17 +197,22 @@ class Daemon:
         """Finish what is running and queued, as far as there is time; end the rest."""
         drain_s = self._force.config.limits.drain_s
         log.info("daemon.draining", drain_s=drain_s)
-        deadline = trio.current_time() + drain_s
-        await self._guests.hear(by=deadline)
-        self._turns.close()
-        self._guests.end()
-        await self._guests.leave(by=deadline)
+        with self._hurry:
+            await self._finish(by=trio.current_time() + drain_s)
         if not self._guests:
             return
         self._turns.turn_away()
         for backend in self._backends:
             backend.stop("the daemon is going down")
         await self._guests.leave(by=trio.current_time() + LAST_WORDS_S)
+
+    async def _finish(self, *, by: float) -> None:
+        try:
+            await self._guests.hear(by=by)
+        finally:  # in a hurry nobody is heard, and all are told
+            self._turns.close()
+            self._guests.end()
+        await self._guests.leave(by=by)
 
     # --- sockets ----------------------------------------------------------------------
 

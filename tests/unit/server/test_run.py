@@ -787,7 +787,8 @@ async def test_at_an_inherited_socket_that_nobody_serves_each_client_is_told(
             for n in range(3):
                 async with await house.connect(leaf) as client:
                     if n:
-                        await client.send(REQUESTS[leaf]())
+                        with suppress(trio.BrokenResourceError):  # gone already
+                            await client.send(REQUESTS[leaf]())
                     [frame] = await client.rest()
                 assert (frame["id"], frame["code"]) == ("", "backend_unavailable")
                 assert frame["message"] == f"no backend serves {leaf}"
@@ -808,18 +809,56 @@ async def test_a_surface_that_is_turned_off_is_one_that_nobody_serves(
                 assert types(await client.rest()) == ["error"]
 
 
-async def test_asked_twice_to_stop_it_ends_at_once(short_dir, autojump_clock):
+@pytest.mark.parametrize("n_more", [1, 2])
+async def test_asked_again_to_stop_it_ends_at_once_and_all_are_told(
+    n_more, short_dir, autojump_clock
+):
     backend = ScriptedBackend(Script(token_delay_s=FOR_EVER))
+    async with running(make_daemon(short_dir, backend)) as house:
+        clients = [await house.connect() for _ in range(2)]
+        for client in clients:
+            await client.send(generate("r"))
+            await settled()
+        house.daemon.stop()
+        await trio.sleep(2 * LAST_CALL_S)
+        for _ in range(n_more):
+            house.daemon.stop()
+        for client in clients:
+            [error] = await client.rest()
+            assert (error["id"], error["code"]) == ("r", "backend_unavailable")
+            await client.aclose()
+        await house.wait_ended()
+        assert trio.current_time() == 2 * LAST_CALL_S
+        assert [path.name for path in short_dir.iterdir()] == ["inferd.lock"]
+
+
+async def test_asked_again_to_stop_it_waits_for_nobody_s_first_question(
+    short_dir, autojump_clock
+):
+    async with running(make_daemon(short_dir, ScriptedBackend())) as house:
+        async with await house.connect() as client:
+            await settled()
+            house.daemon.stop()
+            await settled()
+            house.daemon.stop()
+            assert await client.rest() == []
+            await house.wait_ended()
+        assert trio.current_time() == 0
+
+
+async def test_a_client_that_does_not_read_holds_up_an_end_at_once_for_a_moment(
+    short_dir, autojump_clock
+):
+    backend = ScriptedBackend(Script(tokens=("x" * 10_000_000,)))
     async with running(make_daemon(short_dir, backend)) as house:
         async with await house.connect() as client:
             await client.send(generate("r"))
             await settled()
-            house.daemon.stop()
-            await settled()
-            house.daemon.stop()
+            for _ in range(3):
+                house.daemon.stop()
+                await settled()
             await house.wait_ended()
-        assert trio.current_time() == 0
-        assert [path.name for path in short_dir.iterdir()] == ["inferd.lock"]
+    assert trio.current_time() == LAST_WORDS_S
 
 
 async def test_asked_to_stop_before_it_is_ready_it_ends_at_once(
