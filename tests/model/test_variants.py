@@ -65,7 +65,7 @@ def test_a_daemon_steps_down_from_a_variant_that_crashes_and_says_so(
     ]
     assert line["reason"].startswith(f"killed by {signal}")
     assert (line["crashed"], line["lower"]) == ("broken", used)
-    assert line["level"] == "warning"
+    assert line["level"] == "warn"
 
 
 def test_where_every_variant_crashes_the_start_fails_with_the_signal(
