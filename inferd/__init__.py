@@ -3,7 +3,7 @@
 ======  ==========================  =============================  ======================
 step    module                      takes                          gives
 ======  ==========================  =============================  ======================
-        server.listen, server.peer  a connection                   a stream, who is there
+        server.reception            a connection                   a stream, who is there
 1       server.connection           bytes                          frames, capped
         server.inbox, wire.framing
         wire.codec                  a frame                        a request
@@ -17,7 +17,11 @@ step    module                      takes                          gives
 7       server.generate             events                         response frames
         server.encode               vectors, scores                a response frame
         wire.codec                  response frames                bytes
-beside  server.surfaces             what backends can do           sockets and services
+beside  server.doors                what systemd holds             sockets, the lock
+        server.listen, server.peer  paths                          sockets, callers' uids
+        server.access, server.room  who may come in                places for connections
+        server.force                a new configuration            what of it is in force
+        server.surfaces             what backends can do           sockets and services
         fit, engine.ledger          what models need               slots, contexts
         server.status               what happens to the daemon     frames to listeners
         server.commands             what operators ask             replies

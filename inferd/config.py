@@ -49,6 +49,38 @@ class Listen(_Table, frozen=True):
     """False never binds the rerank socket; true binds it when a backend can serve it."""
 
 
+Account = Annotated[int, Meta(ge=0, le=2**32 - 2)] | str
+"""A user or a group, by its number or its name."""
+
+
+class AccessRule(_Table, frozen=True):
+    """Who may use a socket, root and the daemon's own user apart."""
+
+    uids: tuple[Account, ...] = ()
+    """Users."""
+    gids: tuple[Account, ...] = ()
+    """Groups: those who are in one, as their main group or as another."""
+
+
+class AccessSettings(_Table, frozen=True):
+    """Who may use which socket, of those whom its mode lets in.
+
+    Root and the daemon's own user always may.
+    """
+
+    infer: AccessRule | None = None
+    """Of ``infer.sock``. Default: all whom its mode lets in."""
+    v2: AccessRule | None = None
+    """Of ``infer.v2.sock``. Default: as ``infer``."""
+    embed: AccessRule | None = None
+    """Of ``infer.embed.sock``. Default: as ``infer``."""
+    rerank: AccessRule | None = None
+    """Of ``infer.rerank.sock``. Default: as ``infer``."""
+    admin: AccessRule | None = None
+    """Of ``admin.sock``, to look on, and to end requests of their own. Default: nobody
+    else; with a rule the socket is open to ``listen.group``, too."""
+
+
 class AdmissionSettings(_Table, frozen=True):
     """How many requests run and wait, over all backends and sockets."""
 
@@ -105,9 +137,19 @@ class LimitSettings(_Table, frozen=True):
     write_timeout_s: Seconds = limits.WRITE_TIMEOUT_S
     """Seconds one write to a client may take."""
     max_connections: Positive = limits.MAX_CONNECTIONS
-    """Clients connected at once, the admin socket's apart."""
+    """Clients connected at once, the admin socket's apart. A user may have all places; then
+    an eighth as many more are for users who have fewer than an equal share. Fewer where
+    the limit of open files says so."""
     max_admin_connections: Positive = limits.MAX_ADMIN_CONNECTIONS
     """Listeners on the admin socket at once."""
+    idle_s: Seconds = limits.IDLE_S
+    """Seconds after which a connection that has nothing to be answered may be closed: only
+    while fewer than a quarter of the places are free, and of a user who has no fewer than
+    others."""
+    line_timeout_s: Seconds = limits.LINE_TIMEOUT_S
+    """Seconds a client may take for a line, unless something is being answered to it."""
+    max_large_lines: Positive = limits.MAX_LARGE_LINES
+    """Lines over 128 KiB, of up to 64 MiB, that are read at once; others wait their turn."""
     worker_silence_s: Seconds = limits.WORKER_SILENCE_S
     """Seconds without a word from a ready worker before it is killed as hung."""
     load_silence_s: Seconds = limits.LOAD_SILENCE_S
@@ -219,6 +261,7 @@ class Config(_Table, frozen=True):
     """All settings, defaults filled in."""
 
     listen: Listen = Listen()
+    access: AccessSettings = AccessSettings()
     admission: AdmissionSettings = AdmissionSettings()
     memory: MemorySettings = MemorySettings()
     limits: LimitSettings = LimitSettings()

@@ -15,6 +15,7 @@
         - ``BackendNotReadyError``
         - ``DrainingError``: ends the connection
         - ``UnservedError``: ends the connection
+    - ``PermissionDeniedError``: not for this user; ends the connection
     - ``InternalError``: a bug, told by the number under which it was logged
     - ``EmbedUnsupportedError``, ``RerankUnsupportedError``
     - ``EndedError``: it was ended before its answer began
@@ -42,6 +43,7 @@ class ErrorCode(StrEnum):
     ATTACHMENT_UNSUPPORTED = "attachment_unsupported"
     DEADLINE_EXCEEDED = "deadline_exceeded"
     CANCELLED = "cancelled"
+    PERMISSION_DENIED = "permission_denied"
 
 
 class InferdError(Exception):
@@ -199,6 +201,16 @@ class UnservedError(BackendUnavailableError):
 
     def __init__(self, leaf: str) -> None:
         super().__init__(f"no backend serves {leaf}")
+
+
+class PermissionDeniedError(InferdError):
+    """The socket is not for this user; it concerns no request."""
+
+    code = ErrorCode.PERMISSION_DENIED
+    closes_connection = True
+
+    def __init__(self, uid: int, socket: str) -> None:
+        super().__init__(f"uid {uid} may not use {socket}")
 
 
 class InternalError(GenerateError, EmbedError):

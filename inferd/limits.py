@@ -147,6 +147,22 @@ MAX_CONNECTIONS: Final = 1024
 MAX_ADMIN_CONNECTIONS: Final = 64
 """Listeners on the admin socket at once: counted apart, so that it answers under load."""
 
+IDLE_S: Final = 600.0
+"""Seconds after which a connection that asks nothing may be closed, where places are
+short: longer than people think between two questions. F-28."""
+
+LINE_TIMEOUT_S: Final = 60.0
+"""Seconds from the first byte of a line to its last: a program that has one ready sends even
+64 MiB in less than one. F-28."""
+
+LARGE_LINE_BYTES: Final = 128 * 1024
+"""Bytes of an unfinished line from which on it is read in its turn: prompts of some 30,000
+tokens are read at once, and what 1,024 clients begin takes 128 MiB. F-28."""
+
+MAX_LARGE_LINES: Final = 4
+"""Larger lines that are read at once, over all connections: each may become 64 MiB, so
+they take 256 MiB at most. F-28."""
+
 WRITE_TIMEOUT_S: Final = 60.0
 """Seconds one write may take before a client that stopped reading is dropped. F-17."""
 

@@ -13,6 +13,8 @@ import msgspec
 from msgspec import Struct
 
 from inferd.config import (
+    AccessRule,
+    AccessSettings,
     AdmissionSettings,
     CacheType,
     Config,
@@ -134,6 +136,8 @@ _CHOICES: Mapping[str, object] = {
 _TABLES: Mapping[str, type[Struct]] = {
     "": Config,
     "listen": Listen,
+    "access": AccessSettings,
+    **{f"access.{name}": AccessRule for name in AccessSettings.__struct_fields__},
     "admission": AdmissionSettings,
     "memory": MemorySettings,
     "limits": LimitSettings,

@@ -34,7 +34,8 @@ class Budget:
     """
 
     def __init__(self, bound: int) -> None:
-        self._bound = bound
+        self.bound = bound
+        """It may change at any time; what is spent stays."""
         self._of_users: Counter[int] = Counter()
         self._first = 0
         self._n_first = 0
@@ -49,14 +50,14 @@ class Budget:
             n_users: who wait, its own among them.
         """
         if amount.is_first:
-            share = self._bound // (self._n_first + 1)
-            fits_firsts = self._first + amount.units <= self._bound
+            share = self.bound // (self._n_first + 1)
+            fits_firsts = self._first + amount.units <= self.bound
             return not self._first or fits_firsts or amount.units <= share
         if not self.spent:
             return True
         mine = self._of_users[amount.uid] + amount.units
-        fits_all = self.spent + amount.units <= self._bound
-        return fits_all and mine <= self._bound // n_users
+        fits_all = self.spent + amount.units <= self.bound
+        return fits_all and mine <= self.bound // n_users
 
     def spend(self, amount: Amount) -> None:
         """Count an amount."""

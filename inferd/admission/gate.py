@@ -118,6 +118,15 @@ class Admission:
         """Have no more permits than this; only before anybody arrives."""
         self._max_active = min(self._max_active, max_active)
 
+    def resize(
+        self, *, max_queued: int, max_queued_tokens: int, max_queued_bytes: int
+    ) -> None:
+        """Change what may wait; those who wait already stay."""
+        self._has_queue = max_queued > 0
+        self._places.bound = max_queued
+        self._tokens.bound = max_queued_tokens
+        self._bytes.bound = max_queued_bytes
+
     def arrive(self, ticket: int, claim: Claim, *, now: float) -> bool:
         """Let a request in: true if it runs now, false if it waits.
 

@@ -16,6 +16,8 @@ COMMANDS: Final = {
     "embed": "turn texts into embeddings, a JSON line each",
     "rerank": "order documents by how well they answer a query, the best first",
     "cancel": "end requests by their id",
+    "drain": "have the daemon finish what it has, and end",
+    "reload": "have the daemon read its configuration again",
     "status": "show whether the daemon is ready; exit 0 only when it is",
     "doctor": "check this machine; exit 0 unless something is broken",
 }

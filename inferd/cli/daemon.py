@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec import UNSET
 
 from inferd.cli.configuration import load_config, socket_directory
 from inferd.cli.console import CommandError
 from inferd.client.discovery import NoDaemonError
 from inferd.client.exchange import ClientError
-from inferd.client.sync import READY, Client, connect, watch_status
+from inferd.client.sync import READY, Client, command, connect, watch_status
 from inferd.paths import EMBED_SOCKET, INFER_SOCKET, RERANK_SOCKET
+from inferd.wire.commands import Command, Reply
 
 ANSWER_S: Final = 5.0
 """Seconds the admin socket gets to answer."""
@@ -94,3 +96,27 @@ def _status(directory: Path | None, ability: str) -> tuple[str | None, bool]:
         with suppress(NoDaemonError), connect(leaf, directory):
             return READY, False
     return None, False
+
+
+def carry_out(order: Command, directory: Path | None) -> Reply:
+    """Have the daemon carry out a command.
+
+    Args:
+        order: the command.
+        directory: from the command line; else as configured, else the usual ones.
+
+    Raises:
+        CommandError: it did not, and why.
+    """
+    try:
+        reply = command(order, directory or configured_directory(), timeout_s=ANSWER_S)
+    except NoDaemonError as error:
+        raise CommandError(str(error), hint=START) from error
+    except TimeoutError as error:
+        raise CommandError(f"no reply within {ANSWER_S:g} s") from error
+    except (ClientError, OSError) as error:
+        raise CommandError(str(error)) from error
+    if not reply.ok:
+        refusal = f"the daemon refused to {order.command}"
+        raise CommandError(refusal if reply.error is UNSET else reply.error)
+    return reply

@@ -25,7 +25,7 @@ from inferd.doctor.runtime import (
     check_lock,
     check_sockets,
 )
-from inferd.server.run import memory_budget
+from inferd.server.sizes import memory_budget
 
 CHECKS_OF_BACKENDS: Final = ("model", "memory", "worker")
 

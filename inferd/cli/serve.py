@@ -4,6 +4,8 @@ import argparse
 import os
 import resource
 import signal
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -12,24 +14,22 @@ import trio
 from inferd.backend import StartFailedError
 from inferd.cli.configuration import load_config, located, socket_directory
 from inferd.cli.console import EXIT_OK, CommandError
-from inferd.config import Config
+from inferd.config import Config, ConfigError
 from inferd.engine.engine import Engine
 from inferd.engine.ledger import Ledger
 from inferd.paths import LOG_FILE, log_directory
 from inferd.server.audience import Audience, gather
-from inferd.server.doors import Inherited, adopted
+from inferd.server.doors import NONE_INHERITED, Doors, Inherited, adopted
+from inferd.server.force import nothing_to_read
 from inferd.server.listen import ListenError
 from inferd.server.log import writing_log
 from inferd.server.logfile import LogFile
-from inferd.server.run import (
-    NONE_INHERITED,
-    Daemon,
-    active_requests,
-    memory_budget,
-)
+from inferd.server.run import Daemon
+from inferd.server.sizes import active_requests, memory_budget
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""Each ends the daemon: drained at the first, at once at the second."""
+"""The first two end the daemon: drained at the first, hurried at the next. The last one
+has it read its configuration again, or ends it too where it says that a terminal is gone."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,14 +48,20 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         with adopted(os.environ) as inherited:
             return _run(arguments, inherited)
-    except ListenError as error:
+    except (ConfigError, ListenError) as error:
         raise CommandError(str(error)) from error
 
 
 def _run(arguments: argparse.Namespace, inherited: Inherited) -> int:
-    config = load_config(arguments.config, arguments.model)
+    def read_config() -> Config:
+        try:
+            return load_config(arguments.config, arguments.model)
+        except CommandError as error:
+            raise ConfigError(error.text) from error
+
+    config = read_config()
     audience = gather(os.environ)
-    daemon = make_daemon(config, audience, inherited)
+    daemon = make_daemon(config, audience, inherited, read_config)
     _raise_file_limit()
     with writing_log(arguments.log_level, log_file(config), audience.metrics.line_lost):
         refusal = _serve(daemon)
@@ -71,7 +77,7 @@ def _serve(daemon: Daemon) -> str | None:
         trio.run(_until_told, daemon)
         for number in SIGNALS:  # one that comes now has nothing left to end
             signal.signal(number, signal.SIG_IGN)
-    except* (ListenError, StartFailedError) as group:
+    except* (ConfigError, ListenError, StartFailedError) as group:
         reasons += [str(error) for error in _flat(group)]
     return "; ".join(reasons) or None
 
@@ -80,8 +86,14 @@ def make_daemon(
     config: Config,
     audience: Audience | None = None,
     inherited: Inherited = NONE_INHERITED,
+    read_config: Callable[[], Config] = nothing_to_read,
 ) -> Daemon:
-    """Put the daemon together as configured, with the sockets that are there already."""
+    """Put the daemon together as configured, with the sockets that are there already.
+
+    Raises:
+        CommandError: a model cannot be had.
+        ConfigError: a user or a group cannot.
+    """
     audience = audience or gather(os.environ)
     ledger = Ledger(config.backend, memory_budget(config), audience.board.planned)
     for name, text, read in ledger.figures():
@@ -97,8 +109,8 @@ def make_daemon(
         )
         for settings in config.backend
     ]
-    directory = socket_directory(config)
-    return Daemon(config, directory, engines, audience, inherited=inherited)
+    doors = Doors(socket_directory(config), config.listen.group, inherited)
+    return Daemon(config, doors, engines, audience, read_config)
 
 
 def log_file(config: Config) -> LogFile | None:
@@ -137,10 +149,20 @@ async def _until_told(daemon: Daemon) -> None:
 async def _obey_signals(
     daemon: Daemon, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
+    ends_at_hangup = _has_terminal()  # a terminal that is gone is none any more
     with trio.open_signal_receiver(*SIGNALS) as signals:
         task_status.started()
-        async for _ in signals:
-            daemon.stop()
+        async for number in signals:
+            if number != signal.SIGHUP or ends_at_hangup:
+                daemon.stop()
+            else:
+                with suppress(ConfigError):  # it is in the log
+                    daemon.reload()
+
+
+def _has_terminal() -> bool:
+    """Tell whether we were started on a terminal: then SIGHUP says that it is gone."""
+    return any(os.isatty(number) for number in range(3))
 
 
 def _flat(error: BaseException) -> list[BaseException]:

@@ -3,7 +3,7 @@
 from typing import Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from inferd.client.exchange import ConnectionLostError, ProtocolError, line_of
 from inferd.errors import FrameTooLargeError, InvalidFrameError
@@ -23,16 +23,26 @@ class StatusStream:
         """Add what was read; give the frames that are whole, as bytes and as read.
 
         Raises:
-            ProtocolError: what came is no status.
+            ProtocolError: what came is no status, or says that we may not listen.
         """
         self._splitter.feed(data)
         frames: list[tuple[bytes, AnyStatus]] = []
         try:
             while (frame := self._splitter.next_frame()) is not None:
-                frames.append((frame, decode_status(frame)))
+                frames.append((frame, _status(frame)))
         except (InvalidFrameError, FrameTooLargeError) as error:
             raise ProtocolError(error.message) from error
         return frames
+
+
+def _status(frame: bytes) -> AnyStatus:
+    try:
+        return decode_status(frame)
+    except InvalidFrameError:
+        refusal = decode_reply(frame).error  # to no command: we may not listen
+        if refusal is UNSET:
+            raise
+    raise ProtocolError(refusal)
 
 
 class _Kind(Struct):

@@ -8,16 +8,21 @@ from typing import Generic, TypeVar
 import structlog
 import trio
 
-from inferd.errors import PeerError
+from inferd.config import LimitSettings
+from inferd.errors import InvalidFrameError, PeerError
 from inferd.limits import READ_BYTES
+from inferd.server.access import Access
 from inferd.server.activity import Activity, event_on, where, who
 from inferd.server.dispatch import Service, dispatch
 from inferd.server.facts import facts_of
 from inferd.server.hangup import Hangups
 from inferd.server.inbox import Arrival, Inbox
-from inferd.server.peer import Peer, peer_of
+from inferd.server.large_lines import LargeLines
+from inferd.server.patience import Patience
+from inferd.server.peer import Peer, groups_of, peer_of
 from inferd.server.register import Register
 from inferd.server.reply import PeerGoneError, Reply
+from inferd.server.room import Room
 from inferd.wire.blocks import BlocksRequest
 from inferd.wire.codec import Request
 from inferd.wire.requests import EmbedRequest, GenerateRequest, RerankRequest
@@ -51,13 +56,16 @@ AnySurface = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Surroundings:
     """What all connections share."""
 
     hangups: Hangups
     register: Register
-    write_timeout_s: float
+    room: Room
+    large_lines: LargeLines
+    limits: LimitSettings
+    """As they are now: what begins after a change is bound by the new ones."""
 
 
 class Connection(Generic[R]):
@@ -78,6 +86,7 @@ class Connection(Generic[R]):
         self._inbox = Inbox(surface.decode, begin)  # no cycle: it may hold 64 MiB
         self._news = trio.Event()
         self._room = trio.Event()
+        self._is_held_up = False  # while its line waits for a turn to be read
         self._log = log.bind(**where(surface.socket), **who(self._peer))
         self.has_asked = False
         """Whether a request, or what was to be one, has been taken from it."""
@@ -86,6 +95,12 @@ class Connection(Generic[R]):
         """Close the connection as soon as nothing is being answered."""
         self._inbox.close()
         self._news.set()
+
+    def review(self, access: Access) -> None:
+        """End the connection if its client may no longer use the socket."""
+        leaf = self._surface.socket
+        if not access.allows(leaf, self._peer, lambda: groups_of(self._stream)):
+            self.end()
 
     async def serve(self) -> None:
         """Answer requests until the client or the daemon ends it."""
@@ -113,8 +128,23 @@ class Connection(Generic[R]):
             while not self._inbox.has_room:
                 await self._room.wait()
                 self._room = trio.Event()
-            self._inbox.feed(await self._read())
+            if self._inbox.is_large:
+                await self._read_large_line()
+            else:
+                await self._read_more()
+
+    async def _read_large_line(self) -> None:
+        """Read a line on when it is its turn; until then it waits in the socket."""
+        self._is_held_up = True
+        async with self._around.large_lines.turn(self._peer.uid):
+            self._is_held_up = False
             self._news.set()
+            while self._inbox.is_large:
+                await self._read_more()
+
+    async def _read_more(self) -> None:
+        self._inbox.feed(await self._read())
+        self._news.set()
 
     async def _read(self) -> bytes | bytearray:
         try:
@@ -161,12 +191,36 @@ class Connection(Generic[R]):
             self._around.register.leave(arrival.activity)
 
     async def _next(self) -> Arrival[R] | PeerError | None:
+        patience = Patience(trio.current_time())
         while (arrival := self._inbox.take()) is None and not self._inbox.is_over:
             self._room.set()
-            await self._news.wait()
-            self._news = trio.Event()
+            if refusal := await self._wait_for_news(patience):
+                return refusal
         self._room.set()
         return arrival
+
+    async def _wait_for_news(self, patience: Patience) -> PeerError | None:
+        """Wait for more to be read; where that takes too long, say why it is the end.
+
+        Who idles too long is let go without a word.
+        """
+        limits, line = self._around.limits, self._inbox.unfinished
+        deadline = patience.deadline(
+            limits, line, is_held_up=self._is_held_up, now=trio.current_time()
+        )
+        with trio.move_on_at(deadline):
+            await self._news.wait()
+        if self._news.is_set():
+            self._news = trio.Event()
+            return None
+        if line is not None:
+            return InvalidFrameError(
+                f"no line ended within {limits.line_timeout_s:g} s"
+            )
+        if self._around.room.needs_places_of(self._peer.uid):
+            self._log.info("client.idle")
+            self._inbox.close()
+        return None
 
     async def _refuse(self, error: PeerError) -> bool:
         name = event_on(self._surface.socket, "request_refused")
@@ -177,7 +231,9 @@ class Connection(Generic[R]):
 
     def _reply(self, request_id: str) -> Reply:
         return Reply(
-            self._stream, request_id, write_timeout_s=self._around.write_timeout_s
+            self._stream,
+            request_id,
+            write_timeout_s=self._around.limits.write_timeout_s,
         )
 
 

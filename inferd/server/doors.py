@@ -6,23 +6,20 @@ import stat
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import MappingProxyType
+from typing import Final
 
 import trio
 
-from inferd.paths import ADMIN_SOCKET, LOCK_NAME
+from inferd.paths import LOCK_NAME
 from inferd.server.activation import VARIABLES, ActivationError, handed_over
-from inferd.server.listen import (
-    ADMIN_MODE,
-    INFERENCE_MODE,
-    ListenError,
-    bind,
-    locked,
-    make_directory,
-)
-from inferd.server.room import Serve
+from inferd.server.listen import ListenError, bind, locked, make_directory
+from inferd.server.reception import Door, Reception
 
 Inherited = Mapping[str, socket.socket]
 """Listening sockets to their leaves."""
+
+NONE_INHERITED: Final[Inherited] = MappingProxyType({})
 
 
 @contextmanager
@@ -78,15 +75,18 @@ class Doors:
 
     Args:
         directory: of the sockets that are bound, and of the lock.
-        group: that may use those for inference.
+        group: that may enter the directory.
         inherited: those that are there already: their names, modes and owners are
             somebody else's affair.
     """
 
     def __init__(
-        self, directory: Path, group: str | None, inherited: Inherited
+        self,
+        directory: Path,
+        group: str | None,
+        inherited: Inherited = NONE_INHERITED,
     ) -> None:
-        self._directory = directory
+        self.directory = directory
         self._group = group
         self._inherited = inherited
 
@@ -102,12 +102,14 @@ class Doors:
         Raises:
             ListenError: another daemon is in it, or it is not fit for one.
         """
-        make_directory(self._directory, group=self._group)
-        with locked(self._directory / LOCK_NAME):
+        make_directory(self.directory, group=self._group)
+        with locked(self.directory / LOCK_NAME):
             yield
 
     @contextmanager
-    def open(self, clients: trio.Nursery, leaf: str, serve: Serve) -> Iterator[None]:
+    def open(
+        self, clients: trio.Nursery, door: Door, reception: Reception
+    ) -> Iterator[None]:
         """Let clients in while inside.
 
         On leaving, a socket of our own is gone; at an inherited one those who come wait
@@ -117,29 +119,17 @@ class Doors:
             ListenError: the socket cannot be had.
         """
         accepting = trio.CancelScope()
-        clients.start_soon(_accept, self._listen(leaf), serve, clients, accepting)
+        receive = reception.receive_all
+        clients.start_soon(receive, self._listen(door), door, clients, accepting)
         try:
             yield
         finally:
             accepting.cancel()
-            if leaf not in self._inherited:
-                (self._directory / leaf).unlink(missing_ok=True)
+            if door.leaf not in self._inherited:
+                (self.directory / door.leaf).unlink(missing_ok=True)
 
-    def _listen(self, leaf: str) -> trio.SocketListener:
-        if leaf in self._inherited:
-            sock = trio.socket.from_stdlib_socket(self._inherited[leaf])
+    def _listen(self, door: Door) -> trio.SocketListener:
+        if door.leaf in self._inherited:
+            sock = trio.socket.from_stdlib_socket(self._inherited[door.leaf])
             return trio.SocketListener(sock)
-        path = self._directory / leaf
-        if leaf == ADMIN_SOCKET:
-            return bind(path, mode=ADMIN_MODE)
-        return bind(path, mode=INFERENCE_MODE, group=self._group)
-
-
-async def _accept(
-    listener: trio.SocketListener,
-    serve: Serve,
-    clients: trio.Nursery,
-    scope: trio.CancelScope,
-) -> None:
-    with scope:
-        await trio.serve_listeners(serve, [listener], handler_nursery=clients)
+        return bind(self.directory / door.leaf, mode=door.mode, group=door.group)

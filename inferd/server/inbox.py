@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
 from inferd.errors import PeerError
-from inferd.limits import READ_AHEAD_BYTES, READ_AHEAD_REQUESTS
+from inferd.limits import LARGE_LINE_BYTES, READ_AHEAD_BYTES, READ_AHEAD_REQUESTS
 from inferd.server.activity import Activity
 from inferd.wire.codec import Request, decode_cancel
 from inferd.wire.framing import LineSplitter
@@ -40,6 +40,7 @@ class Inbox(Generic[R]):
         self._splitter = LineSplitter()
         self._arrivals: deque[Arrival[R] | PeerError] = deque()
         self._n_bytes = 0
+        self._n_lines = 0
         self._current: Activity | None = None
         self._takes_requests = True
         self._has_ended = False
@@ -60,6 +61,21 @@ class Inbox(Generic[R]):
             return True
         n_bytes = self._n_bytes + self._splitter.pending_bytes
         return len(self._arrivals) < READ_AHEAD_REQUESTS and n_bytes < READ_AHEAD_BYTES
+
+    @property
+    def is_large(self) -> bool:
+        """Whether all there is is a line that has begun, and is no small one."""
+        return (
+            self.has_room
+            and self._current is None
+            and not self._arrivals
+            and self._splitter.pending_bytes >= LARGE_LINE_BYTES
+        )
+
+    @property
+    def unfinished(self) -> int | None:
+        """The number of the line that has begun and not ended, where all are taken."""
+        return self._n_lines if self._splitter.pending_bytes else None
 
     def feed(self, data: bytes | bytearray) -> None:
         """Add what was read; nothing stands for the client's end."""
@@ -111,9 +127,10 @@ class Inbox(Generic[R]):
 
     def _next_frame(self) -> bytes | None:
         frame = self._splitter.next_frame()
-        return (
-            self._splitter.last_frame() if frame is None and self._has_ended else frame
-        )
+        if frame is None and self._has_ended:
+            frame = self._splitter.last_frame()
+        self._n_lines += frame is not None
+        return frame
 
     def _accept(self, frame: bytes) -> None:
         if cancel := decode_cancel(frame):

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import generate_latest
 
 from inferd.backend import Reuse
-from inferd.errors import PeerError
+from inferd.errors import InferdError, PeerError
 from inferd.server.activity import Activity
 from inferd.wire.responses import Guesses
 
@@ -61,6 +61,12 @@ class Metrics:
             ("backend", "outcome"),
             registry=self._registry,
         )
+        self._turned_away = Counter(
+            "inferd_refused_connections",
+            "Connections that were closed at once, by the error code.",
+            ("socket", "code"),
+            registry=self._registry,
+        )
         self._restarts = Counter(
             "inferd_worker_deaths",
             "Workers that died.",
@@ -109,6 +115,10 @@ class Metrics:
     def count_refused(self, socket: str, error: PeerError) -> None:
         """Count a line that is no request."""
         self._requests.labels(socket, error.code.value).inc()
+
+    def count_turned_away(self, socket: str, error: InferdError) -> None:
+        """Count a connection that was closed at once."""
+        self._turned_away.labels(socket, error.code.value).inc()
 
     def worker_died(self, backend: str) -> None:
         """Count a worker's death."""

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import time
 from collections.abc import Mapping
 
 import trio
@@ -29,6 +30,11 @@ class Notifier:
     def ready(self) -> None:
         """The sockets answer."""
         self._send("READY=1")
+
+    def reloading(self) -> None:
+        """The configuration is read again; ``ready`` says that it is over."""
+        now_us = time.monotonic_ns() // 1000
+        self._send(f"RELOADING=1\nMONOTONIC_USEC={now_us}")
 
     def stopping(self) -> None:
         """No new requests from here on."""

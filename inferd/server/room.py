@@ -1,82 +1,80 @@
-"""Room for a number of clients; the next one is told that there is none."""
+"""Places for connections: for everybody, and a few that one user cannot fill."""
 
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections import Counter
+from typing import NamedTuple
 
-import structlog
-import trio
+from inferd.engine.ledger import Figure
+from inferd.server.limits import SHORT_OF_PLACES_PART, SPARE_PLACES_PART
 
-from inferd.errors import InferdError, TooManyConnectionsError, UnservedError
-from inferd.limits import READ_BYTES
-from inferd.server.reply import PeerGoneError, Reply
 
-log = structlog.get_logger("server")
+class Place(NamedTuple):
+    """Where a connection is."""
 
-Serve = Callable[[trio.SocketStream], Awaitable[None]]
+    uid: int
+    is_spare: bool
 
-REFUSAL_S = 1.0
-"""Seconds a client gets to read why it is not served."""
+
+def n_spare(n_places: int) -> int:
+    """Count the places that there are beside so many."""
+    return -(-n_places // SPARE_PLACES_PART)
 
 
 class Room:
-    """Places for connections, shared by any number of sockets."""
+    """Places for connections, shared by any number of sockets.
 
-    def __init__(self, n_places: int) -> None:
-        self._n_free = n_places
+    A user may have all the places. When they are taken, spare ones are for users who have
+    fewer than an equal share of the places; of these nobody gets more than an equal part.
 
-    @contextmanager
-    def enter(self) -> Iterator[bool]:
-        """Take a place while inside; false if there is none."""
-        has_place = self._n_free > 0
-        self._n_free -= has_place
-        try:
-            yield has_place
-        finally:
-            self._n_free += has_place
-
-
-async def refuse_with_a_frame(stream: trio.SocketStream) -> None:
-    """Tell a client that there is no room for it."""
-    await _refuse(TooManyConnectionsError(), stream)
-
-
-def refuse_unserved(leaf: str) -> Serve:
-    """Tell every client of a socket that nobody serves it.
-
-    It may write what it came with meanwhile: a client whose pipe breaks at that may not
-    read why.
+    Args:
+        n_places: connections at once, the spare ones apart; may change at any time, and
+            who is inside stays.
     """
 
-    async def refuse(stream: trio.SocketStream) -> None:
-        await _refuse(UnservedError(leaf), stream)
-        with trio.move_on_after(REFUSAL_S), suppress(trio.BrokenResourceError):
-            while await stream.receive_some(READ_BYTES):
-                pass
+    def __init__(self, n_places: int) -> None:
+        self.n_places = n_places
+        self._held: Counter[int] = Counter()
+        self._spares: Counter[int] = Counter()
 
-    return refuse
+    @property
+    def n_held(self) -> int:
+        """Connections there are."""
+        return self._held.total()
 
+    def needs_places_of(self, uid: int) -> bool:
+        """Tell whether so few places are free that a user's idle connections have to go.
 
-async def _refuse(error: InferdError, stream: trio.SocketStream) -> None:
-    log.warning("client.refused", code=error.code.value)
-    try:
-        await Reply(stream, "", write_timeout_s=REFUSAL_S).fail(error)
-    except PeerGoneError:
-        return
+        They have to if the user has as many as the others in the mean, or more.
+        """
+        n_free = self.n_places - self.n_held
+        has_many = self._held[uid] * len(self._held) >= self.n_held
+        return has_many and n_free * SHORT_OF_PLACES_PART < self.n_places
 
+    def figure(self) -> Figure:
+        """Give what a monitoring system may want to know."""
+        return "connections", "Clients connected.", lambda: self.n_held
 
-async def refuse_in_silence(_: trio.SocketStream) -> None:
-    """Say nothing: a listener of the admin socket expects no errors."""
-    log.warning("listener.refused", code=TooManyConnectionsError.code.value)
+    def take(self, uid: int) -> Place | None:
+        """Take a place for a user, if there is one; it has to leave once."""
+        is_spare = self.n_held - self._spares.total() >= self.n_places
+        if is_spare and not self._has_spare(uid):
+            return None
+        self._held[uid] += 1
+        self._spares[uid] += is_spare
+        return Place(uid, is_spare)
 
+    def leave(self, place: Place) -> None:
+        """Give a place back."""
+        self._held[place.uid] -= 1
+        self._spares[place.uid] -= place.is_spare
+        if not self._held[place.uid]:
+            del self._held[place.uid], self._spares[place.uid]
 
-def in_room(room: Room, serve: Serve, refuse: Serve = refuse_with_a_frame) -> Serve:
-    """Serve a client if there is a place for it; else refuse it. Either way it goes."""
-
-    async def welcome(stream: trio.SocketStream) -> None:
-        with room.enter() as has_place:
-            try:
-                await (serve if has_place else refuse)(stream)
-            except Exception:  # a bug in one connection is nobody else's affair
-                log.exception("client.crashed")
-
-    return welcome
+    def _has_spare(self, uid: int) -> bool:
+        spares, mine = n_spare(self.n_places), self._spares[uid]
+        users = {*self._held, uid}
+        sharers = {each for each in self._spares if self._spares[each]} | {uid}
+        return (
+            self._held[uid] < max(1, self.n_places // len(users))
+            and self._spares.total() < spares
+            and mine < max(1, spares // len(sharers))
+        )

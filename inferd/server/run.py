@@ -1,93 +1,38 @@
 """The task tree, from the lock to the last goodbye."""
 
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from functools import partial
-from pathlib import Path
-from types import MappingProxyType
-from typing import Final, Protocol
 
 import structlog
 import trio
 
-from inferd.admission.gate import Admission
 from inferd.backend import Backend
-from inferd.config import Config
-from inferd.engine.available import available_bytes
-from inferd.fit import Budget
-from inferd.limits import MAX_ACTIVE_DEFAULT_CAP
+from inferd.config import Config, ConfigError
 from inferd.paths import ADMIN_SOCKET
 from inferd.server.admin import serve_admin
 from inferd.server.audience import Audience
 from inferd.server.commands import Commands
 from inferd.server.connection import AnySurface, Surroundings
-from inferd.server.doors import Doors, Inherited
+from inferd.server.doors import Doors
 from inferd.server.entrance import Entrance
+from inferd.server.force import Force, nothing_to_read
+from inferd.server.guests import Guests
 from inferd.server.hangup import Hangups
-from inferd.server.metrics import Metrics
+from inferd.server.large_lines import LargeLines
+from inferd.server.listen import ADMIN_MODE, INFERENCE_MODE
+from inferd.server.reception import Door, Reception, in_a_frame, in_a_reply, unserved
 from inferd.server.register import Register
-from inferd.server.room import (
-    Room,
-    Serve,
-    in_room,
-    refuse_in_silence,
-    refuse_unserved,
-    refuse_with_a_frame,
-)
+from inferd.server.reload import Reloaded
+from inferd.server.room import Room
+from inferd.server.sizes import make_gate
 from inferd.server.surfaces import surfaces
 from inferd.server.turns import Turns
 
 log = structlog.get_logger("daemon")
 
-LAST_CALL_S: Final = 1.0
-"""Seconds, of those to drain, that a client who was let in has to ask its first question:
-at an inherited socket the next one is let in by the next daemon, and loses nothing."""
-
-HEARING_S: Final = 0.02
-"""Seconds between two looks whether they have: a few turns of the event loop."""
-
-NONE_INHERITED: Final[Inherited] = MappingProxyType({})
-
 LAST_WORDS_S = 2.0
 """Seconds for the last frames to be written once the time to drain is over."""
-
-
-def active_requests(config: Config) -> int:
-    """How many requests run at once: as configured, else the cores, up to a cap."""
-    cores = len(os.sched_getaffinity(0))
-    return config.admission.max_active or min(cores, MAX_ACTIVE_DEFAULT_CAP)
-
-
-def make_gate(config: Config) -> Admission:
-    """Make the gate that is configured."""
-    return Admission(
-        max_active=active_requests(config),
-        max_queued=config.admission.max_queued,
-        max_queued_tokens=config.admission.max_queued_tokens,
-        max_queued_bytes=config.admission.max_queued_bytes,
-    )
-
-
-def memory_budget(config: Config) -> Budget:
-    """What the models may take: as configured, else what is there, less the reserve."""
-    n_bytes = config.memory.budget
-    if n_bytes is None:
-        n_bytes = max(0, available_bytes() - config.memory.reserve)
-    return Budget(
-        n_bytes=n_bytes,
-        n_slots=active_requests(config),
-        slots_are_set=config.admission.max_active is not None,
-    )
-
-
-class Ends(Protocol):
-    """A connection, as a daemon that drains sees it."""
-
-    has_asked: bool
-
-    def end(self) -> None:
-        """Close it as soon as nothing is being answered."""
 
 
 class Daemon:
@@ -95,27 +40,42 @@ class Daemon:
 
     The nesting of its tasks is the order of shutdown, read from the inside out: clients,
     workers, admin, lock.
+
+    Args:
+        doors: the sockets and the lock.
+        read_config: reads the configuration again; raises ``ConfigError``.
+
+    Raises:
+        ConfigError: a user or a group that is named is not there.
     """
 
     def __init__(
         self,
         config: Config,
-        directory: Path,
+        doors: Doors,
         backends: Sequence[Backend],
         audience: Audience,
-        *,
-        inherited: Inherited = NONE_INHERITED,
+        read_config: Callable[[], Config] = nothing_to_read,
     ) -> None:
-        self._config = config
-        self._directory = directory
-        self._doors = Doors(directory, config.listen.group, inherited)
+        self._doors = doors
         self._backends = backends
         self._board, self._notifier, metrics = audience
+        self._read_config = read_config
         self._turns = Turns(make_gate(config))
         self._around = Surroundings(
             hangups=Hangups(),
             register=Register(metrics),
-            write_timeout_s=config.limits.write_timeout_s,
+            room=Room(config.limits.max_connections),
+            large_lines=LargeLines(config.limits.max_large_lines),
+            limits=config.limits,
+        )
+        self._force = Force(
+            config=config,
+            reception=Reception(metrics),
+            around=self._around,
+            listeners=Room(config.limits.max_admin_connections),
+            turns=self._turns,
+            n_backends=len(backends),
         )
         self._commands = Commands(
             register=self._around.register,
@@ -123,31 +83,27 @@ class Daemon:
             backends=backends,
             metrics=metrics,
             drain=self._drain_once,
+            reload=self.reload,
         )
-        self._watch_gate(metrics)
-        self._connections: set[Ends] = set()
+        for figure in (*self._turns.figures(), self._around.room.figure()):
+            metrics.watch(*figure)
+        self._guests = Guests()
         self._n_listeners = 0
         self._left = trio.lowlevel.ParkingLot()
         self._stop = trio.Event()
         self._scope = trio.CancelScope()
+        self._hurry = trio.CancelScope()
         self._is_ready = False
-        self._is_closed = False
-
-    def _watch_gate(self, metrics: Metrics) -> None:
-        turns = self._turns
-        metrics.watch("active_requests", "Requests that run.", turns.count_active)
-        metrics.watch("queued_requests", "Requests that wait.", turns.count_waiting)
-        metrics.watch(
-            "queued_tokens",
-            "Tokens of those that wait, as far as they are counted.",
-            turns.count_waiting_tokens,
-        )
-        metrics.watch("queued_bytes", "Bytes of them.", turns.count_waiting_bytes)
 
     def stop(self) -> None:
-        """Drain and end; asked twice, or before it was ready, end at once."""
-        if self._stop.is_set() or not self._is_ready:
+        """Drain and end; before it was ready, end at once.
+
+        Asked again, what is not finished has no more time; its clients are told.
+        """
+        if not self._is_ready:
             self._scope.cancel()
+        elif self._stop.is_set():
+            self._hurry.cancel()
         self._stop.set()
 
     def _drain_once(self) -> bool:
@@ -156,6 +112,27 @@ class Daemon:
             self.stop()
         return self._is_ready
 
+    def reload(self) -> Reloaded:
+        """Read the configuration again, and put in force what can be.
+
+        Raises:
+            ConfigError: it cannot be used; nothing has changed.
+        """
+        is_told = self._is_ready and not self._stop.is_set()
+        if is_told:
+            self._notifier.reloading()
+        try:
+            reloaded = self._force.change(self._read_config())
+        except ConfigError as error:
+            log.warning("config.refused", reason=str(error))
+            raise
+        finally:
+            if is_told:
+                self._notifier.ready()
+        self._guests.review(self._force.reception.access)
+        log.info("config.reloaded", **reloaded._asdict())
+        return reloaded
+
     async def run(self) -> None:
         """Serve until stopped.
 
@@ -163,11 +140,14 @@ class Daemon:
             ListenError: a socket or the lock cannot be had.
             StartFailedError: a backend did not get ready. Both come in groups.
         """
-        with self._doors.locked(), self._scope:
+        self._force.share_out()
+        reception = self._force.reception
+        reception.open()
+        with closing(reception), self._doors.locked(), self._scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._around.hangups.run)
                 nursery.start_soon(self._notifier.feed_watchdog)
-                with self._doors.open(nursery, ADMIN_SOCKET, self._admin()):
+                with self._doors.open(nursery, self._admin_door(), reception):
                     await self._run_backends()
                 await self._say_goodbye()
                 nursery.cancel_scope.cancel()
@@ -196,14 +176,15 @@ class Daemon:
     async def _run_clients(self) -> None:
         async with trio.open_nursery() as nursery:
             with ExitStack() as doors:
-                for leaf, serve in self._inference():
-                    doors.enter_context(self._doors.open(nursery, leaf, serve))
+                for door in self._inference_doors():
+                    opened = self._doors.open(nursery, door, self._force.reception)
+                    doors.enter_context(opened)
                 self._is_ready = True
                 self._board.all_ready()
                 self._notifier.ready()
                 log.info(
                     "daemon.ready",
-                    directory=str(self._directory),
+                    directory=str(self._doors.directory),
                     inherited=self._doors.inherited,
                 )
                 await self._stop.wait()
@@ -214,69 +195,68 @@ class Daemon:
 
     async def _drain(self) -> None:
         """Finish what is running and queued, as far as there is time; end the rest."""
-        log.info("daemon.draining", drain_s=self._config.limits.drain_s)
-        deadline = trio.current_time() + self._config.limits.drain_s
-        await self._last_call(min(deadline, trio.current_time() + LAST_CALL_S))
-        self._is_closed = True
-        self._turns.close()
-        for connection in self._connections:
-            connection.end()
-        if await self._empty(by=deadline):
+        drain_s = self._force.config.limits.drain_s
+        log.info("daemon.draining", drain_s=drain_s)
+        with self._hurry:
+            await self._finish(by=trio.current_time() + drain_s)
+        if not self._guests:
             return
         self._turns.turn_away()
         for backend in self._backends:
             backend.stop("the daemon is going down")
-        await self._empty(by=trio.current_time() + LAST_WORDS_S)
+        await self._guests.leave(by=trio.current_time() + LAST_WORDS_S)
 
-    async def _last_call(self, deadline: float) -> None:
-        """Hear those who were let in and have not asked anything yet."""
-        with trio.move_on_at(deadline):
-            have_asked = False
-            while not have_asked:
-                await trio.sleep(HEARING_S)
-                have_asked = all(each.has_asked for each in self._connections)
-
-    async def _empty(self, *, by: float) -> bool:
-        """Wait for every client to have its answer and go; false if some have not."""
-        with trio.move_on_at(by):
-            while self._connections:
-                await self._left.park()
-        return not self._connections
+    async def _finish(self, *, by: float) -> None:
+        try:
+            await self._guests.hear(by=by)
+        finally:  # in a hurry nobody is heard, and all are told
+            self._turns.close()
+            self._guests.end()
+        await self._guests.leave(by=by)
 
     # --- sockets ----------------------------------------------------------------------
 
-    def _inference(self) -> Iterator[tuple[str, Serve]]:
+    def _inference_doors(self) -> Iterator[Door]:
         """Give the sockets that backends can serve; all share the room there is.
 
         At those that are there all the same, clients are told that nobody does.
         """
+        config = self._force.config
         entrance = Entrance(self._backends, self._turns)
-        room = Room(self._config.limits.max_connections)
-        unserved = dict.fromkeys(self._doors.inherited)
-        for surface in surfaces(self._config.listen, self._backends, entrance):
-            unserved.pop(surface.socket, None)
-            serve = partial(self._serve_client, surface)
-            yield surface.socket, in_room(room, serve, refuse_with_a_frame)
-        for leaf in unserved:
-            if leaf != ADMIN_SOCKET:
-                yield leaf, in_room(room, refuse_unserved(leaf), refuse_with_a_frame)
+        not_served = dict.fromkeys(self._doors.inherited)
+        not_served.pop(ADMIN_SOCKET, None)
+        for surface in surfaces(config.listen, self._backends, entrance):
+            not_served.pop(surface.socket, None)
+            yield Door(
+                surface.socket,
+                partial(self._serve_client, surface),
+                self._around.room,
+                in_a_frame,
+                is_kept_open=False,
+                mode=INFERENCE_MODE,
+                group=config.listen.group,
+            )
+        yield from map(unserved, not_served)
 
-    def _admin(self) -> Serve:
-        room = Room(self._config.limits.max_admin_connections)
-        return in_room(room, self._serve_listener, refuse_in_silence)
+    def _admin_door(self) -> Door:
+        config = self._force.config
+        is_shared = config.access.admin is not None
+        return Door(
+            ADMIN_SOCKET,
+            self._serve_listener,
+            self._force.listeners,
+            in_a_reply,
+            is_kept_open=True,
+            mode=INFERENCE_MODE if is_shared else ADMIN_MODE,
+            group=config.listen.group if is_shared else None,
+        )
 
     async def _serve_client(
         self, surface: AnySurface, stream: trio.SocketStream
     ) -> None:
         connection = surface.connect(stream, self._around)
-        self._connections.add(connection)
-        if self._is_closed:
-            connection.end()
-        try:
+        with self._guests.counting(connection):
             await connection.serve()
-        finally:
-            self._connections.discard(connection)
-            self._left.unpark_all()
 
     async def _serve_listener(self, stream: trio.SocketStream) -> None:
         self._n_listeners += 1
@@ -286,7 +266,7 @@ class Daemon:
                 self._board,
                 self._commands,
                 hangups=self._around.hangups,
-                write_timeout_s=self._config.limits.write_timeout_s,
+                write_timeout_s=self._force.config.limits.write_timeout_s,
             )
         finally:
             self._n_listeners -= 1

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 import trio
 
 from inferd.admission.gate import Admission, Claim
+from inferd.config import AdmissionSettings
+from inferd.engine.ledger import Figure
 from inferd.errors import DrainingError
 
 
@@ -89,6 +91,17 @@ class Turns:
         """Count the bytes in which they came."""
         return self._gate.waiting_bytes
 
+    def figures(self) -> Iterator[Figure]:
+        """Give what a monitoring system may want to know."""
+        yield "active_requests", "Requests that run.", self.count_active
+        yield "queued_requests", "Requests that wait.", self.count_waiting
+        yield (
+            "queued_tokens",
+            "Tokens of those that wait, as far as they are counted.",
+            self.count_waiting_tokens,
+        )
+        yield "queued_bytes", "Bytes of them.", self.count_waiting_bytes
+
     @contextmanager
     def admitted(self, claim: Claim, *, is_watched: bool = False) -> Iterator[Turn]:
         """Hold a place from arrival until whatever ends the request.
@@ -132,6 +145,14 @@ class Turns:
         """
         if bounds := [each for each in n_slots if each]:
             self._gate.bound(min(bounds))
+
+    def resize(self, settings: AdmissionSettings) -> None:
+        """Change what may wait."""
+        self._gate.resize(
+            max_queued=settings.max_queued,
+            max_queued_tokens=settings.max_queued_tokens,
+            max_queued_bytes=settings.max_queued_bytes,
+        )
 
     def close(self) -> None:
         """Take nobody in any more."""

@@ -9,7 +9,7 @@ class Command(Struct, frozen=True, kw_only=True):
     """A line from a listener."""
 
     command: str
-    """``requests``, ``metrics``, ``backends``, ``cancel`` or ``drain``."""
+    """``requests``, ``metrics``, ``backends``, ``cancel``, ``drain`` or ``reload``."""
     id: str | None = None
     """With ``cancel``: of the request to end."""
 
@@ -18,6 +18,7 @@ class RequestInfo(Struct, frozen=True, kw_only=True):
     """A request that waits or runs."""
 
     id: str
+    """A long one is cut off, with an ellipsis at its end."""
     socket: str
     """The leaf of the socket it came in by."""
     uid: int
@@ -55,8 +56,14 @@ class Reply(Struct, frozen=True, kw_only=True):
     error: str | UnsetType = UNSET
     """With ``ok`` false: why."""
     requests: list[RequestInfo] | UnsetType = UNSET
+    omitted: int | UnsetType = UNSET
+    """With ``requests``: how many more there are than fit the list."""
     backends: list[BackendInfo] | UnsetType = UNSET
     text: str | UnsetType = UNSET
     """With ``metrics``: in Prometheus' text format."""
     cancelled: int | UnsetType = UNSET
     """With ``cancel``: how many requests were ended."""
+    applied: list[str] | UnsetType = UNSET
+    """With ``reload``: the settings that changed and are in force now."""
+    needs_restart: list[str] | UnsetType = UNSET
+    """With ``reload``: those that changed and are not."""

@@ -1,7 +1,7 @@
 """Bytes to frames: one JSON object a line, the same on every socket."""
 
 from inferd.errors import FrameTooLargeError
-from inferd.limits import MAX_FRAME_BYTES
+from inferd.limits import MAX_FRAME_BYTES, READ_AHEAD_BYTES
 
 
 class LineSplitter:
@@ -11,7 +11,8 @@ class LineSplitter:
 
     Bounds:
         Memory: ``max_frame_bytes`` plus what one ``feed`` brings, for a caller that
-        takes frames until ``None`` before it feeds again.
+        takes frames until ``None`` before it feeds again. Of frames that were taken,
+        ``READ_AHEAD_BYTES`` at most are held until then.
     """
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
@@ -27,11 +28,14 @@ class LineSplitter:
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Add what was read."""
+        self._forget_taken()
+        self._buffer += data
+
+    def _forget_taken(self) -> None:
         if self._start:
             del self._buffer[: self._start]
             self._searched -= self._start
             self._start = 0
-        self._buffer += data
 
     def next_frame(self) -> bytes | None:
         """Take the next frame, without its newline, or ``None`` if more is needed.
@@ -47,6 +51,8 @@ class LineSplitter:
         with memoryview(self._buffer) as view:
             frame = bytes(view[self._start : end])
         self._start = self._searched = end + 1
+        if self._start > READ_AHEAD_BYTES:
+            self._forget_taken()  # now: who knows when there is more to read
         return frame
 
     def last_frame(self) -> bytes | None:

@@ -17,11 +17,16 @@ def to_toml(config: Config) -> str:
         is_list = isinstance(value, list)
         for table in value if is_list else [value]:
             lines.append(f"[[{name}]]" if is_list else f"[{name}]")
-            lines += [
-                f"{key} = {json.dumps(each, ensure_ascii=False)}"
-                for key, each in table.items()
-            ]
+            lines += [f"{key} = {_value(each)}" for key, each in table.items()]
     return "\n".join(lines) + "\n"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return (
+            f"{{{', '.join(f'{key} = {_value(each)}' for key, each in value.items())}}}"
+        )
+    return json.dumps(value, ensure_ascii=False)
 
 
 def mock(**settings: Any) -> Table:

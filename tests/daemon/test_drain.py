@@ -87,14 +87,18 @@ def test_clients_that_come_as_the_daemon_drains_do_not_hold_it_up(
         connection.read_eof()
 
 
-def test_asked_twice_the_daemon_ends_at_once(make_daemon: MakeDaemon):
+def test_asked_twice_the_daemon_ends_at_once_and_its_clients_are_told(
+    make_daemon: MakeDaemon,
+):
     daemon = make_daemon({"backend": [ENDLESS]}).start()
-    daemon.begin("running").frame()
+    running = daemon.begin("running")
+    running.frame()
     listener = daemon.admin()
     daemon.send_signal(signal.SIGINT)
     listener.until("draining")
     daemon.send_signal(signal.SIGINT)
     assert daemon.wait(within_s=5) == 0
+    assert running.read_to_eof()[-1]["code"] == "backend_unavailable"
 
 
 def test_a_drain_while_a_worker_restarts_ends_in_time(make_daemon: MakeDaemon):

@@ -3,7 +3,6 @@
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +12,23 @@ import trio.testing
 
 from inferd.admission.gate import Admission
 from inferd.backend import Backend
-from inferd.config import AdmissionSettings, Config, LimitSettings, Listen
+from inferd.config import AdmissionSettings, Config, LimitSettings
 from inferd.paths import EMBED_SOCKET, INFER_SOCKET, INFER_V2_SOCKET, RERANK_SOCKET
 from inferd.server.audience import Audience, gather
 from inferd.server.connection import AnySurface, Connection, Surface, Surroundings
-from inferd.server.doors import Inherited
+from inferd.server.doors import NONE_INHERITED, Doors, Inherited
 from inferd.server.encode import embed_service, rerank_service
 from inferd.server.entrance import Entrance
+from inferd.server.force import nothing_to_read
 from inferd.server.generate import blocks_service, text_service
 from inferd.server.hangup import Hangups
+from inferd.server.large_lines import LargeLines
+from inferd.server.listen import INFERENCE_MODE
 from inferd.server.metrics import Metrics
+from inferd.server.reception import Door, Reception, in_a_frame
 from inferd.server.register import Register
-from inferd.server.room import Room, in_room, refuse_with_a_frame
-from inferd.server.run import NONE_INHERITED, Daemon
+from inferd.server.room import Room
+from inferd.server.run import Daemon
 from inferd.server.status import StatusBoard
 from inferd.server.turns import Turns
 from inferd.wire.codec import (
@@ -48,7 +51,8 @@ class House:
         *backends: Backend,
         max_active: int = 1,
         max_queued: int = 10,
-        write_timeout_s: float = 60.0,
+        n_places: int = 1000,
+        **limits: Any,
     ) -> None:
         self.gate = Admission(max_active=max_active, max_queued=max_queued)
         self.turns = Turns(self.gate)
@@ -69,11 +73,14 @@ class House:
         self.metrics = Metrics()
         self.register = Register(self.metrics)
         self.connections: list[Connection[Any]] = []
-        self._room = Room(1000)
-        self._around = Surroundings(
+        self.reception = Reception(self.metrics)
+        settings = msgspec.convert(limits, LimitSettings)
+        self.around = Surroundings(
             hangups=self.hangups,
             register=self.register,
-            write_timeout_s=write_timeout_s,
+            room=Room(n_places),
+            large_lines=LargeLines(settings.max_large_lines),
+            limits=settings,
         )
         self._nursery: trio.Nursery
 
@@ -102,19 +109,24 @@ class House:
     def connect(self, leaf: str = INFER_SOCKET) -> FrameClient:
         """Let one client in."""
         ours, theirs = unix_pair()
-        self._nursery.start_soon(self._serve, ours, self.surfaces[leaf])
+        door = self._door(self.surfaces[leaf])
+        self.reception.receive(ours, door, self._nursery)
         return FrameClient(theirs, leaf)
 
-    async def _serve(self, stream: trio.SocketStream, surface: AnySurface) -> None:
-        connection = surface.connect(stream, self._around)
-        self.connections.append(connection)
-        async with stream:
-            serve = partial(_serve, connection)
-            await in_room(self._room, serve, refuse_with_a_frame)(stream)
+    def _door(self, surface: AnySurface) -> Door:
+        async def serve(stream: trio.SocketStream) -> None:
+            connection = surface.connect(stream, self.around)
+            self.connections.append(connection)
+            await connection.serve()
 
-
-async def _serve(connection: Connection[Any], _: trio.SocketStream) -> None:
-    await connection.serve()
+        return Door(
+            surface.socket,
+            serve,
+            self.around.room,
+            in_a_frame,
+            is_kept_open=False,
+            mode=INFERENCE_MODE,
+        )
 
 
 class RunningDaemon:
@@ -162,20 +174,30 @@ class RunningDaemon:
 def make_daemon(
     directory: Path,
     *backends: Backend,
-    admission: AdmissionSettings | None = None,
-    listen: Listen | None = None,
+    read_config: Callable[[], Config] = nothing_to_read,
     environ: Mapping[str, str] | None = None,
     inherited: Inherited = NONE_INHERITED,
-    **limits: Any,
+    **settings: Any,
 ) -> RunningDaemon:
-    """Put a daemon together that is not started."""
+    """Put a daemon together that is not started.
+
+    Args:
+        directory: of its sockets.
+        backends: what serves.
+        read_config: reads its configuration again.
+        environ: where it finds its service manager.
+        inherited: sockets that are there already.
+        settings: whole tables of the configuration, or keys of ``[limits]``.
+    """
+    names = ("access", "admission", "listen")
+    tables = {name: settings.pop(name) for name in names if name in settings}
     config = Config(
-        listen=listen or Listen(),
-        admission=admission or AdmissionSettings(max_active=1),
-        limits=msgspec.convert(limits, LimitSettings),
+        **{"admission": AdmissionSettings(max_active=1), **tables},
+        limits=msgspec.convert(settings, LimitSettings),
     )
     audience = gather(environ or {})
-    daemon = Daemon(config, directory, backends, audience, inherited=inherited)
+    doors = Doors(directory, config.listen.group, inherited)
+    daemon = Daemon(config, doors, backends, audience, read_config)
     return RunningDaemon(daemon, directory, audience)
 
 

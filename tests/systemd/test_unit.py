@@ -92,6 +92,11 @@ def test_a_service_wants_all_sockets_and_none_of_its_own_directory(service):
     assert values(unit, "StartLimitIntervalSec") == ["0"]
 
 
+@pytest.mark.parametrize("service", [*SERVICES, "user/inferd.service"])
+def test_a_service_is_reloaded_by_a_signal(service):
+    assert values(ROOT / service, "ExecReload") == ["/bin/kill -HUP $MAINPID"]
+
+
 def generic(text: str) -> list[str]:
     """Take out what makes an instance of a unit."""
     text = text.replace("@%i.", ".").replace("/run/inferd/%i", "/run/inferd")

@@ -6,6 +6,7 @@ import trio.testing
 from structlog.testing import capture_logs
 
 from inferd.errors import InvalidRequestError
+from inferd.server.access import Access, Rule
 from inferd.server.activity import event_on
 from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
 from tests.fakes.serving import House
@@ -52,3 +53,17 @@ async def test_a_client_cannot_say_who_it_is(autojump_clock):
                 await client.ask("r", peer_uid=0, peer_pid=1, peer={"uid": 0})
     [line] = [each for each in log if each["event"] == "request_done"]
     assert line["peer_pid"] == os.getpid()
+
+
+async def test_who_is_not_let_in_is_logged_and_counted(autojump_clock, monkeypatch):
+    monkeypatch.setattr("inferd.server.access.is_operator", lambda _: False)
+    house = House(ScriptedBackend())
+    house.reception.access = Access({"infer.sock": Rule()})
+    with capture_logs() as log:
+        async with house.opened(), house.connect() as client:
+            [frame] = await client.rest()
+    assert frame["code"] == "permission_denied"
+    [line] = log
+    assert line["peer"] == f"unix:{os.getuid()}:{os.getpid()}"
+    counted = 'inferd_refused_connections_total{code="permission_denied"'
+    assert counted in house.metrics.text()

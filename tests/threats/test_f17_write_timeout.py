@@ -90,3 +90,16 @@ async def test_a_listener_that_does_not_read_is_dropped_in_time(
 
 def test_the_time_is_a_setting_with_this_default():
     assert LimitSettings().write_timeout_s == WRITE_TIMEOUT_S
+
+
+@pytest.mark.parametrize("n_clients", [1, 50])
+async def test_one_who_is_turned_away_and_does_not_read_is_not_waited_for(
+    n_clients, autojump_clock
+):
+    house = House(ScriptedBackend(), n_places=0)
+    async with house.opened():
+        silent = [house.connect() for _ in range(n_clients)]
+        await trio.testing.wait_all_tasks_blocked()
+        assert (house.n_served, trio.current_time()) == (0, 0)
+        for client in silent:
+            await client.aclose()

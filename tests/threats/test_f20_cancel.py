@@ -1,13 +1,17 @@
 import pytest
 import trio
 
+from inferd.admission.gate import Admission
 from inferd.server.activity import Activity
+from inferd.server.commands import Commands
 from inferd.server.metrics import Metrics
 from inferd.server.peer import Peer
 from inferd.server.register import Register
+from inferd.server.reload import Reloaded
+from inferd.server.turns import Turns
 from tests.fakes.backend import Script, ScriptedBackend
 from tests.fakes.serving import House
-from tests.fakes.streams import cancel, generate
+from tests.fakes.streams import cancel, generate, to_line
 
 ANNA = Peer(pid=1, uid=70_001, gid=100)
 BERT = Peer(pid=2, uid=70_002, gid=100)
@@ -40,3 +44,20 @@ async def test_an_id_means_the_requests_of_those_who_may_be_meant(uid, cancelled
         register.enter(activity)
     assert register.cancel("same", uid=uid) == len(cancelled)
     assert "".join(key for key in theirs if theirs[key].is_cancelled) == cancelled
+
+
+@pytest.mark.parametrize(("peer", "n_seen"), [(ANNA, 1), (BERT, 0)])
+async def test_a_user_who_may_look_on_learns_no_ids_of_others(peer, n_seen):
+    metrics = Metrics()
+    register = Register(metrics)
+    register.enter(Activity(ANNA, "infer.sock", "secret", trio.current_time()))
+    commands = Commands(
+        register=register,
+        turns=Turns(Admission(max_active=1, max_queued=1)),
+        backends=[],
+        metrics=metrics,
+        drain=lambda: True,
+        reload=lambda: Reloaded([], []),
+    )
+    reply = commands.answer(to_line({"command": "requests"}), peer)
+    assert len(reply.requests or []) == n_seen

@@ -22,6 +22,7 @@ from inferd.errors import (
     InternalError,
     InvalidFrameError,
     InvalidRequestError,
+    PermissionDeniedError,
     QueueFullError,
     RerankUnsupportedError,
     TooManyConnectionsError,
@@ -71,6 +72,7 @@ TREE = {
             "deadline_exceeded",
             "no answer began within 50 ms",
         ),
+        (PermissionDeniedError(7, "x"), "permission_denied", "uid 7 may not use x"),
         (CancelledError(), "cancelled", "the request was cancelled"),
     ],
 )
@@ -102,6 +104,7 @@ def test_these_end_the_connection_and_no_others():
     assert closing == {
         *(InvalidFrameError, FrameTooLargeError),
         *(DrainingError, TooManyConnectionsError, UnservedError),
+        PermissionDeniedError,
     }
 
 

@@ -1,4 +1,5 @@
 from inferd import limits
+from inferd.server.limits import SPARE_PLACES_PART
 from tests.unit.bounds import unexplained
 
 
@@ -11,7 +12,8 @@ def test_a_request_as_long_as_a_frame_fits_into_a_message_to_a_worker():
 
 
 def test_a_client_on_every_connection_fits_into_the_outbox():
-    n_messages = 3 * limits.MAX_CONNECTIONS
+    n_clients = limits.MAX_CONNECTIONS + limits.MAX_CONNECTIONS // SPARE_PLACES_PART
+    n_messages = 3 * n_clients
     assert n_messages <= limits.IPC_OUTBOX_MESSAGES
 
 
@@ -46,6 +48,13 @@ def test_an_answer_of_the_embedded_width_fits_a_frame_however_many_texts_it_has(
 
 def test_no_number_of_a_vector_is_longer_than_it_is_counted():
     assert len("-1.2345678901234567e-38,") == limits.EMBED_NUMBER_BYTES
+
+
+def test_what_clients_may_have_begun_to_send_is_bounded():
+    small = limits.MAX_CONNECTIONS * limits.LARGE_LINE_BYTES
+    large = limits.MAX_LARGE_LINES * limits.MAX_FRAME_BYTES
+    assert small + large < 400 * 1024 * 1024
+    assert limits.LARGE_LINE_BYTES < limits.READ_AHEAD_BYTES
 
 
 def test_all_documents_fit_a_frame():

@@ -5,6 +5,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from inferd.config import (
+    AccessRule,
+    AccessSettings,
     Config,
     ConfigError,
     LimitSettings,
@@ -43,6 +45,7 @@ def test_every_table_is_read():
     config = parse_config(
         "[listen]\ndirectory = '/run/inferd'\ngroup = 'llm'\nv2 = false\n"
         "[admission]\nmax_active = 2\nmax_queued = 0\n"
+        "[access]\ninfer = {uids = [5, 'anna'], gids = ['llm']}\nadmin = {}\n"
         "[memory]\nbudget = 1000000\nreserve = 0\n"
         "[limits]\ndrain_s = 1\nbreaker_open_s = 0.5\n"
         f"{MOCK}tokens = ['a', 'b']\ndie_by = 'SIGSTOP'\n"
@@ -53,6 +56,9 @@ def test_every_table_is_read():
     assert (config.listen.directory, config.listen.group) == ("/run/inferd", "llm")
     assert (config.listen.v2, config.listen.embed) == (False, True)
     assert (config.admission.max_active, config.admission.max_queued) == (2, 0)
+    assert config.access == AccessSettings(
+        infer=AccessRule(uids=(5, "anna"), gids=("llm",)), admin=AccessRule()
+    )
     assert config.memory == MemorySettings(budget=1_000_000, reserve=0)
     assert config.limits == LimitSettings(drain_s=1.0, breaker_open_s=0.5)
     assert config.backend == (
@@ -74,7 +80,10 @@ def test_every_table_is_read():
     [
         (
             "oops = 1",
-            "oops: no such key; allowed: admission, backend, limits, listen, log, memory",
+            (
+                "oops: no such key; allowed: access, admission, backend, limits, "
+                "listen, log, memory"
+            ),
         ),
         (
             "[listen]\ntcp = true",
@@ -83,6 +92,10 @@ def test_every_table_is_read():
         (
             "[admission]\nfair = true",
             f"admission.fair: no such key; allowed: {ADMISSION_KEYS}",
+        ),
+        (
+            "[access]\ninfer = {users = []}",
+            "access.infer.users: no such key; allowed: gids, uids",
         ),
         (f"{MOCK}n_ctx = 8", f"backend[0].n_ctx: no such key; allowed: {MOCK_KEYS}"),
         (

@@ -107,16 +107,20 @@ def type_text(kind: Type) -> str:
     """Say in words what a value may be."""
     match kind:
         case StrType(pattern=pattern) if pattern:
-            return f"string, `{pattern}`"
+            text = f"string, `{pattern}`"
+        case StructType(fields=fields):
+            keys = [f"`{each.name}`: {type_text(each.type)}" for each in fields]
+            text = f"table of {', '.join(keys)}"
         case LiteralType(values=values):
-            return ", ".join(f'`"{value}"`' for value in values)
+            text = ", ".join(f'`"{value}"`' for value in values)
         case VarTupleType(item_type=item):
-            return f"array of {type_text(item)}"
+            text = f"array of {type_text(item)}"
         case UnionType(types=types):
             given = (each for each in types if not isinstance(each, NoneType))
-            return " or ".join(map(type_text, given))
+            text = " or ".join(map(type_text, given))
         case _:
-            return f"{WORDS[type(kind)]}{range_text(kind)}"
+            text = f"{WORDS[type(kind)]}{range_text(kind)}"
+    return text
 
 
 def range_text(kind: Type) -> str:

@@ -534,3 +534,27 @@ def test_one_who_waits_in_vain_holds_no_permit_and_changes_no_hint():
     door.leave(1)
     door.arrive()
     assert door.refuses().retry_after_ms is None
+
+
+# --- other bounds -------------------------------------------------------------------------
+
+
+def test_more_may_wait_from_when_the_bounds_grow():
+    door = Door(max_queued=0)
+    door.arrive()
+    door.refuses()
+    door.gate.resize(max_queued=2, max_queued_tokens=100, max_queued_bytes=100)
+    door.arrive(n_bytes=60, n_tokens=60)
+    door.refuses(n_bytes=60)
+    door.arrive(n_bytes=40)
+    door.refuses()
+
+
+def test_those_who_wait_stay_when_the_bounds_shrink():
+    door = Door(max_queued=3)
+    for _ in range(4):
+        door.arrive()
+    door.gate.resize(max_queued=1, max_queued_tokens=100, max_queued_bytes=100)
+    assert door.gate.waiting == 3
+    door.refuses()
+    assert [door.leave(ticket) for ticket in range(4)] == [1, 2, 3, None]

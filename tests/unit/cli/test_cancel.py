@@ -37,7 +37,10 @@ def test_a_request_that_is_not_there_is_an_error_in_the_daemons_words(
 
 @pytest.mark.parametrize(
     ("said", "code", "words"),
-    [({"ok": True}, 0, "cancelled\n"), ({"ok": False}, 2, "error: not cancelled\n")],
+    [
+        ({"ok": True}, 0, "cancelled\n"),
+        ({"ok": False}, 2, "error: the daemon refused to cancel\n"),
+    ],
 )
 def test_a_reply_may_be_short(inferd, short_dir, said, code, words):
     assert cancel(inferd, short_dir, answers(reply(**said))) == (code, "", words)
@@ -55,7 +58,7 @@ def test_a_daemon_that_goes_away_is_an_error(inferd, short_dir):
 
 
 def test_a_daemon_that_knows_no_commands_is_an_error(inferd, short_dir, monkeypatch):
-    monkeypatch.setattr("inferd.cli.cancel.ANSWER_S", 0.01)
+    monkeypatch.setattr("inferd.cli.daemon.ANSWER_S", 0.01)
 
     def stay_silent(sock):
         read_line(sock)

@@ -11,7 +11,7 @@ import trio.testing
 from inferd.cli import serve
 from inferd.cli.console import CommandError
 from inferd.cli.serve import add_arguments, log_file, make_daemon
-from inferd.config import Config
+from inferd.config import Config, ConfigError
 from inferd.paths import LOG_FILE
 from inferd.toml import parse_config
 
@@ -41,9 +41,14 @@ class StoppableDaemon:
     """Runs until it has been told to stop as often as it wants."""
 
     def __init__(self, n_stops: int) -> None:
-        self.n_stopped = 0
+        self.n_stopped = self.n_reloaded = 0
         self._n_stops = n_stops
         self._ended = trio.Event()
+
+    def reload(self) -> None:
+        self.n_reloaded += 1
+        if self.n_reloaded % 2:
+            raise ConfigError
 
     def stop(self) -> None:
         self.n_stopped += 1
@@ -69,7 +74,7 @@ def test_every_configured_backend_has_an_engine(short_dir):
     config = parse_config(mock_config(short_dir, "a", "b"))
     daemon = make_daemon(config)
     assert [backend.name for backend in daemon._backends] == ["a", "b"]
-    assert daemon._directory == short_dir
+    assert daemon._doors.directory == short_dir
 
 
 def test_the_memory_that_models_get_is_among_the_metrics(short_dir):
@@ -97,6 +102,35 @@ async def test_every_signal_reaches_the_daemon(numbers):
                 assert daemon.n_stopped == n
                 signal.raise_signal(number)
     assert daemon.n_stopped == len(numbers)
+
+
+@pytest.mark.parametrize("is_on_terminal", [False, True])
+async def test_a_hang_up_reloads_or_ends_it_where_the_terminal_is_gone(
+    is_on_terminal, monkeypatch
+):
+    monkeypatch.setattr("os.isatty", lambda fd: is_on_terminal and fd == 2)
+    daemon = StoppableDaemon(1)
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve._until_told, daemon)  # type: ignore[arg-type]  # as far as it goes
+            for _ in range(1 if is_on_terminal else 3):
+                await trio.testing.wait_all_tasks_blocked()
+                signal.raise_signal(signal.SIGHUP)
+            await trio.testing.wait_all_tasks_blocked()
+            assert daemon.n_reloaded == 3 * (not is_on_terminal)
+            if not is_on_terminal:
+                signal.raise_signal(signal.SIGTERM)
+    assert daemon.n_stopped == 1
+
+
+@pytest.mark.usefixtures("_file_limit")
+def test_a_user_that_is_not_there_is_one_line(inferd, short_dir):
+    config = short_dir / "config.toml"
+    rule = "[access]\ninfer = {uids = ['no-such-user']}\n"
+    config.write_text(mock_config(short_dir / "run") + rule)
+    code, _, stderr = inferd("serve", "--config", config)
+    assert (code, len(stderr.splitlines())) == (2, 1)
+    assert stderr.startswith("error: access.infer.uids = 'no-such-user': expected")
 
 
 @pytest.mark.usefixtures("_file_limit")

@@ -18,6 +18,7 @@ from inferd.server.hangup import Hangups
 from inferd.server.metrics import Metrics
 from inferd.server.peer import Peer
 from inferd.server.register import Register
+from inferd.server.reload import Reloaded
 from inferd.server.status import StatusBoard
 from inferd.server.turns import Turns
 from tests.fakes.backend import ScriptedBackend
@@ -41,6 +42,7 @@ class AdminDesk:
             backends=[ScriptedBackend()],
             metrics=metrics,
             drain=self._drain,
+            reload=lambda: Reloaded([], []),
         )
         self._nursery = nursery
         self._hangups = hangups
@@ -210,9 +212,9 @@ async def test_a_drain_is_confirmed_before_it_is_told(autojump_clock):
 
 
 async def test_who_cancels_is_known_by_the_kernel(monkeypatch, autojump_clock):
-    monkeypatch.setattr("inferd.server.commands.ROOT", -1)
+    monkeypatch.setattr("inferd.server.access.ROOT", -1)
     fake = SimpleNamespace(getuid=lambda: -1)
-    monkeypatch.setattr("inferd.server.commands.os", fake)
+    monkeypatch.setattr("inferd.server.access.os", fake)
     async with desk() as admin, admin.connect() as client:
         for uid, is_mine in ((os.getuid(), True), (os.getuid() + 1, False)):
             activity = Activity(Peer(1, uid, 1), "infer.sock", "r", 0.0)

@@ -10,11 +10,14 @@ from structlog.testing import capture_logs
 
 from inferd.admission.gate import Admission, Claim
 from inferd.capabilities import AcceleratorInfo, AcceleratorKind, BackendCapabilities
+from inferd.config import ConfigError
 from inferd.server.activity import Activity
 from inferd.server.commands import Commands
+from inferd.server.limits import MAX_LISTED_ID_CHARS, MAX_LISTED_REQUESTS
 from inferd.server.metrics import Metrics
 from inferd.server.peer import Peer
 from inferd.server.register import Register
+from inferd.server.reload import Reloaded
 from inferd.server.turns import Turn, Turns
 from inferd.wire.codec import encode
 from tests.fakes.backend import ScriptedBackend
@@ -25,12 +28,13 @@ ROOT = Peer(pid=1, uid=0, gid=0)
 DAEMON = Peer(pid=2, uid=70_000, gid=0)
 ANNA = Peer(pid=3, uid=70_001, gid=100)
 BERT = Peer(pid=4, uid=70_002, gid=100)
+REQUESTS = {"command": "requests"}
 
 
 @pytest.fixture(autouse=True)
 def _who_runs_the_daemon(monkeypatch):
     fake = SimpleNamespace(getuid=lambda: DAEMON.uid)
-    monkeypatch.setattr("inferd.server.commands.os", fake)
+    monkeypatch.setattr("inferd.server.access.os", fake)
 
 
 class Office:
@@ -42,18 +46,27 @@ class Office:
         self.turns = Turns(Admission(max_active=1, max_queued=10))
         self.n_drains = 0
         self.is_ready = True
+        self.n_reloads = 0
+        self.broken = ""
         self.commands = Commands(
             register=self.register,
             turns=self.turns,
             backends=backends,
             metrics=self.metrics,
             drain=self._drain,
+            reload=self._reload,
         )
         self._stack = ExitStack()
 
     def _drain(self) -> bool:
         self.n_drains += 1
         return self.is_ready
+
+    def _reload(self) -> Reloaded:
+        self.n_reloads += 1
+        if self.broken:
+            raise ConfigError(self.broken)
+        return Reloaded(["limits.drain_s"], ["backend"])
 
     def come(self, peer: Peer, request_id: str = "r") -> Activity:
         """Have a request come in, for as long as the test lasts."""
@@ -111,6 +124,35 @@ async def test_requests_are_told_in_the_order_they_came(autojump_clock):
         {**anna, "id": "c", "phase": "queued", "output_tokens": 0},
     ]
     assert new.turn is None
+
+
+async def test_who_is_no_operator_sees_its_own_requests_alone():
+    office = Office()
+    for peer, name in ((ANNA, "a"), (BERT, "b")):
+        office.come(peer, name)
+    seen = {
+        peer.uid: [each["id"] for each in office.ask(REQUESTS, peer)["requests"]]
+        for peer in (ROOT, DAEMON, ANNA, BERT)
+    }
+    assert list(seen.values()) == [["a", "b"], ["a", "b"], ["a"], ["b"]]
+
+
+async def test_a_list_has_a_bounded_number_of_requests():
+    office = Office()
+    for _ in range(MAX_LISTED_REQUESTS):
+        office.come(ANNA)
+    assert "omitted" not in office.ask(REQUESTS)
+    office.come(ANNA)
+    told = office.ask(REQUESTS)
+    assert (len(told["requests"]), told["omitted"]) == (MAX_LISTED_REQUESTS, 1)
+
+
+async def test_a_list_has_ids_of_a_bounded_length():
+    office = Office()
+    for n_chars in (MAX_LISTED_ID_CHARS, MAX_LISTED_ID_CHARS + 1):
+        office.come(ANNA, "x" * n_chars)
+    ids = [each["id"] for each in office.ask(REQUESTS)["requests"]]
+    assert ids == ["x" * MAX_LISTED_ID_CHARS, "x" * MAX_LISTED_ID_CHARS + "…"]
 
 
 async def test_each_one_who_waits_has_the_place_that_it_will_run_in():
@@ -227,15 +269,47 @@ async def test_a_drain_is_ordered_and_confirmed():
     assert office.n_drains == 1
 
 
+@pytest.mark.parametrize(("who", "may"), [(ROOT, True), (DAEMON, True), (ANNA, False)])
+@pytest.mark.parametrize("command", ["drain", "reload"])
+async def test_only_operators_change_anything(command, who, may):
+    office = Office()
+    told = office.ask({"command": command}, who)
+    assert told["ok"] is may
+    assert office.n_drains + office.n_reloads == may
+    if not may:
+        assert "root" in told["error"]
+
+
+async def test_what_looks_on_may_read_what_is_nobody_s():
+    office = Office(ScriptedBackend())
+    for command in ("backends", "metrics"):
+        assert office.ask({"command": command}, ANNA)["ok"]
+
+
+# --- reload -----------------------------------------------------------------------------
+
+
+async def test_a_reload_says_what_is_in_force_and_what_is_not():
+    told = Office().ask({"command": "reload"})
+    applied, waiting = ["limits.drain_s"], ["backend"]
+    assert told == reply("reload", applied=applied, needs_restart=waiting)
+
+
+async def test_a_reload_that_fails_says_why():
+    office = Office()
+    office.broken = "limits.drain_s = -1: expected `float` > 0.0"
+    assert office.ask({"command": "reload"}) == refusal("reload", office.broken)
+
+
 # --- what is no command -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["", "Drain", "reload", "requests "])
+@pytest.mark.parametrize("name", ["", "Drain", "restart", "requests "])
 async def test_an_unknown_command_is_told_which_there_are(name):
     office = Office()
     told = office.ask({"command": name})
     assert (told["command"], told["ok"]) == (name, False)
-    for known in ("requests", "metrics", "backends", "cancel", "drain"):
+    for known in ("requests", "metrics", "backends", "cancel", "drain", "reload"):
         assert known in told["error"]
     assert office.n_drains == 0
 

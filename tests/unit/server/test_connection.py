@@ -1,4 +1,5 @@
 from functools import partial
+from typing import Any
 
 import pytest
 import trio
@@ -6,11 +7,13 @@ import trio.testing
 from structlog.testing import capture_logs
 
 from inferd.limits import (
+    LARGE_LINE_BYTES,
     READ_AHEAD_BYTES,
     READ_AHEAD_REQUESTS,
     READ_BYTES,
 )
-from inferd.server.connection import Surface
+from inferd.server.access import Access, Rule
+from inferd.server.connection import Connection, Surface
 from inferd.wire.codec import decode_generate
 from inferd.wire.framing import LineSplitter
 from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
@@ -612,6 +615,147 @@ async def test_a_connection_may_be_ended_before_it_is_served(autojump_clock):
         house.connections[0].end()
         house.connections[0].end()
         assert await client.frame() is None
+
+
+# --- the daemon's patience --------------------------------------------------------------
+
+
+async def test_a_line_that_dribbles_in_has_its_time_and_ends_the_connection(
+    autojump_clock,
+):
+    house = House(ScriptedBackend(), line_timeout_s=60)
+    async with house.opened(), house.connect() as client:
+        for _ in range(60):
+            await client.send(b" ")
+            await trio.sleep(1)
+        [frame] = await client.rest()
+    assert (frame["id"], frame["code"]) == ("", "invalid_request")
+    assert frame["message"] == "decode: no line ended within 60 s"
+    assert trio.current_time() == 60
+
+
+async def test_each_line_has_a_time_of_its_own(autojump_clock):
+    house = House(ScriptedBackend(), line_timeout_s=60)
+    async with house.opened(), house.connect() as client:
+        for n in range(5):
+            line = generate(f"r{n}")
+            await client.send(line[:10])
+            await trio.sleep(50)
+            await client.send(line[10:] + cancel("nobody")[:-1])
+            assert (await client.answer())[-1]["type"] == "done"
+            await trio.sleep(50)
+            await client.send(b"\n")
+    assert trio.current_time() == 500
+
+
+@pytest.mark.parametrize("ahead", [b"", b'{"mess'])
+async def test_who_waits_for_an_answer_may_be_silent(ahead, autojump_clock):
+    backend = ScriptedBackend(Script(token_delay_s=1000))
+    house = House(backend, n_places=1, line_timeout_s=60, idle_s=60)
+    async with house.opened(), house.connect() as client:
+        await client.send(generate("r") + ahead)
+        assert (await client.answer())[-1]["type"] == "done"
+        assert trio.current_time() == 2000
+        await trio.sleep(59)
+        assert house.n_served == 1
+
+
+async def test_who_idles_may_stay_while_there_are_places(autojump_clock):
+    house = House(ScriptedBackend(), n_places=2, idle_s=60)
+    async with house.opened(), house.connect() as client:
+        await trio.sleep(3000)
+        assert (await client.ask())[-1]["type"] == "done"
+
+
+async def test_who_idles_is_let_go_when_places_get_short(autojump_clock):
+    house = House(ScriptedBackend(), n_places=2, idle_s=60)
+    async with house.opened(), house.connect() as idle:
+        await trio.sleep(70)
+        async with house.connect() as second:
+            assert await idle.rest() == []
+            assert trio.current_time() <= 70 + 60 / 4
+            assert (await second.ask())[-1]["type"] == "done"
+            await trio.sleep(100)
+            assert house.n_served == 1
+
+
+async def test_a_user_who_may_no_longer_come_in_gets_its_answer_and_the_end(
+    monkeypatch, autojump_clock
+):
+    monkeypatch.setattr("inferd.server.access.is_operator", lambda _: False)
+    house = House(ScriptedBackend(Script(token_delay_s=5)))
+    async with house.opened(), house.connect() as client:
+        await client.send(generate("r"))
+        await settled()
+        house.connections[0].review(Access({"infer.v2.sock": Rule()}))
+        await settled()
+        assert house.n_served == 1
+        house.connections[0].review(Access({"infer.sock": Rule()}))
+        await client.send(generate("late"))
+        assert [each["id"] for each in await client.rest()] == ["r", "r", "r"]
+
+
+# --- large lines ------------------------------------------------------------------------
+
+LARGE = generate("large", "x" * (2 * LARGE_LINE_BYTES))
+
+
+def begun(connection: Connection[Any]) -> int:
+    """Count the bytes of the line that a connection has read and not ended."""
+    return connection._inbox._splitter.pending_bytes
+
+
+async def test_large_lines_are_read_one_after_the_other(autojump_clock):
+    house = House(ScriptedBackend(), max_large_lines=1)
+    async with house.opened(), house.connect() as first, house.connect() as second:
+        await first.send(LARGE[:-1])
+        await settled()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(second.send, LARGE * 5)
+            await settled()
+            held_up, read = sorted(begun(each) for each in house.connections)
+            assert LARGE_LINE_BYTES <= held_up < LARGE_LINE_BYTES + READ_BYTES
+            assert read == len(LARGE) - 1
+            await first.send(b"\n")
+            assert (await first.answer())[-1]["type"] == "done"
+            for _ in range(5):
+                assert (await second.answer())[-1]["type"] == "done"
+
+
+async def test_the_time_for_a_line_does_not_pass_while_it_waits_for_its_turn(
+    autojump_clock,
+):
+    house = House(ScriptedBackend(), max_large_lines=1, line_timeout_s=60)
+    async with house.opened(), house.connect() as slow, house.connect() as client:
+        await slow.send(LARGE[:-1])
+        await trio.sleep(30)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.send, LARGE)
+            [refusal] = await slow.rest()
+            assert (refusal["code"], trio.current_time()) == ("invalid_request", 60)
+            assert (await client.answer())[-1]["type"] == "done"
+    assert house.around.large_lines.n_reading == 0
+
+
+async def test_small_lines_pass_large_ones_that_wait(autojump_clock):
+    house = House(ScriptedBackend(), max_large_lines=1)
+    async with house.opened(), house.connect() as large, house.connect() as small:
+        await large.send(LARGE[:-1])
+        await settled()
+        assert (await small.ask())[-1]["type"] == "done"
+        assert trio.current_time() == 0
+
+
+async def test_who_leaves_in_a_large_line_gives_its_turn_back(autojump_clock):
+    house = House(ScriptedBackend(), max_large_lines=1)
+    async with house.opened():
+        for _ in range(3):
+            async with house.connect() as client:
+                await client.send(LARGE[:-1])
+                await settled()
+                assert house.around.large_lines.n_reading == 1
+        await settled()
+        assert house.around.large_lines.n_reading == 0
 
 
 # --- bugs -------------------------------------------------------------------------------

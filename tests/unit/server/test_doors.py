@@ -7,7 +7,12 @@ import trio
 import trio.testing
 
 from inferd.server.doors import Doors, adopted
-from inferd.server.listen import ListenError
+from inferd.server.listen import ADMIN_MODE, INFERENCE_MODE, ListenError
+from inferd.server.metrics import Metrics
+from inferd.server.reception import Door, Reception, in_a_frame
+from inferd.server.room import Room
+
+RECEPTION = Reception(Metrics())
 
 
 @pytest.fixture
@@ -43,6 +48,10 @@ def listening(directory, leaf: str = "s") -> socket.socket:
 
 async def greet(stream: trio.SocketStream) -> None:
     await stream.send_all(b"hello")
+
+
+def greeting(leaf: str = "infer.sock", mode: int = INFERENCE_MODE) -> Door:
+    return Door(leaf, greet, Room(9), in_a_frame, is_kept_open=False, mode=mode)
 
 
 async def read(path) -> bytes:
@@ -127,16 +136,18 @@ def test_a_descriptor_that_is_not_there_is_refused(hand_over):
 
 
 async def test_a_socket_of_our_own_is_there_while_the_door_is_open(short_dir, nursery):
-    doors = Doors(short_dir, None, {})
-    with doors.open(nursery, "infer.sock", greet):
+    doors = Doors(short_dir, None)
+    with doors.open(nursery, greeting(), RECEPTION):
         assert await read(short_dir / "infer.sock") == b"hello"
         mode = (short_dir / "infer.sock").stat().st_mode
         assert stat.S_IMODE(mode) == 0o660
     assert list(short_dir.iterdir()) == []
 
 
-async def test_the_admin_door_is_for_its_owner(short_dir, nursery):
-    with Doors(short_dir, None, {}).open(nursery, "admin.sock", greet):
+async def test_a_door_may_be_for_its_owner_alone(short_dir, nursery):
+    with Doors(short_dir, None).open(
+        nursery, greeting("admin.sock", ADMIN_MODE), RECEPTION
+    ):
         mode = (short_dir / "admin.sock").stat().st_mode
         assert stat.S_IMODE(mode) == 0o600
 
@@ -148,7 +159,7 @@ async def test_an_inherited_socket_is_used_as_it_is_and_stays(short_dir, nursery
         ours.setblocking(False)
         doors = Doors(short_dir / "run", "no-such-group", {"infer.sock": ours})
         assert doors.inherited == ["infer.sock"]
-        with doors.open(nursery, "infer.sock", greet):
+        with doors.open(nursery, greeting(), RECEPTION):
             assert await read(path) == b"hello"
         assert stat.S_IMODE(path.stat().st_mode) == 0o604
     assert path.exists()
@@ -158,21 +169,20 @@ async def test_those_who_come_when_the_door_is_closed_wait_for_the_next(
     short_dir, nursery
 ):
     with listening(short_dir) as theirs, theirs.dup() as first, theirs.dup() as second:
-        with Doors(short_dir, None, {"infer.sock": first}).open(
-            nursery, "infer.sock", greet
-        ):
+        doors = Doors(short_dir, None, {"infer.sock": first})
+        with doors.open(nursery, greeting(), RECEPTION):
             await trio.testing.wait_all_tasks_blocked()
         await trio.testing.wait_all_tasks_blocked()
         async with await trio.open_unix_socket(short_dir / "s") as client:
             await trio.testing.wait_all_tasks_blocked()
             second.setblocking(False)
             doors = Doors(short_dir, None, {"infer.sock": second})
-            with doors.open(nursery, "infer.sock", greet), trio.fail_after(5):
+            with doors.open(nursery, greeting(), RECEPTION), trio.fail_after(5):
                 assert await client.receive_some(10) == b"hello"
 
 
 def test_only_one_is_in_a_directory_at_a_time(short_dir):
-    first, second = Doors(short_dir, None, {}), Doors(short_dir, None, {})
+    first, second = Doors(short_dir, None), Doors(short_dir, None)
     with first.locked():
         with pytest.raises(ListenError, match="already holds"), second.locked():
             pytest.fail("two are in it")

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from inferd.errors import FrameTooLargeError, InvalidFrameError, PeerError
-from inferd.limits import READ_AHEAD_BYTES, READ_AHEAD_REQUESTS
+from inferd.limits import LARGE_LINE_BYTES, READ_AHEAD_BYTES, READ_AHEAD_REQUESTS
 from inferd.server.activity import Activity
 from inferd.server.inbox import Arrival, Inbox
 from inferd.server.peer import Peer
@@ -310,3 +310,47 @@ def test_a_cancel_is_heard_after_the_daemon_has_ended_the_rest():
     assert running.activity.is_cancelled
     assert seen_in(inbox) == [("b", True)]
     assert inbox.is_over
+
+
+# --- lines that have begun --------------------------------------------------------------
+
+
+def test_a_line_that_has_begun_has_the_number_of_those_before_it():
+    inbox = filled()
+    assert inbox.unfinished is None
+    inbox.feed(b'{"mess')
+    assert inbox.unfinished == 0
+    inbox.feed(b"\n")
+    assert inbox.unfinished is None
+    assert filled(cancel("a") + cancel("b") + b"x").unfinished == 2
+
+
+def test_a_line_is_large_from_a_bound_on():
+    inbox = filled(b"x" * (LARGE_LINE_BYTES - 1))
+    assert not inbox.is_large
+    inbox.feed(b"x")
+    assert inbox.is_large
+
+
+@pytest.mark.parametrize("before", [generate("a"), BAD])
+def test_a_line_behind_others_is_not_large_before_its_turn(before):
+    inbox = filled(before + b"x" * LARGE_LINE_BYTES)
+    assert not inbox.is_large
+
+
+def test_a_line_is_not_large_while_a_request_is_answered():
+    inbox = filled(generate("a") + b"x" * LARGE_LINE_BYTES)
+    assert inbox.take() is not None
+    assert not inbox.is_large
+    assert inbox.take() is None
+    assert inbox.is_large
+
+
+def test_a_line_that_is_whole_or_will_not_be_is_not_large():
+    large = generate("a", "x" * LARGE_LINE_BYTES)
+    inbox = filled(large[:-1])
+    assert inbox.is_large
+    inbox.feed(large[-1:])
+    assert not inbox.is_large
+    ended = filled(large[:-1], END)
+    assert not ended.is_large

@@ -1,5 +1,6 @@
 import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -123,3 +124,14 @@ async def test_the_watchdog_is_fed_twice_as_often_as_it_asks(
 async def test_without_a_watchdog_nobody_feeds_it(autojump_clock):
     await Notifier({}).feed_watchdog()
     assert trio.current_time() == 0
+
+
+def test_it_says_when_it_reads_its_configuration_again(short_dir):
+    with manager(f"{short_dir}/notify") as sock:
+        before_us = time.monotonic_ns() // 1000
+        Notifier({"NOTIFY_SOCKET": f"{short_dir}/notify"}).reloading()
+        [message] = heard(sock)
+    first, second = message.split("\n")
+    name, _, at_us = second.partition("=")
+    assert (first, name) == ("RELOADING=1", "MONOTONIC_USEC")
+    assert before_us <= int(at_us) <= time.monotonic_ns() // 1000

@@ -1,7 +1,7 @@
 import os
 import socket
 
-from inferd.server.peer import Peer, peer_of
+from inferd.server.peer import Peer, groups_of, peer_of
 from tests.fakes.streams import open_pair
 
 
@@ -9,6 +9,20 @@ async def test_the_peer_is_the_process_that_connected():
     async with open_pair() as (ours, _):
         peer = peer_of(ours)
     assert peer == Peer(pid=os.getpid(), uid=os.getuid(), gid=os.getgid())
+
+
+async def test_its_groups_are_those_it_had_when_it_connected():
+    async with open_pair() as (ours, _):
+        assert groups_of(ours) == frozenset(os.getgroups())
+
+
+async def test_where_the_kernel_does_not_tell_them_there_are_no_groups(monkeypatch):
+    def refuse(self, level, name, size):
+        raise OSError
+
+    async with open_pair() as (ours, _):
+        monkeypatch.setattr(socket.socket, "getsockopt", refuse)
+        assert groups_of(ours) == frozenset()
 
 
 async def test_the_kernel_is_asked_for_credentials_and_nothing_else(monkeypatch):

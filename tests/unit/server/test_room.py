@@ -1,143 +1,114 @@
-import trio
-import trio.testing
-from structlog.testing import capture_logs
+from collections import Counter
 
-from inferd.server.room import (
-    REFUSAL_S,
-    Room,
-    in_room,
-    refuse_in_silence,
-    refuse_unserved,
-    refuse_with_a_frame,
-)
-from tests.fakes.streams import FrameClient, generate, open_pair
+import pytest
+from hypothesis import given, strategies as st
+
+from inferd.server.room import Place, Room, n_spare
+
+ANNA, BERT, CARL = 70_001, 70_002, 70_003
 
 
-async def stay(_: trio.SocketStream) -> None:
-    await trio.sleep_forever()
+def fill(room: Room, uid: int) -> list[Place]:
+    """Take places for a user until there is none."""
+    return list(iter(lambda: room.take(uid), None))
 
 
-async def crash(_: trio.SocketStream) -> None:
-    raise ZeroDivisionError
-
-
-def test_there_is_room_for_as_many_as_may_come():
-    room = Room(2)
-    with room.enter() as first, room.enter() as second, room.enter() as third:
-        assert (first, second, third) == (True, True, False)
+@pytest.mark.parametrize("n_places", [1, 2, 7, 8, 100])
+def test_alone_a_user_has_all_places(n_places):
+    room = Room(n_places)
+    assert len(fill(room, ANNA)) == room.n_held == n_places
 
 
 def test_a_place_is_free_again_when_its_holder_left():
     room = Room(1)
-    with room.enter():
-        with room.enter() as refused:
-            assert not refused
-        with room.enter() as refused:  # the refused had no place to give back
-            assert not refused
-    with room.enter() as admitted:
-        assert admitted
+    place = room.take(ANNA)
+    assert place is not None
+    assert room.take(ANNA) is None
+    room.leave(place)
+    assert room.take(ANNA) is not None
 
 
-async def test_one_too_many_gets_one_frame_without_an_id(nursery, autojump_clock):
-    welcome = in_room(Room(1), stay, refuse_with_a_frame)
-    async with open_pair() as (first, _), open_pair() as (second, theirs):
-        nursery.start_soon(welcome, first)
-        await trio.testing.wait_all_tasks_blocked()
-        with capture_logs() as log:
-            await welcome(second)
-        await second.send_eof()
-        [frame] = await FrameClient(theirs).rest()
-        nursery.cancel_scope.cancel()
-    assert (frame["type"], frame["id"]) == ("error", "")
-    assert frame["code"] == "queue_full"
-    assert [line["event"] for line in log] == ["client.refused"]
+@pytest.mark.parametrize("n_places", [2, 8, 100])
+def test_where_one_user_has_all_places_another_gets_in(n_places):
+    room = Room(n_places)
+    fill(room, ANNA)
+    theirs = fill(room, BERT)
+    assert len(theirs) == n_spare(n_places)
+    assert all(place.is_spare for place in theirs)
+    assert room.take(ANNA) is None
 
 
-async def test_one_too_many_who_left_or_asked_already_is_let_go(autojump_clock):
-    welcome = in_room(Room(0), stay, refuse_with_a_frame)
-    async with open_pair() as (gone, theirs):
-        await theirs.aclose()
-        await welcome(gone)
-    async with open_pair() as (eager, theirs):
-        await theirs.send_all(generate("early"))
-        await welcome(eager)
-        await eager.aclose()
-        [frame] = await FrameClient(theirs).rest()
-    assert frame["id"] == ""
+def test_spare_places_are_shared_among_those_who_need_them():
+    room = Room(80)
+    fill(room, ANNA)
+    assert room.take(BERT) is not None
+    assert len(fill(room, CARL)) == 5
+    assert len(fill(room, BERT)) == 4
 
 
-async def test_one_too_many_who_does_not_read_is_let_go(autojump_clock):
-    async with open_pair() as (ours, _):
-        with trio.move_on_after(1):
-            await ours.send_all(b"x" * 10_000_000)
-        began = trio.current_time()
-        await in_room(Room(0), stay, refuse_with_a_frame)(ours)
-    assert trio.current_time() == began + REFUSAL_S
+def test_who_has_a_share_gets_no_spare_place():
+    room = Room(10)
+    for _ in range(5):
+        assert room.take(BERT) is not None
+    fill(room, ANNA)
+    assert room.take(BERT) is None
 
 
-async def test_a_crash_is_logged_and_frees_the_place(autojump_clock):
-    welcome = in_room(Room(1), crash, refuse_with_a_frame)
-    async with open_pair() as (ours, _):
-        for _ in range(2):
-            with capture_logs() as log:
-                await welcome(ours)
-            [line] = log
-            assert line["event"] == "client.crashed"
-            assert line["exc_info"]
+def test_where_there_are_no_places_nobody_gets_in():
+    assert Room(0).take(ANNA) is None
 
 
-async def test_leaving_frees_the_place_even_when_cancelled(autojump_clock):
-    room = Room(1)
-    async with open_pair() as (ours, _):
-        with trio.move_on_after(1):
-            await in_room(room, stay, refuse_with_a_frame)(ours)
-    with room.enter() as has_place:
-        assert has_place
+def test_fewer_places_make_nobody_leave():
+    room = Room(4)
+    places = fill(room, ANNA)
+    room.n_places = 2
+    room.leave(places.pop())
+    assert (room.n_held, room.take(ANNA)) == (3, None)
+    for place in places:
+        room.leave(place)
+    assert len(fill(room, ANNA)) == 2
 
 
-async def test_one_whom_nobody_serves_is_told_at_which_socket(autojump_clock):
-    async with open_pair() as (ours, theirs):
-        with capture_logs() as log:
-            await in_room(Room(1), refuse_unserved("infer.embed.sock"))(ours)
-        await ours.send_eof()
-        [frame] = await FrameClient(theirs).rest()
-    assert (frame["id"], frame["code"]) == ("", "backend_unavailable")
-    assert frame["message"] == "no backend serves infer.embed.sock"
-    assert [line["code"] for line in log] == ["backend_unavailable"]
+@pytest.mark.parametrize(("n_held", "is_short"), [(1, False), (6, False), (7, True)])
+def test_places_are_short_when_fewer_than_a_quarter_are_free(n_held, is_short):
+    room = Room(8)
+    for _ in range(n_held):
+        room.take(ANNA)
+    assert room.needs_places_of(ANNA) is is_short
 
 
-async def test_one_whom_nobody_serves_may_write_before_the_pipe_is_gone(autojump_clock):
-    refuse = refuse_unserved("infer.embed.sock")
-    async with open_pair() as (ours, theirs), trio.open_nursery() as nursery:
-        nursery.start_soon(refuse, ours)
-        await theirs.receive_some()
-        for _ in range(3):
-            await trio.testing.wait_all_tasks_blocked()
-            await theirs.send_all(b"{}\n")
-        began_at = trio.current_time()
-        await theirs.send_eof()
-    assert trio.current_time() == began_at
+def test_who_has_fewer_than_others_may_idle_on():
+    room = Room(8)
+    for uid in (ANNA, BERT, BERT, CARL, CARL, CARL, CARL):
+        room.take(uid)
+    needed = [room.needs_places_of(uid) for uid in (ANNA, BERT, CARL)]
+    assert needed == [False, False, True]
 
 
-async def test_one_whom_nobody_serves_is_not_waited_for_for_long(autojump_clock):
-    async with open_pair() as (ours, _):
-        began_at = trio.current_time()
-        await refuse_unserved("infer.embed.sock")(ours)
-    assert trio.current_time() - began_at == REFUSAL_S
+def test_the_number_of_connections_is_a_figure():
+    room = Room(8)
+    name, _, read = room.figure()
+    room.take(ANNA)
+    assert (name, read()) == ("connections", 1)
 
 
-async def test_one_listener_too_many_is_let_go_without_a_word(autojump_clock):
-    welcome = in_room(Room(0), stay, refuse_in_silence)
-    async with open_pair() as (ours, theirs):
-        with capture_logs() as log:
-            await welcome(ours)
-        await ours.aclose()
-        assert await FrameClient(theirs).rest() == []
-    assert [line["event"] for line in log] == ["listener.refused"]
+STEPS = st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=80)
 
 
-async def test_a_crash_while_refusing_is_logged_too(autojump_clock):
-    async with open_pair() as (ours, _):
-        with capture_logs() as log:
-            await in_room(Room(0), stay, crash)(ours)
-    assert [line["event"] for line in log] == ["client.crashed"]
+@given(n_places=st.integers(1, 20), steps=STEPS)
+def test_whoever_comes_and_goes_the_bounds_hold(n_places, steps):
+    room, inside = Room(n_places), Counter[Place]()
+    for uid, comes in steps:
+        n_ordinary = sum(n for place, n in inside.items() if not place.is_spare)
+        if comes:
+            place = room.take(uid)
+            if place is not None:
+                inside[place] += 1
+            assert place is not None or n_ordinary == n_places
+        elif mine := [place for place in +inside if place.uid == uid]:
+            room.leave(mine[0])
+            inside[mine[0]] -= 1
+        assert room.n_held == inside.total() <= n_places + n_spare(n_places)
+    for place in inside.elements():
+        room.leave(place)
+    assert (room.n_held, room._held, room._spares) == (0, {}, {})

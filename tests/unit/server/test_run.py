@@ -1,8 +1,9 @@
-import os
 import socket
 import stat
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 import trio
@@ -12,18 +13,20 @@ from structlog.testing import capture_logs
 
 from inferd.backend import StartFailedError
 from inferd.capabilities import BackendCapabilities
-from inferd.config import AdmissionSettings, Config, Listen, MemorySettings
-from inferd.engine.restart import Pause
-from inferd.limits import MAX_ACTIVE_DEFAULT_CAP
-from inferd.server.connection import Surface
-from inferd.server.listen import ListenError
-from inferd.server.run import (
-    HEARING_S,
-    LAST_CALL_S,
-    LAST_WORDS_S,
-    active_requests,
-    memory_budget,
+from inferd.config import (
+    AccessRule,
+    AccessSettings,
+    AdmissionSettings,
+    Config,
+    ConfigError,
+    LimitSettings,
+    Listen,
 )
+from inferd.engine.restart import Pause
+from inferd.server.connection import Surface
+from inferd.server.guests import HEARING_S, LAST_CALL_S
+from inferd.server.listen import ListenError
+from inferd.server.run import LAST_WORDS_S
 from inferd.wire.codec import decode_generate
 from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
 from tests.fakes.serving import RunningDaemon, held, make_daemon, ready, running
@@ -130,31 +133,6 @@ async def test_a_daemon_takes_the_place_of_one_that_died(short_dir, autojump_clo
     async with running(make_daemon(short_dir, ScriptedBackend())) as house:
         async with await house.connect() as client:
             assert types(await client.ask()) == ["token", "token", "done"]
-
-
-def test_as_many_run_at_once_as_are_configured_or_as_there_are_cores():
-    configured = Config(admission=AdmissionSettings(max_active=17))
-    assert active_requests(configured) == 17
-    cores = len(os.sched_getaffinity(0))
-    assert active_requests(Config()) == min(cores, MAX_ACTIVE_DEFAULT_CAP)
-
-
-def test_the_budget_is_as_configured_or_what_there_is_less_the_reserve(monkeypatch):
-    monkeypatch.setattr("inferd.server.run.available_bytes", lambda: 1000)
-    for memory, n_bytes in (
-        (MemorySettings(budget=77), 77),
-        (MemorySettings(reserve=300), 700),
-        (MemorySettings(reserve=3000), 0),
-    ):
-        assert memory_budget(Config(memory=memory)).n_bytes == n_bytes
-
-
-def test_slots_are_set_only_where_they_are_configured():
-    budget = memory_budget(Config())
-    assert (budget.n_slots, budget.slots_are_set) == (active_requests(Config()), False)
-    config = Config(admission=AdmissionSettings(max_active=3))
-    budget = memory_budget(config)
-    assert (budget.n_slots, budget.slots_are_set) == (3, True)
 
 
 async def test_no_more_run_than_a_backend_got_slots(short_dir, autojump_clock):
@@ -415,6 +393,124 @@ async def test_a_bug_in_a_service_ends_its_request_alone(short_dir, autojump_clo
         assert gate_of(house) == (0, 0)
 
 
+# --- another configuration --------------------------------------------------------------
+
+
+class File:
+    """A configuration that an operator changes."""
+
+    def __init__(self, **limits: Any) -> None:
+        self.config = Config(limits=LimitSettings(**limits))
+        self.complaint = ""
+
+    def read(self) -> Config:
+        if self.complaint:
+            raise ConfigError(self.complaint)
+        return self.config
+
+
+async def test_a_reload_is_in_force_for_what_comes(short_dir, autojump_clock):
+    file = File(max_connections=1)
+    backend = ScriptedBackend(Script(token_delay_s=5))
+    house = make_daemon(short_dir, backend, read_config=file.read)
+    async with running(house), await house.admin() as operator:
+        await operator.frame()
+        async with await house.connect() as client:
+            await client.send(generate("runs"))
+            await settled()
+            reply = await order(operator, command="reload")
+            assert reply["applied"] == ["limits.max_connections"]
+            assert reply["needs_restart"] == ["admission.max_active"]
+            async with await house.connect() as refused:
+                assert (await refused.frame() or {})["code"] == "queue_full"
+            assert types(await client.answer()) == ["token", "token", "done"]
+
+
+async def test_a_reload_that_fails_is_told_and_changes_nothing(
+    short_dir, autojump_clock
+):
+    file = File()
+    file.complaint = "limits.drain_s = -1: expected `float` > 0.0"
+    house = make_daemon(short_dir, ScriptedBackend(), read_config=file.read)
+    async with running(house), await house.admin() as operator:
+        await operator.frame()
+        with capture_logs() as log:
+            reply = await order(operator, command="reload")
+        assert (reply["ok"], reply["error"]) == (False, file.complaint)
+        assert [line["event"] for line in log] == ["admin.command", "config.refused"]
+        async with await house.connect() as client:
+            assert types(await client.ask()) == ["token", "token", "done"]
+
+
+async def test_who_may_no_longer_come_in_is_let_go_at_a_reload(
+    short_dir, monkeypatch, autojump_clock
+):
+    file = File()
+    rule = AccessRule(gids=(4_000_000,))
+    file.config = Config(access=AccessSettings(infer=rule))
+    house = make_daemon(short_dir, ScriptedBackend(), read_config=file.read)
+    async with running(house), await house.connect() as client:
+        await settled()
+        monkeypatch.setattr("inferd.server.access.is_operator", lambda _: False)
+        house.daemon.reload()
+        assert await client.rest() == []
+        async with await house.connect() as refused:
+            assert (await refused.frame() or {})["code"] == "permission_denied"
+
+
+@pytest.mark.parametrize("complaint", ["", "no"])
+async def test_the_manager_hears_of_a_reload_from_its_begin_to_its_end(
+    complaint, short_dir, manager, autojump_clock
+):
+    file = File()
+    file.complaint = complaint
+    house = make_daemon(
+        short_dir / "run",
+        ScriptedBackend(),
+        environ=environ_of(manager),
+        read_config=file.read,
+    )
+    async with running(house):
+        with suppress(ConfigError):
+            house.daemon.reload()
+    heard = [manager.recv(100).decode().partition("\n")[0] for _ in range(4)]
+    assert heard == ["STATUS=ready", "READY=1", "RELOADING=1", "READY=1"]
+
+
+async def test_the_manager_is_not_told_that_a_daemon_is_ready_which_reloads_first(
+    short_dir, manager, autojump_clock, nursery
+):
+    backend = ScriptedBackend(is_ready=False)
+    environ = environ_of(manager)
+    house = make_daemon(
+        short_dir / "run", backend, environ=environ, read_config=File().read
+    )
+    nursery.start_soon(house.run)
+    await settled()
+    house.daemon.reload()
+    with pytest.raises(BlockingIOError):
+        manager.recv(100)
+    nursery.cancel_scope.cancel()
+
+
+async def test_the_admin_socket_is_for_others_where_they_are_named(
+    short_dir, autojump_clock
+):
+    access = AccessSettings(admin=AccessRule(uids=(5,)))
+    async with running(
+        make_daemon(short_dir, ScriptedBackend(), access=access)
+    ) as house:
+        assert stat.S_IMODE(house.admin_sock.stat().st_mode) == 0o660
+
+
+async def test_a_daemon_without_descriptors_for_anybody_does_not_start(
+    short_dir, monkeypatch
+):
+    monkeypatch.setattr("inferd.server.force.n_allowed", lambda: 30)
+    with pytest.raises(ConfigError, match="open files = 30"):
+        await make_daemon(short_dir, ScriptedBackend()).daemon.run()
+
+
 # --- the end ----------------------------------------------------------------------------
 
 
@@ -653,7 +749,7 @@ async def test_nobody_at_an_inherited_socket_is_let_in_before_all_is_ready(
         async with await house.connect() as client:
             await client.send(generate("r") + b"no JSON\n")
             await trio.sleep(1000)
-            assert not house.daemon._connections
+            assert not house.daemon._guests
             backend.become_ready()
             frames = await client.rest()
         assert types(frames) == ["token", "token", "done", "error"]
@@ -691,7 +787,8 @@ async def test_at_an_inherited_socket_that_nobody_serves_each_client_is_told(
             for n in range(3):
                 async with await house.connect(leaf) as client:
                     if n:
-                        await client.send(REQUESTS[leaf]())
+                        with suppress(trio.BrokenResourceError):  # gone already
+                            await client.send(REQUESTS[leaf]())
                     [frame] = await client.rest()
                 assert (frame["id"], frame["code"]) == ("", "backend_unavailable")
                 assert frame["message"] == f"no backend serves {leaf}"
@@ -712,18 +809,56 @@ async def test_a_surface_that_is_turned_off_is_one_that_nobody_serves(
                 assert types(await client.rest()) == ["error"]
 
 
-async def test_asked_twice_to_stop_it_ends_at_once(short_dir, autojump_clock):
+@pytest.mark.parametrize("n_more", [1, 2])
+async def test_asked_again_to_stop_it_ends_at_once_and_all_are_told(
+    n_more, short_dir, autojump_clock
+):
     backend = ScriptedBackend(Script(token_delay_s=FOR_EVER))
+    async with running(make_daemon(short_dir, backend)) as house:
+        clients = [await house.connect() for _ in range(2)]
+        for client in clients:
+            await client.send(generate("r"))
+            await settled()
+        house.daemon.stop()
+        await trio.sleep(2 * LAST_CALL_S)
+        for _ in range(n_more):
+            house.daemon.stop()
+        for client in clients:
+            [error] = await client.rest()
+            assert (error["id"], error["code"]) == ("r", "backend_unavailable")
+            await client.aclose()
+        await house.wait_ended()
+        assert trio.current_time() == 2 * LAST_CALL_S
+        assert [path.name for path in short_dir.iterdir()] == ["inferd.lock"]
+
+
+async def test_asked_again_to_stop_it_waits_for_nobody_s_first_question(
+    short_dir, autojump_clock
+):
+    async with running(make_daemon(short_dir, ScriptedBackend())) as house:
+        async with await house.connect() as client:
+            await settled()
+            house.daemon.stop()
+            await settled()
+            house.daemon.stop()
+            assert await client.rest() == []
+            await house.wait_ended()
+        assert trio.current_time() == 0
+
+
+async def test_a_client_that_does_not_read_holds_up_an_end_at_once_for_a_moment(
+    short_dir, autojump_clock
+):
+    backend = ScriptedBackend(Script(tokens=("x" * 10_000_000,)))
     async with running(make_daemon(short_dir, backend)) as house:
         async with await house.connect() as client:
             await client.send(generate("r"))
             await settled()
-            house.daemon.stop()
-            await settled()
-            house.daemon.stop()
+            for _ in range(3):
+                house.daemon.stop()
+                await settled()
             await house.wait_ended()
-        assert trio.current_time() == 0
-        assert [path.name for path in short_dir.iterdir()] == ["inferd.lock"]
+    assert trio.current_time() == LAST_WORDS_S
 
 
 async def test_asked_to_stop_before_it_is_ready_it_ends_at_once(

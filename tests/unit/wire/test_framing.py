@@ -1,4 +1,5 @@
 from itertools import takewhile
+from sys import getsizeof
 from time import thread_time
 
 import pytest
@@ -133,3 +134,12 @@ def test_frames_that_were_taken_are_let_go():
         assert frames_of(splitter, bytes(1000) + b"\n") == [bytes(1000)]
     splitter.feed(b"")
     assert len(splitter._buffer) == 0
+
+
+def test_a_large_frame_that_was_taken_is_not_held_until_more_comes():
+    splitter = LineSplitter()
+    splitter.feed(b"x" * 10_000_000 + b"\nrest")
+    assert len(splitter.next_frame() or b"") == 10_000_000
+    assert getsizeof(splitter._buffer) < 100
+    splitter.feed(b" of it\n")
+    assert splitter.next_frame() == b"rest of it"

@@ -1,0 +1,123 @@
+"""Open files, of which a process may have so many: who gets them, and one to spare."""
+
+import os
+import resource
+import socket
+from typing import Final, NamedTuple
+
+import trio
+
+from inferd.server.limits import (
+    BACKEND_DESCRIPTORS,
+    DAEMON_DESCRIPTORS,
+    SPARE_PLACES_PART,
+)
+from inferd.server.room import n_spare
+
+LISTENERS_PART: Final = 4
+"""Of so many descriptors one is for a listener, where there are few."""
+
+_NO_BOUND: Final = 2**31
+
+
+class Places(NamedTuple):
+    """Connections there may be, the spare ones apart."""
+
+    clients: int
+    listeners: int
+
+    @property
+    def descriptors(self) -> int:
+        """What they take with the spare ones."""
+        return sum(each + n_spare(each) for each in self)
+
+
+def n_allowed() -> int:
+    """Tell how many descriptors this process may have."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _NO_BOUND if soft == resource.RLIM_INFINITY else soft
+
+
+def share_out(n_descriptors: int, wanted: Places, *, n_backends: int) -> Places:
+    """Give as many places as are wanted, or as there are descriptors for.
+
+    Where they are few, listeners get a quarter: they are the operator's way in.
+
+    Raises:
+        ValueError: there are not even enough for one client and one listener.
+    """
+    needed = DAEMON_DESCRIPTORS + BACKEND_DESCRIPTORS * n_backends
+    left = n_descriptors - needed
+    if wanted.descriptors <= left:
+        return wanted
+    if left < Places(1, 1).descriptors:
+        n_least = needed + Places(1, 1).descriptors
+        raise ValueError(
+            f"open files = {n_descriptors}: at least {n_least} are needed with this "
+            "configuration (ulimit -n, LimitNOFILE=)"
+        )
+    listeners = min(wanted.listeners, max(1, left // LISTENERS_PART - 1))
+    left -= listeners + n_spare(listeners)
+    clients = max(1, left * SPARE_PLACES_PART // (SPARE_PLACES_PART + 1))
+    return Places(min(wanted.clients, clients), listeners)
+
+
+class Spare:
+    """A descriptor that is held, so that one more connection can be accepted.
+
+    When there are no others, it is closed and the connection takes its place: to be told
+    that there is no room, or to be served, and then the descriptor is had again as soon
+    as there is one.
+    """
+
+    def __init__(self) -> None:
+        self._fd: int | None = None
+        self._is_wanted = False
+
+    @property
+    def is_held(self) -> bool:
+        """Tell whether there is one to spare."""
+        return self._fd is not None
+
+    def open(self) -> None:
+        """Hold one from here on, until it is closed."""
+        self._is_wanted = True
+        self.restore()
+
+    def restore(self) -> None:
+        """Hold one again, if one is wanted and to be had."""
+        if self._fd is None and self._is_wanted:
+            try:
+                self._fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+            except OSError:
+                return
+
+    def close(self) -> None:
+        """Hold none any more."""
+        self._is_wanted = False
+        self._give_up()
+
+    def _give_up(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def accept(self, listener: trio.SocketListener) -> trio.SocketStream | None:
+        """Accept one who waits, in place of the descriptor; ``None`` where that fails.
+
+        Nothing else happens between the two: nobody can take the place.
+        """
+        self.restore()
+        if self._fd is None:
+            return None
+        ours = socket.socket(fileno=listener.socket.fileno())  # trio's would wait
+        self._give_up()
+        try:
+            connection, _ = ours.accept()
+        except OSError:
+            self.restore()
+            return None
+        finally:
+            ours.detach()
+        connection.setblocking(False)  # noqa: FBT003  # socket's own signature
+        return trio.SocketStream(trio.socket.from_stdlib_socket(connection))

@@ -1,0 +1,41 @@
+"""Bounds of the server alone that no operator needs to move: value, unit, reason."""
+
+from typing import Final
+
+SPARE_PLACES_PART: Final = 8
+"""Of so many connections one more is let in for users who have fewer than an equal share,
+where one user has all the places. F-28."""
+
+SHORT_OF_PLACES_PART: Final = 4
+"""When fewer than one in so many places are free, connections that idle are closed: room
+for some hundred clients of the default, long before the first is refused. F-28."""
+
+DAEMON_DESCRIPTORS: Final = 32
+"""Descriptors left to the daemon itself: sockets to listen on, the lock, the log, the
+event loop, one to spare, and what is open for a moment. F-28."""
+
+BACKEND_DESCRIPTORS: Final = 8
+"""Descriptors for each backend: pipes and the process of its worker, and of the next one
+that is started before the last is reaped. F-28."""
+
+HEARD_OUT_S: Final = 1.0
+"""Seconds that a client who is turned away has to write what it came with, so that it reads
+the answer: nc ends at a pipe that breaks, and has read nothing then."""
+
+MAX_HEARD_OUT: Final = 8
+"""Clients for whom this is done at once: those who ask by hand, not a crowd. They take some
+of the daemon's own descriptors. F-28."""
+
+REFUSALS_LOGGED_EVERY_S: Final = 10.0
+"""Seconds between two lines of the log on clients of one user that are turned away: who is
+refused may come again at once. F-4."""
+
+MAX_REFUSALS_REMEMBERED: Final = 1024
+"""Users and sockets for which this is kept; the oldest is forgotten first."""
+
+MAX_LISTED_REQUESTS: Final = 1000
+"""Requests that one reply on the admin socket lists: connections times what is read ahead
+may be 65,536. F-27."""
+
+MAX_LISTED_ID_CHARS: Final = 1024
+"""Characters of an id in that list, of 131,072 that it may have. F-27."""

@@ -1,0 +1,77 @@
+import signal
+from typing import Any
+
+import pytest
+
+from tests.daemon.harness import DaemonProcess, MakeDaemon, eventually, mock
+
+pytestmark = pytest.mark.slow
+
+ENDLESS = mock(tokens=["x"] * 10_000, token_delay_ms=10)
+
+
+def write_limit(daemon: DaemonProcess, line: str) -> None:
+    """Put a line behind what is configured: the last table is ``[limits]``."""
+    text = daemon.config_file.read_text().partition("# changed\n")[0]
+    daemon.config_file.write_text(f"{text}# changed\n{line}\n")
+
+
+def start(make_daemon: MakeDaemon, **limits: Any) -> DaemonProcess:
+    return make_daemon(
+        {"listen": {}, "backend": [ENDLESS], "limits": {"drain_s": 15, **limits}}
+    ).start()
+
+
+def events(daemon: DaemonProcess, name: str) -> list[dict[str, Any]]:
+    return [each for each in daemon.log_lines() if each["msg"] == name]
+
+
+def test_a_reload_that_is_ordered_touches_nothing_that_runs(make_daemon: MakeDaemon):
+    daemon = start(make_daemon)
+    running = daemon.begin("running", max_tokens=30)
+    write_limit(daemon, "max_connections = 1\nbreaker_deaths = 9")
+    reply = daemon.admin().order("reload")
+    assert reply["applied"] == ["limits.max_connections"]
+    assert reply["needs_restart"] == ["limits.breaker_deaths"]
+    [frame] = daemon.connect().read_to_eof()
+    assert (frame["id"], frame["code"]) == ("", "queue_full")
+    assert running.frames()[-1]["usage"]["completion_tokens"] == 30
+
+
+def test_a_configuration_that_is_wrong_is_refused_with_its_key(
+    make_daemon: MakeDaemon,
+):
+    daemon = start(make_daemon)
+    write_limit(daemon, "idle_s = -1")
+    reply = daemon.admin().order("reload")
+    assert not reply["ok"]
+    assert reply["error"].startswith(f"{daemon.config_file}: limits.idle_s = -1: ")
+    daemon.config_file.unlink()
+    assert "configuration" in daemon.admin().order("reload")["error"]
+    assert daemon.ask(max_tokens=1)[-1]["type"] == "done"
+
+
+def test_a_hang_up_is_a_reload(make_daemon: MakeDaemon):
+    daemon = start(make_daemon)
+    running = daemon.begin("running", max_tokens=30)
+    write_limit(daemon, "idle_s = 5")
+    daemon.send_signal(signal.SIGHUP)
+    assert eventually(lambda: events(daemon, "config.reloaded") != [])
+    assert events(daemon, "config.reloaded")[0]["applied"] == ["limits.idle_s"]
+    write_limit(daemon, "idle_s = 0")
+    daemon.send_signal(signal.SIGHUP)
+    assert eventually(lambda: events(daemon, "config.refused") != [])
+    assert running.frames()[-1]["usage"]["completion_tokens"] == 30
+
+
+def test_the_time_to_drain_may_change_while_it_runs(make_daemon: MakeDaemon):
+    daemon = start(make_daemon)
+    running = daemon.begin("running")
+    running.frame()
+    text = daemon.config_file.read_text().replace("drain_s = 15", "drain_s = 0.2")
+    daemon.config_file.write_text(text)
+    operator = daemon.admin()
+    assert operator.order("reload")["applied"] == ["limits.drain_s"]
+    assert operator.order("drain")["ok"]
+    assert running.read_to_eof()[-1]["code"] == "backend_unavailable"
+    assert daemon.wait() == 0

@@ -1,0 +1,89 @@
+import os
+from contextlib import suppress
+from types import SimpleNamespace
+
+import pytest
+import trio
+import trio.testing
+
+from inferd.config import AccessRule, AccessSettings
+from inferd.limits import MAX_COMMAND_BYTES, MAX_FRAME_BYTES
+from inferd.server.limits import MAX_LISTED_ID_CHARS, MAX_LISTED_REQUESTS
+from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
+from tests.fakes.serving import make_daemon, running
+from tests.fakes.streams import Frame, FrameClient, generate, to_line
+
+CHANGES = ("drain", "reload")
+READS = ("requests", "metrics", "backends")
+
+
+@pytest.fixture
+def _we_are_no_operator(monkeypatch):
+    monkeypatch.setattr("inferd.server.access.ROOT", -1)
+    fake = SimpleNamespace(getuid=lambda: -1)
+    monkeypatch.setattr("inferd.server.access.os", fake)
+
+
+async def order(listener: FrameClient, **command: str) -> Frame:
+    await listener.send(to_line(command))
+    while (frame := await listener.frame() or {}).get("type") == "status":
+        pass
+    return frame
+
+
+@pytest.mark.usefixtures("_we_are_no_operator")
+async def test_who_is_no_operator_gets_no_status_and_no_reply_to_a_command(
+    short_dir, autojump_clock
+):
+    house = make_daemon(short_dir, ScriptedBackend())
+    async with running(house), await house.admin() as stranger:
+        [refusal] = await stranger.rest()
+        assert (refusal["type"], refusal["ok"]) == ("reply", False)
+        async with await house.admin() as eager:
+            with suppress(trio.BrokenResourceError):  # it has been turned away before
+                await eager.stream.send_all(to_line({"command": "drain"}) * 5)
+            assert await eager.rest() in ([refusal], [])
+        assert house.infer_sock.exists()
+
+
+@pytest.mark.usefixtures("_we_are_no_operator")
+async def test_who_may_look_on_reads_and_changes_nothing_of_others(
+    short_dir, autojump_clock
+):
+    access = AccessSettings(admin=AccessRule(uids=(os.getuid(),)))
+    house = make_daemon(short_dir, ScriptedBackend(), access=access)
+    async with running(house), await house.admin() as listener:
+        for command in READS:
+            assert (await order(listener, command=command))["ok"]
+        for command in CHANGES:
+            assert not (await order(listener, command=command))["ok"]
+        assert house.infer_sock.exists()
+
+
+def test_however_many_requests_with_whatever_ids_the_list_fits_a_frame():
+    longest = MAX_LISTED_REQUESTS * (6 * MAX_LISTED_ID_CHARS + 1000)  # \u escapes
+    assert longest < MAX_FRAME_BYTES / 8
+
+
+async def test_long_ids_of_many_requests_are_listed_in_a_small_frame(
+    short_dir, autojump_clock
+):
+    backend = ScriptedBackend(Script(token_delay_s=FOR_EVER))
+    house = make_daemon(short_dir, backend)
+    async with running(house), await house.admin() as operator:
+        async with await house.connect() as client:
+            for n in range(20):
+                await client.send(generate(f"{n}" + "x" * 50_000))
+            await trio.testing.wait_all_tasks_blocked()
+            told = await order(operator, command="requests")
+    assert len(told["requests"]) == 20
+    assert len(str(told)) < 20 * (MAX_LISTED_ID_CHARS + 1000)
+
+
+async def test_a_command_has_a_bounded_length(short_dir, autojump_clock):
+    house = make_daemon(short_dir, ScriptedBackend())
+    async with running(house), await house.admin() as operator:
+        await operator.send(b"x" * (MAX_COMMAND_BYTES + 1))
+        frames = await operator.rest()
+    assert frames[-1]["ok"] is False
+    assert trio.current_time() == 0

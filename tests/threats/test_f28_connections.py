@@ -1,0 +1,135 @@
+import resource
+import signal
+
+import pytest
+import trio
+import trio.testing
+
+from inferd.config import LimitSettings
+from inferd.limits import IDLE_S, LARGE_LINE_BYTES, LINE_TIMEOUT_S, MAX_LARGE_LINES
+from inferd.server.room import Room, n_spare
+from tests.daemon.harness import DaemonProcess, Listener, MakeDaemon, eventually, mock
+from tests.fakes.backend import ScriptedBackend
+from tests.fakes.serving import House
+from tests.fakes.streams import generate
+
+FEW = 64
+"""Descriptors that a daemon gets."""
+CROWD = 200
+
+
+def start_with_few_descriptors(make_daemon: MakeDaemon) -> DaemonProcess:
+    daemon = make_daemon({"backend": [mock()]})
+    daemon.spawn()
+    resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (FEW, FEW))
+    assert eventually(daemon.admin_sock.exists)
+    with daemon.admin() as listener:
+        listener.until("ready")
+    return daemon
+
+
+def n_connections(operator: Listener) -> int:
+    text = operator.order("metrics")["text"]
+    return int(float(text.partition("\ninferd_connections ")[2].split()[0]))
+
+
+@pytest.mark.slow
+def test_with_few_descriptors_a_crowd_is_told_and_admin_answers(
+    make_daemon: MakeDaemon,
+):
+    daemon = start_with_few_descriptors(make_daemon)
+    crowd = [daemon.connect() for _ in range(CROWD)]
+    [*_, last] = crowd[-1].read_to_eof()
+    assert last["code"] == "queue_full"
+    operator = daemon.admin()
+    places = n_connections(operator)
+    refusals = [connection.read_to_eof() for connection in crowd[places:-1]]
+    assert {frame["code"] for [frame] in refusals} == {"queue_full"}
+    assert places + len(refusals) + 1 == CROWD
+    daemon.kill_worker()
+    operator.until("restarting")
+    operator.until("ready")
+    names = [each["msg"] for each in daemon.log_lines()]
+    assert names.count("client.refused") <= 2
+    assert names.count("connections.lowered") == 1
+    for connection in crowd:
+        connection.close()
+    assert eventually(lambda: daemon.ask()[-1]["type"] == "done")
+
+
+@pytest.mark.slow
+def test_where_descriptors_run_out_all_the_same_admin_answers(make_daemon: MakeDaemon):
+    daemon = make_daemon({"backend": [mock()]}).start()
+    crowd = [daemon.connect() for _ in range(20)]
+    crowd[-1].ask({"id": "r", "messages": []})
+    resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (20, FEW))
+    for _ in range(5):
+        with daemon.connect() as refused:
+            [frame] = refused.read_to_eof()
+            assert (frame["id"], frame["code"]) == ("", "queue_full")
+        with daemon.admin() as operator:
+            assert operator.order("backends")["ok"]
+    names = [each["msg"] for each in daemon.log_lines()]
+    assert names.count("descriptors.short") <= 2
+    resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (FEW, FEW))
+    assert daemon.ask()[-1]["type"] == "done"
+    daemon.send_signal(signal.SIGTERM)
+    assert daemon.wait() == 0
+
+
+def test_a_user_with_all_places_keeps_no_other_out():
+    room = Room(LimitSettings().max_connections)
+    while room.take(70_001):
+        pass
+    assert room.n_held == LimitSettings().max_connections == 1024
+    assert all(room.take(70_002) for _ in range(n_spare(1024)))
+
+
+async def test_lines_that_never_end_give_their_places_back(autojump_clock):
+    house = House(ScriptedBackend())
+    async with house.opened():
+        clients = [house.connect() for _ in range(20)]
+        while trio.current_time() < LINE_TIMEOUT_S:
+            for client in clients:
+                await client.send(b"x")
+            await trio.sleep(1)
+        await trio.testing.wait_all_tasks_blocked()
+        assert house.n_served == 0
+        for client in clients:
+            assert [each["id"] for each in await client.rest()] == [""]
+            await client.aclose()
+
+
+async def test_those_who_only_wait_make_room_when_it_is_short(autojump_clock):
+    house = House(ScriptedBackend(), n_places=20)
+    async with house.opened():
+        clients = [house.connect() for _ in range(20)]
+        await trio.sleep(2 * IDLE_S)
+        assert house.n_served < 20
+        async with house.connect() as client:
+            assert (await client.ask())[-1]["type"] == "done"
+        for client in clients:
+            await client.aclose()
+
+
+async def test_of_many_who_send_a_huge_line_at_once_few_are_read(autojump_clock):
+    house = House(ScriptedBackend())
+    bomb = generate("bomb", "x" * 3_000_000)
+    async with house.opened():
+        clients = [house.connect() for _ in range(12)]
+        async with trio.open_nursery() as nursery:
+            for client in clients:
+                nursery.start_soon(client.send, bomb[:-1])
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+        begun = [each._inbox._splitter.pending_bytes for each in house.connections]
+        n_large = sum(n_bytes > 2 * LARGE_LINE_BYTES for n_bytes in begun)
+        assert 0 < n_large < MAX_LARGE_LINES
+        for client in clients:
+            await client.aclose()
+
+
+def test_the_times_and_numbers_are_settings_with_these_defaults():
+    limits = LimitSettings()
+    assert (limits.idle_s, limits.line_timeout_s) == (IDLE_S, LINE_TIMEOUT_S)
+    assert limits.max_large_lines == MAX_LARGE_LINES

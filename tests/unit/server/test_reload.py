@@ -1,0 +1,96 @@
+import msgspec
+import pytest
+from hypothesis import given, strategies as st
+
+from inferd.config import (
+    AccessRule,
+    AccessSettings,
+    AdmissionSettings,
+    Config,
+    LimitSettings,
+    Listen,
+    LlamaCppSettings,
+    LogSettings,
+    MemorySettings,
+    MockSettings,
+)
+from inferd.server.reload import ADMISSION, LIMITS, compare, merge
+
+MOCK = MockSettings(name="a")
+
+
+def changed(running: Config, **tables) -> tuple[Config, list[str], list[str]]:
+    new = msgspec.structs.replace(running, **tables)
+    merged = merge(running, new)
+    return merged, *compare(running, merged, new)
+
+
+def test_the_same_again_changes_nothing():
+    assert changed(Config()) == (Config(), [], [])
+
+
+def test_the_log_goes_on_as_it_began():
+    merged, applied, waiting = changed(Config(), log=LogSettings(file=False))
+    assert (merged, applied, waiting) == (Config(), [], ["log.file"])
+
+
+def test_what_can_take_effect_does():
+    access = AccessSettings(infer=AccessRule(uids=(5,)))
+    limits = LimitSettings(drain_s=3, max_connections=9)
+    admission = AdmissionSettings(max_queued=7)
+    merged, applied, waiting = changed(
+        Config(), access=access, limits=limits, admission=admission
+    )
+    assert merged == Config(access=access, limits=limits, admission=admission)
+    assert applied == [
+        "access.infer",
+        "admission.max_queued",
+        "limits.drain_s",
+        "limits.max_connections",
+    ]
+    assert waiting == []
+
+
+@pytest.mark.parametrize(
+    ("tables", "waiting"),
+    [
+        (
+            {"listen": Listen(directory="/x", v2=False)},
+            ["listen.directory", "listen.v2"],
+        ),
+        ({"admission": AdmissionSettings(max_active=3)}, ["admission.max_active"]),
+        ({"access": AccessSettings(admin=AccessRule())}, ["access.admin"]),
+        ({"memory": MemorySettings(budget=3)}, ["memory.budget"]),
+        ({"limits": LimitSettings(breaker_deaths=9)}, ["limits.breaker_deaths"]),
+        ({"backend": (MOCK,)}, ["backend"]),
+        ({"backend": (LlamaCppSettings(name="chat"), MOCK)}, ["backend"]),
+        ({"backend": (MockSettings(name="chat"),)}, ["backend chat: kind"]),
+        (
+            {"backend": (LlamaCppSettings(name="chat", n_ctx=9),)},
+            ["backend chat: n_ctx"],
+        ),
+    ],
+)
+def test_what_cannot_take_effect_is_named_and_left(tables, waiting):
+    assert changed(Config(), **tables) == (Config(), [], waiting)
+
+
+def test_what_waits_for_a_restart_is_named_again_next_time():
+    merged, *_ = changed(Config(), memory=MemorySettings(budget=3))
+    assert changed(merged, memory=MemorySettings(budget=3))[2] == ["memory.budget"]
+
+
+def test_every_key_that_takes_effect_is_one():
+    assert set(ADMISSION) <= set(AdmissionSettings.__struct_fields__)
+    assert set(LIMITS) <= set(LimitSettings.__struct_fields__)
+
+
+@given(
+    keys=st.sets(st.sampled_from(LimitSettings.__struct_fields__)),
+)
+def test_each_change_is_named_once(keys):
+    limits = LimitSettings(**dict.fromkeys(keys, 12_345))
+    merged, applied, waiting = changed(Config(), limits=limits)
+    assert sorted(applied + waiting) == sorted(f"limits.{key}" for key in keys)
+    assert {each.rpartition(".")[2] for each in applied} == keys & set(LIMITS)
+    assert merge(merged, merged) == merged

@@ -1,0 +1,40 @@
+import os
+
+from inferd.config import AdmissionSettings, Config, MemorySettings
+from inferd.limits import MAX_ACTIVE_DEFAULT_CAP
+from inferd.server.sizes import active_requests, make_gate, memory_budget
+
+
+def test_as_many_run_at_once_as_are_configured_or_as_there_are_cores():
+    configured = Config(admission=AdmissionSettings(max_active=17))
+    assert active_requests(configured) == 17
+    cores = len(os.sched_getaffinity(0))
+    assert active_requests(Config()) == min(cores, MAX_ACTIVE_DEFAULT_CAP)
+
+
+def test_the_gate_has_the_bounds_that_are_configured():
+    settings = AdmissionSettings(
+        max_active=1, max_queued=2, max_queued_tokens=3, max_queued_bytes=4
+    )
+    gate = make_gate(Config(admission=settings))
+    bounds = [gate._max_active]
+    bounds += [each.bound for each in (gate._places, gate._tokens, gate._bytes)]
+    assert bounds == [1, 2, 3, 4]
+
+
+def test_the_budget_is_as_configured_or_what_there_is_less_the_reserve(monkeypatch):
+    monkeypatch.setattr("inferd.server.sizes.available_bytes", lambda: 1000)
+    for memory, n_bytes in (
+        (MemorySettings(budget=77), 77),
+        (MemorySettings(reserve=300), 700),
+        (MemorySettings(reserve=3000), 0),
+    ):
+        assert memory_budget(Config(memory=memory)).n_bytes == n_bytes
+
+
+def test_slots_are_set_only_where_they_are_configured():
+    budget = memory_budget(Config())
+    assert (budget.n_slots, budget.slots_are_set) == (active_requests(Config()), False)
+    config = Config(admission=AdmissionSettings(max_active=3))
+    budget = memory_budget(config)
+    assert (budget.n_slots, budget.slots_are_set) == (3, True)
