@@ -149,7 +149,11 @@ class Session:
             SessionOverError: it failed, died or fell silent.
             UnfitError: it would take more memory than there is.
         """
-        self._outbox.post(message)
+        if not self._process.is_told:
+            self._outbox.post(message)
+        return await self._hear(report, allot, silence_s)
+
+    async def _hear(self, report: Report, allot: Allot, silence_s: float) -> Loaded:
         has_share = False
         for _ in range(LOAD_MESSAGES):
             match await self._receive_within(silence_s):
@@ -171,7 +175,8 @@ class Session:
                     self._conduct.loaded(loaded.capabilities.n_ctx)
                     return loaded
                 case other:
-                    raise SessionOverError(_out_of_turn(other))
+                    name = type(other).__name__
+                    raise SessionOverError(f"broke the protocol: {name} out of turn")
         raise SessionOverError("broke the protocol: it says much and gets nowhere")
 
     async def serve(self, *, silence_s: float) -> NoReturn:
@@ -292,7 +297,3 @@ class Session:
 
 def _hung(silence_s: float) -> str:
     return f"hung: no word for {silence_s:g} s"
-
-
-def _out_of_turn(message: FromWorker) -> str:
-    return f"broke the protocol: {type(message).__name__} out of turn"
