@@ -7,14 +7,15 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 import trio
+from msgspec.structs import replace
 
 from inferd.backend import StartFailedError
 from inferd.cli.configuration import load_config, located, socket_directory
 from inferd.cli.console import EXIT_OK, CommandError
-from inferd.config import Config, ConfigError
+from inferd.config import Config, ConfigError, Level
 from inferd.engine.engine import Engine
 from inferd.engine.ledger import Ledger
 from inferd.paths import LOG_FILE, log_directory
@@ -39,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--model", metavar="FILE.gguf", help="serve this model alone")
     parser.add_argument(
-        "--log-level", choices=("debug", "info", "warning", "error"), default="info"
+        "--log-level", choices=get_args(Level), help="in place of log.level"
     )
 
 
@@ -55,15 +56,17 @@ def run(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace, inherited: Inherited) -> int:
     def read_config() -> Config:
         try:
-            return load_config(arguments.config, arguments.model)
+            config = load_config(arguments.config, arguments.model)
         except CommandError as error:
             raise ConfigError(error.text) from error
+        level = arguments.log_level or config.log.level
+        return replace(config, log=replace(config.log, level=level))
 
     config = read_config()
     audience = gather(os.environ)
     daemon = make_daemon(config, audience, inherited, read_config)
     _raise_file_limit()
-    with writing_log(arguments.log_level, log_file(config), audience.metrics.line_lost):
+    with writing_log(config.log.level, log_file(config), audience.metrics.line_lost):
         refusal = _serve(daemon)
     if refusal:
         raise CommandError(refusal)

@@ -14,12 +14,12 @@ from typing import Final, Literal
 
 import structlog
 
+from inferd.config import Level
 from inferd.server.lines import ForPeople, as_json, for_journal, record_of
 from inferd.server.logfile import LogFile
 from inferd.server.redaction import Record
 from inferd.server.sink import Descriptor, LineSink, Writer
 
-Level = Literal["debug", "info", "warning", "error"]
 Sink = Literal["stderr", "file"]
 Form = Callable[[Record], bytes]
 
@@ -117,18 +117,22 @@ def writing_log(
         for outlet in outlets:
             after.callback(outlet.close)
         after.callback(structlog.reset_defaults)
-        _configure(level, outlets)
+        _configure(outlets)
+        set_level(level)
         logging.getLogger().addHandler(handler)
         after.callback(logging.getLogger().removeHandler, handler)
         yield
 
 
-def _configure(level: Level, outlets: list[Outlet]) -> None:
+def set_level(level: Level) -> None:
+    """Leave out events below a level from here on, in the whole process."""
+    number = getattr(logging, level.upper())
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(number))
+
+
+def _configure(outlets: list[Outlet]) -> None:
     structlog.configure(
         processors=[finish],
-        wrapper_class=structlog.make_filtering_bound_logger(
-            getattr(logging, level.upper())
-        ),
         logger_factory=lambda *names: RecordLogger(outlets, *names or ("",)),
         cache_logger_on_first_use=False,
     )

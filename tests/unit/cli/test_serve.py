@@ -59,10 +59,10 @@ class StoppableDaemon:
         await self._ended.wait()
 
 
-def test_defaults_are_the_usual_places_and_a_quiet_log():
+def test_defaults_are_the_usual_places_and_the_configured_level():
     arguments = parse()
     assert (arguments.config, arguments.model) == (None, None)
-    assert arguments.log_level == "info"
+    assert arguments.log_level is None
 
 
 def test_a_log_level_that_is_none_is_refused(capsys):
