@@ -6,15 +6,17 @@ import resource
 import signal
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 import trio
+from msgspec.structs import replace
 
 from inferd.backend import StartFailedError
 from inferd.cli.configuration import load_config, located, socket_directory
-from inferd.cli.console import EXIT_OK, CommandError
-from inferd.config import Config, ConfigError
+from inferd.cli.console import EXIT_ERROR, EXIT_OK, CommandError
+from inferd.config import Config, ConfigError, Level, LogSettings
 from inferd.engine.engine import Engine
 from inferd.engine.ledger import Ledger
 from inferd.paths import LOG_FILE, log_directory
@@ -39,47 +41,57 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--model", metavar="FILE.gguf", help="serve this model alone")
     parser.add_argument(
-        "--log-level", choices=("debug", "info", "warning", "error"), default="info"
+        "--log-level", choices=get_args(Level), help="in place of log.level"
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT."""
+    read_config = partial(_read_config, arguments)
+    config, refusal = Config(log=LogSettings(file=False)), ""
     try:
-        with adopted(os.environ) as inherited:
-            return _run(arguments, inherited)
-    except (ConfigError, ListenError) as error:
-        raise CommandError(str(error)) from error
-
-
-def _run(arguments: argparse.Namespace, inherited: Inherited) -> int:
-    def read_config() -> Config:
-        try:
-            return load_config(arguments.config, arguments.model)
-        except CommandError as error:
-            raise ConfigError(error.text) from error
-
-    config = read_config()
+        config = read_config()
+    except ConfigError as error:
+        refusal = str(error)
     audience = gather(os.environ)
-    daemon = make_daemon(config, audience, inherited, read_config)
-    _raise_file_limit()
-    with writing_log(arguments.log_level, log_file(config), audience.metrics.line_lost):
-        refusal = _serve(daemon)
-    if refusal:
+    lost = audience.metrics.line_lost
+    with writing_log(config.log.level, log_file(config), lost) as log:
+        refusal = refusal or _serve(config, audience, read_config)
+        is_told = bool(refusal) and log.fail(refusal)
+    if refusal and not is_told:
         raise CommandError(refusal)
-    return EXIT_OK
+    return EXIT_ERROR if refusal else EXIT_OK
 
 
-def _serve(daemon: Daemon) -> str | None:
+def _read_config(arguments: argparse.Namespace) -> Config:
+    """Read the configuration, and what the command line puts in its place.
+
+    Raises:
+        ConfigError: it cannot be used.
+    """
+    try:
+        config = load_config(arguments.config, arguments.model)
+    except CommandError as error:
+        raise ConfigError(error.text) from error
+    level = arguments.log_level or config.log.level
+    return replace(config, log=replace(config.log, level=level))
+
+
+def _serve(
+    config: Config, audience: Audience, read_config: Callable[[], Config]
+) -> str:
     """Run the daemon; give the reason if it could not start."""
     reasons: list[str] = []
     try:
-        trio.run(_until_told, daemon)
-        for number in SIGNALS:  # one that comes now has nothing left to end
-            signal.signal(number, signal.SIG_IGN)
-    except* (ConfigError, ListenError, StartFailedError) as group:
+        with adopted(os.environ) as inherited:
+            daemon = make_daemon(config, audience, inherited, read_config)
+            _raise_file_limit()
+            trio.run(_until_told, daemon)
+            for number in SIGNALS:  # one that comes now has nothing left to end
+                signal.signal(number, signal.SIG_IGN)
+    except* (CommandError, ConfigError, ListenError, StartFailedError) as group:
         reasons += [str(error) for error in _flat(group)]
-    return "; ".join(reasons) or None
+    return "; ".join(reasons)
 
 
 def make_daemon(

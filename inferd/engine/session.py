@@ -6,7 +6,7 @@ from typing import NamedTuple, NoReturn
 import trio
 
 from inferd.backend import Reuse
-from inferd.engine.conduct import Conduct, SessionOverError
+from inferd.engine.conduct import Conduct, LieError, SessionOverError
 from inferd.engine.inbox import Inbox
 from inferd.engine.ledger import Allot
 from inferd.engine.mailbox import Mailbox
@@ -162,17 +162,18 @@ class Session:
                 case Demand() as demand if not has_share:
                     has_share = True
                     self._outbox.post(await allot(demand))
-                case LoadFailed(reason=reason):
+                case LoadFailed(reason=reason, whole=whole):
                     self._process.kill()
                     await self._process.wait()
-                    raise SessionOverError(reason, self._process.complaint)
+                    complaint = self._process.complaint
+                    raise SessionOverError(reason, complaint, whole=whole)
                 case Loaded() as loaded:
                     self._process.serves_clients()
                     self._conduct.loaded(loaded.capabilities.n_ctx)
                     return loaded
                 case other:
-                    raise SessionOverError(_out_of_turn(other))
-        raise SessionOverError("broke the protocol: it says much and gets nowhere")
+                    raise LieError(f"{type(other).__name__} out of turn")
+        raise LieError("it says much and gets nowhere")
 
     async def serve(self, *, silence_s: float) -> NoReturn:
         """Carry messages both ways until the worker is gone.
@@ -278,7 +279,7 @@ class Session:
             return self._inbox.next_message()
         except BrokenLinkError as error:
             self._process.kill()
-            raise SessionOverError(f"broke the protocol: {error}") from error
+            raise LieError(str(error)) from error
 
     async def _read(self) -> None:
         if await self._inbox.read():
@@ -292,7 +293,3 @@ class Session:
 
 def _hung(silence_s: float) -> str:
     return f"hung: no word for {silence_s:g} s"
-
-
-def _out_of_turn(message: FromWorker) -> str:
-    return f"broke the protocol: {type(message).__name__} out of turn"
