@@ -111,9 +111,15 @@ class MemorySettings(_Table, frozen=True):
     prepared; without a meaning where there is a budget."""
 
 
-class LogSettings(_Table, frozen=True):
-    """The log's file, which has the same lines as stderr."""
+Level = Literal["debug", "info", "warning", "error"]
+"""How much an event of the log matters."""
 
+
+class LogSettings(_Table, frozen=True):
+    """The log, and its file, which has the same lines as stderr."""
+
+    level: Level = "info"
+    """Events that matter less are left out; ``inferd serve --log-level`` overrides it."""
     file: bool = True
     """False writes none: lines go to stderr alone."""
     directory: FilePath | None = None

@@ -100,9 +100,10 @@ class Boxed(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class LoadFailed(Struct, frozen=True, kw_only=True, tag=True):
-    """The worker cannot serve and ends; ``reason`` is one line for the operator."""
+    """The worker cannot serve and ends: ``LoadError`` says which line is for whom."""
 
     reason: Words
+    whole: Words = ""
 
 
 class Loaded(Struct, frozen=True, kw_only=True, tag=True):

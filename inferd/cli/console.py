@@ -19,6 +19,9 @@ class CommandError(Exception):
     text: str
     hint: str = ""
 
+    def __str__(self) -> str:
+        return self.text
+
 
 def fail(error: CommandError) -> int:
     """Print an error; give the exit code."""

@@ -13,7 +13,7 @@ import trio
 
 from inferd.backend import StartFailedError
 from inferd.cli.configuration import socket_directory
-from inferd.cli.console import EXIT_OK, CommandError
+from inferd.cli.console import EXIT_ERROR, EXIT_OK, CommandError
 from inferd.cli.serve import first_loads
 from inferd.config import Config, ConfigError
 from inferd.engine.engine import Engine
@@ -24,7 +24,7 @@ from inferd.server.audience import Audience, gather
 from inferd.server.doors import NONE_INHERITED, Doors, Inherited, adopted
 from inferd.server.force import nothing_to_read
 from inferd.server.listen import ListenError
-from inferd.server.log import Level, writing_log
+from inferd.server.log import writing_log
 from inferd.server.logfile import LogFile
 from inferd.server.run import Daemon
 from inferd.server.sizes import memory_budget
@@ -39,53 +39,49 @@ has it read its configuration again, or ends it too where it says that a termina
 def run_daemon(
     config: Config,
     early: Mapping[str, Spawned],
-    *,
     read_config: Callable[[], Config],
-    log_level: Level,
+    *,
+    refusal: str = "",
 ) -> int:
     """Serve until SIGTERM or SIGINT; give the exit code.
 
     Args:
         config: as it was read.
         early: workers that have been started already, by the names of their backends.
-        read_config: reads the configuration again; raises ``CommandError``.
-        log_level: what is less is left out.
+        read_config: reads the configuration again; raises ``ConfigError``.
+        refusal: why that cannot be served; the log is all there is to it then.
 
     Raises:
         CommandError: it could not start.
     """
-
-    def reread() -> Config:
-        try:
-            return read_config()
-        except CommandError as error:
-            raise ConfigError(error.text) from error
-
-    try:
-        with adopted(os.environ) as inherited:
-            audience = gather(os.environ)
-            daemon = make_daemon(config, audience, inherited, reread, early)
-            _raise_file_limit()
-            lost = audience.metrics.line_lost
-            with writing_log(log_level, log_file(config), lost):
-                refusal = _serve(daemon)
-    except (ConfigError, ListenError) as error:
-        raise CommandError(str(error)) from error
-    if refusal:
+    audience = gather(os.environ)
+    lost = audience.metrics.line_lost
+    with writing_log(config.log.level, log_file(config), lost) as log:
+        refusal = refusal or _serve(config, audience, read_config, early)
+        is_told = bool(refusal) and log.fail(refusal)
+    if refusal and not is_told:
         raise CommandError(refusal)
-    return EXIT_OK
+    return EXIT_ERROR if refusal else EXIT_OK
 
 
-def _serve(daemon: Daemon) -> str | None:
+def _serve(
+    config: Config,
+    audience: Audience,
+    read_config: Callable[[], Config],
+    early: Mapping[str, Spawned],
+) -> str:
     """Run the daemon; give the reason if it could not start."""
     reasons: list[str] = []
     try:
-        trio.run(_until_told, daemon)
-        for number in SIGNALS:  # one that comes now has nothing left to end
-            signal.signal(number, signal.SIG_IGN)
-    except* (ConfigError, ListenError, StartFailedError) as group:
+        with adopted(os.environ) as inherited:
+            daemon = make_daemon(config, audience, inherited, read_config, early)
+            _raise_file_limit()
+            trio.run(_until_told, daemon)
+            for number in SIGNALS:  # one that comes now has nothing left to end
+                signal.signal(number, signal.SIG_IGN)
+    except* (CommandError, ConfigError, ListenError, StartFailedError) as group:
         reasons += [str(error) for error in _flat(group)]
-    return "; ".join(reasons) or None
+    return "; ".join(reasons)
 
 
 def make_daemon(

@@ -35,12 +35,15 @@ from inferd.wire.responses import Alternative, Logprob, Usage
 class SessionOverError(Exception):
     """Why a session is over; the whole text is for the operator.
 
-    Attributes:
-        reason: the part of it that clients may read.
+    Args:
+        reason: what clients may read of it.
+        complaint: what else there is to say.
+        whole: the reason in other words, where clients are told less.
     """
 
-    def __init__(self, reason: str, complaint: str = "") -> None:
-        super().__init__(f"{reason}: {complaint}" if complaint else reason)
+    def __init__(self, reason: str, complaint: str = "", *, whole: str = "") -> None:
+        told = whole or reason
+        super().__init__(f"{told}: {complaint}" if complaint else told)
         self.reason = reason
 
 
@@ -48,7 +51,7 @@ class LieError(SessionOverError):
     """The worker said what it cannot know, or should not say."""
 
     def __init__(self, lie: str) -> None:
-        super().__init__(f"broke the protocol: {lie}")
+        super().__init__("broke the protocol", lie)
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from typing import NamedTuple, NoReturn
 import trio
 
 from inferd.backend import Reuse
-from inferd.engine.conduct import Conduct, SessionOverError
+from inferd.engine.conduct import Conduct, LieError, SessionOverError
 from inferd.engine.inbox import Inbox
 from inferd.engine.ledger import Allot
 from inferd.engine.mailbox import Mailbox
@@ -166,18 +166,18 @@ class Session:
                 case Demand() as demand if not has_share:
                     has_share = True
                     self._outbox.post(await allot(demand))
-                case LoadFailed(reason=reason):
+                case LoadFailed(reason=reason, whole=whole):
                     self._process.kill()
                     await self._process.wait()
-                    raise SessionOverError(reason, self._process.complaint)
+                    complaint = self._process.complaint
+                    raise SessionOverError(reason, complaint, whole=whole)
                 case Loaded() as loaded:
                     self._process.serves_clients()
                     self._conduct.loaded(loaded.capabilities.n_ctx)
                     return loaded
                 case other:
-                    name = type(other).__name__
-                    raise SessionOverError(f"broke the protocol: {name} out of turn")
-        raise SessionOverError("broke the protocol: it says much and gets nowhere")
+                    raise LieError(f"{type(other).__name__} out of turn")
+        raise LieError("it says much and gets nowhere")
 
     async def serve(self, *, silence_s: float) -> NoReturn:
         """Carry messages both ways until the worker is gone.
@@ -283,7 +283,7 @@ class Session:
             return self._inbox.next_message()
         except BrokenLinkError as error:
             self._process.kill()
-            raise SessionOverError(f"broke the protocol: {error}") from error
+            raise LieError(str(error)) from error
 
     async def _read(self) -> None:
         if await self._inbox.read():

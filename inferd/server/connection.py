@@ -27,8 +27,6 @@ from inferd.wire.blocks import BlocksRequest
 from inferd.wire.codec import Request
 from inferd.wire.requests import EmbedRequest, GenerateRequest, RerankRequest
 
-log = structlog.get_logger("activity")
-
 R = TypeVar("R", bound=Request)
 
 
@@ -87,7 +85,10 @@ class Connection(Generic[R]):
         self._news = trio.Event()
         self._room = trio.Event()
         self._is_held_up = False  # while its line waits for a turn to be read
-        self._log = log.bind(**where(surface.socket), **who(self._peer))
+        # Lazily, since what is bound keeps the level that the log had then.
+        self._log = structlog.get_logger(
+            "activity", **where(surface.socket), **who(self._peer)
+        )
         self.has_asked = False
         """Whether a request, or what was to be one, has been taken from it."""
 

@@ -8,6 +8,7 @@ from inferd.config import Config, ConfigError
 from inferd.server.access import resolve
 from inferd.server.connection import Surroundings
 from inferd.server.descriptors import Places, n_allowed, share_out
+from inferd.server.log import set_level
 from inferd.server.reception import Reception
 from inferd.server.reload import Reloaded, compare, merge
 from inferd.server.room import Room
@@ -62,6 +63,8 @@ class Force:
         merged = merge(self.config, new)
         access, places = resolve(merged.access), self._places(merged)
         reloaded = compare(self.config, merged, new)
+        if merged.log.level != self.config.log.level:
+            set_level(merged.log.level)
         self.config = merged
         self.reception.access = access
         self.around.limits = merged.limits

@@ -14,12 +14,12 @@ from typing import Final, Literal
 
 import structlog
 
+from inferd.config import Level
 from inferd.server.lines import ForPeople, as_json, for_journal, record_of
 from inferd.server.logfile import LogFile
 from inferd.server.redaction import Record
 from inferd.server.sink import Descriptor, LineSink, Writer
 
-Level = Literal["debug", "info", "warning", "error"]
 Sink = Literal["stderr", "file"]
 Form = Callable[[Record], bytes]
 
@@ -33,7 +33,7 @@ class Outlet:
         self, writer: Writer, form: Form, *, on_loss: Callable[[], None]
     ) -> None:
         self._name = str(writer)
-        self._form = form
+        self.form = form
         self.others: list[Outlet] = []
         """That are told when this one fails."""
         self._sink = LineSink(
@@ -42,7 +42,7 @@ class Outlet:
 
     def write(self, record: Record) -> None:
         """Have a record written, without waiting for it."""
-        self._sink.write(self._form(record))
+        self._sink.write(self.form(record))
 
     def close(self) -> None:
         """Write what waits, as far as there is time."""
@@ -50,12 +50,38 @@ class Outlet:
 
     def _lost(self, n_lines: int) -> bytes:
         fields = {"lines": n_lines}
-        return self._form(record_of(COMPONENT, "warning", "log.dropped", fields))
+        return self.form(record_of(COMPONENT, "warning", "log.dropped", fields))
 
     def _failed(self, error: OSError) -> None:
         fields = {"sink": self._name, "reason": error.strerror}
         for other in self.others:
             other.write(record_of(COMPONENT, "warning", "log.failed", fields))
+
+
+class Log:
+    """A log that is written.
+
+    Args:
+        stderr: of its outlets, unless somebody has closed it.
+        file: of its outlets, if it has one.
+    """
+
+    def __init__(self, stderr: Outlet | None, file: Outlet | None) -> None:
+        self.outlets = [each for each in (stderr, file) if each is not None]
+        self._stderr = stderr
+
+    def fail(self, reason: str) -> bool:
+        """Write why the daemon does not start, where no words for a person say so.
+
+        Returns:
+            Whether stderr is such a place: it leads to journald.
+        """
+        is_told = self._stderr is not None and self._stderr.form is for_journal
+        record = record_of("daemon", "error", "daemon.failed", {"reason": reason})
+        for outlet in self.outlets:
+            if is_told or outlet is not self._stderr:
+                outlet.write(record)
+        return is_told
 
 
 class RecordLogger:
@@ -97,7 +123,7 @@ def writing_log(
     level: Level,
     file: LogFile | None = None,
     on_loss: Callable[[Sink], None] = lambda _: None,
-) -> Iterator[None]:
+) -> Iterator[Log]:
     """Configure structlog for the daemon's process while inside.
 
     Args:
@@ -105,36 +131,43 @@ def writing_log(
         file: where lines go besides stderr.
         on_loss: called for every line that is lost, in any thread.
     """
-    outlets: list[Outlet] = []
-    if sys.stderr is not None:  # somebody may have closed it
-        outlets.append(_stderr(on_loss=partial(on_loss, "stderr")))
-    if file is not None:
-        outlets.append(Outlet(file, as_json, on_loss=partial(on_loss, "file")))
-    for outlet in outlets:
-        outlet.others += [each for each in outlets if each is not outlet]
+    log = Log(
+        _stderr(on_loss=partial(on_loss, "stderr")),
+        None
+        if file is None
+        else Outlet(file, as_json, on_loss=partial(on_loss, "file")),
+    )
+    for outlet in log.outlets:
+        outlet.others += [each for each in log.outlets if each is not outlet]
     handler = LibraryHandler(logging.WARNING)
     with ExitStack() as after:
-        for outlet in outlets:
+        for outlet in log.outlets:
             after.callback(outlet.close)
         after.callback(structlog.reset_defaults)
-        _configure(level, outlets)
+        _configure(log.outlets)
+        set_level(level)
         logging.getLogger().addHandler(handler)
         after.callback(logging.getLogger().removeHandler, handler)
-        yield
+        yield log
 
 
-def _configure(level: Level, outlets: list[Outlet]) -> None:
+def set_level(level: Level) -> None:
+    """Leave out events below a level from here on, in the whole process."""
+    number = getattr(logging, level.upper())
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(number))
+
+
+def _configure(outlets: list[Outlet]) -> None:
     structlog.configure(
         processors=[finish],
-        wrapper_class=structlog.make_filtering_bound_logger(
-            getattr(logging, level.upper())
-        ),
         logger_factory=lambda *names: RecordLogger(outlets, *names or ("",)),
         cache_logger_on_first_use=False,
     )
 
 
-def _stderr(*, on_loss: Callable[[], None]) -> Outlet:
+def _stderr(*, on_loss: Callable[[], None]) -> Outlet | None:
+    if sys.stderr is None:  # somebody has closed it
+        return None
     fd = sys.stderr.fileno()
     form: Form = as_json
     if sys.stderr.isatty():

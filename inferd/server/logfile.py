@@ -5,6 +5,7 @@ daemons may write to it: each line is one ``write`` at the end of the file of th
 """
 
 import errno
+import fcntl
 import os
 import stat
 from contextlib import suppress
@@ -56,9 +57,9 @@ class LogFile:
             if not self._is_current():
                 self.close()
                 self._open()
-            if self._is_full_with(line):
-                self.close()
+            while self._is_full_with(line):
                 self._rotate()
+                self.close()
                 self._open()
             self._append(line)
         except OSError:
@@ -95,6 +96,8 @@ class LogFile:
         self._info = os.fstat(self._fd)
         if not _is_ours_alone(self._info):
             raise PermissionError(errno.EPERM, "not a file of this user's alone")
+        if stat.S_IMODE(self._info.st_mode) != MODE:  # somebody had it readable
+            os.fchmod(self._fd, MODE)
         self._before = b"\n" if _is_torn(self._fd, self._info.st_size) else b""
 
     def _append(self, line: bytes) -> None:
@@ -104,6 +107,14 @@ class LogFile:
         self._before = b""
 
     def _rotate(self) -> None:
+        """Move the full file away, unless another daemon has done so.
+
+        Two that did it at once would move each other's new files over the old ones. The
+        lock is the full file's, and let go of with it.
+        """
+        fcntl.flock(self._fd, fcntl.LOCK_EX)
+        if not self._is_current():
+            return
         if not self._generations:
             self._path.unlink()
         for n in range(self._generations, 0, -1):

@@ -12,7 +12,8 @@ LIMITS: Final = (
     *("drain_s", "write_timeout_s", "idle_s", "line_timeout_s"),
     *("max_connections", "max_admin_connections", "max_large_lines"),
 )
-"""What can take effect; of ``[access]`` nearly all, and of the other tables nothing.
+"""What can take effect; of ``[access]`` nearly all, of ``[log]`` the level, and of the
+other tables nothing.
 
 The rest is what workers, sockets and slots were made of.
 """
@@ -42,6 +43,7 @@ def merge(running: Config, new: Config) -> Config:
         limits=msgspec.structs.replace(
             running.limits, **{key: getattr(new.limits, key) for key in LIMITS}
         ),
+        log=msgspec.structs.replace(running.log, level=new.log.level),
     )
 
 

@@ -2,6 +2,8 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from pathlib import Path
+from typing import Self
 
 from inferd.fit import Demand, Share
 from inferd.ipc import Embedded, Failed, Loaded, Loading, Scored, Step, Variant
@@ -15,7 +17,22 @@ Outcome = Step | Embedded | Scored | Failed
 
 
 class LoadError(Exception):
-    """The model cannot be served; its text is one line for the operator."""
+    """The model cannot be served; its text is one line for the operator.
+
+    Args:
+        reason: one line for clients, which names no file.
+        whole: the operator's line; empty where it is the same.
+    """
+
+    def __init__(self, reason: str, whole: str = "") -> None:
+        super().__init__(whole or reason)
+        self.reason = reason
+        self.whole = whole
+
+    @classmethod
+    def of_file(cls, path: Path, fault: str, *, kind: str = "model file") -> Self:
+        """Say what is wrong with a file, and to the operator alone which one it is."""
+        return cls(f"{kind}: {fault}", f"{kind} {path}: {fault}")
 
 
 class RefusedError(Exception):

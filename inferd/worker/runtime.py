@@ -69,7 +69,7 @@ class Runtime:
             share = self._ask_for_memory(backend)
             loaded = backend.load(self._link.send, share)
         except LoadError as error:
-            self._link.send(LoadFailed(reason=str(error)))
+            self._link.send(LoadFailed(reason=error.reason, whole=error.whole))
             return EXIT_LOAD_FAILED
         self._link.send(loaded)
         self._start_thread(lambda: self._prepare_all(backend), "prepare")

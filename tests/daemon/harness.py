@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol, Self
 
@@ -97,6 +97,8 @@ class DaemonProcess:
         self._held: HeldSockets | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._is_told = False
+        self.options: Sequence[str] = ()
+        """More of its command line."""
 
     # --- the process --------------------------------------------------------------
 
@@ -117,7 +119,8 @@ class DaemonProcess:
     def spawn(self) -> None:
         """Start it, and wait for nothing."""
         self._is_told = False
-        command, environ, fds = [*SERVE, str(self.config_file)], self._environ, []
+        command = [*SERVE, str(self.config_file), *self.options]
+        environ, fds = self._environ, []
         if self._held is not None:
             command, fds = self._held.launch(*command), self._held.fds
             environ = environ | self._held.environ

@@ -134,6 +134,29 @@ def test_a_file_that_is_not_wanted_is_not_there(make_daemon: MakeDaemon):
     assert not daemon.log_file.parent.exists()
 
 
+def test_a_start_that_fails_is_in_the_file_with_the_reason_that_stderr_has(
+    make_daemon: MakeDaemon,
+):
+    daemon = make_daemon({"backend": [mock(die_at_load=True)]})
+    refusal = daemon.refusal()
+    last = parsed(daemon.log_file)[-1]
+    assert (last["level"], last["msg"]) == ("error", "daemon.failed")
+    assert refusal == f"error: {last['reason']}"
+
+
+def test_to_journald_a_start_that_fails_is_one_line_and_an_error(
+    make_daemon: MakeDaemon,
+):
+    daemon = make_daemon({"backend": [mock(die_at_load=True)]})
+    daemon._log.touch()
+    info = daemon._log.stat()
+    daemon._environ["JOURNAL_STREAM"] = f"{info.st_dev}:{info.st_ino}"
+    priority, _, line = daemon.refusal().partition(">")
+    assert priority == "<3"
+    assert json.loads(line)["msg"] == "daemon.failed"
+    assert daemon.log_file.read_text() == f"{line}\n"
+
+
 # --- rotation and kills -----------------------------------------------------------------
 
 

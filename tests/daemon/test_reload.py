@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from tests.daemon.harness import DaemonProcess, MakeDaemon, eventually, mock
+from tests.daemon.harness import DaemonProcess, MakeDaemon, eventually, generate, mock
 
 pytestmark = pytest.mark.slow
 
@@ -62,6 +62,28 @@ def test_a_hang_up_is_a_reload(make_daemon: MakeDaemon):
     daemon.send_signal(signal.SIGHUP)
     assert eventually(lambda: events(daemon, "config.refused") != [])
     assert running.frames()[-1]["usage"]["completion_tokens"] == 30
+
+
+@pytest.mark.parametrize("options", [(), ("--log-level", "info")])
+def test_the_level_of_the_log_may_change_unless_the_command_line_has_one(
+    make_daemon: MakeDaemon, options
+):
+    daemon = make_daemon({"log": {"level": "error"}, "backend": [mock()]})
+    daemon.options = options
+    client = daemon.start().connect()
+    client.ask(generate(id="before"))
+    text = daemon.config_file.read_text().replace('"error"', '"info"')
+    daemon.config_file.write_text(f"{text}[limits]\nidle_s = 9\n")
+    applied = daemon.admin().order("reload")["applied"]
+    client.ask(generate(id="after"))
+    client.ask({"messages": "no list"})
+    assert daemon.stop() == 0
+    assert events(daemon, "request_refused")
+    ended = [each["req_id"] for each in events(daemon, "request_done")]
+    if options:
+        assert (applied, ended) == (["limits.idle_s"], ["before", "after"])
+    else:
+        assert (applied, ended) == (["limits.idle_s", "log.level"], ["after"])
 
 
 def test_the_time_to_drain_may_change_while_it_runs(make_daemon: MakeDaemon):

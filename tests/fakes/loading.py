@@ -11,7 +11,7 @@ from tests.fakes.ledger import allot_all
 
 
 async def failed_load(settings: LlamaCppSettings) -> tuple[list[str], str]:
-    """Have a worker load what is no whole model; give its phases and its reason."""
+    """Have a worker load what is no whole model; give its phases and why not."""
     phases: list[str] = []
     async with start_worker() as process:
         with pytest.raises(SessionOverError) as caught:
@@ -21,4 +21,4 @@ async def failed_load(settings: LlamaCppSettings) -> tuple[list[str], str]:
                 allot_all,
                 silence_s=20,
             )
-    return phases, caught.value.reason
+    return phases, str(caught.value)

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from inferd.server.log import Level, writing_log
+from inferd.config import Level
+from inferd.server.log import writing_log
 
 
 @contextmanager

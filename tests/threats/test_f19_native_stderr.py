@@ -1,8 +1,10 @@
+import ast
 import os
 import signal
 import subprocess
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 import trio
@@ -16,9 +18,12 @@ from inferd.errors import BackendUnavailableError
 from inferd.ipc import Run
 from inferd.job import GenerateJob, Sampling, Turn
 from inferd.server.status import StatusBoard
+from tests.daemon.harness import MakeDaemon, blocks, generate, llamacpp
 from tests.fakes.ledger import roomy_ledger
+from tests.fakes.source import calls, modules, names
 from tests.fakes.streams import open_pair
 from tests.fakes.worker import Workers
+from tests.model.tiny import write_tiny_bert, write_tiny_model
 
 SECRET = "correct horse"
 CRASH = "/src/ggml.c:1234: GGML_ASSERT(n > 0) failed"
@@ -112,3 +117,58 @@ async def test_no_line_of_it_reaches_a_client(job, monkeypatch, autojump_clock):
         "the worker is gone: killed by SIGABRT",
         "backend not ready: killed by SIGABRT",
     ]
+
+
+# --- where the operator keeps files -----------------------------------------------------
+
+
+def test_no_line_for_clients_is_made_with_a_path():
+    lines = [
+        call.args["of_file" in ast.unparse(call.func)]
+        for name, tree in modules()
+        if name.startswith("worker/llama/")
+        for call in calls(tree, "LoadError", "of_file")
+    ]
+    assert len(lines) > 20
+    said = {name for line in lines for name in names(line)}
+    assert not {name for name in said if name.endswith("path")}
+
+
+def without_template(path: Path) -> None:
+    path.unlink()  # a worker has it mapped
+    write_tiny_model(path, template=None)
+
+
+def garbage(path: Path) -> None:
+    path.unlink()
+    path.write_text("no model")
+
+
+@pytest.mark.model
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("leaf", "request_", "write", "damage", "told"),
+    [
+        ("infer.sock", generate(), write_tiny_model, Path.unlink, "not found"),
+        ("infer.v2.sock", blocks(), write_tiny_model, without_template, "no chat temp"),
+        ("infer.embed.sock", {"input": ["a"]}, write_tiny_bert, garbage, "not a GGUF"),
+    ],
+)
+def test_a_file_that_breaks_between_restarts_is_named_to_the_operator_alone(  # noqa: PLR0913, PLR0917
+    leaf, request_, write, damage, told, make_daemon: MakeDaemon, tmp_path
+):
+    path = write(tmp_path / "private.gguf")
+    limits = {"breaker_deaths": 2, "breaker_open_s": 60}
+    daemon = make_daemon({"backend": [llamacpp(path)], "limits": limits}).start()
+    listener = daemon.admin()
+    damage(path)
+    daemon.kill_worker()
+    died = listener.until("restarting", phase="breaker_open")[-1]
+    assert str(path) in died["reason"]
+    assert str(path) in daemon.stderr()
+    with daemon.connect(leaf) as client:
+        [refusal] = client.ask({"id": "r", **request_})
+    assert refusal["code"] == "backend_unavailable"
+    assert told in refusal["message"]
+    assert "/" not in refusal["message"]
+    assert path.stem not in refusal["message"]

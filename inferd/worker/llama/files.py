@@ -61,7 +61,7 @@ class ModelFile:
             LoadError: somebody has.
         """
         if self._stamps() != self._opened:
-            raise LoadError(f"model file {self.path} changed while it was loaded")
+            raise LoadError.of_file(self.path, "it changed while it was loaded")
 
     def _add(self, path: Path) -> Header:
         """Open a file, and see that it can be loaded."""
@@ -71,9 +71,9 @@ class ModelFile:
             with open(fd, "rb", buffering=0, closefd=False) as file:
                 return read_header(file, os.fstat(fd).st_size)
         except GgufError as error:
-            raise LoadError(f"model file {path}: {error}") from error
+            raise LoadError.of_file(path, str(error)) from error
         except OSError as error:
-            raise LoadError(f"model file {path}: {error.strerror}") from error
+            raise LoadError.of_file(path, str(error.strerror)) from error
 
     def _stamps(self) -> list[tuple[int, int]]:
         """Tell size and time of change, which nobody can set back."""
@@ -119,14 +119,18 @@ def check_sha256(file: ModelFile, expected: str, alive: Callable[[], None]) -> N
     actual = _sha256(file, alive)
     file.refuse_changed()
     if not hmac.compare_digest(actual, expected):
-        raise LoadError(f"SHA-256 of {file.path} is {actual}, expected {expected}")
+        raise LoadError(
+            "model file: its SHA-256 is not the expected one",
+            f"SHA-256 of {file.path} is {actual}, expected {expected}",
+        )
 
 
 def _sha256(file: ModelFile, alive: Callable[[], None]) -> str:
     if len(file.fds) > 1:
-        raise LoadError(
-            f"{file.path} is one of {len(file.fds)} parts, which one sha256 cannot "
-            "verify; join them with llama-gguf-split --merge"
+        raise LoadError.of_file(
+            file.path,
+            f"it is one of {len(file.fds)} parts, which one sha256 cannot verify; "
+            "join them with llama-gguf-split --merge",
         )
     digest = hashlib.sha256()
     place = 0
@@ -141,13 +145,17 @@ def _opened(path: Path) -> int:
     try:
         fd = os.open(path, _FLAGS)
     except (FileNotFoundError, NotADirectoryError):
-        raise LoadError(f"model file not found: {path}") from None
+        raise _not_found(path) from None
     except OSError as error:
-        raise LoadError(f"model file {path}: {error.strerror}") from error
+        raise LoadError.of_file(path, str(error.strerror)) from error
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise LoadError(f"model file not found: {path}")
+        raise _not_found(path)
     return fd
+
+
+def _not_found(path: Path) -> LoadError:
+    return LoadError("model file not found", f"model file not found: {path}")
 
 
 def _other_parts(path: Path, n_parts: int) -> list[Path]:
@@ -155,12 +163,13 @@ def _other_parts(path: Path, n_parts: int) -> list[Path]:
     if n_parts <= 1:
         return []
     if n_parts > MODEL_PARTS:
-        raise LoadError(f"model file {path}: {n_parts} parts, over {MODEL_PARTS}")
+        raise LoadError.of_file(path, f"{n_parts} parts, over {MODEL_PARTS}")
     named = _FIRST_PART.fullmatch(path.name)
     if named is None or int(named["n_parts"]) != n_parts:
-        raise LoadError(
-            f"model file {path} is one of {n_parts} parts, so the first one's name "
-            f"must end in -00001-of-{n_parts:05}.gguf"
+        raise LoadError.of_file(
+            path,
+            f"it is one of {n_parts} parts, so the first one's name must end in "
+            f"-00001-of-{n_parts:05}.gguf",
         )
     return [
         path.with_name(f"{named['stem']}-{number:05}-of-{n_parts:05}.gguf")

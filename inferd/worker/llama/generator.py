@@ -273,7 +273,7 @@ def _load_prompts(model: Model, path: Path, family: Family | None) -> Prompts:
     name = source if is_name(source) else ""
     if not family and (name or not source) and name not in NAMED:
         but = f" but the name {name[:_NAME_CHARS]!r}" if name else ""
-        raise LoadError(f"{path} carries no chat template{but}; {_PINNING}")
+        raise LoadError.of_file(path, f"it has no chat template{but}; {_PINNING}")
     found = NAMED.get(name) or choose(model.architecture, "" if name else source)
     dialect = DIALECTS[family] if family else found
     is_kept = source and not name and dialect in (found, GENERIC)
@@ -286,10 +286,10 @@ def _load_prompts(model: Model, path: Path, family: Family | None) -> Prompts:
             )
             prompts = Prompts(template, dialect, token_texts(model))
     except TemplateError as error:
-        raise LoadError(f"{path}: {error}") from error
+        raise LoadError.of_file(path, str(error)) from error
     if not prompts.is_sound and not family:
-        raise LoadError(
-            f"{path}: its chat template leaves out what a user says; {_PINNING}"
+        raise LoadError.of_file(
+            path, f"its chat template leaves out what a user says; {_PINNING}"
         )
     return prompts
 

@@ -65,20 +65,24 @@ def check_draft_model(draft: Model, target: Model, path: Path) -> None:
     """
     if draft.use != "generate" or draft.is_recurrent:
         why = "is recurrent" if draft.is_recurrent else "does not write"
-        raise LoadError(f"draft_model {path} cannot draft: it {why}")
+        raise _unfit(path, f"it cannot draft, since it {why}")
     kinds = [llama.llama_vocab_type(each.vocab) for each in (draft, target)]
     sizes = [each.n_vocab for each in (draft, target)]
     if kinds[0] != kinds[1] or sizes[0] != sizes[1]:
-        raise LoadError(
-            f"draft_model {path} has a vocabulary of {sizes[0]} tokens of kind {kinds[0]}, "
-            f"the model one of {sizes[1]} of kind {kinds[1]}; they have to be the same"
+        raise _unfit(
+            path,
+            f"it has a vocabulary of {sizes[0]} tokens of kind {kinds[0]}, "
+            f"the model one of {sizes[1]} of kind {kinds[1]}; they have to be the same",
         )
     for token in range(target.n_vocab):
         if draft.text(token) != target.text(token):
-            raise LoadError(
-                f"draft_model {path} has another vocabulary than the model, from token "
-                f"{token} on"
+            raise _unfit(
+                path, f"it has another vocabulary than the model, from token {token} on"
             )
+
+
+def _unfit(path: Path, fault: str) -> LoadError:
+    return LoadError.of_file(path, fault, kind="draft_model")
 
 
 def make_speculation(

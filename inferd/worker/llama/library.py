@@ -20,7 +20,10 @@ try:
     import llama_cpp
     from llama_cpp import llama_cpp as llama
 except (ImportError, OSError, RuntimeError) as error:
-    raise LoadError(f"llama.cpp does not load ({error}); run: make setup") from error
+    raise LoadError(
+        "llama.cpp does not load; run: make setup",
+        f"llama.cpp does not load ({error}); run: make setup",
+    ) from error
 
 __all__ = [
     "Library",

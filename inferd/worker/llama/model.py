@@ -90,16 +90,13 @@ class Model:
 
         llama.cpp would give numbers all the same, some of them from beyond its results.
         """
+        fault = f"it is to {self.use} with pooling {self.pooling}, which gives no"
         if self.use == "embed" and self.pooling not in _VECTOR_POOLINGS:
-            raise LoadError(
-                f"{path} is to embed with pooling {self.pooling}, which gives no vectors; "
-                "embed_pooling 1 (mean), 2 (first token) and 3 (last token) do"
-            )
+            right = "1 (mean), 2 (first token) and 3 (last token) do"
+            raise LoadError.of_file(path, f"{fault} vectors; embed_pooling {right}")
         if self.use == "rerank" and self.pooling != RANK_POOLING:
-            raise LoadError(
-                f"{path} is to rerank with pooling {self.pooling}, which gives no scores; "
-                f"embed_pooling {RANK_POOLING} does"
-            )
+            right = f"{RANK_POOLING} does"
+            raise LoadError.of_file(path, f"{fault} scores; embed_pooling {right}")
 
     @property
     def n_pooled(self) -> int:

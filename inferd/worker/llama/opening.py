@@ -53,7 +53,7 @@ def open_model(
         words = params.kv_overrides = None
         handle = load_model(file.library_paths, params)
     if not handle:
-        raise LoadError(f"llama.cpp cannot load {file.path}")
+        raise LoadError.of_file(file.path, "llama.cpp cannot load it")
     return Opened(handle, file.header.n_texts if words else 0, progress)
 
 

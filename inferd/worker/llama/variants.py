@@ -96,4 +96,7 @@ def load(library: ctypes.CDLL, path: Path) -> None:
     ggml_backend_load.argtypes = [ctypes.c_char_p]
     ggml_backend_load.restype = ctypes.c_void_p
     if not ggml_backend_load(str(path).encode()):
-        raise LoadError(f"cannot load {path}; run: make setup")
+        raise LoadError(
+            "a variant of llama.cpp does not load; run: make setup",
+            f"cannot load {path}; run: make setup",
+        )

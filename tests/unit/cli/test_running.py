@@ -1,4 +1,5 @@
 import fcntl
+import json
 import os
 import resource
 import signal
@@ -150,6 +151,35 @@ def test_a_backend_that_does_not_get_ready_is_one_line(inferd, short_dir):
     assert code == 2
     assert stderr.splitlines()[-1].startswith("error: backend a: killed by SIGKILL")
     assert not list((short_dir / "run").glob("*.sock"))
+
+
+@pytest.mark.usefixtures("_file_limit")
+@pytest.mark.parametrize(
+    "model",
+    ["embedded:nothing", pytest.param("/nowhere/m.gguf", marks=pytest.mark.slow)],
+)
+def test_a_model_that_cannot_be_had_is_an_error_of_the_log_too(
+    model, inferd, monkeypatch, short_dir
+):
+    monkeypatch.setenv("INFERD_LOG_DIR", str(short_dir / "logs"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_dir))
+    code, _, stderr = inferd("serve", "--model", model)
+    assert (code, len(stderr.splitlines())) == (2, 1)
+    [line] = map(json.loads, (short_dir / "logs" / LOG_FILE).read_text().splitlines())
+    assert (line["level"], line["msg"]) == ("error", "daemon.failed")
+    assert stderr == f"error: {line['reason']}\n"
+
+
+def test_a_configuration_that_is_broken_is_told_on_stderr_alone(
+    inferd, monkeypatch, short_dir
+):
+    monkeypatch.setenv("INFERD_LOG_DIR", str(short_dir / "logs"))
+    config = short_dir / "config.toml"
+    config.write_text("[log]\nfile = 3\n")
+    code, _, stderr = inferd("serve", "--config", config)
+    assert (code, len(stderr.splitlines())) == (2, 1)
+    assert stderr.startswith(f"error: {config}: log.file = 3: ")
+    assert not (short_dir / "logs").exists()
 
 
 def test_the_log_is_where_and_as_long_as_it_is_configured(monkeypatch, short_dir):

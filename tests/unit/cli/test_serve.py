@@ -20,10 +20,10 @@ def parse(*arguments: str) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def test_defaults_are_the_usual_places_and_a_quiet_log():
+def test_defaults_are_the_usual_places_and_the_configured_level():
     arguments = parse()
     assert (arguments.config, arguments.model) == (None, None)
-    assert arguments.log_level == "info"
+    assert arguments.log_level is None
 
 
 def test_a_log_level_that_is_none_is_refused(capsys):
@@ -55,8 +55,8 @@ def test_workers_are_there_before_the_daemon_and_gone_after_it(short_dir, monkey
     config.write_text('[[backend]]\nname = "a"\nkind = "mock"\n')
     seen: list[Spawned] = []
 
-    def run_daemon(_: Config, early: Mapping[str, Spawned], **__: object) -> int:
-        assert [*early] == ["a"]
+    def run_daemon(_: Config, early: Mapping[str, Spawned], *__: object, refusal: str):
+        assert ([*early], refusal) == (["a"], "")
         seen.extend(early.values())
         assert seen[0].popen.poll() is None
         return 7

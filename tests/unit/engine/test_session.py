@@ -193,6 +193,17 @@ async def test_a_load_that_failed_says_why_and_what_the_library_said(autojump_cl
         assert caught.value.reason == "not a model"
 
 
+async def test_a_load_that_failed_has_a_line_for_clients_and_one_for_us(autojump_clock):
+    async with open_session() as (session, worker):
+        worker.process.complaint = "error: bad magic"
+        await worker.say(LoadFailed(reason="not a model", whole="/m: not a model"))
+        worker.die(3)
+        with pytest.raises(SessionOverError) as caught:
+            await load(session)
+        assert str(caught.value) == "/m: not a model: error: bad magic"
+        assert caught.value.reason == "not a model"
+
+
 async def test_a_failed_worker_that_does_not_end_keeps_nobody_waiting(autojump_clock):
     async with open_session() as (session, worker):
         await worker.say(LoadFailed(reason="not a model"))

@@ -1,4 +1,7 @@
+import json
+
 import pytest
+import structlog
 from structlog.testing import capture_logs
 
 from inferd.admission.gate import Admission
@@ -9,6 +12,7 @@ from inferd.config import (
     Config,
     ConfigError,
     LimitSettings,
+    LogSettings,
     MemorySettings,
 )
 from inferd.server.access import NOBODY
@@ -21,6 +25,7 @@ from inferd.server.reception import Reception
 from inferd.server.register import Register
 from inferd.server.room import Room
 from inferd.server.turns import Turns
+from tests.fakes.log import logged
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +65,18 @@ def test_what_a_change_says_is_everywhere():
     assert (force.around.large_lines.n_turns, force.around.limits) == (13, limits)
     assert force.turns._gate._places.bound == 15
     assert force.reception.access.rules["infer.sock"].uids == {5}
+
+
+def test_another_level_holds_for_the_next_line_of_a_log_that_is_written(monkeypatch):
+    log = structlog.get_logger("test")
+    with logged(monkeypatch) as lines:
+        force = make_force(Config())
+        for level in ("debug", "error", "info"):
+            force.change(Config(log=LogSettings(level=level)))
+            log.debug("detail", at=level)
+            log.info("event", at=level)
+    said = [(line["msg"], line["at"]) for line in map(json.loads, lines)]
+    assert said == [("detail", "debug"), ("event", "debug"), ("event", "info")]
 
 
 def test_what_needs_a_restart_is_not_in_force():

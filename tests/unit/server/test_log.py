@@ -152,6 +152,36 @@ def test_without_a_stderr_there_is_the_file(monkeypatch, tmp_path):
     assert "event" in (tmp_path / "logs" / "log").read_text()
 
 
+def failure(monkeypatch, path, *, is_journal: bool) -> tuple[bool, list[str], str]:
+    """Fail with a password; give whether stderr has it, stderr's lines and the file's."""
+    with pipe() as (reading, writing), os.fdopen(os.dup(writing), "w") as stderr:
+        info = os.fstat(writing)
+        device = f"{info.st_dev}:{info.st_ino}" if is_journal else "1:2"
+        monkeypatch.setenv("JOURNAL_STREAM", device)
+        monkeypatch.setattr("sys.stderr", stderr)
+        with writing_log("error", file_in(path)) as log:
+            is_told = log.fail("no model: password=hunter22")
+        return is_told, lines_of(reading), (path / "logs" / "log").read_text()
+
+
+def test_a_failed_start_is_a_line_of_the_file_and_for_people_left_to_words(
+    monkeypatch, tmp_path
+):
+    is_told, stderr, file = failure(monkeypatch, tmp_path, is_journal=False)
+    assert (is_told, stderr) == (False, [])
+    line = json.loads(file)
+    assert (line["level"], line["component"]) == ("error", "daemon")
+    assert line["msg"] == "daemon.failed"
+    assert line["reason"].startswith("no model: ")
+    assert "hunter22" not in file
+
+
+def test_a_failed_start_is_an_error_in_a_journal(monkeypatch, tmp_path):
+    is_told, [line], file = failure(monkeypatch, tmp_path, is_journal=True)
+    assert is_told
+    assert line == f"<3>{file.rstrip()}"
+
+
 def test_after_it_structlog_is_as_before(monkeypatch):
     with logged(monkeypatch):
         assert structlog.is_configured()

@@ -1,6 +1,7 @@
 import errno
 import os
 import socket
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given, strategies as st
@@ -42,6 +43,21 @@ def test_nobody_else_can_read_the_file_or_enter_its_directory(path):
     assert path.read_text() == "one\n"
     assert path.stat().st_mode & 0o7777 == 0o600
     assert path.parent.stat().st_mode & 0o7777 == 0o700
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o660, 0o601, 0o4700])
+def test_a_file_that_others_could_read_is_theirs_no_more(path, mode):
+    write(path, "one")
+    path.chmod(mode)
+    write(path, "two")
+    assert path.stat().st_mode & 0o7777 == 0o600
+    assert path.read_text() == "one\ntwo\n"
+
+
+def test_a_directory_that_others_may_enter_is_left_as_it_is(path):
+    path.parent.mkdir(mode=0o755)
+    write(path, "one")
+    assert path.parent.stat().st_mode & 0o7777 == 0o755
 
 
 def test_nothing_is_made_before_there_is_a_line(path):
@@ -225,6 +241,45 @@ def test_two_daemons_may_share_a_file(path):
     assert sorted(lines) == sorted(
         f"{who} {n}" for who in ("one", "two") for n in range(10)
     )
+
+
+def race(path, who: str, n_lines: int) -> None:
+    write(
+        path, *(f"{who} {n:04}" for n in range(n_lines)), max_bytes=90, generations=60
+    )
+
+
+def test_two_daemons_that_rotate_a_file_at_once_lose_no_line(path):
+    n_lines = 100
+    with ThreadPoolExecutor(2) as pool:
+        done = [pool.submit(race, path, who, n_lines) for who in ("one", "two")]
+        for each in done:
+            each.result()
+    lines = "".join(kept(path).values()).splitlines()
+    assert sorted(lines) == [
+        f"{who} {n:04}" for who in ("one", "two") for n in range(n_lines)
+    ]
+
+
+@pytest.mark.parametrize("generations", [0, 1])
+def test_a_file_that_another_daemon_has_just_rotated_is_not_rotated_again(
+    path, generations, monkeypatch
+):
+    one, two = (log_file(path, max_bytes=4, generations=generations) for _ in range(2))
+    for letter in b"ab":
+        one.write(b"%c\n" % letter)
+    rotate = one._rotate
+
+    def come_second() -> None:
+        two.write(b"c\n")
+        rotate()
+
+    monkeypatch.setattr(one, "_rotate", come_second)
+    one.write(b"d\n")
+    one.close()
+    two.close()
+    full = {"log.1": "a\nb\n"} if generations else {}
+    assert kept(path) == {"log": "c\nd\n", **full}
 
 
 def test_a_descriptor_that_somebody_closed_is_opened_anew(path):

@@ -29,9 +29,11 @@ def test_the_same_again_changes_nothing():
     assert changed(Config()) == (Config(), [], [])
 
 
-def test_the_log_goes_on_as_it_began():
-    merged, applied, waiting = changed(Config(), log=LogSettings(file=False))
-    assert (merged, applied, waiting) == (Config(), [], ["log.file"])
+def test_the_log_goes_on_where_it_began_at_another_level():
+    log = LogSettings(level="error", file=False, generations=9)
+    merged, applied, waiting = changed(Config(), log=log)
+    assert merged == Config(log=LogSettings(level="error"))
+    assert (applied, waiting) == (["log.level"], ["log.file", "log.generations"])
 
 
 def test_what_can_take_effect_does():

@@ -154,12 +154,14 @@ def exit_code(exits):
 def test_a_worker_that_cannot_load_says_why_and_ends(ends):
     class Broken(MockBackend):
         def load(self, _report, share=None):
-            raise LoadError("no such model")
+            raise LoadError("no such model", "no such model: /m.gguf")
 
     daemon, link = ends
     daemon.send(LOAD)
     assert Runtime(link, lambda _: Broken(SETTINGS)).serve() == EXIT_LOAD_FAILED
-    assert daemon.receive() == LoadFailed(reason="no such model")
+    assert daemon.receive() == LoadFailed(
+        reason="no such model", whole="no such model: /m.gguf"
+    )
 
 
 class Greedy(MockBackend):

@@ -100,6 +100,27 @@ def test_a_model_in_too_many_parts_is_refused(path):
         ModelFile(path)
 
 
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, "model file not found"),
+        (b"notes", "model file: not a GGUF file"),
+        (of_parts(257), "model file: 257 parts, over 256"),
+        (of_parts(3), "model file: it is one of 3 parts, so the first one's name must"),
+        (EMPTY, "model file: its SHA-256 is not the expected one"),
+    ],
+)
+def test_what_clients_read_of_a_file_that_is_refused_does_not_name_it(
+    path, content, reason
+):
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(LoadError, match=f"{path}") as caught:
+        check_sha256(ModelFile(path), "0" * 64, lambda: None)
+    assert caught.value.reason.startswith(reason)
+    assert str(path.parent) not in caught.value.reason
+
+
 def test_a_file_has_the_hash_that_it_must_have(path):
     path.write_bytes(EMPTY + b"weights")
     file = ModelFile(path)

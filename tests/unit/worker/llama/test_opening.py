@@ -80,7 +80,7 @@ def test_a_file_that_the_library_refuses_is_told(monkeypatch, tiny_model):
     monkeypatch.setattr("inferd.worker.llama.opening.load_model", lambda *_: None)
     settings = LlamaCppSettings(name="tiny", model=str(tiny_model))
     for extent in ("whole", "dry", "wordless"):
-        with pytest.raises(LoadError, match=r"llama.cpp cannot load .*tiny\.gguf"):
+        with pytest.raises(LoadError, match=r"tiny\.gguf: llama.cpp cannot load it"):
             opened(settings, extent)
 
 
