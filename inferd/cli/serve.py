@@ -12,7 +12,12 @@ from typing import Final
 import trio
 
 from inferd.backend import StartFailedError
-from inferd.cli.configuration import load_config, located, socket_directory
+from inferd.cli.configuration import (
+    config_file,
+    load_config,
+    located,
+    socket_directory,
+)
 from inferd.cli.console import EXIT_OK, CommandError
 from inferd.config import Config, ConfigError
 from inferd.engine.engine import Engine
@@ -53,12 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace, inherited: Inherited) -> int:
-    def read_config() -> Config:
-        try:
-            return load_config(arguments.config, arguments.model)
-        except CommandError as error:
-            raise ConfigError(error.text) from error
-
+    read_config = reader(arguments.config, arguments.model)
     config = read_config()
     audience = gather(os.environ)
     daemon = make_daemon(config, audience, inherited, read_config)
@@ -68,6 +68,29 @@ def _run(arguments: argparse.Namespace, inherited: Inherited) -> int:
     if refusal:
         raise CommandError(refusal)
     return EXIT_OK
+
+
+def reader(file: Path | None, model: str | None) -> Callable[[], Config]:
+    """Make what reads the configuration: from the file that counts now, again and again.
+
+    A file that is gone at a reload is an error: the defaults have no rules of access.
+
+    Args:
+        file: from the command line.
+        model: from the command line, too.
+
+    Raises:
+        CommandError: one of the usual places cannot be looked into.
+    """
+    file = config_file(file)
+
+    def read_config() -> Config:
+        try:
+            return load_config(file, model)
+        except CommandError as error:
+            raise ConfigError(error.text) from error
+
+    return read_config
 
 
 def _serve(daemon: Daemon) -> str | None:
