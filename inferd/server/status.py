@@ -70,6 +70,7 @@ class StatusBoard:
         self._listeners: set[Listener] = set()
         self._has_been_ready = False
         self._is_draining = False
+        self._is_closed = False
 
     @property
     def snapshot(self) -> list[bytes]:
@@ -84,6 +85,8 @@ class StatusBoard:
         listener = Listener(ADMIN_LISTENER_EVENTS + len(self._capabilities) + 1)
         for frame in self.snapshot:
             listener.tell(frame)
+        if self._is_closed:
+            listener.end()
         self._listeners.add(listener)
         try:
             with listener.frames:
@@ -118,7 +121,8 @@ class StatusBoard:
         self._is_draining = True
 
     def close(self) -> None:
-        """Let every listener go once it has read what it was told."""
+        """Let every listener go once it has read what it was told, who comes later too."""
+        self._is_closed = True
         for listener in self._listeners:
             listener.end()
 
