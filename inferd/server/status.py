@@ -35,6 +35,7 @@ class Listener:
 
     def __init__(self, room: int) -> None:
         self._send, self.frames = trio.open_memory_channel[bytes](room)
+        self._taken = trio.lowlevel.ParkingLot()
 
     def tell(self, line: bytes) -> None:
         """Have it told a line, or cut it off."""
@@ -46,6 +47,15 @@ class Listener:
     def end(self) -> None:
         """Tell it nothing more."""
         self._send.close()
+
+    def took(self) -> None:
+        """Note that it has taken a line, for who waits until it has caught up."""
+        self._taken.unpark_all()
+
+    async def caught_up(self) -> None:
+        """Wait until it has taken all that it was told."""
+        while self._send.statistics().current_buffer_used:
+            await self._taken.park()
 
 
 class StatusBoard:
