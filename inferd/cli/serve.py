@@ -71,21 +71,19 @@ def _run(arguments: argparse.Namespace, inherited: Inherited) -> int:
 
 
 def reader(file: Path | None, model: str | None) -> Callable[[], Config]:
-    """Make what reads the configuration: from the file that counts now, again and again.
+    """Make what reads the configuration: the file that it finds first, again and again.
 
     A file that is gone at a reload is an error: the defaults have no rules of access.
 
     Args:
         file: from the command line.
         model: from the command line, too.
-
-    Raises:
-        CommandError: one of the usual places cannot be looked into.
     """
-    file = config_file(file)
 
     def read_config() -> Config:
+        nonlocal file
         try:
+            file = config_file(file)
             return load_config(file, model)
         except CommandError as error:
             raise ConfigError(error.text) from error
