@@ -11,7 +11,7 @@ import trio.testing
 
 from inferd.cli import serve
 from inferd.cli.console import CommandError
-from inferd.cli.serve import add_arguments, log_file, make_daemon
+from inferd.cli.serve import add_arguments, log_file, make_daemon, reader
 from inferd.config import Config, ConfigError
 from inferd.paths import LOG_FILE
 from inferd.toml import parse_config
@@ -222,3 +222,26 @@ def test_a_model_on_the_command_line_is_served_alone(inferd, short_dir):
     code, _, stderr = inferd("serve", "--model", "embedded:nothing")
     assert code == 2
     assert "embedded:nothing: no such model" in stderr
+
+
+def test_the_same_file_is_read_again_even_where_it_is_gone(tmp_path, monkeypatch):
+    monkeypatch.delenv("INFERD_CONFIG", raising=False)
+    usual = [tmp_path / "user.toml", tmp_path / "system.toml"]
+    monkeypatch.setattr("inferd.cli.configuration.config_files", lambda: usual)
+    for file in usual:
+        file.write_text(mock_config(tmp_path, file.stem))
+    read = reader(None, None)
+    assert read().backend[0].name == "user"
+    usual[0].unlink()
+    with pytest.raises(ConfigError, match=f"{usual[0]}: .*No such file"):
+        read()
+
+
+def test_a_file_that_comes_later_is_read_where_there_was_none(tmp_path, monkeypatch):
+    monkeypatch.delenv("INFERD_CONFIG", raising=False)
+    usual = tmp_path / "user.toml"
+    monkeypatch.setattr("inferd.cli.configuration.config_files", lambda: [usual])
+    read = reader(None, None)
+    assert read() == Config()
+    usual.write_text(mock_config(tmp_path, "mine"))
+    assert read().backend[0].name == "mine"
