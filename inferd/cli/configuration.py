@@ -30,7 +30,7 @@ def load_config(file: Path | None, model: str | None = None) -> Config:
         CommandError: it cannot be used.
     """
     config = Config()
-    if path := _config_file(file):
+    if path := config_file(file):
         try:
             config = parse_config(path.read_text(encoding="utf-8"))
         except ConfigError as error:
@@ -43,12 +43,23 @@ def load_config(file: Path | None, model: str | None = None) -> Config:
     return config
 
 
-def _config_file(file: Path | None) -> Path | None:
+def config_file(file: Path | None) -> Path | None:
+    """Find the file of the configuration, if there is one.
+
+    Raises:
+        CommandError: one of the usual places cannot be looked into.
+    """
     if file is not None:
         return file
     if given := os.environ.get("INFERD_CONFIG"):
         return Path(given)
-    return next((path for path in config_files() if path.exists()), None)
+    for path in config_files():
+        try:
+            if path.exists():
+                return path
+        except OSError as error:
+            raise CommandError(f"configuration {path}: {error.strerror}") from error
+    return None
 
 
 def socket_directory(config: Config) -> Path:

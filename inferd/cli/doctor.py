@@ -85,7 +85,13 @@ def all_checks(file: Path | None) -> Iterator[Check]:
         yield from _checks_of(settings, config, known)
     yield Check("runtime-directory", partial(check_directory, directory))
     yield Check("lock", partial(check_lock, directory), ["runtime-directory"])
-    yield Check("sockets", partial(check_sockets, directory), ["runtime-directory"])
+    yield Check(
+        "sockets",
+        partial(
+            check_sockets, directory, admin_is_shared=config.access.admin is not None
+        ),
+        ["runtime-directory"],
+    )
     yield Check("admin", partial(check_admin, directory), ["runtime-directory"])
 
 

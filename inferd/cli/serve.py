@@ -5,13 +5,13 @@ are started before.
 """
 
 import argparse
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
 from msgspec.structs import replace
 
-from inferd.cli.configuration import load_config, located
+from inferd.cli.configuration import config_file, load_config, located
 from inferd.cli.console import CommandError
 from inferd.config import Config, ConfigError, Level, LogSettings
 from inferd.engine.spawn import first_load, spawned_early
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT."""
-    read_config = partial(_read_config, arguments)
+    read_config = reader(arguments.config, arguments.model, arguments.log_level)
     config, refusal = Config(log=LogSettings(file=False)), ""
     loads: list[Load] = []
     try:
@@ -46,18 +46,29 @@ def run(arguments: argparse.Namespace) -> int:
         return run_daemon(config, early, read_config, refusal=refusal)
 
 
-def _read_config(arguments: argparse.Namespace) -> Config:
-    """Read the configuration, and what the command line puts in its place.
+def reader(
+    file: Path | None, model: str | None, level: Level | None = None
+) -> Callable[[], Config]:
+    """Make what reads the configuration: the file that it finds first, again and again.
 
-    Raises:
-        ConfigError: it cannot be used.
+    A file that is gone at a reload is an error: the defaults have no rules of access.
+
+    Args:
+        file: from the command line.
+        model: from the command line, too.
+        level: of the log; in place of the configured one.
     """
-    try:
-        config = load_config(arguments.config, arguments.model)
-    except CommandError as error:
-        raise ConfigError(error.text) from error
-    level = arguments.log_level or config.log.level
-    return replace(config, log=replace(config.log, level=level))
+
+    def read_config() -> Config:
+        nonlocal file
+        try:
+            file = config_file(file)
+            config = load_config(file, model)
+        except CommandError as error:
+            raise ConfigError(error.text) from error
+        return replace(config, log=replace(config.log, level=level or config.log.level))
+
+    return read_config
 
 
 def first_loads(config: Config) -> list[Load]:

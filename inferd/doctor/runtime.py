@@ -67,9 +67,15 @@ def check_lock(directory: Path, locks: Path = Path("/proc/locks")) -> Finding:
     return ok("free: no daemon runs here")
 
 
-def check_sockets(directory: Path) -> Finding:
-    """Are the sockets there with the modes they should have?"""
-    wanted = {ADMIN_SOCKET: ADMIN_MODE} | dict.fromkeys(INFERENCE, INFERENCE_MODE)
+def check_sockets(directory: Path, *, admin_is_shared: bool = False) -> Finding:
+    """Are the sockets there with the modes they should have?
+
+    Args:
+        directory: of the sockets.
+        admin_is_shared: whether others than operators may listen.
+    """
+    admin_mode = INFERENCE_MODE if admin_is_shared else ADMIN_MODE
+    wanted = {ADMIN_SOCKET: admin_mode} | dict.fromkeys(INFERENCE, INFERENCE_MODE)
     found: dict[str, int] = {}
     for leaf in wanted:
         path = directory / leaf

@@ -25,12 +25,17 @@ async def serve_admin(
 
     The listener gets EOF when it lags behind, or stops reading for ``write_timeout_s``.
     One that ends its own side goes on being told.
+
+    Bounds:
+        A reply may have megabytes: while one is not written, one more waits, and no further
+        command is carried out.
     """
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_watch, stream, hangups, nursery.cancel_scope)
         with board.listen() as listener:
             nursery.start_soon(_answer_all, stream, listener, commands)
             async for frame in listener.frames:
+                listener.took()
                 try:
                     with trio.fail_after(write_timeout_s):
                         await stream.send_all(frame)
@@ -49,7 +54,7 @@ async def _answer_all(
             splitter.feed(data)
             while (line := splitter.next_frame()) is not None:
                 listener.tell(encode(commands.answer(line, peer)))
-                await trio.lowlevel.checkpoint()
+                await listener.caught_up()
         if (line := splitter.last_frame()) is not None:
             listener.tell(encode(commands.answer(line, peer)))
     except FrameTooLargeError as error:

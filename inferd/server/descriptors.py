@@ -110,14 +110,23 @@ class Spare:
         self.restore()
         if self._fd is None:
             return None
-        ours = socket.socket(fileno=listener.socket.fileno())  # trio's would wait
         self._give_up()
-        try:
-            connection, _ = ours.accept()
-        except OSError:
+        stream = accept_now(listener)
+        if stream is None:
             self.restore()
-            return None
-        finally:
-            ours.detach()
-        connection.setblocking(False)  # noqa: FBT003  # socket's own signature
-        return trio.SocketStream(trio.socket.from_stdlib_socket(connection))
+        return stream
+
+
+def accept_now(listener: trio.SocketListener) -> trio.SocketStream | None:
+    """Accept one who waits already; ``None`` where nobody does, or where that fails."""
+    if (fd := listener.socket.fileno()) < 0:
+        return None  # it is closed
+    ours = socket.socket(fileno=fd)  # trio's would wait
+    try:
+        connection, _ = ours.accept()
+    except OSError:
+        return None
+    finally:
+        ours.detach()
+    connection.setblocking(False)  # noqa: FBT003  # socket's own signature
+    return trio.SocketStream(trio.socket.from_stdlib_socket(connection))

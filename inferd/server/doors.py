@@ -112,21 +112,23 @@ class Doors:
     ) -> Iterator[None]:
         """Let clients in while inside.
 
-        On leaving, a socket of our own is gone; at an inherited one those who come wait
-        for the next daemon.
+        On leaving, a socket of our own is gone, and who had connected to it is let in; at
+        an inherited one those who come wait for the next daemon.
 
         Raises:
             ListenError: the socket cannot be had.
         """
         accepting = trio.CancelScope()
+        listener = self._listen(door)
         receive = reception.receive_all
-        clients.start_soon(receive, self._listen(door), door, clients, accepting)
+        clients.start_soon(receive, listener, door, clients, accepting)
         try:
             yield
         finally:
             accepting.cancel()
             if door.leaf not in self._inherited:
                 (self.directory / door.leaf).unlink(missing_ok=True)
+                reception.receive_waiting(listener, door, clients)
 
     def _listen(self, door: Door) -> trio.SocketListener:
         if door.leaf in self._inherited:

@@ -69,8 +69,8 @@ def group_id_of(name: str) -> int:
     """
     try:
         return grp.getgrnam(name).gr_gid
-    except KeyError:
-        raise ListenError(f"group not found: {name}") from None
+    except (KeyError, ValueError):  # none can have a NUL in its name
+        raise ListenError(f"group not found: {name!r}") from None
 
 
 @contextmanager
@@ -114,8 +114,8 @@ def bind(path: Path, *, mode: int, group: str | None = None) -> trio.SocketListe
     have somebody else.
 
     Raises:
-        ListenError: the path is too long, a symlink, something that is no socket, or a
-            socket that somebody listens at.
+        ListenError: the path is too long, a symlink, something that is no socket, a
+            socket that somebody listens at, or one of which that cannot be told.
     """
     n_bytes = len(os.fsencode(path))
     if n_bytes > SOCKET_PATH_BYTES:
@@ -123,7 +123,10 @@ def bind(path: Path, *, mode: int, group: str | None = None) -> trio.SocketListe
             f"socket path has {n_bytes} bytes, at most {SOCKET_PATH_BYTES} fit: {path}"
         )
     group_id = -1 if group is None else group_id_of(group)
-    _remove_stale(path)
+    try:
+        _remove_stale(path)
+    except OSError as error:
+        raise ListenError(f"socket path {path}: {error.strerror}") from error
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         _bind_private(sock, path)

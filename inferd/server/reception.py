@@ -25,7 +25,7 @@ from inferd.errors import (
 from inferd.limits import READ_BYTES
 from inferd.server.access import Access
 from inferd.server.activity import where, who
-from inferd.server.descriptors import Spare
+from inferd.server.descriptors import Spare, accept_now
 from inferd.server.limits import HEARD_OUT_S, MAX_HEARD_OUT
 from inferd.server.listen import INFERENCE_MODE
 from inferd.server.metrics import Metrics
@@ -129,6 +129,13 @@ class Reception:
             while True:
                 if stream := await self._accept(listener, door):
                     self.receive(stream, door, clients)
+
+    def receive_waiting(
+        self, listener: trio.SocketListener, door: Door, clients: trio.Nursery
+    ) -> None:
+        """Receive those who have come already, and wait for no others."""
+        while stream := accept_now(listener):
+            self.receive(stream, door, clients)
 
     def receive(
         self, stream: trio.SocketStream, door: Door, clients: trio.Nursery

@@ -94,6 +94,7 @@ class Daemon:
         self._scope = trio.CancelScope()
         self._hurry = trio.CancelScope()
         self._is_ready = False
+        self._is_told_to_stop = False
 
     def stop(self) -> None:
         """Drain and end; before it was ready, end at once.
@@ -102,14 +103,18 @@ class Daemon:
         """
         if not self._is_ready:
             self._scope.cancel()
-        elif self._stop.is_set():
+        elif self._is_told_to_stop:
             self._hurry.cancel()
+        self._is_told_to_stop = True
         self._stop.set()
 
     def _drain_once(self) -> bool:
-        """Drain and end, however often it is asked; false before it is ready."""
-        if self._is_ready and not self._stop.is_set():
-            self.stop()
+        """Drain and end, however often it is asked; false before it is ready.
+
+        A manager that stops what drains already has asked once.
+        """
+        if self._is_ready:
+            self._stop.set()
         return self._is_ready
 
     def reload(self) -> Reloaded:

@@ -35,6 +35,7 @@ class Listener:
 
     def __init__(self, room: int) -> None:
         self._send, self.frames = trio.open_memory_channel[bytes](room)
+        self._taken = trio.lowlevel.ParkingLot()
 
     def tell(self, line: bytes) -> None:
         """Have it told a line, or cut it off."""
@@ -46,6 +47,15 @@ class Listener:
     def end(self) -> None:
         """Tell it nothing more."""
         self._send.close()
+
+    def took(self) -> None:
+        """Note that it has taken a line, for who waits until it has caught up."""
+        self._taken.unpark_all()
+
+    async def caught_up(self) -> None:
+        """Wait until it has taken all that it was told."""
+        while self._send.statistics().current_buffer_used:
+            await self._taken.park()
 
 
 class StatusBoard:
@@ -70,6 +80,7 @@ class StatusBoard:
         self._listeners: set[Listener] = set()
         self._has_been_ready = False
         self._is_draining = False
+        self._is_closed = False
 
     @property
     def snapshot(self) -> list[bytes]:
@@ -84,6 +95,8 @@ class StatusBoard:
         listener = Listener(ADMIN_LISTENER_EVENTS + len(self._capabilities) + 1)
         for frame in self.snapshot:
             listener.tell(frame)
+        if self._is_closed:
+            listener.end()
         self._listeners.add(listener)
         try:
             with listener.frames:
@@ -118,7 +131,8 @@ class StatusBoard:
         self._is_draining = True
 
     def close(self) -> None:
-        """Let every listener go once it has read what it was told."""
+        """Let every listener go once it has read what it was told, who comes later too."""
+        self._is_closed = True
         for listener in self._listeners:
             listener.end()
 

@@ -26,6 +26,8 @@ _ALLOW: Final = 0x7FFF_0000
 _REFUSE: Final = 0x0005_0000 | errno.EPERM
 _NUMBER_AT: Final = 0
 _ARCHITECTURE_AT: Final = 4
+_PROCESS_AT: Final = 16
+"""The first argument's lower half: the kernel looks at no more of a process's number."""
 _X32: Final = 0x4000_0000
 """From here on, x86-64 has the same calls once more, for pointers of 32 bits."""
 
@@ -40,6 +42,16 @@ _REFUSED: Final = {
     "process_vm_readv": (310, 270),
     "process_vm_writev": (311, 271),
     "pidfd_getfd": (438, 438),
+    "kcmp": (312, 272),
+    "process_madvise": (440, 440),
+    "migrate_pages": (256, 238),
+    "move_pages": (279, 239),
+    "setpriority": (141, 140),
+    "ioprio_set": (251, 30),
+    "sched_setparam": (142, 118),
+    "sched_setscheduler": (144, 119),
+    "sched_setaffinity": (203, 122),
+    "sched_setattr": (314, 274),
     # the kernel's own machinery
     "bpf": (321, 280),
     "perf_event_open": (298, 241),
@@ -68,6 +80,10 @@ _REFUSED: Final = {
     "open_by_handle_at": (304, 265),
 }
 """Numbers of calls on x86-64 and on 64-bit ARM."""
+
+_PRLIMIT: Final = (302, 261)
+"""With a process of 0 it sets one's own limits, which the C library does by no other call;
+with another it could end the daemon, by a second of processor time."""
 
 
 class _Machine(NamedTuple):
@@ -116,12 +132,15 @@ def program(column: int, architecture: int) -> bytes:
     return b"".join(
         [
             _instruction(_LOAD, _ARCHITECTURE_AT),
-            _instruction(_JUMP_IF_EQUAL, architecture, no=n_tests + 2),
+            _instruction(_JUMP_IF_EQUAL, architecture, no=n_tests + 5),
             _instruction(_LOAD, _NUMBER_AT),
             *(
-                _instruction(code, value, yes=n_tests - place)
+                _instruction(code, value, yes=n_tests + 3 - place)
                 for place, (code, value) in enumerate(tests)
             ),
+            _instruction(_JUMP_IF_EQUAL, _PRLIMIT[column], no=2),
+            _instruction(_LOAD, _PROCESS_AT),
+            _instruction(_JUMP_IF_EQUAL, 0, no=1),
             _instruction(_RETURN, _ALLOW),
             _instruction(_RETURN, _REFUSE),
         ]

@@ -1,3 +1,4 @@
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -94,6 +95,17 @@ def test_a_drain_that_is_ordered_lets_what_runs_end(make_daemon: MakeDaemon):
     assert operator.until("draining")
     assert running.read_to_eof()[-1]["usage"]["completion_tokens"] == 20
     assert operator.line() is None
+    assert daemon.wait() == 0
+
+
+def test_a_signal_after_a_drain_that_was_ordered_is_the_first_one(
+    make_daemon: MakeDaemon,
+):
+    daemon = make_daemon({"backend": [ENDLESS]}).start()
+    running = daemon.begin("running", max_tokens=30)
+    assert daemon.admin().order("drain")["ok"]
+    daemon.send_signal(signal.SIGTERM)
+    assert running.read_to_eof()[-1]["usage"]["completion_tokens"] == 30
     assert daemon.wait() == 0
 
 

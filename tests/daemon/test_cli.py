@@ -393,6 +393,13 @@ def test_doctor_fails_where_a_model_is_missing(make_daemon: MakeDaemon):
     assert findings_of(report)["worker[chat]"]["verdict"] == "skipped"
 
 
+def test_doctor_knows_an_admin_socket_that_others_may_use(make_daemon: MakeDaemon):
+    access = {"admin": {"uids": [12345]}}
+    daemon = make_daemon({"backend": [mock()], "access": access}).start()
+    result = inferd("doctor", "--config", str(daemon.config_file))
+    assert "[ ok ] sockets: admin.sock 0660" in result.stdout
+
+
 def test_doctor_fails_where_a_worker_dies(make_daemon: MakeDaemon):
     daemon = make_daemon({"backend": [mock(die_at_load=True)]})
     result = inferd("doctor", "--config", str(daemon.config_file))

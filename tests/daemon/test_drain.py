@@ -87,6 +87,21 @@ def test_clients_that_come_as_the_daemon_drains_do_not_hold_it_up(
         connection.read_eof()
 
 
+def test_who_had_connected_when_the_daemon_was_told_to_end_is_answered(
+    make_daemon: MakeDaemon,
+):
+    daemon = make_daemon({"backend": [mock()], "admission": {"max_queued": 99}}).start()
+    daemon.send_signal(signal.SIGSTOP)
+    clients = [daemon.connect() for _ in range(50)]
+    for client in clients:
+        client.send(generate(id="r", max_tokens=1))
+    daemon.send_signal(signal.SIGTERM)
+    daemon.send_signal(signal.SIGCONT)
+    for client in clients:
+        assert client.read_to_eof()[-1]["type"] == "done"
+    assert daemon.wait() == 0
+
+
 def test_asked_twice_the_daemon_ends_at_once_and_its_clients_are_told(
     make_daemon: MakeDaemon,
 ):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from inferd.limits import MAX_THREADS
 from inferd.server.activation import NAMES
 from inferd.server.listen import ADMIN_MODE, INFERENCE_MODE
 
@@ -95,6 +96,12 @@ def test_a_service_wants_all_sockets_and_none_of_its_own_directory(service):
 @pytest.mark.parametrize("service", [*SERVICES, "user/inferd.service"])
 def test_a_service_is_reloaded_by_a_signal(service):
     assert values(ROOT / service, "ExecReload") == ["/bin/kill -HUP $MAINPID"]
+
+
+@pytest.mark.parametrize("service", [*SERVICES, "user/inferd.service"])
+def test_a_service_has_room_for_the_threads_of_some_backends(service):
+    [most] = values(ROOT / service, "TasksMax")
+    assert int(most) > 4 * MAX_THREADS
 
 
 def generic(text: str) -> list[str]:

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 import trio
 import trio.testing
+from structlog.testing import capture_logs
 
 from inferd.config import AccessRule, AccessSettings
 from inferd.limits import MAX_COMMAND_BYTES, MAX_FRAME_BYTES
@@ -87,3 +88,20 @@ async def test_a_command_has_a_bounded_length(short_dir, autojump_clock):
         frames = await operator.rest()
     assert frames[-1]["ok"] is False
     assert trio.current_time() == 0
+
+
+async def test_who_orders_and_does_not_read_has_few_replies_kept(
+    short_dir, autojump_clock
+):
+    backend = ScriptedBackend(Script(token_delay_s=FOR_EVER))
+    house = make_daemon(short_dir, backend)
+    async with running(house), await house.admin() as operator:
+        async with await house.connect() as client:
+            for n in range(60):
+                await client.send(generate(f"{n}" + "x" * 5_000))
+            await trio.testing.wait_all_tasks_blocked()
+            with capture_logs() as log:
+                await operator.send(to_line({"command": "requests"}) * 100)
+                await trio.testing.wait_all_tasks_blocked()
+    n_carried_out = sum(line["event"] == "admin.command" for line in log)
+    assert 0 < n_carried_out < 10

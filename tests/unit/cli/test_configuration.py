@@ -72,6 +72,14 @@ def test_a_file_that_is_asked_for_must_be_there(tmp_path, monkeypatch):
         load_config(None)
 
 
+def test_a_usual_place_that_cannot_be_looked_into_is_named(tmp_path, monkeypatch):
+    long = tmp_path / ("x" * 300)
+    monkeypatch.setattr("inferd.cli.configuration.config_files", lambda: [long])
+    with pytest.raises(CommandError) as caught:
+        load_config(None)
+    assert caught.value.text == f"configuration {long}: File name too long"
+
+
 @pytest.mark.parametrize("content", [b"\xff", b"oops = 1", b"[", b"[listen]\nv2 = 1"])
 def test_a_file_that_cannot_be_used_is_named_in_one_line(tmp_path, content):
     path = tmp_path / "bad.toml"

@@ -8,8 +8,8 @@ import pytest
 
 from inferd.cli import running
 from inferd.cli.console import CommandError
-from inferd.cli.serve import add_arguments, first_loads, run
-from inferd.config import Config, MockSettings
+from inferd.cli.serve import add_arguments, first_loads, reader, run
+from inferd.config import Config, ConfigError, MockSettings
 from inferd.engine.spawn import Spawned
 from inferd.toml import parse_config
 
@@ -18,6 +18,13 @@ def parse(*arguments: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     return parser.parse_args(arguments)
+
+
+def mock_config(directory, *names: str) -> str:
+    backends = "".join(
+        f'[[backend]]\nname = "{name}"\nkind = "mock"\n' for name in names or ("a",)
+    )
+    return f'[listen]\ndirectory = "{directory}"\n{backends}'
 
 
 def test_defaults_are_the_usual_places_and_the_configured_level():
@@ -78,3 +85,26 @@ def test_a_model_on_the_command_line_is_served_alone(inferd, short_dir):
     code, _, stderr = inferd("serve", "--model", "embedded:nothing")
     assert code == 2
     assert "embedded:nothing: no such model" in stderr
+
+
+def test_the_same_file_is_read_again_even_where_it_is_gone(tmp_path, monkeypatch):
+    monkeypatch.delenv("INFERD_CONFIG", raising=False)
+    usual = [tmp_path / "user.toml", tmp_path / "system.toml"]
+    monkeypatch.setattr("inferd.cli.configuration.config_files", lambda: usual)
+    for file in usual:
+        file.write_text(mock_config(tmp_path, file.stem))
+    read = reader(None, None)
+    assert read().backend[0].name == "user"
+    usual[0].unlink()
+    with pytest.raises(ConfigError, match=f"{usual[0]}: .*No such file"):
+        read()
+
+
+def test_a_file_that_comes_later_is_read_where_there_was_none(tmp_path, monkeypatch):
+    monkeypatch.delenv("INFERD_CONFIG", raising=False)
+    usual = tmp_path / "user.toml"
+    monkeypatch.setattr("inferd.cli.configuration.config_files", lambda: [usual])
+    read = reader(None, None)
+    assert read() == Config()
+    usual.write_text(mock_config(tmp_path, "mine"))
+    assert read().backend[0].name == "mine"

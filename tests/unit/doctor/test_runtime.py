@@ -144,6 +144,15 @@ def test_every_inference_socket_is_looked_at(short_dir):
     assert check_sockets(short_dir).verdict is Verdict.FAILED
 
 
+def test_an_admin_socket_that_is_shared_has_the_mode_of_the_others(short_dir):
+    make_socket(short_dir / "admin.sock", 0o660)
+    shared = check_sockets(short_dir, admin_is_shared=True)
+    assert verdict_of(shared) == (Verdict.OK, "admin.sock 0660")
+    (short_dir / "admin.sock").chmod(0o600)
+    alone = check_sockets(short_dir, admin_is_shared=True)
+    assert alone.verdict is Verdict.FAILED
+
+
 def test_a_daemon_that_loads_has_its_admin_socket_alone(short_dir):
     make_socket(short_dir / "admin.sock", 0o600)
     assert verdict_of(check_sockets(short_dir)) == (Verdict.OK, "admin.sock 0600")

@@ -245,19 +245,32 @@ async def test_many_commands_at_once_hold_no_listener_up(autojump_clock):
     async with desk() as admin, admin.connect() as greedy, admin.connect() as other:
         await settled()
         with capture_logs() as log:
-            await greedy.send(to_line({"command": "requests"}) * 300)
+            await greedy.send(to_line({"command": "requests"}) * 100)
             await other.send(to_line({"command": "backends"}))
             await settled()
         asked = [line["command"] for line in log]
-        assert len(asked) == 301
-        assert asked.index("backends") < 150
-        assert await words(greedy, 301) == ["starting", *["requests"] * 300]
+        assert len(asked) == 101
+        assert asked.index("backends") < 50
+        assert await words(greedy, 101) == ["starting", *["requests"] * 100]
+
+
+async def test_one_who_does_not_read_has_one_reply_waiting_and_no_more(autojump_clock):
+    async with desk() as admin, admin.connect() as client:
+        admin.commands.metrics.watch("n", LONG_REASON * 100, lambda: 0)
+        with capture_logs() as log:
+            await client.send(to_line({"command": "metrics"}) * 100)
+            await settled()
+            assert len(log) == 2  # one of which is being written
+            assert await words(client, 101) == ["starting", *["metrics"] * 100]
 
 
 async def test_one_who_asks_and_does_not_read_is_cut_off(autojump_clock):
     async with desk() as admin, admin.connect() as client:
-        n_asked = 2 * ADMIN_LISTENER_EVENTS
-        await client.send(to_line({"command": LONG_REASON}) * n_asked)
-        await trio.sleep(61)
+        n_asked = 100
+        admin.commands.metrics.watch("n", LONG_REASON, lambda: 0)
+        await client.send(to_line({"command": "metrics"}) * n_asked)
+        await trio.sleep(59)
+        assert admin.n_served == 1
+        await trio.sleep(2)
         assert admin.n_served == 0
         assert len(await client.rest()) < n_asked

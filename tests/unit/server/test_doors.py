@@ -165,6 +165,29 @@ async def test_an_inherited_socket_is_used_as_it_is_and_stays(short_dir, nursery
     assert path.exists()
 
 
+async def test_those_who_wait_as_a_door_of_our_own_is_closed_are_let_in(
+    short_dir, nursery
+):
+    clients = [socket.socket(socket.AF_UNIX) for _ in range(5)]
+    with Doors(short_dir, None).open(nursery, greeting(), RECEPTION):
+        await trio.testing.wait_all_tasks_blocked()
+        for client in clients:
+            client.connect(f"{short_dir}/infer.sock")
+    await trio.testing.wait_all_tasks_blocked()
+    for client in clients:
+        with client:
+            assert client.recv(10) == b"hello"
+
+
+async def test_a_door_may_be_closed_whose_listener_was_cancelled(short_dir):
+    async with trio.open_nursery() as nursery:
+        with Doors(short_dir, None).open(nursery, greeting(), RECEPTION):
+            nursery.cancel_scope.cancel()
+            with trio.CancelScope(shield=True):
+                await trio.testing.wait_all_tasks_blocked()
+    assert list(short_dir.iterdir()) == []
+
+
 async def test_those_who_come_when_the_door_is_closed_wait_for_the_next(
     short_dir, nursery
 ):

@@ -68,9 +68,11 @@ def test_a_group_may_enter_a_new_directory(short_dir):
     assert (short_dir / "run").stat().st_gid == os.getegid()
 
 
-def test_a_group_that_is_none_is_refused_before_anything_is_made(short_dir):
-    with pytest.raises(ListenError, match="group not found: no-such-group"):
-        make_directory(short_dir / "run", group="no-such-group")
+@pytest.mark.parametrize("name", ["no-such-group", "", "nul\0"])
+def test_a_group_that_is_none_is_refused_before_anything_is_made(short_dir, name):
+    with pytest.raises(ListenError) as caught:
+        make_directory(short_dir / "run", group=name)
+    assert str(caught.value) == f"group not found: {name!r}"
     assert list(short_dir.iterdir()) == []
 
 
@@ -233,6 +235,15 @@ def test_a_socket_that_somebody_listens_at_is_not_replaced(short_dir, is_full):
         with pytest.raises(ListenError, match="something listens there"):
             bind(path, mode=0o600)
         assert path.stat().st_ino == inode
+
+
+def test_a_socket_of_which_nobody_can_tell_whether_it_is_stale_is_one_line(short_dir):
+    path = short_dir / "infer.sock"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as theirs:
+        theirs.bind(str(path))
+        with pytest.raises(ListenError, match=f"^socket path {path}: Protocol wrong"):
+            bind(path, mode=0o600)
+    assert path.exists()
 
 
 def test_a_symlink_is_no_place_for_a_socket(short_dir):

@@ -323,6 +323,15 @@ def test_a_listener_that_left_is_forgotten():
     assert not board._listeners
 
 
+async def test_a_listener_who_comes_last_hears_the_state_and_the_end(autojump_clock):
+    board = StatusBoard()
+    board.draining()
+    board.close()
+    with board.listen() as listener, trio.fail_after(1):
+        [frame] = [json.loads(line) async for line in listener.frames]
+    assert frame["status"] == "draining"
+
+
 NAMES = st.sampled_from(["a", "b"])
 EVENTS: list[st.SearchStrategy[Callable[[StatusBoard], None]]] = [
     st.builds(

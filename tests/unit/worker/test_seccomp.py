@@ -15,7 +15,7 @@ ALLOW = 0x7FFF_0000
 REFUSE = 0x0005_0000 | errno.EPERM
 
 PROGRAM = """
-import ctypes, socket
+import ctypes, os, resource, socket
 from inferd.worker.seccomp import restrict
 ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)
 print(restrict())
@@ -23,10 +23,15 @@ try:
     socket.socket(socket.AF_INET)
 except PermissionError:
     print("no")
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+try:
+    resource.prlimit(os.getppid(), resource.RLIMIT_CORE)
+except PermissionError:
+    print("neither")
 """
 
 
-def verdict(code: bytes, architecture: int, number: int) -> int:
+def verdict(code: bytes, architecture: int, number: int, argument: int = 7) -> int:
     """Run a filter as the kernel does."""
     instructions = list(struct.iter_unpack("=HBBI", code))
     place, value = 0, 0
@@ -34,7 +39,7 @@ def verdict(code: bytes, architecture: int, number: int) -> int:
         kind, yes, no, operand = instructions[place]
         place += 1
         if kind == 0x20:
-            value = {0: number, 4: architecture}[operand]
+            value = {0: number, 4: architecture, 16: argument}[operand]
         elif kind == 0x15:
             place += yes if value == operand else no
         elif kind == 0x35:
@@ -66,6 +71,16 @@ def test_every_call_of_the_list_is_refused():
             assert verdict(code, architecture, numbers[column]) == REFUSE
 
 
+@pytest.mark.parametrize(
+    ("column", "architecture", "number"), [(0, X86_64, 302), (1, AARCH64, 261)]
+)
+def test_only_ones_own_limits_can_be_set(column, architecture, number):
+    code = seccomp.program(column, architecture)
+    assert verdict(code, architecture, number, 0) == ALLOW
+    assert verdict(code, architecture, number, 1) == REFUSE
+    assert verdict(code, architecture, number, 2**32 - 1) == REFUSE
+
+
 @pytest.mark.parametrize("number", [0, 41, 102, 2**31])
 def test_calls_of_another_architecture_are_refused(number):
     assert verdict(seccomp.program(0, X86_64), I386, number) == REFUSE
@@ -77,8 +92,8 @@ def test_a_processor_that_nobody_has_numbered_gives_up_nothing(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_process_that_gave_up_sockets_opens_none():
+def test_a_process_that_gave_them_up_has_no_sockets_and_no_say_over_others():
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], check=True, capture_output=True, timeout=60
     )
-    assert done.stdout.split() in ([b"True", b"no"], [b"False"])
+    assert done.stdout.split() in ([b"True", b"no", b"neither"], [b"False"])
