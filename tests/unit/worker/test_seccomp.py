@@ -81,4 +81,5 @@ def test_a_process_that_gave_up_sockets_opens_none():
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], check=True, capture_output=True, timeout=60
     )
-    assert done.stdout.split() in ([b"True", b"no"], [b"False"])
+    is_known = platform.machine() in seccomp._MACHINES
+    assert done.stdout.split() == ([b"True", b"no"] if is_known else [b"False"])
