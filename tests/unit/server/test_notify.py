@@ -62,8 +62,11 @@ def test_an_address_may_be_abstract():
 
 
 @pytest.mark.parametrize("environ", [{}, {"NOTIFY_SOCKET": ""}])
-def test_without_a_manager_nothing_is_said(environ):
+def test_without_a_manager_nothing_is_said(environ, monkeypatch):
+    opened: list[tuple[int, ...]] = []
+    monkeypatch.setattr(socket, "socket", lambda *kind: opened.append(kind))
     Notifier(environ).ready()
+    assert opened == []
 
 
 def test_a_manager_that_is_gone_harms_nobody(short_dir):
