@@ -161,13 +161,13 @@ def test_the_breaker_opens_after_deaths_in_vain_and_closes_for_one_more_start(
     make_daemon: MakeDaemon,
 ):
     backend = mock(tokens=["one", "two"], die_after_tokens=2)
-    limits = {"breaker_deaths": 2, "breaker_open_s": 0.5}
+    limits = {"breaker_deaths": 2, "breaker_open_s": 2}
     daemon = make_daemon({"backend": [backend], "limits": limits}).start()
     listener = daemon.admin()
     assert daemon.ask(id="a")[-1] == gone("a", "killed by SIGKILL")
     assert daemon.ask(id="b")[-1] == gone("b", "killed by SIGKILL")
     broken = listener.until("restarting", phase="breaker_open")[-1]
-    assert (broken["reason"], broken["retry_in_s"]) == ("killed by SIGKILL", 0.5)
+    assert (broken["reason"], broken["retry_in_s"]) == ("killed by SIGKILL", 2)
     [refusal] = daemon.ask(id="c")
     assert refusal["message"] == "backend not ready: killed by SIGKILL"
     assert refusal["code"] == "backend_unavailable"

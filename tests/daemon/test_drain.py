@@ -118,12 +118,12 @@ def test_asked_twice_the_daemon_ends_at_once_and_its_clients_are_told(
 
 def test_a_drain_while_a_worker_restarts_ends_in_time(make_daemon: MakeDaemon):
     backend = mock(tokens=["one", "two"], die_after_tokens=1)
-    limits = {"breaker_deaths": 9, "drain_s": 0.3}
+    limits = {"breaker_deaths": 9, "drain_s": 0.1}
     daemon = make_daemon({"backend": [backend], "limits": limits}).start()
     listener = daemon.admin()
-    for _ in range(3):
+    for _ in range(5):
         daemon.ask()
-    listener.until("restarting", retry_in_s=0.4)
+    listener.until("restarting", retry_in_s=1.6)
     waiting = daemon.begin("waiting")
     assert daemon.stop() == 0
     [refusal] = waiting.read_to_eof()

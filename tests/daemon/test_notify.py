@@ -1,5 +1,6 @@
 import socket
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,5 +56,6 @@ def test_the_watchdog_is_fed_twice_as_often_as_is_asked(
 ):
     notified(make_daemon, manager, WATCHDOG_USEC="200000")
     hear_until(manager, "READY=1")
-    manager.settimeout(0.2)
-    assert [manager.recv(4096) for _ in range(4)] == [b"WATCHDOG=1"] * 4
+    began_s = time.monotonic()
+    assert [manager.recv(4096) for _ in range(10)] == [b"WATCHDOG=1"] * 10
+    assert time.monotonic() - began_s < 10 * 0.2

@@ -27,14 +27,14 @@ def daemon(daemon_with_two_places: DaemonProcess) -> DaemonProcess:
 def test_a_request_over_both_bounds_is_refused_at_once_and_the_connection_kept(
     daemon: DaemonProcess,
 ):
-    running = daemon.begin("running", max_tokens=40)
+    running = daemon.begin("running", max_tokens=100)
     waiting = daemon.begin("waiting", max_tokens=1)
     with daemon.connect() as third:
         for request_id in ("third", "again"):
             [refusal] = third.ask(generate(id=request_id))
             assert refusal.pop("retry_after_ms", 10) >= 10
             assert refusal == {**FULL, "id": request_id, "queue_depth": 1}
-        assert running.frames()[-1]["usage"]["completion_tokens"] == 40
+        assert running.frames()[-1]["usage"]["completion_tokens"] == 100
         assert waiting.frames()[-1]["id"] == "waiting"
         assert third.ask(generate(max_tokens=1))[-1]["type"] == "done"
 
@@ -56,7 +56,7 @@ def test_what_waits_is_bounded_in_bytes(make_daemon: MakeDaemon):
 
 def test_every_place_is_free_again_once_all_is_answered(daemon: DaemonProcess):
     for _ in range(2):
-        running = daemon.begin("running", max_tokens=40)
+        running = daemon.begin("running", max_tokens=100)
         waiting = daemon.begin("waiting", max_tokens=1)
         assert daemon.ask()[-1]["code"] == "queue_full"
         assert running.frames()[-1]["type"] == "done"
@@ -91,11 +91,11 @@ def test_a_client_that_leaves_while_it_waits_frees_its_place(daemon: DaemonProce
 
 
 def test_a_client_that_ends_its_side_only_keeps_its_permit(daemon: DaemonProcess):
-    half = daemon.begin("half", max_tokens=40)
+    half = daemon.begin("half", max_tokens=100)
     half.half_close()
     waiting = daemon.begin("waiting", max_tokens=1)
     assert daemon.ask()[-1]["code"] == "queue_full"
-    assert half.read_to_eof()[-1]["usage"]["completion_tokens"] == 40
+    assert half.read_to_eof()[-1]["usage"]["completion_tokens"] == 100
     assert waiting.frames()[-1]["type"] == "done"
 
 

@@ -163,7 +163,7 @@ def test_a_deadline_ends_an_answer_that_began_and_refuses_one_that_did_not(
     slow = mock(tokens=["x"] * 1000, token_delay_ms=20)
     daemon = make_daemon({"backend": [slow], "admission": {"max_active": 1}}).start()
     with daemon.connect(V2) as running, daemon.connect(V2) as waiting:
-        running.send(blocks(id="a", deadline_ms=600))
+        running.send(blocks(id="a", deadline_ms=2000))
         assert running.frame()["type"] == "frame"
         waiting.send(blocks(id="b", deadline_ms=100))
         assert waiting.frames() == [
@@ -176,4 +176,4 @@ def test_a_deadline_ends_an_answer_that_began_and_refuses_one_that_did_not(
         ]
         done = running.frames()[-1]
     assert (done["stop_reason"], done["detail"]) == ("cancelled", "deadline")
-    assert 600 <= done["timing"]["total_ms"] < 5000
+    assert 2000 <= done["timing"]["total_ms"] < 10_000

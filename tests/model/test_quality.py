@@ -117,6 +117,7 @@ def test_what_is_drawn_was_among_the_likely(smol):
 
 def test_log_probabilities_rank_the_answer_as_it_is_chosen(smol):
     given = answer(smol, job(QUESTION, n_alternatives=5))
+    assert given.pieces
     for known, piece in zip(given.logprobs, given.pieces, strict=True):
         told = [each.logprob for each in known.top_logprobs]
         assert all(one >= other for one, other in pairwise(told))

@@ -60,4 +60,5 @@ async def test_a_daemon_in_this_process_answers_as_the_vectors_say(profile, shor
 async def test_a_vector_without_a_profile_needs_no_token(short_dir):
     paths = [path for path in all_vectors() if path.parent.name != "hostile"]
     vectors = [each for each in map(read_vector, paths) if each.profile is None]
+    assert vectors
     await replay_all(vectors, "dies", short_dir / "run")

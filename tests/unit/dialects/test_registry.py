@@ -306,6 +306,7 @@ def test_whatever_is_allowed_is_read_as_calls_that_the_tools_allow(dialect, seed
         isinstance(each, MalformedToolCall) and has_key_twice(each) for each in found
     ):
         return
+    assert found, text
     for call in found:
         assert isinstance(call, Call), text
         assert call.name == "free" or jsonschema_rs.is_valid(SCHEMA, call.arguments)

@@ -47,6 +47,10 @@ SCHEMAS = st.recursive(
     ),
     max_leaves=8,
 )
+OF_STRINGS = st.dictionaries(
+    st.sampled_from(["pattern", "minLength", "maxLength"]),
+    SCHEMAS | st.integers(0, 9) | st.text("^a|$\\", max_size=4),
+)
 
 
 def tool(schema):
@@ -231,7 +235,7 @@ def test_bounds_that_are_no_counts_are_none():
 
 
 @settings(max_examples=30)
-@given(SCHEMAS, SCHEMAS)
+@given(SCHEMAS | OF_STRINGS, SCHEMAS)
 def test_no_schema_is_too_odd(schema, root):
     root = root if isinstance(root, dict) else {}
     assert kinds(schema, root) <= KINDS

@@ -1235,7 +1235,9 @@ async def test_a_worker_that_dies_after_stop_ends_nothing_else(
     async with ready_house(monkeypatch) as (home, worker):
         home.engine.stop("the daemon is going down")
         worker.die()
+        successor = await home.workers.next_ready()
         await settled()
+        assert home.workers.living == [successor]
 
 
 async def test_a_worker_that_gets_ready_after_stop_serves_nobody(

@@ -59,7 +59,15 @@ JSON_PIECES = st.lists(
     st.sampled_from(
         [
             *("<json>", "</json>", "<end>", '"', "\\", "{", "}", "[", "]", "</", "x"),
-            *("\n", '{"', '"}', '": "', JSON_CALL, "<json>" + JSON_CALL + "</json>"),
+            *(
+                "\n",
+                '{"',
+                '{"\\"',
+                '"}',
+                '": "',
+                JSON_CALL,
+                "<json>" + JSON_CALL + "</json>",
+            ),
         ]
     ),
     max_size=14,

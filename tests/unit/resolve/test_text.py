@@ -94,7 +94,7 @@ def test_what_is_out_of_range_is_refused_by_name(fields, text):
 
 
 @settings(max_examples=50)
-@given(U32)
+@given(st.sampled_from(BUDGETS) | U32)
 def test_an_image_token_budget_is_one_of_five_or_named_with_them(value):
     if value in BUDGETS:
         assert resolve(image_token_budget=value) == PLAN

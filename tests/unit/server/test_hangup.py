@@ -130,10 +130,19 @@ async def test_nobody_keeps_the_loop_busy(autojump_clock):
 
 async def test_the_end_of_watching_harms_nobody_who_waits():
     hangups = Hangups()
+    ends: list[bool] = []
+
+    async def wait(stream: trio.SocketStream):
+        with trio.CancelScope() as scope:
+            await hangups.wait(stream)
+        ends.append(scope.cancelled_caught)
+
     async with open_pair() as (ours, _), trio.open_nursery() as nursery:
-        nursery.start_soon(hangups.wait, ours)
+        nursery.start_soon(wait, ours)
         async with trio.open_nursery() as watching:
             watching.start_soon(hangups.run)
             await trio.testing.wait_all_tasks_blocked()
             watching.cancel_scope.cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        assert ends == []
         nursery.cancel_scope.cancel()

@@ -143,14 +143,11 @@ def test_a_lock_is_free_when_its_holder_failed(short_dir):
 
 
 def test_a_worker_does_not_inherit_the_lock(short_dir):
-    with locked(short_dir / "lock"):
-        for fd in [int(link.name) for link in Path("/proc/self/fd").iterdir()]:
-            try:
-                is_lock = Path(f"/proc/self/fd/{fd}").readlink().name == "lock"
-            except FileNotFoundError:
-                continue  # the listing's own
-            if is_lock:
-                assert fcntl.fcntl(fd, fcntl.F_GETFD) & fcntl.FD_CLOEXEC
+    path = short_dir / "lock"
+    with locked(path):
+        links = [*Path("/proc/self/fd").iterdir()]
+        held = [int(link.name) for link in links if link.resolve() == path.resolve()]
+        assert [fcntl.fcntl(fd, fcntl.F_GETFD) for fd in held] == [fcntl.FD_CLOEXEC]
 
 
 def test_a_symlink_is_no_lock(short_dir):

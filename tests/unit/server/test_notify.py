@@ -62,8 +62,11 @@ def test_an_address_may_be_abstract():
 
 
 @pytest.mark.parametrize("environ", [{}, {"NOTIFY_SOCKET": ""}])
-def test_without_a_manager_nothing_is_said(environ):
+def test_without_a_manager_nothing_is_said(environ, monkeypatch):
+    opened: list[tuple[int, ...]] = []
+    monkeypatch.setattr(socket, "socket", lambda *kind: opened.append(kind))
     Notifier(environ).ready()
+    assert opened == []
 
 
 def test_a_manager_that_is_gone_harms_nobody(short_dir):
@@ -71,10 +74,11 @@ def test_a_manager_that_is_gone_harms_nobody(short_dir):
 
 
 def test_a_manager_that_does_not_read_stalls_nobody(short_dir):
-    with manager(f"{short_dir}/notify"):
+    with manager(f"{short_dir}/notify") as sock:
         notifier = Notifier({"NOTIFY_SOCKET": f"{short_dir}/notify"})
         for _ in range(2000):
             notifier.ready()
+        assert 0 < len(heard(sock)) < 2000  # the rest found no room, and nobody waited
 
 
 @pytest.mark.parametrize(

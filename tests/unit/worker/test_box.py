@@ -1,4 +1,5 @@
 import ctypes
+import platform
 import resource
 
 import pytest
@@ -45,6 +46,8 @@ def test_what_a_backend_has_no_use_for_is_given_up(tmp_path):
     found = try_in_box(tmp_path)
     boxed = found["boxed"]
     assert {name: found[name] for name in ALLOWED} == dict.fromkeys(ALLOWED, "")
+    assert boxed["landlock"] == landlock.version()
+    assert boxed["seccomp"] is (platform.machine() in seccomp._MACHINES)
     if boxed["landlock"]:
         assert {found[name] for name in NO_FILES} == {"EACCES"}
     if boxed["landlock"] >= 6:

@@ -96,4 +96,6 @@ def test_a_process_that_gave_them_up_has_no_sockets_and_no_say_over_others():
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], check=True, capture_output=True, timeout=60
     )
-    assert done.stdout.split() in ([b"True", b"no", b"neither"], [b"False"])
+    is_known = platform.machine() in seccomp._MACHINES
+    told = [b"True", b"no", b"neither"] if is_known else [b"False"]
+    assert done.stdout.split() == told

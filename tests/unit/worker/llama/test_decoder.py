@@ -188,7 +188,9 @@ def test_log_probabilities_are_those_of_the_model(backend, sampling):
 
 
 def test_alternatives_come_likeliest_first_and_no_two_are_one(backend):
-    for known in answer(backend, job(sampling=SAMPLED, n_alternatives=20)).logprobs:
+    told = answer(backend, job(sampling=SAMPLED, n_alternatives=20)).logprobs
+    assert len(told) == 24
+    for known in told:
         best = known.top_logprobs
         assert all(one.logprob >= other.logprob for one, other in pairwise(best))
         assert len({each.id for each in best}) == 20
@@ -196,6 +198,7 @@ def test_alternatives_come_likeliest_first_and_no_two_are_one(backend):
 
 def test_the_likeliest_token_is_the_first_of_its_alternatives(backend):
     given = answer(backend, job(n_alternatives=3))
+    assert len(given.pieces) == 24
     for known, piece in zip(given.logprobs, given.pieces, strict=True):
         best = known.top_logprobs[0]
         assert (best.id, best.logprob) == (known.id, known.logprob)

@@ -191,4 +191,4 @@ def test_a_vocabulary_of_a_hundred_thousand_takes_no_time():
     content = gguf(pairs=[pair(b"m", ARRAY, merges)])
     began_s = time.process_time()
     read(content)
-    assert time.process_time() - began_s < 0.3
+    assert time.process_time() - began_s < 1
