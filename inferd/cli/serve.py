@@ -1,41 +1,22 @@
-"""inferd serve: run the daemon in the foreground."""
+"""inferd serve: run the daemon in the foreground.
+
+What a daemon is made of takes as long to import as what a worker is made of, so workers
+are started before.
+"""
 
 import argparse
-import os
-import resource
-import signal
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
-from typing import Final, get_args
+from typing import get_args
 
-import trio
 from msgspec.structs import replace
 
-from inferd.backend import StartFailedError
-from inferd.cli.configuration import (
-    config_file,
-    load_config,
-    located,
-    socket_directory,
-)
-from inferd.cli.console import EXIT_ERROR, EXIT_OK, CommandError
+from inferd.cli.configuration import config_file, load_config, located
+from inferd.cli.console import CommandError
 from inferd.config import Config, ConfigError, Level, LogSettings
-from inferd.engine.engine import Engine
-from inferd.engine.ledger import Ledger
-from inferd.paths import LOG_FILE, log_directory
-from inferd.server.audience import Audience, gather
-from inferd.server.doors import NONE_INHERITED, Doors, Inherited, adopted
-from inferd.server.force import nothing_to_read
-from inferd.server.listen import ListenError
-from inferd.server.log import writing_log
-from inferd.server.logfile import LogFile
-from inferd.server.run import Daemon
-from inferd.server.sizes import active_requests, memory_budget
-
-SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""The first two end the daemon: drained at the first, hurried at the next. The last one
-has it read its configuration again, or ends it too where it says that a terminal is gone."""
+from inferd.engine.spawn import first_load, spawned_early
+from inferd.ipc import Load
+from inferd.server.sizes import active_requests
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,18 +34,16 @@ def run(arguments: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT."""
     read_config = reader(arguments.config, arguments.model, arguments.log_level)
     config, refusal = Config(log=LogSettings(file=False)), ""
+    loads: list[Load] = []
     try:
         config = read_config()
-    except ConfigError as error:
+        loads = first_loads(config)
+    except (ConfigError, CommandError) as error:
         refusal = str(error)
-    audience = gather(os.environ)
-    lost = audience.metrics.line_lost
-    with writing_log(config.log.level, log_file(config), lost) as log:
-        refusal = refusal or _serve(config, audience, read_config)
-        is_told = bool(refusal) and log.fail(refusal)
-    if refusal and not is_told:
-        raise CommandError(refusal)
-    return EXIT_ERROR if refusal else EXIT_OK
+    with spawned_early(loads) as early:
+        from inferd.cli.running import run_daemon  # noqa: PLC0415  # see above
+
+        return run_daemon(config, early, read_config, refusal=refusal)
 
 
 def reader(
@@ -92,107 +71,15 @@ def reader(
     return read_config
 
 
-def _serve(
-    config: Config, audience: Audience, read_config: Callable[[], Config]
-) -> str:
-    """Run the daemon; give the reason if it could not start."""
-    reasons: list[str] = []
-    try:
-        with adopted(os.environ) as inherited:
-            daemon = make_daemon(config, audience, inherited, read_config)
-            _raise_file_limit()
-            trio.run(_until_told, daemon)
-            for number in SIGNALS:  # one that comes now has nothing left to end
-                signal.signal(number, signal.SIG_IGN)
-    except* (CommandError, ConfigError, ListenError, StartFailedError) as group:
-        reasons += [str(error) for error in _flat(group)]
-    return "; ".join(reasons)
-
-
-def make_daemon(
-    config: Config,
-    audience: Audience | None = None,
-    inherited: Inherited = NONE_INHERITED,
-    read_config: Callable[[], Config] = nothing_to_read,
-) -> Daemon:
-    """Put the daemon together as configured, with the sockets that are there already.
+def first_loads(config: Config) -> list[Load]:
+    """Say what the worker of each backend is to load.
 
     Raises:
         CommandError: a model cannot be had.
-        ConfigError: a user or a group cannot.
     """
-    audience = audience or gather(os.environ)
-    ledger = Ledger(config.backend, memory_budget(config), audience.board.planned)
-    for name, text, read in ledger.figures():
-        audience.metrics.watch(name, text, read)
-    audience.metrics.watch("tasks", "Tasks of the event loop.", _count_tasks)
-    engines = [
-        Engine(
-            located(settings),
-            n_slots=active_requests(config),
-            limits=config.limits,
-            ledger=ledger,
-            observer=audience.board,
+    return [
+        first_load(
+            located(settings), n_slots=active_requests(config), limits=config.limits
         )
         for settings in config.backend
     ]
-    doors = Doors(socket_directory(config), config.listen.group, inherited)
-    return Daemon(config, doors, engines, audience, read_config)
-
-
-def log_file(config: Config) -> LogFile | None:
-    """Find the log's file; it is opened when there is a line for it."""
-    given = config.log.directory
-    directory = log_directory() if given is None else Path(given)
-    if directory is None or not config.log.file:
-        return None
-    return LogFile(
-        directory / LOG_FILE,
-        max_bytes=config.log.max_bytes,
-        generations=config.log.generations,
-    )
-
-
-def _count_tasks() -> int:
-    """Count the event loop's tasks; what leaks one leaks here."""
-    if not trio.lowlevel.in_trio_run():
-        return 0
-    return trio.lowlevel.current_statistics().tasks_living
-
-
-def _raise_file_limit() -> None:
-    """Allow as many descriptors as we may have: the usual 1,024 is one a connection."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-async def _until_told(daemon: Daemon) -> None:
-    async with trio.open_nursery() as nursery:
-        await nursery.start(_obey_signals, daemon)
-        await daemon.run()
-        nursery.cancel_scope.cancel()
-
-
-async def _obey_signals(
-    daemon: Daemon, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
-) -> None:
-    ends_at_hangup = _has_terminal()  # a terminal that is gone is none any more
-    with trio.open_signal_receiver(*SIGNALS) as signals:
-        task_status.started()
-        async for number in signals:
-            if number != signal.SIGHUP or ends_at_hangup:
-                daemon.stop()
-            else:
-                with suppress(ConfigError):  # it is in the log
-                    daemon.reload()
-
-
-def _has_terminal() -> bool:
-    """Tell whether we were started on a terminal: then SIGHUP says that it is gone."""
-    return any(os.isatty(number) for number in range(3))
-
-
-def _flat(error: BaseException) -> list[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        return [leaf for part in error.exceptions for leaf in _flat(part)]
-    return [error]

@@ -9,13 +9,14 @@ import trio
 
 from inferd.backend import StartFailedError
 from inferd.capabilities import BackendCapabilities
-from inferd.config import BackendSettings, LimitSettings
+from inferd.config import LimitSettings
 from inferd.engine.conduct import SessionOverError
 from inferd.engine.jobs import JobBackend
 from inferd.engine.ledger import Ledger
 from inferd.engine.process import KILLED_BY, WorkerProcess, start_worker
 from inferd.engine.restart import Pause, RestartPolicy
 from inferd.engine.session import Session
+from inferd.engine.spawn import Spawned
 from inferd.engine.stepdown import StepDown
 from inferd.errors import (
     BackendNotReadyError,
@@ -27,7 +28,6 @@ from inferd.ipc import (
     Loading,
     Variant,
 )
-from inferd.limits import HEARTBEAT_S, HEARTBEATS_IN_SILENCE
 
 
 class Observer(Protocol):
@@ -65,27 +65,24 @@ class _Death(NamedTuple):
 
 
 class Engine(JobBackend):
-    """One configured backend: a worker, and another one when that dies."""
+    """One configured backend: a worker, and another one when that dies.
+
+    The first of them may have been started, and told what to load, before.
+    """
 
     def __init__(
         self,
-        settings: BackendSettings,
+        load: Load,
         *,
-        n_slots: int,
         limits: LimitSettings,
         ledger: Ledger,
         observer: Observer,
+        early: Spawned | None = None,
     ) -> None:
         super().__init__(prepare_timeout_s=limits.prepare_timeout_s)
-        self._settings = settings
         self._step_down = StepDown()
-        self._load = Load(
-            settings=settings,
-            n_slots=n_slots,
-            heartbeat_s=min(
-                HEARTBEAT_S, limits.worker_silence_s / HEARTBEATS_IN_SILENCE
-            ),
-        )
+        self._load = load
+        self._early = early
         self._limits = limits
         self._ledger = ledger
         self._observer = observer
@@ -98,7 +95,7 @@ class Engine(JobBackend):
     @property
     def name(self) -> str:
         """Its configured name."""
-        return self._settings.name
+        return self._load.settings.name
 
     @property
     def ready(self) -> bool:
@@ -172,8 +169,9 @@ class Engine(JobBackend):
 
     async def _live_once(self, on_ready: Callable[[], None]) -> _Death:
         """Start a worker and serve with it until it is gone."""
+        early, self._early = self._early, None
         try:
-            async with start_worker() as process:
+            async with start_worker(early) as process:
                 return await self._serve_with(process, on_ready)
         except OSError as error:
             # Of the start alone: what is raised beside a running worker comes in a group.

@@ -3,9 +3,7 @@
 import os
 import re
 import signal
-import socket
 import subprocess
-import sys
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
@@ -13,6 +11,7 @@ from typing import Final
 
 import trio
 
+from inferd.engine.spawn import Spawned, end, spawn
 from inferd.limits import NATIVE_LOG_LINE_BYTES, NATIVE_LOG_LINES
 
 LAST_WORDS_S: Final = 1.0
@@ -34,13 +33,20 @@ class WorkerProcess:
     """
 
     def __init__(
-        self, popen: subprocess.Popen[bytes], stream: trio.SocketStream, pidfd: int
+        self,
+        popen: subprocess.Popen[bytes],
+        stream: trio.SocketStream,
+        pidfd: int,
+        *,
+        is_told: bool = False,
     ) -> None:
         assert popen.stderr is not None  # noqa: S101  # asked for below
         self._stderr = trio.lowlevel.FdStream(os.dup(popen.stderr.fileno()))
         self._popen = popen
         self._pidfd = pidfd
         self.stream = stream
+        self.is_told = is_told
+        """Whether it knows already what to load."""
         self._lines: deque[str] = deque(maxlen=NATIVE_LOG_LINES)
         self._is_silent = trio.Event()
         self._holds_client_text = False
@@ -99,37 +105,25 @@ class WorkerProcess:
 
 
 @asynccontextmanager
-async def start_worker() -> AsyncIterator[WorkerProcess]:
+async def start_worker(spawned: Spawned | None = None) -> AsyncIterator[WorkerProcess]:
     """Start a worker; on leaving, however, it is killed and reaped.
 
-    The process is spawned by this thread, not by one of trio's: the kernel sends the
-    worker's parent-death signal when the *thread* that spawned it ends.
+    Args:
+        spawned: a process that was started before, to be used instead.
 
     Raises:
         OSError: there are too few descriptors or processes to be had; by itself, and
             nothing is left of the attempt.
     """
-    ours, theirs = socket.socketpair()
     with ExitStack() as cleanup:
-        cleanup.enter_context(ours)
-        with theirs:
-            popen = subprocess.Popen(  # noqa: ASYNC220, S603  # see above; our own module
-                [
-                    *(sys.executable, "-P", "-m", "inferd.worker"),
-                    *(str(theirs.fileno()), str(os.getpid())),
-                ],
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-            )
-        cleanup.enter_context(popen)  # reaps it and closes stderr
-        cleanup.callback(popen.kill)
+        spawned = spawned or spawn()
+        cleanup.callback(end, spawned)
+        popen, ours, is_told = spawned
         pidfd = os.pidfd_open(popen.pid)
         cleanup.callback(os.close, pidfd)
         ours.setblocking(False)  # noqa: FBT003  # socket's own signature
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(ours))
-        worker = WorkerProcess(popen, stream, pidfd)
+        worker = WorkerProcess(popen, stream, pidfd, is_told=is_told)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(worker.listen)
             try:

@@ -149,7 +149,11 @@ class Session:
             SessionOverError: it failed, died or fell silent.
             UnfitError: it would take more memory than there is.
         """
-        self._outbox.post(message)
+        if not self._process.is_told:
+            self._outbox.post(message)
+        return await self._hear(report, allot, silence_s)
+
+    async def _hear(self, report: Report, allot: Allot, silence_s: float) -> Loaded:
         has_share = False
         for _ in range(LOAD_MESSAGES):
             match await self._receive_within(silence_s):

@@ -8,6 +8,7 @@ from typing import TypeVar
 import trio
 
 from inferd.capabilities import BackendCapabilities
+from inferd.engine.spawn import Spawned
 from inferd.ipc import (
     Ended,
     FromWorker,
@@ -60,6 +61,7 @@ class FakeProcess:
         self.stream, self.far_stream = unix_pair()
         self.pid = pid
         self.complaint = ""
+        self.is_told = False
         self.holds_client_text = False
         self.n_kills = 0
         self._on_kill = on_kill
@@ -202,7 +204,7 @@ class Workers:
         self._send, self._receive = trio.open_memory_channel[FakeWorker](1000)
 
     @asynccontextmanager
-    async def start(self) -> AsyncIterator[FakeProcess]:
+    async def start(self, _: Spawned | None = None) -> AsyncIterator[FakeProcess]:
         """Start one, unless that is to be refused, once; on leaving, it is ended."""
         if (refusal := self.refusal) is not None:
             self.refusal = None

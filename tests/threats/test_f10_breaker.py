@@ -6,6 +6,7 @@ from hypothesis import given, settings, strategies as st
 from inferd.config import LimitSettings, MockSettings
 from inferd.engine.engine import Engine
 from inferd.engine.restart import RestartPolicy
+from inferd.engine.spawn import first_load
 from inferd.errors import InvalidRequestError
 from inferd.ipc import Drop, Prepare, Refused, Run
 from inferd.job import GenerateJob, Sampling, Turn
@@ -54,10 +55,10 @@ async def test_clients_that_are_refused_or_leave_open_no_breaker(
 ):
     workers = Workers()
     monkeypatch.setattr("inferd.engine.engine.start_worker", workers.start)
+    limits = LimitSettings(breaker_deaths=1)
     engine = Engine(
-        MockSettings(name="chat"),
-        n_slots=1,
-        limits=LimitSettings(breaker_deaths=1),
+        first_load(MockSettings(name="chat"), n_slots=1, limits=limits),
+        limits=limits,
         ledger=roomy_ledger(),
         observer=StatusBoard(),
     )

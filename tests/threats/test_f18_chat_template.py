@@ -7,6 +7,7 @@ from inferd.config import LimitSettings, MockSettings
 from inferd.dialects import template
 from inferd.dialects.template import ChatTemplate, TemplateError
 from inferd.engine.engine import Engine
+from inferd.engine.spawn import first_load
 from inferd.errors import BackendUnavailableError
 from inferd.job import GenerateJob, Sampling, Turn
 from inferd.limits import PREPARE_TIMEOUT_S
@@ -115,11 +116,10 @@ async def test_a_template_that_never_ends_costs_the_worker_alone(
 ):
     workers = Workers()
     monkeypatch.setattr("inferd.engine.engine.start_worker", workers.start)
-    settings = MockSettings(name="chat")
+    limits = LimitSettings()
     engine = Engine(
-        settings,
-        n_slots=1,
-        limits=LimitSettings(),
+        first_load(MockSettings(name="chat"), n_slots=1, limits=limits),
+        limits=limits,
         ledger=roomy_ledger(),
         observer=StatusBoard(),
     )

@@ -13,6 +13,7 @@ import trio.testing
 from inferd.config import LimitSettings, MockSettings
 from inferd.engine.engine import Engine
 from inferd.engine.process import WorkerProcess
+from inferd.engine.spawn import first_load
 from inferd.errors import BackendUnavailableError
 from inferd.ipc import Run
 from inferd.job import GenerateJob, Sampling, Turn
@@ -83,8 +84,7 @@ async def test_no_line_of_it_reaches_a_client(job, monkeypatch, autojump_clock):
     limits = LimitSettings(breaker_deaths=1)
     settings = MockSettings(name="chat")
     engine = Engine(
-        settings,
-        n_slots=1,
+        first_load(settings, n_slots=1, limits=limits),
         limits=limits,
         ledger=roomy_ledger(),
         observer=StatusBoard(),

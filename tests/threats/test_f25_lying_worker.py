@@ -7,6 +7,7 @@ import trio.testing
 
 from inferd.config import LimitSettings, MockSettings
 from inferd.engine.engine import Engine
+from inferd.engine.spawn import first_load
 from inferd.errors import BackendUnavailableError
 from inferd.ipc import Alive, Embedded, Ended, Failed, PromptReady, Run, Step, encode
 from inferd.job import GenerateJob, Sampling, Turn
@@ -104,10 +105,10 @@ async def test_a_lie_is_a_crash_of_the_worker_that_tells_it(
     workers = Workers()
     monkeypatch.setattr("inferd.engine.conduct.JOB_ANSWER_BYTES", ANSWER_BYTES)
     monkeypatch.setattr("inferd.engine.engine.start_worker", workers.start)
+    limits = LimitSettings()
     engine = Engine(
-        MockSettings(name="chat"),
-        n_slots=2,
-        limits=LimitSettings(),
+        first_load(MockSettings(name="chat"), n_slots=2, limits=limits),
+        limits=limits,
         ledger=roomy_ledger(),
         observer=StatusBoard(),
     )

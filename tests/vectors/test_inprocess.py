@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import trio
 
-from inferd.cli.serve import make_daemon
+from inferd.cli.running import make_daemon
 from inferd.client.sync import wait_until_ready
 from inferd.config import Config
 from inferd.toml import parse_config

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from inferd.config import LlamaCppSettings
 from inferd.worker.backend import LoadError
 from inferd.worker.limits import MODEL_PARTS
-from inferd.worker.llama.gguf import GgufError, read_header
+from inferd.worker.llama.gguf import GgufError, Header, read_header
 
 _HASH_BLOCK_BYTES: Final = 8 * 1024 * 1024
 _FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
@@ -44,8 +44,8 @@ class ModelFile:
         self.path = path
         self.fds: list[int] = []
         weakref.finalize(self, _close_all, self.fds)
-        n_parts = self._add(path)
-        for each in _other_parts(path, n_parts):
+        self.header = self._add(path)
+        for each in _other_parts(path, self.header.n_parts):
             self._add(each)
         self._opened = self._stamps()
 
@@ -63,13 +63,13 @@ class ModelFile:
         if self._stamps() != self._opened:
             raise LoadError.of_file(self.path, "it changed while it was loaded")
 
-    def _add(self, path: Path) -> int:
-        """Open a file; give the number of those that belong together, as it has it."""
+    def _add(self, path: Path) -> Header:
+        """Open a file, and see that it can be loaded."""
         fd = _opened(path)
         self.fds.append(fd)
         try:
             with open(fd, "rb", buffering=0, closefd=False) as file:
-                return read_header(file, os.fstat(fd).st_size).n_parts
+                return read_header(file, os.fstat(fd).st_size)
         except GgufError as error:
             raise LoadError.of_file(path, str(error)) from error
         except OSError as error:

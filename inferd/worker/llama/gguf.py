@@ -17,6 +17,7 @@ from inferd.worker.limits import (
     GGUF_TENSORS,
     GGUF_TEXT_BYTES,
 )
+from inferd.worker.llama.ggml_types import BLOCKS
 
 MAGIC: Final = b"GGUF"
 VERSIONS: Final = range(2, 4)
@@ -30,48 +31,14 @@ _PARTS_KEY: Final = b"split.count"
 _NUMBERS: Final = {_ALIGNMENT_KEY: 4, _PARTS_KEY: 2}
 """Keys whose values matter here, and the only type that each may have."""
 
+_ARCHITECTURE_KEY: Final = b"general.architecture"
+_TOKENS_KEY: Final = b"tokenizer.ggml.tokens"
+_ARCHITECTURE_BYTES: Final = 64
+
 _TEXT: Final = 8
 _ARRAY: Final = 9
 _SIZES: Final = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 """Bytes of a number, by its type in the header."""
-
-_K: Final = 256
-BLOCKS: Final = {
-    0: (1, 4),  # F32
-    1: (1, 2),  # F16
-    2: (32, 18),  # Q4_0
-    3: (32, 20),  # Q4_1
-    6: (32, 22),  # Q5_0
-    7: (32, 24),  # Q5_1
-    8: (32, 34),  # Q8_0
-    10: (_K, 84),  # Q2_K
-    11: (_K, 110),  # Q3_K
-    12: (_K, 144),  # Q4_K
-    13: (_K, 176),  # Q5_K
-    14: (_K, 210),  # Q6_K
-    16: (_K, 66),  # IQ2_XXS
-    17: (_K, 74),  # IQ2_XS
-    18: (_K, 98),  # IQ3_XXS
-    19: (_K, 50),  # IQ1_S
-    20: (32, 18),  # IQ4_NL
-    21: (_K, 110),  # IQ3_S
-    22: (_K, 82),  # IQ2_S
-    23: (_K, 136),  # IQ4_XS
-    24: (1, 1),  # I8
-    25: (1, 2),  # I16
-    26: (1, 4),  # I32
-    27: (1, 8),  # I64
-    28: (1, 8),  # F64
-    29: (_K, 56),  # IQ1_M
-    30: (1, 2),  # BF16
-    34: (_K, 54),  # TQ1_0
-    35: (_K, 66),  # TQ2_0
-    39: (32, 17),  # MXFP4
-    40: (64, 36),  # NVFP4
-    41: (128, 18),  # Q1_0
-}
-"""Numbers in a block of a type of tensor, and its bytes: those of ggml's types that files
-have weights in. A test holds them to the library's own and to those of ``gguf``."""
 
 
 class GgufError(Exception):
@@ -82,8 +49,14 @@ class Header(NamedTuple):
     """What a file says of itself."""
 
     n_tensors: int
-    n_parts: int
+    n_parts: int = 0
     """Files that its model is made of; 0 or 1 where it is whole."""
+    architecture: bytes = b""
+    """What its keys begin with; empty where it does not say."""
+    n_tokens: int = 0
+    """Of the vocabulary."""
+    n_texts: int = 0
+    """Tokens, and how they are merged: all texts in arrays."""
 
 
 def read_header(file: BinaryIO, n_bytes: int) -> Header:
@@ -110,12 +83,18 @@ def read_header(file: BinaryIO, n_bytes: int) -> Header:
     _refuse_over("tensors", n_tensors, GGUF_TENSORS)
     _refuse_over("keys", n_keys, GGUF_KEYS)
     values = _read_values(reader, n_keys)
-    alignment = values.get(_ALIGNMENT_KEY, _DEFAULT_ALIGNMENT)
+    alignment = values.numbers.get(_ALIGNMENT_KEY, _DEFAULT_ALIGNMENT)
     if not 0 < alignment <= GGUF_ALIGNMENT_BYTES or alignment & (alignment - 1):
         raise GgufError(f"its alignment of {alignment} bytes is none")
     sizes = list(_read_tensors(reader, n_tensors, alignment))
     _refuse_short(reader, sizes, alignment)
-    return Header(n_tensors, values.get(_PARTS_KEY, 0))
+    return Header(
+        n_tensors,
+        values.numbers.get(_PARTS_KEY, 0),
+        values.architecture,
+        values.n_tokens,
+        values.n_texts,
+    )
 
 
 class _Reader:
@@ -191,40 +170,54 @@ def _read_name(reader: _Reader, most: int) -> bytes:
     return reader.take(length)
 
 
-def _read_values(reader: _Reader, n_keys: int) -> dict[bytes, int]:
-    """Pass over all values; give those that matter for the rest of the header."""
-    known: dict[bytes, int] = {}
+class _Values:
+    """Those that matter, of all that a header has."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[bytes, int] = {}
+        self.architecture = b""
+        self.n_tokens = 0
+        self.n_texts = 0
+
+    def read(self, reader: _Reader, key: bytes) -> None:
+        """Read one, or pass over it."""
+        kind = reader.number(4)
+        if key in _NUMBERS and kind == _NUMBERS[key]:
+            self.numbers[key] = reader.number(_SIZES[kind])
+        elif key in _NUMBERS:
+            raise _wrong_kind(key, kind)
+        elif kind == _ARRAY:
+            self._pass_array(reader, key)
+        elif kind == _TEXT and key == _ARCHITECTURE_KEY:
+            self.architecture = _read_name(reader, _ARCHITECTURE_BYTES)
+        elif kind == _TEXT:
+            reader.skip_texts(1)
+        else:
+            reader.skip(_size_of(kind, key))
+
+    def _pass_array(self, reader: _Reader, key: bytes) -> None:
+        kind = reader.number(4)
+        n_items = reader.number(8)
+        if kind != _TEXT:
+            reader.skip(_size_of(kind, key) * n_items)
+            return
+        _refuse_over("texts in arrays", n_items, GGUF_ARRAY_TEXTS - self.n_texts)
+        reader.skip_texts(n_items)
+        self.n_texts += n_items
+        if key == _TOKENS_KEY:
+            self.n_tokens = n_items
+
+
+def _read_values(reader: _Reader, n_keys: int) -> _Values:
+    values = _Values()
     seen: set[bytes] = set()
-    n_texts_left = GGUF_ARRAY_TEXTS
     for _ in range(n_keys):
         key = _read_name(reader, GGUF_NAME_BYTES)
         if key in seen:
             raise GgufError(f"it has the key {_quoted(key)} twice")
         seen.add(key)
-        kind = reader.number(4)
-        if key in _NUMBERS and kind == _NUMBERS[key]:
-            known[key] = reader.number(_SIZES[kind])
-        elif key in _NUMBERS:
-            raise _wrong_kind(key, kind)
-        elif kind == _ARRAY:
-            n_texts_left -= _skip_array(reader, key, n_texts_left)
-        elif kind == _TEXT:
-            reader.skip_texts(1)
-        else:
-            reader.skip(_size_of(kind, key))
-    return known
-
-
-def _skip_array(reader: _Reader, key: bytes, n_texts_left: int) -> int:
-    """Pass over an array; give how many texts were in it."""
-    kind = reader.number(4)
-    n_items = reader.number(8)
-    if kind != _TEXT:
-        reader.skip(_size_of(kind, key) * n_items)
-        return 0
-    _refuse_over("texts in arrays", n_items, n_texts_left)
-    reader.skip_texts(n_items)
-    return n_items
+        values.read(reader, key)
+    return values
 
 
 def _size_of(kind: int, key: bytes) -> int:

@@ -11,6 +11,7 @@ from inferd.worker.llama.draft_model import DraftModel
 from inferd.worker.llama.files import ModelFile
 from inferd.worker.llama.library import llama
 from inferd.worker.llama.model import Model
+from inferd.worker.llama.opening import Extent
 from inferd.worker.llama.speculation import LookupDrafter, Speculation
 
 __all__ = ["check_draft_model", "check_speculation", "make_speculation", "open_draft"]
@@ -39,8 +40,7 @@ def open_draft(
     file: ModelFile,
     settings: LlamaCppSettings,
     alive: Callable[[], None],
-    *,
-    is_dry: bool = False,
+    extent: Extent = "whole",
 ) -> Model:
     """Load a draft model, or all of it but its weights.
 
@@ -48,13 +48,13 @@ def open_draft(
         file: with it.
         settings: of the model that it guesses for.
         alive: called now and then.
-        is_dry: leave the weights where they are.
+        extent: how much of it.
 
     Raises:
         LoadError: llama.cpp cannot load it.
     """
     own = LlamaCppSettings(name="draft", n_gpu_layers=settings.n_gpu_layers)
-    return Model(file, own, alive, is_dry=is_dry)
+    return Model(file, own, alive, extent)
 
 
 def check_draft_model(draft: Model, target: Model, path: Path) -> None:

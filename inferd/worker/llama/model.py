@@ -14,7 +14,8 @@ from inferd.config import LlamaCppSettings, Use
 from inferd.wire.responses import Alternative, Logprob
 from inferd.worker.backend import LoadError
 from inferd.worker.llama.files import ModelFile
-from inferd.worker.llama.library import llama, load_model
+from inferd.worker.llama.library import llama
+from inferd.worker.llama.opening import Extent, open_model
 
 _TEXT_BYTES = 256
 RANK_POOLING: Final = 4
@@ -32,7 +33,7 @@ class Model:
         file: a GGUF file.
         settings: layers on the accelerator, and what the file itself does not say.
         alive: called now and then while it loads.
-        is_dry: leave the weights where they are: it can tell what it takes, no more.
+        extent: how much of it.
 
     Raises:
         LoadError: the library refused the file; its log, on stderr, says why. Or its
@@ -47,24 +48,10 @@ class Model:
         file: ModelFile,
         settings: LlamaCppSettings,
         alive: Callable[[], None],
-        *,
-        is_dry: bool = False,
+        extent: Extent = "whole",
     ) -> None:
-        params = llama.llama_model_default_params()
-        params.n_gpu_layers = settings.n_gpu_layers
-        if is_dry:
-            params.no_alloc = True
-            params.load_mode = llama.LLAMA_LOAD_MODE_NONE
-
-        def go_on(_progress: float, _: object) -> bool:
-            alive()
-            return True
-
-        self._progress = llama.llama_progress_callback(go_on)  # kept from the collector
-        params.progress_callback = self._progress
-        self.handle = load_model(file.library_paths, params)
-        if not self.handle:
-            raise LoadError.of_file(file.path, "llama.cpp cannot load it")
+        opened = open_model(file, settings.n_gpu_layers, alive, extent)
+        self.handle, self.n_left_texts, self._progress = opened
         self.vocab = llama.llama_model_get_vocab(self.handle)
         self.n_vocab: int = llama.llama_vocab_n_tokens(self.vocab)
         self.n_ctx_train: int = llama.llama_model_n_ctx_train(self.handle)

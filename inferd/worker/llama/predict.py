@@ -20,6 +20,7 @@ from inferd.worker.llama.guessing import (
     open_draft,
 )
 from inferd.worker.llama.model import Model
+from inferd.worker.llama.opening import Extent
 
 GRAMMAR_TOKEN_BYTES: Final = 450
 """Bytes that a token of the vocabulary takes once grammars know it. Measured: 420 to 450
@@ -32,6 +33,10 @@ REHEARSAL_TOKEN_BYTES: Final = 540
 REHEARSAL_BYTES: Final = 20 * 1024 * 1024
 """Bytes of that process without a vocabulary, and of its fork. Measured: 19 MiB, of which
 some are pages that other processes of Python have, too."""
+
+TEXT_BYTES: Final = 250
+"""Bytes that a token of the vocabulary takes, or a rule by which two are merged. Measured:
+200 (Gemma 3), 230 (SmolLM2), 270 and 300 (encoders of 30,522 and 61,044 tokens)."""
 
 GROWTH_BYTES: Final = 16 * 1024 * 1024
 """Bytes by which a worker grows as it loads and serves: graphs, threads, jobs. Measured:
@@ -83,11 +88,12 @@ def predict(
     Raises:
         LoadError: the model cannot be served so.
     """
-    with closing(Model(files.model, settings, alive, is_dry=True)) as model:
+    extent: Extent = "dry" if files.draft else "wordless"  # two are compared by words
+    with closing(Model(files.model, settings, alive, extent)) as model:
         check_speculation(model, settings)
         if files.draft is None:
             return _predict(model, None, settings, n_slots)
-        with closing(open_draft(files.draft, settings, alive, is_dry=True)) as draft:
+        with closing(open_draft(files.draft, settings, alive, "dry")) as draft:
             check_draft_model(draft, model, files.draft.path)
             return _predict(model, draft, settings, n_slots)
 
@@ -111,7 +117,10 @@ def _predict(
         is_set=settings.n_ctx is not None,
         has_slots=writes,
         weights=sum(each.weights for each in taken),
-        own=own + len(taken) * GROWTH_BYTES + writes * _grammar_bytes(model),
+        own=own
+        + TEXT_BYTES * model.n_left_texts
+        + len(taken) * GROWTH_BYTES
+        + writes * _grammar_bytes(model),
         cache=sum((each.cache for each in taken), Line()),
         compute=sum((each.compute for each in taken), Line()),
         accelerator=sum(each.accelerator for each in taken),

@@ -1,19 +1,16 @@
 import argparse
-import fcntl
-import json
-import os
-import resource
-import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
-import trio
-import trio.testing
 
-from inferd.cli import serve
+from inferd.cli import running
 from inferd.cli.console import CommandError
-from inferd.cli.serve import add_arguments, log_file, make_daemon, reader
-from inferd.config import Config, ConfigError
-from inferd.paths import LOG_FILE
+from inferd.cli.serve import add_arguments, first_loads, reader, run
+from inferd.config import Config, ConfigError, MockSettings
+from inferd.engine.spawn import Spawned
 from inferd.toml import parse_config
 
 
@@ -30,36 +27,6 @@ def mock_config(directory, *names: str) -> str:
     return f'[listen]\ndirectory = "{directory}"\n{backends}'
 
 
-@pytest.fixture
-def _file_limit():
-    """Put the limit of open files back afterwards."""
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, before)
-
-
-class StoppableDaemon:
-    """Runs until it has been told to stop as often as it wants."""
-
-    def __init__(self, n_stops: int) -> None:
-        self.n_stopped = self.n_reloaded = 0
-        self._n_stops = n_stops
-        self._ended = trio.Event()
-
-    def reload(self) -> None:
-        self.n_reloaded += 1
-        if self.n_reloaded % 2:
-            raise ConfigError
-
-    def stop(self) -> None:
-        self.n_stopped += 1
-        if self.n_stopped == self._n_stops:
-            self._ended.set()
-
-    async def run(self) -> None:
-        await self._ended.wait()
-
-
 def test_defaults_are_the_usual_places_and_the_configured_level():
     arguments = parse()
     assert (arguments.config, arguments.model) == (None, None)
@@ -71,151 +38,47 @@ def test_a_log_level_that_is_none_is_refused(capsys):
         parse("--log-level", "loud")
 
 
-def test_every_configured_backend_has_an_engine(short_dir):
-    config = parse_config(mock_config(short_dir, "a", "b"))
-    daemon = make_daemon(config)
-    assert [backend.name for backend in daemon._backends] == ["a", "b"]
-    assert daemon._doors.directory == short_dir
-
-
-def test_the_memory_that_models_get_is_among_the_metrics(short_dir):
-    config = parse_config(f"{mock_config(short_dir)}[memory]\nbudget = 5000\n")
-    text = make_daemon(config)._commands.metrics.text()
-    assert "\ninferd_memory_budget_bytes 5000.0\n" in text
-    assert "\ninferd_memory_needed_bytes 0.0\n" in text
-
-
-def test_a_model_that_was_not_brought_stops_the_start(inferd):
-    with pytest.raises(CommandError, match="python -m inferd.models embedded:chat"):
-        make_daemon(Config())
-
-
-@pytest.mark.parametrize(
-    "numbers", [[signal.SIGTERM], [signal.SIGINT], [signal.SIGTERM, signal.SIGINT]]
-)
-async def test_every_signal_reaches_the_daemon(numbers):
-    daemon = StoppableDaemon(len(numbers))
-    with trio.fail_after(5):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(serve._until_told, daemon)  # type: ignore[arg-type]  # as far as it goes
-            for n, number in enumerate(numbers):
-                await trio.testing.wait_all_tasks_blocked()
-                assert daemon.n_stopped == n
-                signal.raise_signal(number)
-    assert daemon.n_stopped == len(numbers)
-
-
-@pytest.mark.parametrize("is_on_terminal", [False, True])
-async def test_a_hang_up_reloads_or_ends_it_where_the_terminal_is_gone(
-    is_on_terminal, monkeypatch
-):
-    monkeypatch.setattr("os.isatty", lambda fd: is_on_terminal and fd == 2)
-    daemon = StoppableDaemon(1)
-    with trio.fail_after(5):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(serve._until_told, daemon)  # type: ignore[arg-type]  # as far as it goes
-            for _ in range(1 if is_on_terminal else 3):
-                await trio.testing.wait_all_tasks_blocked()
-                signal.raise_signal(signal.SIGHUP)
-            await trio.testing.wait_all_tasks_blocked()
-            assert daemon.n_reloaded == 3 * (not is_on_terminal)
-            if not is_on_terminal:
-                signal.raise_signal(signal.SIGTERM)
-    assert daemon.n_stopped == 1
-
-
-@pytest.mark.usefixtures("_file_limit")
-def test_a_user_that_is_not_there_is_one_line(inferd, short_dir):
-    config = short_dir / "config.toml"
-    rule = "[access]\ninfer = {uids = ['no-such-user']}\n"
-    config.write_text(mock_config(short_dir / "run") + rule)
-    code, _, stderr = inferd("serve", "--config", config)
-    assert (code, len(stderr.splitlines())) == (2, 1)
-    assert stderr.startswith("error: access.infer.uids = 'no-such-user': expected")
-
-
-@pytest.mark.usefixtures("_file_limit")
-def test_a_lock_that_is_held_is_one_line(inferd, short_dir):
-    config = short_dir / "config.toml"
-    config.write_text(mock_config(short_dir / "run"))
-    (short_dir / "run").mkdir()
-    with (short_dir / "run" / "inferd.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        code, stdout, stderr = inferd("serve", "--config", config)
-    assert (code, stdout) == (2, "")
-    assert stderr.splitlines() == [
-        f"error: another inferd daemon already holds the lock at {short_dir}/run/inferd.lock"
+def test_a_worker_is_told_what_its_backend_is_to_load():
+    table = '[[backend]]\nname = "{}"\nkind = "mock"\n'
+    config = parse_config(
+        "[admission]\nmax_active = 3\n" + table.format("a") + table.format("b")
+    )
+    loads = first_loads(config)
+    assert [load.settings for load in loads] == [
+        MockSettings(name="a"),
+        MockSettings(name="b"),
     ]
+    assert {load.n_slots for load in loads} == {3}
 
 
-def test_an_inherited_socket_that_makes_no_sense_is_one_line(inferd, monkeypatch):
-    monkeypatch.setenv("LISTEN_PID", str(os.getpid()))
-    monkeypatch.setenv("LISTEN_FDS", "many")
-    code, stdout, stderr = inferd("serve")
-    assert (code, stdout) == (2, "")
-    assert stderr.splitlines() == ["error: LISTEN_FDS is not a number: 'many'"]
+def test_a_model_that_was_not_brought_stops_the_start_before_any_worker(inferd):
+    with pytest.raises(CommandError, match="python -m inferd.models embedded:chat"):
+        first_loads(Config())
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("_file_limit")
-def test_a_backend_that_does_not_get_ready_is_one_line(inferd, short_dir):
+def test_workers_are_there_before_the_daemon_and_gone_after_it(short_dir, monkeypatch):
     config = short_dir / "config.toml"
-    config.write_text(mock_config(short_dir / "run") + "die_at_load = true\n")
-    code, _, stderr = inferd("serve", "--config", config)
-    assert code == 2
-    assert stderr.splitlines()[-1].startswith("error: backend a: killed by SIGKILL")
-    assert not list((short_dir / "run").glob("*.sock"))
+    config.write_text('[[backend]]\nname = "a"\nkind = "mock"\n')
+    seen: list[Spawned] = []
+
+    def run_daemon(_: Config, early: Mapping[str, Spawned], *__: object, refusal: str):
+        assert ([*early], refusal) == (["a"], "")
+        seen.extend(early.values())
+        assert seen[0].popen.poll() is None
+        return 7
+
+    monkeypatch.setattr(running, "run_daemon", run_daemon)
+    assert run(parse("--config", str(config))) == 7
+    assert not Path(f"/proc/{seen[0].popen.pid}").exists()
 
 
-@pytest.mark.usefixtures("_file_limit")
-@pytest.mark.parametrize(
-    "model",
-    ["embedded:nothing", pytest.param("/nowhere/m.gguf", marks=pytest.mark.slow)],
-)
-def test_a_model_that_cannot_be_had_is_an_error_of_the_log_too(
-    model, inferd, monkeypatch, short_dir
-):
-    monkeypatch.setenv("INFERD_LOG_DIR", str(short_dir / "logs"))
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_dir))
-    code, _, stderr = inferd("serve", "--model", model)
-    assert (code, len(stderr.splitlines())) == (2, 1)
-    [line] = map(json.loads, (short_dir / "logs" / LOG_FILE).read_text().splitlines())
-    assert (line["level"], line["msg"]) == ("error", "daemon.failed")
-    assert stderr == f"error: {line['reason']}\n"
-
-
-def test_a_configuration_that_is_broken_is_told_on_stderr_alone(
-    inferd, monkeypatch, short_dir
-):
-    monkeypatch.setenv("INFERD_LOG_DIR", str(short_dir / "logs"))
-    config = short_dir / "config.toml"
-    config.write_text("[log]\nfile = 3\n")
-    code, _, stderr = inferd("serve", "--config", config)
-    assert (code, len(stderr.splitlines())) == (2, 1)
-    assert stderr.startswith(f"error: {config}: log.file = 3: ")
-    assert not (short_dir / "logs").exists()
-
-
-def test_the_log_is_where_and_as_long_as_it_is_configured(monkeypatch, short_dir):
-    monkeypatch.setenv("INFERD_LOG_DIR", str(short_dir / "usual"))
-    tables = {
-        "": short_dir / "usual" / LOG_FILE,
-        "file = false": None,
-        f'directory = "{short_dir}"': short_dir / LOG_FILE,
-    }
-    for table, path in tables.items():
-        file = log_file(parse_config(f"[log]\n{table}\n"))
-        assert (file and str(file)) == (path and str(path))
-    monkeypatch.setenv("INFERD_LOG_DIR", "")
-    assert log_file(Config()) is None
-
-
-@pytest.mark.usefixtures("_file_limit")
-def test_a_daemon_may_have_as_many_files_as_it_may(monkeypatch):
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
-    serve._raise_file_limit()
-    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+def test_what_takes_long_to_import_is_left_until_workers_are_started():
+    code = "import inferd.cli.serve, sys; print({'trio', 'structlog'} & {*sys.modules})"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "set()\n"
 
 
 def test_a_model_on_the_command_line_is_served_alone(inferd, short_dir):

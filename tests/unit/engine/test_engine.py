@@ -28,6 +28,7 @@ from inferd.capabilities import BackendCapabilities
 from inferd.config import LimitSettings, MockSettings
 from inferd.engine.engine import Engine
 from inferd.engine.restart import Pause
+from inferd.engine.spawn import first_load
 from inferd.errors import (
     BackendNotReadyError,
     BackendUnavailableError,
@@ -207,10 +208,10 @@ async def house(monkeypatch, **limits: Any) -> AsyncIterator[House]:
     workers, events = Workers(), Events()
     with monkeypatch.context() as patch:
         patch.setattr("inferd.engine.engine.start_worker", workers.start)
+        set_limits = msgspec.convert(limits, LimitSettings)
         engine = Engine(
-            SETTINGS,
-            n_slots=2,
-            limits=msgspec.convert(limits, LimitSettings),
+            first_load(SETTINGS, n_slots=2, limits=set_limits),
+            limits=set_limits,
             ledger=roomy_ledger(),
             observer=events,
         )
@@ -268,10 +269,10 @@ async def start_fails(monkeypatch, happen, **limits: Any) -> str:
     """Let something happen to the first worker; give the reason of the failed start."""
     workers = Workers()
     monkeypatch.setattr("inferd.engine.engine.start_worker", workers.start)
+    set_limits = msgspec.convert(limits, LimitSettings)
     engine = Engine(
-        SETTINGS,
-        n_slots=1,
-        limits=msgspec.convert(limits, LimitSettings),
+        first_load(SETTINGS, n_slots=1, limits=set_limits),
+        limits=set_limits,
         ledger=roomy_ledger(),
         observer=Events(),
     )

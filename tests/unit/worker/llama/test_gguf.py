@@ -7,7 +7,7 @@ import gguf as reference
 import pytest
 from hypothesis import given, strategies as st
 
-from inferd.worker.llama.gguf import BLOCKS, GgufError, Header, read_header
+from inferd.worker.llama.gguf import GgufError, Header, read_header
 from tests.fakes.gguf_bytes import (
     ARRAY,
     F32,
@@ -37,9 +37,24 @@ def alignment(value: int) -> bytes:
 
 
 def test_a_sound_file_tells_its_tensors_and_parts():
-    assert read(SOUND) == Header(n_tensors=2, n_parts=0)
+    header = Header(n_tensors=2, architecture=b"llama", n_texts=40)
+    assert read(SOUND) == header
     parts = pair(b"split.count", U16, struct.pack("<H", 3))
     assert read(gguf(pairs=[parts])).n_parts == 3
+
+
+def test_tokens_are_counted_among_the_texts():
+    words = array(TEXT, 3, 3 * text(b"word"))
+    tokens = pair(b"tokenizer.ggml.tokens", ARRAY, words)
+    merges = pair(b"tokenizer.ggml.merges", ARRAY, array(TEXT, 1, text(b"w o")))
+    header = read(gguf(pairs=[tokens, merges]))
+    assert (header.n_tokens, header.n_texts) == (3, 4)
+
+
+def test_the_name_of_an_architecture_is_no_novel():
+    name = pair(b"general.architecture", TEXT, text(b"x" * 65))
+    with pytest.raises(GgufError, match="a name of 65 bytes, over 64"):
+        read(gguf(pairs=[name]))
 
 
 @pytest.mark.parametrize("write", [write_tiny_model, write_tiny_bert])
@@ -177,14 +192,3 @@ def test_a_vocabulary_of_a_hundred_thousand_takes_no_time():
     began_s = time.process_time()
     read(content)
     assert time.process_time() - began_s < 1
-
-
-def test_sizes_of_blocks_are_those_of_the_format():
-    known = {int(kind): sizes for kind, sizes in reference.GGML_QUANT_SIZES.items()}
-    never_stored = {
-        reference.GGMLQuantizationType.Q8_1,
-        reference.GGMLQuantizationType.Q8_K,
-    }
-    assert {
-        kind: sizes for kind, sizes in known.items() if kind not in never_stored
-    } == BLOCKS

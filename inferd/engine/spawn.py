@@ -1,0 +1,85 @@
+"""Start worker processes, with nothing that takes long to import."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from typing import NamedTuple
+
+from inferd.config import BackendSettings, LimitSettings
+from inferd.ipc import Load, encode
+from inferd.limits import HEARTBEAT_S, HEARTBEATS_IN_SILENCE
+
+
+class Spawned(NamedTuple):
+    """A process that may still be on its way to become a worker."""
+
+    popen: subprocess.Popen[bytes]
+    """Its stderr is a pipe."""
+    sock: socket.socket
+    """Our end of its socketpair."""
+    is_told: bool = False
+    """Whether it has been told what to load."""
+
+
+def spawn() -> Spawned:
+    """Start a process.
+
+    This thread does, not one of trio's: the kernel sends the worker's parent-death signal
+    when the *thread* that spawned it ends.
+
+    Raises:
+        OSError: there are too few descriptors or processes to be had; nothing is left of
+            the attempt.
+    """
+    ours, theirs = socket.socketpair()
+    with ExitStack() as on_failure, theirs:
+        on_failure.enter_context(ours)
+        popen = subprocess.Popen(  # noqa: S603  # our own module
+            [
+                *(sys.executable, "-P", "-m", "inferd.worker"),
+                *(str(theirs.fileno()), str(os.getpid())),
+            ],
+            pass_fds=(theirs.fileno(),),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        on_failure.pop_all()
+    return Spawned(popen, ours)
+
+
+def first_load(
+    settings: BackendSettings, *, n_slots: int, limits: LimitSettings
+) -> Load:
+    """Say what a backend's worker is to load, before any has crashed."""
+    heartbeat_s = min(HEARTBEAT_S, limits.worker_silence_s / HEARTBEATS_IN_SILENCE)
+    return Load(settings=settings, n_slots=n_slots, heartbeat_s=heartbeat_s)
+
+
+@contextmanager
+def spawned_early(loads: Sequence[Load]) -> Iterator[Mapping[str, Spawned]]:
+    """Start workers and tell them what to load, so that they import while we do.
+
+    Gives those that are told so, by the names of their backends. They ask for memory, and load nothing before there is an answer. On leaving, they are
+    killed and reaped. Where no process can be had, whoever starts it later hears why.
+    """
+    early: dict[str, Spawned] = {}
+    with ExitStack() as cleanup:
+        for load in loads:
+            with suppress(OSError):
+                spawned = spawn()
+                cleanup.callback(end, spawned)
+                spawned.sock.sendall(encode(load))
+                early[load.settings.name] = spawned._replace(is_told=True)
+        yield early
+
+
+def end(spawned: Spawned) -> None:
+    """Kill a process and reap it, unless that has happened."""
+    popen, sock, _ = spawned
+    popen.kill()
+    with sock, popen:
+        pass
