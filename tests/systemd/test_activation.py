@@ -19,6 +19,7 @@ from tests.systemd.container import (
     place,
     tool,
 )
+from torture.suite import tell_counts
 
 REASON = missing()
 pytestmark = [
@@ -127,6 +128,7 @@ def test_restarts_in_a_storm_of_clients_fail_no_request(sockets):
         for _ in range(N_RESTARTS):
             sockets.run("systemctl", "restart", "inferd")
             assert ask(sockets)["type"] == "done"
+    tell_counts(restarts=N_RESTARTS, done_during_restarts=outcomes["done"])
     assert set(outcomes) == {"done", "longest_s"}, outcomes
     assert outcomes["done"] > 20
 
@@ -144,6 +146,11 @@ def test_a_killed_daemon_comes_back_and_refuses_no_connection(sockets):
             assert int(pid) > 1
             sockets.run("kill", "-KILL", pid)
             assert eventually(partial(is_back, sockets, pid))
+    tell_counts(
+        daemon_kills=N_KILLS,
+        done_during_kills=outcomes["done"],
+        lost_in_flight=outcomes.get("lost", 0),
+    )
     assert set(outcomes) <= {"done", "lost", "longest_s"}, outcomes
     assert outcomes["done"] > 20
     assert len(processes(sockets)) == 2
