@@ -6,11 +6,14 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from inferd.config import BackendSettings, LimitSettings
 from inferd.ipc import Load, encode
 from inferd.limits import HEARTBEAT_S, HEARTBEATS_IN_SILENCE
+
+LISTEN_VARIABLES: Final = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
+"""What systemd says of sockets to the daemon, and to nobody else."""
 
 
 class Spawned(NamedTuple):
@@ -43,6 +46,7 @@ def spawn() -> Spawned:
                 *(str(theirs.fileno()), str(os.getpid())),
             ],
             pass_fds=(theirs.fileno(),),
+            env={k: v for k, v in os.environ.items() if k not in LISTEN_VARIABLES},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

@@ -14,8 +14,6 @@ from inferd.paths import (
 FIRST_FD: Final = 3
 """The first descriptor that is handed over; the others follow it without a gap."""
 
-VARIABLES: Final = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
-
 NAMES: Final = {
     leaf.removesuffix(".sock"): leaf
     for leaf in (
@@ -34,7 +32,7 @@ def handed_over(environ: Mapping[str, str], pid: int) -> dict[str, int]:
     """Tell which descriptors are whose sockets, in whatever order they come.
 
     Args:
-        environ: where the ``VARIABLES`` stand, or not.
+        environ: where the ``LISTEN_VARIABLES`` stand, or not.
         pid: our own; what is meant for another process is none of ours.
 
     Returns:

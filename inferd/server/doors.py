@@ -11,8 +11,9 @@ from typing import Final
 
 import trio
 
+from inferd.engine.spawn import LISTEN_VARIABLES
 from inferd.paths import LOCK_NAME
-from inferd.server.activation import VARIABLES, ActivationError, handed_over
+from inferd.server.activation import ActivationError, handed_over
 from inferd.server.listen import ListenError, bind, locked, make_directory
 from inferd.server.reception import Door, Reception
 
@@ -39,7 +40,7 @@ def adopted(environ: MutableMapping[str, str]) -> Iterator[Inherited]:
     except ActivationError as error:
         raise ListenError(str(error)) from error
     finally:
-        for variable in VARIABLES:
+        for variable in LISTEN_VARIABLES:
             environ.pop(variable, None)
     for fd in found.values():
         _keep_from_workers(fd)

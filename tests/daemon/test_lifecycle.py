@@ -18,11 +18,17 @@ def mode_of(path):
     return stat.S_IMODE(path.lstat().st_mode)
 
 
-def test_a_listener_that_comes_early_hears_the_whole_start(make_daemon: MakeDaemon):
-    daemon = make_daemon(CONFIG)
+def test_a_listener_that_comes_early_hears_how_far_the_start_is(
+    make_daemon: MakeDaemon,
+):
+    daemon = make_daemon(STALLS_AT_LOAD)
     daemon.spawn()
-    starting, loading, capabilities, ready = daemon.admin().until("ready")
-    assert starting == {"id": "admin", "type": "status", "status": "starting"}
+    listener = daemon.admin()
+    *before, loading = listener.until("loading_model")
+    assert before in ([], [{"id": "admin", "type": "status", "status": "starting"}])
+    daemon.wait_stopped()
+    daemon.kill_worker(signal.SIGCONT)
+    capabilities, ready = listener.until("ready")
     assert loading == {
         "id": "admin",
         "type": "status",

@@ -18,7 +18,7 @@ from inferd.errors import BackendUnavailableError
 from inferd.ipc import Run
 from inferd.job import GenerateJob, Sampling, Turn
 from inferd.server.status import StatusBoard
-from tests.daemon.harness import MakeDaemon, blocks, generate, llamacpp
+from tests.daemon.harness import MakeDaemon, blocks, eventually, generate, llamacpp
 from tests.fakes.ledger import roomy_ledger
 from tests.fakes.source import calls, modules, names
 from tests.fakes.streams import open_pair
@@ -165,7 +165,7 @@ def test_a_file_that_breaks_between_restarts_is_named_to_the_operator_alone(  # 
     daemon.kill_worker()
     died = listener.until("restarting", phase="breaker_open")[-1]
     assert str(path) in died["reason"]
-    assert str(path) in daemon.stderr()
+    assert eventually(lambda: str(path) in daemon.stderr())
     with daemon.connect(leaf) as client:
         [refusal] = client.ask({"id": "r", **request_})
     assert refusal["code"] == "backend_unavailable"

@@ -61,7 +61,7 @@ def _break_and_repair(
         context.require(backends[0].get("unavailable"), "admin does not say why")
         _replace(model, keep.read_bytes())
         operator.until("ready")
-    _judge(context, refusals, reason=broken["reason"])
+    _judge(context, refusals, model, reason=broken["reason"])
     [whole] = _ask_some(daemon, n_times=1, patience_s=REPAIRED_WITHIN_S)
     context.require(whole.is_whole and not whole.code, f"repaired: {whole.last}")
     context.counts["loops"] = context.counts.get("loops", 0) + 1
@@ -90,11 +90,15 @@ def _ask_some(
     return answers
 
 
-def _judge(context: Context, refusals: list[Answer], *, reason: str) -> None:
+def _judge(
+    context: Context, refusals: list[Answer], model: Path, *, reason: str
+) -> None:
+    """See that clients are told as much as the operator, but for the path."""
     for answer in refusals:
         told = answer.last.get("message", "").removeprefix(NOT_READY)
         context.require(
-            answer.code == "backend_unavailable" and reason.startswith(told),
+            answer.code == "backend_unavailable"
+            and reason.replace(f" {model}", "").startswith(told),
             f"while the breaker is open: {answer.last}",
         )
     slowest = max(answer.seconds for answer in refusals) * 1000
