@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import subprocess
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
@@ -11,7 +10,7 @@ from typing import Final
 
 import trio
 
-from inferd.engine.spawn import Spawned, end, spawn
+from inferd.engine.spawn import Process, Spawned, end, spawn
 from inferd.limits import NATIVE_LOG_LINE_BYTES, NATIVE_LOG_LINES
 
 LAST_WORDS_S: Final = 1.0
@@ -34,7 +33,7 @@ class WorkerProcess:
 
     def __init__(
         self,
-        popen: subprocess.Popen[bytes],
+        popen: Process,
         stream: trio.SocketStream,
         pidfd: int,
         *,

@@ -6,17 +6,19 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from inferd.config import BackendSettings, LimitSettings
 from inferd.ipc import Load, encode
 from inferd.limits import HEARTBEAT_S, HEARTBEATS_IN_SILENCE
 
+Process: TypeAlias = subprocess.Popen[bytes]
+
 
 class Spawned(NamedTuple):
     """A process that may still be on its way to become a worker."""
 
-    popen: subprocess.Popen[bytes]
+    popen: Process
     """Its stderr is a pipe."""
     sock: socket.socket
     """Our end of its socketpair."""

@@ -9,7 +9,7 @@ from tests.daemon.harness import mock
 from tests.fakes.source import calls, imports, modules, names
 
 ALLOWED = {
-    *("cli/demo.py", "engine/process.py", "models/__main__.py"),
+    *("cli/demo.py", "engine/spawn.py", "models/__main__.py"),
     "worker/llama/rehearsal.py",
 }
 FORKING = "worker/llama/compiler.py"
