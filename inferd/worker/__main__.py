@@ -61,9 +61,6 @@ def main() -> int:
     fd, parent_pid = map(int, sys.argv[1:3])
     die_with(parent_pid)
     box.give_up_privileges()
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # a terminal's ^C is the daemon's to hear
     sys.setswitchinterval(
         0.0005
     )  # the decoding thread waits for the interpreter, not I/O

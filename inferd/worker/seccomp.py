@@ -52,6 +52,9 @@ _REFUSED: Final = {
     "sched_setscheduler": (144, 119),
     "sched_setaffinity": (203, 122),
     "sched_setattr": (314, 274),
+    # leaving the group that the daemon kills
+    "setpgid": (109, 154),
+    "setsid": (112, 157),
     # the kernel's own machinery
     "bpf": (321, 280),
     "perf_event_open": (298, 241),

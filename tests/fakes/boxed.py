@@ -142,6 +142,8 @@ def calling(libc: ctypes.CDLL, *, is_open: bool) -> dict[str, Callable[[], objec
             socket.AF_NETLINK, socket.SOCK_RAW
         ).close(),
         "make a ring": lambda: called(IO_URING_SETUP, 1, 0),
+        "lead a session": os.setsid,
+        "leave the group": lambda: os.setpgid(0, 0),
         "call by another table": lambda: called(X32 | GETPID),
         "trace the daemon": ptrace,
     }

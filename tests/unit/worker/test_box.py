@@ -36,6 +36,8 @@ NO_CALLS = {
     "open a netlink socket",
     "make a ring",
     "trace the daemon",
+    "lead a session",
+    "leave the group",
 }
 NO_OTHERS = {"read the daemon's environment", "see the daemon's memory"}
 
