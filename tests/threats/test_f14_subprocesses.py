@@ -10,7 +10,7 @@ from tests.fakes.source import calls, imports, modules, names
 
 ALLOWED = {
     *("cli/demo.py", "engine/spawn.py", "models/__main__.py"),
-    "worker/llama/rehearsal.py",
+    "worker/llama/helper.py",
 }
 FORKING = "worker/llama/compiler.py"
 """Goes on as two of itself, and starts nothing."""
