@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import subprocess
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
@@ -11,7 +10,7 @@ from typing import Final
 
 import trio
 
-from inferd.engine.spawn import Spawned, end, spawn
+from inferd.engine.spawn import Process, Spawned, end, kill, spawn
 from inferd.limits import NATIVE_LOG_LINE_BYTES, NATIVE_LOG_LINES
 
 LAST_WORDS_S: Final = 1.0
@@ -34,7 +33,7 @@ class WorkerProcess:
 
     def __init__(
         self,
-        popen: subprocess.Popen[bytes],
+        popen: Process,
         stream: trio.SocketStream,
         pidfd: int,
         *,
@@ -68,8 +67,8 @@ class WorkerProcess:
         self._holds_client_text = True
 
     def kill(self) -> None:
-        """Send SIGKILL, which also ends a stopped process."""
-        self._popen.kill()
+        """Send it and what it started SIGKILL, which also ends a stopped process."""
+        kill(self._popen)
 
     async def wait(self) -> int:
         """Wait for its end and its last words; give Popen's return code.
@@ -82,8 +81,9 @@ class WorkerProcess:
         return code
 
     async def reap(self) -> int:
-        """Wait for its end alone."""
+        """Wait for its end alone; what it started and left behind is killed then."""
         await trio.lowlevel.wait_readable(self._pidfd)
+        self.kill()
         return self._popen.wait()
 
     async def listen(self) -> None:

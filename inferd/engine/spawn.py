@@ -1,12 +1,13 @@
 """Start worker processes, with nothing that takes long to import."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from inferd.config import BackendSettings, LimitSettings
 from inferd.ipc import Load, encode
@@ -15,12 +16,14 @@ from inferd.limits import HEARTBEAT_S, HEARTBEATS_IN_SILENCE
 LISTEN_VARIABLES: Final = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 """What systemd says of sockets to the daemon, and to nobody else."""
 
+Process: TypeAlias = subprocess.Popen[bytes]
+
 
 class Spawned(NamedTuple):
     """A process that may still be on its way to become a worker."""
 
-    popen: subprocess.Popen[bytes]
-    """Its stderr is a pipe."""
+    popen: Process
+    """It leads a group of its own, and its stderr is a pipe."""
     sock: socket.socket
     """Our end of its socketpair."""
     is_told: bool = False
@@ -32,6 +35,9 @@ def spawn() -> Spawned:
 
     This thread does, not one of trio's: the kernel sends the worker's parent-death signal
     when the *thread* that spawned it ends.
+
+    It leads a group of its own, which ``kill`` ends; nothing in a worker's box can leave
+    it. So a terminal's keys, and signals for the daemon's whole group, do not reach it.
 
     Raises:
         OSError: there are too few descriptors or processes to be had; nothing is left of
@@ -50,6 +56,7 @@ def spawn() -> Spawned:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
+            process_group=0,
         )
         on_failure.pop_all()
     return Spawned(popen, ours)
@@ -84,6 +91,16 @@ def spawned_early(loads: Sequence[Load]) -> Iterator[Mapping[str, Spawned]]:
 def end(spawned: Spawned) -> None:
     """Kill a process and reap it, unless that has happened."""
     popen, sock, _ = spawned
-    popen.kill()
+    kill(popen)
     with sock, popen:
         pass
+
+
+def kill(popen: Process) -> None:
+    """Send SIGKILL to a process and to all that it left in its group, unless it is reaped.
+
+    Until then the number of the group can be nobody else's. Nothing is forked out of a
+    group while the kernel kills it.
+    """
+    if popen.returncode is None:  # Popen's own kill would look, and reap it first
+        os.killpg(popen.pid, signal.SIGKILL)

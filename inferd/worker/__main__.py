@@ -1,8 +1,5 @@
 """The worker's entry: ``python -m inferd.worker FD PARENT_PID``."""
 
-import ctypes
-import os
-import signal
 import socket
 import sys
 from collections.abc import Callable
@@ -13,9 +10,8 @@ from inferd.ipc import Boxed, Load
 from inferd.worker import box
 from inferd.worker.backend import WorkerBackend
 from inferd.worker.link import Link
+from inferd.worker.parent import die_with
 from inferd.worker.runtime import Runtime
-
-PR_SET_PDEATHSIG = 1
 
 
 def make_backend(tell: Callable[[Boxed], None], load: Load) -> WorkerBackend:
@@ -35,25 +31,21 @@ def make_backend(tell: Callable[[Boxed], None], load: Load) -> WorkerBackend:
             tell(box.enter(settings))
             return MockBackend(settings)
         case LlamaCppSettings() as settings:
+            from inferd.worker.llama import helper  # noqa: PLC0415
             from inferd.worker.llama.files import open_files  # noqa: PLC0415
 
             files = open_files(settings)
-            tell(box.enter(settings, files.fds))
+            started: list[helper.Helper] = []
+            tell(box.enter(settings, files.fds, lambda: started.append(helper.start())))
             from inferd.worker.llama.backend import LlamaBackend  # noqa: PLC0415
 
             return LlamaBackend(
-                settings, n_slots=load.n_slots, crashed=load.crashed, files=files
+                settings,
+                n_slots=load.n_slots,
+                crashed=load.crashed,
+                files=files,
+                helper=started.pop() if started else None,
             )
-
-
-def die_with(parent_pid: int) -> None:
-    """Have the kernel kill this process when its daemon dies, however that dies.
-
-    The end of the socketpair says the same, but only to a thread that gets to run.
-    """
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent_pid:
-        sys.exit(0)
 
 
 def main() -> int:
@@ -61,9 +53,6 @@ def main() -> int:
     fd, parent_pid = map(int, sys.argv[1:3])
     die_with(parent_pid)
     box.give_up_privileges()
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # a terminal's ^C is the daemon's to hear
     sys.setswitchinterval(
         0.0005
     )  # the decoding thread waits for the interpreter, not I/O

@@ -6,7 +6,7 @@ have is left out, and told.
 The rule for accelerators: a backend that puts layers on one, ``n_gpu_layers`` other than
 0, needs the devices, sockets and helpers of its driver, so nothing is given up but
 privileges, core files and descriptors. Every other backend gives up the network, other
-processes, all that it could write to, and all that it could read but its model, Python
+processes and to start any, all that it could write to, and all that it could read but its model, Python
 and the libraries.
 """
 
@@ -14,7 +14,7 @@ import ctypes
 import os
 import resource
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
@@ -58,12 +58,17 @@ def give_up_privileges() -> None:
             resource.setrlimit(what, (bound, bound))
 
 
-def enter(settings: BackendSettings, models: Iterable[int] = ()) -> Boxed:
+def enter(
+    settings: BackendSettings,
+    models: Iterable[int] = (),
+    start: Callable[[], object] = lambda: None,
+) -> Boxed:
     """Give up what this backend has no use for; one thread runs so far.
 
     Args:
         settings: of the backend.
         models: descriptors of the files that its library opens.
+        start: starts what it needs, in the same box; nothing can be started later.
     """
     if isinstance(settings, LlamaCppSettings) and settings.n_gpu_layers:
         return Boxed(is_open=True)
@@ -72,7 +77,9 @@ def enter(settings: BackendSettings, models: Iterable[int] = ()) -> Boxed:
         version = _restrict_files(models)
     except OSError:  # a filter of system calls around us
         version = 0
-    return Boxed(landlock=version, seccomp=seccomp.restrict())
+    is_restricted = seccomp.restrict()
+    start()
+    return Boxed(landlock=version, seccomp=seccomp.refuse_children() and is_restricted)
 
 
 def _drop_capabilities() -> None:

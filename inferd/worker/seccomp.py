@@ -9,6 +9,7 @@ import errno
 import platform
 import struct
 import sys
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 _SET_MODE_FILTER: Final = 1
@@ -21,12 +22,14 @@ filter, and native code becomes slower."""
 _LOAD: Final = 0x20
 _JUMP_IF_EQUAL: Final = 0x15
 _JUMP_IF_AT_LEAST: Final = 0x35
+_JUMP_IF_ANY_BIT: Final = 0x45
 _RETURN: Final = 0x06
 _ALLOW: Final = 0x7FFF_0000
 _REFUSE: Final = 0x0005_0000 | errno.EPERM
+_PRETEND: Final = 0x0005_0000 | errno.ENOSYS
 _NUMBER_AT: Final = 0
 _ARCHITECTURE_AT: Final = 4
-_PROCESS_AT: Final = 16
+_FIRST_AT: Final = 16
 """The first argument's lower half: the kernel looks at no more of a process's number."""
 _X32: Final = 0x4000_0000
 """From here on, x86-64 has the same calls once more, for pointers of 32 bits."""
@@ -52,6 +55,9 @@ _REFUSED: Final = {
     "sched_setscheduler": (144, 119),
     "sched_setaffinity": (203, 122),
     "sched_setattr": (314, 274),
+    # leaving the group that the daemon kills
+    "setpgid": (109, 154),
+    "setsid": (112, 157),
     # the kernel's own machinery
     "bpf": (321, 280),
     "perf_event_open": (298, 241),
@@ -85,6 +91,16 @@ _PRLIMIT: Final = (302, 261)
 """With a process of 0 it sets one's own limits, which the C library does by no other call;
 with another it could end the daemon, by a second of processor time."""
 
+_CHILDREN: Final = ((57, 58), ())
+"""Calls that start a process and nothing else: ``fork``, ``vfork``."""
+_CLONE: Final = (56, 220)
+_CLONE3: Final = (435, 435)
+"""It has its flags in memory, where no filter sees them; without it C libraries take the
+older call, for threads, too."""
+_CLONE_THREAD: Final = 0x0001_0000
+_PRCTL: Final = (157, 167)
+_PR_SET_PDEATHSIG: Final = 1
+
 
 class _Machine(NamedTuple):
     column: int
@@ -109,10 +125,22 @@ def restrict() -> bool:
     Returns:
         Whether they are given up: kernel and processor have to be known.
     """
+    return _install(program)
+
+
+def refuse_children() -> bool:
+    """Give up to start processes, and to outlive the one that started this; not threads.
+
+    As ``restrict``, which has to come first.
+    """
+    return _install(childless)
+
+
+def _install(write: Callable[[int, int], bytes]) -> bool:
     machine = _MACHINES.get(platform.machine())
     if machine is None or sys.maxsize <= 2**32:
         return False
-    code = program(machine.column, machine.architecture)
+    code = write(machine.column, machine.architecture)
     kept = ctypes.create_string_buffer(code)
     told = struct.pack("@HP", len(code) // 8, ctypes.addressof(kept))
     libc = ctypes.CDLL(None)
@@ -139,10 +167,37 @@ def program(column: int, architecture: int) -> bytes:
                 for place, (code, value) in enumerate(tests)
             ),
             _instruction(_JUMP_IF_EQUAL, _PRLIMIT[column], no=2),
-            _instruction(_LOAD, _PROCESS_AT),
+            _instruction(_LOAD, _FIRST_AT),
             _instruction(_JUMP_IF_EQUAL, 0, no=1),
             _instruction(_RETURN, _ALLOW),
             _instruction(_RETURN, _REFUSE),
+        ]
+    )
+
+
+def childless(column: int, architecture: int) -> bytes:
+    """Write the second filter: of ``clone`` threads are left, of ``prctl`` all but one."""
+    children = _CHILDREN[column]
+    n_children = len(children)
+    return b"".join(
+        [
+            _instruction(_LOAD, _ARCHITECTURE_AT),
+            _instruction(_JUMP_IF_EQUAL, architecture, no=n_children + 9),
+            _instruction(_LOAD, _NUMBER_AT),
+            *(
+                _instruction(_JUMP_IF_EQUAL, number, yes=n_children + 7 - place)
+                for place, number in enumerate(children)
+            ),
+            _instruction(_JUMP_IF_EQUAL, _CLONE3[column], yes=8),
+            _instruction(_JUMP_IF_EQUAL, _PRCTL[column], yes=3),
+            _instruction(_JUMP_IF_EQUAL, _CLONE[column], no=4),
+            _instruction(_LOAD, _FIRST_AT),
+            _instruction(_JUMP_IF_ANY_BIT, _CLONE_THREAD, yes=2, no=3),
+            _instruction(_LOAD, _FIRST_AT),
+            _instruction(_JUMP_IF_EQUAL, _PR_SET_PDEATHSIG, yes=1),
+            _instruction(_RETURN, _ALLOW),
+            _instruction(_RETURN, _REFUSE),
+            _instruction(_RETURN, _PRETEND),
         ]
     )
 

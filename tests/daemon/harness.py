@@ -14,6 +14,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol, Self
 
@@ -224,8 +225,11 @@ class DaemonProcess:
 
     def worker_pids(self) -> list[int]:
         """Find its workers that live, whoever is their parent by now."""
-        pids = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
-        return [pid for pid in pids if self._is_worker(pid)]
+        return [
+            pid
+            for pid, command in self.processes().items()
+            if b"\0inferd.worker\0" in command
+        ]
 
     def kill_worker(self, number: signal.Signals = signal.SIGKILL) -> None:
         """Send its only worker a signal."""
@@ -239,18 +243,22 @@ class DaemonProcess:
         assert eventually(lambda: stat.read_text().rpartition(") ")[2].startswith("T"))
 
     def workers_end(self, *, within_s: float = 5) -> bool:
-        """Wait until no worker of its is left; false if one stays."""
-        return eventually(lambda: not self.worker_pids(), within_s=within_s)
+        """Wait until no worker is left, nor what it started; false if one stays."""
+        return eventually(lambda: not self.processes(), within_s=within_s)
 
-    def _is_worker(self, pid: int) -> bool:
-        try:
-            command = Path(f"/proc/{pid}/cmdline").read_bytes()
-            environ = Path(f"/proc/{pid}/environ").read_bytes()
-        except OSError:  # gone, or somebody else's
-            return False
-        return (
-            b"inferd.worker" in command and f"{MARK}={self._mark}".encode() in environ
-        )
+    def processes(self) -> dict[int, bytes]:
+        """Give the command lines of its workers and of what they started, by their ids."""
+        found: dict[int, bytes] = {}
+        mark = f"{MARK}={self._mark}".encode()
+        for path in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):  # gone, or somebody else's
+                command = (path / "cmdline").read_bytes()
+                if (
+                    b"inferd.worker" in command
+                    and mark in (path / "environ").read_bytes()
+                ):
+                    found[int(path.name)] = command
+        return found
 
     # --- its log ------------------------------------------------------------------
 
@@ -293,7 +301,7 @@ class DaemonProcess:
             self._process.wait()
 
     def _kill_orphans(self) -> list[int]:
-        orphans = [] if self.workers_end() else self.worker_pids()
+        orphans = [] if self.workers_end() else [*self.processes()]
         for pid in orphans:
             os.kill(pid, signal.SIGKILL)
         return orphans

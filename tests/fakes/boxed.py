@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from inferd.config import LlamaCppSettings
 from inferd.worker import box
 
 PTRACE_SEIZE = 0x4206
+PR_SET_PDEATHSIG = 1
+PR_GET_PDEATHSIG = 2
 IO_URING_SETUP = 425
 X32 = 0x4000_0000
 GETPID = 39
@@ -55,7 +58,14 @@ def main() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     fd = os.open(model, os.O_RDONLY)
     box.give_up_privileges()
-    boxed = box.enter(msgspec.json.decode(settings, type=LlamaCppSettings), [fd])
+    found: dict[str, str] = {}
+    boxed = box.enter(
+        msgspec.json.decode(settings, type=LlamaCppSettings),
+        [fd],
+        lambda: found.update(
+            {name: outcome(each) for name, each in starting().items()}
+        ),
+    )
     attempts = reading(fd, Path(model), Path(other))
     if not boxed.is_open:
         attempts |= writing(Path(model), Path(other)) | running()
@@ -65,6 +75,7 @@ def main() -> None:
             {
                 "boxed": msgspec.to_builtins(boxed),
                 "core": resource.getrlimit(resource.RLIMIT_CORE),
+                **found,
                 **{name: outcome(attempt) for name, attempt in attempts.items()},
             }
         )
@@ -109,11 +120,20 @@ def writing(model: Path, other: Path) -> dict[str, Callable[[], object]]:
     }
 
 
-def running() -> dict[str, Callable[[], object]]:
-    """Start programs, and bother others."""
+def starting() -> dict[str, Callable[[], object]]:
+    """Start programs."""
     return {
         "run a shell": lambda: subprocess.run(["/bin/sh", "-c", ":"], check=True),
         "run Python": lambda: subprocess.run([sys.executable, "-c", ""], check=True),
+    }
+
+
+def running() -> dict[str, Callable[[], object]]:
+    """Go on as two, and bother others."""
+    return {
+        "fork": lambda: os.fork() or os._exit(0),
+        "start Python": starting()["run Python"],
+        "start a thread": lambda: threading.Thread(target=int).start(),
         "signal the daemon": lambda: os.kill(os.getppid(), 0),
         "signal itself": lambda: os.kill(os.getpid(), signal.SIGCONT),
     }
@@ -126,6 +146,13 @@ def calling(libc: ctypes.CDLL, *, is_open: bool) -> dict[str, Callable[[], objec
         if libc.syscall(number, *arguments) < 0:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code))
+
+    def prctl(what: int, value: object) -> None:
+        if libc.prctl(what, value, 0, 0, 0) < 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code))
+
+    number = ctypes.byref(ctypes.c_int())
 
     def ptrace() -> None:
         if is_open or libc.ptrace(PTRACE_SEIZE, os.getppid(), None, None) < 0:
@@ -142,6 +169,10 @@ def calling(libc: ctypes.CDLL, *, is_open: bool) -> dict[str, Callable[[], objec
             socket.AF_NETLINK, socket.SOCK_RAW
         ).close(),
         "make a ring": lambda: called(IO_URING_SETUP, 1, 0),
+        "outlive the daemon": lambda: prctl(PR_SET_PDEATHSIG, 0),
+        "see whether it does": lambda: prctl(PR_GET_PDEATHSIG, number),
+        "lead a session": os.setsid,
+        "leave the group": lambda: os.setpgid(0, 0),
         "call by another table": lambda: called(X32 | GETPID),
         "trace the daemon": ptrace,
     }

@@ -125,7 +125,7 @@ def test_the_process_that_tries_grammars_takes_what_is_predicted(
     daemon.start()
     [worker] = daemon.worker_pids()
     assert daemon.ask(max_tokens=4, grammar="root ::= [a-z]+")[-1]["type"] == "done"
-    process_and_fork = set(daemon.worker_pids()) - {worker}
+    process_and_fork = set(daemon.processes()) - {worker}
     assert len(process_and_fork) == 2
     taken = sum(map(proportional, process_and_fork))
     predicted = REHEARSAL_BYTES + 49_152 * REHEARSAL_TOKEN_BYTES

@@ -1,8 +1,13 @@
+import os
+import signal
+from pathlib import Path
+
 import pytest
 
-from tests.daemon.harness import mock
+from tests.daemon.harness import eventually, llamacpp, mock
 from tests.fakes.boxed import try_in_box
 from tests.fakes.source import imports, modules
+from tests.model.tiny import write_tiny_bert, write_tiny_model
 
 NATIVE = {"llama_cpp", "numpy", "pywhispercpp"}
 ALLOWED = ("worker/llama/", "models/convert/")
@@ -46,6 +51,57 @@ def test_code_that_is_run_in_a_worker_reaches_nobody_s_files(tmp_path):
 )
 def test_code_that_is_run_in_a_worker_does_not_reach_the_daemon(attempt, tmp_path):
     assert try_in_box(tmp_path)[attempt] in ("EACCES", "EPERM")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "attempt",
+    ["fork", "start Python", "outlive the daemon", "lead a session", "leave the group"],
+)
+def test_code_that_is_run_in_a_worker_leaves_nothing_behind(attempt, tmp_path):
+    assert try_in_box(tmp_path)[attempt] == "EPERM"
+
+
+@pytest.mark.model
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["worker", "daemon"])
+def test_what_tries_grammars_ends_with_the_worker_and_the_daemon(
+    victim, tmp_path, make_daemon
+):
+    model = write_tiny_model(tmp_path / "m.gguf")
+    daemon = make_daemon({"backend": [llamacpp(model, n_ctx=2048)]}).start()
+    [worker] = daemon.worker_pids()
+    assert daemon.ask(max_tokens=4, grammar="root ::= [a-z]+")[-1]["type"] == "done"
+    others = {*daemon.processes()} - {worker}
+    [fork] = [each for each in others if int(status(each)["PPid"]) in others]
+    assert [n_filters(each) for each in (worker, fork)] == [2, 2]
+    assert len(others) == 2
+    os.kill(fork, signal.SIGSTOP)  # it sees no end of its input
+    if victim == "worker":
+        daemon.kill_worker()
+    else:
+        daemon.send_signal(signal.SIGKILL)
+        daemon.wait()
+    assert eventually(lambda: not others & {*daemon.processes()})
+
+
+@pytest.mark.model
+@pytest.mark.slow
+def test_a_worker_that_writes_nothing_keeps_no_process(tmp_path, make_daemon):
+    model = write_tiny_bert(tmp_path / "bert.gguf")
+    daemon = make_daemon({"backend": [llamacpp(model)]}).start()
+    assert [*daemon.processes()] == daemon.worker_pids()
+
+
+def n_filters(pid: int) -> int:
+    """Count the filters of system calls that it has given itself."""
+    ours, its = (int(status(each)["Seccomp_filters"]) for each in (os.getpid(), pid))
+    return its - ours
+
+
+def status(pid: int) -> dict[str, str]:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {name: value.strip() for name, _, value in (x.partition(":") for x in lines)}
 
 
 def test_native_libraries_are_imported_by_the_worker_alone():

@@ -9,8 +9,8 @@ from tests.daemon.harness import mock
 from tests.fakes.source import calls, imports, modules, names
 
 ALLOWED = {
-    *("cli/demo.py", "engine/process.py", "models/__main__.py"),
-    "worker/llama/rehearsal.py",
+    *("cli/demo.py", "engine/spawn.py", "models/__main__.py"),
+    "worker/llama/helper.py",
 }
 FORKING = "worker/llama/compiler.py"
 """Goes on as two of itself, and starts nothing."""

@@ -40,7 +40,9 @@ async def process_that_says(lines: Sequence[str]) -> AsyncIterator[WorkerProcess
     """A worker's stderr with these lines, when it is heard."""
     words = "".join(f"{line}\n" for line in lines)
     command = ["sh", "-c", 'printf %s "$0" >&2', words]
-    with subprocess.Popen(command, stderr=subprocess.PIPE) as popen:  # noqa: ASYNC220
+    with subprocess.Popen(  # noqa: ASYNC220
+        command, stderr=subprocess.PIPE, process_group=0
+    ) as popen:
         async with open_pair() as (stream, _):
             pidfd = os.pidfd_open(popen.pid)
             yield WorkerProcess(popen, stream, pidfd)

@@ -22,6 +22,7 @@ from inferd.worker.llama.encoder import Encoder
 from inferd.worker.llama.files import Files, check_sha256, open_files
 from inferd.worker.llama.generator import Generator
 from inferd.worker.llama.guessing import make_speculation
+from inferd.worker.llama.helper import Helper, end
 from inferd.worker.llama.library import Library, accelerator, load_library
 from inferd.worker.llama.model import Model
 from inferd.worker.llama.predict import predict
@@ -36,6 +37,7 @@ class LlamaBackend(WorkerBackend):
         n_slots: jobs that are to run at once.
         crashed: variants of the library that are not to be used.
         files: that the settings name, if they are open already.
+        helper: that grammars are tried in, if it is started already; ours to end.
 
     Raises:
         LoadError: a file cannot be opened, or is no GGUF file that could be loaded.
@@ -51,7 +53,9 @@ class LlamaBackend(WorkerBackend):
         n_slots: int,
         crashed: Collection[str] = (),
         files: Files | None = None,
+        helper: Helper | None = None,
     ) -> None:
+        self._helper = helper
         self._settings = settings
         self._files = files or open_files(settings)
         self._n_slots = n_slots
@@ -172,7 +176,10 @@ class LlamaBackend(WorkerBackend):
                     report,
                     n_threads=n_threads,
                 ),
+                helper=self._helper,
             )
+        if self._helper is not None:
+            end(self._helper)
         return Encoder(self._model, n_ctx=share.n_ctx, n_threads=n_threads)
 
     def _verify_file(self, report: Report) -> None:

@@ -1,12 +1,13 @@
-"""Say what does not compile: ``python -m inferd.worker.llama.compiler``.
+"""Say what does not compile, in the process that ``helper`` starts.
 
 The first line that it reads is a vocabulary, and answered with ``null``. Each further one
 is a grammar in JSON, and answered with ``null``, with an error as a text, or with the
 status, a number, of the process that ended over it.
 
 That process is a fork: the kernel ends it where a grammar takes more than it may, and the
-next one has the vocabulary's trie at once, which takes seconds to build. All imports are
-small, so that it starts soon.
+next one has the vocabulary's trie at once, which takes seconds to build. It alone sees
+grammars, so it gives up to start any process. All imports are small, so that it starts
+soon.
 """
 
 import json
@@ -19,6 +20,7 @@ from typing import Final, NamedTuple
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
+from inferd.worker import seccomp
 from inferd.worker.limits import (
     GRAMMAR_COMPILE_BYTES,
     GRAMMAR_COMPILE_S,
@@ -27,6 +29,7 @@ from inferd.worker.limits import (
     GRAMMAR_ROW_ITEMS,
     GRAMMAR_STEP_ITEMS,
 )
+from inferd.worker.parent import die_with
 
 LIMITS: Final = LLParserLimits(
     max_items_in_row=GRAMMAR_ROW_ITEMS,
@@ -87,15 +90,17 @@ def error_of(tokenizer: LLTokenizer, source: str) -> str | None:
 
 def main() -> None:
     """Serve until the input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's ^C is the daemon's
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     tokenizer = tokenizer_of(Tokens(*json.loads(sys.stdin.readline())))
     _answer(None)  # nothing is written before: forks share no text that is read ahead
+    parent = os.getpid()
     while process := os.fork():
         _, status = os.waitpid(process, 0)
         if not status:
             return
         _answer(os.waitstatus_to_exitcode(status))
+    die_with(parent)
+    seccomp.refuse_children()
     _compile_all(tokenizer)
 
 
@@ -123,7 +128,3 @@ def _address_space() -> int:
 def _answer(answer: str | int | None) -> None:
     sys.stdout.write(json.dumps(answer) + "\n")
     sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    main()

@@ -21,6 +21,7 @@ from inferd.worker.limits import (
 from inferd.worker.llama.blame import blamed, worded
 from inferd.worker.llama.compiler import LIMITS
 from inferd.worker.llama.grammar import ALL_FIELDS, Grammar
+from inferd.worker.llama.helper import Helper
 from inferd.worker.llama.library import llama
 from inferd.worker.llama.model import Model
 from inferd.worker.llama.rehearsal import Rehearsal
@@ -54,9 +55,13 @@ class Vocabulary:
 
     Making it takes 0.3 s for 49 thousand tokens and 2 s for 262 thousand; for half of
     that no other thread of Python gets to run.
+
+    Args:
+        model: whose they are.
+        helper: that grammars are tried in, if it is started already.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, helper: Helper | None = None) -> None:
         ends = [*model.end_tokens] or None
         self._tokenizer = lltokenizer_from_vocab(model.vocab, eos_token=ends)
         self._n_words = -(-model.n_vocab // _WORD_BITS)
@@ -67,7 +72,7 @@ class Vocabulary:
         }
         """Tokens that no text spells, by what they are called."""
         self._spelt: dict[int, bytes] = {}
-        self._rehearsal = Rehearsal(self._tokenizer)
+        self._rehearsal = Rehearsal(self._tokenizer, helper)
         self._rehearsed: dict[bytes, None] = {}
 
     def compile(self, grammar: Grammar) -> "Constraint":

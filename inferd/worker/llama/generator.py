@@ -37,6 +37,7 @@ from inferd.worker.llama.grammar import (
     refuse_ends,
     refuse_names,
 )
+from inferd.worker.llama.helper import Helper
 from inferd.worker.llama.later import Later
 from inferd.worker.llama.model import Model
 from inferd.worker.llama.prompt import token_texts, tokenize_prompt
@@ -70,6 +71,7 @@ class Generator:
         n_threads: int,
         max_saved_bytes: int | None = None,
         speculation: Speculation | None = None,
+        helper: Helper | None = None,
     ) -> None:
         self._model = model
         self._n_ctx = n_ctx
@@ -83,7 +85,7 @@ class Generator:
         self._decoder = Decoder(model, self._context, slots, speculation)
         self._speculation = speculation
         self._growth = BoundedGrowth(TEMPLATE_MEMORY_BYTES)
-        self._grammars = Later(lambda: Vocabulary(model))
+        self._grammars = Later(lambda: Vocabulary(model, helper))
 
     @property
     def capabilities(self) -> BackendCapabilities:

@@ -10,7 +10,6 @@ the same limits. Whatever differed could be made to pass here and to take hours 
 
 import json
 import signal
-import subprocess
 import sys
 from contextlib import suppress
 from typing import Final
@@ -19,7 +18,9 @@ from llguidance import LLTokenizer
 
 from inferd.worker.backend import RefusedError
 from inferd.worker.limits import GRAMMAR_COMPILE_S
+from inferd.worker.llama import helper
 from inferd.worker.llama.compiler import Tokens, tokens_of
+from inferd.worker.llama.helper import Helper
 
 _TOO_LARGE: Final = "compiling it takes too much memory"
 _WORDS: Final = {
@@ -36,16 +37,19 @@ class Rehearsal:
 
     Args:
         tokenizer: whose vocabulary grammars are compiled for.
+        process: that was started before, where none can be later.
 
     Ownership:
         The process is started when it is needed, and again when it was ended; building
         its vocabulary takes seconds. It ends when its input does, so with ours at the
-        latest, and what it is at within its limit of time.
+        latest, and what it is at within its limit of time. One that ends in a box takes
+        its worker along, with the next grammar: a new worker has a new one.
     """
 
-    def __init__(self, tokenizer: LLTokenizer) -> None:
+    def __init__(self, tokenizer: LLTokenizer, process: Helper | None = None) -> None:
         self._tokenizer = tokenizer
-        self._process: subprocess.Popen[str] | None = None
+        self._process = process
+        self._is_told = False
 
     def error_of(self, source: str) -> str | None:
         """Compile a grammar; give the compiler's words where it does not compile.
@@ -57,7 +61,9 @@ class Rehearsal:
             self.close()  # it died of something else than its work
         if self._process is None:
             self._process = _started()
+        if not self._is_told:
             self._ask(tokens_of(self._tokenizer))
+            self._is_told = True
         answer = self._ask(source)
         if isinstance(answer, int):
             raise RefusedError(_WORDS.get(answer, _CRASHED))
@@ -66,9 +72,9 @@ class Rehearsal:
     def close(self) -> None:
         """End the process, if there is one."""
         if self._process is not None:
-            with suppress(BrokenPipeError), self._process:  # closes the pipes, reaps it
-                self._process.kill()
+            helper.end(self._process)
         self._process = None
+        self._is_told = False
 
     def __del__(self) -> None:
         self.close()
@@ -89,11 +95,8 @@ class Rehearsal:
         raise RefusedError(_WORDS.get(code, _CRASHED))
 
 
-def _started() -> subprocess.Popen[str]:
-    return subprocess.Popen(  # our own module
-        [sys.executable, "-P", "-m", "inferd.worker.llama.compiler"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,  # it could quote grammars
-        text=True,
-    )
+def _started() -> Helper:
+    try:
+        return helper.start()
+    except PermissionError:  # in a box; not for one request alone to hear
+        sys.exit("the process that tries grammars is gone")

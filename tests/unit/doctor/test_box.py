@@ -18,7 +18,7 @@ def test_a_worker_tells_what_it_has_given_up():
 
 @pytest.mark.slow
 def test_a_worker_that_does_not_start_is_a_failure(monkeypatch):
-    monkeypatch.setattr("inferd.engine.process.sys.executable", "/bin/false")
+    monkeypatch.setattr("inferd.engine.spawn.sys.executable", "/bin/false")
     assert check_box(LIMITS).verdict is Verdict.FAILED
 
 

@@ -3,6 +3,7 @@ import os
 import resource
 import signal
 import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -59,7 +60,10 @@ def test_every_end_has_words(code):
 def talker(words: bytes) -> subprocess.Popen[bytes]:
     """A process that says its words on stderr and ends."""
     popen = subprocess.Popen(
-        ["sh", "-c", "cat >&2"], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+        ["sh", "-c", "cat >&2"],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        process_group=0,
     )
     assert popen.stdin
     popen.stdin.write(words)
@@ -233,6 +237,30 @@ async def test_a_worker_that_is_told_nonsense_complains_and_ends():
         await process.stream.send_all(b"\x04\x00\x00\x00oops")
         assert await process.wait() == 1
         assert "BrokenLinkError" in process.complaint
+
+
+@pytest.mark.parametrize("last_deed", ["time.sleep(60)", "os.abort()"])
+async def test_what_a_worker_started_ends_with_it(last_deed, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "executable", forking(tmp_path, last_deed))
+    async with start_worker() as process:
+        assert await process.stream.receive_some(1) == b"."
+        if "sleep" in last_deed:
+            process.kill()
+        assert await process.wait() < 0
+        with trio.fail_after(20):
+            assert await process.stream.receive_some(1) == b""
+
+
+def forking(directory: Path, last_deed: str) -> str:
+    """Write a worker whose child holds its end of the socketpair, too."""
+    program = directory / "worker"
+    program.write_text(
+        f"#!{sys.executable}\nimport os, sys, time\n"
+        "if os.fork() == 0:\n    time.sleep(60)\n"
+        f"os.write(int(sys.argv[4]), b'.')\n{last_deed}\n"
+    )
+    program.chmod(0o700)
+    return str(program)
 
 
 async def test_a_worker_without_a_daemon_ends():

@@ -1,3 +1,4 @@
+import os
 import socket
 from pathlib import Path
 
@@ -45,6 +46,12 @@ def test_a_process_that_was_started_can_be_ended_twice():
         end(spawned)
         assert not is_there(spawned)
         assert is_closed(spawned.sock)
+
+
+def test_a_terminals_keys_are_not_a_workers_to_hear():
+    spawned = spawn()
+    assert os.getpgid(spawned.popen.pid) == spawned.popen.pid
+    end(spawned)
 
 
 async def test_early_workers_load_without_being_told_again():

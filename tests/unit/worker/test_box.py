@@ -17,6 +17,8 @@ ALLOWED = {
     "write to nothing",
     "run Python",
     "signal itself",
+    "start a thread",
+    "see whether it does",
 }
 NO_FILES = {
     "read another model",
@@ -37,6 +39,11 @@ NO_CALLS = {
     "open a netlink socket",
     "make a ring",
     "trace the daemon",
+    "fork",
+    "start Python",
+    "outlive the daemon",
+    "lead a session",
+    "leave the group",
 }
 NO_OTHERS = {"read the daemon's environment", "see the daemon's memory"}
 
@@ -105,6 +112,7 @@ def test_a_kernel_that_refuses_is_told_and_not_fatal(monkeypatch):
 
     monkeypatch.setattr(landlock, "restrict", refuse)
     monkeypatch.setattr(seccomp, "restrict", lambda: False)
+    monkeypatch.setattr(seccomp, "refuse_children", lambda: False)
     monkeypatch.setattr(ctypes, "CDLL", lambda _: NoLibrary)
     boxed = box.enter(LlamaCppSettings(name="m"))
     assert (boxed.landlock, boxed.seccomp, boxed.is_open) == (0, False, False)
@@ -120,6 +128,7 @@ def test_places_that_are_not_there_are_left_out(monkeypatch):
     monkeypatch.setenv("LD_LIBRARY_PATH", "/no/such/place::")
     monkeypatch.setattr(landlock, "restrict", take)
     monkeypatch.setattr(seccomp, "restrict", lambda: True)
+    monkeypatch.setattr(seccomp, "refuse_children", lambda: True)
     monkeypatch.setattr(ctypes, "CDLL", lambda _: NoLibrary)
     assert box.enter(LlamaCppSettings(name="m"), [99]).landlock == 7
     assert taken[0] == (99, landlock.READ_FILE)

@@ -13,6 +13,7 @@ AARCH64 = 0xC000_00B7
 I386 = 0x4000_0003
 ALLOW = 0x7FFF_0000
 REFUSE = 0x0005_0000 | errno.EPERM
+NO_SUCH_CALL = 0x0005_0000 | errno.ENOSYS
 
 PROGRAM = """
 import ctypes, os, resource, socket
@@ -44,6 +45,8 @@ def verdict(code: bytes, architecture: int, number: int, argument: int = 7) -> i
             place += yes if value == operand else no
         elif kind == 0x35:
             place += yes if value >= operand else no
+        elif kind == 0x45:
+            place += yes if value & operand else no
         else:
             assert kind == 0x06
             return int(operand)
@@ -82,13 +85,45 @@ def test_only_ones_own_limits_can_be_set(column, architecture, number):
 
 
 @pytest.mark.parametrize("number", [0, 41, 102, 2**31])
-def test_calls_of_another_architecture_are_refused(number):
-    assert verdict(seccomp.program(0, X86_64), I386, number) == REFUSE
+@pytest.mark.parametrize("write", [seccomp.program, seccomp.childless])
+def test_calls_of_another_architecture_are_refused(write, number):
+    assert verdict(write(0, X86_64), I386, number) == REFUSE
+
+
+THREAD = 0x003D_0F00
+"""The flags with which C libraries start threads."""
+CHILD = 0x0120_0011
+"""And with which they fork."""
+
+
+@pytest.mark.parametrize(
+    ("column", "architecture", "children", "clone", "prctl"),
+    [(0, X86_64, [57, 58], 56, 157), (1, AARCH64, [], 220, 167)],
+)
+def test_threads_can_be_started_and_no_processes(
+    column, architecture, children, clone, prctl
+):
+    def said(number: int, argument: int = 0) -> int:
+        return verdict(code, architecture, number, argument)
+
+    code = seccomp.childless(column, architecture)
+    assert {said(each) for each in children} <= {REFUSE}
+    assert said(435) == NO_SUCH_CALL
+    assert [said(clone, each) for each in (THREAD, CHILD, 0)] == [ALLOW, REFUSE, REFUSE]
+    assert [said(prctl, each) for each in (0, 1, 2, 22)] == [
+        ALLOW,
+        REFUSE,
+        ALLOW,
+        ALLOW,
+    ]
+    others = {*range(500)} - {*children, 435, clone, prctl}
+    assert {said(each, argument) for each in others for argument in (0, 1)} == {ALLOW}
 
 
 def test_a_processor_that_nobody_has_numbered_gives_up_nothing(monkeypatch):
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
     assert seccomp.restrict() is False
+    assert seccomp.refuse_children() is False
 
 
 @pytest.mark.slow

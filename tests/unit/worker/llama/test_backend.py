@@ -109,7 +109,7 @@ def test_what_is_made_beside_answers_counts_as_a_core_that_is_taken(
 ):
     is_made = threading.Event()
     used: list[int] = []
-    monkeypatch.setattr(generator, "Vocabulary", lambda _: is_made.wait())
+    monkeypatch.setattr(generator, "Vocabulary", lambda *_: is_made.wait())
     backend, _ = load(tiny_model, n_threads=2)
     monkeypatch.setattr(backend, "_governor", ThreadGovernor(n_cores=2, max_threads=2))
     monkeypatch.setattr(backend._others, "measure", lambda: None)

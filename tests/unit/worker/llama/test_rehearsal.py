@@ -2,6 +2,7 @@ import json
 import os
 import random
 import re
+import select
 import signal
 import string
 import threading
@@ -12,6 +13,7 @@ import pytest
 
 from inferd.worker.backend import RefusedError
 from inferd.worker.limits import GRAMMAR_COMPILE_BYTES, GRAMMAR_COMPILE_STACK_BYTES
+from inferd.worker.llama import helper
 from inferd.worker.llama.compiler import Tokens, tokenizer_of
 from inferd.worker.llama.rehearsal import Rehearsal
 
@@ -165,6 +167,34 @@ def test_a_process_that_dies_over_a_grammar_refuses_it(rehearsal, dies, signal_,
         rehearsal.error_of(GOOD)
     killer.join()
     assert rehearsal.error_of(GOOD) is None
+
+
+def test_what_compiles_ends_with_what_it_is_forked_from(rehearsal):
+    rehearsal.error_of(GOOD)
+    fork = fork_of(rehearsal)
+    end_of_fork = os.pidfd_open(fork)
+    os.kill(fork, signal.SIGSTOP)  # so that it sees no end of its input
+    os.kill(pid_of(rehearsal), signal.SIGKILL)
+    assert select.select([end_of_fork], [], [], 20)[0]
+    os.close(end_of_fork)
+
+
+def test_one_that_was_started_before_is_used():
+    process = helper.start()
+    rehearsal = Rehearsal(TOKENIZER, process)
+    assert rehearsal.error_of(GOOD) is None
+    assert pid_of(rehearsal) == process.pid
+    rehearsal.close()
+    assert process.returncode
+
+
+def test_where_none_can_be_started_the_worker_ends(monkeypatch):
+    def refuse() -> helper.Helper:
+        raise PermissionError
+
+    monkeypatch.setattr(helper, "start", refuse)
+    with pytest.raises(SystemExit):
+        Rehearsal(TOKENIZER).error_of(GOOD)
 
 
 def test_it_ends_when_it_is_closed_or_dropped():
