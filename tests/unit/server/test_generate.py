@@ -441,10 +441,15 @@ async def test_a_deadline_that_is_kept_changes_nothing(autojump_clock):
 async def test_a_deadline_while_the_client_does_not_read_frees_the_permit(
     autojump_clock,
 ):
-    backend = ScriptedBackend(Script(tokens=("x" * 10_000_000,)))
-    async with House(backend).opened() as house, house.connect(BLOCKS) as client:
-        await client.send(blocks("r", deadline_ms=1000))
-        await trio.sleep(2)
+    script = Script(tokens=("x" * 10_000_000, "y"), token_delay_s=1)
+    async with (
+        House(ScriptedBackend(script)).opened() as house,
+        house.connect(BLOCKS) as client,
+    ):
+        await client.send(blocks("r", deadline_ms=1500))
+        await trio.sleep(1.2)
+        assert house.gate.active == 1
+        await trio.sleep(0.4)
         assert house.gate.active == 0
         piece, done = await client.answer()
         assert len(piece["block"]["delta"]) == 10_000_000
