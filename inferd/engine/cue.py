@@ -29,7 +29,4 @@ class Cue:
             self._scope = scope
             if self._has_come:
                 scope.cancel()
-            try:
-                yield
-            finally:
-                self._scope = None
+            yield

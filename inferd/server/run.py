@@ -87,7 +87,8 @@ class Daemon:
             drain=self._drain_once,
             reload=self.reload,
         )
-        for figure in (*self._turns.figures(), self._around.room.figure()):
+        figures = (self._around.room.figure(), self._around.unread.figure())
+        for figure in (*self._turns.figures(), *figures):
             metrics.watch(*figure)
         self._guests = Guests()
         self._n_listeners = 0

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import trio
 
+from inferd.engine.ledger import Figure
+
 
 @dataclass(slots=True, eq=False)
 class Rest:
@@ -43,6 +45,11 @@ class Unread:
     def n_bytes(self) -> int:
         """Bytes of all."""
         return sum(each.n_bytes for each in self._rests)
+
+    def figure(self) -> Figure:
+        """Give what a monitoring system may want to know."""
+        text = "Bytes of finished answers that clients have yet to read."
+        return "unread_bytes", text, lambda: self.n_bytes
 
     @contextmanager
     def keeping(self, uid: int, n_bytes: int) -> Iterator[trio.CancelScope]:

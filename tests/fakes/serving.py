@@ -90,7 +90,8 @@ class House:
     def is_empty(self) -> bool:
         """Whether nothing is left of any request."""
         places = (self.gate.active, self.gate.waiting, len(self.turns._turns))
-        return places == (0, 0, 0) and not [*self.register]
+        is_read = not self.around.unread.n_bytes
+        return places == (0, 0, 0) and is_read and not [*self.register]
 
     @property
     def n_served(self) -> int:

@@ -14,7 +14,7 @@ async def test_what_waits_is_cut_short_when_it_comes(autojump_clock, nursery):
     cue = Cue()
     nursery.start_soon(come_at, cue, 3)
     with cue.until_come():
-        await trio.sleep_forever()
+        await trio.sleep(1000)
     assert trio.current_time() == 3
 
 
@@ -25,7 +25,7 @@ async def test_what_begins_once_it_has_come_ends_at_its_first_wait(autojump_cloc
     for _ in range(2):
         with cue.until_come():
             begun.append(trio.current_time())
-            await trio.sleep_forever()
+            await trio.sleep(1000)
     assert begun == [0, 0]
 
 
@@ -42,7 +42,7 @@ async def test_a_cancellation_from_outside_goes_on_outside(autojump_clock):
     cue = Cue()
     with trio.move_on_after(1) as scope:
         with cue.until_come():
-            await trio.sleep_forever()
+            await trio.sleep(1000)
         pytest.fail("it went on")
     assert scope.cancelled_caught
 

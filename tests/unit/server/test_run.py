@@ -323,6 +323,7 @@ async def test_metrics_count_what_is_there_and_what_was(short_dir, autojump_cloc
             await settled()
             assert "inferd_active_requests 1.0" in house.metrics.text()
             assert "inferd_queued_requests 1.0" in house.metrics.text()
+            assert "inferd_unread_bytes 0.0" in house.metrics.text()
             ended = 'inferd_requests_total{outcome="end",socket="infer.sock"} 1.0'
             assert ended in house.metrics.text()
         house.board.died("scripted", "gone", Pause(1.0, breaker_is_open=False))

@@ -107,6 +107,13 @@ async def test_a_lower_bound_is_for_those_who_come_later():
         stack.pop_all().close()
 
 
+async def test_the_bytes_are_a_figure():
+    unread = Unread(100)
+    name, _, read = unread.figure()
+    with unread.keeping(ANNA, 60):
+        assert (name, read()) == ("unread_bytes", 60)
+
+
 async def test_a_failure_inside_leaves_nothing():
     unread = Unread(100)
     with pytest.raises(ZeroDivisionError), unread.keeping(ANNA, 60):
