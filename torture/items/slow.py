@@ -1,7 +1,8 @@
 """R7: clients that read nothing, write a byte at a time, or say nothing at all."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -32,8 +33,6 @@ PING_EVERY_S: Final = 0.01
 QUIET_S: Final = 2.0
 FILL_S: Final = 4.0
 """In which more is written than the kernel holds for one who reads nothing."""
-COME_EVERY_S: Final = 0.05
-"""Between two of them: what they ask for is done at once, and none has to wait for long."""
 
 
 def run(context: Context) -> None:
@@ -79,10 +78,24 @@ def _judge(context: Context, alone: Ledger, coming: Ledger, beside: Ledger) -> N
 async def _ping_for(
     directory: Path, expected: Mapping[Question, str], seconds: float
 ) -> Ledger:
-    """Ask one short question after another."""
+    """Ask one short question after another for so long."""
+    is_over = trio.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_set_after, is_over, seconds)
+        return await _ping_till(is_over, directory, expected)
+
+
+async def _set_after(event: trio.Event, seconds: float) -> None:
+    await trio.sleep(seconds)
+    event.set()
+
+
+async def _ping_till(
+    is_over: trio.Event, directory: Path, expected: Mapping[Question, str]
+) -> Ledger:
+    """Ask one short question after another until something is so."""
     ledger = Ledger(expected)
-    end = trio.current_time() + seconds
-    while trio.current_time() < end:
+    while not is_over.is_set():
         ledger.enter(PING, await ask(directory, PING, f"ping-{ledger.n_asked}"))
         await trio.sleep(PING_EVERY_S)
     return ledger
@@ -98,13 +111,14 @@ async def _ping_beside(
     timeout_s = timeout_of(context)
     dropped: list[float] = []
     async with trio.open_nursery() as nursery:
-        for number in range(n_stalled):
-            nursery.start_soon(_stall, daemon.directory, number, timeout_s, dropped)
+        have_come = trio.Event()
+        stall = partial(_stall, daemon.directory, timeout_s, dropped)
+        nursery.start_soon(_come, n_stalled, stall, nursery, have_come)
+        for _ in range(n_stalled):
             nursery.start_soon(_say_nothing, daemon.directory)
         for number in range(N_OTHERS):
             nursery.start_soon(_dribble, daemon.directory, number)
-        come_s = n_stalled * COME_EVERY_S + QUIET_S / 2
-        coming = await _ping_for(daemon.directory, expected, come_s)
+        coming = await _ping_till(have_come, daemon.directory, expected)
         beside = await _ping_for(daemon.directory, expected, timeout_s + FILL_S)
         with trio.move_on_after(4 * timeout_s + QUIET_S):
             while len(dropped) < n_stalled:
@@ -115,15 +129,32 @@ async def _ping_beside(
     return coming, beside
 
 
-async def _stall(
-    directory: Path, number: int, timeout_s: float, dropped: list[float]
+async def _come(
+    n_stalled: int,
+    stall: Callable[..., Awaitable[None]],
+    nursery: trio.Nursery,
+    have_come: trio.Event,
 ) -> None:
-    """Ask for much, read nothing while the deadline passes, then look for the end."""
-    await trio.sleep(number * COME_EVERY_S)
+    """Have one after another come, so that few of them wait in the queue."""
+    for number in range(n_stalled):
+        await nursery.start(stall, number)
+    have_come.set()
+
+
+async def _stall(
+    directory: Path,
+    timeout_s: float,
+    dropped: list[float],
+    number: int,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Ask for much, read a byte of it, and then nothing while the deadline passes."""
     stream = await connect(directory / LONG.leaf)
     async with stream:
         began_at = trio.current_time()
         await stream.send_all(LONG.to_line(f"stalled-{number}"))
+        await stream.receive_some(1)
+        task_status.started()
         await trio.sleep(2 * timeout_s + FILL_S)
         data = b""
         with suppress(trio.BrokenResourceError):
