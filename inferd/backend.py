@@ -6,7 +6,7 @@ stands here is all that the server knows of it.
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct
@@ -158,6 +158,12 @@ class EventStream(Protocol[E_co]):
 
     def __aiter__(self) -> AsyncIterator[Sequence[E_co]]:
         """Iterate over the batches, none of which is empty."""
+
+    def until_over(self) -> AbstractContextManager[None]:
+        """Cut short what is inside once the engine is done: no batch is waited for then.
+
+        An engine goes on whether its batches are taken or not.
+        """
 
 
 class StartFailedError(Exception):

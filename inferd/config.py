@@ -142,6 +142,9 @@ class LimitSettings(_Table, frozen=True):
     """Seconds that running and queued requests get after SIGTERM."""
     write_timeout_s: Seconds = limits.WRITE_TIMEOUT_S
     """Seconds one write to a client may take."""
+    max_unread_bytes: Positive = limits.MAX_UNREAD_BYTES
+    """Bytes of finished answers that wait for clients to read them. Over it, the oldest of
+    the user who has most is given up and its client dropped."""
     max_connections: Positive = limits.MAX_CONNECTIONS
     """Clients connected at once, the admin socket's apart. A user may have all places; then
     an eighth as many more are for users who have fewer than an equal share. Fewer where

@@ -99,6 +99,10 @@ TEMPERATURE_MAX: Final = 2.0
 READ_BYTES: Final = 64 * 1024
 """Bytes asked of a socket at once; a pipe's worth, small beside a frame."""
 
+WRITE_BYTES: Final = 64 * 1024
+"""Bytes of frames that are made to be written at once, unless one is larger: more than
+that would have to wait for most clients anyway."""
+
 # --- admission (settings: [admission]) -------------------------------------
 
 MAX_QUEUED: Final = 10
@@ -165,6 +169,10 @@ they take 256 MiB at most. F-28."""
 
 WRITE_TIMEOUT_S: Final = 60.0
 """Seconds one write may take before a client that stopped reading is dropped. F-17."""
+
+MAX_UNREAD_BYTES: Final = 2 * MAX_FRAME_BYTES
+"""Bytes of finished answers that clients have yet to read: two of the largest, or thousands
+of chats. They hold no permit. F-17."""
 
 DRAIN_S: Final = 15.0
 """Seconds that running and queued requests get after SIGTERM."""

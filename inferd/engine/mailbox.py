@@ -5,9 +5,12 @@ Bounds:
     again: the reader of the worker's pipe never waits for a slow client.
 """
 
+from contextlib import AbstractContextManager
 from typing import Generic, TypeVar
 
 import trio
+
+from inferd.engine.cue import Cue
 
 T = TypeVar("T")
 
@@ -19,16 +22,27 @@ class Mailbox(Generic[T]):
         self._items: list[T] = []
         self._failure: Exception | None = None
         self._wake = trio.Event()
+        self._over = Cue()
 
     def put(self, item: T) -> None:
         """Add an item."""
         self._items.append(item)
         self._wake.set()
 
+    def put_last(self, item: T) -> None:
+        """Add the last item that there is to be."""
+        self.put(item)
+        self._over.come()
+
     def fail(self, failure: Exception) -> None:
         """Have ``take`` raise, once the items are taken."""
         self._failure = failure
         self._wake.set()
+        self._over.come()
+
+    def until_over(self) -> AbstractContextManager[None]:
+        """Cut short what is inside once the last item is there, or the failure."""
+        return self._over.until_come()
 
     async def take(self) -> list[T]:
         """Wait until there is something; give all of it, in order.

@@ -226,7 +226,7 @@ class Session:
             case Failed():
                 if message.ticket == self._preparing:  # else it was a run that failed
                     self._prepared.set()
-                self._put(message.ticket, message)
+                self._put_last(message.ticket, message)
             case PromptReady() | Refused() | Overflow():
                 self._prepared.set()
                 self._put(message.ticket, message)
@@ -258,11 +258,15 @@ class Session:
         self.has_served = True
         if ticket in self._boxes:
             self._finished.add(ticket)
-        self._put(ticket, answer)
+        self._put_last(ticket, answer)
 
     def _put(self, ticket: int, answer: Answer) -> None:
         if box := self._boxes.get(ticket):  # dropped jobs may still have answers coming
             box.put(answer)
+
+    def _put_last(self, ticket: int, answer: Answer) -> None:
+        if box := self._boxes.get(ticket):
+            box.put_last(answer)
 
     async def _receive_within(self, silence_s: float) -> FromWorker:
         try:

@@ -74,8 +74,9 @@ def first_load(
 def spawned_early(loads: Sequence[Load]) -> Iterator[Mapping[str, Spawned]]:
     """Start workers and tell them what to load, so that they import while we do.
 
-    Gives those that are told so, by the names of their backends. They ask for memory, and load nothing before there is an answer. On leaving, they are
-    killed and reaped. Where no process can be had, whoever starts it later hears why.
+    Gives those that are told so, by the names of their backends. They ask for memory, and
+    load nothing before there is an answer. On leaving, they are killed and reaped. Where
+    no process can be had, whoever starts it later hears why.
     """
     early: dict[str, Spawned] = {}
     with ExitStack() as cleanup:

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Final, Generic, TypeVar
 
 import trio
@@ -59,6 +60,10 @@ class _Stream(Generic[E]):
 
     def __aiter__(self) -> AsyncIterator[Sequence[E]]:
         return self
+
+    def until_over(self) -> AbstractContextManager[None]:
+        """Cut short what is inside once the worker has said all."""
+        return self._box.until_over()
 
     async def __anext__(self) -> Sequence[E]:
         if self._is_over:

@@ -23,6 +23,7 @@ from inferd.server.peer import Peer, groups_of, peer_of
 from inferd.server.register import Register
 from inferd.server.reply import PeerGoneError, Reply
 from inferd.server.room import Room
+from inferd.server.unread import Unread
 from inferd.wire.blocks import BlocksRequest
 from inferd.wire.codec import Request
 from inferd.wire.requests import EmbedRequest, GenerateRequest, RerankRequest
@@ -62,6 +63,7 @@ class Surroundings:
     register: Register
     room: Room
     large_lines: LargeLines
+    unread: Unread
     limits: LimitSettings
     """As they are now: what begins after a change is bound by the new ones."""
 
@@ -235,6 +237,8 @@ class Connection(Generic[R]):
             self._stream,
             request_id,
             write_timeout_s=self._around.limits.write_timeout_s,
+            unread=self._around.unread,
+            uid=self._peer.uid,
         )
 
 

@@ -54,6 +54,6 @@ async def dispatch(
 async def _end(reply: Reply, error: InferdError) -> None:
     """Fail a request, or write the rest of the terminal frame that it has."""
     if reply.is_over:
-        await reply.flush()
+        await reply.finish()
     else:
         await reply.fail(error)

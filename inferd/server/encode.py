@@ -53,7 +53,7 @@ class EncodeService(Generic[R, J]):
                 activity.facts.update(facts)
         if not reply.is_over:
             raise CancelledError
-        await reply.flush()
+        await reply.finish()
         activity.done("end")
 
 
@@ -83,7 +83,7 @@ async def _embed(
         usage=EncodeUsage(result.input_tokens),
         backend=backend.name,
     )
-    await reply.send_in_parts(frame, result.embeddings)
+    reply.put_in_parts(frame, result.embeddings)
     return {"dimensions": result.dimensions}
 
 
@@ -103,5 +103,5 @@ async def _rerank(
         usage=EncodeUsage(result.input_tokens),
         backend=backend.name,
     )
-    await reply.send([frame])
+    reply.put([frame])
     return {"n_results": len(frame.results)}

@@ -63,7 +63,8 @@ class Entrance:
                 if tell is not None:
                     async with aclosing(turn.positions()) as positions:
                         async for position in positions:
-                            await tell(position)
+                            with turn.until_come():  # who does not read holds up nobody
+                                await tell(position)
                 await turn.wait()
                 activity.started()
                 yield backend, prepared

@@ -69,6 +69,7 @@ class Force:
         self.reception.access = access
         self.around.limits = merged.limits
         self.around.large_lines.n_turns = merged.limits.max_large_lines
+        self.around.unread.max_bytes = merged.limits.max_unread_bytes
         self.turns.resize(merged.admission)
         self.around.room.n_places, self.listeners.n_places = places
         return reloaded

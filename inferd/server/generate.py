@@ -61,10 +61,10 @@ class GenerateService(Generic[R, E]):
         with activity.scope:
             await self._run(plan, answer, reply, activity)
         if activity.scope.cancelled_caught and not reply.is_over:
-            await self._cut_short(plan, answer, reply, activity)
+            self._cut_short(plan, answer, reply, activity)
         if answer.stop_reason is None:
             raise BackendUnavailableError("backend ended stream without terminal frame")
-        await reply.flush()
+        await reply.finish()
         activity.done(answer.stop_reason)
 
     async def _run(
@@ -74,11 +74,14 @@ class GenerateService(Generic[R, E]):
         reply: Reply,
         activity: Activity,
     ) -> None:
+        """Have the job done; what is left to be written then keeps nobody waiting."""
+
         async def tell(position: int) -> None:
             frame = ProgressFrame(
                 id=activity.request_id, status="queued", position=position
             )
-            await reply.send([frame])
+            reply.put([frame])
+            await reply.flush()
 
         async with (
             self.entrance.enter(
@@ -88,9 +91,12 @@ class GenerateService(Generic[R, E]):
         ):
             activity.output = stream
             async for events in stream:
-                await reply.send(answer.frames_of(events))
+                reply.put(answer.frames_of(events))
+                if not (reply.is_over or reply.has_written()):
+                    with stream.until_over():
+                        await reply.flush()
 
-    async def _cut_short(
+    def _cut_short(
         self,
         plan: Plan[GenerateJob],
         answer: Answer[E],
@@ -99,11 +105,11 @@ class GenerateService(Generic[R, E]):
     ) -> None:
         """End an answer as its caller, an operator or its deadline wants."""
         if activity.is_cancelled:
-            await reply.send(answer.cancelled(UNSET))
+            reply.put(answer.cancelled(UNSET))
         elif plan.deadline_ms is not None and not answer.has_begun:
             raise DeadlineExceededError(plan.deadline_ms)
         else:
-            await reply.send(answer.cancelled("deadline"))
+            reply.put(answer.cancelled("deadline"))
 
 
 def text_service(entrance: Entrance) -> GenerateService[GenerateRequest, TokenEvent]:

@@ -9,7 +9,7 @@ from inferd.config import Config
 
 ADMISSION: Final = ("max_queued", "max_queued_tokens", "max_queued_bytes")
 LIMITS: Final = (
-    *("drain_s", "write_timeout_s", "idle_s", "line_timeout_s"),
+    *("drain_s", "write_timeout_s", "max_unread_bytes", "idle_s", "line_timeout_s"),
     *("max_connections", "max_admin_connections", "max_large_lines"),
 )
 """What can take effect; of ``[access]`` nearly all, of ``[log]`` the level, and of the

@@ -28,6 +28,7 @@ from inferd.server.room import Room
 from inferd.server.sizes import make_gate
 from inferd.server.surfaces import surfaces
 from inferd.server.turns import Turns
+from inferd.server.unread import Unread
 
 log = structlog.get_logger("daemon")
 
@@ -67,6 +68,7 @@ class Daemon:
             register=Register(metrics),
             room=Room(config.limits.max_connections),
             large_lines=LargeLines(config.limits.max_large_lines),
+            unread=Unread(config.limits.max_unread_bytes),
             limits=config.limits,
         )
         self._force = Force(
@@ -85,7 +87,8 @@ class Daemon:
             drain=self._drain_once,
             reload=self.reload,
         )
-        for figure in (*self._turns.figures(), self._around.room.figure()):
+        figures = (self._around.room.figure(), self._around.unread.figure())
+        for figure in (*self._turns.figures(), *figures):
             metrics.watch(*figure)
         self._guests = Guests()
         self._n_listeners = 0

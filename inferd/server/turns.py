@@ -2,12 +2,13 @@
 
 import itertools
 from collections.abc import AsyncGenerator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import trio
 
 from inferd.admission.gate import Admission, Claim
 from inferd.config import AdmissionSettings
+from inferd.engine.cue import Cue
 from inferd.engine.ledger import Figure
 from inferd.errors import DrainingError
 
@@ -18,6 +19,7 @@ class Turn:
     def __init__(self, ticket: int) -> None:
         self.ticket = ticket
         self._news = trio.Event()
+        self._start = Cue()
         self._is_lost = False
         self.is_watched = False
         self.has_come = False
@@ -54,7 +56,12 @@ class Turn:
     def begin(self) -> None:
         """Let the one who waits run."""
         self.has_come = True
+        self._start.come()
         self._tell()
+
+    def until_come(self) -> AbstractContextManager[None]:
+        """Cut short what is inside once it is our turn, or never will be."""
+        return self._start.until_come()
 
     def lose(self) -> None:
         """Turn the one who waits away, if it waits."""

@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
 import trio
@@ -30,6 +30,7 @@ from inferd.backend import (
     ToolUse,
 )
 from inferd.capabilities import BackendCapabilities
+from inferd.engine.cue import Cue
 from inferd.errors import BackendNotReadyError, BackendUnavailableError
 from inferd.job import EmbedJob, GenerateJob, RerankJob
 from inferd.wire.responses import Guesses, StopReason, StopReasonV2, Usage, UsageV2
@@ -103,12 +104,16 @@ class _Held:
     script: Script
     is_running: bool = False
     is_over: bool = False
+    said_all_at: float = FOR_EVER
+    """When the last token comes, whether anybody takes it or not; on trio's clock."""
+    death: Cue = field(default_factory=Cue)
 
 
 class _Speech(Generic[E]):
     """A stream of scripted events."""
 
-    def __init__(self) -> None:
+    def __init__(self, held: _Held) -> None:
+        self._held = held
         self.n_tokens = 0
         self.first_token_at: float | None = None
         self.warnings: Sequence[MalformedToolCall] = ()
@@ -118,6 +123,11 @@ class _Speech(Generic[E]):
 
     def __aiter__(self) -> AsyncIterator[Sequence[E]]:
         return self.events
+
+    @contextmanager
+    def until_over(self) -> Iterator[None]:
+        with trio.move_on_at(self._held.said_all_at), self._held.death.until_come():
+            yield
 
 
 class ScriptedBackend(Backend):
@@ -214,6 +224,8 @@ class ScriptedBackend(Backend):
     def stop(self, reason: str) -> None:
         self.go_down(reason)
         self._stopped.set()
+        for held in self._held.values():
+            held.death.come()
 
     @asynccontextmanager
     async def prepare(self, job: J) -> AsyncIterator[Prepared[J]]:
@@ -240,8 +252,8 @@ class ScriptedBackend(Backend):
     async def generate(
         self, prepared: Prepared[GenerateJob]
     ) -> AsyncIterator[EventStream[TokenEvent]]:
-        speech = _Speech[TokenEvent]()
         with self._running(prepared) as held:
+            speech = _Speech[TokenEvent](held)
             script = held.script
             usage = Usage(prepared.input_tokens, _n_said(held, prepared))
             done = Done(stop_reason=script.stop_reason, usage=usage)
@@ -256,8 +268,8 @@ class ScriptedBackend(Backend):
     async def generate_v2(
         self, prepared: Prepared[GenerateJob]
     ) -> AsyncIterator[EventStream[TokenEventV2]]:
-        speech = _Speech[TokenEventV2]()
         with self._running(prepared) as held:
+            speech = _Speech[TokenEventV2](held)
             script = held.script
             done = DoneV2(
                 stop_reason=script.stop_reason_v2,
@@ -314,12 +326,17 @@ class ScriptedBackend(Backend):
         events: Sequence[E],
     ) -> AsyncGenerator[Sequence[E], None]:
         script = held.script
+        said = events[: _n_said(held, prepared)]
+        moments = [
+            trio.current_time() + script.token_delay_s * n for n in _from_1(said)
+        ]
+        held.said_all_at = moments[-1] if moments else trio.current_time()
         if prepared.job.wants_progress:
             for n_tokens in script.prefilled:
                 yield [Progress(n_tokens, prepared.input_tokens)]
-        for event in events[: _n_said(held, prepared)]:
+        for event, moment in zip(said, moments, strict=True):
             with self._counting_failure(held):
-                await self._pass(script.token_delay_s)
+                await self._pass(max(0.0, moment - trio.current_time()))
             if not speech.n_tokens:
                 speech.first_token_at = trio.current_time()
             speech.n_tokens += 1
@@ -374,6 +391,10 @@ def _blocks_of(script: Script) -> Sequence[Text | Thinking | ToolUse]:
     if script.blocks is not None:
         return script.blocks
     return [Text(token) for token in script.tokens]
+
+
+def _from_1(events: Sequence[object]) -> range:
+    return range(1, len(events) + 1)
 
 
 def _n_said(held: _Held, prepared: Prepared[GenerateJob]) -> int:

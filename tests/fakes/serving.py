@@ -31,6 +31,7 @@ from inferd.server.room import Room
 from inferd.server.run import Daemon
 from inferd.server.status import StatusBoard
 from inferd.server.turns import Turns
+from inferd.server.unread import Unread
 from inferd.wire.codec import (
     decode_blocks,
     decode_embed,
@@ -80,6 +81,7 @@ class House:
             register=self.register,
             room=Room(n_places),
             large_lines=LargeLines(settings.max_large_lines),
+            unread=Unread(settings.max_unread_bytes),
             limits=settings,
         )
         self._nursery: trio.Nursery
@@ -88,7 +90,8 @@ class House:
     def is_empty(self) -> bool:
         """Whether nothing is left of any request."""
         places = (self.gate.active, self.gate.waiting, len(self.turns._turns))
-        return places == (0, 0, 0) and not [*self.register]
+        is_read = not self.around.unread.n_bytes
+        return places == (0, 0, 0) and is_read and not [*self.register]
 
     @property
     def n_served(self) -> int:

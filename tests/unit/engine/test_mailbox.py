@@ -74,3 +74,30 @@ async def test_a_cancelled_take_loses_nothing(autojump_clock):
         await box.take()
     assert scope.cancelled_caught
     assert await box.take() == [1]
+
+
+async def test_what_waits_until_it_is_over_is_cut_short_by_the_last_item(
+    autojump_clock, nursery
+):
+    box = Mailbox[int]()
+
+    async def say():
+        box.put(1)
+        await trio.sleep(5)
+        box.put_last(2)
+
+    nursery.start_soon(say)
+    with box.until_over():
+        await trio.sleep(1000)
+    assert trio.current_time() == 5
+    assert await box.take() == [1, 2]
+
+
+async def test_what_waits_until_it_is_over_is_cut_short_by_a_failure(autojump_clock):
+    box = Mailbox[int]()
+    box.fail(ZeroDivisionError())
+    with box.until_over():
+        await trio.sleep(1000)
+    assert trio.current_time() == 0
+    with pytest.raises(ZeroDivisionError):
+        await box.take()

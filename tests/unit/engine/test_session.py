@@ -339,6 +339,33 @@ async def test_each_token_of_a_step_comes_behind_its_log_probability(autojump_cl
         assert await other.take() == [b"x"]
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        Step(ended=[ended(7, 1)]),
+        Embedded(ticket=7, embeddings=b"[]", dimensions=1, is_last=True),
+        Scored(ticket=7, scores=[1.0]),
+        Failed(ticket=7, reason="not finite"),
+    ],
+)
+async def test_the_last_word_of_a_job_is_known_for_it(message, autojump_clock, nursery):
+    async with serving() as (session, worker, _):
+        box, other = session.open(7), session.open(6)
+
+        async def speak():
+            await worker.say(Step(pieces=[(7, b"a"), (6, b"b")]))
+            await trio.sleep(5)
+            await worker.say(message)
+
+        nursery.start_soon(speak)
+        with box.until_over():
+            await trio.sleep(50)
+        assert trio.current_time() == 5
+        with other.until_over():
+            await trio.sleep(1)
+        assert trio.current_time() == 6
+
+
 async def test_a_job_that_failed_is_told_and_is_no_service(autojump_clock):
     async with serving() as (session, worker, over):
         box = session.open(7)

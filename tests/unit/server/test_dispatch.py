@@ -15,6 +15,7 @@ from inferd.server.activity import Activity
 from inferd.server.dispatch import Service, dispatch
 from inferd.server.peer import Peer
 from inferd.server.reply import PeerGoneError, Reply
+from inferd.server.unread import Unread
 from inferd.wire.requests import ChatMessage, GenerateRequest
 from inferd.wire.responses import DoneFrame, Usage
 from tests.fakes.streams import FrameClient, open_pair
@@ -45,7 +46,8 @@ class Answers(Service[GenerateRequest]):
         self, request: GenerateRequest, reply: Reply, activity: Activity
     ) -> None:
         if self._ends:
-            await reply.send([DONE])
+            reply.put([DONE])
+            await reply.finish()
             activity.done("end")
         if self._failure is not None:
             raise self._failure
@@ -58,10 +60,14 @@ class Sleeps(Service[GenerateRequest]):
         await trio.sleep_forever()
 
 
+def make_reply(stream: trio.SocketStream) -> Reply:
+    return Reply(stream, "r", write_timeout_s=1, unread=Unread(1000), uid=1000)
+
+
 async def outcome_of(service: Service[GenerateRequest]):
     """Dispatch one request; give the result, the frames and the log."""
     async with open_pair() as (ours, theirs):
-        reply = Reply(ours, "r", write_timeout_s=1)
+        reply = make_reply(ours)
         with capture_logs() as log:
             goes_on = await dispatch(service, REQUEST, reply, begin())
         await ours.send_eof()
@@ -133,7 +139,7 @@ async def test_a_peer_that_is_gone_is_passed_on_and_logged():
             await dispatch(
                 Answers(PeerGoneError()),
                 REQUEST,
-                Reply(ours, "r", write_timeout_s=1),
+                make_reply(ours),
                 begin(),
             )
     assert [line["event"] for line in log] == ["request_abandoned"]
@@ -141,7 +147,7 @@ async def test_a_peer_that_is_gone_is_passed_on_and_logged():
 
 async def test_a_cancelled_request_is_logged_and_gets_no_frame(autojump_clock):
     async with open_pair() as (ours, theirs):
-        reply = Reply(ours, "r", write_timeout_s=1)
+        reply = make_reply(ours)
         with capture_logs() as log, trio.move_on_after(3) as scope:
             await dispatch(Sleeps(), REQUEST, reply, begin())
         assert scope.cancelled_caught
@@ -153,7 +159,7 @@ async def test_a_cancelled_request_is_logged_and_gets_no_frame(autojump_clock):
 async def test_a_refusal_that_nobody_reads_is_logged_once(autojump_clock):
     async with open_pair() as (ours, theirs):
         await theirs.aclose()
-        reply = Reply(ours, "r", write_timeout_s=1)
+        reply = make_reply(ours)
         service = Answers(QueueFullError(depth=3))
         with capture_logs() as log, pytest.raises(PeerGoneError):
             await dispatch(service, REQUEST, reply, begin())

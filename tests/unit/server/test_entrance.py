@@ -205,6 +205,20 @@ async def test_places_are_told_until_it_is_the_turn(autojump_clock, nursery):
         assert trio.current_time() == 2
 
 
+async def test_one_who_does_not_read_its_place_runs_in_its_turn(
+    autojump_clock, nursery
+):
+    entrance = make_entrance(ScriptedBackend())
+    nursery.start_soon(hold_a_while, entrance, begin())
+    await trio.testing.wait_all_tasks_blocked()
+
+    async def stall(_: int):
+        await trio.sleep(1000)
+
+    async with entrance.enter(PLAN, begin(), tell=stall):
+        assert trio.current_time() == 1
+
+
 async def hold_a_while(entrance: Entrance, activity: Activity):
     async with entrance.enter(PLAN, activity):
         await trio.sleep(1)

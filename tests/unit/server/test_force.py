@@ -25,6 +25,7 @@ from inferd.server.reception import Reception
 from inferd.server.register import Register
 from inferd.server.room import Room
 from inferd.server.turns import Turns
+from inferd.server.unread import Unread
 from tests.fakes.log import logged
 
 
@@ -42,6 +43,7 @@ def make_force(config: Config) -> Force:
             register=Register(Metrics()),
             room=Room(1),
             large_lines=LargeLines(1),
+            unread=Unread(1),
             limits=config.limits,
         ),
         listeners=Room(1),
@@ -53,16 +55,21 @@ def make_force(config: Config) -> Force:
 def test_what_a_change_says_is_everywhere():
     force = make_force(Config())
     limits = LimitSettings(
-        max_connections=11, max_admin_connections=12, max_large_lines=13, idle_s=14
+        max_connections=11,
+        max_admin_connections=12,
+        max_large_lines=13,
+        idle_s=14,
+        max_unread_bytes=15,
     )
     access = AccessSettings(infer=AccessRule(uids=(5,)))
     admission = AdmissionSettings(max_queued=15)
     new = Config(limits=limits, access=access, admission=admission)
     applied, _ = force.change(new)
-    assert len(applied) == 6
+    assert len(applied) == 7
     assert force.config == new
     assert (force.around.room.n_places, force.listeners.n_places) == (11, 12)
     assert (force.around.large_lines.n_turns, force.around.limits) == (13, limits)
+    assert force.around.unread.max_bytes == 15
     assert force.turns._gate._places.bound == 15
     assert force.reception.access.rules["infer.sock"].uids == {5}
 

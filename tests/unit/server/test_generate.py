@@ -441,10 +441,15 @@ async def test_a_deadline_that_is_kept_changes_nothing(autojump_clock):
 async def test_a_deadline_while_the_client_does_not_read_frees_the_permit(
     autojump_clock,
 ):
-    backend = ScriptedBackend(Script(tokens=("x" * 10_000_000,)))
-    async with House(backend).opened() as house, house.connect(BLOCKS) as client:
-        await client.send(blocks("r", deadline_ms=1000))
-        await trio.sleep(2)
+    script = Script(tokens=("x" * 10_000_000, "y"), token_delay_s=1)
+    async with (
+        House(ScriptedBackend(script)).opened() as house,
+        house.connect(BLOCKS) as client,
+    ):
+        await client.send(blocks("r", deadline_ms=1500))
+        await trio.sleep(1.2)
+        assert house.gate.active == 1
+        await trio.sleep(0.4)
         assert house.gate.active == 0
         piece, done = await client.answer()
         assert len(piece["block"]["delta"]) == 10_000_000
@@ -544,15 +549,29 @@ async def test_a_line_of_the_log_tells_how_it_went(autojump_clock):
 # --- whatever happens -------------------------------------------------------------------
 
 
+async def die(backend: ScriptedBackend, at_s: float):
+    with trio.move_on_after(LONG_S):
+        await trio.sleep_until(at_s)
+        backend.stop("it died")
+
+
+async def watch(house: House, backend: ScriptedBackend, max_active: int):
+    """See that what runs has a permit, and that there are no more of these than may be."""
+    for n_quarters in range(4 * 30):
+        await trio.sleep_until(0.125 + n_quarters / 4)
+        assert backend.n_running <= house.gate.active <= max_active
+
+
 @pytest.mark.slow
 @settings(max_examples=150, phases=set(Phase) - {Phase.explain})
 @given(
     scripts=scripts(0, 0, 1),
     behaviours=st.lists(BEHAVIOURS, min_size=1, max_size=6),
     admission=ADMISSION,
+    dies_s=st.sampled_from([FOR_EVER] * 3 + [0, 0.75, 2, 4]),
 )
 def test_every_request_of_a_client_that_stays_is_answered_once(
-    scripts, behaviours, admission
+    scripts, behaviours, admission, dies_s
 ):
     backend = ScriptedBackend(*scripts)
     house = House(
@@ -563,6 +582,8 @@ def test_every_request_of_a_client_that_stays_is_answered_once(
     async def main():
         with capture_logs(), trio.fail_after(2 * LONG_S):
             async with house.opened(), trio.open_nursery() as nursery:
+                nursery.start_soon(watch, house, backend, admission.max_active)
+                nursery.start_soon(die, backend, dies_s)
                 for behaviour, frames in zip(behaviours, seen, strict=True):
                     client = house.connect(behaviour.leaf)
                     nursery.start_soon(visit, client, behaviour, frames)

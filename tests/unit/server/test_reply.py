@@ -14,11 +14,14 @@ from inferd.errors import (
     InvalidRequestError,
     QueueFullError,
 )
+from inferd.limits import MAX_UNREAD_BYTES
 from inferd.server.reply import PeerGoneError, Reply, error_frame
+from inferd.server.unread import Unread
 from inferd.wire.responses import (
     DoneFrame,
     EmbeddingsFrame,
     EncodeUsage,
+    Response,
     TokenFrame,
     Usage,
 )
@@ -33,39 +36,61 @@ DONE = DoneFrame(
 )
 
 
+def make_reply(
+    stream: trio.SocketStream,
+    request_id: str = "r",
+    *,
+    within_s: float = 1,
+    unread: Unread | None = None,
+    uid: int = 1000,
+) -> Reply:
+    return Reply(
+        stream,
+        request_id,
+        write_timeout_s=within_s,
+        unread=unread or Unread(MAX_UNREAD_BYTES),
+        uid=uid,
+    )
+
+
+async def send(reply: Reply, frames: list[Response]):
+    reply.put(frames)
+    await reply.flush()
+
+
 def token(text: str) -> TokenFrame:
     return TokenFrame(id="r", content=text)
 
 
 async def test_frames_of_one_send_arrive_in_one_piece():
     async with open_pair() as (ours, theirs):
-        await Reply(ours, "r", write_timeout_s=1).send([token("a"), token("b")])
+        await send(make_reply(ours), [token("a"), token("b")])
         assert bytes(await theirs.receive_some(10_000)).count(b"\n") == 2
 
 
 async def test_nothing_to_send_writes_nothing():
     async with open_pair() as (ours, theirs):
-        await Reply(ours, "r", write_timeout_s=1).send([])
+        await send(make_reply(ours), [])
         await ours.send_eof()
         assert await FrameClient(theirs).rest() == []
 
 
 async def test_a_terminal_frame_ends_the_reply():
     async with open_pair() as (ours, _):
-        reply = Reply(ours, "r", write_timeout_s=1)
-        await reply.send([token("a")])
+        reply = make_reply(ours)
+        await send(reply, [token("a")])
         assert not reply.is_over
-        await reply.send([token("b"), DONE])
+        await send(reply, [token("b"), DONE])
         assert reply.is_over
 
 
 @pytest.mark.parametrize("late", [token("late"), DONE])
 async def test_no_frame_follows_the_terminal_one(late):
     async with open_pair() as (ours, theirs):
-        reply = Reply(ours, "r", write_timeout_s=1)
-        await reply.send([DONE])
+        reply = make_reply(ours)
+        await send(reply, [DONE])
         with pytest.raises(AssertionError):
-            await reply.send([late])
+            await send(reply, [late])
         await ours.send_eof()
         assert len(await FrameClient(theirs).rest()) == 1
 
@@ -73,7 +98,7 @@ async def test_no_frame_follows_the_terminal_one(late):
 async def test_a_terminal_frame_must_be_the_last_of_its_send():
     async with open_pair() as (ours, theirs):
         with pytest.raises(AssertionError):
-            await Reply(ours, "r", write_timeout_s=1).send([DONE, token("late")])
+            await send(make_reply(ours), [DONE, token("late")])
         await ours.send_eof()
         assert await FrameClient(theirs).rest() == []
 
@@ -92,10 +117,11 @@ EMBEDDED = EmbeddingsFrame(
 
 async def test_a_frame_in_parts_is_one_frame_and_ends_the_reply():
     async with open_pair() as (ours, theirs):
-        reply = Reply(ours, "r", write_timeout_s=1)
-        await reply.send_in_parts(EMBEDDED, [b"[[1]", b"", b",[2],[3]", b"]"])
+        reply = make_reply(ours)
+        reply.put_in_parts(EMBEDDED, [b"[[1]", b"", b",[2],[3]", b"]"])
+        await reply.flush()
         with pytest.raises(AssertionError):
-            await reply.send_in_parts(EMBEDDED, [b"[]"])
+            reply.put_in_parts(EMBEDDED, [b"[]"])
         await ours.send_eof()
         [frame] = await FrameClient(theirs).rest()
     assert reply.is_over
@@ -105,9 +131,9 @@ async def test_a_frame_in_parts_is_one_frame_and_ends_the_reply():
 async def test_a_frame_in_parts_that_is_too_large_leaves_room_for_an_error(monkeypatch):
     monkeypatch.setattr("inferd.wire.codec.MAX_FRAME_BYTES", 150)
     async with open_pair() as (ours, theirs):
-        reply = Reply(ours, "r", write_timeout_s=1)
+        reply = make_reply(ours)
         with pytest.raises(FrameTooLargeError):
-            await reply.send_in_parts(EMBEDDED, [b"[[1]", b",[2]" * 20, b"]"])
+            reply.put_in_parts(EMBEDDED, [b"[[1]", b",[2]" * 20, b"]"])
         await reply.fail(InternalError("bug 1"))
         await ours.send_eof()
         [frame] = await FrameClient(theirs).rest()
@@ -117,10 +143,11 @@ async def test_a_frame_in_parts_that_is_too_large_leaves_room_for_an_error(monke
 async def test_what_a_cancellation_leaves_of_a_frame_in_parts_goes_out_later():
     rows = [b"[[1]", *[b",[0.123456789]" * 4000] * 20, b"]"]
     async with open_pair() as (ours, theirs), trio.open_nursery() as nursery:
-        reply = Reply(ours, "r", write_timeout_s=9)
+        reply = make_reply(ours, within_s=9)
         with trio.CancelScope() as scope:
             nursery.start_soon(cancel_when_blocked, scope)
-            await reply.send_in_parts(EMBEDDED, rows)
+            reply.put_in_parts(EMBEDDED, rows)
+            await reply.flush()
         assert scope.cancelled_caught
         assert reply.is_over
         nursery.start_soon(flush_and_end, reply, ours)
@@ -143,7 +170,7 @@ async def flush_and_end(reply, stream):
 
 async def test_a_failure_is_one_error_frame_with_the_id():
     async with open_pair() as (ours, theirs):
-        reply = Reply(ours, "r-17", write_timeout_s=1)
+        reply = make_reply(ours, "r-17")
         await reply.fail(InternalError("bug 1"))
         await ours.send_eof()
         [frame] = await FrameClient(theirs).rest()
@@ -200,16 +227,16 @@ def test_every_error_with_a_code_has_an_error_frame():
 
 async def test_a_client_that_stops_reading_is_gone_after_the_timeout(autojump_clock):
     async with open_pair() as (ours, _):
-        reply = Reply(ours, "r", write_timeout_s=7)
+        reply = make_reply(ours, within_s=7)
         with pytest.raises(PeerGoneError):
-            await reply.send([token("x" * 10_000_000)])
+            await send(reply, [token("x" * 10_000_000)])
     assert trio.current_time() == 7
 
 
 async def test_what_no_buffer_holds_arrives_whole(autojump_clock, nursery):
     text = "".join(map(str, range(200_000)))
     async with open_pair() as (ours, theirs):
-        nursery.start_soon(Reply(ours, "r", write_timeout_s=7).send, [token(text)])
+        nursery.start_soon(send, make_reply(ours, within_s=7), [token(text)])
         await trio.testing.wait_all_tasks_blocked()
         frame = await FrameClient(theirs).frame()
     assert frame == {"type": "token", "id": "r", "content": text}
@@ -219,14 +246,14 @@ async def test_a_client_that_left_is_gone(autojump_clock):
     async with open_pair() as (ours, theirs):
         await theirs.aclose()
         with pytest.raises(PeerGoneError):
-            await Reply(ours, "r", write_timeout_s=7).send([token("a")])
+            await send(make_reply(ours, within_s=7), [token("a")])
 
 
 async def test_a_closed_connection_is_a_peer_that_is_gone():
     async with open_pair() as (ours, _):
         await ours.aclose()
         with pytest.raises(PeerGoneError):
-            await Reply(ours, "r", write_timeout_s=7).fail(QueueFullError(depth=3))
+            await make_reply(ours, within_s=7).fail(QueueFullError(depth=3))
 
 
 async def test_a_frame_over_the_cap_is_not_written_and_leaves_room_for_an_error(
@@ -234,10 +261,82 @@ async def test_a_frame_over_the_cap_is_not_written_and_leaves_room_for_an_error(
 ):
     monkeypatch.setattr("inferd.wire.codec.MAX_FRAME_BYTES", 200)
     async with open_pair() as (ours, theirs):
-        reply = Reply(ours, "r", write_timeout_s=1)
+        reply = make_reply(ours)
         with pytest.raises(FrameTooLargeError) as caught:
-            await reply.send([token("a"), token("x" * 200)])
+            await send(reply, [token("a"), token("x" * 200)])
         await reply.fail(caught.value)
         await ours.send_eof()
-        [frame] = await FrameClient(theirs).rest()
+        before, frame = await FrameClient(theirs).rest()
+    assert before["content"] == "a"
     assert frame["code"] == "frame_too_large"
+
+
+# --- the rest of an answer --------------------------------------------------------------
+
+
+async def test_what_is_left_at_the_end_counts_while_it_is_written(
+    autojump_clock, nursery
+):
+    unread = Unread(MAX_UNREAD_BYTES)
+    async with open_pair() as (ours, theirs):
+        reply = make_reply(ours, unread=unread)
+        reply.put([token("x" * 1_000_000), DONE])
+        nursery.start_soon(reply.finish)
+        await trio.testing.wait_all_tasks_blocked()
+        assert 1_000_000 - 300_000 < unread.n_bytes < 1_001_000
+        assert len(await FrameClient(theirs).answer()) == 2
+        await trio.testing.wait_all_tasks_blocked()
+    assert unread.n_bytes == 0
+
+
+async def test_what_the_kernel_takes_at_once_is_not_left(monkeypatch):
+    unread = Unread(1)
+    monkeypatch.setattr(unread, "keeping", None)
+    async with open_pair() as (ours, theirs):
+        reply = make_reply(ours, unread=unread)
+        reply.put([token("a"), DONE])
+        await reply.finish()
+        assert len(await FrameClient(theirs).answer()) == 2
+
+
+async def test_an_answer_that_there_is_no_room_for_is_given_up(autojump_clock):
+    unread = Unread(1_000_000)
+    async with open_pair() as (ours, _):
+        reply = make_reply(ours, within_s=9, unread=unread, uid=1)
+        reply.put([token("x" * 900_000), DONE])
+
+        async def come_later():
+            await trio.sleep(3)
+            with unread.keeping(1, 900_000):
+                await trio.sleep_forever()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(come_later)
+            with pytest.raises(PeerGoneError):
+                await reply.finish()
+            nursery.cancel_scope.cancel()
+    assert trio.current_time() == 3
+
+
+async def test_a_long_id_is_not_repeated_in_memory(autojump_clock, nursery):
+    request_id = "i" * 100_000
+    unread = Unread(MAX_UNREAD_BYTES)
+    async with open_pair() as (ours, theirs):
+        reply = make_reply(ours, unread=unread)
+        frames = [TokenFrame(id=request_id, content="a") for _ in range(50)]
+        reply.put([*frames, DONE])
+        nursery.start_soon(reply.finish)
+        await trio.testing.wait_all_tasks_blocked()
+        assert unread.n_bytes < 200_000
+        assert len(await FrameClient(theirs).answer()) == 51
+
+
+async def test_an_error_that_is_not_read_counts_too(autojump_clock, nursery):
+    unread = Unread(MAX_UNREAD_BYTES)
+    async with open_pair() as (ours, theirs):
+        reply = make_reply(ours, unread=unread)
+        reply.put([token("x" * 1_000_000)])
+        nursery.start_soon(reply.fail, InternalError("bug 1"))
+        await trio.testing.wait_all_tasks_blocked()
+        assert unread.n_bytes > 100_000
+        assert (await FrameClient(theirs).answer())[-1]["code"] == "internal"

@@ -323,6 +323,7 @@ async def test_metrics_count_what_is_there_and_what_was(short_dir, autojump_cloc
             await settled()
             assert "inferd_active_requests 1.0" in house.metrics.text()
             assert "inferd_queued_requests 1.0" in house.metrics.text()
+            assert "inferd_unread_bytes 0.0" in house.metrics.text()
             ended = 'inferd_requests_total{outcome="end",socket="infer.sock"} 1.0'
             assert ended in house.metrics.text()
         house.board.died("scripted", "gone", Pause(1.0, breaker_is_open=False))
@@ -374,10 +375,12 @@ async def test_a_client_that_does_not_read_is_dropped_as_configured(
     house = make_daemon(short_dir, backend, write_timeout_s=7)
     async with running(house), await house.connect() as silent:
         await silent.send(generate("silent"))
-        await settled()
         async with await house.connect() as client:
             assert types(await client.ask()) == ["token", "token", "done"]
-        assert trio.current_time() == 7
+        assert trio.current_time() == 0
+        await trio.sleep(7.5)
+        with pytest.raises(AssertionError, match="half a frame"):
+            await silent.rest()
 
 
 async def test_a_bug_in_a_service_ends_its_request_alone(short_dir, autojump_clock):
@@ -581,7 +584,8 @@ async def test_what_is_not_done_in_time_gets_an_error(short_dir, autojump_clock)
 async def test_one_who_waits_behind_a_client_that_does_not_read_is_told_in_time(
     short_dir, autojump_clock
 ):
-    backend = ScriptedBackend(Script(tokens=("x" * 10_000_000,)))
+    stalling = Script(tokens=("x" * 10_000_000, "y"), token_delay_s=10)
+    backend = ScriptedBackend(stalling)
     async with running(make_daemon(short_dir, backend, drain_s=15)) as house:
         async with await house.connect() as silent, await house.connect() as client:
             for each in (silent, client):
@@ -609,10 +613,13 @@ async def test_a_job_that_hangs_in_prepare_does_not_outlast_the_drain(
     assert trio.current_time() == 15
 
 
+@pytest.mark.parametrize(
+    ("token_delay_s", "expected"), [(2, ["error"]), (1, ["token", "done"])]
+)
 async def test_a_client_that_reads_at_last_gets_its_last_frame(
-    short_dir, autojump_clock
+    token_delay_s, expected, short_dir, autojump_clock
 ):
-    script = Script(tokens=("x" * 1_000_000, "y"), token_delay_s=1)
+    script = Script(tokens=("x" * 1_000_000, "y"), token_delay_s=token_delay_s)
     house = make_daemon(short_dir, ScriptedBackend(script), drain_s=3)
     async with running(house), await house.connect() as client:
         await client.send(generate("r"))
@@ -620,7 +627,7 @@ async def test_a_client_that_reads_at_last_gets_its_last_frame(
         house.daemon.stop()
         await trio.sleep(3 + LAST_WORDS_S / 2)
         frames = await client.rest()
-    assert types(frames) == ["token", "error"]
+    assert types(frames) == ["token", *expected]
 
 
 async def test_a_client_that_does_not_read_does_not_outlast_the_drain(

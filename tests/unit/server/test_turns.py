@@ -120,6 +120,26 @@ async def test_one_turned_away_does_not_run_when_its_turn_comes(autojump_clock):
     waiting.__exit__(None, None, None)
 
 
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_what_is_done_until_the_turn_comes_is_cut_short_then(
+    is_lost, autojump_clock, nursery
+):
+    _, turns = make_turns()
+
+    async def turn_away():
+        await trio.sleep(1)
+        turns.turn_away()
+
+    nursery.start_soon(hold, turns, [], "first", 2)
+    await trio.testing.wait_all_tasks_blocked()
+    if is_lost:
+        nursery.start_soon(turn_away)
+    with turns.admitted(Claim()) as turn:
+        with turn.until_come():
+            await trio.sleep(1000)
+        assert trio.current_time() == (1 if is_lost else 2)
+
+
 # --- positions --------------------------------------------------------------------------
 
 
