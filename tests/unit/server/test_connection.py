@@ -220,7 +220,7 @@ async def test_what_was_read_ahead_is_cancelled_by_an_operator(leaf, autojump_cl
     async with House(backend).opened() as house, house.connect(leaf) as client:
         await client.send(REQUESTS[leaf]("runs") + REQUESTS[leaf]("behind"))
         await settled()
-        assert house.register.cancel("behind", uid=None) == 1
+        assert house.register.cancel("behind", owner=None) == 1
         assert (await client.answer())[-1]["id"] == "runs"
         assert_cancelled(await client.frame(), leaf, "behind")
         assert backend.counts.asked == 1
