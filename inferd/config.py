@@ -160,7 +160,8 @@ class LimitSettings(_Table, frozen=True):
     max_large_lines: Positive = limits.MAX_LARGE_LINES
     """Lines over 128 KiB, of up to 64 MiB, that are read at once; others wait their turn."""
     worker_silence_s: Seconds = limits.WORKER_SILENCE_S
-    """Seconds without a word from a ready worker before it is killed as hung."""
+    """Seconds without a word from a ready worker, or without progress in any of the jobs
+    that it runs, before it is killed as hung."""
     load_silence_s: Seconds = limits.LOAD_SILENCE_S
     """Seconds without progress before a loading worker is killed as hung."""
     prepare_timeout_s: Seconds = limits.PREPARE_TIMEOUT_S

@@ -204,7 +204,7 @@ class UnservedError(BackendUnavailableError):
 
 
 class PermissionDeniedError(InferdError):
-    """The socket is not for this user; it concerns no request."""
+    """The socket is not for this user, or not any more."""
 
     code = ErrorCode.PERMISSION_DENIED
     closes_connection = True

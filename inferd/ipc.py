@@ -118,7 +118,7 @@ class Loaded(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Alive(Struct, frozen=True, kw_only=True, tag=True):
-    """A sign of life from the decode loop."""
+    """A sign of life from the decode loop; none of any job's getting on."""
 
 
 class PromptReady(Struct, frozen=True, kw_only=True, tag=True):
@@ -179,6 +179,8 @@ class Step(Struct, frozen=True, kw_only=True, tag=True):
     guessed: list[tuple[Ticket, Guesses]] = []
     """What was guessed of answers, and how much of it came true."""
     ended: list[Ended] = []
+    n_read: Count = 0
+    """Tokens of prompts or texts: the jobs get on, if there is nothing else to tell."""
 
 
 class Embedded(Struct, frozen=True, kw_only=True, tag=True):
@@ -241,11 +243,7 @@ def encode(message: ToWorker | FromWorker) -> bytes:
 
 
 def decode_to_worker(payload: bytes | bytearray) -> ToWorker:
-    """Read a message from the daemon.
-
-    Raises:
-        BrokenLinkError: it is none.
-    """
+    """Read a message from the daemon; raises ``BrokenLinkError`` if it is none."""
     try:
         return _TO_WORKER.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -253,11 +251,7 @@ def decode_to_worker(payload: bytes | bytearray) -> ToWorker:
 
 
 def decode_from_worker(payload: bytes | bytearray) -> FromWorker:
-    """Read a message from a worker.
-
-    Raises:
-        BrokenLinkError: it is none.
-    """
+    """Read a message from a worker; raises ``BrokenLinkError`` if it is none."""
     try:
         return _FROM_WORKER.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

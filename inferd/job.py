@@ -103,7 +103,10 @@ class GenerateJob(Struct, frozen=True, kw_only=True, tag="generate"):
     """One answer to write."""
 
     owner: int = NOBODY
-    """The user who asks: what is kept of a job is for jobs of the same user alone."""
+    """The user who asks: what is kept of a job is for jobs of the same user alone.
+
+    Below ``NOBODY`` each is a stranger of whom the kernel knows no uid.
+    """
     turns: list[Turn]
     """The conversation, oldest first."""
     cache: CacheUse = "auto"

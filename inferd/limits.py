@@ -216,8 +216,9 @@ LOAD_MESSAGES: Final = 1_000_000
 terabyte takes 131,072. F-25."""
 
 WORKER_SILENCE_S: Final = 60.0
-"""Seconds without a word from a ready worker before it counts as hung. It speaks after
-each decode step (at most 512 tokens) and every ``HEARTBEAT_S`` when idle."""
+"""Seconds without a word from a ready worker, or without any progress while it runs jobs,
+before it counts as hung. It speaks after each decode step (at most 512 tokens, 2 s of
+reading prompts as a rule) and every ``HEARTBEAT_S`` when idle. F-9, F-25."""
 
 LOAD_SILENCE_S: Final = 300.0
 """Seconds without progress while a worker loads: a cold disk at 50 MB/s reads 15 GB."""

@@ -153,7 +153,7 @@ class Conduct:
         for end in step.ended:
             self._refuse_odd_end(end)
             n_idle += self._end(end.ticket, 0)
-        return n_idle or (step == _NOTHING)
+        return n_idle or (step == Step(n_read=step.n_read))
 
     def _hear_result(self, result: Embedded | Scored) -> int:
         match result:
@@ -219,7 +219,6 @@ class Conduct:
             raise LieError("endless chatter")
 
 
-_NOTHING = Step()
 _MOST = 2**53
 """What every reader of JSON can hold."""
 

@@ -12,6 +12,7 @@ from inferd.engine.ledger import Allot
 from inferd.engine.mailbox import Mailbox
 from inferd.engine.outbox import Outbox, OutboxFullError
 from inferd.engine.process import WorkerProcess, describe_exit
+from inferd.engine.pulse import Pulse, no_word
 from inferd.errors import BackendUnavailableError
 from inferd.fit import Demand
 from inferd.ipc import (
@@ -30,6 +31,7 @@ from inferd.ipc import (
     Prepare,
     PromptReady,
     Refused,
+    Run,
     Scored,
     Step,
     ToWorker,
@@ -73,7 +75,7 @@ class Session:
         self._prepared = trio.Event()
         self._prepared.set()
         self._preparing: int | None = None
-        self._heard_at = trio.current_time()
+        self._pulse = Pulse(trio.current_time())
         self._hung: str | None = None
         self.has_served = False
         self.variant: Variant | None = None
@@ -98,6 +100,7 @@ class Session:
         if self._boxes.pop(ticket, None) is None:
             return
         self._conduct.closed(ticket)
+        self._pulse.is_over(ticket)
         if ticket in self._finished:
             self._finished.remove(ticket)
         else:
@@ -109,6 +112,8 @@ class Session:
             self._prepared = trio.Event()
             self._preparing = message.ticket
             self._conduct.asked(message.ticket, message.job)
+        elif isinstance(message, Run):
+            self._pulse.began(message.ticket, trio.current_time())
         try:
             self._outbox.post(message)
         except OutboxFullError:
@@ -203,18 +208,13 @@ class Session:
     def _sort_received(self) -> None:
         """Sort the messages that are whole: half of one is still silence."""
         while (message := self._next_received()) is not None:
-            self._heard_at = trio.current_time()
-            self._conduct.heard(message, self._heard_at)
+            now = trio.current_time()
+            self._conduct.heard(message, now)
+            self._pulse.heard(message, now)
             self._sort(message)
 
     async def _watch(self, silence_s: float) -> None:
-        """End a worker that says nothing: one task instead of a deadline a message."""
-        self._heard_at = trio.current_time()
-        while (  # noqa: ASYNC110  # an event a message is what this avoids
-            deadline := self._heard_at + silence_s
-        ) > trio.current_time():
-            await trio.sleep_until(deadline)
-        self._hung = _hung(silence_s)
+        self._hung = await self._pulse.run_out(silence_s)
         self._process.kill()
 
     def _sort(self, message: FromWorker) -> None:
@@ -275,7 +275,7 @@ class Session:
                 return await self._receive()
         except trio.TooSlowError:
             self._process.kill()
-            raise SessionOverError(_hung(silence_s)) from None
+            raise SessionOverError(no_word(silence_s)) from None
 
     async def _receive(self) -> FromWorker:
         while (message := self._next_received()) is None:
@@ -297,7 +297,3 @@ class Session:
         raise SessionOverError(
             self._hung or describe_exit(code), self._process.complaint
         )
-
-
-def _hung(silence_s: float) -> str:
-    return f"hung: no word for {silence_s:g} s"

@@ -33,8 +33,9 @@ def is_operator(peer: Peer) -> bool:
     """Tell whether a peer is root or the daemon's own user.
 
     A rule against them would be for show: they can end the daemon and read its memory.
+    A stranger is nobody in particular, also where the daemon itself is one.
     """
-    return peer.uid in (ROOT, os.getuid())
+    return not peer.stranger and peer.uid in (ROOT, os.getuid())
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,7 @@ class Commands:
         known = [
             each
             for each in self.register
-            if is_operator(peer) or each.peer.uid == peer.uid
+            if is_operator(peer) or each.peer.owner == peer.owner
         ]
         listed = known[:MAX_LISTED_REQUESTS]
         return Reply(
@@ -137,7 +137,7 @@ class Commands:
         if command.id is None:
             return _refused("cancel", "cancel needs the id of a request")
         n_cancelled = self.register.cancel(
-            command.id, uid=None if is_operator(peer) else peer.uid
+            command.id, owner=None if is_operator(peer) else peer.owner
         )
         if not n_cancelled:
             return _refused("cancel", f"no request has the id {_quoted(command.id)}")

@@ -1,6 +1,8 @@
 """One client's connection: the same loop for every inference socket."""
 
+import socket
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
@@ -9,11 +11,11 @@ import structlog
 import trio
 
 from inferd.config import LimitSettings
-from inferd.errors import InvalidFrameError, PeerError
+from inferd.errors import InvalidFrameError, PeerError, PermissionDeniedError
 from inferd.limits import READ_BYTES
 from inferd.server.access import Access
 from inferd.server.activity import Activity, event_on, where, who
-from inferd.server.dispatch import Service, dispatch
+from inferd.server.dispatch import Refusal, Service, dispatch
 from inferd.server.facts import facts_of
 from inferd.server.hangup import Hangups
 from inferd.server.inbox import Arrival, Inbox
@@ -72,7 +74,8 @@ class Connection(Generic[R]):
     """Answers requests one at a time, in order, and reads on meanwhile.
 
     A client that ends only its own side is served to the end; one that closes the
-    connection has its request cancelled.
+    connection has its request cancelled. One that the daemon lets go of is kept from
+    sending first, then what it had sent is answered: no whole line is lost.
     """
 
     def __init__(
@@ -87,6 +90,8 @@ class Connection(Generic[R]):
         self._news = trio.Event()
         self._room = trio.Event()
         self._is_held_up = False  # while its line waits for a turn to be read
+        self._is_ending = False
+        self._large_line = trio.CancelScope()
         # Lazily, since what is bound keeps the level that the log had then.
         self._log = structlog.get_logger(
             "activity", **where(surface.socket), **who(self._peer)
@@ -96,13 +101,17 @@ class Connection(Generic[R]):
 
     def end(self) -> None:
         """Close the connection as soon as nothing is being answered."""
-        self._inbox.close()
+        self._is_ending = True
         self._news.set()
 
     def review(self, access: Access) -> None:
-        """End the connection if its client may no longer use the socket."""
+        """End the connection if its client may no longer use the socket.
+
+        It gets answers to what was read by then; what it asks meanwhile is refused.
+        """
         leaf = self._surface.socket
         if not access.allows(leaf, self._peer, lambda: groups_of(self._stream)):
+            self._inbox.refuse(PermissionDeniedError(self._peer.uid, leaf))
             self.end()
 
     async def serve(self) -> None:
@@ -139,11 +148,12 @@ class Connection(Generic[R]):
     async def _read_large_line(self) -> None:
         """Read a line on when it is its turn; until then it waits in the socket."""
         self._is_held_up = True
-        async with self._around.large_lines.turn(self._peer.uid):
-            self._is_held_up = False
-            self._news.set()
-            while self._inbox.is_large:
-                await self._read_more()
+        with trio.CancelScope() as self._large_line:
+            async with self._around.large_lines.turn(self._peer.uid):
+                self._is_held_up = False
+                self._news.set()
+                while self._inbox.is_large:
+                    await self._read_more()
 
     async def _read_more(self) -> None:
         self._inbox.feed(await self._read())
@@ -154,6 +164,17 @@ class Connection(Generic[R]):
             return await self._stream.receive_some(READ_BYTES)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return b""  # it is gone; who writes to it, or the watch, will find out
+
+    def _hang_up(self) -> None:
+        """Keep the client from sending: the kernel still gives what it has sent.
+
+        From here on the client's writes fail with EPIPE, and the end of what it sent is
+        read as if it had ended its side.
+        """
+        self._inbox.cut_off()
+        self._large_line.cancel()  # there is no more of it than the kernel holds
+        with suppress(OSError):  # it is gone
+            self._stream.socket.shutdown(socket.SHUT_RD)
 
     # --- answering --------------------------------------------------------------------
 
@@ -167,25 +188,26 @@ class Connection(Generic[R]):
     async def _answer_next(self) -> bool:
         """Answer the next request; false when there is none, and none to come.
 
-        One that ends the connection ends it once all is answered that was read.
+        One that ends the connection ends it once all is answered that was sent, but a
+        line that is no request: what follows that is not trusted to be any.
         """
         arrival = await self._next()
         if arrival is None:
             return False
         self.has_asked = True
         if isinstance(arrival, PeerError):
-            goes_on = await self._refuse(arrival)
-        else:
-            goes_on = await self._answer(arrival)
-        if not goes_on:
-            self._inbox.close()
+            if not await self._refuse(arrival):
+                self._inbox.close()
+        elif not await self._answer(arrival):
+            self._hang_up()
         return True
 
     async def _answer(self, arrival: Arrival[R]) -> bool:
         arrival.activity.facts.update(facts_of(arrival.request))
+        refusal = arrival.refusal
         try:
             return await dispatch(
-                self._surface.service,
+                Refusal(refusal) if refusal else self._surface.service,
                 arrival.request,
                 self._reply(arrival.request.id),
                 arrival.activity,
@@ -197,6 +219,8 @@ class Connection(Generic[R]):
         patience = Patience(trio.current_time())
         while (arrival := self._inbox.take()) is None and not self._inbox.is_over:
             self._room.set()
+            if self._is_ending:
+                self._hang_up()
             if refusal := await self._wait_for_news(patience):
                 return refusal
         self._room.set()
@@ -222,7 +246,7 @@ class Connection(Generic[R]):
             )
         if self._around.room.needs_places_of(self._peer.uid):
             self._log.info("client.idle")
-            self._inbox.close()
+            self.end()
         return None
 
     async def _refuse(self, error: PeerError) -> bool:

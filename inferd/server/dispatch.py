@@ -23,6 +23,26 @@ class Service(Protocol[R_contra]):
         """Serve one request to its terminal frame, or raise before it."""
 
 
+class Refusal:
+    """Serves nobody.
+
+    Args:
+        error: why.
+    """
+
+    def __init__(self, error: InferdError) -> None:
+        self._error = error
+
+    async def answer(
+        self,
+        request: object,  # noqa: ARG002
+        reply: Reply,  # noqa: ARG002
+        activity: Activity,  # noqa: ARG002
+    ) -> None:
+        """Refuse a request, whatever it is."""
+        raise self._error.with_traceback(None)  # nor that of the one before
+
+
 async def dispatch(
     service: Service[R], request: R, reply: Reply, activity: Activity
 ) -> bool:

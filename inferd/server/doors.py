@@ -4,7 +4,7 @@ import os
 import socket
 import stat
 from collections.abc import Iterator, Mapping, MutableMapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -129,6 +129,9 @@ class Doors:
             accepting.cancel()
             if door.leaf not in self._inherited:
                 (self.directory / door.leaf).unlink(missing_ok=True)
+                with suppress(OSError):  # it is closed
+                    # Who had found the path, and comes only now, is refused as it connects.
+                    listener.socket.shutdown(socket.SHUT_RD)
                 reception.receive_waiting(listener, door, clients)
 
     def _listen(self, door: Door) -> trio.SocketListener:

@@ -55,7 +55,7 @@ class GenerateService(Generic[R, E]):
         Cancellation: the job is dropped and its permit freed.
         """
         seed = secrets.randbelow(SEED_MAX + 1)
-        plan = self.resolve(request, seed, activity.peer.uid)
+        plan = self.resolve(request, seed, activity.peer.owner)
         answer = self.begin(plan, activity)
         activity.allow(plan.deadline_ms)
         with activity.scope:

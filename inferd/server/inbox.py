@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
-from inferd.errors import PeerError
+from inferd.errors import InferdError, InvalidFrameError, PeerError
 from inferd.limits import LARGE_LINE_BYTES, READ_AHEAD_BYTES, READ_AHEAD_REQUESTS
 from inferd.server.activity import Activity
 from inferd.wire.codec import Request, decode_cancel
@@ -18,6 +18,8 @@ class Arrival(NamedTuple, Generic[R]):
 
     request: R
     activity: Activity
+    refusal: InferdError | None = None
+    """Why it is not to be served, where that is known as it is read."""
 
 
 class Inbox(Generic[R]):
@@ -42,15 +44,15 @@ class Inbox(Generic[R]):
         self._n_bytes = 0
         self._n_lines = 0
         self._current: Activity | None = None
-        self._takes_requests = True
+        self._refusal: InferdError | None = None
+        self._is_cut_off = False
         self._has_ended = False
         self._is_closed = False
 
     @property
     def is_over(self) -> bool:
         """Whether nothing is there and nothing more will come."""
-        is_last = self._is_closed or not self._takes_requests
-        return is_last and not self._arrivals
+        return self._is_closed and not self._arrivals
 
     @property
     def has_room(self) -> bool:
@@ -64,9 +66,13 @@ class Inbox(Generic[R]):
 
     @property
     def is_large(self) -> bool:
-        """Whether all there is is a line that has begun, and is no small one."""
+        """Whether all there is is a line that has begun, and is no small one.
+
+        One that the client cannot go on with is as large as it gets.
+        """
         return (
             self.has_room
+            and not self._is_cut_off
             and self._current is None
             and not self._arrivals
             and self._splitter.pending_bytes >= LARGE_LINE_BYTES
@@ -86,8 +92,16 @@ class Inbox(Generic[R]):
         self._sort()
 
     def close(self) -> None:
-        """Take no more requests, whole or half; cancels are still heard."""
-        self._takes_requests = False
+        """Take nothing more, not even of what was fed."""
+        self._is_closed = True
+
+    def refuse(self, refusal: InferdError) -> None:
+        """Have the requests refused that are read from here on; cancels are heard."""
+        self._refusal = refusal
+
+    def cut_off(self) -> None:
+        """Note that the client can send no more: half a line may be all there is of it."""
+        self._is_cut_off = True
 
     def take(self) -> Arrival[R] | PeerError | None:
         """Take the next request, which is the current one then.
@@ -115,33 +129,38 @@ class Inbox(Generic[R]):
         """Make requests of the lines that are whole, as many as there is room for."""
         while not self._is_closed and len(self._arrivals) < READ_AHEAD_REQUESTS:
             try:
-                frame = self._next_frame()
-                if frame is None:
-                    self._is_closed = self._has_ended
+                frame = self._splitter.next_frame()
+                if frame is not None:
+                    self._n_lines += 1
+                    self._accept(frame)
+                elif self._has_ended:
+                    self._is_closed = True
+                    self._accept_rest()
+                else:
                     return
-                self._accept(frame)
             except PeerError as error:
-                self._is_closed = error.closes_connection
-                if self._takes_requests:
-                    self._arrivals.append(error)
+                self._is_closed |= error.closes_connection
+                self._arrivals.append(error)
 
-    def _next_frame(self) -> bytes | None:
-        frame = self._splitter.next_frame()
-        if frame is None and self._has_ended:
-            frame = self._splitter.last_frame()
-        self._n_lines += frame is not None
-        return frame
+    def _accept_rest(self) -> None:
+        """Take a last line without a newline, unless it was to go on."""
+        try:
+            if rest := self._splitter.last_frame():
+                self._accept(rest)
+        except InvalidFrameError:
+            if not self._is_cut_off:
+                raise
 
     def _accept(self, frame: bytes) -> None:
         if cancel := decode_cancel(frame):
             self._cancel(cancel.id)
-        elif self._takes_requests:
+        else:
             self._put(frame)
 
     def _put(self, frame: bytes) -> None:
         request = self._decode(frame)
         activity = self._begin(request.id, len(frame))
-        self._arrivals.append(Arrival(request, activity))
+        self._arrivals.append(Arrival(request, activity, self._refusal))
         self._n_bytes += activity.n_bytes
 
     def _cancel(self, request_id: str) -> None:

@@ -1,17 +1,32 @@
-"""Who is at the other end of a Unix socket."""
+"""Who is at the other end of a Unix socket.
 
+In a user namespace, as in a container without root, the kernel gives all users who are
+not mapped into it the same uid. Two peers of that uid may be anybody: each is a stranger.
+"""
+
+import itertools
 import socket
 import struct
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Final
 
 import trio
+
+from inferd.job import NOBODY
 
 _UCRED = struct.Struct("3i")
 _SO_PEERGROUPS: Final = 59  # of asm-generic/socket.h; Python has no name for it
 _GID: Final = struct.Struct("I")
 _GROUPS_BYTES: Final = 1024
 """As many as Python asks the kernel for at once: 256 groups."""
+
+_UID_MAP: Final = Path("/proc/self/uid_map")
+_OVERFLOW_UID: Final = Path("/proc/sys/kernel/overflowuid")
+_USUAL_OVERFLOW_UID: Final = 65534
+_N_UIDS: Final = 2**32 - 1
+_strangers = itertools.count(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,15 +36,46 @@ class Peer:
     pid: int
     uid: int
     gid: int
+    stranger: int = 0
+    """A number of this connection's own where the uid may be any user's; else 0."""
+
+    @property
+    def owner(self) -> int:
+        """Whose its requests are, and what is kept of them: a uid, or below ``NOBODY``."""
+        return NOBODY - self.stranger if self.stranger else self.uid
 
     def __str__(self) -> str:
         return f"unix:{self.uid}:{self.pid}"
 
 
 def peer_of(stream: trio.SocketStream) -> Peer:
-    """Ask the kernel for the peer's credentials."""
+    """Ask the kernel for the peer's credentials.
+
+    A stranger is another one each time.
+    """
     data = stream.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
-    return Peer(*_UCRED.unpack(data))
+    pid, uid, gid = _UCRED.unpack(data)
+    return Peer(pid, uid, gid, next(_strangers) if uid == shared_uid() else 0)
+
+
+@cache
+def shared_uid() -> int | None:
+    """Give the uid that all have who are not mapped into our namespace, if any are not."""
+    if _maps_everybody(_read(_UID_MAP)):
+        return None
+    uid = _read(_OVERFLOW_UID).strip()
+    return int(uid) if uid else _USUAL_OVERFLOW_UID
+
+
+def _maps_everybody(uid_map: str) -> bool:
+    return sum(int(line.split()[2]) for line in uid_map.splitlines()) >= _N_UIDS
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:  # no /proc: whether anybody is mapped is not known
+        return ""
 
 
 def groups_of(stream: trio.SocketStream) -> frozenset[int]:

@@ -31,17 +31,17 @@ class Register:
         """Count a line that is no request."""
         self._metrics.count_refused(socket, error)
 
-    def cancel(self, request_id: str, *, uid: int | None) -> int:
+    def cancel(self, request_id: str, *, owner: int | None) -> int:
         """Cancel the requests of an id; give how many there were.
 
         Args:
             request_id: as the client chose it.
-            uid: whose requests may be meant; ``None`` for anybody's.
+            owner: whose requests may be meant; ``None`` for anybody's.
         """
         meant = [
             each
             for each in self._present
-            if each.request_id == request_id and uid in (None, each.peer.uid)
+            if each.request_id == request_id and owner in (None, each.peer.owner)
         ]
         for each in meant:
             each.cancel()

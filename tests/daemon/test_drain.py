@@ -56,6 +56,26 @@ def test_every_request_sent_ahead_is_refused_once_the_daemon_drains(
     ]
 
 
+def test_every_request_that_could_be_sent_during_a_drain_is_refused(
+    make_daemon: MakeDaemon,
+):
+    daemon = make_daemon({"backend": [ENDLESS]}).start()
+    busy, listener = daemon.begin("running", max_tokens=50), daemon.admin()
+    busy.frame()
+    daemon.send_signal(signal.SIGTERM)
+    listener.until("draining")
+    sent, frames = ["running"], []
+    with pytest.raises(BrokenPipeError):
+        while True:
+            busy.send(generate(id=f"late{len(sent)}"))
+            sent.append(f"late{len(sent)}")
+            frames.append(busy.frame())
+    frames += busy.read_to_eof()
+    ends = [(each["id"], each["type"]) for each in frames if each["type"] != "token"]
+    assert ends == [("running", "done"), *[(late, "error") for late in sent[1:]]]
+    assert daemon.wait() == 0
+
+
 def test_a_request_that_takes_too_long_gets_one_error(make_daemon: MakeDaemon):
     limits = {"drain_s": 0.3}
     daemon = make_daemon(

@@ -16,6 +16,7 @@ from tests.fakes.streams import cancel, generate, to_line
 ANNA = Peer(pid=1, uid=70_001, gid=100)
 BERT = Peer(pid=2, uid=70_002, gid=100)
 OPERATOR = None
+CARL, DORA = (Peer(pid=n, uid=65534, gid=65534, stranger=n) for n in (3, 4))
 
 
 async def test_a_cancel_on_one_connection_is_nothing_to_another(autojump_clock):
@@ -31,26 +32,29 @@ async def test_a_cancel_on_one_connection_is_nothing_to_another(autojump_clock):
 
 
 @pytest.mark.parametrize(
-    ("uid", "cancelled"), [(ANNA.uid, "a"), (BERT.uid, "b"), (OPERATOR, "ab")]
+    ("owner", "cancelled"),
+    [(ANNA.owner, "a"), (CARL.owner, "c"), (DORA.owner, ""), (OPERATOR, "abc")],
 )
-async def test_an_id_means_the_requests_of_those_who_may_be_meant(uid, cancelled):
+async def test_an_id_means_the_requests_of_those_who_may_be_meant(owner, cancelled):
     register = Register(Metrics())
     now = trio.current_time()
     theirs = {
         "a": Activity(ANNA, "infer.sock", "same", now),
         "b": Activity(BERT, "infer.sock", "same", now),
+        "c": Activity(CARL, "infer.sock", "same", now),
     }
     for activity in theirs.values():
         register.enter(activity)
-    assert register.cancel("same", uid=uid) == len(cancelled)
+    assert register.cancel("same", owner=owner) == len(cancelled)
     assert "".join(key for key in theirs if theirs[key].is_cancelled) == cancelled
 
 
-@pytest.mark.parametrize(("peer", "n_seen"), [(ANNA, 1), (BERT, 0)])
+@pytest.mark.parametrize(("peer", "n_seen"), [(ANNA, 1), (BERT, 0), (DORA, 0)])
 async def test_a_user_who_may_look_on_learns_no_ids_of_others(peer, n_seen):
     metrics = Metrics()
     register = Register(metrics)
-    register.enter(Activity(ANNA, "infer.sock", "secret", trio.current_time()))
+    for owner in (ANNA, CARL):
+        register.enter(Activity(owner, "infer.sock", "secret", trio.current_time()))
     commands = Commands(
         register=register,
         turns=Turns(Admission(max_active=1, max_queued=1)),
@@ -61,3 +65,5 @@ async def test_a_user_who_may_look_on_learns_no_ids_of_others(peer, n_seen):
     )
     reply = commands.answer(to_line({"command": "requests"}), peer)
     assert len(reply.requests or []) == n_seen
+    cancelled = commands.answer(to_line({"command": "cancel", "id": "secret"}), peer)
+    assert cancelled.ok is bool(n_seen)

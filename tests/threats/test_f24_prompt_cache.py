@@ -1,8 +1,13 @@
+import os
+
 import pytest
 
 from inferd.server.generate import blocks_service, text_service
 from inferd.wire.blocks import BlocksRequest, Message, TextBlock
 from inferd.wire.requests import ChatMessage, GenerateRequest
+from tests.fakes.backend import ScriptedBackend
+from tests.fakes.serving import House
+from tests.fakes.streams import REQUESTS
 from tests.model.tiny import write_tiny_model
 from tests.unit.worker.llama.running import collect, job, load, steps, take_step
 
@@ -65,3 +70,20 @@ def test_a_job_is_the_user_s_whom_the_socket_names(service, asking):
     plan = service(None).resolve(asking, 1, MINE)
     assert plan.job.owner == MINE
     assert not {"owner", "uid"} & {*asking.__struct_fields__}
+
+
+@pytest.mark.parametrize("leaf", ["infer.sock", "infer.v2.sock"])
+async def test_users_who_share_the_uid_of_strangers_have_nothing_in_common(
+    leaf, monkeypatch, autojump_clock
+):
+    monkeypatch.setattr("inferd.server.peer.shared_uid", os.getuid)
+    backend = ScriptedBackend()
+    async with House(backend).opened() as house:
+        for _ in range(2):
+            async with house.connect(leaf) as client:
+                for _ in range(2):
+                    await client.send(REQUESTS[leaf]())
+                    await client.answer()
+    first, again, *others = [each.owner for each in backend.jobs]
+    assert first == again
+    assert first not in others

@@ -52,6 +52,7 @@ LIES = {
     "frames in vectors": encode(Embedded(ticket=1, embeddings=b"[]\n", dimensions=1)),
     "a failure of nobody's job": encode(Failed(ticket=9, reason="no")),
     "chatter without end": encode(Alive()) * 60_000,
+    "progress of nothing without end": encode(Step(n_read=1)) * 60_000,
     "an answer without end": encode(Step(pieces=[(1, b"x" * 1024)])) * 100,
     "tokens of nothing without end": encode(Step(pieces=[(1, b"")] * 2000)),
 }
@@ -60,6 +61,16 @@ LATE_LIES = {
     "words after the end": END + encode(Step(pieces=[(1, b"x")])),
     "a failure after the end": END + encode(Failed(ticket=1, reason="no")),
 }
+
+
+def make_engine() -> Engine:
+    limits = LimitSettings()
+    return Engine(
+        first_load(MockSettings(name="chat"), n_slots=2, limits=limits),
+        limits=limits,
+        ledger=roomy_ledger(),
+        observer=StatusBoard(),
+    )
 
 
 async def ask(engine: Engine, outcomes: list[str]) -> None:
@@ -97,6 +108,27 @@ async def lie(engine: Engine, workers: Workers, data: bytes) -> list[str]:
     return outcomes
 
 
+async def test_a_worker_that_beats_and_never_answers_is_ended(
+    monkeypatch, autojump_clock
+):
+    workers = Workers()
+    monkeypatch.setattr("inferd.engine.engine.start_worker", workers.start)
+    engine = make_engine()
+    outcomes: list[str] = []
+    with trio.fail_after(1000):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(engine.run, lambda: None)
+            liar = await workers.next_ready()
+            nursery.start_soon(ask, engine, outcomes)
+            await liar.prepare()
+            await liar.expect(Run)
+            while not outcomes:
+                await say(liar, encode(Alive()))
+                await trio.sleep(1)
+            nursery.cancel_scope.cancel()
+    assert outcomes == ["the worker is gone: hung: no progress for 60 s"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*LIES, *LATE_LIES])
 async def test_a_lie_is_a_crash_of_the_worker_that_tells_it(
@@ -105,13 +137,7 @@ async def test_a_lie_is_a_crash_of_the_worker_that_tells_it(
     workers = Workers()
     monkeypatch.setattr("inferd.engine.conduct.JOB_ANSWER_BYTES", ANSWER_BYTES)
     monkeypatch.setattr("inferd.engine.engine.start_worker", workers.start)
-    limits = LimitSettings()
-    engine = Engine(
-        first_load(MockSettings(name="chat"), n_slots=2, limits=limits),
-        limits=limits,
-        ledger=roomy_ledger(),
-        observer=StatusBoard(),
-    )
+    engine = make_engine()
     with trio.fail_after(1000):
         told, served = await lie(engine, workers, {**LIES, **LATE_LIES}[name])
     if name in LIES:

@@ -105,8 +105,10 @@ class Decoder:
         self._settle(ends)
         prefilled: list[tuple[int, int]] = []
         written = Written()
+        n_read = 0
         rows = self._fill()
         if rows and self._decode(rows):
+            n_read = sum(row.n_tokens for row in rows if row.sequence.is_prefilling)
             prefilled = [
                 (row.sequence.ticket, row.sequence.n_cached + row.n_tokens)
                 for row in rows
@@ -121,6 +123,7 @@ class Decoder:
             prefilled=prefilled,
             guessed=written.guessed,
             ended=[end for end in ends if isinstance(end, Ended)],
+            n_read=n_read,
         )
         return [step, *(end for end in ends if isinstance(end, Failed))]
 

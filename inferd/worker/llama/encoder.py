@@ -8,7 +8,7 @@ import numpy as np
 
 from inferd.capabilities import BackendCapabilities
 from inferd.dialects.embedding import task_prefix
-from inferd.ipc import Embedded, Failed, Scored
+from inferd.ipc import Embedded, Failed, Scored, Step
 from inferd.job import EmbedJob, GenerateJob, Job, RerankJob
 from inferd.worker.backend import LoadError, Outcome, PreparedJob, RefusedError
 from inferd.worker.limits import ENCODE_BATCH_SEQUENCES, ENCODE_BATCH_TOKENS
@@ -191,7 +191,7 @@ class Encoder:
             self._context.interrupt()
 
     def step(self) -> list[Outcome]:
-        """Encode a batch; give the jobs that are done with it.
+        """Encode a batch; give the jobs that are done with it, or what was read of others.
 
         Raises:
             DecodeError: the library failed; the process had better end.
@@ -208,7 +208,8 @@ class Encoder:
             self._keep(tickets)
         self._context.forget_all()
         told = [self._tell(*each) for each in list(self._running.items())]
-        return [each for each in told if each is not None]
+        outcomes = [each for each in told if each is not None]
+        return outcomes or ([] if code else [Step(n_read=len(self._batch))])
 
     def _keep(self, tickets: list[int]) -> None:
         """Take what came of each text in the batch.

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from inferd.job import NOBODY
+
 __all__ = ["Bytes", "Kept", "Prefixes", "Tokens", "n_common"]
 
 Tokens = npt.NDArray[np.int32]
@@ -149,11 +151,11 @@ class Prefixes:
     def _above_share(self, owner: int, n_bytes: int) -> list[Kept]:
         """Give what users have saved who would hold more than an even share."""
         saved = [each for each in self._kept if each.saved is not None]
-        held = Counter({owner: n_bytes})
+        held = Counter({_sharer(owner): n_bytes})
         for each in saved:
-            held[each.owner] += each.n_bytes
+            held[_sharer(each.owner)] += each.n_bytes
         share = self._max_saved_bytes / len(held)
-        return [each for each in saved if held[each.owner] > share]
+        return [each for each in saved if held[_sharer(each.owner)] > share]
 
     def clear(self) -> None:
         """Keep nothing."""
@@ -174,6 +176,11 @@ class Prefixes:
         The one before it has to be there at the least: a state alone is never cut.
         """
         return n == len(kept.tokens) or kept.first <= max(0, n - max(1, self._window))
+
+
+def _sharer(owner: int) -> int:
+    """Tell whose share something is in: all strangers have one, or many would be theirs."""
+    return max(owner, NOBODY)
 
 
 def n_common(one: Tokens, other: Tokens) -> int:

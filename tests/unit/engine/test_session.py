@@ -484,6 +484,34 @@ async def test_a_silent_worker_is_killed(autojump_clock):
         assert error.reason == "hung: no word for 60 s"
 
 
+@pytest.mark.parametrize("is_left", [True, False])
+async def test_a_worker_that_beats_and_gets_nowhere_with_a_job_is_killed(
+    is_left, autojump_clock
+):
+    async with serving() as (session, worker, over):
+        session.open(1)
+        session.post(Run(ticket=1))
+        for _ in range(9):
+            await trio.sleep(SILENCE_S / 10)
+            await worker.say(Alive())
+        if is_left:
+            session.close(1)
+        await trio.sleep(SILENCE_S / 5)
+        assert [error.reason for error in over] == (
+            [] if is_left else ["hung: no progress for 60 s"]
+        )
+
+
+async def test_a_long_prompt_that_is_read_step_by_step_is_progress(autojump_clock):
+    async with serving() as (session, worker, over):
+        session.open(1)
+        session.post(Run(ticket=1))
+        for _ in range(20):
+            await trio.sleep(SILENCE_S - 1)
+            await worker.say(Step(n_read=64))
+        assert over == []
+
+
 async def test_half_a_message_is_silence(autojump_clock):
     async with serving() as (_, worker, over):
         for byte in encode(Alive())[:3]:

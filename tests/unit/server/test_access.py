@@ -29,6 +29,11 @@ def test_operators_are_root_and_the_daemon_s_own_user():
     assert [is_operator(each) for each in (ROOT, DAEMON, ANNA)] == [True, True, False]
 
 
+@pytest.mark.parametrize("uid", [0, OWNER])
+def test_a_stranger_is_no_operator_whatever_uid_it_shares(uid):
+    assert not is_operator(Peer(pid=5, uid=uid, gid=0, stranger=1))
+
+
 @pytest.mark.parametrize("leaf", INFERENCE)
 def test_without_rules_everybody_may_ask(leaf):
     assert may(resolve(AccessSettings()), leaf, ANNA)

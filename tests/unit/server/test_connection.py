@@ -1,3 +1,4 @@
+import os
 from functools import partial
 from typing import Any
 
@@ -221,7 +222,7 @@ async def test_what_was_read_ahead_is_cancelled_by_an_operator(leaf, autojump_cl
     async with House(backend).opened() as house, house.connect(leaf) as client:
         await client.send(REQUESTS[leaf]("runs") + REQUESTS[leaf]("behind"))
         await settled()
-        assert house.register.cancel("behind", uid=None) == 1
+        assert house.register.cancel("behind", owner=None) == 1
         assert (await client.answer())[-1]["id"] == "runs"
         assert_cancelled(await client.frame(), leaf, "behind")
         assert backend.counts.asked == 1
@@ -622,6 +623,70 @@ async def test_a_request_under_way_is_answered_before_the_connection_ends(
     assert trio.current_time() == 20
 
 
+async def test_what_is_asked_while_another_is_answered_at_the_end_is_refused(
+    autojump_clock,
+):
+    backend = ScriptedBackend(Script(token_delay_s=10))
+    async with House(backend).opened() as house, house.connect() as client:
+        await client.send(generate("runs"))
+        await settled()
+        house.turns.close()
+        house.connections[0].end()
+        await trio.sleep(1)
+        await client.send(generate("late0") + generate("late1") + b'{"mess')
+        ids = [(frame["id"], frame["type"]) for frame in await client.rest()]
+    assert ids[2:] == [("runs", "done"), ("late0", "error"), ("late1", "error")]
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+@pytest.mark.parametrize("end", [b"", b"\n"])
+async def test_what_was_sent_as_an_idle_connection_ends_is_answered(
+    end, is_closed, autojump_clock
+):
+    house = House(ScriptedBackend())
+    async with house.opened(), house.connect() as client:
+        await settled()
+        if is_closed:
+            house.turns.close()
+        await client.send(generate("r0") + generate("r1").rstrip() + end)
+        house.connections[0].end()
+        frames = await client.rest()
+    end_type = "error" if is_closed else "done"
+    ends = [frame["id"] for frame in frames if frame["type"] == end_type]
+    assert ends == ["r0", "r1"]
+
+
+async def test_a_client_that_is_refused_at_the_end_cannot_send_for_ever(
+    autojump_clock,
+):
+    async with House(ScriptedBackend()).opened() as house, house.connect() as client:
+        await settled()
+        house.turns.close()
+        house.connections[0].end()
+        n_sent = 0
+        with pytest.raises(trio.BrokenResourceError):
+            while True:
+                await client.send(generate(f"r{n_sent}"))
+                n_sent += 1
+                await settled()
+        assert len(await client.rest()) == n_sent
+
+
+async def test_a_large_line_that_waits_for_its_turn_does_not_hold_up_the_end(
+    autojump_clock,
+):
+    house = House(ScriptedBackend(), max_large_lines=1)
+    async with house.opened(), house.connect() as reading:
+        await reading.send(LARGE[: LARGE_LINE_BYTES + 1])
+        await settled()
+        async with house.connect() as waiting:
+            await waiting.send(LARGE[: LARGE_LINE_BYTES + 1])
+            await settled()
+            house.connections[1].end()
+            assert await waiting.rest() == []
+        assert trio.current_time() == 0
+
+
 async def test_a_connection_may_be_ended_before_it_is_served(autojump_clock):
     async with House(ScriptedBackend()).opened() as house, house.connect() as client:
         await settled()
@@ -692,6 +757,23 @@ async def test_who_idles_is_let_go_when_places_get_short(autojump_clock):
             assert house.n_served == 1
 
 
+async def test_what_is_asked_as_its_client_idled_too_long_is_answered(
+    monkeypatch, autojump_clock
+):
+    house = House(ScriptedBackend(), n_places=1, idle_s=60)
+    async with house.opened(), house.connect() as client:
+        usual = house.around.room.needs_places_of
+
+        def needs_places_of(uid: int) -> bool:
+            os.write(client.stream.socket.fileno(), generate("r"))
+            return usual(uid)
+
+        monkeypatch.setattr(house.around.room, "needs_places_of", needs_places_of)
+        frames = await client.rest()
+        assert trio.current_time() == 60
+    assert [frame["type"] for frame in frames] == ["token", "token", "done"]
+
+
 async def test_a_user_who_may_no_longer_come_in_gets_its_answer_and_the_end(
     monkeypatch, autojump_clock
 ):
@@ -705,7 +787,24 @@ async def test_a_user_who_may_no_longer_come_in_gets_its_answer_and_the_end(
         assert house.n_served == 1
         house.connections[0].review(Access({"infer.sock": Rule()}))
         await client.send(generate("late"))
-        assert [each["id"] for each in await client.rest()] == ["r", "r", "r"]
+        *answer, late = await client.rest()
+        assert [each["id"] for each in answer] == ["r", "r", "r"]
+        assert (late["id"], late["code"]) == ("late", "permission_denied")
+
+
+async def test_a_user_who_may_no_longer_come_in_can_cancel_what_runs(
+    monkeypatch, autojump_clock
+):
+    monkeypatch.setattr("inferd.server.access.is_operator", lambda _: False)
+    house = House(ScriptedBackend(Script(token_delay_s=FOR_EVER)))
+    async with house.opened(), house.connect() as client:
+        await client.send(generate("r") + generate("ahead"))
+        await settled()
+        house.connections[0].review(Access({"infer.sock": Rule()}))
+        await client.send(cancel("r") + cancel("ahead"))
+        for request_id in ("r", "ahead"):
+            assert_cancelled(await client.frame(), "infer.sock", request_id)
+        assert await client.rest() == []
 
 
 # --- large lines ------------------------------------------------------------------------

@@ -1,4 +1,5 @@
 import re
+import traceback
 
 import pytest
 import trio
@@ -12,7 +13,7 @@ from inferd.errors import (
     QueueFullError,
 )
 from inferd.server.activity import Activity
-from inferd.server.dispatch import Service, dispatch
+from inferd.server.dispatch import Refusal, Service, dispatch
 from inferd.server.peer import Peer
 from inferd.server.reply import PeerGoneError, Reply
 from inferd.server.unread import Unread
@@ -79,6 +80,16 @@ async def test_an_answered_request_keeps_the_connection():
     assert goes_on
     assert [frame["type"] for frame in frames] == ["done"]
     assert [line["event"] for line in log] == ["request_done"]
+
+
+async def test_a_refusal_is_the_same_for_every_request():
+    refusal = DrainingError()
+    for _ in range(2):
+        goes_on, [frame], log = await outcome_of(Refusal(refusal))
+        assert not goes_on
+        assert (frame["id"], frame["code"]) == ("r", "backend_unavailable")
+        assert [line["event"] for line in log] == ["request_refused"]
+    assert len(traceback.extract_tb(refusal.__traceback__)) == 2
 
 
 async def test_a_failure_becomes_its_error_frame():

@@ -179,6 +179,16 @@ async def test_those_who_wait_as_a_door_of_our_own_is_closed_are_let_in(
             assert client.recv(10) == b"hello"
 
 
+async def test_who_comes_too_late_to_be_let_in_cannot_connect(short_dir, nursery):
+    path, other = short_dir / "infer.sock", short_dir / "found-before"
+    with Doors(short_dir, None).open(nursery, greeting(), RECEPTION):
+        await trio.testing.wait_all_tasks_blocked()
+        other.hardlink_to(path)
+    with socket.socket(socket.AF_UNIX) as late, pytest.raises(ConnectionRefusedError):
+        late.connect(str(other))  # before the listener's task has closed it
+    await trio.testing.wait_all_tasks_blocked()
+
+
 async def test_a_door_may_be_closed_whose_listener_was_cancelled(short_dir):
     async with trio.open_nursery() as nursery:
         with Doors(short_dir, None).open(nursery, greeting(), RECEPTION):

@@ -4,7 +4,12 @@ from functools import partial
 import pytest
 from hypothesis import given, strategies as st
 
-from inferd.errors import FrameTooLargeError, InvalidFrameError, PeerError
+from inferd.errors import (
+    DrainingError,
+    FrameTooLargeError,
+    InvalidFrameError,
+    PeerError,
+)
 from inferd.limits import LARGE_LINE_BYTES, READ_AHEAD_BYTES, READ_AHEAD_REQUESTS
 from inferd.server.activity import Activity
 from inferd.server.inbox import Arrival, Inbox
@@ -123,13 +128,36 @@ def test_a_client_that_ends_between_lines_is_over_at_once():
     assert filled(END).is_over
 
 
-def test_half_a_line_at_the_daemons_end_is_no_request_and_whole_ones_are():
-    inbox = filled(generate("a") + generate("b") + generate("c").rstrip())
-    inbox.close()
-    inbox.feed(generate("d"))
+def test_half_a_line_that_the_daemon_cut_off_is_no_request():
+    inbox = filled(generate("a") + generate("b") + generate("c")[:-2])
+    inbox.cut_off()
     inbox.feed(END)
     assert not inbox.has_room
     assert seen_in(inbox) == [("a", False), ("b", False)]
+    assert inbox.is_over
+
+
+def test_a_whole_request_that_the_daemon_cut_off_at_its_newline_is_one():
+    inbox = filled(generate("a") + generate("b")[:-1])
+    inbox.cut_off()
+    inbox.feed(END)
+    assert seen_in(inbox) == [("a", False), ("b", False)]
+
+
+def test_what_is_no_request_is_told_so_cut_off_or_not():
+    inbox = filled(generate("a"))
+    inbox.cut_off()
+    inbox.feed(BAD)
+    inbox.feed(END)
+    assert seen_in(inbox) == [("a", False), (InvalidFrameError, False)]
+    assert inbox.is_over
+
+
+def test_what_is_closed_has_nothing_more():
+    inbox = filled(generate("a") + b'{"mess')
+    inbox.close()
+    assert not inbox.has_room
+    assert seen_in(inbox) == [("a", False)]
     assert inbox.is_over
 
 
@@ -300,16 +328,13 @@ def test_whenever_requests_are_taken_they_are_the_same(lines, takes, data):
     assert names == [name for name, _ in expected(lines)]
 
 
-def test_a_cancel_is_heard_after_the_daemon_has_ended_the_rest():
-    inbox = filled(generate("a") + generate("b"))
-    running = inbox.take()
-    assert isinstance(running, Arrival)
-    inbox.close()
-    inbox.feed(cancel("a") + generate("late") + BAD)
-    inbox.feed(cancel("b"))
-    assert running.activity.is_cancelled
-    assert seen_in(inbox) == [("b", True)]
-    assert inbox.is_over
+def test_requests_that_come_after_a_refusal_have_it_and_cancels_are_heard():
+    inbox, refusal = filled(generate("a") + generate("b")), DrainingError()
+    inbox.refuse(refusal)
+    inbox.feed(cancel("a") + generate("late"))
+    arrivals = [each for each in all_of(inbox) if isinstance(each, Arrival)]
+    assert [each.refusal for each in arrivals] == [None, None, refusal]
+    assert [each.activity.is_cancelled for each in arrivals] == [True, False, False]
 
 
 # --- lines that have begun --------------------------------------------------------------
@@ -352,5 +377,8 @@ def test_a_line_that_is_whole_or_will_not_be_is_not_large():
     assert inbox.is_large
     inbox.feed(large[-1:])
     assert not inbox.is_large
+    cut_off = filled(large[:-1])
+    cut_off.cut_off()
+    assert not cut_off.is_large
     ended = filled(large[:-1], END)
     assert not ended.is_large

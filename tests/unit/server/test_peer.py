@@ -1,7 +1,11 @@
 import os
 import socket
+from pathlib import Path
 
-from inferd.server.peer import Peer, groups_of, peer_of
+import pytest
+
+from inferd.job import NOBODY
+from inferd.server.peer import Peer, groups_of, peer_of, shared_uid
 from tests.fakes.streams import open_pair
 
 
@@ -41,3 +45,59 @@ async def test_the_kernel_is_asked_for_credentials_and_nothing_else(monkeypatch)
 
 def test_a_peer_is_written_as_uid_and_pid():
     assert str(Peer(pid=17, uid=1000, gid=100)) == "unix:1000:17"
+
+
+# --- strangers --------------------------------------------------------------------------
+
+EVERYBODY = "         0          0 4294967295\n"
+A_FEW = "0 1000 1\n1 100000 65536\n"
+
+
+@pytest.fixture
+def namespace(monkeypatch, tmp_path):
+    """Pretend to be in one of a map, with a uid for those who are not in it."""
+
+    def enter(uid_map: str | None, overflow_uid: str | None = "65534\n"):
+        for name, text in (("_UID_MAP", uid_map), ("_OVERFLOW_UID", overflow_uid)):
+            path: Path = tmp_path / name
+            monkeypatch.setattr(f"inferd.server.peer.{name}", path)
+            if text is not None:
+                path.write_text(text)
+        shared_uid.cache_clear()
+
+    yield enter
+    shared_uid.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("uid_map", "overflow_uid", "shared"),
+    [
+        (EVERYBODY, "65534\n", None),
+        ("0 0 1\n1 1 4294967294\n", "65534\n", None),
+        (A_FEW, "65534\n", 65534),
+        (A_FEW, "777\n", 777),
+        ("", "65534\n", 65534),
+        (A_FEW, None, 65534),
+        (None, None, 65534),
+    ],
+)
+def test_those_who_are_not_mapped_share_a_uid(namespace, uid_map, overflow_uid, shared):
+    namespace(uid_map, overflow_uid)
+    assert shared_uid() == shared
+
+
+async def test_of_a_shared_uid_each_connection_is_a_stranger(namespace):
+    namespace(A_FEW, f"{os.getuid()}\n")
+    async with open_pair() as (ours, theirs):
+        peers = [peer_of(ours), peer_of(theirs)]
+    assert {each.uid for each in peers} == {os.getuid()}
+    owners = {each.owner for each in peers}
+    assert len(owners) == 2
+    assert max(owners) < NOBODY
+
+
+async def test_of_any_other_uid_all_connections_are_one_users(namespace):
+    namespace(A_FEW, f"{os.getuid() + 1}\n")
+    async with open_pair() as (ours, theirs):
+        assert peer_of(ours) == peer_of(theirs)
+        assert peer_of(ours).owner == os.getuid()

@@ -61,11 +61,11 @@ async def test_a_cancel_reaches_all_of_an_id_or_those_of_one_user():
     register = Register(Metrics())
     mine, hers, other = begin("r", 1), begin("r", 2), begin("other", 1)
     with present(register, mine, hers, other):
-        assert register.cancel("r", uid=2) == 1
+        assert register.cancel("r", owner=2) == 1
         assert [each.is_cancelled for each in register] == [False, True, False]
-        assert register.cancel("r", uid=3) == 0
-        assert register.cancel("R", uid=None) == 0
-        assert register.cancel("r", uid=None) == 2
+        assert register.cancel("r", owner=3) == 0
+        assert register.cancel("R", owner=None) == 0
+        assert register.cancel("r", owner=None) == 2
         assert [each.is_cancelled for each in register] == [True, True, False]
 
 
@@ -73,7 +73,7 @@ async def test_the_user_of_number_nought_has_no_more_rights_here():
     register = Register(Metrics())
     hers = begin("r", 2)
     with present(register, hers):
-        assert register.cancel("r", uid=0) == 0
+        assert register.cancel("r", owner=0) == 0
     assert not hers.is_cancelled
 
 
@@ -82,7 +82,7 @@ async def test_one_that_is_gone_is_cancelled_by_nobody():
     activity = begin()
     with present(register, activity):
         pass
-    assert register.cancel("r", uid=None) == 0
+    assert register.cancel("r", owner=None) == 0
     assert not activity.is_cancelled
 
 

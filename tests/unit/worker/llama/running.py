@@ -138,7 +138,9 @@ def encode_all(
     outcomes = dict(earlier or {})
     while backend.is_busy:
         for outcome in backend.step():
-            assert not isinstance(outcome, Step)
+            if isinstance(outcome, Step):  # nothing to tell of any job yet
+                assert outcome == Step(n_read=outcome.n_read)
+                continue
             known = outcomes.get(outcome.ticket)
             outcomes[outcome.ticket] = outcome if known is None else _on(known, outcome)
     return outcomes

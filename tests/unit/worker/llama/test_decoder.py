@@ -262,6 +262,16 @@ def test_progress_is_told_after_each_chunk_to_those_who_ask(backend):
     assert given[1].prefilled == []
 
 
+@pytest.mark.usefixtures("steady_pace")
+def test_each_step_tells_what_it_read_whether_anybody_asks_or_not(backend):
+    prepared = backend.prepare(job("z" * 300, max_tokens=3))
+    backend.start(1, prepared)
+    read = [step.n_read for step in steps(backend)]
+    assert sum(read) == prepared.prompt_tokens
+    assert all(read[:-2])
+    assert read[-2:] == [0, 0]
+
+
 def test_progress_ends_with_the_step_of_the_first_token(backend):
     prepared = backend.prepare(job(wants_progress=True, max_tokens=2))
     backend.start(1, prepared)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from inferd.dialects.embedding import task_prefix
-from inferd.ipc import Embedded, Failed
+from inferd.ipc import Embedded, Failed, Scored, Step
 from inferd.job import RerankJob
 from inferd.worker.backend import LoadError, RefusedError
 from inferd.worker.limits import ENCODE_BATCH_SEQUENCES, ENCODE_BATCH_TOKENS
@@ -291,6 +291,15 @@ def test_a_batch_takes_as_many_texts_as_it_has_room_for(encoder):
     long = embed_job(*["x" * 198] * 10)  # two of them fit
     encoder.start(1, encoder.prepare(long))
     assert steps_to_end(encoder, 1) == 10 / (ENCODE_BATCH_TOKENS // 200)
+
+
+def test_a_batch_of_which_nothing_else_is_told_tells_what_it_read(ranker):
+    documents = ["document"] * (ENCODE_BATCH_SEQUENCES + 1)
+    ranker.start(1, ranker.prepare(RerankJob(query="q", documents=documents)))
+    [first], [last] = ranker.step(), ranker.step()
+    assert isinstance(first, Step)
+    assert first.n_read >= ENCODE_BATCH_SEQUENCES
+    assert isinstance(last, Scored)
 
 
 # --- leaving in the middle ------------------------------------------------------------

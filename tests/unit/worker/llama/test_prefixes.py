@@ -174,8 +174,13 @@ def test_host_memory_is_never_over_its_bound_and_nothing_found_is_a_strangers(mo
 
 
 @settings(max_examples=50)
-@given(st.lists(st.tuples(st.integers(1, 2), st.integers(1, ROOM)), max_size=30))
-def test_nobody_loses_an_even_share_to_others(flood):
+@given(
+    st.lists(
+        st.tuples(st.one_of(st.just(1), st.integers(-30, -2)), st.integers(1, ROOM)),
+        max_size=30,
+    )
+)
+def test_nobody_loses_an_even_share_to_others_or_to_strangers(flood):
     mine = prefixes()
     for n in range(3):  # the least worth of all: one token, and a third of its share
         mine.add(entry := kept(n, owner=0, slot=0))
