@@ -77,7 +77,15 @@ class ForPeople:
 
 
 def _dump(record: Record) -> bytes:
-    return _ENCODER.encode(record).encode("utf-8", "replace") + b"\n"
+    """Write JSON in which nothing ends a line, or moves a cursor, for any reader."""
+    text = _ENCODER.encode(record).encode("utf-8", "replace").decode()
+    if not text.isprintable():  # else the whole of it is plain, as nearly always
+        text = "".join(each if each.isprintable() else _escape(each) for each in text)
+    return text.encode() + b"\n"
+
+
+def _escape(character: str) -> str:
+    return json.dumps(character)[1:-1]
 
 
 def _shown(name: str, value: object) -> object:

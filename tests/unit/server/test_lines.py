@@ -26,7 +26,8 @@ def refuse_constant(name: str) -> None:
 def test_whatever_is_said_is_one_line_of_json_that_begins_with_its_head(msg, fields):
     line = as_json(record_of("here", "info", msg, fields))
     assert line.endswith(b"\n")
-    assert line.count(b"\n") == 1
+    assert len(line.decode().splitlines()) == 1
+    assert line.decode().removesuffix("\n").isprintable()
     record = json.loads(line, parse_constant=refuse_constant)
     assert tuple(record)[:4] == HEAD
     assert (record["level"], record["component"]) == ("info", "here")
@@ -39,6 +40,22 @@ def test_a_line_for_people_can_move_no_cursor(fields):
     text = line.decode().removesuffix("\n")
     if "exception" not in fields:
         assert text.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("said", "written"),
+    [
+        ("wörld \U0001f600", "wörld \U0001f600"),
+        ("\u2028\x85\x0c", r"\u2028\u0085\f"),
+        ("\x9b2J\u202e", r"\u009b2J\u202e"),
+        ("\U000e0041", r"\udb40\udc41"),
+        ("\ud800", "?"),
+    ],
+)
+def test_what_some_readers_take_for_the_end_of_a_line_is_escaped(said, written):
+    line = as_json(record_of("here", "info", "event", {"id": said}))
+    assert f'"id":"{written}"}}' in line.decode()
+    assert json.loads(line)["id"] == said.replace("\ud800", "?")
 
 
 def test_the_time_is_utc_as_rfc_3339_has_it():
