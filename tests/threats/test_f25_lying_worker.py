@@ -1,4 +1,5 @@
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 
 import msgspec
 import pytest
@@ -88,15 +89,25 @@ async def say(worker: FakeWorker, data: bytes) -> None:
         await worker.say_raw(data)
 
 
+@asynccontextmanager
+async def running_request(
+    engine: Engine, workers: Workers, outcomes: list[str]
+) -> AsyncIterator[tuple[trio.Nursery, FakeWorker]]:
+    """Have a request run while inside; give who has to answer it."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(engine.run, lambda: None)
+        worker = await workers.next_ready()
+        nursery.start_soon(ask, engine, outcomes)
+        await worker.prepare()
+        await worker.expect(Run)
+        yield nursery, worker
+        nursery.cancel_scope.cancel()
+
+
 async def lie(engine: Engine, workers: Workers, data: bytes) -> list[str]:
     """Lie while a request runs; give what it got, and what the next one does."""
     outcomes: list[str] = []
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(engine.run, lambda: None)
-        liar = await workers.next_ready()
-        nursery.start_soon(ask, engine, outcomes)
-        await liar.prepare()
-        await liar.expect(Run)
+    async with running_request(engine, workers, outcomes) as (nursery, liar):
         nursery.start_soon(say, liar, data)
         successor = await workers.next_ready()
         assert [each.process.pid for each in workers.living] == [1001]
@@ -104,7 +115,6 @@ async def lie(engine: Engine, workers: Workers, data: bytes) -> list[str]:
         await successor.prepare()
         await successor.run(b"true")
         await trio.testing.wait_all_tasks_blocked()
-        nursery.cancel_scope.cancel()
     return outcomes
 
 
@@ -116,16 +126,10 @@ async def test_a_worker_that_beats_and_never_answers_is_ended(
     engine = make_engine()
     outcomes: list[str] = []
     with trio.fail_after(1000):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(engine.run, lambda: None)
-            liar = await workers.next_ready()
-            nursery.start_soon(ask, engine, outcomes)
-            await liar.prepare()
-            await liar.expect(Run)
+        async with running_request(engine, workers, outcomes) as (_, liar):
             while not outcomes:
                 await say(liar, encode(Alive()))
                 await trio.sleep(1)
-            nursery.cancel_scope.cancel()
     assert outcomes == ["the worker is gone: hung: no progress for 60 s"]
 
 

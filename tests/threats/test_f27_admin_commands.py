@@ -32,6 +32,14 @@ async def order(listener: FrameClient, **command: str) -> Frame:
     return frame
 
 
+async def ask_with_long_ids(
+    client: FrameClient, *, n_requests: int, n_chars: int
+) -> None:
+    for n in range(n_requests):
+        await client.send(generate(f"{n}" + "x" * n_chars))
+    await trio.testing.wait_all_tasks_blocked()
+
+
 @pytest.mark.usefixtures("_we_are_no_operator")
 async def test_who_is_no_operator_gets_no_status_and_no_reply_to_a_command(
     short_dir, autojump_clock
@@ -73,9 +81,7 @@ async def test_long_ids_of_many_requests_are_listed_in_a_small_frame(
     house = make_daemon(short_dir, backend)
     async with running(house), await house.admin() as operator:
         async with await house.connect() as client:
-            for n in range(20):
-                await client.send(generate(f"{n}" + "x" * 50_000))
-            await trio.testing.wait_all_tasks_blocked()
+            await ask_with_long_ids(client, n_requests=20, n_chars=50_000)
             told = await order(operator, command="requests")
     assert len(told["requests"]) == 20
     assert len(str(told)) < 20 * (MAX_LISTED_ID_CHARS + 1000)
@@ -97,9 +103,7 @@ async def test_who_orders_and_does_not_read_has_few_replies_kept(
     house = make_daemon(short_dir, backend)
     async with running(house), await house.admin() as operator:
         async with await house.connect() as client:
-            for n in range(60):
-                await client.send(generate(f"{n}" + "x" * 5_000))
-            await trio.testing.wait_all_tasks_blocked()
+            await ask_with_long_ids(client, n_requests=60, n_chars=5_000)
             with capture_logs() as log:
                 await operator.send(to_line({"command": "requests"}) * 100)
                 await trio.testing.wait_all_tasks_blocked()

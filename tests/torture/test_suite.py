@@ -41,6 +41,13 @@ def test_where_all_are_skipped_the_item_is_with_the_reason(tmp_path):
         ran(tmp_path, "import pytest\ndef test_it(): pytest.skip('no such thing')\n")
 
 
-def test_counts_that_nobody_reports_are_told_to_nobody(monkeypatch):
+def test_counts_are_written_where_somebody_reports_them_and_else_nowhere(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TORTURE_COUNTS", raising=False)
     tell_counts(kills=1)
+    assert [*tmp_path.iterdir()] == []
+    monkeypatch.setenv("TORTURE_COUNTS", "counts")
+    tell_counts(kills=2)
+    assert (tmp_path / "counts").read_text() == '{"kills": 2}\n'
