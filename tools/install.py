@@ -67,7 +67,7 @@ def install() -> int:
         *pip,
         *constraint,
         str(setup.llama_wheel(PREFIX / "bin" / "python")),
-        f"{setup.ROOT}[llama]",
+        f"{setup.ROOT}[llama,whisper,media]",
     )
     share = PREFIX / "share"
     share.mkdir()

@@ -31,7 +31,7 @@ HAS_VARIANTS = platform.machine() == "x86_64" and not OWN_ARGS
 VARIANT_ARGS = ("-DGGML_BACKEND_DL=ON", "-DGGML_CPU_ALL_VARIANTS=ON")
 CMAKE_ARGS = (
     "-DGGML_NATIVE=OFF",  # -march=native would run here alone, and not even here with AMX
-    "-DLLAVA_BUILD=OFF",
+    "-DMTMD_VIDEO=OFF",  # it would run ffmpeg
     "-DLLAMA_OPENSSL=OFF",
     *(VARIANT_ARGS if HAS_VARIANTS else ()),
     *OWN_ARGS,
@@ -39,6 +39,7 @@ CMAKE_ARGS = (
 TRIM_ARG = f"-DCMAKE_PROJECT_llama.cpp_INCLUDE={TRIM}"
 CHOICE_ARGS = (f"-DCMAKE_PROJECT_ggml_INCLUDE={VARIANTS}",) if HAS_VARIANTS else ()
 LEFT_OUT = "llama_cpp/lib/libleft-out-*"
+EXTRAS = "llama,whisper,media,dev"
 STEP = re.compile(r"^\s*\[(\d+)/(\d+)\]")
 SAY_EVERY_S = 10.0
 
@@ -53,7 +54,7 @@ def main() -> int:
     say("installing inferd and its tools into .venv")
     # Another build of the same version counts as installed otherwise.
     pip("install", "--force-reinstall", "--no-deps", str(wheel))
-    pip("install", "--constraint", str(CONSTRAINTS), "--editable", f"{ROOT}[llama,dev]")
+    pip("install", "--constraint", str(CONSTRAINTS), "--editable", f"{ROOT}[{EXTRAS}]")
     STAMP.write_text(wanted)
     return fetch()
 
@@ -137,7 +138,7 @@ def build(python: Path, version: str, directory: Path) -> None:
         *(str(python), "-m", "pip", "wheel", "--verbose", "--no-deps"),
         "--no-cache-dir",  # pip's own cache knows nothing of CMAKE_ARGS
         *("--disable-pip-version-check", "--no-binary", "llama-cpp-python"),
-        *("--config-settings", "build.targets=llama"),
+        *("--config-settings", "build.targets=llama;mtmd"),
         *("--config-settings", f"wheel.exclude={LEFT_OUT}"),
         *("--wheel-dir", str(directory), f"llama-cpp-python=={version}"),
     ]
@@ -175,7 +176,7 @@ def progress(lines: Iterable[str]) -> Iterator[str]:
 
 def fetch() -> int:
     """Bring the embedded models into the cache, and what the tests compare with."""
-    for module in ("inferd.models", "tools.schema_suite"):
+    for module in ("inferd.models", "tools.schema_suite", "tools.spoken_clip"):
         result = subprocess.run([str(PYTHON), "-m", module], check=False, cwd=ROOT)
         if result.returncode:
             return result.returncode
