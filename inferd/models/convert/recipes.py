@@ -7,11 +7,13 @@ from typing import Final, TypedDict
 
 import gguf
 
-from .bert import Bert
+from .bert import Bert, write_bert
+from .ctranslate2 import read_ctranslate2
 from .onnx import read_onnx
 from .safetensors import read_safetensors
 from .segments import with_second_segment
 from .vocabulary import read_vocabulary
+from .whisper import Whisper, write_whisper
 
 
 class _Config(TypedDict):
@@ -53,7 +55,28 @@ def ms_marco_minilm_l12(directory: Path) -> Bert:
     return with_second_segment(model)
 
 
-RECIPES: Final[dict[str, Callable[[Path], Bert]]] = {
+def whisper(directory: Path) -> Whisper:
+    """Take a speech model from weights for CTranslate2, in one file or in parts."""
+    path = directory / "model.bin"
+    if parts := sorted(directory.glob("model.bin.part*")):
+        path.write_bytes(b"".join(part.read_bytes() for part in parts))
+    return Whisper(
+        tensors=read_ctranslate2(path, kind="WhisperSpec"),
+        vocabulary=read_vocabulary(directory / "vocabulary.txt"),
+    )
+
+
+RECIPES: Final[dict[str, Callable[[Path], Bert | Whisper]]] = {
     "all-minilm-l6-v2": all_minilm_l6_v2,
     "ms-marco-minilm-l12": ms_marco_minilm_l12,
+    "whisper": whisper,
 }
+
+
+def write_model(path: Path, model: Bert | Whisper) -> None:
+    """Write the file of a model: GGUF, or what whisper.cpp reads."""
+    match model:
+        case Bert():
+            write_bert(path, model)
+        case Whisper():
+            write_whisper(path, model)

@@ -183,5 +183,6 @@ def test_an_embedded_model_that_nobody_knows_is_refused():
         located(LlamaCppSettings(name="c", model="embedded:huge"))
     assert caught.value.text == (
         "backend c: model = embedded:huge: no such model; "
-        "allowed: a path, embedded:chat, embedded:embed, embedded:rerank"
+        "allowed: a path, embedded:chat, embedded:embed, embedded:rerank, "
+        "embedded:speech, embedded:speech-multilingual"
     )

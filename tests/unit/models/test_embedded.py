@@ -9,14 +9,14 @@ from inferd.models.embedded import (
     EMBEDDED_MODELS,
     EmbeddedModel,
     Member,
+    Package,
     UnknownModelError,
     embedded_model,
 )
 
 TINY = EmbeddedModel(
     name="tiny",
-    package="tiny==1",
-    members=(Member("tiny/deep/weights.bin", "1" * 64),),
+    packages=(Package("tiny==1", (Member("tiny/deep/weights.bin", "1" * 64),)),),
     file_name="tiny.gguf",
     sha256="0" * 64,
     size_bytes=1,
@@ -26,12 +26,18 @@ TINY = EmbeddedModel(
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
+def members_of(model):
+    return [member for package in model.packages for member in package.members]
+
+
 def test_the_default_model_is_one_of_those_the_daemon_knows():
     assert embedded_model(DEFAULT_CHAT_MODEL) is EMBEDDED_MODELS["chat"]
 
 
 def test_there_is_a_model_for_each_use():
-    assert list(EMBEDDED_MODELS) == ["chat", "embed", "rerank"]
+    assert list(EMBEDDED_MODELS) == [
+        *("chat", "embed", "rerank", "speech", "speech-multilingual")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -47,7 +53,8 @@ def test_a_name_that_means_nothing_is_refused_with_those_that_do(reference):
         embedded_model(reference)
     assert str(caught.value) == (
         f"{reference}: no such model; "
-        "allowed: a path, embedded:chat, embedded:embed, embedded:rerank"
+        "allowed: a path, embedded:chat, embedded:embed, embedded:rerank, "
+        "embedded:speech, embedded:speech-multilingual"
     )
 
 
@@ -56,16 +63,18 @@ def test_a_file_is_kept_under_its_own_hash():
 
 
 def test_a_member_is_called_as_in_its_folder():
-    assert TINY.members[0].name == "weights.bin"
+    assert TINY.packages[0].members[0].name == "weights.bin"
 
 
 @pytest.mark.parametrize("model", EMBEDDED_MODELS.values(), ids=EMBEDDED_MODELS)
 def test_an_embedded_model_is_pinned_to_the_byte(model):
-    assert re.fullmatch(r"[a-z0-9-]+==[0-9.]+", model.package)
+    for package in model.packages:
+        assert re.fullmatch(r"[a-z0-9-]+==[0-9.]+", package.requirement)
+    members = members_of(model)
     assert SHA256.fullmatch(model.sha256)
-    assert all(SHA256.fullmatch(member.sha256) for member in model.members)
-    assert len({member.name for member in model.members}) == len(model.members) > 0
-    assert model.file_name.endswith(".gguf")
+    assert all(SHA256.fullmatch(member.sha256) for member in members)
+    assert len({member.name for member in members}) == len(members) > 0
+    assert model.file_name.endswith((".gguf", ".bin"))
     assert model.size_bytes > 0
     assert model.license
 
@@ -73,6 +82,6 @@ def test_an_embedded_model_is_pinned_to_the_byte(model):
 @pytest.mark.parametrize("model", EMBEDDED_MODELS.values(), ids=EMBEDDED_MODELS)
 def test_a_model_is_one_member_as_it_is_or_has_a_recipe_that_there_is(model):
     if model.recipe is None:
-        assert [model.sha256] == [member.sha256 for member in model.members]
+        assert [model.sha256] == [member.sha256 for member in members_of(model)]
     else:
         assert model.recipe in RECIPES

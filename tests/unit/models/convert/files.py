@@ -1,6 +1,7 @@
 """Write the kinds of file that the converter reads, the other way round."""
 
 import json
+import struct
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -65,6 +66,32 @@ def safetensors(tensors: Mapping[str, Array]) -> bytes:
         data += values.tobytes()
     text = json.dumps(header).encode()
     return len(text).to_bytes(8, "little") + text + data
+
+
+# --- CTranslate2 --------------------------------------------------------------------
+
+CT2_KINDS = {"float32": 0, "int8": 1, "int16": 2, "float16": 4}
+
+
+def ctranslate2(
+    tensors: Mapping[str, npt.NDArray[np.generic]],
+    kind: str = "WhisperSpec",
+    version: int = 6,
+) -> bytes:
+    data = struct.pack("<I", version) + ct2_text(kind)
+    data += struct.pack("<II", 3, len(tensors))
+    for name, values in tensors.items():
+        data += ct2_text(name) + struct.pack("<B", values.ndim)
+        data += struct.pack(f"<{values.ndim}I", *values.shape)
+        data += struct.pack("<BI", CT2_KINDS[values.dtype.name], values.nbytes)
+        data += values.tobytes()
+    aliases = struct.pack("<I", 1) + ct2_text("an alias") + ct2_text("a tensor")
+    return data + aliases
+
+
+def ct2_text(text: str) -> bytes:
+    octets = text.encode() + b"\0"
+    return struct.pack("<H", len(octets)) + octets
 
 
 # --- protobuf and ONNX --------------------------------------------------------------

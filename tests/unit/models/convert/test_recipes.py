@@ -4,10 +4,14 @@ import gguf
 import numpy as np
 import pytest
 
-from inferd.models.convert.recipes import RECIPES
+from inferd.models.convert.bert import Bert
+from inferd.models.convert.recipes import RECIPES, write_model
+from inferd.models.convert.whisper import Whisper
+from tests.model.tiny_whisper import write_tiny_whisper
 from tests.unit.models.convert.files import (
     N_HEADS,
     VOCABULARY,
+    ctranslate2,
     node,
     onnx,
     quantised,
@@ -51,6 +55,7 @@ def directory(tmp_path):
 
 def test_the_sentence_encoder_has_the_settings_of_its_own_files(directory):
     model = RECIPES["all-minilm-l6-v2"](directory)
+    assert isinstance(model, Bert)
     assert (model.name, model.license) == ("all-MiniLM-L6-v2", "apache-2.0")
     assert (model.n_heads, model.layer_norm_epsilon) == (N_HEADS, 1e-5)
     assert (model.n_layers, model.n_segments) == (2, 1)
@@ -62,6 +67,7 @@ def test_the_sentence_encoder_has_the_settings_of_its_own_files(directory):
 
 def test_the_cross_encoder_is_read_from_its_integers_and_gets_two_segments(directory):
     model = RECIPES["ms-marco-minilm-l12"](directory)
+    assert isinstance(model, Bert)
     assert (model.name, model.license) == ("ms-marco-MiniLM-L12", "apache-2.0")
     assert (model.n_heads, model.layer_norm_epsilon) == (12, 1e-12)
     assert (model.n_layers, model.n_segments) == (2, 2)
@@ -69,3 +75,27 @@ def test_the_cross_encoder_is_read_from_its_integers_and_gets_two_segments(direc
     for name, values in weights().items():
         read = model.tensors[name][: len(values)]
         assert np.abs(read - values).max() <= 0.51 * SCALE, name
+
+
+@pytest.mark.parametrize("n_parts", [1, 3])
+def test_a_speech_model_may_come_in_parts(tmp_path, n_parts):
+    words = ["a", "b", "\u0120c"]
+    (tmp_path / "vocabulary.txt").write_text("\n".join(words) + "\n")
+    whole = ctranslate2(weights())
+    size = -(-len(whole) // n_parts)
+    for number in range(n_parts):
+        name = f"model.bin.part{number + 1}" if n_parts > 1 else "model.bin"
+        (tmp_path / name).write_bytes(whole[number * size :][:size])
+    model = RECIPES["whisper"](tmp_path)
+    assert isinstance(model, Whisper)
+    assert model.vocabulary == words
+    assert list(model.tensors) == list(weights())
+    for name, values in weights().items():
+        assert np.array_equal(model.tensors[name], values)
+
+
+def test_what_is_written_is_of_the_models_own_format(directory, tmp_path):
+    write_model(tmp_path / "bert", RECIPES["all-minilm-l6-v2"](directory))
+    write_tiny_whisper(tmp_path / "whisper")
+    assert (tmp_path / "bert").read_bytes()[:4] == b"GGUF"
+    assert (tmp_path / "whisper").read_bytes()[:4] == b"lmgg"
