@@ -19,8 +19,9 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from bench.quiet import Measured, undisturbed
+from inferd.choices import Family, Speculation
 from inferd.cli.configuration import located
-from inferd.config import Family, LlamaCppSettings, Speculation
+from inferd.config import LlamaCppSettings
 from inferd.ipc import Step
 from inferd.job import GenerateJob, Sampling, Turn
 from inferd.worker.llama.backend import LlamaBackend

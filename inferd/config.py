@@ -1,10 +1,11 @@
 """The configuration: every setting, its default and what it may be."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from inferd import limits
+from inferd.choices import CacheType, Family, Level, Speculation, Use
 
 I32_MAX = 2**31 - 1
 Positive = Annotated[int, Meta(ge=1, le=I32_MAX)]
@@ -15,12 +16,6 @@ Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")]
 FilePath = Annotated[str, Meta(min_length=1, pattern=r"^[^\x00]+\Z")]
 DraftTokens = Annotated[int, Meta(ge=1, le=limits.MAX_DRAFT_TOKENS)]
 Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
-
-Use = Literal["generate", "embed", "rerank"]
-"""What a model is for."""
-
-CacheType = Literal["f16", "q8_0"]
-"""How a number of the KV cache is kept: 16 bits, or 8.5."""
 
 DEFAULT_CHAT_MODEL = "embedded:chat"
 
@@ -111,10 +106,6 @@ class MemorySettings(_Table, frozen=True):
     prepared; without a meaning where there is a budget."""
 
 
-Level = Literal["debug", "info", "warning", "error"]
-"""How much an event of the log matters."""
-
-
 class LogSettings(_Table, frozen=True):
     """The log, and its file, which has the same lines as stderr."""
 
@@ -170,26 +161,6 @@ class LimitSettings(_Table, frozen=True):
     """Worker deaths in a row, without a served request, that open the breaker."""
     breaker_open_s: Seconds = limits.BREAKER_OPEN_S
     """Seconds the breaker stays open before one more start."""
-
-
-Family = Literal[
-    "chatml",
-    "qwen",
-    "qwen3-coder",
-    "gemma3",
-    "gemma4",
-    "llama3",
-    "mistral",
-    "granite",
-    "deepseek",
-    "harmony",
-    "generic",
-]
-"""The dialects that models write prompts, thoughts and calls in."""
-
-
-Speculation = Literal["off", "lookup", "draft"]
-"""What guesses tokens ahead of the model."""
 
 
 class LlamaCppSettings(_Table, frozen=True, tag="llamacpp", tag_field="kind"):

@@ -12,22 +12,19 @@ from typing import get_args
 import msgspec
 from msgspec import Struct
 
+from inferd.choices import CacheType, Family, Speculation, Use
 from inferd.config import (
     AccessRule,
     AccessSettings,
     AdmissionSettings,
-    CacheType,
     Config,
     ConfigError,
-    Family,
     LimitSettings,
     Listen,
     LlamaCppSettings,
     LogSettings,
     MemorySettings,
     MockSettings,
-    Speculation,
-    Use,
 )
 
 SHOWN_CHARS = 120

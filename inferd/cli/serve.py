@@ -11,9 +11,10 @@ from typing import get_args
 
 from msgspec.structs import replace
 
+from inferd.choices import Level
 from inferd.cli.configuration import config_file, load_config, located
 from inferd.cli.console import CommandError
-from inferd.config import Config, ConfigError, Level, LogSettings
+from inferd.config import Config, ConfigError, LogSettings
 from inferd.engine.spawn import first_load, spawned_early
 from inferd.ipc import Load
 from inferd.server.sizes import active_requests

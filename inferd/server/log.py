@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 import structlog
 
-from inferd.config import Level
+from inferd.choices import Level
 from inferd.server.lines import ForPeople, as_json, for_journal, record_of
 from inferd.server.logfile import LogFile
 from inferd.server.redaction import Record

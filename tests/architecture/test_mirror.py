@@ -12,6 +12,7 @@ ELSEWHERE: dict[str, str] = {
     "__main__.py": "tests/daemon/test_cli.py",
     "worker/__main__.py": "tests/daemon/test_crash.py",
     # nothing but fields: what fills them is tested
+    "choices.py": "tests/unit/test_config.py",
     "job.py": "tests/unit/resolve/test_text.py",
     "resolve/plan.py": "tests/unit/resolve/test_blocks.py",
     # an interface: the scripted backend is held to it

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from inferd.config import Level
+from inferd.choices import Level
 from inferd.server.log import writing_log
 
 

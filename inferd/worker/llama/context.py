@@ -6,7 +6,7 @@ from typing import Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from inferd.config import CacheType
+from inferd.choices import CacheType
 from inferd.worker.backend import LoadError
 from inferd.worker.limits import (
     ENCODE_BATCH_SEQUENCES,

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from inferd.capabilities import BackendCapabilities
-from inferd.config import Family
+from inferd.choices import Family
 from inferd.dialects.generic import GENERIC
 from inferd.dialects.inert import SpelledError
 from inferd.dialects.named import NAMED, is_name

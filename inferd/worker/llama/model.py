@@ -10,7 +10,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from inferd.config import LlamaCppSettings, Use
+from inferd.choices import Use
+from inferd.config import LlamaCppSettings
 from inferd.wire.responses import Alternative, Logprob
 from inferd.worker.backend import LoadError
 from inferd.worker.llama.files import ModelFile
