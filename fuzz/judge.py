@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from fuzz.corpus import SurfaceName
-from inferd import ipc
+from inferd import ipc, pipe
 from inferd.errors import PeerError
 from inferd.job import Job
 from inferd.limits import (
@@ -180,7 +180,7 @@ def _check_error(error: PeerError, request_id: str) -> None:
 
 def _check_work(work: Work) -> None:
     message = ipc.Prepare(ticket=1, job=work.job)
-    if ipc.decode_to_worker(ipc.encode(message)[LENGTH_BYTES:]) != message:
+    if pipe.decode_to_worker(pipe.encode(message)[LENGTH_BYTES:]) != message:
         raise BrokenPromiseError("a job that a worker reads differently")
     if abs(work.priority) > MAX_PRIORITY:
         raise BrokenPromiseError("a priority out of range")

@@ -10,7 +10,7 @@ step    module                      takes                          gives
 2       resolve                     a request                      a plan: job and needs
 3       admission                   a ticket                       now, later, or no
 4       routing                     what the job needs             a backend
-5       engine, ipc, worker         a job                          pieces, vectors, scores
+5       engine, pipe, worker        a job                          pieces, vectors, scores
         with dialects               messages                       the model's prompt
 6       output                      pieces                         text, thoughts, calls
         backend                     (the interface of 4 to 6)      events

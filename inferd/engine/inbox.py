@@ -4,8 +4,9 @@ import os
 
 import trio
 
-from inferd.ipc import FromWorker, MessageSplitter, decode_from_worker
+from inferd.ipc import FromWorker
 from inferd.limits import READ_BYTES
+from inferd.pipe import MessageSplitter, decode_from_worker
 
 
 class Inbox:

@@ -7,16 +7,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from inferd.backend import (
-    Backend,
-    EmbedResult,
-    EventStream,
-    J,
-    Prepared,
-    RerankResult,
-    TokenEvent,
-    TokenEventV2,
-)
+from inferd.backend import Backend, EmbedResult, EventStream, J, Prepared, RerankResult
 from inferd.dialects.generic import GENERIC
 from inferd.dialects.registry import DIALECTS
 from inferd.engine.mailbox import Mailbox
@@ -28,6 +19,7 @@ from inferd.errors import (
     InternalError,
     InvalidRequestError,
 )
+from inferd.events import TokenEvent, TokenEventV2
 from inferd.ipc import (
     Embedded,
     Failed,

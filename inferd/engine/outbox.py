@@ -6,8 +6,9 @@ from typing import NoReturn
 
 import trio
 
-from inferd.ipc import ToWorker, encode
+from inferd.ipc import ToWorker
 from inferd.limits import IPC_OUTBOX_MESSAGES
+from inferd.pipe import encode
 
 
 class OutboxFullError(Exception):

@@ -17,7 +17,6 @@ from inferd.errors import BackendUnavailableError
 from inferd.fit import Demand
 from inferd.ipc import (
     Boxed,
-    BrokenLinkError,
     Drop,
     Embedded,
     Ended,
@@ -38,6 +37,7 @@ from inferd.ipc import (
     Variant,
 )
 from inferd.limits import LOAD_MESSAGES
+from inferd.pipe import BrokenLinkError
 from inferd.wire.responses import Guesses, Logprob
 
 Report = Callable[[Loading], None]

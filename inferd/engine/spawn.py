@@ -10,8 +10,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Final, NamedTuple, TypeAlias
 
 from inferd.config import BackendSettings, LimitSettings
-from inferd.ipc import Load, encode
+from inferd.ipc import Load
 from inferd.limits import HEARTBEAT_S, HEARTBEATS_IN_SILENCE
+from inferd.pipe import encode
 
 LISTEN_VARIABLES: Final = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 """What systemd says of sockets to the daemon, and to nobody else."""

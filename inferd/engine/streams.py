@@ -7,13 +7,16 @@ from typing import Final, Generic, TypeVar
 
 import trio
 
-from inferd.backend import (
+from inferd.backend import Prepared, Reuse
+from inferd.dialects.dialect import Dialect
+from inferd.engine.mailbox import Mailbox
+from inferd.engine.session import Answer, Prefilled
+from inferd.errors import InternalError, InvalidRequestError
+from inferd.events import (
     Done,
     DoneV2,
     MalformedToolCall,
-    Prepared,
     Progress,
-    Reuse,
     Text,
     Thinking,
     Token,
@@ -21,10 +24,6 @@ from inferd.backend import (
     TokenEventV2,
     ToolUse,
 )
-from inferd.dialects.dialect import Dialect
-from inferd.engine.mailbox import Mailbox
-from inferd.engine.session import Answer, Prefilled
-from inferd.errors import InternalError, InvalidRequestError
 from inferd.ipc import Ended, Failed
 from inferd.job import GenerateJob
 from inferd.output.blocks import BlockParser, Said

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, groupby
 from typing import Final, NamedTuple, TypeVar
 
-from inferd.backend import MalformedToolCall, Text, Thinking, ToolUse
 from inferd.dialects.dialect import Call, Region
 from inferd.dialects.strings import Break
+from inferd.events import MalformedToolCall, Text, Thinking, ToolUse
 from inferd.job import Tool
 from inferd.output.openings import OUTSIDE, Openings
 from inferd.output.phrases import PhraseFinder

@@ -11,8 +11,9 @@ from typing import Final, Protocol
 import structlog
 import trio
 
-from inferd.backend import MalformedToolCall, Reuse
+from inferd.backend import Reuse
 from inferd.errors import InferdError
+from inferd.events import MalformedToolCall
 from inferd.paths import EMBED_SOCKET, INFER_V2_SOCKET, RERANK_SOCKET
 from inferd.server.facts import Facts
 from inferd.server.peer import Peer

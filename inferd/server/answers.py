@@ -7,7 +7,7 @@ from typing import Generic, Literal, TypeVar
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from inferd.backend import (
+from inferd.events import (
     Done,
     DoneV2,
     MalformedToolCall,

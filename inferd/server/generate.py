@@ -8,14 +8,9 @@ from typing import Generic, TypeVar
 
 from msgspec import UNSET
 
-from inferd.backend import (
-    Backend,
-    EventStream,
-    Prepared,
-    TokenEvent,
-    TokenEventV2,
-)
+from inferd.backend import Backend, EventStream, Prepared
 from inferd.errors import BackendUnavailableError, DeadlineExceededError
+from inferd.events import TokenEvent, TokenEventV2
 from inferd.job import GenerateJob
 from inferd.resolve.blocks import resolve_blocks
 from inferd.resolve.plan import Plan

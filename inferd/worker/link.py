@@ -3,14 +3,9 @@
 import socket
 import threading
 
-from inferd.ipc import (
-    FromWorker,
-    MessageSplitter,
-    ToWorker,
-    decode_to_worker,
-    encode,
-)
+from inferd.ipc import FromWorker, ToWorker
 from inferd.limits import READ_BYTES
+from inferd.pipe import MessageSplitter, decode_to_worker, encode
 
 
 class Link:

@@ -14,6 +14,8 @@ ELSEWHERE: dict[str, str] = {
     # nothing but fields: what fills them is tested
     "choices.py": "tests/unit/test_config.py",
     "job.py": "tests/unit/resolve/test_text.py",
+    "ipc.py": "tests/unit/test_pipe.py",
+    "events.py": "tests/unit/engine/test_streams.py",
     "resolve/plan.py": "tests/unit/resolve/test_blocks.py",
     # an interface: the scripted backend is held to it
     "worker/backend.py": "tests/unit/worker/test_mock.py",

@@ -11,17 +11,22 @@ import trio
 
 from inferd.backend import (
     Backend,
-    Done,
-    DoneV2,
     EmbedResult,
     EventStream,
     J,
-    MalformedToolCall,
     Prepared,
-    Progress,
     RerankResult,
     Reuse,
     StartFailedError,
+)
+from inferd.capabilities import BackendCapabilities
+from inferd.engine.cue import Cue
+from inferd.errors import BackendNotReadyError, BackendUnavailableError
+from inferd.events import (
+    Done,
+    DoneV2,
+    MalformedToolCall,
+    Progress,
     Text,
     Thinking,
     Token,
@@ -29,9 +34,6 @@ from inferd.backend import (
     TokenEventV2,
     ToolUse,
 )
-from inferd.capabilities import BackendCapabilities
-from inferd.engine.cue import Cue
-from inferd.errors import BackendNotReadyError, BackendUnavailableError
 from inferd.job import EmbedJob, GenerateJob, RerankJob
 from inferd.wire.responses import Guesses, StopReason, StopReasonV2, Usage, UsageV2
 

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from inferd.backend import MalformedToolCall, Reuse
+from inferd.backend import Reuse
+from inferd.events import MalformedToolCall
 from inferd.wire.responses import Guesses
 
 

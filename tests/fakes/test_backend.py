@@ -3,22 +3,13 @@ import pytest
 import trio
 import trio.testing
 
-from inferd.backend import (
-    Backend,
-    Done,
-    DoneV2,
-    Progress,
-    StartFailedError,
-    Text,
-    Thinking,
-    Token,
-    ToolUse,
-)
+from inferd.backend import Backend, StartFailedError
 from inferd.errors import (
     BackendNotReadyError,
     BackendUnavailableError,
     ContextOverflowError,
 )
+from inferd.events import Done, DoneV2, Progress, Text, Thinking, Token, ToolUse
 from inferd.job import EmbedJob, GenerateJob, RerankJob, Sampling, Turn
 from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
 

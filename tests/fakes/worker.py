@@ -14,16 +14,14 @@ from inferd.ipc import (
     FromWorker,
     Load,
     Loaded,
-    MessageSplitter,
     Prepare,
     PromptReady,
     Run,
     Step,
     ToWorker,
-    decode_to_worker,
-    encode,
 )
 from inferd.limits import READ_BYTES
+from inferd.pipe import MessageSplitter, decode_to_worker, encode
 from inferd.wire.responses import StopReason, Usage
 from tests.fakes.streams import unix_pair
 

@@ -3,8 +3,8 @@ import pytest
 from fuzz import judge as judged
 from fuzz.judge import BrokenPromiseError, Request, Work, frames_of, judge
 from inferd.errors import InvalidRequestError
-from inferd.ipc import BrokenLinkError
 from inferd.job import EmbedJob
+from inferd.pipe import BrokenLinkError
 
 
 @pytest.fixture

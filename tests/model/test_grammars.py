@@ -5,9 +5,9 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from inferd.backend import Text, Thinking, ToolUse
 from inferd.config import LlamaCppSettings
 from inferd.dialects.registry import DIALECTS
+from inferd.events import Text, Thinking, ToolUse
 from inferd.job import GenerateJob, Sampling, Structure, Tool, ToolChoice
 from inferd.output.blocks import BlockParser, Said
 from inferd.worker.llama.constraint import ConstraintError, Vocabulary

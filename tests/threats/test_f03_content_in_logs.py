@@ -6,8 +6,8 @@ import structlog
 import trio
 import trio.testing
 
-from inferd.backend import MalformedToolCall, Text, Thinking, ToolUse
 from inferd.errors import BackendUnavailableError, InternalError, InvalidRequestError
+from inferd.events import MalformedToolCall, Text, Thinking, ToolUse
 from inferd.server.log import writing_log
 from inferd.server.logfile import LogFile
 from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend

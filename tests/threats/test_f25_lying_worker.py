@@ -10,9 +10,10 @@ from inferd.config import LimitSettings, MockSettings
 from inferd.engine.engine import Engine
 from inferd.engine.spawn import first_load
 from inferd.errors import BackendUnavailableError
-from inferd.ipc import Alive, Embedded, Ended, Failed, PromptReady, Run, Step, encode
+from inferd.ipc import Alive, Embedded, Ended, Failed, PromptReady, Run, Step
 from inferd.job import GenerateJob, Sampling, Turn
 from inferd.limits import MAX_IPC_MESSAGE_BYTES
+from inferd.pipe import encode
 from inferd.server.status import StatusBoard
 from inferd.wire.responses import Usage
 from tests.fakes.ledger import roomy_ledger

@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from inferd.backend import Prepared, Text, Thinking, ToolUse
+from inferd.backend import Prepared
 from inferd.dialects.dialect import Dialect
+from inferd.events import Text, Thinking, ToolUse
 from inferd.job import GenerateJob, Sampling, Structure, Tool, ToolChoice, Turn
 from inferd.output.blocks import Block
 

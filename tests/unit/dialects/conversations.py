@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import msgspec
 from hypothesis import strategies as st
 
-from inferd.backend import ToolUse
 from inferd.dialects.dialect import Call, Dialect
 from inferd.dialects.registry import DIALECTS
+from inferd.events import ToolUse
 from inferd.job import Tool, ToolCall, Turn
 from inferd.output.blocks import BlockParser
 from tests.unit.strategies import ANY_JSON

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from llguidance import LLMatcher, LLTokenizer
 
-from inferd.backend import MalformedToolCall, Text, Thinking, ToolUse
 from inferd.dialects.dialect import Call, Dialect
 from inferd.dialects.lark import Lark
 from inferd.dialects.registry import DIALECTS
+from inferd.events import MalformedToolCall, Text, Thinking, ToolUse
 from inferd.job import Tool
 from inferd.output.blocks import BlockParser, merge
 

@@ -7,11 +7,11 @@ import trio
 from hypothesis import given, settings, strategies as st
 from trio.testing import MockClock
 
-from inferd.backend import DoneV2
 from inferd.dialects.registry import DIALECTS
 from inferd.engine.mailbox import Mailbox
 from inferd.engine.session import Answer
 from inferd.engine.streams import BlockStream
+from inferd.events import DoneV2
 from inferd.ipc import Ended
 from inferd.job import Turn
 from inferd.output.blocks import merge

@@ -3,9 +3,9 @@ import json
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from inferd.backend import Text
 from inferd.dialects.lark import Lark
 from inferd.dialects.llama3 import LLAMA3
+from inferd.events import Text
 from inferd.output.blocks import BlockParser
 from tests.unit.dialects.cases import tools_named
 from tests.unit.dialects.conversations import (

@@ -1,8 +1,8 @@
 import pytest
 
-from inferd.backend import Text, Thinking
 from inferd.dialects.lark import Lark
 from inferd.dialects.mistral import MISTRAL
+from inferd.events import Text, Thinking
 from inferd.job import Turn
 from inferd.output.blocks import BlockParser
 from tests.unit.dialects.cases import tools_named

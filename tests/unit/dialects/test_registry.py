@@ -8,11 +8,11 @@ import jsonschema_rs
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from inferd.backend import MalformedToolCall
 from inferd.dialects.dialect import Call, Dialect
 from inferd.dialects.enforced import UnenforceableError
 from inferd.dialects.lark import Lark
 from inferd.dialects.registry import DIALECTS, choose
+from inferd.events import MalformedToolCall
 from inferd.job import Tool, ToolCall, Turn
 from tests.model.spellings import FAMILIES, WAYS, Spoken
 from tests.unit.dialects.conversations import (

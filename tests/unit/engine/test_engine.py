@@ -12,18 +12,7 @@ import trio.testing
 from hypothesis import Phase, given, settings, strategies as st
 from msgspec.structs import replace
 
-from inferd.backend import (
-    Done,
-    DoneV2,
-    EmbedResult,
-    EventStream,
-    RerankResult,
-    StartFailedError,
-    Text,
-    Thinking,
-    Token,
-    TokenEventV2,
-)
+from inferd.backend import EmbedResult, EventStream, RerankResult, StartFailedError
 from inferd.capabilities import BackendCapabilities
 from inferd.config import LimitSettings, MockSettings
 from inferd.engine.engine import Engine
@@ -38,6 +27,7 @@ from inferd.errors import (
     InternalError,
     InvalidRequestError,
 )
+from inferd.events import Done, DoneV2, Text, Thinking, Token, TokenEventV2
 from inferd.fit import Share
 from inferd.ipc import (
     Alive,

@@ -3,7 +3,8 @@ import trio
 import trio.testing
 
 from inferd.engine.inbox import Inbox
-from inferd.ipc import Alive, BrokenLinkError, Failed, PromptReady, encode
+from inferd.ipc import Alive, Failed, PromptReady
+from inferd.pipe import BrokenLinkError, encode
 from tests.fakes.streams import open_pair
 
 MESSAGES = (

@@ -6,8 +6,9 @@ import trio
 import trio.testing
 
 from inferd.engine.outbox import Outbox, OutboxFullError
-from inferd.ipc import MessageSplitter, Prepare, Run, ToWorker, decode_to_worker
+from inferd.ipc import Prepare, Run, ToWorker
 from inferd.job import EmbedJob
+from inferd.pipe import MessageSplitter, decode_to_worker
 from tests.fakes.streams import fill_pipe, open_pair
 
 LARGE = EmbedJob(texts=["x" * 3_000_000], dimensions=None, task=None)

@@ -19,16 +19,8 @@ from inferd.engine.process import (
     describe_exit,
     start_worker,
 )
-from inferd.ipc import (
-    Boxed,
-    FromWorker,
-    Load,
-    Loaded,
-    Loading,
-    MessageSplitter,
-    decode_from_worker,
-    encode,
-)
+from inferd.ipc import Boxed, FromWorker, Load, Loaded, Loading
+from inferd.pipe import MessageSplitter, decode_from_worker, encode
 from tests.fakes.streams import open_pair
 
 LOAD = Load(settings=MockSettings(name="m"), n_slots=1)

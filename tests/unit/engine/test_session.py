@@ -30,10 +30,10 @@ from inferd.ipc import (
     Run,
     Scored,
     Step,
-    encode,
 )
 from inferd.job import EmbedJob
 from inferd.limits import MAX_IPC_MESSAGE_BYTES
+from inferd.pipe import encode
 from inferd.wire.responses import Guesses, Logprob, Usage
 from tests.fakes.ledger import DEMAND, allot_all
 from tests.fakes.streams import fill_pipe

@@ -6,22 +6,22 @@ import pytest
 import trio
 from hypothesis import given, settings, strategies as st
 
-from inferd.backend import (
+from inferd.backend import Prepared
+from inferd.dialects.dialect import Call, Region
+from inferd.engine.mailbox import Mailbox
+from inferd.engine.session import Answer, Prefilled, WorkerDiedError
+from inferd.engine.streams import BlockStream, TextStream
+from inferd.errors import InternalError, InvalidRequestError
+from inferd.events import (
     Done,
     DoneV2,
     MalformedToolCall,
-    Prepared,
     Progress,
     Text,
     Thinking,
     Token,
     ToolUse,
 )
-from inferd.dialects.dialect import Call, Region
-from inferd.engine.mailbox import Mailbox
-from inferd.engine.session import Answer, Prefilled, WorkerDiedError
-from inferd.engine.streams import BlockStream, TextStream
-from inferd.errors import InternalError, InvalidRequestError
 from inferd.ipc import Embedded, Ended, Failed, PromptReady, Scored
 from inferd.job import (
     GenerateJob,

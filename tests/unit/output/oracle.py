@@ -8,8 +8,8 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from inferd.backend import MalformedToolCall, Text, Thinking, ToolUse
 from inferd.dialects.dialect import Call, Judge, Region
+from inferd.events import MalformedToolCall, Text, Thinking, ToolUse
 from inferd.job import Tool
 from inferd.output.blocks import Block, merge
 

@@ -3,10 +3,10 @@ import time
 import pytest
 from hypothesis import assume, example, given, settings, strategies as st
 
-from inferd.backend import MalformedToolCall, Text, Thinking, ToolUse
 from inferd.dialects import json_calls
 from inferd.dialects.dialect import Call, Region
 from inferd.dialects.strings import JsonStrings
+from inferd.events import MalformedToolCall, Text, Thinking, ToolUse
 from inferd.job import Tool
 from inferd.output import blocks
 from inferd.output.blocks import TOOL_CALL_MAX_CHARS, Block, BlockParser, merge

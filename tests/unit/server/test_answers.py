@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from inferd.backend import (
+from inferd.events import (
     Done,
     DoneV2,
     MalformedToolCall,

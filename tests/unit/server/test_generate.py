@@ -8,13 +8,13 @@ import trio.testing
 from hypothesis import Phase, given, settings, strategies as st
 from structlog.testing import capture_logs
 
-from inferd.backend import Text, Thinking, ToolUse
 from inferd.capabilities import BackendCapabilities
 from inferd.errors import (
     BackendUnavailableError,
     ContextOverflowError,
     InvalidRequestError,
 )
+from inferd.events import Text, Thinking, ToolUse
 from inferd.limits import U32_MAX
 from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
 from tests.fakes.serving import House

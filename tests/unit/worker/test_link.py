@@ -4,17 +4,8 @@ from threading import Barrier, Thread
 import pytest
 
 from inferd.config import MockSettings
-from inferd.ipc import (
-    Alive,
-    BrokenLinkError,
-    Drop,
-    Load,
-    MessageSplitter,
-    Refused,
-    Run,
-    decode_from_worker,
-    encode,
-)
+from inferd.ipc import Alive, Drop, Load, Refused, Run
+from inferd.pipe import BrokenLinkError, MessageSplitter, decode_from_worker, encode
 from inferd.worker.link import Link
 
 LOAD = Load(settings=MockSettings(name="m"), n_slots=1)

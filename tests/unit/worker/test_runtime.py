@@ -19,7 +19,6 @@ from inferd.ipc import (
     Loaded,
     LoadFailed,
     Loading,
-    MessageSplitter,
     Overflow,
     Prepare,
     PromptReady,
@@ -28,10 +27,9 @@ from inferd.ipc import (
     Scored,
     Step,
     ToWorker,
-    decode_from_worker,
-    encode,
 )
 from inferd.job import EmbedJob, GenerateJob, Job, RerankJob, Sampling, Turn
+from inferd.pipe import MessageSplitter, decode_from_worker, encode
 from inferd.worker.backend import LoadError, PromptOverflowError, RefusedError
 from inferd.worker.link import Link
 from inferd.worker.mock import MockBackend

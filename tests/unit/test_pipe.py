@@ -9,7 +9,6 @@ from inferd.fit import Demand, Line, Share
 from inferd.ipc import (
     Alive,
     Boxed,
-    BrokenLinkError,
     Drop,
     Embedded,
     Ended,
@@ -18,7 +17,6 @@ from inferd.ipc import (
     Loaded,
     LoadFailed,
     Loading,
-    MessageSplitter,
     Overflow,
     Prepare,
     PromptReady,
@@ -27,9 +25,6 @@ from inferd.ipc import (
     Scored,
     Step,
     Variant,
-    decode_from_worker,
-    decode_to_worker,
-    encode,
 )
 from inferd.job import (
     EmbedJob,
@@ -43,6 +38,13 @@ from inferd.job import (
     Turn,
 )
 from inferd.limits import MAX_IPC_MESSAGE_BYTES
+from inferd.pipe import (
+    BrokenLinkError,
+    MessageSplitter,
+    decode_from_worker,
+    decode_to_worker,
+    encode,
+)
 from inferd.resolve.blocks import resolve_blocks
 from inferd.resolve.embed import resolve_embed
 from inferd.resolve.rerank import resolve_rerank
@@ -312,9 +314,9 @@ def test_a_request_grows_little_on_its_way_to_the_worker(resolved):
 def test_a_message_over_the_cap_is_not_sent(monkeypatch):
     message = LoadFailed(reason="x" * 50)
     size = len(payload_of(message))
-    monkeypatch.setattr("inferd.ipc.MAX_IPC_MESSAGE_BYTES", size)
+    monkeypatch.setattr("inferd.pipe.MAX_IPC_MESSAGE_BYTES", size)
     assert len(payload_of(message)) == size
-    monkeypatch.setattr("inferd.ipc.MAX_IPC_MESSAGE_BYTES", size - 1)
+    monkeypatch.setattr("inferd.pipe.MAX_IPC_MESSAGE_BYTES", size - 1)
     with pytest.raises(BrokenLinkError, match=f"^a message of {size} bytes is over"):
         encode(message)
 
@@ -346,3 +348,14 @@ def test_a_message_over_the_cap_is_refused_when_it_is_announced(n_bytes):
     splitter.feed(n_bytes.to_bytes(4, "little"))
     with pytest.raises(BrokenLinkError, match=f"^a message of {n_bytes} bytes is ann"):
         splitter.next_payload()
+
+
+def test_a_splitter_is_empty_when_all_is_taken():
+    splitter = MessageSplitter()
+    assert splitter.is_empty
+    splitter.feed(encode(Alive()) + b"\x01")
+    splitter.next_payload()
+    assert not splitter.is_empty
+    splitter.feed(b"\x00\x00\x00\xc0")
+    splitter.next_payload()
+    assert splitter.is_empty

@@ -1,0 +1,76 @@
+"""What happens in an answer: the events that a backend's streams yield."""
+
+from msgspec import Struct
+
+from inferd.wire.responses import Logprob, StopReason, StopReasonV2, Usage, UsageV2
+
+
+class Token(Struct, frozen=True):
+    """A piece of the answer, as text."""
+
+    text: str
+
+
+class Done(Struct, frozen=True, kw_only=True):
+    """The end of a stream that did not fail."""
+
+    stop_reason: StopReason
+    usage: Usage
+    structure_complete: bool | None = None
+    """Whether the structure asked for is closed; ``None`` where none was asked for."""
+
+
+class Progress(Struct, frozen=True):
+    """How far the prompt is; only for a job that wants it."""
+
+    processed: int
+    """Tokens read."""
+    total: int
+
+
+TokenEvent = Token | Progress | Done
+
+
+class Text(Struct, frozen=True):
+    """A piece of the visible answer."""
+
+    delta: str
+    logprobs: tuple[Logprob, ...] = ()
+    """Of the tokens it is made of, if they were asked for."""
+
+
+class Thinking(Struct, frozen=True):
+    """A piece of the reasoning trace."""
+
+    delta: str
+
+
+class ToolUse(Struct, frozen=True, kw_only=True):
+    """A whole tool call."""
+
+    tool_call_id: str
+    name: str
+    input: object
+
+
+class MalformedToolCall(Struct, frozen=True):
+    """A call that could not be read, and went out as text."""
+
+    raw: str
+
+
+class DoneV2(Struct, frozen=True, kw_only=True):
+    """The end of a v2 stream that did not fail."""
+
+    stop_reason: StopReasonV2
+    usage: UsageV2
+    stop_sequence: str | None = None
+    """The stop string that was found."""
+    stop_token_id: int | None = None
+    """The stop token that was chosen."""
+    structure_complete: bool | None = None
+    """Whether the structure asked for is closed; ``None`` where none was asked for."""
+    warnings: tuple[MalformedToolCall, ...] = ()
+
+
+TokenEventV2 = Text | Thinking | ToolUse | Progress | DoneV2

@@ -1,0 +1,88 @@
+"""Messages between daemon and worker as bytes: msgpack behind its length.
+
+The length has four bytes, little endian.
+"""
+
+import msgspec
+
+from inferd.ipc import FromWorker, ToWorker
+from inferd.limits import MAX_IPC_MESSAGE_BYTES
+
+_LENGTH_BYTES = 4
+
+
+class BrokenLinkError(Exception):
+    """The other side sent what is no message."""
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_TO_WORKER: msgspec.msgpack.Decoder[ToWorker] = msgspec.msgpack.Decoder(ToWorker)
+_FROM_WORKER: msgspec.msgpack.Decoder[FromWorker] = msgspec.msgpack.Decoder(FromWorker)
+
+
+def encode(message: ToWorker | FromWorker) -> bytes:
+    """Write one message with its length."""
+    buffer = bytearray(_LENGTH_BYTES)
+    _ENCODER.encode_into(message, buffer, _LENGTH_BYTES)
+    n_bytes = len(buffer) - _LENGTH_BYTES
+    if n_bytes > MAX_IPC_MESSAGE_BYTES:
+        raise BrokenLinkError(f"a message of {n_bytes} bytes is over the cap")
+    buffer[:_LENGTH_BYTES] = n_bytes.to_bytes(_LENGTH_BYTES, "little")
+    return bytes(buffer)
+
+
+def decode_to_worker(payload: bytes | bytearray) -> ToWorker:
+    """Read a message from the daemon; raises ``BrokenLinkError`` if it is none."""
+    try:
+        return _TO_WORKER.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BrokenLinkError(str(error)) from error
+
+
+def decode_from_worker(payload: bytes | bytearray) -> FromWorker:
+    """Read a message from a worker; raises ``BrokenLinkError`` if it is none."""
+    try:
+        return _FROM_WORKER.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BrokenLinkError(str(error)) from error
+
+
+class MessageSplitter:
+    """Cuts a stream of bytes into payloads.
+
+    Bounds:
+        Memory: one message of ``MAX_IPC_MESSAGE_BYTES`` and what one ``feed`` brings.
+    """
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._begin = 0  # of what was not taken yet
+
+    def feed(self, data: bytes | bytearray) -> None:
+        """Add what was read."""
+        del self._buffer[: self._begin]
+        self._begin = 0
+        self._buffer += data
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all that was fed has been taken."""
+        return self._begin == len(self._buffer)
+
+    def next_payload(self) -> bytearray | None:
+        """Take the next payload, or ``None`` if more is needed.
+
+        Raises:
+            BrokenLinkError: it says that it is longer than any message may be.
+        """
+        begin = self._begin + _LENGTH_BYTES
+        if len(self._buffer) < begin:
+            return None
+        n_bytes = int.from_bytes(self._buffer[self._begin : begin], "little")
+        if n_bytes > MAX_IPC_MESSAGE_BYTES:
+            raise BrokenLinkError(f"a message of {n_bytes} bytes is announced")
+        end = begin + n_bytes
+        if len(self._buffer) < end:
+            return None
+        self._begin = end
+        return self._buffer[begin:end]
