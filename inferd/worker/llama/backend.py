@@ -18,8 +18,9 @@ from inferd.worker.backend import (
     Report,
     WorkerBackend,
 )
+from inferd.worker.files import check_sha256
 from inferd.worker.llama.encoder import Encoder
-from inferd.worker.llama.files import Files, check_sha256, open_files
+from inferd.worker.llama.files import Files, open_files
 from inferd.worker.llama.generator import Generator
 from inferd.worker.llama.guessing import make_speculation
 from inferd.worker.llama.helper import Helper, end

@@ -1,6 +1,5 @@
 """Write answers: prompts, a context with slots, and the decoder that uses them."""
 
-import datetime as dt
 import json
 from collections.abc import Sequence
 from functools import cached_property
@@ -10,12 +9,8 @@ import numpy as np
 
 from inferd.capabilities import BackendCapabilities
 from inferd.choices import Family
-from inferd.dialects.generic import GENERIC
 from inferd.dialects.inert import SpelledError
-from inferd.dialects.named import NAMED, is_name
-from inferd.dialects.prompts import Prompts
-from inferd.dialects.registry import DIALECTS, choose
-from inferd.dialects.template import ChatTemplate, TemplateError
+from inferd.dialects.template import TemplateError
 from inferd.job import GenerateJob, Job, Sampling, Structure
 from inferd.worker.backend import (
     LoadError,
@@ -40,7 +35,8 @@ from inferd.worker.llama.grammar import (
 from inferd.worker.llama.helper import Helper
 from inferd.worker.llama.later import Later
 from inferd.worker.llama.model import Model
-from inferd.worker.llama.prompt import token_texts, tokenize_prompt
+from inferd.worker.llama.prompt import tokenize_prompt
+from inferd.worker.llama.prompting import load_prompts
 from inferd.worker.llama.sampling import Sampler
 from inferd.worker.llama.sequence import PreparedPrompt
 from inferd.worker.llama.slots import Slots
@@ -51,10 +47,8 @@ _SELF_TEST_TEXT = "Hello"
 _SELF_TEST_TOKENS = 2
 """Small enough for the smallest context that can be configured."""
 _LAST_ROW = -1
-_NAME_CHARS = 40
 _SPELLINGS = 3
 """Of what begins a call; each that is looked for in a structure takes milliseconds."""
-_PINNING = "chat_template in its [[backend]] can name the family that it follows"
 
 
 class Generator:
@@ -76,7 +70,7 @@ class Generator:
         self._model = model
         self._n_ctx = n_ctx
         self._n_slots = n_slots
-        self._prompts = _load_prompts(model, path, family)
+        self._prompts = load_prompts(model, path, family)
         model.keep(self._prompts.dialect.markers)
         self._context = Context.to_write(
             model, n_tokens=n_ctx * n_slots, n_slots=n_slots, n_threads=n_threads
@@ -263,38 +257,3 @@ class Generator:
     def step(self) -> list[Outcome]:
         """Advance every running job."""
         return self._decoder.step()
-
-
-def _load_prompts(model: Model, path: Path, family: Family | None) -> Prompts:
-    """Find out how the model wants its prompts.
-
-    Raises:
-        LoadError: its template does not compile, or nothing tells.
-    """
-    source = model.chat_template or ""
-    name = source if is_name(source) else ""
-    if not family and (name or not source) and name not in NAMED:
-        but = f" but the name {name[:_NAME_CHARS]!r}" if name else ""
-        raise LoadError.of_file(path, f"it has no chat template{but}; {_PINNING}")
-    found = NAMED.get(name) or choose(model.architecture, "" if name else source)
-    dialect = DIALECTS[family] if family else found
-    is_kept = source and not name and dialect in (found, GENERIC)
-    try:
-        with BoundedGrowth(TEMPLATE_MEMORY_BYTES):
-            template = (
-                ChatTemplate(source, model.special_tokens(), _today)
-                if is_kept
-                else None
-            )
-            prompts = Prompts(template, dialect, token_texts(model))
-    except TemplateError as error:
-        raise LoadError.of_file(path, str(error)) from error
-    if not prompts.is_sound and not family:
-        raise LoadError.of_file(
-            path, f"its chat template leaves out what a user says; {_PINNING}"
-        )
-    return prompts
-
-
-def _today() -> dt.datetime:
-    return dt.datetime.now().astimezone()

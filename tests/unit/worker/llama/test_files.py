@@ -7,7 +7,8 @@ import pytest
 
 from inferd.config import LlamaCppSettings
 from inferd.worker.backend import LoadError
-from inferd.worker.llama.files import ModelFile, check_sha256, open_files
+from inferd.worker.files import check_sha256
+from inferd.worker.llama.files import ModelFile, open_files
 from tests.fakes.gguf_bytes import U16, gguf, pair
 
 BLOCK_BYTES = 8 * 1024 * 1024

@@ -1,4 +1,3 @@
-import datetime as dt
 import json
 
 import numpy as np
@@ -92,73 +91,6 @@ def test_a_grammar_whose_text_would_end_the_answer_is_refused(backend):
             backend.prepare(job("hello", structure=lark))
 
 
-def test_the_template_may_ask_for_the_date(tmp_path):
-    template = "{{ messages[0].content }} {{ strftime_now('%Y') }}"
-    backend = load_with(tmp_path, template)
-    year = dt.datetime.now().astimezone().year
-    assert prompt_of(backend, job("hello")) == backend._model.tokenize(f"hello {year}")
-
-
-def test_a_model_without_a_chat_template_is_refused(tmp_path):
-    with pytest.raises(LoadError, match="no chat template"):
-        load_with(tmp_path, None)
-
-
-def test_a_template_that_leaves_out_what_a_user_says_is_refused(tmp_path):
-    with pytest.raises(LoadError, match="leaves out what a user says"):
-        load_with(tmp_path, "{{ bos_token }}")
-    path = write_tiny_model(tmp_path / "pinned.gguf", template="{{ bos_token }}")
-    backend, loaded = load(path, chat_template="gemma3")
-    assert loaded.capabilities.dialect == "gemma3"
-    text = "<start_of_turn>user\nhello<end_of_turn>\n<start_of_turn>model\n"
-    assert prompt_of(backend, job("hello")) == backend._model.tokenize(text)
-
-
-def test_a_model_without_a_template_may_be_said_to_be_of_a_family(tmp_path):
-    path = write_tiny_model(tmp_path / "bare.gguf", template=None)
-    backend, loaded = load(path, chat_template="qwen")
-    assert loaded.capabilities.dialect == "qwen"
-    text = "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"
-    empty_thought = "<think>\n\n</think>\n\n"
-    tokenize = backend._model.tokenize
-    assert prompt_of(backend, job("hello")) == tokenize(text + empty_thought)
-    assert prompt_of(backend, job("hello", thinks=True)) == tokenize(text)
-
-
-def test_a_family_that_nobody_knows_keeps_the_models_own_template(tmp_path):
-    template = "<|im_start|>{{ messages[0].content }}"
-    path = write_tiny_model(tmp_path / "tiny.gguf", template=template)
-    assert load(path)[1].capabilities.dialect == "chatml"
-    backend, loaded = load(path, chat_template="generic")
-    assert loaded.capabilities.dialect == "generic"
-    written = backend._model.tokenize("<|im_start|>hello")
-    assert prompt_of(backend, job("hello")) == written
-
-
-@pytest.mark.parametrize(
-    ("name", "family"), [("chatml", "chatml"), ("mistral-v7", "mistral")]
-)
-def test_a_template_may_be_the_name_of_a_family(tmp_path, name, family):
-    path = write_tiny_model(tmp_path / "tiny.gguf", template=name)
-    backend, loaded = load(path)
-    assert loaded.capabilities.dialect == family
-    turn = "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"
-    text = {"chatml": turn, "mistral": "[INST]hello[/INST]"}[family]
-    assert prompt_of(backend, job("hello")) == backend._model.tokenize(text)
-
-
-def test_a_template_by_a_name_that_nobody_knows_is_refused_unless_pinned(tmp_path):
-    with pytest.raises(LoadError, match="no chat template but the name 'vicuna'"):
-        load_with(tmp_path, "vicuna")
-    _, loaded = load(tmp_path / "tiny.gguf", chat_template="gemma3")
-    assert loaded.capabilities.dialect == "gemma3"
-
-
-def test_a_template_that_does_not_compile_is_refused(tmp_path):
-    with pytest.raises(LoadError, match="does not compile"):
-        load_with(tmp_path, "{% for %}")
-
-
 def test_a_template_that_refuses_the_messages_refuses_the_job(tmp_path):
     refusal = "{% if content == 'hello' %}{{ raise_exception('no hello') }}{% endif %}"
     template = "{% set content = messages[0].content %}" + refusal + "{{ content }}"
@@ -228,12 +160,6 @@ def test_a_template_that_takes_too_much_memory_refuses_the_job(tmp_path):
     with pytest.raises(RefusedError, match="MemoryError"):
         backend.prepare(job("much"))
     assert backend.prepare(job("hi")).prompt_tokens == len("hi") + 1
-
-
-def test_a_model_whose_template_always_takes_too_much_memory_is_refused(tmp_path):
-    much = "{% set a = (messages[0].content ~ '') * 90000000 %}"
-    with pytest.raises(LoadError, match="leaves out what a user says"):
-        load_with(tmp_path, much + "{{ messages[0].content }}")
 
 
 def test_a_prompt_without_a_token_is_refused(tmp_path, monkeypatch):
