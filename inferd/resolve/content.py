@@ -93,7 +93,7 @@ def _check_amount(attachments: Sequence[Attachment]) -> None:
             f"at most {MAX_ATTACHMENTS} are allowed"
         )
     n_bytes = sum(
-        len(each.bytes)
+        len(each.bytes or "")
         for each in attachments
         if not isinstance(each, UnknownAttachment)
     )

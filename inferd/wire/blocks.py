@@ -4,10 +4,12 @@ A block or attachment of a type that nobody knows reads as ``UnknownBlock`` or
 ``UnknownAttachment``; ``resolve`` refuses it, by name and with the request's id.
 """
 
+from collections.abc import Iterable
 from typing import Annotated
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
+from inferd.errors import InvalidFrameError
 from inferd.wire.requests import U32, Role
 
 ANY_JSON = Meta(extra_json_schema={"description": "Any JSON value."})
@@ -83,8 +85,11 @@ class ImageAttachment(Struct, frozen=True, tag="image", tag_field="kind"):
     id: str
     width: U32
     height: U32
-    bytes: str
+    bytes: str | None = None
     """Base64 of ``width * height * 3`` RGB octets."""
+    fd: U32 | None = None
+    """In place of ``bytes``: which of the descriptors that came with the line, from 0 on,
+    is that of a sealed memfd with the octets."""
 
 
 class AudioAttachment(Struct, frozen=True, tag="audio", tag_field="kind"):
@@ -93,8 +98,13 @@ class AudioAttachment(Struct, frozen=True, tag="audio", tag_field="kind"):
     id: str
     sample_rate: U32
     """Samples a second."""
-    bytes: str
+    bytes: str | None = None
     """Base64 of little-endian 32-bit floats, one channel."""
+    fd: U32 | None = None
+    """In place of ``bytes``: which of the descriptors that came with the line, from 0 on,
+    is that of a sealed memfd with the floats."""
+    open: bool = False
+    """True: more comes in ``append`` lines; ``bytes`` and ``fd`` may both be left out."""
 
 
 class VideoAttachment(Struct, frozen=True, tag="video", tag_field="kind"):
@@ -186,6 +196,14 @@ class Options(Struct, frozen=True, kw_only=True):
     """``auto``, ``off`` or ``discard``: use of cached prefixes. Default ``auto``."""
     prefill_only: bool | None = None
     """True: read the prompt and write nothing."""
+    language: str | None = None
+    """Of speech to be written down: a code such as ``de``, or ``auto`` to find out.
+    Default ``auto``."""
+    translate: bool | None = None
+    """True: write speech down in English, whatever its language. Default false."""
+    timestamps: str | None = None
+    """Of speech: ``segment`` or ``word``: what each piece of its text is. Default
+    ``segment``."""
     progress: bool | None = None
     """True: ``status`` frames tell the place in the queue and how far the prompt is."""
 
@@ -199,3 +217,22 @@ class BlocksRequest(Options, frozen=True, kw_only=True):
     """What blocks refer to; ids are unique."""
     tools: list[Tool] = []
     """What the model may call; names are unique."""
+
+
+def refuse_empty(attachments: Iterable[Attachment]) -> None:
+    """Refuse an attachment that has no bytes, and no other way for them to come.
+
+    Raises:
+        InvalidFrameError: there is one.
+    """
+    for index, each in enumerate(attachments):
+        match each:
+            case (
+                ImageAttachment(bytes=None, fd=None)
+                | AudioAttachment(bytes=None, fd=None, open=False)
+            ):
+                raise InvalidFrameError(
+                    f"Object missing required field `bytes` - at `$.attachments[{index}]`"
+                )
+            case _:
+                pass

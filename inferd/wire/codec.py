@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from inferd.errors import FrameTooLargeError, InvalidFrameError
 from inferd.limits import MAX_FRAME_BYTES, MAX_ID_CHARS
-from inferd.wire.blocks import BlocksRequest
+from inferd.wire.blocks import BlocksRequest, refuse_empty
 from inferd.wire.commands import Command, Reply
 from inferd.wire.repeats import refuse_repeats
 from inferd.wire.requests import (
@@ -25,19 +25,20 @@ from inferd.wire.responses import (
     Response,
     TextResponse,
 )
+from inferd.wire.speech import AppendLine, refuse_unclear
 from inferd.wire.status import AnyStatus, StatusFrame
 from inferd.wire.unknown import decode_with_unknowns, is_about_a_tag
 
 T = TypeVar("T")
 Request = GenerateRequest | BlocksRequest | EmbedRequest | RerankRequest
-Q = TypeVar("Q", bound=Request | CancelLine)
+Q = TypeVar("Q", bound=Request | CancelLine | AppendLine)
 
 DECODE_FAILURES: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """All that is raised on bytes that are not what they should be."""
 
 
 class _Kind(Struct):
-    """A line that may be a cancel."""
+    """A line that may be about a request."""
 
     type: str = ""
 
@@ -48,6 +49,7 @@ _EMBED: Final = msgspec.json.Decoder(EmbedRequest)
 _RERANK: Final = msgspec.json.Decoder(RerankRequest)
 _KIND: Final = msgspec.json.Decoder(_Kind)
 _CANCEL: Final = msgspec.json.Decoder(CancelLine)
+_APPEND: Final = msgspec.json.Decoder(AppendLine)
 _COMMAND: Final = msgspec.json.Decoder(Command)
 
 _TEXT_RESPONSE: Final[msgspec.json.Decoder[TextResponse]] = msgspec.json.Decoder(
@@ -85,11 +87,13 @@ def decode_blocks(frame: bytes) -> BlocksRequest:
 
     def decode(frame: bytes) -> BlocksRequest:
         try:
-            return _BLOCKS.decode(frame)
+            request = _BLOCKS.decode(frame)
         except msgspec.ValidationError as error:
             if not is_about_a_tag(error):
                 raise
-        return decode_with_unknowns(frame)
+            request = decode_with_unknowns(frame)
+        refuse_empty(request.attachments)
+        return request
 
     return _request(decode, frame, BlocksRequest)
 
@@ -110,14 +114,31 @@ def decode_cancel(frame: bytes) -> CancelLine | None:
     Raises:
         InvalidFrameError: it is one, and its id is no string.
     """
-    if b'"cancel"' not in frame and b"\\u" not in frame:
-        return None
+    return _request(_CANCEL.decode, frame, CancelLine) if _is("cancel", frame) else None
+
+
+def decode_append(frame: bytes) -> AppendLine | None:
+    """Read a line of v2 that appends; ``None`` for a line of another kind.
+
+    Raises:
+        InvalidFrameError: it is one, and lacks a field, has one of a wrong type, or has
+            both of ``bytes`` and ``fd``, or neither of them nor an end.
+    """
+
+    def decode(frame: bytes) -> AppendLine:
+        line = _APPEND.decode(frame)
+        refuse_unclear(line)
+        return line
+
+    return _request(decode, frame, AppendLine) if _is("append", frame) else None
+
+
+def _is(kind: str, frame: bytes) -> bool:
+    """Tell whether a line is of a kind: to look for the word in it would take longer."""
     try:
-        if _KIND.decode(frame).type != "cancel":
-            return None
+        return _KIND.decode(frame).type == kind
     except DECODE_FAILURES:
-        return None
-    return _request(_CANCEL.decode, frame, CancelLine)
+        return False
 
 
 def decode_command(frame: bytes) -> Command:
@@ -156,7 +177,13 @@ def _read(decode: Callable[[bytes], T], frame: bytes) -> T:
 
 
 def encode(
-    message: Response | Request | CancelLine | StatusFrame | Command | Reply,
+    message: Response
+    | Request
+    | CancelLine
+    | AppendLine
+    | StatusFrame
+    | Command
+    | Reply,
 ) -> bytes:
     """Write one frame with its newline.
 

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from inferd.errors import ErrorCode
+from inferd.wire.speech import TranscriptionFacts
 
 StopReason = Literal["end", "length", "cancelled", "error"]
 StopReasonV2 = Literal[
@@ -146,6 +147,11 @@ class TextDelta(Struct, frozen=True, tag="text", tag_field="type"):
     """A piece of the visible answer."""
 
     delta: str
+    start_ms: int | UnsetType = UNSET
+    """In a transcription: when it was said, from the sound's beginning."""
+    end_ms: int | UnsetType = UNSET
+    no_speech: float | UnsetType = UNSET
+    """In a transcription: 0 to 1, how likely nobody speaks there."""
 
 
 class ThinkingDelta(Struct, frozen=True, tag="thinking", tag_field="type"):
@@ -201,6 +207,8 @@ class BlocksDone(Struct, frozen=True, kw_only=True, tag="done", tag_field="type"
     cache_miss: CacheMiss | UnsetType = UNSET
     """Where nothing of the prompt was in the cache: why."""
     warnings: list[AnswerWarning] | UnsetType = UNSET
+    transcription: TranscriptionFacts | UnsetType = UNSET
+    """Where speech was written down."""
 
 
 # --- embeddings and scores --------------------------------------------------------------
@@ -247,16 +255,21 @@ class RerankFrame(Struct, frozen=True, kw_only=True, tag="rerank", tag_field="ty
 
 
 class ProgressFrame(Struct, frozen=True, kw_only=True, tag="status", tag_field="type"):
-    """How far a request is that asked to be told."""
+    """How far a request is that asked to be told, or that is still being sent."""
 
     id: str
-    status: Literal["queued", "prefill"]
+    status: Literal["queued", "prefill", "partial"]
     position: int | UnsetType = UNSET
     """With ``queued``: 1 for the next to run."""
     processed: int | UnsetType = UNSET
     """With ``prefill``: tokens of the prompt that are read."""
     total: int | UnsetType = UNSET
     """With ``prefill``: tokens of the prompt."""
+    text: str | UnsetType = UNSET
+    """With ``partial``: what is heard and may still change."""
+    start_ms: int | UnsetType = UNSET
+    """With ``partial``: when it was said, from the sound's beginning."""
+    end_ms: int | UnsetType = UNSET
 
 
 class ErrorFrame(Struct, frozen=True, kw_only=True, tag="error", tag_field="type"):

@@ -66,6 +66,10 @@ class CapabilitiesFrame(Struct, frozen=True, kw_only=True):
     """The model's own name."""
     structure: bool = False
     """Whether it can hold an answer to a grammar, a schema or a call."""
+    transcribe: Literal[True] | UnsetType = UNSET
+    """It writes speech down."""
+    audio_sample_rate: int | UnsetType = UNSET
+    """Samples a second that sound must have."""
     dialect: str | UnsetType = UNSET
     """The family whose way of writing prompts and calls it follows."""
     daemon_version: str

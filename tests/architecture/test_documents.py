@@ -201,6 +201,7 @@ def test_examples_of_configuration_are_accepted():
 
 READERS_BY_TYPE = {
     "cancel": codec.decode_cancel,
+    "append": codec.decode_append,
     "reply": codec.decode_reply,
     "token": codec.decode_text_response,
     "error": codec.decode_text_response,

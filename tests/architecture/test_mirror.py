@@ -16,6 +16,7 @@ ELSEWHERE: dict[str, str] = {
     "job.py": "tests/unit/resolve/test_text.py",
     "ipc.py": "tests/unit/test_pipe.py",
     "events.py": "tests/unit/engine/test_streams.py",
+    "wire/speech.py": "tests/unit/wire/test_codec.py",
     "resolve/plan.py": "tests/unit/resolve/test_blocks.py",
     # an interface: the scripted backend is held to it
     "worker/backend.py": "tests/unit/worker/test_mock.py",

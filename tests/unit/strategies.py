@@ -68,7 +68,7 @@ BLOCKS = st.recursive(
 )
 ATTACHMENTS = st.one_of(
     st.builds(blocks.ImageAttachment, st.text(), U32, U32, st.text()),
-    st.builds(blocks.AudioAttachment, st.text(), U32, st.text()),
+    st.builds(blocks.AudioAttachment, st.text(), U32, st.text(), open=st.booleans()),
     st.builds(blocks.VideoAttachment, st.text(), st.text()),
     st.just(blocks.UnknownAttachment()),
 )
@@ -91,6 +91,9 @@ OPTIONS: dict[str, st.SearchStrategy[Any]] = {
         blocks.ResponseFormat, type=st.text(), schema=RAWS, pattern=st.text()
     ),
     "tool_choice": st.text() | st.builds(blocks.NamedTool, st.text()),
+    "language": st.sampled_from(["auto", "de"]) | st.text(),
+    "translate": st.booleans(),
+    "timestamps": st.sampled_from(["segment", "word"]) | st.text(),
     "priority": st.integers(),
     "cache": st.text(),
 }

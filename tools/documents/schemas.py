@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct
 
-from inferd.wire import blocks, commands, requests, responses, status
+from inferd.wire import blocks, commands, requests, responses, speech, status
 from tools.documents.markdown import attribute_docs, prose
 
 REQUESTS: Mapping[str, type[Struct]] = {
@@ -16,6 +16,7 @@ REQUESTS: Mapping[str, type[Struct]] = {
     "embed-request": requests.EmbedRequest,
     "rerank-request": requests.RerankRequest,
     "cancel": requests.CancelLine,
+    "append": speech.AppendLine,
     "command": commands.Command,
 }
 ANSWERS: Mapping[str, type[Struct]] = {
@@ -32,7 +33,7 @@ ANSWERS: Mapping[str, type[Struct]] = {
     "reply": commands.Reply,
 }
 MESSAGES: Mapping[str, type[Struct]] = {**REQUESTS, **ANSWERS}
-MODULES = (requests, blocks, responses, status, commands)
+MODULES = (requests, blocks, responses, speech, status, commands)
 OWN_DOCS: Mapping[str, Mapping[str, str]] = {
     name: docs for module in MODULES for name, docs in attribute_docs(module).items()
 }

@@ -28,10 +28,12 @@ BLOCKS = (
     b'"max_tokens":8,"min_tokens":1,"stop":["b"],"stop_token_ids":[2],"logprobs":1,'
     b'"response_format":{"type":"json_schema","schema":{}},"tool_choice":{"name":"f"},'
     b'"thinking":true,"stream":false,"priority":-10,"deadline_ms":1,"cache":"off",'
-    b'"prefill_only":false,"progress":true}'
+    b'"prefill_only":false,"progress":true,"language":"de","translate":true,'
+    b'"timestamps":"word"}'
 )
 
 EMBED = b'{"id":"a","input":["one","two"],"dimensions":4,"task":"similarity"}'
 RERANK = b'{"id":"a","query":"q","documents":["one","two"],"top_n":1}'
 CANCEL = b'{"type":"cancel","id":"a"}'
 COMMAND = b'{"command":"cancel","id":"a"}'
+APPEND = b'{"type":"append","id":"a","attachment_id":"s","bytes":"AAAAAA==","end":true}'

@@ -25,10 +25,10 @@ NUMBERS = [
     *("temperature", "top_p", "min_p", "repeat_penalty"),
     *("presence_penalty", "frequency_penalty"),
 ]
-FLAGS = ["thinking", "stream", "prefill_only", "progress"]
+FLAGS = ["thinking", "stream", "prefill_only", "progress", "translate"]
 OTHERS = [
     *("logit_bias", "stop", "stop_token_ids", "response_format", "tool_choice"),
-    *("priority", "cache"),
+    *("priority", "cache", "language", "timestamps"),
 ]
 
 

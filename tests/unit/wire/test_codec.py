@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from inferd.errors import ErrorCode, FrameTooLargeError, InvalidFrameError
 from inferd.wire.blocks import BlocksRequest
 from inferd.wire.codec import (
+    decode_append,
     decode_blocks,
     decode_blocks_response,
     decode_cancel,
@@ -32,6 +33,7 @@ from inferd.wire.requests import (
     RerankRequest,
 )
 from inferd.wire.responses import EmbeddingsFrame, EncodeUsage, ErrorFrame, TokenFrame
+from inferd.wire.speech import AppendLine
 from tests.unit.strategies import (
     BLOCKS_REQUESTS,
     EMBED_REQUESTS,
@@ -46,14 +48,26 @@ DECODERS = {
     decode_embed: (EmbedRequest, examples.EMBED),
     decode_rerank: (RerankRequest, examples.RERANK),
     decode_cancel: (CancelLine, examples.CANCEL),
+    decode_append: (AppendLine, examples.APPEND),
     decode_command: (Command, examples.COMMAND),
 }
 """What reads each kind of line from a client, what it gives, and an example."""
+ASIDE = (decode_cancel, decode_append)
+"""What gives nothing for a line of another kind."""
 ANSWER_DECODERS = [
     *(decode_text_response, decode_blocks_response, decode_embed_response),
     *(decode_rerank_response, decode_status, decode_reply),
 ]
 MESSAGE = '"messages":[{"role":"user","content":"hi"}]'
+APPENDS = st.builds(
+    AppendLine,
+    id=st.text(),
+    attachment_id=st.text(),
+    bytes=st.text(),
+    end=st.booleans(),
+) | st.builds(
+    AppendLine, id=st.text(), attachment_id=st.text(), end=st.just(value=True)
+)
 ASKED = GenerateRequest(messages=[ChatMessage("user", "hi")])
 
 
@@ -117,7 +131,7 @@ def test_any_bytes_are_a_request_or_an_invalid_frame(decode, frame):
     except InvalidFrameError as error:
         outcome = error
     kind, _ = DECODERS[decode]
-    others = type(None) if decode is decode_cancel else InvalidFrameError
+    others = type(None) if decode in ASIDE else InvalidFrameError
     assert isinstance(outcome, (kind, InvalidFrameError, others))
 
 
@@ -129,7 +143,7 @@ def test_any_bytes_are_an_answer_or_an_invalid_frame(frame):
             decode(frame)
 
 
-@pytest.mark.parametrize("decode", [each for each in DECODERS if each != decode_cancel])
+@pytest.mark.parametrize("decode", [each for each in DECODERS if each not in ASIDE])
 def test_half_a_request_is_none(decode):
     _, example = DECODERS[decode]
     decode(example)
@@ -138,7 +152,7 @@ def test_half_a_request_is_none(decode):
             decode(example[:n_bytes])
 
 
-@pytest.mark.parametrize("decode", [each for each in DECODERS if each != decode_cancel])
+@pytest.mark.parametrize("decode", [each for each in DECODERS if each not in ASIDE])
 @pytest.mark.parametrize(
     "frame",
     [
@@ -204,7 +218,7 @@ def test_white_space_around_a_request_is_nothing():
     assert decode_generate(b" " + frame_of() + b"\r") == ASKED
 
 
-# --- cancel lines and commands ----------------------------------------------------------
+# --- cancel lines, append lines and commands ----------------------------------------------------------
 
 
 def test_a_cancel_with_two_ids_is_no_line_that_can_be_read():
@@ -255,6 +269,60 @@ def test_a_cancel_without_an_id_is_refused(member):
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        frame_of('"id":"append"'),
+        frame_of('"x":{"type":"append","id":"a","attachment_id":"s","bytes":""}'),
+        b'{"messages":[{"role":"user","content":"append"}]}',
+        b'{"type":"append","id":"a"',
+        b'["append"]',
+        b'"append"',
+        examples.CANCEL,
+    ],
+)
+def test_a_line_that_only_speaks_of_append_is_none(line):
+    assert decode_append(line) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (b'{"type":"append","id":"a","attachment_id":"s","fd":0}', {"fd": 0}),
+        (b'{"type":"append","id":"a","attachment_id":"s","end":true}', {"end": True}),
+        (
+            (
+                b'{"x":1,"end":false,"bytes":"no base64","fd":null,'
+                b'"attachment_id":"s","id":"a","t\\u0079pe":"app\\u0065nd"}'
+            ),
+            {"bytes": "no base64"},
+        ),
+    ],
+)
+def test_a_line_of_type_append_is_one_whatever_else_it_has(line, expected):
+    assert decode_append(line) == AppendLine(id="a", attachment_id="s", **expected)
+
+
+@pytest.mark.parametrize(
+    ("members", "fault"),
+    [
+        ('"attachment_id":"s","bytes":""', "id"),
+        ('"id":"a","bytes":""', "attachment_id"),
+        ('"id":7,"attachment_id":"s","bytes":""', "id"),
+        ('"id":"a","attachment_id":"s"', "required field `bytes`"),
+        ('"id":"a","attachment_id":"s","end":false', "required field `bytes`"),
+        ('"id":"a","attachment_id":"s","bytes":null,"fd":null', "field `bytes`"),
+        ('"id":"a","attachment_id":"s","bytes":"","fd":0', "exclude each other"),
+        ('"id":"a","attachment_id":"s","fd":-1', "int` >= 0 - at `..fd"),
+        ('"id":"a","attachment_id":"s","bytes":"","end":null', "end"),
+        ('"id":"a","attachment_id":"s","bytes":"","bytes":""', "duplicate field"),
+    ],
+)
+def test_an_append_line_that_brings_nothing_or_two_things_is_refused(members, fault):
+    with pytest.raises(InvalidFrameError, match=fault):
+        decode_append(f'{{"type":"append",{members}}}'.encode())
+
+
+@pytest.mark.parametrize(
     ("line", "command"),
     [
         (b'{"command":"metrics"}', Command(command="metrics")),
@@ -283,6 +351,7 @@ def test_a_command_has_a_name(line):
         (decode_embed, EMBED_REQUESTS),
         (decode_rerank, RERANK_REQUESTS),
         (decode_cancel, st.builds(CancelLine, id=st.text())),
+        (decode_append, APPENDS),
         (
             decode_command,
             st.builds(Command, command=st.text(), id=st.none() | st.text()),
