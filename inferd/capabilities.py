@@ -41,6 +41,10 @@ class BackendCapabilities(Struct, frozen=True, kw_only=True):
     """Whether it can hold an answer to a grammar, a schema or a call."""
     embed: bool = False
     rerank: bool = False
+    transcribe: bool = False
+    """Whether it writes speech down."""
+    audio_sample_rate: Count = 0
+    """Samples a second that sound must have; 0 where it takes none."""
     accelerator: AcceleratorInfo = AcceleratorInfo()
     cpu_variant: str = ""
     """Which of the library's variants for processors it runs; empty where it has none."""

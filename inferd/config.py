@@ -221,6 +221,12 @@ class MockSettings(_Table, frozen=True, tag="mock", tag_field="kind"):
     """How frames and logs call it."""
     tokens: tuple[str, ...] = ("mock-response",)
     """What it says, one frame each."""
+    vision: bool = False
+    """Take images."""
+    audio: bool = False
+    """Take sound, of 16,000 samples a second."""
+    transcribe: bool = False
+    """Write speech down: what it says is what it hears, a second each."""
     prepare_delay_ms: Natural = 0
     """Milliseconds that reading a request takes."""
     token_delay_ms: Natural = 0

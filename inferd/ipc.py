@@ -41,7 +41,10 @@ class Load(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Prepare(Struct, frozen=True, kw_only=True, tag=True):
-    """Tokenise what a job reads; answered by ``PromptReady``, ``Refused`` or ``Overflow``."""
+    """Tokenise what a job reads; answered by ``PromptReady``, ``Refused`` or ``Overflow``.
+
+    With its first byte go the descriptors of the job's media, in their order.
+    """
 
     ticket: int
     job: Job
@@ -59,7 +62,17 @@ class Drop(Struct, frozen=True, kw_only=True, tag=True):
     ticket: int
 
 
-ToWorker = Load | Share | Prepare | Run | Drop
+class Append(Struct, frozen=True, kw_only=True, tag=True):
+    """There is more of a job's open medium, in the file that came with its ``Prepare``."""
+
+    ticket: int
+    n_bytes: int
+    """From the beginning, those before included."""
+    is_last: bool = False
+    """Nothing more will come."""
+
+
+ToWorker = Load | Share | Prepare | Run | Append | Drop
 
 
 # --- worker to daemon ---------------------------------------------------------
@@ -193,6 +206,47 @@ class Scored(Struct, frozen=True, kw_only=True, tag=True):
     scores: list[float]
 
 
+class Segment(Struct, frozen=True, kw_only=True):
+    """Some words that were heard, and when: milliseconds from the sound's beginning."""
+
+    text: bytes
+    """UTF-8; a character may be split over two."""
+    start_ms: Count
+    end_ms: Count
+    no_speech: float | None = None
+    """0 to 1: how likely nobody speaks there."""
+
+
+class Transcribed(Struct, frozen=True, kw_only=True, tag=True):
+    """What a transcribe job has heard; also that it gets on."""
+
+    ticket: Ticket
+    segments: list[Segment] = []
+    """That will not change any more, in order."""
+    n_tokens: Count = 0
+    """They are made of."""
+    partial: Segment | None = None
+    """What may change yet, from there on."""
+    n_bytes_read: Count = 0
+    """From the sound's beginning: not needed any more."""
+
+
+class TranscriptEnded(Struct, frozen=True, kw_only=True, tag=True):
+    """How a transcribe job's run ended."""
+
+    ticket: Ticket
+    stop_reason: StopReason
+    usage: Usage
+    language: Words
+    """Its code."""
+    language_probability: float | None = None
+    """Where it was found out."""
+    audio_ms: Count
+    """Of the sound, as far as it was heard."""
+    computing_ms: Count
+    """That the library took for it."""
+
+
 class Failed(Struct, frozen=True, kw_only=True, tag=True):
     """A job came to nothing."""
 
@@ -216,5 +270,7 @@ FromWorker = (
     | Step
     | Embedded
     | Scored
+    | Transcribed
+    | TranscriptEnded
     | Failed
 )

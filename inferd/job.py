@@ -7,10 +7,35 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
+PIXEL_BYTES: Final = 3
+"""Red, green and blue."""
+SAMPLE_BYTES: Final = 4
+"""A 32-bit float."""
 NOBODY: Final = -1
 """No user: whose jobs the daemon's own are."""
 CacheUse = Literal["auto", "off", "discard"]
 """What to do with prompts that are kept: reuse and keep them, neither, or reuse alone."""
+
+
+class Media(Struct, frozen=True, kw_only=True):
+    """Pixels or samples that a job comes with; the bytes are behind a descriptor of its own.
+
+    Descriptors go along with a job, in the order of its media.
+    """
+
+    kind: Literal["image", "audio"]
+    id: str
+    """As the client calls it."""
+    n_bytes: int
+    """Of RGB octets, ``width * height * 3``, or of samples, little-endian 32-bit floats of
+    one channel."""
+    width: int = 0
+    """Of an image, in pixels."""
+    height: int = 0
+    sample_rate: int = 0
+    """Of sound, samples a second."""
+    is_open: bool = False
+    """Whether more of it may come while the job runs."""
 
 
 class Sampling(Struct, frozen=True, kw_only=True):
@@ -109,6 +134,11 @@ class GenerateJob(Struct, frozen=True, kw_only=True, tag="generate"):
     """
     turns: list[Turn]
     """The conversation, oldest first."""
+    media: tuple[Media, ...] = ()
+    """What stands in it besides text, in its order."""
+    marker: str = ""
+    """Stands in the text of turns for each of the media; drawn so that nobody else can have
+    written it."""
     cache: CacheUse = "auto"
     """What to do with what is kept of earlier jobs, and with this one."""
     tools: tuple[Tool, ...] = ()
@@ -169,4 +199,40 @@ class RerankJob(Struct, frozen=True, kw_only=True, tag="rerank"):
     documents: list[str]
 
 
-Job = GenerateJob | EmbedJob | RerankJob
+Timestamps = Literal["segment", "word"]
+"""What the pieces of a transcription are, each with its times."""
+
+
+class TranscribeJob(Struct, frozen=True, kw_only=True, tag="transcribe"):
+    """Speech to write down."""
+
+    owner: int = NOBODY
+    """The user who asks."""
+    audio: Media
+    prompt: str = ""
+    """Words that may come up, and the style to write in."""
+    language: str | None = None
+    """Its code, as whisper has them; ``None`` to find out."""
+    translates: bool = False
+    """Whether to write it in English."""
+    timestamps: Timestamps = "segment"
+    temperature: float | None = None
+    """0 to 2, of the first attempt; ``None`` for the library's own."""
+    max_tokens: int | None = None
+    """Of the whole text; ``None`` for as many as there are."""
+    wants_partials: bool = False
+    """Whether to tell what is heard and may still change."""
+
+
+Job = GenerateJob | EmbedJob | RerankJob | TranscribeJob
+
+
+def media_of(job: Job) -> tuple[Media, ...]:
+    """Give what a job comes with besides text, in the order of its descriptors."""
+    match job:
+        case GenerateJob(media=media):
+            return media
+        case TranscribeJob(audio=audio):
+            return (audio,)
+        case _:
+            return ()

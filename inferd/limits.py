@@ -63,6 +63,10 @@ MAX_ATTACHMENTS: Final = 32
 MAX_ATTACHMENT_BYTES: Final = 128 * 1024 * 1024
 """Bytes of all attachments of one request, as they stand in it. F-1."""
 
+MAX_JOB_MEDIA: Final = 64
+"""Media that one conversation shows, one that is shown twice counted twice: each is a
+descriptor of its own on the way to a worker, and the kernel takes 253 at once."""
+
 MAX_STOPS: Final = 16
 """Stop strings of one request: each is looked for in every piece of the answer."""
 
@@ -174,6 +178,26 @@ MAX_UNREAD_BYTES: Final = 2 * MAX_FRAME_BYTES
 """Bytes of finished answers that clients have yet to read: two of the largest, or thousands
 of chats. They hold no permit. F-17."""
 
+MAX_MEDIA_BYTES: Final = 256 * 1024 * 1024
+"""Bytes of pixels and sound that the daemon itself holds decoded: those of five of the
+largest lines, or fifteen live recordings."""
+
+MAX_PASSED_BYTES: Final = 1024 * 1024 * 1024
+"""Bytes of the descriptors that come with one request: four hours of sound. They are the
+client's own memory, but a worker reads them all."""
+
+MAX_APPENDED_BYTES: Final = 24 * 3600 * 16_000 * 4
+"""Bytes of sound that one request may append in all: a day of it, at 16 kHz. What is read is
+forgotten."""
+
+MAX_AUDIO_AHEAD_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of appended sound that wait to be read: four minutes of it; more waits at the
+client."""
+
+MIN_AUDIO_AHEAD_BYTES: Final = 4 * 1024 * 1024
+"""Least that may be configured: a model reads half a minute of sound at once, 2 MB, and
+would wait for ever for more than there is room for."""
+
 DRAIN_S: Final = 15.0
 """Seconds that running and queued requests get after SIGTERM."""
 
@@ -218,7 +242,8 @@ terabyte takes 131,072. F-25."""
 WORKER_SILENCE_S: Final = 60.0
 """Seconds without a word from a ready worker, or without any progress while it runs jobs,
 before it counts as hung. It speaks after each decode step (at most 512 tokens, 2 s of
-reading prompts as a rule) and every ``HEARTBEAT_S`` when idle. F-9, F-25."""
+reading prompts as a rule; half a minute of sound, 1 to 20 s with small models) and every
+``HEARTBEAT_S`` when idle. A model that takes longer for that needs a larger one. F-9, F-25."""
 
 LOAD_SILENCE_S: Final = 300.0
 """Seconds without progress while a worker loads: a cold disk at 50 MB/s reads 15 GB."""
@@ -273,6 +298,10 @@ BREAKER_OPEN_S: Final = 30.0
 PROMPT_CACHE_MB: Final = 256
 """MiB of host memory for what is kept, 5 conversations of 2,000 tokens with the embedded
 chat model: they come back in 7 ms where reading them takes 7 s."""
+
+MEDIA_CACHE_MB: Final = 128
+"""MiB of host memory for what a projector has made of pictures and sound. A picture takes
+2 to 15 MiB, thirty seconds of sound 5 to 12: those of a few conversations."""
 
 DRAFT_TOKENS: Final = 3
 """Tokens of one answer that are guessed at once, at most: how many really are follows what

@@ -19,49 +19,90 @@ class Need(NamedTuple):
     """Something that a request asks of a backend."""
 
     is_met_by: Callable[[BackendCapabilities], bool]
-    refusal: Callable[[str], InferdError]
-    """The failure where nobody meets it, for the first backend's name."""
+    refusal: Callable[[str, BackendCapabilities], InferdError]
+    """The failure where nobody meets it, for the first backend's name and what it can."""
 
 
 GENERATES: Final = Need(
     lambda able: able.generate,
-    lambda _: BackendUnavailableError("no backend available"),
+    lambda *_: BackendUnavailableError("no backend available"),
 )
 SERVES_V2: Final = Need(
     lambda able: able.v2,
-    lambda name: InternalError(f'backend "{name}" does not advertise v2 capability'),
+    lambda name, _: InternalError(f'backend "{name}" does not advertise v2 capability'),
 )
 TAKES_IMAGES: Final = Need(
     lambda able: able.vision,
-    lambda _: AttachmentUnsupportedError("no backend takes image attachments"),
+    lambda *_: AttachmentUnsupportedError("no backend takes image attachments"),
 )
 TAKES_AUDIO: Final = Need(
     lambda able: able.audio,
-    lambda _: AttachmentUnsupportedError("no backend takes audio attachments"),
+    lambda *_: AttachmentUnsupportedError("no backend takes audio attachments"),
 )
 TAKES_VIDEO: Final = Need(
     lambda able: able.video,
-    lambda _: AttachmentUnsupportedError("no backend takes video attachments"),
+    lambda *_: AttachmentUnsupportedError("no backend takes video attachments"),
 )
 TAKES_TOOLS: Final = Need(
-    lambda able: able.tools, lambda _: InvalidRequestError("no backend takes tools")
+    lambda able: able.tools, lambda *_: InvalidRequestError("no backend takes tools")
 )
 THINKS: Final = Need(
     lambda able: able.thinking,
-    lambda _: InvalidRequestError("thinking true: no backend has a reasoning trace"),
+    lambda *_: InvalidRequestError("thinking true: no backend has a reasoning trace"),
 )
 HOLDS_STRUCTURE: Final = Need(
     lambda able: able.structure,
-    lambda _: InvalidRequestError("no backend holds an answer to a structure"),
+    lambda *_: InvalidRequestError("no backend holds an answer to a structure"),
+)
+ANSWERS: Final = Need(
+    lambda able: able.generate or able.transcribe,
+    lambda *_: BackendUnavailableError("no backend available"),
+)
+"""What a recording asks, of which a text may be written, or which may be written down."""
+ANSWERS_V2: Final = Need(
+    lambda able: able.v2 or able.transcribe,
+    lambda name, _: InternalError(f'backend "{name}" does not advertise v2 capability'),
+)
+HEARS: Final = Need(
+    lambda able: able.audio or able.transcribe,
+    lambda *_: AttachmentUnsupportedError("no backend takes audio attachments"),
 )
 EMBEDS: Final = Need(
     lambda able: able.embed,
-    lambda _: BackendUnavailableError("no embed-capable backend available"),
+    lambda *_: BackendUnavailableError("no embed-capable backend available"),
 )
 RERANKS: Final = Need(
     lambda able: able.rerank,
-    lambda _: BackendUnavailableError("no rerank-capable backend available"),
+    lambda *_: BackendUnavailableError("no rerank-capable backend available"),
 )
+
+
+def transcribes(asking: str) -> Need:
+    """Make the need of a request that asks for a transcription.
+
+    Args:
+        asking: what of it does.
+    """
+    return Need(
+        lambda able: able.transcribe,
+        lambda *_: InvalidRequestError(f"{asking}: no backend writes speech down"),
+    )
+
+
+def takes_rate(sound: str, rate: int) -> Need:
+    """Make the need of a request with sound.
+
+    Args:
+        sound: the attachment's id.
+        rate: its samples a second.
+    """
+    return Need(
+        lambda able: able.audio_sample_rate in (0, rate),
+        lambda name, able: InvalidRequestError(
+            f'attachment "{sound}": sample_rate {rate} is not the '
+            f'{able.audio_sample_rate} that backend "{name}" takes'
+        ),
+    )
 
 
 def route(backends: Sequence[Backend], needs: Sequence[Need]) -> Backend:
@@ -92,5 +133,11 @@ def _capable(backends: Sequence[Backend], needs: Sequence[Need]) -> Sequence[Bac
         last = capable
         capable = [each for each in capable if need.is_met_by(each.capabilities)]
         if not capable:
-            raise need.refusal(last[0].name if last else "")
+            raise _refusal(need, last)
     return capable
+
+
+def _refusal(need: Need, last: Sequence[Backend]) -> InferdError:
+    if not last:
+        return need.refusal("", BackendCapabilities())
+    return need.refusal(last[0].name, last[0].capabilities)

@@ -1,18 +1,28 @@
 """The interface that a backend implements inside its worker."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
 from inferd.fit import Demand, Share
-from inferd.ipc import Embedded, Failed, Loaded, Loading, Scored, Step, Variant
+from inferd.ipc import (
+    Embedded,
+    Failed,
+    Loaded,
+    Loading,
+    Scored,
+    Step,
+    Transcribed,
+    TranscriptEnded,
+    Variant,
+)
 from inferd.job import Job
 
 Report = Callable[[Loading | Variant], None]
 """Tell the daemon how far the load is; also a sign of life."""
 
-Outcome = Step | Embedded | Scored | Failed
+Outcome = Step | Embedded | Scored | Transcribed | TranscriptEnded | Failed
 """What came of a step."""
 
 
@@ -70,6 +80,9 @@ class PreparedJob(ABC):
         """The marker of the thought that the prompt ends inside, if any."""
         return ""
 
+    def close(self) -> None:  # noqa: B027  # optional: for those that hold descriptors
+        """Let go of it: it will not be started. Called once, by any thread."""
+
 
 class WorkerBackend(ABC):
     """A model library as the worker's threads see it.
@@ -99,8 +112,14 @@ class WorkerBackend(ABC):
         """
 
     @abstractmethod
-    def prepare(self, job: Job) -> PreparedJob:
+    def prepare(self, job: Job, fds: Sequence[int] = ()) -> PreparedJob:
         """Render and tokenise what a job reads and compile what constrains its answer.
+
+        Args:
+            job: to be served.
+            fds: of the files with its media, in their order. They are the prepared
+                job's to close, at the end of its run or when it is itself closed; where
+                this raises, the caller closes them.
 
         Raises:
             RefusedError: the job cannot be served as it stands.
@@ -123,6 +142,15 @@ class WorkerBackend(ABC):
     @abstractmethod
     def is_busy(self) -> bool:
         """Whether a step would do anything."""
+
+    def append(self, ticket: int, n_bytes: int, *, is_last: bool) -> None:  # noqa: B027  # optional: for those that take sound
+        """Note that there is more of a job's open medium; called as ``start`` is.
+
+        Args:
+            ticket: of a job that was started; one that is over is none any more.
+            n_bytes: that its file has, in all.
+            is_last: nothing more will come.
+        """
 
     def interrupt(self, ticket: int) -> None:  # noqa: B027  # optional: most steps are short
         """Cut short the step under way if this job is the reason why it takes long."""

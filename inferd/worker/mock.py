@@ -2,9 +2,10 @@
 
 It ships with the daemon so that clients can be tested without a model. Everything but
 the library is real: the process, the pipe, the slots, the threads. It does all that the
-wire has, media excepted: ``<think>…</think>`` in the script is a thought,
+wire has: ``<think>…</think>`` in the script is a thought,
 ``<tool_call>{"name": …, "arguments": {…}}</tool_call>`` a call. Vectors and scores follow
-from the texts, and are the same at every run.
+from the texts, and are the same at every run. At images it does not look; what it hears is
+its script (``mock_speech``).
 """
 
 import hashlib
@@ -12,6 +13,7 @@ import math
 import os
 import signal
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -19,8 +21,8 @@ import msgspec
 from inferd.capabilities import BackendCapabilities
 from inferd.config import MockSettings
 from inferd.fit import Share
-from inferd.ipc import Embedded, Ended, Loaded, Loading, Scored, Step
-from inferd.job import EmbedJob, GenerateJob, Job, RerankJob
+from inferd.ipc import Embedded, Ended, Loaded, Loading, Scored, Step, Transcribed
+from inferd.job import EmbedJob, GenerateJob, Job, RerankJob, TranscribeJob
 from inferd.wire.responses import Alternative, Logprob, StopReason, Usage
 from inferd.worker.backend import (
     Outcome,
@@ -29,7 +31,11 @@ from inferd.worker.backend import (
     Report,
     WorkerBackend,
 )
+from inferd.worker.link import close_all
+from inferd.worker.mock_speech import Dictation
 
+SAMPLE_RATE = 16_000
+"""Samples a second of what it hears."""
 N_EMBD = 8
 """Numbers of one of its vectors: those that a SHA-256 has room for."""
 
@@ -53,15 +59,22 @@ class MockBackend(WorkerBackend):
     def __init__(self, settings: MockSettings) -> None:
         self._settings = settings
         self._running: dict[int, _Recital] = {}
+        self._hearing: dict[int, Dictation] = {}
 
     def load(self, report: Report, share: Share | None = None) -> Loaded:  # noqa: ARG002
         """Be ready at once, or die as told."""
         report(Loading(phase="checking_local", path="(mock)"))
         if self._settings.die_at_load:
             self._die()
+        settings = self._settings
+        hears = settings.audio or settings.transcribe
         able = BackendCapabilities(
             model="mock",
             v2=True,
+            vision=settings.vision,
+            audio=settings.audio,
+            transcribe=settings.transcribe,
+            audio_sample_rate=SAMPLE_RATE if hears else 0,
             tools=True,
             thinking=True,
             embed=True,
@@ -71,12 +84,13 @@ class MockBackend(WorkerBackend):
         )
         return Loaded(capabilities=able, library="mock")
 
-    def prepare(self, job: Job) -> PreparedJob:
-        """Take any job whose vectors it can make."""
+    def prepare(self, job: Job, fds: Sequence[int] = ()) -> PreparedJob:
+        """Take any job whose vectors it can make; it looks at no media."""
         if delay := self._settings.prepare_delay_ms:
             time.sleep(delay / 1000)
         match job:
             case GenerateJob():
+                close_all(fds)
                 tokens = () if job.prefill_only else self._settings.tokens
                 return _Recital(job, tokens)
             case EmbedJob(dimensions=dimensions):
@@ -85,15 +99,28 @@ class MockBackend(WorkerBackend):
                 return _Recital(job)
             case RerankJob():
                 return _Recital(job)
+            case TranscribeJob():
+                [fd] = fds
+                return Dictation(job, fd, self._settings.tokens)
 
     def start(self, ticket: int, prepared: PreparedJob) -> None:
         """Begin to recite."""
+        if isinstance(prepared, Dictation):
+            self._hearing[ticket] = prepared
+            return
         assert isinstance(prepared, _Recital)  # noqa: S101  # ours come from prepare alone
         self._running[ticket] = prepared
+
+    def append(self, ticket: int, n_bytes: int, *, is_last: bool) -> None:
+        """Have more to hear."""
+        if dictation := self._hearing.get(ticket):
+            dictation.append(n_bytes, is_last=is_last)
 
     def drop(self, ticket: int) -> None:
         """Fall silent."""
         self._running.pop(ticket, None)
+        if dictation := self._hearing.pop(ticket, None):
+            dictation.close()
 
     def step(self) -> list[Outcome]:
         """Say one token of each recital, or all that there is of vectors and scores."""
@@ -111,12 +138,29 @@ class MockBackend(WorkerBackend):
                 case RerankJob() as job:
                     outcomes.append(_scored(ticket, job))
                     self.drop(ticket)
+                case TranscribeJob():
+                    raise AssertionError("it is no recital")
+        outcomes += self._hear()
+        return outcomes
+
+    def _hear(self) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        for ticket, dictation in list(self._hearing.items()):
+            if not dictation.is_busy:
+                continue
+            self._die_on_cue(dictation.n_said)
+            heard = dictation.step(ticket)
+            outcomes.append(heard)
+            if not isinstance(heard, Transcribed):
+                self.drop(ticket)
         return outcomes
 
     @property
     def is_busy(self) -> bool:
-        """Whether anybody is reciting."""
-        return bool(self._running)
+        """Whether anybody is reciting, or has something to hear."""
+        return bool(self._running) or any(
+            each.is_busy for each in self._hearing.values()
+        )
 
     def _recite(
         self, ticket: int, recital: _Recital, job: GenerateJob, step: Step

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from inferd.fit import Share
 from inferd.ipc import (
     Alive,
+    Append,
     Drop,
     Failed,
     Load,
@@ -34,12 +35,13 @@ from inferd.worker.backend import (
     RefusedError,
     WorkerBackend,
 )
-from inferd.worker.link import Link
+from inferd.worker.link import Link, Received, close_all
 
 EXIT_LOAD_FAILED = 3
 EXIT_BUG = 70
 
 _Start = tuple[int, PreparedJob]
+_ToPrepare = tuple[Prepare, tuple[int, ...]]
 _NOTHING = Step()
 
 
@@ -51,18 +53,21 @@ class Runtime:
     ) -> None:
         self._link = link
         self._make_backend = make_backend
-        self._to_prepare: queue.SimpleQueue[Prepare] = queue.SimpleQueue()
-        self._commands: queue.SimpleQueue[_Start | int] = queue.SimpleQueue()
+        self._to_prepare: queue.SimpleQueue[_ToPrepare] = queue.SimpleQueue()
+        self._commands: queue.SimpleQueue[_Start | Append | int] = queue.SimpleQueue()
         self._prepared: dict[int, PreparedJob | None] = {}
+        self._appended: dict[int, Append] = {}  # the last of each job that nobody heard
         self._lock = threading.Lock()
         self._spoke_at = time.monotonic()
         self._heartbeat_s = HEARTBEAT_S
 
     def serve(self) -> int:
         """Load, then obey; give the exit code."""
-        load = self._link.receive()
-        if not isinstance(load, Load):
-            return EXIT_BUG
+        match self._link.receive():
+            case Received(Load() as load):
+                pass
+            case _:
+                return EXIT_BUG
         self._heartbeat_s = load.heartbeat_s
         try:
             backend = self._make_backend(load)
@@ -83,7 +88,7 @@ class Runtime:
             return None
         self._link.send(demand)
         match self._link.receive():
-            case Share() as share:
+            case Received(Share() as share):
                 return share
             case None:
                 os._exit(0)  # the daemon is gone
@@ -103,17 +108,19 @@ class Runtime:
     # --- the reading thread -----------------------------------------------------
 
     def _read_all(self, backend: WorkerBackend) -> None:
-        while (message := self._link.receive()) is not None:
+        while (received := self._link.receive()) is not None:
+            message, fds = received
             match message:
                 case Prepare(ticket=ticket):
                     with self._lock:
                         self._prepared[ticket] = None
-                    self._to_prepare.put(message)
+                    self._to_prepare.put((message, fds))
                 case Run(ticket=ticket):
                     self._start(ticket)
+                case Append(ticket=ticket):
+                    self._append(ticket, message)
                 case Drop(ticket=ticket):
-                    with self._lock:
-                        self._prepared.pop(ticket, None)
+                    self._forget(ticket)
                     self._commands.put(ticket)
                     backend.interrupt(ticket)
                 case Load() | Share():
@@ -126,41 +133,77 @@ class Runtime:
         if prepared is None:
             raise RuntimeError(f"job {ticket} was never prepared")
         self._commands.put((ticket, prepared))
+        if appended := self._appended.get(ticket):
+            self._commands.put(appended)
+
+    def _append(self, ticket: int, message: Append) -> None:
+        """Note what came for a job; the last tells all that there is.
+
+        So no more than one waits for the decoding thread, however many a client sends
+        while that computes.
+        """
+        with self._lock:
+            waits = ticket in self._prepared or ticket in self._appended
+            self._appended[ticket] = message
+        if not waits:
+            self._commands.put(message)
+
+    def _forget(self, ticket: int) -> None:
+        with self._lock:
+            prepared = self._prepared.pop(ticket, None)
+            self._appended.pop(ticket, None)
+        if prepared is not None:
+            prepared.close()
 
     # --- the preparing thread ---------------------------------------------------
 
     def _prepare_all(self, backend: WorkerBackend) -> None:
         while True:
-            self._prepare(backend, self._to_prepare.get())
+            self._prepare(backend, *self._to_prepare.get())
 
-    def _prepare(self, backend: WorkerBackend, message: Prepare) -> None:
+    def _prepare(
+        self, backend: WorkerBackend, message: Prepare, fds: tuple[int, ...]
+    ) -> None:
         """Answer every prepare, wanted or not: the daemon counts on one at a time."""
+        answer = self._answer_to(backend, message, fds)
+        if not isinstance(answer, PromptReady):
+            close_all(fds)
+        self._link.send(answer)
+
+    def _answer_to(
+        self, backend: WorkerBackend, message: Prepare, fds: tuple[int, ...]
+    ) -> PromptReady | Refused | Overflow | Failed:
         ticket = message.ticket
         try:
-            prepared = backend.prepare(message.job)
+            prepared = backend.prepare(message.job, fds)
         except PromptOverflowError as error:
-            answer: PromptReady | Refused | Overflow | Failed = Overflow(
+            return Overflow(
                 ticket=ticket,
                 prompt_tokens=error.prompt_tokens,
                 n_ctx=error.n_ctx,
                 at_least=error.at_least,
             )
         except RefusedError as error:
-            answer = Refused(ticket=ticket, reason=str(error))
+            return Refused(ticket=ticket, reason=str(error))
         except Exception as error:  # noqa: BLE001  # one bad job is not the others' end
             traceback.print_exc()
             name = type(error).__name__
-            answer = Failed(ticket=ticket, reason=f"preparing it failed with {name}")
-        else:
-            answer = PromptReady(
-                ticket=ticket,
-                prompt_tokens=prepared.prompt_tokens,
-                open_thought=prepared.open_thought,
-            )
-            with self._lock:
-                if ticket in self._prepared:
-                    self._prepared[ticket] = prepared
-        self._link.send(answer)
+            return Failed(ticket=ticket, reason=f"preparing it failed with {name}")
+        answer = PromptReady(
+            ticket=ticket,
+            prompt_tokens=prepared.prompt_tokens,
+            open_thought=prepared.open_thought,
+        )
+        self._keep(ticket, prepared)
+        return answer
+
+    def _keep(self, ticket: int, prepared: PreparedJob) -> None:
+        with self._lock:
+            is_wanted = ticket in self._prepared
+            if is_wanted:
+                self._prepared[ticket] = prepared
+        if not is_wanted:
+            prepared.close()
 
     # --- the decoding thread ----------------------------------------------------
 
@@ -186,8 +229,17 @@ class Runtime:
         except queue.Empty:
             return
 
-    def _take(self, backend: WorkerBackend, command: _Start | int) -> None:
-        if isinstance(command, int):
-            backend.drop(command)
-        else:
-            backend.start(*command)
+    def _tell_last(self, backend: WorkerBackend, ticket: int) -> None:
+        with self._lock:
+            last = self._appended.pop(ticket, None)
+        if last is not None:  # else it was told already, or the job was dropped
+            backend.append(ticket, last.n_bytes, is_last=last.is_last)
+
+    def _take(self, backend: WorkerBackend, command: _Start | Append | int) -> None:
+        match command:
+            case int():
+                backend.drop(command)
+            case Append(ticket=ticket):
+                self._tell_last(backend, ticket)
+            case (ticket, prepared):
+                backend.start(ticket, prepared)

@@ -7,8 +7,11 @@ from inferd import routing
 from inferd.capabilities import BackendCapabilities
 from inferd.errors import BackendNotReadyError, InferdError
 from inferd.routing import (
+    ANSWERS,
+    ANSWERS_V2,
     EMBEDS,
     GENERATES,
+    HEARS,
     HOLDS_STRUCTURE,
     RERANKS,
     SERVES_V2,
@@ -19,6 +22,8 @@ from inferd.routing import (
     THINKS,
     Need,
     route,
+    takes_rate,
+    transcribes,
 )
 from tests.fakes.backend import ScriptedBackend
 
@@ -106,6 +111,26 @@ def test_a_need_is_met_by_one_ability(need, ability):
     assert [name for name in able if need.is_met_by(able[name])] == [ability]
 
 
+@pytest.mark.parametrize(
+    ("need", "ability"), [(ANSWERS, "generate"), (ANSWERS_V2, "v2"), (HEARS, "audio")]
+)
+def test_what_a_recording_needs_is_met_by_who_writes_speech_down_too(need, ability):
+    able = {name: BackendCapabilities(**NOTHING | {name: True}) for name in NOTHING}
+    met_by = {name for name in able if need.is_met_by(able[name])}
+    assert met_by == {ability, "transcribe"}
+
+
+def test_sound_goes_to_a_backend_that_takes_its_rate():
+    backends = [
+        ready("a", audio_sample_rate=16000),
+        ready("b", audio_sample_rate=24000),
+        ready("c"),
+    ]
+    rates = {"a": 16000, "b": 24000, "c": 44100}
+    for name, rate in rates.items():
+        assert route(backends, [takes_rate("s", rate)]).name == name
+
+
 # --- who is refused ---------------------------------------------------------------------
 
 
@@ -130,6 +155,9 @@ REFUSALS = {
         "invalid_request",
         "invalid request: no backend holds an answer to a structure",
     ),
+    ANSWERS: ("backend_unavailable", "no backend available"),
+    ANSWERS_V2: ("internal", 'backend "ready" does not advertise v2 capability'),
+    HEARS: ("attachment_unsupported", "no backend takes audio attachments"),
     EMBEDS: ("backend_unavailable", "no embed-capable backend available"),
     RERANKS: ("backend_unavailable", "no rerank-capable backend available"),
 }
@@ -164,4 +192,23 @@ def test_the_backend_that_is_named_is_one_that_did_the_rest():
     assert refusal(backends, GENERATES, SERVES_V2) == (
         "internal",
         'backend "b" does not advertise v2 capability',
+    )
+
+
+def test_a_rate_that_nobody_takes_is_refused_with_both_rates():
+    backends = [ready("speech", audio_sample_rate=16000)]
+    code, message = refusal(backends, takes_rate("a", 44100))
+    assert code == "invalid_request"
+    assert message.endswith(
+        'attachment "a": sample_rate 44100 is not the 16000 that backend "speech" takes'
+    )
+
+
+def test_who_asks_for_a_transcription_is_told_where_nobody_writes_speech_down():
+    assert (
+        route([ready("a"), ready("b", transcribe=True)], [transcribes("x")]).name == "b"
+    )
+    assert refusal([ready(audio=True)], HEARS, transcribes("language")) == (
+        "invalid_request",
+        "invalid request: language: no backend writes speech down",
     )

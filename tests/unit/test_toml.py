@@ -19,8 +19,8 @@ from inferd.toml import parse_config
 MOCK = '[[backend]]\nkind = "mock"\nname = "m"\n'
 LLAMA = '[[backend]]\nkind = "llamacpp"\nname = "c"\n'
 MOCK_KEYS = (
-    "die_after_tokens, die_at_load, die_by, kind, name, prepare_delay_ms, "
-    "token_delay_ms, tokens"
+    "audio, die_after_tokens, die_at_load, die_by, kind, name, prepare_delay_ms, "
+    "token_delay_ms, tokens, transcribe, vision"
 )
 ADMISSION_KEYS = "max_active, max_queued, max_queued_bytes, max_queued_tokens"
 LLAMA_KEYS = (

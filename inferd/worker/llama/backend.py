@@ -1,7 +1,7 @@
 """A GGUF model as the worker's threads see it."""
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import msgspec
@@ -119,14 +119,17 @@ class LlamaBackend(WorkerBackend):
             marker_tokens=self._model.kept,
         )
 
-    def prepare(self, job: Job) -> PreparedJob:
-        """Render and tokenise what a job reads.
+    def prepare(self, job: Job, fds: Sequence[int] = ()) -> PreparedJob:
+        """Render and tokenise what a job reads; media are not looked at.
 
         Raises:
             RefusedError: it cannot be served as it stands.
             PromptOverflowError: no room for a token of the answer.
         """
-        return self._engine.prepare(job)
+        prepared = self._engine.prepare(job)
+        for fd in fds:
+            os.close(fd)
+        return prepared
 
     def start(self, ticket: int, prepared: PreparedJob) -> None:
         """Give the job a slot."""

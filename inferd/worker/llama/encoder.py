@@ -9,7 +9,7 @@ import numpy as np
 from inferd.capabilities import BackendCapabilities
 from inferd.dialects.embedding import task_prefix
 from inferd.ipc import Embedded, Failed, Scored, Step
-from inferd.job import EmbedJob, GenerateJob, Job, RerankJob
+from inferd.job import EmbedJob, GenerateJob, Job, RerankJob, TranscribeJob
 from inferd.worker.backend import LoadError, Outcome, PreparedJob, RefusedError
 from inferd.worker.limits import ENCODE_BATCH_SEQUENCES, ENCODE_BATCH_TOKENS
 from inferd.worker.llama.batch import Batch
@@ -123,7 +123,7 @@ class Encoder:
                 return PreparedTexts(job, self._inputs(job))
             case RerankJob():
                 return PreparedTexts(job, self._pairs(job))
-            case GenerateJob():
+            case GenerateJob() | TranscribeJob():
                 raise RefusedError("this model writes no text")
 
     def _inputs(self, job: EmbedJob) -> list[list[int]]:

@@ -48,7 +48,14 @@ from inferd.ipc import (
     Step,
     Variant,
 )
-from inferd.job import EmbedJob, GenerateJob, RerankJob, Sampling, Turn
+from inferd.job import (
+    EmbedJob,
+    GenerateJob,
+    RerankJob,
+    Sampling,
+    TranscribeJob,
+    Turn,
+)
 from inferd.limits import MAX_PREPARES, RESTART_BACKOFF_S
 from inferd.wire.responses import UsageV2
 from tests.fakes.ledger import DEMAND, roomy_ledger
@@ -1345,3 +1352,5 @@ async def obey(worker: FakeWorker, run: Run) -> None:
             await worker.say(Embedded(ticket=ticket, embeddings=VECTORS, dimensions=2))
         case RerankJob():
             await worker.say(Scored(ticket=ticket, scores=[1.0, 2.0]))
+        case TranscribeJob():
+            raise AssertionError

@@ -14,6 +14,7 @@ ALLOWED = {
     "open the model's descriptor anew",
     "read what it is made of",
     "ask for memory",
+    "receive a medium",
     "write to nothing",
     "run Python",
     "signal itself",

@@ -11,6 +11,7 @@ from inferd.config import MockSettings
 from inferd.fit import Share
 from inferd.ipc import (
     Alive,
+    Append,
     Drop,
     Embedded,
     Failed,
@@ -30,11 +31,17 @@ from inferd.ipc import (
 )
 from inferd.job import EmbedJob, GenerateJob, Job, RerankJob, Sampling, Turn
 from inferd.pipe import MessageSplitter, decode_from_worker, encode
-from inferd.worker.backend import LoadError, PromptOverflowError, RefusedError
-from inferd.worker.link import Link
+from inferd.worker.backend import (
+    LoadError,
+    PreparedJob,
+    PromptOverflowError,
+    RefusedError,
+)
+from inferd.worker.link import Link, close_all
 from inferd.worker.mock import MockBackend
 from inferd.worker.runtime import EXIT_BUG, EXIT_LOAD_FAILED, Runtime
 from tests.fakes.ledger import DEMAND
+from tests.fakes.media import contents, job_with, memfds, n_open
 
 PATIENCE_S = 5.0
 SETTINGS = MockSettings(name="m", tokens=("a", "b", "c"))
@@ -231,7 +238,7 @@ class Critic(MockBackend):
 
     failure: Exception
 
-    def prepare(self, _job):
+    def prepare(self, _job, fds=()):
         raise self.failure
 
 
@@ -309,9 +316,9 @@ class Slow(MockBackend):
         super().__init__(SETTINGS)
         self.has_begun = Event()
         self.is_let = Event()
-        self.dropped: SimpleQueue[int] = SimpleQueue()
+        self.dropped: SimpleQueue[object] = SimpleQueue()
 
-    def prepare(self, job):
+    def prepare(self, job, fds=()):
         self.has_begun.set()
         assert self.is_let.wait(PATIENCE_S)
         return super().prepare(job)
@@ -342,6 +349,155 @@ def test_a_job_dropped_while_it_is_prepared_is_forgotten(run_worker, exits):
     assert daemon.answer() == PromptReady(ticket=1, prompt_tokens=0)
     daemon.send(Run(ticket=1))
     assert exit_code(exits) == EXIT_BUG
+
+
+# --- media -------------------------------------------------------------------------------
+
+
+class Keeper(PreparedJob):
+    """A job that holds its descriptors until it is over."""
+
+    prompt_tokens = 0
+
+    def __init__(self, fds):
+        self.fds = fds
+
+    def close(self):
+        close_all(self.fds)
+
+
+class Keeping(Slow):
+    """Prepares jobs with media, when it is let, and refuses the rest."""
+
+    started: Keeper
+
+    def prepare(self, job, fds=()):
+        super().prepare(JOB)
+        if len(fds) != 2:
+            raise RefusedError("two")
+        return Keeper(fds)
+
+    def start(self, _ticket, prepared):
+        self.started = prepared
+        self.interrupt(_ticket)
+
+
+def send_media(daemon, *texts):
+    """Have a job with such media prepared, as ticket 1."""
+    with memfds(*texts) as fds:
+        message = encode(Prepare(ticket=1, job=job_with(len(texts))))
+        socket.send_fds(daemon.sock, [message], fds)
+
+
+def test_a_job_that_runs_has_its_media(run_worker):
+    keeping = Keeping()
+    keeping.is_let.set()
+    daemon = run_worker(keeping)
+    send_media(daemon, b"a", b"b")
+    assert isinstance(daemon.answer(), PromptReady)
+    daemon.send(Run(ticket=1))
+    assert keeping.dropped.get(timeout=PATIENCE_S) == 1
+    assert contents(keeping.started.fds) == [b"a", b"b"]
+
+
+def test_the_media_of_a_refused_job_are_let_go(run_worker):
+    keeping = Keeping()
+    keeping.is_let.set()
+    daemon = run_worker(keeping)
+    before = n_open()
+    send_media(daemon, b"a")
+    assert daemon.answer() == Refused(ticket=1, reason="two")
+    assert n_open() == before
+
+
+@pytest.mark.parametrize("is_prepared", [True, False])
+def test_the_media_of_a_job_dropped_before_it_runs_are_let_go(run_worker, is_prepared):
+    keeping = Keeping()
+    daemon = run_worker(keeping)
+    before = n_open()
+    send_media(daemon, b"a", b"b")
+    if is_prepared:
+        keeping.is_let.set()
+        assert isinstance(daemon.answer(), PromptReady)
+    daemon.send(Drop(ticket=1))
+    assert keeping.dropped.get(timeout=PATIENCE_S) == 1
+    if not is_prepared:
+        keeping.is_let.set()
+        assert isinstance(daemon.answer(), PromptReady)
+    assert n_open() == before
+
+
+class Listener(Keeping):
+    """Tells what it hears of more sound, and when it began."""
+
+    def start(self, ticket, prepared):
+        super().start(ticket, prepared)
+        contents(prepared.fds)
+
+    def append(self, ticket, n_bytes, *, is_last):
+        self.dropped.put((ticket, n_bytes, is_last))
+
+
+def test_sound_that_comes_before_the_run_is_told_after_its_start(run_worker):
+    listener = Listener()
+    listener.is_let.set()
+    daemon = run_worker(listener)
+    send_media(daemon, b"a", b"b")
+    daemon.send(Append(ticket=1, n_bytes=4), Append(ticket=1, n_bytes=8))
+    assert isinstance(daemon.answer(), PromptReady)
+    daemon.send(Run(ticket=1))
+    told = [listener.dropped.get(timeout=PATIENCE_S) for _ in range(2)]
+    daemon.send(Append(ticket=1, n_bytes=12, is_last=True))
+    told.append(listener.dropped.get(timeout=PATIENCE_S))
+    assert told == [1, (1, 8, False), (1, 12, True)]
+
+
+class Busy(Listener):
+    """Computes while more sound comes."""
+
+    def __init__(self):
+        super().__init__()
+        self.is_done = Event()
+        self.has_read = Event()
+
+    def start(self, ticket, prepared):
+        super().start(ticket, prepared)
+        self.is_done.wait(PATIENCE_S)
+
+    def interrupt(self, ticket):
+        super().interrupt(ticket)
+        if ticket == 7:
+            self.has_read.set()
+
+
+def test_of_all_sound_that_comes_during_a_computation_the_end_is_told_once(run_worker):
+    busy = Busy()
+    busy.is_let.set()
+    daemon = run_worker(busy)
+    send_media(daemon, b"a", b"b")
+    assert isinstance(daemon.answer(), PromptReady)
+    daemon.send(Run(ticket=1))
+    assert busy.dropped.get(timeout=PATIENCE_S) == 1
+    daemon.send(*(Append(ticket=1, n_bytes=4 * n) for n in range(100)))
+    daemon.send(Append(ticket=1, n_bytes=400, is_last=True), Drop(ticket=7))
+    assert busy.has_read.wait(PATIENCE_S)
+    busy.is_done.set()
+    told = [busy.dropped.get(timeout=PATIENCE_S) for _ in range(2)]
+    assert told == [7, (1, 400, True)]
+
+
+def test_sound_of_a_job_that_was_dropped_is_told_to_nobody(run_worker):
+    listener = Listener()
+    listener.is_let.set()
+    daemon = run_worker(listener)
+    send_media(daemon, b"a", b"b")
+    daemon.send(Append(ticket=1, n_bytes=4), Drop(ticket=1))
+    assert isinstance(daemon.answer(), PromptReady)
+    send_media(daemon, b"a", b"b")
+    assert isinstance(daemon.answer(), PromptReady)
+    daemon.send(Run(ticket=1), Append(ticket=1, n_bytes=8))
+    told = [listener.dropped.get(timeout=PATIENCE_S) for _ in range(3)]
+    assert told == [1, 1, (1, 8, False)]
 
 
 # --- the end ----------------------------------------------------------------------------
