@@ -122,6 +122,48 @@ GRAMMAR_BLAME_S: Final = 1.0
 GRAMMARS_REMEMBERED: Final = 256
 """Grammars that are known to compile soon and are not tried again."""
 
+# --- pictures and sound -----------------------------------------------------
+# What clients send is bounded before a library sees it.
+
+MEDIA_PIXELS: Final = 2**25
+"""Pixels of one picture: 33 million, over those of most cameras. It is held three times
+while it is made smaller, 300 MB at the most."""
+
+MEDIA_SIDE_PIXELS: Final = 2**15
+"""Pixels of one side of a picture: libmtmd multiplies sides in 32 bits."""
+
+MEDIA_SIDE_RATIO: Final = 200
+"""Times that a picture may be as long as it is broad. Beyond, sides become 0 as libmtmd
+makes it smaller, which ends the process."""
+
+MEDIA_AUDIO_S: Final = 600.0
+"""Seconds of one sound. Its spectrum takes 51 kB a second, and all of it some seconds to
+be computed; contexts have room for less as a rule."""
+
+MEDIA_AUDIO_MIN_S: Final = 0.1
+"""Seconds of the shortest sound: ten windows of a spectrum. libmtmd ends the process where
+there is but one."""
+
+MEDIA_READ_S: Final = PREPARE_TIMEOUT_S / 4
+"""Seconds after which no further medium of a request is read: the worker is not to be
+killed for it. A picture of 12 million pixels takes 0.2 s, ten minutes of sound 2 s."""
+
+MEDIA_SAMPLE_MAX: Final = 32_768.0
+"""Largest size of a sample: one that was meant for 16 bits is louder than all, but no
+number that spoils a sum."""
+
+MEDIA_WATCHED_NODES: Final = 8
+"""Operations of a projector between two looks at whether its picture is still wanted. A
+projector has some hundred, of which the longest take seconds; a look takes 2 µs."""
+
+MEDIA_TEST_S: Final = 2.0
+"""Seconds of a projector's self-test: what is not computed by then is taken on trust, since
+some take a minute for any picture on two cores."""
+
+MEDIA_WAIT_S: Final = 0.05
+"""Seconds that the decoding thread waits for a projector while nobody else has anything to
+decode: who comes meanwhile waits as long."""
+
 # --- model files ------------------------------------------------------------
 # What a GGUF header may promise, before the library sees it. F-26.
 
@@ -149,5 +191,47 @@ MODEL_PARTS: Final = 256
 
 # --- the box ----------------------------------------------------------------
 
-WORKER_OPEN_FILES: Final = 1024
-"""Descriptors of a worker: it has a dozen, and two for each part of its model. F-9."""
+WORKER_OPEN_FILES: Final = 2048
+"""Descriptors of a worker: it has a dozen, two for each part of its model, and one for each
+medium of a request that the daemon has under way; of these there are 512 at most, and some
+of requests that were given up in the middle of a step. F-9."""
+
+# --- speech -----------------------------------------------------------------
+
+WHISPER_TEXT_BYTES: Final = 1024
+"""Bytes of one token in a whisper model's vocabulary; the longest in use has 33. F-26."""
+
+SOUND_WINDOW_S: Final = 600
+"""Seconds of sound that whisper.cpp is given at once. It keeps five numbers of 4 bytes for
+each sample of them in all, so 140 MB a job; a shorter sound is heard exactly as by its
+own command. F-1."""
+
+SOUND_CHUNK_S: Final = 30
+"""Seconds that a whisper model hears at once; its own number."""
+
+SOUND_MAX: Final = 32_768.0
+"""Largest sample, either way: 1 is as loud as can be, and some programs count in whole
+numbers of 16 bits."""
+
+SPEECH_PROMPT_BYTES: Final = 4096
+"""Bytes of words that may come up. The model reads 223 tokens of them, of four letters as a
+rule; whisper.cpp's tokeniser takes a frame of the stack for each byte. F-23."""
+
+SPEECH_SPINS: Final = 20_000
+"""Turns that a thread of whisper.cpp's waits for the others before it sleeps. Beside two busy
+processes two threads take 22 s for what takes 1 s alone if there is no bound, and 3 to 5 s
+with this one; alone it costs nothing (measured on two cores)."""
+
+SPEECH_STEP_S: Final = 0.5
+"""Seconds after which the worker looks for commands while a chunk of sound is heard."""
+
+LIVE_NEW_S: Final = 1.0
+"""Seconds of new sound after which it is listened to again: each time costs as much as 30
+seconds do, half a second with a small model on two cores."""
+
+LIVE_MARGIN_S: Final = 1.0
+"""Seconds before the end of what has come in which words are not settled yet: the last
+ones are heard half, and sentences seem to end there."""
+
+LIVE_KEPT_S: Final = 2.0
+"""Seconds of half a minute without a word that are heard again: one may begin there."""

@@ -10,7 +10,7 @@ from tests.fakes.source import imports, modules
 from tests.model.tiny import write_tiny_bert, write_tiny_model
 
 NATIVE = {"llama_cpp", "numpy", "pywhispercpp"}
-ALLOWED = ("worker/llama/", "models/convert/")
+ALLOWED = ("worker/llama/", "worker/whisper/", "models/convert/")
 """What runs in a process of its own: the worker, and the converter of models."""
 
 

@@ -1,0 +1,171 @@
+"""Load whisper.cpp, and check that its structs fit.
+
+ctypes believes any layout. So nothing but the release that the structs are written for is
+used, and what it sets by default must be where, and as much as, they say.
+"""
+
+import ctypes
+import os
+import platform
+import re
+from collections.abc import MutableMapping
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from inferd.worker.backend import LoadError
+from inferd.worker.limits import SPEECH_SPINS
+from inferd.worker.whisper.structs import (
+    FULL_DEFAULTS,
+    ContextParams,
+    FullParams,
+    Handle,
+)
+
+VERSION: Final = "1.8.5"
+GREEDY: Final = 0
+"""Of the ways to choose tokens, the library's own default."""
+
+_MODULE: Final = "_pywhispercpp"
+_FILE: Final = "libwhisper.so"
+_PROBE_BYTES: Final = 1024
+_PATTERNS: Final = (0xAA, 0x55)
+_TOLERANCE: Final = 1e-6
+
+_Int = ctypes.c_int
+_Bytes = ctypes.c_char_p
+_FUNCTIONS: Final = {
+    "whisper_version": (_Bytes, ()),
+    "whisper_print_system_info": (_Bytes, ()),
+    "whisper_context_default_params": (ContextParams, ()),
+    "whisper_full_default_params": (FullParams, (_Int,)),
+    "whisper_init_from_file_with_params_no_state": (Handle, (_Bytes, ContextParams)),
+    "whisper_free": (None, (Handle,)),
+    "whisper_init_state": (Handle, (Handle,)),
+    "whisper_free_state": (None, (Handle,)),
+    "whisper_tokenize": (_Int, (Handle, _Bytes, Handle, _Int)),
+    "whisper_token_eot": (ctypes.c_int32, (Handle,)),
+    "whisper_lang_max_id": (_Int, ()),
+    "whisper_lang_str": (_Bytes, (_Int,)),
+    "whisper_pcm_to_mel_with_state": (_Int, (Handle, Handle, Handle, _Int, _Int)),
+    "whisper_lang_auto_detect_with_state": (
+        _Int,
+        (Handle, Handle, _Int, _Int, Handle),
+    ),
+    "whisper_full_with_state": (_Int, (Handle, Handle, FullParams, Handle, _Int)),
+    "whisper_full_n_segments_from_state": (_Int, (Handle,)),
+    "whisper_full_get_segment_t0_from_state": (ctypes.c_int64, (Handle, _Int)),
+    "whisper_full_get_segment_t1_from_state": (ctypes.c_int64, (Handle, _Int)),
+    "whisper_full_get_segment_text_from_state": (_Bytes, (Handle, _Int)),
+    "whisper_full_get_segment_no_speech_prob_from_state": (
+        ctypes.c_float,
+        (Handle, _Int),
+    ),
+    "whisper_full_n_tokens_from_state": (_Int, (Handle, _Int)),
+    "whisper_full_get_token_id_from_state": (ctypes.c_int32, (Handle, _Int, _Int)),
+    "whisper_full_get_token_text_from_state": (_Bytes, (Handle, Handle, _Int, _Int)),
+}
+"""What is used of it: the type of a result, and those of its arguments."""
+
+
+def bound_spinning(environ: MutableMapping[str, str]) -> None:
+    """Have threads that wait for one another sleep after a while; operators may say how.
+
+    OpenMP reads it once, as the library is loaded.
+    """
+    if not environ.keys() & {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}:
+        environ["GOMP_SPINCOUNT"] = str(SPEECH_SPINS)
+
+
+@cache
+def load_library() -> ctypes.CDLL:
+    """Load the library that the binding of Python brings, and check it.
+
+    Raises:
+        LoadError: it is missing, or another release than the structs are written for.
+    """
+    bound_spinning(os.environ)
+    try:
+        library = ctypes.CDLL(str(_path()))
+        for name, (result, arguments) in _FUNCTIONS.items():
+            function = getattr(library, name)
+            function.restype, function.argtypes = result, arguments
+    except (OSError, AttributeError) as error:
+        raise LoadError(
+            "whisper.cpp does not load; run: make setup",
+            f"whisper.cpp does not load ({error}); run: make setup",
+        ) from error
+    check_release(library)
+    return library
+
+
+def description(library: ctypes.CDLL) -> str:
+    """Give its name, version, and what it was compiled to use."""
+    info = library.whisper_print_system_info().decode()
+    listed = ", ".join(re.findall(r"(\w+) = 1", info))
+    return f"whisper.cpp {library.whisper_version().decode()} ({listed})"
+
+
+def check_release(library: ctypes.CDLL, expected: str = VERSION) -> None:
+    """See that it is the release whose structs are ours.
+
+    Raises:
+        LoadError: it is not, or what it sets by default is not where we look for it.
+    """
+    version = library.whisper_version().decode(errors="replace")
+    if version != expected:
+        raise LoadError(
+            f"whisper.cpp is version {version}, not {expected}; run: make setup"
+        )
+    refuse_other_defaults(library.whisper_full_default_params(GREEDY))
+    function = ctypes.cast(library.whisper_full_default_params, Handle).value or 0
+    n_bytes = ctypes.sizeof(FullParams)
+    if platform.machine() == "x86_64" and written_bytes(function) > n_bytes:
+        raise LoadError(
+            f"whisper.cpp's parameters have more than {n_bytes} bytes: library and "
+            "binding are from different releases; run: make setup"
+        )
+
+
+def refuse_other_defaults(params: ctypes.Structure) -> None:
+    """See that each parameter has the default that it has in our release.
+
+    Raises:
+        LoadError: one has another; the text names it.
+    """
+    for name, expected in FULL_DEFAULTS.items():
+        found = getattr(params, name)
+        is_near = (
+            abs(found - expected) < _TOLERANCE
+            if isinstance(expected, float)
+            else found == expected
+        )
+        if not is_near:
+            raise LoadError(
+                f"whisper.cpp's {name} is {found!r} by default, not {expected!r}: library "
+                "and binding are from different releases; run: make setup"
+            )
+
+
+def written_bytes(function: int) -> int:
+    """Tell how far a function writes that returns its parameters by value.
+
+    Args:
+        function: its address; the caller passes the place to write to.
+    """
+    call = ctypes.CFUNCTYPE(None, Handle, ctypes.c_int)(function)
+    last = 0
+    for pattern in _PATTERNS:
+        room = (ctypes.c_uint8 * _PROBE_BYTES)(*([pattern] * _PROBE_BYTES))
+        call(ctypes.addressof(room), GREEDY)
+        written = [index for index, byte in enumerate(room) if byte != pattern]
+        last = max(last, written[-1] + 1 if written else 0)
+    return last
+
+
+def _path() -> Path:
+    spec = find_spec(_MODULE)
+    if spec is None or spec.origin is None:
+        raise OSError(f"no module {_MODULE}")
+    return Path(spec.origin).parent / _FILE

@@ -1,0 +1,116 @@
+import io
+import struct
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from inferd.worker.whisper.header import Header, HeaderError, read_header
+from tests.unit.worker.whisper.models import SMALL, model_bytes, texts
+
+SOUND = model_bytes()
+END_OF_NUMBERS = 4 + 4 * len(Header._fields)
+
+
+def read(content: bytes) -> Header:
+    return read_header(io.BytesIO(content), len(content))
+
+
+def refusal(content: bytes) -> str:
+    with pytest.raises(HeaderError) as caught:
+        read(content)
+    return str(caught.value)
+
+
+def test_a_model_is_what_its_file_says():
+    assert read(SOUND) == SMALL
+    assert not SMALL.is_multilingual
+    assert (SMALL.n_languages, SMALL.weights_type) == (1, 1)
+
+
+@pytest.mark.parametrize(("n_vocab", "n_languages"), [(51_865, 99), (51_866, 100)])
+def test_a_larger_vocabulary_is_for_many_languages(n_vocab, n_languages):
+    header = read(model_bytes(SMALL._replace(n_vocab=n_vocab)))
+    assert (header.is_multilingual, header.n_languages) == (True, n_languages)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "fault"),
+    [
+        ("n_vocab", 50_257, "a vocabulary of 50257 tokens"),
+        ("n_vocab", -1, "a vocabulary of -1 tokens"),
+        ("n_audio_ctx", 3000, "contexts of 3000 and 448"),
+        ("n_text_ctx", 0, "contexts of 1500 and 0"),
+        ("n_mels", 81, "81 bands"),
+        ("kind", 0, "its kind 0 is"),
+        ("kind", 4, "its kind 4 is"),
+        ("kind", 7, "8 numbers do not fill blocks of 32"),
+        ("n_audio_state", 0, "1 layers of 0 numbers"),
+        ("n_text_layer", 2**31 - 1, f"{2**31 - 1} layers of 8 numbers"),
+        ("n_audio_head", 3, "3 heads cannot share 8"),
+        ("n_text_head", 0, "0 heads cannot share 8"),
+        ("n_text_state", 16, "its two halves"),
+    ],
+)
+def test_a_number_that_no_model_has_is_refused(field, value, fault):
+    content = struct.pack("<11i", *SMALL._replace(**{field: value}))
+    assert fault in refusal(SOUND[:4] + content + SOUND[END_OF_NUMBERS:])
+
+
+def test_filters_of_another_size_are_refused():
+    other = struct.pack("<2i", 80, 512)
+    content = SOUND[:END_OF_NUMBERS] + other + SOUND[END_OF_NUMBERS + 8 :]
+    assert refusal(content) == "its filters of 80 by 512 do not fit"
+
+
+@pytest.mark.parametrize("words", [[], texts(51_865)])
+def test_a_vocabulary_has_a_number_of_tokens_that_fits(words):
+    assert "over 51864" in refusal(model_bytes(words=words))
+
+
+def test_a_vocabulary_without_a_space_is_refused():
+    words = [word for word in texts(300) if word != b" "]
+    assert refusal(model_bytes(words=words)) == "its vocabulary has no space"
+
+
+def test_a_token_as_long_as_a_book_is_refused():
+    assert "a token of 1025 bytes" in refusal(model_bytes(words=[b"x" * 1025, b" "]))
+
+
+def test_a_file_that_was_cut_short_is_refused_wherever_that_was():
+    for size in [*range(60), *range(60, len(SOUND), 40_009), len(SOUND) - 1]:
+        assert refusal(SOUND[:size])
+
+
+def test_a_file_without_its_last_tensor_is_refused():
+    last = SOUND.rindex(b"decoder.blocks.0.cross_attn.out.bias") - 3 * 4 - 4
+    assert refusal(SOUND[:last]) == (
+        "its tensor decoder.blocks.0.cross_attn.out.bias is missing"
+    )
+
+
+def test_a_tensor_that_is_there_twice_is_refused():
+    last = SOUND.rindex(b"decoder.blocks.0.cross_attn.out.bias") - 3 * 4 - 4
+    assert "there twice" in refusal(SOUND + SOUND[last:])
+
+
+@pytest.mark.parametrize("place", [0, 2, 3])
+def test_a_tensor_of_another_shape_or_type_is_refused(place):
+    name = b"decoder.blocks.0.cross_attn.out.bias"
+    first = SOUND.rindex(name) - 3 * 4 - 4
+    changed = bytearray(SOUND)
+    struct.pack_into("<i", changed, first + 4 * place, 9)
+    assert refusal(bytes(changed))
+
+
+@settings(max_examples=60)
+@given(st.binary(max_size=200), st.integers(0, 2000))
+def test_random_bytes_are_a_model_or_refused(noise, place):
+    content = SOUND[:place] + noise + SOUND[place + len(noise) :]
+    with suppress(HeaderError):
+        assert read(content).n_vocab == SMALL.n_vocab
+
+
+def test_what_is_no_model_at_all_is_refused():
+    for content in (b"", b"lmg", b"GGUF" + bytes(100), b"<html>" * 99):
+        assert refusal(content) == "not a whisper.cpp model file"
