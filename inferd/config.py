@@ -214,6 +214,20 @@ class LlamaCppSettings(_Table, frozen=True, tag="llamacpp", tag_field="kind"):
     Default: told by its file's architecture and chat template."""
 
 
+class WhisperCppSettings(_Table, frozen=True, tag="whispercpp", tag_field="kind"):
+    """A backend that writes speech down with whisper.cpp."""
+
+    name: Name
+    """How frames and logs call it."""
+    model: FilePath = "embedded:speech"
+    """Path of a model file of whisper.cpp's, or ``embedded:speech`` (English),
+    ``embedded:speech-multilingual``."""
+    sha256: Sha256 | None = None
+    """SHA-256 the file must have, checked at each load. Default: not checked."""
+    n_threads: Annotated[int, Meta(ge=1, le=limits.MAX_THREADS)] | None = None
+    """Threads that compute. Default: the cores this process may use."""
+
+
 class MockSettings(_Table, frozen=True, tag="mock", tag_field="kind"):
     """A backend that follows a script, for clients' tests and our own."""
 
@@ -241,7 +255,7 @@ class MockSettings(_Table, frozen=True, tag="mock", tag_field="kind"):
     """Die before it is ready."""
 
 
-BackendSettings = LlamaCppSettings | MockSettings
+BackendSettings = LlamaCppSettings | WhisperCppSettings | MockSettings
 
 
 class Config(_Table, frozen=True):

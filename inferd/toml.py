@@ -25,6 +25,7 @@ from inferd.config import (
     LogSettings,
     MemorySettings,
     MockSettings,
+    WhisperCppSettings,
 )
 
 SHOWN_CHARS = 120
@@ -119,7 +120,7 @@ def _look_up(document: object, where: str) -> object:
 
 _KINDS: Mapping[str, type[Struct]] = {
     str(settings.__struct_config__.tag): settings
-    for settings in (LlamaCppSettings, MockSettings)
+    for settings in (LlamaCppSettings, WhisperCppSettings, MockSettings)
 }
 _CHOICES: Mapping[str, object] = {
     "cache_type_k": CacheType,

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -12,6 +13,7 @@ from inferd.config import (
     ConfigError,
     LlamaCppSettings,
     MockSettings,
+    WhisperCppSettings,
 )
 from inferd.models.embedded import UnknownModelError, embedded_model
 from inferd.paths import cache_directory, config_files, runtime_directory
@@ -77,26 +79,35 @@ def located(settings: BackendSettings) -> BackendSettings:
     match settings:
         case MockSettings():
             return settings
-        case LlamaCppSettings(name=name, model=reference, draft_model=draft):
+        case LlamaCppSettings(name=name, draft_model=draft):
             if draft is not None:
                 draft = str(_file_path(name, "draft_model", draft))
-                settings = msgspec.structs.replace(settings, draft_model=draft)
-            try:
-                model = embedded_model(reference)
-            except UnknownModelError as error:
-                raise CommandError(f"backend {name}: model = {error}") from error
-            if model is None:
-                path = _file_path(name, "model", reference)
-                return msgspec.structs.replace(settings, model=str(path))
-            path = model.path_in(cache_directory())
-            if not path.is_file():
-                raise CommandError(
-                    f"backend {name}: {reference} is not in the cache ({path}); "
-                    f"run: python -m inferd.models {reference}"
-                )
-            return msgspec.structs.replace(
-                settings, model=str(path), sha256=settings.sha256 or model.sha256
-            )
+            return _with_model(msgspec.structs.replace(settings, draft_model=draft))
+        case WhisperCppSettings():
+            return _with_model(settings)
+
+
+M = TypeVar("M", LlamaCppSettings, WhisperCppSettings)
+
+
+def _with_model(settings: M) -> M:
+    name, reference = settings.name, settings.model
+    try:
+        model = embedded_model(reference)
+    except UnknownModelError as error:
+        raise CommandError(f"backend {name}: model = {error}") from error
+    if model is None:
+        path = _file_path(name, "model", reference)
+        return msgspec.structs.replace(settings, model=str(path))
+    path = model.path_in(cache_directory())
+    if not path.is_file():
+        raise CommandError(
+            f"backend {name}: {reference} is not in the cache ({path}); "
+            f"run: python -m inferd.models {reference}"
+        )
+    return msgspec.structs.replace(
+        settings, model=str(path), sha256=settings.sha256 or model.sha256
+    )
 
 
 def _file_path(name: str, key: str, reference: str) -> Path:

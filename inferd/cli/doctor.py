@@ -12,12 +12,12 @@ import msgspec
 from inferd import __version__
 from inferd.cli.configuration import load_config, located, socket_directory
 from inferd.cli.console import EXIT_NOT_READY, EXIT_OK, CommandError, data
-from inferd.config import BackendSettings, Config, LlamaCppSettings
+from inferd.config import BackendSettings, Config, MockSettings
 from inferd.doctor.box import check_box
 from inferd.doctor.check import Check, Finding, Verdict, examine, failed, ok
 from inferd.doctor.engine import check_model, check_worker
 from inferd.doctor.machine import check_cpu, check_packages, check_python
-from inferd.doctor.memory import Forecast, check_memory, forecast
+from inferd.doctor.memory import Forecast, Weighty, check_memory, forecast
 from inferd.doctor.runtime import (
     HELD,
     check_admin,
@@ -107,11 +107,11 @@ def _configuration(file: Path | None) -> tuple[Config | None, Finding]:
 def _lazy_forecast(config: Config) -> Callable[[], Forecast]:
     """Find what all backends would take, once it is asked for."""
 
-    def models() -> Iterator[LlamaCppSettings]:
+    def models() -> Iterator[Weighty]:
         for settings in config.backend:
             with suppress(CommandError):  # a finding of its own
                 found = located(settings)
-                if isinstance(found, LlamaCppSettings):
+                if not isinstance(found, MockSettings):
                     yield found
 
     return cache(lambda: forecast(models(), memory_budget(config), config.limits))
@@ -128,7 +128,7 @@ def _checks_of(
         finding = failed(error.text)
         yield Check(model, lambda: finding)
         return
-    if isinstance(settings, LlamaCppSettings):
+    if not isinstance(settings, MockSettings):
         yield Check(model, partial(check_model, settings))
         yield Check(
             memory,
@@ -140,7 +140,7 @@ def _checks_of(
         lambda: check_worker(
             settings, config.limits, lambda demand: known().share(name, demand)
         ),
-        ["packages", model, memory] if isinstance(settings, LlamaCppSettings) else (),
+        () if isinstance(settings, MockSettings) else ["packages", model, memory],
     )
 
 

@@ -8,7 +8,13 @@ import msgspec
 import trio
 
 from inferd.capabilities import BackendCapabilities
-from inferd.config import BackendSettings, LimitSettings, LlamaCppSettings
+from inferd.config import (
+    BackendSettings,
+    LimitSettings,
+    LlamaCppSettings,
+    MockSettings,
+    WhisperCppSettings,
+)
 from inferd.doctor.check import Finding, failed, ok, warning
 from inferd.engine.conduct import SessionOverError
 from inferd.engine.process import start_worker
@@ -20,7 +26,7 @@ from inferd.ipc import Load, Loaded
 _BLOCK_BYTES = 1024 * 1024
 
 
-def check_model(settings: LlamaCppSettings) -> Finding:
+def check_model(settings: LlamaCppSettings | WhisperCppSettings) -> Finding:
     """Is the file there, and the one that was pinned?"""
     path = Path(settings.model)
     if not path.is_file():
@@ -93,13 +99,17 @@ async def _load(
 
 def _small(settings: BackendSettings) -> BackendSettings:
     """Leave out the hash, which is another check."""
-    if isinstance(settings, LlamaCppSettings):
-        return msgspec.structs.replace(settings, sha256=None)
-    return settings
+    match settings:
+        case LlamaCppSettings() | WhisperCppSettings():
+            return msgspec.structs.replace(settings, sha256=None)
+        case MockSettings():
+            return settings
 
 
 def _abilities(able: BackendCapabilities) -> str:
     return (
         f"self-test passed; model {able.model}, context {able.n_ctx or 'unbounded'}, "
         f"accelerator {able.accelerator.kind}, gpu_layers {able.accelerator.gpu_layers}"
+        + (", takes images" if able.vision else "")
+        + (f", takes audio of {able.audio_sample_rate} Hz" if able.audio else "")
     )

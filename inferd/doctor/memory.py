@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import msgspec
 import trio
 
-from inferd.config import LimitSettings, LlamaCppSettings
+from inferd.config import LimitSettings, LlamaCppSettings, WhisperCppSettings
 from inferd.doctor.check import Finding, failed, ok, warning
 from inferd.engine.conduct import SessionOverError
 from inferd.engine.process import start_worker
@@ -14,6 +14,9 @@ from inferd.engine.session import Session
 from inferd.engine.stepdown import StepDown
 from inferd.fit import Budget, Demand, Need, Plan, Share, UnfitError, fit, mib
 from inferd.ipc import Load
+
+Weighty = LlamaCppSettings | WhisperCppSettings
+"""Backends that take memory."""
 
 _HINT = "free memory, or set [memory] budget; docs/configuration.md says what it counts"
 
@@ -36,7 +39,7 @@ class Forecast:
 
 
 def forecast(
-    backends: Iterable[LlamaCppSettings], budget: Budget, limits: LimitSettings
+    backends: Iterable[Weighty], budget: Budget, limits: LimitSettings
 ) -> Forecast:
     """Ask a worker for each backend what it would take, and fit them together."""
     demands: dict[str, Demand] = {}
@@ -54,7 +57,7 @@ def forecast(
 
 
 async def _predict(
-    settings: LlamaCppSettings, n_slots: int, limits: LimitSettings
+    settings: Weighty, n_slots: int, limits: LimitSettings
 ) -> Demand | str:
     """Start a worker, hear what it demands, and end it; again where a variant crashes."""
     heard: list[Demand] = []
@@ -66,7 +69,7 @@ async def _predict(
     step_down = StepDown()
     while True:
         load = Load(
-            settings=msgspec.structs.replace(settings, sha256=None),
+            settings=_unpinned(settings),
             n_slots=n_slots,
             crashed=step_down.crashed,
         )
@@ -122,3 +125,8 @@ def _figures(plan: Plan, need: Need) -> dict[str, int]:
         "total": need.total,
         "budget": plan.budget,
     }
+
+
+def _unpinned(settings: Weighty) -> Weighty:
+    """Leave the hash out: another check takes it."""
+    return msgspec.structs.replace(settings, sha256=None)

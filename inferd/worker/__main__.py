@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from inferd.config import LlamaCppSettings, MockSettings
+from inferd.config import LlamaCppSettings, MockSettings, WhisperCppSettings
 from inferd.ipc import Boxed, Load
 from inferd.worker import box
 from inferd.worker.backend import WorkerBackend
@@ -46,6 +46,14 @@ def make_backend(tell: Callable[[Boxed], None], load: Load) -> WorkerBackend:
                 files=files,
                 helper=started.pop() if started else None,
             )
+        case WhisperCppSettings() as settings:
+            from inferd.worker.whisper.files import open_file  # noqa: PLC0415
+
+            file = open_file(settings)
+            tell(box.enter(settings, file.fds))
+            from inferd.worker.whisper.backend import WhisperBackend  # noqa: PLC0415
+
+            return WhisperBackend(settings, n_slots=load.n_slots, file=file)
 
 
 def main() -> int:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from inferd.config import LlamaCppSettings
+from inferd.config import BackendSettings
 from inferd.engine.conduct import SessionOverError
 from inferd.engine.process import start_worker
 from inferd.engine.session import Session
@@ -10,7 +10,7 @@ from inferd.ipc import Load
 from tests.fakes.ledger import allot_all
 
 
-async def failed_load(settings: LlamaCppSettings) -> tuple[list[str], str]:
+async def failed_load(settings: BackendSettings) -> tuple[list[str], str]:
     """Have a worker load what is no whole model; give its phases and why not."""
     phases: list[str] = []
     async with start_worker() as process:

@@ -2,10 +2,11 @@ import struct
 
 import pytest
 
-from inferd.config import LlamaCppSettings
+from inferd.config import LlamaCppSettings, WhisperCppSettings
 from tests.fakes.gguf_bytes import ARRAY, TEXT, U32, array, gguf, pair, sound, tensor
 from tests.fakes.loading import failed_load
 from tests.fakes.source import imports, modules
+from tests.unit.worker.whisper.models import model_bytes
 
 ATTACKS = {
     "counts that overflow": b"GGUF" + struct.pack("<IQQ", 3, 2**64 - 1, 2**64 - 1),
@@ -34,8 +35,32 @@ async def test_a_file_that_attacks_its_parser_never_reaches_it(name, short_dir):
     assert "mmap" not in phases
 
 
+SPEECH = model_bytes()
+SPEECH_ATTACKS = {
+    "more layers than memory": SPEECH[:20] + struct.pack("<i", 2**30) + SPEECH[24:],
+    "a vocabulary below its special tokens": SPEECH[:4] + bytes(4) + SPEECH[8:],
+    "half a file": SPEECH[: len(SPEECH) // 2],
+    "random bytes": SPEECH[:48] + bytes(range(256)) * 20,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SPEECH_ATTACKS)
+async def test_a_speech_model_that_attacks_its_loader_never_reaches_it(name, short_dir):
+    path = short_dir / "m.bin"
+    path.write_bytes(SPEECH_ATTACKS[name])
+    settings = WhisperCppSettings(name="speech", model=str(path))
+    phases, reason = await failed_load(settings)
+    assert reason.startswith(f"model file {path}: ")
+    assert phases == []
+
+
 def test_what_checks_a_file_runs_no_code_of_the_library():
     trees = dict(modules())
-    for module in ("worker/llama/gguf.py", "worker/llama/files.py"):
+    for module in (
+        "worker/files.py",
+        *(f"worker/llama/{name}.py" for name in ("gguf", "files")),
+        *(f"worker/whisper/{name}.py" for name in ("header", "tensors", "files")),
+    ):
         roots = {name.split(".")[0] for name in imports(trees[module])}
         assert not roots & {"llama_cpp", "numpy", "ctypes"}

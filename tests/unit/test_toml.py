@@ -192,7 +192,7 @@ def test_a_wrong_type_is_refused_with_key_and_value(text, line):
         ("backend = []", "backend = []: expected `array` of length >= 1"),
         (
             "[[backend]]\nname = 'm'\nkind = 'vllm'",
-            "backend[0].kind = 'vllm': expected one of llamacpp, mock",
+            "backend[0].kind = 'vllm': expected one of llamacpp, mock, whispercpp",
         ),
         (
             f"{LLAMA}cache_type_k = 'q4_0'",

@@ -2,10 +2,16 @@ import hashlib
 
 import pytest
 
-from inferd.config import LimitSettings, LlamaCppSettings, MockSettings
+from inferd.config import (
+    LimitSettings,
+    LlamaCppSettings,
+    MockSettings,
+    WhisperCppSettings,
+)
 from inferd.doctor.check import Verdict
 from inferd.doctor.engine import check_model, check_worker
 from inferd.fit import Demand, Share
+from tests.unit.worker.whisper.models import write_model
 
 LIMITS = LimitSettings(load_silence_s=20)
 
@@ -84,6 +90,17 @@ def test_a_worker_that_loads_is_well_and_says_what_it_can():
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_a_model_that_writes_speech_down_is_tried_like_any_other(short_dir):
+    path = write_model(short_dir / "small.bin")
+    speech = WhisperCppSettings(name="w", model=str(path), sha256="0" * 64)
+    finding = check_worker(speech, LIMITS, take_all)
+    assert finding.verdict is Verdict.OK
+    assert finding.detail.startswith("whisper.cpp ")
+    assert "self-test passed; model small" in finding.detail
+    assert check_model(speech).verdict is Verdict.FAILED
+
+
 def test_a_worker_that_crashes_costs_itself_alone():
     settings = MockSettings(name="m", die_at_load=True, die_by="SIGSEGV")
     finding = check_worker(settings, LIMITS, take_all)

@@ -1,9 +1,9 @@
 import pytest
 from msgspec.structs import replace
 
-from inferd.config import LimitSettings, LlamaCppSettings
+from inferd.config import LimitSettings, LlamaCppSettings, WhisperCppSettings
 from inferd.doctor.check import Finding, Verdict
-from inferd.doctor.memory import Forecast, check_memory, forecast
+from inferd.doctor.memory import Forecast, _unpinned, check_memory, forecast
 from inferd.fit import MIB, Budget, Line, Plan, Share, UnfitError, fit
 from tests.fakes.ledger import DEMAND
 from tests.model.tiny import write_tiny_model
@@ -95,3 +95,8 @@ def test_what_is_too_large_is_found_out_without_loading_it(short_dir):
     assert found.plan is None
     assert "for 1 slot of 100000000 tokens" in found.refusal
     assert found.refusal.endswith(" for chat would fit")
+
+
+@pytest.mark.parametrize("kind", [LlamaCppSettings, WhisperCppSettings])
+def test_no_hash_is_taken_to_predict(kind):
+    assert _unpinned(kind(name="a", sha256="0" * 64)) == kind(name="a")

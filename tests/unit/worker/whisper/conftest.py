@@ -1,0 +1,33 @@
+"""The worker's whisper.cpp code, in the test's own process, on a model of nonsense."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from inferd.worker.whisper.backend import WhisperBackend
+from tests.unit.worker.whisper.models import write_model
+from tests.unit.worker.whisper.running import load
+
+N_TICKETS = 100
+
+
+@pytest.fixture(scope="session")
+def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of English that hears nonsense."""
+    return write_model(tmp_path_factory.mktemp("whisper") / "small.bin")
+
+
+@pytest.fixture(scope="session")
+def loaded_small(small_model: Path) -> WhisperBackend:
+    return load(small_model)[0]
+
+
+@pytest.fixture
+def backend(loaded_small: WhisperBackend) -> Iterator[WhisperBackend]:
+    """A backend, shared by tests that leave it idle."""
+    yield loaded_small
+    was_busy = loaded_small.is_busy
+    for ticket in range(N_TICKETS):
+        loaded_small.drop(ticket)
+    assert not was_busy, "the test left a job behind"

@@ -1,0 +1,255 @@
+import gc
+import os
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from inferd.config import WhisperCppSettings
+from inferd.fit import Share
+from inferd.ipc import Failed, Loading, Transcribed, TranscriptEnded, Variant
+from inferd.job import EmbedJob, Media, TranscribeJob
+from inferd.worker.backend import LoadError, PromptOverflowError, RefusedError
+from inferd.worker.whisper.backend import WhisperBackend
+from inferd.worker.whisper.sound import RATE
+from tests.unit.worker.whisper.models import SMALL, write_model
+from tests.unit.worker.whisper.running import (
+    descriptor,
+    hear,
+    job,
+    load,
+    noise,
+    run,
+    start,
+)
+
+SURE: dict[str, Any] = {"temperature": 2.0}
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory) -> WhisperBackend:
+    """A backend of many languages."""
+    path = tmp_path_factory.mktemp("whisper") / "many.bin"
+    return load(write_model(path, SMALL._replace(n_vocab=51_865)))[0]
+
+
+def refusal(backend: WhisperBackend, samples=None, **fields) -> str:
+    samples = noise(0.2) if samples is None else samples
+    with pytest.raises(RefusedError) as caught:
+        backend.prepare(job(samples, **fields), [descriptor(samples)])
+    return str(caught.value)
+
+
+def test_a_loaded_model_writes_down_speech_of_its_rate_and_nothing_else(small_model):
+    _, loaded = load(small_model)
+    able = loaded.capabilities
+    assert (able.transcribe, able.audio, able.v2, able.generate) == (
+        True,
+        True,
+        True,
+        False,
+    )
+    assert (able.audio_sample_rate, able.n_slots, able.model) == (16_000, 3, "small")
+    assert loaded.library.startswith("whisper.cpp ")
+
+
+def test_slots_are_those_of_the_share(small_model):
+    settings = WhisperCppSettings(name="w", model=str(small_model))
+    backend = WhisperBackend(settings, n_slots=4)
+    assert backend.predict(lambda _: None).has_slots
+    loaded = backend.load(lambda _: None, Share(n_slots=2, n_ctx=448))
+    assert loaded.capabilities.n_slots == 2
+
+
+def test_a_model_with_another_hash_is_refused(small_model):
+    with pytest.raises(LoadError, match=f"^SHA-256 of {small_model} is "):
+        load(small_model, sha256="0" * 64)
+
+
+def test_a_load_says_how_far_it_is(small_model):
+    reports: list[Loading | Variant] = []
+    settings = WhisperCppSettings(name="w", model=str(small_model))
+    backend = WhisperBackend(settings, n_slots=1)
+    backend.load(reports.append)
+    assert reports == [
+        Loading(phase=phase, path=str(small_model))
+        for phase in ("checking_local", "mmap")
+    ]
+
+
+def test_a_sound_without_samples_is_refused(backend):
+    assert refusal(backend, np.zeros(0, np.float32)) == 'attachment "a" has no samples'
+
+
+def test_a_sound_of_another_rate_is_refused_with_both(backend):
+    audio = Media(kind="audio", id="a", n_bytes=400, sample_rate=44_100)
+    with pytest.raises(RefusedError) as caught:
+        backend.prepare(TranscribeJob(audio=audio), [descriptor(noise(1))])
+    assert "44100" in str(caught.value)
+    assert "16000" in str(caught.value)
+
+
+def test_a_sample_that_nobody_can_hear_is_refused_before_the_job_runs(backend):
+    samples = noise(1)
+    samples[7] = np.nan
+    assert refusal(backend, samples) == 'attachment "a": sample 7 is not finite'
+
+
+def test_a_language_that_a_model_does_not_know_is_refused_with_those_it_does(
+    backend, many
+):
+    assert refusal(backend, language="de") == (
+        "language 'de': the model knows en; auto finds out"
+    )
+    assert "the model knows en, zh, de, " in refusal(many, language="german")
+    assert refusal(backend, translates=True) == "translate: the model knows en alone"
+    for each in (None, "auto", "de"):
+        many.prepare(job(noise(0.2), language=each), [descriptor(noise(0.2))])
+
+
+def test_a_prompt_that_a_model_takes_no_note_of_is_an_overflow(backend):
+    samples = noise(0.2)
+    fitting = job(samples, prompt=" hello" * 223)
+    assert backend.prepare(fitting, [descriptor(samples)]).prompt_tokens == 223 + 10
+    for prompt, at_least in ((" hello" * 224, False), ("x" * 4097, True)):
+        with pytest.raises(PromptOverflowError) as caught:
+            backend.prepare(job(samples, prompt=prompt), [descriptor(samples)])
+        assert caught.value.prompt_tokens > 223
+        assert (caught.value.n_ctx, caught.value.at_least) == (223, at_least)
+
+
+def test_any_other_job_is_refused(backend):
+    with pytest.raises(RefusedError, match="writes speech down"):
+        backend.prepare(EmbedJob(texts=["x"], dimensions=None, task=None))
+
+
+def test_the_file_of_a_refused_job_is_left_to_the_caller(backend):
+    fd = descriptor(noise(0.1))
+    with pytest.raises(RefusedError):
+        backend.prepare(job(noise(0.1), language="xx"), [fd])
+    os.close(fd)
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_a_job_that_is_prepared_and_never_run_leaves_no_file_open(backend, is_closed):
+    fd = descriptor(noise(0.1))
+    prepared = backend.prepare(job(noise(0.1)), [fd])
+    os.fstat(fd)
+    if is_closed:
+        prepared.close()
+    else:
+        del prepared
+    with pytest.raises(OSError, match="Bad file"):
+        os.fstat(fd)
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """Free nothing that refers to itself: it may be long until it is looked for."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collector")
+@pytest.mark.parametrize("seconds", [0.05, 0.2])
+@pytest.mark.parametrize("is_dropped", [True, False])
+def test_a_job_that_is_over_leaves_nothing_behind(backend, is_dropped, seconds):
+    fd = descriptor(noise(seconds))
+    prepared = backend.prepare(job(noise(seconds), **SURE), [fd])
+    is_there = weakref.ref(prepared)
+    backend.start(1, prepared)
+    del prepared
+    if is_dropped:
+        backend.drop(1)
+    run(backend)
+    assert is_there() is None
+    with pytest.raises(OSError, match="Bad file"):
+        os.fstat(fd)
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_a_job_that_is_dropped_amid_its_sound_leaves_nothing_behind(backend):
+    fd = descriptor(noise(0.2))
+    prepared = backend.prepare(job(**SURE), [fd])
+    is_there = weakref.ref(prepared)
+    backend.start(1, prepared)
+    del prepared
+    backend.append(1, 400, is_last=False)
+    run(backend)  # it waits for more
+    backend.drop(1)
+    assert is_there() is None
+    with pytest.raises(OSError, match="Bad file"):
+        os.fstat(fd)
+
+
+@pytest.mark.slow
+def test_jobs_take_turns_and_hear_what_they_would_alone(backend):
+    sounds = {ticket: noise(32, seed=ticket) for ticket in (1, 2, 3)}
+    alone = {ticket: hear(backend, each, **SURE) for ticket, each in sounds.items()}
+    for ticket, samples in sounds.items():
+        start(backend, ticket, samples, **SURE)
+    order: list[int] = []
+    together: dict[int, list[object]] = {ticket: [] for ticket in sounds}
+    while backend.is_busy:
+        for outcome in backend.step():
+            assert isinstance(outcome, Transcribed | TranscriptEnded | Failed)
+            if isinstance(outcome, Transcribed) and outcome.segments:
+                order.append(outcome.ticket)
+                together[outcome.ticket] += outcome.segments
+    assert {ticket: each.segments for ticket, each in alone.items()} == together
+    assert set(order[:3]) == {1, 2, 3}
+
+
+@pytest.mark.slow
+def test_what_one_job_wants_is_not_what_the_next_one_gets(many):
+    plain = hear(many, noise(3), language="de", **SURE)
+    special = hear(
+        many,
+        noise(3),
+        language="fr",
+        translates=True,
+        timestamps="word",
+        prompt="hello",
+        temperature=0.5,
+        max_tokens=2,
+    )
+    assert special.end.language == "fr"
+    again = hear(many, noise(3), language="de", **SURE)
+    assert (again.segments, again.end.language) == (plain.segments, "de")
+
+
+@pytest.mark.slow
+def test_a_language_is_found_where_none_is_given(many):
+    end = hear(many, noise(1), **SURE).end
+    assert end.language in many._model.languages
+    assert end.language_probability is not None
+    assert 0 < end.language_probability <= 1
+    assert hear(many, noise(1), language="de", **SURE).end.language_probability is None
+
+
+@pytest.mark.slow
+def test_a_job_is_dropped_in_the_middle_and_says_nothing_more(backend):
+    for ticket in (1, 2):
+        start(backend, ticket, noise(70), **SURE)
+    backend.step()
+    backend.interrupt(1)
+    backend.drop(1)
+    assert set(run(backend)) <= {2}
+    start(backend, 3, noise(1), **SURE)
+    backend.drop(3)
+    assert not backend.is_busy
+
+
+def test_a_job_that_computes_for_long_shows_that_it_gets_on(backend, monkeypatch):
+    monkeypatch.setattr("inferd.worker.whisper.backend.SPEECH_STEP_S", 0.001)
+    start(backend, 1, noise(1), temperature=2.0)
+    outcomes = []
+    while backend.is_busy:
+        outcomes += backend.step()
+    assert Transcribed(ticket=1) in outcomes
+    assert isinstance(outcomes[-1], TranscriptEnded)
+    assert outcomes[-1].audio_ms == 1000
+    assert outcomes[-1].usage.prompt_tokens == RATE // 320

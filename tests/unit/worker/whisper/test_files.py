@@ -1,0 +1,28 @@
+import re
+
+import pytest
+
+from inferd.config import WhisperCppSettings
+from inferd.worker.backend import LoadError
+from inferd.worker.whisper.files import SpeechFile, open_file
+from tests.unit.worker.whisper.models import SMALL
+
+
+def test_a_model_is_opened_and_its_header_read(small_model):
+    file = open_file(WhisperCppSettings(name="w", model=str(small_model)))
+    assert file.header == SMALL
+    assert len(file.fds) == 1
+    file.refuse_changed()
+
+
+def test_a_file_that_is_no_model_is_refused_in_one_line(tmp_path):
+    path = tmp_path / "notes.bin"
+    path.write_bytes(b"milk, bread, butter")
+    with pytest.raises(LoadError, match=re.escape(str(path))) as caught:
+        SpeechFile(path)
+    assert caught.value.reason == "model file: not a whisper.cpp model file"
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(LoadError, match=f"not found: {tmp_path / 'm.bin'}"):
+        SpeechFile(tmp_path / "m.bin")

@@ -1,0 +1,195 @@
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from inferd.ipc import Failed, Transcribed
+from inferd.worker.backend import RefusedError
+from inferd.worker.whisper.listening import ListeningError
+from inferd.worker.whisper.turns import Ring, Turn
+
+SOON_S = 5.0
+
+
+def ring(*turns: Turn) -> Ring:
+    made = Ring()
+    for turn in turns:
+        made.add(turn)
+    return made
+
+
+def in_turns(n: int, order: list[int]) -> Callable[[Turn], None]:
+    """Take part so many times, each noted."""
+
+    def perform(turn: Turn) -> None:
+        for _ in range(n):
+            order.append(turn.ticket)
+            turn.tell(Transcribed(ticket=turn.ticket))
+            turn.pause()
+
+    return perform
+
+
+def test_each_has_its_turn_until_all_are_over():
+    order: list[int] = []
+    performers = ring(*(Turn(number, in_turns(number, order)) for number in (1, 2, 3)))
+    while performers.is_busy:
+        performers.step(SOON_S)
+    assert order == [1, 2, 3, 2, 3, 3]
+    assert len(performers) == 0
+
+
+def test_one_computes_at_a_time():
+    computing: list[int] = []
+    most = 0
+
+    def perform(turn: Turn) -> None:
+        nonlocal most
+        for _ in range(20):
+            computing.append(turn.ticket)
+            most = max(most, len(computing))
+            computing.pop()
+            turn.pause()
+
+    performers = ring(*(Turn(number, perform) for number in range(5)))
+    while performers.is_busy:
+        performers.step(SOON_S)
+    assert most == 1
+
+
+def test_one_that_computes_for_long_is_waited_for_again_and_again():
+    go_on = threading.Event()
+
+    def perform(turn: Turn) -> None:
+        turn.beat()
+        go_on.wait()
+        turn.tell(Transcribed(ticket=1, n_tokens=7))
+
+    performers = ring(Turn(1, perform), Turn(2, lambda _: None))
+    turn = performers.step(0.01)
+    assert turn is not None
+    assert performers.step(0.01) is turn
+    assert (turn.is_over, turn.has_beaten(), turn.has_beaten()) == (False, True, False)
+    go_on.set()
+    assert performers.step(SOON_S) is turn
+    assert turn.is_over
+    assert turn.outcomes() == [Transcribed(ticket=1, n_tokens=7)]
+    assert performers.step(SOON_S) is not None
+    assert not performers.is_busy
+
+
+def test_who_waits_for_something_has_no_turn_before_it_is_there():
+    there = False
+
+    def perform(turn: Turn) -> None:
+        turn.pause(until=lambda: there)
+
+    performers = ring(Turn(1, perform))
+    performers.step(SOON_S)
+    assert not performers.is_busy
+    assert performers.step(SOON_S) is None
+    there = True
+    assert performers.is_busy
+    performers.step(SOON_S)
+    assert len(performers) == 0
+
+
+def test_a_job_that_waits_is_dropped_with_its_thread():
+    ended: list[str] = []
+
+    def perform(turn: Turn) -> None:
+        try:
+            turn.pause(until=lambda: False)
+        finally:
+            ended.append(threading.current_thread().name)
+
+    performers = ring(Turn(9, perform), Turn(10, perform))
+    performers.step(SOON_S)
+    performers.drop(9)
+    performers.drop(10)  # it never began
+    performers.drop(11)  # there is none
+    assert ended == ["job 9"]
+    assert "job 9" not in {thread.name for thread in threading.enumerate()}
+    assert not performers.is_busy
+
+
+@pytest.mark.parametrize("is_interrupted", [True, False])
+def test_a_job_that_computes_is_dropped_once_it_notices(is_interrupted):
+    noticed = threading.Event()
+
+    def perform(turn: Turn) -> None:
+        while not turn.beat():
+            pass
+        noticed.set()
+        turn.pause()
+
+    performers = ring(Turn(1, perform))
+    performers.step(0.01)
+    if is_interrupted:
+        performers.interrupt(1)
+        performers.interrupt(2)
+        assert noticed.wait(SOON_S)
+    performers.drop(1)
+    while performers.is_busy:
+        assert performers.step(SOON_S) is None
+    assert noticed.is_set()
+    assert "job 1" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_job_that_is_dropped_as_it_gives_its_turn_back_is_ended():
+    reached, go_on = threading.Event(), threading.Event()
+
+    def perform(turn: Turn) -> None:
+        reached.set()
+        go_on.wait()
+        turn.pause()
+
+    turn = Turn(1, perform)
+    performers = ring(turn)
+    performers.step(0.0)
+    reached.wait()
+    turn_wait = turn.wait
+    performers._turns.clear()  # as drop does, after the job has looked
+    go_on.set()
+    assert turn_wait is not None
+    performers.step(SOON_S)
+    assert turn.is_over
+    assert not performers.is_busy
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "by_request"),
+    [
+        (RefusedError("sample 3 is not finite"), "sample 3 is not finite", True),
+        (ListeningError("whisper.cpp failed (-6)"), "whisper.cpp failed (-6)", False),
+        (ValueError("secret"), "hearing it failed with ValueError", False),
+    ],
+)
+def test_a_job_that_fails_says_why_and_others_go_on(error, reason, by_request, capfd):
+    def perform(turn: Turn) -> None:
+        raise error
+
+    order: list[int] = []
+    performers = ring(Turn(1, perform), Turn(2, in_turns(1, order)))
+    turn = performers.step(SOON_S)
+    assert turn is not None
+    assert turn.outcomes() == [Failed(ticket=1, reason=reason, by_request=by_request)]
+    while performers.is_busy:
+        performers.step(SOON_S)
+    assert order == [2]
+
+
+def test_time_counts_while_a_job_has_the_turn():
+    found: list[int] = []
+
+    def perform(turn: Turn) -> None:
+        before = turn.computed_ms
+        turn.pause(until=lambda: bool(found))
+        found.append(turn.computed_ms - before)
+
+    performers = ring(Turn(1, perform))
+    performers.step(SOON_S)
+    threading.Event().wait(0.05)
+    found.append(0)
+    performers.step(SOON_S)
+    assert found[1] < 50

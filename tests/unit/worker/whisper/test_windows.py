@@ -1,0 +1,56 @@
+from hypothesis import given, strategies as st
+
+from inferd.worker.whisper.sound import MS
+from inferd.worker.whisper.windows import CHUNK, WINDOW, after, ahead_at, window_at
+
+
+@given(st.integers(1, WINDOW))
+def test_a_sound_that_fits_is_one_window_without_a_limit(n_samples):
+    window = window_at(0, n_samples)
+    assert (window.first, window.n_samples, window.limit_ms) == (0, n_samples, 0)
+    assert after(window, 0) == window.n_settled == n_samples
+
+
+@given(st.integers(WINDOW + 1, 20 * WINDOW), st.data())
+def test_windows_leave_nothing_out_and_come_to_an_end(n_samples, data):
+    first, n_windows = 0, 0
+    while first < n_samples:
+        window = window_at(first, n_samples)
+        assert window.first == first
+        assert window.n_samples <= WINDOW
+        end_ms = first // MS + data.draw(st.integers(0, 700_000))
+        following = after(window, end_ms)
+        assert window.n_settled <= following <= first + window.n_samples
+        assert following >= min(n_samples, first + WINDOW - CHUNK)
+        first, n_windows = following, n_windows + 1
+    assert first == n_samples
+    assert n_windows <= n_samples // (WINDOW - CHUNK) + 1
+
+
+@given(st.integers(WINDOW + 1, 3 * WINDOW), st.integers(0, (WINDOW - 1) // MS))
+def test_every_chunk_of_a_window_with_a_limit_sees_its_whole_half_minute(
+    n_samples, place_ms
+):
+    window = window_at(0, n_samples)
+    if place_ms < window.limit_ms:
+        assert place_ms * MS + CHUNK <= window.n_samples
+
+
+@given(st.integers(0, (WINDOW - CHUNK) // MS), st.integers(0, CHUNK // MS))
+def test_the_next_window_begins_where_the_last_segment_ends(limit, beyond_ms):
+    window = window_at(0, 3 * WINDOW)
+    assert after(window, window.limit_ms + beyond_ms) == (
+        (window.limit_ms + beyond_ms) * MS
+    )
+    assert after(window, window.limit_ms - min(limit, window.limit_ms)) == (
+        window.limit_ms * MS
+    )
+
+
+@given(st.integers(0, 3 * WINDOW), st.integers(CHUNK + MS, 3 * WINDOW))
+def test_of_what_has_come_every_chunk_that_begins_is_there_whole(first, n_ahead):
+    window = ahead_at(first, first + n_ahead)
+    assert window.first + window.n_samples <= first + n_ahead
+    assert window.n_samples <= WINDOW
+    assert 0 < window.limit_ms * MS <= window.n_samples - CHUNK
+    assert after(window, 0) > first
