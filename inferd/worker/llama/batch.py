@@ -4,6 +4,7 @@ import ctypes
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from inferd.worker.llama.library import llama
 
@@ -70,3 +71,35 @@ class Batch:
             setattr(struct, name, ctypes.cast(array.ctypes.data, types[name]))
         struct.embd = None
         return struct
+
+
+class VectorBatch(Batch):
+    """Up to ``capacity`` vectors that stand in place of tokens of one sequence."""
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__(capacity)
+        self.handle.token = None
+        self._vectors = np.empty((0, 0), np.float32)
+        self._places = np.empty((0, 0), np.int32)
+
+    def fill(
+        self,
+        vectors: npt.NDArray[np.float32],
+        *,
+        positions: npt.NDArray[np.int32],
+        sequence: int,
+    ) -> None:
+        """Hold these instead of what it has; none of them gives logits.
+
+        Args:
+            vectors: ``(n_tokens, n_embd)``.
+            positions: ``(n, n_tokens)``: as many for each as the model has for vectors.
+            sequence: theirs.
+        """
+        self.clear()
+        self.add([0] * len(vectors), at=0, sequence=sequence, n_logits=0)
+        self._vectors = np.ascontiguousarray(vectors, np.float32)
+        self._places = np.ascontiguousarray(positions, np.int32)
+        types = dict(llama.llama_batch._fields_)
+        self.handle.embd = ctypes.cast(self._vectors.ctypes.data, types["embd"])
+        self.handle.pos = ctypes.cast(self._places.ctypes.data, types["pos"])

@@ -131,6 +131,14 @@ class Context:
         """Decode a batch; give llama.cpp's code: 0 is well, 2 is interrupted."""
         return int(self._compute(self.handle, batch))
 
+    def decode_together(self, batch: ctypes.Structure) -> int:
+        """Decode a batch of one sequence, each of whose places sees all the others."""
+        llama.llama_set_causal_attn(self.handle, False)  # noqa: FBT003  # its only one
+        try:
+            return self.decode(batch)
+        finally:
+            llama.llama_set_causal_attn(self.handle, True)  # noqa: FBT003
+
     def logits(self, row: int, n_vocab: int) -> npt.NDArray[np.float32]:
         """View the logits of a row of the last batch: ``(n_vocab,)``, until the next.
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from inferd.config import LlamaCppSettings
 from inferd.worker.backend import LoadError
-from inferd.worker.files import OpenedFile
+from inferd.worker.files import MODEL, OpenedFile
 from inferd.worker.limits import MODEL_PARTS
 from inferd.worker.llama.gguf import GgufError, Header, read_header
 
@@ -29,8 +29,8 @@ class ModelFile(OpenedFile):
         Holds a descriptor for each file as long as it lives.
     """
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
+    def __init__(self, path: Path, kind: str = MODEL) -> None:
+        super().__init__(path, kind)
         self.header = self._add(path)
         for each in _other_parts(path, self.header.n_parts):
             self._add(each)
@@ -53,7 +53,7 @@ class Files(NamedTuple):
     """All that a backend reads."""
 
     model: ModelFile
-    draft: ModelFile | None
+    draft: ModelFile | None = None
 
     @property
     def fds(self) -> list[int]:
@@ -69,7 +69,8 @@ def open_files(settings: LlamaCppSettings) -> Files:
     """
     draft = settings.draft_model
     return Files(
-        ModelFile(Path(settings.model)), ModelFile(Path(draft)) if draft else None
+        ModelFile(Path(settings.model)),
+        ModelFile(Path(draft)) if draft else None,
     )
 
 

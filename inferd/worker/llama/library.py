@@ -10,6 +10,7 @@ import platform
 import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 from inferd.capabilities import AcceleratorKind
@@ -100,20 +101,21 @@ def _load_variant(report: Report, wanted: str | None, crashed: Collection[str]) 
     return chosen.name
 
 
-def check_struct(name: str, make_default: str) -> None:
+def check_struct(name: str, make_default: str, binding: ModuleType = llama) -> None:
     """Compare a struct's size in the binding with what the library writes.
 
     Args:
         name: of the struct.
         make_default: the library's function that returns one by value.
+        binding: of the library.
 
     Raises:
         LoadError: they differ.
     """
     if platform.machine() != "x86_64":
         return  # elsewhere the address of a result is no argument; the self-test must do
-    expected = ctypes.sizeof(getattr(llama, name))
-    written = struct_size(_address(make_default))
+    expected = ctypes.sizeof(getattr(binding, name))
+    written = struct_size(_address(make_default, binding))
     if written != expected:
         raise LoadError(
             f"llama.cpp's {name} has {written} bytes, the binding expects {expected}: "
@@ -121,8 +123,8 @@ def check_struct(name: str, make_default: str) -> None:
         )
 
 
-def _address(function: str) -> int:
-    pointer = ctypes.cast(getattr(llama, function), ctypes.c_void_p)
+def _address(function: str, binding: ModuleType = llama) -> int:
+    pointer = ctypes.cast(getattr(binding, function), ctypes.c_void_p)
     return pointer.value or 0
 
 

@@ -1,7 +1,8 @@
+import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from inferd.worker.llama.batch import Batch
+from inferd.worker.llama.batch import Batch, VectorBatch
 
 pytestmark = pytest.mark.model
 
@@ -82,3 +83,20 @@ def test_the_library_reads_what_was_added(batches):
             expected[-1] = (*expected[-1][:3], n_logits)
             assert row == first
         assert rows_of(batch) == expected
+
+
+@pytest.mark.parametrize("n_positions", [1, 4])
+def test_vectors_stand_in_place_of_tokens(n_positions):
+    batch = VectorBatch(CAPACITY)
+    vectors = np.arange(6, dtype=np.float32).reshape(2, 3)
+    places = np.arange(2 * n_positions, dtype=np.int32).reshape(n_positions, 2)
+    for begin in (0, 1):  # a slice of rows, and of columns
+        batch.fill(vectors[begin:], positions=places[:, begin:], sequence=5)
+        n_tokens = 2 - begin
+        assert not batch.handle.token
+        assert batch.handle.n_tokens == n_tokens
+        assert batch.handle.embd[: 3 * n_tokens] == vectors[begin:].ravel().tolist()
+        positions = batch.handle.pos[: n_positions * n_tokens]
+        assert positions == places[:, begin:].ravel().tolist()
+        assert [batch.handle.seq_id[n][0] for n in range(n_tokens)] == [5] * n_tokens
+        assert list(batch.handle.logits[:n_tokens]) == [0] * n_tokens
