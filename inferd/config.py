@@ -173,12 +173,15 @@ class LlamaCppSettings(_Table, frozen=True, tag="llamacpp", tag_field="kind"):
     sha256: Sha256 | None = None
     """SHA-256 the file must have, checked at each load; a model in several files cannot
     have one. Default: not checked."""
+    mmproj: FilePath | None = None
+    """Path of a GGUF file with the model's projector: it makes pictures or sound readable."""
+    mmproj_sha256: Sha256 | None = None
+    """SHA-256 the projector's file must have. Default: not checked."""
     n_ctx: Annotated[int, Meta(ge=8, le=I32_MAX)] | None = None
     """Tokens of one request, prompt and answer. Default: 8192 or the model's, if less; or
     what the memory has room for, but 2048 at least."""
     cache_type_k: CacheType = "f16"
-    """How the keys of the KV cache are kept: ``f16``, or ``q8_0`` in about half of the
-    memory."""
+    """How the keys of the KV cache are kept: ``f16``, or ``q8_0`` in about half the memory."""
     cache_type_v: CacheType = "f16"
     """The same for its values; ``q8_0`` needs flash attention, which most models have."""
     n_threads: Annotated[int, Meta(ge=1, le=limits.MAX_THREADS)] | None = None
@@ -198,6 +201,8 @@ class LlamaCppSettings(_Table, frozen=True, tag="llamacpp", tag_field="kind"):
     prompt_cache_mb: Annotated[int, Meta(ge=0, le=I32_MAX)] = limits.PROMPT_CACHE_MB
     """MiB of host memory for prompts and answers that may be continued, of what the
     budget has left; with 0 nothing is kept, in the context neither."""
+    media_cache_mb: Annotated[int, Meta(ge=0, le=I32_MAX)] = limits.MEDIA_CACHE_MB
+    """MiB of host memory for what a projector has made of pictures and sound; 0 keeps none."""
     speculation: Speculation = "off"
     """How tokens are guessed ahead of the model, which checks several at once: ``lookup``
     by what came after the same tokens before, ``draft`` by another model. It changes no

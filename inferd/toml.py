@@ -68,6 +68,11 @@ def _refuse_contradictions(config: Config) -> None:
                     f"backend[{index}].draft_model = {_shown(draft)}: of use with "
                     "speculation = 'draft' alone"
                 )
+            case LlamaCppSettings(mmproj=None, mmproj_sha256=str(digest)):
+                raise ConfigError(
+                    f"backend[{index}].mmproj_sha256 = {_shown(digest)}: of use with "
+                    "mmproj alone"
+                )
             case _:
                 pass
 

@@ -79,10 +79,14 @@ def located(settings: BackendSettings) -> BackendSettings:
     match settings:
         case MockSettings():
             return settings
-        case LlamaCppSettings(name=name, draft_model=draft):
+        case LlamaCppSettings(name=name, draft_model=draft, mmproj=mmproj):
             if draft is not None:
                 draft = str(_file_path(name, "draft_model", draft))
-            return _with_model(msgspec.structs.replace(settings, draft_model=draft))
+            if mmproj is not None:
+                mmproj = str(_file_path(name, "mmproj", mmproj))
+            return _with_model(
+                msgspec.structs.replace(settings, draft_model=draft, mmproj=mmproj)
+            )
         case WhisperCppSettings():
             return _with_model(settings)
 

@@ -15,7 +15,7 @@ from inferd.config import (
     MockSettings,
     WhisperCppSettings,
 )
-from inferd.doctor.check import Finding, failed, ok, warning
+from inferd.doctor.check import Finding, Verdict, failed, ok, warning
 from inferd.engine.conduct import SessionOverError
 from inferd.engine.process import start_worker
 from inferd.engine.session import Session
@@ -27,20 +27,33 @@ _BLOCK_BYTES = 1024 * 1024
 
 
 def check_model(settings: LlamaCppSettings | WhisperCppSettings) -> Finding:
-    """Is the file there, and the one that was pinned?"""
-    path = Path(settings.model)
+    """Are the files there, the model's and its projector's, and those that were pinned?"""
+    model = _check_file(Path(settings.model), settings.sha256)
+    if isinstance(settings, WhisperCppSettings) or settings.mmproj is None:
+        return model
+    if model.verdict is Verdict.FAILED:
+        return model
+    projector = _check_file(Path(settings.mmproj), settings.mmproj_sha256)
+    if projector.verdict is Verdict.FAILED:
+        return failed(
+            f"mmproj: {projector.detail}", "correct mmproj in its [[backend]]"
+        )
+    return ok(f"{model.detail}; mmproj: {projector.detail}")
+
+
+def _check_file(path: Path, sha256: str | None) -> Finding:
     if not path.is_file():
         return failed(f"missing at {path}", "make setup")
     size = path.stat().st_size
-    if settings.sha256 is None:
+    if sha256 is None:
         return ok(f"{size} bytes at {path}; no sha256 configured, so not verified")
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(_BLOCK_BYTES):
             digest.update(block)
-    if digest.hexdigest() != settings.sha256:
+    if digest.hexdigest() != sha256:
         return failed(
-            f"{path} has SHA-256 {digest.hexdigest()}, expected {settings.sha256}",
+            f"{path} has SHA-256 {digest.hexdigest()}, expected {sha256}",
             "remove it and run: make setup",
         )
     return ok(f"{size} bytes at {path}, SHA-256 as expected")
@@ -98,9 +111,11 @@ async def _load(
 
 
 def _small(settings: BackendSettings) -> BackendSettings:
-    """Leave out the hash, which is another check."""
+    """Leave out the hashes, which are other checks."""
     match settings:
-        case LlamaCppSettings() | WhisperCppSettings():
+        case LlamaCppSettings():
+            return msgspec.structs.replace(settings, sha256=None, mmproj_sha256=None)
+        case WhisperCppSettings():
             return msgspec.structs.replace(settings, sha256=None)
         case MockSettings():
             return settings

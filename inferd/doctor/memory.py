@@ -128,5 +128,7 @@ def _figures(plan: Plan, need: Need) -> dict[str, int]:
 
 
 def _unpinned(settings: Weighty) -> Weighty:
-    """Leave the hash out: another check takes it."""
+    """Leave hashes out: another check takes them."""
+    if isinstance(settings, LlamaCppSettings):
+        return msgspec.structs.replace(settings, sha256=None, mmproj_sha256=None)
     return msgspec.structs.replace(settings, sha256=None)

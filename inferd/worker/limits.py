@@ -123,34 +123,34 @@ GRAMMARS_REMEMBERED: Final = 256
 """Grammars that are known to compile soon and are not tried again."""
 
 # --- pictures and sound -----------------------------------------------------
-# What clients send is bounded before a library sees it.
+# What clients send is bounded before a library sees it. F-29.
 
 MEDIA_PIXELS: Final = 2**25
 """Pixels of one picture: 33 million, over those of most cameras. It is held three times
-while it is made smaller, 300 MB at the most."""
+while it is made smaller, 300 MB at the most. F-29."""
 
 MEDIA_SIDE_PIXELS: Final = 2**15
-"""Pixels of one side of a picture: libmtmd multiplies sides in 32 bits."""
+"""Pixels of one side of a picture: libmtmd multiplies sides in 32 bits. F-29."""
 
 MEDIA_SIDE_RATIO: Final = 200
 """Times that a picture may be as long as it is broad. Beyond, sides become 0 as libmtmd
-makes it smaller, which ends the process."""
+makes it smaller, which ends the process. F-29."""
 
 MEDIA_AUDIO_S: Final = 600.0
 """Seconds of one sound. Its spectrum takes 51 kB a second, and all of it some seconds to
-be computed; contexts have room for less as a rule."""
+be computed; contexts have room for less as a rule. F-29."""
 
 MEDIA_AUDIO_MIN_S: Final = 0.1
 """Seconds of the shortest sound: ten windows of a spectrum. libmtmd ends the process where
-there is but one."""
+there is but one. F-29."""
 
 MEDIA_READ_S: Final = PREPARE_TIMEOUT_S / 4
 """Seconds after which no further medium of a request is read: the worker is not to be
-killed for it. A picture of 12 million pixels takes 0.2 s, ten minutes of sound 2 s."""
+killed for it. A picture of 12 million pixels takes 0.2 s, ten minutes of sound 2 s. F-29."""
 
 MEDIA_SAMPLE_MAX: Final = 32_768.0
 """Largest size of a sample: one that was meant for 16 bits is louder than all, but no
-number that spoils a sum."""
+number that spoils a sum. F-29."""
 
 MEDIA_WATCHED_NODES: Final = 8
 """Operations of a projector between two looks at whether its picture is still wanted. A

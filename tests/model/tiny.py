@@ -39,6 +39,8 @@ LAYERS: Final = 2
 SSM_KERNEL: Final = 4
 SSM_STATE: Final = 8
 SSM_RANK: Final = 4
+GRID_SECTIONS: Final = [4, 2, 2, 0]
+"""Pairs of numbers in a head that turn by time, row and column."""
 GAIN: Final = 2.0
 """Scale of the blocks' weights: enough for the answer to depend on the prompt."""
 
@@ -67,6 +69,7 @@ def write_tiny_model(  # noqa: PLR0913  # all that tests want to differ
     template: str | None = TEMPLATE,
     recommended: Mapping[str, float | str] = {},
     window: int = 0,
+    has_grids: bool = False,
 ) -> Path:
     """Write the model; give its path.
 
@@ -78,8 +81,10 @@ def write_tiny_model(  # noqa: PLR0913  # all that tests want to differ
         template: the chat template, or ``None`` for a model without one.
         recommended: sampling options, by their names in the header.
         window: tokens that every other layer sees; 0 for all of them.
+        has_grids: whether places in pictures have a row and a column, as Qwen's.
     """
-    writer = gguf.GGUFWriter(path, "gemma2" if window else "llama")
+    architecture = "qwen2vl" if has_grids else "llama"
+    writer = gguf.GGUFWriter(path, "gemma2" if window else architecture)
     writer.add_name("tiny-random")
     for option, value in recommended.items():
         add = writer.add_string if isinstance(value, str) else writer.add_float32
@@ -90,6 +95,8 @@ def write_tiny_model(  # noqa: PLR0913  # all that tests want to differ
     add_shape(writer, KINDS[kind])
     if window:
         writer.add_sliding_window(window)
+    if has_grids:
+        writer.add_rope_dimension_sections(GRID_SECTIONS)
     has_window = bool(window)
     add_weights(writer, KINDS[kind], np.random.default_rng(seed), has_window=has_window)
     writer.write_header_to_file()

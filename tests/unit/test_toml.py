@@ -25,7 +25,7 @@ MOCK_KEYS = (
 ADMISSION_KEYS = "max_active, max_queued, max_queued_bytes, max_queued_tokens"
 LLAMA_KEYS = (
     "cache_type_k, cache_type_v, chat_template, cpu_variant, draft_max, draft_model, "
-    "embed_pooling, kind, model, n_ctx, n_gpu_layers, n_threads, name, prompt_cache_mb, serves, sha256, "
+    "embed_pooling, kind, media_cache_mb, mmproj, mmproj_sha256, model, n_ctx, n_gpu_layers, n_threads, name, prompt_cache_mb, serves, sha256, "
     "speculation"
 )
 
@@ -215,6 +215,10 @@ def test_a_wrong_type_is_refused_with_key_and_value(text, line):
         (
             f"{LLAMA}speculation = 'lookup'\ndraft_model = 'small.gguf'",
             "backend[0].draft_model = 'small.gguf': of use with speculation = 'draft' alone",
+        ),
+        (
+            f"{LLAMA}mmproj_sha256 = '{'0' * 64}'",
+            f"backend[0].mmproj_sha256 = '{'0' * 64}': of use with mmproj alone",
         ),
         (f"{LLAMA}draft_max = 0", "backend[0].draft_max = 0: expected `int` >= 1"),
         (f"{LLAMA}draft_max = 8", "backend[0].draft_max = 8: expected `int` <= 7"),

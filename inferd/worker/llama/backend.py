@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Collection, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -27,6 +28,7 @@ from inferd.worker.llama.helper import Helper, end
 from inferd.worker.llama.library import Library, accelerator, load_library
 from inferd.worker.llama.model import Model
 from inferd.worker.llama.predict import predict
+from inferd.worker.llama.seeing import Seeing
 from inferd.worker.llama.threads import OtherLoad, ThreadGovernor
 
 
@@ -70,12 +72,12 @@ class LlamaBackend(WorkerBackend):
         self._others = OtherLoad()
 
     def predict(self, report: Report) -> Demand:
-        """Verify the file, and see what serving it takes.
+        """Verify the files, and see what serving it takes.
 
         Raises:
             LoadError: it cannot be served.
         """
-        self._verify_file(report)
+        self._verify_files(report)
         self._library = load_library(
             report, wanted=self._settings.cpu_variant, crashed=self._crashed
         )
@@ -105,6 +107,8 @@ class LlamaBackend(WorkerBackend):
             self._engine.prepare_grammars()
         if self._settings.sha256:
             self._files.model.refuse_changed()
+        if self._settings.mmproj_sha256 and self._files.projector:
+            self._files.projector.refuse_changed()
         able = msgspec.structs.replace(
             self._engine.capabilities,
             model=self._model.name or path.stem,
@@ -120,14 +124,18 @@ class LlamaBackend(WorkerBackend):
         )
 
     def prepare(self, job: Job, fds: Sequence[int] = ()) -> PreparedJob:
-        """Render and tokenise what a job reads; media are not looked at.
+        """Render and tokenise what a job reads, and read its media.
 
         Raises:
             RefusedError: it cannot be served as it stands.
             PromptOverflowError: no room for a token of the answer.
         """
-        prepared = self._engine.prepare(job)
-        for fd in fds:
+        prepared = (
+            self._engine.prepare(job, fds)
+            if isinstance(self._engine, Generator)
+            else self._engine.prepare(job)
+        )
+        for fd in fds:  # what was in them is read
             os.close(fd)
         return prepared
 
@@ -181,18 +189,31 @@ class LlamaBackend(WorkerBackend):
                     n_threads=n_threads,
                 ),
                 helper=self._helper,
+                seeing=self._make_seeing(report, n_threads),
             )
         if self._helper is not None:
             end(self._helper)
         return Encoder(self._model, n_ctx=share.n_ctx, n_threads=n_threads)
 
-    def _verify_file(self, report: Report) -> None:
-        path = str(self._path)
-        report(Loading(phase="checking_local", path=path))
-        if expected := self._settings.sha256:
-            verifying = Loading(phase="verify", path=path)
-            report(verifying)
-            check_sha256(self._files.model, expected, lambda: report(verifying))
+    def _make_seeing(self, report: Report, n_threads: int) -> Seeing | None:
+        if (file := self._files.projector) is None:
+            return None
+        return Seeing.load(
+            file, self._model, self._settings, report, n_threads=n_threads
+        )
+
+    def _verify_files(self, report: Report) -> None:
+        for file, expected in (
+            (self._files.model, self._settings.sha256),
+            (self._files.projector, self._settings.mmproj_sha256),
+        ):
+            if file is None:
+                continue
+            report(Loading(phase="checking_local", path=str(file.path)))
+            if expected:
+                verifying = Loading(phase="verify", path=str(file.path))
+                report(verifying)
+                check_sha256(file, expected, partial(report, verifying))
 
     @property
     def _n_gpu_layers(self) -> int:

@@ -10,6 +10,7 @@ from inferd.worker.backend import Outcome
 from inferd.worker.limits import PREFILL_CHUNK_TOKENS
 from inferd.worker.llama.batch import Batch
 from inferd.worker.llama.context import Context
+from inferd.worker.llama.looking import Look, Looking
 from inferd.worker.llama.model import Model
 from inferd.worker.llama.pace import Pace
 from inferd.worker.llama.plan import Row, plan
@@ -34,6 +35,7 @@ class Decoder:
         context: to decode in.
         slots: the context's.
         speculation: what guesses ahead, if anything does.
+        looking: what reads media, if the model can.
     """
 
     def __init__(
@@ -42,9 +44,11 @@ class Decoder:
         context: Context,
         slots: Slots,
         speculation: Speculation | None = None,
+        looking: Looking | None = None,
     ) -> None:
         self._context = context
         self._speculation = speculation
+        self._looking = looking
         self._can_take_back = not model.is_recurrent
         self._writer = Writer(model, context)
         self._slots = slots
@@ -62,7 +66,10 @@ class Decoder:
     def start(self, ticket: int, prepared: PreparedPrompt) -> None:
         """Give a job a slot, and what is known of its prompt."""
         slot, n_reused, miss = self._slots.take(prepared, self._running.values())
-        self._running[ticket] = Sequence(ticket, slot, prepared, n_reused=n_reused)
+        sequence = Sequence(ticket, slot, prepared, n_reused=n_reused)
+        self._running[ticket] = sequence
+        if self._looking:
+            self._looking.begin(sequence)
         self._started.append(
             Started(
                 ticket=ticket,
@@ -80,6 +87,8 @@ class Decoder:
             self._slots.give_back(sequence)
             if self._speculation:
                 self._speculation.drop(ticket)
+            if self._looking:
+                self._looking.drop(ticket)
 
     def interrupt(self, ticket: int) -> None:
         """Cut the decode short if this sequence's prompt is in it; any thread may call.
@@ -90,6 +99,8 @@ class Decoder:
         """
         if ticket in self._prefilling:
             self._context.interrupt()
+        if self._looking:
+            self._looking.drop(ticket)
 
     def step(self) -> list[Outcome]:
         """Decode a batch and choose a token for each sequence that is past its prompt.
@@ -105,16 +116,18 @@ class Decoder:
         self._settle(ends)
         prefilled: list[tuple[int, int]] = []
         written = Written()
-        n_read = 0
+        n_read = self._look(prefilled, ends)
         rows = self._fill()
         if rows and self._decode(rows):
-            n_read = sum(row.n_tokens for row in rows if row.sequence.is_prefilling)
-            prefilled = [
+            n_read += sum(row.n_tokens for row in rows if row.sequence.is_prefilling)
+            prefilled += [
                 (row.sequence.ticket, row.sequence.n_cached + row.n_tokens)
                 for row in rows
                 if row.sequence.is_prefilling and row.sequence.job.wants_progress
             ]
             ends += self._go_on(rows, written)
+        if self._looking and self._running and not (rows or n_read or ends):
+            n_read = int(self._looking.wait())
         started, self._started = self._started, []
         step = Step(
             started=started,
@@ -127,14 +140,39 @@ class Decoder:
         )
         return [step, *(end for end in ends if isinstance(end, Failed))]
 
+    def _look(
+        self, prefilled: list[tuple[int, int]], ends: list[Ended | Failed]
+    ) -> int:
+        """Read a part of one prompt's medium; give the tokens whose place it took."""
+        if self._looking is None:
+            return 0
+        ends += self._looking.failures(self._running.values())
+        self._settle(ends)
+        look = self._looking.choose(self._running.values(), self._pace)
+        if look is None or not self._decode_look(self._looking, look):
+            return 0
+        sequence, n_tokens = look
+        sequence.n_cached += n_tokens
+        if sequence.job.wants_progress:
+            prefilled.append((sequence.ticket, sequence.n_cached))
+        return n_tokens
+
+    def _decode_look(self, looking: Looking, look: Look) -> bool:
+        """Decode a part of a medium; false if it was interrupted and left no trace."""
+        self._prefilling = frozenset({look.sequence.ticket})
+        code = looking.decode(look, self._pace)
+        self._prefilling = frozenset()
+        if code:
+            self._take_back(code, [look.sequence], look.n_tokens)
+        return not code
+
     def _fill(self) -> list[Row]:
         """Plan a step and put it in the batch, in the order of slots: see ``Context``."""
         if self._speculation:
             running = self._running.values()
             self._speculation.guess([e for e in running if not e.is_prefilling])
-        rows = plan(
-            self._running.values(), self._pace, can_take_back=self._can_take_back
-        )
+        reading = [each for each in self._running.values() if each.span is None]
+        rows = plan(reading, self._pace, can_take_back=self._can_take_back)
         rows.sort(key=lambda row: row.sequence.slot)
         self._batch.clear()
         for row in rows:
@@ -152,7 +190,7 @@ class Decoder:
         sequence = row.sequence
         first = self._batch.add(
             sequence.next_tokens(row.n_tokens) + row.drafts,
-            at=sequence.n_cached,
+            at=sequence.position,
             sequence=sequence.slot,
             n_logits=1 + len(row.drafts) if row.chooses else 0,
         )
@@ -171,13 +209,20 @@ class Decoder:
             ):
                 self._speculation.observe_batch(len(self._batch), seconds)
             return True
-        # Whole micro-batches may have stayed in the cache: back to what we counted.
-        for row in rows:
-            self._cut(row.sequence)
-        if code != INTERRUPTED:
-            raise DecodeError(f"llama_decode gave {code} for {len(self._batch)} tokens")
-        self._context.allow()
+        self._take_back(code, [row.sequence for row in rows], len(self._batch))
         return False
+
+    def _take_back(self, code: int, sequences: list[Sequence], n_tokens: int) -> None:
+        """Go back to what was counted: whole micro-batches may have stayed in the cache.
+
+        Raises:
+            DecodeError: nobody interrupted it.
+        """
+        for each in sequences:
+            self._cut(each)
+        if code != INTERRUPTED:
+            raise DecodeError(f"llama_decode gave {code} for {n_tokens} tokens")
+        self._context.allow()
 
     def _go_on(self, rows: list[Row], written: Written) -> list[Ended | Failed]:
         """Take every sequence of a batch a step further; give those that end."""
@@ -215,9 +260,11 @@ class Decoder:
 
     def _cut(self, sequence: Sequence) -> None:
         """Drop the cells of tokens that turned out not to be the sequence's."""
-        if not self._context.forget(sequence.slot, after=sequence.n_cached):
+        if not self._context.forget(sequence.slot, after=sequence.position):
             self._context.forget(sequence.slot)
             sequence.n_cached = 0
+            if self._looking:  # what was in the cache is needed now
+                self._looking.begin(sequence)
 
     def _start_afresh(self, ends: list[Ended | Failed]) -> list[Ended | Failed]:
         """Wipe the cache: what is no number in a dropped cell spoils all who share it."""

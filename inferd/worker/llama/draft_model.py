@@ -42,7 +42,8 @@ class DraftModel(Drafter):
 
     It reads a prompt once its answer is being written, a chunk at a time, and guesses
     nothing of that answer until then. It keeps nothing of sequences that are over: what
-    the model itself finds in its cache is read like the rest.
+    the model itself finds in its cache is read like the rest. Where media stand in a prompt
+    it guesses nothing: it has no projector.
 
     Args:
         model: with the vocabulary of the one that it guesses for.
@@ -72,7 +73,7 @@ class DraftModel(Drafter):
 
     def draft(self, wanted: Mapping[Sequence, int]) -> Mapping[Sequence, list[int]]:
         """Read what is new of each sequence, then write ahead of those that are read."""
-        rows = self._read(wanted)
+        rows = self._read([each for each in wanted if not each.prepared.media])
         drafts: dict[Sequence, list[int]] = {each: [] for each in rows}
         while rows and self._decode(n_rows=len(rows)):
             self._batch.clear()

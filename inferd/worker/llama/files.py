@@ -11,6 +11,7 @@ from inferd.worker.files import MODEL, OpenedFile
 from inferd.worker.limits import MODEL_PARTS
 from inferd.worker.llama.gguf import GgufError, Header, read_header
 
+_PROJECTOR: Final = b"clip"
 _FIRST_PART: Final = re.compile(r"(?P<stem>.+)-00001-of-(?P<n_parts>\d{5})\.gguf")
 
 
@@ -54,6 +55,7 @@ class Files(NamedTuple):
 
     model: ModelFile
     draft: ModelFile | None = None
+    projector: ModelFile | None = None
 
     @property
     def fds(self) -> list[int]:
@@ -65,13 +67,24 @@ def open_files(settings: LlamaCppSettings) -> Files:
     """Open what the settings name.
 
     Raises:
-        LoadError: as ``ModelFile`` does.
+        LoadError: as ``ModelFile`` does, or the projector's is none.
     """
-    draft = settings.draft_model
+    draft, projector = settings.draft_model, settings.mmproj
     return Files(
         ModelFile(Path(settings.model)),
         ModelFile(Path(draft)) if draft else None,
+        _open_projector(Path(projector)) if projector else None,
     )
+
+
+def _open_projector(path: Path) -> ModelFile:
+    file = ModelFile(path, "mmproj file")
+    if file.header.architecture != _PROJECTOR:
+        found = file.header.architecture.decode("utf-8", "replace")
+        raise file.refusal(
+            f"it is of the architecture {found!r}, a projector of 'clip'"
+        )
+    return file
 
 
 def _other_parts(path: Path, n_parts: int) -> list[Path]:

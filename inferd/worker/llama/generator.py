@@ -34,12 +34,15 @@ from inferd.worker.llama.grammar import (
 )
 from inferd.worker.llama.helper import Helper
 from inferd.worker.llama.later import Later
+from inferd.worker.llama.media import Senses
 from inferd.worker.llama.model import Model
-from inferd.worker.llama.prompt import tokenize_prompt
+from inferd.worker.llama.prompt import cut_at, tokenize_prompt
 from inferd.worker.llama.prompting import load_prompts
 from inferd.worker.llama.sampling import Sampler
+from inferd.worker.llama.seeing import Seeing
 from inferd.worker.llama.sequence import PreparedPrompt
 from inferd.worker.llama.slots import Slots
+from inferd.worker.llama.spans import join
 from inferd.worker.llama.speculation import Speculation
 from inferd.worker.memory import BoundedGrowth
 
@@ -66,8 +69,10 @@ class Generator:
         max_saved_bytes: int | None = None,
         speculation: Speculation | None = None,
         helper: Helper | None = None,
+        seeing: Seeing | None = None,
     ) -> None:
         self._model = model
+        self._seeing = seeing
         self._n_ctx = n_ctx
         self._n_slots = n_slots
         self._prompts = load_prompts(model, path, family)
@@ -76,7 +81,8 @@ class Generator:
             model, n_tokens=n_ctx * n_slots, n_slots=n_slots, n_threads=n_threads
         )
         slots = Slots(self._context, max_saved_bytes=max_saved_bytes)
-        self._decoder = Decoder(model, self._context, slots, speculation)
+        looking = seeing.looking_into(self._context) if seeing else None
+        self._decoder = Decoder(model, self._context, slots, speculation, looking)
         self._speculation = speculation
         self._growth = BoundedGrowth(TEMPLATE_MEMORY_BYTES)
         self._grammars = Later(lambda: Vocabulary(model, helper))
@@ -84,8 +90,12 @@ class Generator:
     @property
     def capabilities(self) -> BackendCapabilities:
         """What it can do."""
+        senses = self._seeing.senses if self._seeing else Senses()
         return BackendCapabilities(
             v2=True,
+            vision=senses.vision,
+            audio=bool(senses.sample_rate),
+            audio_sample_rate=senses.sample_rate,
             tools=True,
             thinking=self._prompts.abilities.thinks,
             structure=True,
@@ -129,6 +139,8 @@ class Generator:
             raise LoadError(f"decode self-test failed: {error}") from error
         if not np.isfinite(self._context.logits(_LAST_ROW, self._model.n_vocab)).all():
             raise LoadError("decode self-test failed: logits are not finite")
+        if self._seeing:
+            self._seeing.projecting.self_test()
 
     def prepare_grammars(self) -> None:
         """Begin to make what grammars need: two seconds that plain answers need not wait.
@@ -140,7 +152,8 @@ class Generator:
     @property
     def n_busy(self) -> int:
         """Cores that are taken by what it does beside decoding."""
-        return int(self._grammars.is_being_made)
+        n_seeing = self._seeing.projecting.n_threads if self._seeing else 0
+        return int(self._grammars.is_being_made) + n_seeing
 
     @property
     def _vocabulary(self) -> Vocabulary:
@@ -152,28 +165,38 @@ class Generator:
         named = self._vocabulary.special
         return {each: named[each] for each in named if self._model.is_end(named[each])}
 
-    def prepare(self, job: Job) -> PreparedPrompt:
+    def prepare(self, job: Job, fds: Sequence[int] = ()) -> PreparedPrompt:
         """Render and tokenise the prompt, compile the grammar and build the sampler.
+
+        Args:
+            job: that writes.
+            fds: of the files with its media.
 
         Raises:
             RefusedError: the template or the grammar refuses, the family cannot write
                 a tool's name, there are too many special tokens in what clients have
-                written, or it takes too long to tokenise.
+                written, a medium cannot be read, or it takes too long to tokenise.
             PromptOverflowError: no room for a token of the answer.
         """
         if not isinstance(job, GenerateJob):
             raise RefusedError("this model writes text and nothing else")
+        if job.media and self._seeing is None:
+            raise RefusedError("this model takes no attachments")
         refuse_names(self._prompts.dialect, job)
         try:
             with self._growth:
                 rendered = self._prompts.render(job)
         except (TemplateError, SpelledError) as error:
             raise RefusedError(str(error)) from error
-        prompt = self._tokenized(rendered.pieces)
+        texts = self._tokenized(rendered.pieces, job)
+        media = self._seeing.see(job, fds) if self._seeing else []
+        prompt, spans = join(texts, media)
         if len(prompt) + 1 > self._n_ctx:
             raise PromptOverflowError(len(prompt), self._n_ctx)
         if not prompt:
             raise RefusedError("the prompt is empty: the chat template wrote nothing")
+        if prompt[-1] < 0:
+            raise RefusedError("the chat template writes nothing behind an attachment")
         constraint = self._constraint(job, open_thought=rendered.open_thought)
         return PreparedPrompt(
             prompt,
@@ -181,16 +204,30 @@ class Generator:
             min(job.max_tokens, self._n_ctx - len(prompt)),
             Sampler(self._model, job, prompt, constraint),
             open_thought=rendered.open_thought,
+            media=tuple(media),
+            spans=tuple(spans),
         )
 
-    def _tokenized(self, pieces: Sequence[str]) -> list[int]:
+    def _tokenized(self, pieces: Sequence[str], job: GenerateJob) -> list[list[int]]:
+        """Cut a prompt into tokens: those before, between and behind its media.
+
+        Raises:
+            RefusedError: the template has not written each of them once.
+        """
+        texts = cut_at(job.marker, pieces) if job.media else [pieces]
+        if len(texts) != len(job.media) + 1:
+            raise RefusedError(
+                f"the chat template writes {len(texts) - 1} of {len(job.media)} attachments"
+            )
         try:
-            Gauge(self._model, self._n_ctx, parses_special=True).check(pieces)
+            Gauge(self._model, self._n_ctx, parses_special=True).check(
+                [piece for text in texts for piece in text]
+            )
         except FarTooLongError as error:
             raise PromptOverflowError(
                 error.n_tokens, self._n_ctx, at_least=True
             ) from error
-        return tokenize_prompt(self._model, pieces)
+        return tokenize_prompt(self._model, texts)
 
     def _constraint(self, job: GenerateJob, *, open_thought: str) -> Constraint | None:
         if not job.is_structured:

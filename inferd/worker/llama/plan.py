@@ -39,7 +39,7 @@ def plan(
     nobody waits for a whole long prompt to be read.
 
     Args:
-        running: what runs.
+        running: what runs, but for those that have a medium to read.
         pace: how many tokens of prompts are read at once.
         can_take_back: whether drafts that turn out wrong can be dropped again.
 
@@ -64,7 +64,7 @@ def plan(
 
 
 def _row(sequence: Sequence, room: int, can_take_back: bool) -> Row:  # noqa: FBT001  # as above
-    n_tokens = min(room, len(sequence.tokens) - sequence.n_cached)
+    n_tokens = min(room, sequence.n_next)
     row = Row(sequence, n_tokens, sequence.is_through_with(n_tokens))
     if row.chooses and can_take_back:
         n_drafts = min(room - n_tokens, sequence.n_draftable)

@@ -6,6 +6,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from inferd.config import I32_MAX, LlamaCppSettings
 from inferd.fit import Demand, Line, Sample, line_over
 from inferd.limits import DEFAULT_CONTEXT_TOKENS, MIN_FITTED_CONTEXT_TOKENS
@@ -13,7 +15,7 @@ from inferd.worker.backend import LoadError
 from inferd.worker.llama.breakdown import Breakdown, breakdown
 from inferd.worker.llama.context import Context
 from inferd.worker.llama.encoder import batch_tokens
-from inferd.worker.llama.files import Files
+from inferd.worker.llama.files import Files, ModelFile
 from inferd.worker.llama.guessing import (
     check_draft_model,
     check_speculation,
@@ -21,6 +23,7 @@ from inferd.worker.llama.guessing import (
 )
 from inferd.worker.llama.model import Model
 from inferd.worker.llama.opening import Extent
+from inferd.worker.llama.projector_memory import Taken, projector_bytes
 
 GRAMMAR_TOKEN_BYTES: Final = 450
 """Bytes that a token of the vocabulary takes once grammars know it. Measured: 420 to 450
@@ -77,7 +80,8 @@ def predict(
 ) -> Demand:
     """Load a model without its weights, make contexts without memory, and add up.
 
-    A draft model counts like the model itself.
+    A draft model counts like the model itself, a projector with what it computes in and
+    what is kept of its work.
 
     Args:
         files: that the settings name.
@@ -91,11 +95,38 @@ def predict(
     extent: Extent = "dry" if files.draft else "wordless"  # two are compared by words
     with closing(Model(files.model, settings, alive, extent)) as model:
         check_speculation(model, settings)
+        seeing = _taken_by(files.projector, model, settings)
         if files.draft is None:
-            return _predict(model, None, settings, n_slots)
+            return _with(seeing, _predict(model, None, settings, n_slots), settings)
         with closing(open_draft(files.draft, settings, alive, "dry")) as draft:
             check_draft_model(draft, model, files.draft.path)
-            return _predict(model, draft, settings, n_slots)
+            return _with(seeing, _predict(model, draft, settings, n_slots), settings)
+
+
+def _taken_by(
+    projector: ModelFile | None, model: Model, settings: LlamaCppSettings
+) -> Taken | None:
+    """Tell what a projector takes, if there is one.
+
+    Raises:
+        LoadError: the model does not write, or the projector is not sound.
+    """
+    if projector is None:
+        return None
+    if model.use != "generate":
+        raise projector.refusal("the model does not write, so it needs none")
+    return projector_bytes(projector, uses_accelerator=bool(settings.n_gpu_layers))
+
+
+def _with(seeing: Taken | None, demand: Demand, settings: LlamaCppSettings) -> Demand:
+    if seeing is None:
+        return demand
+    return replace(
+        demand,
+        weights=demand.weights + seeing.host,
+        own=demand.own + settings.media_cache_mb * 2**20,
+        accelerator=demand.accelerator + seeing.accelerator,
+    )
 
 
 def _predict(

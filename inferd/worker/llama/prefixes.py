@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from inferd.job import NOBODY
 
-__all__ = ["Bytes", "Kept", "Prefixes", "Tokens", "n_common"]
+__all__ = ["Bytes", "Kept", "Prefixes", "Tokens", "n_common", "position_of"]
 
 Tokens = npt.NDArray[np.int32]
 Bytes = npt.NDArray[np.uint8]
@@ -30,6 +30,8 @@ class Kept:
     """Where it is in the KV cache."""
     saved: Bytes | None = None
     """Its state in host memory, where it is not in the KV cache."""
+    skips: tuple[tuple[int, int], ...] = ()
+    """Behind how many tokens there are how many positions fewer than tokens."""
     worth: tuple[float, int] = (0.0, 0)
     """Who has least of it goes first."""
 
@@ -37,6 +39,10 @@ class Kept:
     def n_bytes(self) -> int:
         """Host memory that it takes."""
         return 0 if self.saved is None else self.saved.nbytes
+
+    def position(self, n_tokens: int) -> int:
+        """Tell where the token behind so many is."""
+        return position_of(n_tokens, self.skips)
 
 
 class Prefixes:
@@ -175,12 +181,18 @@ class Prefixes:
 
         The one before it has to be there at the least: a state alone is never cut.
         """
-        return n == len(kept.tokens) or kept.first <= max(0, n - max(1, self._window))
+        seen = max(0, kept.position(n) - max(1, self._window))
+        return n == len(kept.tokens) or kept.first <= seen
 
 
 def _sharer(owner: int) -> int:
     """Tell whose share something is in: all strangers have one, or many would be theirs."""
     return max(owner, NOBODY)
+
+
+def position_of(n_tokens: int, skips: Iterable[tuple[int, int]]) -> int:
+    """Tell where the token behind so many is, where places of media share positions."""
+    return n_tokens - sum(n for end, n in skips if end <= n_tokens)
 
 
 def n_common(one: Tokens, other: Tokens) -> int:

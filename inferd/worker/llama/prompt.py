@@ -1,6 +1,7 @@
 """Turn a rendered prompt into tokens."""
 
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import Final
 
 from inferd.dialects.spellings import TokenTexts
@@ -24,18 +25,50 @@ def token_texts(model: Model) -> TokenTexts:
     return TokenTexts(always, where_used)
 
 
-def tokenize_prompt(model: Model, pieces: Sequence[str]) -> list[int]:
-    """Cut a prompt into tokens, each of its pieces apart."""
+def cut_at(marker: str, pieces: Sequence[str]) -> list[list[str]]:
+    """Cut a prompt where a marker stands, which is left out.
+
+    Args:
+        marker: that the pieces' text has some times.
+        pieces: of the prompt, each tokenised apart.
+
+    Returns:
+        Pieces before, between and behind the markers.
+    """
+    text = "".join(pieces)
+    seams = list(accumulate(map(len, pieces)))
+    texts: list[list[str]] = []
+    begin = 0
+    for part in text.split(marker):
+        end = begin + len(part)
+        inner = [seam for seam in seams if begin < seam < end]
+        texts.append([text[a:b] for a, b in pairwise([begin, *inner, end])])
+        begin = end + len(marker)
+    return texts
+
+
+def tokenize_prompt(model: Model, texts: Sequence[Sequence[str]]) -> list[list[int]]:
+    """Cut a prompt into tokens, each of its pieces apart.
+
+    Args:
+        model: that reads it.
+        texts: between which something else stands, each in pieces.
+    """
+    pieces = [piece for text in texts for piece in text]
     first, *others = pieces
     if not others:
-        return model.tokenize(first)
+        return [model.tokenize(first)]
     bos = model.special_tokens()["bos_token"]
     has_bos = bool(bos) and first.startswith(bos)
-    tokens = _cut(model, first)
     newline = _cut(model, "\n") if _is_sentence_piece(model) else []
-    for each in others:
-        tokens += _cut_on(model, each, newline)
-    return tokens if has_bos else [*model.begin, *tokens, *model.end]
+    cut = iter(
+        [_cut(model, first), *(_cut_on(model, each, newline) for each in others)]
+    )
+    tokens = [[token for _ in text for token in next(cut)] for text in texts]
+    if not has_bos:
+        tokens[0][:0] = model.begin
+        tokens[-1] += model.end
+    return tokens
 
 
 def _cut_on(model: Model, text: str, newline: list[int]) -> list[int]:

@@ -197,7 +197,8 @@ class Sampler:
                 model.n_vocab, PENALTY_TOKENS, *penalties
             )
             for token in prompt[-PENALTY_TOKENS:]:
-                llama.llama_sampler_accept(sampler, token)
+                if token >= 0:  # no place of a medium
+                    llama.llama_sampler_accept(sampler, token)
             self._add(sampler)
 
     def _add_choice(self, model: Model, sampling: Sampling, temperature: float) -> None:

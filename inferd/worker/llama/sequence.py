@@ -3,14 +3,16 @@
 from inferd.job import GenerateJob
 from inferd.worker.backend import PreparedJob
 from inferd.worker.limits import OUTPUTS_PER_SLOT
+from inferd.worker.llama.prefixes import position_of
 from inferd.worker.llama.sampling import Sampler
+from inferd.worker.llama.spans import Seen, Span
 from inferd.worker.llama.trust import Trust
 
 
 class PreparedPrompt(PreparedJob):
     """A tokenised prompt, and the sampler that waits for it."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # all that a prompt has
         self,
         tokens: list[int],
         job: GenerateJob,
@@ -18,8 +20,20 @@ class PreparedPrompt(PreparedJob):
         sampler: Sampler,
         *,
         open_thought: str = "",
+        media: tuple[Seen, ...] = (),
+        spans: tuple[Span, ...] = (),
     ) -> None:
         self.tokens = tokens
+        """Of the prompt; negative ones where media stand."""
+        self.media = media
+        self.spans = spans
+        """Where parts of the media are, in their order."""
+        self.skips = tuple(
+            (each.end, each.clip.n_tokens - each.clip.n_positions)
+            for each in spans
+            if each.clip.n_tokens > each.clip.n_positions
+        )
+        """Behind how many tokens there are how many positions fewer than tokens."""
         self.job = job
         self.max_tokens = max_tokens
         """Tokens the answer may have, by request and by context."""
@@ -35,6 +49,13 @@ class PreparedPrompt(PreparedJob):
     def prompt_tokens(self) -> int:
         """Tokens of the rendered prompt."""
         return len(self.tokens)
+
+    def can_begin_at(self, n_tokens: int) -> bool:
+        """Tell whether it can be read from there: not amid what is read at once."""
+        return not any(
+            each.clip.is_whole and each.begin < n_tokens < each.end
+            for each in self.spans
+        )
 
 
 class Sequence:
@@ -86,6 +107,30 @@ class Sequence:
     def n_unread(self) -> int:
         """Tokens of its prompt that are not decoded yet."""
         return max(0, self.prepared.prompt_tokens - self.n_cached)
+
+    @property
+    def position(self) -> int:
+        """Where the next token is."""
+        return position_of(self.n_cached, self.prepared.skips)
+
+    @property
+    def span(self) -> Span | None:
+        """Where it is in a medium, which is read apart; nothing if it is in a text."""
+        found = self._next_span
+        return found if found and found.begin <= self.n_cached else None
+
+    @property
+    def n_next(self) -> int:
+        """Tokens that come next, up to a medium."""
+        found = self._next_span
+        return (found.begin if found else len(self.tokens)) - self.n_cached
+
+    @property
+    def _next_span(self) -> Span | None:
+        for each in self.prepared.spans:
+            if each.end > self.n_cached:
+                return each
+        return None
 
     def next_tokens(self, n_tokens: int) -> list[int]:
         """Give the next tokens to decode, at most so many."""

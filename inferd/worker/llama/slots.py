@@ -78,7 +78,7 @@ class Slots:
             if each.job.owner == job.owner
         ]
         found, n = self._prefixes.find(job.owner, prompt, live)
-        if found is None:
+        if found is None or not prepared.can_begin_at(n):
             return self._begin(busy, "no_prefix")
         if not n:
             return self._begin(busy, "window" if self._context.window else "state")
@@ -131,7 +131,7 @@ class Slots:
             self._save(found)
         else:
             self._prefixes.remove(found)
-        return self._cut(own, n)
+        return self._cut(own, found, n)
 
     # --- copies ---------------------------------------------------------------------
 
@@ -143,16 +143,16 @@ class Slots:
         state = found.saved if found.saved is not None else self._state_of(found)
         if state is None:
             return Place(slot, 0, "no_room")
-        if not self._context.restore(slot, state, len(found.tokens)):
+        if not self._context.restore(slot, state, found.position(len(found.tokens))):
             self._context.forget(slot)
             self._prefixes.remove(found)
             return Place(slot, 0, "lost")
         self._prefixes.refresh(found)
-        return self._cut(slot, n)
+        return self._cut(slot, found, n)
 
-    def _cut(self, slot: int, n: int) -> Place:
-        """Drop what comes behind so many tokens."""
-        if self._context.forget(slot, after=n):
+    def _cut(self, slot: int, found: Kept, n: int) -> Place:
+        """Drop what comes behind so many tokens of what is there."""
+        if self._context.forget(slot, after=found.position(n)):
             return Place(slot, n, None)
         self._context.forget(slot)
         return Place(slot, 0, "state")
@@ -188,8 +188,8 @@ class Slots:
         """Give what is left of a sequence in a copy: no cells before its window."""
         assert kept.slot is not None  # noqa: S101  # what is not saved is in one
         first, window = self._context.first_position(kept.slot), self._context.window
-        n_tokens = len(kept.tokens)
-        return replace(kept, first=max(first, n_tokens - window) if window else first)
+        end = kept.position(len(kept.tokens))
+        return replace(kept, first=max(first, end - window) if window else first)
 
     def _kept(self, sequence: Sequence) -> Kept:
         return Kept(
@@ -197,6 +197,7 @@ class Slots:
             tokens=np.array(sequence.tokens[: sequence.n_cached], np.int32),
             first=self._context.first_position(sequence.slot),
             slot=sequence.slot,
+            skips=sequence.prepared.skips,
         )
 
 

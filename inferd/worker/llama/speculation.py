@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from itertools import takewhile
 
 from inferd.worker.llama.lookup import Lookup
 from inferd.worker.llama.sequence import Sequence
@@ -49,7 +50,8 @@ class LookupDrafter(Drafter):
     def _guess(self, sequence: Sequence, n_tokens: int) -> list[int]:
         lookup = self._lookups.setdefault(sequence.ticket, Lookup())
         lookup.extend(sequence.tokens[len(lookup) :])
-        return lookup.guess(n_tokens, sequence.drafts)
+        guessed = lookup.guess(n_tokens, sequence.drafts)
+        return list(takewhile(_is_token, guessed))
 
     def drop(self, ticket: int) -> None:
         """Forget a job's tokens."""
@@ -57,6 +59,11 @@ class LookupDrafter(Drafter):
 
     def use_threads(self, n_threads: int) -> None:
         """Do nothing: a lookup takes microseconds."""
+
+
+def _is_token(token: int) -> bool:
+    """Tell tokens from those that were made up for media."""
+    return token >= 0
 
 
 class Speculation:

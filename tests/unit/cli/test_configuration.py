@@ -149,6 +149,14 @@ def test_the_path_of_a_draft_model_is_made_absolute(monkeypatch, tmp_path):
     assert found.model == str(tmp_path / "large.gguf")
 
 
+def test_the_path_of_a_projector_is_made_absolute(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    found = located(LlamaCppSettings(name="c", model="m.gguf", mmproj="p.gguf"))
+    assert isinstance(found, LlamaCppSettings)
+    assert found.mmproj == str(tmp_path / "p.gguf")
+    assert found.draft_model is None
+
+
 def test_the_home_of_nobody_is_one_line():
     with pytest.raises(CommandError, match="~nobody-by-this-name"):
         located(LlamaCppSettings(name="c", model="~nobody-by-this-name/m.gguf"))

@@ -71,6 +71,25 @@ def test_a_file_larger_than_a_block_is_hashed_whole(model, monkeypatch):
     assert checked(model, SHA256).verdict is Verdict.FAILED
 
 
+def with_projector(model, path, sha256=None):
+    return check_model(
+        LlamaCppSettings(
+            name="chat", model=str(model), mmproj=str(path), mmproj_sha256=sha256
+        )
+    )
+
+
+def test_a_projector_is_checked_like_the_model(model):
+    finding = with_projector(model, model, SHA256)
+    assert finding.verdict is Verdict.OK
+    assert "; mmproj: 104 bytes at" in finding.detail
+    for path, sha256 in ((model, "0" * 64), (model.with_name("missing"), None)):
+        finding = with_projector(model, path, sha256)
+        assert finding.verdict is Verdict.FAILED
+        assert finding.detail.startswith("mmproj: ")
+        assert "mmproj" in (finding.hint or "")
+
+
 def test_checking_changes_nothing(model):
     before = model.stat()
     checked(model, "0" * 64)

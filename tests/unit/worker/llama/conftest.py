@@ -7,6 +7,7 @@ import pytest
 
 from inferd.worker.llama.backend import LlamaBackend
 from tests.model.tiny import write_tiny_bert, write_tiny_mamba, write_tiny_model
+from tests.model.tiny_projector import write_tiny_projector
 from tests.unit.worker.llama.running import load
 
 N_TICKETS = 100
@@ -17,6 +18,13 @@ N_TICKETS = 100
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model that writes."""
     return write_tiny_model(tmp_path_factory.mktemp("models") / "tiny.gguf")
+
+
+@pytest.fixture(scope="package")
+def tiny_grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model for which places in pictures have a row and a column."""
+    path = tmp_path_factory.mktemp("models") / "grid.gguf"
+    return write_tiny_model(path, has_grids=True)
 
 
 @pytest.fixture(scope="package")
@@ -36,6 +44,18 @@ def tiny_ranker(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model that scores."""
     directory = tmp_path_factory.mktemp("models")
     return write_tiny_bert(directory / "rank.gguf", pooling="rank")
+
+
+@pytest.fixture(scope="package")
+def tiny_projector(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A projector for pictures and sound."""
+    path = tmp_path_factory.mktemp("models") / "projector.gguf"
+    return write_tiny_projector(path, hears=True)
+
+
+@pytest.fixture(scope="package")
+def loaded_seer(tiny_model: Path, tiny_projector: Path) -> LlamaBackend:
+    return load(tiny_model, mmproj=str(tiny_projector))[0]
 
 
 @pytest.fixture(scope="package")
@@ -65,6 +85,12 @@ def lent(backend: LlamaBackend) -> Iterator[LlamaBackend]:
 def backend(loaded: LlamaBackend) -> Iterator[LlamaBackend]:
     """A backend that writes, shared by tests that leave it idle."""
     yield from lent(loaded)
+
+
+@pytest.fixture
+def seer(loaded_seer: LlamaBackend) -> Iterator[LlamaBackend]:
+    """A backend that reads pictures and sound, shared by tests that leave it idle."""
+    yield from lent(loaded_seer)
 
 
 @pytest.fixture

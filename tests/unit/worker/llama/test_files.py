@@ -1,5 +1,6 @@
 import hashlib
 import os
+import re
 import struct
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from inferd.config import LlamaCppSettings
 from inferd.worker.backend import LoadError
 from inferd.worker.files import check_sha256
 from inferd.worker.llama.files import ModelFile, open_files
-from tests.fakes.gguf_bytes import U16, gguf, pair
+from tests.fakes.gguf_bytes import TEXT, U16, gguf, pair, text
 
 BLOCK_BYTES = 8 * 1024 * 1024
 EMPTY = gguf()
@@ -162,3 +163,42 @@ def test_all_files_that_settings_name_are_opened(path):
         name="m", model=str(path), speculation="draft", draft_model=str(path)
     )
     assert len(open_files(with_draft).fds) == 2
+
+
+def of_architecture(name: str) -> bytes:
+    return gguf(pairs=[pair(b"general.architecture", TEXT, text(name.encode()))])
+
+
+def with_projector(path, content: bytes | None) -> LlamaCppSettings:
+    path.write_bytes(EMPTY)
+    projector = path.with_name("projector.gguf")
+    if content is not None:
+        projector.write_bytes(content)
+    return LlamaCppSettings(name="m", model=str(path), mmproj=str(projector))
+
+
+def test_a_projector_is_opened_beside_the_model(path):
+    files = open_files(with_projector(path, of_architecture("clip")))
+    assert len(files.fds) == 2
+    assert files.projector is not None
+    assert files.projector.kind == "mmproj file"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, "mmproj file not found"),
+        (b"notes", "mmproj file: not a GGUF file"),
+        (of_architecture("clip")[:40], "mmproj file: it ends after .* amid its header"),
+        (
+            of_architecture("llama"),
+            "mmproj file: it is of the architecture 'llama', a projector of 'clip'",
+        ),
+        (EMPTY, "mmproj file: it is of the architecture '', a projector of 'clip'"),
+    ],
+)
+def test_what_is_no_projector_is_refused_as_one(path, content, reason):
+    with pytest.raises(LoadError, match="projector.gguf") as caught:
+        open_files(with_projector(path, content))
+    assert re.fullmatch(reason, caught.value.reason)
+    assert str(path.parent) not in caught.value.reason

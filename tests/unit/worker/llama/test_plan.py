@@ -11,18 +11,25 @@ from inferd.worker.limits import (
     PREFILL_CHUNK_TOKENS,
     PREFILL_STALL_S,
 )
+from inferd.worker.llama.clips import Clip
 from inferd.worker.llama.pace import Pace
 from inferd.worker.llama.plan import plan
 from inferd.worker.llama.sequence import Sequence
+from inferd.worker.llama.spans import Span
 
 
 def sequence(n_prompt, n_cached=0, n_written=0, drafts=(), guesses=()) -> Sequence:
     prepared: Any = SimpleNamespace(
-        tokens=[1] * n_prompt, prompt_tokens=n_prompt, max_tokens=1000
+        tokens=[1] * n_prompt, prompt_tokens=n_prompt, max_tokens=1000, spans=()
     )
     made = Sequence(0, 0, cast("Any", prepared), n_reused=n_cached)
     made.tokens += [2] * n_written
     made.drafts, made.guesses = list(drafts), list(guesses)
+    return made
+
+
+def with_media(made: Sequence, *spans: Span) -> Sequence:
+    made.prepared.spans = spans
     return made
 
 
@@ -103,3 +110,19 @@ def test_behind_the_last_token_come_the_likely_ones_and_then_the_guesses():
 def test_who_cannot_go_back_gets_no_drafts():
     [row] = plan([stream(drafts=[5])], QUICK, can_take_back=False)
     assert (row.chooses, row.drafts, row.n_guessed) == (True, [], 0)
+
+
+def test_a_prompt_is_read_up_to_a_medium_and_goes_on_behind_it():
+    picture = Span(10, Clip(4, is_whole=False))
+    [before] = plan([with_media(sequence(100), picture)], QUICK, can_take_back=True)
+    assert (before.n_tokens, before.chooses) == (10, False)
+    behind = with_media(sequence(100, n_cached=14), picture)
+    assert behind.span is None
+    [row] = plan([behind], QUICK, can_take_back=True)
+    assert (row.n_tokens, row.chooses) == (86, True)
+
+
+def test_a_prompt_is_in_a_medium_until_all_of_it_is_read():
+    pictures = [Span(2, Clip(4, is_whole=False)), Span(6, Clip(1, is_whole=False))]
+    places = [with_media(sequence(9, n_cached=n), *pictures).span for n in range(9)]
+    assert places == [None, None, *[pictures[0]] * 4, pictures[1], None, None]

@@ -132,3 +132,22 @@ def test_a_context_beyond_all_measure_is_predicted_and_not_tried(tiny_model):
 def test_a_context_that_llama_cpp_cannot_count_is_refused(tiny_model):
     with pytest.raises(LoadError, match=r"n_ctx = 2000000000: 2 slots of it are more"):
         predicted(tiny_model, n_ctx=2 * 10**9)
+
+
+def test_a_projector_is_demanded_with_what_is_kept_of_its_work(
+    tiny_model, tiny_projector
+):
+    alone = predicted(tiny_model)
+    seeing = predicted(tiny_model, mmproj=str(tiny_projector), media_cache_mb=3)
+    more = seeing.weights - alone.weights
+    n_bytes = tiny_projector.stat().st_size
+    assert 0.8 * n_bytes < more < 2**26
+    assert 3 * 2**20 < seeing.own - alone.own + 2**24 < 2**26  # itself, as it grows
+    assert seeing.store == alone.store
+
+
+def test_a_projector_for_a_model_that_does_not_write_is_refused(
+    tiny_bert, tiny_projector
+):
+    with pytest.raises(LoadError, match="the model does not write, so it needs none"):
+        predicted(tiny_bert, mmproj=str(tiny_projector))

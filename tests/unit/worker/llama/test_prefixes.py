@@ -1,7 +1,7 @@
 import numpy as np
 from hypothesis import given, settings, strategies as st
 
-from inferd.worker.llama.prefixes import Kept, Prefixes, n_common
+from inferd.worker.llama.prefixes import Kept, Prefixes, n_common, position_of
 
 ROOM = 1000
 
@@ -189,3 +189,16 @@ def test_nobody_loses_an_even_share_to_others_or_to_strangers(flood):
         mine.add(entry := kept(*range(number, number + 50), owner=owner, slot=0))
         save(mine, entry, n_bytes)
     assert all(mine.find(0, tokens(n))[1] for n in range(3))
+
+
+def test_behind_a_grid_there_are_fewer_positions_than_tokens():
+    skips = ((5, 2), (9, 3))
+    assert [position_of(n, skips) for n in (0, 4, 5, 8, 9)] == [0, 4, 3, 6, 4]
+    assert Kept(0, tokens(*range(12)), skips=skips).position(12) == 7
+
+
+def test_a_window_counts_positions():
+    seen = Kept(0, tokens(*range(20)), first=8, skips=((10, 6),))
+    window = prefixes(window=4)
+    assert not window.can_cut(seen, 17)  # at 11, seeing from 7 on
+    assert window.can_cut(seen, 18)

@@ -8,6 +8,7 @@ from inferd.job import Sampling, Structure
 from inferd.worker.limits import OUTPUTS_PER_SLOT
 from inferd.worker.llama.backend import LlamaBackend
 from inferd.worker.llama.batch import Batch
+from inferd.worker.llama.sequence import Sequence
 from inferd.worker.llama.speculation import Drafter, LookupDrafter, Speculation
 from inferd.worker.llama.trust import Costs, Trust
 from tests.unit.worker.llama.running import (
@@ -48,6 +49,21 @@ class WildDrafter(Drafter):
 
     def use_threads(self, n_threads):
         pass
+
+
+@pytest.mark.parametrize(
+    ("tokens", "guess"),
+    [
+        ([7, 8, -5, -6, 7, 8], []),
+        ([7, 8, 9, -5, 7, 8], [9]),
+        ([7, 8, 9, 7, 8], [9, 7, 8, 9]),
+    ],
+)
+def test_a_lookup_guesses_no_places_of_media(backend, tokens, guess):
+    prepared = backend.prepare(job("hello"))
+    prepared.tokens = tokens
+    sequence = Sequence(1, 0, prepared)
+    assert LookupDrafter().draft({sequence: 4}) == {sequence: guess}
 
 
 @pytest.fixture
