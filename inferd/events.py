@@ -31,12 +31,52 @@ class Progress(Struct, frozen=True):
 TokenEvent = Token | Progress | Done
 
 
+class Span(Struct, frozen=True, kw_only=True):
+    """When something was said: milliseconds from the sound's beginning."""
+
+    start_ms: int
+    end_ms: int
+    no_speech: float | None = None
+    """0 to 1: how likely nobody speaks there."""
+
+
 class Text(Struct, frozen=True):
     """A piece of the visible answer."""
 
     delta: str
     logprobs: tuple[Logprob, ...] = ()
     """Of the tokens it is made of, if they were asked for."""
+    span: Span | None = None
+    """In a transcription."""
+
+
+class Partial(Struct, frozen=True):
+    """What is heard and may still change."""
+
+    text: str
+    span: Span
+
+
+class AudioRead(Struct, frozen=True):
+    """So many bytes of an open medium, from its beginning, are not needed any more."""
+
+    n_bytes: int
+
+
+class Transcription(Struct, frozen=True, kw_only=True):
+    """What a transcription was made of."""
+
+    language: str
+    """Its code."""
+    language_probability: float | None
+    """Where it was found out."""
+    audio_ms: int
+    computing_ms: int
+
+    @property
+    def real_time_factor(self) -> float:
+        """Tell how long a second of the sound took."""
+        return round(self.computing_ms / self.audio_ms, 4) if self.audio_ms else 0.0
 
 
 class Thinking(Struct, frozen=True):
@@ -71,6 +111,8 @@ class DoneV2(Struct, frozen=True, kw_only=True):
     structure_complete: bool | None = None
     """Whether the structure asked for is closed; ``None`` where none was asked for."""
     warnings: tuple[MalformedToolCall, ...] = ()
+    transcription: Transcription | None = None
+    """Of speech that was written down."""
 
 
-TokenEventV2 = Text | Thinking | ToolUse | Progress | DoneV2
+TokenEventV2 = Text | Thinking | ToolUse | Progress | Partial | AudioRead | DoneV2

@@ -260,13 +260,18 @@ M = TypeVar("M", Block, Said)
 
 
 def merge(blocks: Iterable[M]) -> list[M]:
-    """Join each run of text, and each run of thinking, into one block."""
+    """Join each run of text, and each run of thinking, into one block.
+
+    Text that has its times stays in its pieces.
+    """
     runs = groupby(blocks, type)
     return [block for _, run in runs for block in _joined(list(run))]
 
 
 def _joined(run: list[M]) -> list[M]:
     texts = [block for block in run if isinstance(block, Text)]
+    if any(text.span for text in texts):
+        return run
     if texts:
         logprobs = chain.from_iterable([block.logprobs for block in texts])
         return [Text("".join([block.delta for block in texts]), tuple(logprobs))]

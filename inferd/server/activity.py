@@ -4,7 +4,7 @@ Who, what came of it, how long. Never content.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -13,7 +13,7 @@ import trio
 
 from inferd.backend import Reuse
 from inferd.errors import InferdError
-from inferd.events import MalformedToolCall
+from inferd.events import MalformedToolCall, Transcription
 from inferd.paths import EMBED_SOCKET, INFER_V2_SOCKET, RERANK_SOCKET
 from inferd.server.facts import Facts
 from inferd.server.peer import Peer
@@ -73,6 +73,10 @@ class _Nothing:
     guesses: Guesses = field(default_factory=Guesses)
 
 
+def _ignore(_: int) -> None:
+    pass
+
+
 @dataclass(eq=False)
 class Activity:
     """One request, from its arrival to its end."""
@@ -92,7 +96,13 @@ class Activity:
     backend: str | None = None
     turn: Turn | None = None
     input_tokens: int = 0
+    has_seed: bool = True
+    """Whether anything is drawn for its answer; a transcription is not."""
     output: Output = field(default_factory=_Nothing)
+    on_heard: Callable[[int], object] = _ignore
+    """Told how many bytes of its open sound are not needed any more."""
+    sound_ended_at: float | None = None
+    """When the end of its open sound was read."""
     facts: Facts = field(default_factory=dict)
     """What more there is to log of it."""
     outcome: str = "abandoned"
@@ -140,6 +150,17 @@ class Activity:
             started_ns=self._ns(started_at),
             finished_ns=self._ns(now),
         )
+
+    def heard(self, transcription: Transcription, input_tokens: int) -> None:
+        """Note what speech was written down, and how fast; its tokens are known now."""
+        self.input_tokens = input_tokens
+        self.facts["audio_ms"] = transcription.audio_ms
+        self.facts["real_time_factor"] = transcription.real_time_factor
+
+    def latency_ms(self) -> float | None:
+        """Tell how long ago the end of its open sound was read, if it had any."""
+        ended_at = self.sound_ended_at
+        return None if ended_at is None else _ms(ended_at, trio.current_time())
 
     def done(self, stop_reason: str) -> None:
         """Write the line of a request that was answered."""

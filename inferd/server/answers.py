@@ -8,10 +8,13 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from inferd.events import (
+    AudioRead,
     Done,
     DoneV2,
     MalformedToolCall,
+    Partial,
     Progress,
+    Span,
     Text,
     Thinking,
     Token,
@@ -38,6 +41,7 @@ from inferd.wire.responses import (
     Usage,
     UsageV2,
 )
+from inferd.wire.speech import TranscriptionFacts
 
 E = TypeVar("E", TokenEvent, TokenEventV2)
 Detail = Literal["deadline"]
@@ -140,8 +144,8 @@ class BlocksAnswer(Answer[TokenEventV2]):
         frames: list[Response] = []
         for event in events:
             match event:
-                case Progress():
-                    frames.append(self._progress(event))
+                case Progress() | Partial() | AudioRead():
+                    frames += self._on_the_way(event)
                 case DoneV2():
                     frames += self._blocks(merge(self._held))
                     frames.append(self._done(event))
@@ -166,6 +170,27 @@ class BlocksAnswer(Answer[TokenEventV2]):
         )
         return [*self._blocks(merge(self._held)), self._done(done, detail)]
 
+    def _on_the_way(
+        self, event: Progress | Partial | AudioRead
+    ) -> Sequence[ProgressFrame]:
+        match event:
+            case Progress():
+                return [self._progress(event)]
+            case Partial(text, span) if self._streams:
+                partial = ProgressFrame(
+                    id=self._id,
+                    status="partial",
+                    text=text,
+                    start_ms=span.start_ms,
+                    end_ms=span.end_ms,
+                )
+                return [partial]
+            case Partial():
+                return []
+            case AudioRead(n_bytes):
+                self._activity.on_heard(n_bytes)
+                return []
+
     def _blocks(self, blocks: Iterable[Block]) -> list[BlockFrame]:
         frames = [
             BlockFrame(
@@ -187,7 +212,7 @@ class BlocksAnswer(Answer[TokenEventV2]):
             usage=_with_guesses(event.usage, self._activity.output.guesses),
             stop_reason=event.stop_reason,
             backend=self._activity.backend or "",
-            seed=self._seed,
+            seed=self._seed if self._activity.has_seed else UNSET,
             timing=self._activity.timing(event.usage.output_tokens),
             stop_sequence=_or_unset(event.stop_sequence),
             stop_token_id=_or_unset(event.stop_token_id),
@@ -195,11 +220,28 @@ class BlocksAnswer(Answer[TokenEventV2]):
             structure_complete=_or_unset(event.structure_complete),
             warnings=_warnings(event.warnings),
             cache_miss=self._activity.output.reuse.miss or UNSET,
+            transcription=self._transcription(event),
+        )
+
+    def _transcription(self, event: DoneV2) -> TranscriptionFacts | UnsetType:
+        if (heard := event.transcription) is None:
+            return UNSET
+        self._activity.heard(heard, event.usage.input_tokens)
+        return TranscriptionFacts(
+            language=heard.language,
+            language_probability=_or_unset(heard.language_probability),
+            audio_ms=heard.audio_ms,
+            real_time_factor=heard.real_time_factor,
+            latency_ms=_or_unset(self._activity.latency_ms()),
         )
 
 
 def _block(block: Block) -> TextDelta | ThinkingDelta | ToolCall:
     match block:
+        case Text(delta, span=Span() as span):
+            return TextDelta(
+                delta, span.start_ms, span.end_ms, _or_unset(span.no_speech)
+            )
         case Text(delta):
             return TextDelta(delta)
         case Thinking(delta):
@@ -221,7 +263,7 @@ def _with_guesses(usage: U, guesses: Guesses) -> U:
     )
 
 
-V = TypeVar("V", str, int, bool)
+V = TypeVar("V", str, int, bool, float)
 
 
 def _or_unset(value: V | None) -> V | UnsetType:

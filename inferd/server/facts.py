@@ -4,7 +4,7 @@ from inferd.wire.blocks import BlocksRequest
 from inferd.wire.codec import Request
 from inferd.wire.requests import EmbedRequest, RerankRequest
 
-Facts = dict[str, int]
+Facts = dict[str, int | float]
 
 
 def facts_of(request: Request) -> Facts:

@@ -6,7 +6,7 @@ from hypothesis import assume, example, given, settings, strategies as st
 from inferd.dialects import json_calls
 from inferd.dialects.dialect import Call, Region
 from inferd.dialects.strings import JsonStrings
-from inferd.events import MalformedToolCall, Text, Thinking, ToolUse
+from inferd.events import MalformedToolCall, Span, Text, Thinking, ToolUse
 from inferd.job import Tool
 from inferd.output import blocks
 from inferd.output.blocks import TOOL_CALL_MAX_CHARS, Block, BlockParser, merge
@@ -532,6 +532,11 @@ def test_runs_of_one_kind_become_one_block():
     assert merge(given_one_by_one) == [Text("ab"), Thinking("cd"), Text("e")]
     assert merge([use(0), use(1)]) == [use(0), use(1)]
     assert merge([]) == []
+
+
+def test_what_was_said_at_different_times_stays_apart():
+    said = [Text(word, span=Span(start_ms=n, end_ms=n)) for n, word in enumerate("ab")]
+    assert merge(said) == said
 
 
 def test_the_probabilities_of_a_run_are_kept_in_order():

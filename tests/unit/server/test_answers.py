@@ -8,15 +8,19 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from inferd.events import (
+    AudioRead,
     Done,
     DoneV2,
     MalformedToolCall,
+    Partial,
     Progress,
+    Span,
     Text,
     Thinking,
     Token,
     TokenEventV2,
     ToolUse,
+    Transcription,
 )
 from inferd.job import GenerateJob, Sampling, Structure, ToolChoice, Turn
 from inferd.resolve.plan import Plan
@@ -371,3 +375,84 @@ def test_streamed_or_not_an_answer_is_the_same(events):
         assert len(runs(read(whole))) == len(whole)
 
     trio.run(main)
+
+
+# --- a transcription ----------------------------------------------------------------------
+
+HELLO = Text("Hello", span=Span(start_ms=0, end_ms=600, no_speech=0.125))
+YOU = Text(" you", span=Span(start_ms=600, end_ms=900))
+HEARD = Transcription(
+    language="en", language_probability=None, audio_ms=11000, computing_ms=700
+)
+
+
+@pytest.mark.parametrize("streams", [True, False])
+async def test_text_that_was_said_has_its_times_streamed_or_not(streams):
+    answer = blocks_answer(streams=streams)
+    frames = read(answer.frames_of([HELLO, YOU, DONE_V2]))
+    assert frames[:-1] == [
+        frame(type="text", delta="Hello", start_ms=0, end_ms=600, no_speech=0.125),
+        frame(type="text", delta=" you", start_ms=600, end_ms=900),
+    ]
+
+
+async def test_what_may_still_change_is_no_part_of_the_answer():
+    answer = blocks_answer()
+    partial = Partial("Hel", Span(start_ms=100, end_ms=400))
+    assert read(answer.frames_of([partial, AudioRead(4)])) == [
+        {
+            "type": "status",
+            "id": "r",
+            "status": "partial",
+            "text": "Hel",
+            "start_ms": 100,
+            "end_ms": 400,
+        }
+    ]
+    assert not answer.has_begun
+    assert blocks_answer(streams=False).frames_of([partial]) == []
+
+
+async def test_what_is_not_needed_any_more_is_told_to_who_sends_it():
+    answer, told = blocks_answer(), list[int]()
+    answer._activity.on_heard = told.append
+    assert answer.frames_of([AudioRead(4), AudioRead(8)]) == []
+    assert told == [4, 8]
+
+
+async def test_its_end_tells_how_long_it_took():
+    answer = blocks_answer()
+    [done] = read(answer.frames_of([replace(DONE_V2, transcription=HEARD)]))
+    assert done["transcription"] == {
+        "language": "en",
+        "audio_ms": 11000,
+        "real_time_factor": 0.0636,
+    }
+    assert answer._activity.facts == {"audio_ms": 11000, "real_time_factor": 0.0636}
+    assert answer._activity.input_tokens == DONE_V2.usage.input_tokens
+
+
+async def test_a_seed_of_which_nothing_is_drawn_is_not_told_however_an_answer_ends():
+    for ends in (
+        lambda answer: answer.frames_of([DONE_V2]),
+        lambda answer: answer.cancelled(UNSET),
+    ):
+        answer = blocks_answer()
+        answer._activity.has_seed = False
+        [done] = read(ends(answer))
+        assert "seed" not in done
+
+
+async def test_the_end_of_one_that_was_open_tells_the_time_since(autojump_clock):
+    answer = blocks_answer()
+    answer._activity.sound_ended_at = trio.current_time()
+    await trio.sleep(0.25)
+    heard = replace(HEARD, language_probability=0.5, audio_ms=0)
+    [done] = read(answer.frames_of([replace(DONE_V2, transcription=heard)]))
+    assert done["transcription"] == {
+        "language": "en",
+        "language_probability": 0.5,
+        "audio_ms": 0,
+        "real_time_factor": 0.0,
+        "latency_ms": 250.0,
+    }
