@@ -14,13 +14,13 @@ from msgspec import Struct
 from inferd.capabilities import BackendCapabilities
 from inferd.errors import EmbedUnsupportedError, InternalError, RerankUnsupportedError
 from inferd.events import MalformedToolCall, TokenEvent, TokenEventV2
-from inferd.job import EmbedJob, GenerateJob, RerankJob
+from inferd.job import EmbedJob, GenerateJob, Job, RerankJob, TranscribeJob
 from inferd.wire.responses import (
     CacheMiss,
     Guesses,
 )
 
-J = TypeVar("J", GenerateJob, EmbedJob, RerankJob)
+J = TypeVar("J", bound=Job)
 
 
 class EmbedResult(Struct, frozen=True, kw_only=True):
@@ -138,11 +138,18 @@ class Backend(ABC):
         """Fail every job it has, and every later one, with ``BackendUnavailableError``."""
 
     @abstractmethod
-    def prepare(self, job: J) -> AbstractAsyncContextManager[Prepared[J]]:
+    def prepare(
+        self, job: J, fds: Sequence[int] = ()
+    ) -> AbstractAsyncContextManager[Prepared[J]]:
         """Tokenise and count what a job has to read; while inside, the backend remembers it.
 
         May be called before it is the job's turn to run. Waits for a backend that is
         only restarting.
+
+        Args:
+            job: to be served.
+            fds: of the files with its media, in their order; the caller's, and open while
+                inside.
 
         Raises:
             GenerateError: the job cannot be served, or the backend is out of service.
@@ -166,6 +173,29 @@ class Backend(ABC):
     ) -> AbstractAsyncContextManager[EventStream[TokenEventV2]]:
         """Run a prepared job with typed blocks; only where ``capabilities.v2``."""
         raise InternalError(f'backend "{self.name}" does not advertise v2 capability')
+
+    def transcribe(
+        self,
+        prepared: Prepared[TranscribeJob],  # noqa: ARG002  # for those that can
+    ) -> AbstractAsyncContextManager[EventStream[TokenEventV2]]:
+        """Write speech down; only where ``capabilities.transcribe``."""
+        raise InternalError(f'backend "{self.name}" does not transcribe')
+
+    def append(
+        self,
+        prepared: Prepared[TranscribeJob],  # noqa: ARG002  # for those that can
+        n_bytes: int,  # noqa: ARG002
+        *,
+        is_last: bool,  # noqa: ARG002
+    ) -> None:
+        """Tell that there is more of an open medium; no matter if the job runs already.
+
+        Args:
+            prepared: whose medium it is.
+            n_bytes: that its file has by now, in all.
+            is_last: nothing more will come.
+        """
+        raise InternalError(f'backend "{self.name}" does not transcribe')
 
     async def embed(
         self,

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from inferd.engine.transcript import Transcript
 from inferd.ipc import (
     Alive,
     Embedded,
@@ -21,8 +22,10 @@ from inferd.ipc import (
     Refused,
     Scored,
     Step,
+    Transcribed,
+    TranscriptEnded,
 )
-from inferd.job import GenerateJob, Job
+from inferd.job import GenerateJob, Job, TranscribeJob
 from inferd.limits import (
     IPC_CHATTER_MESSAGES,
     IPC_CHATTER_PER_S,
@@ -60,6 +63,8 @@ class _Open:
 
     bytes_left: int
     is_over: bool = False
+    transcript: Transcript | None = None
+    """Of speech that is to be written down."""
 
 
 class Conduct:
@@ -99,10 +104,17 @@ class Conduct:
         self._is_generation = isinstance(job, GenerateJob)
         open_job = self._jobs.setdefault(ticket, _Open(JOB_ANSWER_BYTES))
         self._highest = max(self._highest, ticket)
+        if isinstance(job, TranscribeJob):
+            open_job.transcript = Transcript.of(job)
         if isinstance(job, GenerateJob) and job.n_alternatives:
             n_tokens = min(job.max_tokens, self._n_ctx or job.max_tokens)
             per_token = (job.n_alternatives + 2) * 4 * JOB_ITEM_BYTES
             open_job.bytes_left = JOB_ANSWER_BYTES + n_tokens * per_token
+
+    def appended(self, ticket: int, n_bytes: int) -> None:
+        """A job's sound has so many bytes by now."""
+        if (known := self._jobs.get(ticket)) and known.transcript is not None:
+            known.transcript.appended(n_bytes)
 
     # --- what it says -----------------------------------------------------------------
 
@@ -122,6 +134,8 @@ class Conduct:
                 n_idle = self._hear_step(message)
             case Embedded() | Scored():
                 n_idle = self._hear_result(message)
+            case Transcribed() | TranscriptEnded():
+                n_idle = self._hear_speech(message)
             case PromptReady() | Refused() | Overflow():
                 self._hear_answer(message)
             case Failed(ticket=ticket):
@@ -167,6 +181,31 @@ class Conduct:
                 charge = self._end if is_last else self._charge
                 return charge(result.ticket, len(embeddings))
 
+    def _hear_speech(self, said: Transcribed | TranscriptEnded) -> int:
+        """Judge what was heard; what may change yet is chatter, if it comes alone."""
+        known = self._known(said.ticket)
+        if known is None:
+            return 1
+        if known.transcript is None:
+            raise LieError("speech of a job that has none")
+        if fault := known.transcript.fault_in(said):
+            raise LieError(fault)
+        match said:
+            case TranscriptEnded():
+                _refuse_absurd(said.computing_ms)
+                _refuse_odd_usage(said.usage)
+                return self._end(said.ticket, len(said.language))
+            case Transcribed():
+                _refuse_absurd(said.n_tokens)
+                self._charge_for_segments(said)
+                return not said.segments
+
+    def _charge_for_segments(self, said: Transcribed) -> None:
+        for segment in said.segments:
+            self._charge(said.ticket, len(segment.text))
+        if said.segments and said.partial is not None:  # both are kept
+            self._charge(said.ticket, len(said.partial.text))
+
     def _hear_answer(self, answer: PromptReady | Refused | Overflow) -> None:
         if answer.ticket != self._preparing:
             raise LieError("an answer to a prompt that it was not asked")
@@ -183,17 +222,22 @@ class Conduct:
 
     def _charge(self, ticket: int, n_bytes: int) -> int:
         """Count something that is said of a job; 1 if that is not open any more."""
-        known = self._jobs.get(ticket)
+        known = self._known(ticket)
         if known is None:
-            if ticket > self._highest:
-                raise LieError(f"job {ticket} was never given to it")
             return 1
-        if known.is_over:
-            raise LieError(f"job {ticket} was over")
         known.bytes_left -= JOB_ITEM_BYTES + n_bytes
         if known.bytes_left < 0:
             raise LieError(f"no answer is as long as that of job {ticket}")
         return 0
+
+    def _known(self, ticket: int) -> _Open | None:
+        """Find an open job of which something is said."""
+        known = self._jobs.get(ticket)
+        if known is None and ticket > self._highest:
+            raise LieError(f"job {ticket} was never given to it")
+        if known is not None and known.is_over:
+            raise LieError(f"job {ticket} was over")
+        return known
 
     def _end(self, ticket: int, n_bytes: int) -> int:
         n_idle = self._charge(ticket, n_bytes)
@@ -203,9 +247,7 @@ class Conduct:
 
     def _refuse_odd_end(self, end: Ended) -> None:
         usage = end.usage
-        _refuse_absurd(usage.cached_tokens, usage.prompt_tokens)
-        _refuse_absurd(usage.completion_tokens)
-        _refuse_absurd(*_guessed(usage))
+        _refuse_odd_usage(usage)
         if 0 < self._n_ctx < usage.prompt_tokens + usage.completion_tokens - 1:
             raise LieError(f"more tokens than the {self._n_ctx} of its context")
 
@@ -230,6 +272,12 @@ def _refuse_absurd(*ascending: int) -> None:
         if not below <= each <= _MOST:
             raise LieError(f"a count of {each}")
         below = each
+
+
+def _refuse_odd_usage(usage: Usage) -> None:
+    _refuse_absurd(usage.cached_tokens, usage.prompt_tokens)
+    _refuse_absurd(usage.completion_tokens)
+    _refuse_absurd(*_guessed(usage))
 
 
 def _guessed(usage: Usage) -> Iterable[int]:

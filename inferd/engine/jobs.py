@@ -2,7 +2,7 @@
 
 import itertools
 from abc import abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import trio
@@ -10,8 +10,10 @@ import trio
 from inferd.backend import Backend, EmbedResult, EventStream, J, Prepared, RerankResult
 from inferd.dialects.generic import GENERIC
 from inferd.dialects.registry import DIALECTS
+from inferd.engine.answers import Answer, WorkerDiedError
 from inferd.engine.mailbox import Mailbox
-from inferd.engine.session import Answer, Session, WorkerDiedError
+from inferd.engine.session import Session
+from inferd.engine.speech import SpeechStream
 from inferd.engine.streams import BlockStream, TextStream
 from inferd.errors import (
     BackendUnavailableError,
@@ -21,6 +23,7 @@ from inferd.errors import (
 )
 from inferd.events import TokenEvent, TokenEventV2
 from inferd.ipc import (
+    Append,
     Embedded,
     Failed,
     Overflow,
@@ -30,8 +33,8 @@ from inferd.ipc import (
     Run,
     Scored,
 )
-from inferd.job import EmbedJob, GenerateJob, Job, RerankJob
-from inferd.limits import MAX_FRAME_BYTES, MAX_PREPARES
+from inferd.job import EmbedJob, GenerateJob, Job, RerankJob, TranscribeJob, media_of
+from inferd.limits import MAX_FRAME_BYTES, MAX_JOB_MEDIA, MAX_PREPARES
 
 
 class JobBackend(Backend):
@@ -46,6 +49,8 @@ class JobBackend(Backend):
         self._tickets = itertools.count(1)
         self._preparing = trio.Lock()
         self._session: Session | None = None
+        self._fds: dict[int, Sequence[int]] = {}
+        self._appended: dict[int, Append] = {}
         self._marker_tokens: frozenset[bytes] = frozenset()
 
     @abstractmethod
@@ -57,9 +62,21 @@ class JobBackend(Backend):
         """
 
     @asynccontextmanager
-    async def prepare(self, job: J) -> AsyncIterator[Prepared[J]]:
+    async def prepare(
+        self,
+        job: J,
+        fds: Sequence[int] = (),
+    ) -> AsyncIterator[Prepared[J]]:
         """Have the worker read a job's texts and count; again if it dies over it."""
+        n_media = len(media_of(job))
+        if len(fds) != n_media:
+            raise InternalError(f"{len(fds)} descriptors for {n_media} media")
+        if n_media > MAX_JOB_MEDIA:
+            raise InvalidRequestError(
+                f"messages show media {n_media} times, at most {MAX_JOB_MEDIA} are allowed"
+            )
         ticket = next(self._tickets)
+        self._fds[ticket] = fds
         try:
             ready = await self._prepare(ticket, job)
             yield Prepared(
@@ -69,8 +86,22 @@ class JobBackend(Backend):
                 open_thought=ready.open_thought,
             )
         finally:
+            del self._fds[ticket]
+            self._appended.pop(ticket, None)
             if self._session is not None:
                 self._session.close(ticket)
+
+    def append(
+        self, prepared: Prepared[TranscribeJob], n_bytes: int, *, is_last: bool
+    ) -> None:
+        """Tell the worker that there is more sound, and the next one if that dies."""
+        ticket = prepared.ticket
+        if ticket not in self._fds:
+            return  # it is over
+        told = Append(ticket=ticket, n_bytes=n_bytes, is_last=is_last)
+        self._appended[ticket] = told
+        if self._session is not None and self._session.knows(ticket):
+            self._session.post(told)
 
     async def _prepare(self, ticket: int, job: Job) -> PromptReady:
         for _ in range(MAX_PREPARES):
@@ -101,7 +132,7 @@ class JobBackend(Backend):
         try:
             await session.finish_preparing(within_s)
             box = session.open(ticket)
-            session.post(Prepare(ticket=ticket, job=job))
+            self._hand_over(session, ticket, job)
             with trio.fail_after(within_s):
                 answer, *more = await box.take()
         except WorkerDiedError as error:
@@ -114,6 +145,17 @@ class JobBackend(Backend):
         if more:
             raise InternalError("the worker answered a prompt more than once")
         return answer
+
+    def _hand_over(self, session: Session, ticket: int, job: Job) -> None:
+        """Give a worker a job with its media, and with what has come of them since."""
+        try:
+            session.post(Prepare(ticket=ticket, job=job), self._fds[ticket])
+        except OSError as error:
+            raise BackendUnavailableError(
+                f"the media cannot be passed on: {error.strerror}"
+            ) from error
+        if appended := self._appended.get(ticket):
+            session.post(appended)
 
     @asynccontextmanager
     async def generate(
@@ -131,6 +173,14 @@ class JobBackend(Backend):
         async with self._running(prepared) as box:
             dialect = DIALECTS.get(self.capabilities.dialect, GENERIC)
             yield BlockStream(box, prepared, dialect)
+
+    @asynccontextmanager
+    async def transcribe(
+        self, prepared: Prepared[TranscribeJob]
+    ) -> AsyncIterator[EventStream[TokenEventV2]]:
+        """Run a prepared job."""
+        async with self._running(prepared) as box:
+            yield SpeechStream(box, prepared)
 
     async def embed(self, prepared: Prepared[EmbedJob]) -> EmbedResult:
         """Run a prepared job."""

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 import trio
 
-from inferd.config import BackendSettings, LlamaCppSettings
+from inferd.config import BackendSettings, MockSettings
 from inferd.fit import Budget, Demand, Plan, Share, fit
 
 Allot = Callable[[Demand], Awaitable[Share]]
@@ -33,7 +33,7 @@ class Ledger:
         on_plan: Callable[[Plan], None] = lambda _: None,
     ) -> None:
         self._awaited = {
-            each.name for each in backends if isinstance(each, LlamaCppSettings)
+            each.name for each in backends if not isinstance(each, MockSettings)
         }
         self._budget = budget
         self._on_plan = on_plan

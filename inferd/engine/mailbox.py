@@ -29,6 +29,15 @@ class Mailbox(Generic[T]):
         self._items.append(item)
         self._wake.set()
 
+    @property
+    def last(self) -> T | None:
+        """The last item that nobody has taken yet."""
+        return self._items[-1] if self._items else None
+
+    def put_over(self, item: T) -> None:
+        """Put an item in the place of the last, which nobody has taken yet."""
+        self._items[-1] = item
+
     def put_last(self, item: T) -> None:
         """Add the last item that there is to be."""
         self.put(item)

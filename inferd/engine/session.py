@@ -1,11 +1,11 @@
 """One worker from its start to its end: messages to it, answers sorted by job."""
 
-from collections.abc import Callable
-from typing import NamedTuple, NoReturn
+from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 import trio
 
-from inferd.backend import Reuse
+from inferd.engine.answers import Answer, Answers, WorkerDiedError
 from inferd.engine.conduct import Conduct, LieError, SessionOverError
 from inferd.engine.inbox import Inbox
 from inferd.engine.ledger import Allot
@@ -13,13 +13,11 @@ from inferd.engine.mailbox import Mailbox
 from inferd.engine.outbox import Outbox, OutboxFullError
 from inferd.engine.process import WorkerProcess, describe_exit
 from inferd.engine.pulse import Pulse, no_word
-from inferd.errors import BackendUnavailableError
 from inferd.fit import Demand
 from inferd.ipc import (
+    Append,
     Boxed,
     Drop,
-    Embedded,
-    Ended,
     Failed,
     FromWorker,
     Load,
@@ -31,30 +29,14 @@ from inferd.ipc import (
     PromptReady,
     Refused,
     Run,
-    Scored,
-    Step,
     ToWorker,
     Variant,
 )
+from inferd.job import TranscribeJob
 from inferd.limits import LOAD_MESSAGES
 from inferd.pipe import BrokenLinkError
-from inferd.wire.responses import Guesses, Logprob
 
 Report = Callable[[Loading], None]
-
-
-class Prefilled(NamedTuple):
-    """How far a job's prompt is: tokens read."""
-
-    processed: int
-
-
-Told = Reuse | Guesses | Prefilled | Logprob | bytes
-Answer = PromptReady | Refused | Overflow | Told | Ended | Embedded | Scored | Failed
-
-
-class WorkerDiedError(BackendUnavailableError):
-    """The worker is gone; so is every job it had."""
 
 
 class Session:
@@ -66,58 +48,71 @@ class Session:
 
     def __init__(self, process: WorkerProcess) -> None:
         self._process = process
-        self._boxes: dict[int, Mailbox[Answer]] = {}
-        self._finished: set[int] = set()
+        self._answers = Answers()
         self._conduct = Conduct()
         self._inbox = Inbox(process.stream)
         self._outbox = Outbox(process.stream)
-        self._over: str | None = None
         self._prepared = trio.Event()
         self._prepared.set()
         self._preparing: int | None = None
         self._pulse = Pulse(trio.current_time())
         self._hung: str | None = None
-        self.has_served = False
         self.variant: Variant | None = None
         self.boxed: Boxed | None = None
+
+    @property
+    def has_served(self) -> bool:
+        """Whether the worker has brought any job to its end."""
+        return self._answers.has_served
 
     # --- jobs -------------------------------------------------------------------
 
     def open(self, ticket: int) -> Mailbox[Answer]:
         """Begin to collect the answers to a job; all it gets from a dead worker is that."""
-        box = self._boxes.setdefault(ticket, Mailbox())
         self._conduct.opened(ticket)
-        if self._over is not None:
-            box.fail(WorkerDiedError(self._over))
-        return box
+        return self._answers.open(ticket)
 
     def knows(self, ticket: int) -> bool:
         """Whether a job is open here."""
-        return ticket in self._boxes
+        return ticket in self._answers
 
     def close(self, ticket: int) -> None:
         """Have the worker forget a job that is open here, unless it has finished it."""
-        if self._boxes.pop(ticket, None) is None:
+        if ticket not in self._answers:
             return
         self._conduct.closed(ticket)
         self._pulse.is_over(ticket)
-        if ticket in self._finished:
-            self._finished.remove(ticket)
-        else:
+        if not self._answers.close(ticket):
             self.post(Drop(ticket=ticket))
 
-    def post(self, message: ToWorker) -> None:
-        """Send a message; a worker that never reads is ended."""
-        if isinstance(message, Prepare):
-            self._prepared = trio.Event()
-            self._preparing = message.ticket
-            self._conduct.asked(message.ticket, message.job)
-        elif isinstance(message, Run):
-            self._pulse.began(message.ticket, trio.current_time())
+    def post(self, message: ToWorker, fds: Sequence[int] = ()) -> None:
+        """Send a message, with descriptors; a worker that never reads is ended.
+
+        Raises:
+            OSError: there are no more descriptors to be had; nothing was sent.
+        """
         try:
-            self._outbox.post(message)
+            self._outbox.post(message, fds)
         except OutboxFullError:
             self._process.kill()
+        self._note(message)
+
+    def _note(self, message: ToWorker) -> None:
+        match message:
+            case Prepare(ticket=ticket, job=job):
+                self._prepared = trio.Event()
+                self._preparing = ticket
+                self._conduct.asked(ticket, job)
+                if isinstance(job, TranscribeJob) and job.audio.is_open:
+                    self._pulse.asked(ticket, job.audio)
+            case Run(ticket=ticket):
+                self._pulse.began(ticket, trio.current_time())
+            case Append(ticket=ticket, n_bytes=n_bytes, is_last=is_last):
+                now = trio.current_time()
+                self._conduct.appended(ticket, n_bytes)
+                self._pulse.appended(ticket, n_bytes, now, is_last=is_last)
+            case _:
+                pass
 
     async def finish_preparing(self, within_s: float) -> None:
         """Wait until the worker has answered a prepare that nobody waits for any more.
@@ -137,11 +132,9 @@ class Session:
 
     def fail_all(self, reason: str) -> None:
         """Tell every open job why there is no worker any more."""
-        self._over = reason
-        for box in self._boxes.values():
-            box.fail(WorkerDiedError(reason))
+        self._answers.fail_all(reason)
+        self._outbox.close()
         self._prepared.set()
-        self._boxes.clear()
 
     # --- the worker ---------------------------------------------------------------
 
@@ -219,54 +212,13 @@ class Session:
 
     def _sort(self, message: FromWorker) -> None:
         match message:
-            case Step():
-                self._sort_step(message)
-            case Embedded() | Scored():
-                self._sort_result(message)
-            case Failed():
-                if message.ticket == self._preparing:  # else it was a run that failed
-                    self._prepared.set()
-                self._put_last(message.ticket, message)
             case PromptReady() | Refused() | Overflow():
                 self._prepared.set()
-                self._put(message.ticket, message)
+            case Failed(ticket=ticket) if ticket == self._preparing:
+                self._prepared.set()  # else it was a run that failed
             case _:
-                pass  # a sign of life; anything else was refused before
-
-    def _sort_step(self, step: Step) -> None:
-        for started in step.started:
-            self._put(started.ticket, started.reuse)
-        for ticket, n_tokens in step.prefilled:
-            self._put(ticket, Prefilled(n_tokens))
-        for ticket, guesses in step.guessed:
-            self._put(ticket, guesses)
-        logprobs = list(step.logprobs)
-        for ticket, piece in step.pieces:
-            if logprobs and logprobs[0][0] == ticket:
-                self._put(*logprobs.pop(0))
-            self._put(ticket, piece)
-        for end in step.ended:
-            self._finish(end.ticket, end)
-
-    def _sort_result(self, result: Embedded | Scored) -> None:
-        if isinstance(result, Scored) or result.is_last:
-            self._finish(result.ticket, result)
-        else:
-            self._put(result.ticket, result)
-
-    def _finish(self, ticket: int, answer: Ended | Embedded | Scored) -> None:
-        self.has_served = True
-        if ticket in self._boxes:
-            self._finished.add(ticket)
-        self._put_last(ticket, answer)
-
-    def _put(self, ticket: int, answer: Answer) -> None:
-        if box := self._boxes.get(ticket):  # dropped jobs may still have answers coming
-            box.put(answer)
-
-    def _put_last(self, ticket: int, answer: Answer) -> None:
-        if box := self._boxes.get(ticket):
-            box.put_last(answer)
+                pass
+        self._answers.sort(message)
 
     async def _receive_within(self, silence_s: float) -> FromWorker:
         try:

@@ -9,8 +9,8 @@ import trio
 
 from inferd.backend import Prepared, Reuse
 from inferd.dialects.dialect import Dialect
+from inferd.engine.answers import Answer, Prefilled
 from inferd.engine.mailbox import Mailbox
-from inferd.engine.session import Answer, Prefilled
 from inferd.errors import InternalError, InvalidRequestError
 from inferd.events import (
     Done,

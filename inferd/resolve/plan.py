@@ -4,16 +4,18 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from inferd.job import EmbedJob, GenerateJob, RerankJob
+from inferd.job import Job, TranscribeJob
 from inferd.routing import Need
 
-J = TypeVar("J", GenerateJob, EmbedJob, RerankJob)
+J = TypeVar("J", bound=Job)
 
 
 class Plan(Struct, Generic[J], frozen=True, kw_only=True):
     """A request that was found sound."""
 
     job: J
+    transcription: TranscribeJob | None = None
+    """The same for a backend that writes speech down, where it is something for one."""
     needs: tuple[Need, ...]
     """What a backend must be able to do."""
     priority: int = 0

@@ -22,8 +22,6 @@ ELSEWHERE: dict[str, str] = {
     "worker/backend.py": "tests/unit/worker/test_mock.py",
     # a running job: what advances it is tested
     "worker/llama/sequence.py": "tests/unit/worker/llama/test_decoder.py",
-    # the half of an engine that its jobs see: tested through the whole of it
-    "engine/jobs.py": "tests/unit/engine/test_engine.py",
 }
 """Modules whose tests are not at their mirrored place, and the file where they are."""
 

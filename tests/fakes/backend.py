@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from inferd.capabilities import BackendCapabilities
 from inferd.engine.cue import Cue
 from inferd.errors import BackendNotReadyError, BackendUnavailableError
 from inferd.events import (
+    AudioRead,
     Done,
     DoneV2,
     MalformedToolCall,
@@ -33,8 +35,9 @@ from inferd.events import (
     TokenEvent,
     TokenEventV2,
     ToolUse,
+    Transcription,
 )
-from inferd.job import EmbedJob, GenerateJob, RerankJob
+from inferd.job import EmbedJob, GenerateJob, RerankJob, TranscribeJob
 from inferd.wire.responses import Guesses, StopReason, StopReasonV2, Usage, UsageV2
 
 E = TypeVar("E", TokenEvent, TokenEventV2)
@@ -81,6 +84,8 @@ class Script:
     stop_sequence: str | None = None
     stop_token_id: int | None = None
     warnings: tuple[MalformedToolCall, ...] = ()
+    transcription: Transcription | None = None
+    """Told at the end of one."""
     embeddings: bytes = b"[[0.6,0.8]]"
     scores: tuple[float, ...] | None = None
     """Else 0 for each document."""
@@ -109,6 +114,10 @@ class _Held:
     said_all_at: float = FOR_EVER
     """When the last token comes, whether anybody takes it or not; on trio's clock."""
     death: Cue = field(default_factory=Cue)
+    n_bytes: int = 0
+    """Of open sound, that are there."""
+    is_whole: bool = False
+    grown: trio.Event = field(default_factory=trio.Event)
 
 
 class _Speech(Generic[E]):
@@ -159,6 +168,8 @@ class ScriptedBackend(Backend):
         self._held: dict[int, _Held] = {}
         self.counts = Counts()
         self.jobs: list[Any] = []
+        self.media: list[list[bytes]] = []
+        """Of each job, as far as they were there."""
         self.is_alive = False
 
     # --- what a test does with it -----------------------------------------------------
@@ -230,12 +241,15 @@ class ScriptedBackend(Backend):
             held.death.come()
 
     @asynccontextmanager
-    async def prepare(self, job: J) -> AsyncIterator[Prepared[J]]:
+    async def prepare(
+        self, job: J, fds: Sequence[int] = ()
+    ) -> AsyncIterator[Prepared[J]]:
         ticket = next(self._tickets)
         held = _Held(self._scripts[min(ticket, len(self._scripts) - 1)])
         self._held[ticket] = held
         self.counts.asked += 1
         self.jobs.append(job)
+        self.media.append([os.pread(fd, os.fstat(fd).st_size, 0) for fd in fds])
         try:
             with self._counting_failure(held):
                 await self._wait_ready()
@@ -257,7 +271,7 @@ class ScriptedBackend(Backend):
         with self._running(prepared) as held:
             speech = _Speech[TokenEvent](held)
             script = held.script
-            usage = Usage(prepared.input_tokens, _n_said(held, prepared))
+            usage = Usage(prepared.input_tokens, _n_said(held, prepared.job))
             done = Done(stop_reason=script.stop_reason, usage=usage)
             words: list[TokenEvent] = [Token(text) for text in script.tokens]
             speech.events = self._say(held, prepared, speech, [*words, done])
@@ -275,7 +289,7 @@ class ScriptedBackend(Backend):
             script = held.script
             done = DoneV2(
                 stop_reason=script.stop_reason_v2,
-                usage=UsageV2(prepared.input_tokens, _n_said(held, prepared)),
+                usage=UsageV2(prepared.input_tokens, _n_said(held, prepared.job)),
                 stop_sequence=script.stop_sequence,
                 stop_token_id=script.stop_token_id,
                 warnings=script.warnings,
@@ -286,6 +300,32 @@ class ScriptedBackend(Backend):
                 yield speech
             finally:
                 await speech.events.aclose()
+
+    @asynccontextmanager
+    async def transcribe(
+        self, prepared: Prepared[TranscribeJob]
+    ) -> AsyncIterator[EventStream[TokenEventV2]]:
+        with self._running(prepared) as held:
+            speech = _Speech[TokenEventV2](held)
+            script = held.script
+            done = DoneV2(
+                stop_reason=script.stop_reason_v2,
+                usage=UsageV2(prepared.input_tokens, _n_said(held, prepared.job)),
+                transcription=script.transcription,
+            )
+            words: list[TokenEventV2] = [*_blocks_of(script)]
+            speech.events = self._hear(held, prepared, speech, [*words, done])
+            try:
+                yield speech
+            finally:
+                await speech.events.aclose()
+
+    def append(
+        self, prepared: Prepared[TranscribeJob], n_bytes: int, *, is_last: bool
+    ) -> None:
+        if held := self._held.get(prepared.ticket):
+            held.n_bytes, held.is_whole = n_bytes, is_last
+            held.grown.set()
 
     async def embed(self, prepared: Prepared[EmbedJob]) -> EmbedResult:
         with self._running(prepared) as held:
@@ -320,20 +360,38 @@ class ScriptedBackend(Backend):
             if held.script.failure_at_exit is not None:
                 raise held.script.failure_at_exit
 
+    async def _hear(
+        self,
+        held: _Held,
+        prepared: Prepared[TranscribeJob],
+        speech: _Speech[TokenEventV2],
+        events: Sequence[TokenEventV2],
+    ) -> AsyncGenerator[Sequence[TokenEventV2], None]:
+        is_open = prepared.job.audio.is_open
+        while is_open:
+            with self._counting_failure(held):
+                await self._pass_until(held.grown)
+            held.grown = trio.Event()
+            is_open = not held.is_whole
+            yield [AudioRead(held.n_bytes)]
+        async for batch in self._say(held, prepared, speech, events):
+            yield batch
+
     async def _say(
         self,
         held: _Held,
-        prepared: Prepared[GenerateJob],
+        prepared: Prepared[GenerateJob] | Prepared[TranscribeJob],
         speech: _Speech[E],
         events: Sequence[E],
     ) -> AsyncGenerator[Sequence[E], None]:
         script = held.script
-        said = events[: _n_said(held, prepared)]
+        said = events[: _n_said(held, prepared.job)]
         moments = [
             trio.current_time() + script.token_delay_s * n for n in _from_1(said)
         ]
         held.said_all_at = moments[-1] if moments else trio.current_time()
-        if prepared.job.wants_progress:
+        job = prepared.job
+        if isinstance(job, GenerateJob) and job.wants_progress:
             for n_tokens in script.prefilled:
                 yield [Progress(n_tokens, prepared.input_tokens)]
         for event, moment in zip(said, moments, strict=True):
@@ -384,6 +442,15 @@ class ScriptedBackend(Backend):
         if self._stopped.is_set():
             raise BackendUnavailableError(self._unavailable or "stopped")
 
+    async def _pass_until(self, event: trio.Event) -> None:
+        """Wait, unless the backend is stopped meanwhile."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_cancel_after, self._stopped, nursery.cancel_scope)
+            await event.wait()
+            nursery.cancel_scope.cancel()
+        if self._stopped.is_set():
+            raise BackendUnavailableError(self._unavailable or "stopped")
+
     def _tell(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
@@ -399,7 +466,12 @@ def _from_1(events: Sequence[object]) -> range:
     return range(1, len(events) + 1)
 
 
-def _n_said(held: _Held, prepared: Prepared[GenerateJob]) -> int:
+def _n_said(held: _Held, job: GenerateJob | TranscribeJob) -> int:
     blocks = held.script.blocks
     n_tokens = len(held.script.tokens if blocks is None else blocks)
-    return min(n_tokens, prepared.job.max_tokens)
+    return n_tokens if job.max_tokens is None else min(n_tokens, job.max_tokens)
+
+
+async def _cancel_after(event: trio.Event, scope: trio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()

@@ -81,6 +81,12 @@ def cancel(request_id: str = "r") -> bytes:
     return to_line({"type": "cancel", "id": request_id})
 
 
+def append(request_id: str = "r", attachment_id: str = "s", **fields: Any) -> bytes:
+    """Write what appends to a request as a line."""
+    ids = {"id": request_id, "attachment_id": attachment_id}
+    return to_line({"type": "append", **ids, **fields})
+
+
 def to_line(frame: Frame) -> bytes:
     """Write a frame with its newline."""
     return json.dumps(frame).encode() + b"\n"

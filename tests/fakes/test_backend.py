@@ -9,9 +9,19 @@ from inferd.errors import (
     BackendUnavailableError,
     ContextOverflowError,
 )
-from inferd.events import Done, DoneV2, Progress, Text, Thinking, Token, ToolUse
+from inferd.events import (
+    AudioRead,
+    Done,
+    DoneV2,
+    Progress,
+    Text,
+    Thinking,
+    Token,
+    ToolUse,
+)
 from inferd.job import EmbedJob, GenerateJob, RerankJob, Sampling, Turn
 from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
+from tests.fakes.media import memfds, speech
 
 JOB = GenerateJob(
     turns=[Turn("user", "hello")],
@@ -205,3 +215,32 @@ async def test_a_start_that_fails_raises():
     backend.fail_to_start("no such model")
     with pytest.raises(StartFailedError, match="no such model"):
         await backend.run(lambda: None)
+
+
+async def test_speech_is_said_once_open_sound_has_ended(autojump_clock):
+    backend = ScriptedBackend(Script(tokens=("a", "b")))
+    with memfds(b"1234") as fds:
+        async with (
+            backend.prepare(speech(4), fds) as prepared,
+            backend.transcribe(prepared) as stream,
+        ):
+            batches = aiter(stream)
+            backend.append(prepared, 8, is_last=False)
+            assert await anext(batches) == [AudioRead(8)]
+            backend.append(prepared, 12, is_last=True)
+            events = [each async for batch in batches for each in batch]
+    assert events[:-1] == [AudioRead(12), Text("a"), Text("b")]
+    assert isinstance(events[-1], DoneV2)
+    assert backend.media == [[b"1234"]]
+
+
+async def test_who_waits_for_sound_hears_that_it_is_stopped(autojump_clock):
+    backend = ScriptedBackend()
+    with memfds(b"") as fds, pytest.raises(BackendUnavailableError):
+        async with (
+            backend.prepare(speech(), fds) as prepared,
+            backend.transcribe(prepared) as stream,
+        ):
+            backend.stop("gone")
+            await anext(aiter(stream))
+    assert backend.is_idle

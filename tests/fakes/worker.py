@@ -1,6 +1,9 @@
 """A worker without a process: the test drives the far end of its pipe."""
 
+import array
+import errno
 import signal
+import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar
@@ -29,6 +32,8 @@ T = TypeVar("T", bound=ToWorker)
 
 PATIENCE_S = 10_000.0
 """Virtual seconds after which a message that has not come has failed its test."""
+
+ANCILLARY_BYTES = socket.CMSG_SPACE(253 * 4)
 
 CAPABILITIES = BackendCapabilities(model="fake", n_ctx=512)
 MARKER = b"<|marker|>"
@@ -102,6 +107,8 @@ class FakeWorker:
         self.process = FakeProcess(pid, self._killed)
         self._splitter = MessageSplitter()
         self.received: list[ToWorker] = []
+        self.fds: list[int] = []
+        """Descriptors that came; whoever takes them closes them."""
 
     @property
     def was_killed(self) -> bool:
@@ -116,13 +123,25 @@ class FakeWorker:
         """Read the next message, which must be one of these."""
         with trio.fail_after(PATIENCE_S):
             while (payload := self._splitter.next_payload()) is None:
-                data = await self.process.far_stream.receive_some(READ_BYTES)
+                data = await self._read()
                 assert data, "the engine closed the pipe"
                 self._splitter.feed(data)
         message = decode_to_worker(payload)
         self.received.append(message)
         assert isinstance(message, kind), message
         return message
+
+    async def _read(self) -> bytes:
+        sock = self.process.far_stream.socket
+        try:
+            data, ancillary, _, _ = await sock.recvmsg(READ_BYTES, ANCILLARY_BYTES)
+        except OSError as error:  # as streams have it
+            is_closed = error.errno == errno.EBADF
+            kind = trio.ClosedResourceError if is_closed else trio.BrokenResourceError
+            raise kind from error
+        for _, _, fds in ancillary:
+            self.fds += array.array("i", fds)
+        return data
 
     async def hear(self) -> list[ToWorker]:
         """Read all that comes before everything waits."""

@@ -8,8 +8,8 @@ from hypothesis import given, settings, strategies as st
 from trio.testing import MockClock
 
 from inferd.dialects.registry import DIALECTS
+from inferd.engine.answers import Answer
 from inferd.engine.mailbox import Mailbox
-from inferd.engine.session import Answer
 from inferd.engine.streams import BlockStream
 from inferd.events import DoneV2
 from inferd.ipc import Ended

@@ -1,4 +1,5 @@
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -6,6 +7,7 @@ from msgspec.structs import replace
 
 from inferd.backend import Reuse
 from inferd.engine.conduct import Conduct, LieError
+from inferd.engine.transcript import PARTIAL_BYTES
 from inferd.ipc import (
     Alive,
     Embedded,
@@ -17,8 +19,11 @@ from inferd.ipc import (
     PromptReady,
     Refused,
     Scored,
+    Segment,
     Started,
     Step,
+    Transcribed,
+    TranscriptEnded,
 )
 from inferd.job import EmbedJob, GenerateJob, Sampling, Turn
 from inferd.limits import (
@@ -28,6 +33,7 @@ from inferd.limits import (
     JOB_ITEM_BYTES,
 )
 from inferd.wire.responses import Alternative, Guesses, Logprob, Usage
+from tests.fakes.media import speech
 from tests.fakes.worker import ended
 
 SAMPLING = Sampling(temperature=0, top_p=1, top_k=0, seed=0)
@@ -259,3 +265,83 @@ def test_whatever_is_said_is_believed_or_a_lie(messages):
     with suppress(LieError):
         for message in messages:
             conduct.heard(message, 0)
+
+
+# --- speech -----------------------------------------------------------------------------
+
+
+def words(n_bytes: int = 1, **fields: Any) -> Transcribed:
+    segment = Segment(text=b"x" * n_bytes, start_ms=0, end_ms=1)
+    return Transcribed(ticket=1, segments=[segment], n_tokens=1, **fields)
+
+
+def end_of_speech(**fields: Any) -> TranscriptEnded:
+    whole = {"language": "en", "audio_ms": 1, "computing_ms": 1, **fields}
+    counts = Usage(prompt_tokens=50, completion_tokens=3000)
+    return TranscriptEnded(ticket=1, stop_reason="end", usage=counts, **whole)
+
+
+def hearing(n_bytes: int = 0) -> Conduct:
+    conduct = conduct_of(1)
+    conduct.asked(1, speech())
+    conduct.appended(1, n_bytes)
+    conduct.appended(7, n_bytes)
+    return conduct
+
+
+def test_speech_that_was_asked_for_may_be_told_to_its_end():
+    conduct = hearing(64)
+    partial = Segment(text=b"x", start_ms=0, end_ms=1)
+    for message in (
+        PromptReady(ticket=1, prompt_tokens=N_CTX + 1),
+        words(),
+        Transcribed(ticket=1, partial=partial, n_bytes_read=64),
+        end_of_speech(),
+    ):
+        conduct.heard(message, 0)
+    refuse(conduct, words(), "job 1 was over")
+
+
+@pytest.mark.parametrize(
+    ("message", "lie"),
+    [
+        (words(n_bytes_read=65), "65 bytes of 64 are read"),
+        (end_of_speech(audio_ms=10**9), "ms were heard"),
+        (end_of_speech(computing_ms=2**60), "a count of"),
+        (Transcribed(ticket=1, n_tokens=2**60), "a count of"),
+        (words(JOB_ANSWER_BYTES), "no answer is as long"),
+        (Transcribed(ticket=7), "never given"),
+    ],
+)
+def test_speech_that_cannot_have_been_heard_is_a_lie(message, lie):
+    refuse(hearing(64), message, lie)
+
+
+def test_what_may_change_is_charged_for_where_it_is_kept_with_words():
+    conduct = hearing()
+    partial = Segment(text=b"x" * PARTIAL_BYTES, start_ms=0, end_ms=1)
+    said = words(partial=partial)
+    for _ in range(JOB_ANSWER_BYTES // (PARTIAL_BYTES + 2 * JOB_ITEM_BYTES + 1)):
+        conduct.heard(said, 0)
+    refuse(conduct, said, "no answer is as long")
+
+
+@pytest.mark.parametrize("message", [words(), end_of_speech()])
+def test_other_jobs_have_no_speech(message):
+    conduct = conduct_of(1)
+    conduct.asked(1, JOB)
+    refuse(conduct, message, "speech of a job that has none")
+
+
+def test_speech_of_a_job_that_was_dropped_is_borne():
+    conduct = hearing()
+    conduct.closed(1)
+    for message in (words(), end_of_speech()):
+        conduct.heard(message, 0)
+
+
+def test_what_may_change_is_said_so_often_and_no_more():
+    conduct = hearing()
+    for _ in range(IPC_CHATTER_MESSAGES):
+        conduct.heard(Transcribed(ticket=1), 0)
+    refuse(conduct, Transcribed(ticket=1), "endless chatter")

@@ -1297,7 +1297,7 @@ def test_every_job_ends_once_whatever_its_worker_does(deeds, kinds, leaves_s):
                     await each.over.wait()
                 nursery.cancel_scope.cancel()
             session = home.engine._session
-            assert session is None or not session._boxes
+            assert session is None or not session._answers._boxes
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
     for each in asked:

@@ -3,7 +3,7 @@ import trio
 import trio.testing
 from msgspec.structs import replace
 
-from inferd.config import LlamaCppSettings, MockSettings
+from inferd.config import LlamaCppSettings, MockSettings, WhisperCppSettings
 from inferd.engine.ledger import Ledger
 from inferd.fit import Budget, Line, Plan, Share, UnfitError
 from tests.fakes.ledger import DEMAND
@@ -31,6 +31,21 @@ async def test_a_single_backend_hears_at_once(autojump_clock):
     share = await ledger(A, MOCK, plans=plans).allot("a", GROWING)
     assert share == Share(n_slots=4, n_ctx=8192)
     assert [plan.share("a") for plan in plans] == [share]
+
+
+async def test_what_writes_speech_down_is_waited_for_as_well(autojump_clock, nursery):
+    house = ledger(A, WhisperCppSettings(name="w"))
+    shares: list[Share] = []
+
+    async def ask():
+        shares.append(await house.allot("a", GROWING))
+
+    nursery.start_soon(ask)
+    await trio.testing.wait_all_tasks_blocked()
+    assert shares == []
+    await house.allot("w", DEMAND)
+    await trio.testing.wait_all_tasks_blocked()
+    assert len(shares) == 1
 
 
 async def test_nobody_hears_before_all_have_demanded(autojump_clock, nursery):

@@ -101,3 +101,14 @@ async def test_what_waits_until_it_is_over_is_cut_short_by_a_failure(autojump_cl
     assert trio.current_time() == 0
     with pytest.raises(ZeroDivisionError):
         await box.take()
+
+
+async def test_the_last_item_may_be_replaced_until_it_is_taken():
+    box = Mailbox[int]()
+    assert box.last is None
+    box.put(1)
+    box.put(2)
+    assert box.last == 2
+    box.put_over(3)
+    assert await box.take() == [1, 3]
+    assert box.last is None

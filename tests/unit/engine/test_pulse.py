@@ -1,8 +1,18 @@
 import pytest
 import trio
 
-from inferd.engine.pulse import Pulse, no_word
-from inferd.ipc import Alive, Embedded, Failed, FromWorker, PromptReady, Scored, Step
+from inferd.engine.pulse import OWED_S, Pulse, no_word
+from inferd.ipc import (
+    Alive,
+    Embedded,
+    Failed,
+    FromWorker,
+    PromptReady,
+    Scored,
+    Step,
+    Transcribed,
+)
+from tests.fakes.media import speech
 from tests.fakes.worker import ended
 
 SILENCE_S = 60.0
@@ -96,3 +106,74 @@ def test_the_time_begins_with_the_first_job_and_no_other_prolongs_it():
     pulse.began(2, 140)
     pulse.heard(Alive(), 150)
     assert pulse.deadline(SILENCE_S) == 100 + SILENCE_S
+
+
+# --- open sound -------------------------------------------------------------------------
+
+WINDOW_BYTES = int(OWED_S * 16_000 * 4)
+
+
+def listening(n_bytes: int = 0, *, is_last: bool = False) -> Pulse:
+    """One that runs a job with so much sound by now."""
+    pulse = Pulse(0)
+    pulse.asked(1, speech().audio)
+    pulse.began(1, 0)
+    pulse.appended(1, n_bytes, 0, is_last=is_last)
+    return pulse
+
+
+async def is_hung(pulse: Pulse, *messages: FromWorker) -> bool:
+    try:
+        await hung(pulse, *messages)
+    except trio.TooSlowError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("n_bytes", "is_last", "has_to_get_on"),
+    [
+        (0, False, False),
+        (WINDOW_BYTES - 4, False, False),
+        (WINDOW_BYTES, False, True),
+        (0, True, True),
+    ],
+)
+async def test_a_job_that_waits_for_sound_need_not_get_on(
+    autojump_clock, n_bytes, is_last, has_to_get_on
+):
+    pulse = listening(n_bytes, is_last=is_last)
+    assert await is_hung(pulse, Alive()) is has_to_get_on
+
+
+async def test_a_word_about_sound_is_enough_until_more_comes(autojump_clock):
+    pulse = listening(WINDOW_BYTES)
+    pulse.heard(Transcribed(ticket=1), 0)
+    assert not await is_hung(pulse, Alive())
+    pulse.appended(1, 2 * WINDOW_BYTES, trio.current_time(), is_last=False)
+    assert await is_hung(pulse, Alive())
+
+
+async def test_time_begins_when_there_is_something_to_get_on_with(autojump_clock):
+    pulse = listening()
+    await trio.sleep(1000)
+    pulse.heard(Alive(), trio.current_time())
+    pulse.appended(1, 4, trio.current_time(), is_last=True)
+    assert pulse.deadline(SILENCE_S) == 1000 + SILENCE_S
+
+
+async def test_sound_that_waits_for_its_turn_is_not_owed(autojump_clock):
+    pulse = Pulse(0)
+    pulse.asked(1, speech().audio)
+    pulse.appended(1, WINDOW_BYTES, 0, is_last=True)
+    assert not await is_hung(pulse, Alive())
+    pulse.began(1, trio.current_time())
+    assert await is_hung(pulse, Alive())
+
+
+async def test_speech_that_goes_on_hangs_only_once_it_stops(autojump_clock):
+    pulse = listening(WINDOW_BYTES, is_last=True)
+    assert not await is_hung(pulse, Transcribed(ticket=1))
+    pulse.is_over(1)
+    assert not await is_hung(pulse, Alive())
+    pulse.appended(1, 4, 0, is_last=True)

@@ -8,8 +8,9 @@ import trio.testing
 from msgspec.structs import replace
 
 from inferd.config import MockSettings
+from inferd.engine.answers import Prefilled, WorkerDiedError
 from inferd.engine.conduct import SessionOverError
-from inferd.engine.session import Prefilled, Session, WorkerDiedError
+from inferd.engine.session import Session
 from inferd.fit import Demand, Line, Share
 from inferd.ipc import (
     Alive,

@@ -8,8 +8,8 @@ from hypothesis import given, settings, strategies as st
 
 from inferd.backend import Prepared
 from inferd.dialects.dialect import Call, Region
+from inferd.engine.answers import Answer, Prefilled, WorkerDiedError
 from inferd.engine.mailbox import Mailbox
-from inferd.engine.session import Answer, Prefilled, WorkerDiedError
 from inferd.engine.streams import BlockStream, TextStream
 from inferd.errors import InternalError, InvalidRequestError
 from inferd.events import (

@@ -1,0 +1,148 @@
+"""What jobs with media need beside; ``test_engine`` has the life of all others."""
+
+import errno
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+import trio.testing
+from msgspec.structs import replace
+
+from inferd.config import LimitSettings, MockSettings
+from inferd.engine.engine import Engine
+from inferd.engine.spawn import first_load
+from inferd.errors import BackendUnavailableError, InternalError, InvalidRequestError
+from inferd.ipc import Append, Drop, Prepare
+from inferd.limits import MAX_JOB_MEDIA
+from tests.fakes.ledger import roomy_ledger
+from tests.fakes.media import contents, job_with, memfds, n_open, speech
+from tests.fakes.observer import Deaf
+from tests.fakes.worker import Workers
+
+LIMITS = LimitSettings()
+
+
+@asynccontextmanager
+async def engine_at_work(monkeypatch):
+    """An engine, its workers, and the first of these, which is ready."""
+    workers = Workers()
+    monkeypatch.setattr("inferd.engine.engine.start_worker", workers.start)
+    engine = Engine(
+        first_load(MockSettings(name="m"), n_slots=2, limits=LIMITS),
+        limits=LIMITS,
+        ledger=roomy_ledger(),
+        observer=Deaf(),
+    )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(engine.run, lambda: None)
+        worker = await workers.next_ready()
+        await trio.testing.wait_all_tasks_blocked()
+        yield engine, workers, worker
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def preparing(engine, job, fds):
+    """Prepare a job in the background; gives where it will be."""
+    found = []
+
+    async def prepare():
+        async with engine.prepare(job, fds) as prepared:
+            found.append(prepared)
+            await trio.sleep_forever()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(prepare)
+        yield found
+        nursery.cancel_scope.cancel()
+
+
+async def run(engine, prepared):
+    async with engine._running(prepared):
+        await trio.sleep_forever()
+
+
+async def test_a_job_goes_to_the_worker_with_its_media(monkeypatch, autojump_clock):
+    async with engine_at_work(monkeypatch) as (engine, _, worker):
+        with memfds(b"one", b"two") as fds:
+            async with preparing(engine, job_with(2), fds):
+                await worker.prepare()
+        assert contents(worker.fds) == [b"one", b"two"]
+
+
+async def test_the_next_worker_gets_media_and_what_was_appended(
+    monkeypatch, autojump_clock
+):
+    async with engine_at_work(monkeypatch) as (engine, workers, worker):
+        with memfds(b"sound") as fds:
+            async with preparing(engine, speech(), fds) as found:
+                ticket = (await worker.prepare()).ticket
+                await trio.testing.wait_all_tasks_blocked()
+                for n_bytes in (4, 8):
+                    engine.append(found[0], n_bytes, is_last=n_bytes == 8)
+                    told = await worker.expect(Append)
+                    assert told.n_bytes == n_bytes
+                worker.die()
+                contents(worker.fds)
+                worker = await workers.next_ready()
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(run, engine, found[0])
+                    again = await worker.expect(Prepare)
+                    told = await worker.expect(Append)
+                    nursery.cancel_scope.cancel()
+    assert (again.ticket, told) == (ticket, replace(told, n_bytes=8, is_last=True))
+    assert contents(worker.fds) == [b"sound"]
+
+
+async def test_nothing_is_appended_to_a_job_that_is_over(monkeypatch, autojump_clock):
+    async with engine_at_work(monkeypatch) as (engine, _, worker):
+        with memfds(b"sound") as fds:
+            async with preparing(engine, speech(), fds) as found:
+                await worker.prepare()
+                await trio.testing.wait_all_tasks_blocked()
+                engine.append(found[0], 4, is_last=False)
+            engine.append(found[0], 8, is_last=True)
+        told = [type(each) for each in await worker.hear()]
+        assert told == [Append, Drop]
+        assert not engine._appended
+        assert not engine._fds
+        contents(worker.fds)
+
+
+async def test_where_media_cannot_be_passed_on_the_request_is_told_to_come_again(
+    monkeypatch, autojump_clock
+):
+    def refuse(_):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async with engine_at_work(monkeypatch) as (engine, _, worker):
+        before = n_open()
+        with memfds(b"one") as fds, monkeypatch.context() as patch:
+            patch.setattr("os.dup", refuse)
+            with pytest.raises(BackendUnavailableError, match="Too many open files"):
+                async with engine.prepare(job_with(1), fds):
+                    pass
+        assert [type(each) for each in await worker.hear()] == [Drop]
+        with memfds(b"one") as fds:
+            async with preparing(engine, job_with(1), fds):
+                await worker.prepare()
+        assert contents(worker.fds) == [b"one"]
+        assert n_open() == before
+
+
+@pytest.mark.parametrize(
+    ("n_media", "n_fds", "error"),
+    [
+        (1, 0, InternalError),
+        (0, 1, InternalError),
+        (MAX_JOB_MEDIA + 1, MAX_JOB_MEDIA + 1, InvalidRequestError),
+    ],
+)
+async def test_no_job_goes_out_with_other_descriptors_than_media(
+    monkeypatch, autojump_clock, n_media, n_fds, error
+):
+    async with engine_at_work(monkeypatch) as (engine, _, worker):
+        with pytest.raises(error):
+            async with engine.prepare(job_with(n_media), [0] * n_fds):
+                pass
+        assert await worker.hear() == []
