@@ -1,5 +1,6 @@
 """v2 generation: what a conversation of typed blocks comes to."""
 
+from collections.abc import Iterator
 from typing import Final, get_args
 
 from inferd.job import NOBODY, CacheUse, GenerateJob, Sampling
@@ -10,6 +11,7 @@ from inferd.limits import (
     U32_MAX,
 )
 from inferd.resolve.content import check_content, needs_of
+from inferd.resolve.media import media_in
 from inferd.resolve.plan import Plan
 from inferd.resolve.sampling import (
     biases_of,
@@ -21,16 +23,22 @@ from inferd.resolve.sampling import (
     stop_tokens_of,
     stops_of,
 )
+from inferd.resolve.speech import asking_for_speech, transcription_of
 from inferd.resolve.structure import choice_of, structure_of, tools_of
 from inferd.resolve.turns import turns_of
-from inferd.routing import HOLDS_STRUCTURE
+from inferd.routing import HOLDS_STRUCTURE, Need, takes_rate, transcribes
 from inferd.wire.blocks import BlocksRequest
 
 CACHE_USES: Final[tuple[CacheUse, ...]] = get_args(CacheUse)
 
 
 def resolve_blocks(
-    request: BlocksRequest, *, seed: int, owner: int = NOBODY
+    request: BlocksRequest,
+    *,
+    seed: int,
+    owner: int = NOBODY,
+    marker: str = "",
+    n_fds: int = 0,
 ) -> Plan[GenerateJob]:
     """Check a v2 request and fill in what it left open, but for the model's own defaults.
 
@@ -38,18 +46,21 @@ def resolve_blocks(
         request: as it was read.
         seed: drawn for it, in case it names none; 0 to 2**32 - 2.
         owner: the user who asks.
+        marker: drawn for it, to stand in texts where images and sound do.
+        n_fds: descriptors that came with it.
 
     Raises:
         InvalidRequestError: naming the field, its value and what is allowed.
         AttachmentsTooLargeError: too many bytes of attachments.
     """
-    check_content(request)
-    job = _job(request, seed, owner)
-    needs = needs_of(request)
+    check_content(request, n_fds)
+    job = _job(request, seed, owner, marker)
+    transcription = transcription_of(request, job.media, owner=owner)
     deadline_ms = request.deadline_ms
     return Plan(
         job=job,
-        needs=(*needs, HOLDS_STRUCTURE) if job.is_structured else needs,
+        transcription=transcription,
+        needs=tuple(_needs(request, job, is_speech=transcription is not None)),
         streams=request.stream is not False,
         priority=count_in_range(
             "priority", request.priority or 0, -MAX_PRIORITY, MAX_PRIORITY
@@ -60,15 +71,30 @@ def resolve_blocks(
     )
 
 
-def _job(request: BlocksRequest, seed: int, owner: int) -> GenerateJob:
+def _needs(
+    request: BlocksRequest, job: GenerateJob, *, is_speech: bool
+) -> Iterator[Need]:
+    yield from needs_of(request, is_speech=is_speech)
+    if is_speech and (asking := asking_for_speech(request)):
+        yield transcribes(asking)
+    for sound in {each.id: each for each in job.media if each.kind == "audio"}.values():
+        yield takes_rate(sound.id, sound.sample_rate)
+    if job.is_structured:
+        yield HOLDS_STRUCTURE
+
+
+def _job(request: BlocksRequest, seed: int, owner: int, marker: str) -> GenerateJob:
     max_tokens = request.max_tokens
     max_tokens = DEFAULT_MAX_TOKENS if max_tokens is None else max_tokens
     min_tokens = request.min_tokens or 0
     logprobs = request.logprobs
+    media = media_in(request)
     return GenerateJob(
         owner=owner,
         cache=_cache_of(request),
-        turns=turns_of(request.messages),
+        turns=turns_of(request.messages, marker),
+        media=media,
+        marker=marker if media else "",
         tools=tools_of(request),
         tool_choice=choice_of(request),
         thinks=bool(request.thinking),

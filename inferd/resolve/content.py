@@ -13,7 +13,10 @@ from inferd.limits import (
 )
 from inferd.resolve.sampling import check_turns
 from inferd.routing import (
+    ANSWERS,
+    ANSWERS_V2,
     GENERATES,
+    HEARS,
     SERVES_V2,
     TAKES_AUDIO,
     TAKES_IMAGES,
@@ -47,8 +50,12 @@ _TAKES: Final = {
 }
 
 
-def check_content(request: BlocksRequest) -> None:
+def check_content(request: BlocksRequest, n_fds: int = 0) -> None:
     """Check messages, attachments and tools, in the order that the wire has.
+
+    Args:
+        request: as it was read.
+        n_fds: descriptors that came with it.
 
     Raises:
         InvalidRequestError: naming the place.
@@ -57,6 +64,7 @@ def check_content(request: BlocksRequest) -> None:
     check_turns(len(request.messages))
     _check_amount(request.attachments)
     kinds = _kinds_by_id(request.attachments)
+    _check_sources(request.attachments, n_fds)
     _check_tools([tool.name for tool in request.tools])
     checker = _Checker(kinds)
     for index, message in enumerate(request.messages):
@@ -67,12 +75,18 @@ def check_content(request: BlocksRequest) -> None:
             raise InvalidRequestError(f"{where}{fault}")
 
 
-def needs_of(request: BlocksRequest) -> tuple[Need, ...]:
-    """Find what a backend must be able to do."""
-    needs = [GENERATES, SERVES_V2]
+def needs_of(request: BlocksRequest, *, is_speech: bool = False) -> tuple[Need, ...]:
+    """Find what a backend must be able to do.
+
+    Args:
+        request: whose content is sound.
+        is_speech: whether one that writes speech down will do.
+    """
+    needs = [ANSWERS, ANSWERS_V2] if is_speech else [GENERATES, SERVES_V2]
+    takes = _TAKES | {AudioAttachment: HEARS} if is_speech else _TAKES
     needs += [
         need
-        for kind, need in _TAKES.items()
+        for kind, need in takes.items()
         if any(isinstance(each, kind) for each in request.attachments)
     ]
     blocks = [block for each in request.messages for block in each.content]
@@ -114,6 +128,21 @@ def _kinds_by_id(attachments: Iterable[Attachment]) -> dict[str, str]:
             raise InvalidRequestError(f"duplicate attachment id: {each.id}")
         kinds[each.id] = str(each.__struct_config__.tag)
     return kinds
+
+
+def _check_sources(attachments: Iterable[Attachment], n_fds: int) -> None:
+    """Check that each attachment comes one way, and by a descriptor that is there."""
+    for index, each in enumerate(attachments):
+        if not isinstance(each, ImageAttachment | AudioAttachment) or each.fd is None:
+            continue
+        where = f"attachments[{index}]"
+        if each.bytes is not None:
+            raise InvalidRequestError(f"{where}: bytes and fd exclude each other")
+        if each.fd >= n_fds:
+            raise InvalidRequestError(
+                f"{where}.fd {each.fd} not among the descriptors that came "
+                f"with the request, which are {n_fds}"
+            )
 
 
 def _check_tools(names: Sequence[str]) -> None:

@@ -9,7 +9,10 @@ from inferd.limits import MAX_ATTACHMENT_BYTES, MAX_ATTACHMENTS
 from inferd.resolve import content
 from inferd.resolve.content import check_content, needs_of
 from inferd.routing import (
+    ANSWERS,
+    ANSWERS_V2,
     GENERATES,
+    HEARS,
     SERVES_V2,
     TAKES_AUDIO,
     TAKES_IMAGES,
@@ -190,6 +193,40 @@ def test_an_empty_turn_is_refused_with_its_place():
     )
 
 
+# --- by descriptor ----------------------------------------------------------------------
+
+
+def test_an_attachment_may_come_by_one_of_the_descriptors():
+    media = [ImageAttachment("i", 2, 1, fd=1), AudioAttachment("s", 16000, fd=0)]
+    check_content(asked(HI, attachments=media), n_fds=2)
+
+
+@pytest.mark.parametrize(
+    ("each", "n_fds", "fault"),
+    [
+        (
+            ImageAttachment("i", 2, 1, bytes="", fd=0),
+            1,
+            ": bytes and fd exclude each other",
+        ),
+        (
+            AudioAttachment("s", 16000, fd=2),
+            2,
+            ".fd 2 not among the descriptors that came with the request, which are 2",
+        ),
+        (
+            AudioAttachment("s", 16000, fd=0),
+            0,
+            ".fd 0 not among the descriptors that came with the request, which are 0",
+        ),
+    ],
+)
+def test_an_attachment_comes_one_way_and_by_what_is_there(each, n_fds, fault):
+    with pytest.raises(InvalidRequestError) as caught:
+        check_content(asked(HI, attachments=[VIDEO, each]), n_fds)
+    assert caught.value.message == f"invalid request: attachments[1]{fault}"
+
+
 # --- how much ---------------------------------------------------------------------------
 
 
@@ -251,3 +288,9 @@ def test_attachments_are_charged_together_whether_or_not_they_are_used(monkeypat
 )
 def test_a_request_needs_what_is_in_it(request_, more):
     assert needs_of(request_) == (*NEEDED, *more)
+
+
+def test_a_recording_needs_less():
+    request_ = asked(HI, attachments=[AUDIO, VIDEO])
+    needs = needs_of(request_, is_speech=True)
+    assert needs == (ANSWERS, ANSWERS_V2, HEARS, TAKES_VIDEO)

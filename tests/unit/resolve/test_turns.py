@@ -58,6 +58,19 @@ def test_text_alone_is_one_turn_of_its_role(role):
     assert turns_of([Message(role, [TextBlock("")])]) == [Turn(role, "")]
 
 
+def test_where_media_stand_the_text_has_the_marker():
+    blocks: list[Block] = [TextBlock("a"), ImageBlock("i"), TextBlock("b")]
+    inner = result(AudioBlock("s"), result(ImageBlock("i")), TextBlock("c"))
+    turns = turns_of([Message("user", [*blocks, inner])], "<#>")
+    assert [turn.text for turn in turns] == ["a<#>b", "<#><#>c"]
+
+
+def test_media_at_the_side_of_calls_are_marked_too():
+    blocks: list[Block] = [ImageBlock("i"), use("tc-0"), ImageBlock("j")]
+    [turn] = turns_of([Message("assistant", blocks)], "<#>")
+    assert turn.text == "<#>\n\n<#>"
+
+
 def test_what_the_assistant_says_comes_before_its_calls():
     blocks: list[Block] = [
         TextBlock("a"),
