@@ -11,6 +11,7 @@
     - ``BusyError``: try again
         - ``QueueFullError``
         - ``TooManyConnectionsError``: ends the connection
+        - ``TooManyDescriptorsError``
     - ``BackendUnavailableError``: this request is lost, the daemon is not
         - ``BackendNotReadyError``
         - ``DrainingError``: ends the connection
@@ -167,6 +168,15 @@ class TooManyConnectionsError(BusyError):
 
     def __init__(self) -> None:
         super().__init__("too many connections")
+
+
+class TooManyDescriptorsError(BusyError):
+    """There is no room for the descriptors that came with the line."""
+
+    code = ErrorCode.QUEUE_FULL
+
+    def __init__(self) -> None:
+        super().__init__("too many descriptors")
 
 
 class BackendUnavailableError(GenerateError, EmbedError):

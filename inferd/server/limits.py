@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from inferd.limits import READ_AHEAD_BYTES
+
 SPARE_PLACES_PART: Final = 8
 """Of so many connections one more is let in for users who have fewer than an equal share,
 where one user has all the places. F-28."""
@@ -17,6 +19,17 @@ event loop, one to spare, and what is open for a moment. F-28."""
 BACKEND_DESCRIPTORS: Final = 8
 """Descriptors for each backend: pipes and the process of its worker, and of the next one
 that is started before the last is reaped. F-28."""
+
+MAX_CLIENT_DESCRIPTORS: Final = 256
+"""Descriptors of clients that are open at once: of media, for the lines that they came with.
+Half of them for one user alone: four lines with all that one may have."""
+
+CLIENT_DESCRIPTORS_PART: Final = 8
+"""Of so many descriptors one is for those of clients, where there are few."""
+
+DESCRIPTOR_BYTES: Final = READ_AHEAD_BYTES // 64
+"""Bytes of lines that one descriptor counts for, where lines are read ahead: 64 of them are
+all that is."""
 
 HEARD_OUT_S: Final = 1.0
 """Seconds that a client who is turned away has to write what it came with, so that it reads
@@ -39,3 +52,14 @@ may be 65,536. F-27."""
 
 MAX_LISTED_ID_CHARS: Final = 1024
 """Characters of an id in that list, of 131,072 that it may have. F-27."""
+
+MAX_MEDIA_FILES: Final = 256
+"""Descriptors of media that are held at once, over all requests: eight of those with the most
+attachments. A worker has each once or twice."""
+
+MEDIA_SLICE_CHARS: Final = 256 * 1024
+"""Characters of base64 that are decoded at once: a millisecond or two."""
+
+MAX_IMAGE_PIXELS: Final = 64 * 1024 * 1024
+"""Pixels of one picture, 8,192 squared: a model looks at some hundred thousand of them, and
+the library that makes them fewer holds all of them more than once."""

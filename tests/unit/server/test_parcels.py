@@ -1,0 +1,216 @@
+import os
+import socket
+from itertools import pairwise
+
+import pytest
+import trio
+from hypothesis import given, settings, strategies as st
+
+from inferd.errors import InvalidRequestError
+from inferd.limits import MAX_ATTACHMENTS
+from inferd.server.custody import NOTHING, Custody
+from inferd.server.parcels import Parcels, receive
+from tests.fakes.fds import content_of, memfds, n_open, send_with
+from tests.fakes.streams import open_pair
+
+ANNA = 70_001
+Cuts = list[tuple[int, bool]]
+Line = tuple[int, Cuts]
+PIECES = st.lists(st.tuples(st.integers(0, 300), st.booleans()), max_size=5)
+"""Of a line: where it is cut, and whether a descriptor goes with what follows."""
+
+
+def some(n_fds: int = 1) -> tuple[int, ...]:
+    return tuple(os.open(os.devnull, os.O_RDONLY) for _ in range(n_fds))
+
+
+@pytest.fixture
+def parcels():
+    n_before = n_open()
+    made = Parcels(Custody(1000), ANNA)
+    yield made
+    made.close()
+    assert n_open() == n_before
+
+
+# --- whose they are ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "data", "line"),
+    [
+        (b"", b"a", 0),
+        (b"", b"a\n", 0),
+        (b"", b"a\nb", 1),
+        (b"", b"a\nb\n", 1),
+        (b"", b"\n\n", 1),
+        (b"a", b"\n", 0),
+        (b"a\n", b"b", 1),
+        (b"a\nb", b"c\nd\n", 2),
+    ],
+)
+def test_they_belong_to_the_line_of_the_last_byte(parcels, before, data, line):
+    parcels.feed(before)
+    fds = some()
+    parcels.feed(data, fds)
+    taken = [parcels.of_line(n) for n in range(5)]
+    assert [each.fds for each in taken] == [fds if n == line else () for n in range(5)]
+    taken[line].close()
+
+
+def test_a_line_may_have_several_in_the_order_they_came(parcels):
+    first, second, third = some(2), some(1), some(1)
+    parcels.feed(b"a", first)
+    parcels.feed(b"b", second)
+    parcels.feed(b"\nc", third)
+    assert parcels.size > 0
+    parcel = parcels.of_line(0)
+    assert parcel.fds == first + second
+    assert parcels.of_line(1).fds == third
+    parcel.close()
+    for fd in third:
+        os.close(fd)
+
+
+def test_what_is_taken_is_not_there_any_more(parcels):
+    parcels.feed(b"a\n", some())
+    parcels.of_line(0).close()
+    assert parcels.of_line(0) is NOTHING
+    assert parcels.size == 0
+
+
+def test_a_line_that_comes_in_bytes_with_descriptors_never_has_more_than_it_may(
+    parcels,
+):
+    n_before = n_open()
+    for _ in range(3 * MAX_ATTACHMENTS):
+        parcels.feed(b"x", some())
+        assert n_open() - n_before <= MAX_ATTACHMENTS
+    parcels.feed(b"\n")
+    assert isinstance(parcels.of_line(0).refusal, InvalidRequestError)
+
+
+# --- over a socket ----------------------------------------------------------------------
+
+
+async def read_line(
+    stream: trio.SocketStream, parcels: Parcels, data: bytearray
+) -> bytes:
+    while b"\n" not in data:
+        got = await receive(stream, parcels)
+        assert got
+        data += got
+    line, _, rest = data.partition(b"\n")
+    data[:] = rest
+    return bytes(line)
+
+
+async def test_what_is_sent_with_a_line_comes_with_it(parcels):
+    async with open_pair() as (ours, theirs):
+        with memfds(b"one", b"two") as fds:
+            await send_with(theirs, b"line\n", fds)
+        assert await receive(ours, parcels) == b"line\n"
+    parcel = parcels.of_line(0)
+    assert [content_of(fd) for fd in parcel.fds] == [b"one", b"two"]
+    assert not any(map(os.get_inheritable, parcel.fds))
+    parcel.close()
+
+
+async def test_of_more_than_may_come_at_once_none_is_kept(parcels):
+    n_before = n_open()
+    async with open_pair() as (ours, theirs):
+        with memfds(*[b""] * (MAX_ATTACHMENTS + 1)) as fds:
+            await send_with(theirs, b"line\n", fds)
+        await receive(ours, parcels)
+        assert isinstance(parcels.of_line(0).refusal, InvalidRequestError)
+    assert n_open() == n_before
+
+
+async def test_the_end_is_nothing(parcels):
+    async with open_pair() as (ours, theirs):
+        await theirs.send_eof()
+        assert await receive(ours, parcels) == b""
+
+
+async def test_who_is_gone_gives_an_error_or_nothing(parcels):
+    async with open_pair() as (ours, theirs):
+        await ours.send_all(b"unread")
+        await theirs.aclose()
+        with pytest.raises(OSError, match="reset"):
+            await receive(ours, parcels)
+
+
+async def test_a_read_that_is_given_up_loses_nothing(parcels):
+    async with open_pair() as (ours, theirs):
+        with memfds(b"one") as fds:
+            await send_with(theirs, b"line\n", fds)
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await receive(ours, parcels)
+        assert await receive(ours, parcels) == b"line\n"
+    parcel = parcels.of_line(0)
+    assert [content_of(fd) for fd in parcel.fds] == [b"one"]
+    parcel.close()
+
+
+@pytest.mark.slow
+@settings(max_examples=60)
+@given(
+    lines=st.lists(st.tuples(st.integers(0, 300), PIECES), max_size=8),
+    n_at_once=st.integers(1, 400),
+)
+def test_however_lines_are_sent_and_read_each_has_its_own(lines, n_at_once):
+    n_before = n_open()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("inferd.server.parcels.READ_BYTES", n_at_once)
+        trio.run(exchange, lines)
+    assert n_open() == n_before
+
+
+async def exchange(lines: list[Line]) -> None:
+    """Send each line in pieces, some with a descriptor of its own, and read them all."""
+    parcels = Parcels(Custody(10_000), ANNA)
+    async with open_pair() as (ours, theirs), trio.open_nursery() as nursery:
+        nursery.start_soon(send_all, theirs, lines)
+        data = bytearray()
+        for number, (n_bytes, cuts) in enumerate(lines):
+            assert await read_line(ours, parcels, data) == b"x" * n_bytes
+            parcel = parcels.of_line(number)
+            names = [content_of(fd) for fd in parcel.fds]
+            parcel.close()
+            assert names == names_of(number, n_bytes, cuts)
+    assert parcels.size == 0
+
+
+def pieces_of(n_bytes: int, cuts: Cuts) -> list[tuple[bytes, bool]]:
+    line = b"x" * n_bytes + b"\n"
+    places = dict(sorted((min(place, n_bytes), has) for place, has in cuts))
+    edges = [0, *[place for place in places if place], len(line)]
+    return [
+        (line[start:end], places.get(start, False)) for start, end in pairwise(edges)
+    ]
+
+
+def names_of(number: int, n_bytes: int, cuts: Cuts) -> list[bytes]:
+    pieces = pieces_of(n_bytes, cuts)
+    return [b"%d.%d" % (number, n) for n, (_, has) in enumerate(pieces) if has]
+
+
+async def send_all(stream: trio.SocketStream, lines: list[Line]) -> None:
+    for number, (n_bytes, cuts) in enumerate(lines):
+        for n, (piece, has) in enumerate(pieces_of(n_bytes, cuts)):
+            if has:
+                with memfds(b"%d.%d" % (number, n)) as fds:
+                    await send_with(stream, piece, fds)
+            else:
+                await stream.send_all(piece)
+
+
+def test_a_socket_that_reads_plainly_leaves_nothing_open():
+    n_before = n_open()
+    ours, theirs = socket.socketpair()
+    with ours, theirs, memfds(b"one") as fds:
+        socket.send_fds(theirs, [b"line\n"], fds)
+        assert ours.recv(100) == b"line\n"
+        assert n_open() == n_before + 3
+    assert n_open() == n_before
