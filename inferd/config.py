@@ -142,12 +142,27 @@ class LimitSettings(_Table, frozen=True):
     the limit of open files says so."""
     max_admin_connections: Positive = limits.MAX_ADMIN_CONNECTIONS
     """Listeners on the admin socket at once."""
+    max_media_bytes: Bytes = limits.MAX_MEDIA_BYTES
+    """Bytes of pixels and sound that came in lines and are held decoded, by all requests;
+    a request over it is refused, unless nothing else is held. A user may have all of it
+    while no other has any, else an equal share. Open sound counts for
+    ``max_audio_ahead_bytes`` from its beginning."""
+    max_passed_bytes: Bytes = limits.MAX_PASSED_BYTES
+    """Bytes of the attachments that one request passes as descriptors."""
+    max_appended_bytes: Bytes = limits.MAX_APPENDED_BYTES
+    """Bytes of the open sound of one request, in all: a day of it by default."""
+    max_audio_ahead_bytes: Annotated[
+        int, Meta(ge=limits.MIN_AUDIO_AHEAD_BYTES, le=2**40)
+    ] = limits.MAX_AUDIO_AHEAD_BYTES
+    """Bytes of open sound that wait to be read; over it, nothing more is taken from that
+    connection: four minutes by default."""
     idle_s: Seconds = limits.IDLE_S
     """Seconds after which a connection that has nothing to be answered may be closed: only
     while fewer than a quarter of the places are free, and of a user who has no fewer than
     others."""
     line_timeout_s: Seconds = limits.LINE_TIMEOUT_S
-    """Seconds a client may take for a line, unless something is being answered to it."""
+    """Seconds a client may take for a line, unless something is being answered to it; and
+    for the next one that appends, where the answer waits for it."""
     max_large_lines: Positive = limits.MAX_LARGE_LINES
     """Lines over 128 KiB, of up to 64 MiB, that are read at once; others wait their turn."""
     worker_silence_s: Seconds = limits.WORKER_SILENCE_S

@@ -11,6 +11,8 @@ ADMISSION: Final = ("max_queued", "max_queued_tokens", "max_queued_bytes")
 LIMITS: Final = (
     *("drain_s", "write_timeout_s", "max_unread_bytes", "idle_s", "line_timeout_s"),
     *("max_connections", "max_admin_connections", "max_large_lines"),
+    *("max_media_bytes", "max_passed_bytes"),
+    *("max_appended_bytes", "max_audio_ahead_bytes"),
 )
 """What can take effect; of ``[access]`` nearly all, of ``[log]`` the level, and of the
 other tables nothing.

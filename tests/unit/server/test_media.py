@@ -1,0 +1,215 @@
+import base64
+import fcntl
+import os
+
+import pytest
+import trio
+from hypothesis import given, strategies as st
+
+from inferd.errors import BackendUnavailableError, InvalidRequestError
+from inferd.server.limits import MAX_IMAGE_PIXELS
+from inferd.server.media import Medium, decoded_bytes
+from inferd.wire.blocks import AudioAttachment, ImageAttachment
+from tests.fakes.media import ODD, SEALS, closing, memfd, memfds, n_open
+
+SLICE_CHARS = 8
+
+
+def image(n_bytes: int = 12, **fields) -> ImageAttachment:
+    return ImageAttachment(**{"id": "a", "width": 2, "height": n_bytes // 6, **fields})
+
+
+def audio(data: bytes | str = b"") -> AudioAttachment:
+    text = data if isinstance(data, str) else base64.b64encode(data).decode()
+    return AudioAttachment("a", 16_000, text)
+
+
+@pytest.fixture
+def _small_slices(monkeypatch):
+    monkeypatch.setattr("inferd.server.media.MEDIA_SLICE_CHARS", SLICE_CHARS)
+
+
+# --- in the line ------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_small_slices")
+@given(samples=st.lists(st.binary(min_size=4, max_size=4)))
+def test_what_came_in_the_line_is_in_the_file(samples):
+    data = b"".join(samples)
+
+    async def check():
+        medium = await Medium.decoded(audio(data))
+        assert os.pread(medium.fd, 1000, 0) == data
+        assert medium.n_bytes == len(data)
+        medium.close()
+
+    trio.run(check)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_small_slices")
+@given(
+    text=st.text("ABC+/=", max_size=40) | st.from_regex(r"[A-Za-z0-9+/]{0,30}={0,3}")
+)
+def test_what_is_no_base64_is_refused_wherever_it_is_cut(text):
+    async def check():
+        with pytest.raises(InvalidRequestError, match='attachment "a"'):
+            (await Medium.decoded(audio(text))).close()
+
+    try:
+        is_sound = len(base64.b64decode(text, validate=True)) % 4 == 0
+    except ValueError:
+        is_sound = False
+    if not is_sound:
+        trio.run(check)
+
+
+@pytest.mark.usefixtures("_small_slices")
+@pytest.mark.parametrize(
+    "text", ["AAA=AAAAAAA=", "AAAAAAA=AAA=", "AAAAAA\n=", "AAAAA_==", "é" * 8, "A" * 5]
+)
+async def test_odd_base64_is_refused_and_leaves_nothing(text):
+    before = n_open()
+    with pytest.raises(InvalidRequestError):
+        await Medium.decoded(audio(text))
+    assert n_open() == before
+
+
+@pytest.mark.usefixtures("_small_slices")
+async def test_others_have_their_turn_between_two_slices(nursery):
+    turns = []
+
+    async def other():
+        while True:
+            turns.append(1)
+            await trio.lowlevel.checkpoint()
+
+    nursery.start_soon(other)
+    medium = await Medium.decoded(audio(bytes(60)))
+    nursery.cancel_scope.cancel()
+    medium.close()
+    assert len(turns) >= 8
+
+
+@pytest.mark.usefixtures("_small_slices")
+async def test_a_request_that_is_given_up_leaves_nothing(autojump_clock):
+    before = n_open()
+    with trio.move_on_after(1) as scope:
+        scope.cancel()
+        await Medium.decoded(audio(bytes(60)))
+    assert n_open() == before
+
+
+async def test_nobody_changes_what_was_decoded():
+    medium = await Medium.decoded(audio(bytes(8)))
+    for change in (
+        lambda: os.pwrite(medium.fd, b"x", 0),
+        lambda: os.ftruncate(medium.fd, 0),
+        lambda: os.ftruncate(medium.fd, 100),
+    ):
+        with pytest.raises(PermissionError):
+            change()
+    medium.close()
+    medium.close()
+
+
+@pytest.mark.parametrize("fails", ["os.memfd_create", "os.pwrite"])
+async def test_where_it_cannot_be_held_the_client_may_come_again(fails, monkeypatch):
+    def refuse(*_):
+        raise OSError(24, "Too many open files")
+
+    before = n_open()
+    with monkeypatch.context() as patch:
+        patch.setattr(fails, refuse)
+        with pytest.raises(BackendUnavailableError, match='"a".*: Too many') as caught:
+            await Medium.decoded(audio(bytes(8)))
+    assert caught.value.retryable
+    assert n_open() == before
+
+
+@given(data=st.binary())
+def test_base64_tells_its_length_before_it_is_decoded(data):
+    assert decoded_bytes(base64.b64encode(data).decode()) == len(data)
+
+
+# --- sizes ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "n_bytes", "fault"),
+    [
+        (2, 2, 12, None),
+        (2, 2, 11, '"a" has 11 bytes, 2 x 2 pixels have 12'),
+        (2, 2, 13, '"a" has 13 bytes, 2 x 2 pixels have 12'),
+        (0, 2, 0, '"a" has 0 x 2 pixels, 1 to'),
+        (1, MAX_IMAGE_PIXELS + 1, 0, f"1 to {MAX_IMAGE_PIXELS} are allowed"),
+        (2**32 - 1, 2**32 - 1, 12, "pixels, 1 to"),
+    ],
+)
+async def test_a_picture_has_the_bytes_of_its_pixels(width, height, n_bytes, fault):
+    text = base64.b64encode(bytes(n_bytes)).decode()
+    for take in (Medium.decoded, adopted):
+        picture = image(width=width, height=height, bytes=text)
+        if fault is None:
+            (await take(picture)).close()
+        else:
+            with pytest.raises(InvalidRequestError, match=fault):
+                await take(picture)
+
+
+async def adopted(attachment) -> Medium:
+    with memfds(base64.b64decode(attachment.bytes or "")) as [fd]:
+        return Medium.adopted(attachment, fd)
+
+
+@pytest.mark.parametrize("n_bytes", [1, 2, 3, 5])
+async def test_sound_has_whole_samples(n_bytes):
+    for take in (Medium.decoded, adopted):
+        with pytest.raises(InvalidRequestError, match=f"has {n_bytes} bytes, which"):
+            await take(audio(bytes(n_bytes)))
+
+
+# --- passed -----------------------------------------------------------------------------
+
+
+def test_a_sealed_memfd_is_taken_as_it_is_and_stays_whose_it_was():
+    before = n_open()
+    with memfds(bytes(range(12))) as [fd]:
+        medium = Medium.adopted(image(), fd)
+        assert medium.n_bytes == 12
+        assert os.path.sameopenfile(medium.fd, fd)
+        medium.close()
+        assert os.pread(fd, 2, 0) == b"\0\1"
+    assert n_open() == before
+
+
+@pytest.mark.parametrize(
+    ("missing", "name"),
+    [
+        (fcntl.F_SEAL_WRITE, "F_SEAL_WRITE"),
+        (fcntl.F_SEAL_SHRINK, "F_SEAL_SHRINK"),
+        (fcntl.F_SEAL_GROW, "F_SEAL_GROW"),
+        (SEALS, "F_SEAL_WRITE, F_SEAL_SHRINK, F_SEAL_GROW"),
+    ],
+)
+def test_a_memfd_without_a_seal_is_refused_with_its_name(missing, name):
+    before = n_open()
+    future_write = 0x10
+    with (
+        closing(memfd(bytes(12), seals=SEALS & ~missing | future_write)) as [fd],
+        pytest.raises(InvalidRequestError, match=f'"a" is not sealed: {name} missing'),
+    ):
+        Medium.adopted(image(), fd)
+    assert n_open() == before
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_anything_else_is_refused_and_not_kept(what):
+    before = n_open()
+    with (
+        closing(ODD[what].make()) as [fd],
+        pytest.raises(InvalidRequestError, match=f'attachment "a".*{ODD[what].fault}'),
+    ):
+        Medium.adopted(image(), fd)
+    assert n_open() == before
