@@ -12,9 +12,16 @@ step    module                      takes                          gives
 4       routing                     what the job needs             a backend
 5       engine, pipe, worker        a job                          pieces, vectors, scores
         with dialects               messages                       the model's prompt
+        worker.llama                prompts, pixels, sound         pieces, vectors, scores
+        worker.whisper              sound                          pieces that have times
 6       output                      pieces                         text, thoughts, calls
         backend                     (the interface of 4 to 6)      events
 7       server.generate             events                         response frames
+        server.conversations        v2 requests, their media       jobs, events
+        server.custody              what clients pass              open descriptors
+        server.media                attachments                    files in memory
+        server.appends              lines that append              what was appended
+        server.feed, server.sound   what was appended              sound, bounded memory
         server.encode               vectors, scores                a response frame
         wire.codec                  response frames                bytes
 beside  server.doors                what systemd holds             sockets, the lock

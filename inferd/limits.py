@@ -65,7 +65,7 @@ MAX_ATTACHMENT_BYTES: Final = 128 * 1024 * 1024
 
 MAX_JOB_MEDIA: Final = 64
 """Media that one conversation shows, one that is shown twice counted twice: each is a
-descriptor of its own on the way to a worker, and the kernel takes 253 at once."""
+descriptor of its own on the way to a worker, and the kernel takes 253 at once. F-30."""
 
 MAX_STOPS: Final = 16
 """Stop strings of one request: each is looked for in every piece of the answer."""
@@ -180,19 +180,19 @@ of chats. They hold no permit. F-17."""
 
 MAX_MEDIA_BYTES: Final = 256 * 1024 * 1024
 """Bytes of pixels and sound that the daemon itself holds decoded: those of five of the
-largest lines, or fifteen live recordings."""
+largest lines, or fifteen live recordings. F-30."""
 
 MAX_PASSED_BYTES: Final = 1024 * 1024 * 1024
 """Bytes of the descriptors that come with one request: four hours of sound. They are the
-client's own memory, but a worker reads them all."""
+client's own memory, but a worker reads them all. F-30."""
 
 MAX_APPENDED_BYTES: Final = 24 * 3600 * 16_000 * 4
 """Bytes of sound that one request may append in all: a day of it, at 16 kHz. What is read is
-forgotten."""
+forgotten. F-30."""
 
 MAX_AUDIO_AHEAD_BYTES: Final = 16 * 1024 * 1024
 """Bytes of appended sound that wait to be read: four minutes of it; more waits at the
-client."""
+client. F-30."""
 
 MIN_AUDIO_AHEAD_BYTES: Final = 4 * 1024 * 1024
 """Least that may be configured: a model reads half a minute of sound at once, 2 MB, and

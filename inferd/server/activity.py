@@ -15,6 +15,8 @@ from inferd.backend import Reuse
 from inferd.errors import InferdError
 from inferd.events import MalformedToolCall, Transcription
 from inferd.paths import EMBED_SOCKET, INFER_V2_SOCKET, RERANK_SOCKET
+from inferd.server.appends import Appends
+from inferd.server.custody import NOTHING, Parcel
 from inferd.server.facts import Facts
 from inferd.server.peer import Peer
 from inferd.server.turns import Turn
@@ -92,6 +94,12 @@ class Activity:
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     """What is done for it: cancelled by its caller, an operator or its deadline."""
     is_cancelled: bool = False
+    failure: InferdError | None = None
+    """What its client did that ended it, if that is why its scope was cancelled."""
+    parcel: Parcel = NOTHING
+    """What came with its line: open until it is over."""
+    appends: Appends = field(default_factory=Appends)
+    """What its client sends after it."""
     started_at: float | None = None
     backend: str | None = None
     turn: Turn | None = None
@@ -112,6 +120,22 @@ class Activity:
         """End it, whatever it is doing."""
         self.is_cancelled = True
         self.scope.cancel()
+
+    def fail(self, error: InferdError) -> None:
+        """End it for a fault of its client's, whatever it is doing."""
+        self.failure = self.failure or error
+        self.appends.close()
+        self.scope.cancel()
+
+    def free(self) -> None:
+        """Give back what came with it and after it; once is enough."""
+        self.parcel.close()
+        self.appends.close()
+
+    @property
+    def fds(self) -> tuple[int, ...]:
+        """The descriptors that came with its line, open until it is over."""
+        return self.parcel.fds
 
     def allow(self, deadline_ms: int | None) -> None:
         """Give it so long from its arrival."""
@@ -190,6 +214,10 @@ class Activity:
         if self.backend is not None:
             fields["backend"] = self.backend
         fields |= where(self.socket) | who(self.peer) | self.facts
+        if n_fds := len(self.fds) + self.appends.n_fds:
+            fields["n_fds"] = n_fds
+        if self.appends.n_bytes:
+            fields["appended_bytes"] = self.appends.n_bytes
         if self.backend is not None:
             fields |= self._tokens()
         fields["queued_ms"] = _ms(self.arrived_at, started_at)

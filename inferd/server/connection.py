@@ -3,8 +3,7 @@
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import structlog
@@ -15,13 +14,18 @@ from inferd.errors import InvalidFrameError, PeerError, PermissionDeniedError
 from inferd.limits import READ_BYTES
 from inferd.server.access import Access
 from inferd.server.activity import Activity, event_on, where, who
+from inferd.server.beginning import Beginning
+from inferd.server.custody import Custody
 from inferd.server.dispatch import Refusal, Service, dispatch
 from inferd.server.facts import facts_of
 from inferd.server.hangup import Hangups
+from inferd.server.holdings import MediaRoom
 from inferd.server.inbox import Arrival, Inbox
 from inferd.server.large_lines import LargeLines
+from inferd.server.limits import MAX_CLIENT_DESCRIPTORS
+from inferd.server.parcels import Parcels, receive
 from inferd.server.patience import Patience
-from inferd.server.peer import Peer, groups_of, peer_of
+from inferd.server.peer import groups_of, peer_of
 from inferd.server.register import Register
 from inferd.server.reply import PeerGoneError, Reply
 from inferd.server.room import Room
@@ -41,6 +45,8 @@ class Surface(Generic[R]):
     """The leaf of its path, for the log."""
     decode: Callable[[bytes], R]
     service: Service[R]
+    takes_media: bool = False
+    """Whether descriptors may come with requests, and lines that append to them."""
 
     def connect(
         self, stream: trio.SocketStream, around: "Surroundings"
@@ -66,8 +72,10 @@ class Surroundings:
     room: Room
     large_lines: LargeLines
     unread: Unread
+    media: MediaRoom
     limits: LimitSettings
     """As they are now: what begins after a change is bound by the new ones."""
+    custody: Custody = field(default_factory=lambda: Custody(MAX_CLIENT_DESCRIPTORS))
 
 
 class Connection(Generic[R]):
@@ -85,10 +93,19 @@ class Connection(Generic[R]):
         self._surface = surface
         self._around = around
         self._peer = peer_of(stream)
-        begin = partial(_begin, around.register, self._peer, surface.socket)
-        self._inbox = Inbox(surface.decode, begin)  # no cycle: it may hold 64 MiB
+        self._parcels = (
+            Parcels(around.custody, self._peer.uid) if surface.takes_media else None
+        )
+        self._room = trio.lowlevel.ParkingLot()
+        beginning = Beginning(  # no cycle: the inbox may hold 64 MiB
+            around.register,
+            self._peer,
+            surface.socket,
+            lambda: around.limits.line_timeout_s,
+            self._room.unpark_all,
+        )
+        self._inbox = Inbox(surface.decode, beginning.of, self._parcels)
         self._news = trio.Event()
-        self._room = trio.Event()
         self._is_held_up = False  # while its line waits for a turn to be read
         self._is_ending = False
         self._large_line = trio.CancelScope()
@@ -127,7 +144,9 @@ class Connection(Generic[R]):
         finally:
             for activity in self._inbox.waiting:
                 activity.abandoned()
-                self._around.register.leave(activity)
+                self._leave(activity)
+            if self._parcels is not None:
+                self._parcels.close()
 
     # --- reading ----------------------------------------------------------------------
 
@@ -138,8 +157,7 @@ class Connection(Generic[R]):
     async def _read_all(self) -> None:
         while True:
             while not self._inbox.has_room:
-                await self._room.wait()
-                self._room = trio.Event()
+                await self._room.park()
             if self._inbox.is_large:
                 await self._read_large_line()
             else:
@@ -161,8 +179,10 @@ class Connection(Generic[R]):
 
     async def _read(self) -> bytes | bytearray:
         try:
+            if self._parcels is not None:
+                return await receive(self._stream, self._parcels)
             return await self._stream.receive_some(READ_BYTES)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
+        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
             return b""  # it is gone; who writes to it, or the watch, will find out
 
     def _hang_up(self) -> None:
@@ -213,17 +233,21 @@ class Connection(Generic[R]):
                 arrival.activity,
             )
         finally:
-            self._around.register.leave(arrival.activity)
+            self._leave(arrival.activity)
+
+    def _leave(self, activity: Activity) -> None:
+        self._around.register.leave(activity)
+        activity.free()
 
     async def _next(self) -> Arrival[R] | PeerError | None:
         patience = Patience(trio.current_time())
         while (arrival := self._inbox.take()) is None and not self._inbox.is_over:
-            self._room.set()
+            self._room.unpark_all()
             if self._is_ending:
                 self._hang_up()
             if refusal := await self._wait_for_news(patience):
                 return refusal
-        self._room.set()
+        self._room.unpark_all()
         return arrival
 
     async def _wait_for_news(self, patience: Patience) -> PeerError | None:
@@ -264,11 +288,3 @@ class Connection(Generic[R]):
             unread=self._around.unread,
             uid=self._peer.uid,
         )
-
-
-def _begin(
-    register: Register, peer: Peer, socket: str, request_id: str, n_bytes: int
-) -> Activity:
-    activity = Activity(peer, socket, request_id, trio.current_time(), n_bytes)
-    register.enter(activity)
-    return activity

@@ -9,13 +9,18 @@ import trio
 
 from inferd.server.limits import (
     BACKEND_DESCRIPTORS,
+    CLIENT_DESCRIPTORS_PART,
     DAEMON_DESCRIPTORS,
+    MAX_CLIENT_DESCRIPTORS,
     SPARE_PLACES_PART,
 )
 from inferd.server.room import n_spare
 
 LISTENERS_PART: Final = 4
 """Of so many descriptors one is for a listener, where there are few."""
+
+MEDIA_PART: Final = 8
+"""Of so many descriptors one is for a medium, where there are few."""
 
 _NO_BOUND: Final = 2**31
 
@@ -25,11 +30,15 @@ class Places(NamedTuple):
 
     clients: int
     listeners: int
+    media: int = 0
+    """Attachments of requests, held at once."""
 
     @property
     def descriptors(self) -> int:
         """What they take with the spare ones."""
-        return sum(each + n_spare(each) for each in self)
+        return self.media + sum(
+            each + n_spare(each) for each in (self.clients, self.listeners)
+        )
 
 
 def n_allowed() -> int:
@@ -38,15 +47,22 @@ def n_allowed() -> int:
     return _NO_BOUND if soft == resource.RLIM_INFINITY else soft
 
 
+def n_for_media(n_descriptors: int) -> int:
+    """Tell how many descriptors clients may have open here, of all there are."""
+    return min(MAX_CLIENT_DESCRIPTORS, n_descriptors // CLIENT_DESCRIPTORS_PART)
+
+
 def share_out(n_descriptors: int, wanted: Places, *, n_backends: int) -> Places:
     """Give as many places as are wanted, or as there are descriptors for.
 
-    Where they are few, listeners get a quarter: they are the operator's way in.
+    Where they are few, listeners get a quarter: they are the operator's way in. Media that
+    are held get an eighth, and another is left to what clients pass, whatever else there is.
 
     Raises:
         ValueError: there are not even enough for one client and one listener.
     """
     needed = DAEMON_DESCRIPTORS + BACKEND_DESCRIPTORS * n_backends
+    needed += n_for_media(n_descriptors)
     left = n_descriptors - needed
     if wanted.descriptors <= left:
         return wanted
@@ -57,9 +73,10 @@ def share_out(n_descriptors: int, wanted: Places, *, n_backends: int) -> Places:
             "configuration (ulimit -n, LimitNOFILE=)"
         )
     listeners = min(wanted.listeners, max(1, left // LISTENERS_PART - 1))
-    left -= listeners + n_spare(listeners)
+    media = min(wanted.media, left // MEDIA_PART)
+    left -= listeners + n_spare(listeners) + media
     clients = max(1, left * SPARE_PLACES_PART // (SPARE_PLACES_PART + 1))
-    return Places(min(wanted.clients, clients), listeners)
+    return Places(min(wanted.clients, clients), listeners, media)
 
 
 class Spare:

@@ -1,21 +1,37 @@
 """The way of every request to a backend: a place, a backend, its texts read, its turn."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    aclosing,
+    asynccontextmanager,
+)
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import trio
 
 from inferd.admission.gate import Claim
 from inferd.backend import Backend, J, Prepared
-from inferd.job import GenerateJob
+from inferd.config import LimitSettings
+from inferd.job import GenerateJob, Job
 from inferd.resolve.plan import Plan
 from inferd.routing import route
 from inferd.server.activity import Activity
 from inferd.server.desk import Desk
+from inferd.server.holdings import MediaRoom
+from inferd.server.limits import MAX_MEDIA_FILES
 from inferd.server.turns import Turns
 
+P = TypeVar("P", bound=Job)
 Tell = Callable[[int], Awaitable[None]]
+Bring = Callable[[Backend], Awaitable[tuple[J, Sequence[int]]]]
+"""Makes the job for a backend, and opens the files with its media."""
+
+
+def _room_of_defaults() -> MediaRoom:
+    return MediaRoom(LimitSettings(), MAX_MEDIA_FILES, lambda: 0)
 
 
 @dataclass(frozen=True)
@@ -25,14 +41,32 @@ class Entrance:
     backends: Sequence[Backend]
     turns: Turns
     desk: Desk = field(default_factory=Desk)
+    media: MediaRoom = field(default_factory=_room_of_defaults)
+
+    def enter(
+        self, plan: Plan[J], activity: Activity, *, tell: Tell | None = None
+    ) -> AbstractAsyncContextManager[tuple[Backend, Prepared[J]]]:
+        """Hold a permit while inside, for a job that is the same for any backend."""
+
+        async def bring(_: Backend) -> tuple[J, Sequence[int]]:
+            return plan.job, ()
+
+        return self.enter_with(bring, plan, activity, tell=tell)
 
     @asynccontextmanager
-    async def enter(
-        self, plan: Plan[J], activity: Activity, *, tell: Tell | None = None
+    async def enter_with(
+        self,
+        bring: Bring[J],
+        plan: Plan[P],
+        activity: Activity,
+        *,
+        tell: Tell | None = None,
     ) -> AsyncIterator[tuple[Backend, Prepared[J]]]:
         """Hold a permit while inside.
 
         Args:
+            bring: called once a backend is chosen, and nothing else of it is being read;
+                the descriptors stay the caller's, and open while inside.
             plan: what is to be done.
             activity: told what happens.
             tell: told the place in the queue, if it has to wait, and every change.
@@ -56,7 +90,7 @@ class Entrance:
             async with AsyncExitStack() as prepares:
                 async with self.desk.seat(backend.name, turn, self.turns.order):
                     prepared = await prepares.enter_async_context(
-                        backend.prepare(plan.job)
+                        backend.prepare(*await bring(backend))
                     )
                 activity.input_tokens = prepared.input_tokens
                 self.turns.weigh(turn, prepared.input_tokens)

@@ -7,7 +7,8 @@ import structlog
 from inferd.config import Config, ConfigError
 from inferd.server.access import resolve
 from inferd.server.connection import Surroundings
-from inferd.server.descriptors import Places, n_allowed, share_out
+from inferd.server.descriptors import Places, n_allowed, n_for_media, share_out
+from inferd.server.limits import MAX_MEDIA_FILES
 from inferd.server.log import set_level
 from inferd.server.reception import Reception
 from inferd.server.reload import Reloaded, compare, merge
@@ -70,8 +71,9 @@ class Force:
         self.around.limits = merged.limits
         self.around.large_lines.n_turns = merged.limits.max_large_lines
         self.around.unread.max_bytes = merged.limits.max_unread_bytes
+        self.around.media.resize(merged.limits)
         self.turns.resize(merged.admission)
-        self.around.room.n_places, self.listeners.n_places = places
+        self._give(places)
         return reloaded
 
     def share_out(self) -> None:
@@ -80,12 +82,19 @@ class Force:
         Raises:
             ConfigError: there are not enough of them for anybody.
         """
-        places = self._places(self.config)
-        self.around.room.n_places, self.listeners.n_places = places
+        self._give(self._places(self.config))
+        self.around.custody.max_fds = n_for_media(n_allowed())
+
+    def _give(self, places: Places) -> None:
+        self.around.room.n_places = places.clients
+        self.listeners.n_places = places.listeners
+        self.around.media.bound_files(places.media)
 
     def _places(self, config: Config) -> Places:
         wanted = Places(
-            config.limits.max_connections, config.limits.max_admin_connections
+            config.limits.max_connections,
+            config.limits.max_admin_connections,
+            MAX_MEDIA_FILES,
         )
         n_files = n_allowed()
         try:
@@ -97,6 +106,7 @@ class Force:
                 "connections.lowered",
                 max_connections=places.clients,
                 max_admin_connections=places.listeners,
+                max_media=places.media,
                 open_files=n_files,
             )
         return places

@@ -1,14 +1,14 @@
 """Generation, v1 and v2: a request in, frames of an answer out."""
 
 import secrets
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from msgspec import UNSET
 
-from inferd.backend import Backend, EventStream, Prepared
+from inferd.backend import EventStream
 from inferd.errors import BackendUnavailableError, DeadlineExceededError
 from inferd.events import TokenEvent, TokenEventV2
 from inferd.job import GenerateJob
@@ -18,11 +18,15 @@ from inferd.resolve.sampling import SEED_MAX
 from inferd.resolve.text import resolve_text
 from inferd.server.activity import Activity
 from inferd.server.answers import Answer, BlocksAnswer, TextAnswer
-from inferd.server.entrance import Entrance
+from inferd.server.conversations import Conversations
+from inferd.server.entrance import Entrance, Tell
 from inferd.server.reply import Reply
 from inferd.wire.blocks import BlocksRequest
 from inferd.wire.requests import GenerateRequest
 from inferd.wire.responses import ProgressFrame
+
+MARKER_BYTES: Final = 16
+"""Of what marks media in texts: nobody guesses that many."""
 
 R = TypeVar("R")
 E = TypeVar("E", TokenEvent, TokenEventV2)
@@ -32,12 +36,13 @@ E = TypeVar("E", TokenEvent, TokenEventV2)
 class GenerateService(Generic[R, E]):
     """Answers generation requests with the first backend that can."""
 
-    entrance: Entrance
-    resolve: Callable[[R, int, int], Plan[GenerateJob]]
-    """By the request, a seed and the user who asks."""
-    run: Callable[
-        [Backend, Prepared[GenerateJob]], AbstractAsyncContextManager[EventStream[E]]
+    resolve: Callable[[R, int, Activity], Plan[GenerateJob]]
+    """By the request, a seed and what is known of who asks."""
+    opening: Callable[
+        [R, Plan[GenerateJob], Activity, Tell | None],
+        AbstractAsyncContextManager[EventStream[E]],
     ]
+    """Holds a permit and runs the job while inside; may tell places in the queue."""
     begin: Callable[[Plan[GenerateJob], Activity], Answer[E]]
 
     async def answer(self, request: R, reply: Reply, activity: Activity) -> None:
@@ -50,11 +55,11 @@ class GenerateService(Generic[R, E]):
         Cancellation: the job is dropped and its permit freed.
         """
         seed = secrets.randbelow(SEED_MAX + 1)
-        plan = self.resolve(request, seed, activity.peer.owner)
+        plan = self.resolve(request, seed, activity)
         answer = self.begin(plan, activity)
         activity.allow(plan.deadline_ms)
         with activity.scope:
-            await self._run(plan, answer, reply, activity)
+            await self._run(request, plan, answer, reply, activity)
         if activity.scope.cancelled_caught and not reply.is_over:
             self._cut_short(plan, answer, reply, activity)
         if answer.stop_reason is None:
@@ -64,6 +69,7 @@ class GenerateService(Generic[R, E]):
 
     async def _run(
         self,
+        request: R,
         plan: Plan[GenerateJob],
         answer: Answer[E],
         reply: Reply,
@@ -78,12 +84,8 @@ class GenerateService(Generic[R, E]):
             reply.put([frame])
             await reply.flush()
 
-        async with (
-            self.entrance.enter(
-                plan, activity, tell=tell if plan.job.wants_progress else None
-            ) as (backend, prepared),
-            self.run(backend, prepared) as stream,
-        ):
+        told = tell if plan.job.wants_progress else None
+        async with self.opening(request, plan, activity, told) as stream:
             activity.output = stream
             async for events in stream:
                 reply.put(answer.frames_of(events))
@@ -101,6 +103,8 @@ class GenerateService(Generic[R, E]):
         """End an answer as its caller, an operator or its deadline wants."""
         if activity.is_cancelled:
             reply.put(answer.cancelled(UNSET))
+        elif activity.failure is not None:
+            raise activity.failure
         elif plan.deadline_ms is not None and not answer.has_begun:
             raise DeadlineExceededError(plan.deadline_ms)
         else:
@@ -109,19 +113,41 @@ class GenerateService(Generic[R, E]):
 
 def text_service(entrance: Entrance) -> GenerateService[GenerateRequest, TokenEvent]:
     """Make the service of the v1 socket."""
+
+    @asynccontextmanager
+    async def opening(
+        _: GenerateRequest,
+        plan: Plan[GenerateJob],
+        activity: Activity,
+        tell: Tell | None,
+    ) -> AsyncIterator[EventStream[TokenEvent]]:
+        async with (
+            entrance.enter(plan, activity, tell=tell) as (backend, prepared),
+            backend.generate(prepared) as stream,
+        ):
+            yield stream
+
     return GenerateService(
-        entrance,
-        lambda request, seed, owner: resolve_text(request, seed=seed, owner=owner),
-        lambda backend, prepared: backend.generate(prepared),
+        lambda request, seed, activity: resolve_text(
+            request, seed=seed, owner=activity.peer.owner
+        ),
+        opening,
         TextAnswer,
     )
 
 
 def blocks_service(entrance: Entrance) -> GenerateService[BlocksRequest, TokenEventV2]:
     """Make the service of the v2 socket."""
-    return GenerateService(
-        entrance,
-        lambda request, seed, owner: resolve_blocks(request, seed=seed, owner=owner),
-        lambda backend, prepared: backend.generate_v2(prepared),
-        BlocksAnswer,
-    )
+
+    def resolve(
+        request: BlocksRequest, seed: int, activity: Activity
+    ) -> Plan[GenerateJob]:
+        return resolve_blocks(
+            request,
+            seed=seed,
+            owner=activity.peer.owner,
+            marker=secrets.token_hex(MARKER_BYTES),
+            n_fds=len(activity.fds),
+        )
+
+    return GenerateService(resolve, Conversations(entrance).opened, BlocksAnswer)

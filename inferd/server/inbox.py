@@ -4,11 +4,19 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
-from inferd.errors import InferdError, InvalidFrameError, PeerError
+from inferd.errors import (
+    InferdError,
+    InvalidFrameError,
+    InvalidRequestError,
+    PeerError,
+)
 from inferd.limits import LARGE_LINE_BYTES, READ_AHEAD_BYTES, READ_AHEAD_REQUESTS
 from inferd.server.activity import Activity
-from inferd.wire.codec import Request, decode_cancel
+from inferd.server.custody import NOTHING, Parcel
+from inferd.server.parcels import Parcels
+from inferd.wire.codec import Request, decode_append, decode_cancel
 from inferd.wire.framing import LineSplitter
+from inferd.wire.speech import AppendLine
 
 R = TypeVar("R", bound=Request)
 
@@ -23,7 +31,7 @@ class Arrival(NamedTuple, Generic[R]):
 
 
 class Inbox(Generic[R]):
-    """Bytes in, requests out; a cancel takes effect as soon as it is read.
+    """Bytes in, requests out; a cancel or an append is heard as soon as it is read.
 
     Bounds:
         Holds ``READ_AHEAD_REQUESTS`` and ``READ_AHEAD_BYTES`` besides one request of any
@@ -31,14 +39,21 @@ class Inbox(Generic[R]):
 
     Args:
         decode: reads a line.
-        begin: called for each request as it is read, with its id and length in bytes.
+        begin: called for each request as it is read, with its length in bytes and what
+            came with it.
+        parcels: where requests come with descriptors, and lines append to them: has been
+            fed all that this is fed.
     """
 
     def __init__(
-        self, decode: Callable[[bytes], R], begin: Callable[[str, int], Activity]
+        self,
+        decode: Callable[[bytes], R],
+        begin: Callable[[R, int, Parcel], Activity],
+        parcels: Parcels | None = None,
     ) -> None:
         self._decode = decode
         self._begin = begin
+        self._parcels = parcels
         self._splitter = LineSplitter()
         self._arrivals: deque[Arrival[R] | PeerError] = deque()
         self._n_bytes = 0
@@ -59,9 +74,17 @@ class Inbox(Generic[R]):
         """Whether to read on: always, while nothing is there to be answered."""
         if self._has_ended or self._is_closed:
             return False
-        if self._current is None and not self._arrivals:
-            return True
+        if self._current is None:
+            return self._has_room_behind or not self._arrivals
+        return self._has_room_behind and self._current.appends.has_room
+
+    @property
+    def _has_room_behind(self) -> bool:
+        """Whether more may be read behind what is answered, but for what it waits for."""
         n_bytes = self._n_bytes + self._splitter.pending_bytes
+        if self._parcels is not None:
+            n_bytes += self._parcels.size
+            n_bytes += sum(each.appends.pending_bytes for each in self.waiting)
         return len(self._arrivals) < READ_AHEAD_REQUESTS and n_bytes < READ_AHEAD_BYTES
 
     @property
@@ -115,7 +138,7 @@ class Inbox(Generic[R]):
             return None
         arrival = self._arrivals.popleft()
         if isinstance(arrival, Arrival):
-            self._n_bytes -= arrival.activity.n_bytes
+            self._n_bytes -= _size_of(arrival.activity)
             self._current = arrival.activity
         self._sort()
         return arrival
@@ -137,33 +160,85 @@ class Inbox(Generic[R]):
                     self._is_closed = True
                     self._accept_rest()
                 else:
-                    return
+                    break
             except PeerError as error:
                 self._is_closed |= error.closes_connection
                 self._arrivals.append(error)
+        self._look_after_open()
+
+    def _look_after_open(self) -> None:
+        """End what waits for more where no more can be read."""
+        current = self._current
+        if self._is_closed:
+            for activity in (*self.waiting, *([current] if current else [])):
+                activity.appends.end()
+        elif current and current.appends.is_open and not self._has_room_behind:
+            current.fail(
+                InvalidRequestError(
+                    "an attachment is open, and what follows is over the "
+                    f"{READ_AHEAD_BYTES} bytes or {READ_AHEAD_REQUESTS} requests that "
+                    "are read ahead"
+                )
+            )
 
     def _accept_rest(self) -> None:
         """Take a last line without a newline, unless it was to go on."""
         try:
             if rest := self._splitter.last_frame():
+                self._n_lines += 1
                 self._accept(rest)
         except InvalidFrameError:
             if not self._is_cut_off:
                 raise
 
     def _accept(self, frame: bytes) -> None:
-        if cancel := decode_cancel(frame):
-            self._cancel(cancel.id)
-        else:
-            self._put(frame)
+        if self._parcels is None:
+            self._accept_with(frame, NOTHING)
+            return
+        parcel = self._parcels.of_line(self._n_lines - 1)
+        try:
+            self._accept_with(frame, parcel)
+        except BaseException:
+            parcel.close()
+            raise
 
-    def _put(self, frame: bytes) -> None:
+    def _accept_with(self, frame: bytes, parcel: Parcel) -> None:
+        if cancel := decode_cancel(frame):
+            parcel.close()
+            self._cancel(cancel.id)
+        elif self._parcels is not None and (append := decode_append(frame)):
+            self._append(append, len(frame), parcel)
+        else:
+            self._put(frame, parcel)
+
+    def _put(self, frame: bytes, parcel: Parcel) -> None:
         request = self._decode(frame)
-        activity = self._begin(request.id, len(frame))
-        self._arrivals.append(Arrival(request, activity, self._refusal))
-        self._n_bytes += activity.n_bytes
+        activity = self._begin(request, len(frame), parcel)
+        refusal = self._refusal or parcel.refusal
+        self._arrivals.append(Arrival(request, activity, refusal))
+        self._n_bytes += _size_of(activity)
+
+    def _append(self, line: AppendLine, n_bytes: int, parcel: Parcel) -> None:
+        """Hand a line on to the first request that it can be meant for, if there is one."""
+        able = [
+            each
+            for each in (self._current, *self.waiting)
+            if each and each.request_id == line.id and not each.appends.is_closed
+        ]
+        if not able:  # it lost the race
+            parcel.close()
+            return
+        takers = [each for each in able if each.appends.takes(line.attachment_id)]
+        activity = (takers or able)[0]
+        if fault := activity.appends.put(line, n_bytes, parcel):
+            activity.fail(fault)
 
     def _cancel(self, request_id: str) -> None:
         for activity in (self._current, *self.waiting):
             if activity is not None and activity.request_id == request_id:
                 activity.cancel()
+
+
+def _size_of(activity: Activity) -> int:
+    """Count what a request takes before its turn, without what was appended."""
+    return activity.n_bytes + activity.parcel.size

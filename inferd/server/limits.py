@@ -22,14 +22,14 @@ that is started before the last is reaped. F-28."""
 
 MAX_CLIENT_DESCRIPTORS: Final = 256
 """Descriptors of clients that are open at once: of media, for the lines that they came with.
-Half of them for one user alone: four lines with all that one may have."""
+Half of them for one user alone: four lines with all that one may have. F-31."""
 
 CLIENT_DESCRIPTORS_PART: Final = 8
 """Of so many descriptors one is for those of clients, where there are few."""
 
 DESCRIPTOR_BYTES: Final = READ_AHEAD_BYTES // 64
 """Bytes of lines that one descriptor counts for, where lines are read ahead: 64 of them are
-all that is."""
+all that is. F-31."""
 
 HEARD_OUT_S: Final = 1.0
 """Seconds that a client who is turned away has to write what it came with, so that it reads
@@ -55,11 +55,11 @@ MAX_LISTED_ID_CHARS: Final = 1024
 
 MAX_MEDIA_FILES: Final = 256
 """Descriptors of media that are held at once, over all requests: eight of those with the most
-attachments. A worker has each once or twice."""
+attachments. A worker has each once or twice. F-30."""
 
 MEDIA_SLICE_CHARS: Final = 256 * 1024
-"""Characters of base64 that are decoded at once: a millisecond or two."""
+"""Characters of base64 that are decoded at once: a millisecond or two. F-30."""
 
 MAX_IMAGE_PIXELS: Final = 64 * 1024 * 1024
 """Pixels of one picture, 8,192 squared: a model looks at some hundred thousand of them, and
-the library that makes them fewer holds all of them more than once."""
+the library that makes them fewer holds all of them more than once. F-30."""

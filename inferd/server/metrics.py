@@ -9,6 +9,7 @@ from prometheus_client.exposition import generate_latest
 from inferd.backend import Reuse
 from inferd.errors import InferdError, PeerError
 from inferd.server.activity import Activity
+from inferd.server.facts import Facts
 from inferd.wire.responses import Guesses
 
 SECONDS: Final = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300)
@@ -24,17 +25,14 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        self._requests = Counter(
-            "inferd_requests",
+        self._requests = self._counter(
+            "requests",
             "Requests that ended, by how, and lines that are none.",
-            ("socket", "outcome"),
-            registry=self._registry,
+            "socket",
+            "outcome",
         )
-        self._tokens = Counter(
-            "inferd_tokens",
-            "Tokens read and written.",
-            ("backend", "kind"),
-            registry=self._registry,
+        self._tokens = self._counter(
+            "tokens", "Tokens read and written.", "backend", "kind"
         )
         self._first_token = Histogram(
             "inferd_first_token_seconds",
@@ -43,11 +41,11 @@ class Metrics:
             buckets=SECONDS,
             registry=self._registry,
         )
-        self._prompts = Counter(
-            "inferd_cached_prompts",
+        self._prompts = self._counter(
+            "cached_prompts",
             "Prompts that began with what the cache held, or why not.",
-            ("backend", "outcome"),
-            registry=self._registry,
+            "backend",
+            "outcome",
         )
         self._saved = Gauge(
             "inferd_saved_prompt_bytes",
@@ -55,29 +53,27 @@ class Metrics:
             ("backend",),
             registry=self._registry,
         )
-        self._guesses = Counter(
-            "inferd_drafted_tokens",
+        self._guesses = self._counter(
+            "drafted_tokens",
             "Tokens guessed ahead of the model, by whether it chose them, too.",
-            ("backend", "outcome"),
-            registry=self._registry,
+            "backend",
+            "outcome",
         )
-        self._turned_away = Counter(
-            "inferd_refused_connections",
+        self._audio = self._counter(
+            "audio_seconds", "Seconds of sound that was heard.", "backend"
+        )
+        self._images = self._counter("images", "Images that were looked at.", "backend")
+        self._turned_away = self._counter(
+            "refused_connections",
             "Connections that were closed at once, by the error code.",
-            ("socket", "code"),
-            registry=self._registry,
+            "socket",
+            "code",
         )
-        self._restarts = Counter(
-            "inferd_worker_deaths",
-            "Workers that died.",
-            ("backend",),
-            registry=self._registry,
-        )
-        self._lost_lines = Counter(
-            "inferd_log_lines_dropped",
+        self._restarts = self._counter("worker_deaths", "Workers that died.", "backend")
+        self._lost_lines = self._counter(
+            "log_lines_dropped",
             "Lines of the log that their sink did not take in time, or at all.",
-            ("sink",),
-            registry=self._registry,
+            "sink",
         )
         for sink in ("stderr", "file"):
             self._lost_lines.labels(sink)  # told from the start, as 0
@@ -93,11 +89,18 @@ class Metrics:
             tokens = self._tokens
             tokens.labels(activity.backend, "input").inc(activity.input_tokens)
             tokens.labels(activity.backend, "output").inc(activity.output.n_tokens)
+            self._count_media(activity.backend, activity.facts)
             self._count_reuse(activity.backend, activity.output.reuse)
             self._count_guesses(activity.backend, activity.output.guesses)
         if activity.first_token_at is not None:
             waited_s = activity.first_token_at - activity.arrived_at
             self._first_token.labels(activity.socket).observe(waited_s)
+
+    def _count_media(self, backend: str, facts: Facts) -> None:
+        if audio_ms := facts.get("audio_ms"):
+            self._audio.labels(backend).inc(audio_ms / 1000)
+        if n_images := facts.get("n_images"):
+            self._images.labels(backend).inc(n_images)
 
     def _count_reuse(self, backend: str, reuse: Reuse) -> None:
         if not reuse.cached_tokens and reuse.miss is None:
@@ -132,3 +135,6 @@ class Metrics:
     def text(self) -> str:
         """Write all of it."""
         return generate_latest(self._registry).decode()
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"inferd_{name}", text, labels, registry=self._registry)

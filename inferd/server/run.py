@@ -19,7 +19,9 @@ from inferd.server.entrance import Entrance
 from inferd.server.force import Force, nothing_to_read
 from inferd.server.guests import Guests
 from inferd.server.hangup import Hangups
+from inferd.server.holdings import MediaRoom
 from inferd.server.large_lines import LargeLines
+from inferd.server.limits import MAX_MEDIA_FILES
 from inferd.server.listen import ADMIN_MODE, INFERENCE_MODE
 from inferd.server.reception import Door, Reception, in_a_frame, in_a_reply, unserved
 from inferd.server.register import Register
@@ -69,6 +71,7 @@ class Daemon:
             room=Room(config.limits.max_connections),
             large_lines=LargeLines(config.limits.max_large_lines),
             unread=Unread(config.limits.max_unread_bytes),
+            media=MediaRoom(config.limits, MAX_MEDIA_FILES, self._turns.count_waiting),
             limits=config.limits,
         )
         self._force = Force(
@@ -87,8 +90,9 @@ class Daemon:
             drain=self._drain_once,
             reload=self.reload,
         )
-        figures = (self._around.room.figure(), self._around.unread.figure())
-        for figure in (*self._turns.figures(), *figures):
+        around = self._around
+        watched = (around.room, around.unread, around.custody)
+        for figure in (*self._turns.figures(), *(each.figure() for each in watched)):
             metrics.watch(*figure)
         self._guests = Guests()
         self._n_listeners = 0
@@ -230,7 +234,7 @@ class Daemon:
         At those that are there all the same, clients are told that nobody does.
         """
         config = self._force.config
-        entrance = Entrance(self._backends, self._turns)
+        entrance = Entrance(self._backends, self._turns, media=self._around.media)
         not_served = dict.fromkeys(self._doors.inherited)
         not_served.pop(ADMIN_SOCKET, None)
         for surface in surfaces(config.listen, self._backends, entrance):

@@ -241,6 +241,8 @@ def _capabilities_frame(name: str, able: BackendCapabilities) -> CapabilitiesFra
         cache_type_v=able.cache_type_v or UNSET,
         model=able.model or UNSET,
         structure=able.structure,
+        transcribe=able.transcribe or UNSET,
+        audio_sample_rate=able.audio_sample_rate or UNSET,
         dialect=able.dialect or UNSET,
         daemon_version=__version__,
     )

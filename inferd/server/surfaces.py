@@ -24,8 +24,12 @@ def surfaces(
     able = [backend.capabilities for backend in backends]
     if any(each.generate for each in able):
         yield Surface(INFER_SOCKET, decode_generate, text_service(entrance))
-    if listen.v2 and any(each.generate and each.v2 for each in able):
-        yield Surface(INFER_V2_SOCKET, decode_blocks, blocks_service(entrance))
+    if listen.v2 and any(
+        (each.generate and each.v2) or each.transcribe for each in able
+    ):
+        yield Surface(
+            INFER_V2_SOCKET, decode_blocks, blocks_service(entrance), takes_media=True
+        )
     if listen.embed and any(each.embed for each in able):
         yield Surface(EMBED_SOCKET, decode_embed, embed_service(entrance))
     if listen.rerank and any(each.rerank for each in able):

@@ -194,7 +194,7 @@ MODEL_PARTS: Final = 256
 WORKER_OPEN_FILES: Final = 2048
 """Descriptors of a worker: it has a dozen, two for each part of its model, and one for each
 medium of a request that the daemon has under way; of these there are 512 at most, and some
-of requests that were given up in the middle of a step. F-9."""
+of requests that were given up in the middle of a step. F-9, F-30."""
 
 # --- speech -----------------------------------------------------------------
 

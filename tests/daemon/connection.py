@@ -2,7 +2,7 @@
 
 import json
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -62,6 +62,10 @@ class Connection:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def hand_over(self, data: bytes, fds: Sequence[int]) -> None:
+        """Send a few bytes with descriptors."""
+        socket.send_fds(self._sock, [data], fds)
 
     def close(self) -> None:
         """Leave."""

@@ -22,7 +22,9 @@ from inferd.server.entrance import Entrance
 from inferd.server.force import nothing_to_read
 from inferd.server.generate import blocks_service, text_service
 from inferd.server.hangup import Hangups
+from inferd.server.holdings import MediaRoom
 from inferd.server.large_lines import LargeLines
+from inferd.server.limits import MAX_MEDIA_FILES
 from inferd.server.listen import INFERENCE_MODE
 from inferd.server.metrics import Metrics
 from inferd.server.reception import Door, Reception, in_a_frame
@@ -57,13 +59,18 @@ class House:
     ) -> None:
         self.gate = Admission(max_active=max_active, max_queued=max_queued)
         self.turns = Turns(self.gate)
-        entrance = Entrance(backends, self.turns)
+        settings = msgspec.convert(limits, LimitSettings)
+        self.media = MediaRoom(settings, MAX_MEDIA_FILES, self.turns.count_waiting)
+        entrance = Entrance(backends, self.turns, media=self.media)
         self.surfaces: dict[str, AnySurface] = {
             INFER_SOCKET: Surface(
                 INFER_SOCKET, decode_generate, text_service(entrance)
             ),
             INFER_V2_SOCKET: Surface(
-                INFER_V2_SOCKET, decode_blocks, blocks_service(entrance)
+                INFER_V2_SOCKET,
+                decode_blocks,
+                blocks_service(entrance),
+                takes_media=True,
             ),
             EMBED_SOCKET: Surface(EMBED_SOCKET, decode_embed, embed_service(entrance)),
             RERANK_SOCKET: Surface(
@@ -75,13 +82,13 @@ class House:
         self.register = Register(self.metrics)
         self.connections: list[Connection[Any]] = []
         self.reception = Reception(self.metrics)
-        settings = msgspec.convert(limits, LimitSettings)
         self.around = Surroundings(
             hangups=self.hangups,
             register=self.register,
             room=Room(n_places),
             large_lines=LargeLines(settings.max_large_lines),
             unread=Unread(settings.max_unread_bytes),
+            media=self.media,
             limits=settings,
         )
         self._nursery: trio.Nursery
@@ -90,7 +97,7 @@ class House:
     def is_empty(self) -> bool:
         """Whether nothing is left of any request."""
         places = (self.gate.active, self.gate.waiting, len(self.turns._turns))
-        is_read = not self.around.unread.n_bytes
+        is_read = not self.around.unread.n_bytes and not self.media.held_bytes
         return places == (0, 0, 0) and is_read and not [*self.register]
 
     @property

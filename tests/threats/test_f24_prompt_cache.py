@@ -2,7 +2,9 @@ import os
 
 import pytest
 
+from inferd.server.activity import Activity
 from inferd.server.generate import blocks_service, text_service
+from inferd.server.peer import Peer
 from inferd.wire.blocks import BlocksRequest, Message, TextBlock
 from inferd.wire.requests import ChatMessage, GenerateRequest
 from tests.fakes.backend import ScriptedBackend
@@ -67,7 +69,8 @@ def test_what_another_user_is_being_answered_is_not_found(backend):
     ("service", "asking"), [(text_service, V1), (blocks_service, V2)], ids=["v1", "v2"]
 )
 def test_a_job_is_the_user_s_whom_the_socket_names(service, asking):
-    plan = service(None).resolve(asking, 1, MINE)
+    activity = Activity(Peer(pid=1, uid=MINE, gid=1), "a.sock", "r", arrived_at=0)
+    plan = service(None).resolve(asking, 1, activity)
     assert plan.job.owner == MINE
     assert not {"owner", "uid"} & {*asking.__struct_fields__}
 

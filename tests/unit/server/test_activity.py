@@ -1,3 +1,5 @@
+import os
+
 import pytest
 import trio
 from hypothesis import given, settings, strategies as st
@@ -5,7 +7,10 @@ from structlog.testing import capture_logs
 
 from inferd.errors import BackendUnavailableError, QueueFullError
 from inferd.server.activity import ID_CHARS, Activity
+from inferd.server.appends import Appends
+from inferd.server.custody import NOTHING, Custody, Parcel
 from inferd.server.peer import Peer
+from inferd.wire.speech import AppendLine
 from tests.fakes.output import Spoken
 
 PEER = Peer(pid=17, uid=1000, gid=100)
@@ -112,6 +117,21 @@ async def test_a_request_whose_client_left_is_a_line_of_its_own(autojump_clock):
     [line] = log
     assert (line["event"], line["peer_uid"]) == ("request_abandoned", 1000)
     assert activity.outcome == "abandoned"
+
+
+async def test_what_came_along_and_after_is_counted_and_not_repeated(autojump_clock):
+    activity = begin()
+    activity.parcel = Parcel(Custody(10))
+    activity.parcel.add((os.open(os.devnull, os.O_RDONLY),), is_cut=False)
+    activity.appends = Appends(frozenset({"s"}))
+    line = AppendLine(id="r", attachment_id="s", bytes="c2VjcmV0")
+    activity.appends.put(line, 70, NOTHING)
+    with capture_logs() as log:
+        activity.abandoned()
+    activity.free()
+    assert (log[0]["n_fds"], log[0]["appended_bytes"]) == (1, 70)
+    assert "c2VjcmV0" not in str(log)
+    assert not activity.fds
 
 
 async def test_a_time_of_nought_is_a_time(autojump_clock):

@@ -1,4 +1,6 @@
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -7,6 +9,7 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
+from inferd.errors import InvalidRequestError
 from inferd.limits import (
     LARGE_LINE_BYTES,
     READ_AHEAD_BYTES,
@@ -14,15 +17,21 @@ from inferd.limits import (
     READ_BYTES,
 )
 from inferd.server.access import Access, Rule
+from inferd.server.activity import Activity
 from inferd.server.connection import Connection, Surface
-from inferd.wire.codec import decode_generate
+from inferd.server.reply import Reply
+from inferd.wire.blocks import BlocksRequest
+from inferd.wire.codec import decode_blocks, decode_generate
 from inferd.wire.framing import LineSplitter
 from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
+from tests.fakes.fds import content_of, memfds, n_open, send_with
 from tests.fakes.serving import House
 from tests.fakes.streams import (
     REQUESTS,
     Frame,
     FrameClient,
+    append,
+    blocks,
     cancel,
     generate,
     to_line,
@@ -919,3 +928,175 @@ async def test_a_bug_as_a_cancelled_run_is_left_leaves_whole_lines(autojump_cloc
                 [done] = await client.answer()
             assert (done["id"], done["stop_reason"]) == ("r", "end")
             assert (await client.answer())[-1]["id"] == "next"
+
+
+# --- what comes along, and after --------------------------------------------------------
+
+SOUND = {"kind": "audio", "id": "s", "sample_rate": 16000, "open": True}
+OPEN = blocks(attachments=[SOUND])
+V2 = "infer.v2.sock"
+
+
+class Listener:
+    """Hears a request to its end, and answers with a refusal."""
+
+    def __init__(self) -> None:
+        self.heard: list[bytes | str] = []
+        self.may_listen = trio.Event()
+        self.may_listen.set()
+
+    async def answer(self, request: BlocksRequest, reply: Reply, activity: Activity):
+        with activity.scope:
+            self.heard += [content_of(fd) for fd in activity.fds]
+            await self.may_listen.wait()
+            async for line, fds in activity.appends:
+                self.heard += [content_of(fd) for fd in fds] or [line.bytes or "end"]
+        raise activity.failure or InvalidRequestError("heard")
+
+
+@asynccontextmanager
+async def listening() -> AsyncIterator[tuple[House, Listener]]:
+    """Have a listener serve v2; afterwards no descriptor is left."""
+    n_before = n_open()
+    house, listener = House(ScriptedBackend()), Listener()
+    house.surfaces[V2] = Surface(V2, decode_blocks, listener, takes_media=True)
+    async with house.opened():
+        n_opened = n_open()
+        yield house, listener
+        await settled()
+        assert n_open() == n_opened
+    assert house.is_empty
+    assert house.around.custody.n_held == 0
+    assert n_open() <= n_before + 1
+
+
+async def test_descriptors_come_with_the_line_they_were_sent_with(autojump_clock):
+    async with listening() as (house, listener), house.connect(V2) as client:
+        with memfds(b"one", b"two") as fds:
+            await send_with(client.stream, blocks("a"), fds)
+        await client.send(blocks("b"))
+        with memfds(b"three") as fds:
+            await send_with(client.stream, blocks("c"), fds)
+        for _ in "abc":
+            await client.answer()
+    assert listener.heard == [b"one", b"two", b"three"]
+
+
+async def test_what_is_appended_is_heard_while_the_request_runs(autojump_clock):
+    async with listening() as (house, listener), house.connect(V2) as client:
+        await client.send(OPEN + append(bytes="AAAA"))
+        await settled()
+        assert listener.heard == ["AAAA"]
+        with memfds(b"by descriptor") as fds:
+            await send_with(client.stream, append(fd=0), fds)
+        await client.send(append(end=True))
+        [frame] = await client.answer()
+        assert frame["message"] == "invalid request: heard"
+    assert listener.heard == ["AAAA", b"by descriptor", "end"]
+
+
+async def test_a_client_that_ends_its_side_has_no_more_to_append(autojump_clock):
+    async with listening() as (house, listener), house.connect(V2) as client:
+        await client.send(OPEN + append(bytes="AAAA"))
+        await client.half_close()
+        assert len(await client.rest()) == 1
+    assert listener.heard == ["AAAA"]
+
+
+async def test_what_is_not_taken_keeps_the_client_from_sending_and_is_not_lost(
+    autojump_clock, nursery
+):
+    line = append(bytes="A" * 100_000)
+    async with listening() as (house, listener), house.connect(V2) as client:
+        listener.may_listen = trio.Event()
+        await client.send(OPEN)
+        nursery.start_soon(client.send, line * 100 + append(end=True))
+        await trio.sleep(1)
+        [connection] = house.connections
+        current = connection._inbox._current
+        assert current is not None
+        assert current.appends.pending_bytes < READ_AHEAD_BYTES + READ_BYTES + len(line)
+        listener.may_listen.set()
+        await client.answer()
+    assert len(listener.heard) == 101
+
+
+async def test_an_open_request_to_which_nothing_is_appended_ends(autojump_clock):
+    async with listening() as (house, _), house.connect(V2) as client:
+        await client.send(OPEN)
+        [frame] = await client.answer()
+        assert frame["message"] == "invalid request: nothing was appended in 60 s"
+        assert trio.current_time() == 60
+
+
+async def test_a_client_that_leaves_takes_along_all_it_handed_over(autojump_clock):
+    async with listening() as (house, listener):
+        listener.may_listen = trio.Event()
+        client = house.connect(V2)
+        with memfds(b"one") as fds:
+            for line in (OPEN, append(fd=0), blocks("b"), append(fd=0), b"{"):
+                await send_with(client.stream, line, fds)
+                await settled()
+        assert house.around.custody.n_held == 5
+        await client.aclose()
+
+
+async def test_too_many_descriptors_are_refused_and_the_connection_goes_on(
+    autojump_clock,
+):
+    async with listening() as (house, listener), house.connect(V2) as client:
+        with memfds(*[b""] * 33) as fds:
+            await send_with(client.stream, blocks("a"), fds)
+        [frame] = await client.answer()
+        assert (frame["id"], frame["code"]) == ("a", "invalid_request")
+        house.around.custody.max_fds = 1
+        with memfds(b"one") as fds:
+            await send_with(client.stream, blocks("b"), fds)
+        [frame] = await client.answer()
+        assert (frame["id"], frame["code"]) == ("b", "queue_full")
+    assert listener.heard == []
+
+
+@pytest.mark.parametrize("leaf", REQUESTS.keys() - {V2})
+async def test_where_no_media_come_descriptors_are_dropped(leaf, autojump_clock):
+    async with (
+        House(ScriptedBackend()).opened() as house,
+        house.connect(leaf) as client,
+    ):
+        n_before = n_open()
+        with memfds(b"one") as fds:
+            await send_with(client.stream, REQUESTS[leaf]("r"), fds)
+        assert (await client.answer())[-1]["type"] != "error"
+        assert n_open() == n_before
+
+
+async def test_an_append_that_cannot_be_used_ends_an_answer_under_way(autojump_clock):
+    backend = ScriptedBackend(Script(token_delay_s=FOR_EVER))
+    async with House(backend).opened() as house, house.connect(V2) as client:
+        await client.send(blocks("a"))
+        await settled()
+        await client.send(append("a", bytes="AAAA"))
+        [frame] = await client.answer()
+        assert (frame["id"], frame["code"]) == ("a", "invalid_request")
+        assert frame["message"] == (
+            'invalid request: append to attachment "s", which is not open'
+        )
+        assert nothing_left(house, backend)
+        await client.send(append("a", bytes="AAAA") + to_line({"messages": []}))
+        [frame] = await client.answer()
+        assert frame["message"] == "invalid request: messages must not be empty"
+
+
+async def test_a_connection_that_is_cancelled_closes_what_its_half_line_brought(
+    autojump_clock,
+):
+    house = House(ScriptedBackend())
+    async with house.opened():
+        client = house.connect(V2)
+        with memfds(b"one") as fds:
+            await send_with(client.stream, b"{", fds)
+        await settled()
+        assert house.around.custody.n_held == 1
+        house._nursery.cancel_scope.cancel()
+    assert house.around.custody.n_held == 0
+    await client.aclose()

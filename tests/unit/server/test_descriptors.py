@@ -7,23 +7,30 @@ import trio
 from hypothesis import given, strategies as st
 
 from inferd.limits import MAX_ADMIN_CONNECTIONS, MAX_CONNECTIONS
-from inferd.server.descriptors import Places, Spare, n_allowed, share_out
-from inferd.server.limits import BACKEND_DESCRIPTORS, DAEMON_DESCRIPTORS
+from inferd.server.descriptors import Places, Spare, n_allowed, n_for_media, share_out
+from inferd.server.limits import (
+    BACKEND_DESCRIPTORS,
+    DAEMON_DESCRIPTORS,
+    MAX_MEDIA_FILES,
+)
 from inferd.server.listen import ADMIN_MODE, bind
 
-DEFAULTS = Places(MAX_CONNECTIONS, MAX_ADMIN_CONNECTIONS)
+DEFAULTS = Places(MAX_CONNECTIONS, MAX_ADMIN_CONNECTIONS, MAX_MEDIA_FILES)
 OWN = DAEMON_DESCRIPTORS + BACKEND_DESCRIPTORS
 
 
 def test_what_is_wanted_is_given_where_it_fits():
-    enough = OWN + DEFAULTS.descriptors
+    needed = OWN + DEFAULTS.descriptors
+    enough = next(n for n in range(needed, 2 * needed) if needed + n_for_media(n) == n)
     assert share_out(enough, DEFAULTS, n_backends=1) == DEFAULTS
     fewer = share_out(enough - 1, DEFAULTS, n_backends=1)
-    assert fewer.clients < MAX_CONNECTIONS
+    assert fewer.media < MAX_MEDIA_FILES
+    assert share_out(1024, DEFAULTS, n_backends=1).clients < MAX_CONNECTIONS
 
 
 def test_of_64_there_are_some_for_either():
-    assert share_out(64, DEFAULTS, n_backends=1) == Places(clients=16, listeners=5)
+    assert share_out(64, DEFAULTS, n_backends=1) == Places(8, 3, 2)
+    assert n_for_media(64) == 8
 
 
 def test_each_backend_needs_some():
@@ -33,23 +40,27 @@ def test_each_backend_needs_some():
 
 @pytest.mark.parametrize("n_descriptors", [0, OWN, OWN + 3])
 def test_too_few_for_anybody_are_refused_with_how_many_it_takes(n_descriptors):
-    with pytest.raises(ValueError, match=f"= {n_descriptors}: at least {OWN + 4} are"):
+    n_least = OWN + 4 + n_for_media(n_descriptors)
+    with pytest.raises(ValueError, match=f"= {n_descriptors}: at least {n_least} are"):
         share_out(n_descriptors, DEFAULTS, n_backends=1)
 
 
 @given(
-    n_descriptors=st.integers(OWN + 4, 5000),
+    n_descriptors=st.integers(OWN + 10, 5000),
     clients=st.integers(1, 3000),
     listeners=st.integers(1, 3000),
+    media=st.integers(0, 3000),
 )
 def test_what_is_given_fits_and_is_no_more_than_wanted(
-    n_descriptors, clients, listeners
+    n_descriptors, clients, listeners, media
 ):
-    wanted = Places(clients, listeners)
+    wanted = Places(clients, listeners, media)
     places = share_out(n_descriptors, wanted, n_backends=1)
     assert 1 <= places.clients <= clients
     assert 1 <= places.listeners <= listeners
-    assert OWN + places.descriptors <= n_descriptors
+    assert 0 <= places.media <= media
+    own = OWN + n_for_media(n_descriptors)
+    assert own + places.descriptors <= n_descriptors
 
 
 def test_the_limit_is_the_soft_one(monkeypatch):

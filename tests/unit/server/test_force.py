@@ -19,7 +19,9 @@ from inferd.server.access import NOBODY
 from inferd.server.connection import Surroundings
 from inferd.server.force import Force, nothing_to_read
 from inferd.server.hangup import Hangups
+from inferd.server.holdings import MediaRoom
 from inferd.server.large_lines import LargeLines
+from inferd.server.limits import MAX_MEDIA_FILES
 from inferd.server.metrics import Metrics
 from inferd.server.reception import Reception
 from inferd.server.register import Register
@@ -44,6 +46,7 @@ def make_force(config: Config) -> Force:
             room=Room(1),
             large_lines=LargeLines(1),
             unread=Unread(1),
+            media=MediaRoom(config.limits, 1, int),
             limits=config.limits,
         ),
         listeners=Room(1),
@@ -60,16 +63,19 @@ def test_what_a_change_says_is_everywhere():
         max_large_lines=13,
         idle_s=14,
         max_unread_bytes=15,
+        max_media_bytes=16,
     )
     access = AccessSettings(infer=AccessRule(uids=(5,)))
     admission = AdmissionSettings(max_queued=15)
     new = Config(limits=limits, access=access, admission=admission)
     applied, _ = force.change(new)
-    assert len(applied) == 7
+    assert len(applied) == 8
     assert force.config == new
     assert (force.around.room.n_places, force.listeners.n_places) == (11, 12)
     assert (force.around.large_lines.n_turns, force.around.limits) == (13, limits)
     assert force.around.unread.max_bytes == 15
+    assert force.around.media._bytes.bound == 16
+    assert force.around.media._files.bound == MAX_MEDIA_FILES
     assert force.turns._gate._places.bound == 15
     assert force.reception.access.rules["infer.sock"].uids == {5}
 
@@ -127,8 +133,10 @@ def test_where_descriptors_are_few_there_are_fewer_and_a_warning(monkeypatch):
     [line] = log
     assert (line["event"], line["log_level"]) == ("connections.lowered", "warning")
     assert line["open_files"] == 64
-    assert line["max_connections"] == force.around.room.n_places == 16
-    assert line["max_admin_connections"] == force.listeners.n_places == 5
+    assert line["max_connections"] == force.around.room.n_places == 8
+    assert line["max_admin_connections"] == force.listeners.n_places == 3
+    assert line["max_media"] == force.around.media._files.bound == 2
+    assert force.around.custody.max_fds == 8
 
 
 def test_who_has_no_file_has_nothing_to_read():

@@ -1,5 +1,7 @@
+import os
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -8,16 +10,21 @@ from inferd.errors import (
     DrainingError,
     FrameTooLargeError,
     InvalidFrameError,
+    InvalidRequestError,
     PeerError,
 )
 from inferd.limits import LARGE_LINE_BYTES, READ_AHEAD_BYTES, READ_AHEAD_REQUESTS
 from inferd.server.activity import Activity
+from inferd.server.appends import appends_of
+from inferd.server.custody import Custody, Parcel
 from inferd.server.inbox import Arrival, Inbox
+from inferd.server.parcels import Parcels
 from inferd.server.peer import Peer
-from inferd.wire.codec import decode_generate
+from inferd.wire.codec import Request, decode_blocks, decode_generate
 from inferd.wire.framing import LineSplitter
 from inferd.wire.requests import GenerateRequest
-from tests.fakes.streams import cancel, generate
+from tests.fakes.fds import n_open
+from tests.fakes.streams import append, blocks, cancel, generate
 from tests.unit.strategies import chunked
 
 PEER = Peer(pid=17, uid=1000, gid=100)
@@ -28,8 +35,8 @@ Taken = Arrival[GenerateRequest] | PeerError
 Seen = tuple[str | type[PeerError], bool]
 
 
-def begin(request_id: str, n_bytes: int) -> Activity:
-    return Activity(PEER, "infer.sock", request_id, 0.0, n_bytes)
+def begin(request: Request, n_bytes: int, parcel: Parcel) -> Activity:
+    return Activity(PEER, "infer.sock", request.id, 0.0, n_bytes, parcel=parcel)
 
 
 def filled(*chunks: bytes) -> Inbox[GenerateRequest]:
@@ -68,9 +75,9 @@ def test_requests_come_out_in_the_order_they_came_in():
 def test_each_request_has_an_activity_of_its_own_from_when_it_was_read():
     begun: list[tuple[str, int]] = []
 
-    def note(request_id: str, n_bytes: int) -> Activity:
-        begun.append((request_id, n_bytes))
-        return begin(request_id, n_bytes)
+    def note(request: Request, n_bytes: int, parcel: Parcel) -> Activity:
+        begun.append((request.id, n_bytes))
+        return begin(request, n_bytes, parcel)
 
     inbox = Inbox(decode_generate, note)
     inbox.feed(generate("a") + generate("b") + generate("c")[:10])
@@ -335,6 +342,222 @@ def test_requests_that_come_after_a_refusal_have_it_and_cancels_are_heard():
     arrivals = [each for each in all_of(inbox) if isinstance(each, Arrival)]
     assert [each.refusal for each in arrivals] == [None, None, refusal]
     assert [each.activity.is_cancelled for each in arrivals] == [True, False, False]
+
+
+# --- what comes along, and after --------------------------------------------------------
+
+
+class Media:
+    """An inbox that is fed as a connection of the v2 socket feeds its own."""
+
+    def __init__(self, *chunks: bytes) -> None:
+        self.custody = Custody(1000)
+        self.parcels = Parcels(self.custody, PEER.uid)
+        self.inbox = Inbox(decode_blocks, self._begin, self.parcels)
+        self.feed(*chunks)
+
+    def feed(self, *chunks: bytes, n_fds: int = 0) -> None:
+        for chunk in chunks:
+            fds = tuple(os.open(os.devnull, os.O_RDONLY) for _ in range(n_fds))
+            self.parcels.feed(chunk, fds)
+            self.inbox.feed(chunk)
+
+    def taken(self) -> Activity:
+        arrival = self.inbox.take()
+        assert isinstance(arrival, Arrival)
+        return arrival.activity
+
+    @staticmethod
+    def _begin(request: Request, n_bytes: int, parcel: Parcel) -> Activity:
+        activity = begin(request, n_bytes, parcel)
+        activity.appends = appends_of(request, timeout_s=1, on_taken=list)
+        return activity
+
+
+SOUND = {"kind": "audio", "id": "s", "sample_rate": 16000, "open": True}
+
+
+def asks(request_id: str, **fields: Any) -> bytes:
+    return blocks(request_id, attachments=[SOUND], **fields)
+
+
+def appended_to(activity: Activity) -> int:
+    return len(activity.appends._lines)
+
+
+def test_a_request_has_what_came_with_its_line():
+    n_before, media = n_open(), Media(blocks("a"))
+    media.feed(blocks("b")[:10], n_fds=2)
+    media.feed(blocks("b")[10:], blocks("c"))
+    activities = [media.taken() for _ in "abc"]
+    assert [len(each.fds) for each in activities] == [0, 2, 0]
+    for each in activities:
+        each.free()
+    assert (n_open(), media.custody.n_held) == (n_before, 0)
+
+
+@pytest.mark.parametrize(
+    "line", [cancel("x"), append("x", bytes=""), BAD, append("x"), b"\n"]
+)
+def test_what_comes_with_a_line_that_is_no_request_is_closed(line):
+    n_before, media = n_open(), Media(blocks("a"))
+    media.feed(line, n_fds=2)
+    assert n_open() == n_before
+
+
+def test_what_comes_with_half_a_line_is_its_own_when_it_is_the_last():
+    n_before, media = n_open(), Media()
+    media.feed(blocks("a").rstrip(), n_fds=1)
+    media.inbox.feed(END)
+    activity = media.taken()
+    assert len(activity.fds) == 1
+    activity.free()
+    assert n_open() == n_before
+
+
+def test_a_request_with_too_many_descriptors_is_refused_and_the_next_is_not():
+    media = Media()
+    media.feed(blocks("a"), n_fds=33)
+    media.feed(blocks("b"))
+    first, second = (media.inbox.take() for _ in "ab")
+    assert isinstance(first, Arrival)
+    assert isinstance(first.refusal, InvalidRequestError)
+    assert isinstance(second, Arrival)
+    assert second.refusal is None
+
+
+def test_lines_are_appended_to_the_request_they_name_whether_it_waits_or_runs():
+    media = Media(asks("a"), asks("b"))
+    current, [waiting] = media.taken(), media.inbox.waiting
+    media.feed(
+        append("b", bytes="AAAA") * 2, append("a", end=True), append("c", end=True)
+    )
+    assert (appended_to(current), appended_to(waiting)) == (1, 2)
+    assert not current.appends.is_open
+    assert waiting.appends.is_open
+
+
+def test_of_requests_with_one_id_the_first_that_is_open_has_it():
+    media = Media(asks("a"), asks("a"))
+    first = media.taken()
+    [second] = media.inbox.waiting
+    media.feed(append("a", end=True), append("a", end=True))
+    assert [appended_to(each) for each in (first, second)] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "line", [append("a", "other", bytes=""), append("a", fd=0), append("a", "s2")]
+)
+def test_an_append_that_cannot_be_used_ends_its_request(line):
+    media = Media(asks("a"), asks("b"))
+    current = media.taken()
+    media.feed(line.replace(b'"s2"', b'"s2", "bytes": ""'))
+    assert isinstance(current.failure, InvalidRequestError)
+    assert current.scope.cancel_called
+    assert not current.is_cancelled
+    [waiting] = media.inbox.waiting
+    assert waiting.failure is None
+
+
+def test_an_append_to_a_request_that_has_failed_is_ignored_with_what_came_along():
+    n_before, media = n_open(), Media(asks("a"))
+    current = media.taken()
+    current.fail(DrainingError())
+    media.feed(append("a", fd=0), n_fds=1)
+    assert n_open() == n_before
+    assert isinstance(current.failure, DrainingError)
+
+
+def test_where_lines_bring_no_media_an_append_is_a_line_like_any_other():
+    [seen] = seen_in(filled(append("a", bytes="")))
+    assert seen == (InvalidFrameError, False)
+
+
+@pytest.mark.parametrize("end", [END, BAD])
+def test_when_no_more_can_come_what_is_open_has_ended(end):
+    media = Media(asks("a"), asks("b"))
+    current = media.taken()
+    media.inbox.feed(end)
+    [waiting] = media.inbox.waiting
+    assert not current.appends.is_open
+    assert not waiting.appends.is_open
+    assert current.failure is None
+
+
+def test_while_much_is_appended_and_not_taken_nothing_is_read_on():
+    media, line = Media(asks("a")), append("a", bytes="A" * 65_536)
+    current = media.taken()
+    n_lines = 0
+    while media.inbox.has_room:
+        media.feed(line)
+        n_lines += 1
+    assert n_lines == -(-READ_AHEAD_BYTES // (len(line) - 1))
+    assert current.failure is None
+    current.appends.close()
+    assert media.inbox.has_room
+
+
+def test_what_is_appended_to_a_request_that_waits_is_read_ahead_as_the_request_is():
+    media, line = Media(blocks("a"), asks("b")), append("b", bytes="A" * 65_536)
+    media.taken()
+    while media.inbox.has_room:
+        media.feed(line)
+    [waiting] = media.inbox.waiting
+    assert waiting.appends.pending_bytes < READ_AHEAD_BYTES + len(line)
+    assert media.taken() is waiting
+    assert not media.inbox.has_room
+    waiting.appends.close()
+    assert media.inbox.has_room
+
+
+def test_descriptors_are_read_ahead_up_to_a_bound():
+    n_before, media = n_open(), Media(blocks("a"))
+    media.taken()
+    while media.inbox.has_room:
+        media.feed(blocks("b"), n_fds=16)
+    assert n_open() - n_before == 64
+    for each in media.inbox.waiting:
+        each.free()
+    assert n_open() == n_before
+
+
+def test_the_descriptors_of_a_line_that_has_not_ended_are_read_ahead_as_well():
+    media = Media(blocks("a"))
+    media.taken()
+    media.feed(blocks("b"), n_fds=32)
+    media.feed(b"{", n_fds=31)
+    assert media.inbox.has_room
+    media.feed(b" ", n_fds=1)
+    assert not media.inbox.has_room
+    media.parcels.close()
+    for each in media.inbox.waiting:
+        each.free()
+
+
+def test_an_append_to_a_request_that_is_over_is_no_fault_of_it():
+    media = Media(asks("a"))
+    current = media.taken()
+    current.free()
+    media.feed(append("a", bytes="AAAA"))
+    assert current.failure is None
+
+
+@pytest.mark.parametrize(
+    "behind", [b"x" * READ_AHEAD_BYTES, blocks("b") * READ_AHEAD_REQUESTS]
+)
+def test_an_open_request_ends_when_its_appends_can_be_read_no_more(behind):
+    media = Media(asks("a"))
+    current = media.taken()
+    media.feed(behind)
+    assert isinstance(current.failure, InvalidRequestError)
+    assert media.inbox.take() is not None or media.inbox.has_room
+
+
+def test_a_request_that_is_not_open_minds_no_long_line_behind_it():
+    media = Media(asks("a") + append("a", end=True))
+    current = media.taken()
+    media.feed(b"x" * READ_AHEAD_BYTES)
+    assert current.failure is None
 
 
 # --- lines that have begun --------------------------------------------------------------

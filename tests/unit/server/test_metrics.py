@@ -81,6 +81,18 @@ async def test_guesses_are_counted_by_whether_they_were_right():
     assert value(metrics, name, backend="chat", outcome="rejected") == 5
 
 
+async def test_sound_and_images_are_counted_where_there_are_any():
+    metrics = Metrics()
+    for facts in ({"audio_ms": 1500}, {"n_images": 2, "audio_ms": 500}, {}):
+        activity = begin()
+        activity.backend = "chat"
+        activity.facts.update(facts)
+        metrics.count(activity)
+    assert value(metrics, "inferd_audio_seconds_total", backend="chat") == 2
+    assert value(metrics, "inferd_images_total", backend="chat") == 2
+    assert samples(Metrics(), "inferd_images_total") == []
+
+
 async def test_without_guesses_there_is_no_count_of_them():
     metrics = Metrics()
     activity = begin()

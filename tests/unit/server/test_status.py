@@ -70,6 +70,8 @@ def test_capabilities_say_all_that_a_backend_can():
             cache_type_k="f16",
             cache_type_v="q8_0",
             cpu_variant="haswell",
+            transcribe=True,
+            audio_sample_rate=16000,
         ),
     )
     assert snapshot(board)[0] == {
@@ -91,6 +93,8 @@ def test_capabilities_say_all_that_a_backend_can():
         "wire_version": 1,
         "n_ctx": 8,
         "n_slots": 4,
+        "transcribe": True,
+        "audio_sample_rate": 16000,
         "cache_type_k": "f16",
         "cache_type_v": "q8_0",
         "model": "m",

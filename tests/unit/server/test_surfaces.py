@@ -16,6 +16,7 @@ from tests.fakes.streams import REQUESTS
 TEXT, V2 = "infer.sock", "infer.v2.sock"
 EMBED, RERANK = "infer.embed.sock", "infer.rerank.sock"
 
+SPEECH = BackendCapabilities(generate=False, transcribe=True)
 NOTHING = BackendCapabilities(generate=False)
 CHAT = BackendCapabilities()
 CHAT_V2 = BackendCapabilities(v2=True)
@@ -39,6 +40,8 @@ def leaves(*able: BackendCapabilities, **listen: Any) -> list[str]:
         ([EMBEDDER], [EMBED]),
         ([RERANKER], [RERANK]),
         ([BackendCapabilities(generate=False, v2=True)], []),
+        ([SPEECH], [V2]),
+        ([SPEECH, CHAT], [TEXT, V2]),
         ([EMBEDDER, CHAT], [TEXT, EMBED]),
         ([NOTHING, EMBEDDER, RERANKER, CHAT_V2], [TEXT, V2, EMBED, RERANK]),
         ([ABLE], [TEXT, V2, EMBED, RERANK]),

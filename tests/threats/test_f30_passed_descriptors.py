@@ -1,0 +1,126 @@
+import base64
+import fcntl
+import mmap
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import trio
+import trio.testing
+
+from inferd.config import LimitSettings
+from inferd.errors import BackendUnavailableError, InvalidRequestError, QueueFullError
+from inferd.limits import MAX_PASSED_BYTES
+from inferd.server.holdings import MediaRoom
+from inferd.server.limits import MAX_MEDIA_FILES
+from inferd.server.sound import Sound
+from inferd.wire.blocks import AudioAttachment, ImageAttachment
+from tests.fakes.media import ODD, SEALS, closing, hole, memfd, n_open
+
+PICTURE = ImageAttachment("a", 2, 2, fd=0)
+MALLORY, ALICE = 1001, 1002
+F_SEAL_FUTURE_WRITE = 0x10
+
+
+def room(**limits: int) -> MediaRoom:
+    return MediaRoom(LimitSettings(**limits), MAX_MEDIA_FILES, lambda: 0)
+
+
+def samples(n_bytes: int) -> AudioAttachment:
+    return AudioAttachment("a", 16_000, base64.b64encode(bytes(n_bytes)).decode())
+
+
+@pytest.mark.parametrize("what", ODD)
+async def test_what_is_no_sealed_memfd_is_refused_unread_and_not_kept(
+    what, autojump_clock
+):
+    before = n_open()
+    with trio.fail_after(5), room().open(MALLORY) as holdings:
+        with (
+            closing(ODD[what].make()) as fds,
+            pytest.raises(InvalidRequestError, match=ODD[what].fault),
+        ):
+            await holdings.take([PICTURE], fds)
+        assert n_open() == before
+
+
+async def test_nobody_writes_to_what_was_taken():
+    with closing(memfd(bytes(12), seals=0)) as [fd], mmap.mmap(fd, 12) as mapping:
+        with pytest.raises(OSError, match="busy"):
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
+        seals = SEALS & ~fcntl.F_SEAL_WRITE | F_SEAL_FUTURE_WRITE
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+        mapping[0] = 1
+        with (
+            room().open(MALLORY) as holdings,
+            pytest.raises(InvalidRequestError, match="F_SEAL_WRITE missing"),
+        ):
+            await holdings.take([PICTURE], [fd])
+
+
+async def test_a_file_of_holes_is_as_large_as_it_says():
+    sound = AudioAttachment("a", 16_000, fd=0)
+    with (
+        closing(hole(MAX_PASSED_BYTES + 4)) as fds,
+        room().open(MALLORY) as holdings,
+        pytest.raises(InvalidRequestError),
+    ):
+        await holdings.take([sound], fds)
+
+
+@contextmanager
+def few_descriptors(n_more: int) -> Iterator[None]:
+    """Let this process open so many more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = os.dup(0)
+    os.close(highest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + n_more, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_without_descriptors_a_request_is_refused_and_nothing_is_lost():
+    before, shared = n_open(), room()
+    wanted = [AudioAttachment(name, 16_000, "AAAAAA==") for name in ("a", "b", "c")]
+    with shared.open(ALICE) as holdings, few_descriptors(2):
+        with pytest.raises(BackendUnavailableError, match='"c".*Too many open files'):
+            await holdings.take(wanted, [])
+        holdings.close()
+    assert n_open() == before
+    with shared.open(ALICE) as holdings:
+        await holdings.take(wanted, [])
+        assert len(holdings.media) == 3
+
+
+async def test_one_user_keeps_no_other_from_descriptors_or_memory():
+    before, shared = n_open(), room(max_media_bytes=1000)
+    with shared.open(MALLORY) as much, shared.open(MALLORY) as more:
+        await much.take([samples(1000)], [])
+        with pytest.raises(QueueFullError):
+            await more.take([samples(4)], [])
+        with shared.open(ALICE) as holdings:
+            await holdings.take([samples(400)], [])
+            assert holdings.media["a"].n_bytes == 400
+    assert n_open() == before
+
+
+async def test_sound_without_an_end_takes_so_much_memory_and_no_more():
+    limits = LimitSettings()
+    sound = Sound.growing(
+        AudioAttachment("a", 16_000, open=True),
+        most_bytes=limits.max_appended_bytes,
+        ahead_bytes=limits.max_audio_ahead_bytes,
+    )
+    hour = base64.b64encode(bytes(2**20 // 4 * 3)).decode() * 40
+    with trio.move_on_after(5):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(sound.append_text, hour, lambda: None)
+            await trio.testing.wait_all_tasks_blocked()
+            assert 0 < sound.unread_bytes <= limits.max_audio_ahead_bytes
+            assert os.fstat(sound.fd).st_blocks * 512 <= limits.max_audio_ahead_bytes
+            nursery.cancel_scope.cancel()
+    sound.close()

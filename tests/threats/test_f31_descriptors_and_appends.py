@@ -1,0 +1,123 @@
+import os
+import socket
+from contextlib import AsyncExitStack
+from itertools import product
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from inferd.limits import READ_AHEAD_BYTES, READ_BYTES
+from inferd.server.activity import Activity
+from inferd.server.connection import Surface
+from inferd.server.limits import MAX_CLIENT_DESCRIPTORS
+from inferd.server.reply import Reply
+from inferd.wire.blocks import BlocksRequest
+from inferd.wire.codec import decode_blocks
+from tests.daemon.harness import MakeDaemon, eventually, mock
+from tests.fakes.backend import ScriptedBackend
+from tests.fakes.fds import memfd, memfds, n_open, send_with
+from tests.fakes.serving import House
+from tests.fakes.streams import append, blocks
+
+V2 = "infer.v2.sock"
+SOUND = {"kind": "audio", "id": "s", "sample_rate": 16000, "open": True}
+OPEN = blocks(attachments=[SOUND])
+CROWD = 30
+
+
+class Deaf:
+    """Takes nothing of what is appended, as long as nobody cancels it."""
+
+    async def answer(self, request: BlocksRequest, reply: Reply, activity: Activity):
+        with activity.scope:
+            await trio.sleep_forever()
+        raise activity.failure or trio.BrokenResourceError
+
+
+def deaf_house() -> House:
+    house = House(ScriptedBackend())
+    house.surfaces[V2] = Surface(V2, decode_blocks, Deaf(), takes_media=True)
+    return house
+
+
+async def test_a_crowd_that_hands_over_descriptors_leaves_the_daemon_its_own(
+    autojump_clock,
+):
+    n_before = n_open()
+    async with House(ScriptedBackend()).opened() as house, AsyncExitStack() as stack:
+        crowd = [
+            await stack.enter_async_context(house.connect(V2)) for _ in range(CROWD)
+        ]
+        n_connected = n_open()
+        for client in crowd:
+            with memfds(*[b""] * 32) as fds:
+                await send_with(client.stream, b"{", fds)
+            await trio.testing.wait_all_tasks_blocked()
+        assert n_open() - n_connected <= MAX_CLIENT_DESCRIPTORS // 2
+        for client in crowd:
+            await client.aclose()
+        async with house.connect(V2) as sound:
+            await sound.send(blocks())
+            assert (await sound.answer())[-1]["type"] == "done"
+        assert house.around.custody.n_held == 0
+    assert n_open() <= n_before + 1
+
+
+async def test_what_is_appended_and_not_taken_is_bounded(autojump_clock):
+    line = append(bytes="A" * 50_000)
+    async with deaf_house().opened() as house, house.connect(V2) as client:
+        with trio.move_on_after(1) as scope:
+            await client.send(OPEN + line * 1000)
+        assert scope.cancelled_caught
+        inbox = house.connections[0]._inbox
+        [activity] = house.register
+        held = activity.appends.pending_bytes + inbox._splitter.pending_bytes
+        assert held < READ_AHEAD_BYTES + READ_BYTES + len(line)
+
+
+async def test_what_is_appended_by_descriptor_and_not_taken_is_bounded(autojump_clock):
+    async with deaf_house().opened() as house, house.connect(V2) as client:
+        await client.send(OPEN)
+        with trio.move_on_after(1), memfds(b"") as fds:
+            while True:
+                await send_with(client.stream, append(fd=0), fds)
+        assert house.around.custody.n_held <= 64
+
+
+@pytest.mark.parametrize("behind", [b"x" * READ_AHEAD_BYTES, blocks() * 64])
+async def test_a_request_that_would_wait_for_what_cannot_be_read_ends(
+    behind, autojump_clock
+):
+    async with deaf_house().opened() as house, house.connect(V2) as client:
+        await client.send(OPEN + behind)
+        [frame] = await client.answer()
+        assert frame["code"] == "invalid_request"
+
+
+KINDS = {
+    "memfd": lambda: memfd(b"x", is_sealed=False),
+    "pipe": lambda: os.pipe()[0],
+    "socket": lambda: socket.socket(socket.AF_UNIX).detach(),
+    "null": lambda: os.open(os.devnull, os.O_RDWR),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_fds", [1, 32, 33, 253])
+def test_a_real_daemon_is_as_it_was_after_descriptors_of_all_kinds(
+    n_fds, make_daemon: MakeDaemon
+):
+    daemon = make_daemon({"backend": [mock()]}).start()
+    daemon.ask()
+    open_files = Path(f"/proc/{daemon.pid}/fd")
+    n_before = len([*open_files.iterdir()])
+    for kind, line in product(KINDS.values(), (blocks(), OPEN, append(), b"{")):
+        fds = [kind() for _ in range(n_fds)]
+        with daemon.connect(V2) as client:
+            client.hand_over(line, fds)
+        for fd in fds:
+            os.close(fd)
+    assert eventually(lambda: len([*open_files.iterdir()]) <= n_before)
+    assert daemon.ask()[-1]["type"] == "done"
