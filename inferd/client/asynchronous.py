@@ -1,7 +1,7 @@
 """The client on trio."""
 
 import errno
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -13,6 +13,7 @@ from inferd.client.admin import Order, StatusStream
 from inferd.client.discovery import nobody_at, pauses, socket_paths
 from inferd.client.exchange import ConnectionLostError, Exchange, Surface
 from inferd.client.frames import Answer, BlocksAnswer, TextAnswer
+from inferd.client.memory import rights
 from inferd.client.surfaces import BLOCKS, EMBED, RERANK, TEXT
 from inferd.limits import READ_BYTES
 from inferd.paths import ADMIN_SOCKET
@@ -71,9 +72,38 @@ class AsyncClient:
         """
         return self._text.ask(request)
 
-    def converse(self, request: BlocksRequest) -> AsyncIterator[BlocksAnswer]:
-        """Have a v2 request answered, as ``generate`` does with one of v1."""
-        return self._blocks.ask(request)
+    def converse(
+        self, request: BlocksRequest, *, descriptors: Sequence[int] = ()
+    ) -> AsyncIterator[BlocksAnswer]:
+        """Have a v2 request answered, as ``generate`` does with one of v1.
+
+        Args:
+            request: its attachments may be ``open``, for ``append``, or have an ``fd``.
+            descriptors: of sealed memory, which these ``fd`` count, from 0 on; keep them
+                open until the first frame has come.
+        """
+        return self._blocks.ask(request, descriptors)
+
+    async def append(
+        self, request_id: str, samples: bytes, *, is_last: bool = False
+    ) -> bool:
+        """Add sound to a request that another task waits for, to its open attachment.
+
+        Waits while the daemon has more than it can hear; the other task has to go on
+        reading meanwhile.
+
+        Args:
+            request_id: of the request.
+            samples: whole ones, as in the attachment; may be none.
+            is_last: whether nothing more will come.
+
+        Returns:
+            Whether such a request was under way; it may have ended meanwhile.
+
+        Raises:
+            ClientError: none of its attachments is open, or the line is too large.
+        """
+        return await self._blocks.append(request_id, samples, is_last=is_last)
 
     async def embed(self, request: EmbedRequest) -> EmbeddingsFrame:
         """Have texts turned into embeddings; ``embeddings_of`` reads them."""
@@ -108,11 +138,13 @@ class _Connection(Generic[Q, A]):
         self._stream: trio.SocketStream | None = None
         self._sending = trio.Lock()  # a cancel must not cut a request in two
 
-    async def ask(self, request: Q) -> AsyncIterator[A]:
+    async def ask(
+        self, request: Q, descriptors: Sequence[int] = ()
+    ) -> AsyncIterator[A]:
         async with self._sending:
             if self._stream is None:
                 self._stream = await connect(self._socket, self._directory)
-            await _send(self._stream, self._exchange.start(request))
+            await _send(self._stream, self._exchange.start(request), descriptors)
         while not self._exchange.is_over:
             if (frame := self._exchange.next_frame()) is not None:
                 yield frame
@@ -127,14 +159,28 @@ class _Connection(Generic[Q, A]):
             await _send(self._stream, line)
             return True
 
+    async def append(self, request_id: str, samples: bytes, *, is_last: bool) -> bool:
+        async with self._sending:
+            if self._stream is None or not self._exchange.is_about(request_id):
+                return False
+            line = self._exchange.append(samples, is_last=is_last)
+            await _send(self._stream, line)
+            return True
+
     def close(self) -> None:
         if self._stream is not None:
             self._stream.socket.close()
 
 
-async def _send(stream: trio.SocketStream, data: bytes) -> None:
-    with suppress(trio.BrokenResourceError):  # its last words may still be there
-        await stream.send_all(data)
+async def _send(
+    stream: trio.SocketStream, data: bytes, descriptors: Sequence[int] = ()
+) -> None:
+    # its last words may still be there
+    with suppress(trio.BrokenResourceError, ConnectionError):
+        n_sent = 0
+        if descriptors:  # they go with the first byte
+            n_sent = await stream.socket.sendmsg([data], rights(descriptors))
+        await stream.send_all(memoryview(data)[n_sent:])
 
 
 async def _read(stream: trio.SocketStream) -> bytes | bytearray:

@@ -6,6 +6,7 @@ what it reads when there is none. The next exchange may start on the same connec
 
 import math
 import re
+from base64 import b64encode
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
@@ -14,11 +15,13 @@ from msgspec import Struct
 
 from inferd.client.frames import Answer, Failure
 from inferd.errors import FrameTooLargeError, InvalidFrameError
+from inferd.wire.blocks import AudioAttachment, BlocksRequest
 from inferd.wire.codec import DECODE_FAILURES, Request, encode
 from inferd.wire.commands import Command
 from inferd.wire.framing import LineSplitter
 from inferd.wire.requests import CancelLine
 from inferd.wire.responses import EmbeddingsFrame, Terminal
+from inferd.wire.speech import AppendLine
 
 Q = TypeVar("Q", bound=Request)
 A = TypeVar("A", bound=Answer)
@@ -88,11 +91,17 @@ class Exchange(Generic[Q, A]):
         self._surface = surface
         self._splitter = LineSplitter()
         self._id: str | None = None
+        self._open: str | None = None
+        """The attachment that sound may be added to."""
 
     @property
     def is_over(self) -> bool:
         """Whether no answer is due."""
         return self._id is None
+
+    def is_about(self, request_id: str) -> bool:
+        """Tell whether this request is under way."""
+        return self._id == request_id
 
     def start(self, request: Q) -> bytes:
         """Begin an exchange; give the bytes to send.
@@ -103,15 +112,33 @@ class Exchange(Generic[Q, A]):
         if not self.is_over:
             raise ClientError("the answer to the last request is not complete")
         data = line_of(request)
-        self._id = request.id
+        self._id, self._open = request.id, open_sound(request)
         return data
+
+    def append(self, samples: bytes, *, is_last: bool = False) -> bytes:
+        """Give the bytes that add sound to the request that is under way.
+
+        Raises:
+            ClientError: none of its attachments is open, or the line is too large.
+        """
+        if self._id is None or self._open is None:
+            raise ClientError("no request is under way whose sound is open")
+        line = AppendLine(
+            id=self._id,
+            attachment_id=self._open,
+            bytes=b64encode(samples).decode() if samples else None,
+            end=is_last,
+        )
+        if is_last:
+            self._open = None
+        return line_of(line)
 
     def cancel(self, request_id: str) -> bytes | None:
         """Give the bytes that cancel this request; ``None`` if another is under way.
 
         Its answer ends all the same: with a terminal frame.
         """
-        return line_of(CancelLine(id=request_id)) if self._id == request_id else None
+        return line_of(CancelLine(id=request_id)) if self.is_about(request_id) else None
 
     def feed(self, data: bytes | bytearray) -> None:
         """Add what was read. No bytes mean the end.
@@ -149,7 +176,29 @@ class Exchange(Generic[Q, A]):
         return answer
 
 
-def line_of(message: Request | CancelLine | Command) -> bytes:
+def open_sound(request: Request) -> str | None:
+    """Find the attachment whose sound comes later."""
+    if not isinstance(request, BlocksRequest):
+        return None
+    attachments = request.attachments
+    sounds = (each for each in attachments if isinstance(each, AudioAttachment))
+    return next((each.id for each in sounds if each.open), None)
+
+
+def check_sound(request: Request, *, is_given: bool) -> None:
+    """Refuse sound that no attachment is open for, and an open one without sound.
+
+    Raises:
+        ClientError: it is so.
+    """
+    attachment_id = open_sound(request)
+    if attachment_id is None and is_given:
+        raise ClientError("no attachment is open for the sound")
+    if attachment_id is not None and not is_given:
+        raise ClientError(f"attachment {attachment_id!r} is open, and has no sound")
+
+
+def line_of(message: Request | CancelLine | AppendLine | Command) -> bytes:
     """Write a message as it is sent.
 
     Raises:

@@ -3,7 +3,7 @@
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -16,11 +16,13 @@ from inferd.client.discovery import (
     pauses,
     socket_paths,
 )
+from inferd.client.duplex import Duplex
 from inferd.client.exchange import (
     ClientError,
     ConnectionLostError,
     Exchange,
     Surface,
+    check_sound,
 )
 from inferd.client.frames import Answer, BlocksAnswer, TextAnswer
 from inferd.client.surfaces import BLOCKS, EMBED, RERANK, TEXT
@@ -90,9 +92,24 @@ class Client:
         """
         return self._text.ask(request)
 
-    def converse(self, request: BlocksRequest) -> Iterator[BlocksAnswer]:
-        """Have a v2 request answered, as ``generate`` does with one of v1."""
-        return self._blocks.ask(request)
+    def converse(
+        self,
+        request: BlocksRequest,
+        *,
+        descriptors: Sequence[int] = (),
+        sound: Iterable[bytes] | None = None,
+    ) -> Iterator[BlocksAnswer]:
+        """Have a v2 request answered, as ``generate`` does with one of v1.
+
+        Args:
+            request: its attachments may be ``open``, or have an ``fd``.
+            descriptors: of sealed memory, which these ``fd`` count, from 0 on; keep them
+                open until the first frame has come.
+            sound: of the attachment that is open, in blocks of whole samples; sent as it
+                comes, and no faster than the daemon hears it. Between blocks what the
+                daemon says is read: give an empty one where none comes for a while.
+        """
+        return self._blocks.ask(request, descriptors, sound)
 
     def embed(self, request: EmbedRequest) -> EmbeddingsFrame:
         """Have texts turned into embeddings; ``embeddings_of`` reads them."""
@@ -127,35 +144,51 @@ class _Connection(Generic[Q, A]):
         self._directory = directory
         self._timeout_s = timeout_s
         self._exchange = Exchange(surface)
-        self._sock: socket.socket | None = None
-        self._sending = threading.Lock()  # a cancel must not cut a request in two
+        self._duplex: Duplex | None = None
+        self._sending = threading.Lock()  # a cancel must not come before its request
 
-    def ask(self, request: Q) -> Iterator[A]:
+    def ask(
+        self,
+        request: Q,
+        descriptors: Sequence[int] = (),
+        sound: Iterable[bytes] | None = None,
+    ) -> Iterator[A]:
+        check_sound(request, is_given=sound is not None)
         with self._sending:
-            sock = self._sock = self._sock or self._connect()
-            _send(sock, self._exchange.start(request))
+            duplex = self._duplex = self._duplex or self._connect()
+            duplex.put(self._exchange.start(request), descriptors)
+        lines = iter(()) if sound is None else self._lines(sound)
         while not self._exchange.is_over:
             if (frame := self._exchange.next_frame()) is not None:
                 yield frame
-            else:
-                self._exchange.feed(_read(sock))
+                continue
+            line = next(lines, None) if duplex.has_sent else None
+            if line:
+                duplex.put(line)
+            data = duplex.read(waits=line is None)
+            if data is not None:
+                self._exchange.feed(data)
+
+    def _lines(self, sound: Iterable[bytes]) -> Iterator[bytes]:
+        for block in sound:
+            yield self._exchange.append(block) if block else b""
+        yield self._exchange.append(b"", is_last=True)
 
     def cancel(self, request_id: str) -> bool:
         with self._sending:
             line = self._exchange.cancel(request_id)
-            if self._sock is None or line is None:
+            if self._duplex is None or line is None:
                 return False
-            _send(self._sock, line)
-            return True
+            self._duplex.put(line)
+        self._duplex.flush()
+        return True
 
     def close(self) -> None:
-        if self._sock is not None:
-            self._sock.close()
+        if self._duplex is not None:
+            self._duplex.close()
 
-    def _connect(self) -> socket.socket:
-        sock = connect(self._socket, self._directory)
-        sock.settimeout(self._timeout_s)
-        return sock
+    def _connect(self) -> Duplex:
+        return Duplex(connect(self._socket, self._directory), self._timeout_s)
 
 
 def _send(sock: socket.socket, data: bytes) -> None:

@@ -1,4 +1,6 @@
 import json
+import os
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,14 +17,24 @@ from inferd.client.asynchronous import (
 )
 from inferd.client.discovery import NoDaemonError
 from inferd.client.exchange import (
+    ClientError,
     ConnectionLostError,
     ProtocolError,
     RequestFailedError,
     embeddings_of,
 )
+from inferd.client.frames import DoneBlocks
+from inferd.client.memory import Memory
 from inferd.errors import ErrorCode
-from inferd.wire.blocks import BlocksRequest, Message, TextBlock
+from inferd.wire.blocks import (
+    AudioAttachment,
+    AudioBlock,
+    BlocksRequest,
+    Message,
+    TextBlock,
+)
 from inferd.wire.commands import Command
+from inferd.wire.framing import LineSplitter
 from inferd.wire.requests import (
     ChatMessage,
     EmbedRequest,
@@ -30,6 +42,7 @@ from inferd.wire.requests import (
     RerankRequest,
 )
 from inferd.wire.responses import RankedDocument
+from tests.fakes.hearing import heard, receive, segment
 from tests.fakes.listener import done, failure, full_backlog, status, token
 from tests.fakes.streams import Frame, to_line
 
@@ -254,6 +267,111 @@ async def test_a_cancel_waits_until_the_request_is_sent(
             nursery.start_soon(cancel)
             assert await contents(client, long) == [""]
     assert heard.splitlines()[1] == b'{"type":"cancel","id":"r"}'
+
+
+# --- media ------------------------------------------------------------------------------
+
+BLOCK = bytes(64_000)
+
+
+def spoken(**fields):
+    return BlocksRequest(
+        id="r",
+        messages=[Message("user", [AudioBlock("a")])],
+        attachments=[AudioAttachment(id="a", sample_rate=16_000, **fields)],
+    )
+
+
+async def test_memory_is_passed_with_the_request(short_dir, autojump_clock):
+    came: list[object] = []
+
+    async def look(stream: trio.SocketStream) -> None:
+        sock = socket.socket(fileno=os.dup(stream.socket.fileno()))
+        await trio.testing.wait_all_tasks_blocked()  # the line is there
+        came.extend(receive(sock)[1])
+        sock.close()
+        await says(heard())(stream)
+
+    with Memory() as memory:
+        memory.write(BLOCK)
+        async with listening(short_dir / "infer.v2.sock", look):
+            async with AsyncClient(short_dir) as client:
+                frames = client.converse(spoken(fd=0), descriptors=[memory.fd])
+                [last] = [frame async for frame in frames]
+    assert came == [BLOCK]
+    assert isinstance(last, DoneBlocks)
+
+
+async def test_sound_is_added_beside_the_reader(short_dir, autojump_clock, nursery):
+    lines: list[Frame] = []
+
+    async def listen(stream: trio.SocketStream) -> None:
+        splitter = LineSplitter()
+        while not lines or not lines[-1].get("end"):
+            splitter.feed(await stream.receive_some(100_000))
+            while (line := splitter.next_frame()) is not None:
+                lines.append(json.loads(line))
+        await says(segment("Hello", 0, 9), heard())(stream)
+
+    async def speak() -> None:
+        await trio.sleep(1)
+        for _ in range(20):
+            assert await client.append("r", BLOCK)
+        assert await client.append("r", b"", is_last=True)
+
+    async with listening(short_dir / "infer.v2.sock", listen):
+        async with AsyncClient(short_dir) as client:
+            assert not await client.append("r", BLOCK)
+            nursery.start_soon(speak)
+            frames = [frame async for frame in client.converse(spoken(open=True))]
+            assert not await client.append("r", BLOCK)
+    assert [line.get("type") for line in lines] == [None, *["append"] * 21]
+    assert len(frames) == 2
+
+
+async def test_sound_waits_for_a_daemon_that_hears_and_reading_does_not(
+    short_dir, autojump_clock, nursery
+):
+    async def hear_late(stream: trio.SocketStream) -> None:
+        await says(*[segment("x" * 1000, 0, 9)] * 500)(stream)
+        await trio.sleep(10)
+        data = bytearray()
+        while data.count(b"\n") < 22:
+            data += await stream.receive_some(100_000)
+        await says(heard())(stream)
+
+    async def speak() -> None:
+        await trio.sleep(1)
+        for _ in range(20):
+            await client.append("r", BLOCK)
+        assert trio.current_time() >= started_at + 10
+        await client.append("r", b"", is_last=True)
+
+    async with listening(short_dir / "infer.v2.sock", hear_late):
+        async with AsyncClient(short_dir) as client:
+            started_at = trio.current_time()
+            nursery.start_soon(speak)
+            frames = [frame async for frame in client.converse(spoken(open=True))]
+    assert len(frames) == 501
+
+
+async def test_sound_for_what_is_not_open_is_refused(
+    short_dir, autojump_clock, nursery
+):
+    async def listen(stream: trio.SocketStream) -> None:
+        await trio.sleep(5)
+        await says(heard())(stream)
+
+    async def speak() -> None:
+        await trio.sleep(1)
+        with pytest.raises(ClientError, match="sound is open"):
+            await client.append("r", BLOCK)
+
+    async with listening(short_dir / "infer.v2.sock", listen):
+        async with AsyncClient(short_dir) as client:
+            nursery.start_soon(speak)
+            async for _ in client.converse(spoken(bytes="")):
+                pass
 
 
 # --- connecting -------------------------------------------------------------------------

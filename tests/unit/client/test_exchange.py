@@ -1,5 +1,6 @@
 import math
 
+import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 from msgspec import Raw
@@ -10,11 +11,18 @@ from inferd.client.exchange import (
     Exchange,
     ProtocolError,
     RequestFailedError,
+    check_sound,
     embeddings_of,
 )
 from inferd.client.frames import Done, Failure
 from inferd.client.surfaces import BLOCKS, EMBED, TEXT
-from inferd.wire.blocks import BlocksRequest
+from inferd.wire.blocks import (
+    AudioAttachment,
+    AudioBlock,
+    BlocksRequest,
+    ImageAttachment,
+    Message,
+)
 from inferd.wire.codec import (
     decode_cancel,
     decode_embed,
@@ -28,6 +36,7 @@ from inferd.wire.requests import (
     GenerateRequest,
 )
 from inferd.wire.responses import EmbeddingsFrame, EncodeUsage, TokenFrame, Usage
+from inferd.wire.speech import AppendLine
 from tests.unit.strategies import chunked
 
 REQUEST = GenerateRequest(id="r", messages=[ChatMessage("user", "hi")])
@@ -262,3 +271,57 @@ def test_embeddings_that_are_none_are_refused():
     [frame] = take_all(exchange, lines(EMBEDDED).replace(b"2.5", b'"2.5"'))
     with pytest.raises(ProtocolError, match="embeddings"):
         embeddings_of(frame)
+
+
+# --- sound ------------------------------------------------------------------------------
+
+
+def spoken(*, is_open=True, request_id="r"):
+    return BlocksRequest(
+        id=request_id,
+        messages=[Message("user", [AudioBlock("a")])],
+        attachments=[
+            ImageAttachment(id="i", width=1, height=1, bytes="AAAA"),
+            AudioAttachment(id="a", sample_rate=16_000, open=is_open),
+        ],
+    )
+
+
+def test_sound_is_added_to_the_attachment_that_is_open():
+    exchange = Exchange(BLOCKS)
+    exchange.start(spoken())
+    more, end = exchange.append(b"\0\1\2\3"), exchange.append(b"", is_last=True)
+    assert msgspec.json.decode(more, type=AppendLine) == AppendLine(
+        id="r", attachment_id="a", bytes="AAECAw=="
+    )
+    assert msgspec.json.decode(end, type=AppendLine) == AppendLine(
+        id="r", attachment_id="a", end=True
+    )
+
+
+def test_nothing_is_added_after_the_end():
+    exchange = Exchange(BLOCKS)
+    exchange.start(spoken())
+    exchange.append(b"", is_last=True)
+    with pytest.raises(ClientError, match="sound is open"):
+        exchange.append(b"")
+
+
+@pytest.mark.parametrize("request_", [None, spoken(is_open=False)])
+def test_nothing_is_added_where_nothing_is_open(request_):
+    exchange = Exchange(BLOCKS)
+    if request_ is not None:
+        exchange.start(request_)
+    with pytest.raises(ClientError, match="sound is open"):
+        exchange.append(b"\0" * 4)
+
+
+def test_sound_and_an_open_attachment_go_together():
+    check_sound(spoken(), is_given=True)
+    check_sound(spoken(is_open=False), is_given=False)
+    check_sound(REQUEST, is_given=False)
+    with pytest.raises(ClientError, match="'a' is open, and has no sound"):
+        check_sound(spoken(), is_given=False)
+    for closed in (spoken(is_open=False), REQUEST):
+        with pytest.raises(ClientError, match="no attachment is open"):
+            check_sound(closed, is_given=True)

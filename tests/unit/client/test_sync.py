@@ -3,11 +3,12 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from inferd.client.discovery import NoDaemonError
@@ -19,6 +20,7 @@ from inferd.client.exchange import (
     embeddings_of,
 )
 from inferd.client.frames import Done, DoneBlocks, TextAnswer
+from inferd.client.memory import Memory
 from inferd.client.sync import (
     Client,
     command,
@@ -27,7 +29,13 @@ from inferd.client.sync import (
     watch_status,
 )
 from inferd.errors import ErrorCode
-from inferd.wire.blocks import BlocksRequest, Message, TextBlock
+from inferd.wire.blocks import (
+    AudioAttachment,
+    AudioBlock,
+    BlocksRequest,
+    Message,
+    TextBlock,
+)
 from inferd.wire.commands import Command
 from inferd.wire.requests import (
     ChatMessage,
@@ -42,6 +50,7 @@ from inferd.wire.responses import (
     TextDelta,
     TokenFrame,
 )
+from tests.fakes.hearing import hear, heard, partial, receive, segment
 from tests.fakes.listener import (
     answers,
     done,
@@ -274,6 +283,184 @@ def test_a_socket_is_only_needed_by_who_asks_there(short_dir):
             list(client.generate(request()))
 
 
+# --- media ------------------------------------------------------------------------------
+
+BLOCK = bytes(64_000)
+
+
+def spoken(**fields):
+    return BlocksRequest(
+        id="r",
+        messages=[Message("user", [AudioBlock("a")])],
+        attachments=[AudioAttachment(id="a", sample_rate=16_000, **fields)],
+    )
+
+
+def texts(frames) -> list[str]:
+    """Everything that is said, the end aside."""
+    said = (msgspec.to_builtins(frame) for frame in frames)
+    return [
+        frame.get("text") or frame["block"]["delta"]
+        for frame in said
+        if frame["type"] != "done"
+    ]
+
+
+@pytest.fixture
+def converse(short_dir):
+    """Have a request answered by who follows a dialogue."""
+
+    @contextmanager
+    def following(dialogue, request, **media):
+        path = short_dir / "infer.v2.sock"
+        with listening(path, dialogue), Client(short_dir, timeout_s=20) as client:
+            yield client.converse(request, **media)
+
+    return following
+
+
+def test_memory_is_passed_with_the_request(converse):
+    came: list[object] = []
+
+    def look(sock: socket.socket) -> None:
+        frame, contents = receive(sock)
+        came.extend((frame["attachments"][0]["fd"], contents))
+        says(heard())(sock)
+
+    with Memory() as memory:
+        memory.write(BLOCK)
+        with converse(look, spoken(fd=0), descriptors=[memory.fd]) as frames:
+            [last] = frames
+    assert came == [0, [BLOCK]]
+    assert last.transcription.language == "en"
+
+
+def test_sound_is_sent_block_by_block_and_ended(converse):
+    came: list[bytes] = []
+
+    def listen(sock: socket.socket) -> None:
+        receive(sock)
+        sound, lines = hear(sock)
+        came.extend((sound, bytes(len(lines))))
+        says(segment("Hello", 0, 9), heard())(sock)
+
+    blocks = [b"\1" * 8, b"", b"\2" * 8]
+    with converse(listen, spoken(open=True), sound=blocks) as frames:
+        assert texts(frames) == ["Hello"]
+    assert came == [b"\1" * 8 + b"\2" * 8, bytes(3)]
+
+
+def test_what_is_heard_is_told_before_the_sound_ends(converse):
+    told: list[str] = []
+
+    def listen(sock: socket.socket) -> None:
+        receive(sock)
+        receive(sock)
+        says(partial("Hel", 0, 5))(sock)
+        hear(sock)
+        says(segment("Hello", 0, 9), heard())(sock)
+
+    def speak() -> Iterator[bytes]:
+        yield BLOCK
+        while not told:
+            yield b""
+        yield BLOCK
+
+    with converse(listen, spoken(open=True), sound=speak()) as frames:
+        for frame in frames:
+            told.extend(texts([frame]))
+    assert told == ["Hel", "Hello"]
+
+
+def test_a_daemon_that_reads_nothing_until_it_is_read_is_read(converse):
+    def talk(sock: socket.socket) -> None:
+        receive(sock)
+        says(*[segment("x" * 1000, 0, 9)] * 500)(sock)
+        sound, _ = hear(sock)
+        assert len(sound) == 50 * len(BLOCK)
+        says(heard())(sock)
+
+    with converse(talk, spoken(open=True), sound=[BLOCK] * 50) as frames:
+        assert len(texts(frames)) == 500
+
+
+def test_an_answer_that_ends_early_takes_no_more_sound(converse):
+    given: list[int] = []
+
+    def refuse(sock: socket.socket) -> None:
+        receive(sock)
+        says(failure("attachment_unsupported"))(sock)
+        sock.shutdown(socket.SHUT_WR)
+        while sock.recv(100_000):
+            pass
+
+    def endless() -> Iterator[bytes]:
+        while True:
+            given.append(1)
+            yield BLOCK
+
+    with converse(refuse, spoken(open=True), sound=endless()) as frames:
+        with pytest.raises(RequestFailedError):
+            list(frames)
+    assert len(given) < 10_000
+
+
+def test_sound_that_breaks_is_told_to_who_gave_it(converse):
+    def breaking() -> Iterator[bytes]:
+        yield BLOCK
+        raise ZeroDivisionError
+
+    def listen(sock: socket.socket) -> None:
+        while sock.recv(100_000):
+            pass
+
+    with converse(listen, spoken(open=True), sound=breaking()) as frames:
+        with pytest.raises(ZeroDivisionError):
+            list(frames)
+
+
+def test_sound_that_nothing_is_open_for_is_refused_before_anything_is_sent(short_dir):
+    with Client(short_dir) as client:
+        with pytest.raises(ClientError, match="no attachment is open"):
+            next(client.converse(spoken(fd=0), sound=[BLOCK]))
+        with pytest.raises(ClientError, match="has no sound"):
+            next(client.converse(spoken(open=True)))
+
+
+def test_a_cancel_waits_its_turn_among_sound_that_nobody_reads(short_dir):
+    is_full = threading.Event()
+
+    def listen_late(sock: socket.socket) -> None:
+        receive(sock)
+        assert is_full.wait(20)
+        lines = [receive(sock)[0]]
+        while lines[-1]["type"] == "append":
+            lines.append(receive(sock)[0])
+        assert lines[-1] == {"type": "cancel", "id": "r"}
+        says(heard(stop_reason="cancelled"))(sock)
+
+    def endless() -> Iterator[bytes]:
+        while True:
+            assert client._blocks._duplex is not None
+            assert client._blocks._duplex.has_sent, "a block that has no room"
+            yield BLOCK
+
+    def cancel() -> None:
+        while client._blocks._duplex is None or client._blocks._duplex.has_sent:
+            time.sleep(0.001)
+        is_full.set()
+        assert client.cancel("r")
+
+    with listening(short_dir / "infer.v2.sock", listen_late):
+        with Client(short_dir, timeout_s=20) as client:
+            thread = threading.Thread(target=cancel)
+            thread.start()
+            [last] = client.converse(spoken(open=True), sound=endless())
+            thread.join()
+    assert isinstance(last, DoneBlocks)
+    assert last.stop_reason == "cancelled"
+
+
 # --- cancelling -------------------------------------------------------------------------
 
 
@@ -317,6 +504,31 @@ def test_another_thread_may_cancel_what_one_waits_for(short_dir):
         with pytest.raises(RequestFailedError, match="cancelled: "):
             client.embed(EmbedRequest(id="r", input=["a"]))
         thread.join()
+
+
+def test_a_cancel_is_sent_though_nobody_reads_the_answer(short_dir):
+    is_full = threading.Event()
+
+    def end_when_told(sock: socket.socket) -> None:
+        read_line(sock)
+        says(token("a"))(sock)
+        assert is_full.wait(20)
+        heard = b""
+        while b"cancel" not in heard:
+            heard = heard[-9:] + sock.recv(100_000)
+        says(done("a", stop_reason="cancelled"))(sock)
+
+    with listening(infer(short_dir), end_when_told), Client(short_dir) as client:
+        frames = client.generate(request())
+        next(frames)
+        assert client._text._duplex is not None
+        with pytest.raises(BlockingIOError):
+            while True:
+                client._text._duplex._sock.send(b" " * 100_000)
+        is_full.set()
+        assert client.cancel("r")
+        assert client._text._duplex.has_sent
+        assert len(list(frames)) == 1
 
 
 def test_a_cancel_waits_until_the_request_is_sent(short_dir):

@@ -1,0 +1,135 @@
+import socket
+import threading
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from inferd.client.duplex import Duplex
+from inferd.client.exchange import ConnectionLostError
+from inferd.client.memory import Memory
+from tests.fakes.hearing import receive
+from tests.fakes.streams import Frame
+
+LARGE = b'"' + b"x" * 1_000_000 + b'"\n'
+"""More than the kernel holds."""
+
+
+@pytest.fixture
+def ends():
+    """One end, and a socket at the other."""
+    ours, theirs = socket.socketpair()
+    theirs.settimeout(20)
+    duplex = Duplex(ours, 20)
+    with theirs:
+        yield duplex, theirs
+    duplex.close()
+
+
+def all_of(sock, n_bytes):
+    data = bytearray()
+    while len(data) < n_bytes:
+        data += sock.recv(n_bytes - len(data))
+    return bytes(data)
+
+
+def test_a_line_is_sent_at_once_where_there_is_room(ends):
+    duplex, theirs = ends
+    duplex.put(b"a\n")
+    assert duplex.has_sent
+    assert theirs.recv(9) == b"a\n"
+
+
+def test_what_has_no_room_is_sent_while_we_read(ends):
+    duplex, theirs = ends
+    duplex.put(LARGE)
+    assert not duplex.has_sent
+    reader = threading.Thread(target=all_of, args=(theirs, len(LARGE)))
+    reader.start()
+    while not duplex.has_sent:
+        assert duplex.read() is None
+    reader.join()
+
+
+def test_what_has_come_is_read_though_nothing_can_be_sent(ends):
+    duplex, theirs = ends
+    duplex.put(LARGE)
+    theirs.sendall(b"answer")
+    assert duplex.read() == b"answer"
+
+
+def test_who_does_not_wait_reads_nothing_where_nothing_is(ends):
+    duplex, theirs = ends
+    assert duplex.read(waits=False) is None
+    theirs.sendall(b"a")
+    assert duplex.read(waits=False) == b"a"
+
+
+def test_the_end_is_no_bytes_and_a_reset_is_a_lost_connection(ends):
+    duplex, theirs = ends
+    duplex.put(b"a\n")
+    theirs.shutdown(socket.SHUT_WR)
+    assert duplex.read() == b""
+    theirs.close()  # with our line unread
+    with pytest.raises(ConnectionLostError):
+        duplex.read()
+
+
+def test_who_takes_nothing_more_may_still_say_something(ends):
+    duplex, theirs = ends
+    duplex.put(LARGE)
+    theirs.sendall(b"last words")
+    theirs.shutdown(socket.SHUT_RD)
+    duplex.put(b"more\n")
+    assert duplex.has_sent
+    assert duplex.read() == b"last words"
+
+
+def test_silence_is_given_up_on():
+    ours, theirs = socket.socketpair()
+    with theirs:
+        duplex = Duplex(ours, 0.01)
+        with pytest.raises(TimeoutError, match=r"says nothing for 0\.01 s"):
+            duplex.read()
+        duplex.put(LARGE)
+        with pytest.raises(TimeoutError):
+            duplex.flush()
+        duplex.close()
+
+
+@pytest.mark.parametrize("line", [b"{}\n", b'{"a":' + LARGE[:-1] + b"}\n"])
+def test_descriptors_come_with_the_first_byte_of_their_line(ends, line):
+    duplex, theirs = ends
+    received: list[tuple[Frame, list[bytes]]] = []
+    reader = threading.Thread(
+        target=lambda: received.extend(receive(theirs) for _ in range(3))
+    )
+    with Memory() as memory:
+        memory.write(b"contents")
+        for each in (b'{"first":1}\n', line, b'{"last":1}\n'):
+            duplex.put(each, [memory.fd] if each == line else ())
+        reader.start()
+        duplex.flush()
+        reader.join()
+    assert [contents for _, contents in received] == [[], [b"contents"], []]
+
+
+@settings(max_examples=20)
+@given(st.lists(st.integers(1, 300_000), min_size=2, max_size=4))
+def test_no_line_of_one_thread_cuts_that_of_another(sizes):
+    ours, theirs = socket.socketpair()
+    duplex = Duplex(ours, 20)
+    lines = [bytes([number]) * size for number, size in enumerate(sizes, 97)]
+
+    def send(line):
+        duplex.put(line)
+        duplex.flush()
+
+    threads = [threading.Thread(target=send, args=(line,)) for line in lines]
+    for thread in threads:
+        thread.start()
+    with theirs:
+        data = all_of(theirs, sum(sizes))
+    for thread in threads:
+        thread.join()
+    duplex.close()
+    assert all(line in data for line in lines)
