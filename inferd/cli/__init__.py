@@ -15,6 +15,7 @@ COMMANDS: Final = {
     "generate": "ask the daemon for one answer",
     "embed": "turn texts into embeddings, a JSON line each",
     "rerank": "order documents by how well they answer a query, the best first",
+    "transcribe": "write down what is said in files, or while it is said",
     "cancel": "end requests by their id",
     "drain": "have the daemon finish what it has, and end",
     "reload": "have the daemon read its configuration again",

@@ -82,6 +82,11 @@ def printable(text: str) -> str:
     """
     if sys.stdout is None or not sys.stdout.isatty():
         return text
+    return harmless(text)
+
+
+def harmless(text: str) -> str:
+    """Replace what could steer a terminal, or turn the direction of what follows."""
     return "".join(
         "\N{REPLACEMENT CHARACTER}" if _steers(char) else char for char in text
     )

@@ -14,7 +14,7 @@ from inferd.cli.console import CommandError
 from inferd.client.discovery import NoDaemonError
 from inferd.client.exchange import ClientError
 from inferd.client.sync import READY, Client, command, connect, watch_status
-from inferd.paths import EMBED_SOCKET, INFER_SOCKET, RERANK_SOCKET
+from inferd.paths import EMBED_SOCKET, INFER_SOCKET, INFER_V2_SOCKET, RERANK_SOCKET
 from inferd.wire.commands import Command, Reply
 
 ANSWER_S: Final = 5.0
@@ -92,7 +92,7 @@ def _status(directory: Path | None, ability: str) -> tuple[str | None, bool]:
             if status.status != "capabilities":
                 return status.status, is_able
             is_able |= bool(msgspec.json.decode(line).get(ability))
-    for leaf in (INFER_SOCKET, EMBED_SOCKET, RERANK_SOCKET):
+    for leaf in (INFER_SOCKET, INFER_V2_SOCKET, EMBED_SOCKET, RERANK_SOCKET):
         with suppress(NoDaemonError), connect(leaf, directory):
             return READY, False
     return None, False

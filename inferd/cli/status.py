@@ -22,7 +22,7 @@ from inferd.wire.status import AnyStatus
 
 ABILITIES: Final = (
     *("v2", "vision", "audio", "tools", "thinking"),
-    *("embed", "rerank"),
+    *("embed", "rerank", "transcribe"),
 )
 """Those of a ``capabilities`` frame that are told as they are called there."""
 

@@ -90,7 +90,7 @@ def test_a_surface_that_is_turned_off_is_told_from_one_that_nobody_serves(
         )
 
 
-@pytest.mark.parametrize("leaf", ["infer.sock", "infer.rerank.sock"])
+@pytest.mark.parametrize("leaf", ["infer.sock", "infer.v2.sock", "infer.rerank.sock"])
 def test_who_may_not_ask_the_admin_socket_sees_what_is_served(short_dir, leaf):
     with listening(short_dir / leaf, stay_silent):
         assert error_of(short_dir)[0] == "the daemon serves no embeddings"

@@ -44,6 +44,7 @@ def test_a_ready_daemon_is_told_in_words(inferd, short_dir):
     [
         ({"generate": False, "vision": False, "thinking": False}, ""),
         ({"generate": False, "vision": False, "rerank": True}, " thinking rerank"),
+        ({"transcribe": True}, " text vision thinking transcribe"),
         ({"generate": True, "embed": True}, " text vision thinking embed"),
         ({"news": True}, " text vision thinking"),
     ],

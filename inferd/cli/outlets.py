@@ -1,0 +1,124 @@
+"""Where transcripts go: to stdout as they come, or whole into files."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from inferd.cli.console import CommandError, data, printable
+from inferd.cli.recordings import STDIN
+from inferd.client.transcripts import (
+    FORMATS,
+    PROSE,
+    Format,
+    Segment,
+    Transcript,
+    has_text,
+)
+
+STDIN_STEM: Final = "stdin"
+"""What files are called that hold what was said on stdin."""
+_JOINABLE: Final = ("txt", "json")
+"""Formats of which several may stand in one file."""
+
+
+def kinds_of(text: str) -> list[str]:
+    """Read formats from the command line, as they stand there.
+
+    Raises:
+        ArgumentTypeError: one is none.
+    """
+    kinds = list(dict.fromkeys(text.split(",")))
+    for kind in kinds:
+        if kind not in FORMATS:
+            raise argparse.ArgumentTypeError(
+                f"{kind!r} is none of {', '.join(FORMATS)}"
+            )
+    return kinds
+
+
+@dataclass(frozen=True)
+class Destination:
+    """What is written, and where."""
+
+    kinds: Sequence[str]
+    directory: Path | None
+    """None: to stdout."""
+    has_words: bool
+    """Whether segments are words, which stand in one line of text."""
+
+    def check(self, names: Sequence[str]) -> None:
+        """Refuse what would be written over one another.
+
+        Raises:
+            CommandError: it would.
+        """
+        stems = [_stem(name) for name in names]
+        if self.directory is None:
+            if len(self.kinds) > 1:
+                raise CommandError("several formats need --output DIR")
+            if len(names) > 1 and self.kinds[0] not in _JOINABLE:
+                raise CommandError(
+                    f"{self.kinds[0]} of several files needs --output DIR"
+                )
+        elif twice := {stem for stem in stems if stems.count(stem) > 1}:
+            raise CommandError(f"two files would be written to {min(twice)}.*")
+
+    def format_of(self, kind: str) -> Format:
+        """Find out how to write."""
+        return PROSE if kind == "txt" and self.has_words else FORMATS[kind]
+
+    def keep(self, name: str, transcript: Transcript) -> None:
+        """Write a transcript into files, if that is where it goes.
+
+        Raises:
+            CommandError: one cannot be written.
+        """
+        if self.directory is None:
+            return
+        for kind in self.kinds:
+            path = self.directory / f"{_stem(name)}.{kind}"
+            text = self.format_of(kind).whole(name, transcript)
+            try:
+                self.directory.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8", newline="\n")
+            except OSError as error:
+                raise CommandError(f"{path}: {error.strerror}") from error
+
+
+class Printer:
+    """Prints one transcript segment after segment, if stdout is where it goes."""
+
+    def __init__(self, name: str, destination: Destination) -> None:
+        self._name = name
+        self._form = Format()
+        if destination.directory is None:
+            self._form = destination.format_of(destination.kinds[0])
+        self._n_cues = 0
+
+    @property
+    def ends_lines(self) -> bool:
+        """Whether what it prints ends in a line's end each time."""
+        return self._form is not PROSE
+
+    def take(self, segment: Segment) -> None:
+        """Print a segment, if it has text."""
+        if has_text(segment):
+            head = "" if self._n_cues else self._form.head
+            self._n_cues += 1
+            _print(head + self._form.cue(self._n_cues, segment))
+
+    def finish(self, transcript: Transcript) -> None:
+        """Print what comes last."""
+        head = "" if self._n_cues else self._form.head
+        _print(head + self._form.tail(self._name, transcript))
+
+
+def _print(text: str) -> None:
+    if text:
+        data(printable(text), end="")
+
+
+def _stem(name: str) -> str:
+    return STDIN_STEM if name == STDIN else Path(name).stem
