@@ -2,11 +2,15 @@ import argparse
 import errno
 import io
 import json
+import sys
+from typing import Any
 
 import pytest
+from PIL import Image
 
 from inferd.cli.generate import add_arguments, make_request
 from inferd.wire.requests import ChatMessage, GenerateRequest
+from tests.fakes.hearing import receive
 from tests.fakes.listener import (
     answers,
     done,
@@ -16,6 +20,7 @@ from tests.fakes.listener import (
     says,
     token,
 )
+from tests.fakes.recordings import wav
 
 
 def parse(*arguments: str) -> argparse.Namespace:
@@ -250,3 +255,104 @@ def test_a_count_for_programs_is_the_frame(inferd, short_dir):
     dialogue = answers([done("", "cli")])
     code, stdout, _ = ask(inferd, short_dir, dialogue, options=["--count", "--json"])
     assert (code, json.loads(stdout)["usage"]["prompt_tokens"]) == (0, 3)
+
+
+# --- pictures and sound -----------------------------------------------------------------
+
+
+@pytest.fixture
+def files(short_dir):
+    """A picture of one red pixel, and a second of sound."""
+    Image.new("RGB", (1, 1), "red").save(short_dir / "a.png")
+    (short_dir / "a.wav").write_bytes(wav([0.5] * 16_000))
+    return short_dir
+
+
+def look(came, *frames):
+    """Keep what comes, and answer."""
+
+    def follow(sock):
+        came.extend(receive(sock))
+        says(*frames)(sock)
+
+    return follow
+
+
+def delta(text):
+    return {"type": "frame", "id": "cli", "block": {"type": "text", "delta": text}}
+
+
+def done_blocks(**fields):
+    usage = {"input_tokens": 300, "output_tokens": 2}
+    return done("", "cli", usage=usage, **{"stop_reason": "end_turn", **fields})
+
+
+def ask_about(inferd, files, came, *options, frames=()):
+    answer = frames or [delta("Red."), done_blocks()]
+    with listening(files / "infer.v2.sock", look(came, *answer)):
+        return inferd("generate", "What is it?", "--directory", files, *options)
+
+
+def test_files_come_before_the_prompt_in_their_order(inferd, files):
+    came: list[Any] = []
+    media = ["--audio", files / "a.wav", "--image", files / "a.png"]
+    outcome = ask_about(inferd, files, came, *media, "--system", "Be brief.")
+    assert outcome == (0, "Red.\n", "")
+    request, (sound, picture) = came
+    assert (len(sound), picture) == (64_000, b"\xff\0\0")
+    assert [each["kind"] for each in request["attachments"]] == ["audio", "image"]
+    system, user = request["messages"]
+    assert system["content"] == [{"type": "text", "text": "Be brief."}]
+    assert [each["type"] for each in user["content"]] == ["audio", "image", "text"]
+
+
+def test_options_reach_a_request_with_pictures(inferd, files):
+    came: list[Any] = []
+    numbers = "--temperature 0 --top-p 0.5 --top-k 3 --max-tokens 7 --seed 9"
+    options = [*numbers.split(), "--stop", "x", "--progress"]
+    ask_about(inferd, files, came, "--image", files / "a.png", *options)
+    request = came[0]
+    assert {
+        "temperature": 0,
+        "top_p": 0.5,
+        "top_k": 3,
+        "max_tokens": 7,
+        "seed": 9,
+        "stop": ["x"],
+        "progress": True,
+    }.items() <= request.items()
+
+
+def test_the_tokens_of_a_prompt_with_a_picture_are_counted(inferd, files):
+    came: list[Any] = []
+    frames = [done_blocks()]
+    options = ["--image", files / "a.png", "--count"]
+    assert ask_about(inferd, files, came, *options, frames=frames).stdout == "300\n"
+    assert came[0]["max_tokens"] == 0
+
+
+def test_an_answer_about_a_picture_that_was_cut_short_is_an_error(inferd, files):
+    frames = [delta("Re"), done_blocks(stop_reason="cancelled")]
+    options = ["--image", files / "a.png"]
+    code, stdout, stderr = ask_about(inferd, files, [], *options, frames=frames)
+    assert (code, stdout) == (2, "Re\n")
+    assert stderr == "error: the answer is not complete: cancelled\n"
+
+
+@pytest.mark.parametrize("option", ["--image", "--audio"])
+def test_a_file_that_cannot_be_used_is_an_error_before_anybody_is_asked(
+    inferd, files, option
+):
+    bad = files / "bad"
+    bad.write_text("nonsense")
+    code, stdout, stderr = inferd("generate", "hi", option, bad)
+    assert (code, stdout) == (2, "")
+    assert stderr.startswith(f"error: {bad}: no ")
+
+
+def test_without_the_library_it_is_said_what_to_install(inferd, files, monkeypatch):
+    monkeypatch.delitem(sys.modules, "inferd.client.pictures", raising=False)
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    words = "decoding pictures needs a package: pip install 'inferd[media]'"
+    outcome = inferd("generate", "hi", "--image", files / "a.png")
+    assert outcome == (2, "", f"error: {words}\n")
