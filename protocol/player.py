@@ -1,21 +1,24 @@
 """Play a vector against a daemon: plain sockets, and a bound on everything."""
 
+import fcntl
 import json
+import os
 import socket
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from protocol.matching import Frame, Json, Matcher, shown
-from protocol.vector import LEAVES, Step, Vector
+from protocol.vector import LEAVES, Step, Vector, to_bytes
 
 TERMINAL: Final = frozenset({"done", "error", "embeddings", "rerank"})
 """The types of frames that end a request."""
 
 MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
+SEALS: Final = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 READ_BYTES: Final = 64 * 1024
 PAUSE_S: Final = 0.01
 """Seconds before something is tried again."""
@@ -73,12 +76,13 @@ class Wire:
         """Leave."""
         self._socket.close()
 
-    def send(self, data: bytes) -> None:
-        """Send bytes, for as long as the daemon takes them."""
+    def send(self, data: bytes, fds: Sequence[int] = ()) -> None:
+        """Send bytes, for as long as the daemon takes them; descriptors go with the first."""
         with suppress(BrokenPipeError, ConnectionResetError):
             self._socket.settimeout(self._left_s())
             try:
-                self._socket.sendall(data)
+                n_sent = socket.send_fds(self._socket, [data], fds) if fds else 0
+                self._socket.sendall(data[n_sent:])
             except TimeoutError:
                 raise MismatchError("the daemon does not read what is sent") from None
 
@@ -161,7 +165,8 @@ def _take(step: Step, wire: Wire, matcher: Matcher, trace: Trace) -> None:
     match step.action:
         case "send" | "send_raw":
             trace(step.on, ">", step.data)
-            wire.send(step.data)
+            with sealed_files(step.fds) as fds:
+                wire.send(step.data, fds)
         case "end_of_sending":
             wire.end_of_sending()
         case "expect":
@@ -175,6 +180,21 @@ def _take(step: Step, wire: Wire, matcher: Matcher, trace: Trace) -> None:
             line = wire.line()
             if line is not None:
                 raise MismatchError(f"expected the end, came {line!r}")
+
+
+@contextmanager
+def sealed_files(contents: Iterable[Json]) -> Iterator[list[int]]:
+    """Put each in a file in memory, which nobody can change; close them on leaving."""
+    fds: list[int] = []
+    try:
+        for content in contents:
+            fds.append(os.memfd_create("vector", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
+            os.write(fds[-1], to_bytes(content))
+            fcntl.fcntl(fds[-1], fcntl.F_ADD_SEALS, SEALS)
+        yield fds
+    finally:
+        for fd in fds:
+            os.close(fd)
 
 
 def _frame(step: Step, wire: Wire, trace: Trace) -> Frame:

@@ -27,7 +27,8 @@ ACTIONS: Final = (
     "expect_terminal",
     "expect_close",
 )
-
+SENDING: Final = ("send", "send_raw")
+"""Those with which descriptors may go."""
 
 _KEYS: Final = {"description", "surface", "exchange"}
 
@@ -45,6 +46,8 @@ class Step:
     action: str
     """One of ``ACTIONS``."""
     value: Json
+    fds: tuple[Json, ...] = ()
+    """What is in each of the files that go along, as for ``to_bytes``."""
 
     @property
     def surface(self) -> str:
@@ -152,11 +155,11 @@ def _profile(name: Json) -> str | None:
 def _step(document: Json, surface: str) -> Step:
     if not isinstance(document, dict):
         raise VectorError(f"no step: {shown(document)}")
-    match list(document.items()):
-        case [(action, value)]:
-            step = Step(surface, action, value)
-        case [("on", str(on)), (action, value)] | [(action, value), ("on", str(on))]:
-            step = Step(on, action, value)
+    rest = dict(document)
+    on, fds = rest.pop("on", surface), rest.pop("fds", [])
+    match on, fds, list(rest.items()):
+        case str(on), list(fds), [(action, value)]:
+            step = Step(on, action, value, tuple(fds))
         case _:
             raise VectorError(f"no step: {shown(document)}")
     if not _is_sound(step):
@@ -165,6 +168,10 @@ def _step(document: Json, surface: str) -> Step:
 
 
 def _is_sound(step: Step) -> bool:
+    if step.fds and not (step.action in SENDING and step.surface != "admin"):
+        return False
+    for content in step.fds:
+        to_bytes(_once(content))
     match step.action, step.value:
         case "send", str() | dict():
             is_sound = True

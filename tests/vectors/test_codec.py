@@ -5,6 +5,7 @@ import pytest
 
 from inferd.errors import PeerError
 from inferd.wire.codec import (
+    decode_append,
     decode_blocks,
     decode_cancel,
     decode_embed,
@@ -12,7 +13,6 @@ from inferd.wire.codec import (
     decode_rerank,
 )
 from inferd.wire.framing import LineSplitter
-from inferd.wire.requests import CancelLine
 from protocol.matching import Frame, Matcher
 from protocol.vector import Step, all_vectors, name_of, read_vector
 
@@ -55,7 +55,10 @@ def refusal_by_the_codec(steps: Steps) -> Frame | None:
     decode = DECODERS[steps[0].surface]
     try:
         for frame in frames_of(steps):
-            if not isinstance(decode_cancel(frame), CancelLine):
+            is_aside = decode_cancel(frame) is not None
+            if decode is decode_blocks:
+                is_aside = is_aside or decode_append(frame) is not None
+            if not is_aside:
                 decode(frame)
     except PeerError as error:
         code = error.code.value

@@ -66,7 +66,7 @@ def test_every_profile_is_needed_and_can_be_configured():
 
 
 def test_few_daemons_are_enough_for_all_vectors():
-    assert len(profiles()) <= 8
+    assert len(profiles()) <= 9
 
 
 def test_the_readme_names_every_profile():
@@ -130,11 +130,22 @@ def test_what_is_no_vector_is_refused(tmp_path, document):
         {"expect": {"id": {"$any": "thing"}}},
         {"expect": {"id": [{"$some": 1}]}},
         {"expect_terminal": {"id": {"$any": "string", "x": 1}}},
+        {"send": {}, "fds": "x"},
+        {"send": {}, "fds": [1]},
+        {"send": {}, "on": "admin", "fds": ["x"]},
+        {"expect": {}, "fds": ["x"]},
+        {"end_of_sending": True, "fds": ["x"]},
     ],
 )
 def test_what_is_no_step_is_refused(tmp_path, step):
     with pytest.raises(VectorError):
         read_vector(write(tmp_path, GOOD | {"exchange": [step]}))
+
+
+def test_files_may_go_with_what_is_sent(tmp_path):
+    sent: Json = {"fds": ["x", {"hex": "ff"}], "send": "line"}
+    step = read_vector(write(tmp_path, GOOD | {"exchange": [sent]})).exchange[0]
+    assert (step.data, step.fds) == (b"line\n", ("x", {"hex": "ff"}))
 
 
 def test_a_vector_that_is_no_json_is_refused(tmp_path):
