@@ -18,11 +18,18 @@ from typing import Any, Final
 
 from bench.lab import QUICK, SIDES, Lab, ModelFile, Sizes
 from bench.machine import flags, machine, versions
-from bench.measures import CHAT, EMBEDDING, KEYS, WITHOUT_MODEL
+from bench.measures import CHAT, EMBEDDING, KEYS, SPOKEN, WITHOUT_MODEL
 from bench.measures.growth import AXES, growth
-from bench.models import DEFAULT, EMBEDDING as EMBEDDING_MODEL, NoModelError, model_file
+from bench.models import (
+    DEFAULT,
+    EMBEDDING as EMBEDDING_MODEL,
+    SPEECH as SPEECH_MODELS,
+    NoModelError,
+    model_file,
+)
 from bench.peers.build import tools_directory
 from bench.peers.server_py import UnavailableError, packages
+from bench.peers.whisper_cli import whisper_cli
 from bench.report import write_report
 from bench.run import Results, Rounds, say
 
@@ -137,7 +144,7 @@ def measure_all(
         is_patient=not arguments.quick,
         commands=commands,
     )
-    for named in (*(arguments.model or DEFAULT), EMBEDDING_MODEL):
+    for named in (*(arguments.model or DEFAULT), EMBEDDING_MODEL, *SPEECH_MODELS):
         try:
             model = model_file(named, families.get(named.partition("=")[0]))
         except NoModelError as error:
@@ -145,16 +152,19 @@ def measure_all(
             continue
         report["models"][model.name] = described(model)
         lab = lab_of(model)
-        measure_model(lab, rounds, results, embeds=named == EMBEDDING_MODEL)
+        measure_model(lab, rounds, results, named=named)
         report["commands"] = [*commands]
         report["unavailable"] += [
             f"{side}, {model.name}: {why}" for side, why in lab.absent.items()
         ]
 
 
-def measure_model(lab: Lab, rounds: Rounds, results: Results, *, embeds: bool) -> None:
+def measure_model(lab: Lab, rounds: Rounds, results: Results, *, named: str) -> None:
     """Measure one model."""
-    if embeds:
+    if named in SPEECH_MODELS:
+        results.add(lab, SPOKEN, rounds, model=lab.model.name)
+        return
+    if named == EMBEDDING_MODEL:
         results.add(lab, EMBEDDING, rounds, model=lab.model.name)
         results.add(lab, WITHOUT_MODEL, rounds, model="none")
         return
@@ -170,6 +180,11 @@ def sides_of(wanted: frozenset[str]) -> tuple[frozenset[str], list[str]]:
             tools_directory()
         except SystemExit as error:
             missing |= {side: str(error) for side in sorted(wanted & BUILT)}
+    if "whisper_cli" in wanted:
+        try:
+            whisper_cli()
+        except SystemExit as error:
+            missing["whisper_cli"] = str(error)
     if "server_py" in wanted:
         try:
             say(f"server.py runs on {packages()}")

@@ -10,8 +10,9 @@ from bench.figures import Goal, Reading
 
 T = TypeVar("T")
 
-SIDES: Final = ("inferd", "peer", "raw", "server_py")
-"""The daemon; llama-server; llama.cpp's benchmarks; the binding's own server."""
+SIDES: Final = ("inferd", "peer", "raw", "server_py", "whisper_cli")
+"""The daemon; llama-server; llama.cpp's benchmarks; the binding's own server; whisper.cpp's
+command line."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class Sizes:
     long_prompt: int = 3000
     held_tokens: int = 120
     n_texts: int = 300
+    sound_s: float = 120.0
+    n_sentences: int = 24
     client_counts: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
     client_tokens: int = 32
     prompt_lengths: tuple[int, ...] = (128, 512, 2048, 8192)
@@ -47,6 +50,8 @@ QUICK: Final = Sizes(
     long_prompt=128,
     held_tokens=120,
     n_texts=8,
+    sound_s=5.0,
+    n_sentences=2,
     client_counts=(1, 2),
     client_tokens=32,
     prompt_lengths=(64, 128),

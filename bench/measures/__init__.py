@@ -10,6 +10,7 @@ from bench.measures.json_schema import JSON_SCHEMA
 from bench.measures.memory import RSS, RSS_ALONE
 from bench.measures.ready import READY
 from bench.measures.single_stream import SINGLE_STREAM
+from bench.measures.speech import SPEECH, SPEECH_WORDS
 from bench.measures.stall import STALL
 from bench.measures.warm_prefix import WARM_PREFIX
 
@@ -26,7 +27,9 @@ CHAT: Final[tuple[Measure, ...]] = (
 """Of each model that writes."""
 EMBEDDING: Final[tuple[Measure, ...]] = (EMBED, EMBED_ONE)
 """Of the embedded model for it."""
+SPOKEN: Final[tuple[Measure, ...]] = (SPEECH, SPEECH_WORDS)
+"""Of the embedded models for speech."""
 WITHOUT_MODEL: Final[tuple[Measure, ...]] = (RSS_ALONE,)
 KEYS: Final = tuple(
-    dict.fromkeys(each.key for each in (*CHAT, *EMBEDDING, *WITHOUT_MODEL))
+    dict.fromkeys(each.key for each in (*CHAT, *EMBEDDING, *SPOKEN, *WITHOUT_MODEL))
 )

@@ -76,20 +76,24 @@ def build(directory: Path) -> None:
         sources() as binding,
     ):
         source = binding / "vendor" / "llama.cpp"
-        generator = ["-G", "Ninja"] if shutil.which("ninja") else []
-        run(
-            ["cmake", "-S", str(source), "-B", made, *generator, *FLAGS, *CHOICE_ARGS],
-            log,
-        )
-        run(
-            [
-                *("nice", "-n", str(NICENESS), "cmake", "--build", made),
-                *("--parallel", str(JOBS), "--target", *TOOLS),
-            ],
-            log,
-        )
+        compile_tools(source, made, (*FLAGS, *CHOICE_ARGS), TOOLS, log)
         keep(Path(made) / "bin", directory)
     say(f"kept in {directory}")
+
+
+def compile_tools(
+    source: Path, made: str, flags: Sequence[str], tools: Sequence[str], log: Path
+) -> None:
+    """Compile some of a project's programs into a directory."""
+    generator = ["-G", "Ninja"] if shutil.which("ninja") else []
+    run(["cmake", "-S", str(source), "-B", made, *generator, *flags], log)
+    run(
+        [
+            *("nice", "-n", str(NICENESS), "cmake", "--build", made),
+            *("--parallel", str(JOBS), "--target", *tools),
+        ],
+        log,
+    )
 
 
 def keep(made: Path, directory: Path) -> None:
@@ -111,7 +115,7 @@ def run(command: Sequence[str], log: Path) -> None:
         file.writelines(progress(process.stdout or []))
     if process.returncode:
         say("".join(log.read_text().splitlines(keepends=True)[-40:]))
-        sys.exit(f"llama.cpp's tools did not build; the whole log is {log}")
+        sys.exit(f"the peer's tools did not build; the whole log is {log}")
 
 
 def say(text: str) -> None:

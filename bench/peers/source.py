@@ -1,4 +1,4 @@
-"""The sources of the binding, which carry those of llama.cpp: from the package registry."""
+"""The sources of a binding, which carry those of its library: from the package registry."""
 
 import subprocess
 import sys
@@ -12,19 +12,20 @@ from typing import Final
 from tools.setup import pinned
 
 PACKAGE: Final = "llama-cpp-python"
+WHISPER: Final = "pywhispercpp"
 
 
-def version() -> str:
+def version(package: str = PACKAGE) -> str:
     """Give the release that our workers load."""
-    return pinned(PACKAGE)
+    return pinned(package)
 
 
 @contextmanager
-def sources() -> Iterator[Path]:
-    """Fetch the binding's sources; they are there while inside."""
+def sources(package: str = PACKAGE) -> Iterator[Path]:
+    """Fetch a binding's sources; they are there while inside."""
     with TemporaryDirectory(prefix="inferd-sources-") as scratch:
         directory = Path(scratch)
-        download(directory)
+        download(package, directory)
         [archive] = directory.glob("*.tar.gz")
         with tarfile.open(archive) as file:
             file.extractall(directory, filter="data")
@@ -33,12 +34,12 @@ def sources() -> Iterator[Path]:
         yield found
 
 
-def download(directory: Path) -> None:
+def download(package: str, directory: Path) -> None:
     """Have pip bring the archive."""
     command = [
         *(sys.executable, "-m", "pip", "--disable-pip-version-check", "download"),
-        *("--quiet", "--no-deps", "--no-binary", PACKAGE),
-        *("--dest", str(directory), f"{PACKAGE}=={version()}"),
+        *("--quiet", "--no-deps", "--no-binary", package),
+        *("--dest", str(directory), f"{package}=={version(package)}"),
     ]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode:
