@@ -11,6 +11,12 @@ _CANCELS: Final = (
     b'{"id":"r2","type":"cancel","more":[1,{"a":null}]}',
 )
 
+_APPENDS: Final = (
+    b'{"type":"append","id":"r5","attachment_id":"a1","bytes":"AAAAAA=="}',
+    b'{"type":"append","id":"r5","attachment_id":"a1","fd":0,"end":true}',
+    b'{"end":true,"attachment_id":"a2","id":"r1","bytes":null,"type":"append"}',
+)
+
 _V1: Final = (
     b'{"messages":[{"role":"user","content":"hi"}]}',
     (
@@ -68,6 +74,21 @@ _V2: Final = (
     ),
 )
 
+_MEDIA: Final = (
+    (
+        b'{"id":"r5","messages":[{"role":"user","content":[{"type":"text","text":"go"},'
+        b'{"type":"audio","attachment_id":"a1"}]}],'
+        b'"attachments":[{"kind":"audio","id":"a1","sample_rate":16000,"open":true}],'
+        b'"language":"auto","translate":false,"timestamps":"word"}'
+    ),
+    (
+        b'{"id":"r6","messages":[{"role":"user","content":[{"type":"text","text":"go"},'
+        b'{"type":"image","attachment_id":"i1"},{"type":"audio","attachment_id":"a1"}]}],'
+        b'"attachments":[{"kind":"image","id":"i1","width":1,"height":1,"fd":0},'
+        b'{"kind":"audio","id":"a1","sample_rate":16000,"fd":1,"bytes":null}]}'
+    ),
+)
+
 _EMBED: Final = (
     b'{"input":["hi"]}',
     (
@@ -97,7 +118,7 @@ _ADMIN: Final = (
 
 SEEDS: Final[Mapping[SurfaceName, Sequence[bytes]]] = {
     "v1": (*_V1, *_CANCELS),
-    "v2": (*_V2, *_CANCELS),
+    "v2": (*_V2, *_MEDIA, *_APPENDS, *_CANCELS),
     "embed": (*_EMBED, *_CANCELS),
     "rerank": (*_RERANK, *_CANCELS),
     "admin": _ADMIN,

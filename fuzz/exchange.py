@@ -14,12 +14,14 @@ from typing import Final, NamedTuple
 import trio
 
 from fuzz.corpus import SurfaceName
+from fuzz.descriptors import opened
 from fuzz.judge import MAX_ERROR_BYTES, BrokenPromiseError, frames_of, read
 from fuzz.target import LEAVES, is_terminal
 from inferd.errors import PeerError
 from inferd.limits import ADMIN_LISTENER_EVENTS
 from inferd.wire.codec import decode_command
 from inferd.wire.framing import LineSplitter
+from tests.fakes.fds import send_with
 
 PATIENCE_S: Final = 30.0
 """Seconds that a whole exchange may take: over it, the daemon hangs."""
@@ -47,6 +49,13 @@ class Manner(Enum):
     """Leaves in the middle of a line."""
     FICKLE = auto()
     """Reads one frame, then leaves."""
+
+
+class Client(NamedTuple):
+    """A connection, and what goes along with the first byte."""
+
+    stream: trio.SocketStream
+    fds: Sequence[int]
 
 
 class Foretold(NamedTuple):
@@ -105,9 +114,20 @@ def drains(data: bytes) -> bool:
 
 
 async def exchange(
-    directory: Path, surface: SurfaceName, data: bytes, manner: Manner
+    directory: Path,
+    surface: SurfaceName,
+    data: bytes,
+    manner: Manner,
+    kinds: Sequence[str] = (),
 ) -> None:
     """Be a client for the length of one connection.
+
+    Args:
+        directory: where the daemon's sockets are.
+        surface: which of them.
+        data: what to send.
+        manner: how.
+        kinds: of the descriptors that go with the first byte.
 
     Raises:
         BrokenPromiseError: the daemon does not answer as it must.
@@ -115,34 +135,39 @@ async def exchange(
     try:
         with trio.fail_after(PATIENCE_S):
             stream = await trio.open_unix_socket(str(directory / LEAVES[surface]))
-            async with stream:
-                await _converse(stream, surface, data, manner)
+            with opened(kinds) as fds:
+                async with stream:
+                    await _converse(Client(stream, fds), surface, data, manner)
     except trio.TooSlowError as error:
         raise BrokenPromiseError("the daemon hangs") from error
 
 
 async def _converse(
-    stream: trio.SocketStream, surface: SurfaceName, data: bytes, manner: Manner
+    client: Client, surface: SurfaceName, data: bytes, manner: Manner
 ) -> None:
     match manner:
         case Manner.PATIENT:
-            await _send_and_read(stream, surface, data)
+            await _send_and_read(client, surface, data)
         case Manner.DRIBBLING:
-            await _send_and_read(stream, surface, data, n_at_once=1)
+            await _send_and_read(client, surface, data, n_at_once=1)
         case Manner.HASTY:
-            await _send(stream, data)
+            await _send(client, data)
         case Manner.BROKEN_OFF:
-            await _send(stream, broken_off(data))
+            await _send(client, broken_off(data))
         case Manner.FICKLE:
-            await _send(stream, data)
-            await _end(stream)
-            async with aclosing(_frames(stream)) as frames:
+            await _send(client, data)
+            await _end(client.stream)
+            async with aclosing(_frames(client.stream)) as frames:
                 await anext(frames, None)
 
 
-async def _send(stream: trio.SocketStream, data: bytes, n_at_once: int = 0) -> None:
+async def _send(client: Client, data: bytes, n_at_once: int = 0) -> None:
     step = n_at_once or len(data) or 1
-    with suppress(trio.BrokenResourceError):  # it was refused, and closed
+    stream, fds = client
+    with suppress(trio.BrokenResourceError, BrokenPipeError):  # refused, and closed
+        if fds:
+            await send_with(stream, data[:1], fds)
+            data = data[1:]
         for start in range(0, len(data), step):
             await stream.send_all(data[start : start + step])
 
@@ -153,17 +178,17 @@ async def _end(stream: trio.SocketStream) -> None:
 
 
 async def _send_and_read(
-    stream: trio.SocketStream, surface: SurfaceName, data: bytes, *, n_at_once: int = 0
+    client: Client, surface: SurfaceName, data: bytes, *, n_at_once: int = 0
 ) -> None:
     due = foretell(surface, data)
     async with trio.open_nursery() as nursery:
 
         @nursery.start_soon
         async def send() -> None:
-            await _send(stream, data, n_at_once)
-            await _end(stream)
+            await _send(client, data, n_at_once)
+            await _end(client.stream)
 
-        broken = await _broken_promise(stream, surface, due)
+        broken = await _broken_promise(client.stream, surface, due)
         nursery.cancel_scope.cancel()
     if broken is not None:
         raise broken

@@ -25,6 +25,7 @@ from inferd.resolve.rerank import resolve_rerank
 from inferd.resolve.text import resolve_text
 from inferd.server.reply import error_frame
 from inferd.wire.codec import (
+    decode_append,
     decode_blocks,
     decode_cancel,
     decode_command,
@@ -41,6 +42,8 @@ MAX_ERROR_BYTES: Final = 6 * MAX_ERROR_CHARS + 256
 LENGTH_BYTES: Final = 4
 """Bytes before a message to a worker."""
 N_EMBD: Final = 8
+N_FDS: Final = 2
+"""Descriptors that come with each request of v2."""
 SEED: Final = 7
 
 
@@ -73,7 +76,7 @@ def _read_v2(frame: bytes) -> Request:
     request = decode_blocks(frame)
 
     def resolve() -> Work:
-        plan = resolve_blocks(request, seed=SEED)
+        plan = resolve_blocks(request, seed=SEED, n_fds=N_FDS)
         return Work(plan.job, plan.priority, plan.deadline_ms)
 
     return Request(request.id, resolve)
@@ -111,12 +114,14 @@ _READERS: Final[Mapping[SurfaceName, Callable[[bytes], Request]]] = {
 
 
 def read(surface: SurfaceName, frame: bytes) -> Request | None:
-    """Read a frame as the daemon does; ``None`` for a cancel, which has no answer.
+    """Read a frame as the daemon does; ``None`` for what has no answer of its own.
 
     Raises:
         PeerError: it is no request.
     """
     if surface != "admin" and decode_cancel(frame) is not None:
+        return None
+    if surface == "v2" and decode_append(frame) is not None:
         return None
     return _READERS[surface](frame)
 
@@ -160,7 +165,7 @@ def judge(surface: SurfaceName, frame: bytes) -> str:
         _check_error(error, "" if request is None else request.id)
         return type(error).__name__
     if request is None:
-        return "cancel"
+        return "aside"
     if work is None:
         return "command"
     _check_work(work)

@@ -78,6 +78,17 @@ LINES: Final[Mapping[str, tuple[SurfaceName, Callable[[], bytes]]]] = {
             V2.replace(b"%b", b'{"type":"image","attachment_id":"%b"}'), b"x"
         ),
     ),
+    "an append that lacks a field": (
+        "v2",
+        lambda: _fill(b'{"type":"append","id":"r","bytes":"%b"}', b"A"),
+    ),
+    "open attachments": (
+        "v2",
+        lambda: _fill(
+            b'{"attachments":[%b{"kind":"hologram"}],' + CLEAN["v2"][1:],
+            b'{"kind":"audio","id":"a","sample_rate":1,"open":true},',
+        ),
+    ),
     "a text": ("v1", lambda: _fill(V1, b"x")),
     "a text of escapes": ("v1", lambda: _fill(V1, b"\\u0001")),
     "one byte over the cap": ("v1", lambda: _fill(V1, b"x", over=1)),

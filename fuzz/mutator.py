@@ -46,7 +46,16 @@ NUMBERS: Final = (
     *(DIGITS[:310] + b".0", DIGITS[:20], b"-" + DIGITS[:20]),
 )
 STRINGS: Final = (
-    *(b'""', b'" "', b'"a"', b'"r1"', b'"r2"', b'"cancel"', b'"\\u0063ancel"'),
+    *(
+        b'""',
+        b'" "',
+        b'"a"',
+        b'"r1"',
+        b'"r2"',
+        b'"cancel"',
+        b'"append"',
+        b'"\\u0063ancel"',
+    ),
     *(b'"\\ud800"', b'"\\udc00"', b'"\\udc00\\ud800"', b'"\\ud83d\\ude00"'),
     *(b'"\\u0000"', b'"\x00"', b'"\\u2028"', b'"\xe2\x80\xa8"', b'"\xef\xbb\xbf"'),
     *(b'"\xff\xfe"', b'"\xc0\x80"', b'"\xed\xa0\x80"', b'"\xf4\x90\x80\x80"'),
@@ -76,7 +85,16 @@ PIECES: Final = (
 )
 TAGS: Final = (
     *(b"text", b"image", b"audio", b"video", b"tool_use", b"tool_result", b"unknown"),
-    *(b"", b"TEXT", b"thinking", b"cancel", b"hologram", b"\\u0074ext", b"x" * 5000),
+    *(
+        b"",
+        b"TEXT",
+        b"thinking",
+        b"cancel",
+        b"append",
+        b"hologram",
+        b"\\u0074ext",
+        b"x" * 5000,
+    ),
 )
 BLOCKS: Final = (
     *(b'{"type":"hologram","x":1}', b'{"type":"image","attachment_id":"no"}'),
@@ -90,7 +108,7 @@ FIELDS: Final = tuple(
     b"deadline_ms cache prefill_only progress attachments tools kind width height bytes "
     b"sample_rate name description input_schema tool_call_id input text attachment_id "
     b"schema pattern grammar image_token_budget dimensions task query documents top_n "
-    b"command 7 4294967295".split()
+    b"fd open end language translate timestamps command 7 4294967295".split()
 )
 DEPTHS: Final = (1, 1, 2, 2, 3, 5, 15, 16, 17, 50, 100, 300, 480, 490, 500)
 

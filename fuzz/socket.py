@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 import trio
 
 from fuzz.corpus import SurfaceName
+from fuzz.descriptors import COUNTS, KINDS
 from fuzz.exchange import (
     Manner,
     broken_off,
@@ -40,6 +41,8 @@ LINES_AT_ONCE: Final = 16
 """Lines that one client sends at most."""
 DRIBBLED_BYTES: Final = 400
 """Most that comes a byte at a time."""
+DESCRIPTORS_SHARE: Final = 0.3
+"""How many clients hand some over."""
 WARM_UP_SHARE: Final = 20
 """The first of so many parts: memory is measured after it."""
 MAX_FINDINGS: Final = 10
@@ -61,6 +64,8 @@ class Visit(NamedTuple):
     data: bytes
     manner: Manner
     n_lines: int
+    kinds: tuple[str, ...]
+    """Of the descriptors that go along."""
 
 
 @dataclass
@@ -149,7 +154,14 @@ def _visit(
         manner = Manner.FICKLE
     elif surface == "admin" and drains(broken_off(data)):
         manner = Manner.PATIENT
-    return Visit(number, surface, data, manner, len(lines))
+    return Visit(number, surface, data, manner, len(lines), _kinds(rng))
+
+
+def _kinds(rng: random.Random) -> tuple[str, ...]:
+    """Draw descriptors to go along, with some of the clients."""
+    if rng.random() >= DESCRIPTORS_SHARE:
+        return ()
+    return tuple(rng.choices(list(KINDS), k=rng.choice(COUNTS)))
 
 
 async def _receive_all(
@@ -166,7 +178,9 @@ async def _receive_all(
             tally.n_visits += 1
             tally.manners[visit.manner.name.lower()] += 1
             try:
-                await exchange(directory, visit.surface, visit.data, visit.manner)
+                await exchange(
+                    directory, visit.surface, visit.data, visit.manner, visit.kinds
+                )
             except (BrokenPromiseError, OSError) as error:
                 tally.findings.append((visit, repr(error)))
 

@@ -51,7 +51,7 @@ def test_hostile_lines_are_refused_or_sound(indices):
 def test_drawn_lines_get_to_the_end_of_every_path():
     tally = try_share(Share(SEED, range(N_GRID, N_GRID + 1500)))
     wanted = {f"{surface} plan" for surface in ("v1", "v2", "embed", "rerank")}
-    wanted |= {"v2 InvalidRequestError", "v2 InvalidFrameError", "v2 cancel"}
+    wanted |= {"v2 InvalidRequestError", "v2 InvalidFrameError", "v2 aside"}
     assert wanted | {"admin command"} <= set(tally.outcomes)
 
 

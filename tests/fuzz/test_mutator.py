@@ -21,7 +21,7 @@ DRAWN = range(N_GRID, N_GRID + 2000)
 
 @pytest.mark.parametrize("surface", SURFACES)
 def test_every_seed_is_sound(surface):
-    sound = {"plan", "cancel", "command"}
+    sound = {"plan", "aside", "command"}
     outcomes = [judge(surface, line) for line in SEEDS[surface]]
     unserved = [line for line in SEEDS[surface] if b"response_format" in line]
     assert outcomes[0] in sound
