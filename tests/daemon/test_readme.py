@@ -1,7 +1,9 @@
 """The commands of the README do what it says, as somebody would type them."""
 
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -10,9 +12,14 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 import pytest
+from PIL import Image
 
 from inferd.client.sync import wait_until_ready
 from tests.daemon.harness import clean_environ
+from tests.fakes.recordings import transcode
+from tests.model.tiny import write_tiny_model
+from tests.model.tiny_projector import write_tiny_projector
+from tools.spoken_clip import clip_path, compressed_clip_path
 
 ROOT: Final = Path(__file__).parents[2]
 README: Final = (ROOT / "README.md").read_text()
@@ -86,11 +93,32 @@ def check_order(output: str) -> None:
     assert [json.loads(line)["index"] for line in output.splitlines()] == [1, 0]
 
 
+def check_transcript(output: str) -> None:
+    assert "what you can do for your country." in " ".join(output.split())
+
+
+def check_nothing_is_printed(output: str) -> None:
+    assert output == ""
+
+
+def check_live_transcript(output: str) -> None:
+    assert "for your country" in " ".join(output.split())
+
+
+def check_something_is_said(output: str) -> None:
+    assert output.strip()
+
+
 CHECKS: Final[dict[str, Callable[[str], None]]] = {
     r"""printf '%s\n' '{"id":"1",""": check_frames,
     r"""printf '%s\n' '{"id":"2",""": check_json,
     r"""printf '%s\n' '{"id":"3",""": check_calls,
-    '.venv/bin/inferd generate "': check_answer,
+    '.venv/bin/inferd generate "What is the capital': check_answer,
+    '.venv/bin/inferd generate "What differs': check_something_is_said,
+    '.venv/bin/inferd generate "Who is speaking': check_something_is_said,
+    ".venv/bin/inferd transcribe talk": check_transcript,
+    ".venv/bin/inferd transcribe *": check_nothing_is_printed,
+    "arecord -q -t raw -f S16_LE -r 16000 -c 1 |": check_live_transcript,
     ".venv/bin/inferd generate --count": check_count,
     ".venv/bin/inferd embed": check_embedding,
     ".venv/bin/inferd rerank": check_order,
@@ -108,14 +136,52 @@ def here(command: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def environ() -> Iterator[dict[str, str]]:
-    """Nothing of the machine's own but the cache, and the README's three models."""
-    with TemporaryDirectory(prefix="inferd-") as scratch:
-        config = Path(scratch) / "config.toml"
-        [three_models] = [text for text in blocks("toml") if "embedded:rerank" in text]
-        config.write_text(three_models)
-        places = {"XDG_RUNTIME_DIR": scratch, "INFERD_CONFIG": str(config)}
-        yield clean_environ() | places
+def scratch() -> Iterator[Path]:
+    with TemporaryDirectory(prefix="inferd-") as path:
+        yield Path(path)
+
+
+@pytest.fixture(scope="module")
+def files(scratch: Path) -> Path:
+    """What somebody has who types that: recordings, pictures and a microphone."""
+    directory = scratch / "files"
+    directory.mkdir()
+    shutil.copy(compressed_clip_path(), directory / "talk.mp3")
+    shutil.copy(clip_path(), directory / "call.wav")
+    transcode(clip_path(), directory / "a.m4a")
+    for number, name in enumerate(("before.jpg", "after.png")):
+        Image.new("RGB", (64, 48), (200 * number, 90, 20)).save(directory / name)
+    microphone = scratch / "arecord"
+    samples = f"tail -c {11 * 16_000 * 2} {clip_path()}"
+    microphone.write_text(f"#!/bin/sh\nexec {samples}\n")
+    microphone.chmod(0o755)
+    return directory
+
+
+def configuration(scratch: Path) -> str:
+    """Put the README's backends together; a small one stands for the model that sees."""
+    wanted = ("embedded:rerank", "mmproj", "embedded:speech")
+    parts = [text for name in wanted for text in blocks("toml") if name in text]
+    assert len(parts) == len(wanted)
+    model = write_tiny_model(scratch / "model.gguf", kind="f32")
+    mmproj = write_tiny_projector(scratch / "mmproj.gguf", hears=True)
+    return (
+        "\n".join(parts)
+        .replace("/srv/models/some-model.gguf", str(model))
+        .replace("/srv/models/mmproj-some-model.gguf", str(mmproj))
+    )
+
+
+@pytest.fixture(scope="module")
+def environ(scratch: Path) -> dict[str, str]:
+    """Nothing of the machine's own but the cache, and the README's models."""
+    config = scratch / "config.toml"
+    config.write_text(configuration(scratch))
+    return clean_environ() | {
+        "XDG_RUNTIME_DIR": str(scratch),
+        "INFERD_CONFIG": str(config),
+        "PATH": f"{scratch}:{os.environ['PATH']}",
+    }
 
 
 @pytest.fixture(scope="module")
@@ -142,10 +208,10 @@ def daemon(environ) -> Iterator[dict[str, str]]:
             process.kill()
 
 
-def run(command: list[str], environ: dict[str, str]) -> str:
+def run(command: list[str], environ: dict[str, str], cwd: Path) -> str:
     result = subprocess.run(
         command,
-        cwd=ROOT,
+        cwd=cwd,
         env=environ,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -184,13 +250,13 @@ def test_the_readme_s_unit_is_the_one_that_is_installed():
 @pytest.mark.slow
 @pytest.mark.model
 @pytest.mark.parametrize("command", WITH_DAEMON)
-def test_a_command_of_the_readme_works(daemon, command):
+def test_a_command_of_the_readme_works(daemon, files, command):
     [check] = [CHECKS[start] for start in CHECKS if command.startswith(start)]
-    check(run(["bash", "-o", "pipefail", "-c", here(command)], daemon))
+    check(run(["bash", "-o", "pipefail", "-c", here(command)], daemon, files))
 
 
 @pytest.mark.slow
 @pytest.mark.model
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_the_readme_s_python_works(daemon, program):
-    assert run([sys.executable, "-c", program], daemon).strip()
+    assert run([sys.executable, "-c", program], daemon, ROOT).strip()
