@@ -66,7 +66,10 @@ def test_words_whose_times_have_moved_are_neither_lost_nor_told_twice():
     assert settled(agreed) == b" you can do"
 
 
-@given(st.lists(st.sampled_from("abc")), st.lists(st.sampled_from("abc")))
+@given(
+    st.lists(st.sampled_from("abc"), max_size=(LONG_MS - 1 - MARGIN_MS) // WORD_MS),
+    st.lists(st.sampled_from("abc")),
+)
 def test_what_is_heard_after_the_same_words_again_is_all_that_is_new(before, after):
     agreement = Agreement()
     for _ in range(2):
