@@ -271,6 +271,15 @@ class DaemonProcess:
         lines = self.stderr().splitlines()
         return [dict(json.loads(line)) for line in lines if line.startswith("{")]
 
+    def logged(self, **fields: object) -> list[Frame]:
+        """Wait for a line of its log with such fields; give all that there are then."""
+
+        def found() -> list[Frame]:
+            return [each for each in self.log_lines() if fields.items() <= each.items()]
+
+        eventually(lambda: found() != [])
+        return found()
+
     # --- the end ------------------------------------------------------------------
 
     def finish(self) -> None:

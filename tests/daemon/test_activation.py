@@ -68,7 +68,7 @@ def test_sockets_are_adopted_in_any_order_and_left_as_they_were(
     before = {path: path.stat() for path in daemon.directory.glob("*.sock")}
     daemon.start()
     assert daemon.ask()[-1]["type"] == "done"
-    [ready] = [line for line in daemon.log_lines() if line["msg"] == "daemon.ready"]
+    [ready] = daemon.logged(msg="daemon.ready")
     assert len(ready["inherited"]) == 5
     assert daemon.stop() == 0
     after = {path: path.stat() for path in daemon.directory.glob("*.sock")}

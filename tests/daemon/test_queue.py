@@ -3,7 +3,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.daemon.fixtures import daemons
-from tests.daemon.harness import DaemonProcess, MakeDaemon, eventually, generate, mock
+from tests.daemon.harness import DaemonProcess, MakeDaemon, generate, mock
 
 pytestmark = pytest.mark.slow
 
@@ -128,7 +128,7 @@ def test_the_log_tells_the_end_of_each_request(daemon: DaemonProcess):
     daemon.ask(id="ended", max_tokens=2)
     daemon.ask(id="refused", top_p=0)
     daemon.begin("left").close()
-    assert eventually(lambda: "left" in str(daemon.log_lines()))
+    assert daemon.logged(req_id="left")
     ends = {line.get("req_id"): line for line in daemon.log_lines()}
     assert ends["ended"]["msg"] == "request_done"
     assert ends["ended"]["completion_tokens"] == 2

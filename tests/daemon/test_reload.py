@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from tests.daemon.harness import DaemonProcess, MakeDaemon, eventually, generate, mock
+from tests.daemon.harness import DaemonProcess, MakeDaemon, generate, mock
 
 pytestmark = pytest.mark.slow
 
@@ -20,10 +20,6 @@ def start(make_daemon: MakeDaemon, **limits: Any) -> DaemonProcess:
     return make_daemon(
         {"listen": {}, "backend": [ENDLESS], "limits": {"drain_s": 15, **limits}}
     ).start()
-
-
-def events(daemon: DaemonProcess, name: str) -> list[dict[str, Any]]:
-    return [each for each in daemon.log_lines() if each["msg"] == name]
 
 
 def test_a_reload_that_is_ordered_touches_nothing_that_runs(make_daemon: MakeDaemon):
@@ -56,11 +52,10 @@ def test_a_hang_up_is_a_reload(make_daemon: MakeDaemon):
     running = daemon.begin("running", max_tokens=30)
     write_limit(daemon, "idle_s = 5")
     daemon.send_signal(signal.SIGHUP)
-    assert eventually(lambda: events(daemon, "config.reloaded") != [])
-    assert events(daemon, "config.reloaded")[0]["applied"] == ["limits.idle_s"]
+    assert daemon.logged(msg="config.reloaded")[0]["applied"] == ["limits.idle_s"]
     write_limit(daemon, "idle_s = 0")
     daemon.send_signal(signal.SIGHUP)
-    assert eventually(lambda: events(daemon, "config.refused") != [])
+    assert daemon.logged(msg="config.refused")
     assert running.frames()[-1]["usage"]["completion_tokens"] == 30
 
 
@@ -78,8 +73,8 @@ def test_the_level_of_the_log_may_change_unless_the_command_line_has_one(
     client.ask(generate(id="after"))
     client.ask({"messages": "no list"})
     assert daemon.stop() == 0
-    assert events(daemon, "request_refused")
-    ended = [each["req_id"] for each in events(daemon, "request_done")]
+    assert daemon.logged(msg="request_refused")
+    ended = [each["req_id"] for each in daemon.logged(msg="request_done")]
     if options:
         assert (applied, ended) == (["limits.idle_s"], ["before", "after"])
     else:

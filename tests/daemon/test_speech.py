@@ -280,7 +280,7 @@ def test_the_log_and_the_figures_tell_of_sound_and_not_what_was_said(daemon):
         ended_of(client, recording(2 * SECOND, id="told"))
         text = admin.order("metrics")["text"]
     assert 'inferd_audio_seconds_total{backend="mock"}' in text
-    [line] = [each for each in daemon.log_lines() if each.get("req_id") == "told"]
+    [line] = daemon.logged(req_id="told")
     assert line["audio_ms"] == 2000
     assert line["real_time_factor"] >= 0
     assert "One" not in daemon.stderr()

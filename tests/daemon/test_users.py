@@ -50,7 +50,7 @@ def test_who_is_not_named_gets_one_error_and_the_end(make_daemon: MakeDaemon):
         assert frame["message"] == f"uid {ANNA} may not use {leaf}"
     assert connect_as(daemon, BERT).ask(generate())[-1]["type"] == "done"
     assert daemon.ask()[-1]["type"] == "done"
-    log = [each for each in daemon.log_lines() if each["msg"] == "client.refused"]
+    log = daemon.logged(msg="client.refused")
     assert {each["peer"].split(":")[1] for each in log} == {str(ANNA)}
 
 

@@ -6,7 +6,6 @@ from tests.daemon.harness import (
     Connection,
     DaemonProcess,
     content_of,
-    eventually,
     generate,
     to_line,
 )
@@ -232,7 +231,7 @@ def test_what_is_said_to_and_by_a_model_is_nowhere_in_the_log(
         connection.send_raw(b'{"messages":"a-secret-prompt"}\n')
         connection.read_to_eof()
     shared_daemon.ask("a-secret-prompt", id="logged")
-    assert eventually(lambda: "logged" in str(shared_daemon.log_lines()))
+    assert shared_daemon.logged(req_id="logged")
     log = str(shared_daemon.log_lines()) + shared_daemon.stderr()
     assert "a-secret-prompt" not in log
     assert "wörld" not in log

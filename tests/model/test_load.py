@@ -112,7 +112,7 @@ def test_what_nobody_has_set_shrinks_to_the_budget_and_is_told(
     ]
     assert able["n_slots"] == 1
     assert 2048 <= able["n_ctx"] < 8192
-    [line] = [each for each in daemon.log_lines() if each["msg"] == "memory.planned"]
+    [line] = daemon.logged(msg="memory.planned")
     assert line["shrunk"]
     assert daemon.ask(max_tokens=2)[-1]["type"] == "done"
     assert resident(daemon) <= 320 * MIB
@@ -151,7 +151,7 @@ def test_a_draft_model_counts_in_the_budget_and_keeps_to_it(
         }
     )
     daemon.start()
-    [line] = [each for each in daemon.log_lines() if each["msg"] == "memory.planned"]
+    [line] = daemon.logged(msg="memory.planned")
     assert line["shrunk"]
     *_, done = daemon.ask("Write a long story.", max_tokens=64, temperature=0)
     assert done["usage"]["drafted_tokens"] > 0

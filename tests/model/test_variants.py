@@ -60,9 +60,7 @@ def test_a_daemon_steps_down_from_a_variant_that_crashes_and_says_so(
     daemon = make_daemon(config, environ=environ(libraries)).start()
     assert daemon.ask(max_tokens=4)[-1]["type"] == "done"
     used = daemon.admin().frame()["cpu_variant"]
-    [line] = [
-        each for each in daemon.log_lines() if each["msg"] == "worker.stepped_down"
-    ]
+    [line] = daemon.logged(msg="worker.stepped_down")
     assert line["reason"].startswith(f"killed by {signal}")
     assert (line["crashed"], line["lower"]) == ("broken", used)
     assert line["level"] == "warn"

@@ -62,7 +62,7 @@ def test_a_running_worker_is_in_its_box(make_daemon):
     assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
     limits = Path(f"/proc/{worker}/limits").read_text()
     assert re.search(r"Max core file size +0 +0 ", limits)
-    boxed = [line for line in daemon.log_lines() if line["msg"] == "worker.boxed"]
+    boxed = daemon.logged(msg="worker.boxed")
     assert [(each["seccomp"], each["is_open"]) for each in boxed] == [(True, False)]
 
 

@@ -49,9 +49,8 @@ def test_with_few_descriptors_a_crowd_is_told_and_admin_answers(
     daemon.kill_worker()
     operator.until("restarting")
     operator.until("ready")
-    names = [each["msg"] for each in daemon.log_lines()]
-    assert names.count("client.refused") <= 2
-    assert names.count("connections.lowered") == 1
+    assert len(daemon.logged(msg="client.refused")) <= 2
+    assert len(daemon.logged(msg="connections.lowered")) == 1
     for connection in crowd:
         connection.close()
     assert eventually(lambda: daemon.ask()[-1]["type"] == "done")
@@ -69,8 +68,7 @@ def test_where_descriptors_run_out_all_the_same_admin_answers(make_daemon: MakeD
             assert (frame["id"], frame["code"]) == ("", "queue_full")
         with daemon.admin() as operator:
             assert operator.order("backends")["ok"]
-    names = [each["msg"] for each in daemon.log_lines()]
-    assert names.count("descriptors.short") <= 2
+    assert len(daemon.logged(msg="descriptors.short")) <= 2
     resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (FEW, FEW))
     assert daemon.ask()[-1]["type"] == "done"
     daemon.send_signal(signal.SIGTERM)
