@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inferd.job import Media
+from inferd.job import PIXEL_BYTES, SAMPLE_BYTES, Media
 from inferd.worker.backend import RefusedError
 from inferd.worker.limits import (
     MEDIA_AUDIO_MIN_S,
@@ -22,8 +22,6 @@ from inferd.worker.limits import (
 
 __all__ = ["Medium", "Senses", "pseudo_tokens", "read_medium"]
 
-_CHANNELS: Final = 3
-_SAMPLE_BYTES: Final = 4
 _TOKEN_BYTES: Final = 4
 _NEGATIVE: Final = np.int32(-(2**31))
 
@@ -132,7 +130,7 @@ def _refuse_shape(media: Media) -> None:
         raise RefusedError(
             f"{_name(media)}: {size}; one side may be {MEDIA_SIDE_RATIO} times the other"
         )
-    expected = media.width * media.height * _CHANNELS
+    expected = media.width * media.height * PIXEL_BYTES
     if media.n_bytes != expected:
         raise RefusedError(
             f"{_name(media)}: {media.n_bytes} bytes, {size} have {expected}"
@@ -141,12 +139,12 @@ def _refuse_shape(media: Media) -> None:
 
 def _refuse_length(media: Media) -> None:
     """Refuse sound that is too short or too long to be looked at."""
-    if media.n_bytes % _SAMPLE_BYTES:
+    if media.n_bytes % SAMPLE_BYTES:
         raise RefusedError(
             f"{_name(media)}: {media.n_bytes} bytes are no whole samples of "
-            f"{_SAMPLE_BYTES} bytes"
+            f"{SAMPLE_BYTES} bytes"
         )
-    seconds = media.n_bytes / _SAMPLE_BYTES / media.sample_rate
+    seconds = media.n_bytes / SAMPLE_BYTES / media.sample_rate
     if not MEDIA_AUDIO_MIN_S <= seconds <= MEDIA_AUDIO_S:
         raise RefusedError(
             f"{_name(media)}: {seconds:g} s of sound, {MEDIA_AUDIO_MIN_S:g} to "

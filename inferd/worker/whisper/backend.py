@@ -13,7 +13,7 @@ from inferd.capabilities import BackendCapabilities
 from inferd.config import WhisperCppSettings
 from inferd.fit import Demand, Share
 from inferd.ipc import Loaded, Loading, Transcribed
-from inferd.job import Job, TranscribeJob
+from inferd.job import SAMPLE_BYTES, Job, TranscribeJob
 from inferd.worker.backend import (
     LoadError,
     Outcome,
@@ -38,7 +38,7 @@ from inferd.worker.whisper.live import PROMPT_TOKENS, hear
 from inferd.worker.whisper.model import ENGLISH, Model
 from inferd.worker.whisper.predict import predict
 from inferd.worker.whisper.session import AUTO, Session, Speech
-from inferd.worker.whisper.sound import RATE, SAMPLE_BYTES, Sound
+from inferd.worker.whisper.sound import RATE, Sound
 from inferd.worker.whisper.turns import Ring, Turn
 
 _TEST_POSITIONS: Final = 64

@@ -3,12 +3,13 @@
 from typing import Final
 
 from inferd.ipc import Segment
+from inferd.job import SAMPLE_BYTES
 from inferd.worker.limits import LIVE_NEW_S
 from inferd.worker.whisper.agreement import FULL_MS, Agreed, Agreement
 from inferd.worker.whisper.listening import Options, Piece
 from inferd.worker.whisper.recording import hear_recording, hear_window
 from inferd.worker.whisper.session import Session
-from inferd.worker.whisper.sound import MS, RATE, SAMPLE_BYTES, Samples
+from inferd.worker.whisper.sound import MS, RATE, Samples
 from inferd.worker.whisper.windows import CHUNK, after, ahead_at
 
 PROMPT_TOKENS: Final = 223

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Final
 
 from inferd.fit import Demand, Line
+from inferd.job import SAMPLE_BYTES
 from inferd.worker.limits import SOUND_CHUNK_S, SOUND_WINDOW_S
 from inferd.worker.whisper.files import SpeechFile
 from inferd.worker.whisper.header import Header
-from inferd.worker.whisper.sound import RATE, SAMPLE_BYTES
+from inferd.worker.whisper.sound import RATE
 
 GROWTH_BYTES: Final = 16 * 1024 * 1024
 """Bytes by which a worker grows as it loads and serves: libraries, threads, jobs."""

@@ -1,8 +1,9 @@
 """Hear a sound that is all there, window by window."""
 
+from inferd.job import SAMPLE_BYTES
 from inferd.worker.whisper.listening import Options, Piece
 from inferd.worker.whisper.session import Session
-from inferd.worker.whisper.sound import MS, SAMPLE_BYTES
+from inferd.worker.whisper.sound import MS
 from inferd.worker.whisper.windows import Window, after, window_at
 
 

@@ -6,6 +6,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from inferd.job import SAMPLE_BYTES
 from inferd.worker.backend import RefusedError
 from inferd.worker.limits import SOUND_MAX
 
@@ -13,7 +14,6 @@ RATE: Final = 16_000
 """Samples a second that whisper models hear."""
 MS: Final = RATE // 1000
 """Samples a millisecond."""
-SAMPLE_BYTES: Final = 4
 POSITIONS_PER_S: Final = 50
 """Places that a model has for a second of sound: what stands for tokens of it."""
 
