@@ -1,35 +1,30 @@
 """A running transcription's answers as events: bytes become text that has its times."""
 
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AbstractContextManager
-from typing import Final
+from collections.abc import Iterator
 
 import trio
 from msgspec.structs import replace
 
-from inferd.backend import Prepared, Reuse
+from inferd.backend import Prepared
 from inferd.engine.answers import Answer
 from inferd.engine.mailbox import Mailbox
-from inferd.errors import InternalError, InvalidRequestError
+from inferd.engine.stream import REASONS_V2, AnswerStream, usage_v2
+from inferd.errors import InternalError
 from inferd.events import (
     AudioRead,
     DoneV2,
-    MalformedToolCall,
     Partial,
     Span,
     Text,
     TokenEventV2,
     Transcription,
 )
-from inferd.ipc import Failed, Segment, Transcribed, TranscriptEnded
+from inferd.ipc import Segment, Transcribed, TranscriptEnded
 from inferd.job import TranscribeJob
 from inferd.output.utf8 import TextDecoder
-from inferd.wire.responses import Guesses, StopReasonV2, UsageV2
-
-_REASONS: Final[dict[str, StopReasonV2]] = {"end": "end_turn", "length": "max_tokens"}
 
 
-class SpeechStream:
+class SpeechStream(AnswerStream[TokenEventV2]):
     """What was said, in order, each piece of text with when that was.
 
     The pieces joined are the whole text, which begins with no space. A character that is
@@ -41,32 +36,10 @@ class SpeechStream:
     """
 
     def __init__(self, box: Mailbox[Answer], prepared: Prepared[TranscribeJob]) -> None:
-        self._box = box
+        super().__init__(box)
         self._job = prepared.job
         self._texts = _Texts()
         self._n_read = 0
-        self._is_over = False
-        self.n_tokens = 0
-        self.first_token_at: float | None = None
-        self.warnings: Sequence[MalformedToolCall] = ()
-        self.reuse = Reuse()
-        self.guesses = Guesses()
-
-    def __aiter__(self) -> AsyncIterator[Sequence[TokenEventV2]]:
-        return self
-
-    def until_over(self) -> AbstractContextManager[None]:
-        """Cut short what is inside once the worker has said all."""
-        return self._box.until_over()
-
-    async def __anext__(self) -> Sequence[TokenEventV2]:
-        if self._is_over:
-            raise StopAsyncIteration
-        events: list[TokenEventV2] = []
-        while not events:
-            for answer in await self._box.take():
-                events += self._events_of(answer)
-        return events
 
     def _events_of(self, answer: Answer) -> Iterator[TokenEventV2]:
         match answer:
@@ -76,10 +49,6 @@ class SpeechStream:
                 self._is_over = True
                 yield from self._texts.rest()
                 yield _done(answer)
-            case Failed(reason=reason, by_request=by_request):
-                raise (
-                    InvalidRequestError(reason) if by_request else InternalError(reason)
-                )
             case _:
                 raise InternalError("the worker answered speech with something else")
 
@@ -132,12 +101,9 @@ def _span(segment: Segment) -> Span:
 
 
 def _done(end: TranscriptEnded) -> DoneV2:
-    usage = end.usage
     return DoneV2(
-        stop_reason=_REASONS[end.stop_reason],
-        usage=UsageV2(
-            usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens
-        ),
+        stop_reason=REASONS_V2[end.stop_reason],
+        usage=usage_v2(end.usage),
         transcription=Transcription(
             language=end.language,
             language_probability=end.language_probability,

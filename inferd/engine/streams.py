@@ -1,9 +1,7 @@
 """A running job's answers as events: bytes become text, and text becomes blocks."""
 
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AbstractContextManager
-from typing import Final, Generic, TypeVar
+from collections.abc import Iterator, Sequence
 
 import trio
 
@@ -11,7 +9,8 @@ from inferd.backend import Prepared, Reuse
 from inferd.dialects.dialect import Dialect
 from inferd.engine.answers import Answer, Prefilled
 from inferd.engine.mailbox import Mailbox
-from inferd.errors import InternalError, InvalidRequestError
+from inferd.engine.stream import REASONS_V2, AnswerStream, E, usage_v2
+from inferd.errors import InternalError
 from inferd.events import (
     Done,
     DoneV2,
@@ -24,19 +23,17 @@ from inferd.events import (
     TokenEventV2,
     ToolUse,
 )
-from inferd.ipc import Ended, Failed
+from inferd.ipc import Ended
 from inferd.job import GenerateJob
 from inferd.output.blocks import BlockParser, Said
 from inferd.output.shares import Shares
 from inferd.output.stops import StopMatcher
 from inferd.output.utf8 import TextDecoder
-from inferd.wire.responses import Guesses, Logprob, StopReasonV2, Usage, UsageV2
-
-E = TypeVar("E", TokenEvent, TokenEventV2)
+from inferd.wire.responses import Guesses, Logprob, StopReasonV2, Usage
 
 
-class _Stream(Generic[E]):
-    """What both kinds of stream do: whole characters, the count, and the end.
+class _GeneratedStream(AnswerStream[E]):
+    """What both kinds of generated text share: whole characters, the count, and the end.
 
     Stop strings are looked for in the text that goes out, and end it: with v1 that is
     all that the model writes, with v2 it is each run of text. A thought may quote a stop
@@ -45,34 +42,11 @@ class _Stream(Generic[E]):
     """
 
     def __init__(self, box: Mailbox[Answer], prepared: Prepared[GenerateJob]) -> None:
-        self._box = box
+        super().__init__(box)
         self._job = prepared.job
         self._input_tokens = prepared.input_tokens
         self._decoder = TextDecoder()
         self._stops = StopMatcher(prepared.job.stops)
-        self._is_over = False
-        self.n_tokens = 0
-        self.first_token_at: float | None = None
-        self.warnings: Sequence[MalformedToolCall] = ()
-        self.reuse = Reuse()
-        self.guesses = Guesses()
-
-    def __aiter__(self) -> AsyncIterator[Sequence[E]]:
-        return self
-
-    def until_over(self) -> AbstractContextManager[None]:
-        """Cut short what is inside once the worker has said all."""
-        return self._box.until_over()
-
-    async def __anext__(self) -> Sequence[E]:
-        if self._is_over:
-            raise StopAsyncIteration
-        events: list[E] = []
-        while not events:
-            for answer in await self._box.take():
-                if not self._is_over:  # a stop string may be found before the last one
-                    events += self._events_of(answer)
-        return events
 
     def _events_of(self, answer: Answer) -> Sequence[E]:
         match answer:
@@ -94,10 +68,6 @@ class _Stream(Generic[E]):
             case Logprob() | Reuse() | Guesses():
                 self._noted(answer)
                 return []
-            case Failed(reason=reason, by_request=by_request):
-                raise (
-                    InvalidRequestError(reason) if by_request else InternalError(reason)
-                )
             case _:
                 raise InternalError("the worker answered a run with something else")
 
@@ -142,7 +112,7 @@ class _Stream(Generic[E]):
         """Make the last event."""
 
 
-class TextStream(_Stream[TokenEvent]):
+class TextStream(_GeneratedStream[TokenEvent]):
     """v1: all that the model writes is text, but for markers that are no text.
 
     Args:
@@ -179,10 +149,7 @@ class TextStream(_Stream[TokenEvent]):
         )
 
 
-_REASONS: Final[dict[str, StopReasonV2]] = {"end": "end_turn", "length": "max_tokens"}
-
-
-class BlockStream(_Stream[TokenEventV2]):
+class BlockStream(_GeneratedStream[TokenEventV2]):
     """v2: thoughts and calls are told apart from text.
 
     Thoughts are thoughts whether they were asked for or not.
@@ -273,12 +240,9 @@ class BlockStream(_Stream[TokenEventV2]):
             yield Text(text, tuple(each for share in shares for each in share.tokens))
 
     def _done(self, end: Ended) -> TokenEventV2:
-        usage = end.usage
         return DoneV2(
             stop_reason=self._reason(end),
-            usage=UsageV2(
-                usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens
-            ),
+            usage=usage_v2(end.usage),
             stop_sequence=self._stops.matched,
             stop_token_id=end.stop_token_id,
             structure_complete=self._structure_complete(end),
@@ -290,4 +254,4 @@ class BlockStream(_Stream[TokenEventV2]):
             return "tool_use"
         if self._stops.matched is not None or end.stop_token_id is not None:
             return "stop_sequence"
-        return _REASONS[end.stop_reason]
+        return REASONS_V2[end.stop_reason]
