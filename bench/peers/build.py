@@ -15,7 +15,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from bench.peers.source import PACKAGE, sources, version
 from inferd.paths import cache_directory
@@ -56,41 +56,64 @@ def tools_directory() -> Path:
         *(version(), *FLAGS, *TOOLS, *chosen),
         *(platform.machine(), *platform.libc_ver()),
     )
+    return kept(
+        Peer("llama.cpp", PACKAGE, "vendor/llama.cpp", (*FLAGS, *CHOICE_ARGS), TOOLS),
+        words,
+    )
+
+
+class Peer(NamedTuple):
+    """Programs of another project, whose sources our binding to it carries."""
+
+    name: str
+    package: str
+    """The binding."""
+    source: str
+    """Where in it they are."""
+    flags: Sequence[str]
+    programs: Sequence[str]
+
+
+def kept(peer: Peer, words: Sequence[str]) -> Path:
+    """Find the directory of a peer's programs in the cache, or build them.
+
+    Args:
+        peer: what they are.
+        words: all that a build depends on.
+    """
     key = hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
-    directory = cache_directory() / "peers" / f"llama.cpp-{key}"
+    directory = cache_directory() / "peers" / f"{peer.name}-{key}"
     if not (directory / "bin").is_dir():
         if not shutil.which("cmake"):
             sys.exit("the peers need CMake and a C++ compiler to be built")
-        say(f"building {', '.join(TOOLS)} of {PACKAGE} {version()} once; takes minutes")
-        build(directory)
+        build(peer, directory)
     return directory / "bin"
 
 
-def build(directory: Path) -> None:
-    """Compile the tools; keep them and their libraries."""
+def build(peer: Peer, directory: Path) -> None:
+    """Compile a peer's programs; keep them and their libraries."""
+    release = f"{peer.package} {version(peer.package)}"
+    say(f"building {', '.join(peer.programs)} of {release} once; takes minutes")
     directory.mkdir(parents=True, exist_ok=True)
     log = directory / "build.log"
     log.write_text("")
     with (
         tempfile.TemporaryDirectory(prefix="inferd-peer-") as made,
-        sources() as binding,
+        sources(peer.package) as binding,
     ):
-        source = binding / "vendor" / "llama.cpp"
-        compile_tools(source, made, (*FLAGS, *CHOICE_ARGS), TOOLS, log)
+        compile_programs(peer, binding / peer.source, made, log)
         keep(Path(made) / "bin", directory)
     say(f"kept in {directory}")
 
 
-def compile_tools(
-    source: Path, made: str, flags: Sequence[str], tools: Sequence[str], log: Path
-) -> None:
-    """Compile some of a project's programs into a directory."""
+def compile_programs(peer: Peer, source: Path, made: str, log: Path) -> None:
+    """Compile them into a directory."""
     generator = ["-G", "Ninja"] if shutil.which("ninja") else []
-    run(["cmake", "-S", str(source), "-B", made, *generator, *flags], log)
+    run(["cmake", "-S", str(source), "-B", made, *generator, *peer.flags], log)
     run(
         [
             *("nice", "-n", str(NICENESS), "cmake", "--build", made),
-            *("--parallel", str(JOBS), "--target", *tools),
+            *("--parallel", str(JOBS), "--target", *peer.programs),
         ],
         log,
     )

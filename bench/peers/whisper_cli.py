@@ -6,21 +6,17 @@ has: no `-march=native`, and all else as it comes.
     python -m bench.peers.whisper_cli       # build it now; says where it is
 """
 
-import hashlib
 import platform
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bench.peers.build import compile_tools, keep, say
-from bench.peers.source import WHISPER, sources, version
-from inferd.paths import cache_directory
+from bench.peers.build import Peer, kept
+from bench.peers.source import WHISPER, version
 
 TOOL: Final = "whisper-cli"
 FLAGS: Final = (
@@ -56,28 +52,8 @@ def main() -> int:
 def whisper_cli() -> Path:
     """Find the program in the cache, or build it."""
     words = (version(WHISPER), *FLAGS, platform.machine(), *platform.libc_ver())
-    key = hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
-    directory = cache_directory() / "peers" / f"whisper.cpp-{key}"
-    if not (directory / "bin").is_dir():
-        if not shutil.which("cmake"):
-            sys.exit("the peer needs CMake and a C++ compiler to be built")
-        say(f"building {TOOL} of {WHISPER} {version(WHISPER)} once; takes minutes")
-        build(directory)
-    return directory / "bin" / TOOL
-
-
-def build(directory: Path) -> None:
-    """Compile the program, and keep it."""
-    directory.mkdir(parents=True, exist_ok=True)
-    log = directory / "build.log"
-    log.write_text("")
-    with (
-        tempfile.TemporaryDirectory(prefix="inferd-peer-") as made,
-        sources(WHISPER) as binding,
-    ):
-        compile_tools(binding / "whisper.cpp", made, FLAGS, (TOOL,), log)
-        keep(Path(made) / "bin", directory)
-    say(f"kept in {directory}")
+    peer = Peer("whisper.cpp", WHISPER, "whisper.cpp", FLAGS, (TOOL,))
+    return kept(peer, words) / TOOL
 
 
 def command(

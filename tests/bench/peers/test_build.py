@@ -4,41 +4,19 @@ from bench.peers import build
 from tools.setup import CMAKE_ARGS
 
 
-@pytest.fixture
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setattr(build, "cache_directory", lambda: tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
-def built(monkeypatch):
-    """Directories that were asked to be filled."""
-    asked = []
-
-    def fill(directory):
-        (directory / "bin").mkdir(parents=True)
-        asked.append(directory)
-
-    monkeypatch.setattr(build, "build", fill)
-    monkeypatch.setattr("shutil.which", lambda _: "/usr/bin/cmake")
-    return asked
-
-
-def test_tools_are_built_once(cache, built):
+def test_tools_are_built_once(built):
     assert build.tool("llama-bench") == build.tools_directory() / "llama-bench"
     assert len(built) == 1
 
 
-def test_other_flags_are_another_build(cache, built, monkeypatch):
+def test_other_flags_are_another_build(built, monkeypatch):
     before = build.tools_directory()
     monkeypatch.setattr(build, "FLAGS", (*build.FLAGS, "-DGGML_OPENMP=OFF"))
     assert build.tools_directory() != before
     assert len(built) == 2
 
 
-def test_another_choice_of_variants_is_another_build(
-    cache, built, monkeypatch, tmp_path
-):
+def test_another_choice_of_variants_is_another_build(built, monkeypatch, tmp_path):
     chosen = tmp_path / "variants.cmake"
     monkeypatch.setattr(build, "VARIANTS", chosen)
     monkeypatch.setattr(build, "CHOICE_ARGS", (f"-DHOOK={chosen}",))
@@ -49,7 +27,7 @@ def test_another_choice_of_variants_is_another_build(
     assert len(directories) == len(built) == 2
 
 
-def test_without_cmake_there_are_no_tools(cache, built, monkeypatch):
+def test_without_cmake_there_are_no_tools(built, monkeypatch):
     monkeypatch.setattr("shutil.which", lambda _: None)
     with pytest.raises(SystemExit, match="CMake"):
         build.tools_directory()

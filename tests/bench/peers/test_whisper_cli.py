@@ -14,21 +14,6 @@ whisper_print_timings:    total time =  2242.68 ms
 """
 
 
-@pytest.fixture
-def built(monkeypatch, tmp_path):
-    """A cache, and what was built in it: nothing, but a place for it."""
-    builds = []
-
-    def build(directory):
-        builds.append(directory)
-        (directory / "bin").mkdir(parents=True)
-
-    monkeypatch.setattr(whisper_cli, "cache_directory", lambda: tmp_path)
-    monkeypatch.setattr(whisper_cli, "build", build)
-    monkeypatch.setattr("shutil.which", lambda _: "/usr/bin/cmake")
-    return builds
-
-
 def test_the_program_is_built_once_for_a_release_and_its_flags(built, monkeypatch):
     first = whisper_cli.whisper_cli()
     assert whisper_cli.whisper_cli() == first
@@ -37,12 +22,6 @@ def test_the_program_is_built_once_for_a_release_and_its_flags(built, monkeypatc
     monkeypatch.setattr(whisper_cli, "FLAGS", ("-DGGML_NATIVE=ON",))
     assert whisper_cli.whisper_cli() != first
     assert len(built) == 2
-
-
-def test_without_cmake_it_is_said_what_is_missing(built, monkeypatch):
-    monkeypatch.setattr("shutil.which", lambda _: None)
-    with pytest.raises(SystemExit, match="needs CMake and a C\\+\\+ compiler"):
-        whisper_cli.whisper_cli()
 
 
 def test_it_decodes_as_the_library_does_by_default(built, tmp_path):
