@@ -17,7 +17,7 @@ def _pipe() -> int:
 
 KINDS: Final[dict[str, Callable[[], int]]] = {
     "sealed": lambda: memfd(b"\0" * 12),
-    "unsealed": lambda: memfd(b"\0" * 12, is_sealed=False),
+    "unsealed": lambda: memfd(b"\0" * 12, seals=0),
     "empty": memfd,
     "pipe": _pipe,
     "socket": lambda: socket.socket(socket.AF_UNIX).detach(),

@@ -5,7 +5,7 @@ import fcntl
 import os
 import socket
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import trio
@@ -13,21 +13,33 @@ import trio
 SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 
 
-def memfd(content: bytes = b"", *, is_sealed: bool = True) -> int:
-    """Make a file in memory, which the caller closes."""
+def memfd(data: bytes = b"", *, seals: int = SEALS) -> int:
+    """Make a file with these bytes; the caller closes it."""
     fd = os.memfd_create("test", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.write(fd, content)
-    if is_sealed:
-        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
+    os.write(fd, data)
+    if seals:
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
     return fd
 
 
+def hole(n_bytes: int) -> int:
+    """Make a file that takes no memory, however long it is; the caller closes it."""
+    fd = memfd(seals=0)
+    os.ftruncate(fd, n_bytes)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
+    return fd
+
+
+def memfds(*contents: bytes) -> AbstractContextManager[list[int]]:
+    """Make files with these bytes, and close them on leaving."""
+    return closing(*map(memfd, contents))
+
+
 @contextmanager
-def memfds(*contents: bytes) -> Iterator[list[int]]:
-    """Make sealed files in memory, and close them on leaving."""
-    fds = [memfd(content) for content in contents]
+def closing(*fds: int) -> Iterator[list[int]]:
+    """Close these on leaving."""
     try:
-        yield fds
+        yield list(fds)
     finally:
         for fd in fds:
             os.close(fd)
@@ -38,9 +50,17 @@ def content_of(fd: int) -> bytes:
     return os.pread(fd, os.fstat(fd).st_size, 0)
 
 
+def contents(fds: list[int] | tuple[int, ...]) -> list[bytes]:
+    """Read files from their beginning, and close them."""
+    read = [os.pread(fd, 1000, 0) for fd in fds]
+    for fd in fds:
+        os.close(fd)
+    return read
+
+
 def n_open() -> int:
-    """Count the open descriptors of this process."""
-    return len([*Path("/proc/self/fd").iterdir()]) - 1  # but the one that lists
+    """Count this process's descriptors."""
+    return len([*Path("/proc/self/fd").iterdir()])
 
 
 def is_open(fd: int) -> bool:

@@ -3,59 +3,11 @@
 import fcntl
 import os
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from inferd.job import GenerateJob, Media, Sampling, TranscribeJob, Turn
-
-SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
-
-
-def memfd(data: bytes = b"", *, seals: int = SEALS) -> int:
-    """Make a file with these bytes; the caller closes it."""
-    fd = os.memfd_create("test", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.write(fd, data)
-    if seals:
-        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
-    return fd
-
-
-def hole(n_bytes: int) -> int:
-    """Make a file that takes no memory, however long it is; the caller closes it."""
-    fd = memfd(seals=0)
-    os.ftruncate(fd, n_bytes)
-    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
-    return fd
-
-
-def memfds(*contents: bytes) -> AbstractContextManager[list[int]]:
-    """Make files with these bytes, and close them on leaving."""
-    return closing(*map(memfd, contents))
-
-
-@contextmanager
-def closing(*fds: int) -> Iterator[list[int]]:
-    """Close these on leaving."""
-    try:
-        yield list(fds)
-    finally:
-        for fd in fds:
-            os.close(fd)
-
-
-def n_open() -> int:
-    """Count this process's descriptors."""
-    return len([*Path("/proc/self/fd").iterdir()])
-
-
-def contents(fds: list[int] | tuple[int, ...]) -> list[bytes]:
-    """Read files from their beginning, and close them."""
-    read = [os.pread(fd, 1000, 0) for fd in fds]
-    for fd in fds:
-        os.close(fd)
-    return read
+from tests.fakes.fds import SEALS, hole, memfd
 
 
 def job_with(n_media: int) -> GenerateJob:

@@ -21,7 +21,8 @@ from inferd.events import (
 )
 from inferd.job import EmbedJob, GenerateJob, RerankJob, Sampling, Turn
 from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
-from tests.fakes.media import memfds, speech
+from tests.fakes.fds import memfds
+from tests.fakes.media import speech
 
 JOB = GenerateJob(
     turns=[Turn("user", "hello")],

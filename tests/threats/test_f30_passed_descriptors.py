@@ -17,7 +17,8 @@ from inferd.server.holdings import MediaRoom
 from inferd.server.limits import MAX_MEDIA_FILES
 from inferd.server.sound import Sound
 from inferd.wire.blocks import AudioAttachment, ImageAttachment
-from tests.fakes.media import ODD, SEALS, closing, hole, memfd, n_open
+from tests.fakes.fds import SEALS, closing, hole, memfd, n_open
+from tests.fakes.media import ODD
 
 PICTURE = ImageAttachment("a", 2, 2, fd=0)
 MALLORY, ALICE = 1001, 1002

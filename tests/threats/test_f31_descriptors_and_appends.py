@@ -97,7 +97,7 @@ async def test_a_request_that_would_wait_for_what_cannot_be_read_ends(
 
 
 KINDS = {
-    "memfd": lambda: memfd(b"x", is_sealed=False),
+    "memfd": lambda: memfd(b"x", seals=0),
     "pipe": lambda: os.pipe()[0],
     "socket": lambda: socket.socket(socket.AF_UNIX).detach(),
     "null": lambda: os.open(os.devnull, os.O_RDWR),

@@ -14,8 +14,9 @@ from inferd.engine.spawn import first_load
 from inferd.errors import BackendUnavailableError, InternalError, InvalidRequestError
 from inferd.ipc import Append, Drop, Prepare
 from inferd.limits import MAX_JOB_MEDIA
+from tests.fakes.fds import contents, memfds, n_open
 from tests.fakes.ledger import roomy_ledger
-from tests.fakes.media import contents, job_with, memfds, n_open, speech
+from tests.fakes.media import job_with, speech
 from tests.fakes.observer import Deaf
 from tests.fakes.worker import Workers
 

@@ -12,7 +12,8 @@ from inferd.engine.outbox import Outbox, OutboxFullError
 from inferd.ipc import Append, Prepare, Run, ToWorker
 from inferd.job import EmbedJob
 from inferd.pipe import MessageSplitter, decode_to_worker, encode
-from tests.fakes.media import contents, job_with, memfds, n_open
+from tests.fakes.fds import contents, memfds, n_open
+from tests.fakes.media import job_with
 from tests.fakes.streams import fill_pipe, open_pair
 
 LARGE = EmbedJob(texts=["x" * 3_000_000], dimensions=None, task=None)

@@ -21,7 +21,7 @@ from inferd.wire.blocks import (
     Message,
     TextBlock,
 )
-from tests.fakes.media import memfd, memfds, n_open
+from tests.fakes.fds import memfd, memfds, n_open
 
 ROOM = MediaRoom(LimitSettings(), 10, lambda: 0)
 PIXELS = bytes(range(6))

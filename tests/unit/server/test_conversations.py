@@ -12,8 +12,7 @@ from inferd.errors import BackendUnavailableError
 from inferd.events import Partial, Span, Text, Transcription
 from inferd.job import GenerateJob, TranscribeJob
 from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
-from tests.fakes.fds import send_with
-from tests.fakes.media import memfd, n_open
+from tests.fakes.fds import memfd, n_open, send_with
 from tests.fakes.serving import House
 from tests.fakes.streams import cancel, to_line
 

@@ -16,7 +16,7 @@ from inferd.server.peer import Peer
 from inferd.server.sound import Sound
 from inferd.wire.blocks import AudioAttachment
 from inferd.wire.speech import AppendLine
-from tests.fakes.media import memfd, n_open
+from tests.fakes.fds import memfd, n_open
 
 PEER = Peer(pid=17, uid=1000, gid=100)
 AHEAD_BYTES = 2 * MEDIA_SLICE_BYTES

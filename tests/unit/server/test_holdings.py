@@ -17,7 +17,8 @@ from inferd.server.holdings import MediaRoom
 from inferd.server.media import MEDIA_SLICE_BYTES, Attached
 from inferd.server.sound import Sound
 from inferd.wire.blocks import AudioAttachment, ImageAttachment
-from tests.fakes.media import ODD, closing, hole, memfd, memfds, n_open
+from tests.fakes.fds import closing, hole, memfd, memfds, n_open
+from tests.fakes.media import ODD
 
 LIMITS = LimitSettings(
     max_media_bytes=100,

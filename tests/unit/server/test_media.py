@@ -10,7 +10,8 @@ from inferd.errors import BackendUnavailableError, InvalidRequestError
 from inferd.server.limits import MAX_IMAGE_PIXELS
 from inferd.server.media import Medium, decoded_bytes
 from inferd.wire.blocks import AudioAttachment, ImageAttachment
-from tests.fakes.media import ODD, SEALS, closing, memfd, memfds, n_open
+from tests.fakes.fds import SEALS, closing, memfd, memfds, n_open
+from tests.fakes.media import ODD
 
 SLICE_CHARS = 8
 

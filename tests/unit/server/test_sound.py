@@ -10,7 +10,8 @@ from inferd.errors import InvalidRequestError
 from inferd.server.media import MEDIA_SLICE_BYTES
 from inferd.server.sound import Sound
 from inferd.wire.blocks import AudioAttachment
-from tests.fakes.media import ODD, closing, memfds, n_open
+from tests.fakes.fds import closing, memfds, n_open
+from tests.fakes.media import ODD
 
 PAGE_BYTES = os.sysconf("SC_PAGESIZE")
 AHEAD_BYTES = 4 * MEDIA_SLICE_BYTES

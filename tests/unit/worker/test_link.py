@@ -9,7 +9,8 @@ from inferd.ipc import Alive, Drop, Load, Prepare, Refused, Run
 from inferd.limits import MAX_JOB_MEDIA
 from inferd.pipe import BrokenLinkError, MessageSplitter, decode_from_worker, encode
 from inferd.worker.link import Link
-from tests.fakes.media import contents, job_with, memfds
+from tests.fakes.fds import contents, memfds
+from tests.fakes.media import job_with
 
 LOAD = Load(settings=MockSettings(name="m"), n_slots=1)
 

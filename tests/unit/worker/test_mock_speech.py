@@ -12,7 +12,7 @@ from inferd.ipc import Failed, Transcribed, TranscriptEnded
 from inferd.job import GenerateJob, Media, Sampling, TranscribeJob, Turn
 from inferd.worker.mock import SAMPLE_RATE, MockBackend
 from inferd.worker.mock_speech import READ_BYTES, Dictation
-from tests.fakes.media import memfd, n_open
+from tests.fakes.fds import memfd, n_open
 
 SECOND = bytes(4 * SAMPLE_RATE)
 WORDS = (" One", " two")

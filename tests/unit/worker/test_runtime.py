@@ -40,8 +40,9 @@ from inferd.worker.backend import (
 from inferd.worker.link import Link, close_all
 from inferd.worker.mock import MockBackend
 from inferd.worker.runtime import EXIT_BUG, EXIT_LOAD_FAILED, Runtime
+from tests.fakes.fds import contents, memfds, n_open
 from tests.fakes.ledger import DEMAND
-from tests.fakes.media import contents, job_with, memfds, n_open
+from tests.fakes.media import job_with
 
 PATIENCE_S = 5.0
 SETTINGS = MockSettings(name="m", tokens=("a", "b", "c"))
