@@ -103,6 +103,10 @@ def _with_model(settings: M) -> M:
     if model is None:
         path = _file_path(name, "model", reference)
         return msgspec.structs.replace(settings, model=str(path))
+    if model.kind != (kind := settings.__struct_config__.tag):
+        raise CommandError(
+            f'backend {name}: {reference} is for kind = "{model.kind}", not "{kind}"'
+        )
     path = model.path_in(cache_directory())
     if not path.is_file():
         raise CommandError(

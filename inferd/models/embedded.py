@@ -45,6 +45,8 @@ class EmbeddedModel:
     license: str
     recipe: str | None = None
     """How the converter makes the file; ``None`` if the one member is the file."""
+    kind: str = "llamacpp"
+    """Of the backend that reads it, as configurations say it."""
 
     def path_in(self, cache: Path) -> Path:
         """Where the file is, or would be."""
@@ -140,6 +142,7 @@ SPEECH = EmbeddedModel(
         ),
     ),
     recipe="whisper",
+    kind="whispercpp",
     file_name="ggml-tiny.en.bin",
     sha256="a96e5993ae1dc688cc16ccd9328138ba89e17ed4ae376b165d15e69a2c874358",
     size_bytes=77_704_698,
@@ -173,6 +176,7 @@ SPEECH_MULTILINGUAL = EmbeddedModel(
         ),
     ),
     recipe="whisper",
+    kind="whispercpp",
     file_name="ggml-base.bin",
     sha256="f37c93391d7ec0490984f6c2a717335279f7d2c6c36f35cccd39790b36ff619e",
     size_bytes=147_951_465,

@@ -12,7 +12,7 @@ import stat
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from inferd.worker.backend import LoadError
 
@@ -20,6 +20,32 @@ _HASH_BLOCK_BYTES: Final = 8 * 1024 * 1024
 MODEL: Final = "model file"
 _FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 """A pipe in place of a file is not waited for."""
+
+
+class _Format(NamedTuple):
+    name: str
+    kind: str
+    """Of the backend that reads it, as configurations say it."""
+
+
+_FORMATS: Final = {
+    b"GGUF": _Format("GGUF", "llamacpp"),
+    b"lmgg": _Format("whisper.cpp model", "whispercpp"),
+}
+"""By what files begin with."""
+
+
+def another_format(expected: bytes, found: bytes) -> str:
+    """Say that a file does not begin as it should, and what would read it.
+
+    Args:
+        expected: what files begin with that are as they should be.
+        found: what this one begins with.
+    """
+    fault = f"not a {_FORMATS[expected].name} file"
+    if other := _FORMATS.get(found):
+        fault += f' but a {other.name} file, for kind = "{other.kind}"'
+    return fault
 
 
 class OpenedFile:

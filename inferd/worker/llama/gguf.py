@@ -9,6 +9,7 @@ import struct
 from collections.abc import Iterator
 from typing import BinaryIO, Final, NamedTuple
 
+from inferd.worker.files import another_format
 from inferd.worker.limits import (
     GGUF_ALIGNMENT_BYTES,
     GGUF_ARRAY_TEXTS,
@@ -74,8 +75,9 @@ def read_header(file: BinaryIO, n_bytes: int) -> Header:
         that it holds.
     """
     reader = _Reader(file, n_bytes)
-    if n_bytes < len(MAGIC) or reader.take(len(MAGIC)) != MAGIC:
-        raise GgufError("not a GGUF file")
+    magic = reader.take(min(n_bytes, len(MAGIC)))
+    if magic != MAGIC:
+        raise GgufError(another_format(MAGIC, magic))
     version = reader.number(4)
     if version not in VERSIONS:
         raise GgufError(f"GGUF version {version} is not supported (2 and 3 are)")

@@ -8,6 +8,7 @@ follows from them; weights are passed over.
 import struct
 from typing import BinaryIO, Final, NamedTuple
 
+from inferd.worker.files import another_format
 from inferd.worker.limits import WHISPER_TEXT_BYTES
 from inferd.worker.llama.ggml_types import BLOCKS
 from inferd.worker.whisper.tensors import Shape, shapes
@@ -100,8 +101,9 @@ def read_header(file: BinaryIO, n_bytes: int) -> Header:
         Memory: a chunk of 1 MiB. Time: 0.5 µs for each token of the vocabulary.
     """
     reader = _Reader(file, n_bytes)
-    if n_bytes < len(MAGIC) or reader.take(len(MAGIC)) != MAGIC:
-        raise HeaderError("not a whisper.cpp model file")
+    magic = reader.take(min(n_bytes, len(MAGIC)))
+    if magic != MAGIC:
+        raise HeaderError(another_format(MAGIC, magic))
     header = Header(*reader.numbers(len(Header._fields)))
     _check(header)
     n_mels, n_frequencies = reader.numbers(2)

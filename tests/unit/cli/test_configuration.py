@@ -4,7 +4,13 @@ import pytest
 
 from inferd.cli.configuration import load_config, located, socket_directory
 from inferd.cli.console import CommandError
-from inferd.config import Config, Listen, LlamaCppSettings, MockSettings
+from inferd.config import (
+    Config,
+    Listen,
+    LlamaCppSettings,
+    MockSettings,
+    WhisperCppSettings,
+)
 from inferd.models.embedded import EMBEDDED_MODELS
 
 MOCK = '[[backend]]\nkind = "mock"\nname = "{}"\n'
@@ -194,3 +200,22 @@ def test_an_embedded_model_that_nobody_knows_is_refused():
         "allowed: a path, embedded:chat, embedded:embed, embedded:rerank, "
         "embedded:speech, embedded:speech-multilingual"
     )
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        (
+            LlamaCppSettings(name="b", model="embedded:speech"),
+            'backend b: embedded:speech is for kind = "whispercpp", not "llamacpp"',
+        ),
+        (
+            WhisperCppSettings(name="b", model="embedded:chat"),
+            'backend b: embedded:chat is for kind = "llamacpp", not "whispercpp"',
+        ),
+    ],
+)
+def test_an_embedded_model_of_another_kind_is_refused_with_that_kind(settings, text):
+    with pytest.raises(CommandError) as caught:
+        located(settings)
+    assert caught.value.text == text

@@ -74,7 +74,8 @@ def test_an_embedded_model_is_pinned_to_the_byte(model):
     assert SHA256.fullmatch(model.sha256)
     assert all(SHA256.fullmatch(member.sha256) for member in members)
     assert len({member.name for member in members}) == len(members) > 0
-    assert model.file_name.endswith((".gguf", ".bin"))
+    suffix = {"llamacpp": ".gguf", "whispercpp": ".bin"}[model.kind]
+    assert model.file_name.endswith(suffix)
     assert model.size_bytes > 0
     assert model.license
 

@@ -100,8 +100,12 @@ def test_no_number_of_any_size_does_more_than_be_refused(place, number):
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "not a GGUF file"),
-        (b"GGML" + bytes(20), "not a GGUF file"),
+        (b"", "not a GGUF file$"),
+        (b"GGML" + bytes(20), "not a GGUF file$"),
+        (
+            b"lmgg" + bytes(20),
+            'not a GGUF file but a whisper.cpp model file, for kind = "whispercpp"',
+        ),
         (b"GGUF" + struct.pack("<IQQ", 1, 0, 0), "version 1 is not supported"),
         (b"GGUF" + struct.pack(">IQQ", 3, 0, 0), "version 50331648 is not"),
         (b"GGUF" + struct.pack("<IQQ", 3, HUGE, 0), f"it has {HUGE} tensors, over"),

@@ -112,5 +112,11 @@ def test_random_bytes_are_a_model_or_refused(noise, place):
 
 
 def test_what_is_no_model_at_all_is_refused():
-    for content in (b"", b"lmg", b"GGUF" + bytes(100), b"<html>" * 99):
+    for content in (b"", b"lmg", b"<html>" * 99):
         assert refusal(content) == "not a whisper.cpp model file"
+
+
+def test_what_another_backend_reads_is_refused_with_its_kind():
+    assert refusal(b"GGUF" + bytes(100)) == (
+        'not a whisper.cpp model file but a GGUF file, for kind = "llamacpp"'
+    )
