@@ -3,7 +3,7 @@
 A sound of up to ``SOUND_WINDOW_S`` is one window, and heard as by whisper.cpp's own
 command. Of a longer one each window but the last has a limit, 30 s before its end: every
 chunk begins before it and sees as much of the sound as it would in the whole. The next
-window begins where the last segment ends.
+window begins where the last segment ends, but no earlier than a chunk might have begun.
 """
 
 from typing import Final, NamedTuple
@@ -13,6 +13,9 @@ from inferd.worker.whisper.sound import MS, RATE
 
 WINDOW: Final = SOUND_WINDOW_S * RATE
 CHUNK: Final = SOUND_CHUNK_S * RATE
+LEFT_MS: Final = 110
+"""Milliseconds before a limit in which no chunk begins: the library stops at ten of its
+units of 10 ms, and rounds the limit down to one. What is there may be unheard."""
 
 
 class Window(NamedTuple):
@@ -25,6 +28,11 @@ class Window(NamedTuple):
     """No chunk begins from here on, counted from its beginning; 0 where it is the last."""
 
     @property
+    def heard_ms(self) -> int:
+        """How much of a window with a limit is heard, whatever is found in it."""
+        return self.limit_ms - LEFT_MS
+
+    @property
     def first_ms(self) -> int:
         """Where it begins."""
         return self.first // MS
@@ -32,7 +40,7 @@ class Window(NamedTuple):
     @property
     def n_settled(self) -> int:
         """Samples of the whole sound that no later window has."""
-        return self.first + (self.limit_ms * MS or self.n_samples)
+        return self.first + (self.heard_ms * MS if self.limit_ms else self.n_samples)
 
 
 def window_at(first: int, n_samples: int) -> Window:
@@ -46,7 +54,7 @@ def window_at(first: int, n_samples: int) -> Window:
 def ahead_at(first: int, n_samples: int) -> Window:
     """Give the window at a sample of a sound of which no more than so many have come.
 
-    There have to be more than a chunk.
+    There have to be a good deal more than a chunk.
     """
     n_there = min(n_samples - first, WINDOW)
     return Window(first, n_there, (n_there - CHUNK) // MS)
@@ -61,5 +69,5 @@ def after(window: Window, end_ms: int) -> int:
     """
     if not window.limit_ms:
         return window.first + window.n_samples
-    end = max(window.limit_ms, end_ms - window.first_ms) * MS
+    end = max(window.heard_ms, end_ms - window.first_ms) * MS
     return window.first + min(end, window.n_samples)

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from inferd.worker.whisper.backend import WhisperBackend
-from tests.unit.worker.whisper.models import write_model
+from tests.model.tiny_whisper import write_tiny_whisper
+from tests.unit.worker.whisper.models import RECITED_MS, write_model
 from tests.unit.worker.whisper.running import load
 
 N_TICKETS = 100
@@ -21,6 +22,13 @@ def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def loaded_small(small_model: Path) -> WhisperBackend:
     return load(small_model)[0]
+
+
+@pytest.fixture(scope="session")
+def reciter(tmp_path_factory: pytest.TempPathFactory) -> WhisperBackend:
+    """A backend that says its piece for each half minute."""
+    path = tmp_path_factory.mktemp("whisper") / "reciter.bin"
+    return load(write_tiny_whisper(path, end_ms=RECITED_MS))[0]
 
 
 @pytest.fixture

@@ -27,6 +27,8 @@ SMALL: Final = Header(
 )
 """English alone; a megabyte and a half."""
 N_TEXTS: Final = 50_257
+RECITED_MS: Final = 28_000
+"""Where the reciter's last segment of a chunk ends."""
 
 
 def texts(n: int = N_TEXTS) -> list[bytes]:

@@ -3,33 +3,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from inferd.worker.whisper.backend import WhisperBackend
 from inferd.worker.whisper.session import Session
 from inferd.worker.whisper.sound import RATE
-from tests.model.tiny_whisper import write_tiny_whisper
 from tests.unit.worker.whisper.running import (
     Heard,
     descriptor,
     hear,
     hear_live,
     job,
-    load,
     noise,
     run,
 )
 
 pytestmark = pytest.mark.slow
-
-ENDS_MS = 28_000
-"""Where a chunk's last segment ends: each is heard once, whoever hears it."""
-
-
-@pytest.fixture(scope="module")
-def reciter(tmp_path_factory) -> WhisperBackend:
-    """A backend that says its piece for each half minute."""
-    path = tmp_path_factory.mktemp("whisper") / "reciter.bin"
-    return load(write_tiny_whisper(path, end_ms=ENDS_MS))[0]
-
 
 SURE: dict[str, Any] = {"temperature": 2.0}
 

@@ -3,7 +3,8 @@ from typing import Any
 import pytest
 
 from inferd.worker.whisper import windows
-from inferd.worker.whisper.sound import RATE
+from inferd.worker.whisper.sound import MS, RATE
+from tests.unit.worker.whisper.models import RECITED_MS
 from tests.unit.worker.whisper.running import descriptor, hear, job, noise, run
 
 pytestmark = pytest.mark.slow
@@ -31,6 +32,16 @@ def test_a_long_sound_is_heard_in_windows(backend, monkeypatch):
     assert max(each.end_ms for each in heard.segments) > 50_000
     times = [time for each in heard.segments for time in (each.start_ms, each.end_ms)]
     assert times == sorted(times)
+
+
+@pytest.mark.parametrize("beyond_ms", [10, 60, 110])
+def test_a_window_begins_where_the_last_one_ends_though_it_ends_before_its_limit(
+    reciter, monkeypatch, beyond_ms
+):
+    limit_ms = RECITED_MS + beyond_ms
+    monkeypatch.setattr(windows, "WINDOW", windows.CHUNK + limit_ms * MS)
+    heard = hear(reciter, noise(60))
+    assert [each.start_ms for each in heard.segments][:3] == [0, 2020, RECITED_MS]
 
 
 def test_no_more_tokens_are_heard_than_are_wanted(backend):

@@ -1,7 +1,19 @@
 from hypothesis import given, strategies as st
 
 from inferd.worker.whisper.sound import MS
-from inferd.worker.whisper.windows import CHUNK, WINDOW, after, ahead_at, window_at
+from inferd.worker.whisper.windows import (
+    CHUNK,
+    LEFT_MS,
+    WINDOW,
+    after,
+    ahead_at,
+    window_at,
+)
+
+LEAST = WINDOW - CHUNK - LEFT_MS * MS
+TICK_MS = 10
+TICKS_LEFT = 10
+"""Of the library: it begins no chunk where so many are left."""
 
 
 @given(st.integers(1, WINDOW))
@@ -21,10 +33,10 @@ def test_windows_leave_nothing_out_and_come_to_an_end(n_samples, data):
         end_ms = first // MS + data.draw(st.integers(0, 700_000))
         following = after(window, end_ms)
         assert window.n_settled <= following <= first + window.n_samples
-        assert following >= min(n_samples, first + WINDOW - CHUNK)
+        assert following >= min(n_samples, first + LEAST)
         first, n_windows = following, n_windows + 1
     assert first == n_samples
-    assert n_windows <= n_samples // (WINDOW - CHUNK) + 1
+    assert n_windows <= n_samples // LEAST + 1
 
 
 @given(st.integers(WINDOW + 1, 3 * WINDOW), st.integers(0, (WINDOW - 1) // MS))
@@ -36,18 +48,19 @@ def test_every_chunk_of_a_window_with_a_limit_sees_its_whole_half_minute(
         assert place_ms * MS + CHUNK <= window.n_samples
 
 
-@given(st.integers(0, (WINDOW - CHUNK) // MS), st.integers(0, CHUNK // MS))
-def test_the_next_window_begins_where_the_last_segment_ends(limit, beyond_ms):
-    window = window_at(0, 3 * WINDOW)
-    assert after(window, window.limit_ms + beyond_ms) == (
-        (window.limit_ms + beyond_ms) * MS
+@given(st.integers(2 * CHUNK, WINDOW), st.data())
+def test_the_next_window_begins_where_the_library_stopped_or_before(n_ahead, data):
+    window = ahead_at(0, n_ahead)
+    n_ticks = window.limit_ms // TICK_MS - TICKS_LEFT
+    stopped_ms = TICK_MS * data.draw(
+        st.integers(n_ticks, n_ticks + CHUNK // MS // TICK_MS)
     )
-    assert after(window, window.limit_ms - min(limit, window.limit_ms)) == (
-        window.limit_ms * MS
-    )
+    said_ms = data.draw(st.integers(0, stopped_ms))
+    assert after(window, stopped_ms) == stopped_ms * MS
+    assert said_ms * MS <= after(window, said_ms) <= stopped_ms * MS
 
 
-@given(st.integers(0, 3 * WINDOW), st.integers(CHUNK + MS, 3 * WINDOW))
+@given(st.integers(0, 3 * WINDOW), st.integers(2 * CHUNK, 3 * WINDOW))
 def test_of_what_has_come_every_chunk_that_begins_is_there_whole(first, n_ahead):
     window = ahead_at(first, first + n_ahead)
     assert window.first + window.n_samples <= first + n_ahead
