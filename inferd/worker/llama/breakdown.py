@@ -1,21 +1,16 @@
 """Where llama.cpp keeps what a context needs: bytes by buffer, from its own accounts.
 
-Its C interface does not tell. Its C++ one does, with a ``std::map`` that we read as
-libstdc++ lays it out, which no compiler has changed in twenty years. The library is
-pinned (ADR 0007); the sum is compared with one that the C interface tells, so another
-layout is found out rather than believed.
+Their sum is compared with one that the C interface tells, so another layout than we know
+is found out rather than believed.
 """
 
 import ctypes
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from inferd.worker.backend import LoadError
+from inferd.worker.llama.accounts import accounts, is_cpu, stranger
 from inferd.worker.llama.library import llama
 
 _SYMBOL: Final = "_Z26llama_get_memory_breakdownPK13llama_context"
-_CPU: Final = 0
-"""``GGML_BACKEND_DEVICE_TYPE_CPU``."""
 _SLACK: Final = 1.1
 """Buffers are larger than the tensors in them: alignment. 1.00001 was seen."""
 
@@ -34,24 +29,9 @@ class Breakdown(NamedTuple):
     """All that is not in the machine's own memory."""
 
 
-_Words = ctypes.c_size_t * 6
-"""A ``std::map``: its comparison, the head of its tree (colour, root, first, last), and
-the number of nodes."""
-
-
-class _Map(ctypes.Structure):
-    """The same, as ctypes can take it from a function."""
-
-    _fields_ = (("words", _Words),)  # type: ignore[mutable-override]
-
-
 class _Node(NamedTuple):
-    """A node of it, word by word: a buffer's type, and ``llama_memory_breakdown_data``."""
+    """A buffer's type, and ``llama_memory_breakdown_data``."""
 
-    color: int
-    parent: int
-    left: int
-    right: int
     buffer_type: int
     model: int
     context: int
@@ -68,34 +48,13 @@ def breakdown(context: ctypes.c_void_p, n_weights: int) -> Breakdown:
     Raises:
         LoadError: the library's accounts are not as we know them.
     """
-    try:
-        ask = llama._lib[_SYMBOL]  # not in the C interface
-    except AttributeError as error:
-        raise _stranger() from error
-    ask.restype, ask.argtypes = _Map, [ctypes.c_void_p]
-    _, _, root, _, _, n_nodes = ask(context).words
-    nodes = list(_walk(root, n_nodes))
+    asked = ctypes.cast(context, ctypes.c_void_p)
+    found = accounts(llama._lib, _SYMBOL, asked, n_words=len(_Node._fields))
+    nodes = [_Node._make(each) for each in found]
     told = sum(node.model for node in nodes)
-    if len(nodes) != n_nodes or not n_weights <= told <= _SLACK * n_weights:
-        raise _stranger()
+    if not n_weights <= told <= _SLACK * n_weights:
+        raise stranger()
     return _sorted(nodes)
-
-
-def _stranger() -> LoadError:
-    return LoadError(
-        "llama.cpp's accounts of its memory are not those of the pinned release; "
-        "run: make setup"
-    )
-
-
-def _walk(address: int, n_left: int) -> Iterator[_Node]:
-    """Give the nodes from an address down, at most so many on each way."""
-    if address and n_left:
-        words = ctypes.c_size_t * len(_Node._fields)
-        node = _Node._make(words.from_address(address))
-        yield from _walk(node.left, n_left - 1)
-        yield node
-        yield from _walk(node.right, n_left - 1)
 
 
 def _sorted(nodes: list[_Node]) -> Breakdown:
@@ -124,7 +83,5 @@ def _is_cpu(buffer_type: int) -> bool:
     """Whether it is the processor that computes with a buffer."""
     device = llama._lib.ggml_backend_buft_get_device
     device.restype, device.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
-    kind = llama._lib.ggml_backend_dev_type
-    kind.restype, kind.argtypes = ctypes.c_int, [ctypes.c_void_p]
     found = device(buffer_type)
-    return not found or kind(found) == _CPU
+    return not found or is_cpu(found)

@@ -53,7 +53,7 @@ def test_what_is_repacked_and_what_is_elsewhere_is_told_apart(monkeypatch):
     monkeypatch.setattr(module, "_is_plain", lambda kind: kind == plain)
     monkeypatch.setattr(module, "_is_cpu", lambda kind: kind == packed)
     nodes = [
-        module._Node(0, 0, 0, 0, kind, 10 * kind, 100 * kind, 1000 * kind)
+        module._Node(kind, 10 * kind, 100 * kind, 1000 * kind)
         for kind in (plain, packed, card)
     ]
     found = module._sorted(nodes)
