@@ -148,10 +148,6 @@ MEDIA_READ_S: Final = PREPARE_TIMEOUT_S / 4
 """Seconds after which no further medium of a request is read: the worker is not to be
 killed for it. A picture of 12 million pixels takes 0.2 s, ten minutes of sound 2 s. F-29."""
 
-MEDIA_SAMPLE_MAX: Final = 32_768.0
-"""Largest size of a sample: one that was meant for 16 bits is louder than all, but no
-number that spoils a sum. F-29."""
-
 MEDIA_WATCHED_NODES: Final = 8
 """Operations of a projector between two looks at whether its picture is still wanted. A
 projector has some hundred, of which the longest take seconds; a look takes 2 µs."""
@@ -210,8 +206,8 @@ SOUND_CHUNK_S: Final = 30
 """Seconds that a whisper model hears at once; its own number."""
 
 SOUND_MAX: Final = 32_768.0
-"""Largest sample, either way: 1 is as loud as can be, and some programs count in whole
-numbers of 16 bits."""
+"""Largest sample, either way: 1 is as loud as can be, some programs count in whole numbers
+of 16 bits, and no sum of such is spoilt. F-29."""
 
 SPEECH_PROMPT_BYTES: Final = 4096
 """Bytes of words that may come up. The model reads 223 tokens of them, of four letters as a

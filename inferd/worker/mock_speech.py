@@ -10,11 +10,10 @@ from inferd.ipc import Failed, Segment, Transcribed, TranscriptEnded
 from inferd.job import SAMPLE_BYTES, TranscribeJob
 from inferd.wire.responses import Usage
 from inferd.worker.backend import PreparedJob
+from inferd.worker.limits import SOUND_MAX
 
 READ_BYTES: Final = 1024 * 1024
 """Bytes of sound that are listened to in a step."""
-LOUDEST: Final = 32768.0
-"""The largest sample that anybody means: floats of some who forgot to divide."""
 TOKENS_PER_S: Final = 50
 """What a second of sound counts for, as with whisper."""
 LANGUAGE: Final = "en"
@@ -127,9 +126,9 @@ class Dictation(PreparedJob):
 
 def _odd(samples: "array[float]") -> int | None:
     """Find the first sample that nobody can have meant."""
-    if -LOUDEST <= min(samples) <= max(samples) <= LOUDEST and math.isfinite(
+    if -SOUND_MAX <= min(samples) <= max(samples) <= SOUND_MAX and math.isfinite(
         sum(samples)
     ):
         return None  # as a rule, and faster than to look at each
-    odd = (n for n, each in enumerate(samples) if not abs(each) <= LOUDEST)
+    odd = (n for n, each in enumerate(samples) if not abs(each) <= SOUND_MAX)
     return next(odd, None)

@@ -15,9 +15,9 @@ from inferd.worker.limits import (
     MEDIA_AUDIO_MIN_S,
     MEDIA_AUDIO_S,
     MEDIA_PIXELS,
-    MEDIA_SAMPLE_MAX,
     MEDIA_SIDE_PIXELS,
     MEDIA_SIDE_RATIO,
+    SOUND_MAX,
 )
 
 __all__ = ["Medium", "Senses", "pseudo_tokens", "read_medium"]
@@ -167,7 +167,7 @@ def _read(media: Media, fd: int) -> Bytes:
 
 def _refuse_samples(media: Media, samples: npt.NDArray[np.float32]) -> None:
     """Refuse what is no number, or one that no sum survives."""
-    is_sound = np.abs(samples) <= MEDIA_SAMPLE_MAX  # nor is what is no number
+    is_sound = np.abs(samples) <= SOUND_MAX  # nor is what is no number
     if is_sound.all():
         return
     first = int(np.argmin(is_sound))

@@ -1,9 +1,7 @@
 """Predict what serving a model takes, without loading its weights."""
 
-import resource
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -24,6 +22,7 @@ from inferd.worker.llama.guessing import (
 from inferd.worker.llama.model import Model
 from inferd.worker.llama.opening import Extent
 from inferd.worker.llama.projector_memory import Taken, projector_bytes
+from inferd.worker.memory import resident_bytes
 
 GRAMMAR_TOKEN_BYTES: Final = 450
 """Bytes that a token of the vocabulary takes once grammars know it. Measured: 420 to 450
@@ -48,8 +47,6 @@ GROWTH_BYTES: Final = 16 * 1024 * 1024
 _MEASURED_TOKENS: Final = 2**20
 """Largest context that is tried. The time that takes grows with it: 0.3 s for this one."""
 
-_STATM: Final = Path("/proc/self/statm")
-_RESIDENT: Final = 1
 _FLOAT_BYTES: Final = 4
 
 
@@ -139,7 +136,7 @@ def _predict(
         raise LoadError(
             f"n_ctx = {n_ctx}: {slots} slots of it are more than llama.cpp can count"
         )
-    own = _resident()  # before the contexts leave anything behind
+    own = resident_bytes()  # before the contexts leave anything behind
     taken = [_take(model, _to_write if writes else _to_encode, n_ctx, slots)]
     if draft is not None:
         taken.append(_take(draft, _to_draft, n_ctx, slots))
@@ -226,8 +223,3 @@ def _row_bytes(model: Model) -> int:
     """Tell what a row of results takes: llama.cpp has room for scores in any case."""
     n_embd = 0 if model.use == "generate" else model.n_embd
     return _FLOAT_BYTES * (model.n_vocab + n_embd)
-
-
-def _resident() -> int:
-    """Tell what this process takes by now: itself, its libraries, the dry model's words."""
-    return int(_STATM.read_text().split()[_RESIDENT]) * resource.getpagesize()

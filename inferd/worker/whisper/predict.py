@@ -1,13 +1,12 @@
 """Predict what serving a whisper model takes."""
 
 import os
-import resource
-from pathlib import Path
 from typing import Final
 
 from inferd.fit import Demand, Line
 from inferd.job import SAMPLE_BYTES
 from inferd.worker.limits import SOUND_CHUNK_S, SOUND_WINDOW_S
+from inferd.worker.memory import resident_bytes
 from inferd.worker.whisper.files import SpeechFile
 from inferd.worker.whisper.header import Header
 from inferd.worker.whisper.sound import RATE
@@ -43,7 +42,7 @@ def predict(file: SpeechFile) -> Demand:
         is_set=True,
         has_slots=True,
         weights=os.fstat(fd).st_size,
-        own=_resident() + GROWTH_BYTES,
+        own=resident_bytes() + GROWTH_BYTES,
         cache=Line(per_slot=_cache_bytes(header)),
         compute=Line(per_slot=_compute_bytes(header)),
     )
@@ -61,9 +60,3 @@ def _compute_bytes(header: Header) -> int:
     samples = _COPIES * SOUND_WINDOW_S * RATE * SAMPLE_BYTES
     n_frames = (SOUND_WINDOW_S + SOUND_CHUNK_S) * _FRAMES_PER_S
     return network + scores + samples + n_frames * header.n_mels * _FLOAT_BYTES
-
-
-def _resident() -> int:
-    """Tell what this process takes by now: itself and its libraries."""
-    pages = Path("/proc/self/statm").read_text().split()[1]
-    return int(pages) * resource.getpagesize()

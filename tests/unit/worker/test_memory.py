@@ -85,3 +85,10 @@ def test_what_an_error_has_left_behind_is_taken_out(monkeypatch):
     infinity = resource.RLIM_INFINITY
     assert collected == [infinity]
     assert bounds == [240 * MIB, infinity, 210 * MIB, infinity, 250 * MIB, infinity]
+
+
+def test_what_a_process_takes_grows_with_what_it_has_made():
+    before = memory.resident_bytes()
+    held = b"x" * (64 * MIB)
+    assert 60 * MIB < memory.resident_bytes() - before < 80 * MIB
+    assert held
