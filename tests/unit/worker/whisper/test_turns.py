@@ -1,11 +1,13 @@
 import threading
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
 from inferd.ipc import Failed, Transcribed
 from inferd.worker.backend import RefusedError
+from inferd.worker.whisper import turns
 from inferd.worker.whisper.listening import ListeningError
 from inferd.worker.whisper.turns import Ring, Turn
 
@@ -182,17 +184,18 @@ def test_a_job_that_fails_says_why_and_others_go_on(error, reason, by_request, c
     assert order == [2]
 
 
-def test_time_counts_while_a_job_has_the_turn():
-    found: list[int] = []
+def test_time_counts_while_a_job_has_the_turn(monkeypatch):
+    now, found = [10.0], []
+    monkeypatch.setattr(turns, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     def perform(turn: Turn) -> None:
-        before = turn.computed_ms
-        turn.pause(until=lambda: bool(found))
-        found.append(turn.computed_ms - before)
+        for _ in range(2):
+            now[0] += 0.25
+            turn.pause()
+        found.append(turn.computed_ms)
 
     performers = ring(Turn(1, perform))
-    performers.step(SOON_S)
-    threading.Event().wait(0.05)
-    found.append(0)
-    performers.step(SOON_S)
-    assert found[1] < 50
+    while performers.is_busy:
+        performers.step(SOON_S)
+        now[0] += 60
+    assert found == [500]
