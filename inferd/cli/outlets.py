@@ -1,7 +1,9 @@
 """Where transcripts go: to stdout as they come, or whole into files."""
 
 import argparse
+import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -65,12 +67,31 @@ class Destination:
         elif twice := {stem for stem in stems if stems.count(stem) > 1}:
             raise CommandError(f"two files would be written to {min(twice)}.*")
 
+    def make_directory(self) -> None:
+        """Have a place for files: before hours of sound are heard for them.
+
+        Raises:
+            CommandError: there is none, or nothing may be written there.
+        """
+        if self.directory is None:
+            return
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except FileExistsError as error:
+            raise CommandError(f"{self.directory}: Not a directory") from error
+        except OSError as error:
+            raise CommandError(f"{self.directory}: {error.strerror}") from error
+        if not os.access(self.directory, os.W_OK | os.X_OK):
+            raise CommandError(f"{self.directory}: Permission denied")
+
     def format_of(self, kind: str) -> Format:
         """Find out how to write."""
         return PROSE if kind == "txt" and self.has_words else FORMATS[kind]
 
     def keep(self, name: str, transcript: Transcript) -> None:
         """Write a transcript into files, if that is where it goes.
+
+        Each is whole, or as it was before.
 
         Raises:
             CommandError: one cannot be written.
@@ -80,11 +101,15 @@ class Destination:
         for kind in self.kinds:
             path = self.directory / f"{_stem(name)}.{kind}"
             text = self.format_of(kind).whole(name, transcript)
+            part = self.directory / f".inferd-{os.getpid()}.part"
             try:
-                self.directory.mkdir(parents=True, exist_ok=True)
-                path.write_text(text, encoding="utf-8", newline="\n")
+                part.write_text(text, encoding="utf-8", newline="\n")
+                part.replace(path)
             except OSError as error:
                 raise CommandError(f"{path}: {error.strerror}") from error
+            finally:
+                with suppress(OSError):
+                    part.unlink(missing_ok=True)
 
 
 class Printer:

@@ -116,6 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.kinds, directory, has_words=arguments.timestamps == "word"
     )
     destination.check(names)
+    destination.make_directory()
     n_failed = 0
     with asking(arguments.directory, "transcription") as client:
         scribe = Scribe(client, partial(make_request, arguments), destination)

@@ -1,4 +1,6 @@
 import argparse
+import errno
+import os
 
 import pytest
 
@@ -106,6 +108,7 @@ def test_files_are_named_after_the_recording(tmp_path, capsys):
     directory = tmp_path / "new"
     destination = Destination(["txt", "json"], directory, has_words=False)
     assert printed(capsys, destination) == ""
+    destination.make_directory()
     for name in ("x/a.b.mp3", "-"):
         destination.keep(name, Transcript(segments=TWO))
     names = sorted(path.name for path in directory.iterdir())
@@ -124,3 +127,37 @@ def test_a_file_that_cannot_be_written_is_an_error(tmp_path):
     destination = Destination(["txt"], tmp_path, has_words=False)
     with pytest.raises(CommandError, match=r"a\.txt: Is a directory"):
         destination.keep("a.mp3", Transcript(segments=TWO))
+
+
+def test_a_file_that_has_no_room_stays_as_it_was(tmp_path, monkeypatch):
+    def write(path, text, **how):
+        with path.open("w", **how) as file:
+            file.write(text[:3])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    (tmp_path / "a.txt").write_text("before")
+    monkeypatch.setattr("pathlib.Path.write_text", write)
+    destination = Destination(["txt"], tmp_path, has_words=False)
+    with pytest.raises(CommandError, match=r"a\.txt: No space left on device"):
+        destination.keep("a.mp3", Transcript(segments=TWO))
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+    assert (tmp_path / "a.txt").read_text() == "before"
+
+
+@pytest.mark.parametrize(
+    ("below", "words"), [("file", "Not a directory"), ("file/out", "Not a directory")]
+)
+def test_a_directory_that_cannot_be_made_is_an_error(tmp_path, below, words):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CommandError, match=rf"{below}: {words}"):
+        Destination(["txt"], tmp_path / below, has_words=False).make_directory()
+
+
+def test_a_directory_in_which_nothing_may_be_written_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.access", lambda *_: False)  # root may write anywhere
+    with pytest.raises(CommandError, match="Permission denied"):
+        Destination(["txt"], tmp_path, has_words=False).make_directory()
+
+
+def test_stdout_needs_no_directory():
+    to_stdout("txt").make_directory()

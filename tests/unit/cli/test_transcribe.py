@@ -134,6 +134,11 @@ def test_a_file_that_cannot_be_used_does_not_keep_the_others(transcribe, files):
     ]
 
 
+def test_a_directory_that_cannot_be_is_told_before_anything_is_heard(inferd, files):
+    outcome = inferd("transcribe", files / "a.wav", "--output", files / "b.wav")
+    assert outcome == (2, "", f"error: {files}/b.wav: Not a directory\n")
+
+
 def test_without_the_library_the_command_ends(inferd, files, monkeypatch):
     monkeypatch.delitem(sys.modules, "inferd.client.decoder", raising=False)
     monkeypatch.setitem(sys.modules, "av", None)
