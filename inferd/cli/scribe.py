@@ -7,6 +7,7 @@ from typing import Final
 from inferd.cli.outlets import Destination, Printer
 from inferd.cli.recordings import Recording
 from inferd.cli.ticker import Ticker
+from inferd.client.exchange import ClientError
 from inferd.client.frames import BlocksAnswer, DoneBlocks
 from inferd.client.memory import Memory
 from inferd.client.sound import BYTES_PER_S, SAMPLE_RATE_HZ
@@ -48,8 +49,9 @@ class Scribe:
 
         Raises:
             SoundError: it cannot be used, or breaks off; it is written as far as it goes.
-            RequestFailedError: the daemon refused it, or failed.
-            IncompleteError: the answer was cut short; it is written as far as it goes.
+            ClientError: the daemon refused it, failed or went away, perhaps in the midst of
+                the answer; it is written as far as it goes.
+            IncompleteError: the answer was cut short; so is it then.
             CommandError: it cannot be written.
         """
         printer = Printer(recording.name, self._destination)
@@ -68,6 +70,11 @@ class Scribe:
                     ticker.show(_partial(frame))
                 else:
                     ticker.show(_progress(recording, segments))
+        except ClientError:
+            ticker.clear()
+            if segments:
+                self._keep(printer, recording, Transcript(segments=segments))
+            raise
         finally:
             ticker.clear()
 
@@ -78,13 +85,18 @@ class Scribe:
         segments: list[Segment],
         done: DoneBlocks,
     ) -> None:
-        transcript = Transcript(segments=segments, facts=done.transcription or None)
-        printer.finish(transcript)
-        self._destination.keep(recording.name, transcript)
+        facts = done.transcription or None
+        self._keep(printer, recording, Transcript(segments=segments, facts=facts))
         if done.stop_reason in ("cancelled", "error"):
             raise IncompleteError(f"the answer is not complete: {done.stop_reason}")
         if recording.broken is not None:
             raise recording.broken
+
+    def _keep(
+        self, printer: Printer, recording: Recording, transcript: Transcript
+    ) -> None:
+        printer.finish(transcript)
+        self._destination.keep(recording.name, transcript)
 
     def _held(self, recording: Recording) -> Iterator[BlocksAnswer]:
         """Hand over a recording in one piece of memory, unless it is long."""

@@ -47,8 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_socket_argument(parser)
     parser.epilog = (
         "A file that cannot be used is told on stderr, and the others are done all the "
-        "same: exit code 2. So is one that breaks off, whose text is printed as far as "
-        "it goes. With --live an interrupt ends the sound, and a second one the command. "
+        "same: exit code 2. So is one that breaks off, and one whose answer does: its "
+        "text is written as far as it goes. With --live an interrupt ends the sound, and a second one the command. "
         "Files are decoded here, which takes: pip install 'inferd[media]'."
     )
 

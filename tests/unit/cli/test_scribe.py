@@ -1,4 +1,5 @@
 import io
+import json
 
 import pytest
 
@@ -6,7 +7,7 @@ from inferd.cli import scribe
 from inferd.cli.outlets import Destination
 from inferd.cli.recordings import Recording
 from inferd.cli.scribe import IncompleteError, Scribe
-from inferd.client.exchange import RequestFailedError
+from inferd.client.exchange import ConnectionLostError, RequestFailedError
 from inferd.client.sound import SoundError
 from inferd.client.sync import Client
 from inferd.wire.blocks import AudioBlock, BlocksRequest, Message
@@ -104,6 +105,24 @@ def test_an_answer_that_was_cut_short_is_written_and_an_error(
     with pytest.raises(IncompleteError, match=f"not complete: {reason}"):
         write_down(stop, [SECOND])
     assert capsys.readouterr().out == "Ask\n"
+
+
+@pytest.mark.parametrize(
+    ("end", "error"),
+    [
+        (says(failure("backend_unavailable")), RequestFailedError),
+        (lambda _: None, ConnectionLostError),
+    ],
+)
+def test_what_came_before_a_failure_is_written(write_down, capsys, end, error):
+    def fail(sock):
+        receive(sock)
+        says(segment("Ask", 0, 900))(sock)
+        end(sock)
+
+    with pytest.raises(error):
+        write_down(fail, [SECOND], kinds=["json"])
+    assert json.loads(capsys.readouterr().out)["text"] == "Ask"
 
 
 def test_a_refusal_prints_nothing(write_down, capsys):
