@@ -12,7 +12,7 @@ from msgspec import UNSET
 from inferd.cli.configuration import load_config, socket_directory
 from inferd.cli.console import CommandError
 from inferd.client.discovery import NoDaemonError
-from inferd.client.exchange import ClientError
+from inferd.client.exchange import ClientError, RequestFailedError
 from inferd.client.sync import READY, Client, command, connect, watch_status
 from inferd.paths import EMBED_SOCKET, INFER_SOCKET, INFER_V2_SOCKET, RERANK_SOCKET
 from inferd.wire.commands import Command, Reply
@@ -21,6 +21,9 @@ ANSWER_S: Final = 5.0
 """Seconds the admin socket gets to answer."""
 START: Final = "inferd serve"
 """What to type where no daemon runs."""
+UNREAD: Final = "decode: "
+"""How the daemon's words begin on what it cannot read."""
+OLDER: Final = "the daemon may be older than this command, and needs a restart"
 SWITCHES: Final = {"embeddings": "embed", "reranking": "rerank"}
 """What may be turned off, to the key that does; capabilities are called the same."""
 
@@ -59,6 +62,9 @@ def asking(directory: Path | None, wanted: str) -> Iterator[Client]:
             yield client
     except NoDaemonError as error:
         raise _unserved(error, directory, wanted) from error
+    except RequestFailedError as error:
+        is_unread = error.frame.message.startswith(UNREAD)
+        raise CommandError(str(error), hint=OLDER if is_unread else "") from error
     except ClientError as error:
         raise CommandError(str(error)) from error
 

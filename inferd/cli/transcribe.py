@@ -124,6 +124,8 @@ def run(arguments: argparse.Namespace) -> int:
             try:
                 scribe.write_down(_recording(name, arguments), is_live=arguments.live)
             except (SoundError, RequestFailedError, IncompleteError) as error:
+                if _is_about_all(error, arguments.id):
+                    raise
                 say(f"error: {name}: {error}")
                 n_failed += 1
             except MissingExtraError as error:
@@ -144,6 +146,11 @@ def make_request(
         translate=arguments.translate or None,
         timestamps=arguments.timestamps,  # told, so that nothing but speech is answered
     )
+
+
+def _is_about_all(error: Exception, request_id: str) -> bool:
+    """Tell whether the daemon will have none of the other files either."""
+    return isinstance(error, RequestFailedError) and error.frame.id != request_id
 
 
 def _names(arguments: argparse.Namespace) -> list[str]:

@@ -59,6 +59,14 @@ def test_a_refusal_is_told_as_the_daemon_words_it(short_dir):
         assert error_of(short_dir) == ("queue_full: queue full", "")
 
 
+def test_a_daemon_that_cannot_read_a_request_may_be_an_older_one(short_dir):
+    unread = failure("invalid_request", "decode: Expected `str`, got `null`", "")
+    with listening(short_dir / "infer.embed.sock", answers([unread])):
+        text, hint = error_of(short_dir)
+    assert text == "invalid_request: decode: Expected `str`, got `null`"
+    assert "older than this command" in hint
+
+
 def test_without_a_daemon_the_hint_is_to_start_one(short_dir):
     text, hint = error_of(short_dir)
     assert text.startswith(

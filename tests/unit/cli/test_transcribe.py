@@ -134,6 +134,15 @@ def test_a_file_that_cannot_be_used_does_not_keep_the_others(transcribe, files):
     ]
 
 
+def test_a_daemon_that_has_no_more_of_us_is_told_once(transcribe, files):
+    unread = failure("invalid_request", "decode: Expected `str`, got `null`", "")
+    names = [files / "a.wav", files / "b.wav"]
+    code, _, stderr = transcribe(*names, dialogue=hears([unread]))
+    assert code == 2
+    assert stderr.startswith("error: invalid_request: decode: Expected `str`")
+    assert stderr.count("error:") == 1
+
+
 def test_a_directory_that_cannot_be_is_told_before_anything_is_heard(inferd, files):
     outcome = inferd("transcribe", files / "a.wav", "--output", files / "b.wav")
     assert outcome == (2, "", f"error: {files}/b.wav: Not a directory\n")
