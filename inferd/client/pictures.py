@@ -13,9 +13,9 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from inferd.client.media import MediaError
 
-MAX_PICTURE_PIXELS: Final = 50_000_000
-"""Pixels of one picture: what a telephone takes, and 150 MB as RGB. A small file may claim
-to hold more."""
+MAX_PICTURE_PIXELS: Final = 2**25
+"""Pixels of one picture, 33 million: a daemon's model looks at no larger one, and none is
+made smaller unasked. A small file may claim to hold more."""
 STRIP_BYTES: Final = 1024 * 1024
 """Bytes of rows that are copied at once."""
 

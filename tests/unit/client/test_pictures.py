@@ -6,6 +6,7 @@ from PIL import Image
 
 from inferd.client import pictures
 from inferd.client.pictures import PictureError, read_picture
+from inferd.worker.limits import MEDIA_PIXELS
 
 RED, BLUE, WHITE = (255, 0, 0), (0, 0, 255), (255, 255, 255)
 FORMATS = ["PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000"]
@@ -114,6 +115,10 @@ def test_a_picture_of_too_many_pixels_is_refused_before_it_is_decoded(
     monkeypatch.setattr(pictures, "MAX_PICTURE_PIXELS", 127)
     with pytest.raises(PictureError, match="16 x 8 pixels, at most 127 are read"):
         read(two())
+
+
+def test_as_large_a_picture_is_read_as_models_look_at():
+    assert pictures.MAX_PICTURE_PIXELS == MEDIA_PIXELS
 
 
 def test_a_file_that_claims_to_be_huge_is_refused(read):
