@@ -1,6 +1,5 @@
-"""What the daemon and a worker say to each other, and how it is framed.
+"""What the daemon and a worker say to each other; ``pipe`` makes bytes of it.
 
-Messages are msgpack behind a length of four bytes, little endian, over a socketpair.
 Each side trusts the other's types no further than its decoder: a worker that lies is
 killed, a daemon that lies is a bug.
 """
