@@ -37,7 +37,7 @@ TAKES_IMAGES: Final = Need(
 )
 TAKES_AUDIO: Final = Need(
     lambda able: able.audio,
-    lambda *_: AttachmentUnsupportedError("no backend takes audio attachments"),
+    lambda *_: AttachmentUnsupportedError("no backend answers to audio attachments"),
 )
 TAKES_VIDEO: Final = Need(
     lambda able: able.video,

@@ -198,9 +198,9 @@ WHISPER_TEXT_BYTES: Final = 1024
 """Bytes of one token in a whisper model's vocabulary; the longest in use has 33. F-26."""
 
 SOUND_WINDOW_S: Final = 600
-"""Seconds of sound that whisper.cpp is given at once. It keeps five numbers of 4 bytes for
-each sample of them in all, so 140 MB a job; a shorter sound is heard exactly as by its
-own command. F-1."""
+"""Seconds of sound that whisper.cpp is given at once. With what it makes of them that is up
+to three and a half numbers of 4 bytes for each sample, so 140 MB a job; a shorter sound is
+heard exactly as by its own command. F-1."""
 
 SOUND_CHUNK_S: Final = 30
 """Seconds that a whisper model hears at once; its own number."""

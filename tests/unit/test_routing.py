@@ -144,7 +144,7 @@ REFUSALS = {
     GENERATES: ("backend_unavailable", "no backend available"),
     SERVES_V2: ("internal", 'backend "ready" does not advertise v2 capability'),
     TAKES_IMAGES: ("attachment_unsupported", "no backend takes image attachments"),
-    TAKES_AUDIO: ("attachment_unsupported", "no backend takes audio attachments"),
+    TAKES_AUDIO: ("attachment_unsupported", "no backend answers to audio attachments"),
     TAKES_VIDEO: ("attachment_unsupported", "no backend takes video attachments"),
     TAKES_TOOLS: ("invalid_request", "invalid request: no backend takes tools"),
     THINKS: (

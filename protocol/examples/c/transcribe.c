@@ -20,7 +20,7 @@
 
 #include "json.h"
 
-#define TIMEOUT_S 60 /* of silence, before we give up */
+#define TIMEOUT_S 600 /* of silence, before we give up: others may be heard first */
 
 static const char REQUEST[] =
     "{\"id\":\"1\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"audio\","

@@ -13,7 +13,7 @@ import socket
 import sys
 from pathlib import Path
 
-TIMEOUT_S = 60  # of silence, before we give up
+TIMEOUT_S = 600  # of silence, before we give up: others may be heard first
 SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 REQUEST = {
     "id": "1",
