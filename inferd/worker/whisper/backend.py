@@ -41,6 +41,8 @@ from inferd.worker.whisper.session import AUTO, Session, Speech
 from inferd.worker.whisper.sound import RATE, Sound
 from inferd.worker.whisper.turns import Ring, Turn
 
+_CONTEXT_TOKENS: Final = PROMPT_TOKENS + 1
+"""What an overflow is counted by: the wire has one token of the answer in it."""
 _TEST_POSITIONS: Final = 64
 _TEST_BEATS: Final = 3
 """A chunk that is encoded, a prompt, and a token: silence may make a model try for long."""
@@ -183,10 +185,10 @@ class WhisperBackend(WorkerBackend):
 
     def _prompt_of(self, text: str) -> tuple[int, ...]:
         if (n_bytes := len(text.encode())) > SPEECH_PROMPT_BYTES:
-            raise PromptOverflowError(n_bytes // 4, PROMPT_TOKENS, at_least=True)
+            raise PromptOverflowError(n_bytes // 4, _CONTEXT_TOKENS, at_least=True)
         tokens = self._model.tokenize(text)
         if len(tokens) > PROMPT_TOKENS:
-            raise PromptOverflowError(len(tokens), PROMPT_TOKENS)
+            raise PromptOverflowError(len(tokens), _CONTEXT_TOKENS)
         return tokens
 
     def _refuse_unknown(self, job: TranscribeJob) -> None:

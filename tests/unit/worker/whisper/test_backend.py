@@ -117,7 +117,7 @@ def test_a_prompt_that_a_model_takes_no_note_of_is_an_overflow(backend):
         with pytest.raises(PromptOverflowError) as caught:
             backend.prepare(job(samples, prompt=prompt), [descriptor(samples)])
         assert caught.value.prompt_tokens > 223
-        assert (caught.value.n_ctx, caught.value.at_least) == (223, at_least)
+        assert (caught.value.n_ctx, caught.value.at_least) == (224, at_least)
 
 
 def test_any_other_job_is_refused(backend):
