@@ -218,7 +218,7 @@ MAX_IPC_MESSAGE_BYTES: Final = 2 * MAX_FRAME_BYTES
 
 IPC_OUTBOX_MESSAGES: Final = 4096
 """Messages that may wait for a worker that does not read. Over it, the worker hangs:
-each request sends three at most, so this is over a thousand of them."""
+each request has four there at most, so this is a thousand of them."""
 
 IPC_CHATTER_MESSAGES: Final = 50_000
 """Words of a worker about no open job that are borne at once: what was on its way when a
