@@ -51,7 +51,7 @@ class Destination:
     """Whether segments are words, which stand in one line of text."""
 
     def check(self, names: Sequence[str]) -> None:
-        """Refuse what would be written over one another.
+        """Refuse what would be written over one another, or over what is heard.
 
         Raises:
             CommandError: it would.
@@ -66,6 +66,19 @@ class Destination:
                 )
         elif twice := {stem for stem in stems if stems.count(stem) > 1}:
             raise CommandError(f"two files would be written to {min(twice)}.*")
+        heard = {os.path.realpath(name) for name in names}
+        for path in self._paths(names):
+            if os.path.realpath(path) in heard:
+                raise CommandError(f"{path} would be written over")
+
+    def _paths(self, names: Sequence[str]) -> list[Path]:
+        if self.directory is None:
+            return []
+        return [
+            self.directory / f"{_stem(name)}.{kind}"
+            for name in names
+            for kind in self.kinds
+        ]
 
     def make_directory(self) -> None:
         """Have a place for files: before hours of sound are heard for them.
@@ -98,8 +111,7 @@ class Destination:
         """
         if self.directory is None:
             return
-        for kind in self.kinds:
-            path = self.directory / f"{_stem(name)}.{kind}"
+        for kind, path in zip(self.kinds, self._paths([name]), strict=True):
             text = self.format_of(kind).whole(name, transcript)
             part = self.directory / f".inferd-{os.getpid()}.part"
             try:

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from inferd.cli.console import EXIT_ERROR, EXIT_OK, CommandError, say
+from inferd.cli.console import EXIT_ERROR, EXIT_OK, CommandError, harmless, say
 from inferd.cli.daemon import add_id_argument, add_socket_argument, asking
 from inferd.cli.numbers import whole
 from inferd.cli.outlets import Destination, kinds_of
@@ -48,7 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "A file that cannot be used is told on stderr, and the others are done all the "
         "same: exit code 2. So is one that breaks off, and one whose answer does: its "
-        "text is written as far as it goes. With --live an interrupt ends the sound, and a second one the command. "
+        "text is written as far as it goes. With --live an interrupt ends the sound, and "
+        "a second one the command. "
         "Files are decoded here, which takes: pip install 'inferd[media]'."
     )
 
@@ -126,7 +127,7 @@ def run(arguments: argparse.Namespace) -> int:
             except (SoundError, RequestFailedError, IncompleteError) as error:
                 if _is_about_all(error, arguments.id):
                     raise
-                say(f"error: {name}: {error}")
+                say(harmless(f"error: {name}: {error}"))
                 n_failed += 1
             except MissingExtraError as error:
                 raise CommandError(str(error)) from error

@@ -56,6 +56,16 @@ def test_two_files_are_not_written_over_one_another(tmp_path):
         destination.check(["x/a.mp3", "y/a.wav"])
 
 
+def test_a_recording_is_not_written_over(tmp_path):
+    talk, link = tmp_path / "talk.txt", tmp_path / "talk.json"
+    link.symlink_to(talk)
+    for kinds in (["txt"], ["srt", "json"]):
+        destination = Destination(kinds, tmp_path, has_words=False)
+        with pytest.raises(CommandError, match=f"{kinds[-1]} would be written over"):
+            destination.check([str(talk)])
+    Destination(["srt"], tmp_path, has_words=False).check([str(talk)])
+
+
 # --- stdout -----------------------------------------------------------------------------
 
 
