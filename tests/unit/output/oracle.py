@@ -167,6 +167,8 @@ class Parsed:
                 self._is_fresh, end, text = False, "text", end + text
                 continue
             begin, place = end, target
+            if target.keeps_begin and target.holds == "text" and begin.strip():
+                self._is_fresh = False
             if "" in target.ends:
                 kept = (end, "") if target.keeps_begin else ("", end)
                 self._add(target, kept[1], kept[0], "")

@@ -83,6 +83,8 @@ def read_marks(text, _tools):
 ALONE = Region(
     holds="calls", begins=("a",), ends=("",), read=read_marks, keeps_begin=True
 )
+FIRST = Region(holds="thought", begins=("!",), only_first=True)
+KEPT = Region(holds="text", begins=("a",), keeps_begin=True)
 REGIONS = st.lists(
     st.builds(
         Region,
@@ -182,6 +184,7 @@ def test_any_split_gives_the_same_where_markers_stand_in_strings(
 @settings(max_examples=50)
 @given(REGIONS, st.text("ab!c ", max_size=24).flatmap(split), st.booleans())
 @example([ALONE], ["aa", "b"], False)
+@example([FIRST, KEPT], ["a!"], False)
 def test_markers_may_be_parts_of_each_other(regions, pieces, opens_thought):
     assume(not opens_thought or any(each.holds == "thought" for each in regions))
     open_thought = opened(opens_thought, regions)
