@@ -113,6 +113,34 @@ def test_descriptors_come_with_the_first_byte_of_their_line(ends, line):
     assert [contents for _, contents in received] == [[], [b"contents"], []]
 
 
+class Watched(socket.socket):
+    """A socket that tells whether others could have sent whenever something was sent."""
+
+    def watch(self, could_send) -> None:
+        self.could_send = could_send
+        self.seen: list[bool] = []
+
+    def sendmsg(self, *args) -> int:
+        self.seen.append(self.could_send())
+        return super().sendmsg(*args)
+
+
+def test_only_one_thread_sends_at_a_time():
+    ours, theirs = socket.socketpair()
+    with theirs, Watched(fileno=ours.detach()) as sock:
+        duplex = Duplex(sock, 20)
+        sock.watch(lambda: not duplex._lock.locked())
+        for send in (duplex.read, duplex.flush):
+            duplex.put(LARGE)
+            reader = threading.Thread(target=all_of, args=(theirs, len(LARGE)))
+            reader.start()
+            while not duplex.has_sent:
+                send()
+            reader.join()
+        assert len(sock.seen) > 4
+        assert not any(sock.seen)
+
+
 @settings(max_examples=20)
 @given(st.lists(st.integers(1, 300_000), min_size=2, max_size=4))
 def test_no_line_of_one_thread_cuts_that_of_another(sizes):

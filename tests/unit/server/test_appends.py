@@ -93,6 +93,19 @@ async def test_where_no_more_can_come_what_is_there_is_all(autojump_clock):
     assert [taken async for taken in appends] == [(line(), ())]
 
 
+async def test_who_waits_when_no_more_can_come_waits_no_longer(autojump_clock, nursery):
+    appends = Appends(OPEN, timeout_s=60)
+    start = trio.current_time()
+    nursery.start_soon(_end_after, 1, appends)
+    assert [taken async for taken in appends] == []
+    assert trio.current_time() == start + 1
+
+
+async def _end_after(seconds: float, appends: Appends) -> None:
+    await trio.sleep(seconds)
+    appends.end()
+
+
 async def test_a_request_without_an_open_attachment_has_none():
     assert [taken async for taken in Appends()] == []
 
@@ -158,6 +171,7 @@ async def test_all_are_closed_when_it_is(autojump_clock):
     for _ in range(3):
         appends.put(line(None, fd=0), 10, parcel_of(1))
     await anext(appends)
+    assert not appends.is_closed
     appends.close()
     assert (appends.pending_bytes, appends.is_open) == (0, False)
     assert appends.is_closed
@@ -206,6 +220,17 @@ def test_what_is_open_is_what_the_request_says():
     request = BlocksRequest(messages=[], attachments=media)
     appends = appends_of(request, timeout_s=1, on_taken=list)
     assert [name for name in "abc" if appends.takes(name)] == ["a"]
+
+
+async def test_a_request_s_lines_are_waited_for_as_its_connection_says(autojump_clock):
+    media: list[Attachment] = [AudioAttachment("s", 16000, open=True)]
+    request, taken = BlocksRequest(messages=[], attachments=media), []
+    appends = appends_of(request, timeout_s=3, on_taken=lambda: taken.append(1))
+    appends.put(line(), 10, NOTHING)
+    await anext(appends)
+    assert taken == [1]
+    with pytest.raises(InvalidRequestError, match="in 3 s"):
+        await anext(appends)
 
 
 def test_a_line_that_brings_nothing_is_refused_unless_it_is_the_end():

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+from structlog.testing import capture_logs
 
 from inferd.capabilities import BackendCapabilities
 from inferd.errors import BackendUnavailableError
@@ -83,8 +84,14 @@ async def connected(*backends: ScriptedBackend, **settings: Any):
 
 async def answer_of(line: bytes, *backends: ScriptedBackend):
     async with connected(*backends) as (_, client):
-        await client.send(line)
-        return await client.answer()
+        with capture_logs() as log:
+            await client.send(line)
+            answer = await client.answer()
+            await client.half_close()
+            assert await client.rest() == []
+        [told] = [each["event"] for each in log if each.get("req_id") == "r"]
+        assert told.endswith("done") == (answer[-1]["type"] == "done")
+        return answer
 
 
 # --- who does it ------------------------------------------------------------------------
@@ -147,8 +154,11 @@ async def test_media_by_descriptor_are_passed_on_in_their_order(autojump_clock):
     async with connected(backend) as (_, client):
         await send_with(client.stream, line, fds)
         close_all(fds)
-        assert (await client.answer())[-1]["type"] == "done"
+        with capture_logs() as log:
+            assert (await client.answer())[-1]["type"] == "done"
     assert backend.media == [[SOUND, PIXELS, PIXELS]]
+    [told] = [each for each in log if each.get("req_id") == "r"]
+    assert (told["n_images"], told["audio_ms"]) == (2, 500)
 
 
 async def test_a_bad_attachment_is_refused_before_the_backend_has_the_job(

@@ -44,6 +44,7 @@ def test_what_is_given_back_may_be_taken_again():
     assert not custody.take(ANNA, 1)
     custody.give_back(ANNA, 2)
     assert custody.n_held == 0
+    assert not custody._held
     assert custody.take(ANNA, 2)
 
 

@@ -42,7 +42,7 @@ class Studio:
         self.told.append((n_bytes, is_last))
 
     def put(self, data: bytes = b"", *, end: bool = False, fds: Sequence[int] = ()):
-        given = None if fds else base64.b64encode(data).decode()
+        given = base64.b64encode(data).decode() if data else None
         line = AppendLine(
             id="r", attachment_id="a", bytes=given, fd=0 if fds else None, end=end
         )
@@ -69,6 +69,7 @@ async def test_what_is_appended_is_told_and_its_end(studio, nursery, autojump_cl
     studio.put(bytes(8))
     await settled()
     assert studio.told == [(8, False)]
+    assert studio.activity.latency_ms() is None
     await trio.sleep(3)
     studio.put(bytes(4), end=True)
     await settled()
@@ -83,6 +84,7 @@ async def test_a_file_may_be_appended_and_an_end_alone(studio):
     studio.put(end=True)
     await studio.feed.run()
     assert studio.told == [(8, False), (8, True)]
+    assert studio.sound.is_whole
 
 
 async def test_where_there_is_no_descriptor_for_a_file_the_request_is_told(
@@ -116,6 +118,19 @@ async def test_no_more_is_taken_than_is_heard(studio, nursery):
     await settled()
     assert studio.sound.n_bytes == AHEAD_BYTES + MEDIA_SLICE_BYTES
     nursery.cancel_scope.cancel()
+
+
+async def test_the_end_is_when_it_was_read_whatever_is_heard_later(
+    studio, nursery, autojump_clock
+):
+    nursery.start_soon(studio.feed.run)
+    studio.put(bytes(AHEAD_BYTES + 4), end=True)
+    await trio.sleep(3)
+    assert not studio.sound.is_whole
+    studio.sound.forget(MEDIA_SLICE_BYTES)
+    await settled()
+    assert studio.told[-1] == (AHEAD_BYTES + 4, True)
+    assert studio.activity.latency_ms() == 3000
 
 
 async def test_what_cannot_be_used_ends_the_request(studio):

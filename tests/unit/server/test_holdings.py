@@ -141,6 +141,26 @@ async def test_a_user_who_holds_much_is_refused_more_and_another_is_not():
         await second.take([audio(n_bytes=40)], [])
 
 
+async def test_who_let_one_of_two_go_does_not_come_for_the_first_time():
+    shared = room()
+    with shared.open(7) as mine, shared.open(7) as gone, shared.open(8) as theirs:
+        await mine.take([audio(n_bytes=4)], [])
+        await gone.take([audio(n_bytes=4)], [])
+        await theirs.take([audio(n_bytes=80)], [])
+        gone.close()
+        with shared.open(7) as more, pytest.raises(QueueFullError):
+            await more.take([audio(n_bytes=20)], [])
+
+
+async def test_who_has_no_media_shares_in_nothing():
+    shared = room()
+    with shared.open(7) as without, shared.open(8) as first, shared.open(8) as second:
+        await without.take([], [])
+        await first.take([audio(n_bytes=48)], [])
+        await second.take([audio(n_bytes=48)], [])
+        assert shared.held_bytes == 96
+
+
 async def test_what_a_client_passes_takes_descriptors_and_no_bytes():
     shared = room(n_files=2)
     with shared.open(7) as first, shared.open(7) as second:
@@ -180,6 +200,17 @@ async def test_bounds_change_for_those_who_come_later():
             await second.take([audio(n_bytes=4)], [])
         first.close()
         await second.take([audio(n_bytes=4)], [])
+
+
+async def test_how_much_may_be_passed_changes_for_those_who_come_later():
+    shared = room()
+    shared.resize(LimitSettings(max_passed_bytes=8))
+    with (
+        memfds(bytes(12)) as fds,
+        shared.open(7) as holdings,
+        pytest.raises(InvalidRequestError, match="at most 8"),
+    ):
+        await holdings.take([audio(fd=0)], fds)
 
 
 @given(

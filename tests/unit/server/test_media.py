@@ -7,8 +7,8 @@ import trio
 from hypothesis import given, strategies as st
 
 from inferd.errors import BackendUnavailableError, InvalidRequestError
-from inferd.server.limits import MAX_IMAGE_PIXELS
-from inferd.server.media import Medium, decoded_bytes
+from inferd.server.limits import MAX_IMAGE_PIXELS, MEDIA_SLICE_CHARS
+from inferd.server.media import MEDIA_SLICE_BYTES, Medium, decoded_bytes
 from inferd.wire.blocks import AudioAttachment, ImageAttachment
 from tests.fakes.fds import SEALS, closing, memfd, memfds, n_open
 from tests.fakes.media import ODD
@@ -134,6 +134,10 @@ def test_base64_tells_its_length_before_it_is_decoded(data):
     assert decoded_bytes(base64.b64encode(data).decode()) == len(data)
 
 
+def test_a_slice_of_text_has_the_bytes_that_room_is_kept_for():
+    assert decoded_bytes("A" * MEDIA_SLICE_CHARS) == MEDIA_SLICE_BYTES
+
+
 # --- sizes ------------------------------------------------------------------------------
 
 
@@ -141,9 +145,11 @@ def test_base64_tells_its_length_before_it_is_decoded(data):
     ("width", "height", "n_bytes", "fault"),
     [
         (2, 2, 12, None),
+        (1, 1, 3, None),
         (2, 2, 11, '"a" has 11 bytes, 2 x 2 pixels have 12'),
         (2, 2, 13, '"a" has 13 bytes, 2 x 2 pixels have 12'),
         (0, 2, 0, '"a" has 0 x 2 pixels, 1 to'),
+        (1, MAX_IMAGE_PIXELS, 0, f"has 0 bytes, 1 x {MAX_IMAGE_PIXELS} pixels have"),
         (1, MAX_IMAGE_PIXELS + 1, 0, f"1 to {MAX_IMAGE_PIXELS} are allowed"),
         (2**32 - 1, 2**32 - 1, 12, "pixels, 1 to"),
     ],

@@ -1,12 +1,14 @@
 import os
+import resource
 import socket
+from contextlib import contextmanager
 from itertools import pairwise
 
 import pytest
 import trio
 from hypothesis import given, settings, strategies as st
 
-from inferd.errors import InvalidRequestError
+from inferd.errors import InvalidRequestError, TooManyDescriptorsError
 from inferd.limits import MAX_ATTACHMENTS
 from inferd.server.custody import NOTHING, Custody
 from inferd.server.parcels import Parcels, receive
@@ -90,6 +92,15 @@ def test_a_line_that_comes_in_bytes_with_descriptors_never_has_more_than_it_may(
     assert isinstance(parcels.of_line(0).refusal, InvalidRequestError)
 
 
+def test_what_nobody_took_is_closed():
+    n_before, custody = n_open(), Custody(1000)
+    parcels = Parcels(custody, ANNA)
+    parcels.feed(b"a\n", some(2))
+    parcels.feed(b"b", some(1))
+    parcels.close()
+    assert (n_open(), custody.n_held, parcels.size) == (n_before, 0, 0)
+
+
 # --- over a socket ----------------------------------------------------------------------
 
 
@@ -124,6 +135,28 @@ async def test_of_more_than_may_come_at_once_none_is_kept(parcels):
         await receive(ours, parcels)
         assert isinstance(parcels.of_line(0).refusal, InvalidRequestError)
     assert n_open() == n_before
+
+
+async def test_a_line_whose_descriptors_found_no_place_here_is_told_so(parcels):
+    async with open_pair() as (ours, theirs):
+        with memfds(b"one") as fds:
+            await send_with(theirs, b"line\n", fds)
+        with none_left():
+            assert await receive(ours, parcels) == b"line\n"
+    assert isinstance(parcels.of_line(0).refusal, TooManyDescriptorsError)
+
+
+@contextmanager
+def none_left():
+    """Let this process have no more descriptors than it has, while inside."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    [lowest_free] = some()
+    os.close(lowest_free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 async def test_the_end_is_nothing(parcels):

@@ -1,4 +1,5 @@
 import base64
+import fcntl
 import os
 
 import pytest
@@ -112,6 +113,21 @@ async def test_what_is_forgotten_takes_no_memory_and_the_rest_is_there(sound):
     assert sound.n_bytes == os.fstat(sound.fd).st_size
 
 
+async def test_sound_of_many_hours_is_forgotten_where_it_was_read(sound):
+    n_bytes = 2**32  # 18 hours, of which all but the last is a hole
+    os.pwrite(sound.fd, bytes(PAGE_BYTES), n_bytes - PAGE_BYTES)
+    sound.n_bytes = n_bytes
+    sound.forget(n_bytes)
+    assert held(sound) == 0
+
+
+async def test_memory_that_cannot_be_given_back_is_not_passed_over(sound):
+    await sound.append_text(text(bytes(2 * PAGE_BYTES)))
+    fcntl.fcntl(sound.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
+    with pytest.raises(PermissionError):
+        sound.forget(PAGE_BYTES)
+
+
 async def test_sound_that_has_ended_can_be_forgotten_and_not_changed(sound):
     await sound.append_text(text(bytes(4 * PAGE_BYTES)))
     sound.end()
@@ -122,6 +138,13 @@ async def test_sound_that_has_ended_can_be_forgotten_and_not_changed(sound):
         os.ftruncate(sound.fd, 0)
     with pytest.raises(InvalidRequestError, match='"a" has ended'):
         await sound.append_text(text(bytes(4)))
+
+
+async def test_a_text_may_end_where_a_slice_does(sound, monkeypatch):
+    monkeypatch.setattr("inferd.server.sound.MEDIA_SLICE_CHARS", 8)
+    await sound.append_text(text(b"1234"))
+    await sound.append_text(text(b"12345678"))
+    assert os.pread(sound.fd, 100, 0) == b"123412345678"
 
 
 @pytest.mark.parametrize("data", ["AAA", "A===", "AAAA", "AAAA\n"])
@@ -138,6 +161,14 @@ async def test_a_file_that_cannot_be_appended_is_refused_and_closed(sound, what)
         with closing(ODD[what].make()) as [fd]:
             await sound.append_file(fd)
     assert n_open() == before
+
+
+async def test_a_file_that_comes_first_may_be_as_long_as_what_lies_unread(sound):
+    with memfds(bytes(AHEAD_BYTES), bytes(AHEAD_BYTES + 4)) as [fits, exceeds]:
+        with pytest.raises(InvalidRequestError, match="begins with"):
+            await sound.append_file(exceeds)
+        await sound.append_file(fits)
+    assert sound.n_bytes == AHEAD_BYTES
 
 
 async def test_there_is_an_end_to_what_may_be_appended():
