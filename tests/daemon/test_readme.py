@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from inferd.client.sync import wait_until_ready
-from tests.daemon.harness import clean_environ
+from tests.daemon.harness import Frame, clean_environ, eventually
 from tests.fakes.recordings import transcode
 from tests.model.tiny import write_tiny_model
 from tests.model.tiny_projector import write_tiny_projector
@@ -23,6 +23,11 @@ from tools.spoken_clip import clip_path, compressed_clip_path
 
 ROOT: Final = Path(__file__).parents[2]
 README: Final = (ROOT / "README.md").read_text()
+SPOKEN: Final = (
+    "and so my fellow americans ask not what your country can do for you "
+    "ask what you can do for your country"
+)
+SPOKEN_MS: Final = 11_000
 START_S: Final = 60.0
 COMMAND_S: Final = 120.0
 SERVE: Final = ".venv/bin/inferd serve"
@@ -43,6 +48,10 @@ PROMPTS: Final = [
     for block in blocks("console")
     for line in block.splitlines()
 ]
+
+
+def words_of(text: str) -> str:
+    return " ".join(re.findall(r"[a-z]+", text.lower()))
 
 
 def check_frames(output: str) -> None:
@@ -94,15 +103,11 @@ def check_order(output: str) -> None:
 
 
 def check_transcript(output: str) -> None:
-    assert "what you can do for your country." in " ".join(output.split())
+    assert words_of(output) == SPOKEN
 
 
 def check_nothing_is_printed(output: str) -> None:
     assert output == ""
-
-
-def check_live_transcript(output: str) -> None:
-    assert "for your country" in " ".join(output.split())
 
 
 def check_something_is_said(output: str) -> None:
@@ -118,7 +123,7 @@ CHECKS: Final[dict[str, Callable[[str], None]]] = {
     '.venv/bin/inferd generate "Who is speaking': check_something_is_said,
     ".venv/bin/inferd transcribe talk": check_transcript,
     ".venv/bin/inferd transcribe *": check_nothing_is_printed,
-    "arecord -q -t raw -f S16_LE -r 16000 -c 1 |": check_live_transcript,
+    "arecord -q -t raw -f S16_LE -r 16000 -c 1 |": check_transcript,
     ".venv/bin/inferd generate --count": check_count,
     ".venv/bin/inferd embed": check_embedding,
     ".venv/bin/inferd rerank": check_order,
@@ -126,6 +131,30 @@ CHECKS: Final[dict[str, Callable[[str], None]]] = {
     ".venv/bin/inferd doctor": check_doctor,
 }
 """How a command's output is checked, by how the command begins."""
+
+
+def check_subtitles(directory: Path) -> None:
+    written = {each.name: each.read_text() for each in directory.iterdir()}
+    assert written.keys() == {"a.srt", "a.vtt"}
+    assert written["a.srt"].startswith("1\n00:00:0")
+    assert written["a.vtt"].startswith("WEBVTT\n")
+    for text in written.values():
+        cues = [line for line in text.splitlines()[1:] if "-->" not in line]
+        assert words_of(" ".join(cues)) == SPOKEN
+
+
+WRITTEN: Final[dict[str, Callable[[Path], None]]] = {
+    ".venv/bin/inferd transcribe *": check_subtitles
+}
+"""How the folder is checked that a command writes."""
+LOGGED: Final[dict[str, Frame]] = {
+    '.venv/bin/inferd generate "What differs': {"backend": "seer", "n_images": 2},
+    '.venv/bin/inferd generate "Who is speaking': {
+        "backend": "seer",
+        "audio_ms": SPOKEN_MS,
+    },
+}
+"""What the log tells of a command whose output says nothing: the model is a random one."""
 
 WITH_DAEMON: Final = [line for line in COMMANDS if line.startswith(tuple(CHECKS))]
 
@@ -152,7 +181,7 @@ def files(scratch: Path) -> Path:
     for number, name in enumerate(("before.jpg", "after.png")):
         Image.new("RGB", (64, 48), (200 * number, 90, 20)).save(directory / name)
     microphone = scratch / "arecord"
-    samples = f"tail -c {11 * 16_000 * 2} {clip_path()}"
+    samples = f"tail -c {SPOKEN_MS * 16 * 2} {clip_path()}"
     microphone.write_text(f"#!/bin/sh\nexec {samples}\n")
     microphone.chmod(0o755)
     return directory
@@ -178,6 +207,7 @@ def environ(scratch: Path) -> dict[str, str]:
     config = scratch / "config.toml"
     config.write_text(configuration(scratch))
     return clean_environ() | {
+        "INFERD_LOG_DIR": str(scratch / "log"),
         "XDG_RUNTIME_DIR": str(scratch),
         "INFERD_CONFIG": str(config),
         "PATH": f"{scratch}:{os.environ['PATH']}",
@@ -223,6 +253,13 @@ def run(command: list[str], environ: dict[str, str], cwd: Path) -> str:
     return result.stdout
 
 
+def tells(log: Path, fields: Frame) -> bool:
+    """Find a line of a request that was answered, with such fields."""
+    lines = [line for line in log.read_text().splitlines() if line.endswith("}")]
+    done = [each for each in map(json.loads, lines) if each["msg"] == "v2_request_done"]
+    return any(fields.items() <= each.items() for each in done)
+
+
 def test_every_command_of_the_readme_is_known_here():
     known = (*CHECKS, SERVE, "make ")
     assert [line for line in COMMANDS if not line.startswith(known)] == []
@@ -251,8 +288,13 @@ def test_the_readme_s_unit_is_the_one_that_is_installed():
 @pytest.mark.model
 @pytest.mark.parametrize("command", WITH_DAEMON)
 def test_a_command_of_the_readme_works(daemon, files, command):
-    [check] = [CHECKS[start] for start in CHECKS if command.startswith(start)]
-    check(run(["bash", "-o", "pipefail", "-c", here(command)], daemon, files))
+    [start] = [start for start in CHECKS if command.startswith(start)]
+    CHECKS[start](run(["bash", "-o", "pipefail", "-c", here(command)], daemon, files))
+    if start in WRITTEN:
+        WRITTEN[start](files / "subtitles")
+    if start in LOGGED:
+        log = Path(daemon["INFERD_LOG_DIR"]) / "inferd.ndjson"
+        assert eventually(lambda: tells(log, LOGGED[start]))
 
 
 @pytest.mark.slow

@@ -28,6 +28,9 @@ def test_files_become_blocks_a_table_and_descriptors_in_order(files):
     with Attachments() as media:
         blocks = [media.picture(files / "a.png"), media.sound(files / "a.wav")]
         first, second = media.descriptors
+        for fd in media.descriptors:
+            with pytest.raises(PermissionError):
+                os.pwrite(fd, b"other", 0)
         assert os.pread(first, 99, 0) == b"\xff\0\0" * 2
         samples = samples_in([os.pread(second, 999, 0)])
     assert blocks == [ImageBlock("1"), AudioBlock("2")]

@@ -147,6 +147,22 @@ def test_a_film_without_sound_has_none(tmp_path):
     assert decoded(path) == ([], "no sound in it")
 
 
+def test_the_sound_of_a_film_may_be_shorter_than_the_film(tmp_path):
+    path = tmp_path / "a.mkv"
+    with av.open(str(path), "w") as container:
+        picture = container.add_stream("mpeg4", rate=1)
+        picture.width = picture.height = 16
+        sound = container.add_stream("pcm_s16le", rate=SECOND, layout="mono")
+        frame = av.AudioFrame("s16", "mono", SECOND)
+        frame.sample_rate = SECOND
+        container.mux(sound.encode(frame))
+        for _ in range(5):
+            container.mux(picture.encode(av.VideoFrame(16, 16, "yuv420p")))
+        container.mux(picture.encode(None))
+    samples, fault = decoded(path)
+    assert (len(samples), fault) == (SECOND, "")
+
+
 def test_a_playlist_has_no_other_file_read(tmp_path):
     write_sound(tmp_path / "a.wav", 0.5)
     path = tmp_path / "list.txt"
@@ -212,9 +228,12 @@ def test_a_broken_piece_is_passed_over_unless_it_is_the_last():
 # --- raw samples ------------------------------------------------------------------------
 
 
-def test_samples_of_another_form_and_rate_are_converted_block_for_block():
-    raw = [b"\0\x20" * 4800, b"", b"\0\x20" * 4800]
-    blocks = list(converted(raw, "s16le", 48_000))
+@pytest.mark.parametrize(
+    ("form", "sample"), [("s16le", b"\0\x20"), ("f32le", b"\0\0\x80\x3e")]
+)
+def test_samples_of_another_form_and_rate_are_converted_block_for_block(form, sample):
+    raw = [sample * 4800, b"", sample * 4800]
+    blocks = list(converted(raw, form, 48_000))
     assert blocks[1] == b""
     samples = samples_in(blocks)
     assert len(samples) == 3200

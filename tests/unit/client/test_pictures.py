@@ -31,6 +31,7 @@ def read(tmp_path):
             image.save(path, kind, **options)
         picture = read_picture(path)
         octets = b"".join(picture.strips())
+        assert len(octets) == 3 * picture.width * picture.height
         return Image.frombytes("RGB", (picture.width, picture.height), octets)
 
     return read_saved
@@ -99,11 +100,17 @@ def test_of_a_film_the_first_picture_is_taken(read):
     )
 
 
-@pytest.mark.parametrize("size", [(1, 1), (1, 3), (3, 1), (7, 5)])
+@pytest.mark.parametrize("size", [(1, 1), (1, 3), (1, 7), (3, 1), (7, 5)])
 def test_strips_are_all_rows_in_order(read, size, monkeypatch):
     monkeypatch.setattr(pictures, "STRIP_BYTES", 10)
     image = Image.effect_noise(size, 99).convert("RGB")
     assert read(image).tobytes() == image.tobytes()
+
+
+def test_a_strip_has_as_many_rows_as_there_is_room_for(monkeypatch):
+    monkeypatch.setattr(pictures, "STRIP_BYTES", 60)
+    strips = [len(each) for each in pictures.Picture(two(size=(8, 5))).strips()]
+    assert strips == [48, 48, 24]
 
 
 # --- what cannot be used ----------------------------------------------------------------
