@@ -115,7 +115,7 @@ def test_nothing_is_printed_that_was_never_begun(capsys):
 
 
 def test_files_are_named_after_the_recording(tmp_path, capsys):
-    directory = tmp_path / "new"
+    directory = tmp_path / "new" / "deep"
     destination = Destination(["txt", "json"], directory, has_words=False)
     assert printed(capsys, destination) == ""
     destination.make_directory()

@@ -12,6 +12,7 @@ from inferd.cli.recordings import (
     recording_of,
 )
 from inferd.client.sound import SoundError
+from tests.fakes.recordings import tone, wav
 
 SECOND = bytes(64_000)
 
@@ -62,7 +63,17 @@ def test_a_recording_without_any_sound_is_refused():
 
 def test_samples_are_read_from_stdin(piped):
     piped(SECOND * 2 + b"\0" * 8)
-    assert b"".join(recording_of("-", "f32le", 16_000)) == SECOND * 2 + b"\0" * 8
+    recording = recording_of("-", "f32le", 16_000)
+    assert b"".join(recording) == SECOND * 2 + b"\0" * 8
+    assert (recording.name, recording.broken) == ("-", None)
+
+
+def test_a_file_is_read_by_its_name(tmp_path):
+    path = tmp_path / "a.wav"
+    path.write_bytes(wav(tone(0, 16_000, 16_000)))
+    recording = recording_of(str(path), "s16le", 8000)
+    assert len(b"".join(recording)) == len(SECOND)
+    assert (recording.name, recording.broken) == (str(path), None)
 
 
 def test_samples_of_stdin_may_have_another_form(piped):
@@ -101,14 +112,17 @@ def test_nobody_types_samples(monkeypatch):
 
 def test_what_comes_is_given_at_once_and_nothing_meanwhile(pipe):
     source, sink = pipe
+    before = signal.getsignal(signal.SIGINT)
     blocks = as_it_comes(source)
     assert next(blocks) == b""
+    assert signal.getsignal(signal.SIGINT) is not before
     sink.write(b"ab")
     assert next(blocks) == b"ab"
     assert next(blocks) == b""
     sink.write(b"c")
     sink.close()
     assert list(blocks) == [b"c"]
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_an_interrupt_is_the_end_and_a_second_one_is_an_interrupt(pipe):

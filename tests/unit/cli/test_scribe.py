@@ -55,7 +55,7 @@ def hears(came, *frames):
     def follow(sock):
         request, contents = receive(sock)
         [attachment] = request["attachments"]
-        sound = hear(sock)[0] if attachment["open"] else contents[0]
+        sound = hear(sock)[0] if attachment["open"] else contents[attachment["fd"]]
         came.append((attachment["open"], sound))
         says(*frames, heard())(sock)
 
@@ -156,10 +156,12 @@ def test_how_far_it_is_is_shown(shown):
     answer = [
         {"type": "status", "id": "r", "status": "queued", "position": 1},
         segment("Ask", 0, 61_500),
+        segment(" not.", 61_500, 63_000),
     ]
     assert shown(hears([], *answer), [SECOND] * 2) == [
         "a.mp3: 00:00:00 written down, 00:00:02 decoded",
         "a.mp3: 00:01:01 written down, 00:00:02 decoded",
+        "a.mp3: 00:01:03 written down, 00:00:02 decoded",
     ]
 
 
@@ -187,7 +189,38 @@ def screen(write_down, monkeypatch):
 def test_what_is_printed_is_not_written_behind_what_is_shown(screen):
     answer = [partial("As", 0, 400), segment("Ask", 0, 900)]
     text = screen(hears([], *answer), [SECOND], is_live=True)
-    assert text.startswith("\r\x1b[2KAs\r\x1b[2KAsk\n")
+    assert text == "\r\x1b[2KAs\r\x1b[2KAsk\n\r\x1b[2K\r\x1b[2K"
+
+
+def test_what_is_shown_is_cleared_where_the_answer_ends(screen):
+    text = screen(hears([], segment("Ask", 0, 900)), [SECOND], kinds=("json",))
+    head, _, printed = text.rpartition("\r\x1b[2K")
+    assert "written down" in head
+    assert json.loads(printed)["language"] == "en"
+
+
+def test_what_is_shown_is_cleared_where_no_answer_ends(write_down, monkeypatch):
+    def refuse(sock):
+        receive(sock)
+        hear(sock)
+        says(partial("As", 0, 400), failure("internal"))(sock)
+
+    terminal = Terminal()
+    with monkeypatch.context() as patch, pytest.raises(RequestFailedError):
+        patch.setattr("sys.stderr", terminal)
+        write_down(refuse, [SECOND], is_live=True)
+    assert terminal.getvalue() == "\r\x1b[2KAs\r\x1b[2K"
+
+
+def test_a_transcript_is_written_with_what_the_daemon_told_of_it(short_dir):
+    answer = hears([], segment("Ask", 0, 900))
+    destination = Destination(["json"], short_dir / "out", has_words=False)
+    path = short_dir / "infer.v2.sock"
+    with listening(path, answer), Client(short_dir, timeout_s=20) as client:
+        ours = Scribe(client, make_request, destination)
+        ours.write_down(Recording("a.mp3", [SECOND]), is_live=False)
+    written = json.loads((short_dir / "out" / "a.json").read_text())
+    assert (written["file"], written["language"]) == ("a.mp3", "en")
 
 
 def test_nothing_is_shown_over_a_line_of_words(screen):

@@ -96,6 +96,15 @@ def test_silence_is_given_up_on():
         duplex.close()
 
 
+def test_who_bears_any_silence_reads_what_comes():
+    ours, theirs = socket.socketpair()
+    with theirs:
+        duplex = Duplex(ours, None)
+        threading.Timer(0, theirs.sendall, [b"a"]).start()
+        assert duplex.read() == b"a"
+        duplex.close()
+
+
 @pytest.mark.parametrize("line", [b"{}\n", b'{"a":' + LARGE[:-1] + b"}\n"])
 def test_descriptors_come_with_the_first_byte_of_their_line(ends, line):
     duplex, theirs = ends

@@ -122,6 +122,8 @@ def test_a_picture_of_too_many_pixels_is_refused_before_it_is_decoded(
     monkeypatch.setattr(pictures, "MAX_PICTURE_PIXELS", 127)
     with pytest.raises(PictureError, match="16 x 8 pixels, at most 127 are read"):
         read(two())
+    monkeypatch.setattr(pictures, "MAX_PICTURE_PIXELS", 128)
+    assert read(two()).size == (16, 8)
 
 
 def test_as_large_a_picture_is_read_as_models_look_at():

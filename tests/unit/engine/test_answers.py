@@ -1,5 +1,7 @@
 import pytest
+import trio
 
+from inferd.backend import Reuse
 from inferd.engine.answers import Answers, Prefilled, WorkerDiedError
 from inferd.ipc import (
     Alive,
@@ -8,12 +10,15 @@ from inferd.ipc import (
     PromptReady,
     Scored,
     Segment,
+    Started,
     Step,
     Transcribed,
     TranscriptEnded,
 )
-from inferd.wire.responses import Usage
+from inferd.wire.responses import Guesses, Logprob, Usage
 from tests.fakes.worker import ended
+
+WORD = "a"
 
 
 @pytest.fixture
@@ -31,6 +36,39 @@ async def test_each_job_gets_its_own_and_others_are_ignored(answers):
     assert 2 not in answers
 
 
+async def test_all_that_a_step_tells_comes_in_order_each_number_before_its_piece(
+    answers,
+):
+    guesses, reuse = (
+        Guesses(drafted_tokens=3, accepted_tokens=1),
+        Reuse(cached_tokens=2),
+    )
+    numbers = [
+        Logprob(token=WORD, id=n, bytes=[97], logprob=0.0, top_logprobs=[])
+        for n in range(2)
+    ]
+    answers.open(2)
+    step = Step(
+        started=[Started(ticket=1, reuse=reuse)],
+        prefilled=[(1, 3)],
+        guessed=[(1, guesses)],
+        logprobs=[(1, numbers[0]), (1, numbers[1])],
+        pieces=[(1, b"a"), (2, b"b"), (1, b"a"), (2, b"b")],
+    )
+    answers.sort(step)
+    assert await answers.open(1).take() == [
+        *(reuse, Prefilled(3), guesses),
+        *(numbers[0], b"a", numbers[1], b"a"),
+    ]
+    assert await answers.open(2).take() == [b"b", b"b"]
+
+
+def test_an_end_of_a_job_that_was_dropped_is_not_that_of_a_later_one(answers):
+    answers.sort(Step(ended=[ended(2, 1)]))
+    answers.open(2)
+    assert not answers.close(2)
+
+
 @pytest.mark.parametrize(
     ("message", "is_an_end"),
     [
@@ -42,8 +80,13 @@ async def test_each_job_gets_its_own_and_others_are_ignored(answers):
         (PromptReady(ticket=1, prompt_tokens=1), False),
     ],
 )
-def test_a_job_at_its_end_is_a_service_and_needs_no_drop(answers, message, is_an_end):
+async def test_a_job_at_its_end_is_a_service_and_needs_no_drop(
+    answers, message, is_an_end, autojump_clock
+):
     answers.sort(message)
+    told = message.ended[0] if isinstance(message, Step) else message
+    with trio.fail_after(1):
+        assert await answers.open(1).take() == [told]
     assert answers.has_served is is_an_end
     assert answers.close(1) is is_an_end
     assert 1 not in answers

@@ -103,6 +103,15 @@ async def test_of_sound_that_waits_to_be_told_the_last_of_each_job_is_left(monke
         ]
 
 
+async def test_sound_that_waits_right_behind_a_message_is_told_once():
+    async with open_pair() as (ours, _):
+        outbox = Outbox(ours)
+        outbox.post(Prepare(ticket=1, job=LARGE))
+        outbox.post(Append(ticket=1, n_bytes=4))
+        outbox.post(Append(ticket=1, n_bytes=8))
+        assert [each.appended_to for each in outbox._unsent] == [None, 1]
+
+
 async def test_sound_is_told_behind_a_message_that_is_half_sent():
     async with open_pair() as (ours, _):
         outbox = Outbox(ours)

@@ -65,6 +65,13 @@ async def test_a_worker_that_says_nothing_hangs(tickets, autojump_clock):
     assert trio.current_time() == SILENCE_S
 
 
+async def test_silence_counts_from_when_it_is_listened_to(autojump_clock):
+    pulse = Pulse(0)
+    await trio.sleep(1000)
+    assert await pulse.run_out(SILENCE_S) == no_word(SILENCE_S)
+    assert trio.current_time() == 1000 + SILENCE_S
+
+
 async def test_a_worker_without_jobs_need_not_get_on(autojump_clock):
     with pytest.raises(trio.TooSlowError):
         await hung(running(), Alive())

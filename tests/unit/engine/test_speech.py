@@ -98,6 +98,12 @@ async def test_its_tokens_are_counted_from_the_first_on(autojump_clock):
     assert (stream.warnings, stream.reuse, stream.guesses) == ((), Reuse(), Guesses())
 
 
+async def test_what_is_read_before_the_first_word_is_no_word(autojump_clock):
+    stream = stream_of(heard(n_bytes_read=8), is_open=True)
+    assert await anext(stream) == [AudioRead(8)]
+    assert stream.first_token_at is None
+
+
 async def test_spaces_are_left_out_only_where_the_text_begins(autojump_clock):
     pieces = heard(segment(" "), segment("  a ", 1000), segment(" b", 2000))
     *texts, _ = await events_of(stream_of(pieces, end()))

@@ -15,6 +15,7 @@ def test_places_stand_one_behind_the_other_unless_they_are_in_a_grid(n_tokens, a
     clip = Clip(n_tokens, is_whole=False)
     assert clip.n_positions == n_tokens
     assert clip.positions(at).tolist() == [list(range(at, at + n_tokens))]
+    assert clip.positions(at).dtype == np.int32
 
 
 @given(PLACES, PLACES, st.integers(0, 99))

@@ -52,6 +52,20 @@ def test_answers_go_on_while_a_picture_is_made_readable(seer, gate):
     assert {ticket for step in running(seer) for ticket, _ in step.pieces} == {1}
 
 
+def test_threads_of_a_projector_that_computes_are_told_and_no_others(seer, gate):
+    projecting = seer._engine._seeing.projecting
+    assert projecting.n_threads == 0
+    seer.start(1, prepare(seer, "*", picture(69), cache="off"))
+    while not gate.n_begun:
+        take_step(seer)
+    assert projecting.n_threads == projecting._projector.n_threads > 0
+    gate.is_open.set()
+    assert list(running(seer))
+    while projecting._current:
+        projecting.wait(1.0)
+    assert projecting.n_threads == 0
+
+
 def test_a_worker_that_only_makes_a_picture_readable_gets_on(seer, gate, monkeypatch):
     monkeypatch.setattr("inferd.worker.llama.looking.MEDIA_WAIT_S", 0.01)
     seer.start(1, prepare(seer, "*", picture(71), cache="off"))

@@ -44,6 +44,8 @@ def test_what_is_larger_than_all_there_is_drives_nothing_out():
     shown.keep(ANN, b"b", [clip(2), clip(1)])
     assert shown.find(ANN, b"a") is not None
     assert shown.find(ANN, b"b") is None
+    shown.keep(ANN, b"c", [clip(2)])
+    assert shown.find(ANN, b"c") is not None
 
 
 @pytest.mark.parametrize("n_times", [1, 2])

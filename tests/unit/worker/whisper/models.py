@@ -1,6 +1,7 @@
 """Model files of whisper.cpp's, made up: small, and with random weights."""
 
 import math
+import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,17 +45,21 @@ def model_bytes(
 ) -> bytes:
     """Write a model."""
     words = words if words is not None else texts()
-    return b"".join(
-        [
-            MAGIC,
-            struct.pack("<11i", *header),
-            struct.pack("<2i", header.n_mels, FREQUENCIES),
-            np.ones((header.n_mels, FREQUENCIES), np.float32).tobytes(),
-            struct.pack("<i", len(words)),
-            *(struct.pack("<i", len(word)) + word for word in words),
-            *_tensors(header, np.random.default_rng(seed)),
-        ]
+    return _head(header, words) + b"".join(
+        _tensors(header, np.random.default_rng(seed))
     )
+
+
+def write_outline(path: Path, header: Header) -> Path:
+    """Write a model whose weights are holes, of any kind; give its path."""
+    with path.open("wb") as file:
+        file.write(_head(header, texts(300)))
+        for name, sizes, kind in _outlines(header, header.weights_type):
+            n_numbers, n_bytes = BLOCKS[kind]
+            file.write(_tensor_head(name, sizes, kind))
+            file.seek(math.prod(sizes) // n_numbers * n_bytes, os.SEEK_CUR)
+        file.truncate()
+    return path
 
 
 def write_model(path: Path, header: Header = SMALL) -> Path:
@@ -63,16 +68,40 @@ def write_model(path: Path, header: Header = SMALL) -> Path:
     return path
 
 
-def _tensors(header: Header, random: np.random.Generator) -> Iterator[bytes]:
+def _head(header: Header, words: list[bytes]) -> bytes:
+    return b"".join(
+        [
+            MAGIC,
+            struct.pack("<11i", *header),
+            struct.pack("<2i", header.n_mels, FREQUENCIES),
+            np.ones((header.n_mels, FREQUENCIES), np.float32).tobytes(),
+            struct.pack("<i", len(words)),
+            *(struct.pack("<i", len(word)) + word for word in words),
+        ]
+    )
+
+
+def _outlines(
+    header: Header, weights_type: int
+) -> Iterator[tuple[str, list[int], int]]:
     numbers = header._asdict() | {"n_wide": 4 * header.n_audio_state}
     for name, shape in shapes(header.n_audio_layer, header.n_text_layer).items():
         sizes = [each if isinstance(each, int) else numbers[each] for each in shape]
-        values = random.normal(0, 0.1, math.prod(sizes)).astype(np.float32)
         is_large = len(sizes) > 1 and not name.endswith(
             ("bias", "positional_embedding")
         )
-        kind = F16 if is_large else F32
+        large = F16 if name.startswith("encoder.conv") else weights_type
+        yield name, sizes, large if is_large else F32
+
+
+def _tensor_head(name: str, sizes: list[int], kind: int) -> bytes:
+    head = struct.pack("<3i", len(sizes), len(name), kind)
+    return head + struct.pack(f"<{len(sizes)}i", *sizes) + name.encode()
+
+
+def _tensors(header: Header, random: np.random.Generator) -> Iterator[bytes]:
+    for name, sizes, kind in _outlines(header, F16):
+        values = random.normal(0, 0.1, math.prod(sizes)).astype(np.float32)
         data = values.astype(np.float16 if kind == F16 else np.float32).tobytes()
         assert len(data) == math.prod(sizes) * BLOCKS[kind][1]
-        yield struct.pack("<3i", len(sizes), len(name), kind)
-        yield struct.pack(f"<{len(sizes)}i", *sizes) + name.encode() + data
+        yield _tensor_head(name, sizes, kind) + data

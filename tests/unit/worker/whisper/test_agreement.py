@@ -90,6 +90,13 @@ def test_a_settled_segment_is_not_heard_again():
     assert settled(agreed) == b" four."
 
 
+def test_of_settled_segments_none_is_heard_again():
+    agreement = Agreement()
+    for _ in range(2):
+        agreement.hear(words("one. two. three"), 9000, is_last=False)
+    assert agreement.start_ms == 2 * WORD_MS
+
+
 def test_a_full_half_minute_is_settled_up_to_its_last_segment():
     agreement = Agreement()
     heard = [*words("one two. three"), *words("half", FULL_MS - WORD_MS)]
@@ -136,6 +143,15 @@ def test_half_a_minute_without_a_word_is_left_behind():
     assert agreed.start_ms == 0
     agreed = agreement.hear([], FULL_MS, is_last=False)
     assert agreed.start_ms == FULL_MS - KEPT_MS
+
+
+def test_what_is_heard_anew_from_further_on_is_open_no_more():
+    agreement = Agreement()
+    heard = words("half", FULL_MS - WORD_MS)
+    agreed = agreement.hear(heard, FULL_MS, is_last=False)
+    assert (agreed.settled, agreed.open) == ([], [])
+    agreed = agreement.hear(heard, FULL_MS + 5000, is_last=False)
+    assert agreed.settled == []
 
 
 def test_a_full_half_minute_whose_words_take_no_time_is_not_heard_for_ever():

@@ -1,3 +1,4 @@
+import errno
 import re
 
 import pytest
@@ -21,6 +22,16 @@ def test_a_file_that_is_no_model_is_refused_in_one_line(tmp_path):
     with pytest.raises(LoadError, match=re.escape(str(path))) as caught:
         SpeechFile(path)
     assert caught.value.reason == "model file: not a whisper.cpp model file"
+
+
+def test_a_file_that_cannot_be_read_is_refused_in_one_line(small_model, monkeypatch):
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("inferd.worker.whisper.files.read_header", fail)
+    with pytest.raises(LoadError) as caught:
+        SpeechFile(small_model)
+    assert caught.value.reason == "model file: Input/output error"
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):

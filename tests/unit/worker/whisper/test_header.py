@@ -5,15 +5,35 @@ from contextlib import suppress
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from inferd.worker.llama.ggml_types import BLOCKS
 from inferd.worker.whisper.header import Header, HeaderError, read_header
-from tests.unit.worker.whisper.models import SMALL, model_bytes, texts
+from tests.unit.worker.whisper.models import SMALL, model_bytes, texts, write_outline
 
 SOUND = model_bytes()
 END_OF_NUMBERS = 4 + 4 * len(Header._fields)
+CHUNK_BYTES = 2**20
+TEXT_BYTES = 1024
+
+
+class Chunks(io.BytesIO):
+    """A file that is read in chunks of no more than a mebibyte, and not over and over."""
+
+    n_read = 0
+
+    def read(self, size: int | None = -1) -> bytes:
+        assert size is not None
+        assert 0 <= size <= CHUNK_BYTES
+        data = super().read(size)
+        self.n_read += len(data)
+        return data
 
 
 def read(content: bytes) -> Header:
-    return read_header(io.BytesIO(content), len(content))
+    file = Chunks(content)
+    try:
+        return read_header(file, len(content))
+    finally:
+        assert file.n_read <= 2 * len(content) + CHUNK_BYTES
 
 
 def refusal(content: bytes) -> str:
@@ -74,7 +94,9 @@ def test_a_vocabulary_without_a_space_is_refused():
 
 
 def test_a_token_as_long_as_a_book_is_refused():
-    assert "a token of 1025 bytes" in refusal(model_bytes(words=[b"x" * 1025, b" "]))
+    longest = b"x" * TEXT_BYTES
+    assert read(model_bytes(words=[longest, b" "])) == SMALL
+    assert "a token of 1025 bytes" in refusal(model_bytes(words=[longest + b"x", b" "]))
 
 
 def test_a_file_that_was_cut_short_is_refused_wherever_that_was():
@@ -101,6 +123,42 @@ def test_a_tensor_of_another_shape_or_type_is_refused(place):
     changed = bytearray(SOUND)
     struct.pack_into("<i", changed, first + 4 * place, 9)
     assert refusal(bytes(changed))
+
+
+@pytest.mark.parametrize(("n_dimensions", "n_name"), [(0, 9), (5, 9), (1, 0), (1, 64)])
+def test_a_tensor_without_a_size_or_a_name_that_fits_is_none(n_dimensions, n_name):
+    head = struct.pack("<3i", n_dimensions, n_name, 0)
+    assert refusal(SOUND + head + bytes(999)) == "it has a tensor that is none"
+
+
+@pytest.mark.parametrize(
+    ("kind", "n_numbers", "n_bytes"),
+    [
+        (1, 1, 2),
+        (2, 32, 18),
+        (3, 32, 20),
+        (7, 32, 34),
+        (8, 32, 22),
+        (9, 32, 24),
+        (10, 256, 84),
+        (11, 256, 110),
+        (12, 256, 144),
+        (13, 256, 176),
+        (14, 256, 210),
+        (2009, 32, 24),
+    ],
+)
+def test_a_quantised_model_has_large_tensors_of_its_kind(
+    kind, n_numbers, n_bytes, tmp_path
+):
+    header = SMALL._replace(kind=kind, n_audio_state=256, n_text_state=256)
+    assert BLOCKS[header.weights_type] == (n_numbers, n_bytes)
+    path = write_outline(tmp_path / "model", header)
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        assert read_header(file, size) == header
+    with path.open("rb") as file, pytest.raises(HeaderError, match="too soon"):
+        read_header(file, size - 1)
 
 
 @settings(max_examples=60)

@@ -44,5 +44,15 @@ def test_slots_have_caches_of_their_own(demand_of):
     assert need_of_one.cache == pytest.approx((7 * 6.29 + 18.87 + 3.15) * MB, rel=0.01)
 
 
+def test_all_that_a_job_computes_in_is_added_up(demand_of):
+    network, scores, samples, spectrum = 9.0, 94.6, 115.2, 20.2
+    assert demand_of().compute.per_slot == pytest.approx(
+        (network + scores + samples + spectrum) * MB, rel=0.01
+    )
+    assert demand_of(n_vocab=1).compute.per_slot == pytest.approx(
+        (network + samples + spectrum) * MB, rel=0.01
+    )
+
+
 def test_ten_minutes_of_sound_are_in_it(demand_of):
     assert demand_of().need(1, 448).compute > 600 * 16_000 * 4 * 3

@@ -1,9 +1,15 @@
 from typing import Any
 
+import numpy as np
 import pytest
 
 from inferd.worker.whisper import windows
-from inferd.worker.whisper.sound import MS, RATE
+from inferd.worker.whisper.listening import Options, Piece, Token
+from inferd.worker.whisper.recording import hear_recording, hear_window
+from inferd.worker.whisper.session import Session, Speech
+from inferd.worker.whisper.sound import MS, RATE, Sound
+from inferd.worker.whisper.turns import Turn, always
+from inferd.worker.whisper.windows import LEFT_MS, Window
 from tests.unit.worker.whisper.models import RECITED_MS
 from tests.unit.worker.whisper.running import descriptor, hear, job, noise, run
 
@@ -69,3 +75,100 @@ def test_a_sound_that_ends_too_soon_is_the_requests_fault(backend):
         True,
         'attachment "a" ends too soon',
     )
+
+
+# --- what the library is asked ----------------------------------------------------------
+
+
+class NotedTurn(Turn):
+    """Is given back, and there again."""
+
+    def __init__(self, done: list[str]) -> None:
+        super().__init__(1, lambda _: None)
+        self._done = done
+
+    def pause(self, until=always) -> None:
+        self._done.append("pause")
+
+
+class Noted(Session):
+    """Hears a word in each window, from 10 s to 30 s, and notes what is done."""
+
+    def __init__(self, model, seconds: int, **fields) -> None:
+        samples = np.zeros(seconds * RATE, np.float32)
+        sound = Sound(descriptor(samples), "a", len(samples))
+        speech = Speech(job(samples, **fields), sound, ())
+        self.done: list[str] = []
+        super().__init__(model, speech, NotedTurn(self.done), lambda: 1)
+        self.asked: list[tuple[float, Options]] = []
+        self.settled_s: list[float] = []
+
+    def find_language(self, samples) -> None:
+        self.done.append("find")
+
+    def keep_language(self) -> None:
+        self.done.append("keep")
+
+    def tell(self, partial=None) -> None:
+        self.done.append("tell")
+
+    def listen(self, samples, options, hear) -> None:
+        self.done.append("listen")
+        self.asked.append((len(samples) / RATE, options))
+        self.settled_s.append(self.transcript.n_bytes_read / RATE / 4)
+        hear([Piece(b"word", 10_000, 30_000, None, (Token(7, b"word"),))])
+
+
+@pytest.fixture
+def noted(loaded_small, monkeypatch):
+    monkeypatch.setattr(windows, "WINDOW", 50 * RATE)
+    return lambda *seconds, **fields: Noted(loaded_small._model, *seconds, **fields)
+
+
+WINDOW = ["find", "keep", "listen"]
+"""What is done for one: a language that was found is that of all others."""
+
+
+def test_each_window_goes_on_where_the_last_one_ended(noted):
+    session = noted(85)
+    hear_recording(session, prompt=(1, 2))
+    assert session.asked == [
+        (50, Options(prompt=(1, 2), limit_ms=20_000)),
+        (50, Options(goes_on=True, limit_ms=20_000)),
+        (25, Options(goes_on=True)),
+    ]
+    left_s = LEFT_MS / 1000
+    assert session.settled_s == pytest.approx([20 - left_s, 50 - left_s, 85])
+    assert session.n_heard == 85 * RATE
+    segments = session.transcript.take().segments
+    assert [each.start_ms for each in segments] == [10_000, 40_000, 70_000]
+
+
+def test_between_two_windows_others_compute_and_what_was_heard_is_told(noted):
+    session = noted(85)
+    hear_recording(session)
+    assert session.done == [*WINDOW, "tell", "pause", *WINDOW, "tell", "pause", *WINDOW]
+
+
+def test_what_is_left_of_a_sound_begins_with_what_was_said_before(noted):
+    session = noted(85)
+    hear_recording(session, first=60 * RATE, prompt=(1, 2))
+    assert session.asked == [(25, Options(prompt=(1, 2)))]
+    assert session.done == ["tell", "pause", *WINDOW]
+
+
+def test_nothing_is_listened_to_for_tokens_that_nobody_wants(noted):
+    session = noted(85, max_tokens=1)
+    hear_recording(session)
+    assert len(session.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("timestamps", "by_word"), [("word", True), ("segment", False)]
+)
+def test_words_are_asked_for_one_by_one_where_each_shall_have_its_times(
+    noted, timestamps, by_word
+):
+    session = noted(40, timestamps=timestamps)
+    assert hear_window(session, Window(0, 40 * RATE), Options(prompt=(1,))) == [7]
+    assert session.asked == [(40, Options(prompt=(1,), by_word=by_word))]

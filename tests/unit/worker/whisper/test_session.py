@@ -1,10 +1,15 @@
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
 import pytest
 
+from inferd.ipc import Transcribed, TranscriptEnded
 from inferd.worker.backend import PreparedJob
-from inferd.worker.whisper.listening import Options
-from inferd.worker.whisper.session import Session, Speech
+from inferd.worker.whisper.listening import Options, Piece, Token
+from inferd.worker.whisper.session import FEWEST, Session, Speech
 from inferd.worker.whisper.sound import Sound
-from inferd.worker.whisper.turns import Turn
+from inferd.worker.whisper.turns import DroppedError, Turn, always
 from tests.unit.worker.whisper.running import descriptor, job, noise
 
 
@@ -56,3 +61,160 @@ def test_less_than_a_tenth_of_a_second_has_no_words(session_of):
     session.perform(hear)
     [ended] = session.turn.outcomes()
     assert (ended.stop_reason, ended.audio_ms, ended.language) == ("end", 100, "en")
+
+
+def test_a_sound_is_all_there_unless_more_is_to_come():
+    assert speech().is_whole
+    assert not Speech(job(), Sound(descriptor(noise(1)), "a", 0), ()).is_whole
+
+
+# --- what the library is asked ----------------------------------------------------------
+
+SAMPLES = np.zeros(FEWEST, np.float32)
+WORD = Piece(b"word", 0, 100, None, (Token(7, b"word"),))
+
+
+class NotedTurn(Turn):
+    """Is given back, and there again; notes how much was told by then."""
+
+    def __init__(self) -> None:
+        super().__init__(1, lambda _: None)
+        self.pauses: list[int] = []
+
+    def pause(self, until=always) -> None:
+        self.pauses.append(self._told.qsize())
+
+
+class Library:
+    """Hears one word in whatever it is given, and German in it; notes what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, Options]] = []
+        self.detected: list[tuple[int, int]] = []
+        self.went_on: list[tuple[bool, bool]] = []
+        self.is_open = False
+
+    def __call__(self, _model: object) -> "Library":
+        self.is_open = True
+        return self
+
+    def close(self) -> None:
+        self.is_open = False
+
+    def detect(self, samples, n_threads) -> tuple[str, float]:
+        self.detected.append((len(samples), n_threads))
+        return "de", 0.75
+
+    def listen(self, samples, options, hooks) -> None:
+        self.asked.append((len(samples), options))
+        hooks.hear([WORD])
+        self.went_on.append((hooks.go_on(), hooks.is_over()))
+
+
+@pytest.fixture
+def library(monkeypatch):
+    made = Library()
+    monkeypatch.setattr("inferd.worker.whisper.session.Listener", made)
+    return made
+
+
+def polyglot(**fields) -> Session:
+    """A job of a model of many languages, on three threads."""
+    model: Any = SimpleNamespace(header=SimpleNamespace(is_multilingual=True))
+    return Session(model, speech(**fields), NotedTurn(), lambda: 3)
+
+
+def pauses_of(session: Session) -> list[int]:
+    assert isinstance(session.turn, NotedTurn)
+    return session.turn.pauses
+
+
+def hear(session: Session, *options: Options) -> None:
+    """Have it hear the same once for each of these, and take what it heard."""
+
+    def add(pieces: list[Piece]) -> None:
+        for piece in pieces:
+            session.transcript.add(piece, first_ms=0, audio_ms=1000)
+
+    for each in options:
+        session.find_language(SAMPLES)
+        session.listen(SAMPLES, each, add)
+        session.keep_language()
+
+
+def test_what_the_job_says_is_asked_of_the_library(library):
+    session = polyglot(language="fr", translates=True, temperature=0.5)
+    session.perform(lambda each: hear(each, Options(prompt=(1, 2), by_word=True)))
+    chosen: dict[str, Any] = {
+        "n_threads": 3,
+        "language": "fr",
+        "translates": True,
+        "temperature": 0.5,
+    }
+    options = Options(prompt=(1, 2), by_word=True)._replace(**chosen)
+    assert library.asked == [(FEWEST, options)]
+    assert library.detected == []
+
+
+@pytest.mark.parametrize("language", [None, "auto"])
+def test_a_language_is_found_once_and_told_in_the_end(library, language):
+    session = polyglot(language=language)
+    session.perform(lambda each: hear(each, Options(), Options()))
+    assert library.detected == [(FEWEST, 3)]
+    assert [options.language for _, options in library.asked] == ["de", "de"]
+    end = session.turn.outcomes()[-1]
+    assert isinstance(end, TranscriptEnded)
+    assert (end.language, end.language_probability) == ("de", 0.75)
+
+
+def test_others_compute_once_a_language_is_found(library):
+    session = polyglot()
+    session.perform(lambda each: each.find_language(SAMPLES))
+    assert pauses_of(session) == [0]
+    session.perform(lambda each: each.find_language(SAMPLES[1:]))
+    assert len(library.detected) == 1
+
+
+def test_between_two_chunks_what_was_heard_is_told_and_others_compute(library):
+    session = polyglot(language="de")
+    session.perform(lambda each: hear(each, Options()))
+    assert library.went_on == [(True, False)]
+    assert pauses_of(session) == [1]
+    assert session.turn.has_beaten()
+    told, end = session.turn.outcomes()
+    assert isinstance(told, Transcribed)
+    assert [segment.text for segment in told.segments] == [b"word"]
+    assert isinstance(end, TranscriptEnded)
+    assert (end.stop_reason, end.usage.completion_tokens) == ("end", 1)
+
+
+def test_no_chunk_is_begun_for_tokens_that_nobody_wants(library):
+    session = polyglot(language="de", max_tokens=1)
+    session.perform(lambda each: hear(each, Options()))
+    assert library.went_on == [(False, True)]
+    assert pauses_of(session) == []
+    told, end = session.turn.outcomes()
+    assert isinstance(told, Transcribed)
+    assert told.n_tokens == 1
+    assert isinstance(end, TranscriptEnded)
+    assert end.stop_reason == "length"
+
+
+def test_a_job_that_nobody_wants_any_more_ends_and_frees_its_room(library):
+    session = polyglot(language="de")
+
+    def drop(each: Session) -> None:
+        assert library.is_open
+        each.turn.is_dropped = True
+        hear(each, Options())
+
+    with pytest.raises(DroppedError):
+        session.perform(drop)
+    assert library.went_on[0][1]
+    assert not library.is_open
+
+
+def test_what_is_too_short_for_the_library_is_not_handed_to_it(library):
+    session = polyglot(language="de")
+    session.perform(lambda each: each.listen(SAMPLES[1:], Options(), lambda _: None))
+    assert library.asked == []

@@ -49,6 +49,8 @@ def test_a_sample_deep_in_a_long_sound_is_named_by_its_own_number():
     samples[2**20 + 3] = np.nan
     with pytest.raises(RefusedError, match=f"sample {2**20 + 3} is not finite"):
         sound(samples).check()
+    with pytest.raises(RefusedError, match=f"sample {2**20 + 3} is not finite"):
+        sound(samples).read(1, 2**20 + 4)
 
 
 def test_samples_as_loud_as_programs_count_are_heard():

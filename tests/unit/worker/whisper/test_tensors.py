@@ -1,9 +1,31 @@
+import math
+
 from inferd.worker.whisper.tensors import shapes
+
+TINY = {
+    "n_audio_state": 384,
+    "n_wide": 1536,
+    "n_audio_ctx": 1500,
+    "n_text_ctx": 448,
+    "n_vocab": 51_865,
+    "n_mels": 80,
+}
+N_OF_TINY = 37_184_640
+"""Parameters that whisper's smallest model has, places of sound not counted."""
 
 
 def test_a_model_has_fifteen_tensors_a_layer_that_hears_and_24_a_layer_that_writes():
     assert len(shapes(0, 0)) == 11
     assert len(shapes(6, 6)) == 11 + 6 * 15 + 6 * 24
+
+
+def test_all_tensors_together_have_as_many_numbers_as_the_model_is_known_to_have():
+    sizes = [
+        math.prod(each if isinstance(each, int) else TINY[each] for each in shape)
+        for name, shape in shapes(4, 4).items()
+        if name != "encoder.positional_embedding"
+    ]
+    assert sum(sizes) == N_OF_TINY
 
 
 def test_a_layer_that_writes_looks_at_what_was_heard():

@@ -1,5 +1,4 @@
 import threading
-import time
 from collections.abc import Callable
 from types import SimpleNamespace
 
@@ -7,7 +6,6 @@ import pytest
 
 from inferd.ipc import Failed, Transcribed
 from inferd.worker.backend import RefusedError
-from inferd.worker.whisper import turns
 from inferd.worker.whisper.listening import ListeningError
 from inferd.worker.whisper.turns import Ring, Turn
 
@@ -50,9 +48,7 @@ def test_one_computes_at_a_time():
         nonlocal most
         for _ in range(20):
             computing.append(turn.ticket)
-            for _ in range(50):
-                time.sleep(0)  # lets any other thread compute that may
-                most = max(most, len(computing))
+            most = max(most, len(computing))
             computing.pop()
             turn.pause()
 
@@ -108,12 +104,14 @@ def test_a_job_that_waits_is_dropped_with_its_thread():
         finally:
             ended.append(threading.current_thread().name)
 
-    performers = ring(Turn(9, perform), Turn(10, perform))
+    unbegun = Turn(10, perform)
+    performers = ring(Turn(9, perform), unbegun)
     performers.step(SOON_S)
     performers.drop(9)
     performers.drop(10)  # it never began
     performers.drop(11)  # there is none
     assert ended == ["job 9"]
+    assert unbegun.is_over
     assert "job 9" not in {thread.name for thread in threading.enumerate()}
     assert not performers.is_busy
 
@@ -185,17 +183,19 @@ def test_a_job_that_fails_says_why_and_others_go_on(error, reason, by_request, c
 
 
 def test_time_counts_while_a_job_has_the_turn(monkeypatch):
-    now, found = [10.0], []
-    monkeypatch.setattr(turns, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    clock = SimpleNamespace(now=100.0)
+    clock.monotonic = lambda: clock.now
+    monkeypatch.setattr("inferd.worker.whisper.turns.time", clock)
+    found: list[int] = []
 
     def perform(turn: Turn) -> None:
-        for _ in range(2):
-            now[0] += 0.25
+        for seconds in (2.5, 0.25):
+            clock.now += seconds
+            found.append(turn.computed_ms)
             turn.pause()
-        found.append(turn.computed_ms)
 
     performers = ring(Turn(1, perform))
     while performers.is_busy:
         performers.step(SOON_S)
-        now[0] += 60
-    assert found == [500]
+        clock.now += 1000
+    assert found == [2500, 2750]

@@ -1,6 +1,6 @@
 from hypothesis import given, strategies as st
 
-from inferd.worker.whisper.sound import MS
+from inferd.worker.whisper.sound import MS, RATE
 from inferd.worker.whisper.windows import (
     CHUNK,
     LEFT_MS,
@@ -33,6 +33,8 @@ def test_windows_leave_nothing_out_and_come_to_an_end(n_samples, data):
         end_ms = first // MS + data.draw(st.integers(0, 700_000))
         following = after(window, end_ms)
         assert window.n_settled <= following <= first + window.n_samples
+        is_cut = n_samples - first > WINDOW
+        assert window.n_settled == (first + LEAST if is_cut else n_samples)
         assert following >= min(n_samples, first + LEAST)
         first, n_windows = following, n_windows + 1
     assert first == n_samples
@@ -45,7 +47,7 @@ def test_every_chunk_of_a_window_with_a_limit_sees_its_whole_half_minute(
 ):
     window = window_at(0, n_samples)
     if place_ms < window.limit_ms:
-        assert place_ms * MS + CHUNK <= window.n_samples
+        assert place_ms * MS + 30 * RATE <= window.n_samples
 
 
 @given(st.integers(2 * CHUNK, WINDOW), st.data())
@@ -58,6 +60,18 @@ def test_the_next_window_begins_where_the_library_stopped_or_before(n_ahead, dat
     said_ms = data.draw(st.integers(0, stopped_ms))
     assert after(window, stopped_ms) == stopped_ms * MS
     assert said_ms * MS <= after(window, said_ms) <= stopped_ms * MS
+
+
+@given(
+    st.integers(0, WINDOW // MS),
+    st.integers(0, (WINDOW - CHUNK) // MS),
+    st.integers(0, CHUNK // MS),
+)
+def test_the_next_window_begins_where_the_last_segment_ends(first_ms, before, beyond):
+    window = window_at(first_ms * MS, 3 * WINDOW)
+    heard_ms = first_ms + window.limit_ms - LEFT_MS
+    assert after(window, heard_ms + beyond) == (heard_ms + beyond) * MS
+    assert after(window, heard_ms - before) == heard_ms * MS
 
 
 @given(st.integers(0, 3 * WINDOW), st.integers(2 * CHUNK, 3 * WINDOW))
