@@ -712,8 +712,12 @@ def test_a_socket_may_appear_later(short_dir, fake_time):
 
 def test_a_daemon_that_closes_is_asked_again(short_dir, fake_time):
     first, second = says(status("starting")), says(status("ready"))
+    told: list[str] = []
     with listening(admin(short_dir), first, second):
-        wait_until_ready(short_dir, timeout_s=10)
+        wait_until_ready(
+            short_dir, timeout_s=10, on_status=lambda each: told.append(each.status)
+        )
+    assert told == ["starting", "ready"]
 
 
 def test_waiting_has_an_end(short_dir, fake_time):

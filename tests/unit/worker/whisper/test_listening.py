@@ -15,6 +15,7 @@ from inferd.worker.whisper.listening import (
 )
 from inferd.worker.whisper.model import Model
 from inferd.worker.whisper.structs import FULL_DEFAULTS
+from tests.model.tiny_whisper import write_tiny_whisper
 from tests.unit.worker.whisper.running import noise
 
 pytestmark = pytest.mark.slow
@@ -98,6 +99,17 @@ def test_samples_are_heard_as_segments_with_their_tokens(listener):
         assert piece.ends_segment
         assert piece.no_speech is not None
         assert 0 <= piece.no_speech <= 1
+
+
+def test_times_are_milliseconds_and_tokens_those_of_text(tmp_path):
+    path = write_tiny_whisper(tmp_path / "reciter.bin", end_ms=28_000)
+    reciter = Listener(Model(SpeechFile(path)))
+    heard: list[Piece] = []
+    reciter.listen(noise(60), Options(), Hooks(heard.extend))
+    reciter.close()
+    times = [(piece.start_ms, piece.end_ms) for piece in heard]
+    assert times == [(0, 2000), (2020, 28_000), (30_000, 32_000), (32_020, 58_000)]
+    assert [token.text for token in heard[0].tokens] == [b" one", b" two", b" three"]
 
 
 def test_a_call_ends_when_it_is_told_to_at_the_next_chunk_or_token(listener):

@@ -3,8 +3,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from inferd.worker.whisper.session import Session
-from inferd.worker.whisper.sound import RATE
+from inferd.worker.whisper.listening import Options, Piece, Token
+from inferd.worker.whisper.live import hear as hear_either
+from inferd.worker.whisper.session import Session, Speech
+from inferd.worker.whisper.sound import MS, RATE, Sound
+from inferd.worker.whisper.turns import Turn, always
 from tests.unit.worker.whisper.running import (
     Heard,
     descriptor,
@@ -122,3 +125,86 @@ def test_what_has_come_far_ahead_is_heard_once_with_the_words_of_the_whole(
     assert partly.text + ahead.text + rest.text == whole.text
     assert lengths == [first_s, 85, 27, 27][not first_s :]
     assert rest.end.audio_ms == 85_000
+
+
+# --- what the library is asked ----------------------------------------------------------
+
+
+def word(number: int, start_ms: int) -> Piece:
+    text = b" word%d." % number
+    return Piece(text, start_ms, start_ms + 1000, None, (Token(number, text),))
+
+
+class Growing(Turn):
+    """Is there again when so much more of the sound has come."""
+
+    def __init__(self, lengths_s: list[int]) -> None:
+        super().__init__(1, lambda _: None)
+        self.lengths_s = lengths_s
+        self.speech: Speech
+
+    def pause(self, until=always) -> None:
+        if self.lengths_s:
+            self.speech.sound.n_samples = self.lengths_s.pop(0) * RATE
+            self.speech.is_whole = not self.lengths_s
+        assert until()
+
+
+class Noted(Session):
+    """Hears what it is told to, call by call, and notes what is done."""
+
+    def __init__(self, model, lengths_s: list[int], heard: list[Piece]) -> None:
+        samples = np.zeros(lengths_s[-1] * RATE, np.float32)
+        is_whole = len(lengths_s) == 1
+        sound = Sound(descriptor(samples), "a", len(samples) if is_whole else 0)
+        speech = Speech(job(samples if is_whole else None), sound, (1, 2))
+        turn = Growing([] if is_whole else lengths_s)
+        turn.speech = speech
+        super().__init__(model, speech, turn, lambda: 1)
+        self.heard = heard
+        self.asked: list[tuple[float, Options]] = []
+        self.done: list[str] = []
+
+    def find_language(self, samples) -> None:
+        self.done.append("find")
+
+    def keep_language(self) -> None:
+        self.done.append("keep")
+
+    def tell(self, partial=None) -> None:
+        self.done.append("tell")
+
+    def listen(self, samples, options, hear) -> None:
+        self.asked.append((len(samples) / RATE, options))
+        hear([self.heard.pop(0)])
+
+
+def test_a_sound_that_is_there_is_heard_as_a_recording(loaded_small):
+    session = Noted(loaded_small._model, [40], [word(7, 0)])
+    hear_either(session)
+    assert session.asked == [(40, Options(prompt=(1, 2)))]
+
+
+def test_what_comes_is_heard_from_where_it_is_settled_behind_what_was_said(
+    loaded_small,
+):
+    heard = [word(7, 0), word(7, 0), word(8, 500), word(8, 500), word(9, 0)]
+    session = Noted(loaded_small._model, [5, 10, 15, 20, 22], heard)
+    hear_either(session)
+    assert session.asked == [
+        (5, Options(prompt=(1, 2), by_word=True)),
+        (10, Options(prompt=(1, 2), by_word=True)),
+        (14, Options(prompt=(1, 2, 7), by_word=True)),
+        (19, Options(prompt=(1, 2, 7), by_word=True)),
+        (19.5, Options(prompt=(1, 2, 7, 8))),
+    ]
+    segments = session.transcript.take().segments
+    assert [each.start_ms for each in segments] == [0, 1500, 2500]
+    assert session.n_heard == 22_000 * MS
+
+
+def test_a_language_is_kept_once_something_is_settled(loaded_small):
+    session = Noted(loaded_small._model, [5, 10, 11], [word(7, 0)] * 3)
+    hear_either(session)
+    first, second = ["find", "tell"], ["find", "keep", "tell"]
+    assert session.done[:5] == first + second
