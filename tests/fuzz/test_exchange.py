@@ -1,10 +1,21 @@
+import array
+import os
+import socket
 from contextlib import suppress
 
 import pytest
 import trio
+import trio.testing
 
 from fuzz.corpus import CLEAN
-from fuzz.exchange import Manner, drains, exchange, foretell, is_borderline
+from fuzz.exchange import (
+    Manner,
+    broken_off,
+    drains,
+    exchange,
+    foretell,
+    is_borderline,
+)
 from fuzz.judge import BrokenPromiseError
 from fuzz.target import LEAVES
 
@@ -67,14 +78,23 @@ def test_what_depends_on_more_than_bytes_is_not_foretold(surface, data, is_so):
 
 
 @pytest.fixture
-def answers(short_dir):
+def came():
+    """What came on each connection, with how many descriptors."""
+    return []
+
+
+@pytest.fixture
+def answers(short_dir, came):
     async def serve(answer, nursery):
         async def reply(stream):
             async with stream:
+                data, n_fds = b"", 0
+                with suppress(trio.BrokenResourceError, ConnectionError):
+                    while (got := await received(stream)) != (b"", 0):
+                        data, n_fds = data + got[0], n_fds + got[1]
+                came.append((data, n_fds))
                 with suppress(trio.BrokenResourceError):
                     await stream.send_all(answer)
-                    async for _ in stream:
-                        pass
 
         sock = trio.socket.socket(trio.socket.AF_UNIX)
         await sock.bind(str(short_dir / LEAVES["embed"]))
@@ -84,6 +104,17 @@ def answers(short_dir):
         return short_dir
 
     return serve
+
+
+async def received(stream):
+    """Read some bytes, and count and close the descriptors that came along."""
+    data, aside, *_ = await stream.socket.recvmsg(65536, socket.CMSG_SPACE(4 * 32))
+    fds = array.array("i")
+    for *_, content in aside:
+        fds.frombytes(content)
+    for fd in fds:
+        os.close(fd)
+    return data, len(fds)
 
 
 @pytest.mark.parametrize(
@@ -106,6 +137,8 @@ async def test_a_daemon_that_answers_otherwise_is_found_out(answers, answer, wha
         directory = await answers(answer, nursery)
         with pytest.raises(BrokenPromiseError, match=what):
             await exchange(directory, "embed", OWED, Manner.PATIENT)
+        with pytest.raises(BrokenPromiseError, match=what):
+            await exchange(directory, "embed", OWED, Manner.DRIBBLING)
         nursery.cancel_scope.cancel()
 
 
@@ -117,10 +150,13 @@ async def test_a_daemon_that_hangs_is_found_out(short_dir, autojump_clock):
         await exchange(short_dir, "v1", CLEAN["v1"], Manner.PATIENT)
 
 
-async def test_one_that_answers_as_foretold_is_not(answers):
+async def test_one_that_answers_as_foretold_is_not(answers, came):
     async with trio.open_nursery() as nursery:
         answer = REFUSAL % (b"a", b"invalid_request")
         directory = await answers(answer, nursery)
         for manner in Manner:
-            await exchange(directory, "embed", OWED, manner)
+            await exchange(directory, "embed", OWED, manner, ["sealed"])
+            await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
+    sent = dict.fromkeys(Manner, OWED) | {Manner.BROKEN_OFF: broken_off(OWED)}
+    assert came == [(sent[manner], 1) for manner in Manner]
