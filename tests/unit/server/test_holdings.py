@@ -195,11 +195,21 @@ async def test_bounds_change_for_those_who_come_later():
     with shared.open(7) as first, shared.open(7) as second:
         await first.take([audio(n_bytes=60)], [])
         shared.resize(LimitSettings(max_media_bytes=50))
-        shared.bound_files(1)
         with pytest.raises(QueueFullError):
             await second.take([audio(n_bytes=4)], [])
         first.close()
         await second.take([audio(n_bytes=4)], [])
+
+
+async def test_how_many_files_there_may_be_changes_for_those_who_come_later():
+    shared = room(n_files=2)
+    with shared.open(7) as first, shared.open(7) as second, memfds(b"") as fds:
+        await first.take([audio(fd=0)], fds)
+        shared.bound_files(1)
+        with pytest.raises(QueueFullError):
+            await second.take([audio(fd=0)], fds)
+        shared.bound_files(2)
+        await second.take([audio(fd=0)], fds)
 
 
 async def test_how_much_may_be_passed_changes_for_those_who_come_later():

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from inferd.errors import BackendUnavailableError, InvalidRequestError
 from inferd.server.limits import MAX_IMAGE_PIXELS, MEDIA_SLICE_CHARS
-from inferd.server.media import MEDIA_SLICE_BYTES, Medium, decoded_bytes
+from inferd.server.media import MEDIA_SLICE_BYTES, Medium, decoded_bytes, duplicated
 from inferd.wire.blocks import AudioAttachment, ImageAttachment
 from tests.fakes.fds import SEALS, closing, memfd, memfds, n_open
 from tests.fakes.media import ODD
@@ -189,6 +189,15 @@ def test_a_sealed_memfd_is_taken_as_it_is_and_stays_whose_it_was():
         medium.close()
         assert os.pread(fd, 2, 0) == b"\0\1"
     assert n_open() == before
+
+
+def test_a_descriptor_for_a_while_is_closed_whatever_becomes_of_it():
+    before = n_open()
+    with memfds(b"x") as [fd]:
+        with pytest.raises(ZeroDivisionError), duplicated(image(), fd) as copy:
+            assert os.path.sameopenfile(copy, fd)
+            raise ZeroDivisionError
+        assert n_open() == before + 1
 
 
 @pytest.mark.parametrize(
