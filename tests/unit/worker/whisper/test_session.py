@@ -1,3 +1,4 @@
+import gc
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ from inferd.worker.whisper.listening import Options, Piece, Token
 from inferd.worker.whisper.session import FEWEST, Session, Speech
 from inferd.worker.whisper.sound import Sound
 from inferd.worker.whisper.turns import DroppedError, Turn, always
+from tests.fakes.fds import n_open
 from tests.unit.worker.whisper.running import descriptor, job, noise
 
 
@@ -66,6 +68,20 @@ def test_less_than_a_tenth_of_a_second_has_no_words(session_of):
 def test_a_sound_is_all_there_unless_more_is_to_come():
     assert speech().is_whole
     assert not Speech(job(), Sound(descriptor(noise(1)), "a", 0), ()).is_whole
+
+
+def test_a_job_s_sound_is_closed_with_it_once():
+    gc.collect()  # what other tests left
+    before = n_open()
+    closed = speech()
+    closed.close()
+    assert n_open() == before
+    forgotten = speech()
+    assert n_open() == before + 1
+    del forgotten
+    gc.collect()
+    assert n_open() == before
+    closed.close()
 
 
 # --- what the library is asked ----------------------------------------------------------
