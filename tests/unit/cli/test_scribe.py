@@ -214,12 +214,12 @@ def test_what_is_shown_is_cleared_where_no_answer_ends(write_down, monkeypatch):
 
 def test_a_transcript_is_written_with_what_the_daemon_told_of_it(short_dir):
     answer = hears([], segment("Ask", 0, 900))
-    destination = Destination(["json"], short_dir / "out", has_words=False)
+    destination = Destination(["json"], short_dir, has_words=False)
     path = short_dir / "infer.v2.sock"
     with listening(path, answer), Client(short_dir, timeout_s=20) as client:
         ours = Scribe(client, make_request, destination)
         ours.write_down(Recording("a.mp3", [SECOND]), is_live=False)
-    written = json.loads((short_dir / "out" / "a.json").read_text())
+    written = json.loads((short_dir / "a.json").read_text())
     assert (written["file"], written["language"]) == ("a.mp3", "en")
 
 
