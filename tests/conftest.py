@@ -1,5 +1,6 @@
 """Settings and fixtures that all tests share."""
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,6 +10,17 @@ from hypothesis import settings
 
 settings.register_profile("inferd", deadline=None, max_examples=200)
 settings.load_profile("inferd")
+
+
+def pytest_collection() -> None:
+    """Collect no garbage while tests are collected: there is none, and they are many."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Have collections look past all that is there by now, which stays to the end."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture
