@@ -3,6 +3,7 @@ import datetime as dt
 import pytest
 
 from inferd.worker.backend import LoadError
+from inferd.worker.llama import prompting
 from inferd.worker.llama.sequence import PreparedPrompt
 from tests.model.tiny import write_tiny_model
 from tests.unit.worker.llama.running import job, load
@@ -40,6 +41,16 @@ def test_a_template_that_leaves_out_what_a_user_says_is_refused(tmp_path):
     assert loaded.capabilities.dialect == "gemma3"
     text = "<start_of_turn>user\nhello<end_of_turn>\n<start_of_turn>model\n"
     assert prompt_of(backend, job("hello")) == backend._model.tokenize(text)
+
+
+def test_a_template_that_takes_too_much_memory_to_be_tried_is_refused(
+    tmp_path, monkeypatch
+):
+    template = "{% set wide = 'a' | center(2 ** 28) %}{{ messages[0].content }}"
+    load_with(tmp_path, template)
+    monkeypatch.setattr(prompting, "TEMPLATE_MEMORY_BYTES", 2**26)
+    with pytest.raises(LoadError, match="leaves out what a user says"):
+        load_with(tmp_path, template)
 
 
 def test_a_model_without_a_template_may_be_said_to_be_of_a_family(tmp_path):
