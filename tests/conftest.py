@@ -23,6 +23,11 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+def pytest_unconfigure() -> None:
+    """Have the interpreter end as without all this."""
+    gc.unfreeze()
+
+
 @pytest.fixture
 def short_dir() -> Iterator[Path]:
     """A directory whose path leaves room for a socket's name."""
