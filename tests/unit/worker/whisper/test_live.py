@@ -8,6 +8,7 @@ from inferd.worker.whisper.live import hear as hear_either
 from inferd.worker.whisper.session import Session, Speech
 from inferd.worker.whisper.sound import MS, RATE, Sound
 from inferd.worker.whisper.turns import Turn, always
+from tests.unit.worker.whisper.noted import NotedSession
 from tests.unit.worker.whisper.running import (
     Heard,
     descriptor,
@@ -150,8 +151,8 @@ class Growing(Turn):
         assert until()
 
 
-class Noted(Session):
-    """Hears what it is told to, call by call, and notes what is done."""
+class Told(NotedSession):
+    """Hears what it is told to, call by call."""
 
     def __init__(self, model, lengths_s: list[int], heard: list[Piece]) -> None:
         samples = np.zeros(lengths_s[-1] * RATE, np.float32)
@@ -160,27 +161,16 @@ class Noted(Session):
         speech = Speech(job(samples if is_whole else None), sound, (1, 2))
         turn = Growing([] if is_whole else lengths_s)
         turn.speech = speech
-        super().__init__(model, speech, turn, lambda: 1)
+        super().__init__(model, speech, turn)
         self.heard = heard
-        self.asked: list[tuple[float, Options]] = []
-        self.done: list[str] = []
-
-    def find_language(self, samples) -> None:
-        self.done.append("find")
-
-    def keep_language(self) -> None:
-        self.done.append("keep")
-
-    def tell(self, partial=None) -> None:
-        self.done.append("tell")
 
     def listen(self, samples, options, hear) -> None:
-        self.asked.append((len(samples) / RATE, options))
+        super().listen(samples, options, hear)
         hear([self.heard.pop(0)])
 
 
 def test_a_sound_that_is_there_is_heard_as_a_recording(loaded_small):
-    session = Noted(loaded_small._model, [40], [word(7, 0)])
+    session = Told(loaded_small._model, [40], [word(7, 0)])
     hear_either(session)
     assert session.asked == [(40, Options(prompt=(1, 2)))]
 
@@ -189,7 +179,7 @@ def test_what_comes_is_heard_from_where_it_is_settled_behind_what_was_said(
     loaded_small,
 ):
     heard = [word(7, 0), word(7, 0), word(8, 500), word(8, 500), word(9, 0)]
-    session = Noted(loaded_small._model, [5, 10, 15, 20, 22], heard)
+    session = Told(loaded_small._model, [5, 10, 15, 20, 22], heard)
     hear_either(session)
     assert session.asked == [
         (5, Options(prompt=(1, 2), by_word=True)),
@@ -204,7 +194,7 @@ def test_what_comes_is_heard_from_where_it_is_settled_behind_what_was_said(
 
 
 def test_a_language_is_kept_once_something_is_settled(loaded_small):
-    session = Noted(loaded_small._model, [5, 10, 11], [word(7, 0)] * 3)
+    session = Told(loaded_small._model, [5, 10, 11], [word(7, 0)] * 3)
     hear_either(session)
-    first, second = ["find", "tell"], ["find", "keep", "tell"]
-    assert session.done[:5] == first + second
+    first, second = ["find", "listen", "tell"], ["find", "listen", "keep", "tell"]
+    assert session.done[:7] == first + second

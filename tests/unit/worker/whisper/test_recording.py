@@ -6,11 +6,12 @@ import pytest
 from inferd.worker.whisper import windows
 from inferd.worker.whisper.listening import Options, Piece, Token
 from inferd.worker.whisper.recording import hear_recording, hear_window
-from inferd.worker.whisper.session import Session, Speech
+from inferd.worker.whisper.session import Speech
 from inferd.worker.whisper.sound import MS, RATE, Sound
 from inferd.worker.whisper.turns import Turn, always
 from inferd.worker.whisper.windows import LEFT_MS, Window
 from tests.unit.worker.whisper.models import RECITED_MS
+from tests.unit.worker.whisper.noted import NotedSession
 from tests.unit.worker.whisper.running import descriptor, hear, job, noise, run
 
 pytestmark = pytest.mark.slow
@@ -83,38 +84,28 @@ def test_a_sound_that_ends_too_soon_is_the_requests_fault(backend):
 class NotedTurn(Turn):
     """Is given back, and there again."""
 
-    def __init__(self, done: list[str]) -> None:
+    def __init__(self) -> None:
         super().__init__(1, lambda _: None)
-        self._done = done
+        self.done: list[str] = []
 
     def pause(self, until=always) -> None:
-        self._done.append("pause")
+        self.done.append("pause")
 
 
-class Noted(Session):
-    """Hears a word in each window, from 10 s to 30 s, and notes what is done."""
+class Windowed(NotedSession):
+    """Hears a word in each window, from 10 s to 30 s."""
 
     def __init__(self, model, seconds: int, **fields) -> None:
         samples = np.zeros(seconds * RATE, np.float32)
         sound = Sound(descriptor(samples), "a", len(samples))
         speech = Speech(job(samples, **fields), sound, ())
-        self.done: list[str] = []
-        super().__init__(model, speech, NotedTurn(self.done), lambda: 1)
-        self.asked: list[tuple[float, Options]] = []
+        turn = NotedTurn()
+        super().__init__(model, speech, turn)
+        self.done = turn.done
         self.settled_s: list[float] = []
 
-    def find_language(self, samples) -> None:
-        self.done.append("find")
-
-    def keep_language(self) -> None:
-        self.done.append("keep")
-
-    def tell(self, partial=None) -> None:
-        self.done.append("tell")
-
     def listen(self, samples, options, hear) -> None:
-        self.done.append("listen")
-        self.asked.append((len(samples) / RATE, options))
+        super().listen(samples, options, hear)
         self.settled_s.append(self.transcript.n_bytes_read / RATE / 4)
         hear([Piece(b"word", 10_000, 30_000, None, (Token(7, b"word"),))])
 
@@ -122,7 +113,7 @@ class Noted(Session):
 @pytest.fixture
 def noted(loaded_small, monkeypatch):
     monkeypatch.setattr(windows, "WINDOW", 50 * RATE)
-    return lambda *seconds, **fields: Noted(loaded_small._model, *seconds, **fields)
+    return lambda *seconds, **fields: Windowed(loaded_small._model, *seconds, **fields)
 
 
 WINDOW = ["find", "keep", "listen"]
