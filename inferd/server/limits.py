@@ -60,6 +60,9 @@ MAX_LISTED_REQUESTS: Final = 1000
 """Requests that one reply on the admin socket lists: connections times what is read ahead
 may be 65,536. F-27."""
 
+MAX_COUNTED_USERS: Final = 256
+"""Users whose own requests are counted, some 30 kB each; who asked last is kept. F-27."""
+
 MAX_LISTED_ID_CHARS: Final = 1024
 """Characters of an id in that list, of 131,072 that it may have. F-27."""
 
