@@ -27,6 +27,7 @@ step    module                      takes                          gives
 beside  server.doors                what systemd holds             sockets, the lock
         server.listen, server.peer  paths                          sockets, callers' uids
         server.access, server.room  who may come in                places for connections
+        server.identity             uids                           who counts as whom
         server.force                a new configuration            what of it is in force
         server.surfaces             what backends can do           sockets and services
         fit, engine.ledger          what models need               slots, contexts

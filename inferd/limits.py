@@ -152,6 +152,9 @@ MAX_THREADS: Final = 512
 MAX_CONNECTIONS: Final = 1024
 """Clients connected at once over all inference sockets. A connection costs some 40 kB."""
 
+MAX_UID_RANGES: Final = 1024
+"""Ranges of uids that the configuration names; directories have them by the dozen. F-36."""
+
 MAX_ADMIN_CONNECTIONS: Final = 64
 """Listeners on the admin socket at once: counted apart, so that it answers under load."""
 

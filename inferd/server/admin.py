@@ -1,12 +1,12 @@
 """The admin socket: the present state, then every event, and answers to commands."""
 
+from collections.abc import Callable
+
 import trio
 
 from inferd.errors import FrameTooLargeError
 from inferd.limits import MAX_COMMAND_BYTES, READ_BYTES
-from inferd.server.commands import Commands
 from inferd.server.hangup import Hangups
-from inferd.server.peer import peer_of
 from inferd.server.status import Listener, StatusBoard
 from inferd.wire.codec import encode
 from inferd.wire.commands import Reply
@@ -16,12 +16,19 @@ from inferd.wire.framing import LineSplitter
 async def serve_admin(
     stream: trio.SocketStream,
     board: StatusBoard,
-    commands: Commands,
+    answer: Callable[[bytes], Reply],
     *,
     hangups: Hangups,
     write_timeout_s: float,
 ) -> None:
     """Tell one listener, and answer what it asks.
+
+    Args:
+        stream: its connection.
+        board: tells what happens.
+        answer: carries out a line of the listener's.
+        hangups: tells when it is gone.
+        write_timeout_s: seconds that one write may take.
 
     The listener gets EOF when it lags behind, or stops reading for ``write_timeout_s``.
     One that ends its own side goes on being told.
@@ -33,7 +40,7 @@ async def serve_admin(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_watch, stream, hangups, nursery.cancel_scope)
         with board.listen() as listener:
-            nursery.start_soon(_answer_all, stream, listener, commands)
+            nursery.start_soon(_answer_all, stream, listener, answer)
             async for frame in listener.frames:
                 listener.took()
                 try:
@@ -45,18 +52,17 @@ async def serve_admin(
 
 
 async def _answer_all(
-    stream: trio.SocketStream, listener: Listener, commands: Commands
+    stream: trio.SocketStream, listener: Listener, answer: Callable[[bytes], Reply]
 ) -> None:
     splitter = LineSplitter(MAX_COMMAND_BYTES)
-    peer = peer_of(stream)
     try:
         while data := await stream.receive_some(READ_BYTES):
             splitter.feed(data)
             while (line := splitter.next_frame()) is not None:
-                listener.tell(encode(commands.answer(line, peer)))
+                listener.tell(encode(answer(line)))
                 await listener.caught_up()
         if (line := splitter.last_frame()) is not None:
-            listener.tell(encode(commands.answer(line, peer)))
+            listener.tell(encode(answer(line)))
     except FrameTooLargeError as error:
         listener.tell(encode(Reply(command="", ok=False, error=error.message)))
         listener.end()  # where the next line begins, nobody knows

@@ -60,7 +60,7 @@ class Commands:
             "backends": self._list_backends,
             "cancel": partial(self._cancel, command, peer),
             "drain": self._drain,
-            "metrics": self._tell_metrics,
+            "metrics": partial(self._tell_metrics, peer),
             "reload": self._reload,
             "requests": partial(self._list_requests, peer),
         }
@@ -69,8 +69,11 @@ class Commands:
             return _refused(command.command, allowed)
         return answer()
 
-    def _tell_metrics(self) -> Reply:
-        return Reply(command="metrics", ok=True, text=self.metrics.text())
+    def _tell_metrics(self, peer: Peer) -> Reply:
+        """Tell operators all, and others what is counted of their own requests."""
+        metrics = self.metrics
+        text = metrics.text() if is_operator(peer) else metrics.text_of(peer.owner)
+        return Reply(command="metrics", ok=True, text=text)
 
     def _drain(self) -> Reply:
         if not self.drain():

@@ -20,6 +20,7 @@ from inferd.server.dispatch import Refusal, Service, dispatch
 from inferd.server.facts import facts_of
 from inferd.server.hangup import Hangups
 from inferd.server.holdings import MediaRoom
+from inferd.server.identity import Identities
 from inferd.server.inbox import Arrival, Inbox
 from inferd.server.large_lines import LargeLines
 from inferd.server.limits import MAX_CLIENT_DESCRIPTORS
@@ -76,6 +77,8 @@ class Surroundings:
     limits: LimitSettings
     """As they are now: what begins after a change is bound by the new ones."""
     custody: Custody = field(default_factory=lambda: Custody(MAX_CLIENT_DESCRIPTORS))
+    identities: Identities = field(default_factory=Identities)
+    """Tell as whom those who connect from now on count."""
 
 
 class Connection(Generic[R]):
@@ -92,9 +95,9 @@ class Connection(Generic[R]):
         self._stream = stream
         self._surface = surface
         self._around = around
-        self._peer = peer_of(stream)
+        self._peer = peer_of(stream, around.identities)
         self._parcels = (
-            Parcels(around.custody, self._peer.uid) if surface.takes_media else None
+            Parcels(around.custody, self._peer.user) if surface.takes_media else None
         )
         self._room = trio.lowlevel.ParkingLot()
         beginning = Beginning(  # no cycle: the inbox may hold 64 MiB
@@ -167,7 +170,7 @@ class Connection(Generic[R]):
         """Read a line on when it is its turn; until then it waits in the socket."""
         self._is_held_up = True
         with trio.CancelScope() as self._large_line:
-            async with self._around.large_lines.turn(self._peer.uid):
+            async with self._around.large_lines.turn(self._peer.user):
                 self._is_held_up = False
                 self._news.set()
                 while self._inbox.is_large:
@@ -268,7 +271,7 @@ class Connection(Generic[R]):
             return InvalidFrameError(
                 f"no line ended within {limits.line_timeout_s:g} s"
             )
-        if self._around.room.needs_places_of(self._peer.uid):
+        if self._around.room.needs_places_of(self._peer.user):
             self._log.info("client.idle")
             self.end()
         return None
@@ -286,5 +289,5 @@ class Connection(Generic[R]):
             request_id,
             write_timeout_s=self._around.limits.write_timeout_s,
             unread=self._around.unread,
-            uid=self._peer.uid,
+            uid=self._peer.user,
         )

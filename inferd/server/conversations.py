@@ -33,7 +33,7 @@ class Conversations:
         tell: Tell | None,
     ) -> AsyncIterator[EventStream[TokenEventV2]]:
         """Hold a permit while inside, with the media of the request, and run the job."""
-        with self.entrance.media.open(activity.peer.uid) as holdings:
+        with self.entrance.media.open(activity.peer.user) as holdings:
 
             async def bring(backend: Backend) -> tuple[V2Job, Sequence[int]]:
                 job = _job_for(backend, plan)

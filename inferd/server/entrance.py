@@ -78,7 +78,7 @@ class Entrance:
         """
         await trio.lowlevel.checkpoint_if_cancelled()  # ended before it took a place
         claim = Claim(
-            uid=activity.peer.uid,
+            uid=activity.peer.user,
             priority=plan.priority,
             n_bytes=activity.n_bytes,
             writes=isinstance(plan.job, GenerateJob),

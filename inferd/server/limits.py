@@ -46,9 +46,22 @@ refused may come again at once. F-4."""
 MAX_REFUSALS_REMEMBERED: Final = 1024
 """Users and sockets for which this is kept; the oldest is forgotten first."""
 
+MAX_SUBORDINATE_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of ``/etc/subuid`` that are read: some 150,000 ranges, in a second. F-36."""
+
+MAX_ACCOUNTS_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of ``/etc/passwd`` that are read: some 200,000 accounts. F-36."""
+
+MAX_NAMES_LOOKED_UP: Final = 64
+"""Owners of subordinate ids who are asked for in the system's directory, each time that
+the configuration is read: it may be slow, and nothing else is done meanwhile. F-36."""
+
 MAX_LISTED_REQUESTS: Final = 1000
 """Requests that one reply on the admin socket lists: connections times what is read ahead
 may be 65,536. F-27."""
+
+MAX_COUNTED_USERS: Final = 256
+"""Users whose own requests are counted, some 30 kB each; who asked last is kept. F-27."""
 
 MAX_LISTED_ID_CHARS: Final = 1024
 """Characters of an id in that list, of 131,072 that it may have. F-27."""

@@ -26,6 +26,7 @@ from inferd.limits import READ_BYTES
 from inferd.server.access import Access
 from inferd.server.activity import where, who
 from inferd.server.descriptors import Spare, accept_now
+from inferd.server.identity import Identities
 from inferd.server.limits import HEARD_OUT_S, MAX_HEARD_OUT
 from inferd.server.listen import INFERENCE_MODE
 from inferd.server.metrics import Metrics
@@ -101,6 +102,8 @@ class Reception:
     def __init__(self, metrics: Metrics) -> None:
         self.access = Access()
         """Who may come in; it may change."""
+        self.identities = Identities()
+        """As whom they count; it may change."""
         self._metrics = metrics
         self._spare = Spare()
         self._seldom = Seldom()
@@ -172,10 +175,10 @@ class Reception:
         return stream
 
     def _place(self, stream: trio.SocketStream, door: Door) -> Place:
-        peer = peer_of(stream)
+        peer = peer_of(stream, self.identities)
         if not self.access.allows(door.leaf, peer, lambda: groups_of(stream)):
             raise PermissionDeniedError(peer.uid, door.leaf)
-        place = door.room.take(peer.uid)
+        place = door.room.take(peer.user)
         if place is None:
             raise door.no_place()
         return place
@@ -183,7 +186,8 @@ class Reception:
     def _tell(self, stream: trio.SocketStream, door: Door, error: InferdError) -> None:
         """Say why one is turned away."""
         self._metrics.count_turned_away(door.leaf, error)
-        self._note("client.refused", door, code=error.code.value, peer=peer_of(stream))
+        peer = peer_of(stream, self.identities)
+        self._note("client.refused", door, code=error.code.value, peer=peer)
         with suppress(OSError):  # it has left already
             os.write(stream.socket.fileno(), door.refusal(error))
 
@@ -204,8 +208,8 @@ class Reception:
         self, event: str, door: Door, *, code: str, peer: Peer | None = None
     ) -> None:
         """Write a line of the log for the first of many."""
-        uid = None if peer is None else peer.uid
-        kind = (event, door.leaf, code, uid)
+        user = None if peer is None else peer.user
+        kind = (event, door.leaf, code, user)
         if n := self._seldom.count(*kind, now=trio.current_time()):
             known = where(door.leaf) | (who(peer) if peer else {})
             log.warning(event, **known, code=code, times=n)

@@ -14,7 +14,7 @@ LIMITS: Final = (
     *("max_media_bytes", "max_passed_bytes"),
     *("max_appended_bytes", "max_audio_ahead_bytes"),
 )
-"""What can take effect; of ``[access]`` nearly all, of ``[log]`` the level, and of the
+"""What can take effect; of ``[access]`` nearly all, of ``[users]`` all, of ``[log]`` the level, and of the
 other tables nothing.
 
 The rest is what workers, sockets and slots were made of.
@@ -39,6 +39,7 @@ def merge(running: Config, new: Config) -> Config:
     return msgspec.structs.replace(
         running,
         access=access,
+        users=new.users,
         admission=msgspec.structs.replace(
             running.admission, **{key: getattr(new.admission, key) for key in ADMISSION}
         ),

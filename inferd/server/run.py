@@ -23,6 +23,7 @@ from inferd.server.holdings import MediaRoom
 from inferd.server.large_lines import LargeLines
 from inferd.server.limits import MAX_MEDIA_FILES
 from inferd.server.listen import ADMIN_MODE, INFERENCE_MODE
+from inferd.server.peer import peer_of
 from inferd.server.reception import Door, Reception, in_a_frame, in_a_reply, unserved
 from inferd.server.register import Register
 from inferd.server.reload import Reloaded
@@ -271,12 +272,13 @@ class Daemon:
             await connection.serve()
 
     async def _serve_listener(self, stream: trio.SocketStream) -> None:
+        peer = peer_of(stream, self._around.identities)
         self._n_listeners += 1
         try:
             await serve_admin(
                 stream,
                 self._board,
-                self._commands,
+                partial(self._commands.answer, peer=peer),
                 hangups=self._around.hangups,
                 write_timeout_s=self._force.config.limits.write_timeout_s,
             )

@@ -15,8 +15,9 @@ from inferd.server.activity import Activity
 from inferd.server.admin import serve_admin
 from inferd.server.commands import Commands
 from inferd.server.hangup import Hangups
+from inferd.server.identity import Identities
 from inferd.server.metrics import Metrics
-from inferd.server.peer import Peer
+from inferd.server.peer import Peer, peer_of
 from inferd.server.register import Register
 from inferd.server.reload import Reloaded
 from inferd.server.status import StatusBoard
@@ -62,10 +63,11 @@ class AdminDesk:
 
     async def _serve(self, stream: trio.SocketStream) -> None:
         async with stream:
+            peer = peer_of(stream, Identities())
             await serve_admin(
                 stream,
                 self.board,
-                self.commands,
+                lambda line: self.commands.answer(line, peer),
                 hangups=self._hangups,
                 write_timeout_s=60,
             )
