@@ -17,7 +17,7 @@ from typing import Final
 
 ROOT = Path(__file__).resolve().parent.parent
 CONSTRAINTS = ROOT / "constraints.txt"
-PIP: Final = ("-m", "pip", "--disable-pip-version-check", "--no-input")
+PIP: Final = ("-P", "-m", "pip", "--disable-pip-version-check", "--no-input")
 BUILDING: Final = ("--build-constraint", str(CONSTRAINTS))
 """Holds what a package is built with to the same digests."""
 CHECKED: Final = ("--require-hashes", "--constraint", str(CONSTRAINTS), *BUILDING)
