@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test check bench fuzz torture install uninstall clean
+.PHONY: setup demo test check bench fuzz torture install rollback verify uninstall clean
 
 setup:
 	@$(PYTHON) -m tools.setup
@@ -35,6 +35,12 @@ torture: setup
 
 install:
 	@$(PYTHON) -m tools.install install
+
+rollback:
+	@$(PYTHON) -m tools.install rollback
+
+verify:
+	@$(PYTHON) -m tools.install verify
 
 uninstall:
 	@$(PYTHON) -m tools.install uninstall

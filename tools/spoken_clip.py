@@ -6,14 +6,15 @@ The package is downloaded, checked and unpacked, never installed.
 """
 
 import hashlib
-import subprocess
 import sys
 import tarfile
 import tempfile
 from pathlib import Path
 from typing import Final
 
-from tools.setup import PYTHON, cache, pinned, say
+from tools.packages import download_source, pinned
+from tools.setup import PYTHON
+from tools.wheel import cache, say
 
 PACKAGE: Final = "pywhispercpp"
 FOLDER: Final = "whisper.cpp/samples"
@@ -41,11 +42,10 @@ def main() -> int:
     target = clip_path().parent
     if all((target / name).is_file() for name in FILES):
         return 0
-    package = f"{PACKAGE}=={pinned(PACKAGE)}"
-    say(f"fetching recorded speech from the sources of {package}")
+    say(f"fetching recorded speech from the sources of {PACKAGE} {pinned(PACKAGE)}")
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".partial-") as scratch:
-        archive = download(package, Path(scratch))
+        archive = download_source(PYTHON, PACKAGE, Path(scratch))
         for name, sha256 in FILES.items():
             taken = take_out(archive, name, Path(scratch))
             actual = hashlib.sha256(taken.read_bytes()).hexdigest()
@@ -54,18 +54,6 @@ def main() -> int:
                 return 2
             taken.rename(target / name)
     return 0
-
-
-def download(package: str, directory: Path) -> Path:
-    """Download the source package with pip; give its path."""
-    command = [
-        *(str(PYTHON), "-m", "pip", "--disable-pip-version-check", "download"),
-        *("--quiet", "--no-deps", "--no-binary", PACKAGE),
-        *("--dest", str(directory), package),
-    ]
-    subprocess.run(command, stdout=sys.stderr, check=True)
-    [archive] = directory.glob("*.tar.gz")
-    return archive
 
 
 def take_out(archive: Path, name: str, directory: Path) -> Path:

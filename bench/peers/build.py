@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from bench.peers.source import PACKAGE, sources, version
 from inferd.paths import cache_directory
-from tools.setup import CHOICE_ARGS, CMAKE_ARGS, VARIANTS, progress
+from tools.wheel import CHOICE_ARGS, CMAKE_ARGS, VARIANTS, progress
 
 TOOLS: Final = ("llama-server", "llama-bench", "llama-batched-bench")
 FLAGS: Final = (

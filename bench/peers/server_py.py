@@ -22,7 +22,8 @@ from bench.peers.llama_server import RunningServer, free_port, running
 from bench.peers.source import sources, version
 from bench.templates import TEMPLATES
 from inferd.paths import cache_directory
-from tools.setup import CMAKE_ARGS, llama_wheel
+from tools.packages import PIP, install, install_file, install_pip
+from tools.wheel import CMAKE_ARGS, PACKAGE, llama_wheel
 
 NEEDS: Final = (
     *("fastapi", "jinja2", "numpy", "openai", "pydantic", "safetensors"),
@@ -71,16 +72,12 @@ def make(directory: Path) -> None:
     venv.create(directory / "venv", with_pip=True, clear=True)
     python = directory / "venv" / "bin" / "python"
     wheel = llama_wheel(python)
-    command = [str(python), "-m", "pip", "--disable-pip-version-check", "install"]
-    result = subprocess.run(
-        [*command, "--quiet", str(wheel), *NEEDS],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if result.returncode:
-        [*_, last] = result.stderr.strip().splitlines() or ["pip failed"]
-        raise UnavailableError(f"its packages could not be installed: {last}")
+    try:
+        install_pip(python)
+        install_file(python, PACKAGE, wheel.path, wheel.sha256)
+        install(python, PACKAGE, *NEEDS)
+    except SystemExit as error:
+        raise UnavailableError("its packages could not be installed") from error
     with sources() as binding:
         shutil.copy(binding / "examples" / "server" / "server.py", directory)
 
@@ -88,9 +85,7 @@ def make(directory: Path) -> None:
 def packages() -> str:
     """List what its environment holds."""
     python = home() / "venv" / "bin" / "python"
-    command = [
-        *(str(python), ALONE, "-m", "pip", "--disable-pip-version-check", "freeze"),
-    ]
+    command = [str(python), ALONE, *PIP, "freeze"]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     return " ".join(line for line in result.stdout.split("\n") if "==" in line)
 

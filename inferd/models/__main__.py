@@ -21,6 +21,8 @@ from inferd.paths import cache_directory
 
 CONVERTER_NEEDS = ("gguf==0.19.0", "numpy==2.4.6", "PyYAML==6.0.3")
 """All that is installed for the converter: exact, so that its result is, too."""
+CONVERTER_FILES = Path(__file__).parent / "convert" / "requirements.txt"
+"""The same for pip, with the SHA-256 of each file that may be installed."""
 
 _PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 _SIGTERM_CODE = 128 + signal.SIGTERM
@@ -72,7 +74,8 @@ class PipWorkshop:
         _run([sys.executable, "-m", "venv", "--without-pip", str(environment)], failure)
         command = [
             *(*_PIP, "--python", str(python), "install", "--quiet", "--no-deps"),
-            *("--only-binary", ":all:", *CONVERTER_NEEDS),
+            *("--only-binary", ":all:", "--require-hashes"),
+            *("--requirement", str(CONVERTER_FILES)),
         ]
         _run(command, failure)
         return python

@@ -13,8 +13,11 @@ from pathlib import Path
 
 import trio
 
+from tools.releases import seal
+
 ROOT = Path(__file__).resolve().parents[2]
 BOOT_S = 20.0
+PREFIX = "/opt/inferd"
 ENVIRON = ("env", "-i", "PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 LANDLOCK = ("landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self")
 QUIET = (
@@ -124,25 +127,40 @@ def place(root: Path) -> None:
 
     The machine's own Python runs it, with the libraries of the one that runs the tests.
     """
-    library, site = root / "opt/inferd/lib", Path(trio.__file__).parents[1]
-    for package in (ROOT / "inferd", *(site / name for name in LIBRARIES)):
-        shutil.copytree(package, library / package.name, dirs_exist_ok=True)
+    for number in (1, 2):
+        place_release(root, number)
     path = root / "usr/lib/python3/dist-packages/inferd-test.pth"
-    path.write_text("/opt/inferd/lib\n")
-    command = root / "opt/inferd/bin/inferd"
+    path.write_text(f"{PREFIX}/current/lib\n")
+    shutil.copy(Path(__file__).with_name("storm.py"), root / "opt")
+    shutil.copytree(ROOT / "tools", root / "opt/source/tools")
+    (root / "opt/source/inferd").symlink_to(f"{PREFIX}/releases/0-1/lib/inferd")
+    subprocess.run(["chroot", str(root), *use_release(1)], check=True)
+
+
+def place_release(root: Path, number: int) -> None:
+    """Put a release into an overlay as `make install` would, in use or not."""
+    release = root / f"opt/inferd/releases/0-{number}"
+    site = Path(trio.__file__).parents[1]
+    for package in (ROOT / "inferd", *(site / name for name in LIBRARIES)):
+        shutil.copytree(package, release / "lib" / package.name)
+    command = release / "bin" / "inferd"
     command.parent.mkdir()
     command.write_text(COMMAND)
     command.chmod(0o755)
-    (root / "opt/inferd/share").mkdir()
-    shutil.copy(Path(__file__).with_name("storm.py"), root / "opt/inferd")
-    for name in ("tools", "systemd"):
-        shutil.copytree(ROOT / name, root / f"opt/source/{name}")
-    subprocess.run(["chroot", str(root), *tool("place_files")], check=True)
+    shutil.copytree(ROOT / "systemd", release / "share" / "systemd")
+    shutil.copy(ROOT / "README.md", release / "share")
+    seal(release)
+
+
+def use_release(number: int) -> tuple[str, ...]:
+    """Write the command that puts a release in use, as `make install` does."""
+    releases = "install.Releases(install.PREFIX)"
+    return tool(f"put_in_use({releases}, install.PREFIX / 'releases/0-{number}')")
 
 
 def tool(step: str) -> tuple[str, ...]:
-    """Write the command that does one step of `make install` or `make uninstall`."""
-    program = f"from tools import install; install.{step}()"
+    """Write the command that does a step of `make install` or another target."""
+    program = f"from tools import install; install.own_environment(); install.{step}"
     return ("env", "PYTHONPATH=/opt/source", "/usr/bin/python3", "-c", program)
 
 

@@ -89,7 +89,7 @@ def storm(machine: Container) -> Iterator[dict[str, Any]]:
     """Have clients ask while inside; then tell how it came out for them."""
     outcomes: dict[str, Any] = {}
     with machine.start(
-        *("python3", "/opt/inferd/storm.py", "/run/inferd/infer.sock", str(N_CLIENTS))
+        *("python3", "/opt/storm.py", "/run/inferd/infer.sock", str(N_CLIENTS))
     ) as clients:
         try:
             yield outcomes
@@ -173,7 +173,7 @@ def test_a_stop_leaves_no_process_and_no_socket(sockets):
 def test_a_daemon_started_by_hand_is_refused(sockets):
     by_hand = (
         *("env", "RUNTIME_DIRECTORY=/run/inferd", "timeout", "10"),
-        *("/opt/inferd/bin/inferd", "serve"),
+        *("/opt/inferd/current/bin/inferd", "serve"),
     )
     ask(sockets)
     assert "already holds the lock" in sockets.run(*by_hand, check=False).stderr
@@ -303,7 +303,7 @@ def test_uninstalling_leaves_no_unit_and_no_process(machine):
     ask(machine)
     ask(machine, "/run/inferd/second/infer.sock")
     assert len(processes(machine)) == 4
-    machine.run(*tool("uninstall"))
+    machine.run(*tool("uninstall()"))
     assert processes(machine) == []
     places = ("/etc/systemd", "/etc/sysusers.d", "/run/inferd")
     left = machine.run("find", *places, "-name", "*infer*.s*").stdout

@@ -1,7 +1,7 @@
 import pytest
 
 from bench.peers import build
-from tools.setup import CMAKE_ARGS
+from tools.wheel import CMAKE_ARGS
 
 
 def test_tools_are_built_once(built):

@@ -1,5 +1,4 @@
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -8,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from inferd.models.__main__ import CONVERTER_NEEDS, PipWorkshop, main
+from inferd.models.__main__ import CONVERTER_FILES, CONVERTER_NEEDS, PipWorkshop, main
 from inferd.models.embedded import EMBEDDED_MODELS
 from inferd.models.fetch import FetchError
 from tests.unit.models.workshop import MADE, PLAIN, FakeWorkshop
+from tools.packages import blocks
 
 ROOT = Path(__file__).parents[3]
 
@@ -169,8 +169,12 @@ def test_one_environment_of_exact_versions_serves_all_conversions(
         with pytest.raises(FetchError, match="^the converter failed on no-recipe$"):
             workshop.convert("no-recipe", tmp_path, tmp_path / "out.gguf")
     python = workshop.directory / "environment" / "bin" / "python"
-    options = f"--python {python} install --quiet --no-deps --only-binary :all:"
-    assert asked(pip) == [f"{options} {' '.join(CONVERTER_NEEDS)}"]
+    assert asked(pip) == [
+        (
+            f"--python {python} install --quiet --no-deps --only-binary :all: "
+            f"--require-hashes --requirement {CONVERTER_FILES}"
+        )
+    ]
     said = capfd.readouterr().err
     assert said.count("invalid choice: 'no-recipe'") == 2
     assert "all-minilm-l6-v2" in said
@@ -184,9 +188,11 @@ def test_an_environment_that_cannot_be_made_is_one_line(workshop, pip, tmp_path)
 
 
 def test_the_converter_gets_the_versions_that_it_is_tested_with():
-    tested = (ROOT / "constraints.txt").read_text().splitlines()
-    assert set(CONVERTER_NEEDS) <= set(tested)
-    assert all(re.fullmatch(r"\w+==[0-9.]+", each) for each in CONVERTER_NEEDS)
+    tested = blocks((ROOT / "constraints.txt").read_text())
+    installed = blocks(CONVERTER_FILES.read_text())
+    assert {block.split()[0] for block in installed.values()} == set(CONVERTER_NEEDS)
+    assert installed.items() <= tested.items()
+    assert all("--hash=sha256:" in block for block in installed.values())
 
 
 @pytest.mark.slow

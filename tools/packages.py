@@ -1,0 +1,122 @@
+"""What pip installs and downloads: the files that `constraints.txt` names, and no others.
+
+That file pins each package and has the SHA-256 of every file of it that may be used, those
+that packages are built with included. pip reads it as constraints, requires a digest of
+whatever it installs, and builds nothing from source but what is asked for here.
+"""
+
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+ROOT = Path(__file__).resolve().parent.parent
+CONSTRAINTS = ROOT / "constraints.txt"
+PIP: Final = ("-P", "-m", "pip", "--disable-pip-version-check", "--no-input")
+BUILDING: Final = ("--build-constraint", str(CONSTRAINTS))
+"""Holds what a package is built with to the same digests."""
+CHECKED: Final = ("--require-hashes", "--constraint", str(CONSTRAINTS), *BUILDING)
+WHEELS_ALONE: Final = ("--only-binary", ":all:")
+NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
+
+
+def pip(python: Path, *arguments: str) -> None:
+    """Run an environment's pip; its chatter only if it fails, which ends the program."""
+    command = [str(python), *PIP, *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode:
+        sys.stderr.write(result.stdout + result.stderr)
+        sys.exit(2)
+
+
+def install_pip(python: Path) -> None:
+    """Give an environment the pip that is pinned: older ones read no digests there."""
+    with requirements_file(pinned_block("pip")) as file:
+        pip(python, "install", "--require-hashes", *WHEELS_ALONE, "-r", str(file))
+
+
+def install(python: Path, *requirements: str) -> None:
+    """Install packages and what they need, each file by its digest."""
+    pip(python, "install", *CHECKED, *WHEELS_ALONE, *requirements)
+
+
+def install_file(python: Path, package: str, file: Path, sha256: str) -> None:
+    """Install a wheel that was built here, if it is still the one that was built.
+
+    Another build of the same version would count as installed otherwise.
+    """
+    line = f"{package} @ {file.as_uri()} --hash=sha256:{sha256}\n"
+    with requirements_file(line) as requirements:
+        pip(
+            python,
+            *("install", "--force-reinstall", "--no-deps", "--require-hashes"),
+            *("-r", str(requirements)),
+        )
+
+
+def download_source(python: Path, package: str, directory: Path) -> Path:
+    """Download a package's sources; give the archive's path.
+
+    pip asks the package for its name and version, by code of the package, in an
+    environment of its own; the archive and what is installed there have digests too.
+    """
+    words = ("--no-deps", "--no-binary", package, "--dest", str(directory), package)
+    pip(python, "download", *CHECKED, *words)
+    [archive] = directory.glob("*.tar.gz")
+    return archive
+
+
+def wanted(*extras: str) -> list[str]:
+    """List what `pyproject.toml` asks for, with extras."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    optional = project["optional-dependencies"]
+    return [
+        *project["dependencies"],
+        *(requirement for extra in extras for requirement in optional[extra]),
+    ]
+
+
+def normal(package: str) -> str:
+    """Write a package's name as registries compare it."""
+    return re.sub(r"[-_.]+", "-", package).lower()
+
+
+def blocks(text: str) -> dict[str, str]:
+    """Cut constraints into packages: each has its pin and then its digests."""
+    found: dict[str, str] = {}
+    name = ""
+    for line in text.splitlines():
+        if match := NAME.match(line):
+            name = normal(match[0])
+            found[name] = ""
+        if name and not line.startswith("#"):
+            found[name] += line + "\n"
+    return found
+
+
+def pinned_block(package: str) -> str:
+    """Give a package's lines of `constraints.txt`."""
+    return blocks(CONSTRAINTS.read_text())[normal(package)]
+
+
+def pinned(package: str) -> str:
+    """Give the version of a package that `constraints.txt` has.
+
+    Raises:
+        KeyError: it has none.
+    """
+    return pinned_block(package).split()[0].partition("==")[2]
+
+
+@contextmanager
+def requirements_file(text: str) -> Iterator[Path]:
+    """Write requirements for pip; they are there while inside."""
+    with tempfile.NamedTemporaryFile("w", prefix="inferd-", suffix=".txt") as file:
+        file.write(text)
+        file.flush()
+        yield Path(file.name)

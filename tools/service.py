@@ -1,0 +1,93 @@
+"""What a release has in the system's own directories: units, a user, a link."""
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from tools.trusted import (
+    FILE,
+    UntrustedError,
+    copy_file,
+    open_directory,
+    replace_link,
+)
+from tools.wheel import say
+
+LINK = Path("/usr/local/bin/inferd")
+SYSTEM_UNITS = Path("/etc/systemd/system")
+USER_UNITS = Path("/etc/systemd/user")
+SYSUSERS = Path("/etc/sysusers.d/inferd.conf")
+UNITS: Final = ("inferd*.socket", "inferd*.service")
+"""Instances among them; the sockets first, which would start the service again."""
+
+
+def placed(sources: Path) -> dict[Path, Path]:
+    """Say what is copied, and from where.
+
+    Args:
+        sources: the directory `systemd` of a release.
+    """
+    files = {SYSUSERS: sources / "inferd.sysusers"}
+    for directory, units in ((SYSTEM_UNITS, sources), (USER_UNITS, sources / "user")):
+        for pattern in UNITS:
+            files |= {directory / unit.name: unit for unit in units.glob(pattern)}
+    return files
+
+
+def place_files(sources: Path, prefix: Path) -> None:
+    """Copy the units, make the user, link the command."""
+    for target, source in placed(sources).items():
+        place(source, target)
+    subprocess.run(["systemd-sysusers", str(SYSUSERS)], check=True)
+    try:
+        directory = open_directory(LINK.parent, makes=True)
+        replace_link(prefix / "current" / "bin" / "inferd", directory, LINK.name)
+        os.close(directory)
+    except UntrustedError as error:
+        say(f"note: no link in {LINK.parent}: {error}")
+    reload_systemd()
+
+
+def place(source: Path, target: Path) -> None:
+    """Put a file into a directory of root's, whole or not at all."""
+    if target.is_symlink():
+        say(f"note: {target} is a link to {target.readlink()}, and stays one")
+        return
+    directory = open_directory(target.parent, makes=True)
+    try:
+        opened = os.open(source, FILE)
+        try:
+            copy_file(opened, directory, target.name)
+        finally:
+            os.close(opened)
+    finally:
+        os.close(directory)
+
+
+def remove_units() -> None:
+    """Stop the services, and have none of them started again."""
+    if is_booted():
+        names = [path.name for path in SYSTEM_UNITS.glob("inferd*")]
+        names = sorted(name for name in names if name.endswith((".socket", ".service")))
+        subprocess.run(["systemctl", "stop", *UNITS], check=False)
+        subprocess.run(["systemctl", "disable", *names], check=False)
+
+
+def restart() -> bool:
+    """Have what runs run anew, while systemd holds its sockets; tell whether it came up."""
+    if not is_booted():
+        return True
+    command = ["systemctl", "try-restart", "inferd.service", "inferd@*.service"]
+    return subprocess.run(command, check=False).returncode == 0
+
+
+def is_booted() -> bool:
+    """Tell whether systemd manages this machine."""
+    return Path("/run/systemd/system").is_dir()
+
+
+def reload_systemd() -> None:
+    """Have systemd read its units again, if it runs."""
+    if is_booted():
+        subprocess.run(["systemctl", "daemon-reload"], check=True)

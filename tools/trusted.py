@@ -1,0 +1,317 @@
+"""Directories that nobody else may change, and files copied by descriptor.
+
+A path is worth what its directories are: whoever may write to one of them decides what
+the rest of the path means, each time anew. So root, and whoever installs, opens a
+directory from the top down, one name at a time and each by the descriptor of the one
+before, and refuses what another user owns or may write to. What lies below may then be
+used by its path: nobody else can put another thing there.
+"""
+
+import hashlib
+import os
+import stat
+import subprocess
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Final
+
+DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+NEW_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+MAX_LINKS: Final = 40
+"""Symbolic links in one path, as the kernel has it."""
+MAX_DEPTH: Final = 32
+"""Directories in each other, in sources that are copied; ours have 6."""
+MAX_FILES: Final = 10_000
+"""Files of sources that are copied; ours have 300."""
+MAX_FILE_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of one of them; ours have 0.3 MB."""
+MAX_MODEL_BYTES: Final = 16 * 1024 * 1024 * 1024
+"""Bytes of a file whose SHA-256 is known; what is longer cannot be it."""
+BLOCK_BYTES: Final = 1024 * 1024
+REMOVE_S: Final = 120.0
+"""For another user's removing what is that user's; who keeps adding files ends by it."""
+
+
+class UntrustedError(Exception):
+    """Another user may change what was to be relied on; one line."""
+
+
+def open_directory(path: Path, *, makes: bool = False) -> int:
+    """Open a directory that nobody but root and the caller may change, by any part.
+
+    Symbolic links are followed as far as they, too, are root's or the caller's.
+
+    Args:
+        path: of the directory.
+        makes: whether what is missing of the path is made, with mode 0755.
+
+    Returns:
+        A descriptor, which is the caller's to close.
+
+    Raises:
+        UntrustedError: a part of it is another user's, or others may write there.
+        OSError: it is not there, or no directory.
+    """
+    walk = _Walk()
+    with ExitStack() as stack:
+        stack.callback(walk.close)
+        todo = list(reversed((Path.cwd() / path).parts[1:]))
+        n_links = 0
+        while todo:
+            name = todo.pop()
+            link = walk.link(name)
+            if link is None:
+                walk.enter(name, makes=makes)
+                continue
+            n_links += 1
+            if n_links > MAX_LINKS:
+                raise UntrustedError(f"{path} has over {MAX_LINKS} symbolic links")
+            todo.extend(reversed(Path(link).parts))
+        walk.check_last()
+        return os.dup(walk.last)
+
+
+class _Walk:
+    """The directories from the top down to where one is, each by its descriptor."""
+
+    def __init__(self) -> None:
+        self._held = [(os.open("/", DIRECTORY), "/")]
+        self._owners = {0, os.geteuid(), os.fstat(self.last).st_uid}
+        """Who owns the top may put anything anywhere; in a user's namespace that may be
+        a user whom the kernel cannot name."""
+
+    @property
+    def last(self) -> int:
+        """The descriptor of where one is."""
+        return self._held[-1][0]
+
+    def close(self) -> None:
+        """Close all."""
+        for descriptor, _ in self._held:
+            os.close(descriptor)
+
+    def link(self, name: str) -> str | None:
+        """Give where a symbolic link leads; ``None`` if it is none."""
+        try:
+            status = os.stat(name, dir_fd=self.last, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        if not stat.S_ISLNK(status.st_mode):
+            return None
+        self._check_owner(status, self._path(name))
+        return os.readlink(name, dir_fd=self.last)
+
+    def enter(self, name: str, *, makes: bool) -> None:
+        """Go one step down, or up, or to the top."""
+        while name == "/" and len(self._held) > 1:
+            os.close(self._held.pop()[0])
+        if name == ".." and len(self._held) > 1:
+            os.close(self._held.pop()[0])
+        if name in ("/", ".."):
+            return
+        self._check(sticky_is_enough=True)
+        if makes:
+            with suppress(FileExistsError):
+                os.mkdir(name, 0o755, dir_fd=self.last)
+        path = self._path(name)
+        try:
+            self._held.append((os.open(name, DIRECTORY, dir_fd=self.last), path))
+        except OSError as error:
+            raise type(error)(error.errno, error.strerror, path) from error
+        self._check_owner(os.fstat(self.last), path)
+
+    def check_last(self) -> None:
+        """Have nobody else able to add anything where one is."""
+        self._check(sticky_is_enough=False)
+
+    def _path(self, name: str) -> str:
+        return str(Path(self._held[-1][1]) / name)
+
+    def _check(self, *, sticky_is_enough: bool) -> None:
+        """See who may put another thing in place of what is in here."""
+        status, path = os.fstat(self.last), self._held[-1][1]
+        mode = status.st_mode
+        if sticky_is_enough and mode & stat.S_ISVTX:
+            return
+        is_own_group = os.geteuid() != 0 and status.st_gid == os.getegid()
+        if mode & stat.S_IWOTH or (mode & stat.S_IWGRP and not is_own_group):
+            raise UntrustedError(
+                f"{path} can be written to by others (mode {stat.S_IMODE(mode):04o}); "
+                f"chmod go-w {path}"
+            )
+
+    def _check_owner(self, status: os.stat_result, path: str) -> None:
+        if status.st_uid not in self._owners:
+            raise UntrustedError(f"{path} belongs to another user, uid {status.st_uid}")
+
+
+def open_file(name: str, directory: int) -> int:
+    """Open a plain file to read: no link, no pipe, no device.
+
+    Raises:
+        UntrustedError: it is none.
+        OSError: it is not there.
+    """
+    descriptor = os.open(name, FILE, dir_fd=directory)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise UntrustedError(f"{name} is no plain file")
+
+
+def sha256_of(descriptor: int) -> str:
+    """Take the SHA-256 of an open file, from where it stands."""
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def copy_file(
+    source: int,
+    directory: int,
+    name: str,
+    *,
+    sha256: str | None = None,
+    max_bytes: int = MAX_FILE_BYTES,
+) -> str:
+    """Copy an open file; it gets its name when all of it is there, and right.
+
+    The bytes that are written are the ones that are hashed, and nothing of the source is
+    opened a second time.
+
+    Returns:
+        Its SHA-256.
+
+    Raises:
+        UntrustedError: it has another SHA-256, or more bytes.
+    """
+    partial = f".partial-{os.getpid()}-{name}"
+    target = os.open(partial, NEW_FILE, 0o644, dir_fd=directory)
+    try:
+        with os.fdopen(target, "wb") as file:
+            digest = _copy_bytes(source, file.fileno(), max_bytes, name)
+            _check_digest(digest, sha256, name)
+            os.fchmod(file.fileno(), 0o644)
+            os.fsync(file.fileno())
+        os.rename(partial, name, src_dir_fd=directory, dst_dir_fd=directory)
+    except BaseException:
+        os.unlink(partial, dir_fd=directory)
+        raise
+    return digest
+
+
+def _copy_bytes(source: int, target: int, max_bytes: int, name: str) -> str:
+    digest = hashlib.sha256()
+    n_bytes = 0
+    while block := os.read(source, BLOCK_BYTES):
+        n_bytes += len(block)
+        if n_bytes > max_bytes:
+            raise UntrustedError(f"{name} has over {max_bytes} bytes")
+        digest.update(block)
+        rest = memoryview(block)
+        while rest:
+            rest = rest[os.write(target, rest) :]
+    return digest.hexdigest()
+
+
+def _check_digest(actual: str, expected: str | None, name: str) -> None:
+    if expected is not None and actual != expected:
+        raise UntrustedError(f"SHA-256 of {name} is {actual}, expected {expected}")
+
+
+class TreeCopy:
+    """Copies directories that another user may change meanwhile.
+
+    Plain files and directories are taken, each opened by the descriptor of the directory
+    that it was found in; a symbolic link or anything else ends it, so that nothing is read
+    that lies elsewhere. Names that begin with a dot or `__pycache__` are left out.
+    """
+
+    def __init__(self) -> None:
+        self._n_files = 0
+
+    def copy(self, name: str, source: int, target: int, depth: int = 0) -> None:
+        """Copy what has a name in one directory to another.
+
+        Raises:
+            UntrustedError: it is neither, or there is more than `MAX_FILES`, `MAX_DEPTH`
+                or `MAX_FILE_BYTES`.
+        """
+        status = os.stat(name, dir_fd=source, follow_symlinks=False)
+        if stat.S_ISDIR(status.st_mode):
+            self._copy_directory(name, source, target, depth + 1)
+            return
+        self._n_files += 1
+        if self._n_files > MAX_FILES or depth > MAX_DEPTH:
+            raise UntrustedError(f"too many files to copy at {name}")
+        file = open_file(name, source)
+        try:
+            copy_file(file, target, name)
+        finally:
+            os.close(file)
+
+    def _copy_directory(self, name: str, source: int, target: int, depth: int) -> None:
+        if depth > MAX_DEPTH:
+            raise UntrustedError(f"{name} lies over {MAX_DEPTH} directories deep")
+        os.mkdir(name, 0o755, dir_fd=target)
+        opened = os.open(name, DIRECTORY, dir_fd=source)
+        made = os.open(name, DIRECTORY, dir_fd=target)
+        try:
+            with os.scandir(opened) as entries:
+                for entry in entries:
+                    if not entry.name.startswith((".", "__pycache__")):
+                        self.copy(entry.name, opened, made, depth)
+        finally:
+            os.close(made)
+            os.close(opened)
+
+
+def replace_link(target: Path, directory: int, name: str) -> None:
+    """Have a name lead to another place, at once for whoever looks."""
+    partial = f".partial-{os.getpid()}-{name}"
+    os.symlink(target, partial, dir_fd=directory)
+    os.rename(partial, name, src_dir_fd=directory, dst_dir_fd=directory)
+
+
+def remove_tree(name: str, directory: int) -> bool:
+    """Remove a directory that may belong to another user; tell whether it is gone.
+
+    What is another user's is removed with that user's rights, so that nothing is lost but
+    what that user could remove, whatever is swapped meanwhile; a link is not followed.
+    """
+    try:
+        status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return True
+    if not stat.S_ISDIR(status.st_mode):
+        os.unlink(name, dir_fd=directory)
+        return True
+    opened = os.open(name, DIRECTORY, dir_fd=directory)
+    try:
+        _empty(opened)
+        os.rmdir(name, dir_fd=directory)
+    except OSError:
+        return False
+    finally:
+        os.close(opened)
+    return True
+
+
+def _empty(opened: int) -> None:
+    """Remove all that is in a directory, as its owner."""
+    owner = os.fstat(opened)
+    is_other = owner.st_uid != os.geteuid()
+    try:
+        subprocess.run(
+            ["/usr/bin/find", ".", "-xdev", "-mindepth", "1", "-delete"],
+            cwd=f"/proc/self/fd/{opened}",
+            user=owner.st_uid if is_other else None,
+            group=owner.st_gid if is_other else None,
+            extra_groups=[] if is_other else None,
+            env={"PATH": "/usr/bin:/bin"},
+            check=False,
+            timeout=REMOVE_S,
+            capture_output=True,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise OSError("its owner keeps adding to it") from error

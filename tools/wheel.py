@@ -1,0 +1,193 @@
+"""llama-cpp-python's wheel: built once for all checkouts, and checked before each use.
+
+It lies in the cache beside `SHA256SUMS`, which has its digest as it was built. Both are
+worth what their directory is: nobody but its owner may write there (`tools.trusted`), or
+it is not used.
+"""
+
+import hashlib
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tools.packages import BUILDING, PIP, ROOT, download_source, pinned, pinned_block
+from tools.trusted import UntrustedError, open_directory, open_file, sha256_of
+
+PACKAGE: Final = "llama-cpp-python"
+BUILT_WITH: Final = (PACKAGE, "scikit-build-core", "cmake", "ninja")
+TRIM = ROOT / "tools" / "llama.cmake"
+VARIANTS = ROOT / "tools" / "variants.cmake"
+
+OWN_ARGS = shlex.split(os.environ.get("CMAKE_ARGS", ""))  # -DGGML_CUDA=ON, say
+# ggml's code for several kinds of processors, of which a worker loads the best: the wheel
+# runs on the machine next door too. Who has options of one's own gets one kind of code.
+HAS_VARIANTS = platform.machine() == "x86_64" and not OWN_ARGS
+VARIANT_ARGS = ("-DGGML_BACKEND_DL=ON", "-DGGML_CPU_ALL_VARIANTS=ON")
+CMAKE_ARGS = (
+    "-DGGML_NATIVE=OFF",  # -march=native would run here alone, and not even here with AMX
+    "-DMTMD_VIDEO=OFF",  # it would run ffmpeg
+    "-DLLAMA_OPENSSL=OFF",
+    *(VARIANT_ARGS if HAS_VARIANTS else ()),
+    *OWN_ARGS,
+)
+TRIM_ARG = f"-DCMAKE_PROJECT_llama.cpp_INCLUDE={TRIM}"
+CHOICE_ARGS = (f"-DCMAKE_PROJECT_ggml_INCLUDE={VARIANTS}",) if HAS_VARIANTS else ()
+LEFT_OUT = "llama_cpp/lib/libleft-out-*"
+STEP = re.compile(r"^\s*\[(\d+)/(\d+)\]")
+SAY_EVERY_S = 10.0
+RECORD: Final = "SHA256SUMS"
+"""As `sha256sum` writes and reads it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wheel:
+    """A wheel that was built here."""
+
+    path: Path
+    sha256: str
+    """When it was built; it was checked since."""
+
+
+def say(text: str) -> None:
+    """Tell the person who waits."""
+    print(f"[setup] {text}", file=sys.stderr, flush=True)
+
+
+def cache() -> Path:
+    """Give the directory of what is built once for all checkouts."""
+    given = os.environ.get("INFERD_CACHE_DIR")
+    xdg = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(given) if given else Path(xdg) / "inferd"
+
+
+def llama_wheel(python: Path) -> Wheel:
+    """Find the wheel in the cache and check it, or build it.
+
+    Ends the program where it is not as it was built, or others may write to the cache.
+    """
+    version = pinned(PACKAGE)
+    directory = cache() / "wheels" / f"{PACKAGE}-{version}-{key(version)}"
+    try:
+        os.close(open_directory(directory.parent, makes=True))
+        if not directory.is_dir():
+            say(f"building {PACKAGE} {version} once; it takes 5 to 10 minutes")
+            build(python, directory)
+            say(f"kept in {directory}")
+        return checked(directory)
+    except (UntrustedError, OSError) as error:
+        say(f"error: {error}")
+        sys.exit(2)
+
+
+def key(version: str) -> str:
+    """Everything that a build depends on, in one word."""
+    words = (
+        version,
+        *CMAKE_ARGS,
+        TRIM.read_text(),
+        *(VARIANTS.read_text() for _ in CHOICE_ARGS),
+        *map(pinned_block, BUILT_WITH),
+        platform.machine(),
+        *platform.libc_ver(),
+    )
+    return hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
+
+
+def checked(directory: Path) -> Wheel:
+    """Give the wheel of a directory, if it is as it was built.
+
+    Raises:
+        UntrustedError: it is not, or others may write there.
+        OSError: something of it is missing.
+    """
+    opened = open_directory(directory)
+    try:
+        recorded, name = read(RECORD, opened).split()
+        wheel = open_file(Path(name).name, opened)
+        try:
+            actual = sha256_of(wheel)
+        finally:
+            os.close(wheel)
+    finally:
+        os.close(opened)
+    if actual != recorded:
+        raise UntrustedError(
+            f"SHA-256 of {directory / name} is {actual}; when it was built it was "
+            f"{recorded}; remove {directory} to have it built again"
+        )
+    return Wheel(directory / name, recorded)
+
+
+def read(name: str, directory: int) -> str:
+    """Read a short file."""
+    with os.fdopen(open_file(name, directory)) as file:
+        return file.read(4096)
+
+
+def build(python: Path, directory: Path) -> None:
+    """Compile the wheel and write its digest down; the directory comes when all is there.
+
+    Its log is beside it, also where it fails.
+    """
+    with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".building-") as name:
+        scratch = Path(name)
+        (scratch / "source").mkdir()
+        (scratch / "wheel").mkdir(mode=0o755)
+        archive = download_source(python, PACKAGE, scratch / "source")
+        compile_archive(python, archive, scratch / "wheel", directory)
+        [wheel] = (scratch / "wheel").glob("*.whl")
+        digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+        (scratch / "wheel" / RECORD).write_text(f"{digest}  {wheel.name}\n")
+        shutil.rmtree(directory, ignore_errors=True)
+        (scratch / "wheel").rename(directory)
+
+
+def compile_archive(python: Path, archive: Path, target: Path, directory: Path) -> None:
+    """Have pip compile the sources, saying now and then how far it is."""
+    command = [
+        *(str(python), *PIP, "wheel", "--verbose", "--no-deps", *BUILDING),
+        "--no-cache-dir",  # pip's own cache knows nothing of CMAKE_ARGS
+        *("--config-settings", "build.targets=llama;mtmd"),
+        *("--config-settings", f"wheel.exclude={LEFT_OUT}"),
+        *("--wheel-dir", str(target), str(archive)),
+    ]
+    environ = os.environ | {
+        "CMAKE_ARGS": shlex.join((*CMAKE_ARGS, TRIM_ARG, *CHOICE_ARGS))
+    }
+    log = directory.with_name(f"{directory.name}.log")
+    with (
+        log.open("w") as file,
+        subprocess.Popen(
+            command,
+            env=environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as process,
+    ):
+        file.writelines(progress(process.stdout or []))
+    if process.returncode:
+        say("".join(log.read_text().splitlines(keepends=True)[-40:]))
+        say(f"error: {PACKAGE} did not build; the whole log is {log}")
+        sys.exit(2)
+
+
+def progress(lines: Iterable[str]) -> Iterator[str]:
+    """Pass lines on; say how many steps are done, every ten seconds at most."""
+    said_at = time.monotonic()
+    for line in lines:
+        step = STEP.match(line)
+        if step and time.monotonic() - said_at >= SAY_EVERY_S:
+            said_at = time.monotonic()
+            say(f"compiling llama.cpp: {step[1]} of {step[2]} steps")
+        yield line
