@@ -184,7 +184,7 @@ def _judge(scene: Scene, bounds: Bounds) -> None:
     _bound(scene, "new connection", new, bounds.new_p99_ms)
     _bound(scene, "open connection", opened, bounds.open_p99_ms)
     longest = max(new.max_ms, opened.max_ms) / MS
-    scene.require(
+    scene.require_in_time(
         f"no request takes over {bounds.max_s:.0f} s",
         longest < bounds.max_s,
         f"one took {longest:.1f} s",
@@ -209,7 +209,7 @@ def _bound(scene: Scene, what: str, found: Latency, p99_ms: float) -> None:
     idle = scene.latencies[f"idle {what.partition(' ')[0]}"]
     if idle.p99_ms > p99_ms:
         scene.notes.append(f"the machine is busy: {what}, idle: {idle.p99_ms} ms")
-    scene.require(
+    scene.require_in_time(
         f"{what}: p99 within {p99_ms:.0f} ms",
         found.p99_ms <= p99_ms,
         f"{found.p99_ms:,.0f} ms, idle {idle.p99_ms:,.0f} ms",
@@ -223,7 +223,7 @@ def _judge_hostile(scene: Scene, bounds: Bounds) -> None:
         scene.require("hostile requests are served or refused", not others, f"{others}")
     if bounds.hostile_s and scene.slowest:
         worst = scene.slowest[0]
-        scene.require(
+        scene.require_in_time(
             f"hostile requests end within {bounds.hostile_s:.0f} s",
             worst.seconds <= bounds.hostile_s,
             f"{worst.name}: {worst.seconds:.1f} s, {worst.code}",

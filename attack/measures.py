@@ -99,6 +99,8 @@ class Check(msgspec.Struct, frozen=True):
     name: str
     is_held: bool
     detail: str = ""
+    is_of_time: bool = False
+    """Whether it depends on how fast the machine is."""
 
 
 class Holdings(msgspec.Struct, frozen=True, kw_only=True):

@@ -108,9 +108,10 @@ def _words(found: Latency | None) -> str:
 
 def _failed(found: Outcome) -> str:
     codes: dict[str, int] = {}
-    for each in found.latencies.values():
+    for when, each in found.latencies.items():
         for code, n in each.codes.items():
-            codes[code] = codes.get(code, 0) + n
+            if not when.startswith("idle"):
+                codes[code] = codes.get(code, 0) + n
     codes.pop("done", None)
     return _codes(codes) or "none"
 

@@ -45,6 +45,11 @@ class Scene:
         """Take note of something that had to be so."""
         self.checks.append(Check(name, bool(is_held), "" if is_held else detail))
 
+    def require_in_time(self, name: str, is_held: object, detail: str = "") -> None:
+        """Take note of something that had to be so, and that a slow machine may break."""
+        detail = "" if is_held else detail
+        self.checks.append(Check(name, bool(is_held), detail, is_of_time=True))
+
     @contextmanager
     def daemon(
         self,

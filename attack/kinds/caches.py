@@ -110,7 +110,7 @@ def _guess(scene: Scene, make: Make) -> None:
     scene.codes = {"right": n_right, "wrong": n_trials - n_right}
     if n_trials == N_TRIALS:
         is_lot = n_trials - LEAST_RIGHT < n_right < LEAST_RIGHT
-        scene.require(
+        scene.require_in_time(
             "time tells no more than a lot",
             is_lot,
             f"{n_right} of {n_trials} are right",
