@@ -54,6 +54,7 @@ from tools.service import (
     reload_systemd,
     remove_units,
     restart,
+    running,
 )
 from tools.trusted import (
     MAX_MODEL_BYTES,
@@ -267,9 +268,9 @@ def refuse_differences(release: Path) -> None:
 
 def put_in_use(releases: Releases, release: Path) -> bool:
     """Switch to a release, and back if the service does not come up with it."""
-    before = releases.named(CURRENT)
+    before, services = releases.named(CURRENT), running()
     switch(releases, release)
-    if restart():
+    if restart(services):
         return True
     say(
         f"error: the service does not come up with {release.name}: journalctl -u inferd"
@@ -277,7 +278,7 @@ def put_in_use(releases: Releases, release: Path) -> bool:
     if before is not None and before != release:
         say(f"going back to {before.name}")
         switch(releases, before)
-        restart()
+        restart(services)
     return False
 
 

@@ -20,6 +20,7 @@ USER_UNITS = Path("/etc/systemd/user")
 SYSUSERS = Path("/etc/sysusers.d/inferd.conf")
 UNITS: Final = ("inferd*.socket", "inferd*.service")
 """Instances among them; the sockets first, which would start the service again."""
+SERVICES: Final = ("inferd.service", "inferd@*.service")
 
 
 def placed(sources: Path) -> dict[Path, Path]:
@@ -74,11 +75,27 @@ def remove_units() -> None:
         subprocess.run(["systemctl", "disable", *names], check=False)
 
 
-def restart() -> bool:
-    """Have what runs run anew, while systemd holds its sockets; tell whether it came up."""
+def running() -> list[str]:
+    """List the services that run."""
     if not is_booted():
+        return []
+    command = [
+        *("systemctl", "list-units", "--plain", "--no-legend"),
+        *("--state=active,activating,reloading,deactivating", *SERVICES),
+    ]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True)
+    return [line.split()[0] for line in listed.stdout.splitlines()]
+
+
+def restart(services: list[str]) -> bool:
+    """Have services run anew, while systemd holds their sockets.
+
+    Returns:
+        Whether all came up.
+    """
+    if not services:
         return True
-    command = ["systemctl", "try-restart", "inferd.service", "inferd@*.service"]
+    command = ["systemctl", "restart", *services]
     return subprocess.run(command, check=False).returncode == 0
 
 

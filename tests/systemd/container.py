@@ -161,7 +161,7 @@ def use_release(number: int) -> tuple[str, ...]:
 def tool(step: str) -> tuple[str, ...]:
     """Write the command that does a step of `make install` or another target."""
     program = f"from tools import install; install.own_environment(); install.{step}"
-    return ("env", "PYTHONPATH=/opt/source", "/usr/bin/python3", "-c", program)
+    return ("env", "PYTHONPATH=/opt/source", "/usr/bin/python3", "-B", "-c", program)
 
 
 @contextmanager

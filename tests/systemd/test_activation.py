@@ -18,6 +18,7 @@ from tests.systemd.container import (
     overlay,
     place,
     tool,
+    use_release,
 )
 from torture.suite import tell_counts
 
@@ -131,6 +132,62 @@ def test_restarts_in_a_storm_of_clients_fail_no_request(sockets):
     tell_counts(restarts=N_RESTARTS, done_during_restarts=outcomes["done"])
     assert set(outcomes) == {"done", "longest_s"}, outcomes
     assert outcomes["done"] > 20
+
+
+def in_use(machine: Container) -> str:
+    return machine.run("readlink", "-f", "/opt/inferd/current").stdout.strip()[-1]
+
+
+def test_upgrades_in_a_storm_of_clients_fail_no_request(sockets):
+    ask(sockets)
+    with storm(sockets) as outcomes:
+        for number in (2, 1, 2, 1):
+            before = sockets.show("MainPID")
+            sockets.run(*use_release(number))
+            assert in_use(sockets) == str(number)
+            assert sockets.show("MainPID") != before
+            assert ask(sockets)["type"] == "done"
+    assert set(outcomes) == {"done", "longest_s"}, outcomes
+    assert outcomes["done"] > 20
+
+
+def test_a_version_that_does_not_come_up_is_taken_back(sockets):
+    broken = "/opt/inferd/releases/0-2/bin/inferd"
+    sockets.run("cp", broken, "/opt/kept")
+    ask(sockets)
+    try:
+        sockets.run("sh", "-c", f"echo 'exit 2' > {broken}")
+        said = sockets.run(*use_release(2)).stderr
+        assert "does not come up with 0-2" in said
+        assert "going back to 0-1" in said
+        assert in_use(sockets) == "1"
+        assert sockets.show("ActiveState") == {"ActiveState": "active"}
+    finally:
+        sockets.run("cp", "/opt/kept", broken)
+    assert ask(sockets)["type"] == "done"
+
+
+def test_roll_back_goes_to_the_version_before_and_again_to_this_one(sockets):
+    sockets.run(*use_release(2))
+    for number in (1, 2, 1):
+        sockets.run(*tool("rollback()"))
+        assert in_use(sockets) == str(number)
+        assert ask(sockets)["type"] == "done"
+
+
+def test_a_version_that_was_changed_is_not_gone_back_to(sockets):
+    sockets.run(*use_release(2))
+    changed = "/opt/inferd/releases/0-1/lib/inferd/paths.py"
+    sockets.run("cp", changed, "/opt/kept")
+    try:
+        sockets.run("sh", "-c", f"echo '# changed' >> {changed}")
+        refused = sockets.run(*tool("rollback()"), check=False)
+        assert "lib/inferd/paths.py was changed" in refused.stderr
+        assert refused.returncode != 0
+        assert in_use(sockets) == "2"
+    finally:
+        sockets.run("cp", "/opt/kept", changed)
+    sockets.run(*tool("rollback()"))
 
 
 def is_back(machine: Container, dead: str) -> bool:
@@ -254,9 +311,11 @@ AS_USER = (
 )
 
 
-@pytest.fixture
-def user(machine) -> Iterator[Container]:
-    """The machine with a user on it, and that user's own systemd."""
+@contextmanager
+def manager(machine: Container, *properties: str) -> Iterator[Container]:
+    """Give the machine a user while inside, with that user's own systemd."""
+    # the system's manager makes them when it starts its first service with a sandbox
+    machine.run("mkdir", "-p", "/run/systemd/unit-root", "/run/systemd/mount-rootfs")
     machine.run("useradd", "--create-home", "--uid=2000", "somebody")
     machine.run("install", "-d", "-o", "somebody", "-m", "700", RUNTIME)
     config = "/home/somebody/.config/inferd/config.toml"
@@ -265,6 +324,7 @@ def user(machine) -> Iterator[Container]:
     machine.run(
         *("systemd-run", "--unit=theirs", "--uid=somebody", "--property=Delegate=yes"),
         *("--setenv=HOME=/home/somebody", f"--setenv=XDG_RUNTIME_DIR={RUNTIME}"),
+        *(f"--property={each}" for each in properties),
         *("/lib/systemd/systemd", "--user"),
     )
     running = (*AS_USER, "systemctl", "--user", "is-system-running")
@@ -273,10 +333,18 @@ def user(machine) -> Iterator[Container]:
         yield machine
     finally:
         machine.run("systemctl", "stop", "theirs")
+        machine.run("userdel", "--remove", "--force", "somebody")
+        machine.run("rm", "-r", RUNTIME)
+
+
+@pytest.fixture
+def user(machine) -> Iterator[Container]:
+    with manager(machine) as container:
+        yield container
 
 
 def test_a_user_has_a_daemon_of_one_s_own(user):
-    [command] = [line for line in PROMPTS if "--user" in line]
+    [command] = [line for line in PROMPTS if "systemctl --user" in line]
     user.run(*AS_USER, "sh", "-c", command)
     path = f"{RUNTIME}/inferd/infer.sock"
     answer = user.run(*AS_USER, "nc", "-N", "-U", path, stdin=REQUEST).stdout
@@ -286,6 +354,42 @@ def test_a_user_has_a_daemon_of_one_s_own(user):
     )
     user.run(*AS_USER, "systemctl", "--user", "stop", "inferd.socket")
     assert processes(user) == []
+
+
+def exposure(user: Container) -> float:
+    command = ("systemd-analyze", "--user", "security", "--no-pager", "inferd.service")
+    listed = user.run(*AS_USER, *command, check=False).stdout
+    found = re.search(r"exposure level for inferd.service: (\S+)", listed)
+    assert found, listed
+    return float(found[1])
+
+
+def test_a_user_s_daemon_is_in_a_sandbox_too(user):
+    user.run(*AS_USER, "systemctl", "--user", "start", "inferd.socket")
+    path = f"{RUNTIME}/inferd/infer.sock"
+    answer = user.run(*AS_USER, "nc", "-N", "-U", path, stdin=REQUEST).stdout
+    assert json.loads(answer)["type"] == "done"
+    assert exposure(user) <= 0.9
+    logs = user.run("find", "/home/somebody", "-name", "inferd.ndjson").stdout
+    assert logs.count("/log/inferd/inferd.ndjson") == 1
+    boxed = json.loads(
+        re.findall('.*"worker.boxed".*', user.run("cat", logs.strip()).stdout)[-1]
+    )
+    assert (boxed["seccomp"], boxed["is_open"]) == (True, False)
+    user.run(*AS_USER, "systemctl", "--user", "stop", "inferd.socket")
+
+
+def test_a_user_without_namespaces_has_a_daemon_by_a_drop_in(machine):
+    [install] = [line for line in PROMPTS if "no-namespaces.conf" in line]
+    service = ("systemctl", "--user", "start", "inferd.service")
+    with manager(machine, "RestrictNamespaces=yes") as user:
+        assert user.run(*AS_USER, *service, check=False).returncode != 0
+        user.run(*AS_USER, "sh", "-c", install)
+        user.run(*AS_USER, "systemctl", "--user", "daemon-reload")
+        user.run(*AS_USER, *service)
+        path = f"{RUNTIME}/inferd/infer.sock"
+        answer = user.run(*AS_USER, "nc", "-N", "-U", path, stdin=REQUEST).stdout
+        assert json.loads(answer)["type"] == "done"
 
 
 def test_nothing_of_it_went_wrong_as_the_journal_has_it(sockets):

@@ -25,7 +25,9 @@ def values(unit: Path, name: str) -> list[str]:
 def copy(source: Path, target: Path) -> list[Path]:
     """Copy units, with a command that is there on every machine."""
     for unit in (*source.glob("*.service"), *source.glob("*.socket")):
-        text = unit.read_text().replace("/opt/inferd/current/bin/inferd serve", "/bin/true")
+        text = unit.read_text().replace(
+            "/opt/inferd/current/bin/inferd serve", "/bin/true"
+        )
         (target / unit.name).write_text(text)
     return sorted(target.iterdir())
 

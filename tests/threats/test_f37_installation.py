@@ -1,0 +1,357 @@
+"""Another user swaps directories and links while root installs, upgrades and removes."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from inferd.models.embedded import EmbeddedModel
+from tools import install, wheel
+from tools.releases import Releases
+from tools.trusted import (
+    TreeCopy,
+    UntrustedError,
+    copy_file,
+    open_directory,
+    remove_tree,
+)
+
+ATTACKER = 20_037
+N_ROUNDS = 150
+DEEPER_THAN_PYTHON = 3_000
+SECRET = "what root alone may read"
+MODEL = b"weights" * 100
+EMBEDDED = EmbeddedModel(
+    name="tiny",
+    packages=(),
+    file_name="tiny.gguf",
+    sha256=hashlib.sha256(MODEL).hexdigest(),
+    size_bytes=len(MODEL),
+    license="MIT",
+)
+SWAPPER = """
+import os, sys
+directory, victim, name = sys.argv[1:]
+os.chdir(directory)
+print("ready", flush=True)
+while True:
+    try:
+        os.rename(name, "kept")
+        os.symlink(victim, name)
+        os.unlink(name)
+        os.rename("kept", name)
+    except OSError:
+        os.makedirs(name + "/deep", exist_ok=True)
+"""
+"""Puts a link where a file or directory was, and back, without end."""
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, who is attacked")
+
+
+@pytest.fixture
+def place(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> Path:
+    """A directory that others can reach."""
+    base = tmp_path_factory.getbasetemp()
+    for directory in (base.parent, base, tmp_path):
+        directory.chmod(0o755)
+    return tmp_path
+
+
+@pytest.fixture
+def victim(place: Path) -> Path:
+    """What is root's, and must neither change nor be read by others."""
+    directory = place / "victim"
+    directory.mkdir(mode=0o700)
+    (directory / "secret").write_text(SECRET)
+    (directory / "deep").mkdir()
+    return directory
+
+
+@pytest.fixture
+def theirs(place: Path) -> Path:
+    """A directory of the attacker's."""
+    directory = place / "theirs"
+    directory.mkdir()
+    os.chown(directory, ATTACKER, ATTACKER)
+    return directory
+
+
+@contextmanager
+def swapping(directory: Path, victim: Path, name: str) -> Iterator[None]:
+    """Have the attacker swap a name in a directory of its own while inside."""
+    command = [sys.executable, "-I", "-c", SWAPPER, str(directory), str(victim), name]
+    with subprocess.Popen(
+        command,
+        user=ATTACKER,
+        group=ATTACKER,
+        extra_groups=[],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "ready\n"
+            yield
+        finally:
+            process.kill()
+
+
+def is_whole(victim: Path) -> bool:
+    names = {path.name for path in victim.iterdir()}
+    return names == {"secret", "deep"} and (victim / "secret").read_text() == SECRET
+
+
+def give(directory: Path) -> None:
+    for path in (directory, *directory.rglob("*")):
+        os.lchown(path, ATTACKER, ATTACKER)
+
+
+# --- directories of the attacker's ----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "mode", [0o775, 0o777, 0o757], ids=lambda mode: f"mode {mode:o}"
+)
+def test_root_installs_nothing_where_others_may_write(place, mode):
+    prefix = place / "opt" / "inferd"
+    prefix.mkdir(parents=True)
+    (place / "opt").chmod(mode)
+    with pytest.raises(UntrustedError, match="can be written to by others"):
+        Releases(prefix)
+
+
+@pytest.mark.parametrize("level", ["opt", "opt/inferd", "opt/inferd/models"])
+def test_root_installs_nothing_below_what_another_user_owns(place, level):
+    (place / "opt/inferd/models").mkdir(parents=True)
+    os.chown(place / level, ATTACKER, ATTACKER)
+    with pytest.raises(UntrustedError, match=f"another user, uid {ATTACKER}"):
+        Releases(place / "opt" / "inferd")
+
+
+def test_root_follows_no_link_of_another_user_s(place, theirs, victim):
+    (theirs / "link").symlink_to(victim)
+    os.lchown(theirs / "link", ATTACKER, ATTACKER)
+    shutil.move(theirs / "link", place / "link")
+    with pytest.raises(UntrustedError, match="link belongs to another user"):
+        open_directory(place / "link" / "new", makes=True)
+    assert is_whole(victim)
+
+
+def test_a_link_of_root_s_own_is_followed(place, victim):
+    (place / "link").symlink_to("victim/../victim")
+    os.close(open_directory(place / "link" / "new", makes=True))
+    assert (victim / "new").is_dir()
+
+
+def test_links_that_lead_to_each_other_come_to_an_end(place):
+    (place / "one").symlink_to("two")
+    (place / "two").symlink_to("one")
+    with pytest.raises(UntrustedError, match="over 40 symbolic links"):
+        open_directory(place / "one")
+
+
+def test_a_sticky_directory_may_lie_above_and_not_be_used_itself(place):
+    shared = place / "shared"
+    (shared / "ours").mkdir(parents=True)
+    shared.chmod(0o1777)
+    os.close(open_directory(shared / "ours"))
+    with pytest.raises(UntrustedError, match="can be written to by others"):
+        open_directory(shared)
+
+
+def test_a_wheel_in_another_user_s_cache_is_not_used(theirs, monkeypatch, capsys):
+    monkeypatch.setenv("INFERD_CACHE_DIR", str(theirs))
+    with pytest.raises(SystemExit, match="2"):
+        wheel.llama_wheel(Path(sys.executable))
+    assert f"belongs to another user, uid {ATTACKER}" in capsys.readouterr().err
+    assert list(theirs.iterdir()) == []
+
+
+def test_sudo_leaves_nothing_that_leads_to_the_caller_s_files(theirs, monkeypatch):
+    for name in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "PYTHONPATH", "PIPX_HOME"):
+        monkeypatch.setenv(name, str(theirs))
+    monkeypatch.setenv("PATH", f"{theirs}:/usr/bin")
+    monkeypatch.chdir(theirs)
+    before, umask = dict(os.environ), os.umask(0o077)
+    try:
+        install.own_environment()
+        assert str(theirs) not in " ".join(os.environ.values())
+        assert os.environ["PATH"] == "/usr/bin"
+        assert Path.cwd() == Path("/")
+        assert os.umask(0o022) == 0o022
+    finally:
+        os.umask(umask)
+        os.environ.clear()
+        os.environ.update(before)
+
+
+# --- races ----------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_removing_what_is_swapped_meanwhile_removes_nothing_else(place, victim, theirs):
+    cache = theirs / "cache"
+    parent = open_directory(place)
+    removed = 0
+    for _ in range(N_ROUNDS // 10):
+        (cache / "models" / "deep").mkdir(parents=True, exist_ok=True)
+        (cache / "models" / "file").write_text("x")
+        give(theirs)
+        with swapping(cache, victim, "models"):
+            removed += remove_tree(theirs.name, parent)
+        assert is_whole(victim)
+        theirs.mkdir(exist_ok=True)
+        os.chown(theirs, ATTACKER, ATTACKER)
+    os.close(parent)
+
+
+def test_what_another_user_has_is_removed_however_deep_it_is(place, theirs):
+    at = os.open(theirs, os.O_RDONLY)
+    for _ in range(DEEPER_THAN_PYTHON):
+        os.mkdir("d", dir_fd=at)
+        below = os.open("d", os.O_RDONLY, dir_fd=at)
+        os.fchown(below, ATTACKER, ATTACKER)
+        os.close(at)
+        at = below
+    os.close(at)
+    parent = open_directory(place)
+    assert remove_tree(theirs.name, parent)
+    os.close(parent)
+    assert not theirs.exists()
+
+
+def test_a_link_in_place_of_a_directory_is_removed_and_not_followed(place, victim):
+    (place / "cache").symlink_to(victim)
+    parent = open_directory(place)
+    assert remove_tree("cache", parent)
+    assert remove_tree("cache", parent)
+    os.close(parent)
+    assert is_whole(victim)
+
+
+def test_removing_takes_no_more_rights_than_the_owner_s(place, theirs, victim):
+    kept = theirs / "root's"
+    kept.mkdir(mode=0o700)
+    (kept / "file").write_text(SECRET)
+    parent = open_directory(place)
+    assert not remove_tree(theirs.name, parent)
+    os.close(parent)
+    assert (kept / "file").read_text() == SECRET
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["module.py", "package"])
+def test_sources_that_are_swapped_for_links_give_no_secret_away(
+    place, theirs, victim, name
+):
+    """As `make install` in the checkout of the user who has called `sudo`."""
+    source = theirs / "inferd"
+    source.mkdir()
+    if name == "package":
+        (source / name).mkdir()
+    else:
+        (source / name).write_text("pass\n")
+    give(theirs)
+    target = victim / "secret" if name == "module.py" else victim
+    outcomes = set()
+    with swapping(source, target, name):
+        for number in range(N_ROUNDS):
+            copied = place / f"copy-{number}"
+            copied.mkdir()
+            outcomes.add(copy_tree(theirs, copied))
+            assert all(
+                SECRET not in path.read_text()
+                for path in copied.rglob("*")
+                if path.is_file()
+            )
+    assert "refused" in outcomes
+
+
+def copy_tree(source: Path, target: Path) -> str:
+    """Copy as the installer does; tell how it came out."""
+    descriptors = [os.open(each, os.O_RDONLY) for each in (source, target)]
+    try:
+        TreeCopy().copy("inferd", *descriptors)
+    except (UntrustedError, OSError):
+        return "refused"
+    else:
+        return "copied"
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+# --- files that are not what they should be -------------------------------------------
+
+
+@pytest.fixture
+def models(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where models are installed; root's cache has one."""
+    monkeypatch.setenv("INFERD_CACHE_DIR", str(place / "cache"))
+    path = EMBEDDED.path_in(place / "cache")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(MODEL)
+    (place / "models").mkdir()
+    return place / "models"
+
+
+def test_a_model_is_copied_by_its_digest_and_is_root_s(place, models):
+    install.copy_model(EMBEDDED, models)
+    copied = EMBEDDED.path_in(place)
+    assert copied.read_bytes() == MODEL
+    assert (copied.stat().st_uid, copied.stat().st_mode & 0o777) == (0, 0o644)
+
+
+def test_a_model_that_was_changed_is_not_copied(place, models):
+    EMBEDDED.path_in(place / "cache").write_bytes(MODEL[:-1] + b"!")
+    with pytest.raises(UntrustedError, match=r"SHA-256 of tiny\.gguf is"):
+        install.copy_model(EMBEDDED, models)
+    assert [path for path in models.rglob("*") if path.is_file()] == []
+
+
+def test_a_model_that_was_changed_where_it_is_installed_is_put_right(place, models):
+    install.copy_model(EMBEDDED, models)
+    EMBEDDED.path_in(place).write_bytes(b"another")
+    install.copy_model(EMBEDDED, models)
+    assert EMBEDDED.path_in(place).read_bytes() == MODEL
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_what_is_no_plain_file_is_no_model(place, models, kind):
+    path = EMBEDDED.path_in(place / "cache")
+    path.rename(place / "elsewhere")
+    if kind == "link":
+        path.symlink_to(place / "elsewhere")
+    else:
+        os.mkfifo(path)
+    with pytest.raises((UntrustedError, OSError)):
+        install.copy_model(EMBEDDED, models)
+    assert [each for each in models.rglob("*") if each.is_file()] == []
+
+
+def test_a_model_that_changes_while_it_is_copied_is_refused(place, models, monkeypatch):
+    path = EMBEDDED.path_in(place / "cache")
+    first = os.read
+
+    def read_and_change(descriptor: int, n: int) -> bytes:
+        path.write_bytes(b"!" * len(MODEL))
+        return first(descriptor, n)
+
+    monkeypatch.setattr("tools.trusted.os.read", read_and_change)
+    with pytest.raises(UntrustedError, match="SHA-256"):
+        install.copy_model(EMBEDDED, models)
+
+
+def test_a_file_without_end_is_not_copied(place):
+    parent = open_directory(place)
+    with Path("/dev/zero").open("rb") as endless:
+        with pytest.raises(UntrustedError, match="over 1000 bytes"):
+            copy_file(endless.fileno(), parent, "file", max_bytes=1000)
+    os.close(parent)
+    assert list(place.iterdir()) == []
