@@ -4,6 +4,7 @@ import grp
 import multiprocessing
 import os
 import resource
+import signal
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -130,6 +131,7 @@ def _live(user: User, pipe: Connection) -> None:
     wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     user.become()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     while True:
         try:
             order = pipe.recv()
