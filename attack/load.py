@@ -110,6 +110,8 @@ def _press(scene: Scene, load: Load, target: Target) -> None:
         attackers = [stack.enter_context(person(uid)) for uid in load.uids]
         ask_on = partial(asking.ask_on, is_at_once=load.is_at_once)
         neighbour.begin(ask_on, target.directory, load.question, PATIENCE_S)
+        neighbour.tell("tell")
+        neighbour.result()  # the first of all, before whatever is made only once
         time.sleep(max(AFTER_S, scene.seconds * IDLE_SHARE))
         _tell(scene, neighbour, "idle")
         scene.holdings["before"] = holdings(target)
