@@ -7,6 +7,7 @@ python -m attack --unit                           # the real unit, in a containe
 """
 
 import argparse
+import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,6 +29,7 @@ REPORT: Final = ROOT / "attack" / "report.json"
 def main() -> int:
     """Try all that is asked for, at each daemon in turn; write the report as it grows."""
     arguments = parsed()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     if arguments.unit:
         return attack_unit(arguments.only, arguments.seconds, arguments.json)
     if arguments.group:

@@ -1,6 +1,7 @@
 """GBNF, Lark and regular expressions that are short to send and long to work on."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 from attack.asking import Question, plain, typed
@@ -93,6 +94,14 @@ def _lark() -> dict[str, str]:
         + "{}"
         + "}" * 2001,
     }
+
+
+def slow_tokens() -> Iterator[Question]:
+    """Ask for long answers whose every token takes long to allow or to forbid."""
+    for made in (lark, patterns):
+        for question in made():
+            line = question.line.replace(b'"max_tokens":1', b'"max_tokens":200')
+            yield replace(question, line=line, name=f"long, {question.name}")
 
 
 def patterns() -> Iterator[Question]:

@@ -63,6 +63,17 @@ def large_lines(n_bytes: int = FULL_BYTES) -> Iterator[Question]:
     yield Question(
         EMBED_SOCKET, filled(b'{"input":[', b'"x"', b"]}", n_bytes), "inputs"
     )
+    yield Question(
+        INFER_V2_SOCKET,
+        b'{"messages":[],"attachments":[{"kind":"image","id":"i","width":1,"height":1,'
+        b'"bytes":"' + b"AAAA" * (n_bytes // 4) + b'"}]}\n',
+        "attachments",
+    )
+    yield Question(
+        INFER_SOCKET,
+        b'{"type":"cancel","id":"' + b"x" * (n_bytes - 40) + b'"}\n',
+        "cancels",
+    )
     deep = n_bytes // 2
     yield Question(
         INFER_SOCKET,

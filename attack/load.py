@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -70,6 +71,8 @@ class Load:
         uids: of the attackers, a process each.
         is_any: whether a service with any configuration can be attacked so.
         is_whole: whether it lasts until each of its requests was asked once.
+        is_at_once: whether the victim asks on both connections at once, which takes two
+            places where requests have to wait.
         prefix: words before the daemon's command.
     """
 
@@ -83,6 +86,7 @@ class Load:
     uids: Sequence[int] = (ATTACKER,)
     is_any: bool = True
     is_whole: bool = False
+    is_at_once: bool = False
     prefix: Sequence[str] = ()
 
     def try_in(self, scene: Scene) -> None:
@@ -104,7 +108,10 @@ def _press(scene: Scene, load: Load, target: Target) -> None:
     with ExitStack() as stack:
         neighbour = stack.enter_context(victim())
         attackers = [stack.enter_context(person(uid)) for uid in load.uids]
-        neighbour.begin(asking.ask_on, target.directory, load.question, PATIENCE_S)
+        ask_on = partial(asking.ask_on, is_at_once=load.is_at_once)
+        neighbour.begin(ask_on, target.directory, load.question, PATIENCE_S)
+        neighbour.tell("tell")
+        neighbour.result()  # the first of all, before whatever is made only once
         time.sleep(max(AFTER_S, scene.seconds * IDLE_SHARE))
         _tell(scene, neighbour, "idle")
         scene.holdings["before"] = holdings(target)

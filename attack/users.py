@@ -1,9 +1,11 @@
 """Processes that are other users for good, and do as they are told."""
 
+import ctypes
 import grp
 import multiprocessing
 import os
 import resource
+import signal
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ SERVICE: Final = 70_103
 """Users that no account has to have."""
 OPEN_FILES: Final = 8192
 """Descriptors that a process may need: a connection each, and what it sends along."""
+PR_SET_PDEATHSIG: Final = 1
 END_S: Final = 5.0
 """Seconds in which a process that is to end does, before it is killed."""
 
@@ -70,7 +73,9 @@ class Person:
 
     def __init__(self, user: User) -> None:
         self._pipe, theirs = _fork.Pipe()
-        self._process = _fork.Process(target=_live, args=(user, theirs), daemon=True)
+        self._process = _fork.Process(
+            target=_live, args=(user, theirs, os.getpid()), daemon=True
+        )
         self._process.start()
         theirs.close()
 
@@ -125,11 +130,15 @@ class Person:
         self._process.close()
 
 
-def _live(user: User, pipe: Connection) -> None:
+def _live(user: User, pipe: Connection, parent: int) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     user.become()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # which becoming undoes
+    if os.getppid() != parent:
+        return
     while True:
         try:
             order = pipe.recv()

@@ -23,15 +23,22 @@ class Told(NamedTuple):
 
 
 def ask_on(
-    pipe: Connection, directory: Path, question: Question, patience_s: float
+    pipe: Connection,
+    directory: Path,
+    question: Question,
+    patience_s: float,
+    *,
+    is_at_once: bool = True,
 ) -> None:
-    """Ask until told to ``stop``; at ``tell``, send what was seen since the last time.
+    """Ask on both connections, at once or by turns, until told to ``stop``; at ``tell``, send what was seen since the last time.
 
     A request that runs at ``tell`` is waited for, so that none is left out that takes
     long: each kind has one sample at least.
     """
     path = directory / question.leaf
     asking = [_Asking(path, question, patience_s, is_new=new) for new in (True, False)]
+    if not is_at_once:
+        asking[1].turn = asking[0].turn
     for each in asking:
         each.start()
     while pipe.recv() == "tell":
@@ -52,12 +59,15 @@ class _Asking(threading.Thread):
         self._changed = threading.Condition()
         self._n_asked = 0
         self._is_over = False
+        self.turn = threading.Lock()
+        """Held while a request runs; two may have the same one."""
 
     def run(self) -> None:
         while not self._is_over:
-            sample = self._line.ask(self._question)
-            if self._is_new:
-                self._line.close()
+            with self.turn:
+                sample = self._line.ask(self._question)
+                if self._is_new:
+                    self._line.close()
             with self._changed:
                 self._samples.append(sample)
                 self._n_asked += 1

@@ -44,6 +44,10 @@ trio.run(main)
 """
 PROGRAMS: Final = {
     "inferd generate": ("-m", "inferd", "generate", PROMPT),
+    "inferd generate, told where": (
+        *("-m", "inferd", "generate", PROMPT),
+        *("--directory", f"/tmp/inferd-{VICTIM}"),  # noqa: S108  # the impostor's
+    ),
     "inferd embed": ("-m", "inferd", "embed", PROMPT),
     "the blocking client": ("-c", _SYNC),
     "the client on trio": ("-c", _ASYNC),

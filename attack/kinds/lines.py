@@ -58,4 +58,5 @@ def attacks() -> Iterator[Load]:
             bounds=BOUNDS,
             config=CONFIG,
             is_whole=True,
+            is_at_once=True,
         )

@@ -181,7 +181,7 @@ def load(name: str, about: str, run: Any, n: int, leaf: str, **fields: Any) -> L
         kind=KIND,
         about=f"{about}, on {n} connections",
         run=on_all,
-        **{"bounds": BOUNDS, "config": CONFIG, **fields},
+        **{"bounds": BOUNDS, "config": CONFIG, "is_at_once": True, **fields},
     )
 
 

@@ -94,7 +94,8 @@ def first_word(scene: Scene, model: Path) -> Frame:
         try:
             daemon.finish()
         except (AssertionError, OSError) as error:
-            scene.notes.append(str(error)[:200])
+            if "Traceback" in str(error):
+                scene.notes.append(str(error)[:200])
 
 
 def _first_word(daemon: Started) -> Frame:

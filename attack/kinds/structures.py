@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, Final
 
 from attack.asking import Question, plain, typed
-from attack.grammars import gbnf, lark, patterns
+from attack.grammars import gbnf, lark, patterns, slow_tokens
 from attack.load import CHAT, HOSTILE_S, Bounds, Load
 from attack.place import Place
 from attack.schemas import schemas, tools
@@ -134,6 +134,12 @@ def attacks() -> Iterator[Load]:
     yield load("gbnf", "GBNF grammars", gbnf)
     yield load("lark", "Lark grammars", lark)
     yield load("patterns", "regular expressions", patterns)
+    yield load(
+        "slow-tokens",
+        "long answers that are held to patterns and Lark grammars",
+        slow_tokens,
+        bounds=Bounds(max_s=10, hostile_codes=ALLOWED),
+    )
     yield load("schemas", "JSON Schemas that answers are held to", schemas)
     yield load("conversations", "long conversations", conversations)
     for dialect in DIALECTS:
