@@ -244,6 +244,10 @@ class Admission:
             request.is_silent = True
         return self._hand_on(now)
 
+    def is_silent(self, ticket: int) -> bool:
+        """Tell whether one that is here neither runs nor waits."""
+        return self._here[ticket].is_silent
+
     def wake(self, ticket: int, *, now: float) -> bool:
         """Let one that was silent go on: true if it runs now, false if it waits."""
         request = self._here[ticket]
