@@ -69,17 +69,17 @@ class Pauses:
         share = self._max_bytes / len(held)
         over = [
             ticket
-            for ticket, n in self._sizes()
-            if n
-            and self._sharer_of(ticket) != _sharer(owner)
+            for ticket, _ in self._sizes()
+            if self._sharer_of(ticket) != _sharer(owner)
             and held[self._sharer_of(ticket)] > share
         ]
         return over[-1] if over else None
 
     def _sizes(self) -> list[tuple[int, int]]:
         return [
-            (ticket, 0 if state is None else state.nbytes)
+            (ticket, state.nbytes)
             for ticket, (_, state) in self._paused.items()
+            if state is not None
         ]
 
     def _sharer_of(self, ticket: int) -> int:
