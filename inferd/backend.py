@@ -156,6 +156,21 @@ class Backend(ABC):
         """
 
     @abstractmethod
+    def pause(self, prepared: Prepared[J], on_paused: Callable[[], object]) -> None:
+        """Have a prepared job stand still, whether it runs or is about to.
+
+        What it has to remember is kept, and its slot is free once ``on_paused`` is called:
+        at once, or after the step under way. It is not called for a job that ends before.
+        """
+
+    @abstractmethod
+    def resume(self, prepared: Prepared[J]) -> None:
+        """Have a job go on that was paused; there is a slot for it."""
+
+    def tell(self, prepared: Prepared[J], position: int) -> None:  # noqa: B027  # optional
+        """Have the stream of a job that is paused give its place in the queue."""
+
+    @abstractmethod
     def generate(
         self, prepared: Prepared[GenerateJob]
     ) -> AbstractAsyncContextManager[EventStream[TokenEvent]]:
@@ -196,6 +211,16 @@ class Backend(ABC):
             is_last: nothing more will come.
         """
         raise InternalError(f'backend "{self.name}" does not transcribe')
+
+    def on_silent(  # noqa: B027  # for those that transcribe
+        self, prepared: Prepared[TranscribeJob], told: Callable[[int], object]
+    ) -> None:
+        """Have somebody told when a job has nothing to do.
+
+        Args:
+            prepared: with an open medium.
+            told: how many bytes of it there have to be until it has, unless it ends.
+        """
 
     async def embed(
         self,

@@ -129,6 +129,15 @@ class AdmissionSettings(_Table, frozen=True):
     """Bytes of the requests that wait, as they were sent; a request over it is refused,
     unless it waits alone."""
 
+    quantum_s: Annotated[float, Meta(ge=limits.QUANTUM_MIN_S, le=86_400)] = (
+        limits.QUANTUM_S
+    )
+    """Seconds for which a request that runs keeps its place while another user waits who
+    has less than an equal share of them; then one of those who have more is paused, and
+    goes on when it is its turn."""
+    max_live: Positive = limits.MAX_LIVE_RECORDINGS
+    """Requests of one user whose sound is still being appended; the next is refused."""
+
 
 class MemorySettings(_Table, frozen=True):
     """The machine's memory, shared by all backends; an accelerator's own is not in it."""
@@ -251,6 +260,9 @@ class LlamaCppSettings(_Table, frozen=True, tag="llamacpp", tag_field="kind"):
     prompt_cache_mb: Annotated[int, Meta(ge=0, le=I32_MAX)] = limits.PROMPT_CACHE_MB
     """MiB of host memory for prompts and answers that may be continued, of what the
     budget has left; with 0 nothing is kept, in the context neither."""
+    pause_mb: Annotated[int, Meta(ge=0, le=I32_MAX)] = limits.PAUSE_MB
+    """MiB of host memory for the states of answers that are paused for other users, of
+    what the budget has left; one without its state is read again when it goes on."""
     media_cache_mb: Annotated[int, Meta(ge=0, le=I32_MAX)] = limits.MEDIA_CACHE_MB
     """MiB of host memory for what a projector has made of pictures and sound; 0 keeps none."""
     speculation: Speculation = "off"

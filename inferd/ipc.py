@@ -71,7 +71,19 @@ class Append(Struct, frozen=True, kw_only=True, tag=True):
     """Nothing more will come."""
 
 
-ToWorker = Load | Share | Prepare | Run | Append | Drop
+class Pause(Struct, frozen=True, kw_only=True, tag=True):
+    """Have a job stand still and free its slot; answered by ``Paused``, unless it ends."""
+
+    ticket: int
+
+
+class Resume(Struct, frozen=True, kw_only=True, tag=True):
+    """Go on with a job that is paused."""
+
+    ticket: int
+
+
+ToWorker = Load | Share | Prepare | Run | Append | Pause | Resume | Drop
 
 
 # --- worker to daemon ---------------------------------------------------------
@@ -246,6 +258,20 @@ class TranscriptEnded(Struct, frozen=True, kw_only=True, tag=True):
     """That the library took for it."""
 
 
+class Paused(Struct, frozen=True, kw_only=True, tag=True):
+    """A job stands still and has no slot any more."""
+
+    ticket: Ticket
+
+
+class Silent(Struct, frozen=True, kw_only=True, tag=True):
+    """A job with an open medium has nothing to do until there is more of it."""
+
+    ticket: Ticket
+    until_bytes: Annotated[int, Meta(ge=0, le=2**53)]
+    """From the beginning: with fewer, and more to come, it does nothing."""
+
+
 class Failed(Struct, frozen=True, kw_only=True, tag=True):
     """A job came to nothing."""
 
@@ -271,5 +297,7 @@ FromWorker = (
     | Scored
     | Transcribed
     | TranscriptEnded
+    | Paused
+    | Silent
     | Failed
 )

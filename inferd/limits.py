@@ -120,6 +120,22 @@ MAX_QUEUED_BYTES: Final = 2 * MAX_FRAME_BYTES
 """Bytes of the lines of requests that wait: two of the largest, which are held several
 times over as text, as a job and on its way to a worker. F-1."""
 
+QUANTUM_S: Final = 2.0
+"""Seconds for which a permit is kept before it may be taken back for another user: what a
+person who waits for a first token bears, and long enough that saving and restoring a state
+(some 50 ms for 8,192 tokens of the embedded chat model) takes a few per cent of it. F-34."""
+
+QUANTUM_MIN_S: Final = 0.1
+"""Least that may be configured: with less, more time goes into changing than into work."""
+
+MAX_LIVE_RECORDINGS: Final = 4
+"""Requests of one user to which sound is appended, whether or not there is any: a person
+has one microphone, a meeting some. Each has sound in memory and an open file. F-34."""
+
+SILENT_S: Final = 1.5
+"""Seconds after which a request that waits for more sound gives its permit back: longer
+than a second, in which who speaks sends the next one. F-34."""
+
 RETRY_AFTER_MIN_MS: Final = 10
 """Shortest time after which one who was refused is told to try again: less is a loop."""
 
@@ -301,6 +317,10 @@ BREAKER_OPEN_S: Final = 30.0
 PROMPT_CACHE_MB: Final = 256
 """MiB of host memory for what is kept, 5 conversations of 2,000 tokens with the embedded
 chat model: they come back in 7 ms where reading them takes 7 s."""
+
+PAUSE_MB: Final = 256
+"""MiB of host memory for the states of paused answers: eleven of 1,000 tokens with the
+embedded chat model. What does not fit is read again, at its user's expense. F-34."""
 
 MEDIA_CACHE_MB: Final = 128
 """MiB of host memory for what a projector has made of pictures and sound. A picture takes

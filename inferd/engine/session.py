@@ -7,6 +7,7 @@ import trio
 
 from inferd.engine.answers import Answer, Answers, WorkerDiedError
 from inferd.engine.conduct import Conduct, LieError, SessionOverError
+from inferd.engine.hold import Hold
 from inferd.engine.inbox import Inbox
 from inferd.engine.ledger import Allot
 from inferd.engine.mailbox import Mailbox
@@ -25,10 +26,14 @@ from inferd.ipc import (
     LoadFailed,
     Loading,
     Overflow,
+    Pause,
+    Paused,
     Prepare,
     PromptReady,
     Refused,
+    Resume,
     Run,
+    Silent,
     ToWorker,
     Variant,
 )
@@ -49,6 +54,7 @@ class Session:
     def __init__(self, process: WorkerProcess) -> None:
         self._process = process
         self._answers = Answers()
+        self._holds: dict[int, Hold] = {}
         self._conduct = Conduct()
         self._inbox = Inbox(process.stream)
         self._outbox = Outbox(process.stream)
@@ -82,8 +88,23 @@ class Session:
             return
         self._conduct.closed(ticket)
         self._pulse.is_over(ticket)
+        self._holds.pop(ticket, None)
         if not self._answers.close(ticket):
             self.post(Drop(ticket=ticket))
+
+    def run(self, ticket: int, hold: Hold) -> None:
+        """Have the worker run a job that is open here.
+
+        Args:
+            ticket: its number.
+            hold: told when it stands still, or has nothing to do.
+        """
+        self._holds[ticket] = hold
+        self.post(Run(ticket=ticket))
+
+    def tell(self, ticket: int, position: int) -> None:
+        """Put a paused job's place in the queue among its answers, if it is open here."""
+        self._answers.put_place(ticket, position)
 
     def post(self, message: ToWorker, fds: Sequence[int] = ()) -> None:
         """Send a message, with descriptors; a worker that never reads is ended.
@@ -105,8 +126,10 @@ class Session:
                 self._conduct.asked(ticket, job)
                 if isinstance(job, TranscribeJob) and job.audio.is_open:
                     self._pulse.asked(ticket, job.audio)
-            case Run(ticket=ticket):
+            case Run(ticket=ticket) | Resume(ticket=ticket):
                 self._pulse.began(ticket, trio.current_time())
+            case Pause(ticket=ticket):
+                self._conduct.asked_to_pause(ticket)
             case Append(ticket=ticket, n_bytes=n_bytes, is_last=is_last):
                 now = trio.current_time()
                 self._conduct.appended(ticket, n_bytes)
@@ -216,6 +239,10 @@ class Session:
                 self._prepared.set()
             case Failed(ticket=ticket) if ticket == self._preparing:
                 self._prepared.set()  # else it was a run that failed
+            case Paused(ticket=ticket) if hold := self._holds.get(ticket):
+                hold.has_paused()
+            case Silent(ticket=ticket) if hold := self._holds.get(ticket):
+                hold.is_silent(message.until_bytes)
             case _:
                 pass
         self._answers.sort(message)

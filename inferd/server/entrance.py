@@ -8,7 +8,7 @@ from contextlib import (
     asynccontextmanager,
 )
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import trio
 
@@ -28,6 +28,23 @@ P = TypeVar("P", bound=Job)
 Tell = Callable[[int], Awaitable[None]]
 Bring = Callable[[Backend], Awaitable[tuple[J, Sequence[int]]]]
 """Makes the job for a backend, and opens the files with its media."""
+
+
+@dataclass(frozen=True)
+class _Running(Generic[J]):
+    """A job with a permit, which may be taken back."""
+
+    backend: Backend
+    prepared: Prepared[J]
+
+    def pause(self, on_paused: Callable[[], object]) -> None:
+        self.backend.pause(self.prepared, on_paused)
+
+    def resume(self) -> None:
+        self.backend.resume(self.prepared)
+
+    def tell(self, position: int) -> None:
+        self.backend.tell(self.prepared, position)
 
 
 def _room_of_defaults() -> MediaRoom:
@@ -82,6 +99,7 @@ class Entrance:
             priority=plan.priority,
             n_bytes=activity.n_bytes,
             writes=isinstance(plan.job, GenerateJob),
+            is_live=plan.transcription is not None and plan.transcription.audio.is_open,
         )
         with self.turns.admitted(claim, is_watched=tell is not None) as turn:
             activity.turn = turn
@@ -100,5 +118,6 @@ class Entrance:
                             with turn.until_come():  # who does not read holds up nobody
                                 await tell(position)
                 await turn.wait()
+                turn.runs(_Running(backend, prepared))
                 activity.started()
                 yield backend, prepared

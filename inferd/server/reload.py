@@ -7,7 +7,10 @@ import msgspec
 
 from inferd.config import Config
 
-ADMISSION: Final = ("max_queued", "max_queued_tokens", "max_queued_bytes")
+ADMISSION: Final = (
+    *("max_queued", "max_queued_tokens", "max_queued_bytes"),
+    *("quantum_s", "max_live"),
+)
 LIMITS: Final = (
     *("drain_s", "write_timeout_s", "max_unread_bytes", "idle_s", "line_timeout_s"),
     *("max_connections", "max_admin_connections", "max_large_lines"),

@@ -159,6 +159,7 @@ class Daemon:
         with closing(reception), self._doors.locked(), self._scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._around.hangups.run)
+                nursery.start_soon(self._turns.run)
                 nursery.start_soon(self._notifier.feed_watchdog)
                 with self._doors.open(nursery, self._admin_door(), reception):
                     await self._run_backends()

@@ -21,9 +21,11 @@ from inferd.ipc import (
     Load,
     LoadFailed,
     Overflow,
+    Pause,
     Prepare,
     PromptReady,
     Refused,
+    Resume,
     Run,
     Step,
 )
@@ -41,6 +43,8 @@ EXIT_LOAD_FAILED = 3
 EXIT_BUG = 70
 
 _Start = tuple[int, PreparedJob]
+_Command = _Start | Append | Pause | Resume | int
+"""A number is that of a job to be dropped."""
 _ToPrepare = tuple[Prepare, tuple[int, ...]]
 _NOTHING = Step()
 
@@ -54,7 +58,7 @@ class Runtime:
         self._link = link
         self._make_backend = make_backend
         self._to_prepare: queue.SimpleQueue[_ToPrepare] = queue.SimpleQueue()
-        self._commands: queue.SimpleQueue[_Start | Append | int] = queue.SimpleQueue()
+        self._commands: queue.SimpleQueue[_Command] = queue.SimpleQueue()
         self._prepared: dict[int, PreparedJob | None] = {}
         self._appended: dict[int, Append] = {}  # the last of each job that nobody heard
         self._lock = threading.Lock()
@@ -119,6 +123,8 @@ class Runtime:
                     self._start(ticket)
                 case Append(ticket=ticket):
                     self._append(ticket, message)
+                case Pause() | Resume():
+                    self._commands.put(message)
                 case Drop(ticket=ticket):
                     self._forget(ticket)
                     self._commands.put(ticket)
@@ -235,11 +241,15 @@ class Runtime:
         if last is not None:  # else it was told already, or the job was dropped
             backend.append(ticket, last.n_bytes, is_last=last.is_last)
 
-    def _take(self, backend: WorkerBackend, command: _Start | Append | int) -> None:
+    def _take(self, backend: WorkerBackend, command: _Command) -> None:
         match command:
             case int():
                 backend.drop(command)
             case Append(ticket=ticket):
                 self._tell_last(backend, ticket)
+            case Pause(ticket=ticket):
+                backend.pause(ticket)
+            case Resume(ticket=ticket):
+                backend.resume(ticket)
             case (ticket, prepared):
                 backend.start(ticket, prepared)

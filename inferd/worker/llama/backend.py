@@ -96,7 +96,12 @@ class LlamaBackend(WorkerBackend):
         """
         if share is None:
             demand = self.predict(report)
-            share = Share(n_slots=self._n_slots, n_ctx=demand.n_ctx, store=demand.store)
+            share = Share(
+                n_slots=self._n_slots,
+                n_ctx=demand.n_ctx,
+                store=demand.store,
+                pause=demand.pause,
+            )
         path = self._path
         mapping = Loading(phase="mmap", path=str(path))
         self._model = Model(self._files.model, self._settings, lambda: report(mapping))
@@ -145,6 +150,16 @@ class LlamaBackend(WorkerBackend):
             self._others.resume()
         self._engine.start(ticket, prepared)
 
+    def pause(self, ticket: int) -> None:
+        """Have the job stand still."""
+        self._engine.pause(ticket)
+
+    def resume(self, ticket: int) -> None:
+        """Have the job go on."""
+        if not self.is_busy:
+            self._others.resume()
+        self._engine.resume(ticket)
+
     def drop(self, ticket: int) -> None:
         """Free the job's slot."""
         self._engine.drop(ticket)
@@ -181,6 +196,7 @@ class LlamaBackend(WorkerBackend):
                 n_slots=share.n_slots,
                 n_threads=n_threads,
                 max_saved_bytes=share.store if self._settings.prompt_cache_mb else None,
+                max_paused_bytes=share.pause,
                 speculation=make_speculation(
                     self._settings,
                     self._files.draft,

@@ -78,7 +78,7 @@ def test_what_a_change_says_is_everywhere():
     assert force.around.unread.max_bytes == 15
     assert force.around.media._bytes.bound == 16
     assert force.around.media._files.bound == MAX_MEDIA_FILES
-    assert force.turns._gate._places.bound == 15
+    assert force.turns._gate._backlog.places.bound == 15
     assert force.reception.access.rules["infer.sock"].uids == {5}
 
 
