@@ -262,6 +262,29 @@ killed: a template cannot be interrupted otherwise."""
 MAX_PREPARES: Final = 3
 """Times one request is prepared anew because its worker died; then it is refused."""
 
+PLAIN_TURNS: Final = 64
+"""Turns of a prompt that a worker writes itself: all others are written in a process that
+can be stopped. Work by the square of so few is negligible. F-11."""
+
+PLAIN_CHARS: Final = 64 * 1024
+"""Characters of such a prompt: rendering them takes some milliseconds. F-11."""
+
+WRITING_TIMEOUT_S: Final = 10.0
+"""Seconds in which one prompt has to be written and its grammar tried, on a machine that
+is busy with other things, before the process that does it is replaced. F-11."""
+
+WRITES_MAX: Final = 2
+"""Times that one prompt is written where the process that does it was killed. F-11."""
+
+VOCABULARY_MAX_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of a vocabulary that a worker tells: some 3 MiB for 262,144 tokens. F-25."""
+
+GRAMMARS_REMEMBERED: Final = 32
+"""Grammars of one user that are known to compile soon and are not tried again. F-32."""
+
+OWNERS_REMEMBERED: Final = 256
+"""Users whose grammars are remembered, 32 bytes each; who has asked last is kept. F-32."""
+
 TEMPLATE_OUTPUT_CHARS: Final = 64 * 1024 * 1024
 """Characters a chat template may produce: no request is larger than a frame."""
 
