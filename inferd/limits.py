@@ -50,6 +50,21 @@ GRAMMAR_MAX_BYTES: Final = 64 * 1024
 GRAMMAR_MAX_ALTERNATIVES: Final = 4096
 """``|`` bytes in one GBNF grammar: alternatives multiply the parser's stacks. F-11."""
 
+TOOLS_MAX_BYTES: Final = 2 * 1024 * 1024
+"""Bytes of UTF-8 in all tools of a request: names, descriptions and schemas. As a prompt
+that is over half a million tokens. F-11."""
+
+EFFORT_STEPS: Final = 500_000
+"""Nodes and characters that a translation may visit and write in any case. F-11."""
+
+EFFORT_STEPS_PER_BYTE: Final = 16
+"""Of these for each byte of what is translated: schemas that people write are read three
+times, and written twice. F-11."""
+
+EFFORT_READING: Final = 100_000
+"""Of these to read one call that a model has written by its tool's schema, on the daemon's
+loop: a tenth of a second at worst. F-11."""
+
 IMAGE_TOKEN_BUDGETS: Final = (70, 140, 280, 560, 1120)
 """The values ``image_token_budget`` may take, in tokens."""
 

@@ -116,6 +116,9 @@ each, kept as long as the answer is written. F-11."""
 GRAMMAR_MAX_RULES: Final = 1000
 """Rules of one GBNF grammar: converting it takes time by the square of them. F-11."""
 
+GRAMMAR_BLAME_PARTS: Final = 1000
+"""Parts of a grammar that are compiled alone for that. F-11."""
+
 GRAMMAR_BLAME_S: Final = 1.0
 """Seconds in which parts of a grammar are compiled alone, to tell what is wrong where."""
 

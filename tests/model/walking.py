@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 
 from inferd.job import Structure
-from inferd.worker.llama.constraint import Constraint, Vocabulary
 from inferd.worker.llama.compiler import tokenizer_of
+from inferd.worker.llama.constraint import Constraint, Vocabulary
 from inferd.worker.llama.grammar import Grammar, grammar_of
 from inferd.worker.llama.model import Model
 from inferd.worker.llama.trial import Trial

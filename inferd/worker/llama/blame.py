@@ -4,12 +4,14 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
+from itertools import count
 from typing import Final
 
 from inferd.dialects.lark import Lark
 from inferd.worker.backend import RefusedError
-from inferd.worker.limits import GRAMMAR_BLAME_S
+from inferd.worker.limits import GRAMMAR_BLAME_PARTS, GRAMMAR_BLAME_S
 from inferd.worker.llama.grammar import Grammar, Part
 from inferd.worker.llama.places import SHARED, schemas_in
 
@@ -42,6 +44,10 @@ _REWORDED: Final = {
 _MAX_CHARS: Final = 300
 
 
+class _OverError(Exception):
+    """The search has taken what it may."""
+
+
 def blamed(grammar: Grammar, error: str, compile_: Compile) -> RefusedError:
     """Word a failure: the field, the place in its schema, and what is wrong there.
 
@@ -51,14 +57,17 @@ def blamed(grammar: Grammar, error: str, compile_: Compile) -> RefusedError:
         compile_: compiles a part of it.
     """
     give_up_at = time.process_time() + GRAMMAR_BLAME_S
+    left = count(GRAMMAR_BLAME_PARTS, -1)
 
     def attempt(source: str, field: str) -> str | None:
-        in_time = time.process_time() < give_up_at
-        return compile_(source, field) if in_time else None
+        if time.process_time() >= give_up_at or not next(left):
+            raise _OverError
+        return compile_(source, field)
 
-    for part in grammar.parts:
-        if found := attempt(part.source, part.field):
-            return _worded_in(part, found, partial(attempt, field=part.field))
+    with suppress(_OverError):
+        for part in grammar.parts:
+            if found := attempt(part.source, part.field):
+                return _worded_in(part, found, partial(attempt, field=part.field))
     return RefusedError(f"{grammar.where}: {worded(error)}")
 
 
@@ -88,9 +97,10 @@ def _place(source: str, text: str, compile_: _Attempt) -> str:
     here = json.loads(source[source.index("%json ") + len("%json ") :])
     shared = {key: here[key] for key in SHARED if key in here}
     pointer = ""
-    while inner := next(_failing(here, shared, text, compile_), None):
-        step, here = inner
-        pointer += step
+    with suppress(_OverError):
+        while inner := next(_failing(here, shared, text, compile_), None):
+            step, here = inner
+            pointer += step
     return pointer
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from llguidance import LLMatcher, LLTokenizer
 
+from inferd.dialects.effort import TooMuchWorkError, allowed_for, bounded
 from inferd.dialects.inert import SpelledError
 from inferd.dialects.prompts import Prompts
 from inferd.dialects.template import TemplateError
@@ -13,6 +14,7 @@ from inferd.worker.backend import RefusedError
 from inferd.worker.llama.compiler import matcher_of
 from inferd.worker.llama.facts import Words
 from inferd.worker.llama.grammar import (
+    ALL_FIELDS,
     Grammar,
     answer_grammar,
     grammar_of,
@@ -35,9 +37,12 @@ def write_prompt(prompts: Prompts, job: GenerateJob) -> Written:
     """
     refuse_names(prompts.dialect, job)
     try:
-        rendered = prompts.render(job)
+        with bounded(allowed_for(size_of(job))):
+            rendered = prompts.render(job)
     except (TemplateError, SpelledError) as error:
         raise RefusedError(str(error)) from error
+    except TooMuchWorkError as error:
+        raise RefusedError(f"tools: {error}") from error
     return Written(pieces=rendered.pieces, open_thought=rendered.open_thought)
 
 
@@ -76,9 +81,13 @@ class Grammars:
         if job.structure is not None and job.tool_choice.is_forced:
             # nothing is held to it, but a client is told of what it got wrong
             trial.check(grammar_of(job.structure))
-        grammar = answer_grammar(
-            self._dialect, job, self._words.named, open_thought=open_thought
-        )
+        try:
+            with bounded(allowed_for(size_of(job))):
+                grammar = answer_grammar(
+                    self._dialect, job, self._words.named, open_thought=open_thought
+                )
+        except TooMuchWorkError as error:
+            raise RefusedError(f"{ALL_FIELDS}: {error}") from error
         trial.check(grammar)
         if job.structure is not None and leaves_choice(job):
             self._refuse_alike(job.structure, grammar)
@@ -109,6 +118,19 @@ class Grammars:
         """Tell whether an answer may begin with a text, or the token that it is."""
         tried = matcher.deep_copy()
         return all(tried.consume_token(token) for token in self._words.openings[text])
+
+
+def size_of(job: GenerateJob) -> int:
+    """Give the characters of all that is translated of a job."""
+    tools = sum(
+        len(tool.name) + len(tool.description) + len(tool.input_schema)
+        for tool in job.tools
+    )
+    said = sum(
+        len(turn.text) + sum(len(call.arguments) for call in turn.calls)
+        for turn in job.turns
+    )
+    return tools + said + (len(job.structure.source) if job.structure else 0)
 
 
 def openings_of(prompts: Prompts) -> Sequence[str]:

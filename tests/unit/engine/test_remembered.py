@@ -1,5 +1,4 @@
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from inferd.engine.remembered import Remembered
 from inferd.limits import GRAMMARS_REMEMBERED, OWNERS_REMEMBERED
