@@ -12,6 +12,7 @@ from inferd.engine.inbox import Inbox
 from inferd.engine.ledger import Allot
 from inferd.engine.mailbox import Mailbox
 from inferd.engine.outbox import Outbox, OutboxFullError
+from inferd.engine.preparer import Preparer
 from inferd.engine.process import WorkerProcess, describe_exit
 from inferd.engine.pulse import Pulse, no_word
 from inferd.fit import Demand
@@ -34,6 +35,8 @@ from inferd.ipc import (
     Resume,
     Run,
     Silent,
+    Spell,
+    Spelt,
     ToWorker,
     Variant,
 )
@@ -63,6 +66,11 @@ class Session:
         self._preparing: int | None = None
         self._pulse = Pulse(trio.current_time())
         self._hung: str | None = None
+        self._words: bytes | None = None
+        self._is_spelt = trio.Event()
+        self._has_asked_words = False
+        self.preparer: Preparer | None = None
+        """What writes prompts that are not plain, where the worker reads any."""
         self.variant: Variant | None = None
         self.boxed: Boxed | None = None
 
@@ -137,6 +145,21 @@ class Session:
             case _:
                 pass
 
+    async def words(self) -> bytes:
+        """Give the vocabulary, which the worker is asked for once.
+
+        Raises:
+            WorkerDiedError: it is gone.
+        """
+        if not self._has_asked_words:
+            self._has_asked_words = True
+            self._conduct.asked_words()
+            self.post(Spell())
+        await self._is_spelt.wait()
+        if self._words is None:
+            raise WorkerDiedError("the worker is gone")
+        return self._words
+
     async def finish_preparing(self, within_s: float) -> None:
         """Wait until the worker has answered a prepare that nobody waits for any more.
 
@@ -158,6 +181,7 @@ class Session:
         self._answers.fail_all(reason)
         self._outbox.close()
         self._prepared.set()
+        self._is_spelt.set()
 
     # --- the worker ---------------------------------------------------------------
 
@@ -237,6 +261,9 @@ class Session:
         match message:
             case PromptReady() | Refused() | Overflow():
                 self._prepared.set()
+            case Spelt(words=words):
+                self._words = words
+                self._is_spelt.set()
             case Failed(ticket=ticket) if ticket == self._preparing:
                 self._prepared.set()  # else it was a run that failed
             case Paused(ticket=ticket) if hold := self._holds.get(ticket):

@@ -27,7 +27,10 @@ from inferd.ipc import (
     Refused,
     Resume,
     Run,
+    Spell,
+    Spelt,
     Step,
+    ToWorker,
 )
 from inferd.limits import HEARTBEAT_S
 from inferd.worker.backend import (
@@ -113,25 +116,35 @@ class Runtime:
 
     def _read_all(self, backend: WorkerBackend) -> None:
         while (received := self._link.receive()) is not None:
-            message, fds = received
-            match message:
-                case Prepare(ticket=ticket):
-                    with self._lock:
-                        self._prepared[ticket] = None
-                    self._to_prepare.put((message, fds))
-                case Run(ticket=ticket):
-                    self._start(ticket)
-                case Append(ticket=ticket):
-                    self._append(ticket, message)
-                case Pause() | Resume():
-                    self._commands.put(message)
-                case Drop(ticket=ticket):
-                    self._forget(ticket)
-                    self._commands.put(ticket)
-                    backend.interrupt(ticket)
-                case Load() | Share():
-                    raise RuntimeError("loaded twice")
+            self._take_in(backend, *received)
         os._exit(0)  # the daemon is gone, and a decode may be under way
+
+    def _take_in(
+        self, backend: WorkerBackend, message: ToWorker, fds: tuple[int, ...]
+    ) -> None:
+        """Pass a message on to the thread that it is for."""
+        match message:
+            case Prepare(ticket=ticket):
+                with self._lock:
+                    self._prepared[ticket] = None
+                self._to_prepare.put((message, fds))
+            case Run(ticket=ticket):
+                self._start(ticket)
+            case Append(ticket=ticket):
+                self._append(ticket, message)
+            case Pause() | Resume():
+                self._commands.put(message)
+            case Drop(ticket=ticket):
+                self._forget(ticket)
+                self._commands.put(ticket)
+                backend.interrupt(ticket)
+            case Spell():
+                self._start_thread(lambda: self._spell(backend), "spell")
+            case Load() | Share():
+                raise RuntimeError("loaded twice")
+
+    def _spell(self, backend: WorkerBackend) -> None:
+        self._link.send(Spelt(words=backend.words()))
 
     def _start(self, ticket: int) -> None:
         with self._lock:

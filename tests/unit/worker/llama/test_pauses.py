@@ -164,7 +164,9 @@ def test_a_paused_answer_goes_on_with_the_same_text(backend, fields):
 @pytest.mark.model
 @pytest.mark.parametrize("every", [1, 7])
 def test_an_answer_may_be_paused_at_every_token(backend, every):
-    same_with_pauses(backend, job("hello", max_tokens=40, sampling=SAMPLED), every=every)
+    same_with_pauses(
+        backend, job("hello", max_tokens=40, sampling=SAMPLED), every=every
+    )
 
 
 @pytest.mark.model
