@@ -190,6 +190,68 @@ def test_a_version_that_was_changed_is_not_gone_back_to(sockets):
     sockets.run(*tool("rollback()"))
 
 
+SWAP = """
+import os
+os.umask(0)
+while True:
+    for place in ("/var/cache/inferd", "/var/lib/inferd", "/var/log/inferd"):
+        for name in ("models", "inferd.ndjson"):
+            try:
+                os.chdir(place)
+                os.symlink("/root/victim", name)
+                os.unlink(name)
+                os.makedirs(name + "/deep", exist_ok=True)
+                os.rename(name, "kept")
+                os.symlink("/root/victim", name)
+                os.unlink(name)
+                os.rename("kept", name)
+            except OSError:
+                pass
+"""
+"""What the service's user does where it may write, without end."""
+N_INSTALLS = 6
+
+
+def test_the_service_s_user_gains_nothing_by_swapping_while_root_installs(sockets):
+    ask(sockets)
+    sockets.run("mkdir", "--mode=700", "-p", "/root/victim/deep")
+    sockets.run("sh", "-c", "echo secret > /root/victim/file")
+    before = sockets.run("find", "/root/victim", "-printf", "%p %u %m %s\\n").stdout
+    as_service = ("setpriv", "--reuid=inferd", "--regid=inferd", "--clear-groups")
+    try:
+        for number in range(N_INSTALLS):
+            # as versions up to 0.17 left it
+            sockets.run("install", "-d", "-o", "inferd", "/var/cache/inferd")
+            with sockets.start(*as_service, "python3", "-c", SWAP) as attacker:
+                try:
+                    sockets.run(*use_release(number % 2 + 1))
+                    sockets.run(*tool("remove_older_cache()"))
+                    assert ask(sockets)["type"] == "done"
+                finally:
+                    attacker.kill()
+            sockets.run("pkill", "-KILL", "-f", "os.umask", check=False)
+            after = sockets.run("find", "/root/victim", "-printf", "%p %u %m %s\\n")
+            assert after.stdout == before
+    finally:
+        sockets.run(*use_release(1))
+    owners = sockets.run(
+        "find",
+        "/opt/inferd",
+        "(",
+        "-not",
+        "-user",
+        "root",
+        "-o",
+        "-perm",
+        "/022",
+        "-not",
+        "-type",
+        "l",
+        ")",
+    )
+    assert owners.stdout == ""
+
+
 def is_back(machine: Container, dead: str) -> bool:
     state = machine.show("MainPID", "ActiveState")
     return state["ActiveState"] == "active" and state["MainPID"] != dead
