@@ -69,7 +69,7 @@ from tools.wheel import PACKAGE, cache, llama_wheel, say
 
 PREFIX = Path("/opt/inferd")
 OLDER_CACHE = Path("/var/cache/inferd")
-"""Where versions up to 0.17 had models, which the service's user could write to."""
+"""Where versions before this layout had models, which the service's user could write to."""
 EXTRAS: Final = ("llama", "whisper", "media")
 SOURCES: Final = (
     *("inferd", "systemd", "constraints.txt", "pyproject.toml"),

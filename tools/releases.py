@@ -41,7 +41,7 @@ MODELS_LISTED: Final = "share/models"
 """The models of a release, a SHA-256 a line."""
 NUMBER: Final = re.compile(r"-(\d+)$")
 OLDER_LAYOUT: Final = ("bin", "include", "lib", "lib64", "pyvenv.cfg", "share")
-"""Where versions up to 0.17 were, below the same directory."""
+"""Where the version before this layout was, below the same directory."""
 
 
 class Releases:

@@ -220,7 +220,7 @@ def test_the_service_s_user_gains_nothing_by_swapping_while_root_installs(socket
     as_service = ("setpriv", "--reuid=inferd", "--regid=inferd", "--clear-groups")
     try:
         for number in range(N_INSTALLS):
-            # as versions up to 0.17 left it
+            # as versions before this layout left it
             sockets.run("install", "-d", "-o", "inferd", "/var/cache/inferd")
             with sockets.start(*as_service, "python3", "-c", SWAP) as attacker:
                 try:
