@@ -52,6 +52,7 @@ from tools.service import (
     place_files,
     placed,
     reload_systemd,
+    remove_placed,
     remove_units,
     restart,
     running,
@@ -269,23 +270,28 @@ def refuse_differences(release: Path) -> None:
 def put_in_use(releases: Releases, release: Path) -> bool:
     """Switch to a release, and back if the service does not come up with it."""
     before, services = releases.named(CURRENT), running()
-    switch(releases, release)
-    if restart(services):
+    if is_up(releases, release, services):
         return True
-    say(
-        f"error: the service does not come up with {release.name}: journalctl -u inferd"
-    )
+    say(f"error: the service does not come up with {release.name}")
     if before is not None and before != release:
-        say(f"going back to {before.name}")
-        switch(releases, before)
-        restart(services)
+        say(f"going back to {before.name}; journalctl -u inferd has the reason")
+        is_up(releases, before, services)
     return False
 
 
-def switch(releases: Releases, release: Path) -> None:
-    """Have a release in use, with its units."""
+def is_up(releases: Releases, release: Path, services: list[str]) -> bool:
+    """Switch to a release, with its units and no others; tell whether it came up."""
+    before = releases.named(CURRENT)
+    units = release / "share" / "systemd"
     releases.switch(release)
-    place_files(release / "share" / "systemd", releases.prefix)
+    try:
+        if before is not None:
+            remove_placed(placed(before / "share" / "systemd").keys() - placed(units))
+        place_files(units, releases.prefix)
+    except (UntrustedError, OSError, subprocess.SubprocessError) as error:
+        say(f"error: {error}")
+        return False
+    return restart(services)
 
 
 def rollback() -> int:
@@ -339,9 +345,12 @@ def is_roots(python: Path) -> bool:
 
 def uninstall() -> int:
     """Stop the services and remove what install has placed."""
+    if PREFIX.exists():
+        os.close(open_directory(PREFIX))
     remove_units()
-    for path in (*placed(PREFIX / CURRENT / "share" / "systemd"), LINK):
-        path.unlink(missing_ok=True)
+    remove_placed(placed(PREFIX / CURRENT / "share" / "systemd"))
+    if LINK.is_symlink():
+        LINK.unlink()
     reload_systemd()
     remove_older_cache()
     remove(PREFIX)

@@ -103,10 +103,6 @@ class Releases:
         finally:
             os.close(directory)
 
-    def forget(self) -> None:
-        """Have none in use: the first one did not come up."""
-        (self.prefix / CURRENT).unlink(missing_ok=True)
-
     def prune(self) -> None:
         """Remove releases and models that are neither in use nor kept."""
         kept = [each for each in map(self.named, (CURRENT, PREVIOUS)) if each]

@@ -175,6 +175,28 @@ def test_roll_back_goes_to_the_version_before_and_again_to_this_one(sockets):
         assert ask(sockets)["type"] == "done"
 
 
+def test_a_socket_that_the_other_version_has_not_goes_with_it(sockets):
+    """A daemon that is handed a socket it does not know would not start."""
+    ask(sockets)
+    extra = "/opt/inferd/releases/0-2/share/systemd/inferd-extra.socket"
+    placed = f"/etc/systemd/system/{extra.rpartition('/')[2]}"
+    one = "s/admin.sock/extra.sock/; s/=admin/=extra/"
+    source = extra.replace("extra", "admin")
+    sockets.run("sh", "-c", f"sed '{one}' {source} > {extra}")
+    try:
+        sockets.run(*use_release(2))
+        sockets.run("systemctl", "stop", "inferd.service")
+        sockets.run("systemctl", "start", "inferd-extra.socket")
+        sockets.run(*use_release(1))
+        assert sockets.run("test", "-e", placed, check=False).returncode == 1
+        assert "extra" not in sockets.run("systemctl", "list-units", "inferd*").stdout
+        assert ask(sockets)["type"] == "done"
+    finally:
+        sockets.run("rm", extra)
+        sockets.run(*use_release(2))
+        sockets.run(*use_release(1))
+
+
 def test_a_version_that_was_changed_is_not_gone_back_to(sockets):
     sockets.run(*use_release(2))
     changed = "/opt/inferd/releases/0-1/lib/inferd/paths.py"
