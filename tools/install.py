@@ -217,7 +217,8 @@ def fill(release: Path, python: Path, scratch: Path) -> None:
 def copy_models(release: Path, models: Path) -> None:
     """Have the embedded models where the service looks, each by its SHA-256."""
     environ = os.environ | {"INFERD_CACHE_DIR": str(cache())}
-    os.close(open_directory(cache(), makes=True))
+    for model in EMBEDDED_MODELS.values():
+        os.close(open_directory(model.path_in(cache()).parent, makes=True))
     subprocess.run(
         [release / "bin" / "python", "-I", "-m", "inferd.models"],
         env=environ,
@@ -269,13 +270,15 @@ def refuse_differences(release: Path) -> None:
 
 def put_in_use(releases: Releases, release: Path) -> bool:
     """Switch to a release, and back if the service does not come up with it."""
-    before, services = releases.named(CURRENT), running()
+    before, kept = releases.named(CURRENT), releases.named(PREVIOUS)
+    services = running()
     if is_up(releases, release, services):
         return True
     say(f"error: the service does not come up with {release.name}")
     if before is not None and before != release:
         say(f"going back to {before.name}; journalctl -u inferd has the reason")
         is_up(releases, before, services)
+        releases.keep(kept)
     return False
 
 
@@ -329,7 +332,7 @@ def service_python() -> Path | None:
                 [real, "-I", "-c", PYTHON_TEST], check=False, capture_output=True
             )
             if test.returncode == 0:
-                return candidate
+                return real
     return None
 
 

@@ -95,11 +95,20 @@ class Releases:
         in_use = self.named(CURRENT)
         if in_use == release:
             return
+        self.keep(in_use)
+        self._link(CURRENT, release)
+
+    def keep(self, release: Path | None) -> None:
+        """Have a release at hand to go back to, or none."""
+        if release is None:
+            (self.prefix / PREVIOUS).unlink(missing_ok=True)
+        else:
+            self._link(PREVIOUS, release)
+
+    def _link(self, name: str, release: Path) -> None:
         directory = open_directory(self.prefix)
         try:
-            if in_use is not None:
-                replace_link(in_use.relative_to(self.prefix), directory, PREVIOUS)
-            replace_link(release.relative_to(self.prefix), directory, CURRENT)
+            replace_link(release.relative_to(self.prefix), directory, name)
         finally:
             os.close(directory)
 

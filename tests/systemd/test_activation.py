@@ -155,6 +155,8 @@ def test_a_version_that_does_not_come_up_is_taken_back(sockets):
     broken = "/opt/inferd/releases/0-2/bin/inferd"
     sockets.run("cp", broken, "/opt/kept")
     ask(sockets)
+    kept = ("readlink", "/opt/inferd/previous")
+    before = sockets.run(*kept, check=False).stdout
     try:
         sockets.run("sh", "-c", f"echo 'exit 2' > {broken}")
         said = sockets.run(*use_release(2)).stderr
@@ -162,6 +164,7 @@ def test_a_version_that_does_not_come_up_is_taken_back(sockets):
         assert "going back to 0-1" in said
         assert in_use(sockets) == "1"
         assert sockets.show("ActiveState") == {"ActiveState": "active"}
+        assert sockets.run(*kept, check=False).stdout == before
     finally:
         sockets.run("cp", "/opt/kept", broken)
     assert ask(sockets)["type"] == "done"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from inferd.models.embedded import EmbeddedModel
-from tools import install, wheel
+from tools import install, setup, wheel
 from tools.releases import Releases
 from tools.trusted import (
     TreeCopy,
@@ -143,6 +143,38 @@ def test_root_follows_no_link_of_another_user_s(place, theirs, victim):
     with pytest.raises(UntrustedError, match="link belongs to another user"):
         open_directory(place / "link" / "new", makes=True)
     assert is_whole(victim)
+
+
+def test_root_follows_no_link_where_others_may_have_put_it(place, victim):
+    """It is root's, but others may have given it this name."""
+    shared = place / "shared"
+    shared.mkdir()
+    (shared / "link").symlink_to(victim)
+    shared.chmod(0o777)
+    with pytest.raises(UntrustedError, match="shared can be written to by others"):
+        open_directory(shared / "link")
+
+
+@pytest.mark.parametrize("folder", setup.FETCHED)
+def test_nothing_is_fetched_into_a_folder_of_another_user_s(
+    place, monkeypatch, capsys, folder
+):
+    """Else root would run the converter's Python from there, say."""
+    (place / folder).mkdir()
+    os.chown(place / folder, ATTACKER, ATTACKER)
+    monkeypatch.setenv("INFERD_CACHE_DIR", str(place))
+    monkeypatch.setattr(setup, "PYTHON", Path("/bin/false"))
+    assert setup.fetch() == 2
+    assert f"{folder} belongs to another user" in capsys.readouterr().err
+
+
+def test_no_model_is_fetched_into_a_directory_of_another_user_s(
+    place, models, monkeypatch
+):
+    monkeypatch.setattr(install, "EMBEDDED_MODELS", {"tiny": EMBEDDED})
+    os.chown(EMBEDDED.path_in(place / "cache").parent, ATTACKER, ATTACKER)
+    with pytest.raises(UntrustedError, match="belongs to another user"):
+        install.copy_models(place / "no-release", models)
 
 
 def test_a_link_of_root_s_own_is_followed(place, victim):
