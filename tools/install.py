@@ -52,6 +52,7 @@ from tools.service import (
     place_files,
     placed,
     reload_systemd,
+    remove_placed,
     remove_units,
     restart,
     running,
@@ -69,7 +70,7 @@ from tools.wheel import PACKAGE, cache, llama_wheel, say
 
 PREFIX = Path("/opt/inferd")
 OLDER_CACHE = Path("/var/cache/inferd")
-"""Where versions up to 0.17 had models, which the service's user could write to."""
+"""Where versions before this layout had models, which the service's user could write to."""
 EXTRAS: Final = ("llama", "whisper", "media")
 SOURCES: Final = (
     *("inferd", "systemd", "constraints.txt", "pyproject.toml"),
@@ -216,7 +217,8 @@ def fill(release: Path, python: Path, scratch: Path) -> None:
 def copy_models(release: Path, models: Path) -> None:
     """Have the embedded models where the service looks, each by its SHA-256."""
     environ = os.environ | {"INFERD_CACHE_DIR": str(cache())}
-    os.close(open_directory(cache(), makes=True))
+    for model in EMBEDDED_MODELS.values():
+        os.close(open_directory(model.path_in(cache()).parent, makes=True))
     subprocess.run(
         [release / "bin" / "python", "-I", "-m", "inferd.models"],
         env=environ,
@@ -268,24 +270,31 @@ def refuse_differences(release: Path) -> None:
 
 def put_in_use(releases: Releases, release: Path) -> bool:
     """Switch to a release, and back if the service does not come up with it."""
-    before, services = releases.named(CURRENT), running()
-    switch(releases, release)
-    if restart(services):
+    before, kept = releases.named(CURRENT), releases.named(PREVIOUS)
+    services = running()
+    if is_up(releases, release, services):
         return True
-    say(
-        f"error: the service does not come up with {release.name}: journalctl -u inferd"
-    )
+    say(f"error: the service does not come up with {release.name}")
     if before is not None and before != release:
-        say(f"going back to {before.name}")
-        switch(releases, before)
-        restart(services)
+        say(f"going back to {before.name}; journalctl -u inferd has the reason")
+        is_up(releases, before, services)
+        releases.keep(kept)
     return False
 
 
-def switch(releases: Releases, release: Path) -> None:
-    """Have a release in use, with its units."""
+def is_up(releases: Releases, release: Path, services: list[str]) -> bool:
+    """Switch to a release, with its units and no others; tell whether it came up."""
+    before = releases.named(CURRENT)
+    units = release / "share" / "systemd"
     releases.switch(release)
-    place_files(release / "share" / "systemd", releases.prefix)
+    try:
+        if before is not None:
+            remove_placed(placed(before / "share" / "systemd").keys() - placed(units))
+        place_files(units, releases.prefix)
+    except (UntrustedError, OSError, subprocess.SubprocessError) as error:
+        say(f"error: {error}")
+        return False
+    return restart(services)
 
 
 def rollback() -> int:
@@ -323,7 +332,7 @@ def service_python() -> Path | None:
                 [real, "-I", "-c", PYTHON_TEST], check=False, capture_output=True
             )
             if test.returncode == 0:
-                return candidate
+                return real
     return None
 
 
@@ -339,9 +348,12 @@ def is_roots(python: Path) -> bool:
 
 def uninstall() -> int:
     """Stop the services and remove what install has placed."""
+    if PREFIX.exists():
+        os.close(open_directory(PREFIX))
     remove_units()
-    for path in (*placed(PREFIX / CURRENT / "share" / "systemd"), LINK):
-        path.unlink(missing_ok=True)
+    remove_placed(placed(PREFIX / CURRENT / "share" / "systemd"))
+    if LINK.is_symlink():
+        LINK.unlink()
     reload_systemd()
     remove_older_cache()
     remove(PREFIX)

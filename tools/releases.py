@@ -41,7 +41,7 @@ MODELS_LISTED: Final = "share/models"
 """The models of a release, a SHA-256 a line."""
 NUMBER: Final = re.compile(r"-(\d+)$")
 OLDER_LAYOUT: Final = ("bin", "include", "lib", "lib64", "pyvenv.cfg", "share")
-"""Where versions up to 0.17 were, below the same directory."""
+"""Where the version before this layout was, below the same directory."""
 
 
 class Releases:
@@ -95,17 +95,22 @@ class Releases:
         in_use = self.named(CURRENT)
         if in_use == release:
             return
+        self.keep(in_use)
+        self._link(CURRENT, release)
+
+    def keep(self, release: Path | None) -> None:
+        """Have a release at hand to go back to, or none."""
+        if release is None:
+            (self.prefix / PREVIOUS).unlink(missing_ok=True)
+        else:
+            self._link(PREVIOUS, release)
+
+    def _link(self, name: str, release: Path) -> None:
         directory = open_directory(self.prefix)
         try:
-            if in_use is not None:
-                replace_link(in_use.relative_to(self.prefix), directory, PREVIOUS)
-            replace_link(release.relative_to(self.prefix), directory, CURRENT)
+            replace_link(release.relative_to(self.prefix), directory, name)
         finally:
             os.close(directory)
-
-    def forget(self) -> None:
-        """Have none in use: the first one did not come up."""
-        (self.prefix / CURRENT).unlink(missing_ok=True)
 
     def prune(self) -> None:
         """Remove releases and models that are neither in use nor kept."""

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -64,6 +65,14 @@ def place(source: Path, target: Path) -> None:
             os.close(opened)
     finally:
         os.close(directory)
+
+
+def remove_placed(paths: Iterable[Path]) -> None:
+    """Remove files that a release has placed; what runs of them is stopped before."""
+    for path in sorted(paths):
+        if is_booted() and path.parent == SYSTEM_UNITS and "@." not in path.name:
+            subprocess.run(["systemctl", "stop", path.name], check=False)
+        path.unlink(missing_ok=True)
 
 
 def remove_units() -> None:

@@ -5,6 +5,7 @@ What takes long says so. A second run finds everything in the cache and does not
 """
 
 import hashlib
+import os
 import platform
 import subprocess
 import sys
@@ -20,12 +21,15 @@ from tools.packages import (
     pip,
     wanted,
 )
-from tools.wheel import CMAKE_ARGS, PACKAGE, TRIM, VARIANTS, llama_wheel, say
+from tools.trusted import UntrustedError, open_directory
+from tools.wheel import CMAKE_ARGS, PACKAGE, TRIM, VARIANTS, cache, llama_wheel, say
 
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "inferd-setup"
 EXTRAS = ("llama", "whisper", "media", "dev")
+FETCHED = ("models", "schemas", "speech")
+"""Folders of the cache, which nobody else may write to: programs run in them."""
 CODE = tuple(ROOT / "tools" / name for name in ("setup.py", "packages.py", "wheel.py"))
 
 
@@ -65,6 +69,12 @@ def make_venv() -> None:
 
 def fetch() -> int:
     """Bring the embedded models into the cache, and what the tests compare with."""
+    try:
+        for name in FETCHED:
+            os.close(open_directory(cache() / name, makes=True))
+    except (UntrustedError, OSError) as error:
+        say(f"error: {error}")
+        return 2
     for module in ("inferd.models", "tools.schema_suite", "tools.spoken_clip"):
         result = subprocess.run([str(PYTHON), "-m", module], check=False, cwd=ROOT)
         if result.returncode:

@@ -60,6 +60,7 @@ def open_directory(path: Path, *, makes: bool = False) -> int:
         n_links = 0
         while todo:
             name = todo.pop()
+            walk.check(sticky_is_enough=True)
             link = walk.link(name)
             if link is None:
                 walk.enter(name, makes=makes)
@@ -68,7 +69,7 @@ def open_directory(path: Path, *, makes: bool = False) -> int:
             if n_links > MAX_LINKS:
                 raise UntrustedError(f"{path} has over {MAX_LINKS} symbolic links")
             todo.extend(reversed(Path(link).parts))
-        walk.check_last()
+        walk.check(sticky_is_enough=False)
         return os.dup(walk.last)
 
 
@@ -110,7 +111,6 @@ class _Walk:
             os.close(self._held.pop()[0])
         if name in ("/", ".."):
             return
-        self._check(sticky_is_enough=True)
         if makes:
             with suppress(FileExistsError):
                 os.mkdir(name, 0o755, dir_fd=self.last)
@@ -121,15 +121,15 @@ class _Walk:
             raise type(error)(error.errno, error.strerror, path) from error
         self._check_owner(os.fstat(self.last), path)
 
-    def check_last(self) -> None:
-        """Have nobody else able to add anything where one is."""
-        self._check(sticky_is_enough=False)
-
     def _path(self, name: str) -> str:
         return str(Path(self._held[-1][1]) / name)
 
-    def _check(self, *, sticky_is_enough: bool) -> None:
-        """See who may put another thing in place of what is in here."""
+    def check(self, *, sticky_is_enough: bool) -> None:
+        """See who may put anything where one is, or another thing in place of what is.
+
+        Raises:
+            UntrustedError: others may; in a sticky directory they may add things alone.
+        """
         status, path = os.fstat(self.last), self._held[-1][1]
         mode = status.st_mode
         if sticky_is_enough and mode & stat.S_ISVTX:

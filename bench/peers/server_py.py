@@ -19,10 +19,10 @@ from typing import Any, Final
 from bench.lab import Lab
 from bench.peers.build import say
 from bench.peers.llama_server import RunningServer, free_port, running
-from bench.peers.source import sources, version
+from bench.peers.source import sources
 from bench.templates import TEMPLATES
 from inferd.paths import cache_directory
-from tools.packages import PIP, install, install_file, install_pip
+from tools.packages import PIP, install, install_file, install_pip, pinned_block
 from tools.wheel import CMAKE_ARGS, PACKAGE, llama_wheel
 
 NEEDS: Final = (
@@ -58,7 +58,8 @@ def home() -> Path:
     Raises:
         UnavailableError: what it needs is not to be had.
     """
-    words = (version(), *CMAKE_ARGS, *NEEDS, sys.version)
+    needed = map(pinned_block, (PACKAGE, *NEEDS))
+    words = (*needed, *CMAKE_ARGS, sys.version)
     key = hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
     directory = cache_directory() / "peers" / f"server.py-{key}"
     if not (directory / "server.py").is_file():

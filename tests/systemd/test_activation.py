@@ -155,6 +155,8 @@ def test_a_version_that_does_not_come_up_is_taken_back(sockets):
     broken = "/opt/inferd/releases/0-2/bin/inferd"
     sockets.run("cp", broken, "/opt/kept")
     ask(sockets)
+    kept = ("readlink", "/opt/inferd/previous")
+    before = sockets.run(*kept, check=False).stdout
     try:
         sockets.run("sh", "-c", f"echo 'exit 2' > {broken}")
         said = sockets.run(*use_release(2)).stderr
@@ -162,6 +164,7 @@ def test_a_version_that_does_not_come_up_is_taken_back(sockets):
         assert "going back to 0-1" in said
         assert in_use(sockets) == "1"
         assert sockets.show("ActiveState") == {"ActiveState": "active"}
+        assert sockets.run(*kept, check=False).stdout == before
     finally:
         sockets.run("cp", "/opt/kept", broken)
     assert ask(sockets)["type"] == "done"
@@ -173,6 +176,28 @@ def test_roll_back_goes_to_the_version_before_and_again_to_this_one(sockets):
         sockets.run(*tool("rollback()"))
         assert in_use(sockets) == str(number)
         assert ask(sockets)["type"] == "done"
+
+
+def test_a_socket_that_the_other_version_has_not_goes_with_it(sockets):
+    """A daemon that is handed a socket it does not know would not start."""
+    ask(sockets)
+    extra = "/opt/inferd/releases/0-2/share/systemd/inferd-extra.socket"
+    placed = f"/etc/systemd/system/{extra.rpartition('/')[2]}"
+    one = "s/admin.sock/extra.sock/; s/=admin/=extra/"
+    source = extra.replace("extra", "admin")
+    sockets.run("sh", "-c", f"sed '{one}' {source} > {extra}")
+    try:
+        sockets.run(*use_release(2))
+        sockets.run("systemctl", "stop", "inferd.service")
+        sockets.run("systemctl", "start", "inferd-extra.socket")
+        sockets.run(*use_release(1))
+        assert sockets.run("test", "-e", placed, check=False).returncode == 1
+        assert "extra" not in sockets.run("systemctl", "list-units", "inferd*").stdout
+        assert ask(sockets)["type"] == "done"
+    finally:
+        sockets.run("rm", extra)
+        sockets.run(*use_release(2))
+        sockets.run(*use_release(1))
 
 
 def test_a_version_that_was_changed_is_not_gone_back_to(sockets):
@@ -188,6 +213,68 @@ def test_a_version_that_was_changed_is_not_gone_back_to(sockets):
     finally:
         sockets.run("cp", "/opt/kept", changed)
     sockets.run(*tool("rollback()"))
+
+
+SWAP = """
+import os
+os.umask(0)
+while True:
+    for place in ("/var/cache/inferd", "/var/lib/inferd", "/var/log/inferd"):
+        for name in ("models", "inferd.ndjson"):
+            try:
+                os.chdir(place)
+                os.symlink("/root/victim", name)
+                os.unlink(name)
+                os.makedirs(name + "/deep", exist_ok=True)
+                os.rename(name, "kept")
+                os.symlink("/root/victim", name)
+                os.unlink(name)
+                os.rename("kept", name)
+            except OSError:
+                pass
+"""
+"""What the service's user does where it may write, without end."""
+N_INSTALLS = 6
+
+
+def test_the_service_s_user_gains_nothing_by_swapping_while_root_installs(sockets):
+    ask(sockets)
+    sockets.run("mkdir", "--mode=700", "-p", "/root/victim/deep")
+    sockets.run("sh", "-c", "echo secret > /root/victim/file")
+    before = sockets.run("find", "/root/victim", "-printf", "%p %u %m %s\\n").stdout
+    as_service = ("setpriv", "--reuid=inferd", "--regid=inferd", "--clear-groups")
+    try:
+        for number in range(N_INSTALLS):
+            # as versions before this layout left it
+            sockets.run("install", "-d", "-o", "inferd", "/var/cache/inferd")
+            with sockets.start(*as_service, "python3", "-c", SWAP) as attacker:
+                try:
+                    sockets.run(*use_release(number % 2 + 1))
+                    sockets.run(*tool("remove_older_cache()"))
+                    assert ask(sockets)["type"] == "done"
+                finally:
+                    attacker.kill()
+            sockets.run("pkill", "-KILL", "-f", "os.umask", check=False)
+            after = sockets.run("find", "/root/victim", "-printf", "%p %u %m %s\\n")
+            assert after.stdout == before
+    finally:
+        sockets.run(*use_release(1))
+    owners = sockets.run(
+        "find",
+        "/opt/inferd",
+        "(",
+        "-not",
+        "-user",
+        "root",
+        "-o",
+        "-perm",
+        "/022",
+        "-not",
+        "-type",
+        "l",
+        ")",
+    )
+    assert owners.stdout == ""
 
 
 def is_back(machine: Container, dead: str) -> bool:

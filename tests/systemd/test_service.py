@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.systemd.container import booted, install, missing, overlay
+from tests.systemd.container import ROOT, booted, install, missing, overlay
 
 REASON = missing()
 pytestmark = [
@@ -30,6 +30,7 @@ ASK = ("nc", "-N", "-U", "/run/inferd/infer.sock")
 def service(tmp_path_factory):
     with overlay(tmp_path_factory.mktemp("machine")) as root:
         install(root)
+        install(root)  # an upgrade, of the same version
         with booted(root) as container:
             container.run("systemctl", "start", "inferd")
             yield container
@@ -123,3 +124,64 @@ def test_a_wrong_configuration_is_not_tried_again(service):
     state = service.show("ActiveState", "ExecMainStatus", "NRestarts")
     assert state == {"ActiveState": "failed", "ExecMainStatus": "2", "NRestarts": "0"}
     assert "nonsense: no such key" in service.run("journalctl", "-u", "inferd").stdout
+
+
+PROMPTS = re.findall(r"^\$ (.+)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+
+
+def version(service):
+    return service.run("readlink", "/opt/inferd/current").stdout.strip()
+
+
+def make(service, target):
+    """Type what the README says; there is no sudo in the container."""
+    [command] = [line for line in PROMPTS if line.endswith(f"make {target}")]
+    command = f"cd {ROOT} && {command.removeprefix('sudo ')} PYTHON=/usr/bin/python3"
+    return service.run("sh", "-c", command, check=False).stderr
+
+
+def test_what_is_installed_can_be_verified_and_gone_back_from(service):
+    service.run("rm", "-f", "/etc/inferd/config.toml")
+    service.run("systemctl", "restart", "inferd")
+    newer = version(service)
+    assert newer.endswith("-2")
+    assert "is as it was installed" in make(service, "verify")
+    [check] = [line for line in PROMPTS if "sha256sum" in line]
+    assert service.run("sh", "-c", check).stdout == ""
+    assert "is in use" in make(service, "rollback")
+    assert version(service) == newer.removesuffix("2") + "1"
+    assert json.loads(service.run(*ASK, stdin=REQUEST + "\n").stdout)["type"] == "done"
+    make(service, "rollback")
+    assert version(service) == newer
+
+
+def test_all_of_it_is_root_s_and_the_service_writes_to_none(service):
+    others = service.run("find", "/opt/inferd", "-not", "-user", "root").stdout
+    writable = ("-perm", "/022", "-not", "-type", "l")
+    assert others + service.run("find", "/opt/inferd", *writable).stdout == ""
+    pid = service.show("MainPID")["MainPID"]
+    environ = service.run("cat", f"/proc/{pid}/environ").stdout
+    assert "INFERD_CACHE_DIR=/opt/inferd\0" in environ
+    assert service.run("test", "-e", "/var/cache/inferd", check=False).returncode == 1
+
+
+def test_a_byte_that_was_changed_is_told(service):
+    changed = "/opt/inferd/current/share/README.md"
+    service.run("sh", "-c", f"cp {changed} /root/kept; echo >> {changed}")
+    said = make(service, "verify")
+    service.run("cp", "/root/kept", changed)
+    assert "share/README.md was changed" in said
+    assert "is as it was installed" in make(service, "verify")
+
+
+def test_uninstalling_leaves_what_is_the_operator_s_and_says_so(service):
+    said = make(service, "uninstall")
+    assert "still there: /etc/inferd, /var/lib/inferd, /var/log/inferd" in said
+    gone = (
+        "/opt/inferd",
+        "/usr/local/bin/inferd",
+        "/etc/systemd/system/inferd.service",
+    )
+    for path in gone:
+        assert service.run("test", "-e", path, check=False).returncode == 1
+    assert service.run("test", "-d", "/etc/inferd").returncode == 0

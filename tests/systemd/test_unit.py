@@ -1,6 +1,7 @@
 """The units, judged by systemd's own tools and against each other."""
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -66,6 +67,35 @@ def test_a_service_is_exposed_by_no_more_than_half_a_point(
         check=False,
     )
     assert (result.returncode == 0) is passes, result.stdout[-400:]
+
+
+def test_a_user_s_service_is_exposed_by_less_than_a_point(tmp_path):
+    unit = tmp_path / "inferd.service"
+    shutil.copy(ROOT / "user" / unit.name, unit)
+    command = ["systemd-analyze", "--user", "security", "--offline=true", "--no-pager"]
+    result = subprocess.run(
+        [*command, str(unit)],
+        env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = re.search(
+        r"Overall exposure level for inferd.service: (\S+)", result.stdout
+    )
+    assert found is not None, result.stderr
+    assert float(found[1]) < 1.0
+
+
+def test_the_drop_in_without_namespaces_takes_all_back_that_needs_them():
+    """But for what no user's manager refuses, and the devices that a drop-in opens."""
+    unit, drop_in = ROOT / "user/inferd.service", ROOT / "user/no-namespaces.conf"
+    _, _, below = unit.read_text().partition("# all that follows in this section")
+    section, _, _ = below.partition("\n\n")
+    names = re.findall(r"^(\w+)=", section, re.MULTILINE)
+    assert len(names) == 15
+    for name in {*names, "PrivateNetwork", "CapabilityBoundingSet"} - {"DevicePolicy"}:
+        assert len(values(drop_in, name)) == 1
 
 
 @pytest.mark.parametrize("folder", [".", "user"])

