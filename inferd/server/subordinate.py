@@ -104,7 +104,7 @@ def load(settings: UserSettings) -> Identities:
         ConfigError: a range of the settings cannot be used.
 
     Bounds:
-        Reads 4 MiB of either file and 16 MiB of the accounts; names that these do not have
+        Reads 1 MiB of either file and 16 MiB of the accounts; names that these do not have
         are looked up in the system's directory, 64 of them.
     """
     accounts = _accounts()
