@@ -111,7 +111,7 @@ def _print(snapshot: Snapshot) -> None:
         abilities = ["text"] if able.get("generate", True) else []
         abilities += [name for name in ABILITIES if able.get(name)]
         line(
-            f"backend {able['backend']}: model {able.get('model', 'unknown')}, "
-            f"context {able.get('n_ctx', 'unknown')}, {able['accelerator']}, "
-            f"gpu_layers {able['gpu_layers']}, {' '.join(abilities)}"
+            f"backend {able.get('backend', 'unknown')}: model {able.get('model', 'unknown')}, "
+            f"context {able.get('n_ctx', 'unknown')}, {able.get('accelerator', 'unknown')}, "
+            f"gpu_layers {able.get('gpu_layers', 'unknown')}, {' '.join(abilities)}"
         )
