@@ -10,11 +10,13 @@ it byte for byte as it is where stdout is no terminal. Nothing else in this pack
 
 import argparse
 import json
+import logging
 import os
 import sys
 import threading
 import traceback
 import unicodedata
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
@@ -152,24 +154,42 @@ def tell_bug(
             say(_INDENT + each)
 
 
+class SayingHandler(logging.Handler):
+    """Says what libraries log where nobody has configured a log."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say it in one line."""
+        say(record.getMessage())
+
+
 @contextmanager
 def telling_bugs() -> Iterator[None]:
-    """Have tracebacks printed by ``tell_bug``: of threads while inside, of the rest for good.
+    """Have what Python itself would print on stderr printed by ``say``.
 
-    What ends the process comes out of here first.
+    Tracebacks of threads and of what is collected, warnings, and what libraries log: while
+    inside. The traceback of what ends the process, which comes out of here first: for good.
     """
     sys.excepthook = tell_bug
-    in_threads, unraisable = threading.excepthook, sys.unraisablehook
-    threading.excepthook = lambda args: tell_bug(
-        args.exc_type, args.exc_value, args.exc_traceback
-    )
-    sys.unraisablehook = lambda args: tell_bug(
-        args.exc_type, args.exc_value, args.exc_traceback
-    )
+    usual = (threading.excepthook, sys.unraisablehook, warnings.showwarning)
+    last_resort, logging.lastResort = logging.lastResort, SayingHandler(logging.WARNING)
+    threading.excepthook = _tell_args
+    sys.unraisablehook = _tell_args
+    warnings.showwarning = _tell_warning  # type: ignore[assignment]  # takes more
     try:
         yield
     finally:
-        threading.excepthook, sys.unraisablehook = in_threads, unraisable
+        threading.excepthook, sys.unraisablehook, warnings.showwarning = usual
+        logging.lastResort = last_resort
+
+
+def _tell_args(args: "threading.ExceptHookArgs | sys.UnraisableHookArgs") -> None:
+    tell_bug(args.exc_type, args.exc_value, args.exc_traceback)
+
+
+def _tell_warning(
+    message: Warning | str, category: type[Warning], *_place: object, **_more: object
+) -> None:
+    say(f"{category.__name__}: {message}")
 
 
 def leave_stderr() -> None:

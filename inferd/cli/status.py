@@ -12,6 +12,7 @@ from inferd.cli.daemon import ANSWER_S, START, add_socket_argument, configured_d
 from inferd.client.discovery import NoDaemonError
 from inferd.client.exchange import ClientError
 from inferd.client.sync import READY, watch_status
+from inferd.client.trust import UntrustedServerError
 from inferd.terminal import json_line, line
 from inferd.wire.status import AnyStatus
 
@@ -53,7 +54,8 @@ def run(arguments: argparse.Namespace) -> int:
         snapshot = _snapshot(directory)
     except (NoDaemonError, ClientError, OSError) as error:
         if not arguments.json:
-            raise CommandError(str(error), hint=START) from error
+            hint = "" if isinstance(error, UntrustedServerError) else START
+            raise CommandError(str(error), hint=hint) from error
         snapshot = Snapshot(status="unreachable", version=__version__)
     if arguments.json:
         json_line(msgspec.json.encode(snapshot))

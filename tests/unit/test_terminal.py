@@ -1,9 +1,11 @@
 import errno
 import io
 import json
+import logging
 import sys
 import threading
 import unicodedata
+import warnings
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -219,7 +221,7 @@ def test_no_line_of_a_traceback_looks_like_one_of_ours(capsys):
     assert all(each.startswith("  ") for each in stderr.splitlines())
 
 
-def test_bugs_of_threads_and_of_what_is_collected_are_told_so_too(capsys):
+def test_what_python_itself_would_print_is_said(capsys):
     class Collected:
         def __del__(self):
             raise ValueError("\x1b[2J collected")
@@ -227,18 +229,28 @@ def test_bugs_of_threads_and_of_what_is_collected_are_told_so_too(capsys):
     def fail():
         raise ValueError("\x1b[2J in a thread")
 
-    usual = sys.excepthook, threading.excepthook
+    usual = sys.excepthook, threading.excepthook, warnings.showwarning
     try:
-        with telling_bugs():
+        with telling_bugs(), warnings.catch_warnings():
             thread = threading.Thread(target=fail)
             thread.start()
             thread.join()
             Collected()
+            warnings.simplefilter("always")
+            warnings.showwarning("\x1b[2J\nwarned", UserWarning, "file", 1)
+            record = logging.makeLogRecord({"msg": "\x1b[2J\n%s", "args": ("logged",)})
+            assert logging.lastResort is not None
+            logging.lastResort.handle(record)
             assert sys.excepthook is tell_bug
-        assert threading.excepthook is usual[1]
+        assert (threading.excepthook, warnings.showwarning) == usual[1:]
     finally:
         sys.excepthook = usual[0]
-    stderr = capsys.readouterr().err
-    assert "\\x1b[2J in a thread" in stderr
-    assert "\\x1b[2J collected" in stderr
-    assert "\x1b" not in stderr
+    lines = capsys.readouterr().err.split("\n")
+    for told in ("in a thread", "collected"):
+        assert f"  ValueError: \\x1b[2J {told}" in lines
+    assert lines[-3:] == [
+        "UserWarning: \\x1b[2J\\nwarned",
+        "\\x1b[2J\\nlogged",
+        "",
+    ]
+    assert "\x1b" not in "".join(lines)
