@@ -174,7 +174,7 @@ def telling_bugs() -> Iterator[None]:
     last_resort, logging.lastResort = logging.lastResort, SayingHandler(logging.WARNING)
     threading.excepthook = _tell_args
     sys.unraisablehook = _tell_args
-    warnings.showwarning = _tell_warning  # type: ignore[assignment]  # takes more
+    warnings.showwarning = _tell_warning
     try:
         yield
     finally:

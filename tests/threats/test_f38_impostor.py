@@ -11,6 +11,8 @@ import trio
 from inferd.client import asynchronous, sync
 from inferd.client.exchange import ClientError
 from inferd.client.trust import UntrustedServerError
+from inferd.doctor.check import Verdict
+from inferd.doctor.runtime import check_admin
 from inferd.paths import ADMIN_SOCKET, EMBED_SOCKET, INFER_SOCKET, INFER_V2_SOCKET
 from inferd.wire.blocks import BlocksRequest, Message, TextBlock
 from inferd.wire.commands import Command
@@ -126,6 +128,15 @@ def test_a_command_says_whom_it_refuses_and_how_to_allow_it(nowhere, arguments):
     assert ended.returncode == 2
     assert f"uid {STRANGER_UID}" in ended.stderr
     assert f"INFERD_TRUST_UID={STRANGER_UID}" in ended.stderr
+
+
+def test_the_doctor_tells_an_impostor_from_a_daemon(nowhere):
+    with impostor(nowhere, *LEAVES) as seen:
+        finding = check_admin(nowhere)
+    assert seen.heard == b""
+    assert finding.verdict is Verdict.FAILED
+    assert finding.detail.startswith(f"{nowhere}/{ADMIN_SOCKET}: the owner of")
+    assert f"INFERD_TRUST_UID={STRANGER_UID}" in finding.detail
 
 
 @pytest.mark.parametrize("allow", ["argument", "variable"])
