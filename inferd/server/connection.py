@@ -1,5 +1,6 @@
 """One client's connection: the same loop for every inference socket."""
 
+import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,6 +24,7 @@ from inferd.server.holdings import MediaRoom
 from inferd.server.inbox import Arrival, Inbox
 from inferd.server.large_lines import LargeLines
 from inferd.server.limits import MAX_CLIENT_DESCRIPTORS
+from inferd.server.loop import Loop
 from inferd.server.parcels import Parcels, receive
 from inferd.server.patience import Patience
 from inferd.server.peer import groups_of, peer_of
@@ -75,6 +77,7 @@ class Surroundings:
     media: MediaRoom
     limits: LimitSettings
     """As they are now: what begins after a change is bound by the new ones."""
+    loop: Loop = field(default_factory=Loop)
     custody: Custody = field(default_factory=lambda: Custody(MAX_CLIENT_DESCRIPTORS))
 
 
@@ -156,9 +159,11 @@ class Connection(Generic[R]):
 
     async def _read_all(self) -> None:
         while True:
-            while not self._inbox.has_room:
+            while not (self._inbox.has_room or self._inbox.is_behind):
                 await self._room.park()
-            if self._inbox.is_large:
+            if self._inbox.is_behind:
+                await self._sort_on()
+            elif self._inbox.is_large:
                 await self._read_large_line()
             else:
                 await self._read_more()
@@ -173,17 +178,35 @@ class Connection(Generic[R]):
                 while self._inbox.is_large:
                     await self._read_more()
 
+    async def _sort_on(self) -> None:
+        """Look at more of the lines that have been read."""
+        await trio.lowlevel.checkpoint()
+        await self._around.loop.turn()
+        self._inbox.sort()
+        self._news.set()
+
     async def _read_more(self) -> None:
         self._inbox.feed(await self._read())
         self._news.set()
 
-    async def _read(self) -> bytes | bytearray:
+    async def _read(self) -> bytes:
+        try:
+            while (data := await self._read_in_turn()) is None:
+                pass
+        except (OSError, trio.ClosedResourceError):
+            return b""  # it is gone; who writes to it, or the watch, will find out
+        return data
+
+    async def _read_in_turn(self) -> bytes | None:
+        """Read once there is something, and once it is our turn; nothing in between."""
+        await trio.lowlevel.wait_readable(self._stream.socket)
+        await self._around.loop.turn()
         try:
             if self._parcels is not None:
-                return await receive(self._stream, self._parcels)
-            return await self._stream.receive_some(READ_BYTES)
-        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
-            return b""  # it is gone; who writes to it, or the watch, will find out
+                return receive(self._stream, self._parcels)
+            return os.read(self._stream.socket.fileno(), READ_BYTES)
+        except BlockingIOError:
+            return None
 
     def _hang_up(self) -> None:
         """Keep the client from sending: the kernel still gives what it has sent.
@@ -214,6 +237,7 @@ class Connection(Generic[R]):
         arrival = await self._next()
         if arrival is None:
             return False
+        await self._around.loop.turn()
         self.has_asked = True
         if isinstance(arrival, PeerError):
             if not await self._refuse(arrival):

@@ -76,7 +76,7 @@ class Daemon:
         )
         self._force = Force(
             config=config,
-            reception=Reception(metrics),
+            reception=Reception(metrics, self._around.loop),
             around=self._around,
             listeners=Room(config.limits.max_admin_connections),
             turns=self._turns,
@@ -155,9 +155,11 @@ class Daemon:
         self._force.share_out()
         reception = self._force.reception
         reception.open()
-        with closing(reception), self._doors.locked(), self._scope:
+        measuring = self._around.loop.measuring()
+        with closing(reception), self._doors.locked(), measuring, self._scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._around.hangups.run)
+                nursery.start_soon(self._around.loop.run)
                 nursery.start_soon(self._notifier.feed_watchdog)
                 with self._doors.open(nursery, self._admin_door(), reception):
                     await self._run_backends()
@@ -277,8 +279,7 @@ class Daemon:
                 stream,
                 self._board,
                 self._commands,
-                hangups=self._around.hangups,
-                write_timeout_s=self._force.config.limits.write_timeout_s,
+                self._around,
             )
         finally:
             self._n_listeners -= 1

@@ -40,7 +40,7 @@ from inferd.wire.codec import (
     decode_generate,
     decode_rerank,
 )
-from tests.fakes.streams import FrameClient, unix_pair
+from tests.fakes.streams import FrameClient, bare, unix_pair
 
 PATIENCE_S = 3600.0
 """Virtual seconds after which a test that waits has failed."""
@@ -120,7 +120,7 @@ class House:
         """Let one client in."""
         ours, theirs = unix_pair()
         door = self._door(self.surfaces[leaf])
-        self.reception.receive(ours, door, self._nursery)
+        self.reception.receive(bare(ours), door, self._nursery)
         return FrameClient(theirs, leaf)
 
     def _door(self, surface: AnySurface) -> Door:
