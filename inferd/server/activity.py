@@ -53,7 +53,10 @@ def where(socket: str) -> Fields:
 
 def who(peer: Peer) -> Fields:
     """Say who is at the other end."""
-    return {"peer": str(peer), "peer_uid": peer.uid, "peer_pid": peer.pid}
+    fields: Fields = {"peer": str(peer), "peer_uid": peer.uid, "peer_pid": peer.pid}
+    if peer.owner != peer.uid:
+        fields["peer_owner"] = peer.owner
+    return fields
 
 
 class Output(Protocol):

@@ -5,11 +5,11 @@ import trio
 from inferd.errors import FrameTooLargeError
 from inferd.limits import MAX_COMMAND_BYTES, READ_BYTES
 from inferd.server.commands import Commands
-from inferd.server.connection import Surroundings
 from inferd.server.hangup import Hangups
 from inferd.server.loop import Loop
 from inferd.server.peer import peer_of
 from inferd.server.status import Listener, StatusBoard
+from inferd.server.surroundings import Surroundings
 from inferd.wire.codec import encode
 from inferd.wire.commands import Reply
 from inferd.wire.framing import LineSplitter

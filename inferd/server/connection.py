@@ -4,34 +4,25 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import structlog
 import trio
 
-from inferd.config import LimitSettings
 from inferd.errors import InvalidFrameError, PeerError, PermissionDeniedError
 from inferd.limits import READ_BYTES
 from inferd.server.access import Access
 from inferd.server.activity import Activity, event_on, where, who
 from inferd.server.beginning import Beginning
-from inferd.server.custody import Custody
 from inferd.server.dispatch import Refusal, Service, dispatch
 from inferd.server.facts import facts_of
-from inferd.server.hangup import Hangups
-from inferd.server.holdings import MediaRoom
 from inferd.server.inbox import Arrival, Inbox
-from inferd.server.large_lines import LargeLines
-from inferd.server.limits import MAX_CLIENT_DESCRIPTORS
-from inferd.server.loop import Loop
 from inferd.server.parcels import Parcels, receive
 from inferd.server.patience import Patience
 from inferd.server.peer import groups_of, peer_of
-from inferd.server.register import Register
 from inferd.server.reply import PeerGoneError, Reply
-from inferd.server.room import Room
-from inferd.server.unread import Unread
+from inferd.server.surroundings import Surroundings
 from inferd.wire.blocks import BlocksRequest
 from inferd.wire.codec import Request
 from inferd.wire.requests import EmbedRequest, GenerateRequest, RerankRequest
@@ -51,7 +42,7 @@ class Surface(Generic[R]):
     """Whether descriptors may come with requests, and lines that append to them."""
 
     def connect(
-        self, stream: trio.SocketStream, around: "Surroundings"
+        self, stream: trio.SocketStream, around: Surroundings
     ) -> "Connection[R]":
         """Take a client in."""
         return Connection(stream, self, around)
@@ -63,22 +54,6 @@ AnySurface = (
     | Surface[EmbedRequest]
     | Surface[RerankRequest]
 )
-
-
-@dataclass(slots=True)
-class Surroundings:
-    """What all connections share."""
-
-    hangups: Hangups
-    register: Register
-    room: Room
-    large_lines: LargeLines
-    unread: Unread
-    media: MediaRoom
-    limits: LimitSettings
-    """As they are now: what begins after a change is bound by the new ones."""
-    loop: Loop = field(default_factory=Loop)
-    custody: Custody = field(default_factory=lambda: Custody(MAX_CLIENT_DESCRIPTORS))
 
 
 class Connection(Generic[R]):

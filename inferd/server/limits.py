@@ -103,3 +103,20 @@ grows. Each takes some 10 µs. F-35."""
 HANGUPS_A_PASS: Final = 32
 """Connections whose end is noticed in one pass: each ends some tasks, which takes a third of a
 millisecond. F-35."""
+
+# --- the log ----------------------------------------------------------------------------
+
+LOG_BURST_LINES: Final = 512
+"""Lines of the log on one user's connections and refused requests at once: an eighth of what
+a sink has room for. F-4."""
+
+LOG_LINES_PER_S: Final = 2.0
+"""Such lines a second for good: it takes a user most of a day to fill all files of the log with
+them. What is left out is counted. F-4."""
+
+LOG_SERVED_BURST_LINES: Final = 1024
+"""Lines of the log on one user's requests that were served, at once. F-4."""
+
+LOG_SERVED_LINES_PER_S: Final = 50.0
+"""Such lines a second for good: more than a model answers, and an hour of it fills the log's
+files. What is left out is counted. F-4."""

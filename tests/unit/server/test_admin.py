@@ -14,12 +14,12 @@ from inferd.limits import ADMIN_LISTENER_EVENTS, MAX_COMMAND_BYTES
 from inferd.server.activity import Activity
 from inferd.server.admin import serve_admin
 from inferd.server.commands import Commands
-from inferd.server.connection import Surroundings
 from inferd.server.metrics import Metrics
 from inferd.server.peer import Peer
 from inferd.server.register import Register
 from inferd.server.reload import Reloaded
 from inferd.server.status import StatusBoard
+from inferd.server.surroundings import Surroundings
 from inferd.server.turns import Turns
 from tests.fakes.backend import ScriptedBackend
 from tests.fakes.serving import House
