@@ -7,7 +7,9 @@ import trio
 from inferd.errors import FrameTooLargeError
 from inferd.limits import MAX_COMMAND_BYTES, READ_BYTES
 from inferd.server.hangup import Hangups
+from inferd.server.loop import Loop
 from inferd.server.status import Listener, StatusBoard
+from inferd.server.surroundings import Surroundings
 from inferd.wire.codec import encode
 from inferd.wire.commands import Reply
 from inferd.wire.framing import LineSplitter
@@ -17,34 +19,31 @@ async def serve_admin(
     stream: trio.SocketStream,
     board: StatusBoard,
     answer: Callable[[bytes], Reply],
-    *,
-    hangups: Hangups,
-    write_timeout_s: float,
+    around: Surroundings,
 ) -> None:
     """Tell one listener, and answer what it asks.
 
-    Args:
-        stream: its connection.
-        board: tells what happens.
-        answer: carries out a line of the listener's.
-        hangups: tells when it is gone.
-        write_timeout_s: seconds that one write may take.
-
     The listener gets EOF when it lags behind, or stops reading for ``write_timeout_s``.
     One that ends its own side goes on being told.
+
+    Args:
+        stream: to the listener.
+        board: what it is told.
+        answer: carries out a line of the listener's.
+        around: gives a turn for each command, and notices that it has gone.
 
     Bounds:
         A reply may have megabytes: while one is not written, one more waits, and no further
         command is carried out.
     """
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_watch, stream, hangups, nursery.cancel_scope)
+        nursery.start_soon(_watch, stream, around.hangups, nursery.cancel_scope)
         with board.listen() as listener:
-            nursery.start_soon(_answer_all, stream, listener, answer)
+            nursery.start_soon(_answer_all, stream, listener, answer, around.loop)
             async for frame in listener.frames:
                 listener.took()
                 try:
-                    with trio.fail_after(write_timeout_s):
+                    with trio.fail_after(around.limits.write_timeout_s):
                         await stream.send_all(frame)
                 except (trio.TooSlowError, trio.BrokenResourceError):
                     break
@@ -52,13 +51,18 @@ async def serve_admin(
 
 
 async def _answer_all(
-    stream: trio.SocketStream, listener: Listener, answer: Callable[[bytes], Reply]
+    stream: trio.SocketStream,
+    listener: Listener,
+    answer: Callable[[bytes], Reply],
+    loop: Loop,
 ) -> None:
     splitter = LineSplitter(MAX_COMMAND_BYTES)
     try:
         while data := await stream.receive_some(READ_BYTES):
+            await loop.turn()
             splitter.feed(data)
             while (line := splitter.next_frame()) is not None:
+                await loop.turn()
                 listener.tell(encode(answer(line)))
                 await listener.caught_up()
         if (line := splitter.last_frame()) is not None:

@@ -14,7 +14,7 @@ from inferd.backend import Backend
 from inferd.config import ConfigError
 from inferd.errors import PeerError
 from inferd.server.access import is_operator
-from inferd.server.activity import Activity
+from inferd.server.activity import Activity, who
 from inferd.server.limits import MAX_LISTED_ID_CHARS, MAX_LISTED_REQUESTS
 from inferd.server.metrics import Metrics
 from inferd.server.peer import Peer
@@ -50,7 +50,7 @@ class Commands:
             command = decode_command(line)
         except PeerError as error:
             return Reply(command="", ok=False, error=error.message)
-        log.info("admin.command", command=command.command[:64], peer=str(peer))
+        log.info("admin.command", command=command.command[:64], **who(peer))
         return self._carry_out(command, peer)
 
     def _carry_out(self, command: Command, peer: Peer) -> Reply:

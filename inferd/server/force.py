@@ -6,7 +6,6 @@ import structlog
 
 from inferd.config import Config, ConfigError
 from inferd.server.access import resolve
-from inferd.server.connection import Surroundings
 from inferd.server.descriptors import Places, n_allowed, n_for_media, share_out
 from inferd.server.identity import Identities
 from inferd.server.limits import MAX_MEDIA_FILES
@@ -15,6 +14,7 @@ from inferd.server.reception import Reception
 from inferd.server.reload import Reloaded, compare, merge
 from inferd.server.room import Room
 from inferd.server.subordinate import load
+from inferd.server.surroundings import Surroundings
 from inferd.server.turns import Turns
 
 log = structlog.get_logger("daemon")

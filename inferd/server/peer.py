@@ -62,7 +62,7 @@ class Peer:
         return f"unix:{self.uid}:{self.pid}"
 
 
-def peer_of(stream: trio.SocketStream, identities: Identities) -> Peer:
+def peer_of(stream: trio.SocketStream | socket.socket, identities: Identities) -> Peer:
     """Ask the kernel for the peer's credentials.
 
     A stranger is another one each time.
@@ -71,7 +71,8 @@ def peer_of(stream: trio.SocketStream, identities: Identities) -> Peer:
         stream: its connection.
         identities: tell as whom it counts.
     """
-    data = stream.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+    sock = stream if isinstance(stream, socket.socket) else stream.socket
+    data = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
     pid, uid, gid = _UCRED.unpack(data)
     if uid == shared_uid():
         return Peer(pid, uid, gid, next(_strangers))
@@ -100,15 +101,14 @@ def _read(path: Path) -> str:
         return ""
 
 
-def groups_of(stream: trio.SocketStream) -> frozenset[int]:
+def groups_of(stream: trio.SocketStream | socket.socket) -> frozenset[int]:
     """Ask the kernel for the peer's supplementary groups.
 
     None are told of a process that has more than 256: it is in its main group alone then.
     """
+    sock = stream if isinstance(stream, socket.socket) else stream.socket
     try:
-        data = stream.socket.getsockopt(
-            socket.SOL_SOCKET, _SO_PEERGROUPS, _GROUPS_BYTES
-        )
+        data = sock.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, _GROUPS_BYTES)
     except OSError:  # ERANGE, or a kernel older than 4.13
         return frozenset()
     return frozenset(gid for [gid] in _GID.iter_unpack(data))

@@ -13,7 +13,7 @@ from inferd.paths import ADMIN_SOCKET
 from inferd.server.admin import serve_admin
 from inferd.server.audience import Audience
 from inferd.server.commands import Commands
-from inferd.server.connection import AnySurface, Surroundings
+from inferd.server.connection import AnySurface
 from inferd.server.doors import Doors
 from inferd.server.entrance import Entrance
 from inferd.server.force import Force, nothing_to_read
@@ -30,6 +30,7 @@ from inferd.server.reload import Reloaded
 from inferd.server.room import Room
 from inferd.server.sizes import make_gate
 from inferd.server.surfaces import surfaces
+from inferd.server.surroundings import Surroundings
 from inferd.server.turns import Turns
 from inferd.server.unread import Unread
 
@@ -77,7 +78,7 @@ class Daemon:
         )
         self._force = Force(
             config=config,
-            reception=Reception(metrics),
+            reception=Reception(metrics, self._around.loop),
             around=self._around,
             listeners=Room(config.limits.max_admin_connections),
             turns=self._turns,
@@ -156,10 +157,12 @@ class Daemon:
         self._force.share_out()
         reception = self._force.reception
         reception.open()
-        with closing(reception), self._doors.locked(), self._scope:
+        measuring = self._around.loop.measuring()
+        with closing(reception), self._doors.locked(), measuring, self._scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._around.hangups.run)
                 nursery.start_soon(self._turns.run)
+                nursery.start_soon(self._around.loop.run)
                 nursery.start_soon(self._notifier.feed_watchdog)
                 with self._doors.open(nursery, self._admin_door(), reception):
                     await self._run_backends()
@@ -280,8 +283,7 @@ class Daemon:
                 stream,
                 self._board,
                 partial(self._commands.answer, peer=peer),
-                hangups=self._around.hangups,
-                write_timeout_s=self._force.config.limits.write_timeout_s,
+                self._around,
             )
         finally:
             self._n_listeners -= 1

@@ -18,7 +18,6 @@ from inferd.config import (
     UserSettings,
 )
 from inferd.server.access import NOBODY
-from inferd.server.connection import Surroundings
 from inferd.server.force import Force, nothing_to_read
 from inferd.server.hangup import Hangups
 from inferd.server.holdings import MediaRoom
@@ -28,6 +27,7 @@ from inferd.server.metrics import Metrics
 from inferd.server.reception import Reception
 from inferd.server.register import Register
 from inferd.server.room import Room
+from inferd.server.surroundings import Surroundings
 from inferd.server.turns import Turns
 from inferd.server.unread import Unread
 from tests.fakes.log import logged
