@@ -21,7 +21,6 @@ from inferd.ipc import (
     PromptReady,
     Refused,
     Scored,
-    Spelt,
     Step,
     Transcribed,
     TranscriptEnded,
@@ -79,7 +78,6 @@ class Conduct:
         self._jobs: dict[int, _Open] = {}
         self._highest = -1
         self._preparing: int | None = None
-        self._owes_words = False
         self._is_generation = False
         self._n_ctx = 0
         self._chatter_left = float(IPC_CHATTER_MESSAGES)
@@ -113,10 +111,6 @@ class Conduct:
             per_token = (job.n_alternatives + 2) * 4 * JOB_ITEM_BYTES
             open_job.bytes_left = JOB_ANSWER_BYTES + n_tokens * per_token
 
-    def asked_words(self) -> None:
-        """It is to tell its vocabulary, once."""
-        self._owes_words = True
-
     def appended(self, ticket: int, n_bytes: int) -> None:
         """A job's sound has so many bytes by now."""
         if (known := self._jobs.get(ticket)) and known.transcript is not None:
@@ -149,14 +143,9 @@ class Conduct:
             case Alive():
                 n_idle = 1
             case _:
-                self._hear_words(message)
+                raise LieError(f"{type(message).__name__} out of turn")
         if n_idle:
             self._bear(n_idle, now)
-
-    def _hear_words(self, message: FromWorker) -> None:
-        if not (isinstance(message, Spelt) and self._owes_words):
-            raise LieError(f"{type(message).__name__} out of turn")
-        self._owes_words = False
 
     def _hear_step(self, step: Step) -> int:
         """Judge a step; give how much of it was said of no open job."""

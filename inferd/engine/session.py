@@ -130,7 +130,6 @@ class Session:
         """
         if not self._has_asked_words:
             self._has_asked_words = True
-            self._conduct.asked_words()
             self.post(Spell())
         await self._is_spelt.wait()
         if self._words is None:
@@ -225,10 +224,19 @@ class Session:
     def _sort_received(self) -> None:
         """Sort the messages that are whole: half of one is still silence."""
         while (message := self._next_received()) is not None:
+            if isinstance(message, Spelt):
+                self._take_words(message)
+                continue
             now = trio.current_time()
             self._conduct.heard(message, now)
             self._pulse.heard(message, now)
             self._sort(message)
+
+    def _take_words(self, message: Spelt) -> None:
+        if not self._has_asked_words or self._words is not None:
+            raise LieError("a vocabulary that it was not asked")
+        self._words = message.words
+        self._is_spelt.set()
 
     async def _watch(self, silence_s: float) -> None:
         self._hung = await self._pulse.run_out(silence_s)
@@ -238,9 +246,6 @@ class Session:
         match message:
             case PromptReady() | Refused() | Overflow():
                 self._prepared.set()
-            case Spelt(words=words):
-                self._words = words
-                self._is_spelt.set()
             case Failed(ticket=ticket) if ticket == self._preparing:
                 self._prepared.set()  # else it was a run that failed
             case _:
