@@ -1,6 +1,7 @@
 import os
 import signal
 import time
+from typing import Any
 
 import pytest
 
@@ -94,7 +95,7 @@ def tool_of(schema):
     }
 
 
-MANY = {f"p{n}": {} for n in range(150_000)}
+MANY: dict[str, Any] = {f"p{n}": {} for n in range(150_000)}
 SHARED = {"x": {"enum": [f"v{n}" for n in range(3000)]}}
 TOOLS = {
     "references that double": {

@@ -9,7 +9,7 @@ from inferd.engine.preparer import Preparer
 from inferd.errors import BackendUnavailableError, InternalError, InvalidRequestError
 from inferd.job import GenerateJob, Sampling, Structure, Tool, Turn, Written
 from inferd.limits import WRITES_MAX, WRITING_TIMEOUT_S
-from inferd.preparing import Broken, Ended, Learn, Unwritable, Wrote
+from inferd.preparing import Broken, Ended, Learn, Unwritable, Write, Wrote
 
 WRITTEN = Written(pieces=("hi",))
 ADA, BEN = 1000, 1001
@@ -37,7 +37,7 @@ class FakeProcess:
         self.starts_s = starts_s
         self.where = "grammar"
         self.learnt: Learn | None = None
-        self.asked: list = []
+        self.asked: list[Write] = []
         self.is_closed = False
         self.n_settled = 0
 
