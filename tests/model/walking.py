@@ -1,5 +1,6 @@
 """Write answers under a constraint without a model: any token that is allowed."""
 
+import faulthandler
 import os
 import random
 from collections.abc import Sequence
@@ -26,6 +27,7 @@ def refusal_of(tokenizer: LLTokenizer, grammar: Grammar) -> str:
     """Try a grammar in a fork, as preparers do; give the reason where it is refused."""
     reads, writes = os.pipe()
     if not (child := os.fork()):
+        faulthandler.disable()  # it may crash, and that is told
         try:
             preparer.bound_all(0)
             preparer.bound_compiling()
