@@ -23,7 +23,6 @@ from inferd.ipc import (
     Refused,
     Scored,
     Silent,
-    Spelt,
     Step,
     Transcribed,
     TranscriptEnded,
@@ -81,9 +80,7 @@ class Conduct:
     def __init__(self) -> None:
         self._jobs: dict[int, _Open] = {}
         self._highest = -1
-        self._preparing: int | None = None
-        self._owes_words = False
-        self._is_generation = False
+        self._preparing: dict[int, bool] = {}  # whether each is one that writes
         self._n_ctx = 0
         self._chatter_left = float(IPC_CHATTER_MESSAGES)
         self._chatted_at = 0.0
@@ -105,8 +102,7 @@ class Conduct:
 
     def asked(self, ticket: int, job: Job) -> None:
         """A job is to be prepared: the worker owes one answer to that."""
-        self._preparing = ticket
-        self._is_generation = isinstance(job, GenerateJob)
+        self._preparing[ticket] = isinstance(job, GenerateJob)
         open_job = self._jobs.setdefault(ticket, _Open(JOB_ANSWER_BYTES))
         self._highest = max(self._highest, ticket)
         if isinstance(job, TranscribeJob):
@@ -120,10 +116,6 @@ class Conduct:
         """A job is to be paused: the worker may say once that it is."""
         if known := self._jobs.get(ticket):
             known.is_asked_to_pause = True
-
-    def asked_words(self) -> None:
-        """It is to tell its vocabulary, once."""
-        self._owes_words = True
 
     def appended(self, ticket: int, n_bytes: int) -> None:
         """A job's sound has so many bytes by now."""
@@ -157,14 +149,9 @@ class Conduct:
             case Alive():
                 n_idle = 1
             case _:
-                self._hear_words(message)
+                raise LieError(f"{type(message).__name__} out of turn")
         if n_idle:
             self._bear(n_idle, now)
-
-    def _hear_words(self, message: FromWorker) -> None:
-        if not (isinstance(message, Spelt) and self._owes_words):
-            raise LieError(f"{type(message).__name__} out of turn")
-        self._owes_words = False
 
     def _hear_step(self, step: Step) -> int:
         """Judge a step; give how much of it was said of no open job."""
@@ -244,17 +231,16 @@ class Conduct:
             self._charge(said.ticket, len(said.partial.text))
 
     def _hear_answer(self, answer: PromptReady | Refused | Overflow) -> None:
-        if answer.ticket != self._preparing:
+        if answer.ticket not in self._preparing:
             raise LieError("an answer to a prompt that it was not asked")
-        self._preparing = None
-        is_bounded = self._is_generation and self._n_ctx
+        is_bounded = self._preparing.pop(answer.ticket) and self._n_ctx
         if isinstance(answer, PromptReady) and is_bounded:
             _refuse_absurd(answer.prompt_tokens, self._n_ctx)
 
     def _hear_failure(self, ticket: int) -> int:
-        if ticket != self._preparing:
+        if ticket not in self._preparing:
             return self._end(ticket, 0)
-        self._preparing = None
+        del self._preparing[ticket]
         return 0
 
     def _charge(self, ticket: int, n_bytes: int) -> int:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -73,7 +74,11 @@ def held(source, kind="lark", **fields) -> GenerateJob:
 
 
 def job(**fields) -> GenerateJob:
-    chosen = {"turns": [Turn("user", "hi")], "sampling": SAMPLING, "max_tokens": 9}
+    chosen: dict[str, Any] = {
+        "turns": [Turn("user", "hi")],
+        "sampling": SAMPLING,
+        "max_tokens": 9,
+    }
     return GenerateJob(**(chosen | fields))
 
 

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,11 @@ MANY = 2**17
 
 
 def job(**fields) -> GenerateJob:
-    chosen = {"turns": [Turn("user", "hi")], "sampling": SAMPLING, "max_tokens": 9}
+    chosen: dict[str, Any] = {
+        "turns": [Turn("user", "hi")],
+        "sampling": SAMPLING,
+        "max_tokens": 9,
+    }
     return GenerateJob(**(chosen | fields))
 
 
@@ -159,19 +164,27 @@ TEXTS: dict[str, Callable[[int], tuple[str, str]]] = {
     "a pattern": lambda n: ("regex", "(a|b)" * n),
     "slashes": lambda n: ("regex", "/" * n),
 }
+
+
+def _calling(of: Callable[[int], dict[str, object]]) -> Callable[[int], GenerateJob]:
+    return lambda n: calling(of(n))
+
+
+def _held_to(of: Callable[[int], dict[str, object]]) -> Callable[[int], GenerateJob]:
+    return lambda n: held("json_schema", json.dumps(of(n)))
+
+
+def _held(of: Callable[[int], tuple[str, str]]) -> Callable[[int], GenerateJob]:
+    return lambda n: held(*of(n))
+
+
 CASES = {
-    **{
-        f"schema: {name}": lambda n, of=of: calling(of(n))
-        for name, of in SCHEMAS.items()
-    },
+    **{f"schema: {name}": _calling(of) for name, of in SCHEMAS.items()},
     **{f"talk: {name}": of for name, of in TALKS.items()},
 }
 STRUCTURES = {
-    **{
-        f"schema: {name}": lambda n, of=of: held("json_schema", json.dumps(of(n)))
-        for name, of in SCHEMAS.items()
-    },
-    **{f"text: {name}": lambda n, of=of: held(*of(n)) for name, of in TEXTS.items()},
+    **{f"schema: {name}": _held_to(of) for name, of in SCHEMAS.items()},
+    **{f"text: {name}": _held(of) for name, of in TEXTS.items()},
 }
 
 
