@@ -168,14 +168,11 @@ class Turns:
 
     def _take_back(self) -> None:
         """Pause those whose permits are due, and note when the next is."""
-        self._next_at = math.inf
-        if self._gate.has_queue:
-            now = trio.current_time()
-            while (due := self._gate.due(now=now)).ticket is not None:
-                turn = self._turns[due.ticket]
-                turn.pause(partial(self._has_paused, turn))
-            self._next_at = due.at
-        self._timer.deadline = self._next_at
+        now = trio.current_time()
+        while (due := self._gate.due(now=now)).ticket is not None:
+            turn = self._turns[due.ticket]
+            turn.pause(partial(self._has_paused, turn))
+        self._next_at = self._timer.deadline = due.at
 
     def _has_paused(self, turn: Turn) -> None:
         if turn.ticket not in self._turns:

@@ -147,7 +147,12 @@ def test_two_who_take_turns_are_answered_as_if_they_were_alone(
     make_daemon: MakeDaemon, tmp_path, temperature
 ):
     backend = llamacpp(write_tiny_model(tmp_path / "tiny.gguf"), n_ctx=1024)
-    fields = {"temperature": temperature, "seed": 3, "max_tokens": 900, "min_tokens": 900}
+    fields = {
+        "temperature": temperature,
+        "seed": 3,
+        "max_tokens": 900,
+        "min_tokens": 900,
+    }
     alone = {}
     for uid in (ANNA, BERT):
         daemon = start(make_daemon, backend, max_active=1)
@@ -199,6 +204,6 @@ def test_no_user_has_more_recordings_than_one_may(make_daemon: MakeDaemon):
         assert other.frames()[-1]["type"] == "done"
     for client in clients:
         client.close()
-    assert Counter(each["code"] for each in daemon.logged(msg="v2_request_refused")) == {
-        "queue_full": 1
-    }
+    assert Counter(
+        each["code"] for each in daemon.logged(msg="v2_request_refused")
+    ) == {"queue_full": 1}

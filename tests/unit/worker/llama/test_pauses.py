@@ -1,4 +1,5 @@
 from collections.abc import Iterable
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -164,7 +165,9 @@ def test_a_paused_answer_goes_on_with_the_same_text(backend, fields):
 @pytest.mark.model
 @pytest.mark.parametrize("every", [1, 7])
 def test_an_answer_may_be_paused_at_every_token(backend, every):
-    same_with_pauses(backend, job("hello", max_tokens=40, sampling=SAMPLED), every=every)
+    same_with_pauses(
+        backend, job("hello", max_tokens=40, sampling=SAMPLED), every=every
+    )
 
 
 @pytest.mark.model
@@ -220,7 +223,7 @@ def test_each_stint_gets_on_even_where_all_is_read_again(tiny_model):
         disturb(backend)
         backend.resume(1)
     assert n_written[-1] == 12
-    assert all(b >= a for a, b in zip(n_written, n_written[1:], strict=False))
+    assert all(b >= a for a, b in pairwise(n_written))
 
 
 @pytest.mark.model
