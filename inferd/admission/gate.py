@@ -177,10 +177,7 @@ class Admission:
             raise self._refusal(depth=self.waiting - 1)
 
     def leave(self, ticket: int, *, now: float) -> int | None:
-        """Take a request out; give the ticket of the one that runs instead, if any.
-
-        Leaving twice, or without having arrived, changes nothing.
-        """
+        """Take a request out, if it is here; give the ticket of its successor, if any."""
         request = self._here.pop(ticket, None)
         if request is None:
             return None
