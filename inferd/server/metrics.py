@@ -62,6 +62,9 @@ class Metrics:
         self._audio = self._counter(
             "audio_seconds", "Seconds of sound that was heard.", "backend"
         )
+        self._pauses = self._counter(
+            "pauses", "Times that requests were paused for other users.", "backend"
+        )
         self._images = self._counter("images", "Images that were looked at.", "backend")
         self._turned_away = self._counter(
             "refused_connections",
@@ -89,6 +92,8 @@ class Metrics:
             tokens = self._tokens
             tokens.labels(activity.backend, "input").inc(activity.input_tokens)
             tokens.labels(activity.backend, "output").inc(activity.output.n_tokens)
+            if activity.turn is not None:
+                self._pauses.labels(activity.backend).inc(activity.turn.n_pauses)
             self._count_media(activity.backend, activity.facts)
             self._count_reuse(activity.backend, activity.output.reuse)
             self._count_guesses(activity.backend, activity.output.guesses)

@@ -53,10 +53,6 @@ class Turns:
         """Count those that have had a permit and have none."""
         return self._gate.n_paused
 
-    def count_pauses(self) -> int:
-        """Count the permits that were taken back."""
-        return self._gate.n_pauses
-
     def figures(self) -> Iterator[Figure]:
         """Give what a monitoring system may want to know."""
         yield "active_requests", "Requests that run.", self.count_active
@@ -178,6 +174,7 @@ class Turns:
         if turn.ticket not in self._turns:
             return
         turn.waits()
+        turn.n_pauses += not turn.is_silent
         now = trio.current_time()
         self._hand_on(self._gate.paused(turn.ticket, now=now, waits=not turn.is_silent))
 

@@ -71,10 +71,9 @@ class Guesses(Struct, frozen=True, kw_only=True):
 
 
 class Timing(Struct, frozen=True, kw_only=True):
-    """When it happened: durations in milliseconds, moments in nanoseconds.
+    """When it happened: durations in milliseconds, moments in nanoseconds since 1970.
 
-    The moments are of the wall clock since 1970, and larger than the 53 bits that a
-    double holds exactly.
+    The moments are larger than the 53 bits that a double holds exactly.
     """
 
     queued_ms: float

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from inferd.engine.plausible import LieError, refuse_absurd, refuse_odd_usage, size_of
@@ -26,6 +28,6 @@ def test_parts_of_what_was_used_are_no_more_than_the_whole(usage):
 
 
 def test_a_token_with_alternatives_takes_as_much_as_all_of_them():
-    fields = {"token": "ab", "id": 1, "bytes": [97, 98], "logprob": 0.0}
+    fields: dict[str, Any] = {"token": "ab", "id": 1, "bytes": [97, 98], "logprob": 0.0}
     told = Logprob(**fields, top_logprobs=[Alternative(**fields)])
     assert size_of(told) == 2 * (JOB_ITEM_BYTES + 4)

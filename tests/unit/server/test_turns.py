@@ -381,7 +381,7 @@ async def test_two_users_take_turns_of_a_quantum(autojump_clock):
     await worked(turns, (1, one), (2, other))
     assert one.stints == [[0, 2], [4, 6], [7, 8]]
     assert other.stints == [[2, 4], [6, 7]]
-    assert turns.count_pauses() == 3
+    assert turns._gate.n_pauses == 3
     assert (turns.count_active(), turns.count_paused()) == (0, 0)
 
 
@@ -389,7 +389,7 @@ async def test_one_user_alone_is_never_paused(autojump_clock):
     turns, jobs = turns_of(1), [Clockwork(9) for _ in range(3)]
     await worked(turns, *((1, job) for job in jobs))
     assert [len(job.stints) for job in jobs] == [1, 1, 1]
-    assert turns.count_pauses() == 0
+    assert turns._gate.n_pauses == 0
 
 
 async def test_the_hogs_newest_request_makes_room_for_another_user(autojump_clock):
