@@ -14,6 +14,7 @@ Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Bytes = Annotated[int, Meta(ge=0, le=2**50)]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")]
 FilePath = Annotated[str, Meta(min_length=1, pattern=r"^[^\x00]+\Z")]
+Quantum = Annotated[float, Meta(ge=limits.QUANTUM_MIN_S, le=86_400)]
 DraftTokens = Annotated[int, Meta(ge=1, le=limits.MAX_DRAFT_TOKENS)]
 Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
@@ -128,13 +129,9 @@ class AdmissionSettings(_Table, frozen=True):
     max_queued_bytes: Positive = limits.MAX_QUEUED_BYTES
     """Bytes of the requests that wait, as they were sent; a request over it is refused,
     unless it waits alone."""
-
-    quantum_s: Annotated[float, Meta(ge=limits.QUANTUM_MIN_S, le=86_400)] = (
-        limits.QUANTUM_S
-    )
-    """Seconds for which a request that runs keeps its place while another user waits who
-    has less than an equal share of them; then one of those who have more is paused, and
-    goes on when it is its turn."""
+    quantum_s: Quantum = limits.QUANTUM_S
+    """Seconds that a request runs at the least before it is paused, to go on later, for
+    another user who waits and has less than an equal share of what may run."""
     max_live: Positive = limits.MAX_LIVE_RECORDINGS
     """Requests of one user whose sound is still being appended; the next is refused."""
 
@@ -261,8 +258,7 @@ class LlamaCppSettings(_Table, frozen=True, tag="llamacpp", tag_field="kind"):
     """MiB of host memory for prompts and answers that may be continued, of what the
     budget has left; with 0 nothing is kept, in the context neither."""
     pause_mb: Annotated[int, Meta(ge=0, le=I32_MAX)] = limits.PAUSE_MB
-    """MiB of host memory for the states of answers that are paused for other users, of
-    what the budget has left; one without its state is read again when it goes on."""
+    """MiB of host memory for states of paused answers; others are read again later."""
     media_cache_mb: Annotated[int, Meta(ge=0, le=I32_MAX)] = limits.MEDIA_CACHE_MB
     """MiB of host memory for what a projector has made of pictures and sound; 0 keeps none."""
     speculation: Speculation = "off"

@@ -1,7 +1,6 @@
 """What the daemon and a worker say to each other; ``pipe`` makes bytes of it.
 
-Each side trusts the other's types no further than its decoder: a worker that lies is
-killed, a daemon that lies is a bug.
+A worker that lies is killed, a daemon that lies is a bug.
 """
 
 from typing import Annotated
@@ -134,8 +133,7 @@ class Loaded(Struct, frozen=True, kw_only=True, tag=True):
     library: Words
     """The native library and its version, for ``doctor``."""
     marker_tokens: frozenset[bytes] = frozenset()
-    """Pieces of tokens that are no text of their own, but parts of the family's markers:
-    to be left out where markers are not looked for."""
+    """Pieces of the family's markers, no text: left out where none are looked for."""
     facts: bytes = b""
     """How the model wants its prompts: for the process that writes them, and nobody else.
     Empty where nothing is to be written."""
@@ -278,11 +276,10 @@ class Paused(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Silent(Struct, frozen=True, kw_only=True, tag=True):
-    """A job with an open medium has nothing to do until there is more of it."""
+    """A job does nothing until its open medium has ended, or has so many bytes in all."""
 
     ticket: Ticket
     until_bytes: Annotated[int, Meta(ge=0, le=2**53)]
-    """From the beginning: with fewer, and more to come, it does nothing."""
 
 
 class Failed(Struct, frozen=True, kw_only=True, tag=True):

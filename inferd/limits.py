@@ -143,9 +143,9 @@ person who waits for a first token bears, and long enough that saving and restor
 QUANTUM_MIN_S: Final = 0.1
 """Least that may be configured: with less, more time goes into changing than into work."""
 
-MAX_LIVE_RECORDINGS: Final = 4
+MAX_LIVE_RECORDINGS: Final = 16
 """Requests of one user to which sound is appended, whether or not there is any: a person
-has one microphone, a meeting some. Each has sound in memory and an open file. F-34."""
+has one microphone, a meeting ten. Each has an open file and sound in memory. F-34."""
 
 SILENT_S: Final = 1.5
 """Seconds after which a request that waits for more sound gives its permit back: longer

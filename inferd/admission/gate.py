@@ -39,10 +39,10 @@ class Admission:
     - While a user waits who has less than its share of the permits, an equal part for each
       who runs or waits, no other has more than its own for longer than ``quantum_s``: one
       of its requests is asked to give its permit back. It is never refused afterwards.
-    - Nobody is asked who has had a permit for less than that, and nobody for one who was
-      paused less than that ago. Alone, a user is never asked.
-    - Who has no permit gets one as soon as as many others as wait before it, divided by the
-      permits and rounded up, have had a quantum one after the other.
+    - Nobody is asked before a quantum, nor for one who was paused less than that ago;
+      alone, nobody ever is.
+    - Who comes to wait as the n-th user has a permit after n / ``max_active`` quanta,
+      rounded up, and as many times what it takes to pause a request.
     - Alone, a user may have every place. Where several wait, none gets one over its
       share, an equal part of each bound; what it has it keeps.
     - Others cannot keep out the first request of a user: of one who has nothing here, or
@@ -106,11 +106,6 @@ class Admission:
     def n_paused(self) -> int:
         """Requests that have had one, and have none: they wait, or are silent."""
         return len(self._here) - self.active - self.waiting
-
-    @property
-    def has_queue(self) -> bool:
-        """Whether anybody waits, for the first permit or to go on."""
-        return bool(self._ring)
 
     @property
     def waiting_tokens(self) -> int:
@@ -182,10 +177,7 @@ class Admission:
             raise self._refusal(depth=self.waiting - 1)
 
     def leave(self, ticket: int, *, now: float) -> int | None:
-        """Take a request out; give the ticket of the one that runs instead, if any.
-
-        Leaving twice, or without having arrived, changes nothing.
-        """
+        """Take a request out, if it is here; give the ticket of its successor, if any."""
         request = self._here.pop(ticket, None)
         if request is None:
             return None
@@ -206,6 +198,8 @@ class Admission:
 
         To be asked again until it names none, and after every change while somebody waits.
         """
+        if not self._ring:
+            return Due()
         n_asked = sum(each.is_asked for each in self._running.values())
         found = due(
             self._running,

@@ -7,9 +7,15 @@ what waits for its client is, too. Knows no clock and does no I/O.
 """
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
+from inferd.engine.plausible import (
+    LieError,
+    SessionOverError,
+    refuse_absurd,
+    refuse_odd_usage,
+    size_of,
+)
 from inferd.engine.transcript import Transcript
 from inferd.ipc import (
     Alive,
@@ -34,29 +40,8 @@ from inferd.limits import (
     JOB_ANSWER_BYTES,
     JOB_ITEM_BYTES,
 )
-from inferd.wire.responses import Alternative, Logprob, Usage
 
-
-class SessionOverError(Exception):
-    """Why a session is over; the whole text is for the operator.
-
-    Args:
-        reason: what clients may read of it.
-        complaint: what else there is to say.
-        whole: the reason in other words, where clients are told less.
-    """
-
-    def __init__(self, reason: str, complaint: str = "", *, whole: str = "") -> None:
-        told = whole or reason
-        super().__init__(f"{told}: {complaint}" if complaint else told)
-        self.reason = reason
-
-
-class LieError(SessionOverError):
-    """The worker said what it cannot know, or should not say."""
-
-    def __init__(self, lie: str) -> None:
-        super().__init__("broke the protocol", lie)
+__all__ = ["Conduct", "LieError", "SessionOverError"]
 
 
 @dataclass(slots=True)
@@ -157,18 +142,18 @@ class Conduct:
         """Judge a step; give how much of it was said of no open job."""
         n_idle = 0
         for started in step.started:
-            _refuse_absurd(started.reuse.cached_tokens)
-            _refuse_absurd(started.reuse.saved_bytes)
+            refuse_absurd(started.reuse.cached_tokens)
+            refuse_absurd(started.reuse.saved_bytes)
             n_idle += self._charge(started.ticket, 0)
         for ticket, piece in step.pieces:
             n_idle += self._charge(ticket, len(piece))
         for ticket, logprob in step.logprobs:
-            n_idle += self._charge(ticket, _size_of(logprob))
+            n_idle += self._charge(ticket, size_of(logprob))
         for ticket, n_tokens in step.prefilled:
-            _refuse_absurd(n_tokens)
+            refuse_absurd(n_tokens)
             n_idle += self._charge(ticket, 0)
         for ticket, guesses in step.guessed:
-            _refuse_absurd(guesses.accepted_tokens, guesses.drafted_tokens)
+            refuse_absurd(guesses.accepted_tokens, guesses.drafted_tokens)
             n_idle += self._charge(ticket, 0)
         for end in step.ended:
             self._refuse_odd_end(end)
@@ -198,11 +183,11 @@ class Conduct:
             raise LieError(fault)
         match said:
             case TranscriptEnded():
-                _refuse_absurd(said.computing_ms)
-                _refuse_odd_usage(said.usage)
+                refuse_absurd(said.computing_ms)
+                refuse_odd_usage(said.usage)
                 return self._end(said.ticket, len(said.language))
             case Transcribed():
-                _refuse_absurd(said.n_tokens)
+                refuse_absurd(said.n_tokens)
                 self._charge_for_segments(said)
                 return not said.segments
 
@@ -235,7 +220,7 @@ class Conduct:
             raise LieError("an answer to a prompt that it was not asked")
         is_bounded = self._preparing.pop(answer.ticket) and self._n_ctx
         if isinstance(answer, PromptReady) and is_bounded:
-            _refuse_absurd(answer.prompt_tokens, self._n_ctx)
+            refuse_absurd(answer.prompt_tokens, self._n_ctx)
 
     def _hear_failure(self, ticket: int) -> int:
         if ticket not in self._preparing:
@@ -270,7 +255,7 @@ class Conduct:
 
     def _refuse_odd_end(self, end: Ended) -> None:
         usage = end.usage
-        _refuse_odd_usage(usage)
+        refuse_odd_usage(usage)
         if 0 < self._n_ctx < usage.prompt_tokens + usage.completion_tokens - 1:
             raise LieError(f"more tokens than the {self._n_ctx} of its context")
 
@@ -282,35 +267,3 @@ class Conduct:
         self._chatter_left = left
         if left < 0:
             raise LieError("endless chatter")
-
-
-_MOST = 2**53
-"""What every reader of JSON can hold."""
-
-
-def _refuse_absurd(*ascending: int) -> None:
-    """Refuse counts that are none, or where a part is more than the whole."""
-    below = 0
-    for each in ascending:
-        if not below <= each <= _MOST:
-            raise LieError(f"a count of {each}")
-        below = each
-
-
-def _refuse_odd_usage(usage: Usage) -> None:
-    _refuse_absurd(usage.cached_tokens, usage.prompt_tokens)
-    _refuse_absurd(usage.completion_tokens)
-    _refuse_absurd(*_guessed(usage))
-
-
-def _guessed(usage: Usage) -> Iterable[int]:
-    counts = (usage.accepted_tokens, usage.drafted_tokens)
-    return (each for each in counts if isinstance(each, int))
-
-
-def _size_of(logprob: Logprob) -> int:
-    """Tell about how many bytes a token's alternatives take."""
-    alternatives: list[Alternative] = [logprob, *logprob.top_logprobs]
-    return sum(
-        JOB_ITEM_BYTES + len(each.token) + len(each.bytes) for each in alternatives
-    )

@@ -27,6 +27,9 @@ class Metrics:
             ("backend",),
             registry=self._registry,
         )
+        self._pauses = self._counter(
+            "pauses", "Times that requests were paused for other users.", "backend"
+        )
         self._turned_away = self._counter(
             "refused_connections",
             "Connections that were closed at once, by the error code.",
@@ -53,6 +56,8 @@ class Metrics:
         reuse = activity.output.reuse
         if activity.backend is not None and has_run(reuse):
             self._saved.labels(activity.backend).set(reuse.saved_bytes)
+        if activity.backend is not None and activity.turn is not None:
+            self._pauses.labels(activity.backend).inc(activity.turn.n_pauses)
 
     def count_refused(self, socket: str, error: PeerError) -> None:
         """Count a line that is no request."""

@@ -1,5 +1,6 @@
 """A request that waits for more sound: it holds no permit while it has nothing to do."""
 
+import math
 from typing import NoReturn
 
 import trio
@@ -24,6 +25,7 @@ class Silence:
         self._n_bytes = 0
         self._until_bytes = 0
         self._is_whole = False
+        self._since: float | None = None
         self._changed = trio.Event()
 
     @property
@@ -45,18 +47,19 @@ class Silence:
     async def run(self) -> NoReturn:
         """Watch, until cancelled."""
         while True:
-            await self._until(is_silent=True)
-            with trio.move_on_after(SILENT_S):
-                await self._until(is_silent=False)
+            until = math.inf if self._since is None else self._since + SILENT_S
+            with trio.move_on_at(until):
+                await self._changed.wait()
                 continue
             self._turns.rest(self._turn)
-            await self._until(is_silent=False)
+            while self.is_silent:
+                await self._changed.wait()
             self._turns.wake(self._turn)
 
-    async def _until(self, *, is_silent: bool) -> None:
-        while self.is_silent is not is_silent:
-            await self._changed.wait()
-
     def _tell(self) -> None:
+        if not self.is_silent:
+            self._since = None
+        elif self._since is None:
+            self._since = trio.current_time()
         self._changed.set()
         self._changed = trio.Event()

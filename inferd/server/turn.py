@@ -41,6 +41,8 @@ class Turn:
         """Whether it has nothing to do, and wants no permit."""
         self.paused_s = 0.0
         """Seconds that it waited for others after it had begun, in all."""
+        self.n_pauses = 0
+        """Times that it lost its permit to others, after it had begun or before."""
         self._job: Job | None = None
         self._is_pausing = False
         self._paused_at: float | None = None

@@ -53,10 +53,6 @@ class Turns:
         """Count those that have had a permit and have none."""
         return self._gate.n_paused
 
-    def count_pauses(self) -> int:
-        """Count the permits that were taken back."""
-        return self._gate.n_pauses
-
     def figures(self) -> Iterator[Figure]:
         """Give what a monitoring system may want to know."""
         yield "active_requests", "Requests that run.", self.count_active
@@ -168,19 +164,17 @@ class Turns:
 
     def _take_back(self) -> None:
         """Pause those whose permits are due, and note when the next is."""
-        self._next_at = math.inf
-        if self._gate.has_queue:
-            now = trio.current_time()
-            while (due := self._gate.due(now=now)).ticket is not None:
-                turn = self._turns[due.ticket]
-                turn.pause(partial(self._has_paused, turn))
-            self._next_at = due.at
-        self._timer.deadline = self._next_at
+        now = trio.current_time()
+        while (due := self._gate.due(now=now)).ticket is not None:
+            turn = self._turns[due.ticket]
+            turn.pause(partial(self._has_paused, turn))
+        self._next_at = self._timer.deadline = due.at
 
     def _has_paused(self, turn: Turn) -> None:
         if turn.ticket not in self._turns:
             return
         turn.waits()
+        turn.n_pauses += not turn.is_silent
         now = trio.current_time()
         self._hand_on(self._gate.paused(turn.ticket, now=now, waits=not turn.is_silent))
 

@@ -71,11 +71,7 @@ class Guesses(Struct, frozen=True, kw_only=True):
 
 
 class Timing(Struct, frozen=True, kw_only=True):
-    """When it happened: durations in milliseconds, moments in nanoseconds.
-
-    The moments are of the wall clock since 1970, and larger than the 53 bits that a
-    double holds exactly.
-    """
+    """When it happened; moments have more bits than the 53 that a double holds."""
 
     queued_ms: float
     """From arrival to the start of the run."""

@@ -7,11 +7,9 @@ from inferd.fit import (
     Budget,
     Demand,
     Line,
-    Sample,
     Share,
     UnfitError,
     fit,
-    line_over,
 )
 from inferd.limits import MIN_FITTED_CONTEXT_TOKENS as FLOOR
 
@@ -37,6 +35,7 @@ demands = st.builds(
     own=small,
     cache=lines,
     compute=lines,
+    pause=small,
     store=small,
 )
 fleets = st.dictionaries(st.sampled_from("abc"), demands, min_size=1)
@@ -74,7 +73,7 @@ def test_what_is_chosen_is_within_the_budget(fleet, budget):
     if plan := fitted(fleet, budget):
         assert plan.total <= budget.n_bytes
         assert plan.total == sum(
-            fleet[name].need(plan.n_slots, need.n_ctx).total + need.store
+            fleet[name].need(plan.n_slots, need.n_ctx).total + need.pause + need.store
             for name, need in plan.needs.items()
         )
 
@@ -119,41 +118,6 @@ def test_contexts_shrink_only_once_there_are_no_slots_to_save(fleet, budget):
             need.n_ctx < fleet[name].n_ctx for name, need in plan.needs.items()
         )
         assert not has_shorter or plan.n_slots == budget.fewest_slots
-
-
-@given(one=lines, other=lines, n_slots=small, n_tokens=small)
-def test_lines_add_up(one, other, n_slots, n_tokens):
-    together = one.at(n_slots, n_tokens) + other.at(n_slots, n_tokens)
-    assert (one + other).at(n_slots, n_tokens) == together
-
-
-@given(
-    truth=lines,
-    points=st.lists(st.tuples(st.integers(1, 9), st.integers(1, 10**6)), min_size=1),
-)
-def test_no_sample_is_above_its_line(truth, points):
-    samples = [Sample(n, tokens, truth.at(n, tokens)) for n, tokens in points]
-    line = line_over(samples)
-    assert all(line.at(each.n_slots, each.n_tokens) >= each.n_bytes for each in samples)
-
-
-@given(truth=lines, n_slots=st.integers(2, 256), n_tokens=st.integers(2, 10**6))
-def test_three_samples_tell_a_true_line(truth, n_slots, n_tokens):
-    points = [(1, 1), (1, n_tokens), (n_slots, n_tokens)]
-    samples = [Sample(n, tokens, truth.at(n, tokens)) for n, tokens in points]
-    assert line_over(samples) == truth
-
-
-@given(
-    numbers=st.lists(st.integers(1, 10**5), min_size=2, max_size=5, unique=True),
-    square=st.integers(0, 9),
-    between=st.floats(0, 1),
-)
-def test_what_grows_by_the_square_stays_below_its_line(numbers, square, between):
-    line = line_over([Sample(1, each, square * each**2) for each in numbers])
-    least, most = min(numbers), max(numbers)
-    n_tokens = least + int(between * (most - least))
-    assert line.at(1, n_tokens) >= square * n_tokens**2
 
 
 # --- cases ------------------------------------------------------------------------------
@@ -239,3 +203,20 @@ def test_several_models_are_told_one_by_one_and_together():
         fit({"chat": CHAT, "embed": replace(CHAT, has_slots=False)}, budget(200))
     assert "; embed needs 238 MiB (" in str(caught.value)
     assert "; together 476 MiB; the budget is 200 MiB; " in str(caught.value)
+
+
+def test_paused_jobs_have_what_is_left_before_anything_else_is_kept():
+    chat = replace(CHAT, pause=100 * MIB, store=100 * MIB)
+    needed = CHAT.need(4, 8192).total
+    for left, pause, store in ((0, 0, 0), (60, 60, 0), (150, 100, 50), (900, 100, 100)):
+        plan = fit({"chat": chat}, budget(-(-needed // MIB) + left))
+        kept = plan.share("chat")
+        assert kept.pause >= pause * MIB
+        assert abs(kept.pause - pause * MIB) + abs(kept.store - store * MIB) <= 2 * MIB
+
+
+def test_no_more_is_kept_of_paused_jobs_than_all_contexts_take():
+    plan = fit({"chat": replace(CHAT, pause=2**40)}, budget(100_000))
+    need = plan.needs["chat"]
+    assert plan.share("chat").pause == need.cache + need.compute
+    assert "MiB for paused jobs" in str(need)

@@ -22,10 +22,12 @@ MOCK_KEYS = (
     "audio, die_after_tokens, die_at_load, die_by, kind, name, prepare_delay_ms, "
     "token_delay_ms, tokens, transcribe, vision"
 )
-ADMISSION_KEYS = "max_active, max_queued, max_queued_bytes, max_queued_tokens"
+ADMISSION_KEYS = (
+    "max_active, max_live, max_queued, max_queued_bytes, max_queued_tokens, quantum_s"
+)
 LLAMA_KEYS = (
     "cache_type_k, cache_type_v, chat_template, cpu_variant, draft_max, draft_model, "
-    "embed_pooling, kind, media_cache_mb, mmproj, mmproj_sha256, model, n_ctx, n_gpu_layers, n_threads, name, prompt_cache_mb, serves, sha256, "
+    "embed_pooling, kind, media_cache_mb, mmproj, mmproj_sha256, model, n_ctx, n_gpu_layers, n_threads, name, pause_mb, prompt_cache_mb, serves, sha256, "
     "speculation"
 )
 

@@ -197,7 +197,7 @@ class LlamaBackend(WorkerBackend):
                 n_slots=share.n_slots,
                 n_threads=n_threads,
                 max_saved_bytes=share.store if self._settings.prompt_cache_mb else None,
-                max_paused_bytes=share.pause,
+                paused_bytes=share.pause,
                 speculation=make_speculation(
                     self._settings,
                     self._files.draft,

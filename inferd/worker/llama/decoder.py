@@ -3,8 +3,7 @@
 import time
 from typing import Final
 
-from inferd.backend import Reuse
-from inferd.ipc import Ended, Failed, Paused, Started, Step
+from inferd.ipc import Ended, Failed, Paused, Started
 from inferd.worker.backend import Outcome
 from inferd.worker.limits import PREFILL_CHUNK_TOKENS
 from inferd.worker.llama.batch import Batch
@@ -22,9 +21,9 @@ from inferd.worker.llama.writer import (
     Written,
     end_of,
     settle_guesses,
+    spoilt,
 )
 
-NO_NUMBER: Final = "the model gave what is no number"
 INTERRUPTED: Final = 2
 
 
@@ -71,21 +70,12 @@ class Decoder:
 
     def start(self, ticket: int, prepared: PreparedPrompt) -> None:
         """Give a job a slot, and what is known of its prompt."""
-        slot, n_reused, miss = self._slots.take(prepared, self._running.values())
-        sequence = Sequence(ticket, slot, prepared, n_reused=n_reused)
+        place = self._slots.take(prepared, self._running.values())
+        sequence = Sequence(ticket, place.slot, prepared, n_reused=place.n_reused)
         self._running[ticket] = sequence
         if self._looking:
             self._looking.begin(sequence)
-        self._started.append(
-            Started(
-                ticket=ticket,
-                reuse=Reuse(
-                    cached_tokens=n_reused,
-                    miss=miss,
-                    saved_bytes=self._slots.saved_bytes,
-                ),
-            )
-        )
+        self._started.append(Started(ticket=ticket, reuse=self._slots.reuse(place)))
 
     def pause(self, ticket: int) -> None:
         """Have a sequence stand still at the next token border where it has got on."""
@@ -136,13 +126,12 @@ class Decoder:
             if not each.prepared.max_tokens and not each.job.prefill_only
         ]
         self._settle(ends)
-        prefilled: list[tuple[int, int]] = []
         written = Written()
-        n_read = self._look(prefilled, ends)
+        n_read = self._look(written, ends)
         rows = self._fill()
         if rows and self._decode(rows):
             n_read += sum(row.n_tokens for row in rows if row.sequence.is_prefilling)
-            prefilled += [
+            written.prefilled += [
                 (row.sequence.ticket, row.sequence.n_cached + row.n_tokens)
                 for row in rows
                 if row.sequence.tells_progress
@@ -151,19 +140,11 @@ class Decoder:
         if self._looking and self._running and not (rows or n_read or ends):
             n_read = int(self._looking.wait())
         started, self._started = self._started, []
-        step = Step(
-            started=started,
-            pieces=written.pieces,
-            logprobs=written.logprobs,
-            prefilled=prefilled,
-            guessed=written.guessed,
-            ended=[end for end in ends if isinstance(end, Ended)],
-            n_read=n_read,
-        )
+        step = written.step(started, ends, n_read)
         return [*paused, step, *(end for end in ends if isinstance(end, Failed))]
 
     def _pause_all(self) -> list[Paused]:
-        """Take their slots from those that are to stand still, and are further than before."""
+        """Take their slots from those that are to stand still and have got on."""
         paused = [each for each in self._to_pause if self._running[each].is_further]
         for ticket in paused:
             self._to_pause.discard(ticket)
@@ -174,9 +155,7 @@ class Decoder:
                 self._looking.rest(ticket)
         return [Paused(ticket=ticket) for ticket in paused]
 
-    def _look(
-        self, prefilled: list[tuple[int, int]], ends: list[Ended | Failed]
-    ) -> int:
+    def _look(self, written: Written, ends: list[Ended | Failed]) -> int:
         """Read a part of one prompt's medium; give the tokens whose place it took."""
         if self._looking is None:
             return 0
@@ -188,7 +167,7 @@ class Decoder:
         sequence, n_tokens = look
         sequence.n_cached += n_tokens
         if sequence.job.wants_progress and sequence.is_further:
-            prefilled.append((sequence.ticket, sequence.n_cached))
+            written.prefilled.append((sequence.ticket, sequence.n_cached))
         return n_tokens
 
     def _decode_look(self, looking: Looking, look: Look) -> bool:
@@ -271,7 +250,7 @@ class Decoder:
                 end = self._advance(row, written)
             except NotANumberError:
                 is_spoilt = True
-                end = _spoilt(row.sequence)
+                end = spoilt(row.sequence)
             if end:
                 ends.append(end)
         if is_spoilt:
@@ -304,7 +283,7 @@ class Decoder:
         """Wipe the cache: what is no number in a dropped cell spoils all who share it."""
         over = {end.ticket for end in ends}
         ends += [
-            _spoilt(each)
+            spoilt(each)
             for ticket, each in self._running.items()
             if each.n_cached and ticket not in over
         ]
@@ -317,7 +296,3 @@ class Decoder:
     def _settle(self, ends: list[Ended | Failed]) -> None:
         for end in ends:
             self.drop(end.ticket)
-
-
-def _spoilt(sequence: Sequence) -> Failed:
-    return Failed(ticket=sequence.ticket, reason=NO_NUMBER)

@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -14,30 +13,16 @@ from inferd.worker.backend import LoadError, Outcome, PreparedJob, RefusedError
 from inferd.worker.limits import ENCODE_BATCH_SEQUENCES, ENCODE_BATCH_TOKENS
 from inferd.worker.llama.batch import Batch
 from inferd.worker.llama.context import Context
-from inferd.worker.llama.decoder import INTERRUPTED, NO_NUMBER, DecodeError
+from inferd.worker.llama.decoder import INTERRUPTED, DecodeError
 from inferd.worker.llama.gauge import FarTooLongError, Gauge
 from inferd.worker.llama.model import Model
+from inferd.worker.llama.texts import PreparedTexts
 from inferd.worker.llama.vectors import Vector, json_rows, unit_vectors
+from inferd.worker.llama.writer import NO_NUMBER
 
 _SELF_TEST_TEXTS = 8
 _SCORE_TOLERANCE = 0.1
 """How far scores of one text in one batch may be apart; those measured were equal."""
-
-
-@dataclass
-class PreparedTexts(PreparedJob):
-    """A job's texts as tokens, and what came of those that are done."""
-
-    job: EmbedJob | RerankJob
-    texts: list[list[int]]
-    results: list[Vector] = field(default_factory=list)
-    n_told: int = 0
-    """Results that were looked at, and told of if they are vectors."""
-
-    @property
-    def prompt_tokens(self) -> int:
-        """Tokens of all texts."""
-        return sum(map(len, self.texts))
 
 
 class Encoder:

@@ -55,7 +55,7 @@ class Generator:
         n_slots: int,
         n_threads: int,
         max_saved_bytes: int | None = None,
-        max_paused_bytes: int = 0,
+        paused_bytes: int = 0,
         speculation: Speculation | None = None,
         seeing: Seeing | None = None,
     ) -> None:
@@ -72,12 +72,11 @@ class Generator:
             model, n_tokens=n_ctx * n_slots, n_slots=n_slots, n_threads=n_threads
         )
         slots = Slots(
-            self._context,
-            max_saved_bytes=max_saved_bytes,
-            max_paused_bytes=max_paused_bytes,
+            self._context, max_saved_bytes=max_saved_bytes, paused_bytes=paused_bytes
         )
         looking = seeing.looking_into(self._context) if seeing else None
         self._decoder = Decoder(model, self._context, slots, speculation, looking)
+        self.pause, self.resume = self._decoder.pause, self._decoder.resume
         self._speculation = speculation
         self._growth = BoundedGrowth(TEMPLATE_MEMORY_BYTES)
         self._grammars = Later(lambda: Vocabulary(model))
@@ -246,14 +245,6 @@ class Generator:
         """Give a job a slot."""
         assert isinstance(prepared, PreparedPrompt)  # noqa: S101  # ours come from prepare alone
         self._decoder.start(ticket, prepared)
-
-    def pause(self, ticket: int) -> None:
-        """Have a job stand still, and free its slot."""
-        self._decoder.pause(ticket)
-
-    def resume(self, ticket: int) -> None:
-        """Have a job go on that stands still."""
-        self._decoder.resume(ticket)
 
     def drop(self, ticket: int) -> None:
         """Free a job's slot."""

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from inferd.backend import Reuse
 from inferd.wire.responses import CacheMiss
 from inferd.worker.limits import KEPT_TOKENS_MIN
 from inferd.worker.llama.context import Context
@@ -40,12 +41,12 @@ class Slots:
     Args:
         context: in which each slot has cells of its own.
         max_saved_bytes: of host memory; ``None`` to keep nothing at all.
-        max_paused_bytes: of host memory for the states of paused sequences.
+        paused_bytes: of host memory for the states of paused sequences.
 
     Bounds:
         Host memory: ``max_saved_bytes``, with what is copied from slot to slot; and while
         it comes back, a state that had to go for what was in its slot. Beside that
-        ``max_paused_bytes``.
+        ``paused_bytes``.
     """
 
     def __init__(
@@ -53,10 +54,10 @@ class Slots:
         context: Context,
         *,
         max_saved_bytes: int | None,
-        max_paused_bytes: int = 0,
+        paused_bytes: int = 0,
     ) -> None:
         self._context = context
-        self._pauses = Pauses(max_paused_bytes)
+        self._pauses = Pauses(paused_bytes)
         self._keeps = max_saved_bytes is not None
         self._prefixes = Prefixes(
             window=context.window,
@@ -93,6 +94,12 @@ class Slots:
         if not n:
             return self._begin(busy, "window" if self._context.window else "state")
         return self._go_on(found, n, busy)
+
+    def reuse(self, place: Place) -> Reuse:
+        """Tell what was found for a sequence that begins."""
+        return Reuse(
+            cached_tokens=place.n_reused, miss=place.miss, saved_bytes=self.saved_bytes
+        )
 
     def give_back(self, sequence: Sequence) -> None:
         """Take a slot back, and keep what is in it, unless that is not wanted."""

@@ -1,12 +1,14 @@
 """Go on with answers by the logits of a batch: choose, write, look ahead, end."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from inferd.ipc import Ended, Failed
+from inferd.ipc import Ended, Failed, Started, Step
 from inferd.wire.responses import Guesses, Logprob, StopReason, Usage
 from inferd.worker.llama.constraint import ConstraintError
 from inferd.worker.llama.context import Context
@@ -15,7 +17,10 @@ from inferd.worker.llama.plan import Row
 from inferd.worker.llama.sampling import log_probabilities
 from inferd.worker.llama.sequence import Sequence
 
-__all__ = ["NotANumberError", "Writer", "Written"]
+__all__ = ["NO_NUMBER", "NotANumberError", "Writer", "Written", "end_of"]
+
+
+NO_NUMBER: Final = "the model gave what is no number"
 
 
 class NotANumberError(Exception):
@@ -29,6 +34,22 @@ class Written:
     pieces: list[tuple[int, bytes]] = field(default_factory=list)
     logprobs: list[tuple[int, Logprob]] = field(default_factory=list)
     guessed: list[tuple[int, Guesses]] = field(default_factory=list)
+    prefilled: list[tuple[int, int]] = field(default_factory=list)
+    """Tokens of prompts that are read, of those who want to know."""
+
+    def step(
+        self, started: list[Started], ends: Iterable[Ended | Failed], n_read: int
+    ) -> Step:
+        """Put together what is told of all this, but for those that failed."""
+        return Step(
+            started=started,
+            pieces=self.pieces,
+            logprobs=self.logprobs,
+            prefilled=self.prefilled,
+            guessed=self.guessed,
+            ended=[end for end in ends if isinstance(end, Ended)],
+            n_read=n_read,
+        )
 
 
 class Writer:
@@ -166,3 +187,8 @@ def settle_guesses(row: Row, n_true: int, written: Written) -> None:
         row.sequence.trust.observe(row.n_guessed, n_accepted)
     guesses = Guesses(drafted_tokens=row.n_guessed, accepted_tokens=n_accepted)
     written.guessed.append((row.sequence.ticket, guesses))
+
+
+def spoilt(sequence: Sequence) -> Failed:
+    """Say that an answer cannot go on: the model gave what is no number."""
+    return Failed(ticket=sequence.ticket, reason=NO_NUMBER)

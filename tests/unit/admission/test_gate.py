@@ -284,7 +284,6 @@ class AdmissionMachine(RuleBasedStateMachine):
         assert self.gate.active == len(self.active) <= self.max_active
         assert self.gate.waiting == len(self.waiting) <= 2 * self.max_queued
         assert self.gate.n_paused == len(self.paused) + len(self.silent)
-        assert self.gate.has_queue == bool(self.uids)
         assert self.gate.waiting_tokens == sum(self.tokens.values())
         assert self.gate.waiting_bytes == sum(
             claim.n_bytes for claim in self.waiting.values()

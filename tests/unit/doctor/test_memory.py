@@ -80,7 +80,9 @@ def test_nothing_is_loaded_to_find_out(short_dir):
     found = forecast([there, missing], budget(500), LimitSettings())
     assert found.demands["there"].n_ctx == 512
     assert found.plan is not None
-    assert replace(found.plan.share("there"), store=0) == Share(n_slots=2, n_ctx=512)
+    assert replace(found.plan.share("there"), store=0, pause=0) == Share(
+        n_slots=2, n_ctx=512
+    )
     finding = check_memory("missing", found, daemon_runs=False)
     assert finding.verdict is Verdict.FAILED
     assert finding.detail == f"model file not found: {short_dir}/missing"

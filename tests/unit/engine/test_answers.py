@@ -2,7 +2,7 @@ import pytest
 import trio
 
 from inferd.backend import Reuse
-from inferd.engine.answers import Answers, Prefilled, WorkerDiedError
+from inferd.engine.answers import Answers, Place, Prefilled, WorkerDiedError
 from inferd.ipc import (
     Alive,
     Embedded,
@@ -143,3 +143,13 @@ async def test_the_end_of_speech_is_a_service(answers):
     answers.sort(end)
     assert answers.has_served
     assert await answers.open(1).take() == [end]
+
+
+async def test_of_places_in_the_queue_the_latest_waits_for_its_reader(answers):
+    answers.put_place(1, 3)
+    answers.put_place(1, 2)
+    answers.put_place(9, 1)
+    assert await answers.open(1).take() == [Place(2)]
+    answers.put_place(1, 1)
+    answers.sort(Step(pieces=[(1, b"a")]))
+    assert await answers.open(1).take() == [Place(1), b"a"]

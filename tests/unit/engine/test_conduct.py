@@ -16,10 +16,12 @@ from inferd.ipc import (
     FromWorker,
     Loading,
     Overflow,
+    Paused,
     PromptReady,
     Refused,
     Scored,
     Segment,
+    Silent,
     Started,
     Step,
     Transcribed,
@@ -345,3 +347,38 @@ def test_what_may_change_is_said_so_often_and_no_more():
     for _ in range(IPC_CHATTER_MESSAGES):
         conduct.heard(Transcribed(ticket=1), 0)
     refuse(conduct, Transcribed(ticket=1), "endless chatter")
+
+
+# --- pauses -----------------------------------------------------------------------------
+
+
+def test_a_job_is_paused_once_for_each_time_it_was_to_be():
+    conduct = conduct_of(1)
+    refuse(conduct, Paused(ticket=1), "was not to be")
+    conduct.asked_to_pause(1)
+    conduct.heard(Paused(ticket=1), 0)
+    refuse(conduct, Paused(ticket=1), "was not to be")
+    refuse(conduct, Paused(ticket=2), "never given")
+
+
+def test_a_pause_may_cross_with_the_end_of_a_job():
+    conduct = conduct_of(1)
+    conduct.asked_to_pause(1)
+    conduct.closed(1)
+    conduct.asked_to_pause(1)
+    conduct.heard(Paused(ticket=1), 0)
+
+
+def test_only_a_job_with_a_sound_waits_for_more_of_it():
+    conduct = conduct_of(1)
+    refuse(conduct, Silent(ticket=1, until_bytes=5), "without a sound")
+    conduct.asked(2, speech(is_open=True))
+    conduct.heard(Silent(ticket=2, until_bytes=5), 0)
+
+
+def test_to_be_silent_over_and_over_is_chatter():
+    conduct = conduct_of()
+    conduct.asked(2, speech(is_open=True))
+    with pytest.raises(LieError, match="chatter"):
+        for _ in range(IPC_CHATTER_MESSAGES + 1):
+            conduct.heard(Silent(ticket=2, until_bytes=5), 0)

@@ -7,6 +7,7 @@ from inferd.ipc import (
     Embedded,
     Failed,
     FromWorker,
+    Paused,
     PromptReady,
     Scored,
     Step,
@@ -184,3 +185,27 @@ async def test_speech_that_goes_on_hangs_only_once_it_stops(autojump_clock):
     pulse.is_over(1)
     assert not await is_hung(pulse, Alive())
     pulse.appended(1, 4, 0, is_last=True)
+
+
+# --- pauses -----------------------------------------------------------------------------
+
+
+def test_a_job_that_is_paused_need_not_get_on_until_it_is_resumed():
+    pulse = running(1)
+    pulse.heard(Paused(ticket=1), 10)
+    pulse.heard(Alive(), 1000)
+    assert pulse.deadline(SILENCE_S) == 1000 + SILENCE_S
+    pulse.began(1, 1005)
+    pulse.heard(Alive(), 1020)
+    assert pulse.deadline(SILENCE_S) == 1005 + SILENCE_S
+
+
+def test_nor_one_that_is_paused_with_more_sound_than_it_has_heard():
+    pulse = listening(WINDOW_BYTES)
+    pulse.heard(Paused(ticket=1), 10)
+    pulse.appended(1, 2 * WINDOW_BYTES, 20, is_last=True)
+    pulse.heard(Alive(), 1000)
+    assert pulse.deadline(SILENCE_S) == 1000 + SILENCE_S
+    pulse.began(1, 1000)
+    pulse.heard(Alive(), 1020)
+    assert pulse.deadline(SILENCE_S) == 1000 + SILENCE_S

@@ -4,11 +4,11 @@ import pytest
 import trio
 import trio.testing
 
-from inferd.engine.answers import Answer, WorkerDiedError
+from inferd.engine.answers import Answer, Place, WorkerDiedError
 from inferd.engine.mailbox import Mailbox
 from inferd.engine.stream import AnswerStream, usage_v2
 from inferd.errors import InternalError, InvalidRequestError
-from inferd.events import Token, TokenEvent
+from inferd.events import Queued, Token, TokenEvent
 from inferd.ipc import Failed
 from inferd.wire.responses import Usage, UsageV2
 
@@ -84,3 +84,8 @@ async def test_who_waits_for_something_else_is_told_of_the_last_answer(autojump_
 
 def test_what_was_used_is_the_same_by_other_names():
     assert usage_v2(Usage(3, 2, 1)) == UsageV2(3, 2, 1)
+
+
+async def test_a_place_in_the_queue_is_told_among_the_rest(autojump_clock):
+    _, stream = words(b"a", Place(2), b".")
+    assert await batches_of(stream) == [[Token("a"), Queued(2), Token(".")]]

@@ -7,6 +7,7 @@ import trio.testing
 from hypothesis import given, settings, strategies as st
 
 from inferd.admission.gate import Admission, Claim
+from inferd.config import AdmissionSettings
 from inferd.errors import DrainingError, QueueFullError
 from inferd.server.turns import Turn, Turns
 
@@ -316,3 +317,106 @@ def test_whoever_comes_and_goes_permits_are_kept_and_given_back(
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
     assert (gate.active, gate.waiting) == (0, 0)
+
+
+# --- permits that are taken back --------------------------------------------------------
+
+
+class Clockwork:
+    """A job that needs so many seconds of a permit, and stops at a whole second."""
+
+    def __init__(self, needs_s: float) -> None:
+        self.left_s = needs_s
+        self.stints: list[list[float]] = []
+        self.on_paused = None
+        self.go = trio.Event()
+
+    def pause(self, on_paused) -> None:
+        self.on_paused = on_paused
+
+    def resume(self) -> None:
+        self.go.set()
+
+    def tell(self, position: int) -> None:
+        pass
+
+    async def run(self) -> None:
+        self.stints.append([trio.current_time()])
+        while self.left_s > 0:
+            await trio.sleep(1)
+            self.left_s -= 1
+            if self.on_paused is not None and self.left_s > 0:
+                told, self.on_paused, self.go = self.on_paused, None, trio.Event()
+                self.stints[-1].append(trio.current_time())
+                told()
+                await self.go.wait()
+                self.stints.append([trio.current_time()])
+        self.stints[-1].append(trio.current_time())
+
+
+async def work(turns: Turns, uid: int, job: Clockwork):
+    with turns.admitted(Claim(uid=uid)) as turn:
+        await turn.wait()
+        turn.runs(job)
+        await job.run()
+
+
+async def worked(turns: Turns, *jobs: tuple[int, Clockwork]) -> None:
+    async with trio.open_nursery() as clock:
+        clock.start_soon(turns.run)
+        async with trio.open_nursery() as nursery:
+            for uid, job in jobs:
+                nursery.start_soon(work, turns, uid, job)
+                await trio.testing.wait_all_tasks_blocked()
+        clock.cancel_scope.cancel()
+
+
+def turns_of(max_active: int, quantum_s: float = 1.5) -> Turns:
+    gate = Admission(max_active=max_active, max_queued=99, quantum_s=quantum_s)
+    return Turns(gate)
+
+
+async def test_two_users_take_turns_of_a_quantum(autojump_clock):
+    turns, one, other = turns_of(1), Clockwork(5), Clockwork(3)
+    await worked(turns, (1, one), (2, other))
+    assert one.stints == [[0, 2], [4, 6], [7, 8]]
+    assert other.stints == [[2, 4], [6, 7]]
+    assert turns._gate.n_pauses == 3
+    assert (turns.count_active(), turns.count_paused()) == (0, 0)
+
+
+async def test_one_user_alone_is_never_paused(autojump_clock):
+    turns, jobs = turns_of(1), [Clockwork(9) for _ in range(3)]
+    await worked(turns, *((1, job) for job in jobs))
+    assert [len(job.stints) for job in jobs] == [1, 1, 1]
+    assert turns._gate.n_pauses == 0
+
+
+async def test_the_hogs_newest_request_makes_room_for_another_user(autojump_clock):
+    turns, hogs, other = turns_of(3), [Clockwork(9) for _ in range(3)], Clockwork(4)
+    await worked(turns, *((1, job) for job in hogs), (2, other))
+    assert [job.stints for job in hogs] == [[[0, 9]], [[0, 9]], [[0, 2], [6, 13]]]
+    assert other.stints == [[2, 6]]
+
+
+async def test_who_is_paused_may_leave(autojump_clock, nursery):
+    turns, job = turns_of(1), Clockwork(99)
+    nursery.start_soon(turns.run)
+
+    async def leave() -> None:
+        with trio.move_on_after(3):
+            await work(turns, 1, job)
+        assert turns.count_paused() == 0
+
+    nursery.start_soon(leave)
+    await trio.testing.wait_all_tasks_blocked()
+    await work(turns, 2, Clockwork(6))
+    assert job.stints == [[0, 2]]
+    nursery.cancel_scope.cancel()
+
+
+async def test_another_quantum_holds_from_the_next_change_on(autojump_clock):
+    turns, one, other = turns_of(1, quantum_s=1000), Clockwork(50), Clockwork(1)
+    turns.resize(AdmissionSettings(quantum_s=4.5))
+    await worked(turns, (1, one), (2, other))
+    assert other.stints == [[5, 6]]

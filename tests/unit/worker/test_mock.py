@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from inferd.config import MockSettings
 from inferd.dialects.registry import DIALECTS
-from inferd.ipc import Embedded, Ended, Loading, Scored, Step, Variant
+from inferd.ipc import Embedded, Ended, Loading, Paused, Scored, Step, Variant
 from inferd.job import EmbedJob, GenerateJob, RerankJob, Sampling, Turn
 from inferd.wire.responses import Usage
 from inferd.worker.backend import RefusedError
@@ -288,3 +288,27 @@ def test_jobs_of_all_kinds_go_side_by_side():
     assert (embedded.ticket, scored.ticket) == (2, 3)
     assert mock.is_busy
     assert step_of(mock).ended == [ended(1, 2)]
+
+
+# --- pauses -----------------------------------------------------------------------------
+
+
+def test_a_paused_recital_goes_on_where_it_was():
+    mock = started(backend("a", "b", "c"), 1, 2)
+    assert step_of(mock).pieces == [(1, b"a"), (2, b"a")]
+    mock.pause(1)
+    mock.pause(9)
+    assert mock.step() == [Paused(ticket=1)]
+    assert step_of(mock).pieces == [(2, b"b")]
+    mock.resume(1)
+    assert step_of(mock).pieces == [(2, b"c"), (1, b"b")]
+    assert step_of(mock).ended == [ended(1, 3)]
+
+
+def test_one_that_is_dropped_while_paused_does_not_go_on():
+    mock = started(backend("a", "b"), 1)
+    mock.pause(1)
+    assert mock.step() == [Paused(ticket=1)]
+    mock.drop(1)
+    mock.resume(1)
+    assert not mock.is_busy

@@ -24,9 +24,12 @@ from inferd.ipc import (
     LoadFailed,
     Loading,
     Overflow,
+    Pause,
+    Paused,
     Prepare,
     PromptReady,
     Refused,
+    Resume,
     Run,
     Scored,
     Spell,
@@ -312,6 +315,18 @@ def test_a_running_job_that_is_dropped_says_no_more(run_worker):
         assert isinstance(message, Step)
         assert not message.ended
     assert daemon.prepare(2) == PromptReady(ticket=2, prompt_tokens=0)
+
+
+def test_a_running_job_is_paused_and_goes_on(run_worker):
+    daemon = run_worker(MockBackend(ENDLESS))
+    daemon.prepare(1)
+    for message in (Run(ticket=1), Pause(ticket=1)):
+        daemon.send(message)
+    while not isinstance(daemon.receive(), Paused):
+        pass
+    assert isinstance(daemon.receive(), Alive)
+    daemon.send(Resume(ticket=1))
+    assert isinstance(daemon.answer(), Step)
 
 
 def test_a_drop_of_a_job_that_nobody_knows_is_nothing(run_worker):

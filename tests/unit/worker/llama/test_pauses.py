@@ -1,4 +1,5 @@
 from collections.abc import Iterable
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ from inferd.ipc import Embedded, Failed, Paused, Scored, Step
 from inferd.job import GenerateJob, Media, RerankJob, Sampling, Structure
 from inferd.worker.backend import Outcome
 from inferd.worker.llama.backend import LlamaBackend
+from inferd.worker.llama.generator import Generator
 from inferd.worker.llama.pauses import Pauses
 from tests.fakes.fds import memfd
 from tests.model.tiny import write_tiny_model
@@ -107,8 +109,7 @@ def outcomes_with_pauses(
     backend.start(1, backend.prepare(asked, [*fds]))
     outcomes: list[Outcome] = []
     while backend.is_busy:
-        for _ in range(every or 1):
-            outcomes += backend.step() if backend.is_busy else []
+        outcomes += steps_of(backend, every or 1)
         if every and backend.is_busy:
             told = run_until_paused(backend, 1)
             outcomes += told
@@ -118,12 +119,25 @@ def outcomes_with_pauses(
     return outcomes
 
 
+def steps_of(backend: LlamaBackend, at_most: int) -> list[Outcome]:
+    outcomes: list[Outcome] = []
+    while backend.is_busy and at_most:
+        outcomes += backend.step()
+        at_most -= 1
+    return outcomes
+
+
 def answer_of(outcomes: Iterable[Outcome]) -> Answer:
     return collect(each for each in outcomes if isinstance(each, Step))[1]
 
 
 def n_pauses(outcomes: list[Outcome]) -> int:
     return outcomes.count(Paused(ticket=1))
+
+
+def pauses_of(backend: LlamaBackend) -> Pauses:
+    assert isinstance(backend._engine, Generator)
+    return backend._engine._decoder._slots._pauses
 
 
 def same_with_pauses(
@@ -139,7 +153,7 @@ def same_with_pauses(
     assert paused.end.stop_reason == alone.end.stop_reason
     assert paused.end.usage.completion_tokens == alone.end.usage.completion_tokens
     assert n_pauses(outcomes) >= at_least
-    assert not backend._engine._decoder._slots._pauses._paused
+    assert not pauses_of(backend)._paused
 
 
 ASKED: dict[str, dict[str, Any]] = {
@@ -222,7 +236,7 @@ def test_each_stint_gets_on_even_where_all_is_read_again(tiny_model):
         disturb(backend)
         backend.resume(1)
     assert n_written[-1] == 12
-    assert all(b >= a for a, b in zip(n_written, n_written[1:], strict=False))
+    assert all(b >= a for a, b in pairwise(n_written))
 
 
 @pytest.mark.model
@@ -249,7 +263,7 @@ def test_who_is_dropped_while_paused_is_forgotten(backend):
     backend.drop(1)
     backend.resume(1)
     assert not backend.is_busy
-    assert backend._engine._decoder._slots._pauses.n_bytes == 0
+    assert pauses_of(backend).n_bytes == 0
 
 
 @pytest.mark.model
@@ -260,14 +274,7 @@ def test_who_ends_or_is_dropped_before_it_stands_still_is_not_paused(backend):
     backend.drop(1)
     assert not backend.is_busy
     backend.start(2, backend.prepare(job("hello", max_tokens=2)))
-    assert Paused(ticket=1) not in outcomes_until_idle(backend)
-
-
-def outcomes_until_idle(backend: LlamaBackend) -> list[Outcome]:
-    outcomes: list[Outcome] = []
-    while backend.is_busy:
-        outcomes += backend.step()
-    return outcomes
+    assert Paused(ticket=1) not in steps_of(backend, 1000)
 
 
 # --- vectors and scores -----------------------------------------------------------------

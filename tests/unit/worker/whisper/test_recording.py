@@ -88,7 +88,7 @@ class NotedTurn(Turn):
         super().__init__(1, lambda _: None)
         self.done: list[str] = []
 
-    def pause(self, until=always) -> None:
+    def pause(self, until=always, rest=None) -> None:
         self.done.append("pause")
 
 

@@ -199,3 +199,80 @@ def test_time_counts_while_a_job_has_the_turn(monkeypatch):
         performers.step(SOON_S)
         clock.now += 1000
     assert found == [2500, 2750]
+
+
+# --- rest -------------------------------------------------------------------------------
+
+
+def test_one_that_is_to_rest_has_no_turn_until_it_is_resumed():
+    order: list[int] = []
+    performers = ring(*(Turn(number, in_turns(3, order)) for number in (1, 2)))
+    performers.max_resting = 1
+    performers.step(SOON_S)
+    performers.pause(1)
+    assert performers.rest() == [1]
+    while performers.is_busy:
+        performers.step(SOON_S)
+    assert order == [1, 2, 2, 2]
+    performers.resume(1)
+    while performers.is_busy:
+        performers.step(SOON_S)
+    assert order == [1, 2, 2, 2, 1, 1]
+
+
+def test_no_more_rest_with_a_state_than_there_is_memory_for():
+    order: list[int] = []
+    performers = ring(*(Turn(number, in_turns(2, order)) for number in (1, 2, 3)))
+    performers.max_resting = 1
+    for _ in range(2):
+        performers.step(SOON_S)
+    for number in (1, 2, 3):
+        performers.pause(number)
+    assert sorted(performers.rest()) == [1, 3]  # the last has not begun
+    assert performers.rest() == []
+    assert performers.is_busy  # the second goes on
+    performers.drop(1)
+    assert performers.rest() == [2]
+    assert not performers.is_busy
+    for number in (2, 3):
+        performers.drop(number)
+    assert len(performers) == 0
+
+
+def test_one_that_can_do_without_its_state_frees_it_as_it_rests():
+    freed: list[str] = []
+    may_go_on = False
+
+    def perform(turn: Turn) -> None:
+        turn.pause(until=lambda: may_go_on, rest=lambda: freed.append("state"))
+        turn.tell(Transcribed(ticket=1, n_tokens=1))
+
+    turn = Turn(1, perform)
+    performers = ring(turn)
+    performers.step(SOON_S)
+    performers.pause(1)
+    assert performers.rest() == [1]
+    assert freed == ["state"]
+    may_go_on = True
+    assert not performers.is_busy
+    performers.resume(1)
+    assert performers.step(SOON_S) is turn
+    assert turn.outcomes() == [Transcribed(ticket=1, n_tokens=1)]
+
+
+def test_one_that_computes_rests_once_its_chunk_is_over():
+    go_on = threading.Event()
+
+    def perform(turn: Turn) -> None:
+        go_on.wait()
+        turn.pause()
+
+    performers = ring(Turn(1, perform))
+    performers.max_resting = 1
+    performers.step(0.01)
+    performers.pause(1)
+    assert performers.rest() == []
+    go_on.set()
+    performers.step(SOON_S)
+    assert performers.rest() == [1]
+    performers.drop(1)
