@@ -8,6 +8,7 @@ nobody else can lead a client to another service of somebody whom it trusts.
 
 import os
 import pwd
+import re
 import socket
 import stat
 import struct
@@ -25,6 +26,7 @@ SERVICE_USER: Final = "inferd"
 """Whom the units of ``systemd/`` run the daemon as."""
 ROOT_UID: Final = 0
 
+_UID: Final = re.compile("[0-9]{1,10}")
 _UCRED: Final = struct.Struct("3i")
 _OVERFLOW_UID: Final = Path("/proc/sys/kernel/overflowuid")
 _USUAL_OVERFLOW_UID: Final = 65534
@@ -38,13 +40,11 @@ class UntrustedServerError(ClientError):
         uid: of the process that listens there, or of the owner of the directory.
     """
 
-    def __init__(self, path: Path, uid: int, what: str) -> None:
+    def __init__(self, path: Path, uid: int, what: str, hint: str = "") -> None:
         self.path = path
         self.uid = uid
-        super().__init__(
-            f"{path}: {what}; nothing was sent. "
-            f"To trust this uid, set {TRUST_VARIABLE}={uid}"
-        )
+        hint = hint or f"To trust this uid, set {TRUST_VARIABLE}={uid}"
+        super().__init__(f"{path}: {what}; nothing was sent. {hint}")
 
 
 class Connected(Protocol):
@@ -95,7 +95,10 @@ class Trust:
                 self._check_owner(info.st_uid, f"{step} is a symlink of")
         if (info := directory.stat()).st_mode & stat.S_IWOTH:
             raise UntrustedServerError(
-                self.path, info.st_uid, f"anybody may write to {directory}"
+                self.path,
+                info.st_uid,
+                f"anybody may write to {directory}",
+                "Its owner has to take that right away: chmod o-w",
             )
 
     def check_server(self, sock: Connected) -> None:
@@ -128,7 +131,7 @@ def named_uids(environ: Mapping[str, str]) -> frozenset[int]:
     """
     words = environ.get(TRUST_VARIABLE, "")
     uids = [word.strip() for word in words.split(",") if word.strip()]
-    if not all(uid.isascii() and uid.isdecimal() for uid in uids):
+    if not all(map(_UID.fullmatch, uids)):
         raise ClientError(f"{TRUST_VARIABLE} is no list of uids: {words!r}")
     return frozenset(map(int, uids))
 

@@ -87,7 +87,7 @@ def test_uids_are_named_in_a_list(words, uids):
     assert named_uids({"INFERD_TRUST_UID": words}) == uids
 
 
-@pytest.mark.parametrize("words", ["ada", "-1", "1 2", "0x1", "²", "1;2"])
+@pytest.mark.parametrize("words", ["ada", "-1", "1 2", "0x1", "²", "1;2", "9" * 5000])
 def test_what_is_no_list_of_uids_is_refused(words):
     with pytest.raises(ClientError, match="INFERD_TRUST_UID"):
         named_uids({"INFERD_TRUST_UID": words})
