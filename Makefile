@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test check bench fuzz torture install rollback verify uninstall clean
+.PHONY: setup demo test check bench fuzz torture attack install rollback verify uninstall clean
 
 setup:
 	@$(PYTHON) -m tools.setup
@@ -32,6 +32,9 @@ fuzz: setup
 
 torture: setup
 	@$(BIN)/python -m torture
+
+attack: setup
+	@$(BIN)/python -m attack
 
 install:
 	@$(PYTHON) -m tools.install install

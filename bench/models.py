@@ -15,8 +15,9 @@ from typing import Final
 from bench.lab import ModelFile
 from inferd.models.__main__ import PipWorkshop
 from inferd.models.embedded import UnknownModelError, embedded_model
-from inferd.models.fetch import FetchError, say
+from inferd.models.fetch import FetchError
 from inferd.paths import cache_directory
+from inferd.terminal import say
 
 GEMMA: Final = "gemma3"
 GEMMA_FILE: Final = "gemma-3-270m-q4_k_m.gguf"

@@ -27,6 +27,8 @@ step    module                      takes                          gives
 beside  server.doors                what systemd holds             sockets, the lock
         server.listen, server.peer  paths                          sockets, callers' uids
         server.access, server.room  who may come in                places for connections
+        server.identity             uids                           who counts as whom
+        server.shares, server.loop  what each user had of the loop whose work is next
         server.force                a new configuration            what of it is in force
         server.surfaces             what backends can do           sockets and services
         fit, engine.ledger          what models need               slots, contexts
@@ -34,6 +36,7 @@ beside  server.doors                what systemd holds             sockets, the 
         server.commands             what operators ask             replies
         server.activity             what happened to a request     one line of the log
         server.log, server.sink     every event                    lines, here and in a file
+        server.quota                lines about a user             those that it has left
 ======  ==========================  =============================  ======================
 
 The daemon imports no model library: ``worker`` runs in a process of its own. Stages 1 to

@@ -14,7 +14,7 @@ from msgspec import Struct
 from inferd.capabilities import BackendCapabilities
 from inferd.errors import EmbedUnsupportedError, InternalError, RerankUnsupportedError
 from inferd.events import MalformedToolCall, TokenEvent, TokenEventV2
-from inferd.job import EmbedJob, GenerateJob, Job, RerankJob, TranscribeJob
+from inferd.job import EmbedJob, GenerateJob, Job, RerankJob, TranscribeJob, Written
 from inferd.wire.responses import (
     CacheMiss,
     Guesses,
@@ -137,6 +137,22 @@ class Backend(ABC):
     def stop(self, reason: str) -> None:
         """Fail every job it has, and every later one, with ``BackendUnavailableError``."""
 
+    async def write(
+        self,
+        job: GenerateJob,  # noqa: ARG002  # for those that write prompts
+    ) -> Written | None:
+        """Write what is not plain of a job before it is prepared; nothing if all is.
+
+        One job at a time is written. It is what takes long of clients' requests, so it
+        has a queue of its own.
+
+        Raises:
+            GenerateError: the job cannot be served, or the backend is out of service.
+
+        Cancellation: safe.
+        """
+        return None
+
     @abstractmethod
     def prepare(
         self, job: J, fds: Sequence[int] = ()
@@ -154,6 +170,21 @@ class Backend(ABC):
         Raises:
             GenerateError: the job cannot be served, or the backend is out of service.
         """
+
+    @abstractmethod
+    def pause(self, prepared: Prepared[J], on_paused: Callable[[], object]) -> None:
+        """Have a prepared job stand still, whether it runs or is about to.
+
+        What it has to remember is kept, and its slot is free once ``on_paused`` is called:
+        at once, or after the step under way. It is not called for a job that ends before.
+        """
+
+    @abstractmethod
+    def resume(self, prepared: Prepared[J]) -> None:
+        """Have a job go on that was paused; there is a slot for it."""
+
+    def tell(self, prepared: Prepared[J], position: int) -> None:  # noqa: B027  # optional
+        """Have the stream of a job that is paused give its place in the queue."""
 
     @abstractmethod
     def generate(
@@ -196,6 +227,16 @@ class Backend(ABC):
             is_last: nothing more will come.
         """
         raise InternalError(f'backend "{self.name}" does not transcribe')
+
+    def on_silent(  # noqa: B027  # for those that transcribe
+        self, prepared: Prepared[TranscribeJob], told: Callable[[int], object]
+    ) -> None:
+        """Have somebody told when a job has nothing to do.
+
+        Args:
+            prepared: with an open medium.
+            told: how many bytes of it there have to be until it has, unless it ends.
+        """
 
     async def embed(
         self,

@@ -76,6 +76,41 @@ class AccessSettings(_Table, frozen=True):
     else; with a rule the socket is open to ``listen.group``, too."""
 
 
+Uid = Annotated[int, Meta(ge=1, le=2**32 - 2)]
+
+
+class UidRange(_Table, frozen=True):
+    """Uids that are not users of their own."""
+
+    first: Uid
+    """The first of them."""
+    count: Uid
+    """How many there are."""
+    owner: Account | None = None
+    """The user whom all of them count as. Default: none; they are containers'."""
+    block: Uid | None = None
+    """Without an owner: each so many of them are one user. Default: all of them."""
+
+
+class UserSettings(_Table, frozen=True):
+    """Which uids count as one user, wherever users are counted or kept apart.
+
+    Who may use which socket goes by uids and groups as they are.
+    """
+
+    subuid_file: FilePath = "/etc/subuid"
+    """The system's list of subordinate uids, as ``subuid(5)`` has it: they count as their
+    owner. Those of root, of system accounts and of names that nobody has count as one user
+    for each line, and share nothing that is kept. Uids below 65,536 and those in
+    ``/etc/passwd`` are always users of their own."""
+    subgid_file: FilePath = "/etc/subgid"
+    """The same for groups: it tells the owner of a uid that is in no range."""
+    ranges: Annotated[tuple[UidRange, ...], Meta(max_length=limits.MAX_UID_RANGES)] = ()
+    """What these files do not say, of a directory service or of containers: ``count`` uids
+    from ``first`` on count as ``owner``; where there is none, each ``block`` of them, or all,
+    is a user. They come before the files, and may have no uid in common."""
+
+
 class AdmissionSettings(_Table, frozen=True):
     """How many requests run and wait, over all backends and sockets."""
 
@@ -93,6 +128,15 @@ class AdmissionSettings(_Table, frozen=True):
     max_queued_bytes: Positive = limits.MAX_QUEUED_BYTES
     """Bytes of the requests that wait, as they were sent; a request over it is refused,
     unless it waits alone."""
+
+    quantum_s: Annotated[float, Meta(ge=limits.QUANTUM_MIN_S, le=86_400)] = (
+        limits.QUANTUM_S
+    )
+    """Seconds for which a request that runs keeps its place while another user waits who
+    has less than an equal share of them; then one of those who have more is paused, and
+    goes on when it is its turn."""
+    max_live: Positive = limits.MAX_LIVE_RECORDINGS
+    """Requests of one user whose sound is still being appended; the next is refused."""
 
 
 class MemorySettings(_Table, frozen=True):
@@ -216,6 +260,9 @@ class LlamaCppSettings(_Table, frozen=True, tag="llamacpp", tag_field="kind"):
     prompt_cache_mb: Annotated[int, Meta(ge=0, le=I32_MAX)] = limits.PROMPT_CACHE_MB
     """MiB of host memory for prompts and answers that may be continued, of what the
     budget has left; with 0 nothing is kept, in the context neither."""
+    pause_mb: Annotated[int, Meta(ge=0, le=I32_MAX)] = limits.PAUSE_MB
+    """MiB of host memory for the states of answers that are paused for other users, of
+    what the budget has left; one without its state is read again when it goes on."""
     media_cache_mb: Annotated[int, Meta(ge=0, le=I32_MAX)] = limits.MEDIA_CACHE_MB
     """MiB of host memory for what a projector has made of pictures and sound; 0 keeps none."""
     speculation: Speculation = "off"
@@ -283,6 +330,7 @@ class Config(_Table, frozen=True):
 
     listen: Listen = Listen()
     access: AccessSettings = AccessSettings()
+    users: UserSettings = UserSettings()
     admission: AdmissionSettings = AdmissionSettings()
     memory: MemorySettings = MemorySettings()
     limits: LimitSettings = LimitSettings()

@@ -28,7 +28,14 @@ class Progress(Struct, frozen=True):
     total: int
 
 
-TokenEvent = Token | Progress | Done
+class Queued(Struct, frozen=True):
+    """It has been paused, and waits for its turn; only for a job that wants to know."""
+
+    position: int
+    """1 for the next to go on."""
+
+
+TokenEvent = Token | Progress | Queued | Done
 
 
 class Span(Struct, frozen=True, kw_only=True):
@@ -115,4 +122,6 @@ class DoneV2(Struct, frozen=True, kw_only=True):
     """Of speech that was written down."""
 
 
-TokenEventV2 = Text | Thinking | ToolUse | Progress | Partial | AudioRead | DoneV2
+TokenEventV2 = (
+    Text | Thinking | ToolUse | Progress | Queued | Partial | AudioRead | DoneV2
+)

@@ -100,13 +100,16 @@ class Need(Struct, frozen=True, kw_only=True):
     """What a batch is computed in, and its results."""
     own: int
     """The worker itself, with its vocabularies."""
+    pause: int = 0
+    """What it may keep of paused jobs."""
     store: int = 0
     """What it may keep beside."""
 
     @property
     def total(self) -> int:
         """All of it."""
-        return self.weights + self.cache + self.compute + self.own + self.store
+        kept = self.pause + self.store
+        return self.weights + self.cache + self.compute + self.own + kept
 
     def __str__(self) -> str:
         """Say it in MiB, without a name."""
@@ -117,6 +120,8 @@ class Need(Struct, frozen=True, kw_only=True):
             f"{mib(self.compute)} to compute",
             f"{mib(self.own)} for the worker",
         ]
+        if self.pause:
+            parts.append(f"{mib(self.pause)} for paused jobs")
         if self.store:
             parts.append(f"{mib(self.store)} to keep prefixes")
         return f"{mib(self.total)} ({', '.join(parts)})"
@@ -139,8 +144,10 @@ class Demand(Struct, frozen=True, kw_only=True, tag=True):
     """Over the tokens of all slots together."""
     compute: Line = Line()
     """Over the tokens of one slot: what is computed of one sequence sees no other's."""
+    pause: Size = 0
+    """What it would keep of paused jobs, at most: of what nobody else needs."""
     store: Size = 0
-    """What it would keep beside, at most: of what nobody else needs."""
+    """What it would keep beside, at most: of what is left then."""
     accelerator: Size = 0
     """On accelerators, as it was asked for; in no budget."""
 
@@ -167,6 +174,8 @@ class Share(Struct, frozen=True, kw_only=True, tag=True):
 
     n_slots: int
     n_ctx: int
+    pause: int = 0
+    """Bytes that it may keep of paused jobs."""
     store: int = 0
     """Bytes that it may keep beside."""
 
@@ -190,7 +199,9 @@ class Plan(Struct, frozen=True, kw_only=True):
     def share(self, name: str) -> Share:
         """Tell what a backend gets."""
         need = self.needs[name]
-        return Share(n_slots=self.n_slots, n_ctx=need.n_ctx, store=need.store)
+        return Share(
+            n_slots=self.n_slots, n_ctx=need.n_ctx, pause=need.pause, store=need.store
+        )
 
 
 class Budget(Struct, frozen=True, kw_only=True):
@@ -212,8 +223,8 @@ def fit(demands: Mapping[str, Demand], budget: Budget) -> Plan:
     """Fit all backends in the budget: first with fewer slots, then with less context.
 
     What was configured stays as it is. Contexts shrink to the same length, none below
-    ``MIN_FITTED_CONTEXT_TOKENS``. What is left may be used to keep things, by the first
-    backends first.
+    ``MIN_FITTED_CONTEXT_TOKENS``. What is left is for the states of paused jobs, no more
+    than all contexts take, then to keep things; each by the first backends first.
 
     Raises:
         UnfitError: it cannot be done.
@@ -222,8 +233,12 @@ def fit(demands: Mapping[str, Demand], budget: Budget) -> Plan:
     if plan is None:
         raise UnfitError(_refusal(demands, budget))
     left = budget.n_bytes - plan.total
-    needs: dict[str, Need] = {}
-    for name, need in plan.needs.items():
+    needs = dict(plan.needs)
+    for name, need in needs.items():
+        pause = min(demands[name].pause, need.cache + need.compute, left)
+        left -= pause
+        needs[name] = replace(need, pause=pause)
+    for name, need in needs.items():
         store = min(demands[name].store, left)
         left -= store
         needs[name] = replace(need, store=store)

@@ -13,7 +13,7 @@ from inferd.capabilities import BackendCapabilities, Count
 from inferd.config import BackendSettings
 from inferd.fit import Demand, Share
 from inferd.job import Job
-from inferd.limits import HEARTBEAT_S
+from inferd.limits import HEARTBEAT_S, VOCABULARY_MAX_BYTES
 from inferd.wire.responses import Guesses, Logprob, StopReason, Usage
 from inferd.wire.status import Phase
 
@@ -71,7 +71,23 @@ class Append(Struct, frozen=True, kw_only=True, tag=True):
     """Nothing more will come."""
 
 
-ToWorker = Load | Share | Prepare | Run | Append | Drop
+class Pause(Struct, frozen=True, kw_only=True, tag=True):
+    """Have a job stand still and free its slot; answered by ``Paused``, unless it ends."""
+
+    ticket: int
+
+
+class Resume(Struct, frozen=True, kw_only=True, tag=True):
+    """Go on with a job that is paused."""
+
+    ticket: int
+
+
+class Spell(Struct, frozen=True, kw_only=True, tag=True):
+    """Tell the model's vocabulary; answered by ``Spelt``, once."""
+
+
+ToWorker = Load | Share | Prepare | Run | Append | Pause | Resume | Drop | Spell
 
 
 # --- worker to daemon ---------------------------------------------------------
@@ -120,6 +136,15 @@ class Loaded(Struct, frozen=True, kw_only=True, tag=True):
     marker_tokens: frozenset[bytes] = frozenset()
     """Pieces of tokens that are no text of their own, but parts of the family's markers:
     to be left out where markers are not looked for."""
+    facts: bytes = b""
+    """How the model wants its prompts: for the process that writes them, and nobody else.
+    Empty where nothing is to be written."""
+
+
+class Spelt(Struct, frozen=True, kw_only=True, tag=True):
+    """The model's vocabulary: for the process that tries grammars, and nobody else."""
+
+    words: Annotated[bytes, Meta(max_length=VOCABULARY_MAX_BYTES)]
 
 
 class Alive(Struct, frozen=True, kw_only=True, tag=True):
@@ -246,6 +271,20 @@ class TranscriptEnded(Struct, frozen=True, kw_only=True, tag=True):
     """That the library took for it."""
 
 
+class Paused(Struct, frozen=True, kw_only=True, tag=True):
+    """A job stands still and has no slot any more."""
+
+    ticket: Ticket
+
+
+class Silent(Struct, frozen=True, kw_only=True, tag=True):
+    """A job with an open medium has nothing to do until there is more of it."""
+
+    ticket: Ticket
+    until_bytes: Annotated[int, Meta(ge=0, le=2**53)]
+    """From the beginning: with fewer, and more to come, it does nothing."""
+
+
 class Failed(Struct, frozen=True, kw_only=True, tag=True):
     """A job came to nothing."""
 
@@ -263,6 +302,7 @@ FromWorker = (
     | LoadFailed
     | Loaded
     | Alive
+    | Spelt
     | PromptReady
     | Refused
     | Overflow
@@ -271,5 +311,7 @@ FromWorker = (
     | Scored
     | Transcribed
     | TranscriptEnded
+    | Paused
+    | Silent
     | Failed
 )

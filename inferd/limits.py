@@ -50,6 +50,21 @@ GRAMMAR_MAX_BYTES: Final = 64 * 1024
 GRAMMAR_MAX_ALTERNATIVES: Final = 4096
 """``|`` bytes in one GBNF grammar: alternatives multiply the parser's stacks. F-11."""
 
+TOOLS_MAX_BYTES: Final = 2 * 1024 * 1024
+"""Bytes of UTF-8 in all tools of a request: names, descriptions and schemas. As a prompt
+that is over half a million tokens. F-11."""
+
+EFFORT_STEPS: Final = 500_000
+"""Nodes and characters that a translation may visit and write in any case. F-11."""
+
+EFFORT_STEPS_PER_BYTE: Final = 16
+"""Of these for each byte of what is translated: schemas that people write are read three
+times, and written twice. F-11."""
+
+EFFORT_READING: Final = 100_000
+"""Of these to read one call that a model has written by its tool's schema, on the daemon's
+loop: a tenth of a second at worst. F-11."""
+
 IMAGE_TOKEN_BUDGETS: Final = (70, 140, 280, 560, 1120)
 """The values ``image_token_budget`` may take, in tokens."""
 
@@ -120,6 +135,22 @@ MAX_QUEUED_BYTES: Final = 2 * MAX_FRAME_BYTES
 """Bytes of the lines of requests that wait: two of the largest, which are held several
 times over as text, as a job and on its way to a worker. F-1."""
 
+QUANTUM_S: Final = 2.0
+"""Seconds for which a permit is kept before it may be taken back for another user: what a
+person who waits for a first token bears, and long enough that saving and restoring a state
+(some 50 ms for 8,192 tokens of the embedded chat model) takes a few per cent of it. F-34."""
+
+QUANTUM_MIN_S: Final = 0.1
+"""Least that may be configured: with less, more time goes into changing than into work."""
+
+MAX_LIVE_RECORDINGS: Final = 4
+"""Requests of one user to which sound is appended, whether or not there is any: a person
+has one microphone, a meeting some. Each has sound in memory and an open file. F-34."""
+
+SILENT_S: Final = 1.5
+"""Seconds after which a request that waits for more sound gives its permit back: longer
+than a second, in which who speaks sends the next one. F-34."""
+
 RETRY_AFTER_MIN_MS: Final = 10
 """Shortest time after which one who was refused is told to try again: less is a loop."""
 
@@ -151,6 +182,9 @@ MAX_THREADS: Final = 512
 
 MAX_CONNECTIONS: Final = 1024
 """Clients connected at once over all inference sockets. A connection costs some 40 kB."""
+
+MAX_UID_RANGES: Final = 1024
+"""Ranges of uids that the configuration names; directories have them by the dozen. F-36."""
 
 MAX_ADMIN_CONNECTIONS: Final = 64
 """Listeners on the admin socket at once: counted apart, so that it answers under load."""
@@ -262,6 +296,29 @@ killed: a template cannot be interrupted otherwise."""
 MAX_PREPARES: Final = 3
 """Times one request is prepared anew because its worker died; then it is refused."""
 
+PLAIN_TURNS: Final = 64
+"""Turns of a prompt that a worker writes itself: all others are written in a process that
+can be stopped. Work by the square of so few is negligible. F-11."""
+
+PLAIN_CHARS: Final = 64 * 1024
+"""Characters of such a prompt: rendering them takes some milliseconds. F-11."""
+
+WRITING_TIMEOUT_S: Final = 10.0
+"""Seconds in which one prompt has to be written and its grammar tried, on a machine that
+is busy with other things, before the process that does it is replaced. F-11."""
+
+WRITES_MAX: Final = 2
+"""Times that one prompt is written where the process that does it was killed. F-11."""
+
+VOCABULARY_MAX_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of a vocabulary that a worker tells: some 3 MiB for 262,144 tokens. F-25."""
+
+GRAMMARS_REMEMBERED: Final = 32
+"""Grammars of one user that are known to compile soon and are not tried again. F-32."""
+
+OWNERS_REMEMBERED: Final = 256
+"""Users whose grammars are remembered, 32 bytes each; who has asked last is kept. F-32."""
+
 TEMPLATE_OUTPUT_CHARS: Final = 64 * 1024 * 1024
 """Characters a chat template may produce: no request is larger than a frame."""
 
@@ -298,6 +355,10 @@ BREAKER_OPEN_S: Final = 30.0
 PROMPT_CACHE_MB: Final = 256
 """MiB of host memory for what is kept, 5 conversations of 2,000 tokens with the embedded
 chat model: they come back in 7 ms where reading them takes 7 s."""
+
+PAUSE_MB: Final = 256
+"""MiB of host memory for the states of paused answers: eleven of 1,000 tokens with the
+embedded chat model. What does not fit is read again, at its user's expense. F-34."""
 
 MEDIA_CACHE_MB: Final = 128
 """MiB of host memory for what a projector has made of pictures and sound. A picture takes

@@ -59,6 +59,10 @@ class Budget:
         fits_all = self.spent + amount.units <= self.bound
         return fits_all and mine <= self.bound // n_users
 
+    def n_users(self, *uids: int) -> int:
+        """Count the users who have spent any of it, and these."""
+        return len(self._of_users.keys() | {*uids})
+
     def spend(self, amount: Amount) -> None:
         """Count an amount."""
         self.spent += amount.units

@@ -1,14 +1,15 @@
 """Users in a ring, each with a line of requests: whose turn is next?
 
-Before a user's turn comes, no other has two: one who comes to wait goes last, and one who
-had a turn goes last again. Within a line the highest priority is first, and the earliest
-among equals.
+Who has fewest permits is first. Among equals, before a user's turn comes no other has two:
+one who comes to wait goes last, and one who had a turn goes last again. Within a line the
+highest priority is first, and the earliest among equals.
 """
 
-import itertools
 from bisect import bisect_left, insort
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+_NONE: Final[Mapping[int, int]] = {}
 
 
 class Place(NamedTuple):
@@ -24,7 +25,7 @@ class Place(NamedTuple):
 class Ring:
     """Those who wait, by user.
 
-    Cost: O(log n) comparisons for ``put`` and ``remove``, O(1) for ``take``.
+    Cost: O(log n) comparisons for ``put`` and ``remove``, one for each user for ``take``.
     """
 
     def __init__(self) -> None:
@@ -60,9 +61,13 @@ class Ring:
         if not line:
             del self._lines[uid]
 
-    def take(self) -> Place:
-        """Take out the one whose turn it is; there has to be one."""
-        uid = next(iter(self._lines))
+    def take(self, held: Mapping[int, int] = _NONE) -> Place:
+        """Take out the one whose turn it is; there has to be one.
+
+        Args:
+            held: permits by user; none for those that are missing.
+        """
+        uid = min(self._lines, key=lambda each: held.get(each, 0))
         line = self._lines.pop(uid)
         place = line.pop(0)
         if line:
@@ -74,7 +79,21 @@ class Ring:
         """Note that a user was served who did not have to wait."""
         self._served = uid
 
-    def order(self) -> Iterator[int]:
-        """Give the tickets of all, as they are taken if nobody else comes."""
-        for turns in itertools.zip_longest(*self._lines.values()):
-            yield from (place.ticket for place in turns if place is not None)
+    def lines(self) -> Iterator[list[Place]]:
+        """Give each user's, in the order of their turns."""
+        yield from self._lines.values()
+
+    def order(self, held: Mapping[int, int] = _NONE) -> Iterator[int]:
+        """Give the tickets of all, as they are taken if nobody else comes.
+
+        Args:
+            held: permits by user. Where there are several it depends on who leaves first,
+                and this is a guess: one of each user's.
+        """
+        turns = sorted(
+            (max(0, held.get(uid, 0) - 1) + number, turn, place)
+            for turn, (uid, line) in enumerate(self._lines.items())
+            for number, place in enumerate(line)
+        )
+        for _, _, place in turns:
+            yield place.ticket

@@ -8,6 +8,7 @@ from typing import Final
 
 from inferd import __version__
 from inferd.cli.console import CommandError, fail
+from inferd.terminal import Parser, StdoutError, leave_stderr, telling_bugs
 
 COMMANDS: Final = {
     "serve": "run the daemon in the foreground",
@@ -30,23 +31,33 @@ EXIT_INTERRUPTED: Final = 130
 
 def main() -> int:
     """Run one command; give its exit code."""
-    arguments = _parse(sys.argv[1:])
-    run: Callable[[argparse.Namespace], int] = arguments.run
+    with telling_bugs():
+        arguments = _parse(sys.argv[1:])
+        run: Callable[[argparse.Namespace], int] = arguments.run
+        return _code_of(run, arguments)
+
+
+def _code_of(
+    run: Callable[[argparse.Namespace], int], arguments: argparse.Namespace
+) -> int:
     try:
         return run(arguments)
     except CommandError as error:
-        return fail(error)
+        failure = error
+    except StdoutError as error:
+        failure = CommandError(str(error))
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        sys.stderr.close()  # whoever read our output has had enough
+        leave_stderr()  # whoever read our output has had enough
         return 0
     except OSError as error:
-        return fail(CommandError(error.strerror or str(error)))
+        failure = CommandError(error.strerror or str(error))
+    return fail(failure)
 
 
 def _parse(words: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="inferd",
         description="A local inference daemon on Unix sockets.",
         epilog="exit codes: 0 done; 1 not ready, or a check failed; 2 an error, or an "

@@ -4,8 +4,9 @@ import argparse
 
 from msgspec import UNSET
 
-from inferd.cli.console import EXIT_OK, say
+from inferd.cli.console import EXIT_OK
 from inferd.cli.daemon import add_socket_argument, carry_out
+from inferd.terminal import say
 from inferd.wire.commands import Command
 
 

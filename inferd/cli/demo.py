@@ -11,10 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from inferd.cli.console import EXIT_OK, CommandError, data, printable, say
+from inferd.cli.console import EXIT_OK, CommandError
 from inferd.client.discovery import NoDaemonError
 from inferd.client.exchange import ClientError
 from inferd.client.sync import Client, wait_until_ready
+from inferd.terminal import prose, say
 from inferd.wire.requests import ChatMessage, GenerateRequest
 from inferd.wire.responses import DoneFrame, ProgressFrame, TokenFrame
 from inferd.wire.status import AnyStatus
@@ -99,11 +100,11 @@ def _ask(directory: Path, prompt: str) -> None:
             match frame:
                 case TokenFrame():
                     first_at = first_at or time.monotonic()
-                    data(printable(frame.content), end="")
+                    prose(frame.content)
                 case ProgressFrame():
                     pass
                 case DoneFrame():
-                    data("")
+                    prose("\n")
                     _tell_speed(frame, asked_at, first_at or time.monotonic())
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from inferd import __version__
 from inferd.cli.configuration import load_config, located, socket_directory
-from inferd.cli.console import EXIT_NOT_READY, EXIT_OK, CommandError, data
+from inferd.cli.console import EXIT_NOT_READY, EXIT_OK, CommandError
 from inferd.config import BackendSettings, Config, MockSettings
 from inferd.doctor.box import check_box
 from inferd.doctor.check import Check, Finding, Verdict, examine, failed, ok
@@ -26,6 +26,7 @@ from inferd.doctor.runtime import (
     check_sockets,
 )
 from inferd.server.sizes import memory_budget
+from inferd.terminal import json_line, line, text_of_json
 
 CHECKS_OF_BACKENDS: Final = ("model", "memory", "worker")
 
@@ -59,14 +60,24 @@ def run(arguments: argparse.Namespace) -> int:
     for finding in examine(list(all_checks(arguments.config))):
         findings.append(finding)
         if not arguments.json:
-            data(f"{MARKS[finding.verdict]} {finding.check}: {finding.detail}")
+            line(f"{MARKS[finding.verdict]} {finding.check}: {finding.detail}")
             if finding.hint:
-                data(f"       hint: {finding.hint}")
+                line(f"       hint: {finding.hint}")
     passed = all(finding.verdict is not Verdict.FAILED for finding in findings)
     if arguments.json:
-        report = Report(version=__version__, passed=passed, findings=findings)
-        data(msgspec.json.encode(report).decode())
+        plain = [_plain(finding) for finding in findings]
+        report = Report(version=__version__, passed=passed, findings=plain)
+        json_line(msgspec.json.encode(report))
     return EXIT_OK if passed else EXIT_NOT_READY
+
+
+def _plain(finding: Finding) -> Finding:
+    """Write paths as JSON can hold them."""
+    return msgspec.structs.replace(
+        finding,
+        detail=text_of_json(finding.detail),
+        hint=text_of_json(finding.hint),
+    )
 
 
 def all_checks(file: Path | None) -> Iterator[Check]:

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from inferd.cli.console import EXIT_OK, CommandError, data, printable, say, stdin
+from inferd.cli.console import EXIT_OK, CommandError, stdin
 from inferd.cli.daemon import add_id_argument, add_socket_argument, asking
 from inferd.cli.numbers import finite, u32
 from inferd.client.attachments import Attachments
@@ -14,6 +14,7 @@ from inferd.client.exchange import RequestFailedError
 from inferd.client.frames import BlocksAnswer, Done, DoneBlocks, TextAnswer
 from inferd.client.media import MediaError, MissingExtraError
 from inferd.client.sync import Client
+from inferd.terminal import json_line, line, prose, say
 from inferd.wire.blocks import (
     Attachment,
     Block,
@@ -91,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
             return EXIT_OK
         for frame in frames:
             if arguments.json:
-                data(encode(frame).decode(), end="")
+                json_line(encode(frame))
             else:
                 _print(frame)
             _refuse_broken(frame)
@@ -124,13 +125,13 @@ def _count(frames: Iterable[TextAnswer | BlocksAnswer]) -> None:
     try:
         for frame in frames:
             if isinstance(frame, Done):
-                data(str(frame.usage.prompt_tokens))
+                line(str(frame.usage.prompt_tokens))
             elif isinstance(frame, DoneBlocks):
-                data(str(frame.usage.input_tokens))
+                line(str(frame.usage.input_tokens))
             _refuse_broken(frame)
     except RequestFailedError as error:
         if isinstance(error.frame.prompt_tokens, int):
-            data(str(error.frame.prompt_tokens))
+            line(str(error.frame.prompt_tokens))
         raise
 
 
@@ -180,13 +181,13 @@ def make_blocks_request(
 def _print(frame: TextAnswer | BlocksAnswer) -> None:
     match frame:
         case TokenFrame(content=text) | BlockFrame(block=TextDelta(delta=text)):
-            data(printable(text), end="")
+            prose(text)
         case ProgressFrame(status="queued"):
             say(f"queued, position {frame.position}")
         case ProgressFrame():
             say(f"prefill, {frame.processed} of {frame.total} tokens")
         case Done() | DoneBlocks():
-            data("")
+            prose("\n")
         case BlockFrame():
             pass  # neither thoughts nor calls are asked for
 

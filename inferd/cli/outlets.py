@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from inferd.cli.console import CommandError, data, printable
+from inferd.cli.console import CommandError
 from inferd.cli.recordings import STDIN
 from inferd.client.transcripts import (
     FORMATS,
@@ -18,6 +18,7 @@ from inferd.client.transcripts import (
     Transcript,
     has_text,
 )
+from inferd.terminal import json_line, prose
 
 STDIN_STEM: Final = "stdin"
 """What files are called that hold what was said on stdin."""
@@ -144,17 +145,18 @@ class Printer:
         if has_text(segment):
             head = "" if self._n_cues else self._form.head
             self._n_cues += 1
-            _print(head + self._form.cue(self._n_cues, segment))
+            self._print(head + self._form.cue(self._n_cues, segment))
 
     def finish(self, transcript: Transcript) -> None:
         """Print what comes last."""
         head = "" if self._n_cues else self._form.head
-        _print(head + self._form.tail(self._name, transcript))
+        self._print(head + self._form.tail(self._name, transcript))
 
-
-def _print(text: str) -> None:
-    if text:
-        data(printable(text), end="")
+    def _print(self, text: str) -> None:
+        if self._form is FORMATS["json"] and text:
+            json_line(text)
+        elif text:
+            prose(text)
 
 
 def _stem(name: str) -> str:

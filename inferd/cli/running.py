@@ -26,6 +26,7 @@ from inferd.server.force import nothing_to_read
 from inferd.server.listen import ListenError
 from inferd.server.log import writing_log
 from inferd.server.logfile import LogFile
+from inferd.server.loop import rare_collections
 from inferd.server.run import Daemon
 from inferd.server.sizes import memory_budget
 
@@ -76,7 +77,8 @@ def _serve(
         with adopted(os.environ) as inherited:
             daemon = make_daemon(config, audience, inherited, read_config, early)
             _raise_file_limit()
-            trio.run(_until_told, daemon)
+            with rare_collections():
+                trio.run(_until_told, daemon)
             for number in SIGNALS:  # one that comes now has nothing left to end
                 signal.signal(number, signal.SIG_IGN)
     except* (CommandError, ConfigError, ListenError, StartFailedError) as group:

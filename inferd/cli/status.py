@@ -7,17 +7,13 @@ from typing import Final
 import msgspec
 
 from inferd import __version__
-from inferd.cli.console import (
-    EXIT_NOT_READY,
-    EXIT_OK,
-    CommandError,
-    data,
-    printable,
-)
+from inferd.cli.console import EXIT_NOT_READY, EXIT_OK, CommandError
 from inferd.cli.daemon import ANSWER_S, START, add_socket_argument, configured_directory
 from inferd.client.discovery import NoDaemonError
 from inferd.client.exchange import ClientError
 from inferd.client.sync import READY, watch_status
+from inferd.client.trust import UntrustedServerError
+from inferd.terminal import json_line, line
 from inferd.wire.status import AnyStatus
 
 ABILITIES: Final = (
@@ -58,10 +54,11 @@ def run(arguments: argparse.Namespace) -> int:
         snapshot = _snapshot(directory)
     except (NoDaemonError, ClientError, OSError) as error:
         if not arguments.json:
-            raise CommandError(str(error), hint=START) from error
+            hint = "" if isinstance(error, UntrustedServerError) else START
+            raise CommandError(str(error), hint=hint) from error
         snapshot = Snapshot(status="unreachable", version=__version__)
     if arguments.json:
-        data(msgspec.json.encode(snapshot).decode())
+        json_line(msgspec.json.encode(snapshot))
     else:
         _print(snapshot)
     return EXIT_OK if snapshot.status == READY else EXIT_NOT_READY
@@ -71,7 +68,7 @@ def _snapshot(directory: Path | None) -> Snapshot:
     """Read the frames of the present state: capabilities, then the lifecycle."""
     backends: list[msgspec.Raw] = []
     version: str | None = None
-    for line, status in watch_status(directory, timeout_s=ANSWER_S):
+    for frame, status in watch_status(directory, timeout_s=ANSWER_S):
         if status.status != "capabilities":
             return Snapshot(
                 status=status.status,
@@ -82,40 +79,41 @@ def _snapshot(directory: Path | None) -> Snapshot:
                 backends=backends,
             )
         version = status.daemon_version
-        backends.append(msgspec.Raw(line))
+        backends.append(msgspec.Raw(frame))
     raise NoDaemonError("the daemon closed the admin socket")
 
 
 def _watch(directory: Path | None, *, as_json: bool) -> int:
-    for line, status in watch_status(directory):
-        data(line.decode() if as_json else _sentence(status))
+    for frame, status in watch_status(directory):
+        if as_json:
+            json_line(frame)
+        else:
+            line(_sentence(status))
     return EXIT_NOT_READY  # it ended, so the daemon is gone, or we were too slow
 
 
 def _sentence(status: AnyStatus) -> str:
     words = (status.status, status.phase, status.backend, status.path, status.reason)
-    return printable(" ".join(word for word in words if word))
+    return " ".join(word for word in words if word)
 
 
 def _print(snapshot: Snapshot) -> None:
-    data(
+    line(
         _sentence(
             AnyStatus(
                 status=snapshot.status, phase=snapshot.phase, reason=snapshot.reason
             )
         )
     )
-    data(
+    line(
         f"version {snapshot.daemon_version or 'unknown'}, this command {snapshot.version}"
     )
     for raw in snapshot.backends:
         able = msgspec.json.decode(raw)
         abilities = ["text"] if able.get("generate", True) else []
         abilities += [name for name in ABILITIES if able.get(name)]
-        data(
-            printable(
-                f"backend {able['backend']}: model {able.get('model', 'unknown')}, "
-                f"context {able.get('n_ctx', 'unknown')}, {able['accelerator']}, "
-                f"gpu_layers {able['gpu_layers']}, {' '.join(abilities)}"
-            )
+        line(
+            f"backend {able.get('backend', 'unknown')}: model {able.get('model', 'unknown')}, "
+            f"context {able.get('n_ctx', 'unknown')}, {able.get('accelerator', 'unknown')}, "
+            f"gpu_layers {able.get('gpu_layers', 'unknown')}, {' '.join(abilities)}"
         )

@@ -8,9 +8,10 @@ from typing import BinaryIO, Final, NamedTuple
 import msgspec
 from msgspec import Raw
 
-from inferd.cli.console import CommandError, data, printable, stdin
+from inferd.cli.console import CommandError, stdin
 from inferd.client.exchange import RequestFailedError
 from inferd.limits import MAX_FRAME_BYTES
+from inferd.terminal import json_line
 from inferd.wire.codec import DECODE_FAILURES
 
 STDIN: Final = "-"
@@ -63,7 +64,7 @@ def texts_of(arguments: Sequence[str], name: str) -> Iterator[Text]:
 
 def print_line(fields: Mapping[str, object]) -> None:
     """Print a result."""
-    data(printable(msgspec.json.encode(fields).decode()))
+    json_line(msgspec.json.encode(fields))
 
 
 def refusal(

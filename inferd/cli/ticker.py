@@ -1,11 +1,8 @@
 """One line on a terminal that is written over and over, beside what is printed."""
 
 import shutil
-import sys
 
-from inferd.cli.console import harmless, say
-
-_CLEAR = "\r\x1b[2K"
+from inferd.terminal import is_watched, overwrite, visible
 
 
 class Ticker:
@@ -18,20 +15,18 @@ class Ticker:
     """
 
     def __init__(self, *, is_wanted: bool = True) -> None:
-        is_terminal = sys.stderr is not None and sys.stderr.isatty()
-        self._is_seen = is_wanted and is_terminal
+        self._is_seen = is_wanted and is_watched()
         self._is_shown = False
 
     def show(self, text: str) -> None:
         """Write over what is there: the end of a text that is too long for a line."""
         if self._is_seen:
             room = shutil.get_terminal_size().columns - 1
-            line = harmless(" ".join(text.split()))
-            say(f"{_CLEAR}{line[-room:]}", end="")
+            overwrite(visible(" ".join(text.split()))[-room:])
             self._is_shown = True
 
     def clear(self) -> None:
         """Leave the line empty."""
         if self._is_shown:
-            say(_CLEAR, end="")
+            overwrite("")
             self._is_shown = False

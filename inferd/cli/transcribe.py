@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from inferd.cli.console import EXIT_ERROR, EXIT_OK, CommandError, harmless, say
+from inferd.cli.console import EXIT_ERROR, EXIT_OK, CommandError
 from inferd.cli.daemon import add_id_argument, add_socket_argument, asking
 from inferd.cli.numbers import whole
 from inferd.cli.outlets import Destination, kinds_of
@@ -20,6 +20,7 @@ from inferd.client.exchange import RequestFailedError
 from inferd.client.media import MissingExtraError
 from inferd.client.sound import RAW_BYTES, SAMPLE_RATE_HZ, SoundError
 from inferd.client.transcripts import FORMATS
+from inferd.terminal import say
 from inferd.wire.blocks import (
     AudioAttachment,
     AudioBlock,
@@ -127,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
             except (SoundError, RequestFailedError, IncompleteError) as error:
                 if _is_about_all(error, arguments.id):
                     raise
-                say(harmless(f"error: {name}: {error}"))
+                say(f"error: {name}: {error}")
                 n_failed += 1
             except MissingExtraError as error:
                 raise CommandError(str(error)) from error

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from inferd.client.trust import UntrustedServerError
 from inferd.paths import client_directories
 
 FIRST_PAUSE_S = 0.01
@@ -27,7 +28,17 @@ def pauses() -> Iterator[float]:
         pause = min(pause * 2, LONGEST_PAUSE_S)
 
 
-def nobody_at(tried: Mapping[Path, str]) -> NoDaemonError:
-    """Say where no daemon was found, and what the kernel said there."""
-    places = ", nor ".join(f"at {path} ({why})" for path, why in tried.items())
+def nobody_at(
+    tried: Mapping[Path, OSError | UntrustedServerError],
+) -> NoDaemonError | UntrustedServerError:
+    """Say why no daemon was found: who was refused, else what the kernel said where."""
+    for error in tried.values():
+        if isinstance(error, UntrustedServerError):
+            return error
+    places = ", nor ".join(f"at {path} ({_why(why)})" for path, why in tried.items())
     return NoDaemonError(f"no daemon answers {places}")
+
+
+def _why(error: Exception) -> str:
+    strerror = error.strerror if isinstance(error, OSError) else None
+    return strerror or str(error)

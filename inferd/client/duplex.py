@@ -9,6 +9,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 
 from inferd.client.exchange import ConnectionLostError
 from inferd.client.memory import rights
@@ -42,7 +43,9 @@ class Duplex:
         return not self._unsent
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection; a thread that waits for it is told that it is lost."""
+        with suppress(OSError):  # it has ended already
+            self._sock.shutdown(socket.SHUT_RDWR)
         self._sock.close()
 
     def put(self, line: bytes, descriptors: Sequence[int] = ()) -> None:
@@ -92,8 +95,8 @@ class Duplex:
             return self._sock.recv(READ_BYTES)
         except BlockingIOError:
             return None
-        except ConnectionError as error:
-            raise ConnectionLostError(str(error)) from error
+        except OSError as error:  # also: it was closed meanwhile
+            raise ConnectionLostError(error.strerror or str(error)) from error
 
     def _wait(self, wanted: int) -> int:
         timeout_ms = None if self._timeout_s is None else 1000 * self._timeout_s
@@ -103,8 +106,10 @@ class Duplex:
         return happened
 
     def _poll(self, wanted: int, timeout_ms: float | None) -> int:
+        if (number := self._sock.fileno()) < 0:
+            raise ConnectionLostError("the connection is closed")
         poll = select.poll()
-        poll.register(self._sock, wanted)
+        poll.register(number, wanted)
         return sum(happened for _, happened in poll.poll(timeout_ms))
 
     def _send(self) -> None:
@@ -118,7 +123,7 @@ class Duplex:
                     self._unsent.popleft()
         except BlockingIOError:
             return
-        except ConnectionError:
+        except OSError:  # it broke, or was closed meanwhile
             self._is_deaf = True
         if self._is_deaf:
             self._unsent.clear()

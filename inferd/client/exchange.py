@@ -23,6 +23,10 @@ from inferd.wire.requests import CancelLine
 from inferd.wire.responses import EmbeddingsFrame, Terminal
 from inferd.wire.speech import AppendLine
 
+APPEND_BYTES: Final = 256 * 1024
+"""Bytes of samples in a line that appends, 4 s of sound: whole samples, and with their
+base64 a third of what a daemon holds of such lines."""
+
 Q = TypeVar("Q", bound=Request)
 A = TypeVar("A", bound=Answer)
 
@@ -118,20 +122,39 @@ class Exchange(Generic[Q, A]):
     def append(self, samples: bytes, *, is_last: bool = False) -> bytes:
         """Give the bytes that add sound to the request that is under way.
 
+        A line holds ``APPEND_BYTES`` of samples; of more there are several lines.
+
         Raises:
-            ClientError: none of its attachments is open, or the line is too large.
+            ClientError: none of its attachments is open.
         """
         if self._id is None or self._open is None:
             raise ClientError("no request is under way whose sound is open")
-        line = AppendLine(
-            id=self._id,
-            attachment_id=self._open,
-            bytes=b64encode(samples).decode() if samples else None,
-            end=is_last,
-        )
+        starts = range(0, max(len(samples), 1), APPEND_BYTES)
+        lines = [
+            self._append_line(
+                self._id,
+                self._open,
+                samples[start : start + APPEND_BYTES],
+                is_last=is_last and start == starts[-1],
+            )
+            for start in starts
+        ]
         if is_last:
             self._open = None
-        return line_of(line)
+        return b"".join(lines)
+
+    @staticmethod
+    def _append_line(
+        request_id: str, attachment_id: str, samples: bytes, *, is_last: bool
+    ) -> bytes:
+        return line_of(
+            AppendLine(
+                id=request_id,
+                attachment_id=attachment_id,
+                bytes=b64encode(samples).decode() if samples else None,
+                end=is_last,
+            )
+        )
 
     def cancel(self, request_id: str) -> bytes | None:
         """Give the bytes that cancel this request; ``None`` if another is under way.

@@ -1,72 +1,71 @@
 """The blocking client."""
 
 import socket
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Self
 
 from inferd.client.admin import Order, StatusStream
-from inferd.client.discovery import (
-    NoDaemonError,
-    nobody_at,
-    pauses,
-    socket_paths,
-)
-from inferd.client.duplex import Duplex
-from inferd.client.exchange import (
-    ClientError,
-    ConnectionLostError,
-    Exchange,
-    Surface,
-    check_sound,
-)
-from inferd.client.frames import Answer, BlocksAnswer, TextAnswer
+from inferd.client.blocking import Connection, connect
+from inferd.client.discovery import NoDaemonError, pauses
+from inferd.client.exchange import ClientError, ConnectionLostError
+from inferd.client.frames import BlocksAnswer, TextAnswer
 from inferd.client.surfaces import BLOCKS, EMBED, RERANK, TEXT
+from inferd.client.trust import UntrustedServerError
 from inferd.limits import READ_BYTES
 from inferd.paths import ADMIN_SOCKET
 from inferd.wire.blocks import BlocksRequest
-from inferd.wire.codec import Request
 from inferd.wire.commands import Command, Reply
 from inferd.wire.requests import EmbedRequest, GenerateRequest, RerankRequest
 from inferd.wire.responses import EmbeddingsFrame, RerankFrame
 from inferd.wire.status import AnyStatus
 
-READY = "ready"
+__all__ = ["READY", "Client", "command", "connect", "wait_until_ready", "watch_status"]
 
-Q = TypeVar("Q", bound=Request)
-A = TypeVar("A", bound=Answer)
+READY = "ready"
 
 
 class Client:
     """A daemon's inference sockets: of each, one request after another.
 
-    A socket is connected to when it is first needed. What each method raises:
+    A socket is connected to when it is first needed, and again after an answer that did
+    not come to its end. What each method raises:
 
     - ``NoDaemonError``: nobody answers there.
+    - ``UntrustedServerError``: somebody answers whom we do not trust; nothing was sent.
     - ``RequestFailedError``: the daemon ended the request with an error frame.
     - ``ConnectionLostError``: the connection ended before the answer did.
     - ``ProtocolError``: what came is no answer.
-    - ``ClientError``, the base of these three: the request cannot be sent, or an answer
-      on that socket is not read to its end.
+    - ``ClientError``, the base of all but the first: the request cannot be sent, the
+      client is closed, or an answer on that socket is still being read.
+
+    An answer that is not read to its end is given up: its request is cancelled by
+    closing the connection. So it is when its iterator is closed or collected.
 
     Args:
         directory: where the sockets are; by default, where a daemon would put them.
         timeout_s: seconds of silence before a call gives up with ``TimeoutError``.
+        trusted_uids: whose processes may answer, besides those of root, of this user,
+            below ``/run/inferd`` of the service's user, and of ``$INFERD_TRUST_UID``.
 
     Ownership: ``close`` it, or use it in a ``with`` block; closing cancels requests.
     """
 
     def __init__(
-        self, directory: Path | None = None, *, timeout_s: float | None = None
+        self,
+        directory: Path | None = None,
+        *,
+        timeout_s: float | None = None,
+        trusted_uids: Collection[int] = (),
     ) -> None:
-        self._text = _Connection(TEXT, directory, timeout_s)
-        self._blocks = _Connection(BLOCKS, directory, timeout_s)
-        self._embed = _Connection(EMBED, directory, timeout_s)
-        self._rerank = _Connection(RERANK, directory, timeout_s)
+        where = (directory, timeout_s, trusted_uids)
+        self._text = Connection(TEXT, *where)
+        self._blocks = Connection(BLOCKS, *where)
+        self._embed = Connection(EMBED, *where)
+        self._rerank = Connection(RERANK, *where)
         self._all = (self._text, self._blocks, self._embed, self._rerank)
 
     def __enter__(self) -> Self:
@@ -134,63 +133,6 @@ class Client:
         return n_sent > 0
 
 
-class _Connection(Generic[Q, A]):
-    """A connection to one socket, opened when it is first needed."""
-
-    def __init__(
-        self, surface: Surface[Q, A], directory: Path | None, timeout_s: float | None
-    ) -> None:
-        self._socket = surface.socket
-        self._directory = directory
-        self._timeout_s = timeout_s
-        self._exchange = Exchange(surface)
-        self._duplex: Duplex | None = None
-        self._sending = threading.Lock()  # a cancel must not come before its request
-
-    def ask(
-        self,
-        request: Q,
-        descriptors: Sequence[int] = (),
-        sound: Iterable[bytes] | None = None,
-    ) -> Iterator[A]:
-        check_sound(request, is_given=sound is not None)
-        with self._sending:
-            duplex = self._duplex = self._duplex or self._connect()
-            duplex.put(self._exchange.start(request), descriptors)
-        lines = iter(()) if sound is None else self._lines(sound)
-        while not self._exchange.is_over:
-            if (frame := self._exchange.next_frame()) is not None:
-                yield frame
-                continue
-            line = next(lines, None) if duplex.has_sent else None
-            if line:
-                duplex.put(line)
-            data = duplex.read(waits=line is None)
-            if data is not None:
-                self._exchange.feed(data)
-
-    def _lines(self, sound: Iterable[bytes]) -> Iterator[bytes]:
-        for block in sound:
-            yield self._exchange.append(block) if block else b""
-        yield self._exchange.append(b"", is_last=True)
-
-    def cancel(self, request_id: str) -> bool:
-        with self._sending:
-            line = self._exchange.cancel(request_id)
-            if self._duplex is None or line is None:
-                return False
-            self._duplex.put(line)
-        self._duplex.flush()
-        return True
-
-    def close(self) -> None:
-        if self._duplex is not None:
-            self._duplex.close()
-
-    def _connect(self) -> Duplex:
-        return Duplex(connect(self._socket, self._directory), self._timeout_s)
-
-
 def _send(sock: socket.socket, data: bytes) -> None:
     with suppress(ConnectionError):  # the daemon's last words may still be there
         sock.sendall(data)
@@ -203,36 +145,21 @@ def _read(sock: socket.socket) -> bytes:
         raise ConnectionLostError(str(error)) from error
 
 
-def connect(leaf: str, directory: Path | None = None) -> socket.socket:
-    """Connect to a socket of the daemon.
-
-    Raises:
-        NoDaemonError: there is none, it is not ours to use, or nobody listens.
-    """
-    tried: dict[Path, str] = {}
-    for path in socket_paths(leaf, directory):
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            sock.connect(str(path))
-        except OSError as error:
-            sock.close()
-            tried[path] = error.strerror or str(error)
-        else:
-            return sock
-    raise nobody_at(tried)
-
-
 def watch_status(
-    directory: Path | None = None, *, timeout_s: float | None = None
+    directory: Path | None = None,
+    *,
+    timeout_s: float | None = None,
+    trusted_uids: Collection[int] = (),
 ) -> Iterator[tuple[bytes, AnyStatus]]:
     """Give each frame of the admin socket, as bytes and as read, until it ends.
 
     Raises:
         NoDaemonError: nobody answers.
+        UntrustedServerError: somebody answers whom we do not trust.
         ProtocolError: what answers is no daemon.
         TimeoutError: ``timeout_s`` seconds of silence.
     """
-    with connect(ADMIN_SOCKET, directory) as sock:
+    with connect(ADMIN_SOCKET, directory, trusted_uids=trusted_uids) as sock:
         sock.settimeout(timeout_s)
         frames = StatusStream()
         while data := sock.recv(READ_BYTES):
@@ -240,7 +167,11 @@ def watch_status(
 
 
 def command(
-    order: Command, directory: Path | None = None, *, timeout_s: float | None = None
+    order: Command,
+    directory: Path | None = None,
+    *,
+    timeout_s: float | None = None,
+    trusted_uids: Collection[int] = (),
 ) -> Reply:
     """Send a command to the admin socket; give the reply, ``ok`` or not.
 
@@ -250,7 +181,7 @@ def command(
         TimeoutError: ``timeout_s`` seconds of silence.
     """
     exchange = Order(order)
-    with connect(ADMIN_SOCKET, directory) as sock:
+    with connect(ADMIN_SOCKET, directory, trusted_uids=trusted_uids) as sock:
         sock.settimeout(timeout_s)
         _send(sock, exchange.line)
         while (reply := exchange.feed(_read(sock))) is None:
@@ -262,6 +193,7 @@ def wait_until_ready(
     directory: Path | None = None,
     *,
     timeout_s: float,
+    trusted_uids: Collection[int] = (),
     on_status: Callable[[AnyStatus], None] = lambda _: None,
     is_hopeless: Callable[[], bool] = lambda: False,
 ) -> None:
@@ -270,23 +202,29 @@ def wait_until_ready(
     Args:
         directory: where its sockets are or will be.
         timeout_s: seconds after which to give up.
+        trusted_uids: who may answer besides root, this user and the service.
         on_status: told every status on the way.
         is_hopeless: asked now and then whether to give up.
 
     Raises:
         NoDaemonError: it was not ready in time, or there is no hope.
+        UntrustedServerError: somebody answers whom we do not trust.
     """
     deadline = time.monotonic() + timeout_s
     for pause in pauses():
         last = "the daemon closed the admin socket"
         try:
-            for _, status in watch_status(directory, timeout_s=timeout_s):
+            for _, status in watch_status(
+                directory, timeout_s=timeout_s, trusted_uids=trusted_uids
+            ):
                 on_status(status)
                 if status.status == READY:
                     return
                 if time.monotonic() > deadline:
                     last = f"the daemon is still {status.status}"
                     break
+        except UntrustedServerError:
+            raise
         except (OSError, NoDaemonError, ClientError) as error:
             last = str(error)
         if is_hopeless() or time.monotonic() > deadline:

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from inferd.terminal import text_of_json
 from inferd.wire.responses import BlockFrame, TextDelta
 from inferd.wire.speech import TranscriptionFacts
 
@@ -107,7 +108,7 @@ def _prose(_number: int, segment: Segment) -> str:
 
 def _json(name: str, transcript: Transcript) -> str:
     fields = {
-        "file": name,
+        "file": text_of_json(name),
         "text": transcript.text,
         "segments": transcript.segments,
         **msgspec.to_builtins(transcript.facts or {}),

@@ -7,6 +7,7 @@ from pathlib import Path
 from inferd.client.discovery import NoDaemonError
 from inferd.client.exchange import ClientError
 from inferd.client.sync import watch_status
+from inferd.client.trust import UntrustedServerError
 from inferd.doctor.check import Finding, failed, ok, warning
 from inferd.limits import SOCKET_PATH_BYTES
 from inferd.paths import (
@@ -111,7 +112,9 @@ def check_admin(directory: Path) -> Finding:
     except NoDaemonError as error:
         return warning(str(error), "inferd serve")
     except ClientError as error:
-        return failed(f"not a daemon: {error}", "inferd status --watch")
+        is_stranger = isinstance(error, UntrustedServerError)
+        what = str(error) if is_stranger else f"not a daemon: {error}"
+        return failed(what, "" if is_stranger else "inferd status --watch")
     except OSError:
         return failed(f"no answer within {ADMIN_ANSWER_S:g} s", "inferd status --watch")
     return failed("the daemon closed the admin socket", "inferd status --watch")

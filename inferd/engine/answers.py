@@ -29,7 +29,13 @@ class Prefilled(NamedTuple):
     processed: int
 
 
-Told = Reuse | Guesses | Prefilled | Logprob | bytes
+class Place(NamedTuple):
+    """Where a paused job is in the queue."""
+
+    position: int
+
+
+Told = Reuse | Guesses | Prefilled | Place | Logprob | bytes
 End = Ended | Embedded | Scored | TranscriptEnded
 Answer = PromptReady | Refused | Overflow | Told | Transcribed | End | Failed
 
@@ -87,6 +93,16 @@ class Answers:
                 self._put_last(message.ticket, message)
             case _:
                 pass  # a sign of life; anything else was refused before
+
+    def put_place(self, ticket: int, position: int) -> None:
+        """Put a job's place in the queue, over one that nobody has taken yet."""
+        box = self._boxes.get(ticket)
+        if box is None:
+            return
+        if isinstance(box.last, Place):
+            box.put_over(Place(position))
+        else:
+            box.put(Place(position))
 
     def _sort_step(self, step: Step) -> None:
         for started in step.started:

@@ -18,9 +18,12 @@ from inferd.ipc import (
     Failed,
     FromWorker,
     Overflow,
+    Paused,
     PromptReady,
     Refused,
     Scored,
+    Silent,
+    Spelt,
     Step,
     Transcribed,
     TranscriptEnded,
@@ -65,6 +68,7 @@ class _Open:
     is_over: bool = False
     transcript: Transcript | None = None
     """Of speech that is to be written down."""
+    is_asked_to_pause: bool = False
 
 
 class Conduct:
@@ -78,6 +82,7 @@ class Conduct:
         self._jobs: dict[int, _Open] = {}
         self._highest = -1
         self._preparing: int | None = None
+        self._owes_words = False
         self._is_generation = False
         self._n_ctx = 0
         self._chatter_left = float(IPC_CHATTER_MESSAGES)
@@ -111,6 +116,15 @@ class Conduct:
             per_token = (job.n_alternatives + 2) * 4 * JOB_ITEM_BYTES
             open_job.bytes_left = JOB_ANSWER_BYTES + n_tokens * per_token
 
+    def asked_to_pause(self, ticket: int) -> None:
+        """A job is to be paused: the worker may say once that it is."""
+        if known := self._jobs.get(ticket):
+            known.is_asked_to_pause = True
+
+    def asked_words(self) -> None:
+        """It is to tell its vocabulary, once."""
+        self._owes_words = True
+
     def appended(self, ticket: int, n_bytes: int) -> None:
         """A job's sound has so many bytes by now."""
         if (known := self._jobs.get(ticket)) and known.transcript is not None:
@@ -138,14 +152,19 @@ class Conduct:
                 n_idle = self._hear_speech(message)
             case PromptReady() | Refused() | Overflow():
                 self._hear_answer(message)
-            case Failed(ticket=ticket):
-                n_idle = self._hear_failure(ticket)
+            case Failed() | Paused() | Silent():
+                n_idle = self._hear_rest(message)
             case Alive():
                 n_idle = 1
             case _:
-                raise LieError(f"{type(message).__name__} out of turn")
+                self._hear_words(message)
         if n_idle:
             self._bear(n_idle, now)
+
+    def _hear_words(self, message: FromWorker) -> None:
+        if not (isinstance(message, Spelt) and self._owes_words):
+            raise LieError(f"{type(message).__name__} out of turn")
+        self._owes_words = False
 
     def _hear_step(self, step: Step) -> int:
         """Judge a step; give how much of it was said of no open job."""
@@ -199,6 +218,24 @@ class Conduct:
                 _refuse_absurd(said.n_tokens)
                 self._charge_for_segments(said)
                 return not said.segments
+
+    def _hear_rest(self, said: Failed | Paused | Silent) -> int:
+        """Judge what a job does not do; that it is silent is chatter."""
+        if isinstance(said, Failed):
+            return self._hear_failure(said.ticket)
+        known = self._known(said.ticket)
+        if known is None:
+            return 1
+        match said:
+            case Silent():
+                if known.transcript is None:
+                    raise LieError("a job without a sound that waits for more of it")
+                return 1
+            case Paused():
+                if not known.is_asked_to_pause:
+                    raise LieError("a job was paused that was not to be")
+                known.is_asked_to_pause = False
+                return 0
 
     def _charge_for_segments(self, said: Transcribed) -> None:
         for segment in said.segments:

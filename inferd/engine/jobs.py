@@ -2,15 +2,17 @@
 
 import itertools
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import trio
+from msgspec.structs import replace
 
 from inferd.backend import Backend, EmbedResult, EventStream, J, Prepared, RerankResult
 from inferd.dialects.generic import GENERIC
 from inferd.dialects.registry import DIALECTS
 from inferd.engine.answers import Answer, WorkerDiedError
+from inferd.engine.hold import Hold
 from inferd.engine.mailbox import Mailbox
 from inferd.engine.session import Session
 from inferd.engine.speech import SpeechStream
@@ -30,10 +32,17 @@ from inferd.ipc import (
     Prepare,
     PromptReady,
     Refused,
-    Run,
     Scored,
 )
-from inferd.job import EmbedJob, GenerateJob, Job, RerankJob, TranscribeJob, media_of
+from inferd.job import (
+    EmbedJob,
+    GenerateJob,
+    Job,
+    RerankJob,
+    TranscribeJob,
+    Written,
+    media_of,
+)
 from inferd.limits import MAX_FRAME_BYTES, MAX_JOB_MEDIA, MAX_PREPARES
 
 
@@ -51,6 +60,7 @@ class JobBackend(Backend):
         self._session: Session | None = None
         self._fds: dict[int, Sequence[int]] = {}
         self._appended: dict[int, Append] = {}
+        self._holds: dict[int, Hold] = {}
         self._marker_tokens: frozenset[bytes] = frozenset()
 
     @abstractmethod
@@ -60,6 +70,22 @@ class JobBackend(Backend):
         Raises:
             BackendNotReadyError: there will be none soon.
         """
+
+    async def write(self, job: GenerateJob) -> Written | None:
+        """Have the process beside the worker write it; again if the worker is replaced."""
+        if job.is_plain:
+            return None
+        for _ in range(MAX_PREPARES):
+            session = await self._wait_ready()
+            if session.preparer is None:
+                return None
+            try:
+                return await session.preparer.write(job)
+            except WorkerDiedError:
+                await trio.lowlevel.checkpoint()
+        raise BackendUnavailableError(
+            f"the worker died {MAX_PREPARES} times while this prompt was written"
+        )
 
     @asynccontextmanager
     async def prepare(
@@ -77,6 +103,7 @@ class JobBackend(Backend):
             )
         ticket = next(self._tickets)
         self._fds[ticket] = fds
+        self._holds[ticket] = Hold(ticket)
         try:
             ready = await self._prepare(ticket, job)
             yield Prepared(
@@ -86,7 +113,7 @@ class JobBackend(Backend):
                 open_thought=ready.open_thought,
             )
         finally:
-            del self._fds[ticket]
+            del self._fds[ticket], self._holds[ticket]
             self._appended.pop(ticket, None)
             if self._session is not None:
                 self._session.close(ticket)
@@ -102,6 +129,25 @@ class JobBackend(Backend):
         self._appended[ticket] = told
         if self._session is not None and self._session.knows(ticket):
             self._session.post(told)
+
+    def pause(self, prepared: Prepared[J], on_paused: Callable[[], object]) -> None:
+        """Have the worker pause a job; one that does not run yet waits here."""
+        self._holds[prepared.ticket].pause(on_paused)
+
+    def resume(self, prepared: Prepared[J]) -> None:
+        """Have the worker go on with a job."""
+        self._holds[prepared.ticket].resume()
+
+    def tell(self, prepared: Prepared[J], position: int) -> None:
+        """Put the place in the queue among the job's answers."""
+        if self._session is not None:
+            self._session.tell(prepared.ticket, position)
+
+    def on_silent(
+        self, prepared: Prepared[TranscribeJob], told: Callable[[int], object]
+    ) -> None:
+        """Have somebody told when a job has nothing to do."""
+        self._holds[prepared.ticket].on_silent = told
 
     async def _prepare(self, ticket: int, job: Job) -> PromptReady:
         for _ in range(MAX_PREPARES):
@@ -149,7 +195,7 @@ class JobBackend(Backend):
     def _hand_over(self, session: Session, ticket: int, job: Job) -> None:
         """Give a worker a job with its media, and with what has come of them since."""
         try:
-            session.post(Prepare(ticket=ticket, job=job), self._fds[ticket])
+            session.post(Prepare(ticket=ticket, job=_shortened(job)), self._fds[ticket])
         except OSError as error:
             raise BackendUnavailableError(
                 f"the media cannot be passed on: {error.strerror}"
@@ -210,14 +256,18 @@ class JobBackend(Backend):
     @asynccontextmanager
     async def _running(self, prepared: Prepared[J]) -> AsyncIterator[Mailbox[Answer]]:
         """Start a job, preparing it anew if the worker that did is gone."""
-        ticket = prepared.ticket
+        ticket, hold = prepared.ticket, self._holds[prepared.ticket]
+        await hold.until_wanted()
         while (session := self._session) is None or not session.knows(ticket):
             await self._prepare(ticket, prepared.job)
+            await hold.until_wanted()
         box = session.open(ticket)
-        session.post(Run(ticket=ticket))
+        hold.began(session)
+        session.run(ticket, hold)
         try:
             yield box
         finally:
+            hold.ended()
             session.close(ticket)
 
 
@@ -238,3 +288,10 @@ async def _until_last(box: Mailbox[Answer]) -> list[Embedded]:
         if n_bytes > MAX_FRAME_BYTES:
             raise InternalError("the worker gave more vectors than any answer has")
     return parts
+
+
+def _shortened(job: Job) -> Job:
+    """Leave out what a job's prompt was written of."""
+    if isinstance(job, GenerateJob) and job.written is not None:
+        return replace(job, turns=[], tools=())
+    return job

@@ -10,6 +10,7 @@ from inferd.ipc import (
     Embedded,
     Failed,
     FromWorker,
+    Paused,
     Scored,
     Step,
     Transcribed,
@@ -45,7 +46,8 @@ class Pulse:
     """When a worker last said a word, and when it last got on with what it runs.
 
     Of the jobs that run, one has to get on: what waits in the worker for others is not
-    told apart from what it has forgotten. A job that waits for more sound need not.
+    told apart from what it has forgotten. A job that waits for more sound need not, nor one
+    that is paused.
 
     Args:
         now: seconds, on trio's clock, as all times here.
@@ -76,6 +78,12 @@ class Pulse:
             self._weigh(ticket, sound, now)
         else:
             self._add(ticket, now)
+
+    def _rest(self, ticket: int) -> None:
+        """Note that a job stands still until it is to run again."""
+        self._running.discard(ticket)
+        if (sound := self._sounds.get(ticket)) is not None:
+            sound.runs = False
 
     def is_over(self, ticket: int) -> None:
         """Note that nothing more is wanted of a job, if it ran."""
@@ -111,6 +119,9 @@ class Pulse:
                 self._got_on_at = now
             case Transcribed(ticket=ticket):
                 self._heard_of(ticket, now)
+            case Paused(ticket=ticket):
+                self._got_on_at = now
+                self._rest(ticket)
             case (
                 Embedded(ticket=ticket)
                 | Scored(ticket=ticket)

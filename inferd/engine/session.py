@@ -7,10 +7,12 @@ import trio
 
 from inferd.engine.answers import Answer, Answers, WorkerDiedError
 from inferd.engine.conduct import Conduct, LieError, SessionOverError
+from inferd.engine.hold import Hold
 from inferd.engine.inbox import Inbox
 from inferd.engine.ledger import Allot
 from inferd.engine.mailbox import Mailbox
 from inferd.engine.outbox import Outbox, OutboxFullError
+from inferd.engine.preparer import Preparer
 from inferd.engine.process import WorkerProcess, describe_exit
 from inferd.engine.pulse import Pulse, no_word
 from inferd.fit import Demand
@@ -25,10 +27,16 @@ from inferd.ipc import (
     LoadFailed,
     Loading,
     Overflow,
+    Pause,
+    Paused,
     Prepare,
     PromptReady,
     Refused,
+    Resume,
     Run,
+    Silent,
+    Spell,
+    Spelt,
     ToWorker,
     Variant,
 )
@@ -49,6 +57,7 @@ class Session:
     def __init__(self, process: WorkerProcess) -> None:
         self._process = process
         self._answers = Answers()
+        self._holds: dict[int, Hold] = {}
         self._conduct = Conduct()
         self._inbox = Inbox(process.stream)
         self._outbox = Outbox(process.stream)
@@ -57,6 +66,11 @@ class Session:
         self._preparing: int | None = None
         self._pulse = Pulse(trio.current_time())
         self._hung: str | None = None
+        self._words: bytes | None = None
+        self._is_spelt = trio.Event()
+        self._has_asked_words = False
+        self.preparer: Preparer | None = None
+        """What writes prompts that are not plain, where the worker reads any."""
         self.variant: Variant | None = None
         self.boxed: Boxed | None = None
 
@@ -82,8 +96,23 @@ class Session:
             return
         self._conduct.closed(ticket)
         self._pulse.is_over(ticket)
+        self._holds.pop(ticket, None)
         if not self._answers.close(ticket):
             self.post(Drop(ticket=ticket))
+
+    def run(self, ticket: int, hold: Hold) -> None:
+        """Have the worker run a job that is open here.
+
+        Args:
+            ticket: its number.
+            hold: told when it stands still, or has nothing to do.
+        """
+        self._holds[ticket] = hold
+        self.post(Run(ticket=ticket))
+
+    def tell(self, ticket: int, position: int) -> None:
+        """Put a paused job's place in the queue among its answers, if it is open here."""
+        self._answers.put_place(ticket, position)
 
     def post(self, message: ToWorker, fds: Sequence[int] = ()) -> None:
         """Send a message, with descriptors; a worker that never reads is ended.
@@ -105,14 +134,31 @@ class Session:
                 self._conduct.asked(ticket, job)
                 if isinstance(job, TranscribeJob) and job.audio.is_open:
                     self._pulse.asked(ticket, job.audio)
-            case Run(ticket=ticket):
+            case Run(ticket=ticket) | Resume(ticket=ticket):
                 self._pulse.began(ticket, trio.current_time())
+            case Pause(ticket=ticket):
+                self._conduct.asked_to_pause(ticket)
             case Append(ticket=ticket, n_bytes=n_bytes, is_last=is_last):
                 now = trio.current_time()
                 self._conduct.appended(ticket, n_bytes)
                 self._pulse.appended(ticket, n_bytes, now, is_last=is_last)
             case _:
                 pass
+
+    async def words(self) -> bytes:
+        """Give the vocabulary, which the worker is asked for once.
+
+        Raises:
+            WorkerDiedError: it is gone.
+        """
+        if not self._has_asked_words:
+            self._has_asked_words = True
+            self._conduct.asked_words()
+            self.post(Spell())
+        await self._is_spelt.wait()
+        if self._words is None:
+            raise WorkerDiedError("the worker is gone")
+        return self._words
 
     async def finish_preparing(self, within_s: float) -> None:
         """Wait until the worker has answered a prepare that nobody waits for any more.
@@ -135,6 +181,7 @@ class Session:
         self._answers.fail_all(reason)
         self._outbox.close()
         self._prepared.set()
+        self._is_spelt.set()
 
     # --- the worker ---------------------------------------------------------------
 
@@ -214,8 +261,15 @@ class Session:
         match message:
             case PromptReady() | Refused() | Overflow():
                 self._prepared.set()
+            case Spelt(words=words):
+                self._words = words
+                self._is_spelt.set()
             case Failed(ticket=ticket) if ticket == self._preparing:
                 self._prepared.set()  # else it was a run that failed
+            case Paused(ticket=ticket) if hold := self._holds.get(ticket):
+                hold.has_paused()
+            case Silent(ticket=ticket) if hold := self._holds.get(ticket):
+                hold.is_silent(message.until_bytes)
             case _:
                 pass
         self._answers.sort(message)

@@ -6,10 +6,10 @@ from contextlib import AbstractContextManager
 from typing import Final, Generic, TypeVar
 
 from inferd.backend import Reuse
-from inferd.engine.answers import Answer
+from inferd.engine.answers import Answer, Place
 from inferd.engine.mailbox import Mailbox
 from inferd.errors import InternalError, InvalidRequestError
-from inferd.events import MalformedToolCall, TokenEvent, TokenEventV2
+from inferd.events import MalformedToolCall, Queued, TokenEvent, TokenEventV2
 from inferd.ipc import Failed
 from inferd.wire.responses import Guesses, StopReason, StopReasonV2, Usage, UsageV2
 
@@ -54,7 +54,10 @@ class AnswerStream(ABC, Generic[E]):
                     break
                 if isinstance(answer, Failed):
                     raise _error_of(answer)
-                events += self._events_of(answer)
+                if isinstance(answer, Place):
+                    events.append(Queued(answer.position))
+                else:
+                    events += self._events_of(answer)
         return events
 
     @abstractmethod

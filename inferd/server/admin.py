@@ -1,13 +1,15 @@
 """The admin socket: the present state, then every event, and answers to commands."""
 
+from collections.abc import Callable
+
 import trio
 
 from inferd.errors import FrameTooLargeError
 from inferd.limits import MAX_COMMAND_BYTES, READ_BYTES
-from inferd.server.commands import Commands
 from inferd.server.hangup import Hangups
-from inferd.server.peer import peer_of
+from inferd.server.loop import Loop
 from inferd.server.status import Listener, StatusBoard
+from inferd.server.surroundings import Surroundings
 from inferd.wire.codec import encode
 from inferd.wire.commands import Reply
 from inferd.wire.framing import LineSplitter
@@ -16,28 +18,32 @@ from inferd.wire.framing import LineSplitter
 async def serve_admin(
     stream: trio.SocketStream,
     board: StatusBoard,
-    commands: Commands,
-    *,
-    hangups: Hangups,
-    write_timeout_s: float,
+    answer: Callable[[bytes], Reply],
+    around: Surroundings,
 ) -> None:
     """Tell one listener, and answer what it asks.
 
     The listener gets EOF when it lags behind, or stops reading for ``write_timeout_s``.
     One that ends its own side goes on being told.
 
+    Args:
+        stream: to the listener.
+        board: what it is told.
+        answer: carries out a line of the listener's.
+        around: gives a turn for each command, and notices that it has gone.
+
     Bounds:
         A reply may have megabytes: while one is not written, one more waits, and no further
         command is carried out.
     """
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_watch, stream, hangups, nursery.cancel_scope)
+        nursery.start_soon(_watch, stream, around.hangups, nursery.cancel_scope)
         with board.listen() as listener:
-            nursery.start_soon(_answer_all, stream, listener, commands)
+            nursery.start_soon(_answer_all, stream, listener, answer, around.loop)
             async for frame in listener.frames:
                 listener.took()
                 try:
-                    with trio.fail_after(write_timeout_s):
+                    with trio.fail_after(around.limits.write_timeout_s):
                         await stream.send_all(frame)
                 except (trio.TooSlowError, trio.BrokenResourceError):
                     break
@@ -45,18 +51,22 @@ async def serve_admin(
 
 
 async def _answer_all(
-    stream: trio.SocketStream, listener: Listener, commands: Commands
+    stream: trio.SocketStream,
+    listener: Listener,
+    answer: Callable[[bytes], Reply],
+    loop: Loop,
 ) -> None:
     splitter = LineSplitter(MAX_COMMAND_BYTES)
-    peer = peer_of(stream)
     try:
         while data := await stream.receive_some(READ_BYTES):
+            await loop.turn()
             splitter.feed(data)
             while (line := splitter.next_frame()) is not None:
-                listener.tell(encode(commands.answer(line, peer)))
+                await loop.turn()
+                listener.tell(encode(answer(line)))
                 await listener.caught_up()
         if (line := splitter.last_frame()) is not None:
-            listener.tell(encode(commands.answer(line, peer)))
+            listener.tell(encode(answer(line)))
     except FrameTooLargeError as error:
         listener.tell(encode(Reply(command="", ok=False, error=error.message)))
         listener.end()  # where the next line begins, nobody knows

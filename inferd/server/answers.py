@@ -14,6 +14,7 @@ from inferd.events import (
     MalformedToolCall,
     Partial,
     Progress,
+    Queued,
     Span,
     Text,
     Thinking,
@@ -69,13 +70,14 @@ class Answer(ABC, Generic[E]):
     def cancelled(self, detail: Detail | UnsetType) -> Sequence[Response]:
         """Give the last frames of an answer that is cut short."""
 
-    def _progress(self, event: Progress) -> ProgressFrame:
-        return ProgressFrame(
-            id=self._id,
-            status="prefill",
-            processed=event.processed,
-            total=event.total,
-        )
+    def _progress(self, event: Progress | Queued) -> ProgressFrame:
+        match event:
+            case Queued(position):
+                return ProgressFrame(id=self._id, status="queued", position=position)
+            case Progress(processed, total):
+                return ProgressFrame(
+                    id=self._id, status="prefill", processed=processed, total=total
+                )
 
 
 class TextAnswer(Answer[TokenEvent]):
@@ -95,7 +97,7 @@ class TextAnswer(Answer[TokenEvent]):
                     if self._streams:
                         self.has_begun = True
                         frames.append(TokenFrame(id=self._id, content=text))
-                case Progress():
+                case Progress() | Queued():
                     frames.append(self._progress(event))
                 case Done():
                     frames.append(self._done(event))
@@ -144,7 +146,7 @@ class BlocksAnswer(Answer[TokenEventV2]):
         frames: list[Response] = []
         for event in events:
             match event:
-                case Progress() | Partial() | AudioRead():
+                case Progress() | Queued() | Partial() | AudioRead():
                     frames += self._on_the_way(event)
                 case DoneV2():
                     frames += self._blocks(merge(self._held))
@@ -171,10 +173,10 @@ class BlocksAnswer(Answer[TokenEventV2]):
         return [*self._blocks(merge(self._held)), self._done(done, detail)]
 
     def _on_the_way(
-        self, event: Progress | Partial | AudioRead
+        self, event: Progress | Queued | Partial | AudioRead
     ) -> Sequence[ProgressFrame]:
         match event:
-            case Progress():
+            case Progress() | Queued():
                 return [self._progress(event)]
             case Partial(text, span) if self._streams:
                 partial = ProgressFrame(

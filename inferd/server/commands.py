@@ -14,7 +14,7 @@ from inferd.backend import Backend
 from inferd.config import ConfigError
 from inferd.errors import PeerError
 from inferd.server.access import is_operator
-from inferd.server.activity import Activity
+from inferd.server.activity import Activity, who
 from inferd.server.limits import MAX_LISTED_ID_CHARS, MAX_LISTED_REQUESTS
 from inferd.server.metrics import Metrics
 from inferd.server.peer import Peer
@@ -50,7 +50,7 @@ class Commands:
             command = decode_command(line)
         except PeerError as error:
             return Reply(command="", ok=False, error=error.message)
-        log.info("admin.command", command=command.command[:64], peer=str(peer))
+        log.info("admin.command", command=command.command[:64], **who(peer))
         return self._carry_out(command, peer)
 
     def _carry_out(self, command: Command, peer: Peer) -> Reply:
@@ -60,7 +60,7 @@ class Commands:
             "backends": self._list_backends,
             "cancel": partial(self._cancel, command, peer),
             "drain": self._drain,
-            "metrics": self._tell_metrics,
+            "metrics": partial(self._tell_metrics, peer),
             "reload": self._reload,
             "requests": partial(self._list_requests, peer),
         }
@@ -69,8 +69,11 @@ class Commands:
             return _refused(command.command, allowed)
         return answer()
 
-    def _tell_metrics(self) -> Reply:
-        return Reply(command="metrics", ok=True, text=self.metrics.text())
+    def _tell_metrics(self, peer: Peer) -> Reply:
+        """Tell operators all, and others what is counted of their own requests."""
+        metrics = self.metrics
+        text = metrics.text() if is_operator(peer) else metrics.text_of(peer.owner)
+        return Reply(command="metrics", ok=True, text=text)
 
     def _drain(self) -> Reply:
         if not self.drain():

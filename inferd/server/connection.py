@@ -1,35 +1,28 @@
 """One client's connection: the same loop for every inference socket."""
 
+import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import structlog
 import trio
 
-from inferd.config import LimitSettings
 from inferd.errors import InvalidFrameError, PeerError, PermissionDeniedError
 from inferd.limits import READ_BYTES
 from inferd.server.access import Access
 from inferd.server.activity import Activity, event_on, where, who
 from inferd.server.beginning import Beginning
-from inferd.server.custody import Custody
 from inferd.server.dispatch import Refusal, Service, dispatch
 from inferd.server.facts import facts_of
-from inferd.server.hangup import Hangups
-from inferd.server.holdings import MediaRoom
 from inferd.server.inbox import Arrival, Inbox
-from inferd.server.large_lines import LargeLines
-from inferd.server.limits import MAX_CLIENT_DESCRIPTORS
 from inferd.server.parcels import Parcels, receive
 from inferd.server.patience import Patience
 from inferd.server.peer import groups_of, peer_of
-from inferd.server.register import Register
 from inferd.server.reply import PeerGoneError, Reply
-from inferd.server.room import Room
-from inferd.server.unread import Unread
+from inferd.server.surroundings import Surroundings
 from inferd.wire.blocks import BlocksRequest
 from inferd.wire.codec import Request
 from inferd.wire.requests import EmbedRequest, GenerateRequest, RerankRequest
@@ -49,7 +42,7 @@ class Surface(Generic[R]):
     """Whether descriptors may come with requests, and lines that append to them."""
 
     def connect(
-        self, stream: trio.SocketStream, around: "Surroundings"
+        self, stream: trio.SocketStream, around: Surroundings
     ) -> "Connection[R]":
         """Take a client in."""
         return Connection(stream, self, around)
@@ -61,21 +54,6 @@ AnySurface = (
     | Surface[EmbedRequest]
     | Surface[RerankRequest]
 )
-
-
-@dataclass(slots=True)
-class Surroundings:
-    """What all connections share."""
-
-    hangups: Hangups
-    register: Register
-    room: Room
-    large_lines: LargeLines
-    unread: Unread
-    media: MediaRoom
-    limits: LimitSettings
-    """As they are now: what begins after a change is bound by the new ones."""
-    custody: Custody = field(default_factory=lambda: Custody(MAX_CLIENT_DESCRIPTORS))
 
 
 class Connection(Generic[R]):
@@ -92,9 +70,9 @@ class Connection(Generic[R]):
         self._stream = stream
         self._surface = surface
         self._around = around
-        self._peer = peer_of(stream)
+        self._peer = peer_of(stream, around.identities)
         self._parcels = (
-            Parcels(around.custody, self._peer.uid) if surface.takes_media else None
+            Parcels(around.custody, self._peer.user) if surface.takes_media else None
         )
         self._room = trio.lowlevel.ParkingLot()
         beginning = Beginning(  # no cycle: the inbox may hold 64 MiB
@@ -156,9 +134,11 @@ class Connection(Generic[R]):
 
     async def _read_all(self) -> None:
         while True:
-            while not self._inbox.has_room:
+            while not (self._inbox.has_room or self._inbox.is_behind):
                 await self._room.park()
-            if self._inbox.is_large:
+            if self._inbox.is_behind:
+                await self._sort_on()
+            elif self._inbox.is_large:
                 await self._read_large_line()
             else:
                 await self._read_more()
@@ -167,23 +147,41 @@ class Connection(Generic[R]):
         """Read a line on when it is its turn; until then it waits in the socket."""
         self._is_held_up = True
         with trio.CancelScope() as self._large_line:
-            async with self._around.large_lines.turn(self._peer.uid):
+            async with self._around.large_lines.turn(self._peer.user):
                 self._is_held_up = False
                 self._news.set()
                 while self._inbox.is_large:
                     await self._read_more()
 
+    async def _sort_on(self) -> None:
+        """Look at more of the lines that have been read."""
+        await trio.lowlevel.checkpoint()
+        await self._around.loop.turn()
+        self._inbox.sort()
+        self._news.set()
+
     async def _read_more(self) -> None:
         self._inbox.feed(await self._read())
         self._news.set()
 
-    async def _read(self) -> bytes | bytearray:
+    async def _read(self) -> bytes:
+        try:
+            while (data := await self._read_in_turn()) is None:
+                pass
+        except (OSError, trio.ClosedResourceError):
+            return b""  # it is gone; who writes to it, or the watch, will find out
+        return data
+
+    async def _read_in_turn(self) -> bytes | None:
+        """Read once there is something, and once it is our turn; nothing in between."""
+        await trio.lowlevel.wait_readable(self._stream.socket)
+        await self._around.loop.turn()
         try:
             if self._parcels is not None:
-                return await receive(self._stream, self._parcels)
-            return await self._stream.receive_some(READ_BYTES)
-        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
-            return b""  # it is gone; who writes to it, or the watch, will find out
+                return receive(self._stream, self._parcels)
+            return os.read(self._stream.socket.fileno(), READ_BYTES)
+        except BlockingIOError:
+            return None
 
     def _hang_up(self) -> None:
         """Keep the client from sending: the kernel still gives what it has sent.
@@ -214,6 +212,7 @@ class Connection(Generic[R]):
         arrival = await self._next()
         if arrival is None:
             return False
+        await self._around.loop.turn()
         self.has_asked = True
         if isinstance(arrival, PeerError):
             if not await self._refuse(arrival):
@@ -268,7 +267,7 @@ class Connection(Generic[R]):
             return InvalidFrameError(
                 f"no line ended within {limits.line_timeout_s:g} s"
             )
-        if self._around.room.needs_places_of(self._peer.uid):
+        if self._around.room.needs_places_of(self._peer.user):
             self._log.info("client.idle")
             self.end()
         return None
@@ -286,5 +285,5 @@ class Connection(Generic[R]):
             request_id,
             write_timeout_s=self._around.limits.write_timeout_s,
             unread=self._around.unread,
-            uid=self._peer.uid,
+            uid=self._peer.user,
         )

@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import cast
 
 from inferd.backend import Backend, EventStream, Prepared
@@ -13,8 +12,9 @@ from inferd.resolve.plan import Plan
 from inferd.server.activity import Activity
 from inferd.server.baggage import V2Job, facts_of_media, open_sound, unpack
 from inferd.server.entrance import Entrance, Tell
-from inferd.server.feed import Feed, feeding
+from inferd.server.feed import Feed, beside, feeding
 from inferd.server.holdings import Holdings
+from inferd.server.silence import Silence
 from inferd.wire.blocks import BlocksRequest
 
 
@@ -33,7 +33,7 @@ class Conversations:
         tell: Tell | None,
     ) -> AsyncIterator[EventStream[TokenEventV2]]:
         """Hold a permit while inside, with the media of the request, and run the job."""
-        with self.entrance.media.open(activity.peer.uid) as holdings:
+        with self.entrance.media.open(activity.peer.user) as holdings:
 
             async def bring(backend: Backend) -> tuple[V2Job, Sequence[int]]:
                 job = _job_for(backend, plan)
@@ -76,8 +76,15 @@ class Conversations:
                 yield stream
                 return
             activity.on_heard = sound.forget
-            feed = Feed(sound, activity, partial(backend.append, prepared))
-            async with feeding(feed):
+            assert activity.turn is not None  # noqa: S101  # it has a permit
+            silence = Silence(self.entrance.turns, activity.turn)
+            backend.on_silent(prepared, silence.lasts_until)
+
+            def append(n_bytes: int, *, is_last: bool) -> None:
+                backend.append(prepared, n_bytes, is_last=is_last)
+                silence.has_come(n_bytes, is_last=is_last)
+
+            async with beside(silence.run), feeding(Feed(sound, activity, append)):
                 yield stream
 
 

@@ -2,6 +2,7 @@
 
 import os
 import resource
+import select
 import socket
 from typing import Final, NamedTuple
 
@@ -119,7 +120,7 @@ class Spare:
             os.close(self._fd)
             self._fd = None
 
-    def accept(self, listener: trio.SocketListener) -> trio.SocketStream | None:
+    def accept(self, listener: trio.SocketListener) -> socket.socket | None:
         """Accept one who waits, in place of the descriptor; ``None`` where that fails.
 
         Nothing else happens between the two: nobody can take the place.
@@ -128,22 +129,47 @@ class Spare:
         if self._fd is None:
             return None
         self._give_up()
-        stream = accept_now(listener)
-        if stream is None:
+        sock = accept_now(listener)
+        if sock is None:
             self.restore()
-        return stream
+        return sock
 
 
-def accept_now(listener: trio.SocketListener) -> trio.SocketStream | None:
-    """Accept one who waits already; ``None`` where nobody does, or where that fails."""
+def accept(listener: trio.SocketListener) -> socket.socket | None:
+    """Accept one who waits already; ``None`` where nobody does.
+
+    Raises:
+        OSError: that fails; for want of descriptors, among others.
+    """
     if (fd := listener.socket.fileno()) < 0:
         return None  # it is closed
-    ours = socket.socket(fileno=fd)  # trio's would wait
+    # trio's would wait; what it is, is told here to spare three calls of the kernel
+    ours = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fileno=fd)
     try:
         connection, _ = ours.accept()
-    except OSError:
+    except (BlockingIOError, ConnectionAbortedError):
         return None
     finally:
         ours.detach()
     connection.setblocking(False)  # noqa: FBT003  # socket's own signature
-    return trio.SocketStream(trio.socket.from_stdlib_socket(connection))
+    return connection
+
+
+def accept_now(listener: trio.SocketListener) -> socket.socket | None:
+    """Accept one who waits already; ``None`` where nobody does, or where that fails."""
+    try:
+        return accept(listener)
+    except OSError:
+        return None
+
+
+def stream_of(sock: socket.socket) -> trio.SocketStream:
+    """Have a socket read and written on the event loop."""
+    return trio.SocketStream(trio.socket.from_stdlib_socket(sock))
+
+
+def has_left(sock: socket.socket) -> bool:
+    """Tell whether a client has closed the connection whole: nobody reads an answer."""
+    look = select.poll()
+    look.register(sock, 0)
+    return bool(look.poll(0))

@@ -8,26 +8,44 @@ from contextlib import (
     asynccontextmanager,
 )
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import trio
+from msgspec.structs import replace
 
 from inferd.admission.gate import Claim
 from inferd.backend import Backend, J, Prepared
 from inferd.config import LimitSettings
-from inferd.job import GenerateJob, Job
+from inferd.job import GenerateJob, Job, Written
 from inferd.resolve.plan import Plan
 from inferd.routing import route
 from inferd.server.activity import Activity
 from inferd.server.desk import Desk
 from inferd.server.holdings import MediaRoom
 from inferd.server.limits import MAX_MEDIA_FILES
-from inferd.server.turns import Turns
+from inferd.server.turns import Turn, Turns
 
 P = TypeVar("P", bound=Job)
 Tell = Callable[[int], Awaitable[None]]
 Bring = Callable[[Backend], Awaitable[tuple[J, Sequence[int]]]]
 """Makes the job for a backend, and opens the files with its media."""
+
+
+@dataclass(frozen=True)
+class _Running(Generic[J]):
+    """A job with a permit, which may be taken back."""
+
+    backend: Backend
+    prepared: Prepared[J]
+
+    def pause(self, on_paused: Callable[[], object]) -> None:
+        self.backend.pause(self.prepared, on_paused)
+
+    def resume(self) -> None:
+        self.backend.resume(self.prepared)
+
+    def tell(self, position: int) -> None:
+        self.backend.tell(self.prepared, position)
 
 
 def _room_of_defaults() -> MediaRoom:
@@ -41,6 +59,8 @@ class Entrance:
     backends: Sequence[Backend]
     turns: Turns
     desk: Desk = field(default_factory=Desk)
+    writing: Desk = field(default_factory=Desk)
+    """Where prompts wait that are not plain: they hold up none that are."""
     media: MediaRoom = field(default_factory=_room_of_defaults)
 
     def enter(
@@ -78,19 +98,24 @@ class Entrance:
         """
         await trio.lowlevel.checkpoint_if_cancelled()  # ended before it took a place
         claim = Claim(
-            uid=activity.peer.uid,
+            uid=activity.peer.user,
             priority=plan.priority,
             n_bytes=activity.n_bytes,
             writes=isinstance(plan.job, GenerateJob),
+            is_live=plan.transcription is not None and plan.transcription.audio.is_open,
         )
         with self.turns.admitted(claim, is_watched=tell is not None) as turn:
             activity.turn = turn
             backend = route(self.backends, plan.needs)
             activity.backend = backend.name
+            written = await self._written(backend, plan.job, turn)
             async with AsyncExitStack() as prepares:
                 async with self.desk.seat(backend.name, turn, self.turns.order):
+                    job, fds = await bring(backend)
+                    if written is not None and isinstance(job, GenerateJob):
+                        job = replace(job, written=written)
                     prepared = await prepares.enter_async_context(
-                        backend.prepare(*await bring(backend))
+                        backend.prepare(job, fds)
                     )
                 activity.input_tokens = prepared.input_tokens
                 self.turns.weigh(turn, prepared.input_tokens)
@@ -100,5 +125,13 @@ class Entrance:
                             with turn.until_come():  # who does not read holds up nobody
                                 await tell(position)
                 await turn.wait()
+                turn.runs(_Running(backend, prepared))
                 activity.started()
                 yield backend, prepared
+
+    async def _written(self, backend: Backend, job: Job, turn: Turn) -> Written | None:
+        """Have written what is not plain of a job, in the order of turns."""
+        if not isinstance(job, GenerateJob) or job.is_plain:
+            return None
+        async with self.writing.seat(backend.name, turn, self.turns.order):
+            return await backend.write(job)

@@ -1,7 +1,7 @@
 """Sound that comes while it is written down: from the client to the backend, in step."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
 
 import trio
@@ -65,12 +65,17 @@ class Feed:
         self._append(self._sound.n_bytes, is_last=False)
 
 
-@asynccontextmanager
-async def feeding(feed: Feed) -> AsyncIterator[None]:
+def feeding(feed: Feed) -> AbstractAsyncContextManager[None]:
     """Have a feed run beside what is inside, and end with it."""
+    return beside(feed.run)
+
+
+@asynccontextmanager
+async def beside(run: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
+    """Have something run beside what is inside, and end with it."""
     failure: Exception | None = None
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(feed.run)
+        nursery.start_soon(run)
         try:
             yield
         except Exception as error:  # noqa: BLE001  # to leave as it is, not in a group

@@ -6,13 +6,15 @@ import structlog
 
 from inferd.config import Config, ConfigError
 from inferd.server.access import resolve
-from inferd.server.connection import Surroundings
 from inferd.server.descriptors import Places, n_allowed, n_for_media, share_out
+from inferd.server.identity import Identities
 from inferd.server.limits import MAX_MEDIA_FILES
 from inferd.server.log import set_level
 from inferd.server.reception import Reception
 from inferd.server.reload import Reloaded, compare, merge
 from inferd.server.room import Room
+from inferd.server.subordinate import load
+from inferd.server.surroundings import Surroundings
 from inferd.server.turns import Turns
 
 log = structlog.get_logger("daemon")
@@ -34,7 +36,7 @@ class Force:
     Args:
         config: what is in force.
         reception: has its rules of access.
-        around: has its limits.
+        around: has its limits; both know as whom those who connect count.
         listeners: has as many places as it says, as has the room of ``around``.
         turns: has its queue.
         n_backends: for each of which there have to be descriptors.
@@ -52,6 +54,7 @@ class Force:
 
     def __post_init__(self) -> None:
         self.reception.access = resolve(self.config.access)
+        self._know(load(self.config.users))
 
     def change(self, new: Config) -> Reloaded:
         """Put in force what can be of another configuration.
@@ -63,11 +66,13 @@ class Force:
         """
         merged = merge(self.config, new)
         access, places = resolve(merged.access), self._places(merged)
+        identities = load(merged.users)
         reloaded = compare(self.config, merged, new)
         if merged.log.level != self.config.log.level:
             set_level(merged.log.level)
         self.config = merged
         self.reception.access = access
+        self._know(identities)
         self.around.limits = merged.limits
         self.around.large_lines.n_turns = merged.limits.max_large_lines
         self.around.unread.max_bytes = merged.limits.max_unread_bytes
@@ -84,6 +89,11 @@ class Force:
         """
         self._give(self._places(self.config))
         self.around.custody.max_fds = n_for_media(n_allowed())
+
+    def _know(self, identities: Identities) -> None:
+        """Have those who connect from now on count as these say."""
+        self.reception.identities = identities
+        self.around.identities = identities
 
     def _give(self, places: Places) -> None:
         self.around.room.n_places = places.clients

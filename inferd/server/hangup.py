@@ -9,6 +9,8 @@ import select
 
 import trio
 
+from inferd.server.limits import HANGUPS_A_PASS
+
 
 class Hangups:
     """Watches every connection with one epoll set."""
@@ -18,11 +20,11 @@ class Hangups:
         self._gone: dict[int, trio.Event] = {}
 
     async def run(self) -> None:
-        """Report hang-ups until cancelled."""
+        """Report hang-ups, some in each pass of the event loop, until cancelled."""
         with self._epoll:
             while True:
                 await trio.lowlevel.wait_readable(self._epoll.fileno())
-                for fd, _ in self._epoll.poll(0):
+                for fd, _ in self._epoll.poll(0, HANGUPS_A_PASS):
                     self._epoll.unregister(fd)  # or it would be reported for ever
                     self._gone.pop(fd).set()
 

@@ -13,6 +13,7 @@ from inferd.errors import (
 from inferd.limits import LARGE_LINE_BYTES, READ_AHEAD_BYTES, READ_AHEAD_REQUESTS
 from inferd.server.activity import Activity
 from inferd.server.custody import NOTHING, Parcel
+from inferd.server.limits import LINES_A_TURN
 from inferd.server.parcels import Parcels
 from inferd.wire.codec import Request, decode_append, decode_cancel
 from inferd.wire.framing import LineSplitter
@@ -63,6 +64,8 @@ class Inbox(Generic[R]):
         self._is_cut_off = False
         self._has_ended = False
         self._is_closed = False
+        self.is_behind = False
+        """Whether there are more lines to be looked at than one call looks at."""
 
     @property
     def is_over(self) -> bool:
@@ -96,6 +99,7 @@ class Inbox(Generic[R]):
         return (
             self.has_room
             and not self._is_cut_off
+            and not self.is_behind
             and self._current is None
             and not self._arrivals
             and self._splitter.pending_bytes >= LARGE_LINE_BYTES
@@ -112,7 +116,7 @@ class Inbox(Generic[R]):
             self._splitter.feed(data)
         else:
             self._has_ended = True
-        self._sort()
+        self.sort()
 
     def close(self) -> None:
         """Take nothing more, not even of what was fed."""
@@ -132,7 +136,7 @@ class Inbox(Generic[R]):
         Returns:
             The request, or why the next line is none; ``None`` if there is no line.
         """
-        self._sort()
+        self.sort()
         self._current = None
         if not self._arrivals:
             return None
@@ -140,7 +144,7 @@ class Inbox(Generic[R]):
         if isinstance(arrival, Arrival):
             self._n_bytes -= _size_of(arrival.activity)
             self._current = arrival.activity
-        self._sort()
+        self.sort()
         return arrival
 
     @property
@@ -148,9 +152,17 @@ class Inbox(Generic[R]):
         """What was read and not taken yet, in order."""
         return [each.activity for each in self._arrivals if isinstance(each, Arrival)]
 
-    def _sort(self) -> None:
-        """Make requests of the lines that are whole, as many as there is room for."""
-        while not self._is_closed and len(self._arrivals) < READ_AHEAD_REQUESTS:
+    def sort(self) -> None:
+        """Make requests of the lines that are whole, as many as there is room for.
+
+        Looks at ``LINES_A_TURN`` lines at most; ``is_behind`` tells whether there are more.
+        """
+        self.is_behind = False
+        end = self._n_lines + LINES_A_TURN
+        while self._can_sort:
+            if self._n_lines >= end:
+                self.is_behind = True
+                break
             try:
                 frame = self._splitter.next_frame()
                 if frame is not None:
@@ -165,6 +177,10 @@ class Inbox(Generic[R]):
                 self._is_closed |= error.closes_connection
                 self._arrivals.append(error)
         self._look_after_open()
+
+    @property
+    def _can_sort(self) -> bool:
+        return not self._is_closed and len(self._arrivals) < READ_AHEAD_REQUESTS
 
     def _look_after_open(self) -> None:
         """End what waits for more where no more can be read."""

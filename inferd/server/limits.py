@@ -46,9 +46,23 @@ refused may come again at once. F-4."""
 MAX_REFUSALS_REMEMBERED: Final = 1024
 """Users and sockets for which this is kept; the oldest is forgotten first."""
 
+MAX_SUBORDINATE_BYTES: Final = 1024 * 1024
+"""Bytes of ``/etc/subuid`` that are read: some 45,000 ranges. Nothing else is done for the
+quarter of a second that they take, at the start and at a reload. F-36."""
+
+MAX_ACCOUNTS_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of ``/etc/passwd`` that are read: some 200,000 accounts. F-36."""
+
+MAX_NAMES_LOOKED_UP: Final = 64
+"""Owners of subordinate ids who are asked for in the system's directory, each time that
+the configuration is read: it may be slow, and nothing else is done meanwhile. F-36."""
+
 MAX_LISTED_REQUESTS: Final = 1000
 """Requests that one reply on the admin socket lists: connections times what is read ahead
 may be 65,536. F-27."""
+
+MAX_COUNTED_USERS: Final = 256
+"""Users whose own requests are counted, some 30 kB each; who asked last is kept. F-27."""
 
 MAX_LISTED_ID_CHARS: Final = 1024
 """Characters of an id in that list, of 131,072 that it may have. F-27."""
@@ -63,3 +77,60 @@ MEDIA_SLICE_CHARS: Final = 256 * 1024
 MAX_IMAGE_PIXELS: Final = 64 * 1024 * 1024
 """Pixels of one picture, 8,192 squared: a model looks at some hundred thousand of them, and
 the library that makes them fewer holds all of them more than once. F-30."""
+
+# --- the event loop ---------------------------------------------------------------------
+
+PASS_S: Final = 0.001
+"""Seconds of processor time that users' work may take in one pass of the event loop, and one
+piece more. A request of another user takes some six passes from its first byte to its
+answer. F-35."""
+
+TURNS_A_PASS: Final = 16
+"""Pieces of waiting work that are begun in one pass at most: of the smallest ones as many take
+``PASS_S``. F-35."""
+
+LEAST_CHARGE_S: Final = 20e-6
+"""Seconds that one piece of work counts for before it is measured: what a task takes to be
+woken. F-35."""
+
+SHARE_CREDIT_S: Final = 0.01
+"""Seconds of work by which a user who comes back is ahead of those who wait: as much as a
+request or two take, so that one who asks now and then does not wait for one who floods. F-35."""
+
+MAX_USERS_REMEMBERED: Final = 4096
+"""Users whose use of the event loop is remembered: more than there can be connections by
+default. F-35."""
+
+FULL_COLLECTION_PART: Final = 100
+"""Of so many full collections of Python's garbage one is made: each takes 60 to 100 ms with
+a thousand connections, and the daemon leaves few cycles. F-35."""
+
+LINES_A_TURN: Final = 32
+"""Lines that are read in one piece of work: of the shortest, which cost some 5 µs each, and
+of requests, some 30 µs, less than ``PASS_S``. F-35."""
+
+ACCEPTS_A_PASS: Final = 256
+"""Connections that are accepted in one pass of the event loop at each socket: the kernel's
+queue is first come, first served, so one user's flood has to be taken off it faster than it
+grows. Each takes some 10 µs. F-35."""
+
+HANGUPS_A_PASS: Final = 32
+"""Connections whose end is noticed in one pass: each ends some tasks, which takes a third of a
+millisecond. F-35."""
+
+# --- the log ----------------------------------------------------------------------------
+
+LOG_BURST_LINES: Final = 512
+"""Lines of the log on one user's connections and refused requests at once: an eighth of what
+a sink has room for. F-4."""
+
+LOG_LINES_PER_S: Final = 2.0
+"""Such lines a second for good: it takes a user most of a day to fill all files of the log with
+them. What is left out is counted. F-4."""
+
+LOG_SERVED_BURST_LINES: Final = 1024
+"""Lines of the log on one user's requests that were served, at once. F-4."""
+
+LOG_SERVED_LINES_PER_S: Final = 50.0
+"""Such lines a second for good: more than a model answers, and an hour of it fills the log's
+files. What is left out is counted. F-4."""

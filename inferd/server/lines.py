@@ -11,6 +11,7 @@ import structlog
 
 from inferd.limits import LOG_LINE_BYTES, LOG_TRACEBACK_FRAMES
 from inferd.server.redaction import Record, redact
+from inferd.terminal import visible
 
 HEAD: Final = ("t", "level", "component", "msg")
 """What every line begins with, and all that is left of one that is too long."""
@@ -68,7 +69,7 @@ class ForPeople:
         """Write one; no value can move the cursor or begin a line."""
         names = {"t": "timestamp", "component": "logger", "msg": "event"}
         event = {
-            _in_one_line(names.get(name, name)): _shown(name, value)
+            visible(names.get(name, name)): _shown(name, value)
             for name, value in record.items()
         }
         if event["level"] == "warn":
@@ -91,15 +92,9 @@ def _escape(character: str) -> str:
 def _shown(name: str, value: object) -> object:
     if not isinstance(value, str):
         return value
-    if name == "exception":
-        return "\n".join(map(_in_one_line, value.splitlines()))
-    return _in_one_line(value)
-
-
-def _in_one_line(text: str) -> str:
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+    if name == "exception":  # indented, so that none of its lines looks like an event
+        return "\n".join(f"  {visible(each)}" for each in value.rstrip().split("\n"))
+    return visible(value)
 
 
 def _exception_of(exc_info: object) -> str:

@@ -7,6 +7,7 @@ in the file they are JSON. What looks like a secret is taken out of all of them.
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -17,6 +18,7 @@ import structlog
 from inferd.choices import Level
 from inferd.server.lines import ForPeople, as_json, for_journal, record_of
 from inferd.server.logfile import LogFile
+from inferd.server.quota import LogQuota
 from inferd.server.redaction import Record
 from inferd.server.sink import Descriptor, LineSink, Writer
 
@@ -158,8 +160,18 @@ def set_level(level: Level) -> None:
 
 
 def _configure(outlets: list[Outlet]) -> None:
+    quota = LogQuota()
+
+    def limit(
+        _: RecordLogger, __: str, event: MutableMapping[str, object]
+    ) -> MutableMapping[str, object]:
+        """Leave out what would be too much about one user."""
+        if quota.allows(event, time.monotonic()):
+            return event
+        raise structlog.DropEvent
+
     structlog.configure(
-        processors=[finish],
+        processors=[limit, finish],
         logger_factory=lambda *names: RecordLogger(outlets, *names or ("",)),
         cache_logger_on_first_use=False,
     )

@@ -10,6 +10,7 @@ import trio
 from inferd.limits import MAX_ATTACHMENTS, READ_BYTES
 from inferd.server.custody import NOTHING, Custody, Parcel
 
+_FLAGS: Final = socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT
 _FD_BYTES: Final = array.array("i").itemsize
 _ROOM: Final = socket.CMSG_SPACE(MAX_ATTACHMENTS * _FD_BYTES)
 """Bytes for what comes along: of more descriptors the kernel closes the rest, and says so."""
@@ -70,17 +71,21 @@ class Parcels:
         self._by_line.clear()
 
 
-async def receive(stream: trio.SocketStream, parcels: Parcels) -> bytes:
-    """Read some bytes, and note what came along; nothing stands for the end.
+def receive(stream: trio.SocketStream, parcels: Parcels) -> bytes:
+    """Read some bytes that are there, and note what came along.
+
+    Returns:
+        The bytes; none stand for the end.
 
     Raises:
+        BlockingIOError: there are none.
         OSError: the connection is gone.
-
-    Cancellation: nothing that was read is lost.
     """
-    data, aside, flags, _ = await stream.socket.recvmsg(
-        READ_BYTES, _ROOM, socket.MSG_CMSG_CLOEXEC
-    )
+    ours = socket.socket(fileno=stream.socket.fileno())  # trio's would wait
+    try:
+        data, aside, flags, _ = ours.recvmsg(READ_BYTES, _ROOM, _FLAGS)
+    finally:
+        ours.detach()
     if aside or flags & socket.MSG_CTRUNC:
         parcels.feed(data, _fds_in(aside), is_cut=bool(flags & socket.MSG_CTRUNC))
     else:

@@ -15,6 +15,7 @@ from typing import Final
 import trio
 
 from inferd.job import NOBODY
+from inferd.server.identity import Identities, Identity
 
 _UCRED = struct.Struct("3i")
 _SO_PEERGROUPS: Final = 59  # of asm-generic/socket.h; Python has no name for it
@@ -39,23 +40,45 @@ class Peer:
     stranger: int = 0
     """A number of this connection's own where the uid may be any user's; else 0."""
 
+    identity: Identity | None = None
+    """As whom it counts, where that is another than its uid."""
+
+    @property
+    def user(self) -> int:
+        """As whom it is counted, wherever users have shares; all strangers are one."""
+        return self.identity.user if self.identity else self.uid
+
     @property
     def owner(self) -> int:
-        """Whose its requests are, and what is kept of them: a uid, or below ``NOBODY``."""
-        return NOBODY - self.stranger if self.stranger else self.uid
+        """Whose its requests are, and what is kept of them.
+
+        Below ``NOBODY`` are those who are counted together and kept apart.
+        """
+        if self.stranger:
+            return NOBODY - self.stranger
+        return self.identity.owner if self.identity else self.uid
 
     def __str__(self) -> str:
         return f"unix:{self.uid}:{self.pid}"
 
 
-def peer_of(stream: trio.SocketStream) -> Peer:
+def peer_of(stream: trio.SocketStream | socket.socket, identities: Identities) -> Peer:
     """Ask the kernel for the peer's credentials.
 
     A stranger is another one each time.
+
+    Args:
+        stream: its connection.
+        identities: tell as whom it counts.
     """
-    data = stream.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+    sock = stream if isinstance(stream, socket.socket) else stream.socket
+    data = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
     pid, uid, gid = _UCRED.unpack(data)
-    return Peer(pid, uid, gid, next(_strangers) if uid == shared_uid() else 0)
+    if uid == shared_uid():
+        return Peer(pid, uid, gid, next(_strangers))
+    identity = identities.of(uid, gid)
+    is_its_own = identity == Identity(uid, uid)
+    return Peer(pid, uid, gid, identity=None if is_its_own else identity)
 
 
 @cache
@@ -78,15 +101,14 @@ def _read(path: Path) -> str:
         return ""
 
 
-def groups_of(stream: trio.SocketStream) -> frozenset[int]:
+def groups_of(stream: trio.SocketStream | socket.socket) -> frozenset[int]:
     """Ask the kernel for the peer's supplementary groups.
 
     None are told of a process that has more than 256: it is in its main group alone then.
     """
+    sock = stream if isinstance(stream, socket.socket) else stream.socket
     try:
-        data = stream.socket.getsockopt(
-            socket.SOL_SOCKET, _SO_PEERGROUPS, _GROUPS_BYTES
-        )
+        data = sock.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, _GROUPS_BYTES)
     except OSError:  # ERANGE, or a kernel older than 4.13
         return frozenset()
     return frozenset(gid for [gid] in _GID.iter_unpack(data))

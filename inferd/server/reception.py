@@ -8,6 +8,7 @@ takes few descriptors.
 
 import errno
 import os
+import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
@@ -25,9 +26,11 @@ from inferd.errors import (
 from inferd.limits import READ_BYTES
 from inferd.server.access import Access
 from inferd.server.activity import where, who
-from inferd.server.descriptors import Spare, accept_now
-from inferd.server.limits import HEARD_OUT_S, MAX_HEARD_OUT
+from inferd.server.descriptors import Spare, accept, accept_now, has_left, stream_of
+from inferd.server.identity import Identities
+from inferd.server.limits import ACCEPTS_A_PASS, HEARD_OUT_S, MAX_HEARD_OUT
 from inferd.server.listen import INFERENCE_MODE
+from inferd.server.loop import OWNER, Loop
 from inferd.server.metrics import Metrics
 from inferd.server.peer import Peer, groups_of, peer_of
 from inferd.server.reply import error_frame
@@ -96,14 +99,22 @@ class Reception:
 
     Args:
         metrics: counts those who are turned away.
+        loop: says when it is a user's turn.
+
+    Bounds:
+        Those who wait for their turn have their places.
     """
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, loop: Loop | None = None) -> None:
         self.access = Access()
         """Who may come in; it may change."""
+        self.identities = Identities()
+        """As whom they count; it may change."""
         self._metrics = metrics
         self._spare = Spare()
+        self._loop = Loop() if loop is None else loop
         self._seldom = Seldom()
+        self._waiting: dict[socket.socket, Visit] = {}
         self._n_heard_out = 0
 
     def open(self) -> None:
@@ -111,7 +122,11 @@ class Reception:
         self._spare.open()
 
     def close(self) -> None:
-        """Give the descriptor up."""
+        """Give the descriptor up, and let those go whose turn has not come."""
+        while self._waiting:
+            sock, visit = self._waiting.popitem()
+            visit.door.room.leave(visit.place)
+            sock.close()
         self._spare.close()
 
     async def receive_all(
@@ -127,94 +142,143 @@ class Reception:
         """
         with scope, listener.socket:
             while True:
-                if stream := await self._accept(listener, door):
-                    self.receive(stream, door, clients)
+                await trio.lowlevel.wait_readable(listener.socket)
+                if not self._receive_some(listener, door, clients):
+                    await trio.sleep(SHORTAGE_PAUSE_S)
 
     def receive_waiting(
         self, listener: trio.SocketListener, door: Door, clients: trio.Nursery
     ) -> None:
         """Receive those who have come already, and wait for no others."""
-        while stream := accept_now(listener):
-            self.receive(stream, door, clients)
+        while sock := accept_now(listener):
+            self.receive(sock, door, clients)
 
-    def receive(
-        self, stream: trio.SocketStream, door: Door, clients: trio.Nursery
-    ) -> None:
-        """Have one who has come in served, or turn it away. Either way it goes."""
+    def _receive_some(
+        self, listener: trio.SocketListener, door: Door, clients: trio.Nursery
+    ) -> bool:
+        """Receive those who wait, as many as one pass of the event loop has room for.
+
+        Returns:
+            Whether to go on at once: false where there is no descriptor left.
+        """
+        for _ in range(ACCEPTS_A_PASS):
+            try:
+                sock = accept(listener)
+            except OSError as error:
+                if error.errno not in SHORTAGES:
+                    raise
+                code = errno.errorcode[error.errno]
+                self._note("descriptors.short", door, code=code)
+                return self._receive_by_spare(listener, door, clients)
+            if sock is None:
+                break
+            if has_left(sock):  # at once: a flood of those has to cost little
+                sock.close()
+            else:
+                self.receive(sock, door, clients)
+        return True
+
+    def _receive_by_spare(
+        self, listener: trio.SocketListener, door: Door, clients: trio.Nursery
+    ) -> bool:
+        sock = self._spare.accept(listener)
+        if sock is None:
+            return False
+        if door.is_kept_open:
+            self.receive(sock, door, clients)
+        else:
+            self._tell(
+                sock, peer_of(sock, self.identities), door, TooManyConnectionsError()
+            )
+            self._close(sock)
+        return True
+
+    def receive(self, sock: socket.socket, door: Door, clients: trio.Nursery) -> None:
+        """Have one who has come in served in its user's turn, or turn it away.
+
+        Ownership: the socket is closed here, whatever becomes of it.
+        """
+        peer = peer_of(sock, self.identities)
         try:
-            place = self._place(stream, door)
+            place = self._place(sock, peer, door)
         except InferdError as error:
-            self._tell(stream, door, error)
+            self._tell(sock, peer, door, error)
             if self._spare.is_held and self._n_heard_out < MAX_HEARD_OUT:
                 self._n_heard_out += 1
-                clients.start_soon(self._hear_out, stream)
+                clients.start_soon(self._hear_out, sock)
             else:
-                self._close(stream)
+                self._close(sock)
         else:
-            clients.start_soon(self._serve, stream, door, place)
+            visit = Visit(sock, peer, door, place)
+            self._waiting[sock] = visit
+            self._loop.later(peer.user, partial(self._begin, visit, clients))
 
-    async def _accept(
-        self, listener: trio.SocketListener, door: Door
-    ) -> trio.SocketStream | None:
-        try:
-            return await listener.accept()
-        except OSError as error:
-            if error.errno not in SHORTAGES:
-                raise
-            self._note("descriptors.short", door, code=errno.errorcode[error.errno])
-        stream = self._spare.accept(listener)
-        if stream is None:
-            await trio.sleep(SHORTAGE_PAUSE_S)
-        elif not door.is_kept_open:
-            self._tell(stream, door, TooManyConnectionsError())
-            self._close(stream)
-            stream = None
-        return stream
+    def _begin(self, visit: "Visit", clients: trio.Nursery) -> None:
+        """Have one served who has not left meanwhile."""
+        if self._waiting.pop(visit.sock, None) is None:
+            return
+        if has_left(visit.sock):
+            visit.door.room.leave(visit.place)
+            self._close(visit.sock)
+        else:
+            clients.start_soon(self._serve, visit)
 
-    def _place(self, stream: trio.SocketStream, door: Door) -> Place:
-        peer = peer_of(stream)
-        if not self.access.allows(door.leaf, peer, lambda: groups_of(stream)):
+    def _place(self, sock: socket.socket, peer: Peer, door: Door) -> Place:
+        if not self.access.allows(door.leaf, peer, lambda: groups_of(sock)):
             raise PermissionDeniedError(peer.uid, door.leaf)
-        place = door.room.take(peer.uid)
+        place = door.room.take(peer.user)
         if place is None:
             raise door.no_place()
         return place
 
-    def _tell(self, stream: trio.SocketStream, door: Door, error: InferdError) -> None:
+    def _tell(
+        self, sock: socket.socket, peer: Peer, door: Door, error: InferdError
+    ) -> None:
         """Say why one is turned away."""
         self._metrics.count_turned_away(door.leaf, error)
-        self._note("client.refused", door, code=error.code.value, peer=peer_of(stream))
+        self._note("client.refused", door, code=error.code.value, peer=peer)
         with suppress(OSError):  # it has left already
-            os.write(stream.socket.fileno(), door.refusal(error))
+            os.write(sock.fileno(), door.refusal(error))
 
-    async def _hear_out(self, stream: trio.SocketStream) -> None:
+    async def _hear_out(self, sock: socket.socket) -> None:
+        stream = stream_of(sock)
         try:
             with trio.move_on_after(HEARD_OUT_S), suppress(trio.BrokenResourceError):
                 while await stream.receive_some(READ_BYTES):
                     pass
         finally:
             self._n_heard_out -= 1
-            self._close(stream)
+            self._close(sock)
 
-    def _close(self, stream: trio.SocketStream) -> None:
-        stream.socket.close()
+    def _close(self, sock: socket.socket) -> None:
+        sock.close()
         self._spare.restore()
 
     def _note(
         self, event: str, door: Door, *, code: str, peer: Peer | None = None
     ) -> None:
         """Write a line of the log for the first of many."""
-        uid = None if peer is None else peer.uid
-        kind = (event, door.leaf, code, uid)
+        user = None if peer is None else peer.user
+        kind = (event, door.leaf, code, user)
         if n := self._seldom.count(*kind, now=trio.current_time()):
             known = where(door.leaf) | (who(peer) if peer else {})
             log.warning(event, **known, code=code, times=n)
 
-    async def _serve(self, stream: trio.SocketStream, door: Door, place: Place) -> None:
+    async def _serve(self, visit: "Visit") -> None:
+        OWNER.set(visit.peer.user)
         try:
-            await door.serve(stream)
+            await visit.door.serve(stream_of(visit.sock))
         except Exception:  # a bug in one connection is nobody else's affair
             log.exception("client.crashed")
         finally:
-            door.room.leave(place)
-            self._close(stream)
+            visit.door.room.leave(visit.place)
+            self._close(visit.sock)
+
+
+class Visit(NamedTuple):
+    """One who has been let in."""
+
+    sock: socket.socket
+    peer: Peer
+    door: Door
+    place: Place

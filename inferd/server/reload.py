@@ -7,14 +7,17 @@ import msgspec
 
 from inferd.config import Config
 
-ADMISSION: Final = ("max_queued", "max_queued_tokens", "max_queued_bytes")
+ADMISSION: Final = (
+    *("max_queued", "max_queued_tokens", "max_queued_bytes"),
+    *("quantum_s", "max_live"),
+)
 LIMITS: Final = (
     *("drain_s", "write_timeout_s", "max_unread_bytes", "idle_s", "line_timeout_s"),
     *("max_connections", "max_admin_connections", "max_large_lines"),
     *("max_media_bytes", "max_passed_bytes"),
     *("max_appended_bytes", "max_audio_ahead_bytes"),
 )
-"""What can take effect; of ``[access]`` nearly all, of ``[log]`` the level, and of the
+"""What can take effect; of ``[access]`` nearly all, of ``[users]`` all, of ``[log]`` the level, and of the
 other tables nothing.
 
 The rest is what workers, sockets and slots were made of.
@@ -39,6 +42,7 @@ def merge(running: Config, new: Config) -> Config:
     return msgspec.structs.replace(
         running,
         access=access,
+        users=new.users,
         admission=msgspec.structs.replace(
             running.admission, **{key: getattr(new.admission, key) for key in ADMISSION}
         ),

@@ -13,7 +13,7 @@ from inferd.paths import ADMIN_SOCKET
 from inferd.server.admin import serve_admin
 from inferd.server.audience import Audience
 from inferd.server.commands import Commands
-from inferd.server.connection import AnySurface, Surroundings
+from inferd.server.connection import AnySurface
 from inferd.server.doors import Doors
 from inferd.server.entrance import Entrance
 from inferd.server.force import Force, nothing_to_read
@@ -23,12 +23,14 @@ from inferd.server.holdings import MediaRoom
 from inferd.server.large_lines import LargeLines
 from inferd.server.limits import MAX_MEDIA_FILES
 from inferd.server.listen import ADMIN_MODE, INFERENCE_MODE
+from inferd.server.peer import peer_of
 from inferd.server.reception import Door, Reception, in_a_frame, in_a_reply, unserved
 from inferd.server.register import Register
 from inferd.server.reload import Reloaded
 from inferd.server.room import Room
 from inferd.server.sizes import make_gate
 from inferd.server.surfaces import surfaces
+from inferd.server.surroundings import Surroundings
 from inferd.server.turns import Turns
 from inferd.server.unread import Unread
 
@@ -76,7 +78,7 @@ class Daemon:
         )
         self._force = Force(
             config=config,
-            reception=Reception(metrics),
+            reception=Reception(metrics, self._around.loop),
             around=self._around,
             listeners=Room(config.limits.max_admin_connections),
             turns=self._turns,
@@ -155,9 +157,12 @@ class Daemon:
         self._force.share_out()
         reception = self._force.reception
         reception.open()
-        with closing(reception), self._doors.locked(), self._scope:
+        measuring = self._around.loop.measuring()
+        with closing(reception), self._doors.locked(), measuring, self._scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._around.hangups.run)
+                nursery.start_soon(self._turns.run)
+                nursery.start_soon(self._around.loop.run)
                 nursery.start_soon(self._notifier.feed_watchdog)
                 with self._doors.open(nursery, self._admin_door(), reception):
                     await self._run_backends()
@@ -271,14 +276,14 @@ class Daemon:
             await connection.serve()
 
     async def _serve_listener(self, stream: trio.SocketStream) -> None:
+        peer = peer_of(stream, self._around.identities)
         self._n_listeners += 1
         try:
             await serve_admin(
                 stream,
                 self._board,
-                self._commands,
-                hangups=self._around.hangups,
-                write_timeout_s=self._force.config.limits.write_timeout_s,
+                partial(self._commands.answer, peer=peer),
+                self._around,
             )
         finally:
             self._n_listeners -= 1

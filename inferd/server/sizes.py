@@ -22,6 +22,8 @@ def make_gate(config: Config) -> Admission:
         max_queued=config.admission.max_queued,
         max_queued_tokens=config.admission.max_queued_tokens,
         max_queued_bytes=config.admission.max_queued_bytes,
+        quantum_s=config.admission.quantum_s,
+        max_live=config.admission.max_live,
     )
 
 

@@ -1,77 +1,19 @@
 """Wait for one's turn: the tasks around the gate of ``admission``."""
 
 import itertools
-from collections.abc import AsyncGenerator, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
 
 import trio
 
 from inferd.admission.gate import Admission, Claim
 from inferd.config import AdmissionSettings
-from inferd.engine.cue import Cue
 from inferd.engine.ledger import Figure
-from inferd.errors import DrainingError
+from inferd.server.turn import Turn
 
-
-class Turn:
-    """A place in the queue, or a permit."""
-
-    def __init__(self, ticket: int) -> None:
-        self.ticket = ticket
-        self._news = trio.Event()
-        self._start = Cue()
-        self._is_lost = False
-        self.is_watched = False
-        self.has_come = False
-        self.position = 0
-        """How many are to run before and with this one; known to those who watch."""
-
-    async def wait(self) -> None:
-        """Wait for a permit.
-
-        Raises:
-            DrainingError: there will be none.
-        """
-        while not self.has_come:
-            await self._news.wait()
-        if self._is_lost:
-            raise DrainingError
-
-    async def positions(self) -> AsyncGenerator[int, None]:
-        """Give the place in the queue, and every other one, until it is our turn."""
-        told = 0
-        while not self.has_come:
-            if self.position != told:
-                told = self.position
-                yield told
-            else:
-                await self._news.wait()
-
-    def move(self, position: int) -> None:
-        """Tell those who watch that they are nearer, or farther."""
-        if position != self.position:
-            self.position = position
-            self._tell()
-
-    def begin(self) -> None:
-        """Let the one who waits run."""
-        self.has_come = True
-        self._start.come()
-        self._tell()
-
-    def until_come(self) -> AbstractContextManager[None]:
-        """Cut short what is inside once it is our turn, or never will be."""
-        return self._start.until_come()
-
-    def lose(self) -> None:
-        """Turn the one who waits away, if it waits."""
-        if not self.has_come:
-            self._is_lost = True
-            self.begin()
-
-    def _tell(self) -> None:
-        self._news.set()
-        self._news = trio.Event()
+__all__ = ["Turn", "Turns"]
 
 
 class Turns:
@@ -81,6 +23,15 @@ class Turns:
         self._gate = gate
         self._numbers = itertools.count()
         self._turns: dict[int, Turn] = {}
+        self._next_at = math.inf
+        self._timer = trio.CancelScope()
+
+    async def run(self) -> None:
+        """Take permits back when it is time to, until cancelled."""
+        while True:
+            with trio.CancelScope(deadline=self._next_at) as self._timer:
+                await trio.sleep_forever()
+            self._take_back()
 
     def count_active(self) -> int:
         """Count the requests that hold a permit."""
@@ -98,6 +49,14 @@ class Turns:
         """Count the bytes in which they came."""
         return self._gate.waiting_bytes
 
+    def count_paused(self) -> int:
+        """Count those that have had a permit and have none."""
+        return self._gate.n_paused
+
+    def count_pauses(self) -> int:
+        """Count the permits that were taken back."""
+        return self._gate.n_pauses
+
     def figures(self) -> Iterator[Figure]:
         """Give what a monitoring system may want to know."""
         yield "active_requests", "Requests that run.", self.count_active
@@ -108,6 +67,11 @@ class Turns:
             self.count_waiting_tokens,
         )
         yield "queued_bytes", "Bytes of them.", self.count_waiting_bytes
+        yield (
+            "paused_requests",
+            "Requests that had begun and stand still, for others or for want of sound.",
+            self.count_paused,
+        )
 
     @contextmanager
     def admitted(self, claim: Claim, *, is_watched: bool = False) -> Iterator[Turn]:
@@ -126,15 +90,28 @@ class Turns:
         if self._gate.arrive(turn.ticket, claim, now=trio.current_time()):
             turn.begin()
         self._turns[turn.ticket] = turn
-        self._move()
+        self._has_changed()
         try:
             yield turn
         finally:
             del self._turns[turn.ticket]
-            successor = self._gate.leave(turn.ticket, now=trio.current_time())
-            if successor is not None:
-                self._turns[successor].begin()
-            self._move()
+            self._hand_on(self._gate.leave(turn.ticket, now=trio.current_time()))
+
+    def rest(self, turn: Turn) -> None:
+        """Have one that has nothing to do give its permit back, until ``wake``."""
+        turn.is_silent = True
+        if turn.has_come:
+            turn.pause(partial(self._has_paused, turn))
+
+    def wake(self, turn: Turn) -> None:
+        """Have one that rests go on in its turn."""
+        turn.is_silent = False
+        if turn.ticket not in self._turns or not self._gate.is_silent(turn.ticket):
+            return
+        turn.waits()
+        if self._gate.wake(turn.ticket, now=trio.current_time()):
+            turn.begin()
+        self._has_changed()
 
     def weigh(self, turn: Turn, n_tokens: int) -> None:
         """Note how much a request has to read.
@@ -160,6 +137,7 @@ class Turns:
             max_queued_tokens=settings.max_queued_tokens,
             max_queued_bytes=settings.max_queued_bytes,
         )
+        self._gate.pace(quantum_s=settings.quantum_s, max_live=settings.max_live)
 
     def close(self) -> None:
         """Take nobody in any more."""
@@ -173,6 +151,38 @@ class Turns:
     def order(self) -> list[Turn]:
         """Give those who wait, the next to run first."""
         return [self._turns[ticket] for ticket in self._gate.order()]
+
+    def _has_changed(self) -> None:
+        self._move()
+        self._take_back()
+
+    def _hand_on(self, successor: int | None) -> None:
+        """Have the next run that wants to."""
+        while successor is not None and self._turns[successor].is_silent:
+            successor = self._gate.paused(
+                successor, now=trio.current_time(), waits=False
+            )
+        if successor is not None:
+            self._turns[successor].begin()
+        self._has_changed()
+
+    def _take_back(self) -> None:
+        """Pause those whose permits are due, and note when the next is."""
+        self._next_at = math.inf
+        if self._gate.has_queue:
+            now = trio.current_time()
+            while (due := self._gate.due(now=now)).ticket is not None:
+                turn = self._turns[due.ticket]
+                turn.pause(partial(self._has_paused, turn))
+            self._next_at = due.at
+        self._timer.deadline = self._next_at
+
+    def _has_paused(self, turn: Turn) -> None:
+        if turn.ticket not in self._turns:
+            return
+        turn.waits()
+        now = trio.current_time()
+        self._hand_on(self._gate.paused(turn.ticket, now=now, waits=not turn.is_silent))
 
     def _move(self) -> None:
         if any(turn.is_watched for turn in self._turns.values()):

@@ -92,6 +92,8 @@ class Timing(Struct, frozen=True, kw_only=True):
     arrived_ns: int
     started_ns: int
     finished_ns: int
+    paused_ms: float | UnsetType = UNSET
+    """That it waited for other users after its start, if it did; part of the others."""
 
 
 # --- v1 ---------------------------------------------------------------------------------

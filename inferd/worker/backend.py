@@ -11,7 +11,9 @@ from inferd.ipc import (
     Failed,
     Loaded,
     Loading,
+    Paused,
     Scored,
+    Silent,
     Step,
     Transcribed,
     TranscriptEnded,
@@ -22,7 +24,9 @@ from inferd.job import Job
 Report = Callable[[Loading | Variant], None]
 """Tell the daemon how far the load is; also a sign of life."""
 
-Outcome = Step | Embedded | Scored | Transcribed | TranscriptEnded | Failed
+Outcome = (
+    Step | Embedded | Scored | Transcribed | TranscriptEnded | Paused | Silent | Failed
+)
 """What came of a step."""
 
 
@@ -87,8 +91,8 @@ class PreparedJob(ABC):
 class WorkerBackend(ABC):
     """A model library as the worker's threads see it.
 
-    ``load``, ``start``, ``drop`` and ``step`` are called by the decoding thread alone,
-    ``prepare`` by another; ``interrupt`` by any.
+    ``load``, ``start``, ``pause``, ``resume``, ``drop`` and ``step`` are called by the
+    decoding thread alone, ``prepare`` by another; ``interrupt`` and ``words`` by any.
     """
 
     def predict(self, report: Report) -> Demand | None:  # noqa: ARG002  # optional
@@ -131,8 +135,21 @@ class WorkerBackend(ABC):
         """Give a job a slot; there is one, since no more jobs run than there are slots."""
 
     @abstractmethod
+    def pause(self, ticket: int) -> None:
+        """Have a job stand still, and free its slot, as soon as it can.
+
+        One of the next steps gives ``Paused`` then; not if the job ends before. A job that
+        is not known is over. Its state is kept, within the memory that there is for it,
+        or is computed again.
+        """
+
+    @abstractmethod
+    def resume(self, ticket: int) -> None:
+        """Have a paused job go on where it was; there is a slot. Unknown ones are over."""
+
+    @abstractmethod
     def drop(self, ticket: int) -> None:
-        """Free a job's slot, if it has one."""
+        """Forget a job that was started, and free its slot, if it has one."""
 
     @abstractmethod
     def step(self) -> list[Outcome]:
@@ -151,6 +168,13 @@ class WorkerBackend(ABC):
             n_bytes: that its file has, in all.
             is_last: nothing more will come.
         """
+
+    def words(self) -> bytes:
+        """Give the vocabulary that grammars are tried for; empty where there is none.
+
+        Called by a thread of its own: it may wait for it.
+        """
+        return b""
 
     def interrupt(self, ticket: int) -> None:  # noqa: B027  # optional: most steps are short
         """Cut short the step under way if this job is the reason why it takes long."""

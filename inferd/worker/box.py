@@ -82,6 +82,14 @@ def enter(
     return Boxed(landlock=version, seccomp=seccomp.refuse_children() and is_restricted)
 
 
+def enter_to_prepare() -> None:
+    """Give up what a preparer has no use for: all but to fork, which its forks give up."""
+    _drop_capabilities()
+    with suppress(OSError):  # a filter of system calls around us
+        _restrict_files(())
+    seccomp.restrict()
+
+
 def _drop_capabilities() -> None:
     """Give up what root can do beyond others: with it, memory of others can be read."""
     libc = ctypes.CDLL(None)

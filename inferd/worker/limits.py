@@ -116,11 +116,22 @@ each, kept as long as the answer is written. F-11."""
 GRAMMAR_MAX_RULES: Final = 1000
 """Rules of one GBNF grammar: converting it takes time by the square of them. F-11."""
 
+GRAMMAR_BLAME_PARTS: Final = 1000
+"""Parts of a grammar that are compiled alone for that. F-11."""
+
 GRAMMAR_BLAME_S: Final = 1.0
 """Seconds in which parts of a grammar are compiled alone, to tell what is wrong where."""
 
-GRAMMARS_REMEMBERED: Final = 256
-"""Grammars that are known to compile soon and are not tried again."""
+WRITE_S: Final = 1.0
+"""Seconds of processor time in which a prompt is rendered and grammars are translated.
+People's requests take milliseconds. F-11."""
+
+WRITE_TOTAL_S: Final = 4.0
+"""Seconds of processor time that one request may take with all of its grammars: one that
+fails is compiled part by part, to tell what is wrong. F-11."""
+
+WRITE_S_PER_MIB: Final = 0.2
+"""Seconds of processor time more for each MiB of a request: four times what it takes. F-11."""
 
 # --- pictures and sound -----------------------------------------------------
 # What clients send is bounded before a library sees it. F-29.
@@ -178,6 +189,36 @@ GGUF_TEXT_BYTES: Final = 64 * 1024 * 1024
 GGUF_ARRAY_TEXTS: Final = 4_000_000
 """Texts in all arrays of a header, which are walked one by one, in 0.2 µs each. The
 largest vocabulary in use has 0.8 million, with its merges. F-26."""
+
+GGUF_ARRAY_NUMBERS: Final = 65_536
+"""Numbers of an array about the model's layers or pictures; some hundred as a rule. F-26."""
+
+GGUF_CONTEXT_TOKENS: Final = 2**27
+"""Tokens that a model may say its context has, or a window of it: thirteen times the largest
+in use, 10,485,760. It bounds all whole numbers about a model that have no other. F-26."""
+
+GGUF_CONTEXT_TOKENS_MIN: Final = 8
+"""Tokens of the shortest context that a model may say it has, as ``n_ctx`` may say. F-26."""
+
+GGUF_LAYERS: Final = 512
+"""Layers of a model, and llama.cpp's own bound, at which it ends the process; the largest
+models in use have 130. F-26."""
+
+GGUF_EXPERTS: Final = 1024
+"""Experts of a layer, and llama.cpp's own bound. F-26."""
+
+GGUF_WIDTH: Final = 2**18
+"""Numbers that stand for a token; 20,000 in the largest models in use. With heads and states
+it is multiplied in 32 bits. F-26."""
+
+GGUF_INNER_WIDTH: Final = 2**24
+"""Numbers between two layers of a network. F-26."""
+
+GGUF_HEADS: Final = 4096
+"""Heads of a layer; 128 in the largest models in use. F-26."""
+
+GGUF_HEAD_WIDTH: Final = 2**14
+"""Numbers of a head, as of a state; 576 in the largest models in use. F-26."""
 
 GGUF_ALIGNMENT_BYTES: Final = 65_536
 """Largest alignment of tensors; 32 as a rule. F-26."""

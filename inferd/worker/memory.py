@@ -7,14 +7,20 @@ from types import TracebackType
 from typing import Final
 
 _SIZES: Final = Path("/proc/self/statm")
+_SPACE: Final = 0
 _RESIDENT: Final = 1
 _DATA: Final = 5
-"""Where in it stand the pages in memory, and those of data and stacks."""
+"""Where in it stand all pages, those in memory, and those of data and stacks."""
 
 
 def resident_bytes() -> int:
     """Tell what this process takes by now: itself, its libraries, all that it has made."""
     return _bytes_at(_RESIDENT)
+
+
+def address_space_bytes() -> int:
+    """Tell what this process has mapped by now, used or not."""
+    return _bytes_at(_SPACE)
 
 
 class BoundedGrowth:

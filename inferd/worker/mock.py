@@ -21,7 +21,16 @@ import msgspec
 from inferd.capabilities import BackendCapabilities
 from inferd.config import MockSettings
 from inferd.fit import Share
-from inferd.ipc import Embedded, Ended, Loaded, Loading, Scored, Step, Transcribed
+from inferd.ipc import (
+    Embedded,
+    Ended,
+    Loaded,
+    Loading,
+    Paused,
+    Scored,
+    Step,
+    Transcribed,
+)
 from inferd.job import EmbedJob, GenerateJob, Job, RerankJob, TranscribeJob
 from inferd.wire.responses import Alternative, Logprob, StopReason, Usage
 from inferd.worker.backend import (
@@ -60,6 +69,8 @@ class MockBackend(WorkerBackend):
         self._settings = settings
         self._running: dict[int, _Recital] = {}
         self._hearing: dict[int, Dictation] = {}
+        self._paused: dict[int, _Recital | Dictation] = {}
+        self._told: list[Outcome] = []
 
     def load(self, report: Report, share: Share | None = None) -> Loaded:  # noqa: ARG002
         """Be ready at once, or die as told."""
@@ -107,23 +118,41 @@ class MockBackend(WorkerBackend):
         """Begin to recite."""
         if isinstance(prepared, Dictation):
             self._hearing[ticket] = prepared
+            self._told += prepared.silence(ticket)
             return
         assert isinstance(prepared, _Recital)  # noqa: S101  # ours come from prepare alone
         self._running[ticket] = prepared
 
     def append(self, ticket: int, n_bytes: int, *, is_last: bool) -> None:
         """Have more to hear."""
-        if dictation := self._hearing.get(ticket):
+        dictation = self._hearing.get(ticket) or self._paused.get(ticket)
+        if isinstance(dictation, Dictation):
             dictation.append(n_bytes, is_last=is_last)
+
+    def pause(self, ticket: int) -> None:
+        """Stop in the middle of the script."""
+        found = self._running.pop(ticket, None) or self._hearing.pop(ticket, None)
+        if found is not None:
+            self._paused[ticket] = found
+            self._told.append(Paused(ticket=ticket))
+
+    def resume(self, ticket: int) -> None:
+        """Go on there."""
+        if (found := self._paused.pop(ticket, None)) is not None:
+            self.start(ticket, found)
 
     def drop(self, ticket: int) -> None:
         """Fall silent."""
         self._running.pop(ticket, None)
-        if dictation := self._hearing.pop(ticket, None):
-            dictation.close()
+        found = self._hearing.pop(ticket, None) or self._paused.pop(ticket, None)
+        if isinstance(found, Dictation):
+            found.close()
 
     def step(self) -> list[Outcome]:
         """Say one token of each recital, or all that there is of vectors and scores."""
+        told, self._told = self._told, []
+        if told:
+            return told
         if delay := self._settings.token_delay_ms:
             time.sleep(delay / 1000)
         step = Step(pieces=[], logprobs=[], prefilled=[], ended=[])
@@ -151,14 +180,16 @@ class MockBackend(WorkerBackend):
             self._die_on_cue(dictation.n_said)
             heard = dictation.step(ticket)
             outcomes.append(heard)
-            if not isinstance(heard, Transcribed):
+            if isinstance(heard, Transcribed):
+                outcomes += dictation.silence(ticket)
+            else:
                 self.drop(ticket)
         return outcomes
 
     @property
     def is_busy(self) -> bool:
         """Whether anybody is reciting, or has something to hear."""
-        return bool(self._running) or any(
+        return bool(self._running or self._told) or any(
             each.is_busy for each in self._hearing.values()
         )
 

@@ -6,7 +6,7 @@ import time
 from array import array
 from typing import Final
 
-from inferd.ipc import Failed, Segment, Transcribed, TranscriptEnded
+from inferd.ipc import Failed, Segment, Silent, Transcribed, TranscriptEnded
 from inferd.job import SAMPLE_BYTES, TranscribeJob
 from inferd.wire.responses import Usage
 from inferd.worker.backend import PreparedJob
@@ -60,6 +60,12 @@ class Dictation(PreparedJob):
         """Note that there is more."""
         self._n_bytes = max(self._n_bytes, n_bytes)
         self._is_whole |= is_last
+
+    def silence(self, ticket: int) -> list[Silent]:
+        """Say that there is nothing to do, if there is nothing."""
+        if self.is_busy:
+            return []
+        return [Silent(ticket=ticket, until_bytes=self._n_bytes + 1)]
 
     def step(self, ticket: int) -> Heard:
         """Hear some more, or say a line, or end."""

@@ -21,11 +21,16 @@ from inferd.ipc import (
     Load,
     LoadFailed,
     Overflow,
+    Pause,
     Prepare,
     PromptReady,
     Refused,
+    Resume,
     Run,
+    Spell,
+    Spelt,
     Step,
+    ToWorker,
 )
 from inferd.limits import HEARTBEAT_S
 from inferd.worker.backend import (
@@ -41,6 +46,8 @@ EXIT_LOAD_FAILED = 3
 EXIT_BUG = 70
 
 _Start = tuple[int, PreparedJob]
+_Command = _Start | Append | Pause | Resume | int
+"""A number is that of a job to be dropped."""
 _ToPrepare = tuple[Prepare, tuple[int, ...]]
 _NOTHING = Step()
 
@@ -54,7 +61,7 @@ class Runtime:
         self._link = link
         self._make_backend = make_backend
         self._to_prepare: queue.SimpleQueue[_ToPrepare] = queue.SimpleQueue()
-        self._commands: queue.SimpleQueue[_Start | Append | int] = queue.SimpleQueue()
+        self._commands: queue.SimpleQueue[_Command] = queue.SimpleQueue()
         self._prepared: dict[int, PreparedJob | None] = {}
         self._appended: dict[int, Append] = {}  # the last of each job that nobody heard
         self._lock = threading.Lock()
@@ -109,23 +116,35 @@ class Runtime:
 
     def _read_all(self, backend: WorkerBackend) -> None:
         while (received := self._link.receive()) is not None:
-            message, fds = received
-            match message:
-                case Prepare(ticket=ticket):
-                    with self._lock:
-                        self._prepared[ticket] = None
-                    self._to_prepare.put((message, fds))
-                case Run(ticket=ticket):
-                    self._start(ticket)
-                case Append(ticket=ticket):
-                    self._append(ticket, message)
-                case Drop(ticket=ticket):
-                    self._forget(ticket)
-                    self._commands.put(ticket)
-                    backend.interrupt(ticket)
-                case Load() | Share():
-                    raise RuntimeError("loaded twice")
+            self._take_in(backend, *received)
         os._exit(0)  # the daemon is gone, and a decode may be under way
+
+    def _take_in(
+        self, backend: WorkerBackend, message: ToWorker, fds: tuple[int, ...]
+    ) -> None:
+        """Pass a message on to the thread that it is for."""
+        match message:
+            case Prepare(ticket=ticket):
+                with self._lock:
+                    self._prepared[ticket] = None
+                self._to_prepare.put((message, fds))
+            case Run(ticket=ticket):
+                self._start(ticket)
+            case Append(ticket=ticket):
+                self._append(ticket, message)
+            case Pause() | Resume():
+                self._commands.put(message)
+            case Drop(ticket=ticket):
+                self._forget(ticket)
+                self._commands.put(ticket)
+                backend.interrupt(ticket)
+            case Spell():
+                self._start_thread(lambda: self._spell(backend), "spell")
+            case Load() | Share():
+                raise RuntimeError("loaded twice")
+
+    def _spell(self, backend: WorkerBackend) -> None:
+        self._link.send(Spelt(words=backend.words()))
 
     def _start(self, ticket: int) -> None:
         with self._lock:
@@ -235,11 +254,15 @@ class Runtime:
         if last is not None:  # else it was told already, or the job was dropped
             backend.append(ticket, last.n_bytes, is_last=last.is_last)
 
-    def _take(self, backend: WorkerBackend, command: _Start | Append | int) -> None:
+    def _take(self, backend: WorkerBackend, command: _Command) -> None:
         match command:
             case int():
                 backend.drop(command)
             case Append(ticket=ticket):
                 self._tell_last(backend, ticket)
+            case Pause(ticket=ticket):
+                backend.pause(ticket)
+            case Resume(ticket=ticket):
+                backend.resume(ticket)
             case (ticket, prepared):
                 backend.start(ticket, prepared)

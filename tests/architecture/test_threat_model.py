@@ -29,6 +29,14 @@ def field(body: str, label: str) -> str:
     return str(text)
 
 
+ATTACKS = {
+    path: [int(number) for number in re.findall(r"F-(\d+)", numbers)]
+    for path, numbers in re.findall(
+        r"^\| `(attack/kinds/\S+)` \| (.+) \|$", TEXT, re.MULTILINE
+    )
+}
+
+
 def proofs(body: str) -> list[str]:
     return re.findall(r"`(tests/threats/\S+\.py)`", field(body, "Proof"))
 
@@ -48,7 +56,9 @@ def test_a_threat_answers_every_question(body):
 def test_what_is_mitigated_has_its_proof(number):
     if field(THREATS[number], "Status") == "mitigated.":
         [proof] = proofs(THREATS[number])
-        assert (ROOT / proof).is_file()
+        assert re.search(
+            r"^(?:async )?def test_", (ROOT / proof).read_text(), re.MULTILINE
+        )
 
 
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"`(\w+/[\w./]+)`", TEXT))))
@@ -63,6 +73,15 @@ def test_every_test_of_a_threat_is_the_proof_of_its_number():
     assert found == stated
     for number, body in THREATS.items():
         assert all(f"/test_f{number:02}_" in proof for proof in proofs(body))
+
+
+def test_every_kind_of_attack_is_at_threats_that_are_mitigated():
+    found = (ROOT / "attack" / "kinds").glob("[a-z]*.py")
+    assert {*ATTACKS} == {path.relative_to(ROOT).as_posix() for path in found}
+    for numbers in ATTACKS.values():
+        assert numbers == sorted({*numbers})
+        for number in numbers:
+            assert field(THREATS[number], "Status") == "mitigated."
 
 
 def test_only_known_threats_are_referred_to():

@@ -25,6 +25,13 @@ from tests.daemon.harness import (
     mock,
     to_line,
 )
+from tests.daemon.users import (
+    ANNA,
+    SHARED_GROUP,
+    connect_as,
+    needs_root,
+    open_to_all,
+)
 from tests.fakes.log import fill
 
 pytestmark = pytest.mark.slow
@@ -286,12 +293,13 @@ class Piped(DaemonProcess):
         return [dict(json.loads(line)) for line in text.splitlines()]
 
 
+@needs_root
 def test_a_stderr_that_nobody_reads_holds_nobody_up_and_is_told_what_it_missed():
-    daemon = Piped(QUICK)
+    daemon = Piped({**QUICK, "listen": {"group": SHARED_GROUP}})
     try:
-        daemon.start()
-        with daemon.connect() as client:
-            for _ in range(8):
+        open_to_all(daemon).start()
+        for number in range(12):  # one user alone may not cause so many lines
+            with connect_as(daemon, ANNA + number) as client:
                 client.pour([to_line({"messages": []}) * 600])
                 refusals = [client.frame() for _ in range(600)]
                 assert refusals[-1]["code"] == "invalid_request"

@@ -102,6 +102,7 @@ class Counts:
     failed: int = 0
     cancelled: int = 0
     """Left before they were done or had failed."""
+    paused: int = 0
 
 
 @dataclass(slots=True)
@@ -114,6 +115,10 @@ class _Held:
     said_all_at: float = FOR_EVER
     """When the last token comes, whether anybody takes it or not; on trio's clock."""
     death: Cue = field(default_factory=Cue)
+    paused_at: float | None = None
+    paused_s: float = 0.0
+    """Seconds by which all that it says is later, for its pauses."""
+    resumed: trio.Event = field(default_factory=trio.Event)
     n_bytes: int = 0
     """Of open sound, that are there."""
     is_whole: bool = False
@@ -264,6 +269,21 @@ class ScriptedBackend(Backend):
             del self._held[ticket]
             self.counts.cancelled += not held.is_over
 
+    def pause(self, prepared: Prepared[J], on_paused: Callable[[], object]) -> None:
+        held = self._held[prepared.ticket]
+        held.paused_at = trio.current_time()
+        held.said_all_at += FOR_EVER
+        self.counts.paused += 1
+        on_paused()
+
+    def resume(self, prepared: Prepared[J]) -> None:
+        held = self._held[prepared.ticket]
+        assert held.paused_at is not None
+        held.paused_s += trio.current_time() - held.paused_at
+        held.paused_at = None
+        held.resumed.set()
+        held.resumed = trio.Event()
+
     @asynccontextmanager
     async def generate(
         self, prepared: Prepared[GenerateJob]
@@ -396,7 +416,8 @@ class ScriptedBackend(Backend):
                 yield [Progress(n_tokens, prepared.input_tokens)]
         for event, moment in zip(said, moments, strict=True):
             with self._counting_failure(held):
-                await self._pass(max(0.0, moment - trio.current_time()))
+                await self._pass_to(held, moment)
+            held.said_all_at = moments[-1] + held.paused_s
             if not speech.n_tokens:
                 speech.first_token_at = trio.current_time()
             speech.n_tokens += 1
@@ -441,6 +462,17 @@ class ScriptedBackend(Backend):
             await self._stopped.wait()
         if self._stopped.is_set():
             raise BackendUnavailableError(self._unavailable or "stopped")
+
+    async def _pass_to(self, held: _Held, moment: float) -> None:
+        """Let time pass up to a moment that every pause puts off."""
+        while True:
+            if held.paused_at is not None:
+                await self._pass_until(held.resumed)
+                continue
+            left_s = moment + held.paused_s - trio.current_time()
+            if left_s <= 0:
+                return
+            await self._pass(left_s)
 
     async def _pass_until(self, event: trio.Event) -> None:
         """Wait, unless the backend is stopped meanwhile."""

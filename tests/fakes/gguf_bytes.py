@@ -4,6 +4,7 @@ import struct
 from collections.abc import Sequence
 
 U8, U16, U32, TEXT, ARRAY = 0, 2, 4, 8, 9
+I32, F32_VALUE, BOOL, U64 = 5, 6, 7, 10
 F32, Q8_0 = 0, 8
 
 
@@ -64,3 +65,28 @@ def sound() -> bytes:
         data=bytes(64 + 68),
         alignment=64,
     )
+
+
+NUMBERS = {U8: "B", U16: "H", U32: "I", I32: "i", F32_VALUE: "f", BOOL: "?", U64: "Q"}
+"""How a number is packed, by its type."""
+
+
+def number(key: str, kind: int, value: float) -> bytes:
+    """Write a key and a number."""
+    return pair(key.encode(), kind, struct.pack(f"<{NUMBERS[kind]}", value))
+
+
+def numbers(key: str, kind: int, values: Sequence[float]) -> bytes:
+    """Write a key and an array of numbers."""
+    packed = struct.pack(f"<{len(values)}{NUMBERS[kind]}", *values)
+    return pair(key.encode(), ARRAY, array(kind, len(values), packed))
+
+
+def with_number(content: bytes, key: str, value: float) -> bytes:
+    """Put another number in the place of one that a whole file has."""
+    name = text(key.encode())
+    place = content.index(name) + len(name)
+    (kind,) = struct.unpack_from("<I", content, place)
+    changed = bytearray(content)
+    struct.pack_into(f"<{NUMBERS[kind]}", changed, place + 4, value)
+    return bytes(changed)

@@ -15,7 +15,7 @@ from inferd.backend import Backend
 from inferd.config import AdmissionSettings, Config, LimitSettings
 from inferd.paths import EMBED_SOCKET, INFER_SOCKET, INFER_V2_SOCKET, RERANK_SOCKET
 from inferd.server.audience import Audience, gather
-from inferd.server.connection import AnySurface, Connection, Surface, Surroundings
+from inferd.server.connection import AnySurface, Connection, Surface
 from inferd.server.doors import NONE_INHERITED, Doors, Inherited
 from inferd.server.encode import embed_service, rerank_service
 from inferd.server.entrance import Entrance
@@ -32,6 +32,7 @@ from inferd.server.register import Register
 from inferd.server.room import Room
 from inferd.server.run import Daemon
 from inferd.server.status import StatusBoard
+from inferd.server.surroundings import Surroundings
 from inferd.server.turns import Turns
 from inferd.server.unread import Unread
 from inferd.wire.codec import (
@@ -40,7 +41,7 @@ from inferd.wire.codec import (
     decode_generate,
     decode_rerank,
 )
-from tests.fakes.streams import FrameClient, unix_pair
+from tests.fakes.streams import FrameClient, bare, unix_pair
 
 PATIENCE_S = 3600.0
 """Virtual seconds after which a test that waits has failed."""
@@ -120,7 +121,7 @@ class House:
         """Let one client in."""
         ours, theirs = unix_pair()
         door = self._door(self.surfaces[leaf])
-        self.reception.receive(ours, door, self._nursery)
+        self.reception.receive(bare(ours), door, self._nursery)
         return FrameClient(theirs, leaf)
 
     def _door(self, surface: AnySurface) -> Door:

@@ -19,6 +19,12 @@ PATIENCE_S: Final = 100_000
 """Virtual seconds after which a frame that has not come has failed its test."""
 
 
+def bare(stream: trio.SocketStream) -> socket.socket:
+    """Give the socket of a stream as the kernel's queue of a listener would."""
+    sock: socket.socket = getattr(stream.socket, "_sock")  # noqa: B009  # it is trio's own
+    return sock
+
+
 def unix_pair() -> tuple[trio.SocketStream, trio.SocketStream]:
     """Make two ends of one connection, with credentials and hang-ups as in life."""
     ends: list[trio.SocketStream] = []

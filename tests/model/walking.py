@@ -7,9 +7,11 @@ from typing import Final
 import numpy as np
 
 from inferd.job import Structure
+from inferd.worker.llama.compiler import tokenizer_of
 from inferd.worker.llama.constraint import Constraint, Vocabulary
-from inferd.worker.llama.grammar import grammar_of
+from inferd.worker.llama.grammar import Grammar, grammar_of
 from inferd.worker.llama.model import Model
+from inferd.worker.llama.trial import Trial
 
 PATIENCE: Final = 30
 """Tokens after which a walk takes what closes something, mostly."""
@@ -27,14 +29,20 @@ class Walker:
     def __init__(self, model: Model, vocabulary: Vocabulary) -> None:
         self.model = model
         self.vocabulary = vocabulary
+        self._tokenizer = tokenizer_of(vocabulary.words())
         self._ends = [*model.end_tokens]
         pieces = [model.piece(token) for token in range(model.n_vocab)]
         self._closes = np.array([piece in (b'"', b"}", b"]") for piece in pieces])
 
     def compile(self, kind: str, source: str) -> Constraint:
-        return self.vocabulary.compile(
+        return self.hold(
             grammar_of(Structure(kind=kind, source=source))  # type: ignore[arg-type]
         )
+
+    def hold(self, grammar: Grammar) -> Constraint:
+        """Try a grammar, as a preparer does, and compile it, as a worker does."""
+        Trial(self._tokenizer).check(grammar)
+        return self.vocabulary.compile(grammar.source)
 
     def allowed(self, constraint: Constraint) -> np.ndarray:
         """Find what a mask leaves: ``(n_vocab,)`` truth values."""

@@ -1,13 +1,16 @@
 import json
 import os
 
+import pytest
 import trio
 import trio.testing
 
 from inferd.config import LogSettings
 from inferd.limits import LOG_QUEUE_LINES
+from inferd.server.limits import LOG_BURST_LINES
 from inferd.server.logfile import LogFile
 from inferd.server.sink import Descriptor, LineSink
+from tests.daemon.harness import MakeDaemon, mock
 from tests.fakes.backend import ScriptedBackend
 from tests.fakes.log import logged, pipe
 from tests.fakes.serving import House
@@ -38,6 +41,20 @@ def test_a_sink_that_nobody_reads_takes_bounded_memory_and_no_time():
     n_dropped = sum(each["lines"] for each in reports)
     assert n_dropped > 0
     assert len(lines) - len(reports) + n_dropped == n_lines
+
+
+@pytest.mark.slow
+def test_a_user_who_floods_pushes_no_others_lines_out(make_daemon: MakeDaemon):
+    n_requests = 4 * LOG_BURST_LINES
+    daemon = make_daemon({"backend": [mock()]}).start()
+    with daemon.connect() as hog:
+        for _ in range(n_requests):
+            [refusal] = hog.ask({"id": "r", "messages": []})
+            assert refusal["code"] == "invalid_request"
+    assert daemon.ask()[-1]["type"] == "done"
+    refusals = daemon.logged(msg="request_refused")
+    assert LOG_BURST_LINES / 2 < len(refusals) < n_requests / 2
+    assert daemon.logged(msg="request_done")
 
 
 async def test_a_request_is_one_line_however_much_is_in_it(monkeypatch, autojump_clock):

@@ -1,11 +1,23 @@
+import math
 import struct
 
 import pytest
 
 from inferd.config import LlamaCppSettings, WhisperCppSettings
-from tests.fakes.gguf_bytes import ARRAY, TEXT, U32, array, gguf, pair, sound, tensor
+from tests.fakes.gguf_bytes import (
+    ARRAY,
+    TEXT,
+    U32,
+    array,
+    gguf,
+    pair,
+    sound,
+    tensor,
+    with_number,
+)
 from tests.fakes.loading import failed_load
 from tests.fakes.source import imports, modules
+from tests.model.tiny import write_tiny_model
 from tests.unit.worker.whisper.models import model_bytes
 
 ATTACKS = {
@@ -35,6 +47,46 @@ async def test_a_file_that_attacks_its_parser_never_reaches_it(name, short_dir):
     assert "mmap" not in phases
 
 
+ABSURD = {
+    "context_length": (0, 2**32 - 1),
+    "embedding_length": (0, 2**32 - 1),
+    "block_count": (0, 10**6),
+    "attention.head_count": (3, 2**32 - 1),
+    "attention.head_count_kv": (3, 2**31),
+    "feed_forward_length": (2**32 - 1,),
+    "vocab_size": (0, 2**32 - 1),
+    "rope.dimension_count": (7, 2**31),
+    "attention.layer_norm_rms_epsilon": (0.0, math.nan, math.inf, -1.0),
+}
+TOKENS = ("bos_token_id", "eos_token_id", "unknown_token_id")
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory) -> bytes:
+    path = tmp_path_factory.mktemp("models") / "tiny.gguf"
+    return write_tiny_model(path).read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [(f"llama.{key}", value) for key, values in ABSURD.items() for value in values]
+    + [
+        (f"tokenizer.ggml.{key}", value)
+        for key in TOKENS
+        for value in (356, 2**31, 2**32 - 1)
+    ],
+)
+async def test_numbers_that_no_model_has_never_reach_the_library(
+    key, value, tiny, short_dir
+):
+    path = short_dir / "m.gguf"
+    path.write_bytes(with_number(tiny, key, value))
+    phases, reason = await failed_load(LlamaCppSettings(name="chat", model=str(path)))
+    assert reason.startswith(f"model file {path}: ")
+    assert "mmap" not in phases
+
+
 SPEECH = model_bytes()
 SPEECH_ATTACKS = {
     "more layers than memory": SPEECH[:20] + struct.pack("<i", 2**30) + SPEECH[24:],
@@ -55,11 +107,15 @@ async def test_a_speech_model_that_attacks_its_loader_never_reaches_it(name, sho
     assert phases == []
 
 
+PARTS = ("_reader", "_relations", "_rules", "_values")
+
+
 def test_what_checks_a_file_runs_no_code_of_the_library():
     trees = dict(modules())
     for module in (
         "worker/files.py",
-        *(f"worker/llama/{name}.py" for name in ("gguf", "files")),
+        "worker/llama/files.py",
+        *(f"worker/llama/gguf{part}.py" for part in ("", *PARTS)),
         *(f"worker/whisper/{name}.py" for name in ("header", "tensors", "files")),
     ):
         roots = {name.split(".")[0] for name in imports(trees[module])}

@@ -1,6 +1,7 @@
 import os
 from contextlib import suppress
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import trio
@@ -10,6 +11,22 @@ from structlog.testing import capture_logs
 from inferd.config import AccessRule, AccessSettings
 from inferd.limits import MAX_COMMAND_BYTES, MAX_FRAME_BYTES
 from inferd.server.limits import MAX_LISTED_ID_CHARS, MAX_LISTED_REQUESTS
+from tests.daemon.harness import (
+    DaemonProcess,
+    Listener,
+    MakeDaemon,
+    generate as asking,
+    mock,
+)
+from tests.daemon.users import (
+    ANNA,
+    BERT,
+    SHARED_GROUP,
+    connect_as,
+    listen_as,
+    needs_root,
+    open_to_all,
+)
 from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
 from tests.fakes.serving import make_daemon, running
 from tests.fakes.streams import Frame, FrameClient, generate, to_line
@@ -109,3 +126,47 @@ async def test_who_orders_and_does_not_read_has_few_replies_kept(
                 await trio.testing.wait_all_tasks_blocked()
     n_carried_out = sum(line["event"] == "admin.command" for line in log)
     assert 0 < n_carried_out < 10
+
+
+# --- two users of the machine -----------------------------------------------------------
+
+
+def looked_at(listener: Listener) -> list[Frame]:
+    """Ask all that may be asked; times and process ids of one's own left out."""
+    replies = [listener.order(command) for command in READS]
+    replies[1]["text"] = [
+        line for line in replies[1]["text"].splitlines() if "_created" not in line
+    ]
+    return replies
+
+
+def asked(daemon: DaemonProcess, uid: int, **fields: Any) -> None:
+    with connect_as(daemon, uid) as connection:
+        assert connection.ask(asking(**fields))[-1]["type"] == "done"
+
+
+@pytest.mark.slow
+@needs_root
+def test_who_may_look_on_learns_nothing_of_what_others_ask(make_daemon: MakeDaemon):
+    config = {"listen": {"group": SHARED_GROUP}, "access": {"admin": {"uids": [ANNA]}}}
+    endless = mock(name="endless", tokens=["x"] * 10_000, token_delay_ms=10)
+    daemon = open_to_all(make_daemon({**config, "backend": [endless]})).start()
+    asked(daemon, ANNA, max_tokens=3)
+    with listen_as(daemon.admin_sock, ANNA) as anna, daemon.admin() as operator:
+        before, all_before = looked_at(anna), looked_at(operator)
+        asked(daemon, BERT, max_tokens=20)
+        running, waiting = (connect_as(daemon, BERT) for _ in range(2))
+        for each in (running, waiting):
+            each.send(asking())
+        running.frame()
+        assert looked_at(anna) == before
+        assert looked_at(operator) != all_before
+        text = before[1]["text"]
+        assert 'inferd_tokens_total{backend="endless",kind="output"} 3.0' in text
+        asked_again = connect_as(daemon, ANNA)
+        asked_again.send(asking(id="mine", progress=True))
+        asked_again.frame()
+        [mine] = anna.order("requests")["requests"]
+        assert (mine["id"], mine["uid"]) == ("mine", ANNA)
+        others = operator.order("requests")["requests"]
+        assert {each["uid"] for each in others} == {ANNA, BERT}

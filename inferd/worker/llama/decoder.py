@@ -4,8 +4,7 @@ import time
 from typing import Final
 
 from inferd.backend import Reuse
-from inferd.ipc import Ended, Failed, Started, Step
-from inferd.wire.responses import Guesses
+from inferd.ipc import Ended, Failed, Paused, Started, Step
 from inferd.worker.backend import Outcome
 from inferd.worker.limits import PREFILL_CHUNK_TOKENS
 from inferd.worker.llama.batch import Batch
@@ -17,7 +16,13 @@ from inferd.worker.llama.plan import Row, plan
 from inferd.worker.llama.sequence import PreparedPrompt, Sequence
 from inferd.worker.llama.slots import Slots
 from inferd.worker.llama.speculation import Speculation
-from inferd.worker.llama.writer import NotANumberError, Writer, Written, end_of
+from inferd.worker.llama.writer import (
+    NotANumberError,
+    Writer,
+    Written,
+    end_of,
+    settle_guesses,
+)
 
 NO_NUMBER: Final = "the model gave what is no number"
 INTERRUPTED: Final = 2
@@ -57,6 +62,7 @@ class Decoder:
         self._running: dict[int, Sequence] = {}
         self._prefilling: frozenset[int] = frozenset()
         self._started: list[Started] = []
+        self._to_pause: set[int] = set()
 
     @property
     def is_busy(self) -> bool:
@@ -81,14 +87,29 @@ class Decoder:
             )
         )
 
+    def pause(self, ticket: int) -> None:
+        """Have a sequence stand still at the next token border where it has got on."""
+        if ticket in self._running:
+            self._to_pause.add(ticket)
+
+    def resume(self, ticket: int) -> None:
+        """Have a sequence go on that stands still, unless it was dropped."""
+        if sequence := self._slots.resume(ticket, self._running.values()):
+            self._running[ticket] = sequence
+            if self._looking:
+                self._looking.begin(sequence)
+
     def drop(self, ticket: int) -> None:
-        """Free a sequence's slot, if it has one."""
+        """Forget a sequence, and free its slot, if it has one."""
+        self._to_pause.discard(ticket)
         if sequence := self._running.pop(ticket, None):
             self._slots.give_back(sequence)
             if self._speculation:
                 self._speculation.drop(ticket)
-            if self._looking:
-                self._looking.drop(ticket)
+        elif not self._slots.drop(ticket):
+            return
+        if self._looking:
+            self._looking.drop(ticket)
 
     def interrupt(self, ticket: int) -> None:
         """Cut the decode short if this sequence's prompt is in it; any thread may call.
@@ -108,6 +129,7 @@ class Decoder:
         Raises:
             DecodeError: the library failed; the process had better end.
         """
+        paused = self._pause_all()
         ends: list[Ended | Failed] = [
             end_of(each, "length")
             for each in self._running.values()
@@ -123,7 +145,7 @@ class Decoder:
             prefilled += [
                 (row.sequence.ticket, row.sequence.n_cached + row.n_tokens)
                 for row in rows
-                if row.sequence.is_prefilling and row.sequence.job.wants_progress
+                if row.sequence.tells_progress
             ]
             ends += self._go_on(rows, written)
         if self._looking and self._running and not (rows or n_read or ends):
@@ -138,7 +160,19 @@ class Decoder:
             ended=[end for end in ends if isinstance(end, Ended)],
             n_read=n_read,
         )
-        return [step, *(end for end in ends if isinstance(end, Failed))]
+        return [*paused, step, *(end for end in ends if isinstance(end, Failed))]
+
+    def _pause_all(self) -> list[Paused]:
+        """Take their slots from those that are to stand still, and are further than before."""
+        paused = [each for each in self._to_pause if self._running[each].is_further]
+        for ticket in paused:
+            self._to_pause.discard(ticket)
+            self._slots.pause(self._running.pop(ticket))
+            if self._speculation:
+                self._speculation.drop(ticket)
+            if self._looking:
+                self._looking.rest(ticket)
+        return [Paused(ticket=ticket) for ticket in paused]
 
     def _look(
         self, prefilled: list[tuple[int, int]], ends: list[Ended | Failed]
@@ -153,7 +187,7 @@ class Decoder:
             return 0
         sequence, n_tokens = look
         sequence.n_cached += n_tokens
-        if sequence.job.wants_progress:
+        if sequence.job.wants_progress and sequence.is_further:
             prefilled.append((sequence.ticket, sequence.n_cached))
         return n_tokens
 
@@ -255,7 +289,7 @@ class Decoder:
         if n_true < len(row.drafts):
             self._cut(sequence)
         if row.n_guessed:
-            _settle_guesses(row, n_true, written)
+            settle_guesses(row, n_true, written)
         return end
 
     def _cut(self, sequence: Sequence) -> None:
@@ -283,16 +317,6 @@ class Decoder:
     def _settle(self, ends: list[Ended | Failed]) -> None:
         for end in ends:
             self.drop(end.ticket)
-
-
-def _settle_guesses(row: Row, n_true: int, written: Written) -> None:
-    """Note how many of the guesses came true; behind a wrong draft none was tested."""
-    n_likely = len(row.drafts) - row.n_guessed
-    n_accepted = max(0, n_true - n_likely)
-    if n_true >= n_likely:
-        row.sequence.trust.observe(row.n_guessed, n_accepted)
-    guesses = Guesses(drafted_tokens=row.n_guessed, accepted_tokens=n_accepted)
-    written.guessed.append((row.sequence.ticket, guesses))
 
 
 def _spoilt(sequence: Sequence) -> Failed:

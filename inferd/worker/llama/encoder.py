@@ -8,7 +8,7 @@ import numpy as np
 
 from inferd.capabilities import BackendCapabilities
 from inferd.dialects.embedding import task_prefix
-from inferd.ipc import Embedded, Failed, Scored, Step
+from inferd.ipc import Embedded, Failed, Paused, Scored, Step
 from inferd.job import EmbedJob, GenerateJob, Job, RerankJob, TranscribeJob
 from inferd.worker.backend import LoadError, Outcome, PreparedJob, RefusedError
 from inferd.worker.limits import ENCODE_BATCH_SEQUENCES, ENCODE_BATCH_TOKENS
@@ -56,6 +56,8 @@ class Encoder:
         )
         self._batch = Batch(self._n_batch)
         self._running: dict[int, PreparedTexts] = {}
+        self._paused: dict[int, PreparedTexts] = {}
+        self._told: list[Outcome] = []
         self._waiting: deque[int] = deque()
         self._in_batch: frozenset[int] = frozenset()
         self._n_alone = 0
@@ -73,8 +75,8 @@ class Encoder:
 
     @property
     def is_busy(self) -> bool:
-        """Whether any job runs."""
-        return bool(self._running)
+        """Whether any job runs, or has just been paused."""
+        return bool(self._running or self._told)
 
     def use_threads(self, n_threads: int) -> None:
         """Compute with this many threads from the next batch on."""
@@ -180,8 +182,21 @@ class Encoder:
         self._running[ticket] = prepared
         self._waiting.append(ticket)
 
+    def pause(self, ticket: int) -> None:
+        """Have no more of a job's texts take part."""
+        if (prepared := self._running.pop(ticket, None)) is not None:
+            self._waiting.remove(ticket)
+            self._paused[ticket] = prepared
+            self._told.append(Paused(ticket=ticket))
+
+    def resume(self, ticket: int) -> None:
+        """Let the rest of a job's texts take part, unless it was dropped."""
+        if (prepared := self._paused.pop(ticket, None)) is not None:
+            self.start(ticket, prepared)
+
     def drop(self, ticket: int) -> None:
         """Forget a job."""
+        self._paused.pop(ticket, None)
         if self._running.pop(ticket, None) is not None:
             self._waiting.remove(ticket)
 
@@ -196,6 +211,9 @@ class Encoder:
         Raises:
             DecodeError: the library failed; the process had better end.
         """
+        if self._told:
+            told, self._told = self._told, []
+            return told
         tickets = self._fill()
         self._in_batch = frozenset(tickets)
         code = self._context.decode(self._batch.handle)
@@ -207,8 +225,8 @@ class Encoder:
         else:
             self._keep(tickets)
         self._context.forget_all()
-        told = [self._tell(*each) for each in list(self._running.items())]
-        outcomes = [each for each in told if each is not None]
+        new = [self._tell(*each) for each in list(self._running.items())]
+        outcomes = [each for each in new if each is not None]
         return outcomes or ([] if code else [Step(n_read=len(self._batch))])
 
     def _keep(self, tickets: list[int]) -> None:

@@ -9,7 +9,8 @@ from inferd.config import LlamaCppSettings
 from inferd.worker.backend import LoadError
 from inferd.worker.files import MODEL, OpenedFile
 from inferd.worker.limits import MODEL_PARTS
-from inferd.worker.llama.gguf import GgufError, Header, read_header
+from inferd.worker.llama.gguf import Header, read_header
+from inferd.worker.llama.gguf_reader import GgufError
 
 _PROJECTOR: Final = b"clip"
 _FIRST_PART: Final = re.compile(r"(?P<stem>.+)-00001-of-(?P<n_parts>\d{5})\.gguf")

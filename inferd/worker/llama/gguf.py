@@ -5,7 +5,6 @@ and offset is held against the file's size here first, and no more is read than 
 header: numbers and texts are passed over by their lengths, weights are not looked at.
 """
 
-import struct
 from collections.abc import Iterator
 from typing import BinaryIO, Final, NamedTuple
 
@@ -16,34 +15,35 @@ from inferd.worker.limits import (
     GGUF_KEYS,
     GGUF_NAME_BYTES,
     GGUF_TENSORS,
-    GGUF_TEXT_BYTES,
 )
 from inferd.worker.llama.ggml_types import BLOCKS
+from inferd.worker.llama.gguf_reader import GgufError, Reader, read_name, refuse_over
+from inferd.worker.llama.gguf_rules import TOKENS, fault_of
+from inferd.worker.llama.gguf_values import (
+    ARRAY,
+    KEPT_TEXT_BYTES,
+    SIZES,
+    TEXT,
+    U16,
+    U32,
+    Value,
+    read_number,
+    read_numbers,
+)
 
 MAGIC: Final = b"GGUF"
 VERSIONS: Final = range(2, 4)
 
-_CHUNK_BYTES: Final = 1024 * 1024
 _MAX_DIMENSIONS: Final = 4
 _MAX_TENSOR_NAME_BYTES: Final = 63  # ggml's own bound, without the final NUL
 _DEFAULT_ALIGNMENT: Final = 32
 _ALIGNMENT_KEY: Final = b"general.alignment"
 _PARTS_KEY: Final = b"split.count"
-_NUMBERS: Final = {_ALIGNMENT_KEY: 4, _PARTS_KEY: 2}
+_NUMBERS: Final = {_ALIGNMENT_KEY: U32, _PARTS_KEY: U16}
 """Keys whose values matter here, and the only type that each may have."""
 
 _ARCHITECTURE_KEY: Final = b"general.architecture"
-_TOKENS_KEY: Final = b"tokenizer.ggml.tokens"
 _ARCHITECTURE_BYTES: Final = 64
-
-_TEXT: Final = 8
-_ARRAY: Final = 9
-_SIZES: Final = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
-"""Bytes of a number, by its type in the header."""
-
-
-class GgufError(Exception):
-    """The file is no GGUF file that could be loaded; its text says what is wrong."""
 
 
 class Header(NamedTuple):
@@ -74,7 +74,7 @@ def read_header(file: BinaryIO, n_bytes: int) -> Header:
         Memory: a chunk of 1 MiB or one name, and the names. Time: 0.2 µs for each text
         that it holds.
     """
-    reader = _Reader(file, n_bytes)
+    reader = Reader(file, n_bytes)
     magic = reader.take(min(n_bytes, len(MAGIC)))
     if magic != MAGIC:
         raise GgufError(another_format(MAGIC, magic))
@@ -82,139 +82,87 @@ def read_header(file: BinaryIO, n_bytes: int) -> Header:
     if version not in VERSIONS:
         raise GgufError(f"GGUF version {version} is not supported (2 and 3 are)")
     n_tensors, n_keys = reader.number(8), reader.number(8)
-    _refuse_over("tensors", n_tensors, GGUF_TENSORS)
-    _refuse_over("keys", n_keys, GGUF_KEYS)
+    refuse_over("tensors", n_tensors, GGUF_TENSORS)
+    refuse_over("keys", n_keys, GGUF_KEYS)
     values = _read_values(reader, n_keys)
-    alignment = values.numbers.get(_ALIGNMENT_KEY, _DEFAULT_ALIGNMENT)
+    alignment = values.number(_ALIGNMENT_KEY, _DEFAULT_ALIGNMENT)
     if not 0 < alignment <= GGUF_ALIGNMENT_BYTES or alignment & (alignment - 1):
         raise GgufError(f"its alignment of {alignment} bytes is none")
     sizes = list(_read_tensors(reader, n_tensors, alignment))
     _refuse_short(reader, sizes, alignment)
+    if fault := fault_of(values.architecture.decode("utf-8", "replace"), values.all):
+        raise GgufError(fault)
     return Header(
         n_tensors,
-        values.numbers.get(_PARTS_KEY, 0),
+        values.number(_PARTS_KEY, 0),
         values.architecture,
         values.n_tokens,
         values.n_texts,
     )
 
 
-class _Reader:
-    """Takes one thing after the other; never beyond the file's end."""
-
-    def __init__(self, file: BinaryIO, n_bytes: int) -> None:
-        self._file = file
-        self._chunk = b""
-        self._chunk_at = 0
-        self.n_bytes = n_bytes
-        self.at = 0
-
-    def take(self, n_bytes: int) -> bytes:
-        """Give the next bytes."""
-        begin = self._have(n_bytes)
-        self.at += n_bytes
-        return self._chunk[begin : begin + n_bytes]
-
-    def number(self, n_bytes: int) -> int:
-        """Give the next bytes as a whole number without a sign."""
-        return int.from_bytes(self.take(n_bytes), "little")
-
-    def skip(self, n_bytes: int) -> None:
-        """Pass over bytes without reading them."""
-        self._refuse_beyond(n_bytes)
-        self.at += n_bytes
-
-    def skip_texts(self, n_texts: int) -> None:
-        """Pass over texts, each behind its length.
-
-        They are the vocabulary, so this is where the time goes: the loop has no calls of
-        our own but for a new chunk.
-        """
-        unpack = struct.Struct("<Q").unpack_from
-        n_left = n_texts
-        while n_left:
-            place, chunk = self._have(8), self._chunk
-            begin, end = place, len(chunk) - 8
-            while n_left and place <= end:
-                (length,) = unpack(chunk, place)
-                if length > GGUF_TEXT_BYTES:
-                    raise GgufError(f"it has a text of {length} bytes")
-                place += 8 + length
-                n_left -= 1
-            self.skip(place - begin)
-
-    def _have(self, n_bytes: int) -> int:
-        """Have the next bytes in the chunk; give their place in it."""
-        self._refuse_beyond(n_bytes)
-        begin = self.at - self._chunk_at
-        if begin < 0 or begin + n_bytes > len(self._chunk):
-            self._file.seek(self.at)
-            self._chunk = self._file.read(max(n_bytes, _CHUNK_BYTES))
-            self._chunk_at, begin = self.at, 0
-            if len(self._chunk) < n_bytes:
-                raise GgufError("it became shorter while it was read")
-        return begin
-
-    def _refuse_beyond(self, n_bytes: int) -> None:
-        if n_bytes > self.n_bytes - self.at:
-            raise GgufError(f"it ends after {self.n_bytes} bytes, amid its header")
-
-
-def _refuse_over(what: str, n_found: int, most: int) -> None:
-    if n_found > most:
-        raise GgufError(f"it has {n_found} {what}, over {most}")
-
-
-def _read_name(reader: _Reader, most: int) -> bytes:
-    length = reader.number(8)
-    if length > most:
-        raise GgufError(f"it has a name of {length} bytes, over {most}")
-    return reader.take(length)
-
-
 class _Values:
     """Those that matter, of all that a header has."""
 
     def __init__(self) -> None:
-        self.numbers: dict[bytes, int] = {}
+        self.all: dict[str, Value] = {}
         self.architecture = b""
-        self.n_tokens = 0
         self.n_texts = 0
 
-    def read(self, reader: _Reader, key: bytes) -> None:
+    def number(self, key: bytes, default: int) -> int:
+        """Give a number that has the only type which it may have."""
+        value = self.all.get(key.decode())
+        return default if value is None else int(value.low)
+
+    @property
+    def n_tokens(self) -> int:
+        """Count the vocabulary."""
+        tokens = self.all.get(TOKENS)
+        return (tokens.n_items or 0) if tokens else 0
+
+    def read(self, reader: Reader, key: bytes) -> None:
         """Read one, or pass over it."""
         kind = reader.number(4)
-        if key in _NUMBERS and kind == _NUMBERS[key]:
-            self.numbers[key] = reader.number(_SIZES[kind])
-        elif key in _NUMBERS:
+        if key in _NUMBERS and kind != _NUMBERS[key]:
             raise _wrong_kind(key, kind)
-        elif kind == _ARRAY:
-            self._pass_array(reader, key)
-        elif kind == _TEXT and key == _ARCHITECTURE_KEY:
-            self.architecture = _read_name(reader, _ARCHITECTURE_BYTES)
-        elif kind == _TEXT:
-            reader.skip_texts(1)
+        name = key.decode("utf-8", "replace")
+        if kind == ARRAY:
+            self.all[name] = self._read_array(reader, key, name)
+        elif kind == TEXT and key == _ARCHITECTURE_KEY:
+            self.architecture = read_name(reader, _ARCHITECTURE_BYTES)
+        elif kind == TEXT:
+            self.all[name] = _read_text(reader)
+        elif kind in SIZES:
+            self.all[name] = read_number(reader, kind)
         else:
-            reader.skip(_size_of(kind, key))
+            raise _wrong_kind(key, kind)
 
-    def _pass_array(self, reader: _Reader, key: bytes) -> None:
+    def _read_array(self, reader: Reader, key: bytes, name: str) -> Value:
         kind = reader.number(4)
         n_items = reader.number(8)
-        if kind != _TEXT:
-            reader.skip(_size_of(kind, key) * n_items)
-            return
-        _refuse_over("texts in arrays", n_items, GGUF_ARRAY_TEXTS - self.n_texts)
-        reader.skip_texts(n_items)
-        self.n_texts += n_items
-        if key == _TOKENS_KEY:
-            self.n_tokens = n_items
+        if kind == TEXT:
+            refuse_over("texts in arrays", n_items, GGUF_ARRAY_TEXTS - self.n_texts)
+            reader.skip_texts(n_items)
+            self.n_texts += n_items
+            return Value(kind, n_items)
+        if kind not in SIZES:
+            raise _wrong_kind(key, kind)
+        return read_numbers(reader, name, kind, n_items)
 
 
-def _read_values(reader: _Reader, n_keys: int) -> _Values:
+def _read_text(reader: Reader) -> Value:
+    length = reader.peek()
+    if length <= KEPT_TEXT_BYTES:
+        return Value(TEXT, text=read_name(reader, KEPT_TEXT_BYTES))
+    reader.skip_texts(1)
+    return Value(TEXT, text=b"")
+
+
+def _read_values(reader: Reader, n_keys: int) -> _Values:
     values = _Values()
     seen: set[bytes] = set()
     for _ in range(n_keys):
-        key = _read_name(reader, GGUF_NAME_BYTES)
+        key = read_name(reader, GGUF_NAME_BYTES)
         if key in seen:
             raise GgufError(f"it has the key {_quoted(key)} twice")
         seen.add(key)
@@ -222,17 +170,11 @@ def _read_values(reader: _Reader, n_keys: int) -> _Values:
     return values
 
 
-def _size_of(kind: int, key: bytes) -> int:
-    if kind not in _SIZES:
-        raise _wrong_kind(key, kind)
-    return _SIZES[kind]
-
-
 def _wrong_kind(key: bytes, kind: int) -> GgufError:
     return GgufError(f"its key {_quoted(key)} has a value of type {kind}")
 
 
-def _read_tensors(reader: _Reader, n_tensors: int, alignment: int) -> Iterator[int]:
+def _read_tensors(reader: Reader, n_tensors: int, alignment: int) -> Iterator[int]:
     """Read what each tensor is; give its bytes.
 
     Tensors follow one another without gaps but for alignment, as ggml has it, so that no
@@ -241,7 +183,7 @@ def _read_tensors(reader: _Reader, n_tensors: int, alignment: int) -> Iterator[i
     seen: set[bytes] = set()
     expected = 0
     for _ in range(n_tensors):
-        name = _read_name(reader, _MAX_TENSOR_NAME_BYTES)
+        name = read_name(reader, _MAX_TENSOR_NAME_BYTES)
         if name in seen:
             raise GgufError(f"it has the tensor {_quoted(name)} twice")
         seen.add(name)
@@ -255,7 +197,7 @@ def _read_tensors(reader: _Reader, n_tensors: int, alignment: int) -> Iterator[i
         yield size
 
 
-def _tensor_bytes(reader: _Reader, name: bytes) -> int:
+def _tensor_bytes(reader: Reader, name: bytes) -> int:
     n_dimensions = reader.number(4)
     if not 1 <= n_dimensions <= _MAX_DIMENSIONS:
         raise GgufError(f"its tensor {_quoted(name)} has {n_dimensions} dimensions")
@@ -277,7 +219,7 @@ def _tensor_bytes(reader: _Reader, name: bytes) -> int:
     return n_items // n_numbers * n_bytes
 
 
-def _refuse_short(reader: _Reader, sizes: list[int], alignment: int) -> None:
+def _refuse_short(reader: Reader, sizes: list[int], alignment: int) -> None:
     """Refuse a file that ends before its last tensor does."""
     needed = _aligned(reader.at, alignment)
     for size in sizes:

@@ -60,6 +60,10 @@ class Looking:
         """Forget a job; any thread may, to cut short what is computed for it."""
         self._projecting.drop(ticket)
 
+    def rest(self, ticket: int) -> None:
+        """Begin with no more media of a job that stands still; what is computed goes on."""
+        self._projecting.rest(ticket)
+
     def wait(self) -> bool:
         """Wait a moment for something readable; tell whether that is getting on."""
         return self._projecting.wait(MEDIA_WAIT_S)

@@ -152,6 +152,7 @@ def _predict(
         cache=sum((each.cache for each in taken), Line()),
         compute=sum((each.compute for each in taken), Line()),
         accelerator=sum(each.accelerator for each in taken),
+        pause=writes * settings.pause_mb * 2**20,
         store=writes * settings.prompt_cache_mb * 2**20,
     )
 

@@ -186,7 +186,10 @@ class Prefixes:
 
 
 def _sharer(owner: int) -> int:
-    """Tell whose share something is in: all strangers have one, or many would be theirs."""
+    """Tell whose share something is in: who is below ``NOBODY`` has one with all others.
+
+    These are strangers, and uids that count as one user: many shares would be theirs.
+    """
     return max(owner, NOBODY)
 
 

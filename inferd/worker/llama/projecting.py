@@ -90,11 +90,16 @@ class Projecting:
 
     def drop(self, ticket: int) -> None:
         """Forget what a job wants; what is computed for it is cut short."""
+        self.rest(ticket)
+        with self._changed:
+            if self._current and self._current.ticket == ticket:
+                self._dropped = ticket
+
+    def rest(self, ticket: int) -> None:
+        """Forget what a job wants, but for what is computed for it now."""
         with self._changed:
             kept = [each for each in self._wishes if each.ticket != ticket]
             self._wishes = deque(kept)
-            if self._current and self._current.ticket == ticket:
-                self._dropped = ticket
 
     def wait(self, seconds: float) -> bool:
         """Wait until something is readable; tell whether anything was computed meanwhile."""

@@ -1,5 +1,7 @@
 """A job that writes: its prompt, and what it has written so far."""
 
+from typing import Final
+
 from inferd.job import GenerateJob
 from inferd.worker.backend import PreparedJob
 from inferd.worker.limits import OUTPUTS_PER_SLOT
@@ -58,6 +60,9 @@ class PreparedPrompt(PreparedJob):
         )
 
 
+NEVER: Final = -1
+
+
 class Sequence:
     """A running job: its prompt, and what it has written."""
 
@@ -77,6 +82,8 @@ class Sequence:
         self.guesses: list[int] = []
         """Tokens that may come after them, decoded along as well."""
         self.trust = Trust()
+        self.n_before = NEVER
+        """Tokens that it had in the cache when it was paused last."""
 
     @property
     def job(self) -> GenerateJob:
@@ -99,9 +106,25 @@ class Sequence:
         return max(0, min(OUTPUTS_PER_SLOT, n_left) - 1)
 
     @property
+    def is_further(self) -> bool:
+        """Whether it has got on since it was paused last, so that no pause is in vain.
+
+        What has to be waited for otherwise, a medium to be made readable, goes on all the
+        same.
+        """
+        waits = (span := self.span) is not None and span.clip.vectors is None
+        return self.n_cached > self.n_before or waits
+
+    @property
     def is_prefilling(self) -> bool:
         """Whether its prompt is not decoded yet."""
         return self.n_cached < self.prepared.prompt_tokens
+
+    @property
+    def tells_progress(self) -> bool:
+        """Whether it is to be told how far its prompt is; not what is read again."""
+        is_new = self.n_cached >= self.n_before
+        return self.is_prefilling and self.job.wants_progress and is_new
 
     @property
     def n_unread(self) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 from inferd.wire.responses import CacheMiss
 from inferd.worker.limits import KEPT_TOKENS_MIN
 from inferd.worker.llama.context import Context
+from inferd.worker.llama.pauses import Pauses
 from inferd.worker.llama.prefixes import Bytes, Kept, Prefixes
 from inferd.worker.llama.sequence import PreparedPrompt, Sequence
 
@@ -39,14 +40,23 @@ class Slots:
     Args:
         context: in which each slot has cells of its own.
         max_saved_bytes: of host memory; ``None`` to keep nothing at all.
+        max_paused_bytes: of host memory for the states of paused sequences.
 
     Bounds:
         Host memory: ``max_saved_bytes``, with what is copied from slot to slot; and while
-        it comes back, a state that had to go for what was in its slot.
+        it comes back, a state that had to go for what was in its slot. Beside that
+        ``max_paused_bytes``.
     """
 
-    def __init__(self, context: Context, *, max_saved_bytes: int | None) -> None:
+    def __init__(
+        self,
+        context: Context,
+        *,
+        max_saved_bytes: int | None,
+        max_paused_bytes: int = 0,
+    ) -> None:
         self._context = context
+        self._pauses = Pauses(max_paused_bytes)
         self._keeps = max_saved_bytes is not None
         self._prefixes = Prefixes(
             window=context.window,
@@ -98,6 +108,46 @@ class Slots:
     def clear(self) -> None:
         """Forget all that is kept: it may be spoilt."""
         self._prefixes.clear()
+        self._pauses.forget_states()
+
+    # --- pauses ---------------------------------------------------------------------
+
+    def pause(self, sequence: Sequence) -> None:
+        """Take the slot of one that stands still, with its state if there is room for it.
+
+        Nobody else finds it: it is no prefix, whatever its job says of the cache.
+        """
+        state: Bytes | None = None
+        if sequence.n_cached:
+            n_bytes = self._context.state_bytes(sequence.slot)
+            if self._pauses.has_room(sequence.job.owner, n_bytes):
+                state = self._context.save(sequence.slot)
+        sequence.n_before = sequence.n_cached
+        self._pauses.put(sequence, state)
+        self._context.forget(sequence.slot)
+
+    def resume(self, ticket: int, running: Collection[Sequence]) -> Sequence | None:
+        """Give one that was paused a slot, and what it had there or nothing.
+
+        Args:
+            ticket: of one that may have been dropped.
+            running: all that run, one less than there are slots at most.
+        """
+        if (found := self._pauses.take(ticket)) is None:
+            return None
+        sequence, state = found
+        sequence.slot = self._choose({each.slot for each in running})
+        self._empty(sequence.slot)
+        if state is None or not self._context.restore(
+            sequence.slot, state, sequence.position
+        ):
+            self._context.forget(sequence.slot)
+            sequence.n_cached = 0
+        return sequence
+
+    def drop(self, ticket: int) -> bool:
+        """Forget one that is paused; tell whether it was."""
+        return self._pauses.take(ticket) is not None
 
     # --- where ----------------------------------------------------------------------
 

@@ -156,3 +156,13 @@ def end_of(
         stop_token_id=stop_token,
         structure_complete=sequence.prepared.sampler.structure_complete,
     )
+
+
+def settle_guesses(row: Row, n_true: int, written: Written) -> None:
+    """Note how many of the guesses came true; behind a wrong draft none was tested."""
+    n_likely = len(row.drafts) - row.n_guessed
+    n_accepted = max(0, n_true - n_likely)
+    if n_true >= n_likely:
+        row.sequence.trust.observe(row.n_guessed, n_accepted)
+    guesses = Guesses(drafted_tokens=row.n_guessed, accepted_tokens=n_accepted)
+    written.guessed.append((row.sequence.ticket, guesses))

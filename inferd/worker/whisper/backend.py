@@ -12,7 +12,7 @@ import numpy as np
 from inferd.capabilities import BackendCapabilities
 from inferd.config import WhisperCppSettings
 from inferd.fit import Demand, Share
-from inferd.ipc import Loaded, Loading, Transcribed
+from inferd.ipc import Loaded, Loading, Paused, Transcribed
 from inferd.job import SAMPLE_BYTES, Job, TranscribeJob
 from inferd.worker.backend import (
     LoadError,
@@ -36,7 +36,7 @@ from inferd.worker.whisper.listening import (
 )
 from inferd.worker.whisper.live import PROMPT_TOKENS, hear
 from inferd.worker.whisper.model import ENGLISH, Model
-from inferd.worker.whisper.predict import predict
+from inferd.worker.whisper.predict import predict, state_bytes
 from inferd.worker.whisper.session import AUTO, Session, Speech
 from inferd.worker.whisper.sound import RATE, Sound
 from inferd.worker.whisper.turns import Ring, Turn
@@ -93,7 +93,7 @@ class WhisperBackend(WorkerBackend):
             report(verifying)
             check_sha256(self._file, expected, lambda: report(verifying))
         load_library()
-        return predict(self._file)
+        return predict(self._file, self._n_slots)
 
     def load(self, report: Report, share: Share | None = None) -> Loaded:
         """Load the file, and hear a little silence.
@@ -102,7 +102,9 @@ class WhisperBackend(WorkerBackend):
             LoadError: either failed.
         """
         if share is None:
-            self.predict(report)
+            demand = self.predict(report)
+            share = Share(n_slots=self._n_slots, n_ctx=demand.n_ctx, pause=demand.pause)
+        self._ring.max_resting = share.pause // state_bytes(self._file.header)
         report(Loading(phase="mmap", path=self._settings.model))
         self._model = Model(self._file)
         self._self_test()
@@ -113,7 +115,7 @@ class WhisperBackend(WorkerBackend):
             transcribe=True,
             audio_sample_rate=RATE,
             model=Path(self._settings.model).stem,
-            n_slots=share.n_slots if share else self._n_slots,
+            n_slots=share.n_slots,
         )
         return Loaded(capabilities=able, library=description(self._model.library))
 
@@ -148,6 +150,16 @@ class WhisperBackend(WorkerBackend):
             speech.sound.n_samples = n_bytes // SAMPLE_BYTES
             speech.is_whole = speech.is_whole or is_last
 
+    def pause(self, ticket: int) -> None:
+        """Have the job stand still after the chunk that it hears."""
+        self._ring.pause(ticket)
+
+    def resume(self, ticket: int) -> None:
+        """Have the job go on."""
+        if not self._ring.is_busy:
+            self._others.resume()
+        self._ring.resume(ticket)
+
     def drop(self, ticket: int) -> None:
         """Forget the job; it ends as soon as it can."""
         self._speeches.pop(ticket, None)
@@ -159,6 +171,8 @@ class WhisperBackend(WorkerBackend):
 
     def step(self) -> list[Outcome]:
         """Have the next job hear a chunk, for half a second; it may take longer."""
+        if rested := self._ring.rest():
+            return [Paused(ticket=ticket) for ticket in rested]
         if window := self._others.measure():
             self._governor.observe(window)
         turn = self._ring.step(SPEECH_STEP_S)

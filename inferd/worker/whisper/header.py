@@ -5,6 +5,7 @@ held against what the models of that kind have, and each tensor against the shap
 follows from them; weights are passed over.
 """
 
+import math
 import struct
 from typing import BinaryIO, Final, NamedTuple
 
@@ -109,7 +110,8 @@ def read_header(file: BinaryIO, n_bytes: int) -> Header:
     n_mels, n_frequencies = reader.numbers(2)
     if (n_mels, n_frequencies) != (header.n_mels, FREQUENCIES):
         raise HeaderError(f"its filters of {n_mels} by {n_frequencies} do not fit")
-    reader.skip(n_mels * n_frequencies * BLOCKS[F32][1])
+    if not all(map(math.isfinite, reader.reals(n_mels * n_frequencies))):
+        raise HeaderError("its filters are not all finite")
     _read_vocabulary(reader, header.n_vocab)
     _read_tensors(reader, header)
     return header
@@ -215,6 +217,10 @@ class _Reader:
     def numbers(self, n: int) -> tuple[int, ...]:
         """Give the next whole numbers."""
         return struct.unpack(f"<{n}i", self.take(4 * n))
+
+    def reals(self, n: int) -> tuple[float, ...]:
+        """Give the next numbers of 32 bits."""
+        return struct.unpack(f"<{n}f", self.take(4 * n))
 
     def has_text(self, wanted: bytes, n_texts: int) -> bool:
         """Pass over texts, each behind its length; tell whether one is among them."""

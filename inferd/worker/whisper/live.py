@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from inferd.ipc import Segment
+from inferd.ipc import Segment, Silent
 from inferd.job import SAMPLE_BYTES
 from inferd.worker.limits import LIVE_NEW_S
 from inferd.worker.whisper.agreement import FULL_MS, Agreed, Agreement
@@ -42,13 +42,21 @@ class _Live:
     def hear(self) -> None:
         while not self._session.transcript.is_full:
             if not self._is_worth_it():
-                self._session.turn.pause(until=self._is_worth_it)
+                self._wait()
             if self._is_far_behind():
                 if self._catch_up():
                     return
             elif self._hear_once():
                 return
-            self._session.turn.pause(until=self._is_worth_it)
+            self._wait()
+
+    def _wait(self) -> None:
+        """Let others compute, and wait until there is enough to hear."""
+        if not self._is_worth_it():
+            until_bytes = (self._session.n_heard + _NEW) * SAMPLE_BYTES
+            ticket = self._session.turn.ticket
+            self._session.turn.tell(Silent(ticket=ticket, until_bytes=until_bytes))
+        self._session.turn.pause(until=self._is_worth_it, rest=self._session.rest)
 
     def _is_worth_it(self) -> bool:
         """Tell whether there is so much new that it is listened to again."""

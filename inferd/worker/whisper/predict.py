@@ -33,8 +33,13 @@ _COPIES: Final = 3
 _FRAMES_PER_S: Final = 100
 
 
-def predict(file: SpeechFile) -> Demand:
-    """Add up what follows from a model's numbers; nothing of it can be less."""
+def predict(file: SpeechFile, n_slots: int) -> Demand:
+    """Add up what follows from a model's numbers; nothing of it can be less.
+
+    Args:
+        file: of the model.
+        n_slots: jobs that are to run at once; as many may be paused with their states.
+    """
     header = file.header
     [fd] = file.fds
     return Demand(
@@ -45,7 +50,13 @@ def predict(file: SpeechFile) -> Demand:
         own=resident_bytes() + GROWTH_BYTES,
         cache=Line(per_slot=_cache_bytes(header)),
         compute=Line(per_slot=_compute_bytes(header)),
+        pause=n_slots * state_bytes(header),
     )
+
+
+def state_bytes(header: Header) -> int:
+    """Tell what a job takes that has begun, whether it runs or is paused."""
+    return _cache_bytes(header) + _compute_bytes(header)
 
 
 def _cache_bytes(header: Header) -> int:

@@ -3,7 +3,6 @@
 import os
 import weakref
 from collections.abc import Callable
-from contextlib import closing
 from typing import Final
 
 from inferd.ipc import Segment, TranscriptEnded
@@ -74,17 +73,29 @@ class Session:
     def perform(self, hear: Callable[["Session"], None]) -> None:
         """Hear the sound, and tell what came of it."""
         if not self.transcript.is_full:
-            self._listener = Listener(self._model)
-            with closing(self._listener):
+            try:
                 hear(self)
+            finally:
+                self.rest()
         if self.transcript.has_news:
             self.tell()
         self.turn.tell(self._ended())
 
+    def rest(self) -> None:
+        """Free the room to hear in; there is new room when something is heard again."""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.close()
+
+    def _room(self) -> Listener:
+        if self._listener is None:
+            self._listener = Listener(self._model)
+        return self._listener
+
     def find_language(self, samples: Samples) -> None:
         """Find the language, unless it is known."""
-        if self._finds_language and self._listener and len(samples) >= FEWEST:
-            found = self._listener.detect(samples, self._n_threads())
+        if self._finds_language and len(samples) >= FEWEST:
+            found = self._room().detect(samples, self._n_threads())
             self.language, self.language_probability = found
             self.turn.pause()
 
@@ -110,7 +121,7 @@ class Session:
             DroppedError: nobody wants the job any more.
             ListeningError: the library failed.
         """
-        if self._listener is None or len(samples) < FEWEST:
+        if len(samples) < FEWEST:
             return
         job = self.speech.job
         options = options._replace(
@@ -119,7 +130,7 @@ class Session:
             translates=job.translates,
             temperature=job.temperature,
         )
-        self._listener.listen(samples, options, Hooks(hear, self._go_on, self._is_over))
+        self._room().listen(samples, options, Hooks(hear, self._go_on, self._is_over))
         if self.turn.is_dropped:
             raise DroppedError
 

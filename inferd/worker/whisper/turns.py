@@ -48,6 +48,10 @@ class Turn:
         self._go = threading.Semaphore(0)
         self._back = threading.Semaphore(0)
         self._wants: Callable[[], bool] = always
+        self._rest: Callable[[], None] | None = None
+        self.is_to_rest = False
+        self.is_resting = False
+        """Whether it gets no turn, whatever it wants."""
         self._told: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         self._n_beats = self._n_beats_seen = 0
         self._began = 0.0
@@ -55,22 +59,28 @@ class Turn:
 
     # --- the job's side -----------------------------------------------------------
 
-    def pause(self, until: Callable[[], bool] = always) -> None:
+    def pause(
+        self,
+        until: Callable[[], bool] = always,
+        rest: Callable[[], None] | None = None,
+    ) -> None:
         """Let others compute, and wait for the next turn.
 
         Args:
             until: whether it is any use; asked by the other thread.
+            rest: frees what a job that stands still has no use for; called by the other
+                thread. Without it there is nothing that could be freed.
 
         Raises:
             DroppedError: there is none.
         """
         if self.is_dropped:
             raise DroppedError
-        self._wants = until
+        self._wants, self._rest = until, rest
         self._computed_s += time.monotonic() - self._began
         self._back.release()
         self._go.acquire()
-        self._wants = always  # what was waited for may hold on to this
+        self._wants, self._rest = always, None  # these may hold on to this
         self._began = time.monotonic()
         if self.is_dropped:
             raise DroppedError
@@ -95,7 +105,18 @@ class Turn:
     @property
     def wants(self) -> bool:
         """Whether a turn would be any use."""
-        return self.is_dropped or self._wants()
+        return self.is_dropped or (not self.is_resting and self._wants())
+
+    @property
+    def has_state(self) -> bool:
+        """Whether it has something in memory that it cannot do without."""
+        return self._thread is not None and self._rest is None
+
+    def rest(self) -> None:
+        """Have it stand still; it has no turn."""
+        self.is_to_rest, self.is_resting = False, True
+        if self._rest is not None:
+            self._rest()
 
     def resume(self) -> None:
         """Give it the turn, which it has until ``wait`` says that it is back."""
@@ -156,17 +177,24 @@ class Turn:
 
 
 class Ring:
-    """Gives turns, to each in order; the one thread that decodes may use it."""
+    """Gives turns, to each in order; the one thread that decodes may use it.
 
-    def __init__(self) -> None:
+    Args:
+        max_resting: jobs that stand still with a state in memory.
+    """
+
+    def __init__(self, max_resting: int = 0) -> None:
+        self.max_resting = max_resting
         self._turns: dict[int, Turn] = {}
         self._computing: Turn | None = None
 
     @property
     def is_busy(self) -> bool:
         """Whether anybody computes, or wants to."""
-        return self._computing is not None or any(
-            turn.wants for turn in self._turns.values()
+        return (
+            self._computing is not None
+            or any(turn.wants for turn in self._turns.values())
+            or any(self._may_rest(turn) for turn in self._turns.values())
         )
 
     def __len__(self) -> int:
@@ -175,6 +203,32 @@ class Ring:
     def add(self, turn: Turn) -> None:
         """Let a job take part."""
         self._turns[turn.ticket] = turn
+
+    def pause(self, ticket: int) -> None:
+        """Have a job rest once it has no turn, and there is memory for its state."""
+        if turn := self._turns.get(ticket):
+            turn.is_to_rest = True
+
+    def resume(self, ticket: int) -> None:
+        """Let a job that rests take part again."""
+        if turn := self._turns.get(ticket):
+            turn.is_resting = False
+
+    def rest(self) -> list[int]:
+        """Have those rest that are to and may; give their tickets."""
+        rested: list[int] = []
+        for ticket, turn in self._turns.items():
+            if self._may_rest(turn):
+                turn.rest()
+                rested.append(ticket)
+        return rested
+
+    def _may_rest(self, turn: Turn) -> bool:
+        if not turn.is_to_rest or turn is self._computing:
+            return False
+        resting = [each for each in self._turns.values() if each.is_resting]
+        n_states = sum(each.has_state for each in resting)
+        return not turn.has_state or n_states < self.max_resting
 
     def drop(self, ticket: int) -> None:
         """Let a job go; if it has the turn, it gives it back as soon as it can."""

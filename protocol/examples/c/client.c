@@ -2,9 +2,9 @@
  *
  *     cc -o client client.c && ./client [DIRECTORY]
  *
- * POSIX is enough; json.h has what little JSON it takes to read frames. */
+ * json.h has what little JSON it takes to read frames; trust.h asks Linux who answers. */
 
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "json.h"
+#include "trust.h"
 
 #define TIMEOUT_S 60 /* of silence, before we give up */
 
@@ -75,8 +76,11 @@ static int dial(const char *directory, const char *leaf)
         fail(leaf, "no socket can be made");
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
-    if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
+    if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0) {
+        if (!is_trusted(fd))
+            fail(leaf, "somebody else listens there; to trust a uid, name it in INFERD_TRUST_UID");
         return fd;
+    }
     if (errno != ENOENT)
         fail(leaf, strerror(errno));
     close(fd);

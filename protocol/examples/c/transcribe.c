@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "json.h"
+#include "trust.h"
 
 #define TIMEOUT_S 600 /* of silence, before we give up: others may be heard first */
 
@@ -62,6 +63,10 @@ static int dial(const char *directory)
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
     if (connect(fd, (struct sockaddr *)&address, sizeof address) < 0)
         fail(address.sun_path);
+    if (!is_trusted(fd)) {
+        errno = EACCES; /* to trust another uid, name it in INFERD_TRUST_UID */
+        fail("somebody else listens there");
+    }
     return fd;
 }
 

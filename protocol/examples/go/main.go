@@ -11,6 +11,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"time"
 )
 
@@ -43,6 +45,9 @@ func ask(path string, request object, show func(frame)) error {
 		return err
 	}
 	defer connection.Close()
+	if err := refuseStranger(connection.(*net.UnixConn)); err != nil {
+		return err
+	}
 	connection.SetDeadline(time.Now().Add(timeout))
 	if err := json.NewEncoder(connection).Encode(request); err != nil { // with a newline
 		return err
@@ -66,6 +71,34 @@ func ask(path string, request object, show func(frame)) error {
 			show(next)
 		}
 	}
+}
+
+// refuseStranger allows root, this user and the uids in INFERD_TRUST_UID to listen.
+func refuseStranger(connection *net.UnixConn) error {
+	raw, err := connection.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var peer *syscall.Ucred
+	var failure error
+	err = raw.Control(func(fd uintptr) {
+		peer, failure = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+	})
+	if err == nil {
+		err = failure
+	}
+	if err != nil {
+		return err
+	}
+	if peer.Uid == 0 || int(peer.Uid) == os.Geteuid() {
+		return nil
+	}
+	for _, named := range strings.Split(os.Getenv("INFERD_TRUST_UID"), ",") {
+		if named == fmt.Sprint(peer.Uid) {
+			return nil
+		}
+	}
+	return fmt.Errorf("uid %d listens; to trust it: INFERD_TRUST_UID=%d", peer.Uid, peer.Uid)
 }
 
 func showText(f frame) {

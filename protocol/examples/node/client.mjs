@@ -4,17 +4,28 @@
 //
 // Node's own modules are enough.
 
-import { existsSync } from "node:fs";
+import { existsSync, lstatSync } from "node:fs";
 import { createConnection } from "node:net";
 import { userInfo } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import process from "node:process";
 
 const TIMEOUT_S = 60; // of silence, before we give up
 const TERMINAL = new Set(["done", "embeddings", "rerank"]);
 
+/** Refuse a directory in which others could put a socket: Node cannot ask who listens. */
+function refuseForeign(directory) {
+  const info = lstatSync(directory);
+  const named = (process.env.INFERD_TRUST_UID ?? "").split(",");
+  const isTrusted = [0, process.geteuid()].includes(info.uid) || named.includes(String(info.uid));
+  if (!info.isDirectory() || info.mode & 0o002 || !isTrusted) {
+    throw new Error(`${directory} is not safe; to trust its owner: INFERD_TRUST_UID=${info.uid}`);
+  }
+}
+
 /** Send one request; give the frames of its answer, the last one ends it. */
 async function* frames(path, request) {
+  refuseForeign(dirname(path));
   const socket = createConnection(path);
   socket.setEncoding("utf8"); // puts together characters that two reads have cut
   socket.setTimeout(TIMEOUT_S * 1000, () => socket.destroy(new Error("nothing came in time")));

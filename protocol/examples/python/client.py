@@ -8,6 +8,7 @@ The standard library is enough.
 import json
 import os
 import socket
+import struct
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,6 +45,19 @@ class RequestFailedError(Exception):
     """The daemon refused the request, or did not answer it to the end."""
 
 
+class UntrustedError(Exception):
+    """Somebody else listens at the socket; nothing was sent."""
+
+
+def refuse_stranger(connection: socket.socket) -> None:
+    """Go on only if root listens, this user, or a uid in ``INFERD_TRUST_UID``."""
+    asked = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    _, uid, _ = struct.unpack("3i", asked)
+    named = os.environ.get("INFERD_TRUST_UID", "").split(",")
+    if uid not in (0, os.geteuid()) and str(uid) not in named:
+        raise UntrustedError(f"uid {uid} listens; to trust it: INFERD_TRUST_UID={uid}")
+
+
 def directories() -> list[Path]:
     """List where a daemon's sockets may be, in order."""
     if runtime := os.environ.get("XDG_RUNTIME_DIR"):
@@ -60,6 +74,7 @@ def frames(path: Path, request: Frame) -> Iterator[Frame]:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(TIMEOUT_S)
         connection.connect(str(path))
+        refuse_stranger(connection)
         connection.sendall(json.dumps(request).encode() + b"\n")
         with connection.makefile("rb") as lines:
             for line in lines:
@@ -110,7 +125,7 @@ def main() -> str | None:
         n_asked += 1
         try:
             ask(paths[0])
-        except (OSError, ValueError, RequestFailedError) as error:
+        except (OSError, ValueError, RequestFailedError, UntrustedError) as error:
             return f"{leaf}: {error}"
     return None if n_asked else f"no daemon in {places[0]}"
 

@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import socket
+import struct
 import sys
 from pathlib import Path
 
@@ -33,12 +34,22 @@ def sealed(samples: bytes) -> int:
     return fd
 
 
+def refuse_stranger(connection: socket.socket) -> None:
+    """Go on only if root listens, this user, or a uid in ``INFERD_TRUST_UID``."""
+    asked = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    _, uid, _ = struct.unpack("3i", asked)
+    named = os.environ.get("INFERD_TRUST_UID", "").split(",")
+    if uid not in (0, os.geteuid()) and str(uid) not in named:
+        sys.exit(f"uid {uid} listens; to trust it: INFERD_TRUST_UID={uid}")
+
+
 def transcribe(path: Path, samples: bytes) -> str | None:
     """Print each segment with its time as it comes; give what went wrong, if it did."""
     line = json.dumps(REQUEST).encode() + b"\n"
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(TIMEOUT_S)
         connection.connect(str(path))
+        refuse_stranger(connection)
         fd = sealed(samples)
         n_sent = socket.send_fds(connection, [line], [fd])
         os.close(fd)  # the daemon has its own

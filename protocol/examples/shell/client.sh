@@ -17,6 +17,18 @@ else
   else own=/tmp/inferd-$(id -u); fi
 fi
 
+# nc cannot ask who listens, so the directory has to be one in which only root, this user
+# or a uid in INFERD_TRUST_UID can put a socket.
+refuse_foreign() {
+  owner=$(stat -c %u "$1") mode=$(stat -c %A "$1")
+  case $mode in
+    d???????w?) ;;
+    d*) case ,0,$(id -u),${INFERD_TRUST_UID:-}, in *,"$owner",*) return ;; esac ;;
+  esac
+  echo "$1 is not safe; to trust its owner: INFERD_TRUST_UID=$owner" >&2
+  exit 1
+}
+
 # Frames up to the one that ends the answer. An error frame is a failure, and so is the
 # end of the connection before that: then input fails.
 FRAMES='
@@ -35,6 +47,7 @@ ask() {
     return
   fi
   asked=yes
+  refuse_foreign "${socket%/*}"
   # -N ends our side after the request: the daemon answers it all the same, then closes.
   printf '%s\n' "$2" | nc -N -U -w "$TIMEOUT_S" "$socket" |
     jq -n -j --unbuffered "$FRAMES $3"

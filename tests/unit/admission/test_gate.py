@@ -25,6 +25,7 @@ CLAIMS = st.builds(
     n_bytes=st.integers(1, 40),
     writes=st.booleans(),
 )
+QUANTUM_S = 50.0
 MAX_TOKENS, MAX_BYTES = 60, 90
 
 
@@ -37,7 +38,7 @@ def refusal(call: Callable[[], object]) -> QueueFullError | None:
 
 
 class AdmissionMachine(RuleBasedStateMachine):
-    """Requests come, are weighed, and go in any order; dictionaries say what should be."""
+    """Requests come, are weighed, are paused and go; dictionaries say what should be."""
 
     @initialize(max_active=st.integers(1, 3), max_queued=st.integers(0, 8))
     def open(self, max_active: int, max_queued: int) -> None:
@@ -47,9 +48,15 @@ class AdmissionMachine(RuleBasedStateMachine):
             max_queued=max_queued,
             max_queued_tokens=MAX_TOKENS,
             max_queued_bytes=MAX_BYTES,
+            quantum_s=QUANTUM_S,
         )
         self.active: dict[int, Claim] = {}
         self.waiting: dict[int, Claim] = {}
+        self.paused: dict[int, Claim] = {}
+        self.silent: dict[int, Claim] = {}
+        self.asked: set[int] = set()
+        self.was_silent = False
+        self.since: dict[int, float] = {}
         self.firsts: set[int] = set()
         self.tokens: dict[int, int] = {}
         self.passed: dict[int, Counter[int]] = {}
@@ -59,13 +66,23 @@ class AdmissionMachine(RuleBasedStateMachine):
 
     @property
     def uids(self) -> set[int]:
+        there = (*self.waiting.values(), *self.paused.values())
+        return {claim.uid for claim in there}
+
+    @property
+    def queued_uids(self) -> set[int]:
         return {claim.uid for claim in self.waiting.values()}
+
+    @property
+    def held(self) -> Counter[int]:
+        return Counter(claim.uid for claim in self.active.values())
 
     @rule(claim=CLAIMS)
     def arrive(self, claim: Claim) -> None:
         self.n_seen += 1
         ticket = self.n_seen
-        others = [*self.active.values(), *self.waiting.values()]
+        inside = (self.active, self.waiting, self.paused, self.silent)
+        others = [claim for each in inside for claim in each.values()]
         mine = [each for each in others if each.uid == claim.uid]
         is_first = not [each for each in mine if each.writes or not claim.writes]
         if not self.is_open:
@@ -74,6 +91,7 @@ class AdmissionMachine(RuleBasedStateMachine):
         elif len(self.active) < self.max_active:
             assert self.gate.arrive(ticket, claim, now=self.now) is True
             self.active[ticket] = claim
+            self.since[ticket] = self.now
         else:
             self.come_to_wait(ticket, claim, is_first=is_first)
 
@@ -103,7 +121,7 @@ class AdmissionMachine(RuleBasedStateMachine):
         """Say what the laws promise one who wants so much more; not all is promised."""
         whole = sum(there.values()) + more
         mine = sum(there[each] for each in there if self.waiting[each].uid == uid)
-        share = bound // len(self.uids | {uid})
+        share = bound // len(self.queued_uids | {uid})
         if whole == more or (whole <= bound and mine + more <= share):
             return "must"
         if not is_first:
@@ -140,47 +158,118 @@ class AdmissionMachine(RuleBasedStateMachine):
     def leave(self, data: st.DataObject, held_s: float) -> None:
         """Some leave while they run, some while they wait, some again, some uninvited."""
         self.now += held_s
-        there = sorted({*self.active, *self.waiting})
+        there = sorted({*self.active, *self.waiting, *self.paused, *self.silent})
         anybody = st.integers(1, self.n_seen + 1)
         ticket = data.draw(st.sampled_from(there) | anybody if there else anybody)
-        if ticket in self.waiting:
-            self.give_up(ticket)
-        elif ticket in self.active and self.waiting:
-            del self.active[ticket]
-            self.start(self.gate.leave(ticket, now=self.now))
+        if ticket in self.active:
+            self.go(ticket, self.gate.leave(ticket, now=self.now))
         else:
-            assert self.gate.leave(ticket, now=self.now) is None
-            self.active.pop(ticket, None)
+            self.give_up(ticket)
 
     @precondition(lambda self: self.active)
     @rule(data=st.data())
     def die(self, data: st.DataObject) -> None:
-        """A worker dies, and all that ran in it go at once."""
-        for ticket in data.draw(st.permutations(sorted(self.active))):
-            successor = self.gate.leave(ticket, now=self.now)
-            del self.active[ticket]
-            if successor is not None:
-                self.start(successor)
+        """A worker dies, and all that run or are paused in it go at once."""
+        there = sorted({*self.active, *self.paused})
+        for ticket in data.draw(st.permutations(there)):
+            if ticket in self.active:
+                self.go(ticket, self.gate.leave(ticket, now=self.now))
+            else:
+                self.give_up(ticket)
+
+    @rule(held_s=st.floats(0, 100))
+    def take_back(self, held_s: float) -> None:
+        """Some are asked to pause: nobody too early, and none who is not over its share."""
+        self.now += held_s
+        while (ticket := self.gate.due(now=self.now).ticket) is not None:
+            users = self.uids | {claim.uid for claim in self.active.values()}
+            keeping = {
+                each: self.active[each] for each in self.active.keys() - self.asked
+            }
+            held = Counter(claim.uid for claim in keeping.values())
+            payer = self.active[ticket].uid
+            assert ticket not in self.asked
+            assert held[payer] * len(users) > self.max_active
+            assert held[payer] == max(
+                held[each.uid]
+                for ticket, each in keeping.items()
+                if self.since[ticket] + QUANTUM_S <= self.now
+            )
+            assert self.since[ticket] + QUANTUM_S <= self.now
+            assert any(held[uid] * len(users) < self.max_active for uid in self.uids)
+            self.asked.add(ticket)
+            assert len(self.asked) <= len(self.waiting) + len(self.paused)
+
+    @precondition(lambda self: self.asked)
+    @rule(data=st.data(), waits=st.booleans())
+    def pause(self, data: st.DataObject, *, waits: bool) -> None:
+        ticket = data.draw(st.sampled_from(sorted(self.asked)))
+        self.stand_still(ticket, waits=waits)
+
+    @precondition(lambda self: self.active)
+    @rule(data=st.data())
+    def fall_silent(self, data: st.DataObject) -> None:
+        self.stand_still(data.draw(st.sampled_from(sorted(self.active))), waits=False)
+
+    def stand_still(self, ticket: int, *, waits: bool) -> None:
+        claim = self.active[ticket]
+        self.was_silent |= not waits
+        if waits and claim.uid not in self.uids:
+            self.passed[claim.uid] = Counter()
+        (self.paused if waits else self.silent)[ticket] = claim
+        self.go(ticket, self.gate.paused(ticket, now=self.now, waits=waits))
+
+    @precondition(lambda self: self.silent)
+    @rule(data=st.data())
+    def wake(self, data: st.DataObject) -> None:
+        ticket = data.draw(st.sampled_from(sorted(self.silent)))
+        claim = self.silent.pop(ticket)
+        runs = len(self.active) < self.max_active
+        assert self.gate.wake(ticket, now=self.now) is runs
+        if runs:
+            self.active[ticket] = claim
+            self.since[ticket] = self.now
+            return
+        if claim.uid not in self.uids:
+            self.passed[claim.uid] = Counter()
+        self.paused[ticket] = claim
+
+    def go(self, ticket: int, successor: int | None) -> None:
+        """Take one's permit, and see who got it."""
+        del self.active[ticket]
+        self.asked.discard(ticket)
+        if self.uids:
+            self.start(successor)
+        else:
+            assert successor is None
 
     def give_up(self, ticket: int) -> None:
         assert self.gate.leave(ticket, now=self.now) is None
         self.forget(ticket)
 
     def start(self, ticket: int | None) -> None:
+        """See that it was this one's turn."""
         assert ticket is not None
-        claim = self.waiting[ticket]
+        claim = self.waiting[ticket] if ticket in self.waiting else self.paused[ticket]
         mine = [each for each in self.waiting if self.waiting[each].uid == claim.uid]
-        assert ticket == max(
+        begun = [each for each in self.paused if self.paused[each].uid == claim.uid]
+        assert ticket == min(begun, default=None) or not begun
+        assert begun or ticket == max(
             mine, key=lambda each: (self.waiting[each].priority, -each)
         )
+        held = self.held
+        assert held[claim.uid] == min(held[uid] for uid in self.uids)
         for uid in self.uids - {claim.uid}:
+            assert not self.passed[uid][claim.uid] or held[claim.uid] < held[uid]
             self.passed[uid][claim.uid] += 1
         self.passed[claim.uid] = Counter()
-        self.active[ticket] = claim
         self.forget(ticket)
+        self.active[ticket] = claim
+        self.since[ticket] = self.now
 
     def forget(self, ticket: int) -> None:
-        del self.waiting[ticket]
+        for each in (self.waiting, self.paused, self.silent):
+            each.pop(ticket, None)
         self.firsts.discard(ticket)
         self.tokens.pop(ticket, None)
 
@@ -194,6 +283,8 @@ class AdmissionMachine(RuleBasedStateMachine):
     def the_gate_counts_right(self) -> None:
         assert self.gate.active == len(self.active) <= self.max_active
         assert self.gate.waiting == len(self.waiting) <= 2 * self.max_queued
+        assert self.gate.n_paused == len(self.paused) + len(self.silent)
+        assert self.gate.has_queue == bool(self.uids)
         assert self.gate.waiting_tokens == sum(self.tokens.values())
         assert self.gate.waiting_bytes == sum(
             claim.n_bytes for claim in self.waiting.values()
@@ -218,11 +309,14 @@ class AdmissionMachine(RuleBasedStateMachine):
 
     @invariant()
     def nobody_waits_while_a_permit_is_free(self) -> None:
-        assert not self.gate.waiting or self.gate.active == self.max_active
+        assert not self.uids or self.gate.active == self.max_active
 
     @invariant()
-    def no_other_user_has_two_turns_while_one_waits(self) -> None:
-        assert all(set(self.passed[uid].values()) <= {1} for uid in self.uids)
+    def a_user_has_no_more_begun_than_there_are_permits(self) -> None:
+        if not self.was_silent:
+            there = (*self.active.values(), *self.paused.values())
+            begun = Counter(each.uid for each in there)
+            assert all(n <= self.max_active for n in begun.values())
 
     @invariant()
     def who_is_alone_may_use_everything(self) -> None:
@@ -234,19 +328,27 @@ class AdmissionMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """What the order foretells happens when nobody else comes; then all is empty."""
+        for ticket in [*self.silent]:
+            self.give_up(ticket)
         order = list(self.gate.order())
-        assert sorted(order) == sorted(self.waiting)
+        assert sorted(order) == sorted({*self.waiting, *self.paused})
         started: list[int] = []
         while self.active:
-            ticket, _ = self.active.popitem()
-            successor = self.gate.leave(ticket, now=self.now)
-            if successor is not None:
-                started.append(successor)
-                self.start(successor)
-        assert started == order
-        for name in ("active", "waiting", "waiting_tokens", "waiting_bytes"):
+            before = {*self.active}
+            ticket = next(iter(self.active))
+            self.go(ticket, self.gate.leave(ticket, now=self.now))
+            started += self.active.keys() - before
+        assert started == order or self.max_active > 1
+        for name in (
+            "active",
+            "waiting",
+            "n_paused",
+            "waiting_tokens",
+            "waiting_bytes",
+        ):
             assert getattr(self.gate, name) == 0
-        for name in ("_here", "_users", "_writers"):
+        assert not any(vars(self.gate._users).values())
+        for name in ("_here", "_running", "_held"):
             assert not getattr(self.gate, name)
 
 

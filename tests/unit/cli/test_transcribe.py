@@ -137,10 +137,8 @@ def test_a_file_that_cannot_be_used_does_not_keep_the_others(transcribe, files):
 def test_a_files_name_steers_no_terminal(transcribe, files):
     names = [files / "\x1b[2J", files / "a.wav"]
     code, _, stderr = transcribe(*names, dialogue=hears(said("Hello.")))
-    assert (code, stderr.partition("/\N{REPLACEMENT CHARACTER}")[2]) == (
-        2,
-        "[2J: No such file or directory\n",
-    )
+    assert code == 2
+    assert stderr.endswith("/\\x1b[2J: No such file or directory\n")
 
 
 def test_a_daemon_that_has_no_more_of_us_is_told_once(transcribe, files):

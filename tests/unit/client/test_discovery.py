@@ -2,6 +2,7 @@ from itertools import islice
 from pathlib import Path
 
 from inferd.client.discovery import NoDaemonError, nobody_at, pauses, socket_paths
+from inferd.client.trust import UntrustedServerError
 
 
 def test_a_given_directory_is_the_only_place():
@@ -24,8 +25,14 @@ def test_pauses_double_up_to_a_bound():
 
 
 def test_it_is_said_where_no_daemon_was_found_and_why():
-    error = nobody_at({Path("/a"): "Connection refused", Path("/b"): "Not there"})
+    refused = ConnectionRefusedError(111, "Connection refused")
+    error = nobody_at({Path("/a"): refused, Path("/b"): OSError("path too long")})
     assert isinstance(error, NoDaemonError)
     assert str(error) == (
-        "no daemon answers at /a (Connection refused), nor at /b (Not there)"
+        "no daemon answers at /a (Connection refused), nor at /b (path too long)"
     )
+
+
+def test_who_was_refused_is_told_before_where_nobody_is():
+    refused = UntrustedServerError(Path("/b"), 5, "somebody listens")
+    assert nobody_at({Path("/a"): FileNotFoundError(), Path("/b"): refused}) is refused

@@ -181,7 +181,8 @@ def test_a_frame_for_somebody_else_is_refused(short_dir):
 def test_a_request_in_the_middle_of_an_answer_is_refused(short_dir):
     dialogue = answers([token("a")])
     with listening(infer(short_dir), dialogue), Client(short_dir) as client:
-        next(client.generate(request()))
+        answer = client.generate(request())
+        next(answer)
         with pytest.raises(ClientError, match="not complete"):
             next(client.generate(request()))
 

@@ -9,6 +9,7 @@ from inferd.errors import BackendUnavailableError, QueueFullError
 from inferd.server.activity import ID_CHARS, Activity
 from inferd.server.appends import Appends
 from inferd.server.custody import NOTHING, Custody, Parcel
+from inferd.server.identity import Identity
 from inferd.server.peer import Peer
 from inferd.wire.speech import AppendLine
 from tests.fakes.output import Spoken
@@ -25,6 +26,14 @@ def begin(request_id: str = "r") -> Activity:
 
 def speak(activity: Activity):
     activity.output.first_token_at = trio.current_time()
+
+
+async def test_a_uid_that_counts_as_another_is_logged_with_it(autojump_clock):
+    activity = begin()
+    activity.peer = Peer(17, 100_001, 1, identity=Identity(1000, 1000))
+    with capture_logs() as log:
+        activity.done("length")
+    assert (log[0]["peer_uid"], log[0]["peer_owner"]) == (100_001, 1000)
 
 
 # --- the line of the log ----------------------------------------------------------------

@@ -14,14 +14,16 @@ from inferd.limits import ADMIN_LISTENER_EVENTS, MAX_COMMAND_BYTES
 from inferd.server.activity import Activity
 from inferd.server.admin import serve_admin
 from inferd.server.commands import Commands
-from inferd.server.hangup import Hangups
+from inferd.server.identity import Identities
 from inferd.server.metrics import Metrics
-from inferd.server.peer import Peer
+from inferd.server.peer import Peer, peer_of
 from inferd.server.register import Register
 from inferd.server.reload import Reloaded
 from inferd.server.status import StatusBoard
+from inferd.server.surroundings import Surroundings
 from inferd.server.turns import Turns
 from tests.fakes.backend import ScriptedBackend
+from tests.fakes.serving import House
 from tests.fakes.streams import Frame, FrameClient, to_line, unix_pair
 
 BACKOFF = Pause(0.5, breaker_is_open=False)
@@ -32,7 +34,7 @@ LONG_REASON = "x" * 4_000
 class AdminDesk:
     """Serves listeners of one board, each over a socketpair."""
 
-    def __init__(self, nursery: trio.Nursery, hangups: Hangups) -> None:
+    def __init__(self, nursery: trio.Nursery, around: Surroundings) -> None:
         self.board = StatusBoard()
         metrics = Metrics()
         self.register = Register(metrics)
@@ -45,7 +47,7 @@ class AdminDesk:
             reload=lambda: Reloaded([], []),
         )
         self._nursery = nursery
-        self._hangups = hangups
+        self._around = around
 
     def _drain(self) -> bool:
         self.board.draining()
@@ -62,22 +64,22 @@ class AdminDesk:
 
     async def _serve(self, stream: trio.SocketStream) -> None:
         async with stream:
+            peer = peer_of(stream, Identities())
             await serve_admin(
                 stream,
                 self.board,
-                self.commands,
-                hangups=self._hangups,
-                write_timeout_s=60,
+                lambda line: self.commands.answer(line, peer),
+                self._around,
             )
 
 
 @asynccontextmanager
 async def desk() -> AsyncIterator[AdminDesk]:
-    hangups = Hangups()
+    around = House().around
     async with trio.open_nursery() as watching:
-        watching.start_soon(hangups.run)
+        watching.start_soon(around.hangups.run)
         async with trio.open_nursery() as nursery:
-            yield AdminDesk(nursery, hangups)
+            yield AdminDesk(nursery, around)
             nursery.cancel_scope.cancel()
         watching.cancel_scope.cancel()
 

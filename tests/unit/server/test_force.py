@@ -14,9 +14,10 @@ from inferd.config import (
     LimitSettings,
     LogSettings,
     MemorySettings,
+    UidRange,
+    UserSettings,
 )
 from inferd.server.access import NOBODY
-from inferd.server.connection import Surroundings
 from inferd.server.force import Force, nothing_to_read
 from inferd.server.hangup import Hangups
 from inferd.server.holdings import MediaRoom
@@ -26,6 +27,7 @@ from inferd.server.metrics import Metrics
 from inferd.server.reception import Reception
 from inferd.server.register import Register
 from inferd.server.room import Room
+from inferd.server.surroundings import Surroundings
 from inferd.server.turns import Turns
 from inferd.server.unread import Unread
 from tests.fakes.log import logged
@@ -76,7 +78,7 @@ def test_what_a_change_says_is_everywhere():
     assert force.around.unread.max_bytes == 15
     assert force.around.media._bytes.bound == 16
     assert force.around.media._files.bound == MAX_MEDIA_FILES
-    assert force.turns._gate._places.bound == 15
+    assert force.turns._gate._backlog.places.bound == 15
     assert force.reception.access.rules["infer.sock"].uids == {5}
 
 
@@ -142,3 +144,20 @@ def test_where_descriptors_are_few_there_are_fewer_and_a_warning(monkeypatch):
 def test_who_has_no_file_has_nothing_to_read():
     with pytest.raises(ConfigError, match="no configuration"):
         nothing_to_read()
+
+
+def test_who_counts_as_whom_is_read_again_and_known_to_all_who_ask(tmp_path):
+    file = tmp_path / "subuid"
+    file.write_text("70001:100000:65536\n")
+    users = UserSettings(subuid_file=str(file), subgid_file="/dev/null")
+    force = make_force(Config(users=users))
+    assert force.reception.identities is force.around.identities
+    assert force.around.identities.of(100_001, 5).user == 70_001
+    file.write_text("70002:100000:65536\n")
+    assert force.change(Config(users=users)) == ([], [])
+    assert force.reception.identities is force.around.identities
+    assert force.around.identities.of(100_001, 5).user == 70_002
+    both = (UidRange(first=10, count=2), UidRange(first=11, count=1))
+    with pytest.raises(ConfigError, match="in common"):
+        force.change(Config(users=UserSettings(ranges=both)))
+    assert force.around.identities.of(100_001, 5).user == 70_002

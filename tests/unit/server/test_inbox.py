@@ -361,6 +361,8 @@ class Media:
             fds = tuple(os.open(os.devnull, os.O_RDONLY) for _ in range(n_fds))
             self.parcels.feed(chunk, fds)
             self.inbox.feed(chunk)
+            while self.inbox.is_behind:
+                self.inbox.sort()
 
     def taken(self) -> Activity:
         arrival = self.inbox.take()

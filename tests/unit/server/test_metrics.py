@@ -4,7 +4,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from inferd.errors import InvalidFrameError, QueueFullError
 from inferd.server.activity import Activity
-from inferd.server.metrics import SECONDS, Metrics
+from inferd.server.counts import SECONDS
+from inferd.server.metrics import Metrics
 from inferd.server.peer import Peer
 from inferd.wire.responses import Guesses
 from tests.fakes.output import Spoken

@@ -5,13 +5,16 @@ from pathlib import Path
 import pytest
 
 from inferd.job import NOBODY
+from inferd.server.identity import Identities, Identity, Range, Ranges
 from inferd.server.peer import Peer, groups_of, peer_of, shared_uid
 from tests.fakes.streams import open_pair
+
+PLAIN = Identities()
 
 
 async def test_the_peer_is_the_process_that_connected():
     async with open_pair() as (ours, _):
-        peer = peer_of(ours)
+        peer = peer_of(ours, PLAIN)
     assert peer == Peer(pid=os.getpid(), uid=os.getuid(), gid=os.getgid())
 
 
@@ -39,7 +42,7 @@ async def test_the_kernel_is_asked_for_credentials_and_nothing_else(monkeypatch)
 
     async with open_pair() as (ours, _):
         monkeypatch.setattr(socket.socket, "getsockopt", spy)
-        peer_of(ours)
+        peer_of(ours, PLAIN)
     assert asked == [(socket.SOL_SOCKET, socket.SO_PEERCRED)]
 
 
@@ -89,7 +92,7 @@ def test_those_who_are_not_mapped_share_a_uid(namespace, uid_map, overflow_uid, 
 async def test_of_a_shared_uid_each_connection_is_a_stranger(namespace):
     namespace(A_FEW, f"{os.getuid()}\n")
     async with open_pair() as (ours, theirs):
-        peers = [peer_of(ours), peer_of(theirs)]
+        peers = [peer_of(ours, PLAIN), peer_of(theirs, PLAIN)]
     assert {each.uid for each in peers} == {os.getuid()}
     owners = {each.owner for each in peers}
     assert len(owners) == 2
@@ -99,5 +102,43 @@ async def test_of_a_shared_uid_each_connection_is_a_stranger(namespace):
 async def test_of_any_other_uid_all_connections_are_one_users(namespace):
     namespace(A_FEW, f"{os.getuid() + 1}\n")
     async with open_pair() as (ours, theirs):
-        assert peer_of(ours) == peer_of(theirs)
-        assert peer_of(ours).owner == os.getuid()
+        assert peer_of(ours, PLAIN) == peer_of(theirs, PLAIN)
+        assert peer_of(ours, PLAIN).owner == os.getuid()
+
+
+# --- subordinate ids --------------------------------------------------------------------
+
+
+def ours_are(person: int | None) -> Identities:
+    """Have our own uid be in a range of somebody's."""
+    ours = Ranges([Range(os.getuid(), 1, person)])
+    return Identities(uids=ours, accounts=frozenset())
+
+
+async def test_a_subordinate_uid_counts_as_its_owner_and_is_known_by_its_own():
+    async with open_pair() as (stream, _):
+        peer = peer_of(stream, ours_are(70_001))
+    assert (peer.user, peer.owner) == (70_001, 70_001)
+    assert (peer.uid, str(peer)) == (os.getuid(), f"unix:{os.getuid()}:{os.getpid()}")
+
+
+async def test_uids_of_nobody_known_are_counted_together_and_kept_apart():
+    async with open_pair() as (stream, _):
+        peer = peer_of(stream, ours_are(None))
+    assert peer.user >= 2**32
+    assert peer.owner < NOBODY
+    assert peer.owner != peer.user
+
+
+async def test_a_stranger_is_one_in_a_range_too(namespace):
+    namespace(A_FEW, f"{os.getuid()}\n")
+    async with open_pair() as (stream, _):
+        peer = peer_of(stream, ours_are(70_001))
+    assert peer.user == os.getuid()
+    assert peer.owner < NOBODY
+
+
+def test_an_identity_that_is_no_other_is_not_worth_a_word():
+    assert Peer(1, 70_001, 1).identity is None
+    known = Peer(1, 100_001, 1, identity=Identity(70_001, 70_001))
+    assert (known.user, known.owner) == (70_001, 70_001)

@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 
 from inferd.errors import PermissionDeniedError, TooManyConnectionsError
 from inferd.server.access import Access, Rule
+from inferd.server.descriptors import accept
 from inferd.server.limits import (
     HEARD_OUT_S,
     MAX_HEARD_OUT,
@@ -28,7 +29,7 @@ from inferd.server.reception import (
     unserved,
 )
 from inferd.server.room import Room
-from tests.fakes.streams import Frame, FrameClient, fill_pipe, generate, open_pair
+from tests.fakes.streams import Frame, FrameClient, bare, fill_pipe, generate, open_pair
 
 FULL = 'inferd_refused_connections_total{code="queue_full",socket="infer.sock"}'
 
@@ -66,7 +67,7 @@ async def settled():
 async def receive(reception: Reception, stream: trio.SocketStream, door: Door) -> None:
     """Let one in, and wait until it has gone."""
     async with trio.open_nursery() as clients:
-        reception.receive(stream, door, clients)
+        reception.receive(bare(stream), door, clients)
 
 
 async def turned_away(reception: Reception, door: Door) -> list[Frame]:
@@ -135,7 +136,7 @@ async def test_who_is_turned_away_may_write_before_the_pipe_is_gone(
     reception, nursery, autojump_clock
 ):
     async with open_pair() as (ours, theirs):
-        reception.receive(ours, door(n_places=0), nursery)
+        reception.receive(bare(ours), door(n_places=0), nursery)
         for _ in range(3):
             await settled()
             await theirs.send_all(b"{}\n")
@@ -159,12 +160,12 @@ async def test_of_a_crowd_that_is_turned_away_few_are_waited_for(
     async with AsyncExitStack() as pairs:
         crowd = [await pairs.enter_async_context(open_pair()) for _ in range(20)]
         for ours, _ in crowd:
-            reception.receive(ours, full, nursery)
+            reception.receive(bare(ours), full, nursery)
         n_open = sum(ours.socket.fileno() >= 0 for ours, _ in crowd)
         assert n_open == MAX_HEARD_OUT
         await trio.sleep(2 * HEARD_OUT_S)
         ours, _ = await pairs.enter_async_context(open_pair())
-        reception.receive(ours, full, nursery)
+        reception.receive(bare(ours), full, nursery)
         assert ours.socket.fileno() >= 0
         await trio.sleep(2 * HEARD_OUT_S)
 
@@ -172,7 +173,7 @@ async def test_of_a_crowd_that_is_turned_away_few_are_waited_for(
 async def test_without_a_descriptor_to_spare_nobody_is_waited_for(reception, nursery):
     reception.close()
     async with open_pair() as (ours, theirs):
-        reception.receive(ours, door(n_places=0), nursery)
+        reception.receive(bare(ours), door(n_places=0), nursery)
         assert ours.socket.fileno() == -1
         [frame] = await FrameClient(theirs).rest()
     assert frame["code"] == "queue_full"
@@ -228,11 +229,10 @@ class ShortListener:
         self.error = errno.EMFILE
         self._listener = listener
 
-    async def accept(self) -> trio.SocketStream:
-        self.n_tries += 1
+    def accept(self, _: object) -> socket.socket | None:
         if not self.is_short:
-            return await self._listener.accept()
-        await trio.lowlevel.wait_readable(self.socket)
+            return accept(self._listener)
+        self.n_tries += 1
         raise OSError(self.error, os.strerror(self.error))
 
 
@@ -241,9 +241,11 @@ async def short_of_descriptors(reception, directory, nursery, door):
     """Receive on a socket while there are no descriptors."""
     listener = ShortListener(bind(directory / "s", mode=ADMIN_MODE))
     scope = trio.CancelScope()
-    nursery.start_soon(reception.receive_all, listener, door, nursery, scope)
-    yield listener
-    nursery.cancel_scope.cancel()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("inferd.server.reception.accept", listener.accept)
+        nursery.start_soon(reception.receive_all, listener, door, nursery, scope)
+        yield listener
+        nursery.cancel_scope.cancel()
 
 
 async def connect(directory) -> FrameClient:
@@ -291,9 +293,10 @@ async def test_without_even_the_spare_one_it_tries_again_now_and_then(
             assert await client.frame() == {}
 
 
-async def test_any_other_failure_is_a_bug(reception, short_dir):
+async def test_any_other_failure_is_a_bug(reception, short_dir, monkeypatch):
     listener = ShortListener(bind(short_dir / "s", mode=ADMIN_MODE))
     listener.error = errno.EBADF
+    monkeypatch.setattr("inferd.server.reception.accept", listener.accept)
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(f"{short_dir}/s")
         with pytest.RaisesGroup(OSError, flatten_subgroups=True):

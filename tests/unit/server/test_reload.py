@@ -13,6 +13,7 @@ from inferd.config import (
     LogSettings,
     MemorySettings,
     MockSettings,
+    UserSettings,
 )
 from inferd.server.reload import ADMISSION, LIMITS, compare, merge
 
@@ -38,14 +39,18 @@ def test_the_log_goes_on_where_it_began_at_another_level():
 
 def test_what_can_take_effect_does():
     access = AccessSettings(infer=AccessRule(uids=(5,)))
+    users = UserSettings(subuid_file="/elsewhere")
     limits = LimitSettings(drain_s=3, max_connections=9)
     admission = AdmissionSettings(max_queued=7)
     merged, applied, waiting = changed(
-        Config(), access=access, limits=limits, admission=admission
+        Config(), access=access, users=users, limits=limits, admission=admission
     )
-    assert merged == Config(access=access, limits=limits, admission=admission)
+    assert merged == Config(
+        access=access, users=users, limits=limits, admission=admission
+    )
     assert applied == [
         "access.infer",
+        "users.subuid_file",
         "admission.max_queued",
         "limits.drain_s",
         "limits.max_connections",

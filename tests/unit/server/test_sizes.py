@@ -18,7 +18,8 @@ def test_the_gate_has_the_bounds_that_are_configured():
     )
     gate = make_gate(Config(admission=settings))
     bounds = [gate._max_active]
-    bounds += [each.bound for each in (gate._places, gate._tokens, gate._bytes)]
+    there = gate._backlog
+    bounds += [each.bound for each in (there.places, there.tokens, there.bytes)]
     assert bounds == [1, 2, 3, 4]
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from inferd.config import MockSettings
-from inferd.ipc import Failed, Transcribed, TranscriptEnded
+from inferd.ipc import Failed, Silent, Transcribed, TranscriptEnded
 from inferd.job import GenerateJob, Media, Sampling, TranscribeJob, Turn
 from inferd.worker.mock import SAMPLE_RATE, MockBackend
 from inferd.worker.mock_speech import READ_BYTES, Dictation
@@ -145,6 +145,7 @@ def test_a_backend_hears_several_at_once_and_lets_go_of_their_files():
 def test_what_is_dropped_is_heard_no_more():
     before, mock = n_open(), backend(transcribe=True)
     mock.start(1, mock.prepare(job(0, is_open=True), [memfd()]))
+    assert mock.step() == [Silent(ticket=1, until_bytes=1)]
     assert not mock.is_busy
     mock.append(1, 0, is_last=True)
     assert mock.is_busy

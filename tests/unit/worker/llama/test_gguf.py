@@ -7,7 +7,8 @@ import gguf as reference
 import pytest
 from hypothesis import given, strategies as st
 
-from inferd.worker.llama.gguf import GgufError, Header, read_header
+from inferd.worker.llama.gguf import Header, read_header
+from inferd.worker.llama.gguf_reader import GgufError
 from tests.fakes.gguf_bytes import (
     ARRAY,
     F32,
@@ -161,20 +162,6 @@ def test_a_name_is_quoted_in_one_line_and_in_part():
     assert str(caught.value).isascii()
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 400
-
-
-@given(st.lists(st.binary(max_size=30), max_size=200), st.integers(20, 60))
-def test_texts_are_passed_over_wherever_a_chunk_ends(texts, n_chunk_bytes):
-    words = array(TEXT, len(texts), b"".join(map(text, texts)))
-    pairs = [pair(b"w", ARRAY, words), pair(b"split.count", U16, b"\7\0")]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("inferd.worker.llama.gguf._CHUNK_BYTES", n_chunk_bytes)
-        assert read(gguf(pairs=pairs)).n_parts == 7
-
-
-def test_a_file_that_shrinks_meanwhile_is_refused():
-    with pytest.raises(GgufError, match="shorter"):
-        read_header(io.BytesIO(SOUND[:50]), len(SOUND))
 
 
 def test_weights_are_not_read():

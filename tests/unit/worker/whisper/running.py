@@ -9,7 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from inferd.config import WhisperCppSettings
-from inferd.ipc import Failed, Loaded, Segment, Transcribed, TranscriptEnded
+from inferd.ipc import (
+    Failed,
+    Loaded,
+    Segment,
+    Silent,
+    Transcribed,
+    TranscriptEnded,
+)
 from inferd.job import Media, TranscribeJob
 from inferd.worker.backend import Outcome
 from inferd.worker.whisper.backend import WhisperBackend
@@ -106,6 +113,8 @@ def run(backend: WhisperBackend) -> dict[int, Heard]:
     heard: dict[int, Heard] = {}
     while backend.is_busy:
         for outcome in backend.step():
+            if isinstance(outcome, Silent):
+                continue
             assert isinstance(outcome, Transcribed | TranscriptEnded | Failed)
             heard.setdefault(outcome.ticket, Heard()).take(outcome)
     return heard

@@ -1,4 +1,5 @@
 import io
+import math
 import struct
 from contextlib import suppress
 
@@ -81,6 +82,13 @@ def test_filters_of_another_size_are_refused():
     other = struct.pack("<2i", 80, 512)
     content = SOUND[:END_OF_NUMBERS] + other + SOUND[END_OF_NUMBERS + 8 :]
     assert refusal(content) == "its filters of 80 by 512 do not fit"
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_filters_that_are_no_numbers_are_refused(number):
+    last = END_OF_NUMBERS + 8 + 4 * (80 * 201 - 1)
+    content = SOUND[:last] + struct.pack("<f", number) + SOUND[last + 4 :]
+    assert refusal(content) == "its filters are not all finite"
 
 
 @pytest.mark.parametrize("words", [[], texts(51_865)])

@@ -144,7 +144,7 @@ class Growing(Turn):
         self.lengths_s = lengths_s
         self.speech: Speech
 
-    def pause(self, until=always) -> None:
+    def pause(self, until=always, rest=None) -> None:
         if self.lengths_s:
             self.speech.sound.n_samples = self.lengths_s.pop(0) * RATE
             self.speech.is_whole = not self.lengths_s

@@ -15,7 +15,7 @@ def demand_of(small_model):
     def of(**numbers):
         file = SpeechFile(small_model)
         file.header = SMALL._replace(**numbers)
-        return predict(file)
+        return predict(file, 2)
 
     return of
 

@@ -97,7 +97,7 @@ class NotedTurn(Turn):
         super().__init__(1, lambda _: None)
         self.pauses: list[int] = []
 
-    def pause(self, until=always) -> None:
+    def pause(self, until=always, rest=None) -> None:
         self.pauses.append(self._told.qsize())
 
 
@@ -220,13 +220,14 @@ def test_a_job_that_nobody_wants_any_more_ends_and_frees_its_room(library):
     session = polyglot(language="de")
 
     def drop(each: Session) -> None:
+        hear(each, Options())
         assert library.is_open
         each.turn.is_dropped = True
         hear(each, Options())
 
     with pytest.raises(DroppedError):
         session.perform(drop)
-    assert library.went_on[0][1]
+    assert [is_over for _, is_over in library.went_on] == [False, True]
     assert not library.is_open
 
 

@@ -1,0 +1,256 @@
+import errno
+import io
+import json
+import logging
+import sys
+import threading
+import unicodedata
+import warnings
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from inferd import terminal
+from inferd.terminal import (
+    Parser,
+    StdoutError,
+    json_line,
+    line,
+    overwrite,
+    prose,
+    say,
+    tell_bug,
+    telling_bugs,
+    text_of_json,
+    visible,
+    visible_json,
+)
+
+CONTROLS = [chr(code) for code in (*range(0x20), *range(0x7F, 0xA0))]
+TURNS = list("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+HIDDEN = list("\u00ad\u180e\u200b\u2060\ufeff\U000e0041\u2028\u2029\ud800\udcff")
+ANY = st.text(st.characters() | st.sampled_from([*CONTROLS, *TURNS, *HIDDEN]))
+STEERING = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self):
+        return True
+
+
+class Full(io.StringIO):
+    """A file that nothing more fits into."""
+
+    def write(self, _):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+class Unread(io.StringIO):
+    """A pipe whose reader is gone."""
+
+    def write(self, _):
+        raise BrokenPipeError
+
+
+def printed(monkeypatch, name, print_, *, on=Terminal):
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, name, stream := on())
+        print_()
+        return stream.getvalue()
+
+
+def steering(text):
+    return {char for char in text if unicodedata.category(char) in STEERING}
+
+
+# --- what is written out ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("char", [*CONTROLS, *TURNS, *HIDDEN])
+def test_what_steers_is_written_out_as_python_has_it(char):
+    assert visible(f"a{char}b") == f"a{ascii(char)[1:-1]}b"
+
+
+@given(ANY)
+def test_a_line_is_one_line_in_which_nothing_steers(text):
+    shown = visible(text)
+    assert shown.isprintable()
+    assert visible(shown) == shown
+
+
+@given(ANY)
+def test_prose_has_its_lines_and_tabs_and_joiners_and_nothing_more_that_steers(text):
+    shown = visible(text, is_prose=True)
+    assert steering(shown) <= set("\n\t\u200c\u200d")
+    assert shown.count("\n") == text.count("\n")
+
+
+@given(st.text(st.characters(exclude_characters="\\") | st.sampled_from(CONTROLS)))
+def test_what_is_written_out_can_be_read_back(text):
+    shown = visible(text)
+    back = shown.encode("latin-1", "backslashreplace").decode("unicode_escape")
+    assert back.encode(errors="surrogatepass") == text.encode(errors="surrogatepass")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("Grüße, 東京, שלום, 😀", "fa\u0327ade", "10\u00a0000\u202f€", "\u3000全角"),
+        *("\ue0b0\U0001fae8", "two\nlines\tand a tab", "a\u200cb👨\u200d👩"),
+    ],
+    ids=[
+        *("scripts", "combining", "narrow spaces", "wide spaces", "private, new"),
+        *("lines", "joiners"),
+    ],
+)
+def test_prose_that_steers_nothing_is_left_as_it_is(text):
+    assert visible(text, is_prose=True) == text
+    assert visible(text).isprintable()
+
+
+@given(st.recursive(ANY.filter(str.isprintable) | st.none(), st.lists) | ANY)
+def test_json_stays_the_same_json(value):
+    value = value if not isinstance(value, str) else text_of_json(value)
+    text = json.dumps(value, ensure_ascii=False)
+    assert json.loads(visible_json(text)) == value
+    assert steering(visible_json(text)) == set()
+
+
+def test_a_name_that_is_no_text_is_written_out_for_json():
+    assert text_of_json("a\udcffü") == "a\\udcffü"
+
+
+# --- words for people -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("on", [Terminal, io.StringIO])
+@pytest.mark.parametrize(("print_", "name"), [(say, "stderr"), (line, "stdout")])
+@settings(max_examples=50)
+@given(text=ANY)
+def test_words_are_one_line_wherever_they_go(print_, name, on, text):
+    with pytest.MonkeyPatch.context() as patch:
+        shown = printed(patch, name, lambda: print_(text), on=on)
+    assert shown == f"{visible(text)}\n"
+
+
+@pytest.mark.parametrize("stderr", [Full, lambda: None])
+def test_words_that_nobody_can_read_are_dropped(monkeypatch, capsys, stderr):
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", stderr())
+        say("loading")
+        assert not terminal.is_watched()
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_line_is_written_over(monkeypatch):
+    shown = printed(monkeypatch, "stderr", lambda: overwrite("a\x1b[31m\nb"))
+    assert shown == "\r\x1b[2Ka\\x1b[31m\\nb"
+
+
+# --- what was asked for -----------------------------------------------------------------
+
+
+@settings(max_examples=50)
+@given(ANY)
+def test_what_is_asked_for_is_exact_but_on_a_terminal(text):
+    with pytest.MonkeyPatch.context() as patch:
+        assert printed(patch, "stdout", lambda: prose(text), on=io.StringIO) == (
+            text_of_json(text)
+        )
+        shown = printed(patch, "stdout", lambda: prose(text))
+        assert shown == visible(text, is_prose=True)
+
+
+def test_json_is_exact_but_on_a_terminal(monkeypatch):
+    frame = '{"a":"\x9b\u202e\x7fü"}'.encode()
+    piped = printed(monkeypatch, "stdout", lambda: json_line(frame), on=io.StringIO)
+    assert piped.encode() == frame + b"\n"
+    shown = printed(monkeypatch, "stdout", lambda: json_line(frame + b"\n"))
+    assert shown == '{"a":"\\u009b\\u202e\\u007fü"}\n'
+
+
+def test_a_frame_that_is_no_text_is_printed_all_the_same(monkeypatch):
+    shown = printed(monkeypatch, "stdout", lambda: json_line(b'{"a":"\xff"}'))
+    assert shown == '{"a":"\N{REPLACEMENT CHARACTER}"}\n'
+
+
+def test_what_an_encoding_has_not_is_written_out(monkeypatch):
+    with monkeypatch.context() as patch:
+        stream = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+        patch.setattr(sys, "stdout", stream)
+        prose("ü €")
+        line("東")
+    assert stream.buffer.getvalue() == "ü \\u20ac\\u6771\n".encode("latin-1")
+
+
+@pytest.mark.parametrize("print_", [prose, line, json_line])
+@pytest.mark.parametrize(
+    ("stdout", "told"),
+    [(Full, "stdout: No space left on device"), (lambda: None, "stdout: closed")],
+)
+def test_what_cannot_be_printed_is_an_error(monkeypatch, print_, stdout, told):
+    with monkeypatch.context() as patch, pytest.raises(StdoutError) as caught:
+        patch.setattr(sys, "stdout", stdout())
+        print_("answer")
+    assert str(caught.value) == told
+
+
+def test_a_reader_that_has_had_enough_is_told_from_an_error(monkeypatch):
+    with monkeypatch.context() as patch, pytest.raises(BrokenPipeError):
+        patch.setattr(sys, "stdout", Unread())
+        prose("answer")
+
+
+# --- failures ---------------------------------------------------------------------------
+
+
+def test_a_wrong_argument_is_quoted_in_one_line(capsys):
+    with pytest.raises(SystemExit):
+        Parser(prog="x").parse_args(["a\x1b[2J\nerror: b"])
+    *_, last = capsys.readouterr().err.splitlines()
+    assert last == "x: error: unrecognized arguments: a\\x1b[2J\\nerror: b"
+
+
+def test_no_line_of_a_traceback_looks_like_one_of_ours(capsys):
+    error = ValueError("no\nerror: the daemon is gone\x1b[2J")
+    tell_bug(type(error), error, None)
+    stderr = capsys.readouterr().err
+    assert "  error: the daemon is gone\\x1b[2J" in stderr.splitlines()
+    assert all(each.startswith("  ") for each in stderr.splitlines())
+
+
+def test_what_python_itself_would_print_is_said(capsys):
+    class Collected:
+        def __del__(self):
+            raise ValueError("\x1b[2J collected")
+
+    def fail():
+        raise ValueError("\x1b[2J in a thread")
+
+    usual = sys.excepthook, threading.excepthook, warnings.showwarning
+    try:
+        with telling_bugs(), warnings.catch_warnings():
+            thread = threading.Thread(target=fail)
+            thread.start()
+            thread.join()
+            Collected()
+            warnings.simplefilter("always")
+            warnings.showwarning("\x1b[2J\nwarned", UserWarning, "file", 1)
+            record = logging.makeLogRecord({"msg": "\x1b[2J\n%s", "args": ("logged",)})
+            assert logging.lastResort is not None
+            logging.lastResort.handle(record)
+            assert sys.excepthook is tell_bug
+        assert (threading.excepthook, warnings.showwarning) == usual[1:]
+    finally:
+        sys.excepthook = usual[0]
+    lines = capsys.readouterr().err.split("\n")
+    for told in ("in a thread", "collected"):
+        assert f"  ValueError: \\x1b[2J {told}" in lines
+    assert lines[-3:] == [
+        "UserWarning: \\x1b[2J\\nwarned",
+        "\\x1b[2J\\nlogged",
+        "",
+    ]
+    assert "\x1b" not in "".join(lines)
