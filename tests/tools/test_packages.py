@@ -51,6 +51,7 @@ def constrain(directory: Path, monkeypatch: pytest.MonkeyPatch, **digests: str) 
     monkeypatch.setattr(packages, "CHECKED", options)
 
 
+@pytest.mark.slow
 def test_what_has_its_digest_is_installed_with_what_it_needs(registry, monkeypatch):
     constrain(registry, monkeypatch, inner="right", outer="right")
     packages.install(PYTHON, "outer")
@@ -58,6 +59,7 @@ def test_what_has_its_digest_is_installed_with_what_it_needs(registry, monkeypat
     assert installed == {"inner.py", "outer.py"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changed", ["inner", "outer"])
 def test_another_digest_ends_it(registry, monkeypatch, capsys, changed):
     digests = {"inner": "right", "outer": "right", changed: "0" * 64}
@@ -68,6 +70,7 @@ def test_another_digest_ends_it(registry, monkeypatch, capsys, changed):
     assert not (registry / "installed").exists()
 
 
+@pytest.mark.slow
 def test_what_is_needed_and_has_no_digest_ends_it(registry, monkeypatch, capsys):
     constrain(registry, monkeypatch, outer="right")
     with pytest.raises(SystemExit, match="2"):
@@ -76,6 +79,7 @@ def test_what_is_needed_and_has_no_digest_ends_it(registry, monkeypatch, capsys)
     assert not (registry / "installed").exists()
 
 
+@pytest.mark.slow
 def test_a_file_that_was_built_here_is_installed_by_its_digest(registry, capsys):
     [file] = registry.glob("inner*.whl")
     right = hashlib.sha256(file.read_bytes()).hexdigest()
