@@ -224,7 +224,8 @@ def attacks() -> Iterator[Load]:
         v1,
     )
     yield load("churn", "connections that close at once", churn, 8, v1)
-    yield load("hang-ups", "requests whose client leaves at once", hang_up, 16, v1)
+    about = "requests whose client leaves at once"
+    yield load("hang-ups", about, hang_up, 16, v1, is_at_once=False)
     asked = plain("hello", max_tokens=1000).line.replace(b'"id":""', b'"id":"r"')
     yield load(
         "taken-back",
@@ -232,6 +233,7 @@ def attacks() -> Iterator[Load]:
         partial(pour_and_read, line=asked + CANCEL),
         50,
         v1,
+        is_at_once=False,
     )
     yield load("idle", "more connections than there are places", sit, 1400, v1)
     yield load("dribbles", "requests a byte at a time", dribble, 800, v1)
