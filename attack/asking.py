@@ -2,6 +2,7 @@
 
 import json
 import socket
+import struct
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from inferd.paths import INFER_SOCKET, INFER_V2_SOCKET
 from tests.daemon.connection import TERMINAL
 from torture.clients import connect
 
+TIMEVAL: Final = struct.Struct("ll")
 READ_BYTES: Final = 64 * 1024
 KEPT_BYTES: Final = 64 * 1024 * 1024 + 1
 """Of one line that the daemon writes."""
@@ -88,7 +90,7 @@ class Line:
             code, first = self._converse(question.line, began)
         except (ConnectionRefusedError, FileNotFoundError):
             code, first = REFUSED, 0.0
-        except TimeoutError:
+        except (TimeoutError, BlockingIOError):
             code, first = HUNG, 0.0
         except OSError:
             code, first = LOST, 0.0
@@ -117,9 +119,10 @@ class Line:
     def _connected(self) -> socket.socket:
         if self._sock is None:
             sock = socket.socket(socket.AF_UNIX)
-            sock.settimeout(self.patience_s)
+            patience = TIMEVAL.pack(int(self.patience_s), 0)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, patience)
             try:
-                sock.connect(str(self.path))
+                sock.connect(str(self.path))  # waits where the backlog is full
             except BaseException:
                 sock.close()
                 raise

@@ -12,6 +12,8 @@ from tests.systemd.container import Container, booted, install, missing, overlay
 
 GROUP: Final = "inferd"
 SOCKETS: Final = Path("/run/inferd")
+AT_A_SERVICE: Final = ("structures", "permits", "loop", "lines", "caches")
+"""Kinds that are about a service, whatever its configuration is."""
 INSIDE: Final = Path("/opt/attack/report.json")
 """Of the report in there; what is below /tmp is gone with the container."""
 PATIENCE_S: Final = 2 * 3600.0
@@ -44,7 +46,7 @@ def attack_unit(names: Sequence[str], seconds: float, report: Path) -> int:
 
 
 def _attack(container: Container, names: Sequence[str], seconds: float) -> int:
-    only = ["--only", *names] if names else []
+    only = ["--only", *(names or AT_A_SERVICE)]
     result = container.run(
         *("env", "-C", str(ROOT), sys.executable, "-m", "attack", *only),
         *("--running", str(SOCKETS), "--group", GROUP),

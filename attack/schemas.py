@@ -182,7 +182,9 @@ def schemas() -> Iterator[Question]:
 
 def tools() -> Iterator[Question]:
     """Offer tools that have such schemas, and have them called."""
-    for name, schema in (small() | large()).items():
+    for name, schema in small().items():
+        yield _offer(f"tool, required: {name}", [_tool("f", schema)], "required")
+    for name, schema in large().items():
         for choice in ("required", "auto"):
             yield _offer(f"tool, {choice}: {name}", [_tool("f", schema)], choice)
     for name, found in _repertoires().items():

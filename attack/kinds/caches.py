@@ -78,7 +78,7 @@ def grammar(word: str) -> Question:
 
 def prompt(word: str) -> Question:
     """Have a prompt read that has a word over and over."""
-    return plain(f"{word} " * 300, max_tokens=1, temperature=0)
+    return plain(f"{word} " * 40, max_tokens=1, temperature=0)
 
 
 def broken(word: str) -> Question:

@@ -121,6 +121,12 @@ async def churn(place: Place, stream: trio.SocketStream, *, number: int) -> None
     place.tally.codes["connected"] += 1
 
 
+async def hang_up(place: Place, stream: trio.SocketStream, *, number: int) -> None:
+    """Ask for a long answer, and leave before it has begun."""
+    await stream.send_all(plain("hello", max_tokens=1000).line)
+    place.tally.codes["left"] += 1
+
+
 async def sit(place: Place, stream: trio.SocketStream, *, number: int) -> None:
     """Say nothing; come back where that is not allowed."""
     await stream.receive_some()
@@ -218,6 +224,17 @@ def attacks() -> Iterator[Load]:
         v1,
     )
     yield load("churn", "connections that close at once", churn, 8, v1)
+    about = "requests whose client leaves at once"
+    yield load("hang-ups", about, hang_up, 16, v1, is_at_once=False)
+    asked = plain("hello", max_tokens=1000).line.replace(b'"id":""', b'"id":"r"')
+    yield load(
+        "taken-back",
+        "requests and their cancels, pipelined",
+        partial(pour_and_read, line=asked + CANCEL),
+        50,
+        v1,
+        is_at_once=False,
+    )
     yield load("idle", "more connections than there are places", sit, 1400, v1)
     yield load("dribbles", "requests a byte at a time", dribble, 800, v1)
     yield load("half-lines", "lines of 128 KiB that never end", half_lines, 400, v1)
