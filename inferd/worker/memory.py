@@ -6,7 +6,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-_SIZES: Final = Path("/proc/self/statm")
+from inferd.worker.kept import KeptFile
+
+_SIZES: Final = KeptFile(Path("/proc/self/statm"))
 _RESIDENT: Final = 1
 _DATA: Final = 5
 """Where in it stand the pages in memory, and those of data and stacks."""
@@ -63,4 +65,4 @@ def _data_bytes() -> int:
 
 def _bytes_at(place: int) -> int:
     """Tell how much the kernel counts by now."""
-    return int(_SIZES.read_text().split()[place]) * resource.getpagesize()
+    return int(_SIZES.read().split()[place]) * resource.getpagesize()

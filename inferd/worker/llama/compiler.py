@@ -20,7 +20,6 @@ from typing import Final, NamedTuple
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
-from inferd.worker import seccomp
 from inferd.worker.limits import (
     GRAMMAR_COMPILE_BYTES,
     GRAMMAR_COMPILE_S,
@@ -30,6 +29,7 @@ from inferd.worker.limits import (
     GRAMMAR_STEP_ITEMS,
 )
 from inferd.worker.parent import die_with
+from inferd.worker.sandbox import refuse_processes
 
 LIMITS: Final = LLParserLimits(
     max_items_in_row=GRAMMAR_ROW_ITEMS,
@@ -100,7 +100,7 @@ def main() -> None:
             return
         _answer(os.waitstatus_to_exitcode(status))
     die_with(parent)
-    seccomp.refuse_children()
+    refuse_processes()
     _compile_all(tokenizer)
 
 

@@ -33,9 +33,9 @@ def start() -> Helper:
 
 
 def end(helper: Helper) -> None:
-    """Kill one and reap it."""
+    """End its input, and so itself, and reap it; one in a sandbox cannot be killed."""
     with suppress(BrokenPipeError), helper:  # closes the pipes
-        helper.kill()
+        pass
 
 
 def main() -> None:

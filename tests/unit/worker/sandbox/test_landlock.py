@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from inferd.worker import landlock
+from inferd.worker.sandbox import landlock
 
 PROGRAM = """
 import os, sys
-from inferd.worker.landlock import READ_DIR, READ_FILE, restrict
+from inferd.worker.sandbox.landlock import READ_DIR, READ_FILE, restrict
 import ctypes
 ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)
 allowed = os.open(sys.argv[1], os.O_PATH)

@@ -37,6 +37,13 @@ def version() -> int:
     return max(0, _syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _ASK_VERSION))
 
 
+def refusal() -> str:
+    """Give the kernel's words where it has none, and else nothing."""
+    if version():
+        return ""
+    return os.strerror(ctypes.get_errno())
+
+
 def restrict(allowed: Iterable[tuple[int, int]]) -> int:
     """Give up all rights over files but these, and TCP; signals stay in the box.
 
