@@ -24,11 +24,13 @@ from bench.quiet import Measured, undisturbed
 from inferd.cli.configuration import located
 from inferd.config import LlamaCppSettings
 from inferd.job import Structure
+from inferd.worker.llama.compiler import tokenizer_of
 from inferd.worker.llama.constraint import Constraint, Vocabulary
 from inferd.worker.llama.files import ModelFile
 from inferd.worker.llama.grammar import Grammar, grammar_of
 from inferd.worker.llama.library import load_library
 from inferd.worker.llama.model import Model
+from inferd.worker.llama.trial import Trial
 
 PERSON: Final = {
     "type": "object",
@@ -96,7 +98,8 @@ def figures(
     """Measure everything; give it by name."""
     building = [measured(lambda: taken(lambda: Vocabulary(model))) for _ in range(3)]
     vocabulary = Vocabulary(model)
-    first = taken(lambda: vocabulary.compile(grammar("text", salt=-1)))
+    tokenizer = tokenizer_of(vocabulary.words())
+    first = taken(lambda: Trial(tokenizer).check(grammar("text", salt=-1)))
     costs = {
         name: [
             tell(
@@ -109,16 +112,15 @@ def figures(
     }
     compiling = {
         name: [
-            taken(partial(vocabulary.compile, grammar(name, salt=salt)))
+            taken(partial(vocabulary.compile, grammar(name, salt=salt).source))
             for salt in range(1, 21)
         ]
         for name in CASES
     }
-    vocabulary.close()
     return {
         "tokens": model.n_vocab,
         "vocabulary_ms": summary([each.value for each in building]),
-        "first_compile_ms": round(first * 1e3, 1),
+        "first_trial_ms": round(first * 1e3, 1),
         "compile_ms": {name: summary(times) for name, times in compiling.items()},
         "token_ms": {name: per_token(rounds) for name, rounds in costs.items()},
     }
@@ -142,7 +144,7 @@ def write(model: Model, vocabulary: Vocabulary, name: str, n_answers: int) -> Co
     costs = Costs([], [], [], 0, 0)
     text = json.dumps(CASES[name][1]).encode()
     for _ in range(n_answers):
-        constraint = vocabulary.compile(grammar(name, salt=0))
+        constraint = vocabulary.compile(grammar(name, salt=0).source)
         for n_forced in steps(model, constraint, text, costs):
             costs = costs._replace(
                 n_forced=costs.n_forced + n_forced, n_chosen=costs.n_chosen + 1

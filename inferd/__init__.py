@@ -10,6 +10,7 @@ step    module                      takes                          gives
 2       resolve                     a request                      a plan: job and needs
 3       admission                   a ticket                       now, later, or no
 4       routing                     what the job needs             a backend
+        engine.preparer, preparing  a job that is not plain        its prompt and grammar
 5       engine, pipe, worker        a job                          pieces, vectors, scores
         with dialects               messages                       the model's prompt
         worker.llama                prompts, pixels, sound         pieces, vectors, scores

@@ -14,7 +14,7 @@ from msgspec import Struct
 from inferd.capabilities import BackendCapabilities
 from inferd.errors import EmbedUnsupportedError, InternalError, RerankUnsupportedError
 from inferd.events import MalformedToolCall, TokenEvent, TokenEventV2
-from inferd.job import EmbedJob, GenerateJob, Job, RerankJob, TranscribeJob
+from inferd.job import EmbedJob, GenerateJob, Job, RerankJob, TranscribeJob, Written
 from inferd.wire.responses import (
     CacheMiss,
     Guesses,
@@ -136,6 +136,22 @@ class Backend(ABC):
     @abstractmethod
     def stop(self, reason: str) -> None:
         """Fail every job it has, and every later one, with ``BackendUnavailableError``."""
+
+    async def write(
+        self,
+        job: GenerateJob,  # noqa: ARG002  # for those that write prompts
+    ) -> Written | None:
+        """Write what is not plain of a job before it is prepared; nothing if all is.
+
+        One job at a time is written. It is what takes long of clients' requests, so it
+        has a queue of its own.
+
+        Raises:
+            GenerateError: the job cannot be served, or the backend is out of service.
+
+        Cancellation: safe.
+        """
+        return None
 
     @abstractmethod
     def prepare(

@@ -13,7 +13,7 @@ from inferd.capabilities import BackendCapabilities, Count
 from inferd.config import BackendSettings
 from inferd.fit import Demand, Share
 from inferd.job import Job
-from inferd.limits import HEARTBEAT_S
+from inferd.limits import HEARTBEAT_S, VOCABULARY_MAX_BYTES
 from inferd.wire.responses import Guesses, Logprob, StopReason, Usage
 from inferd.wire.status import Phase
 
@@ -71,7 +71,11 @@ class Append(Struct, frozen=True, kw_only=True, tag=True):
     """Nothing more will come."""
 
 
-ToWorker = Load | Share | Prepare | Run | Append | Drop
+class Spell(Struct, frozen=True, kw_only=True, tag=True):
+    """Tell the model's vocabulary; answered by ``Spelt``, once."""
+
+
+ToWorker = Load | Share | Prepare | Run | Append | Drop | Spell
 
 
 # --- worker to daemon ---------------------------------------------------------
@@ -127,6 +131,15 @@ class Loaded(Struct, frozen=True, kw_only=True, tag=True):
     marker_tokens: frozenset[bytes] = frozenset()
     """Pieces of tokens that are no text of their own, but parts of the family's markers:
     to be left out where markers are not looked for."""
+    facts: bytes = b""
+    """How the model wants its prompts: for the process that writes them, and nobody else.
+    Empty where nothing is to be written."""
+
+
+class Spelt(Struct, frozen=True, kw_only=True, tag=True):
+    """The model's vocabulary: for the process that tries grammars, and nobody else."""
+
+    words: Annotated[bytes, Meta(max_length=VOCABULARY_MAX_BYTES)]
 
 
 class Alive(Struct, frozen=True, kw_only=True, tag=True):
@@ -270,6 +283,7 @@ FromWorker = (
     | LoadFailed
     | Loaded
     | Alive
+    | Spelt
     | PromptReady
     | Refused
     | Overflow

@@ -7,6 +7,8 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
+from inferd.limits import PLAIN_CHARS, PLAIN_TURNS
+
 PIXEL_BYTES: Final = 3
 """Red, green and blue."""
 SAMPLE_BYTES: Final = 4
@@ -124,6 +126,18 @@ class ToolChoice(Struct, frozen=True):
         return self.kind in ("required", "named")
 
 
+class Written(Struct, frozen=True, kw_only=True):
+    """What was made of a job's messages, tools and structure before a worker has it."""
+
+    pieces: tuple[str, ...]
+    """The prompt, cut where that keeps a client's text from being a special token."""
+    open_thought: str = ""
+    """The marker of the thought that the prompt ends inside, if any."""
+    grammar: str = ""
+    """What the answer is held to, in llguidance's terms: it compiled within all bounds.
+    Empty where the answer is held to nothing."""
+
+
 class GenerateJob(Struct, frozen=True, kw_only=True, tag="generate"):
     """One answer to write."""
 
@@ -160,6 +174,22 @@ class GenerateJob(Struct, frozen=True, kw_only=True, tag="generate"):
     """Read the prompt and write nothing."""
     wants_progress: bool = False
     """Whether to tell how far the prompt is."""
+    written: Written | None = None
+    """What was made of it, if that was done already."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its prompt is so small that a worker writes it at once, at any cost.
+
+        It has no tools, no calls, no structure, few turns, and little text.
+        """
+        return (
+            self.structure is None
+            and not self.tools
+            and len(self.turns) <= PLAIN_TURNS
+            and not any(turn.calls or turn.role == "tool" for turn in self.turns)
+            and sum(len(turn.text) for turn in self.turns) <= PLAIN_CHARS
+        )
 
     @property
     def may_call(self) -> bool:

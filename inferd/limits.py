@@ -50,6 +50,21 @@ GRAMMAR_MAX_BYTES: Final = 64 * 1024
 GRAMMAR_MAX_ALTERNATIVES: Final = 4096
 """``|`` bytes in one GBNF grammar: alternatives multiply the parser's stacks. F-11."""
 
+TOOLS_MAX_BYTES: Final = 2 * 1024 * 1024
+"""Bytes of UTF-8 in all tools of a request: names, descriptions and schemas. As a prompt
+that is over half a million tokens. F-11."""
+
+EFFORT_STEPS: Final = 500_000
+"""Nodes and characters that a translation may visit and write in any case. F-11."""
+
+EFFORT_STEPS_PER_BYTE: Final = 16
+"""Of these for each byte of what is translated: schemas that people write are read three
+times, and written twice. F-11."""
+
+EFFORT_READING: Final = 100_000
+"""Of these to read one call that a model has written by its tool's schema, on the daemon's
+loop: a tenth of a second at worst. F-11."""
+
 IMAGE_TOKEN_BUDGETS: Final = (70, 140, 280, 560, 1120)
 """The values ``image_token_budget`` may take, in tokens."""
 
@@ -261,6 +276,29 @@ killed: a template cannot be interrupted otherwise."""
 
 MAX_PREPARES: Final = 3
 """Times one request is prepared anew because its worker died; then it is refused."""
+
+PLAIN_TURNS: Final = 64
+"""Turns of a prompt that a worker writes itself: all others are written in a process that
+can be stopped. Work by the square of so few is negligible. F-11."""
+
+PLAIN_CHARS: Final = 64 * 1024
+"""Characters of such a prompt: rendering them takes some milliseconds. F-11."""
+
+WRITING_TIMEOUT_S: Final = 10.0
+"""Seconds in which one prompt has to be written and its grammar tried, on a machine that
+is busy with other things, before the process that does it is replaced. F-11."""
+
+WRITES_MAX: Final = 2
+"""Times that one prompt is written where the process that does it was killed. F-11."""
+
+VOCABULARY_MAX_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of a vocabulary that a worker tells: some 3 MiB for 262,144 tokens. F-25."""
+
+GRAMMARS_REMEMBERED: Final = 32
+"""Grammars of one user that are known to compile soon and are not tried again. F-32."""
+
+OWNERS_REMEMBERED: Final = 256
+"""Users whose grammars are remembered, 32 bytes each; who has asked last is kept. F-32."""
 
 TEMPLATE_OUTPUT_CHARS: Final = 64 * 1024 * 1024
 """Characters a chat template may produce: no request is larger than a frame."""

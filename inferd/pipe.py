@@ -1,4 +1,4 @@
-"""Messages between daemon and worker as bytes: msgpack behind its length.
+"""Messages between daemon, workers and preparers as bytes: msgpack behind its length.
 
 The length has four bytes, little endian.
 """
@@ -7,8 +7,9 @@ import msgspec
 
 from inferd.ipc import FromWorker, ToWorker
 from inferd.limits import MAX_IPC_MESSAGE_BYTES
+from inferd.preparing import FromPreparer, ToPreparer
 
-_LENGTH_BYTES = 4
+LENGTH_BYTES = 4
 
 
 class BrokenLinkError(Exception):
@@ -18,16 +19,20 @@ class BrokenLinkError(Exception):
 _ENCODER = msgspec.msgpack.Encoder()
 _TO_WORKER: msgspec.msgpack.Decoder[ToWorker] = msgspec.msgpack.Decoder(ToWorker)
 _FROM_WORKER: msgspec.msgpack.Decoder[FromWorker] = msgspec.msgpack.Decoder(FromWorker)
+_TO_PREPARER: msgspec.msgpack.Decoder[ToPreparer] = msgspec.msgpack.Decoder(ToPreparer)
+_FROM_PREPARER: msgspec.msgpack.Decoder[FromPreparer] = msgspec.msgpack.Decoder(
+    FromPreparer
+)
 
 
-def encode(message: ToWorker | FromWorker) -> bytes:
+def encode(message: ToWorker | FromWorker | ToPreparer | FromPreparer) -> bytes:
     """Write one message with its length."""
-    buffer = bytearray(_LENGTH_BYTES)
-    _ENCODER.encode_into(message, buffer, _LENGTH_BYTES)
-    n_bytes = len(buffer) - _LENGTH_BYTES
+    buffer = bytearray(LENGTH_BYTES)
+    _ENCODER.encode_into(message, buffer, LENGTH_BYTES)
+    n_bytes = len(buffer) - LENGTH_BYTES
     if n_bytes > MAX_IPC_MESSAGE_BYTES:
         raise BrokenLinkError(f"a message of {n_bytes} bytes is over the cap")
-    buffer[:_LENGTH_BYTES] = n_bytes.to_bytes(_LENGTH_BYTES, "little")
+    buffer[:LENGTH_BYTES] = n_bytes.to_bytes(LENGTH_BYTES, "little")
     return bytes(buffer)
 
 
@@ -43,6 +48,22 @@ def decode_from_worker(payload: bytes | bytearray) -> FromWorker:
     """Read a message from a worker; raises ``BrokenLinkError`` if it is none."""
     try:
         return _FROM_WORKER.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BrokenLinkError(str(error)) from error
+
+
+def decode_to_preparer(payload: bytes | bytearray) -> ToPreparer:
+    """Read a message from the daemon; raises ``BrokenLinkError`` if it is none."""
+    try:
+        return _TO_PREPARER.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BrokenLinkError(str(error)) from error
+
+
+def decode_from_preparer(payload: bytes | bytearray) -> FromPreparer:
+    """Read a message from a preparer; raises ``BrokenLinkError`` if it is none."""
+    try:
+        return _FROM_PREPARER.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BrokenLinkError(str(error)) from error
 
@@ -75,7 +96,7 @@ class MessageSplitter:
         Raises:
             BrokenLinkError: it says that it is longer than any message may be.
         """
-        begin = self._begin + _LENGTH_BYTES
+        begin = self._begin + LENGTH_BYTES
         if len(self._buffer) < begin:
             return None
         n_bytes = int.from_bytes(self._buffer[self._begin : begin], "little")

@@ -4,9 +4,10 @@ It is a list of what is allowed: whatever else JSON Schema has a word for is ref
 it stands. Words that it does not know say nothing about values, here as everywhere.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
 
+from inferd.dialects.effort import step
 from inferd.dialects.schemas import (
     ANNOTATIONS,
     SHARED,
@@ -86,9 +87,10 @@ class Placed(NamedTuple):
     def at(self, *steps: str | int) -> "Placed":
         """Go to a part of it, which has to be there."""
         here, where = self
-        for step in steps:
-            here = here[step]  # type: ignore[index]  # the caller has looked
-            where += f"/{step}"
+        for each in steps:
+            here = here[each]  # type: ignore[index]  # the caller has looked
+            where += f"/{each}"
+            step(len(where))
         return Placed(here, where)
 
     def refused(self, *keywords: str) -> UnenforceableError:
@@ -114,6 +116,7 @@ def refuse_references(schema: object, where: str) -> None:
     waiting = [schema]
     while waiting:
         here = waiting.pop()
+        step()
         if isinstance(here, dict):
             pointer = here.get("$ref", _INTO_SHARED[0])
             if isinstance(pointer, str) and not pointer.startswith(_INTO_SHARED):
@@ -137,6 +140,7 @@ def checked(part: Placed, root: Schema) -> tuple[Schema, str]:
     Raises:
         UnenforceableError: it cannot.
     """
+    step(len(part.where))
     part = followed(part, root)
     schema = {} if part.schema is True else part.schema
     if schema is False:
@@ -182,6 +186,7 @@ def listed_values(schema: Schema, where: str) -> list[object] | None:
     listed = values(schema)
     if listed is None:
         return None
+    step(len(listed))
     typed = kinds({key: schema[key] for key in schema if key == "type"}, {})
     found = [each for each in listed if kinds_of(each) & typed]
     if not found:
@@ -192,6 +197,7 @@ def listed_values(schema: Schema, where: str) -> list[object] | None:
 def choices(schema: Schema, where: str) -> list[Placed] | None:
     """List the schemas of which one has to fit, if there are such."""
     given = options(schema)
+    step(len(given or ()) * (1 + len(where)))
     key = "anyOf" if "anyOf" in schema else "oneOf"
     if given is None:
         return None
@@ -206,11 +212,13 @@ def members(schema: Schema, where: str) -> tuple[list[Member], Placed | None]:
     Raises:
         UnenforceableError: one is needed and cannot be there.
     """
-    needed = required(schema)
+    needed = dict.fromkeys(required(schema))
+    listed = properties(schema)
+    step((len(needed) + len(listed)) * (1 + len(where)))
     others = Placed(schema.get("additionalProperties", True), where)
     others = others._replace(where=f"{where}/additionalProperties")
     found = [*_listed(schema, where, needed)]
-    unlisted = [name for name in needed if name not in properties(schema)]
+    unlisted = [name for name in needed if name not in listed]
     found += [Member(name, others, is_needed=True) for name in unlisted]
     may_have_others = "properties" not in schema and others.schema is not False
     for each in found:
@@ -220,7 +228,7 @@ def members(schema: Schema, where: str) -> tuple[list[Member], Placed | None]:
     return found, others if may_have_others else None
 
 
-def _listed(schema: Schema, where: str, needed: list[str]) -> Iterator[Member]:
+def _listed(schema: Schema, where: str, needed: Collection[str]) -> Iterator[Member]:
     for name, value in properties(schema).items():
         part = Placed(value, f"{where}/properties/{name}")
         yield Member(name, part, is_needed=name in needed)

@@ -23,7 +23,8 @@ from inferd.limits import SPELLED_TOKENS
 
 _PRIVATE: Final = range(0xE000, 0xF900)
 _ESCAPED: Final = re.compile(r"\\u([ef][0-9a-f]{3})", re.IGNORECASE)
-_STRING: Final = re.compile(r'"((?:[^"\\]|\\.)*+)"(\s*+:)?', re.DOTALL)
+_STRING: Final = re.compile(r'"((?:[^"\\]|\\.)*+)(?:(")(\s*+:)?)?', re.DOTALL)
+"""A string in JSON, or one without an end, so that its end is looked for but once."""
 
 
 class SpelledError(Exception):
@@ -126,7 +127,9 @@ class Disguise:
         return _STRING.sub(self._string, text)
 
     def _string(self, found: re.Match[str]) -> str:
-        quoted, colon = found[1], found[2] or ""
+        quoted, end, colon = found[1], found[2], found[3] or ""
+        if not end:
+            return found[0]
         text = str(parsed(f'"{quoted}"')) if "\\" in quoted else quoted
         disguised = self._name(text) if colon else self._text(text)
         return found[0] if disguised == text else to_json(disguised) + colon

@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from inferd.dialects.effort import step
+
 _JSON_STYLE: Final = {
     "whitespace_flexible": False,
     "item_separator": ", ",
@@ -30,10 +32,16 @@ class Lark:
     """
 
     def __init__(self, tokens: Mapping[str, int] | None = None) -> None:
-        self._tokens = dict(tokens or {})
+        self._tokens = tokens or {}
         longest_first = sorted(self._tokens, key=len, reverse=True)
         self._special = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
         self._rules: dict[str, str] = {}
+
+    def fresh(self) -> "Lark":
+        """Give an empty grammar with the same tokens; their pattern is made once."""
+        another = Lark()
+        another._tokens, another._special = self._tokens, self._special
+        return another
 
     def text(self, literal: str) -> str:
         """Match a text, which is text alone, whatever special tokens it spells."""
@@ -117,7 +125,9 @@ class Lark:
         """
         name = self._name()
         self._rules[name] = ""  # its place
-        self._rules[name] = body_of(name)
+        body = body_of(name)
+        step(len(body))
+        self._rules[name] = body
         return name
 
     def source(self, start: str) -> str:

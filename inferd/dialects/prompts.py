@@ -75,6 +75,11 @@ class Prompts:
         self._spellings = Spellings([*tokens.always, *used])
         self._thoughts = Spellings(self.thought_markers)
 
+    def warm_up(self) -> None:
+        """Make now what is made for the first prompt that needs it otherwise."""
+        self._spellings.warm_up()
+        self._thoughts.warm_up()
+
     def _thinks(self) -> bool:
         """Whether answers may hold thoughts: as the template tells, else the dialect."""
         if self._template is None or self._able is None:

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from inferd.dialects.effort import step
 from inferd.job import Tool
 
 Schema = Mapping[str, object]
@@ -37,6 +38,7 @@ _ANY_TEXT: Final = "(?s:.*)"
 _ANCHORED: Final = re.compile(
     r"(?P<begin>\^?)(?P<middle>(?:\\.|[^\\])*?)(?P<end>\$?)", re.DOTALL
 )
+_INDEX: Final = re.compile("[0-9]{1,9}")
 SCHEMA_MAX_DEPTH: Final = 64
 """Objects and arrays in one another in a schema: of one with more nothing is read, and no
 call is held to it."""
@@ -115,6 +117,7 @@ def unwrapped(schema: object) -> Schema:
 def resolved(schema: object, root: Schema) -> Schema:
     """Follow a reference within the schema; what leads nowhere says nothing."""
     for _ in range(_MAX_STEPS):
+        step()
         here = unwrapped(schema)
         pointer = here.get("$ref")
         if not isinstance(pointer, str):
@@ -146,6 +149,7 @@ def kinds(schema: object, root: Schema) -> frozenset[str]:
     seen: dict[int, Schema] = {}  # alternatives may refer to one another
     waiting = [schema]
     while waiting:
+        step()
         here = resolved(waiting.pop(), root)
         if id(here) not in seen:
             seen[id(here)] = here
@@ -158,9 +162,12 @@ def kinds(schema: object, root: Schema) -> frozenset[str]:
 def _own_kinds(schema: Schema) -> frozenset[str]:
     listed = values(schema)
     if listed is not None:
-        return frozenset().union(*map(kinds_of, listed))
+        step(len(listed))
+        of_each_type = {type(each): each for each in listed}
+        return frozenset().union(*map(kinds_of, of_each_type.values()))
     given = schema.get("type")
     named = given if isinstance(given, list) else [given]
+    step(len(named))
     return KINDS.intersection(each for each in named if isinstance(each, str)) or KINDS
 
 
@@ -230,12 +237,13 @@ def _nested(value: object) -> list[object]:
 
 def pointed_at(pointer: str, root: Schema) -> object:
     """Find what a reference points at within a schema; nothing where it leads nowhere."""
+    step(len(pointer))
     first, *parts = pointer.split("/")
     found: object = root if first == "#" else None
     for part in parts:
         name = part.replace("~1", "/").replace("~0", "~")
         match found:
-            case list() if name.isdecimal() and int(name) < len(found):
+            case list() if _INDEX.fullmatch(name) and int(name) < len(found):
                 found = found[int(name)]
             case _:
                 found = as_schema(found).get(name)

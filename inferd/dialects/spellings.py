@@ -50,6 +50,12 @@ class Spellings:
         self.letters = sorted({*filter(is_plain, "".join(known))})
         """All plain characters that tokens have."""
 
+    def warm_up(self) -> None:
+        """Make all patterns now, which are made as they are needed otherwise."""
+        for letter in self._trees:
+            self._begun_with(letter)
+            self._wholes_with(letter)
+
     def begun_in(self, text: str) -> Iterator[tuple[str, re.Pattern[str]]]:
         """Tell which tokens begin in a text, or do so if it goes on in the right way.
 

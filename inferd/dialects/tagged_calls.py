@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from inferd.dialects.dialect import Arguments, Call
+from inferd.dialects.effort import TooMuchWorkError, bounded
 from inferd.dialects.json_calls import checked, plain_json, value_end
 from inferd.dialects.schemas import (
     arguments_schema,
@@ -21,6 +22,7 @@ from inferd.dialects.schemas import (
 )
 from inferd.dialects.turns import to_json
 from inferd.job import Tool, ToolCall
+from inferd.limits import EFFORT_READING, EFFORT_STEPS_PER_BYTE
 
 BEGIN: Final = "<function="
 END: Final = "</tool_call>"
@@ -64,8 +66,9 @@ def read_calls(text: str, tools: Sequence[Tool]) -> Sequence[Call] | None:
     """
     by_name = {tool.name: tool for tool in tools}
     try:
-        return [*_calls_in(text, by_name)]
-    except (ValueError, RecursionError):
+        with bounded(EFFORT_READING + EFFORT_STEPS_PER_BYTE * len(text)):
+            return [*_calls_in(text, by_name)]
+    except (ValueError, RecursionError, TooMuchWorkError):
         return None
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from inferd.dialects.arguments import arguments_held
+from inferd.dialects.effort import step
 from inferd.dialects.enforced import (
     Member,
     Placed,
@@ -50,6 +51,8 @@ _PLAIN: Final = {
     "null": "null",
 }
 _NESTED: Final = frozenset({"array", "object"})
+_READING_A_VALUE: Final = 8
+"""Steps to see that a listed value is read as what it is."""
 _NOT_NESTED: Final = r"\s*(?:[^\s\[{](?s:.*))?"
 """Text that does not begin as an array or an object does."""
 
@@ -118,7 +121,7 @@ class _Writer:
         allowed = kinds(part.schema, self._root)
         if "string" not in allowed:
             return self._json(*followed(part, self._root))
-        branches = [*self._branches(part)]
+        branches = [*self._branches(part, set())]
         is_free = any(map(_is_any_text, branches))
         is_apart = not is_free or any(_NESTED & each.limited for each in branches)
         found = [text for each in branches for text in self._listed(each, allowed)]
@@ -134,12 +137,20 @@ class _Writer:
                 found.append(self._json({**each.schema, "type": nested}, each.where))
         return either(found)
 
-    def _branches(self, part: Placed) -> Iterator[_Branch]:
-        """Give all schemas of which one has to fit."""
+    def _branches(self, part: Placed, seen: set[int]) -> Iterator[_Branch]:
+        """Give all schemas of which one has to fit, each once.
+
+        Args:
+            part: that they are of.
+            seen: those that were given, which references may lead to again.
+        """
         schema, where = checked(part, self._root)
+        if id(schema) in seen:
+            return
+        seen.add(id(schema))
         given = choices(schema, where)
         for each in given or ():
-            yield from self._branches(each)
+            yield from self._branches(each, seen)
         if given is None:
             listed = listed_values(schema, where)
             own = kinds(schema, self._root) if listed is None else frozenset[str]()
@@ -153,6 +164,7 @@ class _Writer:
 
     def _listed(self, branch: _Branch, allowed: frozenset[str]) -> Iterator[str]:
         for each in branch.listed:
+            step(_READING_A_VALUE)
             text = each if isinstance(each, str) else to_json(each)
             if not _is_read_as(each, text, allowed):
                 why = "the family cannot write a listed value"

@@ -58,9 +58,11 @@ def one_call_each(turns: Sequence[Turn]) -> Iterator[Turn]:
 
 def _split(turn: Turn, results: list[Turn]) -> Iterator[Turn]:
     text = turn.text
+    by_call: dict[str, list[Turn]] = {}
+    for each in results:
+        by_call.setdefault(each.call_id, []).append(each)
     for call in turn.calls:
         yield replace(turn, text=text, calls=(call,))
         text = ""
-        yield from (each for each in results if each.call_id == call.id)
-        results = [each for each in results if each.call_id != call.id]
-    yield from results
+        yield from by_call.pop(call.id, ())
+    yield from (each for each in results if each.call_id in by_call)

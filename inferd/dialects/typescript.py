@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from inferd.dialects.effort import step
 from inferd.dialects.schemas import (
     Schema,
     arguments_schema,
@@ -64,13 +65,16 @@ class _Types:
 
     def fields(self, schema: Schema, depth: int) -> Iterator[str]:
         """Write the properties of an object."""
-        must = required(schema)
+        must = frozenset(required(schema))
         for name, given in properties(schema).items():
+            step()
             here = resolved(given, self._root)
             about = as_schema(given).get("description", here.get("description"))
             comment = _comment(about) if about and isinstance(about, str) else ""
             key = name if name in must else f"{name}?"
-            yield f"{comment}{key}: {self._type(here, depth)}{_default(here)},\n"
+            field = f"{comment}{key}: {self._type(here, depth)}{_default(here)},\n"
+            step(len(field))
+            yield field
 
     def _type(self, schema: object, depth: int) -> str:
         """Write a type; alternatives are written as a union."""
@@ -86,7 +90,10 @@ class _Types:
     def _alternatives(self, schema: Schema, depth: int) -> Iterator[str]:
         listed, choices, given = values(schema), options(schema), schema.get("type")
         if listed is not None:
-            yield from map(to_json, listed)
+            for each in listed:
+                text = to_json(each)
+                step(len(text))
+                yield text
         elif choices is not None:
             for each in choices:
                 yield self._type(each, depth)

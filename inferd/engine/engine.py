@@ -13,6 +13,7 @@ from inferd.config import LimitSettings
 from inferd.engine.conduct import SessionOverError
 from inferd.engine.jobs import JobBackend
 from inferd.engine.ledger import Ledger
+from inferd.engine.preparer import Preparer
 from inferd.engine.process import KILLED_BY, WorkerProcess, start_worker
 from inferd.engine.restart import Pause, RestartPolicy
 from inferd.engine.session import Session
@@ -214,6 +215,9 @@ class Engine(JobBackend):
                 had_served=False,
                 variant=None,
             )
+        finally:
+            if session.preparer is not None:
+                await session.preparer.aclose()
 
     async def _get_ready(self, session: Session) -> None:
         loaded = await session.load(
@@ -229,6 +233,12 @@ class Engine(JobBackend):
         self._marker_tokens = loaded.marker_tokens
         if self._stopped is not None:
             return
+        if loaded.facts:
+            session.preparer = Preparer(
+                loaded.facts,
+                session.words,
+                start_timeout_s=self._limits.prepare_timeout_s,
+            )
         self._session = session
         self._out_of_service = None
         self._observer.ready(self.name, loaded.capabilities)

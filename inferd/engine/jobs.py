@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import trio
+from msgspec.structs import replace
 
 from inferd.backend import Backend, EmbedResult, EventStream, J, Prepared, RerankResult
 from inferd.dialects.generic import GENERIC
@@ -33,7 +34,15 @@ from inferd.ipc import (
     Run,
     Scored,
 )
-from inferd.job import EmbedJob, GenerateJob, Job, RerankJob, TranscribeJob, media_of
+from inferd.job import (
+    EmbedJob,
+    GenerateJob,
+    Job,
+    RerankJob,
+    TranscribeJob,
+    Written,
+    media_of,
+)
 from inferd.limits import MAX_FRAME_BYTES, MAX_JOB_MEDIA, MAX_PREPARES
 
 
@@ -60,6 +69,22 @@ class JobBackend(Backend):
         Raises:
             BackendNotReadyError: there will be none soon.
         """
+
+    async def write(self, job: GenerateJob) -> Written | None:
+        """Have the process beside the worker write it; again if the worker is replaced."""
+        if job.is_plain:
+            return None
+        for _ in range(MAX_PREPARES):
+            session = await self._wait_ready()
+            if session.preparer is None:
+                return None
+            try:
+                return await session.preparer.write(job)
+            except WorkerDiedError:
+                await trio.lowlevel.checkpoint()
+        raise BackendUnavailableError(
+            f"the worker died {MAX_PREPARES} times while this prompt was written"
+        )
 
     @asynccontextmanager
     async def prepare(
@@ -149,7 +174,7 @@ class JobBackend(Backend):
     def _hand_over(self, session: Session, ticket: int, job: Job) -> None:
         """Give a worker a job with its media, and with what has come of them since."""
         try:
-            session.post(Prepare(ticket=ticket, job=job), self._fds[ticket])
+            session.post(Prepare(ticket=ticket, job=_shortened(job)), self._fds[ticket])
         except OSError as error:
             raise BackendUnavailableError(
                 f"the media cannot be passed on: {error.strerror}"
@@ -238,3 +263,10 @@ async def _until_last(box: Mailbox[Answer]) -> list[Embedded]:
         if n_bytes > MAX_FRAME_BYTES:
             raise InternalError("the worker gave more vectors than any answer has")
     return parts
+
+
+def _shortened(job: Job) -> Job:
+    """Leave out what a job's prompt was written of."""
+    if isinstance(job, GenerateJob) and job.written is not None:
+        return replace(job, turns=[], tools=())
+    return job

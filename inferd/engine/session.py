@@ -11,6 +11,7 @@ from inferd.engine.inbox import Inbox
 from inferd.engine.ledger import Allot
 from inferd.engine.mailbox import Mailbox
 from inferd.engine.outbox import Outbox, OutboxFullError
+from inferd.engine.preparer import Preparer
 from inferd.engine.process import WorkerProcess, describe_exit
 from inferd.engine.pulse import Pulse, no_word
 from inferd.fit import Demand
@@ -29,6 +30,8 @@ from inferd.ipc import (
     PromptReady,
     Refused,
     Run,
+    Spell,
+    Spelt,
     ToWorker,
     Variant,
 )
@@ -57,6 +60,11 @@ class Session:
         self._preparing: int | None = None
         self._pulse = Pulse(trio.current_time())
         self._hung: str | None = None
+        self._words: bytes | None = None
+        self._is_spelt = trio.Event()
+        self._has_asked_words = False
+        self.preparer: Preparer | None = None
+        """What writes prompts that are not plain, where the worker reads any."""
         self.variant: Variant | None = None
         self.boxed: Boxed | None = None
 
@@ -114,6 +122,20 @@ class Session:
             case _:
                 pass
 
+    async def words(self) -> bytes:
+        """Give the vocabulary, which the worker is asked for once.
+
+        Raises:
+            WorkerDiedError: it is gone.
+        """
+        if not self._has_asked_words:
+            self._has_asked_words = True
+            self.post(Spell())
+        await self._is_spelt.wait()
+        if self._words is None:
+            raise WorkerDiedError("the worker is gone")
+        return self._words
+
     async def finish_preparing(self, within_s: float) -> None:
         """Wait until the worker has answered a prepare that nobody waits for any more.
 
@@ -135,6 +157,7 @@ class Session:
         self._answers.fail_all(reason)
         self._outbox.close()
         self._prepared.set()
+        self._is_spelt.set()
 
     # --- the worker ---------------------------------------------------------------
 
@@ -201,10 +224,19 @@ class Session:
     def _sort_received(self) -> None:
         """Sort the messages that are whole: half of one is still silence."""
         while (message := self._next_received()) is not None:
+            if isinstance(message, Spelt):
+                self._take_words(message)
+                continue
             now = trio.current_time()
             self._conduct.heard(message, now)
             self._pulse.heard(message, now)
             self._sort(message)
+
+    def _take_words(self, message: Spelt) -> None:
+        if not self._has_asked_words or self._words is not None:
+            raise LieError("a vocabulary that it was not asked")
+        self._words = message.words
+        self._is_spelt.set()
 
     async def _watch(self, silence_s: float) -> None:
         self._hung = await self._pulse.run_out(silence_s)

@@ -17,6 +17,10 @@ from inferd.pipe import encode
 LISTEN_VARIABLES: Final = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 """What systemd says of sockets to the daemon, and to nobody else."""
 
+WORKER: Final = "inferd.worker"
+PREPARER: Final = "inferd.worker.llama.preparer"
+"""Modules that are run as processes of their own."""
+
 Process: TypeAlias = subprocess.Popen[bytes]
 
 
@@ -24,14 +28,14 @@ class Spawned(NamedTuple):
     """A process that may still be on its way to become a worker."""
 
     popen: Process
-    """It leads a group of its own, and its stderr is a pipe."""
+    """It leads a group of its own; a worker's stderr is a pipe."""
     sock: socket.socket
     """Our end of its socketpair."""
     is_told: bool = False
     """Whether it has been told what to load."""
 
 
-def spawn() -> Spawned:
+def spawn(module: str = WORKER) -> Spawned:
     """Start a process.
 
     This thread does, not one of trio's: the kernel sends the worker's parent-death signal
@@ -39,6 +43,10 @@ def spawn() -> Spawned:
 
     It leads a group of its own, which ``kill`` ends; nothing in a worker's box can leave
     it. So a terminal's keys, and signals for the daemon's whole group, do not reach it.
+
+    Args:
+        module: ``WORKER``, or ``PREPARER``, whose stderr nobody reads: it could quote
+            prompts.
 
     Raises:
         OSError: there are too few descriptors or processes to be had; nothing is left of
@@ -49,14 +57,14 @@ def spawn() -> Spawned:
         on_failure.enter_context(ours)
         popen = subprocess.Popen(  # noqa: S603  # our own module
             [
-                *(sys.executable, "-P", "-m", "inferd.worker"),
+                *(sys.executable, "-P", "-m", module),
                 *(str(theirs.fileno()), str(os.getpid())),
             ],
             pass_fds=(theirs.fileno(),),
             env={k: v for k, v in os.environ.items() if k not in LISTEN_VARIABLES},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
+            stderr=subprocess.PIPE if module == WORKER else subprocess.DEVNULL,
             process_group=0,
         )
         on_failure.pop_all()

@@ -6,7 +6,11 @@ from msgspec import UnsetType
 
 from inferd.errors import InvalidRequestError
 from inferd.job import Structure, Tool, ToolChoice
-from inferd.limits import GRAMMAR_MAX_ALTERNATIVES, GRAMMAR_MAX_BYTES
+from inferd.limits import (
+    GRAMMAR_MAX_ALTERNATIVES,
+    GRAMMAR_MAX_BYTES,
+    TOOLS_MAX_BYTES,
+)
 from inferd.resolve.sampling import json_text, listed, refusal
 from inferd.wire.blocks import BlocksRequest, NamedTool, ResponseFormat
 
@@ -75,9 +79,9 @@ def tools_of(request: BlocksRequest) -> tuple[Tool, ...]:
     """Give the tools that there are.
 
     Raises:
-        InvalidRequestError: a schema is not UTF-8.
+        InvalidRequestError: a schema is not UTF-8, or they are too large together.
     """
-    return tuple(
+    tools = tuple(
         Tool(
             name=tool.name,
             description=tool.description,
@@ -85,6 +89,13 @@ def tools_of(request: BlocksRequest) -> tuple[Tool, ...]:
         )
         for index, tool in enumerate(request.tools)
     )
+    texts = ((each.name, each.description, each.input_schema) for each in tools)
+    n_bytes = sum(len(text.encode()) for tool in texts for text in tool)
+    if n_bytes > TOOLS_MAX_BYTES:
+        raise InvalidRequestError(
+            f"tools have {n_bytes} bytes, at most {TOOLS_MAX_BYTES} are allowed"
+        )
+    return tools
 
 
 def _structure(kind: Literal["regex", "gbnf", "lark"], source: str | None) -> Structure:

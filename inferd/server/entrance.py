@@ -11,18 +11,19 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import trio
+from msgspec.structs import replace
 
 from inferd.admission.gate import Claim
 from inferd.backend import Backend, J, Prepared
 from inferd.config import LimitSettings
-from inferd.job import GenerateJob, Job
+from inferd.job import GenerateJob, Job, Written
 from inferd.resolve.plan import Plan
 from inferd.routing import route
 from inferd.server.activity import Activity
 from inferd.server.desk import Desk
 from inferd.server.holdings import MediaRoom
 from inferd.server.limits import MAX_MEDIA_FILES
-from inferd.server.turns import Turns
+from inferd.server.turns import Turn, Turns
 
 P = TypeVar("P", bound=Job)
 Tell = Callable[[int], Awaitable[None]]
@@ -41,6 +42,8 @@ class Entrance:
     backends: Sequence[Backend]
     turns: Turns
     desk: Desk = field(default_factory=Desk)
+    writing: Desk = field(default_factory=Desk)
+    """Where prompts wait that are not plain: they hold up none that are."""
     media: MediaRoom = field(default_factory=_room_of_defaults)
 
     def enter(
@@ -87,10 +90,14 @@ class Entrance:
             activity.turn = turn
             backend = route(self.backends, plan.needs)
             activity.backend = backend.name
+            written = await self._written(backend, plan.job, turn)
             async with AsyncExitStack() as prepares:
                 async with self.desk.seat(backend.name, turn, self.turns.order):
+                    job, fds = await bring(backend)
+                    if written is not None and isinstance(job, GenerateJob):
+                        job = replace(job, written=written)
                     prepared = await prepares.enter_async_context(
-                        backend.prepare(*await bring(backend))
+                        backend.prepare(job, fds)
                     )
                 activity.input_tokens = prepared.input_tokens
                 self.turns.weigh(turn, prepared.input_tokens)
@@ -102,3 +109,10 @@ class Entrance:
                 await turn.wait()
                 activity.started()
                 yield backend, prepared
+
+    async def _written(self, backend: Backend, job: Job, turn: Turn) -> Written | None:
+        """Have written what is not plain of a job, in the order of turns."""
+        if not isinstance(job, GenerateJob) or job.is_plain:
+            return None
+        async with self.writing.seat(backend.name, turn, self.turns.order):
+            return await backend.write(job)

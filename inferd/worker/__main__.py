@@ -34,16 +34,10 @@ def make_backend(
             tell(sandbox.enter(settings))
             return MockBackend(settings)
         case LlamaCppSettings() as settings:
-            from inferd.worker.llama import helper  # noqa: PLC0415
             from inferd.worker.llama.files import open_files  # noqa: PLC0415
 
             files = open_files(settings)
-            started: list[helper.Helper] = []
-            tell(
-                sandbox.enter(
-                    settings, files.fds, lambda: started.append(helper.start())
-                )
-            )
+            tell(sandbox.enter(settings, files.fds))
             from inferd.worker.llama.backend import LlamaBackend  # noqa: PLC0415
 
             return LlamaBackend(
@@ -51,7 +45,6 @@ def make_backend(
                 n_slots=load.n_slots,
                 crashed=load.crashed,
                 files=files,
-                helper=started.pop() if started else None,
             )
         case WhisperCppSettings() as settings:
             from inferd.worker.whisper.files import open_file  # noqa: PLC0415

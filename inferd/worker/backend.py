@@ -88,7 +88,7 @@ class WorkerBackend(ABC):
     """A model library as the worker's threads see it.
 
     ``load``, ``start``, ``drop`` and ``step`` are called by the decoding thread alone,
-    ``prepare`` by another; ``interrupt`` by any.
+    ``prepare`` by another; ``interrupt`` and ``words`` by any.
     """
 
     def predict(self, report: Report) -> Demand | None:  # noqa: ARG002  # optional
@@ -151,6 +151,13 @@ class WorkerBackend(ABC):
             n_bytes: that its file has, in all.
             is_last: nothing more will come.
         """
+
+    def words(self) -> bytes:
+        """Give the vocabulary that grammars are tried for; empty where there is none.
+
+        Called by a thread of its own: it may wait for it.
+        """
+        return b""
 
     def interrupt(self, ticket: int) -> None:  # noqa: B027  # optional: most steps are short
         """Cut short the step under way if this job is the reason why it takes long."""

@@ -116,11 +116,22 @@ each, kept as long as the answer is written. F-11."""
 GRAMMAR_MAX_RULES: Final = 1000
 """Rules of one GBNF grammar: converting it takes time by the square of them. F-11."""
 
+GRAMMAR_BLAME_PARTS: Final = 1000
+"""Parts of a grammar that are compiled alone for that. F-11."""
+
 GRAMMAR_BLAME_S: Final = 1.0
 """Seconds in which parts of a grammar are compiled alone, to tell what is wrong where."""
 
-GRAMMARS_REMEMBERED: Final = 256
-"""Grammars that are known to compile soon and are not tried again."""
+WRITE_S: Final = 1.0
+"""Seconds of processor time in which a prompt is rendered and grammars are translated.
+People's requests take milliseconds. F-11."""
+
+WRITE_TOTAL_S: Final = 4.0
+"""Seconds of processor time that one request may take with all of its grammars: one that
+fails is compiled part by part, to tell what is wrong. F-11."""
+
+WRITE_S_PER_MIB: Final = 0.2
+"""Seconds of processor time more for each MiB of a request: four times what it takes. F-11."""
 
 # --- pictures and sound -----------------------------------------------------
 # What clients send is bounded before a library sees it. F-29.

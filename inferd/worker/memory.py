@@ -9,14 +9,29 @@ from typing import Final
 from inferd.worker.kept import KeptFile
 
 _SIZES: Final = KeptFile(Path("/proc/self/statm"))
+_SPACE: Final = 0
 _RESIDENT: Final = 1
 _DATA: Final = 5
-"""Where in it stand the pages in memory, and those of data and stacks."""
+"""Where in it stand all pages, those in memory, and those of data and stacks."""
 
 
 def resident_bytes() -> int:
     """Tell what this process takes by now: itself, its libraries, all that it has made."""
     return _bytes_at(_RESIDENT)
+
+
+def address_space_bytes() -> int:
+    """Tell what this process has mapped by now, used or not."""
+    return _bytes_at(_SPACE)
+
+
+def hold_open() -> None:
+    """Open what the kernel tells this by; later it may be too late.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    _SIZES.open()
 
 
 class BoundedGrowth:

@@ -25,6 +25,8 @@ from inferd.ipc import (
     PromptReady,
     Refused,
     Run,
+    Spell,
+    Spelt,
     Step,
 )
 from inferd.limits import HEARTBEAT_S
@@ -128,9 +130,14 @@ class Runtime:
                     self._forget(ticket)
                     self._commands.put(ticket)
                     backend.interrupt(ticket)
+                case Spell():
+                    self._start_thread(lambda: self._spell(backend), "spell")
                 case Load() | Share():
                     raise RuntimeError("loaded twice")
         os._exit(0)  # the daemon is gone, and a decode may be under way
+
+    def _spell(self, backend: WorkerBackend) -> None:
+        self._link.send(Spelt(words=backend.words()))
 
     def _start(self, ticket: int) -> None:
         with self._lock:

@@ -65,15 +65,8 @@ def main() -> None:
     daemons, ours = socket.socketpair()
     send_medium(daemons)
     give_up_privileges()
-    found: dict[str, str] = {}
     sandbox = Sandbox()
-    boxed = sandbox.enter(
-        msgspec.json.decode(settings, type=LlamaCppSettings),
-        [fd],
-        lambda: found.update(
-            {name: outcome(each) for name, each in starting().items()}
-        ),
-    )
+    boxed = sandbox.enter(msgspec.json.decode(settings, type=LlamaCppSettings), [fd])
     if stage == "serving":
         sandbox.begin_serving()
     attempts = reading(fd, Path(model), Path(other))
@@ -86,7 +79,6 @@ def main() -> None:
             {
                 "boxed": msgspec.to_builtins(boxed),
                 "core": resource.getrlimit(resource.RLIMIT_CORE),
-                **found,
                 **{name: outcome(attempt) for name, attempt in attempts.items()},
             }
         )
@@ -145,19 +137,11 @@ def writing(model: Path, other: Path) -> dict[str, Callable[[], object]]:
     }
 
 
-def starting() -> dict[str, Callable[[], object]]:
-    """Start programs."""
-    return {
-        "run a shell": lambda: subprocess.run(["/bin/sh", "-c", ":"], check=True),
-        "run Python": lambda: subprocess.run([sys.executable, "-c", ""], check=True),
-    }
-
-
 def running() -> dict[str, Callable[[], object]]:
     """Go on as two, and bother others."""
     return {
         "fork": lambda: os.fork() or os._exit(0),
-        "start Python": starting()["run Python"],
+        "start Python": lambda: subprocess.run([sys.executable, "-c", ""], check=True),
         "start a thread": lambda: threading.Thread(target=int).start(),
         "signal the daemon": lambda: os.kill(os.getppid(), 0),
         "signal itself": lambda: os.kill(os.getpid(), signal.SIGCONT),

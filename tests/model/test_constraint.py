@@ -131,7 +131,7 @@ def held(walker, dialect, asked, *, open_thought=""):
     grammar = answer_grammar(
         DIALECTS[dialect], asked, special, open_thought=open_thought
     )
-    return walker.vocabulary.compile(grammar)
+    return walker.hold(grammar)
 
 
 def n_fitting(walker, constraint, text):

@@ -137,7 +137,7 @@ def held(walker, family, *, open_thought="", special=None, **asked):
     job = GenerateJob(turns=[], max_tokens=9, sampling=SAMPLING, **fields)
     special = walker.vocabulary.special if special is None else special
     grammar = answer_grammar(DIALECTS[family], job, special, open_thought=open_thought)
-    return walker.vocabulary.compile(grammar)
+    return walker.hold(grammar)
 
 
 def takes(walker, constraint, text) -> bool:

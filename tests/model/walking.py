@@ -1,19 +1,46 @@
 """Write answers under a constraint without a model: any token that is allowed."""
 
+import faulthandler
+import os
 import random
 from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+from llguidance import LLTokenizer
 
 from inferd.job import Structure
+from inferd.worker.backend import RefusedError
+from inferd.worker.llama import preparer
+from inferd.worker.llama.compiler import tokenizer_of
 from inferd.worker.llama.constraint import Constraint, Vocabulary
-from inferd.worker.llama.grammar import grammar_of
+from inferd.worker.llama.grammar import Grammar, grammar_of
 from inferd.worker.llama.model import Model
+from inferd.worker.llama.trial import Trial
 
 PATIENCE: Final = 30
 """Tokens after which a walk takes what closes something, mostly."""
 AT_MOST: Final = 400
+
+
+def refusal_of(tokenizer: LLTokenizer, grammar: Grammar) -> str:
+    """Try a grammar in a fork, as preparers do; give the reason where it is refused."""
+    reads, writes = os.pipe()
+    if not (child := os.fork()):
+        faulthandler.disable()  # it may crash, and that is told
+        try:
+            preparer.bound_all(0)
+            preparer.bound_compiling()
+            Trial(tokenizer).check(grammar)
+        except RefusedError as error:
+            os.write(writes, str(error).encode())
+        finally:
+            os._exit(0)
+    os.close(writes)
+    with open(reads, "rb") as told:  # noqa: PTH123  # a pipe
+        reason = told.read().decode()
+    _, status = os.waitpid(child, 0)
+    return f"{grammar.where}: it takes too much" if status else reason
 
 
 class Walker:
@@ -27,14 +54,21 @@ class Walker:
     def __init__(self, model: Model, vocabulary: Vocabulary) -> None:
         self.model = model
         self.vocabulary = vocabulary
+        self._tokenizer = tokenizer_of(vocabulary.words())
         self._ends = [*model.end_tokens]
         pieces = [model.piece(token) for token in range(model.n_vocab)]
         self._closes = np.array([piece in (b'"', b"}", b"]") for piece in pieces])
 
     def compile(self, kind: str, source: str) -> Constraint:
-        return self.vocabulary.compile(
+        return self.hold(
             grammar_of(Structure(kind=kind, source=source))  # type: ignore[arg-type]
         )
+
+    def hold(self, grammar: Grammar) -> Constraint:
+        """Try a grammar, as a preparer does, and compile it, as a worker does."""
+        if reason := refusal_of(self._tokenizer, grammar):
+            raise RefusedError(reason)
+        return self.vocabulary.compile(grammar.source)
 
     def allowed(self, constraint: Constraint) -> np.ndarray:
         """Find what a mask leaves: ``(n_vocab,)`` truth values."""

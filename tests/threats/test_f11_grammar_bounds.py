@@ -1,4 +1,7 @@
+import os
+import signal
 import time
+from typing import Any
 
 import pytest
 
@@ -7,7 +10,7 @@ from inferd.job import Structure
 from inferd.limits import GRAMMAR_MAX_ALTERNATIVES, GRAMMAR_MAX_BYTES
 from inferd.worker.llama.constraint import Vocabulary
 from inferd.worker.llama.grammar import grammar_of
-from tests.daemon.harness import blocks, llamacpp
+from tests.daemon.harness import blocks, eventually, generate, llamacpp
 from tests.fakes.backend import ScriptedBackend
 from tests.fakes.serving import House
 from tests.model.tiny import write_tiny_model
@@ -30,8 +33,8 @@ def all_of(pattern):
     return schema({"type": "string", "allOf": patterns})
 
 
-TOO_LONG = "compiling it takes over 1 s"
-CRASHED = "the compiler crashed on it"
+TOO_LONG = "compiling it takes too long"
+CRASHED = "compiling it crashes what does it"
 HOSTILE = {
     "endless": (all_of(".*{}.*"), TOO_LONG),
     "endless, like a marker": (all_of("<|.*{}.*|>"), TOO_LONG),
@@ -78,6 +81,135 @@ def request_of(response_format):
     return blocks("Hi.", max_tokens=20, tools=[tool], tool_choice="required")
 
 
+def doubling(n):
+    """Give definitions of which each refers to the next one twice."""
+    twice = {f"d{k}": {"anyOf": [{"$ref": f"#/$defs/d{k + 1}"}] * 2} for k in range(n)}
+    return {**twice, f"d{n}": {"type": "string"}}
+
+
+def tool_of(schema):
+    return {
+        "name": "f",
+        "description": "",
+        "input_schema": {"type": "object", **schema},
+    }
+
+
+MANY: dict[str, Any] = {f"p{n}": {} for n in range(150_000)}
+SHARED = {"x": {"enum": [f"v{n}" for n in range(3000)]}}
+TOOLS = {
+    "references that double": {
+        "$defs": doubling(40),
+        "properties": {"a": {"$ref": "#/$defs/d0"}},
+    },
+    "as many as fit": {
+        "$defs": doubling(8000),
+        "properties": {"a": {"$ref": "#/$defs/d0"}},
+    },
+    "all are needed": {"properties": MANY, "required": [*MANY]},
+    "needed and not there": {"required": [*MANY]},
+    "the same for each": {
+        "$defs": SHARED,
+        "properties": {
+            f"p{n}": {"type": "array", "items": {"$ref": "#/$defs/x"}}
+            for n in range(9000)
+        },
+    },
+    "long names": {
+        "properties": {
+            "x" * 10**6: {"properties": {f"p{n}": {} for n in range(50_000)}}
+        }
+    },
+    "a number of many digits": {
+        "$defs": {"x": {"anyOf": [{}]}},
+        "properties": {"a": {"$ref": "#/$defs/x/anyOf/" + "9" * 5000}},
+    },
+}
+GRAMMARS = {
+    "quotes without an end": "root ::= " + '"\\' * 32_000,
+    "classes without an end": "root ::= " + "[\\" * 32_000,
+    "rules of which each needs the next": "root ::= r0\n"
+    + "".join(f"r{n} ::= r{n + 1}\n" for n in range(990))
+    + "r990 ::= "
+    + '"a" ' * 9000,
+    "many digits": 'root ::= "a"{' + "9" * 60_000 + "}",
+    "brackets in brackets": "root ::= " + "(" * 30_000 + '"a"' + ")" * 30_000,
+}
+LARKS = {
+    "ids without an end": "start: " + "<[" * 32_000,
+    "a long id": "start: <[" + "1" * 60_000 + "]>",
+    "quotes": 'start: "a"\nb: ' + '"\\' * 30_000,
+}
+
+
+def hostile_requests():
+    """Give requests that are made to be much work, with the socket of each."""
+    for name, schema in TOOLS.items():
+        for choice in ("required", "auto"):
+            request = blocks(
+                "Hi.", max_tokens=2, tools=[tool_of(schema)], tool_choice=choice
+            )
+            yield f"{name}, {choice}", "infer.v2.sock", request
+    for name, grammar in GRAMMARS.items():
+        yield name, "infer.sock", generate("Hi.", max_tokens=2, grammar=grammar)
+    for name, grammar in LARKS.items():
+        asked = blocks("Hi.", max_tokens=2, response_format=lark(grammar))
+        yield name, "infer.v2.sock", asked
+
+
+FAMILIES = ["qwen3-coder", "harmony", "gemma4"]
+
+
+@pytest.mark.model
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_is_made_to_be_much_work_is_served_or_refused(tiny, make_daemon, family):
+    backend = llamacpp(tiny, n_ctx=2048, chat_template=family)
+    daemon = make_daemon({"backend": [backend]}).start()
+    workers = daemon.worker_pids()
+    for name, socket, request in hostile_requests():
+        with daemon.connect(socket) as client, daemon.connect() as other:
+            client.send(request)
+            assert other.ask(generate("Hi.", max_tokens=2))[-1]["type"] == "done", name
+            last = client.frames()[-1]
+            served = last.get("type") == "done"
+            assert served or last["code"] == "invalid_request", (name, last)
+    assert daemon.worker_pids() == workers
+
+
+def preparers_of(daemon):
+    """Give the ids of the processes that write prompts, forks included."""
+    return [pid for pid, what in daemon.processes().items() if b"preparer" in what]
+
+
+@pytest.mark.model
+@pytest.mark.slow
+def test_a_job_whose_preparer_is_killed_is_prepared_once_more(tiny, make_daemon):
+    daemon = make_daemon({"backend": [llamacpp(tiny, n_ctx=2048)]}).start()
+    workers = daemon.worker_pids()
+    with daemon.connect("infer.v2.sock") as client:
+        assert client.ask(request_of(schema({"const": 12})))[-1]["type"] == "done"
+        [parent, fork] = sorted(preparers_of(daemon))
+        os.kill(fork, signal.SIGSTOP)
+        client.send(request_of(schema({"const": 13})))
+        os.kill(parent, signal.SIGKILL)
+        assert client.frames()[-1]["structure_complete"] is True
+        assert eventually(lambda: len(preparers_of(daemon)) == 2)
+        assert not {parent, fork} & {*preparers_of(daemon)}
+    assert daemon.worker_pids() == workers
+
+
+@pytest.mark.model
+@pytest.mark.slow
+def test_a_preparer_is_started_for_the_first_that_needs_it(tiny, make_daemon):
+    daemon = make_daemon({"backend": [llamacpp(tiny, n_ctx=2048)]}).start()
+    assert daemon.ask("hello", max_tokens=2)[-1]["type"] == "done"
+    assert preparers_of(daemon) == []
+    with daemon.connect("infer.v2.sock") as client:
+        client.ask(request_of(schema({"const": 12})))
+    assert len(preparers_of(daemon)) >= 1
+
+
 @pytest.mark.model
 @pytest.mark.slow
 def test_no_grammar_that_is_made_to_hang_or_crash_costs_the_worker(tiny, make_daemon):
@@ -98,8 +230,7 @@ def test_no_grammar_that_is_made_to_hang_or_crash_costs_the_worker(tiny, make_da
 def test_what_has_to_follow_is_looked_for_but_a_moment(tiny):
     vocabulary = Vocabulary(load(tiny)[0]._model)
     structure = Structure(kind="lark", source=AMBIGUOUS)
-    constraint = vocabulary.compile(grammar_of(structure))
-    vocabulary.close()
+    constraint = vocabulary.compile(grammar_of(structure).source)
     began_at = time.thread_time()
     constraint.ahead()  # on the thread that decodes for everybody
     assert time.thread_time() - began_at < 0.25

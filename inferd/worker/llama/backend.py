@@ -24,7 +24,6 @@ from inferd.worker.llama.encoder import Encoder
 from inferd.worker.llama.files import Files, open_files
 from inferd.worker.llama.generator import Generator
 from inferd.worker.llama.guessing import make_speculation
-from inferd.worker.llama.helper import Helper, end
 from inferd.worker.llama.library import Library, accelerator, load_library
 from inferd.worker.llama.model import Model
 from inferd.worker.llama.predict import predict
@@ -40,7 +39,6 @@ class LlamaBackend(WorkerBackend):
         n_slots: jobs that are to run at once.
         crashed: variants of the library that are not to be used.
         files: that the settings name, if they are open already.
-        helper: that grammars are tried in, if it is started already; ours to end.
 
     Raises:
         LoadError: a file cannot be opened, or is no GGUF file that could be loaded.
@@ -56,9 +54,7 @@ class LlamaBackend(WorkerBackend):
         n_slots: int,
         crashed: Collection[str] = (),
         files: Files | None = None,
-        helper: Helper | None = None,
     ) -> None:
-        self._helper = helper
         self._settings = settings
         self._files = files or open_files(settings)
         self._n_slots = n_slots
@@ -121,7 +117,12 @@ class LlamaBackend(WorkerBackend):
             capabilities=able,
             library=self._library.description,
             marker_tokens=self._model.kept,
+            facts=self._engine.facts if isinstance(self._engine, Generator) else b"",
         )
+
+    def words(self) -> bytes:
+        """Give the vocabulary that grammars are tried for; waits for it."""
+        return self._engine.words() if isinstance(self._engine, Generator) else b""
 
     def prepare(self, job: Job, fds: Sequence[int] = ()) -> PreparedJob:
         """Render and tokenise what a job reads, and read its media.
@@ -188,11 +189,8 @@ class LlamaBackend(WorkerBackend):
                     report,
                     n_threads=n_threads,
                 ),
-                helper=self._helper,
                 seeing=self._make_seeing(report, n_threads),
             )
-        if self._helper is not None:
-            end(self._helper)
         return Encoder(self._model, n_ctx=share.n_ctx, n_threads=n_threads)
 
     def _make_seeing(self, report: Report, n_threads: int) -> Seeing | None:

@@ -4,18 +4,21 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from itertools import count
 from typing import Final
 
 from inferd.dialects.lark import Lark
 from inferd.worker.backend import RefusedError
-from inferd.worker.limits import GRAMMAR_BLAME_S
+from inferd.worker.limits import GRAMMAR_BLAME_PARTS, GRAMMAR_BLAME_S
 from inferd.worker.llama.grammar import Grammar, Part
 from inferd.worker.llama.places import SHARED, schemas_in
 
-Compile = Callable[[str], str | None]
-"""Gives the compiler's words where a source does not compile.
-
-Raises ``RefusedError`` where that takes too long."""
+Compile = Callable[[str, str], str | None]
+"""Takes a source and the field that it is from; gives the compiler's words where it does
+not compile."""
+_Attempt = Callable[[str], str | None]
 
 _QUOTED: Final = re.compile(r"\n *\d+ \| .*|<non-verbose/>", re.DOTALL)
 """Lines of a grammar that nobody but us wrote."""
@@ -41,6 +44,10 @@ _REWORDED: Final = {
 _MAX_CHARS: Final = 300
 
 
+class _OverError(Exception):
+    """The search has taken what it may."""
+
+
 def blamed(grammar: Grammar, error: str, compile_: Compile) -> RefusedError:
     """Word a failure: the field, the place in its schema, and what is wrong there.
 
@@ -49,17 +56,18 @@ def blamed(grammar: Grammar, error: str, compile_: Compile) -> RefusedError:
         error: the compiler's words.
         compile_: compiles a part of it.
     """
-    give_up_at = time.monotonic() + GRAMMAR_BLAME_S
+    give_up_at = time.process_time() + GRAMMAR_BLAME_S
+    left = count(GRAMMAR_BLAME_PARTS, -1)
 
-    def attempt(source: str) -> str | None:
-        return compile_(source) if time.monotonic() < give_up_at else None
+    def attempt(source: str, field: str) -> str | None:
+        if time.process_time() >= give_up_at or not next(left):
+            raise _OverError
+        return compile_(source, field)
 
-    for part in grammar.parts:
-        try:
-            if found := attempt(part.source):
-                return _worded_in(part, found, attempt)
-        except RefusedError as late:
-            return RefusedError(f"{part.field}: {late}")
+    with suppress(_OverError):
+        for part in grammar.parts:
+            if found := attempt(part.source, part.field):
+                return _worded_in(part, found, partial(attempt, field=part.field))
     return RefusedError(f"{grammar.where}: {worded(error)}")
 
 
@@ -75,7 +83,7 @@ def worded(error: str) -> str:
     return line if len(line) <= _MAX_CHARS else f"{line[:_MAX_CHARS]}…"
 
 
-def _worded_in(part: Part, error: str, compile_: Compile) -> RefusedError:
+def _worded_in(part: Part, error: str, compile_: _Attempt) -> RefusedError:
     text = worded(error)
     if part.kind != "lark":  # the one whose places are the client's own
         text = _OURS.sub("", text)
@@ -84,19 +92,20 @@ def _worded_in(part: Part, error: str, compile_: Compile) -> RefusedError:
     return RefusedError(f"{part.field}{where}: {text}")
 
 
-def _place(source: str, text: str, compile_: Compile) -> str:
+def _place(source: str, text: str, compile_: _Attempt) -> str:
     """Find the innermost schema that fails alone in the same way; give its pointer."""
     here = json.loads(source[source.index("%json ") + len("%json ") :])
     shared = {key: here[key] for key in SHARED if key in here}
     pointer = ""
-    while inner := next(_failing(here, shared, text, compile_), None):
-        step, here = inner
-        pointer += step
+    with suppress(_OverError):
+        while inner := next(_failing(here, shared, text, compile_), None):
+            step, here = inner
+            pointer += step
     return pointer
 
 
 def _failing(
-    schema: dict[str, object], shared: dict[str, object], text: str, compile_: Compile
+    schema: dict[str, object], shared: dict[str, object], text: str, compile_: _Attempt
 ) -> Iterator[tuple[str, dict[str, object]]]:
     """Give the schemas right in a schema that fail in the same way."""
     for step, inner in schemas_in(schema):

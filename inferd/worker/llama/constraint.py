@@ -1,30 +1,25 @@
 """Hold an answer to a grammar: which tokens may follow, and which have to."""
 
-import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 from llguidance import LLMatcher
 from llguidance.llamacpp import lltokenizer_from_vocab
 
-from inferd.worker.backend import RefusedError
 from inferd.worker.limits import (
     FORCED_TOKENS,
     GRAMMAR_AHEAD_S,
     GRAMMAR_STEP_S,
-    GRAMMAR_TOTAL_BYTES,
-    GRAMMARS_REMEMBERED,
 )
-from inferd.worker.llama.blame import blamed, worded
-from inferd.worker.llama.compiler import LIMITS
-from inferd.worker.llama.grammar import ALL_FIELDS, Grammar
-from inferd.worker.llama.helper import Helper
+from inferd.worker.llama.blame import worded
+from inferd.worker.llama.compiler import matcher_of, words_of
+from inferd.worker.llama.facts import Words
 from inferd.worker.llama.library import llama
 from inferd.worker.llama.model import Model
-from inferd.worker.llama.rehearsal import Rehearsal
 
 __all__ = ["Ahead", "Constraint", "ConstraintError", "Vocabulary"]
 
@@ -58,10 +53,9 @@ class Vocabulary:
 
     Args:
         model: whose they are.
-        helper: that grammars are tried in, if it is started already.
     """
 
-    def __init__(self, model: Model, helper: Helper | None = None) -> None:
+    def __init__(self, model: Model) -> None:
         ends = [*model.end_tokens] or None
         self._tokenizer = lltokenizer_from_vocab(model.vocab, eos_token=ends)
         self._n_words = -(-model.n_vocab // _WORD_BITS)
@@ -72,51 +66,42 @@ class Vocabulary:
         }
         """Tokens that no text spells, by what they are called."""
         self._spelt: dict[int, bytes] = {}
-        self._rehearsal = Rehearsal(self._tokenizer, helper)
-        self._rehearsed: dict[bytes, None] = {}
+        self._ends = {
+            text: token for text, token in self.special.items() if model.is_end(token)
+        }
 
-    def compile(self, grammar: Grammar) -> "Constraint":
+    def compile(self, source: str) -> "Constraint":
         """Make what an answer is held to.
 
+        Args:
+            source: a grammar that was tried: that compiles in the time and room there is.
+
         Raises:
-            RefusedError: it does not compile in the time and room that there is, or
-                nothing satisfies it; the text says where.
+            ConstraintError: it does not compile.
         """
-        n_bytes = len(grammar.source.encode())
-        if n_bytes > GRAMMAR_TOTAL_BYTES:
-            raise RefusedError(
-                f"{ALL_FIELDS} make a grammar of {n_bytes} bytes, "
-                f"at most {GRAMMAR_TOTAL_BYTES} are allowed"
-            )
-        self._rehearse(grammar)
-        matcher = LLMatcher(self._tokenizer, grammar.source, log_level=0, limits=LIMITS)
-        try:
-            constraint = Constraint(self, matcher)
-            constraint.look()
-        except ConstraintError as error:
-            reason = matcher.get_error() or str(error)
-            raise blamed(grammar, reason, self._rehearsal.error_of) from error
+        constraint = Constraint(self, matcher_of(self._tokenizer, source))
+        constraint.look()
         return constraint
 
-    def close(self) -> None:
-        """End the process that grammars are compiled in first."""
-        self._rehearsal.close()
+    def words(self, openings: Iterable[str] = ()) -> Words:
+        """Give what grammars are tried for in another process.
 
-    def _rehearse(self, grammar: Grammar) -> None:
-        """See that a grammar compiles soon, unless it has been seen lately."""
-        key = hashlib.sha256(grammar.source.encode()).digest()
-        if key not in self._rehearsed:
-            if error := self._rehearsed_error(grammar):
-                raise blamed(grammar, error, self._rehearsal.error_of)
-            if len(self._rehearsed) == GRAMMARS_REMEMBERED:
-                del self._rehearsed[next(iter(self._rehearsed))]
-        self._rehearsed[key] = self._rehearsed.pop(key, None)
+        Args:
+            openings: texts with which the calls of the model's family begin.
+        """
+        return msgspec.structs.replace(
+            words_of(self._tokenizer),
+            named=self.special,
+            ends_named=self._ends,
+            openings={text: self._opening(text) for text in openings},
+        )
 
-    def _rehearsed_error(self, grammar: Grammar) -> str | None:
-        try:
-            return self._rehearsal.error_of(grammar.source)
-        except RefusedError as late:
-            raise RefusedError(f"{grammar.where}: {late}") from late
+    def _opening(self, text: str) -> Sequence[int]:
+        """Give the token that a text begins with, or the tokens of all of it."""
+        names = (each for each in self.special if each and text.startswith(each))
+        if marker := next(names, ""):
+            return [self.special[marker]]
+        return self.cut(text.encode(), after=None)
 
     # --- for constraints ---------------------------------------------------------
 

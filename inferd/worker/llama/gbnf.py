@@ -12,13 +12,16 @@ Source: llama.cpp, ``grammars/README.md``.
 """
 
 import re
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from llguidance.gbnf_to_lark import (
     ASTNode,
     GrammarParser,
     RepetitionNode,
+    RuleNode,
+    RuleRefNode,
     SequenceNode,
     resolve,
 )
@@ -27,15 +30,17 @@ from inferd.worker.backend import RefusedError
 from inferd.worker.limits import GRAMMAR_MAX_RULES
 
 _PARTS: Final = re.compile(
-    r"""(?P<comment>\#[^\r\n]*)
-    | (?P<text>"(?:[^"\\]|\\.)*")
-    | (?P<any>\[(?:[^\]\\]|\\.)*\])
-    | (?P<defined>[\w-]+)(?=\s*::=)
-    | (?P<repeat>\{[\d\s,]*\})
-    | (?P<name>[\w-]+)
+    r"""(?P<comment>\#[^\r\n]*+)
+    | (?P<text>"(?:[^"\\]|\\.)*+"?)
+    | (?P<any>\[(?:[^\]\\]|\\.)*+\]?)
+    | (?P<defined>[\w-]++)(?=\s*+::=)
+    | (?P<repeat>\{[\d\s,]*+\}?)
+    | (?P<name>[\w-]++)
     | (?P<dot>\.)""",
     re.VERBOSE | re.DOTALL,
 )
+"""Nothing goes back: what has no end is a part up to the end of all, which is looked for
+once, and no grammar for the parser."""
 _ESCAPE: Final = re.compile(
     r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8}))|\\(.)|([&~])",
     re.DOTALL,
@@ -60,6 +65,7 @@ def lark_of(source: str) -> str:
     try:
         rules = GrammarParser().parse(renamed)
         _drop_what_never_stands(rules.values())
+        _mark_terminals(rules)
         resolve(rules)
     except RecursionError as error:
         raise RefusedError("not valid GBNF: it is nested too deeply") from error
@@ -80,6 +86,35 @@ def _drop_what_never_stands(nodes: Iterable[ASTNode]) -> None:
         if isinstance(node, RepetitionNode) and node.max_times == 0:
             node.node, node.max_times = SequenceNode([]), 1
         _drop_what_never_stands(node.children())
+
+
+def _mark_terminals(rules: Mapping[str, RuleNode]) -> None:
+    """Mark the rules without recursion, as ``resolve`` does by the square of them."""
+    used = {name: _references(rule) for name, rule in rules.items()}
+    users = defaultdict[str, list[str]](list)
+    for name, references in used.items():
+        for each in references:
+            users[each].append(name)
+    n_open = {name: len(references) for name, references in used.items()}
+    ready = [name for name, n in n_open.items() if not n and name != _ROOT]
+    while ready:
+        done = ready.pop()
+        rules[done].rule_is_terminal = True
+        for user in users[done]:
+            n_open[user] -= 1
+            if not n_open[user] and user != _ROOT:
+                ready.append(user)
+
+
+def _references(rule: RuleNode) -> set[str]:
+    found: set[str] = set()
+    waiting: list[ASTNode] = [rule]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, RuleRefNode):
+            found.add(node.name)
+        waiting += node.children()
+    return found
 
 
 def _names(source: str) -> dict[str, str]:

@@ -1,17 +1,13 @@
 """Write answers: prompts, a context with slots, and the decoder that uses them."""
 
-import json
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from inferd.capabilities import BackendCapabilities
 from inferd.choices import Family
-from inferd.dialects.inert import SpelledError
-from inferd.dialects.template import TemplateError
-from inferd.job import GenerateJob, Job, Sampling, Structure
+from inferd.job import GenerateJob, Job, Sampling, Written
 from inferd.worker.backend import (
     LoadError,
     Outcome,
@@ -23,16 +19,8 @@ from inferd.worker.limits import TEMPLATE_MEMORY_BYTES
 from inferd.worker.llama.constraint import Constraint, ConstraintError, Vocabulary
 from inferd.worker.llama.context import Context
 from inferd.worker.llama.decoder import DecodeError, Decoder
+from inferd.worker.llama.facts import encode
 from inferd.worker.llama.gauge import FarTooLongError, Gauge
-from inferd.worker.llama.grammar import (
-    Grammar,
-    answer_grammar,
-    grammar_of,
-    leaves_choice,
-    refuse_ends,
-    refuse_names,
-)
-from inferd.worker.llama.helper import Helper
 from inferd.worker.llama.later import Later
 from inferd.worker.llama.media import Senses
 from inferd.worker.llama.model import Model
@@ -44,14 +32,13 @@ from inferd.worker.llama.sequence import PreparedPrompt
 from inferd.worker.llama.slots import Slots
 from inferd.worker.llama.spans import join
 from inferd.worker.llama.speculation import Speculation
+from inferd.worker.llama.writing import openings_of, write_prompt
 from inferd.worker.memory import BoundedGrowth
 
 _SELF_TEST_TEXT = "Hello"
 _SELF_TEST_TOKENS = 2
 """Small enough for the smallest context that can be configured."""
 _LAST_ROW = -1
-_SPELLINGS = 3
-"""Of what begins a call; each that is looked for in a structure takes milliseconds."""
 
 
 class Generator:
@@ -68,14 +55,15 @@ class Generator:
         n_threads: int,
         max_saved_bytes: int | None = None,
         speculation: Speculation | None = None,
-        helper: Helper | None = None,
         seeing: Seeing | None = None,
     ) -> None:
         self._model = model
         self._seeing = seeing
         self._n_ctx = n_ctx
         self._n_slots = n_slots
-        self._prompts = load_prompts(model, path, family)
+        self._prompts, facts = load_prompts(model, path, family)
+        self.facts = encode(facts)
+        """How it wants its prompts, for the process that writes them."""
         model.keep(self._prompts.dialect.markers)
         self._context = Context.to_write(
             model, n_tokens=n_ctx * n_slots, n_slots=n_slots, n_threads=n_threads
@@ -85,7 +73,7 @@ class Generator:
         self._decoder = Decoder(model, self._context, slots, speculation, looking)
         self._speculation = speculation
         self._growth = BoundedGrowth(TEMPLATE_MEMORY_BYTES)
-        self._grammars = Later(lambda: Vocabulary(model, helper))
+        self._grammars = Later(lambda: Vocabulary(model))
 
     @property
     def capabilities(self) -> BackendCapabilities:
@@ -159,36 +147,32 @@ class Generator:
     def _vocabulary(self) -> Vocabulary:
         return self._grammars.get()
 
-    @cached_property
-    def _ends(self) -> dict[str, int]:
-        """The tokens that end a turn, by what they are called."""
-        named = self._vocabulary.special
-        return {each: named[each] for each in named if self._model.is_end(named[each])}
+    def words(self) -> bytes:
+        """Give the vocabulary that grammars are tried for; waits for it."""
+        return encode(self._vocabulary.words(openings_of(self._prompts)))
 
     def prepare(self, job: Job, fds: Sequence[int] = ()) -> PreparedPrompt:
-        """Render and tokenise the prompt, compile the grammar and build the sampler.
+        """Tokenise the prompt, compile the grammar and build the sampler.
+
+        Whatever is more than a plain prompt has been written elsewhere: this thread
+        cannot be stopped.
 
         Args:
             job: that writes.
             fds: of the files with its media.
 
         Raises:
-            RefusedError: the template or the grammar refuses, the family cannot write
-                a tool's name, there are too many special tokens in what clients have
-                written, a medium cannot be read, or it takes too long to tokenise.
+            RefusedError: the template refuses, there are too many special tokens in what
+                clients have written, a medium cannot be read, or it takes too long to
+                tokenise.
             PromptOverflowError: no room for a token of the answer.
         """
         if not isinstance(job, GenerateJob):
             raise RefusedError("this model writes text and nothing else")
         if job.media and self._seeing is None:
             raise RefusedError("this model takes no attachments")
-        refuse_names(self._prompts.dialect, job)
-        try:
-            with self._growth:
-                rendered = self._prompts.render(job)
-        except (TemplateError, SpelledError) as error:
-            raise RefusedError(str(error)) from error
-        texts = self._tokenized(rendered.pieces, job)
+        written = self._written(job)
+        texts = self._tokenized(written.pieces, job)
         media = self._seeing.see(job, fds) if self._seeing else []
         prompt, spans = join(texts, media)
         if len(prompt) + 1 > self._n_ctx:
@@ -197,13 +181,13 @@ class Generator:
             raise RefusedError("the prompt is empty: the chat template wrote nothing")
         if prompt[-1] < 0:
             raise RefusedError("the chat template writes nothing behind an attachment")
-        constraint = self._constraint(job, open_thought=rendered.open_thought)
+        constraint = self._constraint(written.grammar)
         return PreparedPrompt(
             prompt,
             job,
             min(job.max_tokens, self._n_ctx - len(prompt)),
             Sampler(self._model, job, prompt, constraint),
-            open_thought=rendered.open_thought,
+            open_thought=written.open_thought,
             media=tuple(media),
             spans=tuple(spans),
         )
@@ -229,54 +213,21 @@ class Generator:
             ) from error
         return tokenize_prompt(self._model, texts)
 
-    def _constraint(self, job: GenerateJob, *, open_thought: str) -> Constraint | None:
-        if not job.is_structured:
+    def _constraint(self, grammar: str) -> Constraint | None:
+        if not grammar:
             return None
-        if job.structure is not None:
-            refuse_ends(job.structure, self._ends)
-        if job.structure is not None and job.tool_choice.is_forced:
-            # nothing is held to it, but a client is told of what it got wrong
-            self._vocabulary.compile(grammar_of(job.structure))
-        dialect = self._prompts.dialect
-        grammar = answer_grammar(
-            dialect, job, self._vocabulary.special, open_thought=open_thought
-        )
-        constraint = self._vocabulary.compile(grammar)
-        if job.structure is not None and leaves_choice(job):
-            self._refuse_alike(job.structure, grammar)
-        return constraint
-
-    def _refuse_alike(self, structure: Structure, whole: Grammar) -> None:
-        """Refuse a text that may begin as a call does, which then could not be told.
-
-        A grammar follows the longest piece that goes on: where a text's is longer than a
-        call's, no call could be written, and where it holds a whole marker, it would be
-        read as a call.
-        """
-        alone = grammar_of(structure)
-        for region in self._prompts.dialect.regions:
-            if region.holds != "calls":
-                continue
-            is_lost = region.only_first and not self._allows(whole, region.begins[0])
-            usual = region.begins[:_SPELLINGS]
-            alike = [each for each in usual if self._allows(alone, each)]
-            for begin in region.begins[:1] if is_lost else alike[:1]:
-                raise RefusedError(
-                    f"{structure.field}: the text may begin as a tool call does, with "
-                    f"{json.dumps(begin)}; tool_choice may be none, or force a call"
-                )
-
-    def _allows(self, grammar: Grammar, text: str) -> bool:
-        """Tell whether an answer may begin with a text, or the token that it is."""
-        constraint = self._vocabulary.compile(grammar)
-        special = self._vocabulary.special
-        marker = next((each for each in special if each and text.startswith(each)), "")
-        tokens = [special[marker]] if marker else None
         try:
-            constraint.accept(tokens or self._vocabulary.cut(text.encode(), after=None))
-        except ConstraintError:
-            return False
-        return True
+            return self._vocabulary.compile(grammar)
+        except ConstraintError as error:
+            raise RefusedError(str(error)) from error
+
+    def _written(self, job: GenerateJob) -> Written:
+        if job.written is not None:
+            return job.written
+        if not job.is_plain:
+            raise RuntimeError("more than a plain prompt, and it is not written")
+        with self._growth:
+            return write_prompt(self._prompts, job)
 
     def start(self, ticket: int, prepared: PreparedJob) -> None:
         """Give a job a slot."""

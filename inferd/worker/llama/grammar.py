@@ -21,10 +21,10 @@ _HEADER: Final = '%llguidance {"no_forcing": true}\n'
 That has no bound: a schema of ten kilobytes can hold it up for a minute."""
 _THEIRS: Final = "structure"
 _UNFIT: Final = re.compile(
-    r"""(?:\#|//)[^\n]*
+    r"""(?:\#|//)[^\n]*+
     | "(?:[^"\\]|\\.)*+"?
     | /(?:[^/\\]|\\.)*+/?
-    | <[^<>\s]+>
+    | <[^<>\s]++>
     | \b(stop|stop_capture|temperature)[ \t]*=""",
     re.VERBOSE | re.DOTALL,
 )
@@ -33,11 +33,13 @@ that samples anew for each rule; and all that may hold what looks like one: comm
 texts, patterns, special tokens. An equals sign stands nowhere else."""
 
 _TOKEN: Final = re.compile(
-    r"""(?P<other>"(?:[^"\\\n]|\\.)*" | //[^\n]* | /(?:[^/\\\n]|\\.)+/)
-    | <\[(?P<ids>[^\]\n]*)\]> | (?P<name><[^<>\s]+>)""",
+    r"""(?P<other>"(?:[^"\\\n]|\\.)*+"? | //[^\n]*+ | /(?:[^/\\\n]|\\.)++/?)
+    | <\[(?P<ids>[^<\]\n]*+)\]> | (?P<name><[^<>\s]++>)""",
     re.VERBOSE,
 )
 """Special tokens in a grammar of Lark, and where what looks like one is none."""
+_IDS: Final = re.compile(r"0*([0-9]{1,18})(?:-0*([0-9]{1,18}))?")
+"""One or several ids of tokens; no vocabulary has any that are longer."""
 
 
 @dataclass(frozen=True)
@@ -169,9 +171,7 @@ def refuse_ends(structure: Structure, ends: Mapping[str, int]) -> None:
 
 def _holds_any(ids: str, ends: Mapping[str, int]) -> bool:
     """Tell whether numbers and ranges, perhaps all others than these, hold a token."""
-    listed = [
-        re.fullmatch(r"(\d+)(?:-(\d+))?", each) for each in ids.strip("^").split(",")
-    ]
+    listed = [_IDS.fullmatch(each) for each in ids.strip("^").split(",")]
     ranges = [
         range(int(each[1]), int(each[2] or each[1]) + 1) for each in listed if each
     ]
@@ -273,6 +273,7 @@ def _parts(
     special: Mapping[str, int],
     tools: Sequence[Tool],
 ) -> tuple[Part, ...]:
+    lark = Lark(special)
     parts: list[Part] = []
     if job.structure is not None and job.has_structured_text:
         parts += grammar_of(job.structure).parts
@@ -280,7 +281,7 @@ def _parts(
         if tool in tools:
             field = f"tools[{index}].input_schema"
             refuse_numbers(field, decoded(tool.input_schema))
-            lark = Lark(special)
+            lark = lark.fresh()
             try:
                 source = _whole(lark, dialect.write_calls(lark, [tool]))
             except UnenforceableError as error:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Final
 
+from inferd.dialects.effort import step
 from inferd.worker.backend import RefusedError
 from inferd.worker.llama.places import schemas_in
 
@@ -41,6 +42,7 @@ def refuse_numbers(field: str, schema: object) -> None:
     left = [(field, schema)]
     while left:
         where, here = left.pop()
+        step(1 + len(where))
         if not isinstance(here, dict):
             continue
         for place, number in _numbers_of(here):
@@ -49,7 +51,7 @@ def refuse_numbers(field: str, schema: object) -> None:
                     f"{where}{place}: {json.dumps(number)} is not supported: numbers "
                     "are kept up to 15 digits, within 2 to the power of 53"
                 )
-        inner = [(where + step, each) for step, each in schemas_in(here)]
+        inner = [(where + place, each) for place, each in schemas_in(here)]
         left += reversed(inner)
 
 
@@ -59,6 +61,7 @@ def _numbers_of(schema: Mapping[str, object]) -> Iterator[tuple[str, int | float
     left = deque((f"/{key}", schema[key]) for key in keys)
     while left:
         where, here = left.popleft()
+        step(1 + len(where))
         match here:
             case int() | float() if not isinstance(here, bool):
                 yield where, here

@@ -6,6 +6,6 @@ in the sandbox of a worker that serves.
 """
 
 from inferd.worker.sandbox.privileges import give_up_privileges
-from inferd.worker.sandbox.stages import Sandbox, enter_preparer, refuse_processes
+from inferd.worker.sandbox.stages import Sandbox, begin_writing, enter_preparer
 
-__all__ = ["Sandbox", "enter_preparer", "give_up_privileges", "refuse_processes"]
+__all__ = ["Sandbox", "begin_writing", "enter_preparer", "give_up_privileges"]

@@ -1,4 +1,4 @@
-"""What a worker may still read once Landlock holds it, and what it may run."""
+"""What a worker may still read once Landlock holds it. It may run nothing."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from inferd.worker.sandbox import landlock
-from inferd.worker.sandbox.landlock import EXECUTE, READ_DIR, READ_FILE, WRITE_FILE
+from inferd.worker.sandbox.landlock import READ_DIR, READ_FILE, WRITE_FILE
 
 _LIBRARIES: Final = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib")
 _STORES: Final = ("/nix/store", "/gnu/store")
@@ -20,8 +20,6 @@ _FACTS: Final = (
 """What libraries ask of the machine."""
 _LIBRARY_VARIABLES: Final = ("LD_LIBRARY_PATH", "LLAMA_CPP_LIB_PATH")
 """Where operators say that libraries are."""
-_LOADERS: Final = ("/lib64", "/lib", "/usr/lib")
-"""Where the program is that starts programs; the kernel runs it in their place."""
 
 
 def restrict(models: Iterable[int]) -> int:
@@ -47,7 +45,7 @@ def restrict(models: Iterable[int]) -> int:
 
 
 def _places() -> Iterator[tuple[Path, int]]:
-    """Give what may be read, written to or executed, with all beneath."""
+    """Give what may be read or written to, with all beneath."""
     prefixes = {Path(sys.prefix), Path(sys.base_prefix), Path(sys.base_exec_prefix)}
     for prefix in prefixes:
         for part in ("lib", "lib64", "pyvenv.cfg"):
@@ -61,10 +59,3 @@ def _places() -> Iterator[tuple[Path, int]]:
         if place:
             yield Path(place), READ_FILE | READ_DIR
     yield Path(os.devnull), READ_FILE | WRITE_FILE
-    for program in (Path(sys.executable), *_loaders()):
-        yield program, READ_FILE | EXECUTE
-
-
-def _loaders() -> Iterator[Path]:
-    for directory in _LOADERS:
-        yield from Path(directory).glob("ld-*.so*")

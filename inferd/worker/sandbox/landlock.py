@@ -11,7 +11,6 @@ import struct
 from collections.abc import Iterable
 from typing import Final
 
-EXECUTE: Final = 1 << 0
 WRITE_FILE: Final = 1 << 1
 READ_FILE: Final = 1 << 2
 READ_DIR: Final = 1 << 3

@@ -1,10 +1,9 @@
 """What each stage of a process may ask of the kernel: lists of what is allowed.
 
 ``SERVING`` is what computing and the one socket take. ``LOADING`` adds what importing and
-mapping files take. ``TRIAL`` and ``PREPARING`` are for the process that prepares requests
-and the forks that it tries grammars in, ``STARTING`` for what a worker starts before it
-gives that up, ``ACCELERATED`` for a backend whose driver needs devices. Hot calls come
-first: kernels before 5.11 walk down a filter at each call.
+mapping files take. ``PREPARING`` is for the process beside a worker that forks for each
+request, ``WRITING`` for such a fork, ``ACCELERATED`` for a backend whose driver needs
+devices. Hot calls come first: kernels before 5.11 walk down a filter at each call.
 
 A call is on a list because it was seen in use there, or because a C library makes it in
 the place of one that was seen: older ones, and those of another processor.
@@ -27,8 +26,6 @@ THREAD_FLAGS: Final = (0x003D_0F00, 0x007D_0F00)
 """With which C libraries start threads: glibc; musl, which adds one that does nothing."""
 FORK_FLAGS: Final = (0x0120_0011, 0x11)
 """With which they fork: glibc; musl."""
-SPAWN_FLAGS: Final = (0x4111,)
-"""With which they start a program: memory is shared until it runs."""
 
 _PAST_LANDLOCK: Final = os.O_PATH | 0o20_000_000
 """Of ``open``: descriptors that Landlock gives of anything, and what makes ``O_TMPFILE``
@@ -80,7 +77,7 @@ SERVING: Final[Rules] = {
     # time, chance, oneself
     **_any_use("clock_nanosleep nanosleep clock_getres gettimeofday time getcpu"),
     **_any_use("getrandom getpid getppid getuid geteuid getgid getegid getrusage"),
-    **_any_use("uname sysinfo wait4"),
+    **_any_use("uname sysinfo"),
     "prlimit64": (Is(0, (0,)),),
     "prctl": (Is(0, _PR_NAMES),),
 }
@@ -107,35 +104,23 @@ LOADING: Final[Rules] = {
 }
 """Files are read, as far as Landlock lets them, and code is mapped."""
 
-_WAITING: Final = _any_use(
-    "poll ppoll select pselect6 epoll_create1 epoll_ctl epoll_wait epoll_pwait "
-    "eventfd2 pipe2 dup recvfrom setitimer getitimer rt_sigtimedwait"
-)
-
-TRIAL: Final[Rules] = {**LOADING, **_WAITING}
-"""A fork that reads one grammar, or one template, and may take no longer than it may."""
+WRITING: Final[Rules] = {**SERVING, **_any_use("recvfrom setitimer")}
+"""A fork that writes what one request asks for, and may take no longer than it may."""
 
 PREPARING: Final[Rules] = {
-    **TRIAL,
+    **LOADING,
+    **WRITING,
+    **_any_use("mmap mprotect fork wait4"),
     "clone": (Is(0, (*THREAD_FLAGS, *FORK_FLAGS)),),
-    "kill": (Is(1, (signal.SIGKILL,)),),
     "tgkill": (Is(2, (signal.SIGABRT,)),),
     "prctl": (Is(0, (*_PR_NAMES, _PR_SET_PDEATHSIG)),),
-    "fork": (),
-    **_any_use("wait4 waitid"),
 }
-"""As a fork of its own, and to fork. It may kill whom the kernel lets it: where Landlock
-knows of signals, its own forks."""
+"""What loading takes, and to fork. A fork has another number, and signals itself alone."""
 
-STARTING: Final[Rules] = {
-    **PREPARING,
-    "clone": (Is(0, (*THREAD_FLAGS, *FORK_FLAGS, *SPAWN_FLAGS)),),
-    **_any_use(
-        "openat vfork execve arch_prctl dup2 dup3 close_range fcntl kill tgkill"
-    ),
-}
-"""As long as a worker starts what goes on beside it: Landlock says what may run."""
-
+_WAITING: Final = _any_use(
+    "poll ppoll select pselect6 epoll_create1 epoll_ctl epoll_wait epoll_pwait "
+    "eventfd2 pipe2 dup recvfrom"
+)
 _DRIVER_FILES: Final = _any_use(
     "openat mkdirat mkdir unlinkat unlink renameat renameat2 rename ftruncate "
     "fallocate flock fsync fdatasync pwrite64 pwritev pwritev2 linkat link umask "

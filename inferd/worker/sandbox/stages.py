@@ -9,7 +9,7 @@ calls have a list of their own, which stays as it is while it serves.
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from inferd.config import BackendSettings, LlamaCppSettings
@@ -24,8 +24,7 @@ from inferd.worker.sandbox.profiles import (
     LOADING,
     PREPARING,
     SERVING,
-    STARTING,
-    TRIAL,
+    WRITING,
     with_signals_to,
 )
 
@@ -42,23 +41,17 @@ class Sandbox:
         self,
         settings: BackendSettings,
         models: Iterable[int] = (),
-        start: Callable[[], object] | None = None,
     ) -> Boxed:
         """Give up what loading this backend has no use for; one thread runs so far.
 
         Args:
             settings: of the backend.
             models: descriptors of the files that its library opens.
-            start: starts what it needs, with the files that it has; nothing can be
-                started later.
         """
         if isinstance(settings, LlamaCppSettings) and settings.n_gpu_layers:
             missing = _call_only(_with_own_signals(ACCELERATED))
             return Boxed(is_open=True, seccomp=not missing, missing=missing)
         version, missing = _keep_to(models)
-        if start is not None:
-            _call_only(STARTING)
-            start()
         refused = _call_only(_with_own_signals(LOADING))
         if not refused:
             self._next = _with_own_signals(SERVING)
@@ -80,17 +73,16 @@ class Sandbox:
 def enter_preparer() -> Boxed:
     """Give up what the process has no use for that prepares requests; one thread runs.
 
-    It may fork, kill its forks, and read Python and its libraries. A fork calls
-    ``refuse_processes``.
+    It may fork, and read Python and its libraries. A fork calls ``begin_writing``.
     """
     version, missing = _keep_to(())
     refused = _call_only(PREPARING)
     return Boxed(landlock=version, seccomp=not refused, missing=(*missing, *refused))
 
 
-def refuse_processes() -> None:
-    """Give up, in a preparer's fork, to start processes, and to signal any but itself."""
-    _call_only(_with_own_signals(TRIAL))
+def begin_writing() -> None:
+    """Give up, in a preparer's fork, what serving gives up, before it reads a request."""
+    _call_only(_with_own_signals(WRITING))
 
 
 def _keep_to(models: Iterable[int]) -> tuple[int, tuple[str, ...]]:

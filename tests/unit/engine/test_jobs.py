@@ -9,11 +9,13 @@ import trio.testing
 from msgspec.structs import replace
 
 from inferd.config import LimitSettings, MockSettings
+from inferd.engine.answers import WorkerDiedError
 from inferd.engine.engine import Engine
 from inferd.engine.spawn import first_load
 from inferd.errors import BackendUnavailableError, InternalError, InvalidRequestError
 from inferd.ipc import Append, Drop, Prepare
-from inferd.limits import MAX_JOB_MEDIA
+from inferd.job import Tool, Written
+from inferd.limits import MAX_JOB_MEDIA, MAX_PREPARES
 from tests.fakes.fds import contents, memfds, n_open
 from tests.fakes.ledger import roomy_ledger
 from tests.fakes.media import job_with, speech
@@ -147,3 +149,71 @@ async def test_no_job_goes_out_with_other_descriptors_than_media(
             async with engine.prepare(job_with(n_media), [0] * n_fds):
                 pass
         assert await worker.hear() == []
+
+
+# --- what is not plain --------------------------------------------------------------------
+
+
+class FakePreparer:
+    """Writes one thing, after so many deaths of its worker."""
+
+    def __init__(self, n_deaths=0):
+        self.n_deaths = n_deaths
+        self.jobs = []
+
+    async def write(self, job):
+        await trio.lowlevel.checkpoint()
+        self.jobs.append(job)
+        if len(self.jobs) <= self.n_deaths:
+            raise WorkerDiedError("it is gone")
+        return WRITTEN
+
+    async def aclose(self):
+        await trio.lowlevel.checkpoint()
+
+
+WRITTEN = Written(pieces=("written",), grammar="start:")
+PLAIN = job_with(0)
+ASKING = replace(PLAIN, tools=(Tool(name="f", description="", input_schema="{}"),))
+
+
+async def test_what_is_not_plain_is_for_the_process_beside(monkeypatch, autojump_clock):
+    async with engine_at_work(monkeypatch) as (engine, _, _worker):
+        engine._session.preparer = FakePreparer()
+        assert await engine.write(PLAIN) is None
+        assert await engine.write(ASKING) == WRITTEN
+        assert engine._session.preparer.jobs == [ASKING]
+
+
+async def test_where_a_worker_tells_no_facts_nothing_is_written(
+    monkeypatch, autojump_clock
+):
+    async with engine_at_work(monkeypatch) as (engine, _, _worker):
+        assert await engine.write(ASKING) is None
+
+
+async def test_a_job_is_written_again_where_its_worker_was_replaced(
+    monkeypatch, autojump_clock
+):
+    async with engine_at_work(monkeypatch) as (engine, _, _worker):
+        engine._session.preparer = FakePreparer(n_deaths=1)
+        assert await engine.write(ASKING) == WRITTEN
+        engine._session.preparer = FakePreparer(n_deaths=MAX_PREPARES)
+        with pytest.raises(BackendUnavailableError):
+            await engine.write(ASKING)
+
+
+async def test_a_worker_gets_what_was_written_and_not_what_of(
+    monkeypatch, autojump_clock
+):
+    async with engine_at_work(monkeypatch) as (engine, _, worker):
+        asked = replace(ASKING, written=WRITTEN)
+        async with preparing(engine, asked, ()) as found:
+            told = await worker.prepare()
+            await trio.testing.wait_all_tasks_blocked()
+            assert (told.job.written, told.job.turns, told.job.tools) == (
+                WRITTEN,
+                [],
+                (),
+            )
+            assert found[0].job == asked

@@ -30,6 +30,8 @@ from inferd.ipc import (
     Refused,
     Run,
     Scored,
+    Spell,
+    Spelt,
     Step,
 )
 from inferd.job import EmbedJob
@@ -545,6 +547,7 @@ async def test_any_message_is_a_sign_of_life(autojump_clock):
         encode(Step(pieces=[(1, b"for nobody")])),
         encode(Step(pieces=[(-1, b"")])),
         encode(PromptReady(ticket=1, prompt_tokens=1)),
+        encode(Spelt(words=b"nobody asked")),
     ],
 )
 async def test_a_worker_that_breaks_the_protocol_ends_the_session(data, autojump_clock):
@@ -636,3 +639,37 @@ async def test_posting_to_a_dead_worker_harms_nobody(autojump_clock):
         session.post(Run(ticket=2))
         await settled()
         assert len(over) == 1
+
+
+async def test_a_vocabulary_is_asked_for_once_and_told_to_all(autojump_clock, nursery):
+    async with serving() as (session, worker, over):
+        told: list[bytes] = []
+
+        async def ask():
+            told.append(await session.words())
+
+        for _ in range(3):
+            nursery.start_soon(ask)
+        await worker.expect(Spell)
+        await worker.say(Spelt(words=b"words"))
+        await settled()
+        assert told == [b"words"] * 3
+        assert await worker.hear() == []
+        await worker.say(Spelt(words=b"others"))
+        await settled()
+        assert over
+
+
+async def test_from_a_dead_worker_no_vocabulary_is_waited_for(autojump_clock, nursery):
+    async with serving() as (session, worker, _):
+        refused = trio.Event()
+
+        async def ask():
+            with pytest.raises(WorkerDiedError):
+                await session.words()
+            refused.set()
+
+        nursery.start_soon(ask)
+        await worker.expect(Spell)
+        session.fail_all("it is gone")
+        await refused.wait()

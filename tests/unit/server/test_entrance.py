@@ -12,7 +12,7 @@ from inferd.errors import (
     InvalidRequestError,
     QueueFullError,
 )
-from inferd.job import EmbedJob, GenerateJob, Sampling, Turn
+from inferd.job import EmbedJob, GenerateJob, Sampling, Tool, Turn, Written
 from inferd.resolve.plan import Plan
 from inferd.routing import EMBEDS, GENERATES
 from inferd.server.activity import Activity
@@ -306,4 +306,76 @@ async def test_texts_of_a_flood_are_read_after_those_whose_turn_is_sooner(
     await trio.sleep(2.5)
     assert other.input_tokens == 3
     assert backend.counts.prepared == 2
+    nursery.cancel_scope.cancel()
+
+
+# --- what is not plain --------------------------------------------------------------------
+
+
+class WritingBackend(ScriptedBackend):
+    """Writes what is not plain, as long as it takes; notes for whom."""
+
+    def __init__(self, write_s: float) -> None:
+        super().__init__()
+        self.write_s = write_s
+        self.owners: list[int] = []
+
+    async def write(self, job: GenerateJob) -> Written:
+        self.owners.append(job.owner)
+        await trio.sleep(self.write_s)
+        return WRITTEN
+
+
+WRITTEN = Written(pieces=("written",))
+TOOL = Tool(name="f", description="", input_schema="{}")
+
+
+def asking(owner: int = 1000, **fields) -> Plan[GenerateJob]:
+    sampling = Sampling(temperature=0, top_p=1, top_k=0, seed=0)
+    job = GenerateJob(
+        owner=owner,
+        turns=[Turn("user", "hi")],
+        max_tokens=1,
+        sampling=sampling,
+        **fields,
+    )
+    return Plan(job=job, needs=(GENERATES,))
+
+
+async def test_what_is_not_plain_is_written_before_it_is_prepared(autojump_clock):
+    backend = WritingBackend(write_s=2)
+    entrance = make_entrance(backend)
+    async with entrance.enter(asking(tools=(TOOL,)), begin()) as (_, prepared):
+        assert prepared.job.written == WRITTEN
+        assert trio.current_time() == 2
+    async with entrance.enter(asking(), begin()) as (_, prepared):
+        assert prepared.job.written is None
+    assert backend.owners == [1000]
+
+
+async def test_who_writes_for_long_keeps_no_plain_request_waiting(
+    autojump_clock, nursery
+):
+    backend = WritingBackend(write_s=FOR_EVER)
+    entrance = make_entrance(backend)
+    nursery.start_soon(hold, entrance, asking(tools=(TOOL,)), begin())
+    await trio.testing.wait_all_tasks_blocked()
+    plain = begin(2000)
+    nursery.start_soon(hold, entrance, asking(2000), plain)
+    await trio.testing.wait_all_tasks_blocked()
+    assert plain.input_tokens == 3  # it is prepared
+    nursery.cancel_scope.cancel()
+
+
+async def test_users_take_turns_in_having_written(autojump_clock, nursery):
+    backend = WritingBackend(write_s=10)
+    entrance = make_entrance(backend)
+    nursery.start_soon(hold, entrance, asking(1), begin(1))  # has the permit
+    await trio.testing.wait_all_tasks_blocked()
+    for owner in (2, 2, 2, 2, 3):
+        nursery.start_soon(hold, entrance, asking(owner, tools=(TOOL,)), begin(owner))
+        await trio.testing.wait_all_tasks_blocked()
+    await trio.sleep(60)
+    assert backend.owners[0] == 2
+    assert 3 in backend.owners[1:3]
     nursery.cancel_scope.cancel()

@@ -26,6 +26,8 @@ from inferd.ipc import (
     Refused,
     Run,
     Scored,
+    Spell,
+    Spelt,
     Step,
     ToWorker,
 )
@@ -557,3 +559,10 @@ def test_a_worker_that_is_only_told_to_forget_beats(run_worker):
             assert daemon.receive() == Alive()
             return
     pytest.fail("no sign of life")
+
+
+def test_a_vocabulary_is_told_while_jobs_are_prepared(run_worker):
+    daemon = run_worker()
+    daemon.send(Spell())
+    assert daemon.answer() == Spelt(words=b"")
+    assert isinstance(daemon.prepare(1), PromptReady)

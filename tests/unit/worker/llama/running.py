@@ -1,7 +1,7 @@
 """Run jobs in the test's own process: no daemon, no pipe, no threads."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -13,10 +13,14 @@ import numpy.typing as npt
 
 from inferd.config import LlamaCppSettings
 from inferd.ipc import Embedded, Ended, Failed, Loaded, Scored, Step
-from inferd.job import EmbedJob, GenerateJob, RerankJob, Sampling, Turn
+from inferd.job import EmbedJob, GenerateJob, Job, RerankJob, Sampling, Turn
 from inferd.wire.responses import Logprob
-from inferd.worker.backend import Outcome
+from inferd.worker.backend import Outcome, PreparedJob
 from inferd.worker.llama.backend import LlamaBackend
+from inferd.worker.llama.compiler import tokenizer_of
+from inferd.worker.llama.facts import decode_facts, decode_words, prompts_of
+from inferd.worker.llama.generator import Generator
+from inferd.worker.llama.writing import Grammars, write_prompt
 
 N_SLOTS: Final = 3
 GREEDY: Final = Sampling(temperature=0, top_p=1, top_k=0, seed=0)
@@ -24,10 +28,19 @@ GREEDY: Final = Sampling(temperature=0, top_p=1, top_k=0, seed=0)
 Array = npt.NDArray[np.float32]
 
 
+class WritingBackend(LlamaBackend):
+    """Writes what is not plain of a job itself, as a preparer does elsewhere."""
+
+    def prepare(self, job: Job, fds: Sequence[int] = ()) -> PreparedJob:
+        if isinstance(job, GenerateJob) and not (job.is_plain or job.written):
+            job = written(self, job)
+        return super().prepare(job, fds)
+
+
 def load(path: Path, **settings: Any) -> tuple[LlamaBackend, Loaded]:
     """Load a model, on one thread."""
     chosen: dict[str, Any] = {"n_threads": 1, **settings}
-    backend = LlamaBackend(
+    backend = WritingBackend(
         LlamaCppSettings(name="tiny", model=str(path), **chosen), n_slots=N_SLOTS
     )
     return backend, backend.load(lambda _: None)
@@ -113,6 +126,22 @@ def steps(backend: LlamaBackend, at_most: int = 10_000) -> Iterator[Step]:
     while backend.is_busy and at_most:
         yield take_step(backend)
         at_most -= 1
+
+
+def written(backend: LlamaBackend, asked: GenerateJob) -> GenerateJob:
+    """Have a job written as a preparer writes it, but in this process."""
+    engine = backend._engine
+    assert isinstance(engine, Generator)
+    prompts = prompts_of(decode_facts(engine.facts))
+    done = write_prompt(prompts, asked)
+    if asked.is_structured:
+        words = decode_words(engine.words())
+        grammars = Grammars(prompts, words, tokenizer_of(words))
+        grammar = grammars.write(
+            asked, grammars.trial(), open_thought=done.open_thought
+        )
+        done = msgspec.structs.replace(done, grammar=grammar)
+    return msgspec.structs.replace(asked, written=done)
 
 
 def answer(backend: LlamaBackend, asked: GenerateJob) -> Answer:

@@ -8,11 +8,11 @@ from inferd.worker.limits import (
 )
 from inferd.worker.llama.compiler import (
     LIMITS,
-    Tokens,
     error_of,
     tokenizer_of,
-    tokens_of,
+    words_of,
 )
+from inferd.worker.llama.facts import Words
 
 TOKENIZER = LLTokenizer("byte")
 
@@ -36,10 +36,10 @@ def test_what_does_not_compile_or_cannot_begin_is_told(source, said):
 
 
 def test_a_vocabulary_is_built_again_from_what_it_is():
-    spelt = [*map(chr, range(255)), "<end>", "ab", "a", "<|x|>"]
-    tokens = Tokens(spelt, [255, 258], [255])
-    assert tokens_of(tokenizer_of(tokens)) == tokens
-    again = tokenizer_of(tokens_of(TOKENIZER))
+    spelt = [*(bytes([each]) for each in range(255)), b"<end>", b"ab", b"a", b"<|x|>"]
+    words = Words(spelt=spelt, special=[255, 258], ends=[255])
+    assert words_of(tokenizer_of(words)) == words
+    again = tokenizer_of(words_of(TOKENIZER))
     for number in range(TOKENIZER.vocab_size):
         assert again.decode_bytes([number]) == TOKENIZER.decode_bytes([number])
     assert again.tokenize_str("a") == [97]

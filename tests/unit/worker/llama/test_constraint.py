@@ -3,12 +3,11 @@ import json
 import numpy as np
 import pytest
 
-from inferd.job import Structure
 from inferd.worker.backend import RefusedError
-from inferd.worker.limits import GRAMMAR_TOTAL_BYTES, GRAMMARS_REMEMBERED
+from inferd.worker.limits import GRAMMAR_TOTAL_BYTES
 from inferd.worker.llama import constraint as module
 from inferd.worker.llama.constraint import ConstraintError, Vocabulary
-from inferd.worker.llama.grammar import Grammar, grammar_of
+from inferd.worker.llama.grammar import Grammar
 from tests.model.walking import Walker
 
 pytestmark = pytest.mark.model
@@ -17,9 +16,7 @@ pytestmark = pytest.mark.model
 @pytest.fixture(scope="module")
 def walker(loaded):
     model = loaded._model
-    vocabulary = Vocabulary(model)
-    yield Walker(model, vocabulary)
-    vocabulary.close()
+    return Walker(model, Vocabulary(model))
 
 
 def tokens_of(walker, text):
@@ -104,7 +101,7 @@ def test_a_token_that_no_text_spells_parts_what_is_forced(walker):
     special = walker.vocabulary.special
     start = special["<|im_start|>"]
     grammar = Grammar(f'start: "ab" <[{start}]> "c" D\nD: /[0-9]+/\n')
-    forced = walker.vocabulary.compile(grammar).ahead().certain
+    forced = walker.hold(grammar).ahead().certain
     assert forced == [*tokens_of(walker, "ab"), start]  # what follows could be longer
 
 
@@ -141,17 +138,3 @@ def test_a_grammar_of_lark_is_refused_by_its_own_lines(walker, source, said):
     with pytest.raises(RefusedError) as refusal:
         walker.compile("lark", source)
     assert said in str(refusal.value)
-
-
-def test_a_grammar_is_tried_once_while_it_is_remembered(walker, monkeypatch):
-    tried: list[str] = []
-    monkeypatch.setattr(walker.vocabulary._rehearsal, "error_of", tried.append)
-    first = grammar_of(Structure(kind="regex", source="once"))
-    for _ in range(3):
-        walker.vocabulary.compile(first)
-    assert len(tried) == 1
-    for number in range(GRAMMARS_REMEMBERED):
-        walker.vocabulary.compile(Grammar(f'start: "x{number}"'))
-    walker.vocabulary.compile(first)
-    assert len(tried) == GRAMMARS_REMEMBERED + 2
-    assert len(walker.vocabulary._rehearsed) == GRAMMARS_REMEMBERED

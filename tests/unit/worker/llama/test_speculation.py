@@ -6,13 +6,13 @@ from inferd.config import LlamaCppSettings
 from inferd.ipc import Step
 from inferd.job import Sampling, Structure
 from inferd.worker.limits import OUTPUTS_PER_SLOT
-from inferd.worker.llama.backend import LlamaBackend
 from inferd.worker.llama.batch import Batch
 from inferd.worker.llama.sequence import Sequence
 from inferd.worker.llama.speculation import Drafter, LookupDrafter, Speculation
 from inferd.worker.llama.trust import Costs, Trust
 from tests.unit.worker.llama.running import (
     GREEDY,
+    WritingBackend,
     answer,
     collect,
     job,
@@ -288,7 +288,7 @@ def test_no_draft_goes_where_an_answer_has_no_cells(backend, wild, added, max_to
 
 
 def test_an_answer_fills_the_context_to_its_last_cell(tiny_model):
-    backend = LlamaBackend(
+    backend = WritingBackend(
         LlamaCppSettings(name="t", model=str(tiny_model), n_ctx=256, n_threads=1),
         n_slots=1,
     )

@@ -7,7 +7,7 @@ from inferd.config import LlamaCppSettings
 from inferd.worker.backend import LoadError
 from inferd.worker.sandbox import Sandbox, files, landlock, seccomp, stages
 from inferd.worker.sandbox.calls import this_machine
-from inferd.worker.sandbox.profiles import LOADING, SERVING, STARTING
+from inferd.worker.sandbox.profiles import LOADING, SERVING
 from tests.fakes.boxed import try_in_box
 
 READS = {
@@ -16,7 +16,6 @@ READS = {
     "read what it is made of",
     "ask for memory",
     "write to nothing",
-    "run Python",
 }
 WORKS = {"receive a medium", "signal itself", "start a thread"}
 NO_FILES = {
@@ -25,7 +24,6 @@ NO_FILES = {
     "list the root",
     "write to the model",
     "make a file",
-    "run a shell",
 }
 NO_CALLS = {
     "cut another model",
@@ -66,7 +64,7 @@ def test_what_loading_has_no_use_for_is_given_up(tmp_path):
 def test_what_serves_opens_no_file_at_all(tmp_path):
     found = try_in_box(tmp_path, stage="serving")
     assert {found[name] for name in WORKS} == {""}
-    refused = READS - {"run Python"} | NO_FILES - {"run a shell"} | NO_CALLS | NO_OTHERS
+    refused = READS | NO_FILES | NO_CALLS | NO_OTHERS
     assert {name: found[name] for name in refused} == dict.fromkeys(refused, "EPERM")
 
 
@@ -133,12 +131,6 @@ def test_a_worker_loads_and_then_serves_with_less(filters):
     assert fake.taken[1:] == [{*SERVING} | OWN]
 
 
-def test_what_is_started_beside_a_worker_is_started_in_between(filters):
-    fake = filters()
-    Sandbox().enter(MODEL, start=lambda: fake.taken.append({"started"}))
-    assert fake.taken == [{*STARTING}, {"started"}, {*LOADING} | OWN]
-
-
 def test_a_kernel_that_refuses_is_told_and_not_fatal(monkeypatch, filters):
     def refuse(_):
         raise PermissionError(1, "a filter around us")
@@ -173,10 +165,11 @@ def test_a_sandbox_that_can_be_entered_and_not_closed_serves_nobody(filters):
 
 
 PREPARER = """
-import os, socket, time
+import os, signal, socket
 from inferd.worker.parent import die_with
-from inferd.worker.sandbox import enter_preparer, give_up_privileges, refuse_processes
+from inferd.worker.sandbox import begin_writing, enter_preparer, give_up_privileges
 
+read, write = os.pipe()
 give_up_privileges()
 boxed = enter_preparer()
 said = []
@@ -190,14 +183,15 @@ def attempt(what):
         said.append(0)
 
 parent = os.getpid()
-read, write = os.pipe()
 if not os.fork():
     die_with(parent)
-    refuse_processes()
+    begin_writing()
     attempt(os.fork)
     attempt(lambda: os.kill(parent, 0))
     attempt(lambda: socket.socketpair())
     attempt(lambda: os.chmod(".", 0o755))
+    attempt(lambda: os.stat("."))
+    attempt(lambda: os.open("/proc/self/statm", os.O_RDONLY))
     os.write(write, repr(said).encode())
     os._exit(0)
 os.wait()
@@ -207,18 +201,22 @@ def ended(fork):
 def in_fork(what):
     fork = os.fork()
     if not fork:
-        refuse_processes()
+        begin_writing()
         what()
     return fork
 
 aborted = ended(in_fork(os.abort))
-waiting = in_fork(lambda: time.sleep(60))
-os.kill(waiting, 9)
-killed = ended(waiting)
+
+def wait_for_alarm():
+    signal.setitimer(signal.ITIMER_PROF, 0.01)
+    while True:
+        pass
+
+stopped = ended(in_fork(wait_for_alarm))
 attempt(socket.socketpair)
 attempt(lambda: os.execv("/bin/true", ["true"]))
 attempt(lambda: os.kill(os.getppid(), 0))
-print(boxed.missing, os.read(read, 999).decode(), aborted, killed, said)
+print(boxed.missing, os.read(read, 999).decode(), aborted, stopped, said)
 """
 
 
@@ -227,4 +225,6 @@ def test_a_preparer_forks_and_its_forks_do_not():
     done = subprocess.run(
         [sys.executable, "-c", PREPARER], capture_output=True, text=True, check=True
     )
-    assert done.stdout.split("\n")[0] == "() [1, 1, 1, 1] 6 9 [1, 1, 1]", done.stderr
+    assert done.stdout.split("\n")[0] == "() [1, 1, 1, 1, 1, 1] 6 27 [1, 1, 1]", (
+        done.stderr
+    )

@@ -1,0 +1,79 @@
+import msgspec
+import pytest
+import trio
+
+from inferd.engine.preparer import Preparer
+from inferd.errors import InvalidRequestError
+from inferd.job import GenerateJob, Sampling, Structure, Turn
+
+pytestmark = pytest.mark.slow
+
+ADA, BEN, STRANGER, OTHER_STRANGER = 1000, 1001, -2, -3
+FACTS = msgspec.msgpack.encode({"template": None, "dialect": "chatml", "special": {}})
+WORDS = msgspec.msgpack.encode(
+    {
+        "spelt": [*(bytes([each]) for each in range(256)), b"<end>"],
+        "special": [256],
+        "ends": [256],
+    }
+)
+
+
+async def words():
+    return WORDS
+
+
+def asked(owner, pattern="(secret|words)+", **fields):
+    return GenerateJob(
+        owner=owner,
+        turns=[Turn("user", "hi")],
+        structure=Structure(kind="regex", source=pattern),
+        max_tokens=0,
+        sampling=Sampling(temperature=0, top_p=1, top_k=0, seed=0),
+        **fields,
+    )
+
+
+@pytest.fixture
+async def preparer():
+    preparer = Preparer(FACTS, words, start_timeout_s=60)
+    yield preparer
+    await preparer.aclose()
+
+
+async def is_tried(preparer, job):
+    """Tell whether a job's grammar is compiled before it is written."""
+    await preparer.write(job)
+    return bool(preparer._process.where)
+
+
+async def test_what_one_user_has_used_is_tried_anew_for_each_other(preparer):
+    with trio.fail_after(60):
+        assert await is_tried(preparer, asked(ADA))
+        assert not await is_tried(preparer, asked(ADA))
+        for other in (BEN, STRANGER, OTHER_STRANGER):
+            assert await is_tried(preparer, asked(other))
+            assert not await is_tried(preparer, asked(other))
+
+
+async def test_each_job_has_a_process_of_its_own_with_nothing_of_the_last(preparer):
+    with trio.fail_after(60):
+        await preparer.write(asked(ADA))
+        process = preparer._process
+        path = trio.Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        seen = set()
+        for owner in (ADA, BEN, ADA):
+            while not (fork := (await path.read_text()).split()):
+                await trio.lowlevel.checkpoint()
+            seen.add(fork[-1])
+            await preparer.write(asked(owner))
+        assert len(seen) == 3
+        assert preparer._process is process
+
+
+async def test_what_others_do_to_a_process_is_no_users_loss(preparer):
+    with trio.fail_after(60):
+        await preparer.write(asked(ADA))
+        with pytest.raises(InvalidRequestError):
+            await preparer.write(asked(BEN, "("))
+        assert not await is_tried(preparer, asked(ADA))

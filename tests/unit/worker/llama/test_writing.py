@@ -1,0 +1,304 @@
+"""What a client can ask for by size: each construct, doubled, in each family's words."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from inferd.dialects.effort import allowed_for
+from inferd.dialects.prompts import Prompts
+from inferd.dialects.registry import DIALECTS
+from inferd.job import (
+    GenerateJob,
+    Sampling,
+    Structure,
+    Tool,
+    ToolCall,
+    ToolChoice,
+    Turn,
+)
+from inferd.worker.backend import RefusedError
+from inferd.worker.llama.compiler import tokenizer_of
+from inferd.worker.llama.facts import Words
+from inferd.worker.llama.grammar import Grammar
+from inferd.worker.llama.trial import Trial
+from inferd.worker.llama.writing import Grammars, openings_of, size_of, write_prompt
+
+SAMPLING = Sampling(temperature=0, top_p=1, top_k=0, seed=0)
+SIZES = (250, 500, 1000)
+MANY = 2**17
+
+
+def job(**fields) -> GenerateJob:
+    chosen: dict[str, Any] = {
+        "turns": [Turn("user", "hi")],
+        "sampling": SAMPLING,
+        "max_tokens": 9,
+    }
+    return GenerateJob(**(chosen | fields))
+
+
+def calling(schema, n=1, **fields) -> GenerateJob:
+    """Ask for a call of some tools with a schema."""
+    tools = tuple(
+        Tool(name=f"f{k}", description="d", input_schema=json.dumps(schema))
+        for k in range(n)
+    )
+    return job(tools=tools, tool_choice=ToolChoice("required"), **fields)
+
+
+def held(kind, source) -> GenerateJob:
+    return job(structure=Structure(kind=kind, source=source))
+
+
+def named(n):
+    return {f"p{k}": {"type": "string"} for k in range(n)}
+
+
+def doubling(n):
+    """Give definitions of which each refers to the next one twice."""
+    twice = {f"d{k}": {"anyOf": [{"$ref": f"#/$defs/d{k + 1}"}] * 2} for k in range(n)}
+    return {**twice, f"d{n}": {"type": "string"}}
+
+
+def nested(n, schema):
+    for _ in range(n):
+        schema = {"type": "object", "properties": {"a": schema}}
+    return schema
+
+
+SCHEMAS: dict[str, Callable[[int], dict[str, object]]] = {
+    "properties": lambda n: {"properties": named(n)},
+    "needed": lambda n: {"properties": named(n), "required": [*named(n)]},
+    "needed, unlisted": lambda n: {"required": [*named(n)]},
+    "values": lambda n: {"properties": {"a": {"enum": [f"v{k}" for k in range(n)]}}},
+    "kinds": lambda n: {"properties": {"a": {"type": ["array", "null"] * n}}},
+    "alternatives": lambda n: {
+        "properties": {"a": {"anyOf": [{"const": f"v{k}"} for k in range(n)]}}
+    },
+    "exclusive": lambda n: {
+        "properties": {"a": {"oneOf": [{"type": "string"}, {"enum": [*range(n)]}]}}
+    },
+    "alternatives in each other": lambda n: {
+        "$defs": doubling(n),
+        "properties": {"a": {"$ref": "#/$defs/d0"}},
+    },
+    "references to one": lambda n: {
+        "$defs": {"x": {"enum": [f"v{k}" for k in range(n)]}},
+        "properties": {f"p{k}": {"$ref": "#/$defs/x"} for k in range(n)},
+    },
+    "arrays beside what they refer to": lambda n: {
+        "$defs": {"x": {"enum": [f"v{k}" for k in range(n)]}},
+        "properties": {
+            f"p{k}": {"type": "array", "items": {"$ref": "#/$defs/x"}} for k in range(n)
+        },
+    },
+    "itself": lambda n: {
+        "$defs": {
+            "x": {"properties": {f"p{k}": {"$ref": "#/$defs/x"} for k in range(n)}}
+        },
+        "properties": {"a": {"$ref": "#/$defs/x"}},
+    },
+    "depth": lambda n: nested(n // 60, {"type": "string"}),
+    "long names": lambda n: {
+        "properties": {"x" * n * 8: {"type": "object", "properties": named(n)}}
+    },
+    "patterns": lambda n: {
+        "properties": {"a": {"type": "string", "pattern": "(a|b)" * n}}
+    },
+    "words": lambda n: {"properties": {"a": {"description": "word " * n}}},
+    "numbers": lambda n: {
+        "properties": {"a": {"enum": [[k, {"b": k}] for k in range(n)]}}
+    },
+    "places": lambda n: {
+        "properties": {"a": {"$ref": "#/$defs/x/anyOf/" + "9" * n}},
+        "$defs": {"x": {"anyOf": [{}]}},
+    },
+}
+CALLS = tuple(
+    ToolCall(id=f"c{k}", name="f0", arguments='{"a": 1}') for k in range(9000)
+)
+TALKS: dict[str, Callable[[int], GenerateJob]] = {
+    "turns": lambda n: job(turns=[Turn("user", "a"), Turn("assistant", "b")] * n),
+    "systems": lambda n: job(turns=[Turn("system", "a"), Turn("user", "b")] * n),
+    "text": lambda n: job(turns=[Turn("user", "word " * n)]),
+    "markers": lambda n: job(turns=[Turn("user", "<|im_start|><" * n)]),
+    "tools": lambda n: calling({"properties": {"a": {}}}, n),
+    "calls": lambda n: job(turns=[Turn("user", "a"), Turn("assistant", "", CALLS[:n])]),
+    "results": lambda n: job(
+        turns=[
+            Turn("user", "a"),
+            Turn("assistant", "", CALLS[:n]),
+            *(Turn("tool", "r", call_id=f"c{n - k}", name="f0") for k in range(n)),
+        ]
+    ),
+}
+TEXTS: dict[str, Callable[[int], tuple[str, str]]] = {
+    "rules": lambda n: (
+        "gbnf",
+        "".join(f"r{k} ::= r{k - 1}\n" for k in range(n // 5, 0, -1))
+        + 'r0 ::= "x"\nroot ::= r1',
+    ),
+    "rules, forwards": lambda n: (
+        "gbnf",
+        "root ::= r0\n"
+        + "".join(f"r{k} ::= r{k + 1}\n" for k in range(n // 5))
+        + f'r{n // 5} ::= "x"',
+    ),
+    "literals": lambda n: ("gbnf", "root ::= " + '"a" ' * n),
+    "classes": lambda n: ("gbnf", "root ::= " + "[a-z]{2} " * n),
+    "alternatives": lambda n: ("gbnf", "root ::= " + '"a" | ' * n + '"b"'),
+    "groups": lambda n: ("gbnf", "root ::= " + '("a")* ' * n),
+    "comments": lambda n: ("gbnf", 'root ::= "a"\n' + "# a\n" * n),
+    "nested groups": lambda n: ("gbnf", "root ::= " + "(" * n + '"a"' + ")" * n),
+    "rules of Lark": lambda n: (
+        "lark",
+        "start: a0\n" + "".join(f"a{k}: a{k + 1}\n" for k in range(n)) + f'a{n}: "x"',
+    ),
+    "tokens of Lark": lambda n: ("lark", "start: " + "<[1,2-3]> " * n),
+    "ids of Lark": lambda n: ("lark", "start: <[" + "1," * n + "2]>"),
+    "a long id of Lark": lambda n: ("lark", "start: <[" + "1" * n * 9 + "]>"),
+    "a pattern": lambda n: ("regex", "(a|b)" * n),
+    "slashes": lambda n: ("regex", "/" * n),
+}
+
+
+def _calling(of: Callable[[int], dict[str, object]]) -> Callable[[int], GenerateJob]:
+    return lambda n: calling(of(n))
+
+
+def _held_to(of: Callable[[int], dict[str, object]]) -> Callable[[int], GenerateJob]:
+    return lambda n: held("json_schema", json.dumps(of(n)))
+
+
+def _held(of: Callable[[int], tuple[str, str]]) -> Callable[[int], GenerateJob]:
+    return lambda n: held(*of(n))
+
+
+CASES = {
+    **{f"schema: {name}": _calling(of) for name, of in SCHEMAS.items()},
+    **{f"talk: {name}": of for name, of in TALKS.items()},
+}
+STRUCTURES = {
+    **{f"schema: {name}": _held_to(of) for name, of in SCHEMAS.items()},
+    **{f"text: {name}": _held(of) for name, of in TEXTS.items()},
+}
+
+
+class Untried(Trial):
+    """Takes every grammar for one that compiles: that is not Python's work."""
+
+    def __init__(self) -> None:
+        super().__init__(TOKENIZER)
+        self.n_chars = 0
+
+    def check(self, grammar: Grammar) -> None:
+        self.n_chars += len(grammar.source) + sum(len(e.source) for e in grammar.parts)
+
+
+WORDS = Words(
+    spelt=[bytes([k]) for k in range(256)] + [b"<end>"], special=[256], ends=[256]
+)
+TOKENIZER = tokenizer_of(WORDS)
+
+
+@contextmanager
+def counted() -> Iterator[list[int]]:
+    """Count what is called inside, in Python and in C."""
+    n_calls = [0]
+
+    def note(_frame: object, event: str, _argument: object) -> None:
+        n_calls[0] += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        yield n_calls
+    finally:
+        sys.setprofile(None)
+
+
+def steps_of(dialect: str, asked: GenerateJob) -> tuple[int, bool]:
+    """Give the calls and characters that writing a job takes, and whether it is refused."""
+    prompts = Prompts(None, DIALECTS[dialect])
+    grammars = Grammars(prompts, WORDS, TOKENIZER)
+    trial = Untried()
+    n_chars = 0
+    is_refused = False
+    with counted() as n_calls:
+        try:
+            written = write_prompt(prompts, asked)
+            n_chars = sum(map(len, written.pieces))
+            grammars.write(asked, trial, open_thought=written.open_thought)
+        except RefusedError as error:
+            is_refused = bool(str(error))
+    return n_calls[0] + n_chars + trial.n_chars, is_refused
+
+
+def check_growth(dialect: str, of: Callable[[int], GenerateJob]) -> None:
+    """See that twice as much takes twice as many steps, or no more than the bound."""
+    before, _ = steps_of(dialect, of(SIZES[0]))
+    for n in SIZES[1:]:
+        asked = of(n)
+        steps, _ = steps_of(dialect, asked)
+        bound = 4 * allowed_for(size_of(asked))
+        assert steps <= max(2.5 * before, bound), (n, steps, before)
+        before = steps
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+@pytest.mark.parametrize("name", CASES)
+def test_twice_as_much_takes_twice_as_many_steps_or_is_refused(dialect, name):
+    check_growth(dialect, CASES[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_so_do_structures(name):
+    check_growth("chatml", STRUCTURES[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "text",
+    ['"\\', "[\\", "{1", '"', "[", "/\\", "<[", "<a", "a ", "# ", "//", "stop ", "\\"],
+)
+@pytest.mark.parametrize("kind", ["gbnf", "lark", "regex"])
+def test_of_what_has_no_end_the_end_is_looked_for_once(kind, text):
+    # by the square of all characters this would take minutes each
+    begin = {"gbnf": "root ::= ", "lark": "start: ", "regex": ""}[kind]
+    steps, _ = steps_of("chatml", held(kind, begin + text * MANY))
+    assert steps < 100 * MANY
+
+
+@pytest.mark.slow
+def test_a_text_that_is_nearly_json_is_searched_once():
+    deep = "[" * 100_000 + '"\\' * MANY
+    tool = Tool(name="f", description="", input_schema=deep)
+    steps, _ = steps_of("chatml", job(tools=(tool,)))
+    assert steps < 100 * MANY
+
+
+def test_a_diamond_of_references_is_one_alternative():
+    prompts = Prompts(None, DIALECTS["qwen3-coder"])
+    trial = Untried()
+    asked = calling(SCHEMAS["alternatives in each other"](7))
+    Grammars(prompts, WORDS, TOKENIZER).write(asked, trial, open_thought="")
+    assert trial.n_chars < 3000
+
+
+def test_what_repeats_too_much_is_refused_by_its_field():
+    asked = calling(SCHEMAS["arrays beside what they refer to"](2000))
+    prompts = Prompts(None, DIALECTS["qwen3-coder"])
+    with pytest.raises(RefusedError, match=r"^response_format and tools: it refers to"):
+        Grammars(prompts, WORDS, TOKENIZER).write(asked, Untried(), open_thought="")
+
+
+def test_the_ways_in_which_calls_begin_are_told_for_each_family():
+    for dialect in DIALECTS.values():
+        openings = openings_of(Prompts(None, dialect))
+        assert openings
+        assert all(openings)
