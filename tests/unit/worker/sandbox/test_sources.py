@@ -28,7 +28,9 @@ def test_what_lies_beside_a_script_is_imported_without_its_file(kept, tmp_path):
     assert str(tmp_path / "audit/beside_a_script.py") == module.WHERE
 
 
-@pytest.mark.parametrize("name", ["smtplib", "xml.dom.minidom", "wsgiref", "json.tool"])
+@pytest.mark.parametrize(
+    "name", ["smtplib", "xml.dom.minidom", "wsgiref", "json.tool", "inferd.pipe"]
+)
 def test_python_s_own_library_is_there(name, kept):
     spec = kept.find_spec(name, None)
     assert spec is not None
