@@ -112,11 +112,18 @@ class Boxed(Struct, frozen=True, kw_only=True, tag=True):
     """What holds the worker in from here on, before it runs native code."""
 
     landlock: Count = 0
-    """The kernel's version of it; 0 where it has none, so that files are not kept off."""
+    """The kernel's version of it; 0 where files are not kept off."""
     seccomp: bool = False
-    """Whether network and other processes are kept off."""
+    """Whether all system calls are kept off that are on no list."""
     is_open: bool = False
-    """Neither is wanted: the backend needs an accelerator's devices."""
+    """Files are not meant to be kept off: the backend needs an accelerator's devices."""
+    missing: tuple[Words, ...] = ()
+    """What is not to be had here, and why."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that is meant to be kept off is."""
+        return self.seccomp and (self.landlock > 0 or self.is_open) and not self.missing
 
 
 class LoadFailed(Struct, frozen=True, kw_only=True, tag=True):

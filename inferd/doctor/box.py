@@ -22,9 +22,10 @@ def check_box(limits: LimitSettings) -> Finding:
         return failed("a scripted worker does not start", "make setup")
     landlock = f"ABI {boxed.landlock}" if boxed.landlock else "no"
     detail = f"landlock {landlock}, seccomp {'yes' if boxed.seccomp else 'no'}"
-    if boxed.landlock and boxed.seccomp:
+    if boxed.is_whole:
         return ok(detail)
-    return warning(f"{detail}: a worker can do more than it needs to")
+    lacks = "; ".join(("a worker can do more than it needs to", *boxed.missing))
+    return warning(f"{detail}: {lacks}")
 
 
 async def _enter(limits: LimitSettings) -> Boxed | None:

@@ -214,8 +214,7 @@ class StatusBoard:
 
     def _tell_boxes(self) -> None:
         for backend, boxed in self._boxes.items():
-            is_whole = boxed.is_open or (boxed.landlock > 0 and boxed.seccomp)
-            say = log.info if is_whole else log.warning
+            say = log.info if boxed.is_whole else log.warning
             say("worker.boxed", backend=backend, **msgspec.structs.asdict(boxed))
         self._boxes.clear()
 

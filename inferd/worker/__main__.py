@@ -7,18 +7,21 @@ from functools import partial
 
 from inferd.config import LlamaCppSettings, MockSettings, WhisperCppSettings
 from inferd.ipc import Boxed, Load
-from inferd.worker import box
 from inferd.worker.backend import WorkerBackend
 from inferd.worker.link import Link
 from inferd.worker.parent import die_with
 from inferd.worker.runtime import Runtime
+from inferd.worker.sandbox import Sandbox, give_up_privileges
 
 
-def make_backend(tell: Callable[[Boxed], None], load: Load) -> WorkerBackend:
-    """Choose the library; importing it is what only this process does, in its box.
+def make_backend(
+    sandbox: Sandbox, tell: Callable[[Boxed], None], load: Load
+) -> WorkerBackend:
+    """Choose the library; importing it is what only this process does, in its sandbox.
 
     Args:
-        tell: what the box holds back.
+        sandbox: to enter before that.
+        tell: told what holds it in.
         load: what is to be loaded.
 
     Raises:
@@ -28,13 +31,13 @@ def make_backend(tell: Callable[[Boxed], None], load: Load) -> WorkerBackend:
         case MockSettings() as settings:
             from inferd.worker.mock import MockBackend  # noqa: PLC0415
 
-            tell(box.enter(settings))
+            tell(sandbox.enter(settings))
             return MockBackend(settings)
         case LlamaCppSettings() as settings:
             from inferd.worker.llama.files import open_files  # noqa: PLC0415
 
             files = open_files(settings)
-            tell(box.enter(settings, files.fds))
+            tell(sandbox.enter(settings, files.fds))
             from inferd.worker.llama.backend import LlamaBackend  # noqa: PLC0415
 
             return LlamaBackend(
@@ -47,7 +50,7 @@ def make_backend(tell: Callable[[Boxed], None], load: Load) -> WorkerBackend:
             from inferd.worker.whisper.files import open_file  # noqa: PLC0415
 
             file = open_file(settings)
-            tell(box.enter(settings, file.fds))
+            tell(sandbox.enter(settings, file.fds))
             from inferd.worker.whisper.backend import WhisperBackend  # noqa: PLC0415
 
             return WhisperBackend(settings, n_slots=load.n_slots, file=file)
@@ -57,13 +60,15 @@ def main() -> int:
     """Serve the daemon at the other end of the given descriptor."""
     fd, parent_pid = map(int, sys.argv[1:3])
     die_with(parent_pid)
-    box.give_up_privileges()
+    give_up_privileges()
+    sandbox = Sandbox()
     sys.setswitchinterval(
         0.0005
     )  # the decoding thread waits for the interpreter, not I/O
     with socket.socket(fileno=fd) as sock:
         link = Link(sock)
-        return Runtime(link, partial(make_backend, link.send)).serve()
+        backend = partial(make_backend, sandbox, link.send)
+        return Runtime(link, backend, sandbox.begin_serving).serve()
 
 
 if __name__ == "__main__":

@@ -6,7 +6,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-_SIZES: Final = Path("/proc/self/statm")
+from inferd.worker.kept import KeptFile
+
+_SIZES: Final = KeptFile(Path("/proc/self/statm"))
 _SPACE: Final = 0
 _RESIDENT: Final = 1
 _DATA: Final = 5
@@ -21,6 +23,15 @@ def resident_bytes() -> int:
 def address_space_bytes() -> int:
     """Tell what this process has mapped by now, used or not."""
     return _bytes_at(_SPACE)
+
+
+def hold_open() -> None:
+    """Open what the kernel tells this by; later it may be too late.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    _SIZES.open()
 
 
 class BoundedGrowth:
@@ -69,4 +80,4 @@ def _data_bytes() -> int:
 
 def _bytes_at(place: int) -> int:
     """Tell how much the kernel counts by now."""
-    return int(_SIZES.read_text().split()[place]) * resource.getpagesize()
+    return int(_SIZES.read().split()[place]) * resource.getpagesize()

@@ -58,10 +58,14 @@ class Runtime:
     """Serves one daemon until it goes away."""
 
     def __init__(
-        self, link: Link, make_backend: Callable[[Load], WorkerBackend]
+        self,
+        link: Link,
+        make_backend: Callable[[Load], WorkerBackend],
+        begin_serving: Callable[[], None] = lambda: None,
     ) -> None:
         self._link = link
         self._make_backend = make_backend
+        self._begin_serving = begin_serving
         self._to_prepare: queue.SimpleQueue[_ToPrepare] = queue.SimpleQueue()
         self._to_compile: queue.SimpleQueue[_ToPrepare] = queue.SimpleQueue()
         self._commands: queue.SimpleQueue[_Command] = queue.SimpleQueue()
@@ -83,6 +87,7 @@ class Runtime:
             backend = self._make_backend(load)
             share = self._ask_for_memory(backend)
             loaded = backend.load(self._link.send, share)
+            self._begin_serving()
         except LoadError as error:
             self._link.send(LoadFailed(reason=error.reason, whole=error.whole))
             return EXIT_LOAD_FAILED

@@ -1,6 +1,6 @@
-"""Enter a worker's box, then try what nobody in there should be able to do.
+"""Enter a worker's sandbox, then try what nobody in there should be able to do.
 
-``python tests/fakes/boxed.py MODEL OTHER SETTINGS`` prints what came of each attempt as
+``python tests/fakes/boxed.py MODEL OTHER SETTINGS STAGE`` prints what came of each attempt as
 JSON: empty where it worked, else the name of the error.
 """
 
@@ -21,29 +21,34 @@ from typing import Any
 import msgspec
 
 from inferd.config import LlamaCppSettings
-from inferd.worker import box
+from inferd.worker.sandbox import Sandbox, give_up_privileges
 
 PTRACE_SEIZE = 0x4206
 PR_SET_PDEATHSIG = 1
-PR_GET_PDEATHSIG = 2
 IO_URING_SETUP = 425
 X32 = 0x4000_0000
 GETPID = 39
 
 
-def try_in_box(directory: Path, *, n_gpu_layers: int = 0) -> dict[str, Any]:
+def try_in_box(
+    directory: Path, *, n_gpu_layers: int = 0, stage: str = "loading"
+) -> dict[str, Any]:
     """Have a process of its own try; give what it prints.
 
     Args:
         directory: an empty one, for the models.
         n_gpu_layers: of the backend.
+        stage: "loading" or "serving".
     """
     model, other = directory / "m.gguf", directory / "other.gguf"
     for path in (model, other):
         path.write_bytes(b"weights")
     settings = LlamaCppSettings(name="m", model=str(model), n_gpu_layers=n_gpu_layers)
     done = subprocess.run(
-        [sys.executable, __file__, model, other, msgspec.json.encode(settings)],
+        [
+            *(sys.executable, __file__, model, other),
+            *(msgspec.json.encode(settings), stage),
+        ],
         check=True,
         capture_output=True,
         timeout=60,
@@ -54,21 +59,18 @@ def try_in_box(directory: Path, *, n_gpu_layers: int = 0) -> dict[str, Any]:
 
 def main() -> None:
     """Open the model, enter, try."""
-    model, other, settings = sys.argv[1:]
+    model, other, settings, stage = sys.argv[1:]
     libc = ctypes.CDLL(None, use_errno=True)
     fd = os.open(model, os.O_RDONLY)
     daemons, ours = socket.socketpair()
-    box.give_up_privileges()
-    found: dict[str, str] = {}
-    boxed = box.enter(
-        msgspec.json.decode(settings, type=LlamaCppSettings),
-        [fd],
-        lambda: found.update(
-            {name: outcome(each) for name, each in starting().items()}
-        ),
-    )
+    send_medium(daemons)
+    give_up_privileges()
+    sandbox = Sandbox()
+    boxed = sandbox.enter(msgspec.json.decode(settings, type=LlamaCppSettings), [fd])
+    if stage == "serving":
+        sandbox.begin_serving()
     attempts = reading(fd, Path(model), Path(other))
-    attempts["receive a medium"] = lambda: receiving(daemons, ours)
+    attempts["receive a medium"] = lambda: receiving(ours)
     if not boxed.is_open:
         attempts |= writing(Path(model), Path(other)) | running()
     attempts |= calling(libc, is_open=boxed.is_open)
@@ -77,7 +79,6 @@ def main() -> None:
             {
                 "boxed": msgspec.to_builtins(boxed),
                 "core": resource.getrlimit(resource.RLIMIT_CORE),
-                **found,
                 **{name: outcome(attempt) for name, attempt in attempts.items()},
             }
         )
@@ -109,11 +110,15 @@ def reading(fd: int, model: Path, other: Path) -> dict[str, Callable[[], object]
     }
 
 
-def receiving(daemons: socket.socket, ours: socket.socket) -> None:
-    """Get a file in memory over a socket, and read it."""
+def send_medium(daemons: socket.socket) -> None:
+    """Send a file in memory over a socket."""
     fd = os.memfd_create("medium", os.MFD_CLOEXEC)
     os.write(fd, b"pixels")
     socket.send_fds(daemons, [b"x"], [fd])
+
+
+def receiving(ours: socket.socket) -> None:
+    """Get it, and read it."""
     _, [copy], _, _ = socket.recv_fds(ours, 1, 1, socket.MSG_CMSG_CLOEXEC)
     if os.pread(copy, 10, 0) != b"pixels":
         raise OSError(errno.EIO, "other pixels")
@@ -127,16 +132,8 @@ def writing(model: Path, other: Path) -> dict[str, Callable[[], object]]:
         "make a file": (model.parent / "new").touch,
         "make a directory": (model.parent / "new").mkdir,
         "remove the model": model.unlink,
-        "write to its own code": lambda: Path(box.__file__).open("r+b").close(),
+        "write to its own code": lambda: Path(__file__).open("r+b").close(),
         "write to nothing": lambda: Path(os.devnull).write_bytes(b"x"),
-    }
-
-
-def starting() -> dict[str, Callable[[], object]]:
-    """Start programs."""
-    return {
-        "run a shell": lambda: subprocess.run(["/bin/sh", "-c", ":"], check=True),
-        "run Python": lambda: subprocess.run([sys.executable, "-c", ""], check=True),
     }
 
 
@@ -144,7 +141,7 @@ def running() -> dict[str, Callable[[], object]]:
     """Go on as two, and bother others."""
     return {
         "fork": lambda: os.fork() or os._exit(0),
-        "start Python": starting()["run Python"],
+        "start Python": lambda: subprocess.run([sys.executable, "-c", ""], check=True),
         "start a thread": lambda: threading.Thread(target=int).start(),
         "signal the daemon": lambda: os.kill(os.getppid(), 0),
         "signal itself": lambda: os.kill(os.getpid(), signal.SIGCONT),
@@ -164,8 +161,6 @@ def calling(libc: ctypes.CDLL, *, is_open: bool) -> dict[str, Callable[[], objec
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code))
 
-    number = ctypes.byref(ctypes.c_int())
-
     def ptrace() -> None:
         if is_open or libc.ptrace(PTRACE_SEIZE, os.getppid(), None, None) < 0:
             code = ctypes.get_errno()
@@ -182,7 +177,6 @@ def calling(libc: ctypes.CDLL, *, is_open: bool) -> dict[str, Callable[[], objec
         ).close(),
         "make a ring": lambda: called(IO_URING_SETUP, 1, 0),
         "outlive the daemon": lambda: prctl(PR_SET_PDEATHSIG, 0),
-        "see whether it does": lambda: prctl(PR_GET_PDEATHSIG, number),
         "lead a session": os.setsid,
         "leave the group": lambda: os.setpgid(0, 0),
         "call by another table": lambda: called(X32 | GETPID),

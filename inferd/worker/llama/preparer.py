@@ -34,7 +34,6 @@ from inferd.preparing import (
     Write,
     Wrote,
 )
-from inferd.worker import box, seccomp
 from inferd.worker.backend import RefusedError
 from inferd.worker.limits import (
     GRAMMAR_COMPILE_BYTES,
@@ -48,8 +47,9 @@ from inferd.worker.limits import (
 from inferd.worker.llama.compiler import tokenizer_of
 from inferd.worker.llama.facts import decode_facts, decode_words, prompts_of
 from inferd.worker.llama.writing import Grammars, write_prompt
-from inferd.worker.memory import address_space_bytes
+from inferd.worker.memory import address_space_bytes, hold_open
 from inferd.worker.parent import die_with
+from inferd.worker.sandbox import begin_writing, enter_preparer, give_up_privileges
 
 EXIT_DONE: Final = 9
 """Of a fork that has found the daemon gone."""
@@ -118,7 +118,8 @@ def serve(line: Line, known: Learnt) -> None:
         if code:
             line.send(Ended(code=code))
     die_with(parent)
-    seccomp.refuse_children()
+    hold_open()
+    begin_writing()
     serve_one(line, known)
 
 
@@ -206,8 +207,8 @@ def main() -> None:
     """Learn, and serve until the daemon is gone."""
     fd, parent_pid = map(int, sys.argv[1:3])
     die_with(parent_pid)
-    box.give_up_privileges()
-    box.enter_to_prepare()
+    give_up_privileges()
+    enter_preparer()
     line = Line(socket.socket(fileno=fd))
     received = line.receive()
     if received is None or not isinstance(received[0], Learn):

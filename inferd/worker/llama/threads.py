@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from inferd.worker.kept import KeptFile
+
 WINDOW_S: Final = 0.25
 """Seconds over which the load is measured: 25 ticks of the kernel's count a core."""
 
@@ -66,7 +68,7 @@ class OtherLoad:
     """
 
     def __init__(self, stat: Path = Path("/proc/stat")) -> None:
-        self._stat = stat
+        self._stat = KeptFile(stat)
         self._asked_at = time.monotonic()
         self._cores = {f"cpu{core}" for core in os.sched_getaffinity(0)}
         self._began = self._read()
@@ -95,7 +97,7 @@ class OtherLoad:
 
     def _busy_s(self) -> float:
         try:
-            lines = self._stat.read_text().splitlines()
+            lines = self._stat.read().splitlines()
         except OSError:
             return 0.0
         n_ticks = 0

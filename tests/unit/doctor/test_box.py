@@ -27,6 +27,11 @@ def test_a_worker_that_does_not_start_is_a_failure(monkeypatch):
     [
         (Boxed(landlock=7, seccomp=True), Verdict.OK, "landlock ABI 7, seccomp yes"),
         (Boxed(landlock=1), Verdict.WARNING, "landlock ABI 1, seccomp no"),
+        (
+            Boxed(landlock=1, missing=("seccomp: refused", "and more")),
+            Verdict.WARNING,
+            "landlock ABI 1, seccomp no: a worker can do more than it needs to; seccomp:",
+        ),
         (Boxed(seccomp=True), Verdict.WARNING, "landlock no, seccomp yes"),
     ],
 )

@@ -165,7 +165,9 @@ def test_a_step_down_is_a_warning_and_counts_as_a_death():
     ("boxed", "level"),
     [
         (Boxed(landlock=7, seccomp=True), "info"),
-        (Boxed(is_open=True), "info"),
+        (Boxed(is_open=True, seccomp=True), "info"),
+        (Boxed(is_open=True), "warning"),
+        (Boxed(landlock=7, seccomp=True, missing=("a part",)), "warning"),
         (Boxed(seccomp=True), "warning"),
         (Boxed(landlock=7), "warning"),
     ],

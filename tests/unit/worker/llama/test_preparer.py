@@ -165,6 +165,7 @@ def test_a_grammar_is_tried_once_by_who_knows_it(preparer):
 def test_a_job_is_served_by_a_process_of_its_own(preparer):
     pid, forks = preparer.popen.pid, set()
     for _ in range(3):
+        assert eventually(lambda: preparer.fork not in forks)
         forks.add(preparer.fork)
         assert isinstance(preparer.said(held('start: "a"'))[-1], Wrote)
     assert len(forks) == 3

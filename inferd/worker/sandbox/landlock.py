@@ -11,7 +11,6 @@ import struct
 from collections.abc import Iterable
 from typing import Final
 
-EXECUTE: Final = 1 << 0
 WRITE_FILE: Final = 1 << 1
 READ_FILE: Final = 1 << 2
 READ_DIR: Final = 1 << 3
@@ -35,6 +34,13 @@ _SCOPES: Final = 0b11
 def version() -> int:
     """Ask the kernel which version of Landlock it has; 0 for none."""
     return max(0, _syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _ASK_VERSION))
+
+
+def refusal() -> str:
+    """Give the kernel's words where it has none, and else nothing."""
+    if version():
+        return ""
+    return os.strerror(ctypes.get_errno())
 
 
 def restrict(allowed: Iterable[tuple[int, int]]) -> int:

@@ -1,4 +1,5 @@
 import ctypes
+import errno
 import os
 import struct
 import subprocess
@@ -7,12 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from inferd.worker import landlock
+from inferd.worker.sandbox import landlock
 
 PROGRAM = """
 import os, sys
-from inferd.worker.landlock import READ_DIR, READ_FILE, restrict
+from inferd.worker.sandbox.landlock import READ_DIR, READ_FILE, restrict
 import ctypes
+import errno
 ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)
 allowed = os.open(sys.argv[1], os.O_PATH)
 restrict([(allowed, READ_FILE | READ_DIR)])
@@ -105,3 +107,11 @@ def test_what_is_not_named_is_out_of_reach(tmp_path):
     )
     expected = [b"0", b"no"] if landlock.version() else [b"0", b"0"]
     assert done.stdout.split() == expected
+
+
+def test_a_kernel_says_itself_why_it_has_none(kernel):
+    kernel(-1)
+    ctypes.set_errno(errno.EOPNOTSUPP)
+    assert landlock.refusal() == os.strerror(errno.EOPNOTSUPP)
+    kernel(1)
+    assert landlock.refusal() == ""

@@ -1,0 +1,44 @@
+import ctypes
+import resource
+
+from inferd.worker.limits import WORKER_OPEN_FILES
+from inferd.worker.sandbox import give_up_privileges
+from inferd.worker.sandbox.privileges import drop_capabilities
+
+
+def test_a_bound_that_is_lower_already_stays(monkeypatch):
+    bounds: dict[int, tuple[int, int]] = {}
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 128))
+    monkeypatch.setattr(resource, "setrlimit", bounds.__setitem__)
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: NoLibrary)
+    give_up_privileges()
+    assert bounds == {resource.RLIMIT_CORE: (0, 0), resource.RLIMIT_NOFILE: (128, 128)}
+
+
+def test_without_a_bound_there_is_one(monkeypatch):
+    bounds: dict[int, tuple[int, int]] = {}
+    endless = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: endless)
+    monkeypatch.setattr(resource, "setrlimit", bounds.__setitem__)
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: NoLibrary)
+    give_up_privileges()
+    assert bounds[resource.RLIMIT_NOFILE] == (WORKER_OPEN_FILES, WORKER_OPEN_FILES)
+
+
+class NoLibrary:
+    """A C library that changes nothing about us."""
+
+    @staticmethod
+    def prctl(*_: int) -> int:
+        return 0
+
+    @staticmethod
+    def capget(*_: object) -> int:
+        return -1
+
+
+def test_a_kernel_that_does_not_tell_capabilities_is_not_asked_to_change_them(
+    monkeypatch,
+):
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: NoLibrary)
+    drop_capabilities()
