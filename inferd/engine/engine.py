@@ -236,7 +236,7 @@ class Engine(JobBackend):
         if loaded.facts:
             session.preparer = Preparer(
                 loaded.facts,
-                session.words,
+                session.vocabulary.get,
                 start_timeout_s=self._limits.prepare_timeout_s,
             )
         self._session = session

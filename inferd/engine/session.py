@@ -15,6 +15,7 @@ from inferd.engine.outbox import Outbox, OutboxFullError
 from inferd.engine.preparer import Preparer
 from inferd.engine.process import WorkerProcess, describe_exit
 from inferd.engine.pulse import Pulse, no_word
+from inferd.engine.vocabulary import Vocabulary
 from inferd.fit import Demand
 from inferd.ipc import (
     Append,
@@ -35,7 +36,6 @@ from inferd.ipc import (
     Resume,
     Run,
     Silent,
-    Spell,
     Spelt,
     ToWorker,
     Variant,
@@ -65,9 +65,7 @@ class Session:
         self._prepared = trio.lowlevel.ParkingLot()
         self._pulse = Pulse(trio.current_time())
         self._hung: str | None = None
-        self._words: bytes | None = None
-        self._is_spelt = trio.Event()
-        self._has_asked_words = False
+        self.vocabulary = Vocabulary(self.post)
         self.preparer: Preparer | None = None
         """What writes prompts that are not plain, where the worker reads any."""
         self.variant: Variant | None = None
@@ -143,20 +141,6 @@ class Session:
             case _:
                 pass
 
-    async def words(self) -> bytes:
-        """Give the vocabulary, which the worker is asked for once.
-
-        Raises:
-            WorkerDiedError: it is gone.
-        """
-        if not self._has_asked_words:
-            self._has_asked_words = True
-            self.post(Spell())
-        await self._is_spelt.wait()
-        if self._words is None:
-            raise WorkerDiedError("the worker is gone")
-        return self._words
-
     async def finish_preparing(self, within_s: float, *, compiling: bool) -> None:
         """Wait until the worker has answered a prepare that nobody waits for any more.
 
@@ -185,7 +169,7 @@ class Session:
         self._outbox.close()
         self._preparing.clear()
         self._prepared.unpark_all()
-        self._is_spelt.set()
+        self.vocabulary.give_up()
 
     # --- the worker ---------------------------------------------------------------
 
@@ -253,18 +237,12 @@ class Session:
         """Sort the messages that are whole: half of one is still silence."""
         while (message := self._next_received()) is not None:
             if isinstance(message, Spelt):
-                self._take_words(message)
+                self.vocabulary.told(message)
                 continue
             now = trio.current_time()
             self._conduct.heard(message, now)
             self._pulse.heard(message, now)
             self._sort(message)
-
-    def _take_words(self, message: Spelt) -> None:
-        if not self._has_asked_words or self._words is not None:
-            raise LieError("a vocabulary that it was not asked")
-        self._words = message.words
-        self._is_spelt.set()
 
     async def _watch(self, silence_s: float) -> None:
         self._hung = await self._pulse.run_out(silence_s)

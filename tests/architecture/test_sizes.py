@@ -12,6 +12,7 @@ MAX_FUNCTION_LINES = 60
 
 LONG: dict[str, str] = {
     "config.py": "a list of all settings, each with what it means",
+    "ipc.py": "a list of all messages, each with what it means",
     "limits.py": "a list of all bounds, each with its reason",
 }
 """What may be longer, ``module`` or ``module:function``, and why."""

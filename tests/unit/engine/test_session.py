@@ -646,7 +646,7 @@ async def test_a_vocabulary_is_asked_for_once_and_told_to_all(autojump_clock, nu
         told: list[bytes] = []
 
         async def ask():
-            told.append(await session.words())
+            told.append(await session.vocabulary.get())
 
         for _ in range(3):
             nursery.start_soon(ask)
@@ -666,7 +666,7 @@ async def test_from_a_dead_worker_no_vocabulary_is_waited_for(autojump_clock, nu
 
         async def ask():
             with pytest.raises(WorkerDiedError):
-                await session.words()
+                await session.vocabulary.get()
             refused.set()
 
         nursery.start_soon(ask)
