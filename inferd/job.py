@@ -257,6 +257,16 @@ class TranscribeJob(Struct, frozen=True, kw_only=True, tag="transcribe"):
 Job = GenerateJob | EmbedJob | RerankJob | TranscribeJob
 
 
+def compiles(job: Job) -> bool:
+    """Tell whether a worker compiles something to prepare a job, which may take a second.
+
+    It does so beside all others, and one such job is prepared at a time.
+    """
+    if not isinstance(job, GenerateJob) or job.written is None:
+        return False
+    return bool(job.written.grammar)
+
+
 def media_of(job: Job) -> tuple[Media, ...]:
     """Give what a job comes with besides text, in the order of its descriptors."""
     match job:

@@ -77,8 +77,7 @@ class Conduct:
     def __init__(self) -> None:
         self._jobs: dict[int, _Open] = {}
         self._highest = -1
-        self._preparing: int | None = None
-        self._is_generation = False
+        self._preparing: dict[int, bool] = {}  # whether each is one that writes
         self._n_ctx = 0
         self._chatter_left = float(IPC_CHATTER_MESSAGES)
         self._chatted_at = 0.0
@@ -100,8 +99,7 @@ class Conduct:
 
     def asked(self, ticket: int, job: Job) -> None:
         """A job is to be prepared: the worker owes one answer to that."""
-        self._preparing = ticket
-        self._is_generation = isinstance(job, GenerateJob)
+        self._preparing[ticket] = isinstance(job, GenerateJob)
         open_job = self._jobs.setdefault(ticket, _Open(JOB_ANSWER_BYTES))
         self._highest = max(self._highest, ticket)
         if isinstance(job, TranscribeJob):
@@ -207,17 +205,16 @@ class Conduct:
             self._charge(said.ticket, len(said.partial.text))
 
     def _hear_answer(self, answer: PromptReady | Refused | Overflow) -> None:
-        if answer.ticket != self._preparing:
+        if answer.ticket not in self._preparing:
             raise LieError("an answer to a prompt that it was not asked")
-        self._preparing = None
-        is_bounded = self._is_generation and self._n_ctx
+        is_bounded = self._preparing.pop(answer.ticket) and self._n_ctx
         if isinstance(answer, PromptReady) and is_bounded:
             _refuse_absurd(answer.prompt_tokens, self._n_ctx)
 
     def _hear_failure(self, ticket: int) -> int:
-        if ticket != self._preparing:
+        if ticket not in self._preparing:
             return self._end(ticket, 0)
-        self._preparing = None
+        del self._preparing[ticket]
         return 0
 
     def _charge(self, ticket: int, n_bytes: int) -> int:

@@ -41,6 +41,7 @@ from inferd.job import (
     RerankJob,
     TranscribeJob,
     Written,
+    compiles,
     media_of,
 )
 from inferd.limits import MAX_FRAME_BYTES, MAX_JOB_MEDIA, MAX_PREPARES
@@ -56,7 +57,7 @@ class JobBackend(Backend):
     def __init__(self, *, prepare_timeout_s: float) -> None:
         self._prepare_timeout_s = prepare_timeout_s
         self._tickets = itertools.count(1)
-        self._preparing = trio.Lock()
+        self._preparing = {compiling: trio.Lock() for compiling in (False, True)}
         self._session: Session | None = None
         self._fds: dict[int, Sequence[int]] = {}
         self._appended: dict[int, Append] = {}
@@ -130,7 +131,8 @@ class JobBackend(Backend):
 
     async def _prepare(self, ticket: int, job: Job) -> PromptReady:
         for _ in range(MAX_PREPARES):
-            async with self._preparing:  # one at a time, so that each has its own time
+            # One at a time, so that each has its own; those that compile beside others.
+            async with self._preparing[compiles(job)]:
                 session = await self._wait_ready()
                 answer = await self._ask_to_prepare(session, ticket, job)
             match answer:
@@ -155,7 +157,7 @@ class JobBackend(Backend):
     ) -> Answer | WorkerDiedError:
         within_s = self._prepare_timeout_s
         try:
-            await session.finish_preparing(within_s)
+            await session.finish_preparing(within_s, compiling=compiles(job))
             box = session.open(ticket)
             self._hand_over(session, ticket, job)
             with trio.fail_after(within_s):

@@ -35,7 +35,7 @@ from inferd.ipc import (
     ToWorker,
     Variant,
 )
-from inferd.job import TranscribeJob
+from inferd.job import TranscribeJob, compiles
 from inferd.limits import LOAD_MESSAGES
 from inferd.pipe import BrokenLinkError
 
@@ -55,9 +55,8 @@ class Session:
         self._conduct = Conduct()
         self._inbox = Inbox(process.stream)
         self._outbox = Outbox(process.stream)
-        self._prepared = trio.Event()
-        self._prepared.set()
-        self._preparing: int | None = None
+        self._preparing: dict[int, bool] = {}  # whether each compiles something
+        self._prepared = trio.lowlevel.ParkingLot()
         self._pulse = Pulse(trio.current_time())
         self._hung: str | None = None
         self._words: bytes | None = None
@@ -108,8 +107,7 @@ class Session:
     def _note(self, message: ToWorker) -> None:
         match message:
             case Prepare(ticket=ticket, job=job):
-                self._prepared = trio.Event()
-                self._preparing = ticket
+                self._preparing[ticket] = compiles(job)
                 self._conduct.asked(ticket, job)
                 if isinstance(job, TranscribeJob) and job.audio.is_open:
                     self._pulse.asked(ticket, job.audio)
@@ -136,14 +134,20 @@ class Session:
             raise WorkerDiedError("the worker is gone")
         return self._words
 
-    async def finish_preparing(self, within_s: float) -> None:
+    async def finish_preparing(self, within_s: float, *, compiling: bool) -> None:
         """Wait until the worker has answered a prepare that nobody waits for any more.
+
+        Args:
+            within_s: seconds that it may take.
+            compiling: whether it is one that compiles something: there are two at a time.
 
         Raises:
             WorkerDiedError: it did not in time, and was ended.
         """
         with trio.move_on_after(within_s):
-            await self._prepared.wait()
+            while compiling in self._preparing.values():
+                await self._prepared.park()
+            await trio.lowlevel.checkpoint()
             return
         self._process.kill()
         raise WorkerDiedError("preparing another prompt took too long")
@@ -156,7 +160,8 @@ class Session:
         """Tell every open job why there is no worker any more."""
         self._answers.fail_all(reason)
         self._outbox.close()
-        self._prepared.set()
+        self._preparing.clear()
+        self._prepared.unpark_all()
         self._is_spelt.set()
 
     # --- the worker ---------------------------------------------------------------
@@ -244,10 +249,14 @@ class Session:
 
     def _sort(self, message: FromWorker) -> None:
         match message:
-            case PromptReady() | Refused() | Overflow():
-                self._prepared.set()
-            case Failed(ticket=ticket) if ticket == self._preparing:
-                self._prepared.set()  # else it was a run that failed
+            case (
+                PromptReady(ticket=ticket)
+                | Refused(ticket=ticket)
+                | Overflow(ticket=ticket)
+                | Failed(ticket=ticket)  # of one that runs, it is none of these
+            ):
+                self._preparing.pop(ticket, None)
+                self._prepared.unpark_all()
             case _:
                 pass
         self._answers.sort(message)

@@ -43,7 +43,9 @@ class Entrance:
     turns: Turns
     desk: Desk = field(default_factory=Desk)
     writing: Desk = field(default_factory=Desk)
-    """Where prompts wait that are not plain: they hold up none that are."""
+    """Where requests wait that are not plain: they hold up none that are."""
+    compiling: Desk = field(default_factory=Desk)
+    """Where those of them wait whose grammar the backend compiles."""
     media: MediaRoom = field(default_factory=_room_of_defaults)
 
     def enter(
@@ -92,7 +94,8 @@ class Entrance:
             activity.backend = backend.name
             written = await self._written(backend, plan.job, turn)
             async with AsyncExitStack() as prepares:
-                async with self.desk.seat(backend.name, turn, self.turns.order):
+                desk = self.compiling if written and written.grammar else self.desk
+                async with desk.seat(backend.name, turn, self.turns.order):
                     job, fds = await bring(backend)
                     if written is not None and isinstance(job, GenerateJob):
                         job = replace(job, written=written)

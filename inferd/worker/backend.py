@@ -88,7 +88,8 @@ class WorkerBackend(ABC):
     """A model library as the worker's threads see it.
 
     ``load``, ``start``, ``drop`` and ``step`` are called by the decoding thread alone,
-    ``prepare`` by another; ``interrupt`` and ``words`` by any.
+    ``prepare`` by two others, of which one prepares all that is held to a grammar, and
+    nothing else; ``interrupt`` and ``words`` by any.
     """
 
     def predict(self, report: Report) -> Demand | None:  # noqa: ARG002  # optional

@@ -1,4 +1,4 @@
-"""The worker's three threads: read, prepare, decode.
+"""The worker's threads: one reads, two prepare, one decodes.
 
 Only the decoding thread touches the model's context; only the reading thread hears the
 daemon. They meet in two queues, which the daemon's admission bounds: it never has more
@@ -11,6 +11,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 
 from inferd.fit import Share
 from inferd.ipc import (
@@ -29,6 +30,7 @@ from inferd.ipc import (
     Spelt,
     Step,
 )
+from inferd.job import compiles
 from inferd.limits import HEARTBEAT_S
 from inferd.worker.backend import (
     LoadError,
@@ -60,6 +62,7 @@ class Runtime:
         self._make_backend = make_backend
         self._begin_serving = begin_serving
         self._to_prepare: queue.SimpleQueue[_ToPrepare] = queue.SimpleQueue()
+        self._to_compile: queue.SimpleQueue[_ToPrepare] = queue.SimpleQueue()
         self._commands: queue.SimpleQueue[_Start | Append | int] = queue.SimpleQueue()
         self._prepared: dict[int, PreparedJob | None] = {}
         self._appended: dict[int, Append] = {}  # the last of each job that nobody heard
@@ -84,7 +87,11 @@ class Runtime:
             self._link.send(LoadFailed(reason=error.reason, whole=error.whole))
             return EXIT_LOAD_FAILED
         self._link.send(loaded)
-        self._start_thread(lambda: self._prepare_all(backend), "prepare")
+        for name, waiting in (
+            ("prepare", self._to_prepare),
+            ("compile", self._to_compile),
+        ):
+            self._start_thread(partial(self._prepare_all, backend, waiting), name)
         self._start_thread(lambda: self._read_all(backend), "read")
         self._decode_all(backend)
         return 0
@@ -121,7 +128,9 @@ class Runtime:
                 case Prepare(ticket=ticket):
                     with self._lock:
                         self._prepared[ticket] = None
-                    self._to_prepare.put((message, fds))
+                    is_slow = compiles(message.job)
+                    waiting = self._to_compile if is_slow else self._to_prepare
+                    waiting.put((message, fds))
                 case Run(ticket=ticket):
                     self._start(ticket)
                 case Append(ticket=ticket):
@@ -167,16 +176,18 @@ class Runtime:
         if prepared is not None:
             prepared.close()
 
-    # --- the preparing thread ---------------------------------------------------
+    # --- the preparing threads: what compiles something keeps nobody else waiting ----
 
-    def _prepare_all(self, backend: WorkerBackend) -> None:
+    def _prepare_all(
+        self, backend: WorkerBackend, waiting: queue.SimpleQueue[_ToPrepare]
+    ) -> None:
         while True:
-            self._prepare(backend, *self._to_prepare.get())
+            self._prepare(backend, *waiting.get())
 
     def _prepare(
         self, backend: WorkerBackend, message: Prepare, fds: tuple[int, ...]
     ) -> None:
-        """Answer every prepare, wanted or not: the daemon counts on one at a time."""
+        """Answer every prepare, wanted or not: the daemon counts on one at a time of each."""
         answer = self._answer_to(backend, message, fds)
         if not isinstance(answer, PromptReady):
             close_all(fds)

@@ -1,5 +1,6 @@
 """Write answers: prompts, a context with slots, and the decoder that uses them."""
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,7 +31,7 @@ from inferd.worker.llama.sampling import Sampler
 from inferd.worker.llama.seeing import Seeing
 from inferd.worker.llama.sequence import PreparedPrompt
 from inferd.worker.llama.slots import Slots
-from inferd.worker.llama.spans import join
+from inferd.worker.llama.spans import Seen, join
 from inferd.worker.llama.speculation import Speculation
 from inferd.worker.llama.writing import openings_of, write_prompt
 from inferd.worker.memory import BoundedGrowth
@@ -59,6 +60,7 @@ class Generator:
     ) -> None:
         self._model = model
         self._seeing = seeing
+        self._looking = threading.Lock()
         self._n_ctx = n_ctx
         self._n_slots = n_slots
         self._prompts, facts = load_prompts(model, path, family)
@@ -173,7 +175,7 @@ class Generator:
             raise RefusedError("this model takes no attachments")
         written = self._written(job)
         texts = self._tokenized(written.pieces, job)
-        media = self._seeing.see(job, fds) if self._seeing else []
+        media = self._seen(job, fds)
         prompt, spans = join(texts, media)
         if len(prompt) + 1 > self._n_ctx:
             raise PromptOverflowError(len(prompt), self._n_ctx)
@@ -191,6 +193,12 @@ class Generator:
             media=tuple(media),
             spans=tuple(spans),
         )
+
+    def _seen(self, job: GenerateJob, fds: Sequence[int]) -> list[Seen]:
+        if self._seeing is None:
+            return []
+        with self._looking:  # two threads prepare
+            return self._seeing.see(job, fds)
 
     def _tokenized(self, pieces: Sequence[str], job: GenerateJob) -> list[list[int]]:
         """Cut a prompt into tokens: those before, between and behind its media.

@@ -44,6 +44,7 @@ from inferd.worker.limits import (
     WRITE_S_PER_MIB,
     WRITE_TOTAL_S,
 )
+from inferd.worker.llama.compiler import tokenizer_of
 from inferd.worker.llama.facts import decode_facts, decode_words, prompts_of
 from inferd.worker.llama.writing import Grammars, write_prompt
 from inferd.worker.memory import address_space_bytes, hold_open
@@ -95,10 +96,10 @@ def learnt(message: Learn) -> Learnt:
     prompts.warm_up()
     if not message.words:
         return Learnt(prompts, None)
-    from inferd.worker.llama.compiler import tokenizer_of  # noqa: PLC0415  # as needed
-
     words = decode_words(message.words)
-    return Learnt(prompts, Grammars(prompts, words, tokenizer_of(words)))
+    grammars = Grammars(prompts, words, tokenizer_of(words))
+    grammars.warm_up()
+    return Learnt(prompts, grammars)
 
 
 def serve(line: Line, known: Learnt) -> None:

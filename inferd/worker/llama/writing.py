@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 
 from llguidance import LLMatcher, LLTokenizer
 
@@ -9,7 +10,7 @@ from inferd.dialects.effort import TooMuchWorkError, allowed_for, bounded
 from inferd.dialects.inert import SpelledError
 from inferd.dialects.prompts import Prompts
 from inferd.dialects.template import TemplateError
-from inferd.job import GenerateJob, Structure, Written
+from inferd.job import GenerateJob, Sampling, Structure, Written
 from inferd.worker.backend import RefusedError
 from inferd.worker.llama.compiler import matcher_of
 from inferd.worker.llama.facts import Words
@@ -24,6 +25,13 @@ from inferd.worker.llama.grammar import (
 )
 from inferd.worker.llama.trial import Trial
 
+_SAMPLES = (
+    Structure(kind="regex", source="[a-z]+"),
+    Structure(
+        kind="json_schema",
+        source='{"type": "object", "properties": {"a": {"type": "string"}}}',
+    ),
+)
 _SPELLINGS = 3
 """Of what begins a call; each that is looked for in a structure takes milliseconds."""
 
@@ -59,6 +67,18 @@ class Grammars:
         self._dialect = prompts.dialect
         self._words = words
         self._tokenizer = tokenizer
+
+    def warm_up(self) -> None:
+        """Do now what is done for the first job that needs it, and kept: for all forks."""
+        for structure in _SAMPLES:
+            job = GenerateJob(
+                turns=[],
+                structure=structure,
+                max_tokens=1,
+                sampling=Sampling(temperature=0, top_p=1, top_k=0, seed=0),
+            )
+            with suppress(RefusedError):  # an odd vocabulary: jobs will hear of it
+                self.write(job, self.trial(), open_thought="")
 
     def trial(
         self,

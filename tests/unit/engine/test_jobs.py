@@ -13,7 +13,7 @@ from inferd.engine.answers import WorkerDiedError
 from inferd.engine.engine import Engine
 from inferd.engine.spawn import first_load
 from inferd.errors import BackendUnavailableError, InternalError, InvalidRequestError
-from inferd.ipc import Append, Drop, Prepare
+from inferd.ipc import Append, Drop, Prepare, PromptReady
 from inferd.job import Tool, Written
 from inferd.limits import MAX_JOB_MEDIA, MAX_PREPARES
 from tests.fakes.fds import contents, memfds, n_open
@@ -217,3 +217,23 @@ async def test_a_worker_gets_what_was_written_and_not_what_of(
                 (),
             )
             assert found[0].job == asked
+
+
+async def test_a_job_that_compiles_keeps_no_other_waiting(monkeypatch, autojump_clock):
+    async with engine_at_work(monkeypatch) as (engine, _, worker):
+        held = replace(ASKING, written=WRITTEN)
+        async with preparing(engine, held, ()) as found, trio.open_nursery() as nursery:
+            first = await worker.expect(Prepare)
+            async with (
+                preparing(engine, held, ()),
+                preparing(engine, PLAIN, ()) as other,
+            ):
+                second = await worker.expect(Prepare)
+                assert second.job == PLAIN
+                await worker.say(PromptReady(ticket=second.ticket, prompt_tokens=1))
+                await trio.testing.wait_all_tasks_blocked()
+                assert (len(found), len(other)) == (0, 1)
+                await worker.say(PromptReady(ticket=first.ticket, prompt_tokens=1))
+                third = await worker.expect(Prepare)
+                assert third.job == first.job
+            nursery.cancel_scope.cancel()

@@ -386,11 +386,11 @@ async def test_a_prompt_is_answered_by_its_own_failure_alone(autojump_clock):
         await worker.say(Failed(ticket=1, reason="a run"))
         await settled()
         with trio.move_on_after(5) as scope:
-            await session.finish_preparing(60)
+            await session.finish_preparing(60, compiling=False)
         assert scope.cancelled_caught
         await worker.say(Failed(ticket=2, reason="a prompt"))
         with trio.fail_after(1):
-            await session.finish_preparing(60)
+            await session.finish_preparing(60, compiling=False)
 
 
 async def test_answers_to_a_dropped_job_are_ignored(autojump_clock):

@@ -1,11 +1,14 @@
 import socket
+import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from queue import SimpleQueue
 from threading import Event, Thread
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from inferd.config import MockSettings
 from inferd.fit import Share
@@ -31,7 +34,16 @@ from inferd.ipc import (
     Step,
     ToWorker,
 )
-from inferd.job import EmbedJob, GenerateJob, Job, RerankJob, Sampling, Turn
+from inferd.job import (
+    EmbedJob,
+    GenerateJob,
+    Job,
+    RerankJob,
+    Sampling,
+    Turn,
+    Written,
+    compiles,
+)
 from inferd.pipe import MessageSplitter, decode_from_worker, encode
 from inferd.worker.backend import (
     LoadError,
@@ -566,3 +578,26 @@ def test_a_vocabulary_is_told_while_jobs_are_prepared(run_worker):
     daemon.send(Spell())
     assert daemon.answer() == Spelt(words=b"")
     assert isinstance(daemon.prepare(1), PromptReady)
+
+
+class Compiler(MockBackend):
+    """Takes for ever over what it compiles, until it is let."""
+
+    def __init__(self) -> None:
+        super().__init__(SETTINGS)
+        self.is_let = threading.Event()
+
+    def prepare(self, job: Job, fds: Sequence[int] = ()) -> PreparedJob:
+        if compiles(job):
+            assert self.is_let.wait(PATIENCE_S)
+        return super().prepare(job, fds)
+
+
+def test_what_is_compiled_for_long_keeps_no_other_prompt_waiting(run_worker):
+    backend = Compiler()
+    daemon = run_worker(backend)
+    held = replace(JOB, written=Written(pieces=("hi",), grammar="start:"))
+    daemon.send(Prepare(ticket=1, job=held))
+    assert daemon.prepare(2) == PromptReady(ticket=2, prompt_tokens=0)
+    backend.is_let.set()
+    assert daemon.answer() == PromptReady(ticket=1, prompt_tokens=0)
