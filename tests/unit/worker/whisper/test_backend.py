@@ -1,4 +1,5 @@
 import gc
+import itertools
 import os
 import weakref
 from collections.abc import Iterator
@@ -9,15 +10,25 @@ import pytest
 
 from inferd.config import WhisperCppSettings
 from inferd.fit import Share
-from inferd.ipc import Failed, Loading, Transcribed, TranscriptEnded, Variant
+from inferd.ipc import (
+    Failed,
+    Loading,
+    Paused,
+    Silent,
+    Transcribed,
+    TranscriptEnded,
+    Variant,
+)
 from inferd.job import EmbedJob, Media, TranscribeJob
 from inferd.worker.backend import LoadError, PromptOverflowError, RefusedError
 from inferd.worker.whisper.backend import WhisperBackend
 from inferd.worker.whisper.sound import RATE
 from tests.unit.worker.whisper.models import SMALL, write_model
 from tests.unit.worker.whisper.running import (
+    Heard,
     descriptor,
     hear,
+    hear_live,
     job,
     load,
     noise,
@@ -253,3 +264,53 @@ def test_a_job_that_computes_for_long_shows_that_it_gets_on(backend, monkeypatch
     assert isinstance(outcomes[-1], TranscriptEnded)
     assert outcomes[-1].audio_ms == 1000
     assert outcomes[-1].usage.prompt_tokens == RATE // 320
+
+
+# --- pauses -----------------------------------------------------------------------------
+
+
+def steps_with_pauses(backend: WhisperBackend, every: int) -> tuple[Heard, int]:
+    """Step one job to its end, paused after so many steps again and again."""
+    heard, n_pauses = Heard(), 0
+    for n in itertools.count(1):
+        if not backend.is_busy:
+            return heard, n_pauses
+        if n % every == 0:
+            backend.pause(1)
+        for outcome in backend.step():
+            if outcome == Paused(ticket=1):
+                n_pauses += 1
+                start(backend, 2, noise(0.3), **SURE)
+                assert run(backend)[2].end
+                backend.resume(1)
+            elif not isinstance(outcome, Silent):
+                heard.take(outcome)
+    raise AssertionError
+
+
+def test_a_recording_that_is_paused_between_its_chunks_is_heard_the_same(reciter):
+    samples = noise(200)
+    alone = hear(reciter, samples)
+    start(reciter, 1, samples)
+    heard, n_pauses = steps_with_pauses(reciter, every=2)
+    assert heard.segments == alone.segments
+    assert n_pauses > 2
+
+
+def test_a_live_recording_that_is_paused_frees_its_room_and_is_heard_the_same(backend):
+    samples = noise(4.5)
+    alone = hear_live(backend, samples, RATE, **SURE)
+    backend.start(1, backend.prepare(job(**SURE), [descriptor(samples)]))
+    heard = Heard()
+    for end in range(RATE, len(samples) + RATE, RATE):
+        backend.append(1, min(end, len(samples)) * 4, is_last=end >= len(samples))
+        new, _ = steps_with_pauses(backend, every=1000)
+        heard.segments += new.segments
+        heard.ends += new.ends
+        backend.pause(1)
+        assert backend.is_busy is not bool(heard.ends)
+        assert backend.step() == ([] if heard.ends else [Paused(ticket=1)])
+        assert not backend.is_busy
+        backend.resume(1)
+    assert heard.text == alone.text
+    assert heard.end.stop_reason == alone.end.stop_reason
