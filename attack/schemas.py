@@ -213,7 +213,7 @@ def _tool(name: str, schema: Schema) -> dict[str, Any]:
 
 
 def _offer(name: str, found: list[Any], choice: str) -> Question:
-    return typed("x", tools=found, tool_choice=choice, max_tokens=1).named(name)
+    return typed("x", tools=found, tool_choice=choice, max_tokens=0).named(name)
 
 
 def size_of(schema: Schema) -> int:
