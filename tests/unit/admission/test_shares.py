@@ -3,7 +3,8 @@ import math
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from inferd.admission.shares import Due, due
+from inferd.admission.ring import Place
+from inferd.admission.shares import Claim, Due, Request, due
 from tests.unit.admission.schedules import QUANTUM_S, Schedule, Visit
 
 EPSILON_S = 1e-6
@@ -91,3 +92,15 @@ def test_one_who_comes_waits_for_the_end_of_a_quantum_and_no_longer():
 
 def test_where_nobody_waits_nothing_is_due():
     assert due({}, [], max_active=1, quantum_s=1.0, now=0.0) == Due()
+
+
+def request(ticket: int, uid: int, started_at: float | None = None) -> Request:
+    claim, place = Claim(uid=uid), Place(0, ticket, ticket)
+    return Request(claim, place, is_first=False, started_at=started_at)
+
+
+def test_who_has_most_pays_first_however_long_others_have_run():
+    running = {1: request(1, 1, 0.0), 2: request(2, 2, 5.0), 3: request(3, 2, 6.0)}
+    lines = [[request(4, 3)], [request(5, 4)]]
+    found = due(running, lines, max_active=3, quantum_s=1.0, now=9.0)
+    assert found.ticket == 3

@@ -281,7 +281,7 @@ def steps_with_pauses(backend: WhisperBackend, every: int) -> tuple[Heard, int]:
             if outcome == Paused(ticket=1):
                 n_pauses += 1
                 start(backend, 2, noise(0.3), **SURE)
-                assert run(backend)[2].end is not None
+                assert run(backend)[2].end.stop_reason == "end"
                 backend.resume(1)
             elif not isinstance(outcome, Silent):
                 heard.take(outcome)
