@@ -4,8 +4,10 @@ The length has four bytes, little endian.
 """
 
 import msgspec
+from msgspec import UNSET, Raw
 
-from inferd.ipc import FromWorker, ToWorker
+from inferd.ipc import FromWorker, Prepare, ToWorker
+from inferd.job import EmbedJob, GenerateJob, Job, Turn
 from inferd.limits import MAX_IPC_MESSAGE_BYTES
 
 _LENGTH_BYTES = 4
@@ -16,6 +18,9 @@ class BrokenLinkError(Exception):
 
 
 _ENCODER = msgspec.msgpack.Encoder()
+_NIL = Raw(b"\xc0")
+_TURNS: msgspec.msgpack.Decoder[list[Turn]] = msgspec.msgpack.Decoder(list[Turn])
+_TEXTS: msgspec.msgpack.Decoder[list[str]] = msgspec.msgpack.Decoder(list[str])
 _TO_WORKER: msgspec.msgpack.Decoder[ToWorker] = msgspec.msgpack.Decoder(ToWorker)
 _FROM_WORKER: msgspec.msgpack.Decoder[FromWorker] = msgspec.msgpack.Decoder(FromWorker)
 
@@ -24,17 +29,58 @@ def encode(message: ToWorker | FromWorker) -> bytes:
     """Write one message with its length."""
     buffer = bytearray(_LENGTH_BYTES)
     _ENCODER.encode_into(message, buffer, _LENGTH_BYTES)
-    n_bytes = len(buffer) - _LENGTH_BYTES
+    buffer[:_LENGTH_BYTES] = _length(len(buffer) - _LENGTH_BYTES)
+    return bytes(buffer)
+
+
+def _length(n_bytes: int) -> bytes:
     if n_bytes > MAX_IPC_MESSAGE_BYTES:
         raise BrokenLinkError(f"a message of {n_bytes} bytes is over the cap")
-    buffer[:_LENGTH_BYTES] = n_bytes.to_bytes(_LENGTH_BYTES, "little")
-    return bytes(buffer)
+    return n_bytes.to_bytes(_LENGTH_BYTES, "little")
+
+
+def content_of(job: GenerateJob | EmbedJob) -> bytes:
+    """Write what is large of a job, for its ``content``."""
+    return _ENCODER.encode(job.turns if isinstance(job, GenerateJob) else job.texts)
+
+
+def _whole(job: Job, content: Raw) -> Job:
+    match job:
+        case GenerateJob():
+            return msgspec.structs.replace(job, turns=_TURNS.decode(content))
+        case EmbedJob():
+            return msgspec.structs.replace(job, texts=_TEXTS.decode(content))
+        case _:
+            raise BrokenLinkError("content for a job that has none")
+
+
+def encode_in_parts(message: ToWorker) -> list[bytes | memoryview]:
+    """Write one message with its length; what a job lacks is not copied."""
+    match message:
+        case Prepare(ticket=ticket, job=GenerateJob() | EmbedJob() as job) if (
+            isinstance(job.content, Raw)
+        ):
+            content = memoryview(job.content)
+            light = msgspec.structs.replace(job, content=UNSET)
+            buffer = bytearray(_LENGTH_BYTES)
+            placed = Prepare(ticket=ticket, job=light, content=_NIL)
+            _ENCODER.encode_into(placed, buffer, _LENGTH_BYTES)
+            del buffer[-1:]  # what stands for the content
+            n_bytes = len(buffer) - _LENGTH_BYTES + len(content)
+            buffer[:_LENGTH_BYTES] = _length(n_bytes)
+            return [bytes(buffer), content]
+        case _:
+            return [encode(message)]
 
 
 def decode_to_worker(payload: bytes | bytearray) -> ToWorker:
     """Read a message from the daemon; raises ``BrokenLinkError`` if it is none."""
     try:
-        return _TO_WORKER.decode(payload)
+        message = _TO_WORKER.decode(payload)
+        if isinstance(message, Prepare) and isinstance(message.content, Raw):
+            whole = _whole(message.job, message.content)
+            return Prepare(ticket=message.ticket, job=whole)
+        return message  # noqa: TRY300  # one place for all that may fail
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BrokenLinkError(str(error)) from error
 
