@@ -58,7 +58,6 @@ class Decoder:
             on_failure.pop_all()
         ours.setblocking(False)  # noqa: FBT003  # socket's own signature
         self._sock = ours
-        self._stream = trio.socket.from_stdlib_socket(ours)
 
     @property
     def pid(self) -> int:
