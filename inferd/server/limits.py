@@ -114,9 +114,9 @@ ACCEPTS_A_PASS: Final = 256
 queue is first come, first served, so one user's flood has to be taken off it faster than it
 grows. Each takes some 10 µs. F-35."""
 
-HANGUPS_A_PASS: Final = 32
-"""Connections whose end is noticed in one pass: each ends some tasks, which takes a third of a
-millisecond. F-35."""
+HANGUPS_A_PASS: Final = 4
+"""Connections whose end is noticed in one pass: each ends some tasks and up to 64 requests,
+which takes a third of a millisecond to a whole one. F-35."""
 
 # --- the log ----------------------------------------------------------------------------
 
