@@ -18,6 +18,7 @@ from inferd.routing import need_of
 from inferd.server.decoding import Decoded, Decoders
 from inferd.server.limits import MARKER_BYTES
 from inferd.server.long_lines import LongLine
+from inferd.server.peer import Peer
 from inferd.wire.blocks import Attachment, BlocksRequest, UnknownAttachment
 from inferd.wire.codec import Request
 from inferd.wire.speech import AppendLine
@@ -60,7 +61,7 @@ def resolved_or(resolved: Resolved | None, resolve: Callable[[], Plan[J]]) -> Pl
 
 
 async def find(
-    decoders: Decoders, line: LongLine, *, socket: str, owner: int, n_fds: int
+    decoders: Decoders, line: LongLine, *, socket: str, peer: Peer, n_fds: int
 ) -> Found | PeerError:
     """Have a long line read; give what it is, or why nobody can tell.
 
@@ -68,19 +69,19 @@ async def find(
         decoders: read it.
         line: of a client.
         socket: the leaf of the one that it came by.
-        owner: the user.
+        peer: the client.
         n_fds: descriptors that came with it.
     """
     ask = Ask(
         kind=KINDS[socket],
         n_bytes=line.n_bytes,
         seed=secrets.randbelow(SEED_MAX + 1),
-        owner=owner,
+        owner=peer.owner,
         marker=secrets.token_hex(MARKER_BYTES),
         n_fds=n_fds,
     )
     try:
-        return _found(await decoders.read(ask, line.parts))
+        return _found(await decoders.read(ask, line.parts, user=peer.user))
     except PeerError as error:
         return error
 

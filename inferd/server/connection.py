@@ -169,7 +169,7 @@ class Connection(Generic[R]):
             self._around.decoders,
             line,
             socket=self._surface.socket,
-            owner=self._peer.owner,
+            peer=self._peer,
             n_fds=self._inbox.n_long_fds,
         )
         self._inbox.settle(found)
@@ -216,9 +216,9 @@ class Connection(Generic[R]):
         arrival = await self._next()
         if arrival is None:
             return False
-        await self._around.loop.turn()
         self.has_asked = True
         if isinstance(arrival, PeerError):
+            await self._around.loop.turn()
             if not await self._refuse(arrival):
                 self._inbox.close()
         elif not await self._answer(arrival):
@@ -226,10 +226,11 @@ class Connection(Generic[R]):
         return True
 
     async def _answer(self, arrival: Arrival[R]) -> bool:
-        if arrival.activity.resolved is None:
-            arrival.activity.facts.update(facts_of(arrival.request))
-        refusal = arrival.refusal
         try:
+            await self._turn_for(arrival.activity)
+            if arrival.activity.resolved is None:
+                arrival.activity.facts.update(facts_of(arrival.request))
+            refusal = arrival.refusal
             return await dispatch(
                 Refusal(refusal) if refusal else self._surface.service,
                 arrival.request,
@@ -238,6 +239,13 @@ class Connection(Generic[R]):
             )
         finally:
             self._leave(arrival.activity)
+
+    async def _turn_for(self, activity: Activity) -> None:
+        try:
+            await self._around.loop.turn()
+        except trio.Cancelled:
+            activity.abandoned()
+            raise
 
     def _leave(self, activity: Activity) -> None:
         self._around.register.leave(activity)

@@ -85,10 +85,24 @@ class Decoder:
         return Decoded(answer, [await self._receive(n) for n in answer.sections])
 
     def kill(self) -> None:
-        """End it, whatever it does."""
+        """End it, whatever it does; returns once it is gone."""
         with self._sock:
             self._popen.kill()
-            self._popen.wait()  # it is killed, and holds nothing that takes long
+            self._popen.wait()
+
+    async def aclose(self) -> None:
+        """End it, whatever it does: giving back gigabytes takes the kernel a while.
+
+        Cancellation: not before it is gone.
+        """
+        self._popen.kill()
+        with trio.CancelScope(shield=True), suppress(OSError):  # no descriptor: wait
+            pidfd = os.pidfd_open(self.pid)
+            try:
+                await trio.lowlevel.wait_readable(pidfd)
+            finally:
+                os.close(pidfd)
+        self.kill()
 
     async def _send(self, part: bytes | bytearray) -> None:
         rest = memoryview(part)
@@ -147,8 +161,15 @@ class Decoders:
                 self._all.pop().kill()
             self._idle.clear()
 
-    async def read(self, ask: Ask, parts: Sequence[bytes | bytearray]) -> Decoded:
+    async def read(
+        self, ask: Ask, parts: Sequence[bytes | bytearray], *, user: int
+    ) -> Decoded:
         """Have a line read when it is its user's turn.
+
+        Args:
+            ask: about the line.
+            parts: that are the line, together.
+            user: who is counted for it.
 
         Raises:
             InvalidFrameError: it takes too much to be read, or nobody can read it.
@@ -156,7 +177,7 @@ class Decoders:
         Cancellation: waits until a process that reads has come to an end, so that
         it need not be replaced; ``DECODE_S`` at most.
         """
-        async with self._turns.turn(ask.owner):
+        async with self._turns.turn(user):
             with trio.CancelScope(shield=True):
                 decoded = await self._read(ask, parts)
             await trio.lowlevel.checkpoint_if_cancelled()
@@ -187,7 +208,7 @@ class Decoders:
         finally:
             if decoded is None:
                 self._all.discard(decoder)
-                decoder.kill()
+                await decoder.aclose()
             else:
                 self._idle.append(decoder)
         if decoded is None:

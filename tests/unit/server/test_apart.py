@@ -16,6 +16,7 @@ from inferd.routing import GENERATES
 from inferd.server.apart import Found, find, resolved_or
 from inferd.server.decoding import Decoded, Decoders
 from inferd.server.long_lines import LongLine
+from inferd.server.peer import Peer
 from inferd.wire.requests import GenerateRequest
 
 REQUEST = {"id": "r", "messages": [{"role": "user", "content": "hello"}]}
@@ -24,7 +25,7 @@ REQUEST = {"id": "r", "messages": [{"role": "user", "content": "hello"}]}
 class InHere(Decoders):
     """Reads lines in this process."""
 
-    async def read(self, ask: Ask, parts: Any) -> Decoded:
+    async def read(self, ask: Ask, parts: Any, *, user: int) -> Decoded:
         """Read a line at once."""
         answer, sections = read(ask, b"".join(parts))
         return Decoded(answer, [bytearray(each) for each in sections])
@@ -34,7 +35,7 @@ async def found(message: Any, socket: str = INFER_SOCKET, n_fds: int = 0) -> Any
     text = message if isinstance(message, bytes) else json.dumps(message).encode()
     data = bytearray(text)
     line = LongLine([data], len(data))
-    return await find(InHere(), line, socket=socket, owner=7, n_fds=n_fds)
+    return await find(InHere(), line, socket=socket, peer=Peer(1, 7, 7), n_fds=n_fds)
 
 
 async def test_a_request_comes_with_its_plan_and_its_content_uncopied():

@@ -1102,3 +1102,23 @@ async def test_a_connection_that_is_cancelled_closes_what_its_half_line_brought(
         house._nursery.cancel_scope.cancel()
     assert house.around.custody.n_held == 0
     await client.aclose()
+
+
+async def test_leaving_before_the_turn_to_be_answered_leaves_nothing(autojump_clock):
+    backend = ScriptedBackend()
+    async with House(backend).opened() as house:
+        client = house.connect()
+        await settled()
+        turns = iter([0])  # for reading, and none for answering
+
+        async def turn() -> None:
+            await trio.sleep(next(turns, FOR_EVER))
+
+        house.around.loop.turn = turn  # type: ignore[method-assign]
+        await client.send(generate("r"))
+        await settled()
+        assert [each.request_id for each in house.register] == ["r"]
+        await client.aclose()
+        await settled()
+        assert nothing_left(house, backend)
+        assert backend.counts.asked == 0

@@ -22,7 +22,7 @@ def ask_for(line: bytes, owner: int = 1) -> Ask:
 
 
 async def read(decoders: Decoders, line: bytes = LINE, owner: int = 1):
-    return await decoders.read(ask_for(line, owner), [line])
+    return await decoders.read(ask_for(line, owner), [line], user=owner)
 
 
 async def test_one_process_reads_line_after_line_and_ends_with_its_owner():
