@@ -61,6 +61,18 @@ EFFORT_STEPS_PER_BYTE: Final = 16
 """Of these for each byte of what is translated: schemas that people write are read three
 times, and written twice. F-11."""
 
+WRITTEN_CHARS: Final = 8192
+"""Characters of a prompt beside what is written of what was sent: a template's own words,
+some 2,000 as a rule, and 5,000 at the most of those in use. F-11."""
+
+WRITTEN_CHARS_PER_CHAR: Final = 8
+"""Characters of a prompt for each that was sent: JSON that is indented takes three times as
+many as a rule, and control characters six times. F-11."""
+
+WRITTEN_ITEM_CHARS: Final = 24
+"""Characters that a turn, a call or a tool counts as beside its texts: the shortest takes
+more of a request. F-11."""
+
 EFFORT_READING: Final = 100_000
 """Of these to read one call that a model has written by its tool's schema, on the daemon's
 loop: a tenth of a second at worst. F-11."""

@@ -120,6 +120,19 @@ TOOLS = {
             "x" * 10**6: {"properties": {f"p{n}": {} for n in range(50_000)}}
         }
     },
+    "a wide ring": {"properties": {f"p{n}": {"$ref": "#"} for n in range(15)}},
+    "rings in rings": {
+        "$defs": {
+            f"d{k}": {
+                "anyOf": [
+                    {"properties": {f"p{n}": {"$ref": f"#/$defs/d{(k + n) % 9}"}}}
+                    for n in range(9)
+                ]
+            }
+            for k in range(9)
+        },
+        "properties": {"a": {"$ref": "#/$defs/d0"}},
+    },
     "a number of many digits": {
         "$defs": {"x": {"anyOf": [{}]}},
         "properties": {"a": {"$ref": "#/$defs/x/anyOf/" + "9" * 5000}},
