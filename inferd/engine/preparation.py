@@ -1,6 +1,7 @@
 """One preparer's process, from its start to its end: jobs to it, one after another."""
 
 import os
+from contextlib import suppress
 from typing import Final
 
 import trio
@@ -27,6 +28,9 @@ Outcome = Wrote | Unwritable | Broken | Ended
 _SEND_S: Final = 5.0
 """Seconds in which it takes a job, of which none is sent before it waits for one."""
 
+_GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError, BrokenLinkError)
+"""How a line ends: on its side, by ``aclose`` meanwhile, or with what makes no sense."""
+
 
 class PreparationGoneError(Exception):
     """The process is gone, or says what makes no sense: another one has to be started."""
@@ -44,7 +48,7 @@ class Preparation:
 
     def __init__(self) -> None:
         self._spawned = spawn(PREPARER)
-        sock = self._spawned.sock.dup()
+        sock = self._spawned.sock
         sock.setblocking(False)  # noqa: FBT003  # socket's own signature
         self._stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
         self._splitter = MessageSplitter()
@@ -119,18 +123,24 @@ class Preparation:
         """Kill it and reap it; not cancelled before that is done."""
         self.kill()
         with trio.CancelScope(shield=True):
-            pidfd = os.pidfd_open(self.pid)
-            try:
-                await trio.lowlevel.wait_readable(pidfd)
-            finally:
-                os.close(pidfd)
-            end(self._spawned)
+            with suppress(
+                OSError
+            ):  # without a descriptor to be had it is waited for below
+                await self._wait_dead()
             await self._stream.aclose()
+            end(self._spawned)
+
+    async def _wait_dead(self) -> None:
+        pidfd = os.pidfd_open(self.pid)
+        try:
+            await trio.lowlevel.wait_readable(pidfd)
+        finally:
+            os.close(pidfd)
 
     async def _send(self, message: ToPreparer) -> None:
         try:
             await self._stream.send_all(encode(message))
-        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+        except _GONE as error:
             raise PreparationGoneError("it has ended") from error
 
     async def _receive(self) -> FromPreparer:
@@ -141,5 +151,5 @@ class Preparation:
                     raise PreparationGoneError("it has ended")
                 self._splitter.feed(data)
             return decode_from_preparer(payload)
-        except (trio.BrokenResourceError, BrokenLinkError) as error:
+        except _GONE as error:
             raise PreparationGoneError("it has ended") from error
