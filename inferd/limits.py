@@ -315,12 +315,16 @@ can be stopped. Work by the square of so few is negligible. F-11."""
 PLAIN_CHARS: Final = 64 * 1024
 """Characters of such a prompt: rendering them takes some milliseconds. F-11."""
 
-WRITING_TIMEOUT_S: Final = 10.0
-"""Seconds in which one prompt has to be written and its grammar tried, on a machine that
-is busy with other things, before the process that does it is replaced. F-11."""
+WRITING_TIMEOUT_S: Final = 5.0
+"""Seconds in which one prompt has to be written and its grammar tried, all times that this
+is done, before the process that does it is replaced. It may take 3 s of the processor (``WRITE_TOTAL_S``),
+which may be busy with other things. F-11."""
 
 WRITES_MAX: Final = 2
 """Times that one prompt is written where the process that does it was killed. F-11."""
+
+PREPARER_STARTS_MAX: Final = 2
+"""Times that this process is started where it ends before it is ready. F-11."""
 
 VOCABULARY_MAX_BYTES: Final = 64 * 1024 * 1024
 """Bytes of a vocabulary that a worker tells: some 3 MiB for 262,144 tokens. F-25."""
