@@ -317,8 +317,8 @@ PLAIN_CHARS: Final = 64 * 1024
 
 WRITING_TIMEOUT_S: Final = 5.0
 """Seconds in which one prompt has to be written and its grammar tried, all times that this
-is done, before the process that does it is replaced. It may take 3 s of the processor (``WRITE_TOTAL_S``),
-which may be busy with other things. F-11."""
+is done, before the process that does it is replaced. It may take 3 s of the processor
+(``WRITE_TOTAL_S``), which may be busy with other things. F-11."""
 
 WRITES_MAX: Final = 2
 """Times that one prompt is written where the process that does it was killed. F-11."""

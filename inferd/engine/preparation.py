@@ -7,7 +7,7 @@ from typing import Final
 import trio
 
 from inferd.engine.spawn import PREPARER, end, kill, spawn
-from inferd.limits import READ_BYTES
+from inferd.limits import READ_BYTES, WRITES_MAX, WRITING_TIMEOUT_S
 from inferd.pipe import BrokenLinkError, MessageSplitter, decode_from_preparer, encode
 from inferd.preparing import (
     Broken,
@@ -25,8 +25,9 @@ from inferd.preparing import (
 
 Outcome = Wrote | Unwritable | Broken | Ended
 """What came of a job."""
-_SEND_S: Final = 5.0
-"""Seconds in which it takes a job, of which none is sent before it waits for one."""
+_TAKE_S: Final = WRITING_TIMEOUT_S / WRITES_MAX
+"""Seconds in which a job is sent, and as many more in which it is taken: whoever served the
+job before may not have ended. Another process has time left for it then."""
 
 _GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError, BrokenLinkError)
 """How a line ends: on its side, by ``aclose`` meanwhile, or with what makes no sense."""
@@ -91,28 +92,31 @@ class Preparation:
         """
         self.where = ""
         self._owes = True
-        with trio.CancelScope(shield=True), trio.move_on_after(_SEND_S) as sending:
+        with trio.CancelScope(shield=True), trio.move_on_after(_TAKE_S) as sending:
             await self._send(asked)
         if sending.cancelled_caught:
             raise PreparationGoneError("it does not read")
-        is_taken = False
+        with trio.move_on_after(_TAKE_S) as taking:
+            if await self._receive() != Took(ticket=asked.ticket):
+                raise PreparationGoneError("it is out of step")
+        if taking.cancelled_caught:
+            raise PreparationGoneError("it takes no job")
+        return await self._outcome(asked.ticket)
+
+    async def _outcome(self, ticket: int) -> Outcome:
         while True:
             match await self._receive():
-                case Took(ticket=asked.ticket):
-                    is_taken = True
-                case Trying(ticket=asked.ticket, where=where) if is_taken:
+                case Trying(ticket=said, where=where) if said == ticket:
                     self.where = where
-                case Ended() as ended if is_taken:
+                case Ended() as ended:
                     self._owes = False
                     return ended
                 case (
-                    Wrote(ticket=asked.ticket)
-                    | Unwritable(ticket=asked.ticket)
-                    | Broken(ticket=asked.ticket)
-                ) as outcome if is_taken:
+                    Wrote(ticket=said) | Unwritable(ticket=said) | Broken(ticket=said)
+                ) as outcome if said == ticket:
                     self._owes = False
                     return outcome
-                case _:  # a fork that died over nothing may have read part of the job
+                case _:
                     raise PreparationGoneError("it is out of step")
 
     def kill(self) -> None:

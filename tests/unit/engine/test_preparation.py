@@ -7,6 +7,7 @@ import pytest
 import trio
 import trio.testing
 
+from inferd.engine import preparation as module
 from inferd.engine.preparation import Preparation, PreparationGoneError
 from inferd.job import GenerateJob, Sampling, Structure, Turn
 from inferd.preparing import Ended, Learn, Unwritable, Write, Wrote
@@ -83,6 +84,16 @@ async def test_one_whose_fork_died_over_nothing_is_out_of_step(process):
         await trio.lowlevel.checkpoint()
     os.kill(int(fork), signal.SIGKILL)
     with pytest.raises(PreparationGoneError):
+        await process.ask(asking(1))
+
+
+async def test_one_whose_fork_takes_no_job_is_gone(process, monkeypatch):
+    monkeypatch.setattr(module, "_TAKE_S", 0.1)
+    path = trio.Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    while not (fork := await path.read_text()):
+        await trio.lowlevel.checkpoint()
+    os.kill(int(fork), signal.SIGSTOP)
+    with pytest.raises(PreparationGoneError, match="takes no job"):
         await process.ask(asking(1))
 
 
