@@ -61,9 +61,9 @@ EFFORT_STEPS_PER_BYTE: Final = 16
 """Of these for each byte of what is translated: schemas that people write are read three
 times, and written twice. F-11."""
 
-WRITTEN_CHARS: Final = 8192
+WRITTEN_CHARS: Final = 16_384
 """Characters of a prompt beside what is written of what was sent: a template's own words,
-some 2,000 as a rule, and 5,000 at the most of those in use. F-11."""
+some 2,000 as a rule, and several times as many where it has a long system prompt. F-11."""
 
 WRITTEN_CHARS_PER_CHAR: Final = 8
 """Characters of a prompt for each that was sent: JSON that is indented takes three times as
