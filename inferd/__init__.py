@@ -19,6 +19,7 @@ step    module                      takes                          gives
         backend                     (the interface of 4 to 6)      events
 7       server.generate             events                         response frames
         server.conversations        v2 requests, their media       jobs, events
+        server.long_lines, decoder  a large line                   what is small of it
         server.custody              what clients pass              open descriptors
         server.media                attachments                    files in memory
         server.appends              lines that append              what was appended

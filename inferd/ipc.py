@@ -5,7 +5,7 @@ A worker that lies is killed, a daemon that lies is a bug.
 
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from inferd.backend import Reuse
 from inferd.capabilities import BackendCapabilities, Count
@@ -46,6 +46,9 @@ class Prepare(Struct, frozen=True, kw_only=True, tag=True):
 
     ticket: int
     job: Job
+    content: Raw | UnsetType = UNSET
+    """What the job lacks: its turns or its texts; the last of the message's fields, so that
+    it can be sent without a copy."""
 
 
 class Run(Struct, frozen=True, kw_only=True, tag=True):

@@ -5,7 +5,7 @@ A job is what ``resolve`` makes of a request and what travels to a worker.
 
 from typing import Final, Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from inferd.limits import PLAIN_CHARS, PLAIN_TURNS
 
@@ -148,6 +148,9 @@ class GenerateJob(Struct, frozen=True, kw_only=True, tag="generate"):
     """
     turns: list[Turn]
     """The conversation, oldest first."""
+    content: Raw | UnsetType = UNSET
+    """The turns as msgpack, where another process has read them: what stands in ``turns``
+    is then a short list that says as much of calls. The worker has the turns."""
     media: tuple[Media, ...] = ()
     """What stands in it besides text, in its order."""
     marker: str = ""
@@ -185,6 +188,7 @@ class GenerateJob(Struct, frozen=True, kw_only=True, tag="generate"):
         """
         return (
             self.structure is None
+            and self.content is UNSET
             and not self.tools
             and len(self.turns) <= PLAIN_TURNS
             and not any(turn.calls or turn.role == "tool" for turn in self.turns)
@@ -217,6 +221,8 @@ class EmbedJob(Struct, frozen=True, kw_only=True, tag="embed"):
     """Texts to turn into vectors."""
 
     texts: list[str]
+    content: Raw | UnsetType = UNSET
+    """The texts as msgpack, as with ``GenerateJob``: ``texts`` has as many empty ones."""
     dimensions: int | None
     """Leading numbers to keep; ``None`` for all."""
     task: str | None

@@ -247,9 +247,10 @@ would wait for ever for more than there is room for."""
 DRAIN_S: Final = 15.0
 """Seconds that running and queued requests get after SIGTERM."""
 
-LISTEN_BACKLOG: Final = 4096
-"""Connections the kernel holds before accept. A full AF_UNIX backlog fails the client
-at once with EAGAIN, so it is as deep as the kernel's own cap (somaxconn)."""
+LISTEN_BACKLOG: Final = 1024
+"""Connections the kernel holds before accept: as many as there are places. It is first come,
+first served, so who fills it makes others wait until all are accepted, some 30 ms; a full
+one fails clients that do not wait with EAGAIN. F-35."""
 
 ADMIN_LISTENER_EVENTS: Final = 256
 """Events one admin listener may lag behind before it gets EOF; the wire's number."""

@@ -7,7 +7,7 @@ met clients' texts with native code, so the daemon believes it no more than a wo
 
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from inferd.ipc import Ticket, Words
 from inferd.job import GenerateJob, Written
@@ -39,6 +39,8 @@ class Write(Struct, frozen=True, kw_only=True, tag=True):
     job: GenerateJob
     known: tuple[Digest, ...] = ()
     """Grammars that need not be tried again."""
+    content: Raw | UnsetType = UNSET
+    """What the job lacks, as in ``Prepare``."""
 
 
 ToPreparer = Learn | Write

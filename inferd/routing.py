@@ -1,6 +1,6 @@
 """Which backend serves a request."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from inferd.backend import Backend
@@ -21,6 +21,8 @@ class Need(NamedTuple):
     is_met_by: Callable[[BackendCapabilities], bool]
     refusal: Callable[[str, BackendCapabilities], InferdError]
     """The failure where nobody meets it, for the first backend's name and what it can."""
+    written: tuple[str | int, ...] = ()
+    """How to make it again: what makes it and of what; empty for a constant."""
 
 
 GENERATES: Final = Need(
@@ -86,6 +88,7 @@ def transcribes(asking: str) -> Need:
     return Need(
         lambda able: able.transcribe,
         lambda *_: InvalidRequestError(f"{asking}: no backend writes speech down"),
+        ("transcribes", asking),
     )
 
 
@@ -102,7 +105,36 @@ def takes_rate(sound: str, rate: int) -> Need:
             f'attachment "{sound}": sample_rate {rate} is not the '
             f'{able.audio_sample_rate} that backend "{name}" takes'
         ),
+        ("takes_rate", sound, rate),
     )
+
+
+_CONSTANTS: Final[Mapping[str, Need]] = {
+    name: each for name, each in globals().items() if isinstance(each, Need)
+}
+_NAMES: Final = {id(each): name for name, each in _CONSTANTS.items()}
+
+
+def written(need: Need) -> tuple[str | int, ...]:
+    """Write a need down, for another process."""
+    return need.written or (_NAMES[id(need)],)
+
+
+def need_of(words: Sequence[str | int]) -> Need:
+    """Make a need of what ``written`` gave.
+
+    Raises:
+        ValueError: it is none.
+    """
+    match words:
+        case ["transcribes", str() as asking]:
+            return transcribes(asking)
+        case ["takes_rate", str() as sound, int() as rate]:
+            return takes_rate(sound, rate)
+        case [str() as name] if name in _CONSTANTS:
+            return _CONSTANTS[name]
+        case _:
+            raise ValueError(f"no need: {words}")
 
 
 def route(backends: Sequence[Backend], needs: Sequence[Need]) -> Backend:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import trio
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from inferd.backend import Backend, EmbedResult, EventStream, J, Prepared, RerankResult
@@ -295,5 +296,5 @@ async def _until_last(box: Mailbox[Answer]) -> list[Embedded]:
 def _shortened(job: Job) -> Job:
     """Leave out what a job's prompt was written of."""
     if isinstance(job, GenerateJob) and job.written is not None:
-        return replace(job, turns=[], tools=())
+        return replace(job, turns=[], tools=(), content=UNSET)
     return job

@@ -11,7 +11,7 @@ import trio
 
 from inferd.ipc import Append, ToWorker
 from inferd.limits import IPC_OUTBOX_MESSAGES
-from inferd.pipe import encode
+from inferd.pipe import encode, encode_in_parts
 
 IN_FLIGHT_PAUSE_S: Final = 0.01
 """Seconds before descriptors are sent again where the kernel has too many on their way."""
@@ -69,9 +69,11 @@ class Outbox:
         if len(self._unsent) >= IPC_OUTBOX_MESSAGES:
             raise OutboxFullError
         ticket = message.ticket if isinstance(message, Append) else None
-        unsent = _Unsent(memoryview(encode(message)), _copies(fds), ticket)
-        self._unsent.append(unsent)
-        if len(self._unsent) == 1:
+        head, *more = encode_in_parts(message)
+        is_first = not self._unsent
+        self._unsent.append(_Unsent(memoryview(head), _copies(fds), ticket))
+        self._unsent += [_Unsent(memoryview(part), (), None) for part in more]
+        if is_first:
             self._write_now()
         if self._unsent:
             self._news.set()

@@ -8,7 +8,12 @@ import trio
 
 from inferd.engine.spawn import PREPARER, end, kill, spawn
 from inferd.limits import READ_BYTES, WRITES_MAX, WRITING_TIMEOUT_S
-from inferd.pipe import BrokenLinkError, MessageSplitter, decode_from_preparer, encode
+from inferd.pipe import (
+    BrokenLinkError,
+    MessageSplitter,
+    decode_from_preparer,
+    encode_in_parts,
+)
 from inferd.preparing import (
     Broken,
     Ended,
@@ -143,7 +148,8 @@ class Preparation:
 
     async def _send(self, message: ToPreparer) -> None:
         try:
-            await self._stream.send_all(encode(message))
+            for part in encode_in_parts(message):
+                await self._stream.send_all(part)
         except _GONE as error:
             raise PreparationGoneError("it has ended") from error
 

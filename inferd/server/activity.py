@@ -16,6 +16,7 @@ from inferd.backend import Reuse
 from inferd.errors import InferdError
 from inferd.events import MalformedToolCall, Transcription
 from inferd.paths import EMBED_SOCKET, INFER_V2_SOCKET, RERANK_SOCKET
+from inferd.server.apart import Resolved
 from inferd.server.appends import Appends
 from inferd.server.custody import NOTHING, Parcel
 from inferd.server.facts import Facts
@@ -102,6 +103,8 @@ class Activity:
     """What its client did that ended it, if that is why its scope was cancelled."""
     parcel: Parcel = NOTHING
     """What came with its line: open until it is over."""
+    resolved: Resolved | None = None
+    """What it comes to, or why it is refused, where another process has read it."""
     appends: Appends = field(default_factory=Appends)
     """What its client sends after it."""
     started_at: float | None = None

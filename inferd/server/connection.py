@@ -1,6 +1,5 @@
 """One client's connection: the same loop for every inference socket."""
 
-import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,16 +10,18 @@ import structlog
 import trio
 
 from inferd.errors import InvalidFrameError, PeerError, PermissionDeniedError
-from inferd.limits import READ_BYTES
 from inferd.server.access import Access
 from inferd.server.activity import Activity, event_on, where, who
+from inferd.server.apart import find
 from inferd.server.beginning import Beginning
 from inferd.server.dispatch import Refusal, Service, dispatch
 from inferd.server.facts import facts_of
 from inferd.server.inbox import Arrival, Inbox
-from inferd.server.parcels import Parcels, receive
+from inferd.server.long_lines import LongLine
+from inferd.server.parcels import Parcels
 from inferd.server.patience import Patience
 from inferd.server.peer import groups_of, peer_of
+from inferd.server.reading import read_in_turn
 from inferd.server.reply import PeerGoneError, Reply
 from inferd.server.surroundings import Surroundings
 from inferd.wire.blocks import BlocksRequest
@@ -82,7 +83,9 @@ class Connection(Generic[R]):
             lambda: around.limits.line_timeout_s,
             self._room.unpark_all,
         )
-        self._inbox = Inbox(surface.decode, beginning.of, self._parcels)
+        self._inbox = Inbox(
+            surface.decode, beginning.of, self._parcels, around.decoders.apart_bytes
+        )
         self._news = trio.Event()
         self._is_held_up = False  # while its line waits for a turn to be read
         self._is_ending = False
@@ -134,9 +137,11 @@ class Connection(Generic[R]):
 
     async def _read_all(self) -> None:
         while True:
-            while not (self._inbox.has_room or self._inbox.is_behind):
+            while not (self._inbox.has_room or self._has_lines):
                 await self._room.park()
-            if self._inbox.is_behind:
+            if self._inbox.long is not None:
+                await self._read_apart(self._inbox.long)
+            elif self._inbox.is_behind:
                 await self._sort_on()
             elif self._inbox.is_large:
                 await self._read_large_line()
@@ -153,6 +158,23 @@ class Connection(Generic[R]):
                 while self._inbox.is_large:
                     await self._read_more()
 
+    @property
+    def _has_lines(self) -> bool:
+        """Whether there are lines here that nobody has looked at, and there is room."""
+        return self._inbox.is_behind or self._inbox.long is not None
+
+    async def _read_apart(self, line: LongLine) -> None:
+        """Have a long line read by another process."""
+        found = await find(
+            self._around.decoders,
+            line,
+            socket=self._surface.socket,
+            peer=self._peer,
+            n_fds=self._inbox.n_long_fds,
+        )
+        self._inbox.settle(found)
+        self._news.set()
+
     async def _sort_on(self) -> None:
         """Look at more of the lines that have been read."""
         await trio.lowlevel.checkpoint()
@@ -161,27 +183,9 @@ class Connection(Generic[R]):
         self._news.set()
 
     async def _read_more(self) -> None:
-        self._inbox.feed(await self._read())
+        data = await read_in_turn(self._stream, self._parcels, self._around.loop)
+        self._inbox.feed(data)
         self._news.set()
-
-    async def _read(self) -> bytes:
-        try:
-            while (data := await self._read_in_turn()) is None:
-                pass
-        except (OSError, trio.ClosedResourceError):
-            return b""  # it is gone; who writes to it, or the watch, will find out
-        return data
-
-    async def _read_in_turn(self) -> bytes | None:
-        """Read once there is something, and once it is our turn; nothing in between."""
-        await trio.lowlevel.wait_readable(self._stream.socket)
-        await self._around.loop.turn()
-        try:
-            if self._parcels is not None:
-                return receive(self._stream, self._parcels)
-            return os.read(self._stream.socket.fileno(), READ_BYTES)
-        except BlockingIOError:
-            return None
 
     def _hang_up(self) -> None:
         """Keep the client from sending: the kernel still gives what it has sent.
@@ -212,9 +216,9 @@ class Connection(Generic[R]):
         arrival = await self._next()
         if arrival is None:
             return False
-        await self._around.loop.turn()
         self.has_asked = True
         if isinstance(arrival, PeerError):
+            await self._around.loop.turn()
             if not await self._refuse(arrival):
                 self._inbox.close()
         elif not await self._answer(arrival):
@@ -222,9 +226,11 @@ class Connection(Generic[R]):
         return True
 
     async def _answer(self, arrival: Arrival[R]) -> bool:
-        arrival.activity.facts.update(facts_of(arrival.request))
-        refusal = arrival.refusal
         try:
+            await self._turn_for(arrival.activity)
+            if arrival.activity.resolved is None:
+                arrival.activity.facts.update(facts_of(arrival.request))
+            refusal = arrival.refusal
             return await dispatch(
                 Refusal(refusal) if refusal else self._surface.service,
                 arrival.request,
@@ -233,6 +239,13 @@ class Connection(Generic[R]):
             )
         finally:
             self._leave(arrival.activity)
+
+    async def _turn_for(self, activity: Activity) -> None:
+        try:
+            await self._around.loop.turn()
+        except trio.Cancelled:
+            activity.abandoned()
+            raise
 
     def _leave(self, activity: Activity) -> None:
         self._around.register.leave(activity)

@@ -13,6 +13,7 @@ from inferd.resolve.embed import check_answer_fits, resolve_embed
 from inferd.resolve.plan import Plan
 from inferd.resolve.rerank import resolve_rerank
 from inferd.server.activity import Activity
+from inferd.server.apart import resolved_or
 from inferd.server.entrance import Entrance
 from inferd.server.facts import Facts
 from inferd.server.reply import Reply
@@ -46,7 +47,7 @@ class EncodeService(Generic[R, J]):
 
         Cancellation: the job is dropped and its permit freed.
         """
-        plan = self.resolve(request)
+        plan = resolved_or(activity.resolved, lambda: self.resolve(request))
         with activity.scope:
             async with self.entrance.enter(plan, activity) as (backend, prepared):
                 facts = await self.run(request, backend, prepared, reply)

@@ -4,7 +4,7 @@ import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from msgspec import UNSET
 
@@ -18,15 +18,14 @@ from inferd.resolve.sampling import SEED_MAX
 from inferd.resolve.text import resolve_text
 from inferd.server.activity import Activity
 from inferd.server.answers import Answer, BlocksAnswer, TextAnswer
+from inferd.server.apart import resolved_or
 from inferd.server.conversations import Conversations
 from inferd.server.entrance import Entrance, Tell
+from inferd.server.limits import MARKER_BYTES
 from inferd.server.reply import Reply
 from inferd.wire.blocks import BlocksRequest
 from inferd.wire.requests import GenerateRequest
 from inferd.wire.responses import ProgressFrame
-
-MARKER_BYTES: Final = 16
-"""Of what marks media in texts: nobody guesses that many."""
 
 R = TypeVar("R")
 E = TypeVar("E", TokenEvent, TokenEventV2)
@@ -55,7 +54,9 @@ class GenerateService(Generic[R, E]):
         Cancellation: the job is dropped and its permit freed.
         """
         seed = secrets.randbelow(SEED_MAX + 1)
-        plan = self.resolve(request, seed, activity)
+        plan = resolved_or(
+            activity.resolved, lambda: self.resolve(request, seed, activity)
+        )
         answer = self.begin(plan, activity)
         activity.allow(plan.deadline_ms)
         with activity.scope:

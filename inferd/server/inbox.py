@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar, cast
 
 from inferd.errors import (
     InferdError,
@@ -10,16 +10,25 @@ from inferd.errors import (
     InvalidRequestError,
     PeerError,
 )
-from inferd.limits import LARGE_LINE_BYTES, READ_AHEAD_BYTES, READ_AHEAD_REQUESTS
+from inferd.limits import (
+    LARGE_LINE_BYTES,
+    MAX_FRAME_BYTES,
+    READ_AHEAD_BYTES,
+    READ_AHEAD_REQUESTS,
+)
 from inferd.server.activity import Activity
+from inferd.server.addressees import cancel_all, hand_on
+from inferd.server.apart import Found
 from inferd.server.custody import NOTHING, Parcel
-from inferd.server.limits import LINES_A_TURN
+from inferd.server.limits import BYTES_A_TURN, LINES_A_TURN
+from inferd.server.long_lines import Lines, LongLine
 from inferd.server.parcels import Parcels
 from inferd.wire.codec import Request, decode_append, decode_cancel
-from inferd.wire.framing import LineSplitter
-from inferd.wire.speech import AppendLine
 
 R = TypeVar("R", bound=Request)
+
+NEVER: Final = MAX_FRAME_BYTES + 1
+"""More bytes than any line has."""
 
 
 class Arrival(NamedTuple, Generic[R]):
@@ -44,6 +53,7 @@ class Inbox(Generic[R]):
             came with it.
         parcels: where requests come with descriptors, and lines append to them: has been
             fed all that this is fed.
+        apart_bytes: from so many on a line is not read here, but left as ``long``.
     """
 
     def __init__(
@@ -51,11 +61,12 @@ class Inbox(Generic[R]):
         decode: Callable[[bytes], R],
         begin: Callable[[R, int, Parcel], Activity],
         parcels: Parcels | None = None,
+        apart_bytes: int = NEVER,
     ) -> None:
         self._decode = decode
         self._begin = begin
         self._parcels = parcels
-        self._splitter = LineSplitter()
+        self._lines = Lines(apart_bytes)
         self._arrivals: deque[Arrival[R] | PeerError] = deque()
         self._n_bytes = 0
         self._n_lines = 0
@@ -64,13 +75,15 @@ class Inbox(Generic[R]):
         self._is_cut_off = False
         self._has_ended = False
         self._is_closed = False
+        self.long: LongLine | None = None
+        """A line that has to be read elsewhere, and settled, before any behind it."""
         self.is_behind = False
         """Whether there are more lines to be looked at than one call looks at."""
 
     @property
     def is_over(self) -> bool:
         """Whether nothing is there and nothing more will come."""
-        return self._is_closed and not self._arrivals
+        return self._is_closed and not self._arrivals and self.long is None
 
     @property
     def has_room(self) -> bool:
@@ -84,7 +97,7 @@ class Inbox(Generic[R]):
     @property
     def _has_room_behind(self) -> bool:
         """Whether more may be read behind what is answered, but for what it waits for."""
-        n_bytes = self._n_bytes + self._splitter.pending_bytes
+        n_bytes = self._n_bytes + self._lines.pending_bytes
         if self._parcels is not None:
             n_bytes += self._parcels.size
             n_bytes += sum(each.appends.pending_bytes for each in self.waiting)
@@ -102,18 +115,18 @@ class Inbox(Generic[R]):
             and not self.is_behind
             and self._current is None
             and not self._arrivals
-            and self._splitter.pending_bytes >= LARGE_LINE_BYTES
+            and self._lines.pending_bytes >= LARGE_LINE_BYTES
         )
 
     @property
     def unfinished(self) -> int | None:
         """The number of the line that has begun and not ended, where all are taken."""
-        return self._n_lines if self._splitter.pending_bytes else None
+        return self._n_lines if self._lines.pending_bytes else None
 
     def feed(self, data: bytes | bytearray) -> None:
         """Add what was read; nothing stands for the client's end."""
         if data:
-            self._splitter.feed(data)
+            self._lines.feed(data)
         else:
             self._has_ended = True
         self.sort()
@@ -121,6 +134,7 @@ class Inbox(Generic[R]):
     def close(self) -> None:
         """Take nothing more, not even of what was fed."""
         self._is_closed = True
+        self.long = None
 
     def refuse(self, refusal: InferdError) -> None:
         """Have the requests refused that are read from here on; cancels are heard."""
@@ -158,16 +172,15 @@ class Inbox(Generic[R]):
         Looks at ``LINES_A_TURN`` lines at most; ``is_behind`` tells whether there are more.
         """
         self.is_behind = False
-        end = self._n_lines + LINES_A_TURN
+        end, n_bytes = self._n_lines + LINES_A_TURN, 0
         while self._can_sort:
-            if self._n_lines >= end:
+            if self._n_lines >= end or n_bytes > BYTES_A_TURN:
                 self.is_behind = True
                 break
             try:
-                frame = self._splitter.next_frame()
-                if frame is not None:
-                    self._n_lines += 1
-                    self._accept(frame)
+                line = self._lines.next_line()
+                if line is not None:
+                    n_bytes += self._take_in(line)
                 elif self._has_ended:
                     self._is_closed = True
                     self._accept_rest()
@@ -180,13 +193,23 @@ class Inbox(Generic[R]):
 
     @property
     def _can_sort(self) -> bool:
-        return not self._is_closed and len(self._arrivals) < READ_AHEAD_REQUESTS
+        has_room = len(self._arrivals) < READ_AHEAD_REQUESTS
+        return has_room and not self._is_closed and self.long is None
+
+    def _take_in(self, line: bytes | LongLine) -> int:
+        """Accept a line, or have it read elsewhere; give how long it is."""
+        self._n_lines += 1
+        if isinstance(line, LongLine):
+            self.long = line
+            return line.n_bytes
+        self._accept(line)
+        return len(line)
 
     def _look_after_open(self) -> None:
         """End what waits for more where no more can be read."""
         current = self._current
-        if self._is_closed:
-            for activity in (*self.waiting, *([current] if current else [])):
+        if self._is_closed and self.long is None:
+            for activity in self._present:
                 activity.appends.end()
         elif current and current.appends.is_open and not self._has_room_behind:
             current.fail(
@@ -200,9 +223,8 @@ class Inbox(Generic[R]):
     def _accept_rest(self) -> None:
         """Take a last line without a newline, unless it was to go on."""
         try:
-            if rest := self._splitter.last_frame():
-                self._n_lines += 1
-                self._accept(rest)
+            if rest := self._lines.last_line():
+                self._take_in(rest)
         except InvalidFrameError:
             if not self._is_cut_off:
                 raise
@@ -221,38 +243,54 @@ class Inbox(Generic[R]):
     def _accept_with(self, frame: bytes, parcel: Parcel) -> None:
         if cancel := decode_cancel(frame):
             parcel.close()
-            self._cancel(cancel.id)
+            cancel_all(cancel.id, self._present)
         elif self._parcels is not None and (append := decode_append(frame)):
-            self._append(append, len(frame), parcel)
+            hand_on(append, len(frame), parcel, self._present)
         else:
-            self._put(frame, parcel)
+            self._enter(self._decode(frame), len(frame), parcel)
 
-    def _put(self, frame: bytes, parcel: Parcel) -> None:
-        request = self._decode(frame)
-        activity = self._begin(request, len(frame), parcel)
+    @property
+    def n_long_fds(self) -> int:
+        """Descriptors that came with the long line."""
+        return 0 if self._parcels is None else self._parcels.count(self._n_lines - 1)
+
+    def settle(self, found: Found | PeerError) -> None:
+        """Take what the long line is, and go on behind it.
+
+        Args:
+            found: what it is, or why nobody can tell.
+        """
+        line, self.long = self.long, None
+        if line is None:  # closed meanwhile
+            return
+        parcels = self._parcels
+        parcel = parcels.of_line(self._n_lines - 1) if parcels else NOTHING
+        if isinstance(found, PeerError):
+            parcel.close()
+            if not (self._is_closed and self._is_cut_off):  # else it was half a line
+                self._is_closed |= found.closes_connection
+                self._arrivals.append(found)
+        elif found.request is not None:
+            activity = self._enter(cast("R", found.request), line.n_bytes, parcel)
+            activity.resolved = found.resolved
+            activity.facts.update(found.facts)
+        elif found.append is not None:
+            hand_on(found.append, line.n_bytes, parcel, self._present)
+        else:
+            parcel.close()
+            cancel_all(found.cancel, self._present)
+        self.sort()
+
+    def _enter(self, request: R, n_bytes: int, parcel: Parcel) -> Activity:
+        activity = self._begin(request, n_bytes, parcel)
         refusal = self._refusal or parcel.refusal
         self._arrivals.append(Arrival(request, activity, refusal))
         self._n_bytes += _size_of(activity)
+        return activity
 
-    def _append(self, line: AppendLine, n_bytes: int, parcel: Parcel) -> None:
-        """Hand a line on to the first request that it can be meant for, if there is one."""
-        able = [
-            each
-            for each in (self._current, *self.waiting)
-            if each and each.request_id == line.id and not each.appends.is_closed
-        ]
-        if not able:  # it lost the race
-            parcel.close()
-            return
-        takers = [each for each in able if each.appends.takes(line.attachment_id)]
-        activity = (takers or able)[0]
-        if fault := activity.appends.put(line, n_bytes, parcel):
-            activity.fail(fault)
-
-    def _cancel(self, request_id: str) -> None:
-        for activity in (self._current, *self.waiting):
-            if activity is not None and activity.request_id == request_id:
-                activity.cancel()
+    @property
+    def _present(self) -> list[Activity]:
+        return [*([self._current] if self._current else []), *self.waiting]
 
 
 def _size_of(activity: Activity) -> int:

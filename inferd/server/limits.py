@@ -114,9 +114,9 @@ ACCEPTS_A_PASS: Final = 256
 queue is first come, first served, so one user's flood has to be taken off it faster than it
 grows. Each takes some 10 µs. F-35."""
 
-HANGUPS_A_PASS: Final = 32
-"""Connections whose end is noticed in one pass: each ends some tasks, which takes a third of a
-millisecond. F-35."""
+HANGUPS_A_PASS: Final = 4
+"""Connections whose end is noticed in one pass: each ends some tasks and up to 64 requests,
+which takes a third of a millisecond to a whole one. F-35."""
 
 # --- the log ----------------------------------------------------------------------------
 
@@ -134,3 +134,22 @@ LOG_SERVED_BURST_LINES: Final = 1024
 LOG_SERVED_LINES_PER_S: Final = 50.0
 """Such lines a second for good: more than a model answers, and an hour of it fills the log's
 files. What is left out is counted. F-4."""
+
+# --- large lines ------------------------------------------------------------------------
+
+DECODED_APART_BYTES: Final = 32 * 1024
+"""Bytes of the shortest line that another process reads. Shorter ones take 4 ms to be read and
+checked at worst; to hand a line over takes half a millisecond. F-35."""
+
+BYTES_A_TURN: Final = 16 * 1024
+"""Bytes of lines after which no further one is read in the same piece of work. F-35."""
+
+MAX_DECODERS: Final = 2
+"""Processes that read large lines at once; a single user has one of them. F-35."""
+
+DECODE_S: Final = 60.0
+"""Seconds that one line may take to be read, while others take the processor: by then the
+kernel has ended what took ``READ_CPU_S`` of it. F-35."""
+
+MARKER_BYTES: Final = 16
+"""Of what marks media in texts: nobody guesses that many."""

@@ -60,6 +60,10 @@ class Parcels:
                 self._by_line[line] = Parcel(self._custody, self._uid)
             self._by_line[line].add(fds, is_cut=is_cut)
 
+    def count(self, number: int) -> int:
+        """Count what came with a line, which stays here."""
+        return len(self._by_line.get(number, NOTHING).fds)
+
     def of_line(self, number: int) -> Parcel:
         """Take what came with a line, the caller's from here on; lines count from 0."""
         return self._by_line.pop(number, NOTHING)

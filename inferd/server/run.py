@@ -14,6 +14,7 @@ from inferd.server.admin import serve_admin
 from inferd.server.audience import Audience
 from inferd.server.commands import Commands
 from inferd.server.connection import AnySurface
+from inferd.server.decoding import Decoders
 from inferd.server.doors import Doors
 from inferd.server.entrance import Entrance
 from inferd.server.force import Force, nothing_to_read
@@ -23,6 +24,7 @@ from inferd.server.holdings import MediaRoom
 from inferd.server.large_lines import LargeLines
 from inferd.server.limits import MAX_MEDIA_FILES
 from inferd.server.listen import ADMIN_MODE, INFERENCE_MODE
+from inferd.server.loop import Loop
 from inferd.server.peer import peer_of
 from inferd.server.reception import Door, Reception, in_a_frame, in_a_reply, unserved
 from inferd.server.register import Register
@@ -67,6 +69,7 @@ class Daemon:
         self._board, self._notifier, metrics = audience
         self._read_config = read_config
         self._turns = Turns(make_gate(config))
+        loop = Loop()
         self._around = Surroundings(
             hangups=Hangups(),
             register=Register(metrics),
@@ -75,6 +78,8 @@ class Daemon:
             unread=Unread(config.limits.max_unread_bytes),
             media=MediaRoom(config.limits, MAX_MEDIA_FILES, self._turns.count_waiting),
             limits=config.limits,
+            loop=loop,
+            decoders=Decoders(loop),
         )
         self._force = Force(
             config=config,
@@ -157,8 +162,12 @@ class Daemon:
         self._force.share_out()
         reception = self._force.reception
         reception.open()
-        measuring = self._around.loop.measuring()
-        with closing(reception), self._doors.locked(), measuring, self._scope:
+        with ExitStack() as stack:
+            stack.enter_context(closing(reception))
+            stack.enter_context(self._doors.locked())
+            stack.enter_context(self._around.loop.measuring())
+            stack.enter_context(self._around.decoders.open())
+            stack.enter_context(self._scope)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._around.hangups.run)
                 nursery.start_soon(self._turns.run)

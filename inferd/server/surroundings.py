@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from inferd.config import LimitSettings
 from inferd.server.custody import Custody
+from inferd.server.decoding import Decoders
 from inferd.server.hangup import Hangups
 from inferd.server.holdings import MediaRoom
 from inferd.server.identity import Identities
@@ -28,6 +29,8 @@ class Surroundings:
     limits: LimitSettings
     """As they are now: what begins after a change is bound by the new ones."""
     loop: Loop = field(default_factory=Loop)
+    decoders: Decoders = field(default_factory=Decoders)
+    """Those that are not open read nothing: all lines are read here."""
     custody: Custody = field(default_factory=lambda: Custody(MAX_CLIENT_DESCRIPTORS))
     identities: Identities = field(default_factory=Identities)
     """Tell as whom those who connect from now on count."""

@@ -8,7 +8,7 @@ from inferd.limits import (
     READ_AHEAD_REQUESTS,
     READ_BYTES,
 )
-from inferd.server import inbox
+from inferd.server import long_lines
 from inferd.wire.framing import LineSplitter
 from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
 from tests.fakes.serving import House
@@ -39,7 +39,7 @@ def test_a_line_may_have_64_mib():
 async def test_a_line_without_end_is_cut_off_at_the_cap(
     monkeypatch, autojump_clock, leaf
 ):
-    monkeypatch.setattr(inbox, "LineSplitter", MeasuredSplitter)
+    monkeypatch.setattr(long_lines, "LineSplitter", MeasuredSplitter)
     monkeypatch.setattr(MeasuredSplitter, "most_bytes", 0)
     async with (
         House(ScriptedBackend()).opened() as house,

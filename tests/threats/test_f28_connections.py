@@ -120,7 +120,7 @@ async def test_of_many_who_send_a_huge_line_at_once_few_are_read(autojump_clock)
                 nursery.start_soon(client.send, bomb[:-1])
             await trio.testing.wait_all_tasks_blocked()
             nursery.cancel_scope.cancel()
-        begun = [each._inbox._splitter.pending_bytes for each in house.connections]
+        begun = [each._inbox._lines.pending_bytes for each in house.connections]
         n_large = sum(n_bytes > 2 * LARGE_LINE_BYTES for n_bytes in begun)
         assert 0 < n_large < MAX_LARGE_LINES
         for client in clients:

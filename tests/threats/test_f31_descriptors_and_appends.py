@@ -73,7 +73,7 @@ async def test_what_is_appended_and_not_taken_is_bounded(autojump_clock):
         assert scope.cancelled_caught
         inbox = house.connections[0]._inbox
         [activity] = house.register
-        held = activity.appends.pending_bytes + inbox._splitter.pending_bytes
+        held = activity.appends.pending_bytes + inbox._lines.pending_bytes
         assert held < READ_AHEAD_BYTES + READ_BYTES + len(line)
 
 

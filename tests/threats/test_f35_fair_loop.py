@@ -1,10 +1,18 @@
+import select
 import socket
 from contextlib import suppress
 from typing import Final
 
 import pytest
 
-from tests.daemon.harness import DaemonProcess, MakeDaemon, generate, mock, to_line
+from tests.daemon.harness import (
+    DaemonProcess,
+    MakeDaemon,
+    blocks,
+    generate,
+    mock,
+    to_line,
+)
 from tests.daemon.users import (
     ANNA,
     BERT,
@@ -70,6 +78,75 @@ def test_another_user_is_served_while_one_floods(make_daemon: MakeDaemon, kind: 
     assert n_on_open < N_HOGS * N_LINES / 4
     for hog in hogs:
         hog.close()
+
+
+LARGE: Final = {
+    "biases": (
+        "infer.v2.sock",
+        b'{"messages":[{"role":"user","content":[]}],"logit_bias":{%b}}',
+        b'"%d":0',
+    ),
+    "messages": (
+        "infer.sock",
+        b'{"messages":[%b]}',
+        b'{"role":"user","content":""}',
+    ),
+    "unknown fields": ("infer.sock", b'{"messages":[],"x":[%b]}', b"[]"),
+    "inputs": ("infer.embed.sock", b'{"input":[%b]}', b'"a"'),
+    "unknown blocks": (
+        "infer.v2.sock",
+        b'{"messages":[{"role":"user","content":[%b]}]}',
+        b'{"type":"z"}',
+    ),
+    "tools": (
+        "infer.v2.sock",
+        (
+            b'{"messages":[{"role":"user","content":[{"type":"text","text":"a"}]}],'
+            b'"tools":[%b]}'
+        ),
+        b'{"name":"f%d","description":"","input_schema":{}}',
+    ),
+}
+"""Lines of a few MiB of something, which take a daemon's loop some tenths of a second."""
+LARGE_BYTES: Final = 4_000_000
+
+
+def large_line(kind: str) -> tuple[str, bytes]:
+    leaf, frame, part = LARGE[kind]
+    numbered = [
+        part % n if b"%d" in part else part for n in range(LARGE_BYTES // len(part))
+    ]
+    return leaf, frame % b",".join(numbered) + b"\n"
+
+
+@pytest.mark.parametrize("kind", LARGE)
+def test_others_are_answered_while_a_large_line_is_read(
+    make_daemon: MakeDaemon, kind: str
+):
+    daemon = start(make_daemon)
+    leaf, line = large_line(kind)
+    with as_user(ANNA, 100):
+        hog = daemon.connect(leaf)
+    other = connect_as(daemon, BERT)
+    hog.pour([line])
+    n_before = 0
+    while not select.select([hog._sock], [], [], 0)[0]:
+        assert other.ask(generate())[-1]["type"] == "done"
+        n_before += 1
+    assert hog.frame()["code"] == "invalid_request"
+    assert n_before > 1
+    assert daemon.worker_pids()
+
+
+def test_a_large_request_is_answered_like_a_short_one(make_daemon: MakeDaemon):
+    daemon = start(make_daemon)
+    text = "x" * 200_000
+    for _ in range(2):
+        frames = connect_as(daemon, ANNA).ask(generate(text))
+        assert [frame["type"] for frame in frames][-1] == "done"
+        v2 = connect_as(daemon, ANNA, leaf="infer.v2.sock")
+        assert v2.ask(blocks(text))[-1]["type"] == "done"
+    assert not daemon.logged(msg="worker.exited")
 
 
 def n_answered(hogs: list[socket.socket]) -> int:

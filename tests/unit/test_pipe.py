@@ -1,5 +1,6 @@
 from contextlib import suppress
 
+import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
@@ -41,9 +42,11 @@ from inferd.limits import MAX_IPC_MESSAGE_BYTES
 from inferd.pipe import (
     BrokenLinkError,
     MessageSplitter,
+    content_of,
     decode_from_worker,
     decode_to_worker,
     encode,
+    encode_in_parts,
 )
 from inferd.resolve.blocks import resolve_blocks
 from inferd.resolve.embed import resolve_embed
@@ -359,3 +362,37 @@ def test_a_splitter_is_empty_when_all_is_taken():
     splitter.feed(b"\x00\x00\x00\xc0")
     splitter.next_payload()
     assert splitter.is_empty
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        EmbedJob(texts=["a", "é"], dimensions=3, task=None),
+        GenerateJob(
+            turns=[Turn("user", "hello")],
+            max_tokens=1,
+            sampling=Sampling(temperature=None, top_p=None, top_k=None, seed=1),
+        ),
+    ],
+)
+def test_what_a_job_lacks_is_sent_apart_and_whole_at_the_worker(job):
+    content = content_of(job)
+    empty = {"texts": [""]} if isinstance(job, EmbedJob) else {"turns": []}
+    light = msgspec.structs.replace(job, content=msgspec.Raw(content), **empty)
+    head, rest = encode_in_parts(Prepare(ticket=7, job=light))
+    assert bytes(rest) == content
+    [payload] = payloads(bytes(head) + bytes(rest))
+    assert decode_to_worker(payload) == Prepare(ticket=7, job=job)
+
+
+def test_what_lacks_nothing_is_one_part():
+    assert encode_in_parts(Run(ticket=1)) == [encode(Run(ticket=1))]
+
+
+def payloads(data: bytes) -> list[bytearray]:
+    splitter = MessageSplitter()
+    splitter.feed(data)
+    found = []
+    while (payload := splitter.next_payload()) is not None:
+        found.append(payload)
+    return found

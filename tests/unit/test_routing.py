@@ -212,3 +212,20 @@ def test_who_asks_for_a_transcription_is_told_where_nobody_writes_speech_down():
         "invalid_request",
         "invalid request: language: no backend writes speech down",
     )
+
+
+@pytest.mark.parametrize(
+    "need", [each for each in vars(routing).values() if isinstance(each, routing.Need)]
+)
+def test_a_need_that_is_written_down_is_the_same_again(need):
+    assert routing.need_of(routing.written(need)) is need
+
+
+def test_a_need_of_something_is_made_again():
+    for need in (routing.transcribes("x"), routing.takes_rate("a", 8000)):
+        again = routing.need_of(routing.written(need))
+        assert again.written == need.written
+        able = BackendCapabilities()
+        assert str(again.refusal("b", able)) == str(need.refusal("b", able))
+    with pytest.raises(ValueError, match="no need"):
+        routing.need_of(["nothing"])

@@ -142,7 +142,9 @@ async def test_a_request_that_means_nothing_keeps_the_connection(autojump_clock)
 async def test_a_line_over_the_cap_ends_the_connection_ended_or_not(
     monkeypatch, end, autojump_clock
 ):
-    monkeypatch.setattr("inferd.server.inbox.LineSplitter", partial(LineSplitter, 100))
+    monkeypatch.setattr(
+        "inferd.server.long_lines.LineSplitter", partial(LineSplitter, 100)
+    )
     async with House(ScriptedBackend()).opened() as house, house.connect() as client:
         await client.send(b" " * 101 + end)
         [frame] = await client.rest()
@@ -169,7 +171,7 @@ async def test_requests_are_read_while_one_is_answered_up_to_a_bound(autojump_cl
         assert scope.cancelled_caught
         inbox = house.connections[0]._inbox
         assert len(inbox._arrivals) == READ_AHEAD_REQUESTS
-        assert inbox._splitter.pending_bytes < READ_AHEAD_BYTES + READ_BYTES
+        assert inbox._lines.pending_bytes < READ_AHEAD_BYTES + READ_BYTES
         assert backend.counts.asked == 1
 
 
@@ -180,7 +182,7 @@ async def test_a_long_line_is_read_to_its_end_when_it_is_next(autojump_clock, nu
         nursery.start_soon(client.send, generate("r") + long)
         await trio.sleep(1)
         inbox = house.connections[0]._inbox
-        assert inbox._splitter.pending_bytes < READ_AHEAD_BYTES + READ_BYTES
+        assert inbox._lines.pending_bytes < READ_AHEAD_BYTES + READ_BYTES
         assert (await client.answer())[-1]["id"] == "r"
         assert (await client.answer())[-1]["id"] == "long"
         assert trio.current_time() == 40
@@ -195,7 +197,7 @@ async def test_as_requests_are_answered_further_ones_are_read(autojump_clock, nu
             await client.answer()
             await settled()
             inbox = house.connections[0]._inbox
-            held = inbox._n_bytes + inbox._splitter.pending_bytes
+            held = inbox._n_bytes + inbox._lines.pending_bytes
             assert held >= READ_AHEAD_BYTES, n
         nursery.cancel_scope.cancel()
 
@@ -823,7 +825,7 @@ LARGE = generate("large", "x" * (2 * LARGE_LINE_BYTES))
 
 def begun(connection: Connection[Any]) -> int:
     """Count the bytes of the line that a connection has read and not ended."""
-    return connection._inbox._splitter.pending_bytes
+    return connection._inbox._lines.pending_bytes
 
 
 async def test_large_lines_are_read_one_after_the_other(autojump_clock):
@@ -1100,3 +1102,23 @@ async def test_a_connection_that_is_cancelled_closes_what_its_half_line_brought(
         house._nursery.cancel_scope.cancel()
     assert house.around.custody.n_held == 0
     await client.aclose()
+
+
+async def test_leaving_before_the_turn_to_be_answered_leaves_nothing(autojump_clock):
+    backend = ScriptedBackend()
+    async with House(backend).opened() as house:
+        client = house.connect()
+        await settled()
+        turns = iter([0])  # for reading, and none for answering
+
+        async def turn() -> None:
+            await trio.sleep(next(turns, FOR_EVER))
+
+        house.around.loop.turn = turn  # type: ignore[method-assign]
+        await client.send(generate("r"))
+        await settled()
+        assert [each.request_id for each in house.register] == ["r"]
+        await client.aclose()
+        await settled()
+        assert nothing_left(house, backend)
+        assert backend.counts.asked == 0

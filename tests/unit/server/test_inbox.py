@@ -107,7 +107,7 @@ def test_a_bad_line_is_nobody_s_request():
 
 def test_a_line_over_the_cap_has_its_turn_too(monkeypatch):
     splitter = partial(LineSplitter, 200)
-    monkeypatch.setattr("inferd.server.inbox.LineSplitter", splitter)
+    monkeypatch.setattr("inferd.server.long_lines.LineSplitter", splitter)
     inbox = filled(generate("a") + b"x" * 201)
     assert seen_in(inbox) == [("a", False), (FrameTooLargeError, False)]
     assert inbox.is_over
@@ -280,7 +280,7 @@ def test_whoever_feeds_it_only_while_it_has_room_keeps_the_bounds(sizes, takes):
                 sent = sent[64:]
             lines = [each for each in inbox._arrivals if isinstance(each, Arrival)]
             others = [each.activity.n_bytes for each in lines][1:]
-            held = sum(others) + inbox._splitter.pending_bytes
+            held = sum(others) + inbox._lines.pending_bytes
             is_idle = inbox._current is None and not inbox._arrivals
             assert len(inbox._arrivals) <= 4
             assert is_idle or held < 1064

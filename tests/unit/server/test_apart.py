@@ -1,0 +1,99 @@
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+from inferd.decoder.messages import Ask
+from inferd.decoder.read import read
+from inferd.errors import InternalError, InvalidFrameError, InvalidRequestError
+from inferd.job import GenerateJob, Turn
+from inferd.paths import EMBED_SOCKET, INFER_SOCKET, INFER_V2_SOCKET, RERANK_SOCKET
+from inferd.resolve.plan import Plan
+from inferd.resolve.text import resolve_text
+from inferd.routing import GENERATES
+from inferd.server.apart import Found, find, resolved_or
+from inferd.server.decoding import Decoded, Decoders
+from inferd.server.long_lines import LongLine
+from inferd.server.peer import Peer
+from inferd.wire.requests import GenerateRequest
+
+REQUEST = {"id": "r", "messages": [{"role": "user", "content": "hello"}]}
+
+
+class InHere(Decoders):
+    """Reads lines in this process."""
+
+    async def read(self, ask: Ask, parts: Any, *, user: int) -> Decoded:
+        """Read a line at once."""
+        answer, sections = read(ask, b"".join(parts))
+        return Decoded(answer, [bytearray(each) for each in sections])
+
+
+async def found(message: Any, socket: str = INFER_SOCKET, n_fds: int = 0) -> Any:
+    text = message if isinstance(message, bytes) else json.dumps(message).encode()
+    data = bytearray(text)
+    line = LongLine([data], len(data))
+    return await find(InHere(), line, socket=socket, peer=Peer(1, 7, 7), n_fds=n_fds)
+
+
+async def test_a_request_comes_with_its_plan_and_its_content_uncopied():
+    it = await found(REQUEST)
+    assert isinstance(it, Found)
+    assert isinstance(it.resolved, Plan)
+    assert it.resolved.needs == (GENERATES,)
+    job = it.resolved.job
+    assert isinstance(job, GenerateJob)
+    assert isinstance(job.content, Raw)
+    assert msgspec.msgpack.decode(job.content, type=list[Turn]) == [
+        Turn("user", "hello")
+    ]
+    assert resolved_or(it.resolved, lambda: pytest.fail("asked")) is it.resolved
+
+
+async def test_texts_of_attachments_are_theirs_again():
+    sound = {"kind": "audio", "id": "a", "sample_rate": 16000, "bytes": "AAAAAA=="}
+    content = [{"type": "audio", "attachment_id": "a"}]
+    message = {
+        "messages": [{"role": "user", "content": content}],
+        "attachments": [sound],
+    }
+    it = await found(message, INFER_V2_SOCKET)
+    assert bytes(it.request.attachments[0].bytes) == b"AAAAAA=="
+
+
+async def test_cancels_and_appends_are_told():
+    assert (await found({"type": "cancel", "id": "r"})).cancel == "r"
+    line = {"type": "append", "id": "r", "attachment_id": "a", "bytes": "AAAA"}
+    it = await found(line, INFER_V2_SOCKET)
+    assert bytes(it.append.bytes) == b"AAAA"
+    empty = {**line, "bytes": ""}
+    assert (await found(empty, INFER_V2_SOCKET)).append.bytes == ""
+
+
+@pytest.mark.parametrize(
+    ("socket", "message"),
+    [
+        (INFER_SOCKET, {"id": "r", "messages": []}),
+        (EMBED_SOCKET, {"id": "r", "input": []}),
+        (RERANK_SOCKET, {"id": "r", "query": "", "documents": []}),
+    ],
+)
+async def test_a_refusal_keeps_its_request(socket, message):
+    it = await found(message, socket)
+    assert it.request.id == "r"
+    assert isinstance(it.resolved, InvalidRequestError)
+    with pytest.raises(InvalidRequestError):
+        resolved_or(it.resolved, lambda: pytest.fail("asked"))
+
+
+async def test_what_is_no_request_is_a_failure_and_no_exception():
+    assert isinstance(await found(b"no JSON"), InvalidFrameError)
+
+
+def test_what_nobody_has_resolved_is_resolved():
+    plan = resolve_text(msgspec.convert(REQUEST, GenerateRequest), seed=1)
+    assert resolved_or(None, lambda: plan) is plan
+    with pytest.raises(InternalError):
+        resolved_or(InternalError("bug"), lambda: plan)
