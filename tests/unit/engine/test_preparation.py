@@ -1,10 +1,13 @@
+import errno
 import os
 import signal
 
 import msgspec
 import pytest
 import trio
+import trio.testing
 
+from inferd.engine import preparation as module
 from inferd.engine.preparation import Preparation, PreparationGoneError
 from inferd.job import GenerateJob, Sampling, Structure, Turn
 from inferd.preparing import Ended, Learn, Unwritable, Write, Wrote
@@ -82,6 +85,39 @@ async def test_one_whose_fork_died_over_nothing_is_out_of_step(process):
     os.kill(int(fork), signal.SIGKILL)
     with pytest.raises(PreparationGoneError):
         await process.ask(asking(1))
+
+
+async def test_one_whose_fork_takes_no_job_is_gone(process, monkeypatch):
+    monkeypatch.setattr(module, "_TAKE_S", 0.1)
+    path = trio.Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    while not (fork := await path.read_text()):
+        await trio.lowlevel.checkpoint()
+    os.kill(int(fork), signal.SIGSTOP)
+    with pytest.raises(PreparationGoneError, match="takes no job"):
+        await process.ask(asking(1))
+
+
+async def test_one_that_is_closed_meanwhile_is_gone(process):
+    async def ask():
+        with pytest.raises(PreparationGoneError):
+            await process.ask(asking(1, ENDLESS, "json_schema"))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        await trio.testing.wait_all_tasks_blocked()
+        await process._stream.aclose()  # as ``aclose`` does, before the task has run
+
+
+def out_of_descriptors(*_):
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+async def test_one_for_which_there_is_no_descriptor_left_is_reaped(
+    process, monkeypatch
+):
+    monkeypatch.setattr(os, "pidfd_open", out_of_descriptors)
+    await process.aclose()
+    assert process._spawned.popen.returncode == -signal.SIGKILL
 
 
 async def test_what_it_cannot_learn_from_is_its_end():
