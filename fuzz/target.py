@@ -16,6 +16,7 @@ from inferd.paths import (
     INFER_V2_SOCKET,
     RERANK_SOCKET,
 )
+from inferd.server.limits import DECODED_APART_BYTES
 from tests.daemon.harness import Connection, DaemonProcess, eventually, mock
 
 LEAVES: Final[Mapping[SurfaceName, str]] = {
@@ -65,6 +66,12 @@ class Signs(NamedTuple):
         )
 
 
+LARGE: Final = b'{"id":"","messages":[{"role":"user","content":"%s"}]}' % (
+    b"x" * DECODED_APART_BYTES
+)
+"""A sound request that another process reads."""
+
+
 class Target:
     """A daemon that must outlive whatever happens to it while inside ``unharmed``."""
 
@@ -72,6 +79,7 @@ class Target:
         self.daemon = daemon
         for surface in SURFACES:
             check_clean(daemon, surface)  # what is made at the first use is there now
+        ask(daemon, "v1", LARGE)
         self._signs = self._settled(_Still())
         self._rss_bytes = rss_bytes(daemon.pid)
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import pytest
 
@@ -14,6 +14,8 @@ ANNA: Final = 70_001
 BERT: Final = 70_002
 SHARED_GROUP: Final = "users"
 SHARED_GID: Final = 100
+
+D = TypeVar("D", bound=DaemonProcess)
 
 needs_root: Final = pytest.mark.skipif(
     os.geteuid() != 0, reason="only root can connect as other users"
@@ -40,7 +42,7 @@ def as_user(uid: int, *gids: int) -> Iterator[None]:
         os.setgroups(groups)
 
 
-def open_to_all(daemon: DaemonProcess) -> DaemonProcess:
+def open_to_all(daemon: D) -> D:
     """Let every user reach the sockets of a daemon, whose own modes decide then."""
     daemon.scratch.chmod(0o755)
     daemon.directory.mkdir(mode=0o755)

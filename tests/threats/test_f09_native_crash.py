@@ -71,6 +71,7 @@ def test_what_tries_grammars_ends_with_the_worker_and_the_daemon(
     daemon = make_daemon({"backend": [llamacpp(model, n_ctx=2048)]}).start()
     [worker] = daemon.worker_pids()
     assert daemon.ask(max_tokens=4, grammar="root ::= [a-z]+")[-1]["type"] == "done"
+    assert eventually(lambda: len([*daemon.processes()]) == 3)  # the next fork is there
     others = {*daemon.processes()} - {worker}
     [fork] = [each for each in others if int(status(each)["PPid"]) in others]
     assert {n_filters(each) for each in threads(worker)} == {2}

@@ -98,7 +98,7 @@ async def test_long_ids_of_many_requests_are_listed_in_a_small_frame(
     house = make_daemon(short_dir, backend)
     async with running(house), await house.admin() as operator:
         async with await house.connect() as client:
-            await ask_with_long_ids(client, n_requests=20, n_chars=50_000)
+            await ask_with_long_ids(client, n_requests=20, n_chars=25_000)
             told = await order(operator, command="requests")
     assert len(told["requests"]) == 20
     assert len(str(told)) < 20 * (MAX_LISTED_ID_CHARS + 1000)

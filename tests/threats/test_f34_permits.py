@@ -80,7 +80,7 @@ def test_of_three_users_none_waits_for_more_than_a_turn_of_the_others(
     make_daemon: MakeDaemon,
 ):
     daemon = start(make_daemon, slow_mock(), max_active=1)
-    first, *_ = hogs(daemon, 2, max_tokens=MANY)
+    [first] = hogs(daemon, 1, max_tokens=MANY)
     others = [connect_as(daemon, uid) for uid in (BERT, CARL)]
     for other in others:
         other.send(generate(max_tokens=MANY))

@@ -84,7 +84,7 @@ def test_every_table_is_read():
             "oops = 1",
             (
                 "oops: no such key; allowed: access, admission, backend, limits, "
-                "listen, log, memory"
+                "listen, log, memory, users"
             ),
         ),
         (

@@ -4,13 +4,13 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from tests.daemon.harness import DaemonProcess, eventually, mock
+from tests.daemon.harness import Connection, DaemonProcess, eventually, mock
 from torture.litter import check_left, settled
 from torture.outcome import Context
 from torture.victim import Victim, running
@@ -21,7 +21,8 @@ NAME: Final = "A full disk under the log, and writes that fail"
 CONFIG: Final = {"backend": [mock()]}
 ROOM_BYTES: Final = 256 * 1024
 LINES: Final = 3000
-"""Refusals, each with a line in the log: more than there is room for."""
+"""Refusals: those of one user that have a line in the log take more than there is room
+for."""
 AT_ONCE: Final = 500
 ATTACHED_S: Final = 5.0
 FAILING: Final = "inject=write:error=EIO:when=2+2"
@@ -41,11 +42,23 @@ def run(context: Context) -> None:
         _with_failing_writes(context)
 
 
-def log_much(context: Context, daemon: DaemonProcess, n_lines: int) -> None:
-    """Have many requests refused, each of which is a line of the log."""
+def log_much(
+    context: Context,
+    daemon: DaemonProcess,
+    n_lines: int,
+    connect: Callable[[int], Connection] | None = None,
+) -> None:
+    """Have many requests refused, each of which is a line of the log.
+
+    Args:
+        context: counts them.
+        daemon: refuses them.
+        n_lines: requests.
+        connect: makes the connection of a number; of one user, there are fewer lines.
+    """
     refused = b'{"id":"r","messages":[]}\n'
-    with daemon.connect() as client:
-        for _ in range(n_lines // AT_ONCE):
+    for n in range(n_lines // AT_ONCE):
+        with connect(n) if connect else daemon.connect() as client:
             client.send_raw(refused * AT_ONCE)
             codes = {client.frame()["code"] for _ in range(AT_ONCE)}
             context.require(codes == {"invalid_request"}, f"refused with {codes}")
@@ -99,7 +112,7 @@ def _on_a_small_disk(context: Context) -> None:
 
 def _fill(context: Context, disk: Path) -> None:
     log, ballast = disk / "log", disk / "ballast"
-    ballast.write_bytes(b"x" * (ROOM_BYTES // 2))
+    ballast.write_bytes(b"x" * (ROOM_BYTES * 7 // 8))
     daemon = Victim(CONFIG)
     daemon.stderr_fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     try:
