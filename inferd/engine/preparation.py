@@ -1,6 +1,8 @@
 """One preparer's process, from its start to its end: jobs to it, one after another."""
 
 import os
+import socket
+from contextlib import suppress
 from typing import Final
 
 import trio
@@ -14,6 +16,7 @@ from inferd.pipe import (
     encode_in_parts,
 )
 from inferd.preparing import (
+    A_FORK_ENDED,
     Broken,
     Ended,
     FromPreparer,
@@ -33,6 +36,10 @@ _SEND_S: Final = 5.0
 """Seconds in which it takes a job, of which none is sent before it waits for one."""
 
 
+_END_S: Final = 2.0
+"""Seconds that a fork has to end after its job; it has nothing left to do."""
+
+
 class PreparationGoneError(Exception):
     """The process is gone, or says what makes no sense: another one has to be started."""
 
@@ -49,6 +56,9 @@ class Preparation:
 
     def __init__(self) -> None:
         self._spawned = spawn(PREPARER)
+        assert self._spawned.popen.stdout is not None  # noqa: S101  # as spawn says
+        self._ends = trio.lowlevel.FdStream(os.dup(self._spawned.popen.stdout.fileno()))
+        self._has_asked = False
         sock = self._spawned.sock.dup()
         sock.setblocking(False)  # noqa: FBT003  # socket's own signature
         self._stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
@@ -73,25 +83,43 @@ class Preparation:
             raise PreparationGoneError("it is not ready")
 
     async def settle(self) -> None:
-        """Wait for the end of a job that nobody waits for any more.
+        """Wait for the end of a job that nobody waits for any more, and of its fork.
 
         Raises:
-            PreparationGoneError: it has ended.
+            PreparationGoneError: it has ended, or the fork does not, or has said more.
         """
         while self._owes:
             if isinstance(await self._receive(), Outcome):
                 self._owes = False
+        if self._has_asked:
+            with trio.move_on_after(_END_S) as waiting:
+                told = await self._ends.receive_some(READ_BYTES)
+            if waiting.cancelled_caught or told != A_FORK_ENDED or self._has_more():
+                raise PreparationGoneError("a fork goes on after its job")
+            self._has_asked = False
+
+    def _has_more(self) -> bool:
+        """Tell whether anything was said that nobody has read."""
+        if not self._splitter.is_empty:
+            return True
+        with suppress(BlockingIOError):
+            self._spawned.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            return True
+        return False
 
     async def ask(self, asked: Write) -> Outcome:
-        """Have a job written.
+        """Have a job written, once the fork of the one before it is gone.
+
+        That one could read this job otherwise, which is another user's, and answer it.
 
         Raises:
             PreparationGoneError: it has ended, or has not read the job to its end.
 
         Cancellation: the job goes on; ``settle`` waits for its end.
         """
+        await self.settle()
         self.where = ""
-        self._owes = True
+        self._owes = self._has_asked = True
         with trio.CancelScope(shield=True), trio.move_on_after(_SEND_S) as sending:
             await self._send(asked)
         if sending.cancelled_caught:
@@ -130,6 +158,7 @@ class Preparation:
             finally:
                 os.close(pidfd)
             end(self._spawned)
+            await self._ends.aclose()
             await self._stream.aclose()
 
     async def _send(self, message: ToPreparer) -> None:
