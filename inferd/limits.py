@@ -61,6 +61,18 @@ EFFORT_STEPS_PER_BYTE: Final = 16
 """Of these for each byte of what is translated: schemas that people write are read three
 times, and written twice. F-11."""
 
+WRITTEN_CHARS: Final = 16_384
+"""Characters of a prompt beside what is written of what was sent: a template's own words,
+some 2,000 as a rule, and several times as many where it has a long system prompt. F-11."""
+
+WRITTEN_CHARS_PER_CHAR: Final = 8
+"""Characters of a prompt for each that was sent: JSON that is indented takes three times as
+many as a rule, and control characters six times. F-11."""
+
+WRITTEN_ITEM_CHARS: Final = 24
+"""Characters that a turn, a call or a tool counts as beside its texts: the shortest takes
+more of a request. F-11."""
+
 EFFORT_READING: Final = 100_000
 """Of these to read one call that a model has written by its tool's schema, on the daemon's
 loop: a tenth of a second at worst. F-11."""
@@ -304,12 +316,16 @@ can be stopped. Work by the square of so few is negligible. F-11."""
 PLAIN_CHARS: Final = 64 * 1024
 """Characters of such a prompt: rendering them takes some milliseconds. F-11."""
 
-WRITING_TIMEOUT_S: Final = 10.0
-"""Seconds in which one prompt has to be written and its grammar tried, on a machine that
-is busy with other things, before the process that does it is replaced. F-11."""
+WRITING_TIMEOUT_S: Final = 5.0
+"""Seconds in which one prompt has to be written and its grammar tried, all times that this
+is done, before the process that does it is replaced. It may take 3 s of the processor
+(``WRITE_TOTAL_S``), which may be busy with other things. F-11."""
 
 WRITES_MAX: Final = 2
 """Times that one prompt is written where the process that does it was killed. F-11."""
+
+PREPARER_STARTS_MAX: Final = 2
+"""Times that this process is started where it ends before it is ready. F-11."""
 
 VOCABULARY_MAX_BYTES: Final = 64 * 1024 * 1024
 """Bytes of a vocabulary that a worker tells: some 3 MiB for 262,144 tokens. F-25."""

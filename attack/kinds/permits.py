@@ -11,13 +11,17 @@ from attack.asking import Question, plain, typed
 from attack.load import CHAT, HELLO, Bounds, Load
 from attack.measures import LOST
 from attack.place import Place
+from inferd.limits import QUANTUM_S
 from inferd.paths import EMBED_SOCKET, INFER_SOCKET, INFER_V2_SOCKET, RERANK_SOCKET
+from inferd.worker.limits import PREFILL_ALONE_S
 from tests.daemon.harness import llamacpp, mock
 from torture.clients import connect
 
 KIND: Final = "permits"
-FIRST_TOKEN_S: Final = 8.0
-"""Seconds in which another user's short answer comes: a few turns of 2 s."""
+FIRST_TOKEN_S: Final = QUANTUM_S + 2 * PREFILL_ALONE_S
+"""Seconds in which another user's short answer comes: it alone waits, so a permit is its own
+after one quantum and the step that is under way then, and its prompt is read in the next
+step (ADR 0054)."""
 BOUNDS: Final = Bounds(max_s=FIRST_TOKEN_S)
 QUESTION: Final = plain("Name a city.", max_tokens=1, temperature=0)
 SPEECH: Final = {"backend": [mock(tokens=["x"], transcribe=True, audio=True)]}

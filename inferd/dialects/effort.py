@@ -3,7 +3,8 @@
 Translations visit nodes and write text. A schema of a few hundred bytes can ask for as much
 of both as one likes: by references that branch, or by something long that is repeated for
 each of many. So each node and each character counts as a step, and steps are bounded by
-the size of what was sent.
+the size of what was sent; and so are the characters of the prompt, which costs the model
+more than it does who writes it.
 """
 
 from collections.abc import Iterator
@@ -11,7 +12,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
-from inferd.limits import EFFORT_STEPS, EFFORT_STEPS_PER_BYTE
+from inferd.limits import (
+    EFFORT_STEPS,
+    EFFORT_STEPS_PER_BYTE,
+    WRITTEN_CHARS,
+    WRITTEN_CHARS_PER_CHAR,
+)
 
 
 class TooMuchWorkError(Exception):
@@ -41,6 +47,11 @@ _effort: Final = ContextVar[Effort | None]("effort", default=None)
 def allowed_for(n_bytes: int) -> int:
     """Give the steps that work on so many bytes may take."""
     return EFFORT_STEPS + EFFORT_STEPS_PER_BYTE * n_bytes
+
+
+def writable_for(n_chars: int) -> int:
+    """Give the characters of a prompt that may come of so many that were sent."""
+    return WRITTEN_CHARS + WRITTEN_CHARS_PER_CHAR * n_chars
 
 
 @contextmanager

@@ -8,7 +8,6 @@ it writes, costs the worker and no more.
 
 import datetime as dt
 import hashlib
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,8 +19,9 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.utils import Namespace
 
+from inferd.dialects.effort import TooMuchWorkError
 from inferd.dialects.sandbox import Sandbox
-from inferd.dialects.turns import arguments_of, declaration, parsed
+from inferd.dialects.turns import arguments_of, declaration, dumped, parsed
 from inferd.job import Tool, ToolCall, Turn
 from inferd.limits import TEMPLATE_OUTPUT_CHARS
 
@@ -90,6 +90,7 @@ class ChatTemplate:
 
         Raises:
             TemplateError: with the template's own words where it has any.
+        TooMuchWorkError: what it indents becomes too long.
         """
         if wants.efforts is None:
             effort = {}
@@ -108,7 +109,7 @@ class ChatTemplate:
         try:
             text = "".join(_bounded(writing))
             text.encode()  # half a surrogate pair is no text
-        except TemplateError:
+        except (TemplateError, TooMuchWorkError):
             raise
         except Exception as error:  # a stranger's code may raise anything
             raise TemplateError(
@@ -216,7 +217,7 @@ def _to_json(
     sort_keys: bool = False,  # noqa: FBT001, FBT002
 ) -> str:
     """Write JSON as templates expect it: unescaped, unlike Jinja2's own filter."""
-    return json.dumps(
+    return dumped(
         value,
         ensure_ascii=ensure_ascii,
         indent=indent,

@@ -1,18 +1,51 @@
 """What renderers do alike: write JSON and tools, and put calls in order."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 
 from msgspec.structs import replace
 
+from inferd.dialects.effort import step
 from inferd.job import Tool, ToolCall, Turn
 
 
 def to_json(value: object, *, indent: int | None = None) -> str:
     """Write JSON as templates do: unescaped, and with a space after comma and colon."""
-    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    text = dumped(value, indent=indent)
     return text.encode(errors="replace").decode()  # half a surrogate pair is no text
+
+
+def dumped(
+    value: object,
+    *,
+    indent: int | str | None = None,
+    ensure_ascii: bool = False,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """Write JSON as ``json.dumps`` does; where it indents, characters count as steps.
+
+    Each line of what is deep is indented as far, so there is no bound in what was sent.
+
+    Raises:
+        TooMuchWorkError: it would be more than may be.
+    """
+    encoder = json.JSONEncoder(
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+    )
+    if indent is None:
+        return encoder.encode(value)
+    return "".join(_counted(encoder.iterencode(value)))
+
+
+def _counted(pieces: Iterable[str]) -> Iterator[str]:
+    for each in pieces:
+        step(len(each))
+        yield each
 
 
 def parsed(text: str) -> object:

@@ -25,10 +25,14 @@ _NAMES: Final = {
     "null": "null",
 }
 _ANY: Final = "any"
+_TYPE_CHARS: Final = 8
+"""Characters that a type counts as, at the least."""
 _MAX_DEPTH: Final = 8
-_MAX_TYPES: Final = 1000
-"""Of one function, and how deep in one another; what is beyond may be anything. A schema
-that refers to itself more than once would otherwise grow with each step."""
+"""Types in one another; what is deeper may be anything."""
+_REFERRED_CHARS: Final = 512
+_REFERRED_CHARS_PER_CHAR: Final = 4
+"""Characters of one function, and more of them for each character of its schema, after which
+what a reference leads to may be anything: references can be short and lead to much."""
 
 
 def namespace(name: str, tools: Sequence[Tool]) -> str:
@@ -39,7 +43,8 @@ def namespace(name: str, tools: Sequence[Tool]) -> str:
 
 def _function(tool: Tool) -> str:
     schema = arguments_schema(tool)
-    fields = "".join(_Types(schema).fields(schema, _MAX_DEPTH))
+    n_chars = _REFERRED_CHARS + _REFERRED_CHARS_PER_CHAR * len(tool.input_schema)
+    fields = "".join(_Types(schema, n_chars).fields(schema, _MAX_DEPTH))
     given = f"(_: {{\n{fields}}})" if fields else "()"
     return f"{_comment(tool.description)}type {tool.name} = {given} => any;\n\n"
 
@@ -57,32 +62,49 @@ def _default(schema: Schema) -> str:
 
 
 class _Types:
-    """Writes the types of one schema."""
+    """Writes the types of one schema.
 
-    def __init__(self, root: Schema) -> None:
+    Args:
+        root: the schema.
+        n_chars: after so many characters no reference is followed any more.
+    """
+
+    def __init__(self, root: Schema, n_chars: int) -> None:
         self._root = root
-        self._n_left = _MAX_TYPES
+        self._n_left = n_chars
+        self._open = {id(root)}
 
     def fields(self, schema: Schema, depth: int) -> Iterator[str]:
         """Write the properties of an object."""
         must = frozenset(required(schema))
         for name, given in properties(schema).items():
             step()
-            here = resolved(given, self._root)
+            here = self._resolved(given)
             about = as_schema(given).get("description", here.get("description"))
             comment = _comment(about) if about and isinstance(about, str) else ""
             key = name if name in must else f"{name}?"
-            field = f"{comment}{key}: {self._type(here, depth)}{_default(here)},\n"
+            default = _default(here)
+            self._n_left -= len(comment) + len(key) + len(default)
+            field = f"{comment}{key}: {self._type(here, depth)}{default},\n"
             step(len(field))
             yield field
 
+    def _resolved(self, schema: object) -> Schema:
+        """Follow a reference, unless it leads to what is being written, or to too much."""
+        here = resolved(schema, self._root)
+        if here is schema:
+            return here
+        return {} if id(here) in self._open or self._n_left < 0 else here
+
     def _type(self, schema: object, depth: int) -> str:
         """Write a type; alternatives are written as a union."""
-        self._n_left -= 1
-        if depth == 0 or self._n_left < 0:
+        self._n_left -= _TYPE_CHARS
+        if depth == 0:
             return _ANY
-        here = resolved(schema, self._root)
+        here = self._resolved(schema)
+        self._open.add(id(here))
         types = [*self._alternatives(here, depth - 1)]
+        self._open.discard(id(here))
         if here.get("nullable") is True:
             types.append("null")
         return " | ".join(dict.fromkeys(types)) or _ANY
@@ -93,6 +115,7 @@ class _Types:
             for each in listed:
                 text = to_json(each)
                 step(len(text))
+                self._n_left -= len(text)
                 yield text
         elif choices is not None:
             for each in choices:

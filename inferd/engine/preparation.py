@@ -8,7 +8,7 @@ from typing import Final
 import trio
 
 from inferd.engine.spawn import PREPARER, end, kill, spawn
-from inferd.limits import READ_BYTES
+from inferd.limits import READ_BYTES, WRITES_MAX, WRITING_TIMEOUT_S
 from inferd.pipe import (
     BrokenLinkError,
     MessageSplitter,
@@ -32,8 +32,12 @@ from inferd.preparing import (
 
 Outcome = Wrote | Unwritable | Broken | Ended
 """What came of a job."""
-_SEND_S: Final = 5.0
-"""Seconds in which it takes a job, of which none is sent before it waits for one."""
+_TAKE_S: Final = WRITING_TIMEOUT_S / WRITES_MAX
+"""Seconds in which a job is sent, and as many more in which it is taken: whoever served the
+job before may not have ended. Another process has time left for it then."""
+
+_GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError, BrokenLinkError)
+"""How a line ends: on its side, by ``aclose`` meanwhile, or with what makes no sense."""
 
 
 _END_S: Final = 2.0
@@ -57,9 +61,9 @@ class Preparation:
     def __init__(self) -> None:
         self._spawned = spawn(PREPARER)
         assert self._spawned.popen.stdout is not None  # noqa: S101  # as spawn says
-        self._ends = trio.lowlevel.FdStream(os.dup(self._spawned.popen.stdout.fileno()))
+        self._ends = self._spawned.popen.stdout
         self._has_asked = False
-        sock = self._spawned.sock.dup()
+        sock = self._spawned.sock
         sock.setblocking(False)  # noqa: FBT003  # socket's own signature
         self._stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
         self._splitter = MessageSplitter()
@@ -92,11 +96,16 @@ class Preparation:
             if isinstance(await self._receive(), Outcome):
                 self._owes = False
         if self._has_asked:
-            with trio.move_on_after(_END_S) as waiting:
-                told = await self._ends.receive_some(READ_BYTES)
-            if waiting.cancelled_caught or told != A_FORK_ENDED or self._has_more():
+            if not await self._has_ended() or self._has_more():
                 raise PreparationGoneError("a fork goes on after its job")
             self._has_asked = False
+
+    async def _has_ended(self) -> bool:
+        """Wait until the preparer says that a fork is gone; it may not do so."""
+        with trio.move_on_after(_END_S), suppress(trio.ClosedResourceError):
+            await trio.lowlevel.wait_readable(self._ends)
+            return os.read(self._ends.fileno(), READ_BYTES) == A_FORK_ENDED
+        return False
 
     def _has_more(self) -> bool:
         """Tell whether anything was said that nobody has read."""
@@ -120,28 +129,31 @@ class Preparation:
         await self.settle()
         self.where = ""
         self._owes = self._has_asked = True
-        with trio.CancelScope(shield=True), trio.move_on_after(_SEND_S) as sending:
+        with trio.CancelScope(shield=True), trio.move_on_after(_TAKE_S) as sending:
             await self._send(asked)
         if sending.cancelled_caught:
             raise PreparationGoneError("it does not read")
-        is_taken = False
+        with trio.move_on_after(_TAKE_S) as taking:
+            if await self._receive() != Took(ticket=asked.ticket):
+                raise PreparationGoneError("it is out of step")
+        if taking.cancelled_caught:
+            raise PreparationGoneError("it takes no job")
+        return await self._outcome(asked.ticket)
+
+    async def _outcome(self, ticket: int) -> Outcome:
         while True:
             match await self._receive():
-                case Took(ticket=asked.ticket):
-                    is_taken = True
-                case Trying(ticket=asked.ticket, where=where) if is_taken:
+                case Trying(ticket=said, where=where) if said == ticket:
                     self.where = where
-                case Ended() as ended if is_taken:
+                case Ended() as ended:
                     self._owes = False
                     return ended
                 case (
-                    Wrote(ticket=asked.ticket)
-                    | Unwritable(ticket=asked.ticket)
-                    | Broken(ticket=asked.ticket)
-                ) as outcome if is_taken:
+                    Wrote(ticket=said) | Unwritable(ticket=said) | Broken(ticket=said)
+                ) as outcome if said == ticket:
                     self._owes = False
                     return outcome
-                case _:  # a fork that died over nothing may have read part of the job
+                case _:
                     raise PreparationGoneError("it is out of step")
 
     def kill(self) -> None:
@@ -152,20 +164,27 @@ class Preparation:
         """Kill it and reap it; not cancelled before that is done."""
         self.kill()
         with trio.CancelScope(shield=True):
-            pidfd = os.pidfd_open(self.pid)
-            try:
-                await trio.lowlevel.wait_readable(pidfd)
-            finally:
-                os.close(pidfd)
-            end(self._spawned)
-            await self._ends.aclose()
+            with suppress(
+                OSError
+            ):  # without a descriptor to be had it is waited for below
+                await self._wait_dead()
             await self._stream.aclose()
+            if not self._ends.closed:
+                trio.lowlevel.notify_closing(self._ends)
+            end(self._spawned)
+
+    async def _wait_dead(self) -> None:
+        pidfd = os.pidfd_open(self.pid)
+        try:
+            await trio.lowlevel.wait_readable(pidfd)
+        finally:
+            os.close(pidfd)
 
     async def _send(self, message: ToPreparer) -> None:
         try:
             for part in encode_in_parts(message):
                 await self._stream.send_all(part)
-        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+        except _GONE as error:
             raise PreparationGoneError("it has ended") from error
 
     async def _receive(self) -> FromPreparer:
@@ -176,5 +195,5 @@ class Preparation:
                     raise PreparationGoneError("it has ended")
                 self._splitter.feed(data)
             return decode_from_preparer(payload)
-        except (trio.BrokenResourceError, BrokenLinkError) as error:
+        except _GONE as error:
             raise PreparationGoneError("it has ended") from error

@@ -6,6 +6,7 @@ costs no worker anything, and no request but the one that it was at.
 
 import signal
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from itertools import count
 from typing import Final
 
@@ -16,7 +17,7 @@ from inferd.engine.preparation import Outcome, Preparation, PreparationGoneError
 from inferd.engine.remembered import Remembered
 from inferd.errors import BackendUnavailableError, InternalError, InvalidRequestError
 from inferd.job import GenerateJob, Written
-from inferd.limits import WRITES_MAX, WRITING_TIMEOUT_S
+from inferd.limits import PREPARER_STARTS_MAX, WRITES_MAX, WRITING_TIMEOUT_S
 from inferd.preparing import Broken, Ended, Learn, Unwritable, Write, Wrote
 
 _TOO_LONG: Final = "takes too long"
@@ -27,6 +28,8 @@ _WHY: Final = {
     -signal.SIGABRT: _TOO_LARGE,  # what native code does where it gets none
     -signal.SIGKILL: _TOO_LARGE,  # of the whole machine's
 }
+_SETTLE_S: Final = 1.0
+"""Seconds in which the answer to an earlier job is read that nobody has read so far."""
 _CRASHED: Final = "crashes what does it"
 _WRITING: Final = "rendering the prompt or translating tools and response_format"
 
@@ -61,6 +64,8 @@ class Preparer:
         self._turn = trio.Lock()
         self._process: Preparation | None = None
         self._knows_words = False
+        self._until = 0.0
+        """When the last job that a process has got has to be written."""
         self._is_closed = False
         self._remembered = Remembered()
 
@@ -77,11 +82,15 @@ class Preparer:
         Cancellation: safe; what is under way is waited for by the next job.
         """
         async with self._turn:
+            left_s = WRITING_TIMEOUT_S
             for _ in range(WRITES_MAX):
+                process = await self._ready(needs_words=job.is_structured)
+                self._until = trio.current_time() + left_s
                 try:
-                    return await self._write(job)
+                    return await self._write(job, process)
                 except PreparationGoneError:
                     await self._drop()
+                left_s = max(0.0, self._until - trio.current_time())
         raise InvalidRequestError(
             f"{_WRITING}: the process that does it was ended {WRITES_MAX} times"
         )
@@ -91,12 +100,11 @@ class Preparer:
         self._is_closed = True
         await self._drop()
 
-    async def _write(self, job: GenerateJob) -> Written:
-        process = await self._ready(needs_words=job.is_structured)
+    async def _write(self, job: GenerateJob, process: Preparation) -> Written:
         known = self._remembered.of(job.owner)
         asked = Write(ticket=next(self._tickets), job=job, known=known)
         try:
-            with trio.fail_after(WRITING_TIMEOUT_S):
+            with trio.fail_at(self._until):
                 outcome = await process.ask(asked)
         except trio.TooSlowError:
             where = process.where
@@ -111,24 +119,35 @@ class Preparer:
         if self._process is not None and needs_words and not self._knows_words:
             await self._drop()
         if self._process is not None:
-            with trio.move_on_after(WRITING_TIMEOUT_S) as waiting:
-                await self._process.settle()
-            if not waiting.cancelled_caught:
+            if await self._settled(self._process):
                 return self._process
             await self._drop()
-        return await self._started(needs_words=needs_words)
-
-    async def _started(self, *, needs_words: bool) -> Preparation:
         words = await self._words() if needs_words else b""
-        if self._is_closed:
-            raise WorkerDiedError("the worker is gone")
+        for _ in range(PREPARER_STARTS_MAX):
+            if self._is_closed:
+                raise WorkerDiedError("the worker is gone")
+            try:
+                return await self._started(words)
+            except PreparationGoneError:
+                await self._drop()
+        raise BackendUnavailableError("what writes prompts ends as it is started")
+
+    async def _settled(self, process: Preparation) -> bool:
+        """Wait for the end of a job that nobody waits for, as long as that may take."""
+        until = max(self._until, trio.current_time() + _SETTLE_S)
+        with suppress(PreparationGoneError), trio.move_on_at(until):
+            await process.settle()
+            return True
+        return False
+
+    async def _started(self, words: bytes) -> Preparation:
         try:
             self._process = self._start()
         except OSError as error:
             raise BackendUnavailableError(
                 f"what writes prompts cannot be started: {error.strerror}"
             ) from error
-        self._knows_words = needs_words
+        self._knows_words = bool(words)
         try:
             with trio.fail_after(self._start_timeout_s):
                 await self._process.learn(Learn(facts=self._facts, words=words))

@@ -190,8 +190,7 @@ class Connection(Generic[R]):
     def _hang_up(self) -> None:
         """Keep the client from sending: the kernel still gives what it has sent.
 
-        From here on the client's writes fail with EPIPE, and the end of what it sent is
-        read as if it had ended its side.
+        Then comes an end as if it had ended its side; its own writes fail with EPIPE.
         """
         self._inbox.cut_off()
         self._large_line.cancel()  # there is no more of it than the kernel holds
@@ -277,9 +276,8 @@ class Connection(Generic[R]):
             self._news = trio.Event()
             return None
         if line is not None:
-            return InvalidFrameError(
-                f"no line ended within {limits.line_timeout_s:g} s"
-            )
+            within = f"{limits.line_timeout_s:g} s"
+            return InvalidFrameError(f"no line ended within {within}")
         if self._around.room.needs_places_of(self._peer.user):
             self._log.info("client.idle")
             self.end()

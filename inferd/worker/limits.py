@@ -119,16 +119,18 @@ GRAMMAR_MAX_RULES: Final = 1000
 GRAMMAR_BLAME_PARTS: Final = 1000
 """Parts of a grammar that are compiled alone for that. F-11."""
 
-GRAMMAR_BLAME_S: Final = 1.0
-"""Seconds in which parts of a grammar are compiled alone, to tell what is wrong where."""
+GRAMMAR_BLAME_S: Final = 0.5
+"""Seconds of processor time after which no further part of a grammar is compiled alone, to
+tell what is wrong where: that is a courtesy, and people's parts take milliseconds. F-11."""
 
 WRITE_S: Final = 1.0
 """Seconds of processor time in which a prompt is rendered and grammars are translated.
 People's requests take milliseconds. F-11."""
 
-WRITE_TOTAL_S: Final = 4.0
-"""Seconds of processor time that one request may take with all of its grammars: one that
-fails is compiled part by part, to tell what is wrong. F-11."""
+WRITE_TOTAL_S: Final = 3.0
+"""Seconds of processor time that one request may take with all of its grammars. Its stages
+could take 1 s each to write, to try its structure, and to try all of it, and 1.5 s to tell
+what is wrong: in all that is to be less than ``WRITING_TIMEOUT_S``. F-11."""
 
 WRITE_S_PER_MIB: Final = 0.2
 """Seconds of processor time more for each MiB of a request: four times what it takes. F-11."""

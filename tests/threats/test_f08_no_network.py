@@ -43,8 +43,16 @@ def test_the_search_would_find_one():
 
 def inodes_of(pid: int) -> set[str]:
     """Find the sockets that a process has."""
-    links = [str(fd.readlink()) for fd in Path(f"/proc/{pid}/fd").iterdir()]
+    links = [link_of(fd) for fd in Path(f"/proc/{pid}/fd").iterdir()]
     return {link[8:-1] for link in links if link.startswith("socket:[")}
+
+
+def link_of(fd: Path) -> str:
+    """Tell what a descriptor is; nothing where it was closed since it was listed."""
+    try:
+        return str(fd.readlink())
+    except FileNotFoundError:
+        return ""
 
 
 def network_inodes(pid: int) -> set[str]:

@@ -7,7 +7,19 @@ import pytest
 
 from inferd.capabilities import BackendCapabilities
 from inferd.job import Structure
-from inferd.limits import GRAMMAR_MAX_ALTERNATIVES, GRAMMAR_MAX_BYTES
+from inferd.limits import (
+    GRAMMAR_MAX_ALTERNATIVES,
+    GRAMMAR_MAX_BYTES,
+    TOOLS_MAX_BYTES,
+    WRITING_TIMEOUT_S,
+)
+from inferd.worker.limits import (
+    GRAMMAR_BLAME_S,
+    GRAMMAR_COMPILE_S,
+    WRITE_S,
+    WRITE_S_PER_MIB,
+    WRITE_TOTAL_S,
+)
 from inferd.worker.llama.constraint import Vocabulary
 from inferd.worker.llama.grammar import grammar_of
 from tests.daemon.harness import blocks, eventually, generate, llamacpp
@@ -119,6 +131,19 @@ TOOLS = {
         "properties": {
             "x" * 10**6: {"properties": {f"p{n}": {} for n in range(50_000)}}
         }
+    },
+    "a wide ring": {"properties": {f"p{n}": {"$ref": "#"} for n in range(15)}},
+    "rings in rings": {
+        "$defs": {
+            f"d{k}": {
+                "anyOf": [
+                    {"properties": {f"p{n}": {"$ref": f"#/$defs/d{(k + n) % 9}"}}}
+                    for n in range(9)
+                ]
+            }
+            for k in range(9)
+        },
+        "properties": {"a": {"$ref": "#/$defs/d0"}},
     },
     "a number of many digits": {
         "$defs": {"x": {"anyOf": [{}]}},
@@ -244,6 +269,12 @@ async def answer_to(grammar: str):
     backend = ScriptedBackend(capabilities=BackendCapabilities(structure=True))
     async with House(backend).opened() as house, house.connect() as client:
         return (await client.ask("r", grammar=grammar))[-1], backend.counts.asked == 1
+
+
+def test_what_is_refused_late_is_refused_within_five_seconds():
+    most_s = WRITE_TOTAL_S + WRITE_S_PER_MIB * TOOLS_MAX_BYTES / 2**20
+    assert max(WRITE_S, GRAMMAR_COMPILE_S, GRAMMAR_BLAME_S) <= most_s < 4
+    assert most_s < WRITING_TIMEOUT_S <= 5
 
 
 def test_the_bounds_are_those_of_the_wire():

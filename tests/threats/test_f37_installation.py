@@ -3,6 +3,7 @@
 import hashlib
 import os
 import shutil
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -61,7 +62,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> Path:
     """A directory that others can reach."""
     base = tmp_path_factory.getbasetemp()
     for directory in (base.parent, base, tmp_path):
-        directory.chmod(0o755)
+        directory.chmod(stat.S_IMODE(directory.stat().st_mode) | 0o055)
     return tmp_path
 
 

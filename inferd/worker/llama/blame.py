@@ -66,7 +66,9 @@ def blamed(grammar: Grammar, error: str, compile_: Compile) -> RefusedError:
 
     with suppress(_OverError):
         for part in grammar.parts:
-            if found := attempt(part.source, part.field):
+            is_all = len(grammar.parts) == 1 and part.source == grammar.source
+            found = error if is_all else attempt(part.source, part.field)
+            if found:
                 return _worded_in(part, found, partial(attempt, field=part.field))
     return RefusedError(f"{grammar.where}: {worded(error)}")
 

@@ -9,6 +9,7 @@ that none can read another job than its own.
 """
 
 import gc
+import mmap
 import os
 import resource
 import signal
@@ -109,32 +110,38 @@ def serve(line: Line, known: Learnt) -> None:
     """Fork for each job; returns in the forks alone.
 
     Raises:
-        SystemExit: the daemon is gone.
+        SystemExit: the daemon is gone; or a fork ended that had no job, as the next might,
+            and may have read a part of one.
     """
     gc.freeze()  # so that collecting copies no pages
     parent = os.getpid()
+    has_job = mmap.mmap(-1, 1)  # which the fork tells
     while process := os.fork():
         _, status = os.waitpid(process, 0)
         code = os.waitstatus_to_exitcode(status)
         if code == EXIT_DONE:
             sys.exit(0)
+        if not has_job[0]:
+            sys.exit(1)
         if code:
             line.send(Ended(code=code))
         os.write(_STDOUT, A_FORK_ENDED)
+        has_job[0] = 0
     os.close(_STDOUT)
     die_with(parent)
     hold_open()
     begin_writing()
-    serve_one(line, known)
+    serve_one(line, known, has_job)
 
 
-def serve_one(line: Line, known: Learnt) -> None:
+def serve_one(line: Line, known: Learnt, has_job: mmap.mmap) -> None:
     """Serve one job and end this process."""
     received = line.receive()
     if received is None:
         os._exit(EXIT_DONE)
     asked, n_bytes = received
     assert isinstance(asked, Write)  # noqa: S101  # the daemon is trusted
+    has_job[0] = 1
     line.send(Took(ticket=asked.ticket))
     bound_all(n_bytes)
     line.send(answer_to(asked, known, line.send))

@@ -6,11 +6,17 @@ from contextlib import suppress
 
 from llguidance import LLMatcher, LLTokenizer
 
-from inferd.dialects.effort import TooMuchWorkError, allowed_for, bounded
+from inferd.dialects.effort import (
+    TooMuchWorkError,
+    allowed_for,
+    bounded,
+    writable_for,
+)
 from inferd.dialects.inert import SpelledError
 from inferd.dialects.prompts import Prompts
 from inferd.dialects.template import TemplateError
 from inferd.job import GenerateJob, Sampling, Structure, Written
+from inferd.limits import WRITTEN_ITEM_CHARS
 from inferd.worker.backend import RefusedError
 from inferd.worker.llama.compiler import matcher_of
 from inferd.worker.llama.facts import Words
@@ -41,7 +47,8 @@ def write_prompt(prompts: Prompts, job: GenerateJob) -> Written:
 
     Raises:
         RefusedError: the template refuses, the family cannot write a tool's name, or
-            there are too many special tokens in what clients have written.
+            there are too many special tokens in what clients have written, or the
+            prompt is much longer than what was sent.
     """
     refuse_names(prompts.dialect, job)
     try:
@@ -51,7 +58,18 @@ def write_prompt(prompts: Prompts, job: GenerateJob) -> Written:
         raise RefusedError(str(error)) from error
     except TooMuchWorkError as error:
         raise RefusedError(f"tools: {error}") from error
+    _refuse_more(rendered.pieces, job)
     return Written(pieces=rendered.pieces, open_thought=rendered.open_thought)
+
+
+def _refuse_more(pieces: Sequence[str], job: GenerateJob) -> None:
+    """Refuse a prompt that is out of proportion: the model would have to read it."""
+    n_chars, most = sum(map(len, pieces)), writable_for(size_of(job))
+    if n_chars > most:
+        raise RefusedError(
+            f"{'tools' if job.tools else 'messages'}: they make a prompt of {n_chars} "
+            f"characters, at most {most} are allowed for what was sent"
+        )
 
 
 class Grammars:
@@ -142,6 +160,7 @@ class Grammars:
 
 def size_of(job: GenerateJob) -> int:
     """Give the characters of all that is translated of a job."""
+    n_items = len(job.tools) + sum(1 + len(turn.calls) for turn in job.turns)
     tools = sum(
         len(tool.name) + len(tool.description) + len(tool.input_schema)
         for tool in job.tools
@@ -150,7 +169,8 @@ def size_of(job: GenerateJob) -> int:
         len(turn.text) + sum(len(call.arguments) for call in turn.calls)
         for turn in job.turns
     )
-    return tools + said + (len(job.structure.source) if job.structure else 0)
+    structure = len(job.structure.source) if job.structure else 0
+    return tools + said + structure + WRITTEN_ITEM_CHARS * n_items
 
 
 def openings_of(prompts: Prompts) -> Sequence[str]:

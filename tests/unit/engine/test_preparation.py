@@ -1,3 +1,4 @@
+import errno
 import os
 import signal
 import subprocess
@@ -6,8 +7,9 @@ import sys
 import msgspec
 import pytest
 import trio
+import trio.testing
 
-from inferd.engine import preparation
+from inferd.engine import preparation as module
 from inferd.engine.preparation import Preparation, PreparationGoneError
 from inferd.job import GenerateJob, Sampling, Structure, Turn
 from inferd.preparing import Ended, Learn, Unwritable, Write, Wrote
@@ -87,6 +89,39 @@ async def test_one_whose_fork_died_over_nothing_is_out_of_step(process):
         await process.ask(asking(1))
 
 
+async def test_one_whose_fork_takes_no_job_is_gone(process, monkeypatch):
+    monkeypatch.setattr(module, "_TAKE_S", 0.1)
+    path = trio.Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    while not (fork := await path.read_text()):
+        await trio.lowlevel.checkpoint()
+    os.kill(int(fork), signal.SIGSTOP)
+    with pytest.raises(PreparationGoneError, match="takes no job"):
+        await process.ask(asking(1))
+
+
+async def test_one_that_is_closed_meanwhile_is_gone(process):
+    async def ask():
+        with pytest.raises(PreparationGoneError):
+            await process.ask(asking(1, ENDLESS, "json_schema"))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        await trio.testing.wait_all_tasks_blocked()
+        await process._stream.aclose()  # as ``aclose`` does, before the task has run
+
+
+def out_of_descriptors(*_):
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+async def test_one_for_which_there_is_no_descriptor_left_is_reaped(
+    process, monkeypatch
+):
+    monkeypatch.setattr(os, "pidfd_open", out_of_descriptors)
+    await process.aclose()
+    assert process._spawned.popen.returncode == -signal.SIGKILL
+
+
 async def test_what_it_cannot_learn_from_is_its_end():
     with trio.fail_after(PATIENCE_S):
         process = Preparation()
@@ -96,15 +131,17 @@ async def test_what_it_cannot_learn_from_is_its_end():
 
 
 GOES_ON = """
-def serve_one(line, known):
+def serve_one(line, known, has_job):
     while True:
         asked, _ = line.receive()
+        has_job[0] = 1
         line.send(m.Took(ticket=asked.ticket))
         line.send(m.answer_to(asked, known, line.send))
 """
 SAYS_MORE = """
-def serve_one(line, known):
+def serve_one(line, known, has_job):
     asked, _ = line.receive()
+    has_job[0] = 1
     said = m.answer_to(asked, known, lambda _: None)
     for ticket in (asked.ticket, asked.ticket + 1):
         line.send(m.Took(ticket=ticket))
@@ -129,7 +166,7 @@ async def test_a_fork_that_is_taken_over_has_no_say_in_the_next_job(
         return real([sys.executable, "-P", "-c", program, *command[-2:]], **options)
 
     monkeypatch.setattr(subprocess, "Popen", start)
-    monkeypatch.setattr(preparation, "_END_S", 0.2)
+    monkeypatch.setattr(module, "_END_S", 0.2)
     with trio.fail_after(PATIENCE_S):
         process = Preparation()
         await process.learn(Learn(facts=FACTS, words=WORDS))

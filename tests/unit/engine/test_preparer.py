@@ -8,7 +8,7 @@ from inferd.engine.preparation import PreparationGoneError
 from inferd.engine.preparer import Preparer
 from inferd.errors import BackendUnavailableError, InternalError, InvalidRequestError
 from inferd.job import GenerateJob, Sampling, Structure, Tool, Turn, Written
-from inferd.limits import WRITES_MAX, WRITING_TIMEOUT_S
+from inferd.limits import PREPARER_STARTS_MAX, WRITES_MAX, WRITING_TIMEOUT_S
 from inferd.preparing import Broken, Ended, Learn, Unwritable, Write, Wrote
 
 WRITTEN = Written(pieces=("hi",))
@@ -31,23 +31,30 @@ def job(*, owner=ADA, structure="a+"):
 class FakeProcess:
     """Answers as it is told; what it is told to raise, it raises."""
 
-    def __init__(self, *answers, takes_s=0.0, starts_s=0.0):
+    def __init__(self, *answers, takes_s=0.0, starts_s=0.0, ends_early=False):
         self.answers = list(answers)
         self.takes_s = takes_s
         self.starts_s = starts_s
+        self.ends_early = ends_early
+        self.is_out_of_step = False
         self.where = "grammar"
         self.learnt: Learn | None = None
         self.asked: list[Write] = []
         self.is_closed = False
+        self.settles_s = 0.0
         self.n_settled = 0
 
     async def learn(self, message):
         await trio.sleep(self.starts_s)
+        if self.ends_early:
+            raise PreparationGoneError
         self.learnt = message
 
     async def settle(self):
         self.n_settled += 1
-        await trio.lowlevel.checkpoint()
+        if self.is_out_of_step:
+            raise PreparationGoneError
+        await trio.sleep(self.settles_s)
 
     async def ask(self, asked):
         self.asked.append(asked)
@@ -149,6 +156,55 @@ async def test_one_that_takes_too_long_ends_its_process(autojump_clock):
         await preparer.write(job())
     assert trio.current_time() == WRITING_TIMEOUT_S
     assert slow.is_closed
+    assert await preparer.write(job()) == WRITTEN
+
+
+async def test_all_its_tries_have_one_time(autojump_clock):
+    first = FakeProcess(PreparationGoneError, takes_s=WRITING_TIMEOUT_S - 1)
+    second = FakeProcess(takes_s=10**6)
+    with pytest.raises(InvalidRequestError, match="takes too long"):
+        await preparer_of(first, second).write(job())
+    assert trio.current_time() == WRITING_TIMEOUT_S
+
+
+async def test_a_job_that_nobody_waits_for_has_no_more_time_than_its_own(
+    autojump_clock,
+):
+    first, second = FakeProcess(takes_s=10**6), FakeProcess()
+    preparer = preparer_of(first, second)
+    with trio.move_on_after(2):
+        await preparer.write(job())
+    first.settles_s = 10**6
+    assert await preparer.write(job()) == WRITTEN
+    assert trio.current_time() == WRITING_TIMEOUT_S
+    assert first.is_closed
+
+
+async def test_an_answer_that_came_long_ago_is_still_read(autojump_clock):
+    process = FakeProcess()
+    preparer = preparer_of(process)
+    await preparer.write(job())
+    await trio.sleep(100)
+    process.settles_s = 0.5
+    assert await preparer.write(job()) == WRITTEN
+    assert not process.is_closed
+
+
+async def test_what_another_job_has_left_costs_none_of_ones_own_tries(autojump_clock):
+    first = FakeProcess()
+    doomed = FakeProcess(PreparationGoneError)
+    preparer = preparer_of(first, doomed, FakeProcess())
+    await preparer.write(job())
+    first.is_out_of_step = True
+    assert await preparer.write(job()) == WRITTEN
+
+
+async def test_one_that_ends_as_it_starts_is_no_fault_of_the_request(autojump_clock):
+    early = [FakeProcess(ends_early=True) for _ in range(PREPARER_STARTS_MAX)]
+    preparer = preparer_of(*early, early[0], FakeProcess())
+    with pytest.raises(BackendUnavailableError, match="as it is started"):
+        await preparer.write(job())
+    assert all(each.is_closed for each in early)
     assert await preparer.write(job()) == WRITTEN
 
 

@@ -72,6 +72,12 @@ def test_what_is_tried_is_told_with_its_field_so_that_a_crash_has_one():
     assert told == ["tools[0].input_schema", "tools[1].input_schema"]
 
 
+def test_a_grammar_that_is_its_only_part_is_not_tried_twice():
+    grammar = Grammar("x", (Part("grammar", "gbnf", "x"),))
+    said = str(blamed(grammar, "oh", lambda *_: pytest.fail("it was tried")))
+    assert said == "grammar: oh"
+
+
 def test_where_no_part_fails_alone_all_are_named():
     grammar = Grammar(
         "",

@@ -266,9 +266,19 @@ def test_the_kernel_bounds_what_is_compiled(preparer):
 
 def test_a_fork_that_is_killed_is_told_of_and_replaced(preparer):
     fork = preparer.fork
+    preparer.send(Write(ticket=7, job=held(ENDLESS)))
+    assert preparer.receive() == Took(ticket=7)
     os.kill(fork, signal.SIGKILL)
-    assert preparer.receive() == Ended(code=-signal.SIGKILL)
+    while isinstance(said := preparer.receive(), Trying):
+        pass
+    assert said == Ended(code=-signal.SIGKILL)
     assert isinstance(preparer.said(held('start: "a"'))[-1], Wrote)
+
+
+def test_one_whose_fork_dies_without_a_job_ends_and_forks_no_more():
+    with running() as process:
+        os.kill(process.fork, signal.SIGKILL)
+        assert process.popen.wait(20) == 1
 
 
 def test_it_ends_with_its_line():

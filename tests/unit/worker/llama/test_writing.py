@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -20,6 +20,7 @@ from inferd.job import (
     ToolChoice,
     Turn,
 )
+from inferd.limits import WRITTEN_CHARS, WRITTEN_CHARS_PER_CHAR
 from inferd.worker.backend import RefusedError
 from inferd.worker.llama.compiler import tokenizer_of
 from inferd.worker.llama.facts import Words
@@ -70,6 +71,12 @@ def nested(n, schema):
     return schema
 
 
+def listed(n, value):
+    for _ in range(n):
+        value = [value]
+    return value
+
+
 SCHEMAS: dict[str, Callable[[int], dict[str, object]]] = {
     "properties": lambda n: {"properties": named(n)},
     "needed": lambda n: {"properties": named(n), "required": [*named(n)]},
@@ -101,6 +108,51 @@ SCHEMAS: dict[str, Callable[[int], dict[str, object]]] = {
             "x": {"properties": {f"p{k}": {"$ref": "#/$defs/x"} for k in range(n)}}
         },
         "properties": {"a": {"$ref": "#/$defs/x"}},
+    },
+    "a wide ring": lambda n: {"properties": {f"p{k}": {"$ref": "#"} for k in range(n)}},
+    "rings in rings": lambda n: {
+        "$defs": {
+            f"d{j}": {
+                "type": "object",
+                "properties": {
+                    f"p{k}": {"$ref": f"#/$defs/d{(j + k) % 8}"} for k in range(n // 8)
+                },
+            }
+            for j in range(8)
+        },
+        "properties": {"a": {"$ref": "#/$defs/d0"}},
+    },
+    "rings of alternatives": lambda n: {
+        "$defs": {
+            f"d{j}": {
+                "anyOf": [
+                    {"properties": {f"p{k}": {"$ref": f"#/$defs/d{(j + k) % 8}"}}}
+                    for k in range(n // 8)
+                ]
+            }
+            for j in range(8)
+        },
+        "properties": {"a": {"$ref": "#/$defs/d0"}},
+    },
+    "arrays of arrays": lambda n: {
+        "$defs": {
+            f"d{j}": {
+                "type": "object",
+                "properties": {
+                    f"p{k}": {"type": "array", "items": {"$ref": f"#/$defs/d{j + 1}"}}
+                    for k in range(n // 8)
+                },
+            }
+            for j in range(8)
+        },
+        "properties": {"a": {"$ref": "#/$defs/d0"}},
+    },
+    "words beside references": lambda n: {
+        "$defs": {"x": {"description": "word " * n, "default": "word " * n}},
+        "properties": {f"p{k}": {"$ref": "#/$defs/x", "title": "t"} for k in range(n)},
+    },
+    "lists in lists": lambda n: {
+        "properties": {"a": {"const": listed(min(n, 400), ["x"] * n)}}
     },
     "depth": lambda n: nested(n // 60, {"type": "string"}),
     "long names": lambda n: {
@@ -280,6 +332,52 @@ def test_a_text_that_is_nearly_json_is_searched_once():
     tool = Tool(name="f", description="", input_schema=deep)
     steps, _ = steps_of("chatml", job(tools=(tool,)))
     assert steps < 100 * MANY
+
+
+def prompt_of(dialect: str, asked: GenerateJob) -> int:
+    """Give the characters of a prompt."""
+    written = write_prompt(Prompts(None, DIALECTS[dialect]), asked)
+    return sum(map(len, written.pieces))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+@pytest.mark.parametrize("name", SCHEMAS)
+@pytest.mark.parametrize("n", [16, 128, 1024])
+def test_a_prompt_is_in_proportion_to_what_was_sent(dialect, name, n):
+    for thinks in (False, True):
+        asked = calling(SCHEMAS[name](n), thinks=thinks)
+        with suppress(RefusedError):
+            n_chars = prompt_of(dialect, asked)
+            assert n_chars <= WRITTEN_CHARS + WRITTEN_CHARS_PER_CHAR * size_of(asked)
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+@pytest.mark.parametrize(
+    "name", ["turns", "systems", "text", "tools", "calls", "results"]
+)
+def test_no_conversation_is_out_of_proportion(dialect, name):
+    assert prompt_of(dialect, TALKS[name](1000))
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+@pytest.mark.parametrize(
+    "name", ["a wide ring", "rings in rings", "itself", "references to one", "words"]
+)
+def test_references_are_left_out_before_anything_is_refused(dialect, name):
+    assert prompt_of(dialect, calling(SCHEMAS[name](64)))
+
+
+def test_what_is_out_of_proportion_is_refused_by_its_field():
+    asked = calling(SCHEMAS["lists in lists"](200))
+    with pytest.raises(RefusedError, match="^tools: they make a prompt of [0-9]+ char"):
+        prompt_of("llama3", asked)
+
+
+def test_what_is_indented_is_counted_while_it_is_written():
+    asked = calling(SCHEMAS["lists in lists"](1024))
+    with pytest.raises(RefusedError, match="^tools: it refers to too much"):
+        prompt_of("llama3", asked)
 
 
 def test_a_diamond_of_references_is_one_alternative():
