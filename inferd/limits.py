@@ -357,6 +357,13 @@ NATIVE_LOG_LINES: Final = 40
 NATIVE_LOG_LINE_BYTES: Final = 1024
 """Bytes kept of one such line."""
 
+NATIVE_LOG_READ_BYTES: Final = 4096
+"""Bytes of a worker's stderr that are read at once: 4096 empty lines take 2 ms. F-35."""
+
+NATIVE_LOG_BYTES_PER_S: Final = 256 * 1024
+"""Bytes of it that are read in a second: one that writes more waits at its pipe. All that a
+pipe holds of a worker that has ended is read in a quarter of a second. F-35."""
+
 RESTART_BACKOFF_S: Final = 0.1
 """Seconds before the second start in a row without a served request; then doubled."""
 

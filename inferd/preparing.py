@@ -5,7 +5,7 @@ in what a client sent: it renders chat templates, and translates and tries gramm
 met clients' texts with native code, so the daemon believes it no more than a worker.
 """
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
@@ -14,6 +14,9 @@ from inferd.job import GenerateJob, Written
 
 Digest = Annotated[bytes, Meta(min_length=32, max_length=32)]
 """The SHA-256 of a grammar."""
+
+A_FORK_ENDED: Final = b"."
+"""Written to a preparer's stdout, which its forks have not, at the end of each."""
 
 
 # --- daemon to preparer -------------------------------------------------------

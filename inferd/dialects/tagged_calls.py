@@ -14,6 +14,7 @@ from inferd.dialects.dialect import Arguments, Call
 from inferd.dialects.effort import TooMuchWorkError, bounded
 from inferd.dialects.json_calls import checked, plain_json, value_end
 from inferd.dialects.schemas import (
+    Schema,
     arguments_schema,
     decoded,
     kinds,
@@ -73,11 +74,13 @@ def read_calls(text: str, tools: Sequence[Tool]) -> Sequence[Call] | None:
 
 
 def _calls_in(text: str, tools: Mapping[str, Tool]) -> Iterator[Call]:
+    schemas: dict[str, Schema] = {}  # each is read once, however often it is called
     at = 0
     while at == 0 or at < len(text):
         head = _found(_NEXT_FUNCTION, text, at)
-        tool = tools.get(head[1])
-        schema = arguments_schema(tool) if tool else {}
+        if head[1] in tools and head[1] not in schemas:
+            schemas[head[1]] = arguments_schema(tools[head[1]])
+        schema = schemas.get(head[1], {})
         arguments: Arguments = {}
         at = head.end()
         while given := _NEXT_PARAMETER.match(text, at):

@@ -1,6 +1,7 @@
 """One preparer's process, from its start to its end: jobs to it, one after another."""
 
 import os
+import socket
 from contextlib import suppress
 from typing import Final
 
@@ -15,6 +16,7 @@ from inferd.pipe import (
     encode_in_parts,
 )
 from inferd.preparing import (
+    A_FORK_ENDED,
     Broken,
     Ended,
     FromPreparer,
@@ -38,6 +40,10 @@ _GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError, BrokenLinkEr
 """How a line ends: on its side, by ``aclose`` meanwhile, or with what makes no sense."""
 
 
+_END_S: Final = 2.0
+"""Seconds that a fork has to end after its job; it has nothing left to do."""
+
+
 class PreparationGoneError(Exception):
     """The process is gone, or says what makes no sense: another one has to be started."""
 
@@ -54,6 +60,9 @@ class Preparation:
 
     def __init__(self) -> None:
         self._spawned = spawn(PREPARER)
+        assert self._spawned.popen.stdout is not None  # noqa: S101  # as spawn says
+        self._ends = self._spawned.popen.stdout
+        self._has_asked = False
         sock = self._spawned.sock
         sock.setblocking(False)  # noqa: FBT003  # socket's own signature
         self._stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
@@ -78,25 +87,48 @@ class Preparation:
             raise PreparationGoneError("it is not ready")
 
     async def settle(self) -> None:
-        """Wait for the end of a job that nobody waits for any more.
+        """Wait for the end of a job that nobody waits for any more, and of its fork.
 
         Raises:
-            PreparationGoneError: it has ended.
+            PreparationGoneError: it has ended, or the fork does not, or has said more.
         """
         while self._owes:
             if isinstance(await self._receive(), Outcome):
                 self._owes = False
+        if self._has_asked:
+            if not await self._has_ended() or self._has_more():
+                raise PreparationGoneError("a fork goes on after its job")
+            self._has_asked = False
+
+    async def _has_ended(self) -> bool:
+        """Wait until the preparer says that a fork is gone; it may not do so."""
+        with trio.move_on_after(_END_S), suppress(trio.ClosedResourceError):
+            await trio.lowlevel.wait_readable(self._ends)
+            return os.read(self._ends.fileno(), READ_BYTES) == A_FORK_ENDED
+        return False
+
+    def _has_more(self) -> bool:
+        """Tell whether anything was said that nobody has read."""
+        if not self._splitter.is_empty:
+            return True
+        with suppress(BlockingIOError):
+            self._spawned.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            return True
+        return False
 
     async def ask(self, asked: Write) -> Outcome:
-        """Have a job written.
+        """Have a job written, once the fork of the one before it is gone.
+
+        That one could read this job otherwise, which is another user's, and answer it.
 
         Raises:
             PreparationGoneError: it has ended, or has not read the job to its end.
 
         Cancellation: the job goes on; ``settle`` waits for its end.
         """
+        await self.settle()
         self.where = ""
-        self._owes = True
+        self._owes = self._has_asked = True
         with trio.CancelScope(shield=True), trio.move_on_after(_TAKE_S) as sending:
             await self._send(asked)
         if sending.cancelled_caught:
@@ -137,6 +169,8 @@ class Preparation:
             ):  # without a descriptor to be had it is waited for below
                 await self._wait_dead()
             await self._stream.aclose()
+            if not self._ends.closed:
+                trio.lowlevel.notify_closing(self._ends)
             end(self._spawned)
 
     async def _wait_dead(self) -> None:

@@ -11,7 +11,12 @@ from typing import Final
 import trio
 
 from inferd.engine.spawn import Process, Spawned, end, kill, spawn
-from inferd.limits import NATIVE_LOG_LINE_BYTES, NATIVE_LOG_LINES
+from inferd.limits import (
+    NATIVE_LOG_BYTES_PER_S,
+    NATIVE_LOG_LINE_BYTES,
+    NATIVE_LOG_LINES,
+    NATIVE_LOG_READ_BYTES,
+)
 
 LAST_WORDS_S: Final = 1.0
 """Seconds that stderr may stay open after the end, held by a process it left behind."""
@@ -87,14 +92,19 @@ class WorkerProcess:
         return self._popen.wait()
 
     async def listen(self) -> None:
-        """Read stderr until it closes, keeping the last lines."""
+        """Read stderr until it closes, keeping the last lines.
+
+        Bounds:
+            Reads ``NATIVE_LOG_BYTES_PER_S``: code in a worker may write without an end.
+        """
         rest = b""
         async with self._stderr:
-            async for data in self._stderr:
+            while data := await self._stderr.receive_some(NATIVE_LOG_READ_BYTES):
                 *lines, rest = (rest + data).split(b"\n")
                 rest = rest[:NATIVE_LOG_LINE_BYTES]
                 for line in lines:
                     self._keep(line)
+                await trio.sleep(len(data) / NATIVE_LOG_BYTES_PER_S)
         self._keep(rest)
         self._is_silent.set()
 

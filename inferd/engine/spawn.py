@@ -28,7 +28,7 @@ class Spawned(NamedTuple):
     """A process that may still be on its way to become a worker."""
 
     popen: Process
-    """It leads a group of its own; a worker's stderr is a pipe."""
+    """It leads a group of its own; a worker's stderr is a pipe, and a preparer's stdout."""
     sock: socket.socket
     """Our end of its socketpair."""
     is_told: bool = False
@@ -63,7 +63,7 @@ def spawn(module: str = WORKER) -> Spawned:
             pass_fds=(theirs.fileno(),),
             env={k: v for k, v in os.environ.items() if k not in LISTEN_VARIABLES},
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE if module == PREPARER else subprocess.DEVNULL,
             stderr=subprocess.PIPE if module == WORKER else subprocess.DEVNULL,
             process_group=0,
         )

@@ -4,7 +4,8 @@ The daemon starts it beside a worker, which is not allowed to start processes, a
 it. It learns what the model wants, builds what takes long to build, and forks. The fork
 serves one job and ends; the kernel ends it sooner where that takes more than it may. So
 nothing of a job is left for the next one, which is another user's, and the next fork is
-there at once, with all that was built.
+there at once, with all that was built. Each end is told on stdout, which no fork has, so
+that none can read another job than its own.
 """
 
 import gc
@@ -23,6 +24,7 @@ import msgspec
 from inferd.dialects.prompts import Prompts
 from inferd.pipe import LENGTH_BYTES, decode_to_preparer, encode
 from inferd.preparing import (
+    A_FORK_ENDED,
     Broken,
     Ended,
     FromPreparer,
@@ -55,6 +57,7 @@ from inferd.worker.sandbox import begin_writing, enter_preparer, give_up_privile
 EXIT_DONE: Final = 9
 """Of a fork that has found the daemon gone."""
 _MIB: Final = 1024 * 1024
+_STDOUT: Final = 1
 
 
 class Learnt(NamedTuple):
@@ -122,7 +125,9 @@ def serve(line: Line, known: Learnt) -> None:
             sys.exit(1)
         if code:
             line.send(Ended(code=code))
+        os.write(_STDOUT, A_FORK_ENDED)
         has_job[0] = 0
+    os.close(_STDOUT)
     die_with(parent)
     hold_open()
     begin_writing()

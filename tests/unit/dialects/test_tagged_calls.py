@@ -3,6 +3,7 @@ import json
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from inferd.dialects import schemas
 from inferd.dialects.dialect import Call
 from inferd.dialects.tagged_calls import bare, call_text, read_calls
 from inferd.job import Tool, ToolCall
@@ -184,3 +185,17 @@ def test_an_argument_that_is_not_listed_is_read_as_others_may_be():
     tools = [Tool(name="f", description="", input_schema=json.dumps(free))]
     call = "<function=f><parameter=a>12</parameter></function>"
     assert read_calls(call, tools) == [Call("f", {"a": "12"})]
+
+
+def test_the_schema_of_a_tool_is_read_once_for_all_calls_of_it(monkeypatch):
+    read = []
+
+    def noting(text, decoded=schemas.decoded):
+        read.append(text)
+        return decoded(text)
+
+    monkeypatch.setattr(schemas, "decoded", noting)
+    one = tool(TYPED)
+    calls = read_calls(f"<function={one.name}></function>" * 1000, [one])
+    assert calls is not None
+    assert (len(calls), read) == (1000, [one.input_schema])

@@ -1,6 +1,8 @@
 import errno
 import os
 import signal
+import subprocess
+import sys
 
 import msgspec
 import pytest
@@ -125,4 +127,50 @@ async def test_what_it_cannot_learn_from_is_its_end():
         process = Preparation()
         with pytest.raises(PreparationGoneError):
             await process.learn(Learn(facts=b"none"))
+        await process.aclose()
+
+
+GOES_ON = """
+def serve_one(line, known, has_job):
+    while True:
+        asked, _ = line.receive()
+        has_job[0] = 1
+        line.send(m.Took(ticket=asked.ticket))
+        line.send(m.answer_to(asked, known, line.send))
+"""
+SAYS_MORE = """
+def serve_one(line, known, has_job):
+    asked, _ = line.receive()
+    has_job[0] = 1
+    said = m.answer_to(asked, known, lambda _: None)
+    for ticket in (asked.ticket, asked.ticket + 1):
+        line.send(m.Took(ticket=ticket))
+        line.send(m.msgspec.structs.replace(said, ticket=ticket))
+    m.os._exit(0)
+"""
+
+
+@pytest.mark.parametrize(
+    "taken_over", [GOES_ON, SAYS_MORE], ids=["goes on", "says more"]
+)
+async def test_a_fork_that_is_taken_over_has_no_say_in_the_next_job(
+    monkeypatch, taken_over
+):
+    real = subprocess.Popen
+    program = (
+        f"from inferd.worker.llama import preparer as m\n{taken_over}\n"
+        "m.serve_one = serve_one\nm.main()"
+    )
+
+    def start(command, **options):
+        return real([sys.executable, "-P", "-c", program, *command[-2:]], **options)
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    monkeypatch.setattr(module, "_END_S", 0.2)
+    with trio.fail_after(PATIENCE_S):
+        process = Preparation()
+        await process.learn(Learn(facts=FACTS, words=WORDS))
+        assert isinstance(await process.ask(asking(1)), Wrote)
+        with pytest.raises(PreparationGoneError, match="goes on after its job"):
+            await process.ask(asking(2))
         await process.aclose()

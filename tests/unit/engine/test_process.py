@@ -20,6 +20,7 @@ from inferd.engine.process import (
     start_worker,
 )
 from inferd.ipc import Boxed, FromWorker, Load, Loaded, Loading
+from inferd.limits import NATIVE_LOG_BYTES_PER_S
 from inferd.pipe import MessageSplitter, decode_from_worker, encode
 from tests.fakes.streams import open_pair
 
@@ -113,6 +114,13 @@ async def test_only_the_last_lines_are_kept():
 async def test_a_long_line_is_cut():
     process = await heard("error " + "x" * 50_000, "fine")
     assert len(process.complaint) <= 1024
+
+
+async def test_one_that_writes_without_an_end_is_read_no_faster(autojump_clock):
+    began_at = trio.current_time()
+    process = await heard("error", *[""] * 50_000, "error: late")
+    assert process.complaint == "error: late"
+    assert trio.current_time() - began_at >= 50_000 / NATIVE_LOG_BYTES_PER_S
 
 
 async def test_a_long_line_drowns_no_later_one():

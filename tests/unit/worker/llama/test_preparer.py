@@ -92,6 +92,7 @@ class Process:
             self.popen = subprocess.Popen(
                 [sys.executable, "-m", module.__name__, str(fd), str(os.getpid())],
                 pass_fds=[fd],
+                stdout=subprocess.DEVNULL,
             )
         self.sock.settimeout(60)
         told = encode_facts(words) if words else b""
