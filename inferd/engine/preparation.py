@@ -1,6 +1,7 @@
 """One preparer's process, from its start to its end: jobs to it, one after another."""
 
 import os
+from contextlib import suppress
 from typing import Final
 
 import trio
@@ -124,11 +125,12 @@ class Preparation:
         """Kill it and reap it; not cancelled before that is done."""
         self.kill()
         with trio.CancelScope(shield=True):
-            pidfd = os.pidfd_open(self.pid)
-            try:
-                await trio.lowlevel.wait_readable(pidfd)
-            finally:
-                os.close(pidfd)
+            with suppress(OSError):  # no descriptor: ``end`` waits
+                pidfd = os.pidfd_open(self.pid)
+                try:
+                    await trio.lowlevel.wait_readable(pidfd)
+                finally:
+                    os.close(pidfd)
             end(self._spawned)
             await self._stream.aclose()
 
@@ -147,5 +149,9 @@ class Preparation:
                     raise PreparationGoneError("it has ended")
                 self._splitter.feed(data)
             return decode_from_preparer(payload)
-        except (trio.BrokenResourceError, BrokenLinkError) as error:
+        except (
+            trio.BrokenResourceError,
+            trio.ClosedResourceError,  # by who replaces it
+            BrokenLinkError,
+        ) as error:
             raise PreparationGoneError("it has ended") from error
