@@ -19,3 +19,8 @@ a prompt. F-35."""
 
 MAX_FAILURE_CHARS: Final = 2048
 """Characters of why a line is refused; what clients are told is cut off before. F-35."""
+
+MAX_HEAD_BYTES: Final = 2 * 1024 * 1024
+"""Bytes of what the daemon has to know of a large line, besides the documents of a rerank
+request: it decodes them at once, in some 5 ms. Tools take half of them at most, the id of a
+request as long as may be a quarter. F-35."""

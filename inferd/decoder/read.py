@@ -6,8 +6,8 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from inferd.decoder.limits import MAX_FAILURE_CHARS, MAX_TOOLS_BYTES
-from inferd.decoder.messages import Answer, Ask, Failure, Request, failure_of
+from inferd.decoder.limits import MAX_FAILURE_CHARS, MAX_HEAD_BYTES, MAX_TOOLS_BYTES
+from inferd.decoder.messages import Answer, Ask, Failure, Request, failure_of, framed
 from inferd.errors import InvalidRequestError, PeerError
 from inferd.job import (
     EmbedJob,
@@ -17,7 +17,7 @@ from inferd.job import (
     TranscribeJob,
     Turn,
 )
-from inferd.limits import MAX_ATTACHMENTS, MAX_JOB_MEDIA
+from inferd.limits import MAX_ATTACHMENTS, MAX_JOB_MEDIA, MAX_RERANK_BYTES
 from inferd.pipe import content_of
 from inferd.resolve.blocks import resolve_blocks
 from inferd.resolve.embed import resolve_embed
@@ -50,9 +50,26 @@ class Read(NamedTuple):
     sections: Sequence[bytes] = ()
 
     def measured(self) -> "Read":
-        """Have the answer say how long its sections are."""
+        """Have the answer say how long its sections are.
+
+        Raises:
+            InvalidRequestError: it would be longer than the daemon decodes at once.
+        """
         sizes = [len(each) for each in self.sections]
-        return Read(replace(self.answer, sections=sizes), self.sections)
+        answer = replace(self.answer, sections=sizes)
+        n_bytes = len(framed(answer))
+        if n_bytes > MAX_HEAD_BYTES + _document_bytes(answer):
+            raise InvalidRequestError(
+                f"ids of attachments and other short fields have {n_bytes} bytes, "
+                f"at most {MAX_HEAD_BYTES} are allowed"
+            )
+        return Read(answer, self.sections)
+
+
+def _document_bytes(answer: Answer) -> int:
+    """Tell how many bytes may be documents of a request for scores."""
+    job = answer.request.job if answer.request else None
+    return MAX_RERANK_BYTES if isinstance(job, RerankJob) else 0
 
 
 def read(ask: Ask, line: bytes) -> Read:

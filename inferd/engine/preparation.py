@@ -164,9 +164,7 @@ class Preparation:
         """Kill it and reap it; not cancelled before that is done."""
         self.kill()
         with trio.CancelScope(shield=True):
-            with suppress(
-                OSError
-            ):  # without a descriptor to be had it is waited for below
+            with suppress(OSError):  # no descriptor: ``end`` waits
                 await self._wait_dead()
             await self._stream.aclose()
             if not self._ends.closed:

@@ -7,6 +7,7 @@ tries many displaces none but their own.
 from collections import OrderedDict
 from collections.abc import Iterable
 
+from inferd.job import NOBODY
 from inferd.limits import GRAMMARS_REMEMBERED, OWNERS_REMEMBERED
 
 
@@ -15,7 +16,8 @@ class Remembered:
 
     Bounds:
         ``GRAMMARS_REMEMBERED`` of each of ``OWNERS_REMEMBERED`` users; those go first that
-        were used longest ago.
+        were used longest ago. Of those who are counted together, and may be as many as they
+        like, one is remembered.
     """
 
     def __init__(self) -> None:
@@ -27,6 +29,9 @@ class Remembered:
 
     def add(self, owner: int, digests: Iterable[bytes]) -> None:
         """Note that a user's grammars have compiled."""
+        if owner < NOBODY and owner not in self._owners:
+            for other in [each for each in self._owners if each < NOBODY]:
+                del self._owners[other]
         known = self._owners.setdefault(owner, OrderedDict())
         self._owners.move_to_end(owner)
         for digest in digests:

@@ -139,8 +139,8 @@ class Connection(Generic[R]):
         while True:
             while not (self._inbox.has_room or self._has_lines):
                 await self._room.park()
-            if self._inbox.long is not None:
-                await self._read_apart(self._inbox.long)
+            if (line := self._inbox.long) is not None:
+                await self._read_apart(line)
             elif self._inbox.is_behind:
                 await self._sort_on()
             elif self._inbox.is_large:
@@ -149,7 +149,7 @@ class Connection(Generic[R]):
                 await self._read_more()
 
     async def _read_large_line(self) -> None:
-        """Read a line on when it is its turn; until then it waits in the socket."""
+        """Read a line on in its turn, which lasts until it is decoded: it takes memory."""
         self._is_held_up = True
         with trio.CancelScope() as self._large_line:
             async with self._around.large_lines.turn(self._peer.user):
@@ -157,6 +157,8 @@ class Connection(Generic[R]):
                 self._news.set()
                 while self._inbox.is_large:
                     await self._read_more()
+                if (line := self._inbox.long) is not None:
+                    await self._read_apart(line)
 
     @property
     def _has_lines(self) -> bool:
@@ -165,12 +167,9 @@ class Connection(Generic[R]):
 
     async def _read_apart(self, line: LongLine) -> None:
         """Have a long line read by another process."""
+        around, leaf, n_fds = self._around, self._surface.socket, self._inbox.n_long_fds
         found = await find(
-            self._around.decoders,
-            line,
-            socket=self._surface.socket,
-            peer=self._peer,
-            n_fds=self._inbox.n_long_fds,
+            around.decoders, line, socket=leaf, peer=self._peer, n_fds=n_fds
         )
         self._inbox.settle(found)
         self._news.set()
@@ -193,7 +192,8 @@ class Connection(Generic[R]):
         Then comes an end as if it had ended its side; its own writes fail with EPIPE.
         """
         self._inbox.cut_off()
-        self._large_line.cancel()  # there is no more of it than the kernel holds
+        if self._inbox.long is None:  # there is no more of it than the kernel holds
+            self._large_line.cancel()
         with suppress(OSError):  # it is gone
             self._stream.socket.shutdown(socket.SHUT_RD)
 
@@ -226,7 +226,11 @@ class Connection(Generic[R]):
 
     async def _answer(self, arrival: Arrival[R]) -> bool:
         try:
-            await self._turn_for(arrival.activity)
+            try:
+                await self._around.loop.turn()
+            except trio.Cancelled:
+                arrival.activity.abandoned()
+                raise
             if arrival.activity.resolved is None:
                 arrival.activity.facts.update(facts_of(arrival.request))
             refusal = arrival.refusal
@@ -238,13 +242,6 @@ class Connection(Generic[R]):
             )
         finally:
             self._leave(arrival.activity)
-
-    async def _turn_for(self, activity: Activity) -> None:
-        try:
-            await self._around.loop.turn()
-        except trio.Cancelled:
-            activity.abandoned()
-            raise
 
     def _leave(self, activity: Activity) -> None:
         self._around.register.leave(activity)

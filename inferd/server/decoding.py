@@ -84,6 +84,10 @@ class Decoder:
         answer = ANSWER.decode(await self._receive(n_bytes))
         return Decoded(answer, [await self._receive(n) for n in answer.sections])
 
+    def interrupt(self) -> None:
+        """End it, whatever it does, for whoever waits for it to find out."""
+        self._popen.kill()
+
     def kill(self) -> None:
         """End it, whatever it does; returns once it is gone."""
         with self._sock:
@@ -149,6 +153,7 @@ class Decoders:
         self._turns = LargeLines(n_most)
         self._idle: list[Decoder] = []
         self._all: set[Decoder] = set()
+        self._is_over = False
 
     @contextmanager
     def open(self) -> Iterator[None]:
@@ -160,6 +165,12 @@ class Decoders:
             while self._all:
                 self._all.pop().kill()
             self._idle.clear()
+
+    def interrupt(self) -> None:
+        """End what is under way, and read nothing from here on: nobody waits for it."""
+        self._is_over = True
+        for decoder in self._all:
+            decoder.interrupt()
 
     async def read(
         self, ask: Ask, parts: Sequence[bytes | bytearray], *, user: int
@@ -175,7 +186,7 @@ class Decoders:
             InvalidFrameError: it takes too much to be read, or nobody can read it.
 
         Cancellation: waits until a process that reads has come to an end, so that
-        it need not be replaced; ``DECODE_S`` at most.
+        it need not be replaced; ``DECODE_S`` at most, or until ``interrupt``.
         """
         async with self._turns.turn(user):
             with trio.CancelScope(shield=True):
@@ -187,6 +198,8 @@ class Decoders:
         with suppress(OSError):  # one that ended after the line before
             if self._idle:
                 return await self._read_by(self._idle.pop(), ask, parts)
+        if self._is_over:
+            raise InvalidFrameError("the daemon is going down")
         try:
             decoder = Decoder(self._loop)
             self._all.add(decoder)

@@ -1,7 +1,8 @@
 """Where texts are read: one request at a time for each backend, in the order of turns.
 
 A backend reads one after another anyway. Without an order, the texts of one user who
-floods the queue would be read before those of another whose turn comes sooner.
+floods the queue would be read before those of another whose turn comes sooner. Users who
+hold permits already take turns.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -44,7 +45,9 @@ class Desk:
             if turn in waiting:
                 del waiting[turn]
             elif waiting:
-                waiting.pop(_first(waiting, order())).set()
+                following = _first(waiting, order())
+                waiting.pop(following).set()
+                _put_behind(waiting, following.user)
             else:
                 del self._waiting[backend]
 
@@ -53,3 +56,9 @@ def _first(waiting: dict[Turn, trio.Event], order: Sequence[Turn]) -> Turn:
     """Choose who is next: one who holds a permit already, else the next to have one."""
     places = {turn: place for place, turn in enumerate(order)}
     return min(waiting, key=lambda turn: places.get(turn, -1))
+
+
+def _put_behind(waiting: dict[Turn, trio.Event], user: int) -> None:
+    """Have others who wait come before those of a user who is served."""
+    for turn in [each for each in waiting if each.user == user]:
+        waiting[turn] = waiting.pop(turn)

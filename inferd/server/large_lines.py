@@ -16,8 +16,9 @@ class _Waiter:
 class LargeLines:
     """Turns to read a line that is no small one.
 
-    The next turn goes to the user who has the fewest, the earliest to come among equals;
-    a single user has all turns but one at most, unless there is only one.
+    The next turn goes to the user who has the fewest, among equals to the one who has
+    waited for longest since it came or was served last; a single user has all turns but
+    one at most, unless there is only one.
 
     Args:
         n_turns: at once; may change at any time, and who has a turn keeps it.
@@ -62,5 +63,11 @@ class LargeLines:
                 return
             following = min(able, key=lambda each: self._reading[each.uid])
             del self._waiting[following]
+            self._put_behind(following.uid)
             self._reading[following.uid] += 1
             following.may_go.set()
+
+    def _put_behind(self, uid: int) -> None:
+        """Have others who wait come before those of a user who is served."""
+        for waiter in [each for each in self._waiting if each.uid == uid]:
+            self._waiting[waiter] = self._waiting.pop(waiter)

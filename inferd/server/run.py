@@ -217,6 +217,7 @@ class Daemon:
                 self._board.draining()
                 self._notifier.stopping()
             await self._drain()
+            self._around.decoders.interrupt()
             nursery.cancel_scope.cancel()
 
     async def _drain(self) -> None:

@@ -26,10 +26,16 @@ class Job(Protocol):
 
 
 class Turn:
-    """A place in the queue, or a permit, which may be taken back for a while."""
+    """A place in the queue, or a permit, which may be taken back for a while.
 
-    def __init__(self, ticket: int) -> None:
+    Args:
+        ticket: the gate's number for the request.
+        user: who has the place.
+    """
+
+    def __init__(self, ticket: int, user: int = -1) -> None:
         self.ticket = ticket
+        self.user = user
         self._news = trio.Event()
         self._start = Cue()
         self._is_lost = False

@@ -81,7 +81,7 @@ class Turns:
             QueueFullError: there is none.
             DrainingError: there are no more.
         """
-        turn = Turn(next(self._numbers))
+        turn = Turn(next(self._numbers), claim.uid)
         turn.is_watched = is_watched
         if self._gate.arrive(turn.ticket, claim, now=trio.current_time()):
             turn.begin()

@@ -4,8 +4,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from inferd.decoder.limits import MAX_TOOLS_BYTES
-from inferd.decoder.messages import Ask, Kind
+from inferd.decoder.limits import MAX_HEAD_BYTES, MAX_TOOLS_BYTES
+from inferd.decoder.messages import Ask, Kind, framed
 from inferd.decoder.read import Read, read
 from inferd.job import GenerateJob, Turn
 from inferd.limits import MAX_JOB_MEDIA
@@ -141,3 +141,29 @@ def test_as_many_texts_are_known_as_there_are():
     assert request.job is not None
     assert request.job.texts == ["", ""]  # type: ignore[union-attr]
     assert msgspec.msgpack.decode(result.sections[0]) == ["a", "b"]
+
+
+LONG = "x" * (2 * MAX_HEAD_BYTES)
+AUDIO = {"kind": "audio", "id": LONG, "sample_rate": 16_000, "bytes": ""}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        blocks(attachments=[AUDIO]),
+        blocks(max_tokens=3, attachments=[AUDIO]),
+        {"type": "append", "id": "r", "attachment_id": LONG, "end": True},
+    ],
+)
+def test_the_daemon_decodes_no_field_that_is_as_long_as_a_line(message):
+    answer = found("blocks", message).answer
+    assert len(framed(answer)) < MAX_HEAD_BYTES
+    assert answer.failure is not None
+    assert answer.failure.name == "InvalidRequestError"
+
+
+def test_documents_to_be_scored_may_be_longer():
+    documents = [LONG[:MAX_HEAD_BYTES]] * 2
+    answer = found("rerank", {"id": "r", "query": "q", "documents": documents}).answer
+    assert answer.request is not None
+    assert answer.request.job is not None

@@ -80,6 +80,28 @@ async def test_one_that_is_killed_is_gone(process):
         await process.ask(asking(1))
 
 
+async def test_one_that_is_closed_is_gone_for_who_waits_for_it(process, nursery):
+    async def ask() -> None:
+        with pytest.raises(PreparationGoneError):
+            await process.ask(asking(1, ENDLESS, "json_schema"))
+        nursery.cancel_scope.cancel()
+
+    nursery.start_soon(ask)
+    await trio.testing.wait_all_tasks_blocked(0.05)
+    await process._stream.aclose()
+
+
+async def test_one_is_ended_where_no_descriptor_is_left(monkeypatch):
+    def no_descriptor(pid: int) -> int:
+        raise OSError(errno.EMFILE, str(pid))
+
+    process = Preparation()
+    monkeypatch.setattr(os, "pidfd_open", no_descriptor)
+    await process.aclose()
+    with pytest.raises(ProcessLookupError):
+        os.kill(process.pid, 0)
+
+
 async def test_one_whose_fork_died_over_nothing_is_out_of_step(process):
     path = trio.Path(f"/proc/{process.pid}/task/{process.pid}/children")
     while not (fork := await path.read_text()):

@@ -1,6 +1,7 @@
 from hypothesis import given, strategies as st
 
 from inferd.engine.remembered import Remembered
+from inferd.job import NOBODY
 from inferd.limits import GRAMMARS_REMEMBERED, OWNERS_REMEMBERED
 
 GRAMMARS = st.lists(st.tuples(st.integers(-5, 5), st.binary(min_size=1, max_size=2)))
@@ -35,6 +36,16 @@ def test_of_users_those_are_kept_who_asked_last():
     assert known.of(0) == (b"x", b"y")
     assert known.of(1) == ()
     assert known.of(-9) == known.of(2) == (b"x",)
+
+
+def test_those_who_are_counted_together_displace_nobody_else():
+    known = Remembered()
+    known.add(7, [b"x"])
+    for stranger in range(OWNERS_REMEMBERED):
+        known.add(NOBODY - 1 - stranger, [b"y"])
+    assert known.of(7) == (b"x",)
+    assert known.of(NOBODY - OWNERS_REMEMBERED) == (b"y",)
+    assert len(known._owners) == 2
 
 
 def test_of_a_user_who_never_asked_nothing_is_known():

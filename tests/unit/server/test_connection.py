@@ -1,5 +1,5 @@
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -9,6 +9,7 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
+from inferd.decoder.messages import Ask
 from inferd.errors import InvalidRequestError
 from inferd.limits import (
     LARGE_LINE_BYTES,
@@ -19,6 +20,8 @@ from inferd.limits import (
 from inferd.server.access import Access, Rule
 from inferd.server.activity import Activity
 from inferd.server.connection import Connection, Surface
+from inferd.server.decoding import Decoded, Decoders
+from inferd.server.limits import DECODED_APART_BYTES
 from inferd.server.reply import Reply
 from inferd.wire.blocks import BlocksRequest
 from inferd.wire.codec import decode_blocks, decode_generate
@@ -879,6 +882,41 @@ async def test_who_leaves_in_a_large_line_gives_its_turn_back(autojump_clock):
                 assert house.around.large_lines.n_reading == 1
         await settled()
         assert house.around.large_lines.n_reading == 0
+
+
+class Blocked(Decoders):
+    """Has every line wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.apart_bytes = DECODED_APART_BYTES
+        self.n_waiting = 0
+
+    async def read(
+        self, ask: Ask, parts: Sequence[bytes | bytearray], *, user: int
+    ) -> Decoded:
+        del ask, parts, user
+        self.n_waiting += 1
+        await trio.sleep_forever()
+        raise AssertionError
+
+
+async def test_a_large_line_has_its_turn_until_it_is_decoded(autojump_clock):
+    house = House(ScriptedBackend(), max_large_lines=2)
+    decoders = house.around.decoders = Blocked()
+    async with house.opened():
+        clients = [house.connect() for _ in range(5)]
+        async with trio.open_nursery() as sending:
+            for client in clients:
+                sending.start_soon(client.send, LARGE)
+            await settled()
+            assert (decoders.n_waiting, house.around.large_lines.n_reading) == (1, 1)
+            sending.cancel_scope.cancel()
+        for client in clients:
+            await client.aclose()
+        await settled()
+        assert house.around.large_lines.n_reading == 0
+    assert house.is_empty
 
 
 # --- bugs -------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import sys
 
 import pytest
 import trio
+import trio.testing
 
 from inferd.decoder.messages import Ask
 from inferd.errors import InvalidFrameError
@@ -68,6 +69,30 @@ async def test_one_that_takes_too_long_is_killed(monkeypatch):
     with decoders.open():
         with pytest.raises(InvalidFrameError, match="too much time"):
             await read(decoders)
+        assert not decoders._all
+
+
+@pytest.mark.parametrize("is_idle", [True, False])
+async def test_what_is_read_as_the_daemon_ends_holds_nothing_up(is_idle, monkeypatch):
+    async def refused() -> None:
+        with pytest.raises(InvalidFrameError, match="or memory|going down"):
+            await read(decoders)
+
+    monkeypatch.setattr(decoding, "DECODE_S", 3)
+    code = "import time; time.sleep(60)"
+    decoders = Decoders()
+    with decoders.open():
+        if is_idle:
+            await read(decoders)
+            [decoder] = decoders._all
+            os.kill(decoder.pid, signal.SIGSTOP)
+        else:
+            monkeypatch.setattr(decoding, "COMMAND", (sys.executable, "-c", code))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(refused)
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            decoders.interrupt()
+            nursery.cancel_scope.cancel()
         assert not decoders._all
 
 

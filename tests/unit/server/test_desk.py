@@ -37,6 +37,15 @@ async def test_one_who_holds_a_permit_is_read_before_those_who_wait(
     assert seen == [0, 2, 1]
 
 
+async def test_users_who_hold_permits_are_read_in_turns(autojump_clock, nursery):
+    desk, seen = Desk(), list[int]()
+    for turn in [*(Turn(n, user=1) for n in range(5)), Turn(5, user=2)]:
+        nursery.start_soon(read, desk, turn, [], seen)
+        await trio.testing.wait_all_tasks_blocked()
+    await trio.sleep(6.5)
+    assert seen == [0, 1, 5, 2, 3, 4]
+
+
 async def test_each_backend_has_a_seat(autojump_clock):
     desk = Desk()
     with trio.fail_after(1):

@@ -102,6 +102,15 @@ async def test_more_turns_are_had_when_somebody_comes(nursery, autojump_clock):
     nursery.cancel_scope.cancel()
 
 
+async def test_two_who_flood_keep_no_third_one_waiting(nursery, autojump_clock):
+    readers = Readers(nursery, 2)
+    await readers.come(*[ANNA, BERT] * 5, CARL)
+    for following in (ANNA, BERT, CARL, ANNA):  # each in turn
+        await readers.end(0)
+        assert readers.reading[-1] == following
+    nursery.cancel_scope.cancel()
+
+
 @given(
     n_turns=st.integers(1, 4),
     uids=st.lists(st.integers(0, 3), max_size=12),
