@@ -2,13 +2,16 @@
 
 import os
 import re
+import tempfile
 import threading
 import time
+from pathlib import Path
 from typing import Final
 
 from tests.daemon.harness import DaemonProcess, generate, mock
 from tests.daemon.users import SHARED_GROUP, connect_as, open_to_all
 from torture.items.full_disk import check_serves, log_much
+from torture.items.permissions import passable
 from torture.litter import check_left, settled
 from torture.outcome import MS, Context, percentile
 from torture.victim import Victim, running
@@ -44,7 +47,7 @@ def _stalled(context: Context) -> None:
     daemon.stderr_fd = theirs
     reader = threading.Thread(target=_read_all, args=(ours, heard))
     try:
-        with running(daemon):
+        with passable(Path(tempfile.gettempdir())), running(daemon):
             os.close(theirs)
             before = settled(daemon)
             log_much(
