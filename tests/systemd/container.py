@@ -171,6 +171,8 @@ def booted(root: Path) -> Iterator[Container]:
         *("systemd-nspawn", "--quiet", "--directory", str(root), "--private-network"),
         *("--register=no", "--keep-unit", "--machine", f"inferd-{os.getpid()}"),
         f"--system-call-filter={' '.join(LANDLOCK)}",  # nspawn keeps them from all else
+        # the container has a /tmp of its own
+        *([f"--bind-ro={ROOT}"] if ROOT.is_relative_to("/tmp") else []),  # noqa: S108  # that of a checkout
         *("--console=passive", "--boot", *QUIET),
     ]
     with subprocess.Popen(
