@@ -44,10 +44,12 @@ from inferd.pipe import (
     MessageSplitter,
     content_of,
     decode_from_worker,
+    decode_to_preparer,
     decode_to_worker,
     encode,
     encode_in_parts,
 )
+from inferd.preparing import Write
 from inferd.resolve.blocks import resolve_blocks
 from inferd.resolve.embed import resolve_embed
 from inferd.resolve.rerank import resolve_rerank
@@ -364,16 +366,15 @@ def test_a_splitter_is_empty_when_all_is_taken():
     assert splitter.is_empty
 
 
+GENERATE = GenerateJob(
+    turns=[Turn("user", "hello")],
+    max_tokens=1,
+    sampling=Sampling(temperature=None, top_p=None, top_k=None, seed=1),
+)
+
+
 @pytest.mark.parametrize(
-    "job",
-    [
-        EmbedJob(texts=["a", "é"], dimensions=3, task=None),
-        GenerateJob(
-            turns=[Turn("user", "hello")],
-            max_tokens=1,
-            sampling=Sampling(temperature=None, top_p=None, top_k=None, seed=1),
-        ),
-    ],
+    "job", [EmbedJob(texts=["a", "é"], dimensions=3, task=None), GENERATE]
 )
 def test_what_a_job_lacks_is_sent_apart_and_whole_at_the_worker(job):
     content = content_of(job)
@@ -383,6 +384,23 @@ def test_what_a_job_lacks_is_sent_apart_and_whole_at_the_worker(job):
     assert bytes(rest) == content
     [payload] = payloads(bytes(head) + bytes(rest))
     assert decode_to_worker(payload) == Prepare(ticket=7, job=job)
+
+
+def test_what_a_job_lacks_is_whole_at_the_preparer_too():
+    content = content_of(GENERATE)
+    light = msgspec.structs.replace(GENERATE, content=msgspec.Raw(content), turns=[])
+    asked = Write(ticket=7, job=light, known=(b"k" * 32,))
+    head, rest = encode_in_parts(asked)
+    [payload] = payloads(bytes(head) + bytes(rest))
+    assert decode_to_preparer(payload) == msgspec.structs.replace(asked, job=GENERATE)
+
+
+def test_a_job_that_another_process_has_read_is_not_plain():
+    light = msgspec.structs.replace(
+        GENERATE, content=msgspec.Raw(content_of(GENERATE)), turns=[]
+    )
+    assert GENERATE.is_plain
+    assert not light.is_plain
 
 
 def test_what_lacks_nothing_is_one_part():
