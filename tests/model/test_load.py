@@ -129,7 +129,7 @@ def test_the_process_that_tries_grammars_takes_what_is_predicted(
     assert len(process_and_fork) == 2
     taken = sum(map(proportional, process_and_fork))
     predicted = REHEARSAL_BYTES + 49_152 * REHEARSAL_TOKEN_BYTES
-    assert 0.8 * predicted < taken <= predicted
+    assert 0.6 * predicted < taken <= predicted
 
 
 def test_a_draft_model_counts_in_the_budget_and_keeps_to_it(
