@@ -13,10 +13,11 @@ from inferd.errors import InvalidFrameError, PeerError, PermissionDeniedError
 from inferd.server.access import Access
 from inferd.server.activity import Activity, event_on, where, who
 from inferd.server.apart import find
+from inferd.server.arrivals import Arrival, Arrivals
 from inferd.server.beginning import Beginning
 from inferd.server.dispatch import Refusal, Service, dispatch
 from inferd.server.facts import facts_of
-from inferd.server.inbox import Arrival, Inbox
+from inferd.server.inbox import Inbox
 from inferd.server.long_lines import LongLine
 from inferd.server.parcels import Parcels
 from inferd.server.patience import Patience
@@ -24,9 +25,7 @@ from inferd.server.peer import groups_of, peer_of
 from inferd.server.reading import read_in_turn
 from inferd.server.reply import PeerGoneError, Reply
 from inferd.server.surroundings import Surroundings
-from inferd.wire.blocks import BlocksRequest
 from inferd.wire.codec import Request
-from inferd.wire.requests import EmbedRequest, GenerateRequest, RerankRequest
 
 R = TypeVar("R", bound=Request)
 
@@ -47,14 +46,6 @@ class Surface(Generic[R]):
     ) -> "Connection[R]":
         """Take a client in."""
         return Connection(stream, self, around)
-
-
-AnySurface = (
-    Surface[GenerateRequest]
-    | Surface[BlocksRequest]
-    | Surface[EmbedRequest]
-    | Surface[RerankRequest]
-)
 
 
 class Connection(Generic[R]):
@@ -84,7 +75,11 @@ class Connection(Generic[R]):
             self._room.unpark_all,
         )
         self._inbox = Inbox(
-            surface.decode, beginning.of, self._parcels, around.decoders.apart_bytes
+            surface.decode,
+            beginning.of,
+            Arrivals(around.read_ahead, self._peer.user),
+            self._parcels,
+            around.decoders.apart_bytes,
         )
         self._news = trio.Event()
         self._is_held_up = False  # while its line waits for a turn to be read
@@ -123,7 +118,7 @@ class Connection(Generic[R]):
                 await self._answer_all()
                 nursery.cancel_scope.cancel()
         finally:
-            for activity in self._inbox.waiting:
+            for activity in self._inbox.clear():
                 activity.abandoned()
                 self._leave(activity)
             if self._parcels is not None:

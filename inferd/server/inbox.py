@@ -1,8 +1,7 @@
 """What a client sends ahead of its answers: bytes to requests, a bounded number of them."""
 
-from collections import deque
 from collections.abc import Callable
-from typing import Final, Generic, NamedTuple, TypeVar, cast
+from typing import Final, Generic, TypeVar, cast
 
 from inferd.errors import (
     InferdError,
@@ -19,6 +18,7 @@ from inferd.limits import (
 from inferd.server.activity import Activity
 from inferd.server.addressees import cancel_all, hand_on
 from inferd.server.apart import Found
+from inferd.server.arrivals import Arrival, Arrivals
 from inferd.server.custody import NOTHING, Parcel
 from inferd.server.limits import BYTES_A_TURN, LINES_A_TURN
 from inferd.server.long_lines import Lines, LongLine
@@ -29,15 +29,6 @@ R = TypeVar("R", bound=Request)
 
 NEVER: Final = MAX_FRAME_BYTES + 1
 """More bytes than any line has."""
-
-
-class Arrival(NamedTuple, Generic[R]):
-    """A request that has been read."""
-
-    request: R
-    activity: Activity
-    refusal: InferdError | None = None
-    """Why it is not to be served, where that is known as it is read."""
 
 
 class Inbox(Generic[R]):
@@ -51,6 +42,7 @@ class Inbox(Generic[R]):
         decode: reads a line.
         begin: called for each request as it is read, with its length in bytes and what
             came with it.
+        arrivals: takes what was read.
         parcels: where requests come with descriptors, and lines append to them: has been
             fed all that this is fed.
         apart_bytes: from so many on a line is not read here, but left as ``long``.
@@ -60,6 +52,7 @@ class Inbox(Generic[R]):
         self,
         decode: Callable[[bytes], R],
         begin: Callable[[R, int, Parcel], Activity],
+        arrivals: Arrivals[R],
         parcels: Parcels | None = None,
         apart_bytes: int = NEVER,
     ) -> None:
@@ -67,8 +60,7 @@ class Inbox(Generic[R]):
         self._begin = begin
         self._parcels = parcels
         self._lines = Lines(apart_bytes)
-        self._arrivals: deque[Arrival[R] | PeerError] = deque()
-        self._n_bytes = 0
+        self._arrivals = arrivals
         self._n_lines = 0
         self._current: Activity | None = None
         self._refusal: InferdError | None = None
@@ -97,11 +89,17 @@ class Inbox(Generic[R]):
     @property
     def _has_room_behind(self) -> bool:
         """Whether more may be read behind what is answered, but for what it waits for."""
-        n_bytes = self._n_bytes + self._lines.pending_bytes
+        n_bytes = self._lines.pending_bytes
         if self._parcels is not None:
             n_bytes += self._parcels.size
-            n_bytes += sum(each.appends.pending_bytes for each in self.waiting)
-        return len(self._arrivals) < READ_AHEAD_REQUESTS and n_bytes < READ_AHEAD_BYTES
+            n_bytes += sum(each.appends.pending_bytes for each in self._arrivals)
+        return self._has_place and self._arrivals.has_room_for_bytes(n_bytes)
+
+    @property
+    def _has_place(self) -> bool:
+        current = self._current
+        is_awaited = current is not None and current.appends.is_open
+        return self._arrivals.has_room(is_awaited=is_awaited)
 
     @property
     def is_large(self) -> bool:
@@ -154,9 +152,8 @@ class Inbox(Generic[R]):
         self._current = None
         if not self._arrivals:
             return None
-        arrival = self._arrivals.popleft()
+        arrival = self._arrivals.take()
         if isinstance(arrival, Arrival):
-            self._n_bytes -= _size_of(arrival.activity)
             self._current = arrival.activity
         self.sort()
         return arrival
@@ -164,7 +161,11 @@ class Inbox(Generic[R]):
     @property
     def waiting(self) -> list[Activity]:
         """What was read and not taken yet, in order."""
-        return [each.activity for each in self._arrivals if isinstance(each, Arrival)]
+        return list(self._arrivals)
+
+    def clear(self) -> list[Activity]:
+        """Take out all that is left, at once."""
+        return self._arrivals.clear()
 
     def sort(self) -> None:
         """Make requests of the lines that are whole, as many as there is room for.
@@ -193,8 +194,7 @@ class Inbox(Generic[R]):
 
     @property
     def _can_sort(self) -> bool:
-        has_room = len(self._arrivals) < READ_AHEAD_REQUESTS
-        return has_room and not self._is_closed and self.long is None
+        return self._has_place and not self._is_closed and self.long is None
 
     def _take_in(self, line: bytes | LongLine) -> int:
         """Accept a line, or have it read elsewhere; give how long it is."""
@@ -285,14 +285,8 @@ class Inbox(Generic[R]):
         activity = self._begin(request, n_bytes, parcel)
         refusal = self._refusal or parcel.refusal
         self._arrivals.append(Arrival(request, activity, refusal))
-        self._n_bytes += _size_of(activity)
         return activity
 
     @property
     def _present(self) -> list[Activity]:
-        return [*([self._current] if self._current else []), *self.waiting]
-
-
-def _size_of(activity: Activity) -> int:
-    """Count what a request takes before its turn, without what was appended."""
-    return activity.n_bytes + activity.parcel.size
+        return [*([self._current] if self._current else []), *self._arrivals]

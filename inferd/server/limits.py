@@ -20,6 +20,15 @@ BACKEND_DESCRIPTORS: Final = 8
 """Descriptors for each backend: pipes and the process of its worker, and of the next one
 that is started before the last is reaped. F-28."""
 
+READ_AHEAD_OF_A_USER: Final = 1024
+"""Requests that are read ahead for one user on all its connections: what sixteen clients
+that send as much as they may have. Each takes some 5 kB, and Python's garbage collector
+looks at all of them at once. F-28, F-35."""
+
+LEAST_READ_AHEAD: Final = 2
+"""Requests that are read ahead on a connection nonetheless: what follows the one that is
+answered, so that its cancel is heard. F-35."""
+
 MAX_CLIENT_DESCRIPTORS: Final = 256
 """Descriptors of clients that are open at once: of media, for the lines that they came with.
 Half of them for one user alone: four lines with all that one may have. F-31."""
@@ -100,6 +109,9 @@ request or two take, so that one who asks now and then does not wait for one who
 MAX_USERS_REMEMBERED: Final = 4096
 """Users whose use of the event loop is remembered: more than there can be connections by
 default. F-35."""
+
+YOUNG_OBJECTS: Final = 20_000
+"""Objects that Python makes and does not free before it looks for cycles among them. F-35."""
 
 FULL_COLLECTION_PART: Final = 100
 """Of so many full collections of Python's garbage one is made: each takes 60 to 100 ms with

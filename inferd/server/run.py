@@ -13,7 +13,6 @@ from inferd.paths import ADMIN_SOCKET
 from inferd.server.admin import serve_admin
 from inferd.server.audience import Audience
 from inferd.server.commands import Commands
-from inferd.server.connection import AnySurface
 from inferd.server.decoding import Decoders
 from inferd.server.doors import Doors
 from inferd.server.entrance import Entrance
@@ -31,7 +30,7 @@ from inferd.server.register import Register
 from inferd.server.reload import Reloaded
 from inferd.server.room import Room
 from inferd.server.sizes import make_gate
-from inferd.server.surfaces import surfaces
+from inferd.server.surfaces import AnySurface, surfaces
 from inferd.server.surroundings import Surroundings
 from inferd.server.turns import Turns
 from inferd.server.unread import Unread

@@ -5,15 +5,24 @@ from collections.abc import Iterator, Sequence
 from inferd.backend import Backend
 from inferd.config import Listen
 from inferd.paths import EMBED_SOCKET, INFER_SOCKET, INFER_V2_SOCKET, RERANK_SOCKET
-from inferd.server.connection import AnySurface, Surface
+from inferd.server.connection import Surface
 from inferd.server.encode import embed_service, rerank_service
 from inferd.server.entrance import Entrance
 from inferd.server.generate import blocks_service, text_service
+from inferd.wire.blocks import BlocksRequest
 from inferd.wire.codec import (
     decode_blocks,
     decode_embed,
     decode_generate,
     decode_rerank,
+)
+from inferd.wire.requests import EmbedRequest, GenerateRequest, RerankRequest
+
+AnySurface = (
+    Surface[GenerateRequest]
+    | Surface[BlocksRequest]
+    | Surface[EmbedRequest]
+    | Surface[RerankRequest]
 )
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from inferd.config import LimitSettings
+from inferd.server.arrivals import ReadAhead
 from inferd.server.custody import Custody
 from inferd.server.decoding import Decoders
 from inferd.server.hangup import Hangups
@@ -31,6 +32,7 @@ class Surroundings:
     loop: Loop = field(default_factory=Loop)
     decoders: Decoders = field(default_factory=Decoders)
     """Those that are not open read nothing: all lines are read here."""
+    read_ahead: ReadAhead = field(default_factory=ReadAhead)
     custody: Custody = field(default_factory=lambda: Custody(MAX_CLIENT_DESCRIPTORS))
     identities: Identities = field(default_factory=Identities)
     """Tell as whom those who connect from now on count."""

@@ -15,7 +15,7 @@ from inferd.backend import Backend
 from inferd.config import AdmissionSettings, Config, LimitSettings
 from inferd.paths import EMBED_SOCKET, INFER_SOCKET, INFER_V2_SOCKET, RERANK_SOCKET
 from inferd.server.audience import Audience, gather
-from inferd.server.connection import AnySurface, Connection, Surface
+from inferd.server.connection import Connection, Surface
 from inferd.server.doors import NONE_INHERITED, Doors, Inherited
 from inferd.server.encode import embed_service, rerank_service
 from inferd.server.entrance import Entrance
@@ -32,6 +32,7 @@ from inferd.server.register import Register
 from inferd.server.room import Room
 from inferd.server.run import Daemon
 from inferd.server.status import StatusBoard
+from inferd.server.surfaces import AnySurface
 from inferd.server.surroundings import Surroundings
 from inferd.server.turns import Turns
 from inferd.server.unread import Unread

@@ -200,7 +200,7 @@ async def test_as_requests_are_answered_further_ones_are_read(autojump_clock, nu
             await client.answer()
             await settled()
             inbox = house.connections[0]._inbox
-            held = inbox._n_bytes + inbox._lines.pending_bytes
+            held = inbox._arrivals.n_bytes + inbox._lines.pending_bytes
             assert held >= READ_AHEAD_BYTES, n
         nursery.cancel_scope.cancel()
 

@@ -16,8 +16,9 @@ from inferd.errors import (
 from inferd.limits import LARGE_LINE_BYTES, READ_AHEAD_BYTES, READ_AHEAD_REQUESTS
 from inferd.server.activity import Activity
 from inferd.server.appends import appends_of
+from inferd.server.arrivals import Arrival, Arrivals, ReadAhead
 from inferd.server.custody import Custody, Parcel
-from inferd.server.inbox import Arrival, Inbox
+from inferd.server.inbox import Inbox
 from inferd.server.parcels import Parcels
 from inferd.server.peer import Peer
 from inferd.wire.codec import Request, decode_blocks, decode_generate
@@ -39,8 +40,12 @@ def begin(request: Request, n_bytes: int, parcel: Parcel) -> Activity:
     return Activity(PEER, "infer.sock", request.id, 0.0, n_bytes, parcel=parcel)
 
 
+def places() -> Arrivals[Any]:
+    return Arrivals(ReadAhead(), PEER.user)
+
+
 def filled(*chunks: bytes) -> Inbox[GenerateRequest]:
-    inbox = Inbox(decode_generate, begin)
+    inbox = Inbox(decode_generate, begin, places())
     for chunk in chunks:
         inbox.feed(chunk)
     return inbox
@@ -79,7 +84,7 @@ def test_each_request_has_an_activity_of_its_own_from_when_it_was_read():
         begun.append((request.id, n_bytes))
         return begin(request, n_bytes, parcel)
 
-    inbox = Inbox(decode_generate, note)
+    inbox = Inbox(decode_generate, note, places())
     inbox.feed(generate("a") + generate("b") + generate("c")[:10])
     assert begun == [(each, len(generate(each)) - 1) for each in "ab"]
     first, second = inbox.waiting
@@ -269,8 +274,8 @@ def test_one_request_of_any_size_is_read_where_none_is_answered():
 def test_whoever_feeds_it_only_while_it_has_room_keeps_the_bounds(sizes, takes):
     sent = b"".join(generate(text="x" * size) for size in sizes)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("inferd.server.inbox.READ_AHEAD_REQUESTS", 4)
-        patch.setattr("inferd.server.inbox.READ_AHEAD_BYTES", 1000)
+        patch.setattr("inferd.server.arrivals.READ_AHEAD_REQUESTS", 4)
+        patch.setattr("inferd.server.arrivals.READ_AHEAD_BYTES", 1000)
         inbox = filled()
         for is_taken in takes:
             if is_taken:
@@ -278,8 +283,7 @@ def test_whoever_feeds_it_only_while_it_has_room_keeps_the_bounds(sizes, takes):
             while sent and inbox.has_room:
                 inbox.feed(sent[:64])
                 sent = sent[64:]
-            lines = [each for each in inbox._arrivals if isinstance(each, Arrival)]
-            others = [each.activity.n_bytes for each in lines][1:]
+            others = [each.n_bytes for each in inbox.waiting][1:]
             held = sum(others) + inbox._lines.pending_bytes
             is_idle = inbox._current is None and not inbox._arrivals
             assert len(inbox._arrivals) <= 4
@@ -353,7 +357,7 @@ class Media:
     def __init__(self, *chunks: bytes) -> None:
         self.custody = Custody(1000)
         self.parcels = Parcels(self.custody, PEER.uid)
-        self.inbox = Inbox(decode_blocks, self._begin, self.parcels)
+        self.inbox = Inbox(decode_blocks, self._begin, places(), self.parcels)
         self.feed(*chunks)
 
     def feed(self, *chunks: bytes, n_fds: int = 0) -> None:
