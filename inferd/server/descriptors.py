@@ -1,9 +1,12 @@
 """Open files, of which a process may have so many: who gets them, and one to spare."""
 
+import fcntl
 import os
 import resource
 import select
 import socket
+from contextlib import suppress
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import trio
@@ -62,8 +65,7 @@ def share_out(n_descriptors: int, wanted: Places, *, n_backends: int) -> Places:
     Raises:
         ValueError: there are not even enough for one client and one listener.
     """
-    needed = DAEMON_DESCRIPTORS + BACKEND_DESCRIPTORS * n_backends
-    needed += n_for_media(n_descriptors)
+    needed = _n_besides(n_descriptors, n_backends)
     left = n_descriptors - needed
     if wanted.descriptors <= left:
         return wanted
@@ -78,6 +80,25 @@ def share_out(n_descriptors: int, wanted: Places, *, n_backends: int) -> Places:
     left -= listeners + n_spare(listeners) + media
     clients = max(1, left * SPARE_PLACES_PART // (SPARE_PLACES_PART + 1))
     return Places(min(wanted.clients, clients), listeners, media)
+
+
+def _n_besides(n_descriptors: int, n_backends: int) -> int:
+    """Tell how many are needed besides those of places."""
+    own = DAEMON_DESCRIPTORS + BACKEND_DESCRIPTORS * n_backends
+    return own + n_for_media(n_descriptors)
+
+
+def widen_table(n_descriptors: int, places: Places, *, n_backends: int) -> None:
+    """Have the kernel make room for all descriptors there will be, at once.
+
+    It doubles its table as that is full, and a process with threads waits some 15 ms for
+    each time: five of them while one user makes a thousand connections. Where it has no
+    memory for it, that is how it will be.
+    """
+    n_wanted = _n_besides(n_descriptors, n_backends) + places.descriptors
+    last = min(n_wanted, n_descriptors) - 1
+    with suppress(OSError), Path(os.devnull).open("rb") as any_one:
+        os.close(fcntl.fcntl(any_one, fcntl.F_DUPFD_CLOEXEC, last))
 
 
 class Spare:

@@ -6,7 +6,13 @@ import structlog
 
 from inferd.config import Config, ConfigError
 from inferd.server.access import resolve
-from inferd.server.descriptors import Places, n_allowed, n_for_media, share_out
+from inferd.server.descriptors import (
+    Places,
+    n_allowed,
+    n_for_media,
+    share_out,
+    widen_table,
+)
 from inferd.server.identity import Identities
 from inferd.server.limits import MAX_MEDIA_FILES
 from inferd.server.log import set_level
@@ -87,8 +93,10 @@ class Force:
         Raises:
             ConfigError: there are not enough of them for anybody.
         """
-        self._give(self._places(self.config))
-        self.around.custody.max_fds = n_for_media(n_allowed())
+        n_files, places = n_allowed(), self._places(self.config)
+        widen_table(n_files, places, n_backends=self.n_backends)
+        self._give(places)
+        self.around.custody.max_fds = n_for_media(n_files)
 
     def _know(self, identities: Identities) -> None:
         """Have those who connect from now on count as these say."""

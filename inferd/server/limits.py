@@ -89,12 +89,12 @@ the library that makes them fewer holds all of them more than once. F-30."""
 
 # --- the event loop ---------------------------------------------------------------------
 
-PASS_S: Final = 0.001
+PASS_S: Final = 0.0004
 """Seconds of processor time that users' work may take in one pass of the event loop, and one
 piece more. A request of another user takes some six passes from its first byte to its
 answer. F-35."""
 
-TURNS_A_PASS: Final = 16
+TURNS_A_PASS: Final = 8
 """Pieces of waiting work that are begun in one pass at most: of the smallest ones as many take
 ``PASS_S``. F-35."""
 

@@ -1,9 +1,11 @@
 import os
 import signal
 import stat
+from pathlib import Path
 
 import pytest
 
+from inferd.limits import MAX_ADMIN_CONNECTIONS, MAX_CONNECTIONS
 from tests.daemon.harness import DaemonProcess, MakeDaemon, mock
 
 pytestmark = pytest.mark.slow
@@ -234,3 +236,11 @@ def test_what_a_listener_says_that_is_no_command_harms_nobody(
         listener.half_close()
         shared_daemon.catch_up()
     assert shared_daemon.admin().until("ready")
+
+
+def test_there_is_room_for_all_descriptors_before_the_first_client(
+    shared_daemon: DaemonProcess,
+):
+    status = Path(f"/proc/{shared_daemon.pid}/status").read_text()
+    [size] = [line for line in status.splitlines() if line.startswith("FDSize:")]
+    assert int(size.split()[1]) > MAX_CONNECTIONS + MAX_ADMIN_CONNECTIONS

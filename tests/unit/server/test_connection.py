@@ -21,7 +21,7 @@ from inferd.server.access import Access, Rule
 from inferd.server.activity import Activity
 from inferd.server.connection import Connection, Surface
 from inferd.server.decoding import Decoded, Decoders
-from inferd.server.limits import DECODED_APART_BYTES
+from inferd.server.limits import DECODED_APART_BYTES, LEAST_READ_AHEAD
 from inferd.server.reply import Reply
 from inferd.wire.blocks import BlocksRequest
 from inferd.wire.codec import decode_blocks, decode_generate
@@ -203,6 +203,27 @@ async def test_as_requests_are_answered_further_ones_are_read(autojump_clock, nu
             held = inbox._arrivals.n_bytes + inbox._lines.pending_bytes
             assert held >= READ_AHEAD_BYTES, n
         nursery.cancel_scope.cancel()
+
+
+async def test_what_is_read_ahead_is_bounded_over_all_connections_of_a_user(
+    autojump_clock, monkeypatch
+):
+    monkeypatch.setattr("inferd.server.arrivals.READ_AHEAD_OF_A_USER", 4)
+    backend = ScriptedBackend(Script(tokens=(), prepare_s=1))
+    async with (
+        House(backend).opened() as house,
+        house.connect() as first,
+        house.connect() as second,
+    ):
+        for client in (first, second):
+            await client.send(b"".join(generate(f"r{n}") for n in range(10)))
+            await settled()
+        inboxes = [each._inbox for each in house.connections]
+        assert [len(each.waiting) for each in inboxes] == [4, LEAST_READ_AHEAD]
+        for client in (first, second):
+            answers = [(await client.answer())[-1] for _ in range(10)]
+            assert [each["id"] for each in answers] == [f"r{n}" for n in range(10)]
+        assert house.around.read_ahead.count(os.getuid()) == 0
 
 
 async def test_what_was_sent_far_ahead_is_answered_in_order_and_in_full(
