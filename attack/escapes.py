@@ -106,6 +106,8 @@ _NUMBERS = {
     "connect": (42, 203),
     "sendto": (44, 206),
     "recvmsg": (47, 212),
+    "clock_gettime": (228, 113),
+    "futex": (202, 98),
 }
 
 
@@ -327,6 +329,12 @@ def powers(owner: int) -> Iterator[tuple[str, Callable[[], object]]]:
     yield (
         "the own score for killing",
         lambda: open("/proc/self/oom_score_adj", "w").write("0"),
+    )
+    clock = ~owner << 3 | 2
+    yield "the owner's time", lambda: call("clock_gettime", clock, space)
+    yield (
+        "a lock that lends the owner priority",
+        lambda: call("futex", (ctypes.c_uint32 * 1)(owner), 8, 0, 0, 0, 0),
     )
     yield "kcmp", lambda: call("kcmp", owner, os.getpid(), 0, 0, 0)
     none = (0,) * 5

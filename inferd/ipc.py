@@ -3,7 +3,7 @@
 A worker that lies is killed, a daemon that lies is a bug.
 """
 
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
@@ -12,7 +12,12 @@ from inferd.capabilities import BackendCapabilities, Count
 from inferd.config import BackendSettings
 from inferd.fit import Demand, Share
 from inferd.job import Job
-from inferd.limits import HEARTBEAT_S, VOCABULARY_MAX_BYTES
+from inferd.limits import (
+    HEARTBEAT_S,
+    IPC_ITEMS_MAX,
+    MAX_RERANK_DOCUMENTS,
+    VOCABULARY_MAX_BYTES,
+)
 from inferd.wire.responses import Guesses, Logprob, StopReason, Usage
 from inferd.wire.status import Phase
 
@@ -20,6 +25,9 @@ Ticket = Annotated[int, Meta(ge=0)]
 """The daemon's number for a job."""
 Words = Annotated[str, Meta(max_length=1024 * 1024)]
 """What a worker says in words: a name, a path, a reason with what it quotes."""
+T = TypeVar("T")
+Items = Annotated[list[T], Meta(max_length=IPC_ITEMS_MAX)]
+"""What a worker lists: its length is looked at before anything in it is decoded."""
 
 
 # --- daemon to worker ---------------------------------------------------------
@@ -120,7 +128,7 @@ class Boxed(Struct, frozen=True, kw_only=True, tag=True):
     """Whether all system calls are kept off that are on no list."""
     is_open: bool = False
     """Files are not meant to be kept off: the backend needs an accelerator's devices."""
-    missing: tuple[Words, ...] = ()
+    missing: Annotated[tuple[Words, ...], Meta(max_length=IPC_ITEMS_MAX)] = ()
     """What is not to be had here, and why."""
 
     @property
@@ -142,7 +150,9 @@ class Loaded(Struct, frozen=True, kw_only=True, tag=True):
     capabilities: BackendCapabilities
     library: Words
     """The native library and its version, for ``doctor``."""
-    marker_tokens: frozenset[bytes] = frozenset()
+    marker_tokens: Annotated[frozenset[bytes], Meta(max_length=IPC_ITEMS_MAX)] = (
+        frozenset()
+    )
     """Pieces of the family's markers, no text: left out where none are looked for."""
     facts: bytes = b""
     """How the model wants its prompts: for the process that writes them, and nobody else.
@@ -207,16 +217,16 @@ class Ended(Struct, frozen=True, kw_only=True):
 class Step(Struct, frozen=True, kw_only=True, tag=True):
     """What one decode step gave: pieces of all its sequences, and those that ended."""
 
-    started: list[Started] = []
-    pieces: list[tuple[Ticket, bytes]] = []
+    started: Items[Started] = []
+    pieces: Items[tuple[Ticket, bytes]] = []
     """One for each token, though some are empty."""
-    logprobs: list[tuple[Ticket, Logprob]] = []
+    logprobs: Items[tuple[Ticket, Logprob]] = []
     """Of these tokens, in their order, for the jobs that want them."""
-    prefilled: list[tuple[Ticket, Count]] = []
+    prefilled: Items[tuple[Ticket, Count]] = []
     """Tokens of the prompt that are read, for the jobs that want to know."""
-    guessed: list[tuple[Ticket, Guesses]] = []
+    guessed: Items[tuple[Ticket, Guesses]] = []
     """What was guessed of answers, and how much of it came true."""
-    ended: list[Ended] = []
+    ended: Items[Ended] = []
     n_read: Count = 0
     """Tokens of prompts or texts: the jobs get on, if there is nothing else to tell."""
 
@@ -235,7 +245,7 @@ class Scored(Struct, frozen=True, kw_only=True, tag=True):
     """A rerank job's scores, one for each document."""
 
     ticket: Ticket
-    scores: list[float]
+    scores: Annotated[list[float], Meta(max_length=MAX_RERANK_DOCUMENTS)]
 
 
 class Segment(Struct, frozen=True, kw_only=True):
@@ -253,7 +263,7 @@ class Transcribed(Struct, frozen=True, kw_only=True, tag=True):
     """What a transcribe job has heard; also that it gets on."""
 
     ticket: Ticket
-    segments: list[Segment] = []
+    segments: Items[Segment] = []
     """That will not change any more, in order."""
     n_tokens: Count = 0
     """They are made of."""

@@ -282,6 +282,10 @@ where log probabilities are wanted. A million tokens take half of it. F-25."""
 JOB_ITEM_BYTES: Final = 64
 """Bytes that one thing said of a job counts for, beside its text. F-25."""
 
+IPC_ITEMS_MAX: Final = 65_536
+"""Things that one message of a worker's lists: a step's are some for each of its slots. Of a
+message of ``MAX_IPC_MESSAGE_BYTES`` that is all list gigabytes would be made. F-25."""
+
 LOAD_MESSAGES: Final = 1_000_000
 """Words of a worker that loads, after which it is taken to do nothing else: hashing a
 terabyte takes 131,072. F-25."""

@@ -5,9 +5,10 @@ from collections.abc import Callable
 import trio
 
 from inferd.errors import FrameTooLargeError
-from inferd.limits import MAX_COMMAND_BYTES, READ_BYTES
+from inferd.limits import MAX_COMMAND_BYTES
 from inferd.server.hangup import Hangups
 from inferd.server.loop import Loop
+from inferd.server.reading import read_or_fail
 from inferd.server.status import Listener, StatusBoard
 from inferd.server.surroundings import Surroundings
 from inferd.wire.codec import encode
@@ -58,8 +59,7 @@ async def _answer_all(
 ) -> None:
     splitter = LineSplitter(MAX_COMMAND_BYTES)
     try:
-        while data := await stream.receive_some(READ_BYTES):
-            await loop.turn()
+        while data := await read_or_fail(stream, None, loop):
             splitter.feed(data)
             while (line := splitter.next_frame()) is not None:
                 await loop.turn()
@@ -70,7 +70,7 @@ async def _answer_all(
     except FrameTooLargeError as error:
         listener.tell(encode(Reply(command="", ok=False, error=error.message)))
         listener.end()  # where the next line begins, nobody knows
-    except trio.BrokenResourceError:
+    except (OSError, trio.ClosedResourceError):
         return
 
 

@@ -1,15 +1,25 @@
 """Descriptors that clients hand over: counted, open for as long as a line is dealt with."""
 
-import os
 from collections import Counter
-from typing import Final
+from collections.abc import Sequence
+from threading import Thread
+from typing import Final, NamedTuple
 
 from inferd.engine.ledger import Figure
 from inferd.errors import InferdError, InvalidRequestError, TooManyDescriptorsError
 from inferd.limits import MAX_ATTACHMENTS
+from inferd.server.closing import close_apart, close_now
 from inferd.server.limits import DESCRIPTOR_BYTES
 
 NOBODY: Final = -1
+
+
+class _Late(NamedTuple):
+    """Descriptors that are being closed: they count until they are."""
+
+    thread: Thread
+    uid: int
+    n_fds: int
 
 
 class Custody:
@@ -25,10 +35,12 @@ class Custody:
     def __init__(self, max_fds: int) -> None:
         self.max_fds = max_fds
         self._held: Counter[int] = Counter()
+        self._late: list[_Late] = []
 
     @property
     def n_held(self) -> int:
         """Descriptors there are."""
+        self._look_after_late()
         return self._held.total()
 
     def figure(self) -> Figure:
@@ -41,17 +53,41 @@ class Custody:
 
     def take(self, uid: int, n_fds: int) -> bool:
         """Count some more of a user's, if there is room for all of them."""
-        n_free = self.max_fds - self.n_held - n_fds
-        if self._held[uid] + n_fds > n_free:
+        if n_fds > self.room(uid):
             return False
         self._held[uid] += n_fds
         return True
+
+    def room(self, uid: int) -> int:
+        """Tell how many more a user may have."""
+        n_free = self.max_fds - self.n_held
+        return max(0, (n_free - self._held[uid]) // 2)
 
     def give_back(self, uid: int, n_fds: int) -> None:
         """Count so many less."""
         self._held[uid] -= n_fds
         if not self._held[uid]:
             del self._held[uid]
+
+    def let_go(self, uid: int, fds: Sequence[int]) -> None:
+        """Close a user's descriptors; what is not closed at once counts until it is.
+
+        Args:
+            uid: whose they are.
+            fds: the custody's from here on; they do not count yet, or any more.
+        """
+        others = close_now(fds)
+        if others and (thread := close_apart(others)) is not None:
+            self._held[uid] += len(others)
+            self._late.append(_Late(thread, uid, len(others)))
+
+    def _look_after_late(self) -> None:
+        """Count those no more that are closed by now."""
+        if self._late:
+            over = [each for each in self._late if not each.thread.is_alive()]
+            self._late = [each for each in self._late if each not in over]
+            for each in over:
+                self.give_back(each.uid, each.n_fds)
 
 
 class Parcel:
@@ -88,8 +124,7 @@ class Parcel:
         if refusal is None:
             self.fds += fds
             return
-        for fd in fds:
-            os.close(fd)
+        self._custody.let_go(self._uid, fds)
         self.close()
         self.refusal = refusal
 
@@ -107,10 +142,9 @@ class Parcel:
     def close(self) -> None:
         """Close them; once is enough."""
         fds, self.fds = self.fds, ()
-        for fd in fds:
-            os.close(fd)
         if fds:
             self._custody.give_back(self._uid, len(fds))
+            self._custody.let_go(self._uid, fds)
 
 
 NOTHING: Final = Parcel(Custody(0))

@@ -165,3 +165,12 @@ kernel has ended what took ``READ_CPU_S`` of it. F-35."""
 
 MARKER_BYTES: Final = 16
 """Of what marks media in texts: nobody guesses that many."""
+
+# --- descriptors of clients that are closed --------------------------------------------------
+
+CLOSE_S: Final = 0.0005
+"""Seconds that the kernel may wait where it closes what a client has sent: to read and to close
+takes some 10 µs where there is nothing of that. F-31."""
+
+CLOSE_AGAIN_S: Final = 0.0001
+"""Seconds after which the next wait of the same kind is cut short. F-31."""

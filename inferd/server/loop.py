@@ -18,6 +18,7 @@ from typing import Final
 import trio
 from trio.lowlevel import Abort, Task
 
+from inferd.server.closing import INTERRUPTED
 from inferd.server.limits import (
     FULL_COLLECTION_PART,
     PASS_S,
@@ -70,10 +71,14 @@ class Loop(trio.abc.Instrument):
 
     @contextmanager
     def measuring(self) -> Iterator[None]:
-        """Measure all tasks while inside; without it nobody ever waits."""
+        """Measure all tasks while inside; without it nobody ever waits for a turn.
+
+        What the kernel closes for a client meanwhile is interrupted.
+        """
         trio.lowlevel.add_instrument(self)
         try:
-            yield
+            with INTERRUPTED.on():
+                yield
         finally:
             trio.lowlevel.remove_instrument(self)
 

@@ -143,7 +143,13 @@ def duplicate(attachment: Attached, fd: int) -> int:
 
 @contextmanager
 def duplicated(attachment: Attached, fd: int) -> Iterator[int]:
-    """Have another descriptor of a file while inside; raises as ``duplicate`` does."""
+    """Have another descriptor of a file in memory while inside.
+
+    Raises:
+        InvalidRequestError: it is no sealed memfd: closing the copy could take long.
+        BackendUnavailableError: there is none to be had.
+    """
+    sealed_bytes(attachment, fd)
     copy = duplicate(attachment, fd)
     try:
         yield copy

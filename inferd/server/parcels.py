@@ -8,12 +8,11 @@ from typing import Final
 import trio
 
 from inferd.limits import MAX_ATTACHMENTS, READ_BYTES
+from inferd.server.closing import INTERRUPTED
 from inferd.server.custody import NOTHING, Custody, Parcel
 
 _FLAGS: Final = socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT
 _FD_BYTES: Final = array.array("i").itemsize
-_ROOM: Final = socket.CMSG_SPACE(MAX_ATTACHMENTS * _FD_BYTES)
-"""Bytes for what comes along: of more descriptors the kernel closes the rest, and says so."""
 
 
 class Parcels:
@@ -33,6 +32,11 @@ class Parcels:
         self._uid = uid
         self._n_ended = 0  # lines
         self._by_line: dict[int, Parcel] = {}
+
+    @property
+    def room(self) -> int:
+        """Descriptors that may come along: of more the kernel closes the rest."""
+        return min(MAX_ATTACHMENTS, self._custody.room(self._uid))
 
     @property
     def size(self) -> int:
@@ -86,8 +90,10 @@ def receive(stream: trio.SocketStream, parcels: Parcels) -> bytes:
         OSError: the connection is gone.
     """
     ours = socket.socket(fileno=stream.socket.fileno())  # trio's would wait
+    room = socket.CMSG_LEN(parcels.room * _FD_BYTES)
     try:
-        data, aside, flags, _ = ours.recvmsg(READ_BYTES, _ROOM, _FLAGS)
+        with INTERRUPTED:
+            data, aside, flags, _ = ours.recvmsg(READ_BYTES, room, _FLAGS)
     finally:
         ours.detach()
     if aside or flags & socket.MSG_CTRUNC:

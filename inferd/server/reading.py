@@ -5,6 +5,7 @@ import os
 import trio
 
 from inferd.limits import READ_BYTES
+from inferd.server.closing import INTERRUPTED
 from inferd.server.loop import Loop
 from inferd.server.parcels import Parcels, receive
 
@@ -26,10 +27,22 @@ async def read_in_turn(
     Cancellation: nothing that was read is lost.
     """
     try:
-        while (data := await _read(stream, parcels, loop)) is None:
-            pass
+        return await read_or_fail(stream, parcels, loop)
     except (OSError, trio.ClosedResourceError):
         return b""
+
+
+async def read_or_fail(
+    stream: trio.SocketStream, parcels: Parcels | None, loop: Loop
+) -> bytes:
+    """Read as ``read_in_turn`` does, but tell where the client is gone.
+
+    Raises:
+        OSError: the connection is gone.
+        trio.ClosedResourceError: it is closed meanwhile.
+    """
+    while (data := await _read(stream, parcels, loop)) is None:
+        pass
     return data
 
 
@@ -41,6 +54,7 @@ async def _read(
     try:
         if parcels is not None:
             return receive(stream, parcels)
-        return os.read(stream.socket.fileno(), READ_BYTES)
+        with INTERRUPTED:  # the kernel closes descriptors that came along
+            return os.read(stream.socket.fileno(), READ_BYTES)
     except BlockingIOError:  # somebody woke us for nothing
         return None

@@ -23,9 +23,9 @@ from inferd.errors import (
     TooManyConnectionsError,
     UnservedError,
 )
-from inferd.limits import READ_BYTES
 from inferd.server.access import Access
 from inferd.server.activity import where, who
+from inferd.server.closing import INTERRUPTED
 from inferd.server.descriptors import Spare, accept, accept_now, has_left, stream_of
 from inferd.server.identity import Identities
 from inferd.server.limits import ACCEPTS_A_PASS, HEARD_OUT_S, MAX_HEARD_OUT
@@ -33,6 +33,7 @@ from inferd.server.listen import INFERENCE_MODE
 from inferd.server.loop import OWNER, Loop
 from inferd.server.metrics import Metrics
 from inferd.server.peer import Peer, groups_of, peer_of
+from inferd.server.reading import read_in_turn
 from inferd.server.reply import error_frame
 from inferd.server.room import Place, Room
 from inferd.server.seldom import Seldom
@@ -126,7 +127,7 @@ class Reception:
         while self._waiting:
             sock, visit = self._waiting.popitem()
             visit.door.room.leave(visit.place)
-            sock.close()
+            _close(sock)
         self._spare.close()
 
     async def receive_all(
@@ -140,11 +141,14 @@ class Reception:
 
         Those who are let in are served in the nursery.
         """
-        with scope, listener.socket:
-            while True:
-                await trio.lowlevel.wait_readable(listener.socket)
-                if not self._receive_some(listener, door, clients):
-                    await trio.sleep(SHORTAGE_PAUSE_S)
+        with scope:
+            try:
+                while True:
+                    await trio.lowlevel.wait_readable(listener.socket)
+                    if not self._receive_some(listener, door, clients):
+                        await trio.sleep(SHORTAGE_PAUSE_S)
+            finally:
+                _close(listener.socket)
 
     def receive_waiting(
         self, listener: trio.SocketListener, door: Door, clients: trio.Nursery
@@ -173,7 +177,7 @@ class Reception:
             if sock is None:
                 break
             if has_left(sock):  # at once: a flood of those has to cost little
-                sock.close()
+                _close(sock)
             else:
                 self.receive(sock, door, clients)
         return True
@@ -243,15 +247,15 @@ class Reception:
     async def _hear_out(self, sock: socket.socket) -> None:
         stream = stream_of(sock)
         try:
-            with trio.move_on_after(HEARD_OUT_S), suppress(trio.BrokenResourceError):
-                while await stream.receive_some(READ_BYTES):
+            with trio.move_on_after(HEARD_OUT_S):
+                while await read_in_turn(stream, None, self._loop):
                     pass
         finally:
             self._n_heard_out -= 1
             self._close(sock)
 
     def _close(self, sock: socket.socket) -> None:
-        sock.close()
+        _close(sock)
         self._spare.restore()
 
     def _note(
@@ -273,6 +277,12 @@ class Reception:
         finally:
             visit.door.room.leave(visit.place)
             self._close(visit.sock)
+
+
+def _close(sock: socket.socket | trio.socket.SocketType) -> None:
+    """Close a socket, and with it descriptors that nobody has taken out of it."""
+    with INTERRUPTED:
+        sock.close()
 
 
 class Visit(NamedTuple):

@@ -68,6 +68,12 @@ NUMBERS = {
     "landlock_create_ruleset": (444, 444),
     "memfd_secret": (447, 447),
     "quotactl_fd": (443, 443),
+    "clock_gettime": (228, 113),
+    "clock_getres": (229, 114),
+    "clock_nanosleep": (230, 115),
+    "futex": (202, 98),
+    "sendto": (44, 206),
+    "recvmsg": (47, 212),
 }
 X32 = 0x4000_0000
 AT_FDCWD, AT_EMPTY_PATH = -100, 0x1000
@@ -269,6 +275,14 @@ def bothering(parent: int) -> Attempts:
         "slow the parent down": lambda: os.setpriority(os.PRIO_PROCESS, parent, 19),
         "slow its files down": lambda: call("ioprio_set", 1, parent, 0),
         "limit the parent": lambda: _limit(parent),
+        "see its time": lambda: call("clock_gettime", _clock(parent), time()),
+        "see whether it is there": lambda: call("clock_getres", _clock(parent), 0),
+        "wait for its time": lambda: call(
+            "clock_nanosleep", _clock(parent), 0, time(), 0
+        ),
+        "lend it priority": lambda: call("futex", (ctypes.c_uint32 * 1)(parent), 8),
+        "send out of band": lambda: call("sendto", 0, b"x", 1, socket.MSG_OOB, 0, 0),
+        "receive out of band": lambda: call("recvmsg", 0, 0, socket.MSG_OOB),
         "see its limits": lambda: checked(
             LIBC.prlimit(parent, 0, None, ctypes.create_string_buffer(16))
         ),
@@ -281,6 +295,16 @@ def bothering(parent: int) -> Attempts:
         "adopt orphans": lambda: checked(LIBC.prctl(36, 1, 0, 0, 0)),
         "type on the terminal": lambda: fcntl.ioctl(1, termios.TIOCSTI, b"x"),
     }
+
+
+def _clock(pid: int) -> int:
+    """Give the clock of a process's processor time."""
+    return ~pid << 3 | 2
+
+
+def time() -> "ctypes.Array[ctypes.c_long]":
+    """Make room for a time: no seconds."""
+    return (ctypes.c_long * 2)()
 
 
 def _limit(parent: int) -> None:

@@ -4,8 +4,9 @@ import array
 import fcntl
 import os
 import socket
+import struct
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 import trio
@@ -73,3 +74,23 @@ async def send_with(stream: trio.SocketStream, data: bytes, fds: Sequence[int]) 
     rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))
     n_sent = await stream.socket.sendmsg([data], [rights])
     await stream.send_all(data[n_sent:])
+
+
+@contextmanager
+def lingering(*, linger_s: int = 100_000) -> Iterator[tuple[int, socket.socket]]:
+    """Make a socket that waits in ``close``, and the one that would have to read.
+
+    Gives the descriptor, which somebody else closes, and the other end: the wait is over
+    once that is closed.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ours = socket.create_connection(listener.getsockname())
+        theirs, _ = listener.accept()
+    with theirs:
+        ours.setblocking(False)
+        with suppress(BlockingIOError):
+            while True:
+                ours.send(bytes(64 * 1024))
+        on = struct.pack("ii", 1, linger_s)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, on)
+        yield ours.detach(), theirs

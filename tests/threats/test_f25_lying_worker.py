@@ -42,6 +42,11 @@ LIES = {
     "nothing": framed(b""),
     "garbage": framed(b"\xc1" * 5),
     "a list as long as memory": framed(b"\xdd\xff\xff\xff\xff"),
+    "more scores than there are documents": framed(
+        b"\x83\xa4type\xa6Scored\xa6ticket\x01\xa6scores\xdd\x00\x10\x00\x00"
+        + b"\x01" * 2**20
+    ),
+    "more pieces than a step has": encode(Step(pieces=[(1, b"")] * (2**16 + 1))),
     "lists in lists": framed(b"\x91" * 100_000),
     "a message that there is not": framed(msgspec.msgpack.encode({"type": "Shutdown"})),
     "a message of ours": encode(Run(ticket=1)),

@@ -17,7 +17,7 @@ from inferd.wire.blocks import BlocksRequest
 from inferd.wire.codec import decode_blocks
 from tests.daemon.harness import MakeDaemon, eventually, mock
 from tests.fakes.backend import ScriptedBackend
-from tests.fakes.fds import memfd, memfds, n_open, send_with
+from tests.fakes.fds import lingering, memfd, memfds, n_open, send_with
 from tests.fakes.serving import House
 from tests.fakes.streams import append, blocks
 
@@ -121,3 +121,30 @@ def test_a_real_daemon_is_as_it_was_after_descriptors_of_all_kinds(
             os.close(fd)
     assert eventually(lambda: len([*open_files.iterdir()]) <= n_before)
     assert daemon.ask()[-1]["type"] == "done"
+
+
+HOLDING_UP = {
+    "with half a line": (b"{", False),
+    "with a line that is no request": (b"{}\n", False),
+    "with nothing else, by one who has left": (b"{", True),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", HOLDING_UP)
+@pytest.mark.parametrize("leaf", ["infer.sock", V2, "admin.sock"])
+def test_a_socket_that_waits_to_be_closed_keeps_nobody_waiting(
+    leaf, how, make_daemon: MakeDaemon
+):
+    daemon = make_daemon({"backend": [mock()]}).start()
+    data, has_left = HOLDING_UP[how]
+    with lingering() as (fd, _), socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(daemon.directory / leaf))
+        socket.send_fds(client, [data], [fd])
+        os.close(fd)
+        if has_left:
+            client.close()
+        assert daemon.ask()[-1]["type"] == "done"
+        client.close()
+        assert daemon.ask()[-1]["type"] == "done"
+        assert daemon.stop() == 0

@@ -13,7 +13,7 @@ from tests.daemon.harness import mock
 ESCAPES = Path(__file__).parents[1] / "fakes/escapes.py"
 SANDBOX = (sys.executable, "-m", "inferd.worker.sandbox")
 LATER = "start a thread by a newer call"
-N_ATTEMPTS = 126
+N_ATTEMPTS = 132
 
 WORK_OUTSIDE = {
     "make a file setuid",
@@ -36,6 +36,8 @@ WORK_OUTSIDE = {
     "signal the parent",
     "hold the parent",
     "limit the parent",
+    "see its time",
+    "see whether it is there",
     "map code",
     "make code of data",
 }

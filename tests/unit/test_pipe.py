@@ -414,3 +414,19 @@ def payloads(data: bytes) -> list[bytearray]:
     while (payload := splitter.next_payload()) is not None:
         found.append(payload)
     return found
+
+
+TOO_LONG = (2**27).to_bytes(4, "big")
+LISTS = {
+    "scores": b"\x83\xa4type\xa6Scored\xa6ticket\x01\xa6scores\xdd" + TOO_LONG,
+    "pieces": b"\x82\xa4type\xa4Step\xa6pieces\xdd" + TOO_LONG,
+    "ends": b"\x82\xa4type\xa4Step\xa5ended\xdd" + TOO_LONG,
+    "segments": b"\x83\xa4type\xabTranscribed\xa6ticket\x01\xa8segments\xdd" + TOO_LONG,
+    "what is missing": b"\x82\xa4type\xa5Boxed\xa7missing\xdd" + TOO_LONG,
+}
+
+
+@pytest.mark.parametrize("what", LISTS)
+def test_a_list_that_is_too_long_is_refused_before_anything_in_it_is_decoded(what):
+    with pytest.raises(BrokenLinkError, match="Expected `array` of length"):
+        decode_from_worker(LISTS[what])

@@ -50,6 +50,26 @@ _DESCRIPTOR_COMMANDS: Final = (1, 2, 3, _F_DUPFD_CLOEXEC, _F_GET_SEALS)
 """Of ``fcntl``: flags of a descriptor, of a file to get, a copy, seals to get."""
 
 
+_FUTEX_PRIVATE, _FUTEX_REALTIME = 128, 256
+_FUTEXES: Final = tuple(
+    kind | shared | clock
+    for clock in (0, _FUTEX_REALTIME)
+    for shared in (_FUTEX_PRIVATE, 0)
+    for kind in (9, 1, 0, 10, 3, 4, 5)
+)
+"""To wait, to wake, and to have others wait elsewhere. Not what inherits priority: it takes
+any thread of the machine for the owner of a lock, and so tells whether it is there."""
+
+_CLOCKS: Final = tuple(range(12))
+"""Of the machine and of the caller. Others, below 0, are the processor time of any process
+of the machine, or a device's."""
+
+_ALL_BITS: Final = 0xFFFF_FFFF
+_SENT: Final = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
+_RECEIVED: Final = _SENT | socket.MSG_WAITALL | socket.MSG_CMSG_CLOEXEC
+"""Flags of messages. Without ``MSG_OOB``, which is rarely used and much of the kernel's."""
+
+
 def _any_use(names: str) -> Rules:
     return dict.fromkeys(names.split(), ())
 
@@ -58,13 +78,18 @@ def _no_bits(argument: int, bits: int) -> tuple[Lacks]:
     return (Lacks(argument, bits),)
 
 
+_IN_BAND: Final = {place: _no_bits(place, socket.MSG_OOB) for place in (2, 3)}
+"""By the place of the flags among the arguments."""
 _NO_CODE: Final = _no_bits(2, mmap.PROT_EXEC)
 
 SERVING: Final[Rules] = {
     # decoding, and the socket to the daemon
-    **_any_use("futex sched_yield recvmsg"),
-    "sendto": (IsNull(4),),
-    **_any_use("clock_gettime madvise brk munmap mremap"),
+    "futex": (Is(1, _FUTEXES),),
+    **_any_use("sched_yield"),
+    "recvmsg": _no_bits(2, _ALL_BITS & ~_RECEIVED),
+    "sendto": (IsNull(4), Lacks(3, _ALL_BITS & ~_SENT)),
+    "clock_gettime": (Is(0, _CLOCKS),),
+    **_any_use("madvise brk munmap mremap"),
     "mprotect": _NO_CODE,
     "mmap": _NO_CODE,
     **_any_use(
@@ -75,7 +100,8 @@ SERVING: Final[Rules] = {
     "clone": (Is(0, THREAD_FLAGS),),
     **_any_use("set_robust_list rseq gettid sched_getaffinity exit exit_group"),
     # time, chance, oneself
-    **_any_use("clock_nanosleep nanosleep clock_getres gettimeofday time getcpu"),
+    **dict.fromkeys(("clock_nanosleep", "clock_getres"), (Is(0, _CLOCKS),)),
+    **_any_use("nanosleep gettimeofday time getcpu"),
     **_any_use("getrandom getpid getppid getuid geteuid getgid getegid getrusage"),
     **_any_use("uname sysinfo"),
     "prlimit64": (Is(0, (0,)),),
@@ -104,7 +130,11 @@ LOADING: Final[Rules] = {
 }
 """Files are read, as far as Landlock lets them, and code is mapped."""
 
-WRITING: Final[Rules] = {**SERVING, **_any_use("recvfrom setitimer")}
+WRITING: Final[Rules] = {
+    **SERVING,
+    "recvfrom": _no_bits(3, _ALL_BITS & ~_RECEIVED),
+    **_any_use("setitimer"),
+}
 """A fork that writes what one request asks for, and may take no longer than it may."""
 
 PREPARING: Final[Rules] = {
@@ -119,7 +149,7 @@ PREPARING: Final[Rules] = {
 
 _WAITING: Final = _any_use(
     "poll ppoll select pselect6 epoll_create1 epoll_ctl epoll_wait epoll_pwait "
-    "eventfd2 pipe2 dup recvfrom"
+    "eventfd2 pipe2 dup"
 )
 _DRIVER_FILES: Final = _any_use(
     "openat mkdirat mkdir unlinkat unlink renameat renameat2 rename ftruncate "
@@ -142,8 +172,10 @@ ACCELERATED: Final[Rules] = {
         Is(0, (socket.AF_UNIX,)),
         Is(1, _CONNECTED_TYPES),
     ),
-    "sendto": (IsNull(4),),
-    **_any_use("connect bind listen accept accept4 shutdown sendmsg recvmsg"),
+    "sendto": (IsNull(4), *_IN_BAND[3]),
+    "recvfrom": _IN_BAND[3],
+    **dict.fromkeys(("sendmsg", "recvmsg"), _IN_BAND[2]),
+    **_any_use("connect bind listen accept accept4 shutdown"),
     **_any_use("setsockopt getpeername"),
 }
 """All that serving and loading take, and what drivers of CUDA, ROCm and Vulkan do."""

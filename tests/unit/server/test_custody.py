@@ -1,5 +1,3 @@
-import os
-
 import pytest
 from hypothesis import given, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -7,13 +5,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from inferd.errors import InvalidRequestError, TooManyDescriptorsError
 from inferd.limits import MAX_ATTACHMENTS
 from inferd.server.custody import NOTHING, Custody, Parcel
-from tests.fakes.fds import is_open, n_open
+from tests.fakes.fds import is_open, memfd, n_open
 
 ANNA, BERT = 70_001, 70_002
 
 
 def some_fds(n_fds: int) -> tuple[int, ...]:
-    return tuple(os.open(os.devnull, os.O_RDONLY) for _ in range(n_fds))
+    return tuple(memfd() for _ in range(n_fds))
 
 
 def parcel_of(n_fds: int, custody: Custody | None = None, *, is_cut: bool = False):

@@ -1,4 +1,3 @@
-import os
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -24,7 +23,7 @@ from inferd.server.peer import Peer
 from inferd.wire.codec import Request, decode_blocks, decode_generate
 from inferd.wire.framing import LineSplitter
 from inferd.wire.requests import GenerateRequest
-from tests.fakes.fds import n_open
+from tests.fakes.fds import memfd, n_open
 from tests.fakes.streams import append, blocks, cancel, generate
 from tests.unit.strategies import chunked
 
@@ -362,7 +361,7 @@ class Media:
 
     def feed(self, *chunks: bytes, n_fds: int = 0) -> None:
         for chunk in chunks:
-            fds = tuple(os.open(os.devnull, os.O_RDONLY) for _ in range(n_fds))
+            fds = tuple(memfd() for _ in range(n_fds))
             self.parcels.feed(chunk, fds)
             self.inbox.feed(chunk)
             while self.inbox.is_behind:
