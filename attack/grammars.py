@@ -89,6 +89,8 @@ def _lark() -> dict[str, str]:
         "a large pattern": "start: /(a{1,90}){1,90}(b{1,90}){1,90}/",
         "intersections": "start: A\nA: /[a-z]{1,400}/ & /.*a.{200}/ & /.*b.{180}/",
         "ambiguous": 'start: start start | "a" | ""',
+        "ambiguous, letter by letter": 'start: s\ns: s s | "a"',
+        "ambiguous, in pieces": 'start: (s "b")*\ns: s s | "a" | "aa"',
         "nested json": 'start: %json {"type":"array","items":'
         + '{"type":"array","items":' * 2000
         + "{}"

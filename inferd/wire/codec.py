@@ -169,6 +169,10 @@ def _request(decode: Callable[[bytes], Q], frame: bytes, kind: type[Q]) -> Q:
 def _read(decode: Callable[[bytes], T], frame: bytes) -> T:
     try:
         return decode(frame)
+    except RecursionError as error:
+        raise InvalidFrameError("JSON is nested too deeply") from error
+    except UnicodeDecodeError as error:
+        raise InvalidFrameError("a text is not UTF-8") from error
     except DECODE_FAILURES as error:
         raise InvalidFrameError(str(error)) from error
 

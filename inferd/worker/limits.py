@@ -99,7 +99,11 @@ step of one byte or more takes some 50 µs, and most keys of JSON ten of them. F
 
 GRAMMAR_STEP_S: Final = 0.25
 """Seconds of processor time that a grammar may take for one token before its answer is
-given up: all others wait meanwhile. A token takes under a millisecond as a rule. F-11."""
+given up, to find what may follow and to go on: all others wait meanwhile. A token takes under a millisecond as a rule. F-11."""
+
+GRAMMAR_FREE_S: Final = 0.005
+"""Seconds of processor time that an answer's grammar may take for a step without sitting out
+others: people's take a tenth of that, and a token of a small model twice as long. F-11."""
 
 GRAMMAR_ROW_ITEMS: Final = 2000
 """Ways on that a grammar may have in one place; llguidance's own default, enough for an

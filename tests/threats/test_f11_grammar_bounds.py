@@ -21,12 +21,13 @@ from inferd.worker.limits import (
     WRITE_TOTAL_S,
 )
 from inferd.worker.llama.constraint import Vocabulary
+from inferd.worker.llama.dues import Dues
 from inferd.worker.llama.grammar import grammar_of
 from tests.daemon.harness import blocks, eventually, generate, llamacpp
 from tests.fakes.backend import ScriptedBackend
 from tests.fakes.serving import House
 from tests.model.tiny import write_tiny_model
-from tests.unit.worker.llama.running import load
+from tests.unit.worker.llama.running import answer, collect, job, load, steps
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -259,6 +260,35 @@ def test_what_has_to_follow_is_looked_for_but_a_moment(tiny):
     began_at = time.thread_time()
     constraint.ahead()  # on the thread that decodes for everybody
     assert time.thread_time() - began_at < 0.25
+
+
+@pytest.mark.model
+@pytest.mark.slow
+def test_a_grammar_that_takes_long_for_each_token_leaves_others_their_turn(
+    tiny, monkeypatch
+):
+    backend = load(tiny)[0]
+    slow = job(structure=Structure(kind="regex", source="[a-z]{8}"), max_tokens=20)
+    alone = answer(backend, slow)
+    charge = Dues.charge
+
+    def charge_an_hour(dues, sequence, _):
+        charge(dues, sequence, 3600)
+
+    monkeypatch.setattr(Dues, "charge", charge_an_hour)
+    for ticket, asked in enumerate([slow, slow, job("another", max_tokens=30)]):
+        backend.start(ticket, backend.prepare(asked))
+    early, late = {0: 0, 1: 0}, []
+    for step in steps(backend):
+        late.append(step)
+        if any(end.ticket == 2 for end in step.ended):
+            break
+        for ticket, _ in step.pieces:
+            early[ticket] = early.get(ticket, 0) + 1
+    assert max(early[0], early[1]) <= 1  # what a first token takes is not known before
+    given = collect(iter([*late, *steps(backend)]))
+    assert len(given[2].pieces) == 30
+    assert (given[0].text, given[1].text) == (alone.text, alone.text)
 
 
 # --- bounds of the wire ----------------------------------------------------------------------

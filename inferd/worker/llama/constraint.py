@@ -184,23 +184,22 @@ class Constraint:
             began_at = time.thread_time()
             self._allowed = self._vocabulary.allowed(self._matcher)
             _check(self._matcher)
-            if time.thread_time() - began_at > GRAMMAR_STEP_S:
-                raise ConstraintError(
-                    f"the grammar needs over {GRAMMAR_STEP_S:g} s for a token"
-                )
+            _refuse_slow(began_at)
         return self._allowed
 
     def accept(self, tokens: Sequence[int]) -> None:
         """Go on by tokens that may follow.
 
         Raises:
-            ConstraintError: one of them may not.
+            ConstraintError: one of them may not, or it has become too much work.
         """
         for token in tokens:
             self._allowed = None
             self._last = token
+            began_at = time.thread_time()
             self._matcher.consume_token(token)
             _check(self._matcher)
+            _refuse_slow(began_at)
 
     def ahead(self) -> Ahead:
         """Give the tokens that have to follow, cut as the model would cut their text.
@@ -215,9 +214,11 @@ class Constraint:
             ConstraintError: the grammar cannot go on, or has become too much work.
         """
         _check(self._matcher)
-        if self.is_stopped:
-            return Ahead([], [])
+        if self.is_stopped or self._vocabulary.only_way(self.look()) is None:
+            return Ahead([], [])  # without a copy, which takes longer with each token
+        began_at = time.thread_time()
         ahead = Constraint(self._vocabulary, self._matcher.deep_copy())
+        _refuse_slow(began_at)
         ahead._allowed = self.look()  # another of us
         run: list[int] = []
         ends_at = time.thread_time() + GRAMMAR_AHEAD_S
@@ -270,6 +271,18 @@ def _few(allowed: _Words) -> list[int]:
         places = bin(bits)[:1:-1]
         tokens += [word * _WORD_BITS + n for n, bit in enumerate(places) if bit == "1"]
     return tokens if len(tokens) <= _SPELLINGS else []
+
+
+def _refuse_slow(began_at: float) -> None:
+    """Refuse to go on where something took too long.
+
+    Args:
+        began_at: seconds of this thread's processor time, when it began.
+    """
+    if time.thread_time() - began_at > GRAMMAR_STEP_S:
+        raise ConstraintError(
+            f"the grammar needs over {GRAMMAR_STEP_S:g} s for a token"
+        )
 
 
 def _check(matcher: LLMatcher) -> None:

@@ -8,6 +8,7 @@ from inferd.worker.backend import Outcome
 from inferd.worker.limits import PREFILL_CHUNK_TOKENS
 from inferd.worker.llama.batch import Batch
 from inferd.worker.llama.context import Context
+from inferd.worker.llama.dues import Dues
 from inferd.worker.llama.looking import Look, Looking
 from inferd.worker.llama.model import Model
 from inferd.worker.llama.pace import Pace
@@ -54,7 +55,8 @@ class Decoder:
         self._speculation = speculation
         self._looking = looking
         self._can_take_back = not model.is_recurrent
-        self._writer = Writer(model, context)
+        self._dues = Dues()
+        self._writer = Writer(model, context, self._dues)
         self._slots = slots
         self._batch = Batch(PREFILL_CHUNK_TOKENS)
         self._pace = Pace(PREFILL_CHUNK_TOKENS)
@@ -92,6 +94,7 @@ class Decoder:
     def drop(self, ticket: int) -> None:
         """Forget a sequence, and free its slot, if it has one."""
         self._to_pause.discard(ticket)
+        self._dues.drop(ticket)
         if sequence := self._running.pop(ticket, None):
             self._slots.give_back(sequence)
             if self._speculation:
@@ -181,10 +184,10 @@ class Decoder:
 
     def _fill(self) -> list[Row]:
         """Plan a step and put it in the batch, in the order of slots: see ``Context``."""
-        if self._speculation:
-            running = self._running.values()
-            self._speculation.guess([e for e in running if not e.is_prefilling])
         reading = [each for each in self._running.values() if each.span is None]
+        reading = self._dues.taking_part(reading)
+        if self._speculation:
+            self._speculation.guess([e for e in reading if not e.is_prefilling])
         rows = plan(reading, self._pace, can_take_back=self._can_take_back)
         rows.sort(key=lambda row: row.sequence.slot)
         self._batch.clear()
@@ -192,11 +195,10 @@ class Decoder:
             self._add(row)
         # Who cannot go back a step would read all of the others anew.
         may_be_cut = self._can_take_back or len(rows) == 1
-        self._prefilling = frozenset(
-            row.sequence.ticket
-            for row in rows
-            if row.sequence.is_prefilling and may_be_cut
-        )
+        cut = [
+            row.sequence for row in rows if row.sequence.is_prefilling and may_be_cut
+        ]
+        self._prefilling = frozenset(each.ticket for each in cut)
         return rows
 
     def _add(self, row: Row) -> None:
@@ -217,9 +219,9 @@ class Decoder:
         if code == 0:
             seconds = time.perf_counter() - began_at
             self._pace.observe(len(self._batch), seconds)
-            if self._speculation and not any(
-                row.sequence.is_prefilling for row in rows
-            ):
+            self._dues.pay(seconds)
+            is_reading = any(row.sequence.is_prefilling for row in rows)
+            if self._speculation and not is_reading:
                 self._speculation.observe_batch(len(self._batch), seconds)
             return True
         self._take_back(code, [row.sequence for row in rows], len(self._batch))

@@ -18,6 +18,7 @@ from typing import Final
 
 from llguidance.gbnf_to_lark import (
     ASTNode,
+    GbnfToLarkError,
     GrammarParser,
     RepetitionNode,
     RuleNode,
@@ -31,10 +32,10 @@ from inferd.worker.limits import GRAMMAR_MAX_RULES
 
 _PARTS: Final = re.compile(
     r"""(?P<comment>\#[^\r\n]*+)
-    | (?P<text>"(?:[^"\\]|\\.)*+"?)
-    | (?P<any>\[(?:[^\]\\]|\\.)*+\]?)
+    | (?P<text>"(?:[^"\\]|\\.)*+(?P<text_end>"?+))
+    | (?P<any>\[(?:[^\]\\]|\\.)*+(?P<any_end>\]?+))
     | (?P<defined>[\w-]++)(?=\s*+::=)
-    | (?P<repeat>\{[\d\s,]*+\}?)
+    | (?P<repeat>\{[0-9\s,]*+\}?)
     | (?P<name>[\w-]++)
     | (?P<dot>\.)""",
     re.VERBOSE | re.DOTALL,
@@ -45,6 +46,9 @@ _ESCAPE: Final = re.compile(
     r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8}))|\\(.)|([&~])",
     re.DOTALL,
 )
+_NUMBER: Final = re.compile("[0-9]++")
+_TIMES_MAX: Final = 2**31 - 1
+"""Largest number of repetitions that the compiler reads."""
 _ROOT: Final = "root"
 _PLAIN_FROM: Final = 0x80
 """Characters from here on mean themselves everywhere."""
@@ -69,8 +73,10 @@ def lark_of(source: str) -> str:
         resolve(rules)
     except RecursionError as error:
         raise RefusedError("not valid GBNF: it is nested too deeply") from error
-    except Exception as error:  # it has no class of its own for all of them
+    except GbnfToLarkError as error:
         raise RefusedError(f"not valid GBNF: {error}") from error
+    except Exception as error:  # whose words, if any, are Python's
+        raise RefusedError("not valid GBNF: it cannot be read") from error
     start = rules["start"]
     if start.alternatives.is_terminal():
         return "start: WHOLE\nWHOLE: " + "\n".join(
@@ -140,9 +146,31 @@ def _converted(part: re.Match[str], names: dict[str, str]) -> str:
         return ""
     if part["dot"]:
         return _DOT
-    if part["any"]:
-        return _ESCAPE.sub(lambda escape: _plain(escape, "&~"), part[0])
-    return _ESCAPE.sub(lambda escape: _plain(escape, ""), part[0])
+    if part["repeat"]:
+        return _NUMBER.sub(_times, part[0])
+    _refuse_open(part)
+    special = "&~" if part["any"] else ""
+    return _ESCAPE.sub(lambda escape: _plain(escape, special), part[0])
+
+
+def _times(number: re.Match[str]) -> str:
+    """Write a number of repetitions without the noughts before it, which may be many."""
+    digits = number[0].lstrip("0") or "0"
+    if len(digits) > len(str(_TIMES_MAX)) or int(digits) > _TIMES_MAX:
+        raise RefusedError(
+            f"not valid GBNF: a part is repeated over {_TIMES_MAX} times"
+        )
+    return digits
+
+
+def _refuse_open(part: re.Match[str]) -> None:
+    """Refuse a literal or a class that goes on to the end of all."""
+    what, end = ("[", "any_end") if part["any"] else ('"', "text_end")
+    if not part[end]:
+        line = part.string.count("\n", 0, part.start()) + 1
+        raise RefusedError(
+            f"not valid GBNF: line {line}: what begins with {what} has no end"
+        )
 
 
 def _plain(escape: re.Match[str], special: str) -> str:

@@ -13,7 +13,7 @@ from inferd.dialects.schemas import decoded
 from inferd.job import GenerateJob, Structure, Tool
 from inferd.worker.backend import RefusedError
 from inferd.worker.llama.gbnf import lark_of
-from inferd.worker.llama.numbers import refuse_numbers
+from inferd.worker.llama.numbers import read_schema, refuse_numbers
 
 ALL_FIELDS: Final = "response_format and tools"
 _HEADER: Final = '%llguidance {"no_forcing": true}\n'
@@ -183,7 +183,7 @@ def _structured(lark: Lark, structure: Structure) -> tuple[str, str | None]:
     """Give an expression, and the grammar of theirs that it refers to, if any."""
     match structure.kind:
         case "json_schema":
-            schema = _parsed(structure)
+            schema = read_schema(structure.field, structure.source)
             refuse_numbers(structure.field, schema)
             return lark.json(schema), None
         case "regex":
@@ -211,13 +211,6 @@ def _fit(structure: Structure) -> str:
             f"{structure.field}: line {line}: {found[1]} is not supported"
         )
     return source
-
-
-def _parsed(structure: Structure) -> object:
-    try:
-        return json.loads(structure.source)
-    except (ValueError, RecursionError) as error:
-        raise RefusedError(f"{structure.field}: {error}") from error
 
 
 def _thought(lark: Lark, dialect: Dialect, opened: str, *, may_think: bool) -> str:

@@ -1,4 +1,4 @@
-"""Refuse numbers that the compiler of schemas would change.
+"""Read schemas, and refuse numbers that their compiler would change.
 
 It reads them as floating-point numbers, roughly, and writes those: an answer would hold
 another number than its schema does. Some make it crash.
@@ -19,6 +19,8 @@ _LARGEST: Final = 2**53
 _PLACES: Final = 22
 """Powers of ten up to here are, too: by one of them an exact number of digits is divided
 as well as can be."""
+_DIGITS_MAX: Final = 309
+"""Digits of the largest floating-point number."""
 _LISTED: Final = ("const", "enum")
 _BOUNDS: Final = (
     "minimum",
@@ -27,6 +29,30 @@ _BOUNDS: Final = (
     "exclusiveMaximum",
     "multipleOf",
 )
+
+
+def read_schema(field: str, source: str) -> object:
+    """Read a schema as Python objects.
+
+    Args:
+        field: where it is from.
+        source: its JSON. A number that no floating-point number reaches becomes an
+            infinite one, which is refused like all that are too large.
+
+    Raises:
+        RefusedError: it cannot be read.
+    """
+    try:
+        return json.loads(source, parse_int=_number)
+    except RecursionError as error:
+        raise RefusedError(f"{field}: it is nested too deeply") from error
+    except ValueError as error:
+        raise RefusedError(f"{field}: it is no JSON") from error
+
+
+def _number(digits: str) -> float:
+    """Read a whole number; Python takes none of very many digits, and some time for it."""
+    return int(digits) if len(digits) <= _DIGITS_MAX else float(digits)
 
 
 def refuse_numbers(field: str, schema: object) -> None:

@@ -158,6 +158,11 @@ class Sampler:
         return Ahead(certain, likely)
 
     @property
+    def is_held(self) -> bool:
+        """Whether the answer is held to a grammar."""
+        return self._constraint is not None
+
+    @property
     def is_finished(self) -> bool:
         """Whether the grammar lets nothing follow."""
         return self._constraint is not None and self._constraint.is_stopped

@@ -1,6 +1,7 @@
 """Go on with answers by the logits of a batch: choose, write, look ahead, end."""
 
 import math
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
@@ -12,6 +13,7 @@ from inferd.ipc import Ended, Failed, Started, Step
 from inferd.wire.responses import Guesses, Logprob, StopReason, Usage
 from inferd.worker.llama.constraint import ConstraintError
 from inferd.worker.llama.context import Context
+from inferd.worker.llama.dues import Dues
 from inferd.worker.llama.model import Model
 from inferd.worker.llama.plan import Row
 from inferd.worker.llama.sampling import log_probabilities
@@ -55,9 +57,10 @@ class Written:
 class Writer:
     """Writes the tokens of answers. Only the thread that decodes calls it."""
 
-    def __init__(self, model: Model, context: Context) -> None:
+    def __init__(self, model: Model, context: Context, dues: Dues) -> None:
         self._model = model
         self._context = context
+        self._dues = dues
 
     def go_on(self, row: Row, written: Written) -> Ended | Failed | None:
         """Choose a token, and one after each draft that was right, and look ahead.
@@ -68,14 +71,18 @@ class Writer:
         Raises:
             NotANumberError: there is nothing to choose by.
         """
+        sequence = row.sequence
+        began_at = time.thread_time()
         try:
             return self._choose_all(row, written)
         except ConstraintError as error:
             if self._has_nan(row):
                 raise NotANumberError from error
-            sequence = row.sequence
             reason = f"at token {sequence.n_written + 1} of the answer, {error}"
             return Failed(ticket=sequence.ticket, reason=reason, by_request=True)
+        finally:
+            if sequence.prepared.sampler.is_held:
+                self._dues.charge(sequence, time.thread_time() - began_at)
 
     def _choose_all(self, row: Row, written: Written) -> Ended | None:
         """Choose by the last row, and by one after each draft that turned out right.

@@ -466,3 +466,16 @@ def test_a_frame_in_parts_has_the_same_cap_as_one_at_once(monkeypatch, n_over):
     monkeypatch.setattr("inferd.wire.codec.MAX_FRAME_BYTES", n_whole - n_over)
     with nullcontext() if n_over < 0 else pytest.raises(FrameTooLargeError):
         encode_in_parts(frame, [b"[[1],", b"[2]]"])
+
+
+@pytest.mark.parametrize(
+    ("frame", "said"),
+    [
+        (b'{"messages":[],"x":' + b"[" * 5000, "decode: JSON is nested too deeply"),
+        (b'{"id":"\xff","messages":[]}', "decode: a text is not UTF-8"),
+    ],
+)
+def test_what_python_says_of_a_fault_is_not_repeated(frame, said):
+    with pytest.raises(InvalidFrameError) as caught:
+        decode_generate(frame)
+    assert caught.value.message == said

@@ -1,4 +1,5 @@
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -111,6 +112,31 @@ def test_a_grammar_that_takes_too_long_for_a_token_is_an_error(walker, monkeypat
     monkeypatch.setattr(module, "GRAMMAR_STEP_S", -1)
     with pytest.raises(ConstraintError, match="needs over"):
         constraint.mask(np.zeros(walker.model.n_vocab, np.float32))
+
+
+def test_going_on_that_takes_too_long_is_an_error(walker, monkeypatch):
+    constraint = walker.compile("regex", "ab")
+    monkeypatch.setattr(module, "GRAMMAR_STEP_S", -1)
+    with pytest.raises(ConstraintError, match="needs over -1 s for a token"):
+        constraint.accept(tokens_of(walker, "a"))
+
+
+def test_a_copy_that_takes_too_long_is_an_error(walker, monkeypatch):
+    constraint = walker.compile("regex", "ab")
+    constraint.look()
+    monkeypatch.setattr(module, "GRAMMAR_STEP_S", -1)
+    with pytest.raises(ConstraintError, match="needs over -1 s for a token"):
+        constraint.ahead()
+
+
+def test_nothing_is_copied_where_the_grammar_leaves_a_choice(walker):
+    constraint = walker.compile("regex", "[ab]+")
+    matcher = constraint._matcher
+    known = ("is_stopped", "is_error", "unsafe_compute_mask_ptr")
+    constraint._matcher = SimpleNamespace(
+        **{name: getattr(matcher, name) for name in known}
+    )
+    assert constraint.ahead() == ([], [])
 
 
 def test_a_grammar_over_the_bound_is_refused(walker):

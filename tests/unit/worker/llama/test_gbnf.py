@@ -104,7 +104,16 @@ def test_with_recursion_text_is_cut_in_words_that_are_as_long_as_they_can_be(
         ('leaf ::= "a"', "there is no rule named root"),
         ("root ::= other", "there is no rule named other"),
         ("no rules", "there is no rule named no"),
-        ('root ::= "a', "Unexpected end of input"),
+        ('root ::= "a', 'line 1: what begins with " has no end'),
+        ('root ::= "\\', 'line 1: what begins with " has no end'),
+        ('root ::= "a"\nb ::= "\\"', 'line 2: what begins with " has no end'),
+        ("root ::=\n[a-", "line 2: what begins with \\[ has no end"),
+        ("root ::= [\\", "line 1: what begins with \\[ has no end"),
+        ("root ::= [\\]", "line 1: what begins with \\[ has no end"),
+        ('root ::= "a"{' + "9" * 5000 + "}", "repeated over 2147483647 times"),
+        ('root ::= "a"{2147483648}', "repeated over 2147483647 times"),
+        ('root ::= "a"{0,2147483648}', "repeated over 2147483647 times"),
+        ('root ::= "a"{\u0663}', "there is no rule named \u0663"),
         ("root ::= (", "Expected '\\)'"),
         ("root ::= " + "(" * 5000, "nested too deeply"),
         ('root ::= "\\uD800"', "is no character"),
@@ -118,6 +127,23 @@ def test_with_recursion_text_is_cut_in_words_that_are_as_long_as_they_can_be(
 def test_what_is_no_gbnf_is_refused_with_a_word_about_it(grammar, said):
     with pytest.raises(RefusedError, match=said):
         lark_of(grammar)
+
+
+@pytest.mark.parametrize("digits", ["2", "02", "0" * 5000 + "2"])
+def test_noughts_before_a_number_say_nothing(digits):
+    grammar = f'root ::= "a"{{{digits}}} "b"{{0,{digits}}} "c"{{{"0" * len(digits)}}}'
+    assert all(takes(grammar, text) for text in ("aa", "aab", "aabb"))
+    assert not any(takes(grammar, text) for text in ("a", "aaa", "aabbb", "aac"))
+
+
+@pytest.mark.parametrize("error", [ValueError("in Python"), AttributeError("as well")])
+def test_what_python_says_of_a_fault_is_not_repeated(monkeypatch, error):
+    def parse(*_):
+        raise error
+
+    monkeypatch.setattr("inferd.worker.llama.gbnf.GrammarParser.parse", parse)
+    with pytest.raises(RefusedError, match="^not valid GBNF: it cannot be read$"):
+        lark_of('root ::= "a"')
 
 
 @settings(max_examples=200)

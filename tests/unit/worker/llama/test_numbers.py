@@ -6,7 +6,7 @@ from llguidance import LLMatcher, LLTokenizer
 
 from inferd.worker.backend import RefusedError
 from inferd.worker.llama.compiler import LIMITS
-from inferd.worker.llama.numbers import refuse_numbers
+from inferd.worker.llama.numbers import read_schema, refuse_numbers
 
 TOKENIZER = LLTokenizer("byte")
 
@@ -104,3 +104,22 @@ def test_depth_is_no_matter():
         schema = {"items": schema}
     with pytest.raises(RefusedError, match=f"^field{'/items' * 5000}/const: "):
         refuse_numbers("field", schema)
+
+
+@pytest.mark.parametrize("digits", ["9" * 309, "9" * 310, "9" * 60_000])
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_a_number_of_any_length_is_refused_for_its_size(digits, sign):
+    schema = read_schema("field", f'{{"const": {sign}{digits}}}')
+    with pytest.raises(
+        RefusedError, match="^field/const: .* is not supported: numbers"
+    ):
+        refuse_numbers("field", schema)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [("[" * 100_000, "it is nested too deeply"), ("{", "it is no JSON")],
+)
+def test_what_python_says_of_a_schema_is_not_repeated(source, said):
+    with pytest.raises(RefusedError, match=f"^field: {said}$"):
+        read_schema("field", source)
