@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from inferd.worker.sandbox import bpf, seccomp
-from inferd.worker.sandbox.calls import MACHINES, Machine, numbers, this_machine
+from inferd.sandbox import bpf, seccomp
+from inferd.sandbox.calls import MACHINES, Machine, numbers, this_machine
+from inferd.sandbox.seccomp import PRETENDED
 from inferd.worker.sandbox.profiles import (
     ACCELERATED,
     LOADING,
-    PRETENDED,
     SERVING,
     with_signals_to,
 )
@@ -74,7 +74,7 @@ def test_every_call_that_is_on_no_list_fails_with_eperm_and_ends_nothing(name):
 
 THREADS = """
 import ctypes, sys, threading
-from inferd.worker.sandbox import seccomp
+from inferd.sandbox import seccomp
 ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)
 rules = {name: () for name in sys.argv[1].split()}
 go, told = threading.Event(), []
