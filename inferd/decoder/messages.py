@@ -1,7 +1,8 @@
 """What the daemon and a process that reads lines say to each other, as msgpack.
 
 Each message has its length before it, four bytes, little endian. Behind the daemon's come the
-bytes of the line, behind the answer its sections.
+bytes of the line, behind the answer its sections. The process speaks first: it tells what
+holds it in.
 """
 
 from typing import Final, Literal
@@ -11,6 +12,7 @@ from msgspec import Struct
 
 from inferd import errors
 from inferd.errors import InferdError, InternalError
+from inferd.ipc import Boxed
 from inferd.job import EmbedJob, GenerateJob, RerankJob, TranscribeJob
 from inferd.wire.blocks import BlocksRequest
 from inferd.wire.requests import EmbedRequest, GenerateRequest, RerankRequest
@@ -93,11 +95,12 @@ def error_of(failure: Failure) -> InferdError:
 
 
 ANSWER: Final = msgspec.msgpack.Decoder(Answer)
+BOXED: Final = msgspec.msgpack.Decoder(Boxed)
 ASK: Final = msgspec.msgpack.Decoder(Ask)
 ENCODER: Final = msgspec.msgpack.Encoder()
 
 
-def framed(message: Ask | Answer) -> bytes:
+def framed(message: Boxed | Ask | Answer) -> bytes:
     """Write a message with its length."""
     data = ENCODER.encode(message)
     return len(data).to_bytes(LENGTH_BYTES, "little") + data

@@ -1,4 +1,4 @@
-"""Start worker processes, with nothing that takes long to import."""
+"""Start processes that serve the daemon, with nothing that takes long to import."""
 
 import os
 import signal
@@ -19,6 +19,7 @@ LISTEN_VARIABLES: Final = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 
 WORKER: Final = "inferd.worker"
 PREPARER: Final = "inferd.worker.llama.preparer"
+DECODER: Final = "inferd.decoder"
 """Modules that are run as processes of their own."""
 
 Process: TypeAlias = subprocess.Popen[bytes]
@@ -38,15 +39,15 @@ class Spawned(NamedTuple):
 def spawn(module: str = WORKER) -> Spawned:
     """Start a process.
 
-    This thread does, not one of trio's: the kernel sends the worker's parent-death signal
+    This thread does, not one of trio's: the kernel sends the process's parent-death signal
     when the *thread* that spawned it ends.
 
     It leads a group of its own, which ``kill`` ends; nothing in a worker's box can leave
     it. So a terminal's keys, and signals for the daemon's whole group, do not reach it.
 
     Args:
-        module: ``WORKER``, or ``PREPARER``, whose stderr nobody reads: it could quote
-            prompts.
+        module: ``WORKER``, or ``PREPARER`` or ``DECODER``, whose stderr nobody reads: it
+            could quote prompts.
 
     Raises:
         OSError: there are too few descriptors or processes to be had; nothing is left of

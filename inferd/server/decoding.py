@@ -1,19 +1,18 @@
 """Large lines are read by other processes: started when there is one, replaced when they die."""
 
 import os
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
 import msgspec
+import structlog
 import trio
 
-from inferd.decoder.messages import ANSWER, LENGTH_BYTES, Answer, Ask, framed
-from inferd.engine.spawn import LISTEN_VARIABLES
+from inferd.decoder.messages import ANSWER, BOXED, LENGTH_BYTES, Answer, Ask, framed
+from inferd.engine.spawn import DECODER, end, kill, spawn
 from inferd.errors import InvalidFrameError
+from inferd.ipc import Boxed
 from inferd.limits import MAX_FRAME_BYTES, MAX_IPC_MESSAGE_BYTES
 from inferd.server.large_lines import LargeLines
 from inferd.server.limits import DECODE_S, DECODED_APART_BYTES, MAX_DECODERS
@@ -22,7 +21,7 @@ from inferd.server.loop import Loop
 READ_BYTES: Final = 256 * 1024
 """Bytes of an answer that are read at once: some 50 µs."""
 
-COMMAND: Final = (sys.executable, "-P", "-m", "inferd.decoder")
+log = structlog.get_logger("daemon")
 
 
 class Decoded(NamedTuple):
@@ -43,26 +42,23 @@ class Decoder:
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        ours, theirs = socket.socketpair()
-        with ExitStack() as on_failure, theirs:
-            on_failure.enter_context(ours)
-            self._popen = subprocess.Popen(  # noqa: S603  # our own module
-                [*COMMAND, str(theirs.fileno())],
-                pass_fds=(theirs.fileno(),),
-                env={k: v for k, v in os.environ.items() if k not in LISTEN_VARIABLES},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                process_group=0,
-            )
-            on_failure.pop_all()
-        ours.setblocking(False)  # noqa: FBT003  # socket's own signature
-        self._sock = ours
+        self._spawned = spawn(DECODER)
+        self._sock = self._spawned.sock
+        self._sock.setblocking(False)  # noqa: FBT003  # socket's own signature
 
     @property
     def pid(self) -> int:
         """Its process id."""
-        return self._popen.pid
+        return self._spawned.popen.pid
+
+    async def greet(self) -> Boxed:
+        """Wait until it is in its sandbox, once; give what holds it in.
+
+        Raises:
+            OSError: the process has died.
+            msgspec.DecodeError: it says something else.
+        """
+        return BOXED.decode(await self._receive_message())
 
     async def read(self, ask: Ask, parts: Sequence[bytes | bytearray]) -> Decoded:
         """Have a line read.
@@ -79,27 +75,23 @@ class Decoder:
         """
         for part in (framed(ask), *parts):
             await self._send(part)
-        head = await self._receive(LENGTH_BYTES)
-        n_bytes = int.from_bytes(head, "little")
-        answer = ANSWER.decode(await self._receive(n_bytes))
+        answer = ANSWER.decode(await self._receive_message())
         return Decoded(answer, [await self._receive(n) for n in answer.sections])
 
     def interrupt(self) -> None:
         """End it, whatever it does, for whoever waits for it to find out."""
-        self._popen.kill()
+        kill(self._spawned.popen)
 
     def kill(self) -> None:
         """End it, whatever it does; returns once it is gone."""
-        with self._sock:
-            self._popen.kill()
-            self._popen.wait()
+        end(self._spawned)
 
     async def aclose(self) -> None:
         """End it, whatever it does: giving back gigabytes takes the kernel a while.
 
         Cancellation: not before it is gone.
         """
-        self._popen.kill()
+        self.interrupt()
         with trio.CancelScope(shield=True), suppress(OSError):  # no descriptor: wait
             pidfd = os.pidfd_open(self.pid)
             try:
@@ -118,6 +110,10 @@ class Decoder:
                 await self._loop.turn()
             else:
                 rest = rest[n_sent:]
+
+    async def _receive_message(self) -> bytearray:
+        head = await self._receive(LENGTH_BYTES)
+        return await self._receive(int.from_bytes(head, "little"))
 
     async def _receive(self, n_bytes: int) -> bytearray:
         if not 0 <= n_bytes <= MAX_IPC_MESSAGE_BYTES:
@@ -154,6 +150,7 @@ class Decoders:
         self._idle: list[Decoder] = []
         self._all: set[Decoder] = set()
         self._is_over = False
+        self._boxed: Boxed | None = None
 
     @contextmanager
     def open(self) -> Iterator[None]:
@@ -203,18 +200,25 @@ class Decoders:
         try:
             decoder = Decoder(self._loop)
             self._all.add(decoder)
-            return await self._read_by(decoder, ask, parts)
+            return await self._read_by(decoder, ask, parts, is_new=True)
         except OSError as error:
             raise InvalidFrameError(
                 "the line takes too much time or memory to be read"
             ) from error
 
     async def _read_by(
-        self, decoder: Decoder, ask: Ask, parts: Sequence[bytes | bytearray]
+        self,
+        decoder: Decoder,
+        ask: Ask,
+        parts: Sequence[bytes | bytearray],
+        *,
+        is_new: bool = False,
     ) -> Decoded:
         decoded = None
         try:
             with trio.move_on_after(DECODE_S):
+                if is_new:
+                    self._note(await decoder.greet())
                 decoded = await decoder.read(ask, parts)
         except msgspec.DecodeError as error:
             raise OSError("it says what is no answer") from error
@@ -227,3 +231,10 @@ class Decoders:
         if decoded is None:
             raise InvalidFrameError("the line takes too much time to be read")
         return decoded
+
+    def _note(self, boxed: Boxed) -> None:
+        """Log what holds a process in, unless the one before was held like that, too."""
+        if boxed != self._boxed:
+            self._boxed = boxed
+            say = log.info if boxed.is_whole else log.warning
+            say("decoder.boxed", **msgspec.structs.asdict(boxed))
