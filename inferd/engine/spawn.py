@@ -6,7 +6,8 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
+from io import FileIO
 from typing import Final, NamedTuple, TypeAlias
 
 from inferd.config import BackendSettings, LimitSettings
@@ -32,6 +33,9 @@ class Spawned(NamedTuple):
     """It leads a group of its own; a worker's stderr is a pipe, and a preparer's stdout."""
     sock: socket.socket
     """Our end of its socketpair."""
+    pidfd: FileIO
+    """Readable once it has ended; had from the start, so that its end can be waited for
+    where no descriptors are left."""
     is_told: bool = False
     """Whether it has been told what to load."""
 
@@ -68,8 +72,10 @@ def spawn(module: str = WORKER) -> Spawned:
             stderr=subprocess.PIPE if module == WORKER else subprocess.DEVNULL,
             process_group=0,
         )
+        on_failure.callback(_end, popen)
+        pidfd = FileIO(os.pidfd_open(popen.pid))
         on_failure.pop_all()
-    return Spawned(popen, ours)
+    return Spawned(popen, ours, pidfd)
 
 
 def first_load(
@@ -101,9 +107,13 @@ def spawned_early(loads: Sequence[Load]) -> Iterator[Mapping[str, Spawned]]:
 
 def end(spawned: Spawned) -> None:
     """Kill a process and reap it, unless that has happened."""
-    popen, sock, _ = spawned
+    with spawned.sock, closing(spawned.pidfd):
+        _end(spawned.popen)
+
+
+def _end(popen: Process) -> None:
     kill(popen)
-    with sock, popen:
+    with popen:
         pass
 
 

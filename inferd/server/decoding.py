@@ -1,6 +1,5 @@
 """Large lines are read by other processes: started when there is one, replaced when they die."""
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
@@ -10,6 +9,7 @@ import structlog
 import trio
 
 from inferd.decoder.messages import ANSWER, BOXED, LENGTH_BYTES, Answer, Ask, framed
+from inferd.engine.process import reap
 from inferd.engine.spawn import DECODER, end, kill, spawn
 from inferd.errors import InvalidFrameError
 from inferd.ipc import Boxed
@@ -92,12 +92,8 @@ class Decoder:
         Cancellation: not before it is gone.
         """
         self.interrupt()
-        with trio.CancelScope(shield=True), suppress(OSError):  # no descriptor: wait
-            pidfd = os.pidfd_open(self.pid)
-            try:
-                await trio.lowlevel.wait_readable(pidfd)
-            finally:
-                os.close(pidfd)
+        with trio.CancelScope(shield=True):
+            await reap(self._spawned)
         self.kill()
 
     async def _send(self, part: bytes | bytearray) -> None:

@@ -4,6 +4,7 @@ import signal
 import socket
 import subprocess
 import sys
+from io import FileIO
 
 import pytest
 import trio
@@ -154,7 +155,8 @@ async def test_no_line_is_sent_before_a_process_tells_that_it_is_held_in(
     ours, theirs = socket.socketpair()
     theirs.setblocking(False)
     sleeper = subprocess.Popen(["sleep", "60"], process_group=0)  # noqa: ASYNC220
-    monkeypatch.setattr(decoding, "spawn", lambda _: Spawned(sleeper, ours))
+    spawned = Spawned(sleeper, ours, FileIO(os.pidfd_open(sleeper.pid)))
+    monkeypatch.setattr(decoding, "spawn", lambda _: spawned)
     decoders = Decoders()
     with decoders.open(), theirs:
         async with trio.open_nursery() as nursery:
