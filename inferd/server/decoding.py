@@ -8,12 +8,22 @@ import msgspec
 import structlog
 import trio
 
-from inferd.decoder.messages import ANSWER, BOXED, LENGTH_BYTES, Answer, Ask, framed
+from inferd.decoder.limits import MAX_HEAD_BYTES
+from inferd.decoder.messages import (
+    ANSWER,
+    BOXED,
+    LENGTH_BYTES,
+    Answer,
+    Ask,
+    framed,
+    makes_sense,
+    most_bytes,
+)
 from inferd.engine.process import reap
 from inferd.engine.spawn import DECODER, end, kill, spawn
 from inferd.errors import InvalidFrameError
 from inferd.ipc import Boxed
-from inferd.limits import MAX_FRAME_BYTES, MAX_IPC_MESSAGE_BYTES
+from inferd.limits import MAX_FRAME_BYTES
 from inferd.server.large_lines import LargeLines
 from inferd.server.limits import DECODE_S, DECODED_APART_BYTES, MAX_DECODERS
 from inferd.server.loop import Loop
@@ -58,7 +68,7 @@ class Decoder:
             OSError: the process has died.
             msgspec.DecodeError: it says something else.
         """
-        return BOXED.decode(await self._receive_message())
+        return BOXED.decode(await self._receive_message(MAX_HEAD_BYTES))
 
     async def read(self, ask: Ask, parts: Sequence[bytes | bytearray]) -> Decoded:
         """Have a line read.
@@ -75,7 +85,9 @@ class Decoder:
         """
         for part in (framed(ask), *parts):
             await self._send(part)
-        answer = ANSWER.decode(await self._receive_message())
+        answer = ANSWER.decode(await self._receive_message(most_bytes(ask)))
+        if not makes_sense(ask, answer):
+            raise msgspec.DecodeError("an answer to no such line")
         return Decoded(answer, [await self._receive(n) for n in answer.sections])
 
     def interrupt(self) -> None:
@@ -107,13 +119,13 @@ class Decoder:
             else:
                 rest = rest[n_sent:]
 
-    async def _receive_message(self) -> bytearray:
-        head = await self._receive(LENGTH_BYTES)
-        return await self._receive(int.from_bytes(head, "little"))
+    async def _receive_message(self, most_bytes: int) -> bytearray:
+        n_bytes = int.from_bytes(await self._receive(LENGTH_BYTES), "little")
+        if n_bytes > most_bytes:
+            raise OSError(f"{n_bytes} bytes are announced")
+        return await self._receive(n_bytes)
 
     async def _receive(self, n_bytes: int) -> bytearray:
-        if not 0 <= n_bytes <= MAX_IPC_MESSAGE_BYTES:
-            raise OSError(f"{n_bytes} bytes are announced")
         data = bytearray()
         while len(data) < n_bytes:
             try:

@@ -33,6 +33,16 @@ sock.sendall(framed(Boxed(landlock=1, seccomp=%r)))
 sock.recv(1)
 """
 """A process that tells that it is held in, and ends at the first byte of a line."""
+LYING = """
+import socket, sys
+from inferd.decoder.messages import Answer, Failure, framed
+from inferd.ipc import Boxed
+sock = socket.socket(fileno=int(sys.argv[1]))
+sock.sendall(framed(Boxed(landlock=1, seccomp=True)) + ANSWER)
+while sock.recv(1):
+    pass
+"""
+"""A process that answers without a look at the line, and then waits for its end."""
 PYTHON = sys.executable
 SLEEPING = "import time; time.sleep(60)"
 
@@ -97,6 +107,29 @@ async def test_one_that_dies_over_a_line_loses_that_alone(code, run_instead):
             await read(decoders)
         run_instead(None)
         assert not decoders._all
+        assert (await read(decoders)).answer.request is not None
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "framed(Answer())",
+        "framed(Answer(cancel='r', sections=[9]))",
+        "framed(Answer(failure=Failure('InvalidRequestError', 'no'), sections=[-1]))",
+        "(2**31).to_bytes(4, 'little')",
+        "b'\\x01\\0\\0\\0\\xff'",
+    ],
+)
+async def test_one_whose_answer_makes_no_sense_is_ended_and_loses_its_line(
+    answer, run_instead
+):
+    decoders = Decoders()
+    with decoders.open():
+        run_instead(LYING.replace("ANSWER", answer))
+        with pytest.raises(InvalidFrameError, match="too much time or memory"):
+            await read(decoders)
+        assert not decoders._all
+        run_instead(None)
         assert (await read(decoders)).answer.request is not None
 
 
