@@ -42,7 +42,8 @@ beside  server.doors                what systemd holds             sockets, the 
 ======  ==========================  =============================  ======================
 
 The daemon imports no model library: ``worker`` runs in a process of its own. Stages 1 to
-4 and 6 do no I/O. ``limits`` holds every bound, ``errors`` every failure.
+4 and 6 do no I/O. ``worker`` and ``decoder`` box themselves in with ``sandbox`` before
+they see a byte of a client. ``limits`` holds every bound, ``errors`` every failure.
 """
 
 __version__ = "0.1.0"

@@ -1,22 +1,32 @@
 """Read lines that come by a socket, one after another, until it ends.
 
-Started by the daemon as ``python -m inferd.decoder FD``.
+Started by the daemon as ``python -m inferd.decoder FD PARENT_PID``. What holds the process
+in is its first message; no line is sent before.
 """
 
+import os
 import resource
 import socket
 import sys
-from pathlib import Path
+from typing import Final
 
-from inferd.decoder.limits import KEPT_MEMORY_BYTES, READ_CPU_S, READ_MEMORY_BYTES
+from inferd.decoder.box import enter
+from inferd.decoder.limits import KEPT_MEMORY_BYTES, READ_CPU_S
 from inferd.decoder.messages import ASK, LENGTH_BYTES, framed
 from inferd.decoder.read import read
+from inferd.sandbox.parent import die_with
+
+_STATM_BYTES: Final = 128
+"""Of the file that tells memory: seven numbers."""
 
 
 def main() -> None:
     """Serve the daemon that has the other end of the socket."""
-    _confine()
-    with socket.socket(fileno=int(sys.argv[1])) as sock:
+    fd, parent_pid = map(int, sys.argv[1:3])
+    die_with(parent_pid)
+    statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+    with socket.socket(fileno=fd) as sock:
+        sock.sendall(framed(enter()))
         while head := _receive(sock, LENGTH_BYTES):
             ask = ASK.decode(_receive(sock, int.from_bytes(head, "little")))
             line = _receive(sock, ask.n_bytes)
@@ -27,15 +37,8 @@ def main() -> None:
             for section in sections:
                 sock.sendall(section)
             del sections
-            if _memory() > KEPT_MEMORY_BYTES:
+            if _memory(statm) > KEPT_MEMORY_BYTES:
                 return
-
-
-def _confine() -> None:
-    """Give up what reading takes no part of: the one place for it."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (READ_MEMORY_BYTES, READ_MEMORY_BYTES))
 
 
 def _allow_more_time() -> None:
@@ -46,9 +49,9 @@ def _allow_more_time() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (spent_s + READ_CPU_S, hard))
 
 
-def _memory() -> int:
+def _memory(statm: int) -> int:
     """Tell how much memory is resident: the most there ever was counts our parent's in."""
-    n_pages = Path("/proc/self/statm").read_text().split()[1]
+    n_pages = os.pread(statm, _STATM_BYTES, 0).split()[1]
     return int(n_pages) * resource.getpagesize()
 
 

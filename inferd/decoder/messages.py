@@ -1,7 +1,8 @@
 """What the daemon and a process that reads lines say to each other, as msgpack.
 
 Each message has its length before it, four bytes, little endian. Behind the daemon's come the
-bytes of the line, behind the answer its sections.
+bytes of the line, behind the answer its sections. The process speaks first: it tells what
+holds it in.
 """
 
 from typing import Final, Literal
@@ -10,8 +11,12 @@ import msgspec
 from msgspec import Struct
 
 from inferd import errors
+from inferd.decoder.limits import MAX_HEAD_BYTES
 from inferd.errors import InferdError, InternalError
+from inferd.ipc import Boxed
 from inferd.job import EmbedJob, GenerateJob, RerankJob, TranscribeJob
+from inferd.limits import MAX_IPC_MESSAGE_BYTES, MAX_RERANK_BYTES
+from inferd.routing import need_of
 from inferd.wire.blocks import BlocksRequest
 from inferd.wire.requests import EmbedRequest, GenerateRequest, RerankRequest
 from inferd.wire.speech import AppendLine
@@ -20,6 +25,9 @@ Kind = Literal["text", "blocks", "embed", "rerank"]
 """What requests on a surface are."""
 
 LENGTH_BYTES: Final = 4
+
+FACTS: Final = frozenset(("n_attachments", "n_tools", "n_inputs", "n_documents"))
+"""What the log may be told of a request."""
 
 
 class Ask(Struct, frozen=True, kw_only=True):
@@ -87,17 +95,85 @@ def failure_of(error: InferdError, *, most_chars: int) -> Failure:
 def error_of(failure: Failure) -> InferdError:
     """Make an error of a failure; one that nobody knows is a bug."""
     kind = getattr(errors, failure.name, None)
-    if isinstance(kind, type) and issubclass(kind, errors.PeerError):
+    if (
+        isinstance(kind, type)
+        and issubclass(kind, errors.PeerError)
+        and "__init__" not in vars(kind)  # made of its text alone
+    ):
         return kind(failure.text)
     return InternalError("a large line could not be read")
 
 
+def most_bytes(ask: Ask) -> int:
+    """Tell how long an answer may be: documents of a request for scores are a part of it."""
+    return MAX_HEAD_BYTES + (MAX_RERANK_BYTES if ask.kind == "rerank" else 0)
+
+
+def makes_sense(ask: Ask, answer: Answer) -> bool:
+    """Tell whether an answer is one that a line of this kind can have.
+
+    What a process says that somebody else's line has taken over is not believed further
+    than that: it may be wrong, and it may not be what the daemon cannot go on with.
+    """
+    parts = (answer.failure, answer.cancel, answer.append, answer.request)
+    if (
+        sum(part is not None for part in parts) != 1
+        or min(answer.sections, default=0) < 0
+    ):
+        return False
+    n_sections = len(answer.sections)
+    if sum(answer.sections) > MAX_IPC_MESSAGE_BYTES + ask.n_bytes:
+        return False
+    if answer.request is not None:
+        return _is_of(ask, answer.request, n_sections)
+    if answer.append is not None:
+        return ask.kind == "blocks" and n_sections == 1
+    return n_sections == 0
+
+
+def _is_of(ask: Ask, request: Request, n_sections: int) -> bool:
+    read: dict[Kind, tuple[object, type[GenerateJob | EmbedJob | RerankJob]]] = {
+        "text": (request.text, GenerateJob),
+        "blocks": (request.blocks, GenerateJob),
+        "embed": (request.embed, EmbedJob),
+        "rerank": (request.rerank, RerankJob),
+    }
+    there = [name for name, (light, _) in read.items() if light is not None]
+    if there != [ask.kind] or not FACTS.issuperset(request.facts):
+        return False
+    job, speech = request.job, request.transcription
+    if request.refusal is not None:
+        return job is None and speech is None and n_sections == 0
+    n_texts = len(request.blocks.attachments) if request.blocks else 0
+    return (
+        isinstance(job, read[ask.kind][1])
+        and n_sections == 1 + n_texts
+        and _is_owned(ask, job)
+        and (speech is None or speech.owner == ask.owner)
+        and all(map(_is_need, request.needs))
+    )
+
+
+def _is_owned(ask: Ask, job: object) -> bool:
+    """Tell whether what is kept for a job is its own user's."""
+    return not isinstance(job, GenerateJob) or job.owner == ask.owner
+
+
+def _is_need(words: list[str | int]) -> bool:
+    try:
+        need_of(words)
+    except ValueError:
+        return False
+    return True
+
+
 ANSWER: Final = msgspec.msgpack.Decoder(Answer)
+BOXED: Final = msgspec.msgpack.Decoder(Boxed)
 ASK: Final = msgspec.msgpack.Decoder(Ask)
 ENCODER: Final = msgspec.msgpack.Encoder()
 
 
-def framed(message: Ask | Answer) -> bytes:
+def framed(message: Boxed | Ask | Answer) -> bytes:
     """Write a message with its length."""
     data = ENCODER.encode(message)
     return len(data).to_bytes(LENGTH_BYTES, "little") + data

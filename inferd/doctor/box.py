@@ -1,5 +1,6 @@
-"""Check of the box that workers put themselves in."""
+"""Check of the boxes that processes put themselves in."""
 
+import msgspec
 import trio
 
 from inferd.config import LimitSettings, MockSettings
@@ -9,22 +10,29 @@ from inferd.engine.process import start_worker
 from inferd.engine.session import Session
 from inferd.fit import Demand, Share
 from inferd.ipc import Boxed, Load
+from inferd.server.decoding import Decoder
+from inferd.server.loop import Loop
 
 
 def check_box(limits: LimitSettings) -> Finding:
-    """How much can a worker give up on this machine?
+    """How much can processes give up on this machine?
 
     A scripted worker is started, which gives up what any other does that has no
-    accelerator.
+    accelerator, and a process that reads large lines.
     """
     boxed = trio.run(_enter, limits)
     if boxed is None:
         return failed("a scripted worker does not start", "make setup")
+    reader = trio.run(_enter_decoder, limits)
+    if reader is None:
+        return failed("what reads large lines does not start", "make setup")
     landlock = f"ABI {boxed.landlock}" if boxed.landlock else "no"
     detail = f"landlock {landlock}, seccomp {'yes' if boxed.seccomp else 'no'}"
-    if boxed.is_whole:
+    if boxed.is_whole and reader.is_whole:
         return ok(detail)
-    lacks = "; ".join(("a worker can do more than it needs to", *boxed.missing))
+    who = "a worker" if not boxed.is_whole else "what reads large lines"
+    missing = dict.fromkeys((*boxed.missing, *reader.missing))
+    lacks = "; ".join((f"{who} can do more than it needs to", *missing))
     return warning(f"{detail}: {lacks}")
 
 
@@ -43,3 +51,16 @@ async def _enter(limits: LimitSettings) -> Boxed | None:
 
 async def _allot(demand: Demand) -> Share:
     return Share(n_slots=1, n_ctx=demand.n_ctx)
+
+
+async def _enter_decoder(limits: LimitSettings) -> Boxed | None:
+    with trio.move_on_after(limits.load_silence_s):
+        try:
+            decoder = Decoder(Loop())
+            try:
+                return await decoder.greet()
+            finally:
+                await decoder.aclose()
+        except (OSError, msgspec.DecodeError):
+            return None
+    return None

@@ -7,6 +7,7 @@ from typing import Final
 
 import trio
 
+from inferd.engine.process import reap
 from inferd.engine.spawn import PREPARER, end, kill, spawn
 from inferd.limits import READ_BYTES, WRITES_MAX, WRITING_TIMEOUT_S
 from inferd.pipe import (
@@ -164,19 +165,11 @@ class Preparation:
         """Kill it and reap it; not cancelled before that is done."""
         self.kill()
         with trio.CancelScope(shield=True):
-            with suppress(OSError):  # no descriptor: ``end`` waits
-                await self._wait_dead()
+            await reap(self._spawned)
             await self._stream.aclose()
             if not self._ends.closed:
                 trio.lowlevel.notify_closing(self._ends)
             end(self._spawned)
-
-    async def _wait_dead(self) -> None:
-        pidfd = os.pidfd_open(self.pid)
-        try:
-            await trio.lowlevel.wait_readable(pidfd)
-        finally:
-            os.close(pidfd)
 
     async def _send(self, message: ToPreparer) -> None:
         try:

@@ -10,7 +10,7 @@ from typing import Final
 
 import trio
 
-from inferd.engine.spawn import Process, Spawned, end, kill, spawn
+from inferd.engine.spawn import Spawned, end, kill, spawn
 from inferd.limits import (
     NATIVE_LOG_BYTES_PER_S,
     NATIVE_LOG_LINE_BYTES,
@@ -38,18 +38,14 @@ class WorkerProcess:
 
     def __init__(
         self,
-        popen: Process,
+        spawned: Spawned,
         stream: trio.SocketStream,
-        pidfd: int,
-        *,
-        is_told: bool = False,
     ) -> None:
-        assert popen.stderr is not None  # noqa: S101  # asked for below
-        self._stderr = trio.lowlevel.FdStream(os.dup(popen.stderr.fileno()))
-        self._popen = popen
-        self._pidfd = pidfd
+        assert spawned.popen.stderr is not None  # noqa: S101  # asked for by spawn
+        self._stderr = trio.lowlevel.FdStream(os.dup(spawned.popen.stderr.fileno()))
+        self._spawned = spawned
         self.stream = stream
-        self.is_told = is_told
+        self.is_told = spawned.is_told
         """Whether it knows already what to load."""
         self._lines: deque[str] = deque(maxlen=NATIVE_LOG_LINES)
         self._is_silent = trio.Event()
@@ -58,7 +54,7 @@ class WorkerProcess:
     @property
     def pid(self) -> int:
         """Its process id."""
-        return self._popen.pid
+        return self._spawned.popen.pid
 
     @property
     def complaint(self) -> str:
@@ -73,7 +69,7 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """Send it and what it started SIGKILL, which also ends a stopped process."""
-        kill(self._popen)
+        kill(self._spawned.popen)
 
     async def wait(self) -> int:
         """Wait for its end and its last words; give Popen's return code.
@@ -87,9 +83,7 @@ class WorkerProcess:
 
     async def reap(self) -> int:
         """Wait for its end alone; what it started and left behind is killed then."""
-        await trio.lowlevel.wait_readable(self._pidfd)
-        self.kill()
-        return self._popen.wait()
+        return await reap(self._spawned)
 
     async def listen(self) -> None:
         """Read stderr until it closes, keeping the last lines.
@@ -114,6 +108,23 @@ class WorkerProcess:
             self._lines.append(text)
 
 
+async def reap(spawned: Spawned) -> int:
+    """Wait for a process's end and reap it; what it left in its group is killed then.
+
+    The only place that waits for a process of ours: the event loop goes on meanwhile. One
+    that is to be killed needs time, too, to give back gigabytes.
+
+    Returns:
+        Popen's return code.
+
+    Cancellation: safe; the process goes on.
+    """
+    if spawned.popen.returncode is None:
+        await trio.lowlevel.wait_readable(spawned.pidfd)
+        kill(spawned.popen)
+    return spawned.popen.wait()
+
+
 @asynccontextmanager
 async def start_worker(spawned: Spawned | None = None) -> AsyncIterator[WorkerProcess]:
     """Start a worker; on leaving, however, it is killed and reaped.
@@ -128,12 +139,9 @@ async def start_worker(spawned: Spawned | None = None) -> AsyncIterator[WorkerPr
     with ExitStack() as cleanup:
         spawned = spawned or spawn()
         cleanup.callback(end, spawned)
-        popen, ours, is_told = spawned
-        pidfd = os.pidfd_open(popen.pid)
-        cleanup.callback(os.close, pidfd)
-        ours.setblocking(False)  # noqa: FBT003  # socket's own signature
-        stream = trio.SocketStream(trio.socket.from_stdlib_socket(ours))
-        worker = WorkerProcess(popen, stream, pidfd, is_told=is_told)
+        spawned.sock.setblocking(False)  # noqa: FBT003  # socket's own signature
+        stream = trio.SocketStream(trio.socket.from_stdlib_socket(spawned.sock))
+        worker = WorkerProcess(spawned, stream)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(worker.listen)
             try:

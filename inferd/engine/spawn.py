@@ -1,4 +1,4 @@
-"""Start worker processes, with nothing that takes long to import."""
+"""Start processes that serve the daemon, with nothing that takes long to import."""
 
 import os
 import signal
@@ -6,7 +6,8 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
+from io import FileIO
 from typing import Final, NamedTuple, TypeAlias
 
 from inferd.config import BackendSettings, LimitSettings
@@ -19,6 +20,7 @@ LISTEN_VARIABLES: Final = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 
 WORKER: Final = "inferd.worker"
 PREPARER: Final = "inferd.worker.llama.preparer"
+DECODER: Final = "inferd.decoder"
 """Modules that are run as processes of their own."""
 
 Process: TypeAlias = subprocess.Popen[bytes]
@@ -31,6 +33,9 @@ class Spawned(NamedTuple):
     """It leads a group of its own; a worker's stderr is a pipe, and a preparer's stdout."""
     sock: socket.socket
     """Our end of its socketpair."""
+    pidfd: FileIO
+    """Readable once it has ended; had from the start, so that its end can be waited for
+    where no descriptors are left."""
     is_told: bool = False
     """Whether it has been told what to load."""
 
@@ -38,15 +43,16 @@ class Spawned(NamedTuple):
 def spawn(module: str = WORKER) -> Spawned:
     """Start a process.
 
-    This thread does, not one of trio's: the kernel sends the worker's parent-death signal
-    when the *thread* that spawned it ends.
+    This thread does, not one of trio's: the kernel sends the process's parent-death signal
+    when the *thread* that spawned it ends. It takes some 0.2 ms, whatever memory this process
+    has, since it is not forked.
 
     It leads a group of its own, which ``kill`` ends; nothing in a worker's box can leave
     it. So a terminal's keys, and signals for the daemon's whole group, do not reach it.
 
     Args:
-        module: ``WORKER``, or ``PREPARER``, whose stderr nobody reads: it could quote
-            prompts.
+        module: ``WORKER``, or ``PREPARER`` or ``DECODER``, whose stderr nobody reads: it
+            could quote prompts.
 
     Raises:
         OSError: there are too few descriptors or processes to be had; nothing is left of
@@ -67,8 +73,10 @@ def spawn(module: str = WORKER) -> Spawned:
             stderr=subprocess.PIPE if module == WORKER else subprocess.DEVNULL,
             process_group=0,
         )
+        on_failure.callback(_end, popen)
+        pidfd = FileIO(os.pidfd_open(popen.pid))
         on_failure.pop_all()
-    return Spawned(popen, ours)
+    return Spawned(popen, ours, pidfd)
 
 
 def first_load(
@@ -100,9 +108,13 @@ def spawned_early(loads: Sequence[Load]) -> Iterator[Mapping[str, Spawned]]:
 
 def end(spawned: Spawned) -> None:
     """Kill a process and reap it, unless that has happened."""
-    popen, sock, _ = spawned
+    with spawned.sock, closing(spawned.pidfd):
+        _end(spawned.popen)
+
+
+def _end(popen: Process) -> None:
     kill(popen)
-    with sock, popen:
+    with popen:
         pass
 
 

@@ -220,23 +220,22 @@ class Connection(Generic[R]):
         return True
 
     async def _answer(self, arrival: Arrival[R]) -> bool:
+        request, activity, refusal = arrival
         try:
-            try:
-                await self._around.loop.turn()
-            except trio.Cancelled:
-                arrival.activity.abandoned()
-                raise
-            if arrival.activity.resolved is None:
-                arrival.activity.facts.update(facts_of(arrival.request))
-            refusal = arrival.refusal
-            return await dispatch(
-                Refusal(refusal) if refusal else self._surface.service,
-                arrival.request,
-                self._reply(arrival.request.id),
-                arrival.activity,
-            )
+            await self._wait_for_turn(activity)
+            if activity.resolved is None:
+                activity.facts.update(facts_of(request))
+            service = Refusal(refusal) if refusal else self._surface.service
+            return await dispatch(service, request, self._reply(request.id), activity)
         finally:
-            self._leave(arrival.activity)
+            self._leave(activity)
+
+    async def _wait_for_turn(self, activity: Activity) -> None:
+        try:
+            await self._around.loop.turn()
+        except trio.Cancelled:
+            activity.abandoned()
+            raise
 
     def _leave(self, activity: Activity) -> None:
         self._around.register.leave(activity)

@@ -1,20 +1,29 @@
 """Large lines are read by other processes: started when there is one, replaced when they die."""
 
-import os
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
 import msgspec
+import structlog
 import trio
 
-from inferd.decoder.messages import ANSWER, LENGTH_BYTES, Answer, Ask, framed
-from inferd.engine.spawn import LISTEN_VARIABLES
+from inferd.decoder.limits import MAX_HEAD_BYTES
+from inferd.decoder.messages import (
+    ANSWER,
+    BOXED,
+    LENGTH_BYTES,
+    Answer,
+    Ask,
+    framed,
+    makes_sense,
+    most_bytes,
+)
+from inferd.engine.process import reap
+from inferd.engine.spawn import DECODER, end, kill, spawn
 from inferd.errors import InvalidFrameError
-from inferd.limits import MAX_FRAME_BYTES, MAX_IPC_MESSAGE_BYTES
+from inferd.ipc import Boxed
+from inferd.limits import MAX_FRAME_BYTES
 from inferd.server.large_lines import LargeLines
 from inferd.server.limits import DECODE_S, DECODED_APART_BYTES, MAX_DECODERS
 from inferd.server.loop import Loop
@@ -22,7 +31,7 @@ from inferd.server.loop import Loop
 READ_BYTES: Final = 256 * 1024
 """Bytes of an answer that are read at once: some 50 µs."""
 
-COMMAND: Final = (sys.executable, "-P", "-m", "inferd.decoder")
+log = structlog.get_logger("daemon")
 
 
 class Decoded(NamedTuple):
@@ -43,26 +52,23 @@ class Decoder:
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        ours, theirs = socket.socketpair()
-        with ExitStack() as on_failure, theirs:
-            on_failure.enter_context(ours)
-            self._popen = subprocess.Popen(  # noqa: S603  # our own module
-                [*COMMAND, str(theirs.fileno())],
-                pass_fds=(theirs.fileno(),),
-                env={k: v for k, v in os.environ.items() if k not in LISTEN_VARIABLES},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                process_group=0,
-            )
-            on_failure.pop_all()
-        ours.setblocking(False)  # noqa: FBT003  # socket's own signature
-        self._sock = ours
+        self._spawned = spawn(DECODER)
+        self._sock = self._spawned.sock
+        self._sock.setblocking(False)  # noqa: FBT003  # socket's own signature
 
     @property
     def pid(self) -> int:
         """Its process id."""
-        return self._popen.pid
+        return self._spawned.popen.pid
+
+    async def greet(self) -> Boxed:
+        """Wait until it is in its sandbox, once; give what holds it in.
+
+        Raises:
+            OSError: the process has died.
+            msgspec.DecodeError: it says something else.
+        """
+        return BOXED.decode(await self._receive_message(MAX_HEAD_BYTES))
 
     async def read(self, ask: Ask, parts: Sequence[bytes | bytearray]) -> Decoded:
         """Have a line read.
@@ -79,33 +85,27 @@ class Decoder:
         """
         for part in (framed(ask), *parts):
             await self._send(part)
-        head = await self._receive(LENGTH_BYTES)
-        n_bytes = int.from_bytes(head, "little")
-        answer = ANSWER.decode(await self._receive(n_bytes))
+        answer = ANSWER.decode(await self._receive_message(most_bytes(ask)))
+        if not makes_sense(ask, answer):
+            raise msgspec.DecodeError("an answer to no such line")
         return Decoded(answer, [await self._receive(n) for n in answer.sections])
 
     def interrupt(self) -> None:
         """End it, whatever it does, for whoever waits for it to find out."""
-        self._popen.kill()
+        kill(self._spawned.popen)
 
     def kill(self) -> None:
         """End it, whatever it does; returns once it is gone."""
-        with self._sock:
-            self._popen.kill()
-            self._popen.wait()
+        end(self._spawned)
 
     async def aclose(self) -> None:
         """End it, whatever it does: giving back gigabytes takes the kernel a while.
 
         Cancellation: not before it is gone.
         """
-        self._popen.kill()
-        with trio.CancelScope(shield=True), suppress(OSError):  # no descriptor: wait
-            pidfd = os.pidfd_open(self.pid)
-            try:
-                await trio.lowlevel.wait_readable(pidfd)
-            finally:
-                os.close(pidfd)
+        self.interrupt()
+        with trio.CancelScope(shield=True):
+            await reap(self._spawned)
         self.kill()
 
     async def _send(self, part: bytes | bytearray) -> None:
@@ -119,9 +119,13 @@ class Decoder:
             else:
                 rest = rest[n_sent:]
 
-    async def _receive(self, n_bytes: int) -> bytearray:
-        if not 0 <= n_bytes <= MAX_IPC_MESSAGE_BYTES:
+    async def _receive_message(self, most_bytes: int) -> bytearray:
+        n_bytes = int.from_bytes(await self._receive(LENGTH_BYTES), "little")
+        if n_bytes > most_bytes:
             raise OSError(f"{n_bytes} bytes are announced")
+        return await self._receive(n_bytes)
+
+    async def _receive(self, n_bytes: int) -> bytearray:
         data = bytearray()
         while len(data) < n_bytes:
             try:
@@ -154,6 +158,7 @@ class Decoders:
         self._idle: list[Decoder] = []
         self._all: set[Decoder] = set()
         self._is_over = False
+        self._boxed: Boxed | None = None
 
     @contextmanager
     def open(self) -> Iterator[None]:
@@ -203,18 +208,25 @@ class Decoders:
         try:
             decoder = Decoder(self._loop)
             self._all.add(decoder)
-            return await self._read_by(decoder, ask, parts)
+            return await self._read_by(decoder, ask, parts, is_new=True)
         except OSError as error:
             raise InvalidFrameError(
                 "the line takes too much time or memory to be read"
             ) from error
 
     async def _read_by(
-        self, decoder: Decoder, ask: Ask, parts: Sequence[bytes | bytearray]
+        self,
+        decoder: Decoder,
+        ask: Ask,
+        parts: Sequence[bytes | bytearray],
+        *,
+        is_new: bool = False,
     ) -> Decoded:
         decoded = None
         try:
             with trio.move_on_after(DECODE_S):
+                if is_new:
+                    self._note(await decoder.greet())
                 decoded = await decoder.read(ask, parts)
         except msgspec.DecodeError as error:
             raise OSError("it says what is no answer") from error
@@ -227,3 +239,10 @@ class Decoders:
         if decoded is None:
             raise InvalidFrameError("the line takes too much time to be read")
         return decoded
+
+    def _note(self, boxed: Boxed) -> None:
+        """Log what holds a process in, unless the one before was held like that, too."""
+        if boxed != self._boxed:
+            self._boxed = boxed
+            say = log.info if boxed.is_whole else log.warning
+            say("decoder.boxed", **msgspec.structs.asdict(boxed))

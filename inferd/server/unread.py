@@ -4,10 +4,11 @@ Nobody waits for them: their jobs are over and their permits given back. They ta
 alone, and that is what is bounded here.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from heapq import heapify, heappop, heapreplace
 
 import trio
 
@@ -74,20 +75,29 @@ class Unread:
 
 
 def surplus(rests: Iterable[Rest], newcomer: Rest, max_bytes: int) -> list[Rest]:
-    """Choose who has to go for a newcomer.
+    """Choose who has to go for a newcomer: n steps, and for each who goes log n.
 
     Args:
         rests: those who are there, the oldest first.
         newcomer: one more.
         max_bytes: of all who stay.
     """
-    stay, go = list(rests), list[Rest]()
     of_users = Counter({newcomer.uid: newcomer.n_bytes})
-    for rest in stay:
+    queues = defaultdict[int, deque[tuple[int, Rest]]](deque)
+    for place, rest in enumerate(rests):
         of_users[rest.uid] += rest.n_bytes
-    while stay and of_users.total() > max_bytes:
-        oldest = max(stay, key=lambda rest: of_users[rest.uid])  # the first of equals
-        stay.remove(oldest)
+        queues[rest.uid].append((place, rest))
+    n_over = of_users.total() - max_bytes
+    most = [(-of_users[uid], queue[0][0], uid) for uid, queue in queues.items()]
+    heapify(most)
+    go = list[Rest]()
+    while n_over > 0 and most:
+        n_less, _, uid = most[0]
+        _, oldest = queues[uid].popleft()
         go.append(oldest)
-        of_users[oldest.uid] -= oldest.n_bytes
+        n_over -= oldest.n_bytes
+        if queues[uid]:
+            heapreplace(most, (n_less + oldest.n_bytes, queues[uid][0][0], uid))
+        else:
+            heappop(most)
     return go

@@ -7,9 +7,9 @@ from functools import partial
 
 from inferd.config import LlamaCppSettings, MockSettings, WhisperCppSettings
 from inferd.ipc import Boxed, Load
+from inferd.sandbox.parent import die_with
 from inferd.worker.backend import WorkerBackend
 from inferd.worker.link import Link
-from inferd.worker.parent import die_with
 from inferd.worker.runtime import Runtime
 from inferd.worker.sandbox import Sandbox, give_up_privileges
 

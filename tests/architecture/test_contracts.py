@@ -24,7 +24,8 @@ BREACHES = [
         "A stage knows only what lies below",
     ),
     ("engine/engine.py", "import inferd.worker.link", "The worker runs alone"),
-    ("worker/runtime.py", "import trio", "The worker does not run on trio"),
+    ("server/run.py", "import inferd.sandbox.seccomp", "A process boxes itself in"),
+    ("worker/runtime.py", "import trio", "Neither worker nor decoder runs on trio"),
     ("cli/serve.py", "import inferd.models.convert", "The converter runs alone"),
 ]
 

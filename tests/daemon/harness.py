@@ -53,7 +53,10 @@ POLL_S: Final = 0.002
 """Seconds between two looks at what an external process does."""
 
 MARK: Final = "INFERD_TEST_DAEMON"
-"""Environment variable by which a daemon's workers are found, orphaned or not."""
+"""Environment variable by which a daemon's processes are found, orphaned or not."""
+
+STARTED: Final = (b"inferd.worker", b"inferd.decoder")
+"""What is in the command line of each of them."""
 
 N_ROUND_TRIPS: Final = 5
 
@@ -247,14 +250,14 @@ class DaemonProcess:
         return eventually(lambda: not self.processes(), within_s=within_s)
 
     def processes(self) -> dict[int, bytes]:
-        """Give the command lines of its workers and of what they started, by their ids."""
+        """Give the command lines of all processes that it has started, by their ids."""
         found: dict[int, bytes] = {}
         mark = f"{MARK}={self._mark}".encode()
         for path in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):  # gone, or somebody else's
                 command = (path / "cmdline").read_bytes()
                 if (
-                    b"inferd.worker" in command
+                    any(each in command for each in STARTED)
                     and mark in (path / "environ").read_bytes()
                 ):
                     found[int(path.name)] = command

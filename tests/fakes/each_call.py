@@ -7,7 +7,6 @@ pointers to nothing. A call that ends the process has no line.
 """
 
 import ctypes
-import os
 import sys
 
 ARGUMENTS = (-1, 0, 0, 0, 0, 0)
@@ -23,7 +22,7 @@ def main() -> None:
         ctypes.set_errno(0)
         said = libc.syscall(ctypes.c_long(number), *map(ctypes.c_long, ARGUMENTS))
         error = ctypes.get_errno() if said == -1 else 0
-        os.write(1, b"%d %d\n" % (number, error))
+        print(number, error, flush=True)  # noqa: T201  # a program
 
 
 def enter(stage: str) -> None:

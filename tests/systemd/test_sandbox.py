@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from inferd.worker.sandbox import bpf
-from inferd.worker.sandbox.calls import MACHINES, numbers
-from inferd.worker.sandbox.profiles import PRETENDED, SERVING, with_signals_to
+from inferd.sandbox import bpf
+from inferd.sandbox.calls import MACHINES, numbers
+from inferd.sandbox.seccomp import PRETENDED
+from inferd.worker.sandbox.profiles import SERVING, with_signals_to
 from tests.fakes import each_call
 from tests.fakes.bpf import verdict
 from tests.fakes.calling import answers

@@ -8,10 +8,7 @@ import pytest
 from tests.daemon.harness import mock
 from tests.fakes.source import calls, imports, modules, names
 
-ALLOWED = {
-    *("cli/demo.py", "engine/spawn.py", "models/__main__.py"),
-    "server/decoding.py",
-}
+ALLOWED = {"cli/demo.py", "engine/spawn.py", "models/__main__.py"}
 FORKING = "worker/llama/preparer.py"
 """Goes on as two of itself, and starts nothing."""
 SPAWNING = re.compile(
@@ -27,7 +24,7 @@ def spawns(tree: ast.AST) -> bool:
     return bool(roots & LIBRARIES) or any(map(SPAWNING.search, names(tree)))
 
 
-def test_processes_are_started_in_four_places_and_forked_in_one():
+def test_processes_are_started_in_three_places_and_forked_in_one():
     assert {module for module, tree in TREES.items() if spawns(tree)} == {
         *ALLOWED,
         FORKING,

@@ -1,9 +1,11 @@
 import ast
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from io import FileIO
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ import trio.testing
 from inferd.config import LimitSettings, MockSettings
 from inferd.engine.engine import Engine
 from inferd.engine.process import WorkerProcess
-from inferd.engine.spawn import first_load
+from inferd.engine.spawn import Spawned, first_load
 from inferd.errors import BackendUnavailableError
 from inferd.ipc import Run
 from inferd.job import GenerateJob, Sampling, Turn
@@ -44,9 +46,8 @@ async def process_that_says(lines: Sequence[str]) -> AsyncIterator[WorkerProcess
         command, stderr=subprocess.PIPE, process_group=0
     ) as popen:
         async with open_pair() as (stream, _):
-            pidfd = os.pidfd_open(popen.pid)
-            yield WorkerProcess(popen, stream, pidfd)
-            os.close(pidfd)
+            with socket.socket() as sock, FileIO(os.pidfd_open(popen.pid)) as pidfd:
+                yield WorkerProcess(Spawned(popen, sock, pidfd), stream)
 
 
 async def test_what_native_code_prints_while_it_serves_is_forgotten():

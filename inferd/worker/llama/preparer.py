@@ -37,6 +37,7 @@ from inferd.preparing import (
     Write,
     Wrote,
 )
+from inferd.sandbox.parent import die_with
 from inferd.worker.backend import RefusedError
 from inferd.worker.limits import (
     GRAMMAR_COMPILE_BYTES,
@@ -51,7 +52,6 @@ from inferd.worker.llama.compiler import tokenizer_of
 from inferd.worker.llama.facts import decode_facts, decode_words, prompts_of
 from inferd.worker.llama.writing import Grammars, write_prompt
 from inferd.worker.memory import address_space_bytes, hold_open
-from inferd.worker.parent import die_with
 from inferd.worker.sandbox import begin_writing, enter_preparer, give_up_privileges
 
 EXIT_DONE: Final = 9

@@ -7,8 +7,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
-from inferd.worker.sandbox import landlock
-from inferd.worker.sandbox.landlock import READ_DIR, READ_FILE, WRITE_FILE
+from inferd.sandbox import landlock
+from inferd.sandbox.landlock import READ_DIR, READ_FILE, WRITE_FILE
 
 _LIBRARIES: Final = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib")
 _STORES: Final = ("/nix/store", "/gnu/store")

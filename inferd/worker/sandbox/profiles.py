@@ -15,12 +15,7 @@ import signal
 import socket
 from typing import Final
 
-from inferd.worker.sandbox.bpf import Is, IsNull, Lacks, Rules
-
-PRETENDED: Final = ("clone3",)
-"""Its flags lie in memory, where no filter sees them. C libraries start threads by
-``clone`` only where they hear ``ENOSYS``: with ``EPERM`` they start none. Every other call
-fails with ``EPERM``."""
+from inferd.sandbox.bpf import Is, IsNull, Lacks, Rules
 
 THREAD_FLAGS: Final = (0x003D_0F00, 0x007D_0F00)
 """With which C libraries start threads: glibc; musl, which adds one that does nothing."""

@@ -10,15 +10,17 @@ calls have a list of their own, which stays as it is while it serves.
 
 import os
 from collections.abc import Iterable
-from typing import Final
+from functools import partial
 
 from inferd.config import BackendSettings, LlamaCppSettings
 from inferd.ipc import Boxed
+from inferd.sandbox.box import call_only, keep_to
+from inferd.sandbox.bpf import Rules
+from inferd.sandbox.privileges import drop_capabilities
 from inferd.worker.backend import LoadError
-from inferd.worker.sandbox import files, landlock, seccomp
-from inferd.worker.sandbox.bpf import Rules
+from inferd.worker.sandbox import files
 from inferd.worker.sandbox.closures import make_room_for_closures
-from inferd.worker.sandbox.privileges import drop_capabilities
+from inferd.worker.sandbox.privileges import KEPT_CAPABILITIES
 from inferd.worker.sandbox.profiles import (
     ACCELERATED,
     LOADING,
@@ -27,8 +29,6 @@ from inferd.worker.sandbox.profiles import (
     WRITING,
     with_signals_to,
 )
-
-_NO_LANDLOCK: Final = "Landlock: this kernel has none, or it is turned off at boot"
 
 
 class Sandbox:
@@ -49,10 +49,10 @@ class Sandbox:
             models: descriptors of the files that its library opens.
         """
         if isinstance(settings, LlamaCppSettings) and settings.n_gpu_layers:
-            missing = _call_only(_with_own_signals(ACCELERATED))
+            missing = call_only(_with_own_signals(ACCELERATED))
             return Boxed(is_open=True, seccomp=not missing, missing=missing)
         version, missing = _keep_to(models)
-        refused = _call_only(_with_own_signals(LOADING))
+        refused = call_only(_with_own_signals(LOADING))
         if not refused:
             self._next = _with_own_signals(SERVING)
         return Boxed(
@@ -66,7 +66,7 @@ class Sandbox:
             LoadError: the kernel refuses, though it did not before.
         """
         make_room_for_closures()
-        if self._next is not None and (refused := _call_only(self._next)):
+        if self._next is not None and (refused := call_only(self._next)):
             raise LoadError("the worker's sandbox cannot be closed", refused[0])
 
 
@@ -76,38 +76,19 @@ def enter_preparer() -> Boxed:
     It may fork, and read Python and its libraries. A fork calls ``begin_writing``.
     """
     version, missing = _keep_to(())
-    refused = _call_only(PREPARING)
+    refused = call_only(PREPARING)
     return Boxed(landlock=version, seccomp=not refused, missing=(*missing, *refused))
 
 
 def begin_writing() -> None:
     """Give up, in a preparer's fork, what serving gives up, before it reads a request."""
-    _call_only(_with_own_signals(WRITING))
+    call_only(_with_own_signals(WRITING))
 
 
 def _keep_to(models: Iterable[int]) -> tuple[int, tuple[str, ...]]:
     """Give up capabilities and files; give Landlock's version, and what is missing."""
-    drop_capabilities()
-    try:
-        version = files.restrict(models)
-    except OSError as error:  # a filter of system calls around us
-        return 0, (f"Landlock: {error.strerror}",)
-    return version, () if version else (landlock_missing(),)
-
-
-def landlock_missing() -> str:
-    """Say why the kernel has no Landlock."""
-    reason = landlock.refusal()
-    return f"{_NO_LANDLOCK} ({reason})" if reason else _NO_LANDLOCK
-
-
-def _call_only(rules: Rules) -> tuple[str, ...]:
-    """Give up all calls but these; give what is missing for that."""
-    try:
-        seccomp.restrict(rules)
-    except seccomp.NoFilterError as error:
-        return (f"seccomp: {error}",)
-    return ()
+    drop_capabilities(KEPT_CAPABILITIES)
+    return keep_to(partial(files.restrict, models))
 
 
 def _with_own_signals(rules: Rules) -> Rules:

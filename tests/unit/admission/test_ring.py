@@ -1,3 +1,5 @@
+from typing import Any
+
 from hypothesis import given, settings, strategies as st
 
 from inferd.admission.ring import Place, Ring
@@ -25,6 +27,60 @@ def test_the_order_foretells_who_is_taken(waiting):
     order = list(ring_of(waiting).order())
     assert sorted(order) == list(range(len(waiting)))
     assert taken(ring_of(waiting)) == order
+
+
+HELD = st.dictionaries(st.integers(0, 3), st.integers(0, 4))
+
+
+@settings(max_examples=30)
+@given(WAITING, HELD)
+def test_the_order_is_by_rounds_and_in_each_by_turns(waiting, held):
+    ring = ring_of(waiting)
+    lines = [*ring.lines()]
+    uid_of = {
+        place.ticket: waiting[place.ticket][0] for line in lines for place in line
+    }
+    keys = {
+        place.ticket: (max(0, held.get(uid_of[place.ticket], 0) - 1) + number, turn)
+        for turn, line in enumerate(lines)
+        for number, place in enumerate(line)
+    }
+    assert [*ring.order(held)] == sorted(keys, key=lambda ticket: keys[ticket])
+
+
+class Compared(int):
+    """A priority that counts how often it is compared."""
+
+    n_times = 0
+
+    def __lt__(self, other: int) -> bool:
+        Compared.n_times += 1
+        return int(self) < int(other)
+
+    def __eq__(self, other: object) -> bool:
+        Compared.n_times += 1
+        return int(self) == other
+
+    __hash__ = int.__hash__
+
+
+class CountedLooks(dict[int, int]):
+    """Permits that count how often anybody looks at them."""
+
+    n_times = 0
+
+    def get(self, *arguments: Any) -> Any:
+        self.n_times += 1
+        return super().get(*arguments)
+
+
+def test_the_order_looks_once_at_each_user_and_compares_nobody():
+    ring = Ring()
+    for ticket in range(1000):
+        ring.put(ticket % 10, Place(Compared(0), ticket, ticket))
+    held, Compared.n_times = CountedLooks(), 0
+    assert [*ring.order(held)] == [*range(1000)]
+    assert (held.n_times, Compared.n_times) == (10, 0)
 
 
 @settings(max_examples=30)

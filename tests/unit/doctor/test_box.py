@@ -22,6 +22,19 @@ def test_a_worker_that_does_not_start_is_a_failure(monkeypatch):
     assert check_box(LIMITS).verdict is Verdict.FAILED
 
 
+@pytest.mark.slow
+def test_a_process_that_reads_lines_and_does_not_start_is_a_failure(monkeypatch):
+    async def enter(_limits):
+        return Boxed(landlock=7, seccomp=True)
+
+    monkeypatch.setattr("inferd.doctor.box._enter", enter)
+    for program in ("/bin/false", "/bin/cat"):
+        monkeypatch.setattr("inferd.engine.spawn.sys.executable", program)
+        finding = check_box(LIMITS)
+        assert finding.verdict is Verdict.FAILED
+        assert "large lines" in finding.detail
+
+
 @pytest.mark.parametrize(
     ("boxed", "verdict", "detail"),
     [
@@ -40,6 +53,24 @@ def test_what_the_kernel_lacks_is_a_warning(boxed, verdict, detail, monkeypatch)
         return boxed
 
     monkeypatch.setattr("inferd.doctor.box._enter", enter)
+    monkeypatch.setattr("inferd.doctor.box._enter_decoder", enter)
     finding = check_box(LIMITS)
     assert finding.verdict is verdict
     assert finding.detail.startswith(detail)
+    assert finding.detail.count("seccomp: refused") <= 1
+
+
+def test_what_one_process_alone_lacks_is_a_warning_of_it(monkeypatch):
+    async def whole(_limits):
+        return Boxed(landlock=7, seccomp=True)
+
+    async def part(_limits):
+        return Boxed(landlock=7, missing=("seccomp: refused",))
+
+    monkeypatch.setattr("inferd.doctor.box._enter", whole)
+    monkeypatch.setattr("inferd.doctor.box._enter_decoder", part)
+    finding = check_box(LIMITS)
+    assert finding.verdict is Verdict.WARNING
+    assert finding.detail.endswith(
+        "what reads large lines can do more than it needs to; seccomp: refused"
+    )

@@ -2,10 +2,12 @@ import errno
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from io import FileIO
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ from inferd.engine.process import (
     describe_exit,
     start_worker,
 )
+from inferd.engine.spawn import Spawned
 from inferd.ipc import Boxed, FromWorker, Load, Loaded, Loading
 from inferd.limits import NATIVE_LOG_BYTES_PER_S
 from inferd.pipe import MessageSplitter, decode_from_worker, encode
@@ -68,10 +71,9 @@ def talker(words: bytes) -> subprocess.Popen[bytes]:
 async def talking(words: bytes) -> AsyncIterator[WorkerProcess]:
     """A process that says no more than a pipe holds, and ends unheard."""
     popen = talker(words)
-    pidfd = os.pidfd_open(popen.pid)
-    async with open_pair() as (stream, _):
-        yield WorkerProcess(popen, stream, pidfd)
-    os.close(pidfd)
+    with socket.socket() as sock, FileIO(os.pidfd_open(popen.pid)) as pidfd:
+        async with open_pair() as (stream, _):
+            yield WorkerProcess(Spawned(popen, sock, pidfd), stream)
     assert popen.stderr
     popen.stderr.close()
 

@@ -1,3 +1,4 @@
+import errno
 import os
 import socket
 from pathlib import Path
@@ -46,6 +47,21 @@ def test_a_process_that_was_started_can_be_ended_twice():
         end(spawned)
         assert not is_there(spawned)
         assert is_closed(spawned.sock)
+        assert spawned.pidfd.closed
+
+
+def test_where_a_process_cannot_be_watched_there_is_none(monkeypatch):
+    started: list[int] = []
+
+    def out_of_descriptors(pid: int) -> int:
+        started.append(pid)
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, "pidfd_open", out_of_descriptors)
+    with pytest.raises(OSError, match="files"):
+        spawn()
+    [pid] = started
+    assert not Path(f"/proc/{pid}").exists()
 
 
 def test_a_terminals_keys_are_not_a_workers_to_hear():

@@ -1,13 +1,20 @@
 import os
+import shlex
 import signal
+import socket
+import subprocess
 import sys
+from io import FileIO
 
 import pytest
 import trio
 import trio.testing
+from structlog.testing import capture_logs
 
-from inferd.decoder.messages import Ask
+from inferd.decoder.messages import LENGTH_BYTES, Ask, framed
+from inferd.engine.spawn import Spawned
 from inferd.errors import InvalidFrameError
+from inferd.ipc import Boxed
 from inferd.limits import MAX_FRAME_BYTES
 from inferd.server import decoding
 from inferd.server.decoding import Decoders
@@ -17,6 +24,28 @@ LINE = b'{"id":"r","messages":[{"role":"user","content":"hello"}]}'
 
 pytestmark = pytest.mark.slow
 
+GREETING = """
+import os, socket, sys
+from inferd.decoder.messages import framed
+from inferd.ipc import Boxed
+sock = socket.socket(fileno=int(sys.argv[1]))
+sock.sendall(framed(Boxed(landlock=1, seccomp=%r)))
+sock.recv(1)
+"""
+"""A process that tells that it is held in, and ends at the first byte of a line."""
+LYING = """
+import socket, sys
+from inferd.decoder.messages import Answer, Failure, framed
+from inferd.ipc import Boxed
+sock = socket.socket(fileno=int(sys.argv[1]))
+sock.sendall(framed(Boxed(landlock=1, seccomp=True)) + ANSWER)
+while sock.recv(1):
+    pass
+"""
+"""A process that answers without a look at the line, and then waits for its end."""
+PYTHON = sys.executable
+SLEEPING = "import time; time.sleep(60)"
+
 
 def ask_for(line: bytes, owner: int = 1) -> Ask:
     return Ask(kind="text", n_bytes=len(line), seed=1, owner=owner)
@@ -24,6 +53,26 @@ def ask_for(line: bytes, owner: int = 1) -> Ask:
 
 async def read(decoders: Decoders, line: bytes = LINE, owner: int = 1):
     return await decoders.read(ask_for(line, owner), [line], user=owner)
+
+
+async def refused(decoders: Decoders) -> None:
+    with pytest.raises(InvalidFrameError, match="or memory|going down"):
+        await read(decoders)
+
+
+@pytest.fixture
+def run_instead(monkeypatch, tmp_path):
+    """Have other code than a decoder's run in its place, until the next."""
+
+    def use(code: str | None) -> None:
+        program = tmp_path / "program"
+        command = shlex.join([PYTHON, "-c", code or ""])
+        program.write_text(f'#!/bin/sh\nexec {command} "$4"\n')
+        program.chmod(0o700)
+        path = PYTHON if code is None else str(program)
+        monkeypatch.setattr("inferd.engine.spawn.sys.executable", path)
+
+    return use
 
 
 async def test_one_process_reads_line_after_line_and_ends_with_its_owner():
@@ -49,22 +98,44 @@ async def test_one_that_died_between_two_lines_is_replaced():
         assert decoder not in decoders._all
 
 
-@pytest.mark.parametrize("code", ["raise SystemExit", "print(1)"])
-async def test_one_that_dies_over_a_line_loses_that_alone(code, monkeypatch):
+@pytest.mark.parametrize("code", ["raise SystemExit", "print(1)", GREETING % True])
+async def test_one_that_dies_over_a_line_loses_that_alone(code, run_instead):
     decoders = Decoders()
     with decoders.open():
-        with monkeypatch.context() as patch:
-            patch.setattr(decoding, "COMMAND", (sys.executable, "-c", code))
-            with pytest.raises(InvalidFrameError, match="too much time or memory"):
-                await read(decoders)
+        run_instead(code)
+        with pytest.raises(InvalidFrameError, match="too much time or memory"):
+            await read(decoders)
+        run_instead(None)
         assert not decoders._all
         assert (await read(decoders)).answer.request is not None
 
 
-async def test_one_that_takes_too_long_is_killed(monkeypatch):
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "framed(Answer())",
+        "framed(Answer(cancel='r', sections=[9]))",
+        "framed(Answer(failure=Failure('InvalidRequestError', 'no'), sections=[-1]))",
+        "(2**31).to_bytes(4, 'little')",
+        "b'\\x01\\0\\0\\0\\xff'",
+    ],
+)
+async def test_one_whose_answer_makes_no_sense_is_ended_and_loses_its_line(
+    answer, run_instead
+):
+    decoders = Decoders()
+    with decoders.open():
+        run_instead(LYING.replace("ANSWER", answer))
+        with pytest.raises(InvalidFrameError, match="too much time or memory"):
+            await read(decoders)
+        assert not decoders._all
+        run_instead(None)
+        assert (await read(decoders)).answer.request is not None
+
+
+async def test_one_that_takes_too_long_is_killed(monkeypatch, run_instead):
     monkeypatch.setattr(decoding, "DECODE_S", 0.01)
-    code = "import time; time.sleep(60)"
-    monkeypatch.setattr(decoding, "COMMAND", (sys.executable, "-c", code))
+    run_instead(SLEEPING)
     decoders = Decoders()
     with decoders.open():
         with pytest.raises(InvalidFrameError, match="too much time"):
@@ -73,13 +144,10 @@ async def test_one_that_takes_too_long_is_killed(monkeypatch):
 
 
 @pytest.mark.parametrize("is_idle", [True, False])
-async def test_what_is_read_as_the_daemon_ends_holds_nothing_up(is_idle, monkeypatch):
-    async def refused() -> None:
-        with pytest.raises(InvalidFrameError, match="or memory|going down"):
-            await read(decoders)
-
+async def test_what_is_read_as_the_daemon_ends_holds_nothing_up(
+    is_idle, monkeypatch, run_instead
+):
     monkeypatch.setattr(decoding, "DECODE_S", 3)
-    code = "import time; time.sleep(60)"
     decoders = Decoders()
     with decoders.open():
         if is_idle:
@@ -87,13 +155,52 @@ async def test_what_is_read_as_the_daemon_ends_holds_nothing_up(is_idle, monkeyp
             [decoder] = decoders._all
             os.kill(decoder.pid, signal.SIGSTOP)
         else:
-            monkeypatch.setattr(decoding, "COMMAND", (sys.executable, "-c", code))
+            run_instead(SLEEPING)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(refused)
+            nursery.start_soon(refused, decoders)
             await trio.testing.wait_all_tasks_blocked(0.05)
             decoders.interrupt()
             nursery.cancel_scope.cancel()
         assert not decoders._all
+
+
+async def test_what_holds_them_in_is_logged_once_and_again_where_it_differs(
+    run_instead,
+):
+    decoders = Decoders()
+    with decoders.open(), capture_logs() as logged:
+        for _ in range(2):
+            await read(decoders)
+            [decoder] = decoders._all
+            os.kill(decoder.pid, signal.SIGKILL)
+        run_instead(GREETING % False)
+        with pytest.raises(InvalidFrameError):
+            await read(decoders)
+    first, second = [each for each in logged if each["event"] == "decoder.boxed"]
+    assert first["log_level"] == "info"
+    assert (second["log_level"], second["seccomp"]) == ("warning", False)
+    assert second["landlock"] == 1
+
+
+async def test_no_line_is_sent_before_a_process_tells_that_it_is_held_in(
+    monkeypatch,
+):
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    sleeper = subprocess.Popen(["sleep", "60"], process_group=0)  # noqa: ASYNC220
+    spawned = Spawned(sleeper, ours, FileIO(os.pidfd_open(sleeper.pid)))
+    monkeypatch.setattr(decoding, "spawn", lambda _: spawned)
+    decoders = Decoders()
+    with decoders.open(), theirs:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(refused, decoders)
+            await trio.testing.wait_all_tasks_blocked()
+            with pytest.raises(BlockingIOError):
+                theirs.recv(1)
+            theirs.send(framed(Boxed()))
+            await trio.lowlevel.wait_readable(theirs)
+            assert theirs.recv(LENGTH_BYTES) == framed(ask_for(LINE))[:LENGTH_BYTES]
+            theirs.close()
 
 
 async def test_two_users_lines_are_read_at_once_and_one_users_one_by_one():

@@ -1,4 +1,5 @@
 from contextlib import ExitStack
+from typing import cast
 
 import pytest
 import trio
@@ -58,6 +59,36 @@ def test_one_who_floods_loses_its_own():
     rests = [rest(BERT, 10), *(rest(ANNA, 30) for _ in range(3))]
     assert surplus(rests, rest(ANNA, 30), 100) == [rests[1]]
     assert surplus(rests, rest(CARL, 30), 100) == [rests[1]]
+
+
+class Looked:
+    """What is left of an answer, which counts how often anybody looks whose it is."""
+
+    n_looks = 0
+
+    def __init__(self, uid: int) -> None:
+        self.n_bytes = 1
+        self._uid = uid
+
+    @property
+    def uid(self) -> int:
+        Looked.n_looks += 1
+        return self._uid
+
+
+@pytest.mark.parametrize("n_users", [1, 7, 500])
+def test_each_who_goes_is_looked_at_a_few_times(n_users):
+    rests = [Looked(number % n_users) for number in range(1000)]
+    Looked.n_looks = 0
+    go = surplus(cast("list[Rest]", rests), rest(-1, 500), 600)
+    assert len(go) == 900
+    assert len({*map(id, go)}) == 900
+    assert Looked.n_looks <= 3 * len(rests)
+
+
+def test_among_users_with_as_much_the_oldest_goes():
+    rests = [rest(uid, 10) for uid in (BERT, ANNA, ANNA, BERT)]
+    assert surplus(rests, rest(CARL, 5), 30) == rests[:2]
 
 
 # --- while they are written ---------------------------------------------------------------

@@ -1,4 +1,5 @@
-from inferd.worker.sandbox import files, landlock
+from inferd.sandbox import landlock
+from inferd.worker.sandbox import files
 
 
 def test_places_that_are_not_there_are_left_out(monkeypatch):

@@ -3,7 +3,7 @@ import resource
 
 from inferd.worker.limits import WORKER_OPEN_FILES
 from inferd.worker.sandbox import give_up_privileges
-from inferd.worker.sandbox.privileges import drop_capabilities
+from tests.fakes.libc import NoLibrary
 
 
 def test_a_bound_that_is_lower_already_stays(monkeypatch):
@@ -23,22 +23,3 @@ def test_without_a_bound_there_is_one(monkeypatch):
     monkeypatch.setattr(ctypes, "CDLL", lambda _: NoLibrary)
     give_up_privileges()
     assert bounds[resource.RLIMIT_NOFILE] == (WORKER_OPEN_FILES, WORKER_OPEN_FILES)
-
-
-class NoLibrary:
-    """A C library that changes nothing about us."""
-
-    @staticmethod
-    def prctl(*_: int) -> int:
-        return 0
-
-    @staticmethod
-    def capget(*_: object) -> int:
-        return -1
-
-
-def test_a_kernel_that_does_not_tell_capabilities_is_not_asked_to_change_them(
-    monkeypatch,
-):
-    monkeypatch.setattr(ctypes, "CDLL", lambda _: NoLibrary)
-    drop_capabilities()

@@ -5,13 +5,13 @@ import socket
 
 import pytest
 
-from inferd.worker.sandbox import bpf
-from inferd.worker.sandbox.calls import MACHINES, numbers
+from inferd.sandbox import bpf
+from inferd.sandbox.calls import MACHINES, numbers
+from inferd.sandbox.seccomp import PRETENDED
 from inferd.worker.sandbox.profiles import (
     ACCELERATED,
     LOADING,
     PREPARING,
-    PRETENDED,
     SERVING,
     WRITING,
     with_signals_to,

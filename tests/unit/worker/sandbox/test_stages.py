@@ -4,9 +4,10 @@ import sys
 import pytest
 
 from inferd.config import LlamaCppSettings
+from inferd.sandbox import landlock, seccomp
+from inferd.sandbox.calls import this_machine
 from inferd.worker.backend import LoadError
-from inferd.worker.sandbox import Sandbox, files, landlock, seccomp, stages
-from inferd.worker.sandbox.calls import this_machine
+from inferd.worker.sandbox import Sandbox, files, stages
 from inferd.worker.sandbox.profiles import LOADING, SERVING
 from tests.fakes.boxed import try_in_box
 
@@ -111,7 +112,7 @@ def filters(monkeypatch):
     def use(n_taken: int = 99) -> FakeFilters:
         fake = FakeFilters(n_taken)
         monkeypatch.setattr(seccomp, "restrict", fake)
-        monkeypatch.setattr(stages, "drop_capabilities", lambda: None)
+        monkeypatch.setattr(stages, "drop_capabilities", lambda _: None)
         monkeypatch.setattr(files, "restrict", lambda _: 7)
         return fake
 
@@ -166,7 +167,7 @@ def test_a_sandbox_that_can_be_entered_and_not_closed_serves_nobody(filters):
 
 PREPARER = """
 import os, signal, socket
-from inferd.worker.parent import die_with
+from inferd.sandbox.parent import die_with
 from inferd.worker.sandbox import begin_writing, enter_preparer, give_up_privileges
 
 read, write = os.pipe()

@@ -4,8 +4,8 @@ import struct
 import pytest
 from hypothesis import given, strategies as st
 
-from inferd.worker.sandbox import bpf
-from inferd.worker.sandbox.bpf import Is, IsNull, Lacks
+from inferd.sandbox import bpf
+from inferd.sandbox.bpf import Is, IsNull, Lacks
 from tests.fakes.bpf import verdict
 
 OURS, ANOTHER = 0xC000_003E, 0x4000_0003

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from inferd.worker.sandbox.calls import MACHINES, numbers, this_machine
+from inferd.sandbox.calls import MACHINES, numbers, this_machine
 
 OF_32_BITS = re.compile(r".*_time64|clock_[a-z]*64|timerfd?_[a-z]*64")
 """Numbers of the generic table that processors of 64 bits leave out."""

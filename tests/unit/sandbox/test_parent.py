@@ -9,7 +9,7 @@ pytestmark = pytest.mark.slow
 
 CHILD = """
 import os, sys, time
-from inferd.worker.parent import die_with
+from inferd.sandbox.parent import die_with
 die_with(int(sys.argv[1]))
 print(os.getpid(), flush=True)
 time.sleep(60)

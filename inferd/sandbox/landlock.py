@@ -15,6 +15,8 @@ WRITE_FILE: Final = 1 << 1
 READ_FILE: Final = 1 << 2
 READ_DIR: Final = 1 << 3
 
+_NONE: Final = "Landlock: this kernel has none, or it is turned off at boot"
+
 _CREATE_RULESET: Final = 444
 _ADD_RULE: Final = 445
 _RESTRICT_SELF: Final = 446
@@ -34,6 +36,12 @@ _SCOPES: Final = 0b11
 def version() -> int:
     """Ask the kernel which version of Landlock it has; 0 for none."""
     return max(0, _syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _ASK_VERSION))
+
+
+def missing() -> str:
+    """Say why the kernel has none."""
+    reason = refusal()
+    return f"{_NONE} ({reason})" if reason else _NONE
 
 
 def refusal() -> str:

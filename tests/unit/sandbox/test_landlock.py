@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from inferd.worker.sandbox import landlock
+from inferd.sandbox import landlock
 
 PROGRAM = """
 import os, sys
-from inferd.worker.sandbox.landlock import READ_DIR, READ_FILE, restrict
+from inferd.sandbox.landlock import READ_DIR, READ_FILE, restrict
 import ctypes
 import errno
 ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)

@@ -7,18 +7,20 @@ import sys
 
 import pytest
 
-from inferd.worker.sandbox import bpf, seccomp
-from inferd.worker.sandbox.calls import MACHINES, Machine, numbers, this_machine
+from inferd.decoder.box import READING
+from inferd.sandbox import bpf, seccomp
+from inferd.sandbox.calls import MACHINES, Machine, numbers, this_machine
+from inferd.sandbox.seccomp import PRETENDED
 from inferd.worker.sandbox.profiles import (
     ACCELERATED,
     LOADING,
-    PRETENDED,
     SERVING,
     with_signals_to,
 )
 from tests.fakes.bpf import verdict
 from tests.fakes.calling import answers, in_audit, in_stage
 from tests.fakes.each_call import ARGUMENTS
+from tests.fakes.in_decoder import each_call as in_decoder
 
 MACHINE = this_machine() or MACHINES["x86_64"]
 TABLE = numbers(MACHINE)
@@ -38,11 +40,15 @@ WAITING = {
     "select",
 }
 
+NOBODY = 2**22
+"""No process: none may signal -1, which is all of them."""
+
 RUNS = {
-    "loading": (in_stage("loading"), LOADING),
-    "serving": (in_stage("serving"), SERVING),
-    "accelerated": (in_stage("accelerated"), ACCELERATED),
-    "audit": (in_audit, SERVING),
+    "loading": (in_stage("loading"), with_signals_to(NOBODY, LOADING)),
+    "serving": (in_stage("serving"), with_signals_to(NOBODY, SERVING)),
+    "accelerated": (in_stage("accelerated"), with_signals_to(NOBODY, ACCELERATED)),
+    "audit": (in_audit, with_signals_to(NOBODY, SERVING)),
+    "decoder": (in_decoder, READING),
 }
 
 
@@ -50,7 +56,6 @@ RUNS = {
 @pytest.mark.parametrize("name", RUNS)
 def test_every_call_that_is_on_no_list_fails_with_eperm_and_ends_nothing(name):
     run, rules = RUNS[name]
-    rules = with_signals_to(2**22, rules)  # of nobody: a process may not signal -1
     code = bpf.write(MACHINE.architecture, TABLE, rules, PRETENDED)
     told = {
         number: verdict(code, MACHINE.architecture, number, ARGUMENTS)
@@ -68,13 +73,17 @@ def test_every_call_that_is_on_no_list_fails_with_eperm_and_ends_nothing(name):
     assert found[TABLE["clone3"]] == errno.ENOSYS
     allowed = {*asked} - refused - {TABLE["clone3"]}
     ended = {names[each] for each in allowed if found[each] is None}
-    assert ended == ENDING
+    assert ended == ENDING & {*rules}
     assert {found[each] for each in allowed} & {errno.EPERM, errno.ENOSYS} == set()
+
+
+def test_a_decoder_may_do_less_than_a_worker_that_serves():
+    assert {*READING} < {*SERVING, "recvfrom"}
 
 
 THREADS = """
 import ctypes, sys, threading
-from inferd.worker.sandbox import seccomp
+from inferd.sandbox import seccomp
 ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)
 rules = {name: () for name in sys.argv[1].split()}
 go, told = threading.Event(), []
