@@ -28,6 +28,11 @@ are no UTF-8 are read as such), and what some programs take for the end of a lin
 _PROSE: Final = frozenset("\n\t\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}")
 """What texts of several lines may have of these: writing systems and emoji need the last
 two, which move nothing."""
+_UNSEEN: Final = frozenset(
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"
+).union(map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
+"""Letters and marks that Unicode has no space for and nothing shows: a name with one of
+them would read as another name, or as two."""
 _CLEAR_LINE: Final = "\r\x1b[2K"
 _INDENT: Final = "  "
 """Before each line of a traceback, so that no exception's text begins a line of ours."""
@@ -45,10 +50,11 @@ def visible(text: str, *, is_prose: bool = False) -> str:
         is_prose: whether it may have several lines, tabs and any space. Else it becomes one
             line, in which all that is not seen is written out, too.
     """
-    if text.isprintable():  # as nearly always
+    is_seen = is_prose or text.isascii() or _UNSEEN.isdisjoint(text)
+    if is_seen and text.isprintable():  # as nearly always
         return text
-    is_kept = _is_prose if is_prose else str.isprintable
-    return "".join(each if is_kept(each) else repr(each)[1:-1] for each in text)
+    is_kept = _is_prose if is_prose else _is_seen
+    return "".join(each if is_kept(each) else _written(each) for each in text)
 
 
 def visible_json(text: str) -> str:
@@ -59,6 +65,14 @@ def visible_json(text: str) -> str:
         json.dumps(each)[1:-1] if _steers(each) and each not in "\n\t" else each
         for each in text
     )
+
+
+def _is_seen(char: str) -> bool:
+    return char.isprintable() and char not in _UNSEEN
+
+
+def _written(char: str) -> str:
+    return ascii(char)[1:-1]
 
 
 def _is_prose(char: str) -> bool:

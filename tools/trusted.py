@@ -311,7 +311,10 @@ def _empty(opened: int) -> None:
             env={"PATH": "/usr/bin:/bin"},
             check=False,
             timeout=REMOVE_S,
-            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # the owner could type into root's terminal by it
         )
     except subprocess.TimeoutExpired as error:
         raise OSError("its owner keeps adding to it") from error

@@ -44,11 +44,11 @@ async def _connect(trust: Trust) -> trio.SocketStream:
     trio's ``open_unix_socket`` takes EAGAIN, by which the kernel says that the backlog
     is full, for a connection under way, and gives a stream that is not connected.
     """
-    trust.check_place()
     for pause in pauses():
         sock = trio.socket.socket(trio.socket.AF_UNIX, trio.socket.SOCK_STREAM)
         try:
-            await sock.connect(str(trust.path))
+            with trust.held() as way:
+                await sock.connect(way)
             sock.getpeername()
             trust.check_server(sock)
         except OSError as error:

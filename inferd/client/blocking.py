@@ -41,10 +41,10 @@ def connect(
 
 
 def _connect(trust: Trust) -> socket.socket:
-    trust.check_place()
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        sock.connect(str(trust.path))
+        with trust.held() as way:
+            sock.connect(way)
         trust.check_server(sock)
     except BaseException:
         sock.close()

@@ -2,8 +2,9 @@
 
 A client that was led to somebody else's socket would hand over its prompt. So each
 connection is checked before the first byte is sent: by ``SO_PEERCRED``, which is about
-the connection and not about a path. The socket's directory is looked at before, so that
-nobody else can lead a client to another service of somebody whom it trusts.
+the connection and not about a path. The socket and its directory are looked at before, so
+that nobody else can lead a client to another service of somebody whom it trusts; what was
+looked at is held open, and is what a client connects to.
 """
 
 import os
@@ -12,7 +13,8 @@ import re
 import socket
 import stat
 import struct
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, Self
@@ -27,7 +29,8 @@ SERVICE_USER: Final = "inferd"
 ROOT_UID: Final = 0
 
 _UID: Final = re.compile("[0-9]{1,10}")
-_UCRED: Final = struct.Struct("3i")
+_UCRED: Final = struct.Struct("iII")
+_DESCRIPTORS: Final = Path("/proc/self/fd")
 _OVERFLOW_UID: Final = Path("/proc/sys/kernel/overflowuid")
 _USUAL_OVERFLOW_UID: Final = 65534
 
@@ -79,27 +82,53 @@ class Trust:
         usual = {ROOT_UID, os.geteuid(), *_service_uids(path)} - {overflow_uid()}
         return cls(path, frozenset({*usual, *trusted_uids, *named_uids(os.environ)}))
 
-    def check_place(self) -> None:
-        """Refuse a place in which others decide what the path leads to.
+    @contextmanager
+    def held(self) -> Iterator[str]:
+        """Look at the socket that the path leads to, and give a way to that one.
+
+        The way leads there while inside, whatever the path names by then; without
+        ``/proc`` it is the path.
 
         Raises:
-            UntrustedServerError: the directory, or a symlink on its last step or the
-                socket's, belongs to somebody else, or anybody may write to it.
+            UntrustedServerError: others decide what the path leads to: the directory, or
+                a symlink on its last step or the socket's, belongs to somebody else, or
+                anybody may write to the directory.
             OSError: it cannot be looked at.
         """
-        directory = self.path.parent
-        self._check_owner(directory.stat().st_uid, f"the owner of {directory} is")
-        for step in (directory, self.path):
-            info = step.lstat()
-            if stat.S_ISLNK(info.st_mode):
-                self._check_owner(info.st_uid, f"{step} is a symlink of")
-        if (info := directory.stat()).st_mode & stat.S_IWOTH:
-            raise UntrustedServerError(
-                self.path,
-                info.st_uid,
-                f"anybody may write to {directory}",
-                "Its owner has to take that right away: chmod o-w",
-            )
+        with ExitStack() as stack:
+            directory = self._open(stack, self.path.parent)
+            info = os.fstat(directory)
+            self._check_owner(info.st_uid, f"the owner of {self.path.parent} is")
+            if info.st_mode & stat.S_IWOTH:
+                raise UntrustedServerError(
+                    self.path,
+                    info.st_uid,
+                    f"anybody may write to {self.path.parent}",
+                    "Its owner has to take that right away: chmod o-w",
+                )
+            way = _DESCRIPTORS / str(self._open(stack, self.path, directory))
+            yield str(way if os.path.lexists(way) else self.path)
+
+    def _open(self, stack: ExitStack, step: Path, directory: int | None = None) -> int:
+        """Open what a step leads to, over no symlink of others.
+
+        Args:
+            stack: closes it.
+            step: its last name is the step.
+            directory: where it is, if that is open.
+        """
+        flags = os.O_PATH | os.O_CLOEXEC
+        name = step if directory is None else step.name
+        found = os.open(name, flags | os.O_NOFOLLOW, dir_fd=directory)
+        stack.callback(os.close, found)
+        info = os.fstat(found)
+        if stat.S_ISLNK(info.st_mode):
+            self._check_owner(info.st_uid, f"{step} is a symlink of")
+            target = os.readlink("", dir_fd=found)  # of this link, whose owner is known
+            start = step.parent if directory is None else Path()
+            found = os.open(start / target, flags, dir_fd=directory)
+            stack.callback(os.close, found)
+        return found
 
     def check_server(self, sock: Connected) -> None:
         """Refuse a connection to a process of somebody else.

@@ -107,9 +107,7 @@ class Appends(AsyncIterator[Appended]):
                 f'append to attachment "{line.attachment_id}", which is not open'
             )
         if line.bytes == "" and not line.end:  # else it would hold a permit for nothing
-            return InvalidRequestError(
-                f'append to attachment "{line.attachment_id}" brings nothing'
-            )
+            return brings_nothing(line)
         if line.fd is not None and line.fd >= len(parcel.fds):
             return InvalidRequestError(
                 f"append.fd {line.fd} not among the descriptors that came with the "
@@ -154,6 +152,13 @@ class Appends(AsyncIterator[Appended]):
             each.parcel.close()
         self._lines.clear()
         self.pending_bytes = 0
+
+
+def brings_nothing(line: AppendLine) -> InvalidRequestError:
+    """Say that a line neither adds to its attachment nor ends it."""
+    return InvalidRequestError(
+        f'append to attachment "{line.attachment_id}" brings nothing'
+    )
 
 
 def appends_of(

@@ -1,5 +1,6 @@
 """Sound that comes while it is written down: from the client to the backend, in step."""
 
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
@@ -8,8 +9,10 @@ import trio
 
 from inferd.errors import InferdError
 from inferd.server.activity import Activity
+from inferd.server.appends import brings_nothing
 from inferd.server.media import duplicated
 from inferd.server.sound import Sound
+from inferd.wire.speech import AppendLine
 
 
 class Append(Protocol):
@@ -55,6 +58,7 @@ class Feed:
             elif line.fd is not None:
                 # of its own: a failure may close the line's in the midst of it
                 with duplicated(self._sound.attachment, fds[line.fd]) as fd:
+                    _refuse_nothing(line, fd)
                     await self._sound.append_file(fd, self._grown)
         if self._activity.sound_ended_at is None:
             self._activity.sound_ended_at = trio.current_time()
@@ -63,6 +67,12 @@ class Feed:
 
     def _grown(self) -> None:
         self._append(self._sound.n_bytes, is_last=False)
+
+
+def _refuse_nothing(line: AppendLine, fd: int) -> None:
+    """Refuse an empty file that ends nothing: its request would wait for nothing."""
+    if not line.end and not os.fstat(fd).st_size:
+        raise brings_nothing(line)
 
 
 def feeding(feed: Feed) -> AbstractAsyncContextManager[None]:

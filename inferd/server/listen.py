@@ -1,7 +1,8 @@
 """Bind sockets so that nobody gets in early, and hold the lock that makes it safe.
 
 A directory of the daemon's own is made with mode 0700. A socket is made under a umask
-that lets nobody else in, and gets its group and mode before anybody is accepted.
+that leaves it its mode, and gets its group before anybody is accepted; no mode and no
+group is given by a path that somebody may have a link at by then.
 """
 
 import fcntl
@@ -40,10 +41,19 @@ def make_directory(path: Path, *, group: str | None) -> None:
             return
         path.mkdir(mode=0o700)
         if group is not None:
-            os.chown(path, -1, group_id)
-            path.chmod(0o750)
+            _open_to_group(path, group_id)
     except OSError as error:
         raise ListenError(f"socket directory {path}: {error.strerror}") from error
+
+
+def _open_to_group(path: Path, group_id: int) -> None:
+    """Let a group into a directory, and into no other that a link may lead to by now."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.fchown(fd, -1, group_id)
+        os.fchmod(fd, 0o750)
+    finally:
+        os.close(fd)
 
 
 def refuse_unsafe(path: Path) -> None:
@@ -129,10 +139,9 @@ def bind(path: Path, *, mode: int, group: str | None = None) -> trio.SocketListe
         raise ListenError(f"socket path {path}: {error.strerror}") from error
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        _bind_private(sock, path)
+        _bind_with_mode(sock, path, mode)
         if group is not None:
-            os.chown(path, -1, group_id)
-        path.chmod(mode)
+            os.chown(path, -1, group_id, follow_symlinks=False)
         sock.listen(LISTEN_BACKLOG)
         sock.setblocking(False)  # noqa: FBT003  # socket's own signature
     except OSError as error:
@@ -141,8 +150,13 @@ def bind(path: Path, *, mode: int, group: str | None = None) -> trio.SocketListe
     return trio.SocketListener(trio.socket.from_stdlib_socket(sock))
 
 
-def _bind_private(sock: socket.socket, path: Path) -> None:
-    before = os.umask(0o177)
+def _bind_with_mode(sock: socket.socket, path: Path, mode: int) -> None:
+    """Bind a socket whose file has its mode at once.
+
+    Whoever may write to the directory can put a link in its place at any time, and
+    ``chmod`` would give them whatever it leads to.
+    """
+    before = os.umask(0o777 & ~mode)
     try:
         sock.bind(os.fspath(path))
     finally:

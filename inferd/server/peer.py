@@ -17,7 +17,7 @@ import trio
 from inferd.job import NOBODY
 from inferd.server.identity import Identities, Identity
 
-_UCRED = struct.Struct("3i")
+_UCRED = struct.Struct("iII")
 _SO_PEERGROUPS: Final = 59  # of asm-generic/socket.h; Python has no name for it
 _GID: Final = struct.Struct("I")
 _GROUPS_BYTES: Final = 1024

@@ -1,12 +1,17 @@
+import grp
 import os
+import socket
+import stat
 from pathlib import Path
 
 import pytest
 import trio
 
-from inferd.server.listen import ListenError
+from inferd.server.listen import ListenError, bind, make_directory
 from tests.fakes.backend import ScriptedBackend
 from tests.fakes.serving import make_daemon
+
+GROUP = grp.getgrgid(os.getgid()).gr_name
 
 
 @pytest.fixture
@@ -81,3 +86,49 @@ async def test_a_directory_behind_a_symlink_is_refused(
 ):
     (short_dir / "link").symlink_to(run_dir)
     assert "not a directory" in await refusal(short_dir / "link")
+
+
+def test_no_link_that_came_after_a_socket_gives_away_what_it_leads_to(
+    short_dir, run_dir, monkeypatch
+):
+    """As one of a group can put there who may write to the directory."""
+    victim = short_dir / "victim"
+    victim.write_text("precious")
+    victim.chmod(0o600)
+    bind_first, chown = socket.socket.bind, os.chown
+    followed: list[bool] = []
+
+    def bind_and_swap(self, path):
+        bind_first(self, path)
+        assert stat.S_IMODE(Path(path).lstat().st_mode) == 0o660
+        Path(path).unlink()
+        Path(path).symlink_to(victim)
+
+    def spy(path, uid, gid, *, follow_symlinks=True):
+        followed.append(follow_symlinks)
+        chown(path, uid, gid, follow_symlinks=follow_symlinks)
+
+    monkeypatch.setattr(socket.socket, "bind", bind_and_swap)
+    monkeypatch.setattr(os, "chown", spy)
+    listener = bind(run_dir / "infer.sock", mode=0o660, group=GROUP)
+    os.close(listener.socket.detach())
+    assert followed == [False]
+    assert stat.S_IMODE(victim.stat().st_mode) == 0o600
+
+
+def test_no_link_in_place_of_a_new_directory_opens_another_to_the_group(
+    short_dir, monkeypatch
+):
+    victim = short_dir / "victim"
+    victim.mkdir(mode=0o700)
+    mkdir = Path.mkdir
+
+    def mkdir_and_swap(self, mode=0o777, **options):
+        mkdir(self, mode, **options)
+        self.rmdir()
+        self.symlink_to(victim)
+
+    monkeypatch.setattr(Path, "mkdir", mkdir_and_swap)
+    with pytest.raises(ListenError, match="socket directory"):
+        make_directory(short_dir / "run", group=GROUP)
+    assert stat.S_IMODE(victim.stat().st_mode) == 0o700

@@ -1,10 +1,13 @@
 import re
 import signal
+import socket
 from pathlib import Path
 
 import pytest
 
 import inferd
+from inferd.server.identity import Identities, Range, Ranges
+from inferd.server.peer import peer_of
 from tests.daemon.harness import (
     DaemonProcess,
     MakeDaemon,
@@ -17,6 +20,7 @@ from tests.daemon.users import (
     ANNA,
     BERT,
     SHARED_GROUP,
+    as_user,
     connect_as,
     needs_root,
     open_to_all,
@@ -155,3 +159,23 @@ def test_nothing_else_in_the_server_goes_by_a_peers_uid():
         text = REFUSAL.sub("", path.read_text())
         if path.name not in BY_REAL_UID:
             assert not re.search(r"peer\w*(\([^)]*\))?\.uid\b", text), path.name
+
+
+@needs_root
+@pytest.mark.parametrize("uid", [2**31, 2**32 - 3], ids=hex)
+def test_a_uid_of_the_upper_half_counts_as_its_owner_too(short_dir, uid):
+    """The kernel's uids have no sign: read with one, they would be in nobody's range."""
+    short_dir.chmod(0o755)
+    identities = Identities(uids=Ranges([Range(2**31, 2**31 - 1, ANNA)]))
+    with (
+        socket.socket(socket.AF_UNIX) as listener,
+        socket.socket(socket.AF_UNIX) as peer,
+    ):
+        listener.bind(str(short_dir / "infer.sock"))
+        (short_dir / "infer.sock").chmod(0o777)
+        listener.listen()
+        with as_user(uid):
+            peer.connect(str(short_dir / "infer.sock"))
+        with listener.accept()[0] as accepted:
+            found = peer_of(accepted, identities)
+    assert (found.uid, found.gid, found.user, found.owner) == (uid, uid, ANNA, ANNA)

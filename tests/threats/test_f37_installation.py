@@ -284,6 +284,36 @@ def test_removing_takes_no_more_rights_than_the_owner_s(place, theirs, victim):
     assert (kept / "file").read_text() == SECRET
 
 
+IN_A_TERMINAL = """
+import os, sys
+from tools import trusted
+
+run = trusted.subprocess.run
+
+def run_other(command, **options):
+    code = "import os; os.open('/dev/tty', os.O_RDWR)"
+    ended = run([sys.executable, "-I", "-c", code], **options)
+    print(ended.returncode, ended.stdout, ended.stderr, flush=True)
+
+os.setsid()
+os.dup2(os.open(sys.argv[1], os.O_RDWR), 0)
+trusted.subprocess.run = run_other
+trusted.remove_tree("theirs", trusted.open_directory(sys.argv[2]))
+"""
+
+
+def test_what_runs_as_another_user_has_neither_root_s_terminal_nor_its_memory(
+    place, theirs
+):
+    """It could type there (``TIOCSTI``), and tell without end why it removes nothing."""
+    ours, its = os.openpty()
+    command = [sys.executable, "-c", IN_A_TERMINAL, os.ttyname(its), str(place)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    os.close(ours)
+    os.close(its)
+    assert ended.stdout == "1 None None\n", ended.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["module.py", "package"])
 def test_sources_that_are_swapped_for_links_give_no_secret_away(

@@ -8,7 +8,7 @@ from tempfile import mkdtemp
 import pytest
 import trio
 
-from inferd.client import asynchronous, sync
+from inferd.client import asynchronous, awaiting, sync
 from inferd.client.exchange import ClientError
 from inferd.client.trust import UntrustedServerError
 from inferd.doctor.check import Verdict
@@ -174,6 +174,47 @@ def test_a_symlink_of_others_leads_to_no_other_service_of_ones_own(short_dir):
         group_dir.chmod(0o1777)
         with pytest.raises(UntrustedServerError, match="anybody may write.* o-w"):
             sync.connect(INFER_SOCKET, group_dir)
+
+
+async def connect_on_trio(leaf, directory):
+    await (await awaiting.connect(leaf, directory)).aclose()
+
+
+@pytest.mark.parametrize("is_on_trio", [False, True], ids=["blocking", "trio"])
+def test_a_socket_that_is_swapped_once_it_was_looked_at_is_used_all_the_same(
+    short_dir, monkeypatch, is_on_trio
+):
+    """As one of the directory's group can, by a link to another service of root's."""
+    (short_dir / "run").mkdir()
+    path, journal = short_dir / "run" / INFER_SOCKET, short_dir / "journal"
+    connect = socket.socket.connect
+
+    def swap_and_connect(self, address):
+        path.unlink()
+        path.symlink_to(journal)
+        connect(self, address)
+
+    with socket.socket(socket.AF_UNIX) as right, socket.socket(socket.AF_UNIX) as other:
+        for listener, place in ((right, path), (other, journal)):
+            listener.bind(str(place))
+            listener.listen()
+            listener.setblocking(False)
+        monkeypatch.setattr(socket.socket, "connect", swap_and_connect)
+        if is_on_trio:
+            trio.run(connect_on_trio, INFER_SOCKET, short_dir / "run")
+        else:
+            sync.connect(INFER_SOCKET, short_dir / "run").close()
+        with pytest.raises(BlockingIOError):
+            other.accept()
+        right.accept()[0].close()
+
+
+@pytest.mark.parametrize("uid", [2**31, 2**32 - 3])
+def test_whom_one_names_may_answer_by_any_uid_there_is(short_dir, uid):
+    short_dir.chmod(0o755)
+    os.chown(short_dir, uid, -1)
+    with impostor(short_dir, INFER_SOCKET, uid=uid):
+        sync.connect(INFER_SOCKET, short_dir, trusted_uids=[uid]).close()
 
 
 @pytest.mark.parametrize("name", LANGUAGES)

@@ -23,7 +23,10 @@ FORGED = "error: FORGED"
 HOSTILE = (
     f"x\x1b]0;title\x07\x1b[2J\x9b31m\r\b\x00\x7f\u202e\u2066\u200f\u200b\u2028{FORGED}"
     f"\x85{FORGED}\n{FORGED}\r\n{FORGED}"
+    "\u3164\u2800\U000e0100\ufe0f"
 )
+BLANK = set("\u3164\u2800\U000e0100\ufe0f")
+"""What takes place, or none, and shows nothing."""
 FILE_NAME = HOSTILE.replace("\x00", "") + "\udcff"
 PATIENCE_S = 30.0
 OURS = re.compile(rb"\r\x1b\[2K|\r\n")
@@ -145,6 +148,7 @@ def assert_tame(written, *, is_prose=False):
     assert steering <= {"\n"}
     assert not re.search(rf"^{FORGED}", text, re.MULTILINE) or is_prose
     assert text.replace("\n", "").isprintable() or is_prose
+    assert not BLANK & set(text) or is_prose
 
 
 @pytest.fixture

@@ -29,7 +29,10 @@ from inferd.terminal import (
 CONTROLS = [chr(code) for code in (*range(0x20), *range(0x7F, 0xA0))]
 TURNS = list("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 HIDDEN = list("\u00ad\u180e\u200b\u2060\ufeff\U000e0041\u2028\u2029\ud800\udcff")
-ANY = st.text(st.characters() | st.sampled_from([*CONTROLS, *TURNS, *HIDDEN]))
+BLANK = list(
+    "\u034f\u115f\u1160\u17b4\u180b\u180f\u2800\u3164\ufe00\ufe0f\uffa0\U000e0100"
+)
+ANY = st.text(st.characters() | st.sampled_from([*CONTROLS, *TURNS, *HIDDEN, *BLANK]))
 STEERING = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 
@@ -73,10 +76,18 @@ def test_what_steers_is_written_out_as_python_has_it(char):
     assert visible(f"a{char}b") == f"a{ascii(char)[1:-1]}b"
 
 
+@pytest.mark.parametrize("char", BLANK, ids=ascii)
+def test_what_shows_nothing_is_written_out_in_words_and_left_in_prose(char):
+    assert visible(f"a{char}b") == f"a{ascii(char)[1:-1]}b"
+    assert visible(f"é{char}b") == f"é{ascii(char)[1:-1]}b"
+    assert visible(f"a{char}b\x1b", is_prose=True) == f"a{char}b\\x1b"
+
+
 @given(ANY)
-def test_a_line_is_one_line_in_which_nothing_steers(text):
+def test_a_line_is_one_line_in_which_nothing_steers_or_hides(text):
     shown = visible(text)
     assert shown.isprintable()
+    assert not set(BLANK) & set(shown)
     assert visible(shown) == shown
 
 

@@ -52,7 +52,7 @@ class UntrustedError(Exception):
 def refuse_stranger(connection: socket.socket) -> None:
     """Go on only if root listens, this user, or a uid in ``INFERD_TRUST_UID``."""
     asked = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    _, uid, _ = struct.unpack("3i", asked)
+    _, uid, _ = struct.unpack("iII", asked)
     named = os.environ.get("INFERD_TRUST_UID", "").split(",")
     if uid not in (0, os.geteuid()) and str(uid) not in named:
         raise UntrustedError(f"uid {uid} listens; to trust it: INFERD_TRUST_UID={uid}")

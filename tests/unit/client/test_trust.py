@@ -79,6 +79,27 @@ def test_without_proc_that_uid_is_the_usual_one(monkeypatch, tmp_path):
     assert overflow_uid() == 65534
 
 
+def test_the_way_to_a_socket_leads_there_whatever_its_path_names_by_then(tmp_path):
+    tmp_path.chmod(0o755)
+    (tmp_path / "infer.sock").write_text("looked at")
+    (tmp_path / "link").symlink_to("infer.sock")
+    (tmp_path / "to").symlink_to(".")
+    for path in ("infer.sock", "link", "to/link"):
+        with Trust.at(tmp_path / path).held() as way:
+            (tmp_path / "infer.sock").rename(tmp_path / "kept")
+            assert Path(way).read_text() == "looked at"
+            (tmp_path / "kept").rename(tmp_path / "infer.sock")
+        assert not Path(way).exists()
+
+
+def test_without_proc_the_way_is_the_path(monkeypatch, tmp_path):
+    monkeypatch.setattr(trust, "_DESCRIPTORS", tmp_path / "none")
+    tmp_path.chmod(0o755)
+    (tmp_path / "infer.sock").touch()
+    with Trust.at(tmp_path / "infer.sock").held() as way:
+        assert way == str(tmp_path / "infer.sock")
+
+
 @pytest.mark.parametrize(
     ("words", "uids"),
     [("", set()), ("0", {0}), ("1000, 65534", {1000, 65534}), (",7,", {7})],

@@ -87,6 +87,23 @@ async def test_a_file_may_be_appended_and_an_end_alone(studio):
     assert studio.sound.is_whole
 
 
+async def test_an_empty_file_that_ends_nothing_ends_the_request(studio):
+    studio.put(bytes(4))
+    studio.put(fds=[memfd()])
+    studio.put(end=True)
+    await studio.feed.run()
+    assert isinstance(studio.activity.failure, InvalidRequestError)
+    assert 'append to attachment "a" brings nothing' in str(studio.activity.failure)
+    assert studio.told == [(4, False)]
+
+
+async def test_an_empty_file_may_come_with_the_end(studio):
+    studio.put(fds=[memfd()], end=True)
+    await studio.feed.run()
+    assert studio.activity.failure is None
+    assert studio.told[-1] == (0, True)
+
+
 async def test_where_there_is_no_descriptor_for_a_file_the_request_is_told(
     studio, monkeypatch
 ):

@@ -192,15 +192,15 @@ def test_a_socket_gets_its_mode_whatever_the_umask(short_dir, mode, mask):
 
 def test_nobody_gets_in_before_a_socket_has_its_mode(short_dir, monkeypatch):
     early: list[int] = []
-    chmod = Path.chmod
+    listen = socket.socket.listen
 
-    def spy(self, mode):
-        early.append(mode_of(self))
-        chmod(self, mode)
+    def spy(self, backlog):
+        early.append(mode_of(short_dir / "s"))
+        listen(self, backlog)
 
-    monkeypatch.setattr(Path, "chmod", spy)
+    monkeypatch.setattr(socket.socket, "listen", spy)
     with umask(0), bound(short_dir / "s", mode=0o660):
-        assert early == [0o600]
+        assert early == [0o660]
         assert os.umask(0) == 0
 
 
