@@ -1,6 +1,5 @@
 """The sandbox of the process that reads lines: one socket, memory, and its end."""
 
-import mmap
 import resource
 from functools import partial
 from typing import Final
@@ -8,26 +7,26 @@ from typing import Final
 from inferd.decoder.limits import READ_MEMORY_BYTES
 from inferd.ipc import Boxed
 from inferd.sandbox import landlock
+from inferd.sandbox.arguments import NO_CODE, OWN_CLOCK, RECVFROM_IN_BAND, SENT_ON
 from inferd.sandbox.box import call_only, keep_to
-from inferd.sandbox.bpf import Is, IsNull, Lacks, Rules
+from inferd.sandbox.bpf import Is, Rules
 from inferd.sandbox.calls import numbers, this_machine
 from inferd.sandbox.privileges import drop_capabilities, gain_no_privileges
 
 _FUTEX_WAKE: Final = (1, 129)
 """Of ``futex``: to wake who waits, who would be of this process or of any."""
 
-_NO_CODE: Final = (Lacks(2, mmap.PROT_EXEC),)
-
 READING: Final[Rules] = {
     # the socket to the daemon
-    "recvfrom": (),
-    "sendto": (IsNull(4),),
+    "recvfrom": RECVFROM_IN_BAND,
+    "sendto": SENT_ON,
     # memory; C libraries differ in how they get it
     **dict.fromkeys(("brk", "munmap", "mremap", "madvise"), ()),
-    "mmap": _NO_CODE,
-    "mprotect": _NO_CODE,
+    "mmap": NO_CODE,
+    "mprotect": NO_CODE,
     # how much there is of it, and of time
-    **dict.fromkeys(("pread64", "getrusage", "clock_gettime"), ()),
+    **dict.fromkeys(("pread64", "getrusage"), ()),
+    "clock_gettime": OWN_CLOCK,
     "prlimit64": (Is(0, (0,)), Is(1, (resource.RLIMIT_CPU,))),
     # the end: there is one thread, so whoever wakes another one wakes nobody
     "futex": (Is(1, _FUTEX_WAKE),),

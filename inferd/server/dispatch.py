@@ -40,7 +40,7 @@ class Refusal:
         activity: Activity,  # noqa: ARG002
     ) -> None:
         """Refuse a request, whatever it is."""
-        raise self._error.with_traceback(None)  # nor that of the one before
+        raise self._error
 
 
 async def dispatch(
@@ -57,6 +57,7 @@ async def dispatch(
     try:
         await service.answer(request, reply, activity)
     except InferdError as error:
+        error.with_traceback(None)  # its frames hold the request, and some hold it
         activity.refused(error)
         await _end(reply, error)
         return not error.closes_connection

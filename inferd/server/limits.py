@@ -113,6 +113,9 @@ default. F-35."""
 YOUNG_OBJECTS: Final = 20_000
 """Objects that Python makes and does not free before it looks for cycles among them. F-35."""
 
+COLLECT_S: Final = 2.0
+"""Seconds after which it looks whatever there is: a cycle may hold a line of 64 MiB. F-35."""
+
 FULL_COLLECTION_PART: Final = 100
 """Of so many full collections of Python's garbage one is made: each takes 60 to 100 ms with
 a thousand connections, and the daemon leaves few cycles. F-35."""

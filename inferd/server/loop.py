@@ -20,6 +20,7 @@ from trio.lowlevel import Abort, Task
 
 from inferd.server.closing import INTERRUPTED
 from inferd.server.limits import (
+    COLLECT_S,
     FULL_COLLECTION_PART,
     PASS_S,
     TURNS_A_PASS,
@@ -51,6 +52,13 @@ def rare_collections() -> Iterator[None]:
     finally:
         gc.set_threshold(*before)
         gc.unfreeze()
+
+
+async def collect_often() -> None:
+    """Look for cycles among what is new every ``COLLECT_S`` seconds, until cancelled."""
+    while True:
+        await trio.sleep(COLLECT_S)
+        gc.collect(1)
 
 
 class Loop(trio.abc.Instrument):

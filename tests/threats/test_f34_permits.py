@@ -194,6 +194,7 @@ def test_recordings_in_which_nobody_speaks_keep_nobody_from_running(
 def test_no_user_has_more_recordings_than_one_may(make_daemon: MakeDaemon):
     daemon = start(make_daemon, slow_mock(3), max_live=3, max_queued=20)
     clients = listeners(daemon, 3)
+    daemon.catch_up()
     with connect_as(daemon, ANNA, leaf=V2) as one_more:
         one_more.send(live(id="more"))
         assert one_more.frame()["code"] == "queue_full"

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 ESCAPES = Path(__file__).parents[1] / "fakes/escapes.py"
 LATER = "start a thread by a newer call"
-N_ATTEMPTS = 126
+N_ATTEMPTS = 132
 LARGE_CHARS = 200_000
 
 

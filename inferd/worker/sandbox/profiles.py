@@ -9,12 +9,18 @@ A call is on a list because it was seen in use there, or because a C library mak
 the place of one that was seen: older ones, and those of another processor.
 """
 
-import mmap
 import os
 import signal
 import socket
 from typing import Final
 
+from inferd.sandbox.arguments import (
+    NO_CODE,
+    OWN_CLOCK,
+    RECVFROM_IN_BAND,
+    RECVMSG_IN_BAND,
+    SENT_ON,
+)
 from inferd.sandbox.bpf import Is, IsNull, Lacks, Rules
 
 THREAD_FLAGS: Final = (0x003D_0F00, 0x007D_0F00)
@@ -55,15 +61,6 @@ _FUTEXES: Final = tuple(
 """To wait, to wake, and to have others wait elsewhere. Not what inherits priority: it takes
 any thread of the machine for the owner of a lock, and so tells whether it is there."""
 
-_CLOCKS: Final = tuple(range(12))
-"""Of the machine and of the caller. Others, below 0, are the processor time of any process
-of the machine, or a device's."""
-
-_ALL_BITS: Final = 0xFFFF_FFFF
-_SENT: Final = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
-_RECEIVED: Final = _SENT | socket.MSG_WAITALL | socket.MSG_CMSG_CLOEXEC
-"""Flags of messages. Without ``MSG_OOB``, which is rarely used and much of the kernel's."""
-
 
 def _any_use(names: str) -> Rules:
     return dict.fromkeys(names.split(), ())
@@ -75,18 +72,17 @@ def _no_bits(argument: int, bits: int) -> tuple[Lacks]:
 
 _IN_BAND: Final = {place: _no_bits(place, socket.MSG_OOB) for place in (2, 3)}
 """By the place of the flags among the arguments."""
-_NO_CODE: Final = _no_bits(2, mmap.PROT_EXEC)
 
 SERVING: Final[Rules] = {
     # decoding, and the socket to the daemon
     "futex": (Is(1, _FUTEXES),),
     **_any_use("sched_yield"),
-    "recvmsg": _no_bits(2, _ALL_BITS & ~_RECEIVED),
-    "sendto": (IsNull(4), Lacks(3, _ALL_BITS & ~_SENT)),
-    "clock_gettime": (Is(0, _CLOCKS),),
+    "recvmsg": RECVMSG_IN_BAND,
+    "sendto": SENT_ON,
+    "clock_gettime": OWN_CLOCK,
     **_any_use("madvise brk munmap mremap"),
-    "mprotect": _NO_CODE,
-    "mmap": _NO_CODE,
+    "mprotect": NO_CODE,
+    "mmap": NO_CODE,
     **_any_use(
         "read pread64 write times lseek close fstat readv preadv preadv2 writev"
     ),
@@ -95,7 +91,7 @@ SERVING: Final[Rules] = {
     "clone": (Is(0, THREAD_FLAGS),),
     **_any_use("set_robust_list rseq gettid sched_getaffinity exit exit_group"),
     # time, chance, oneself
-    **dict.fromkeys(("clock_nanosleep", "clock_getres"), (Is(0, _CLOCKS),)),
+    **dict.fromkeys(("clock_nanosleep", "clock_getres"), OWN_CLOCK),
     **_any_use("nanosleep gettimeofday time getcpu"),
     **_any_use("getrandom getpid getppid getuid geteuid getgid getegid getrusage"),
     **_any_use("uname sysinfo"),
@@ -127,7 +123,7 @@ LOADING: Final[Rules] = {
 
 WRITING: Final[Rules] = {
     **SERVING,
-    "recvfrom": _no_bits(3, _ALL_BITS & ~_RECEIVED),
+    "recvfrom": RECVFROM_IN_BAND,
     **_any_use("setitimer"),
 }
 """A fork that writes what one request asks for, and may take no longer than it may."""

@@ -268,5 +268,5 @@ def test_blocks_may_be_nested_so_deeply_and_no_deeper(levels):
         plan = resolve_blocks(decode_blocks(line), seed=7)
         assert plan.job.turns[0].text == "x"
     else:
-        with pytest.raises(PeerError, match=r"nested over 16 deep|recursion"):
+        with pytest.raises(PeerError, match=r"nested over 16 deep|nested too deeply"):
             resolve_blocks(decode_blocks(line), seed=7)

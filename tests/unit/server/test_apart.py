@@ -1,4 +1,6 @@
+import gc
 import json
+import weakref
 from typing import Any
 
 import msgspec
@@ -50,6 +52,25 @@ async def test_a_request_comes_with_its_plan_and_its_content_uncopied():
         Turn("user", "hello")
     ]
     assert resolved_or(it.resolved, lambda: pytest.fail("asked")) is it.resolved
+
+
+class Part(bytearray):
+    """One that a test may watch."""
+
+
+async def test_a_refused_line_is_freed_as_its_refusal_is():
+    part = Part(b'{"id": 7, "messages": []}')
+    line, freed = LongLine([part], len(part)), weakref.ref(part)
+    gc.disable()
+    try:
+        it = await find(
+            InHere(), line, socket=INFER_SOCKET, peer=Peer(1, 7, 7), n_fds=0
+        )
+        assert isinstance(it, InvalidFrameError)
+        del it, line, part
+        assert freed() is None
+    finally:
+        gc.enable()
 
 
 async def test_texts_of_attachments_are_theirs_again():

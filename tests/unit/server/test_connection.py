@@ -219,7 +219,7 @@ async def test_what_is_read_ahead_is_bounded_over_all_connections_of_a_user(
             await client.send(b"".join(generate(f"r{n}") for n in range(10)))
             await settled()
         inboxes = [each._inbox for each in house.connections]
-        assert [len(each.waiting) for each in inboxes] == [4, LEAST_READ_AHEAD]
+        assert sorted(len(each.waiting) for each in inboxes) == [LEAST_READ_AHEAD, 4]
         for client in (first, second):
             answers = [(await client.answer())[-1] for _ in range(10)]
             assert [each["id"] for each in answers] == [f"r{n}" for n in range(10)]

@@ -1,5 +1,6 @@
+import gc
 import re
-import traceback
+import weakref
 
 import pytest
 import trio
@@ -89,7 +90,7 @@ async def test_a_refusal_is_the_same_for_every_request():
         assert not goes_on
         assert (frame["id"], frame["code"]) == ("r", "backend_unavailable")
         assert [line["event"] for line in log] == ["request_refused"]
-    assert len(traceback.extract_tb(refusal.__traceback__)) == 2
+    assert refusal.__traceback__ is None
 
 
 async def test_a_failure_becomes_its_error_frame():
@@ -175,3 +176,22 @@ async def test_a_refusal_that_nobody_reads_is_logged_once(autojump_clock):
         with capture_logs() as log, pytest.raises(PeerGoneError):
             await dispatch(service, REQUEST, reply, begin())
     assert [line["event"] for line in log] == ["request_refused"]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_a_refused_request_is_freed_as_it_leaves(is_known):
+    service: Service[GenerateRequest] = (
+        Refusal(QueueFullError(depth=1))
+        if is_known
+        else Answers(QueueFullError(depth=1))
+    )
+    async with open_pair() as (ours, _):
+        reply = Reply(ours, "r", write_timeout_s=1, unread=Unread(1), uid=PEER.uid)
+        freed = weakref.ref(activity := begin())
+        gc.disable()
+        try:
+            assert await dispatch(service, REQUEST, reply, activity)
+            del reply, activity
+            assert freed() is None
+        finally:
+            gc.enable()

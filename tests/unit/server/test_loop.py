@@ -1,4 +1,5 @@
 import gc
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -6,8 +7,8 @@ from functools import partial
 import trio
 import trio.testing
 
-from inferd.server.limits import FULL_COLLECTION_PART, PASS_S, YOUNG_OBJECTS
-from inferd.server.loop import OWNER, Loop, rare_collections
+from inferd.server.limits import COLLECT_S, FULL_COLLECTION_PART, PASS_S, YOUNG_OBJECTS
+from inferd.server.loop import OWNER, Loop, collect_often, rare_collections
 
 ANNA, BERT = 1, 2
 
@@ -148,3 +149,22 @@ def test_full_collections_are_rare_while_inside_and_as_before_behind():
         assert (middle, old) == (before[1], before[2] * FULL_COLLECTION_PART)
         assert gc.get_freeze_count() > 0
     assert (gc.get_threshold(), gc.get_freeze_count()) == (before, 0)
+
+
+async def test_what_is_new_is_looked_at_in_time(autojump_clock, nursery):
+    class Node:
+        itself: object
+
+    with rare_collections():
+        gc.disable()  # but for what it does by itself
+        try:
+            node = Node()
+            node.itself = node
+            freed = weakref.ref(node)
+            del node
+            nursery.start_soon(collect_often)
+            await trio.sleep(COLLECT_S + 1)
+            assert freed() is None
+        finally:
+            gc.enable()
+        nursery.cancel_scope.cancel()
