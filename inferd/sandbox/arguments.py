@@ -14,8 +14,8 @@ NO_CODE: Final = (Lacks(2, mmap.PROT_EXEC),)
 """Of ``mmap`` and ``mprotect``: memory that is not run."""
 
 _ALL_BITS: Final = 0xFFFF_FFFF
-_SENT: Final = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
-_RECEIVED: Final = _SENT | socket.MSG_WAITALL | socket.MSG_CMSG_CLOEXEC
+_SENT: Final = int(socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+_RECEIVED: Final = _SENT | int(socket.MSG_WAITALL | socket.MSG_CMSG_CLOEXEC)
 
 SENT_ON: Final = (IsNull(4), Lacks(3, _ALL_BITS & ~_SENT))
 """Of ``sendto``: to whom the socket is connected, and in band: ``MSG_OOB`` is rarely used
