@@ -1,5 +1,3 @@
-import os
-
 import pytest
 import trio
 from hypothesis import given, settings, strategies as st
@@ -12,6 +10,7 @@ from inferd.server.custody import NOTHING, Custody, Parcel
 from inferd.server.identity import Identity
 from inferd.server.peer import Peer
 from inferd.wire.speech import AppendLine
+from tests.fakes.fds import memfd
 from tests.fakes.output import Spoken
 
 PEER = Peer(pid=17, uid=1000, gid=100)
@@ -131,7 +130,7 @@ async def test_a_request_whose_client_left_is_a_line_of_its_own(autojump_clock):
 async def test_what_came_along_and_after_is_counted_and_not_repeated(autojump_clock):
     activity = begin()
     activity.parcel = Parcel(Custody(10))
-    activity.parcel.add((os.open(os.devnull, os.O_RDONLY),), is_cut=False)
+    activity.parcel.add((memfd(),), is_cut=False)
     activity.appends = Appends(frozenset({"s"}))
     line = AppendLine(id="r", attachment_id="s", bytes="c2VjcmV0")
     activity.appends.put(line, 70, NOTHING)

@@ -1,5 +1,3 @@
-import os
-
 import pytest
 import trio
 import trio.testing
@@ -16,7 +14,7 @@ from inferd.wire.blocks import (
     ImageAttachment,
 )
 from inferd.wire.speech import AppendLine
-from tests.fakes.fds import is_open, n_open
+from tests.fakes.fds import is_open, memfd, n_open
 
 OPEN = frozenset({"s"})
 
@@ -27,7 +25,7 @@ def line(text: str | None = "AAAA", *, to: str = "s", **fields) -> AppendLine:
 
 def parcel_of(n_fds: int = 1) -> Parcel:
     parcel = Parcel(Custody(100))
-    fds = tuple(os.open(os.devnull, os.O_RDONLY) for _ in range(n_fds))
+    fds = tuple(memfd() for _ in range(n_fds))
     parcel.add(fds, is_cut=False)
     return parcel
 

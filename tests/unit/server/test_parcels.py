@@ -12,7 +12,7 @@ from inferd.errors import InvalidRequestError, TooManyDescriptorsError
 from inferd.limits import MAX_ATTACHMENTS
 from inferd.server.custody import NOTHING, Custody
 from inferd.server.parcels import Parcels, receive
-from tests.fakes.fds import content_of, memfds, n_open, send_with
+from tests.fakes.fds import content_of, memfd, memfds, n_open, send_with
 from tests.fakes.streams import open_pair
 
 ANNA = 70_001
@@ -23,7 +23,7 @@ PIECES = st.lists(st.tuples(st.integers(0, 300), st.booleans()), max_size=5)
 
 
 def some(n_fds: int = 1) -> tuple[int, ...]:
-    return tuple(os.open(os.devnull, os.O_RDONLY) for _ in range(n_fds))
+    return tuple(memfd() for _ in range(n_fds))
 
 
 @pytest.fixture
