@@ -10,15 +10,20 @@ what the kernel closes by itself is interrupted.
 import fcntl
 import os
 import signal
+import socket
+import termios
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
+import trio
+
 from inferd.server.limits import CLOSE_AGAIN_S, CLOSE_S
 
 _SIGNAL: Final = signal.SIGALRM
 _TIMER: Final = signal.ITIMER_REAL
+_INT_BYTES: Final = 4
 
 
 class Interrupted:
@@ -97,3 +102,22 @@ def _close_each(fds: Iterable[int]) -> None:
     for fd in fds:
         with suppress(OSError):  # a file system may say what it likes; it is closed
             os.close(fd)
+
+
+def close_left(sock: socket.socket) -> None:
+    """Close a socket to which nobody can send any more."""
+    if _has_unread(sock):
+        close_socket(sock)
+    else:  # a timer for the kernel takes as long as all the rest
+        sock.close()
+
+
+def close_socket(sock: socket.socket | trio.socket.SocketType) -> None:
+    """Close a socket, and with it descriptors that nobody has taken out of it."""
+    with INTERRUPTED:
+        sock.close()
+
+
+def _has_unread(sock: socket.socket) -> bool:
+    """Tell whether anything is unread: descriptors come with a byte at least."""
+    return any(fcntl.ioctl(sock.fileno(), termios.FIONREAD, bytes(_INT_BYTES)))

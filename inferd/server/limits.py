@@ -129,6 +129,10 @@ ACCEPTS_A_PASS: Final = 256
 queue is first come, first served, so one user's flood has to be taken off it faster than it
 grows. Each takes some 10 µs. F-35."""
 
+ACCEPT_S: Final = 0.0005
+"""Seconds of processor time that this may take in one pass, and one connection more: who is
+turned away takes some 80 µs. F-35."""
+
 HANGUPS_A_PASS: Final = 4
 """Connections whose end is noticed in one pass: each ends some tasks and up to 64 requests,
 which takes a third of a millisecond to a whole one. F-35."""

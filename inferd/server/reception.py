@@ -9,6 +9,7 @@ takes few descriptors.
 import errno
 import os
 import socket
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
@@ -25,10 +26,10 @@ from inferd.errors import (
 )
 from inferd.server.access import Access
 from inferd.server.activity import where, who
-from inferd.server.closing import INTERRUPTED
+from inferd.server.closing import close_left, close_socket
 from inferd.server.descriptors import Spare, accept, accept_now, has_left, stream_of
 from inferd.server.identity import Identities
-from inferd.server.limits import ACCEPTS_A_PASS, HEARD_OUT_S, MAX_HEARD_OUT
+from inferd.server.limits import ACCEPT_S, ACCEPTS_A_PASS, HEARD_OUT_S, MAX_HEARD_OUT
 from inferd.server.listen import INFERENCE_MODE
 from inferd.server.loop import OWNER, Loop
 from inferd.server.metrics import Metrics
@@ -127,7 +128,7 @@ class Reception:
         while self._waiting:
             sock, visit = self._waiting.popitem()
             visit.door.room.leave(visit.place)
-            _close(sock)
+            close_socket(sock)
         self._spare.close()
 
     async def receive_all(
@@ -148,7 +149,7 @@ class Reception:
                     if not self._receive_some(listener, door, clients):
                         await trio.sleep(SHORTAGE_PAUSE_S)
             finally:
-                _close(listener.socket)
+                close_socket(listener.socket)
 
     def receive_waiting(
         self, listener: trio.SocketListener, door: Door, clients: trio.Nursery
@@ -165,6 +166,7 @@ class Reception:
         Returns:
             Whether to go on at once: false where there is no descriptor left.
         """
+        end = time.thread_time() + ACCEPT_S
         for _ in range(ACCEPTS_A_PASS):
             try:
                 sock = accept(listener)
@@ -177,9 +179,11 @@ class Reception:
             if sock is None:
                 break
             if has_left(sock):  # at once: a flood of those has to cost little
-                _close(sock)
+                close_left(sock)
             else:
                 self.receive(sock, door, clients)
+            if time.thread_time() > end:
+                break
         return True
 
     def _receive_by_spare(
@@ -255,7 +259,7 @@ class Reception:
             self._close(sock)
 
     def _close(self, sock: socket.socket) -> None:
-        _close(sock)
+        close_socket(sock)
         self._spare.restore()
 
     def _note(
@@ -277,12 +281,6 @@ class Reception:
         finally:
             visit.door.room.leave(visit.place)
             self._close(visit.sock)
-
-
-def _close(sock: socket.socket | trio.socket.SocketType) -> None:
-    """Close a socket, and with it descriptors that nobody has taken out of it."""
-    with INTERRUPTED:
-        sock.close()
 
 
 class Visit(NamedTuple):

@@ -7,6 +7,7 @@ from inferd.server.closing import (
     INTERRUPTED,
     Interrupted,
     close_apart,
+    close_left,
     close_now,
 )
 from inferd.server.custody import Custody, Parcel
@@ -91,6 +92,16 @@ def test_a_thread_closes_others_whatever_the_kernel_says_of_one():
     assert thread is not None
     thread.join()
     assert n_open() == n_before - 2
+
+
+def test_what_one_who_has_left_had_sent_is_closed_within_a_bound():
+    ours, theirs = socket.socketpair()
+    with lingering() as (fd, _), INTERRUPTED.on():
+        socket.send_fds(theirs, [b"x"], [fd])
+        os.close(fd)
+        theirs.close()
+        close_left(ours)
+        assert ours.fileno() == -1
 
 
 def test_without_a_thread_they_are_closed_here(monkeypatch):

@@ -252,6 +252,23 @@ async def connect(directory) -> FrameClient:
     return FrameClient(await trio.open_unix_socket(directory / "s"))
 
 
+@pytest.mark.parametrize("n_accepted", [1, 5])
+async def test_a_batch_takes_so_long_and_one_more(
+    n_accepted, reception, short_dir, nursery, monkeypatch
+):
+    seconds = -1.0 if n_accepted == 1 else 60.0
+    monkeypatch.setattr("inferd.server.reception.ACCEPT_S", seconds)
+    listener = bind(short_dir / "s", mode=ADMIN_MODE)
+    clients = [await connect(short_dir) for _ in range(5)]
+    place = door(echo, 100)
+    assert reception._receive_some(listener, place, nursery)
+    assert place.room.n_held == n_accepted
+    await listener.aclose()
+    for client in clients:
+        await client.aclose()
+    nursery.cancel_scope.cancel()
+
+
 @pytest.mark.parametrize("number", SHORTAGES)
 async def test_clients_are_told_that_there_is_no_room(
     number, reception, short_dir, nursery
