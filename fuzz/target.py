@@ -55,8 +55,19 @@ class Signs(NamedTuple):
 
     @classmethod
     def of(cls, daemon: DaemonProcess) -> Self:
-        """Look at a daemon; nothing else may be connected to it."""
-        requests = ask(daemon, "admin", b'{"command":"requests"}')[-1]["requests"]
+        """Look at a daemon; nothing else may be connected to it.
+
+        Whoever looks has gone by then, as far as the daemon is concerned, too.
+        """
+        n_while_asking = 0
+
+        def note() -> None:
+            nonlocal n_while_asking
+            n_while_asking = n_fds(daemon.pid)
+
+        frames = ask(daemon, "admin", b'{"command":"requests"}', at_last=note)
+        requests = frames[-1]["requests"]
+        eventually(lambda: n_fds(daemon.pid) < n_while_asking, within_s=SETTLE_S)
         return cls(
             pid=daemon.pid if daemon.is_running else 0,
             worker_pids=sorted(daemon.worker_pids()),
@@ -151,14 +162,26 @@ def target() -> Iterator[Target]:
 
 
 def ask(
-    daemon: DaemonProcess, surface: SurfaceName, line: bytes
+    daemon: DaemonProcess,
+    surface: SurfaceName,
+    line: bytes,
+    *,
+    at_last: Callable[[], None] = lambda: None,
 ) -> list[dict[str, Any]]:
-    """Send one line on a connection of its own; give the frames up to its end."""
+    """Send one line on a connection of its own; give the frames up to its end.
+
+    Args:
+        daemon: to be asked.
+        surface: of the line.
+        line: without its newline.
+        at_last: called before the connection is closed.
+    """
     with Connection(daemon.directory / LEAVES[surface]) as connection:
         connection.send_raw(line + b"\n")
         frames = [connection.frame()]
         while not is_terminal(frames[-1]):
             frames.append(connection.frame())
+        at_last()
         return frames
 
 

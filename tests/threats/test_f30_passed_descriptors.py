@@ -5,6 +5,7 @@ import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import trio
@@ -75,13 +76,19 @@ async def test_a_file_of_holes_is_as_large_as_it_says():
 def few_descriptors(n_more: int) -> Iterator[None]:
     """Let this process open so many more."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    highest = os.dup(0)
-    os.close(highest)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + n_more, hard))
+    highest = max(int(each.name) for each in Path("/proc/self/fd").iterdir())
+    between = [os.dup(0)]
+    while between[-1] < highest:  # numbers that nothing has now
+        between.append(os.dup(0))
+    last = between.pop()
+    os.close(last)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (last + n_more, hard))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for fd in between:
+            os.close(fd)
 
 
 async def test_without_descriptors_a_request_is_refused_and_nothing_is_lost():
