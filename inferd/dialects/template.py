@@ -90,7 +90,7 @@ class ChatTemplate:
 
         Raises:
             TemplateError: with the template's own words where it has any.
-        TooMuchWorkError: what it indents becomes too long.
+            TooMuchWorkError: what it indents becomes too long.
         """
         if wants.efforts is None:
             effort = {}

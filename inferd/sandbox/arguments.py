@@ -18,8 +18,8 @@ _SENT: Final = int(socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 _RECEIVED: Final = _SENT | int(socket.MSG_WAITALL | socket.MSG_CMSG_CLOEXEC)
 
 SENT_ON: Final = (IsNull(4), Lacks(3, _ALL_BITS & ~_SENT))
-"""Of ``sendto``: to whom the socket is connected, and in band: ``MSG_OOB`` is rarely used
-and much of the kernel's."""
+"""Of ``sendto``: to whom the socket is connected, and in band: few programs use
+``MSG_OOB``, so its code in the kernel is little tried."""
 
 RECVFROM_IN_BAND: Final = (Lacks(3, _ALL_BITS & ~_RECEIVED),)
 RECVMSG_IN_BAND: Final = (Lacks(2, _ALL_BITS & ~_RECEIVED),)

@@ -83,7 +83,7 @@ async def find(
     try:
         return _found(await decoders.read(ask, line.parts, user=peer.user))
     except PeerError as error:
-        return error.with_traceback(None)  # its frames hold the line, and it
+        return error.with_traceback(None)  # else the line is held by its frames
 
 
 def _found(decoded: Decoded) -> Found:

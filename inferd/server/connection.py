@@ -267,8 +267,9 @@ class Connection(Generic[R]):
             self._news = trio.Event()
             return None
         if line is not None:
-            within = f"{limits.line_timeout_s:g} s"
-            return InvalidFrameError(f"no line ended within {within}")
+            return InvalidFrameError(
+                f"no line ended within {limits.line_timeout_s:g} s"
+            )
         if self._around.room.needs_places_of(self._peer.user):
             self._log.info("client.idle")
             self.end()

@@ -57,7 +57,7 @@ async def dispatch(
     try:
         await service.answer(request, reply, activity)
     except InferdError as error:
-        error.with_traceback(None)  # its frames hold the request, and some hold it
+        error.with_traceback(None)  # else it and its frames hold each other
         activity.refused(error)
         await _end(reply, error)
         return not error.closes_connection

@@ -54,7 +54,7 @@ def rare_collections() -> Iterator[None]:
         gc.unfreeze()
 
 
-async def collect_often() -> None:
+async def collect_young() -> None:
     """Look for cycles among what is new every ``COLLECT_S`` seconds, until cancelled."""
     while True:
         await trio.sleep(COLLECT_S)

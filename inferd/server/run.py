@@ -23,7 +23,7 @@ from inferd.server.holdings import MediaRoom
 from inferd.server.large_lines import LargeLines
 from inferd.server.limits import MAX_MEDIA_FILES
 from inferd.server.listen import ADMIN_MODE, INFERENCE_MODE
-from inferd.server.loop import Loop, collect_often
+from inferd.server.loop import Loop, collect_young
 from inferd.server.peer import peer_of
 from inferd.server.reception import Door, Reception, in_a_frame, in_a_reply, unserved
 from inferd.server.register import Register
@@ -171,7 +171,7 @@ class Daemon:
                 nursery.start_soon(self._around.hangups.run)
                 nursery.start_soon(self._turns.run)
                 nursery.start_soon(self._around.loop.run)
-                nursery.start_soon(collect_often)
+                nursery.start_soon(collect_young)
                 nursery.start_soon(self._notifier.feed_watchdog)
                 with self._doors.open(nursery, self._admin_door(), reception):
                     await self._run_backends()

@@ -3,6 +3,8 @@ import signal
 import socket
 import threading
 
+import pytest
+
 from inferd.server.closing import (
     INTERRUPTED,
     Interrupted,
@@ -14,34 +16,47 @@ from inferd.server.custody import Custody, Parcel
 from tests.fakes.fds import closing, is_open, lingering, memfd, n_open
 
 ANNA = 1001
+LINGER_S = 20
+"""Seconds that a test takes, and fails, where nothing cuts the wait short."""
 
 
-def test_a_socket_that_waits_is_closed_within_a_bound():
+@pytest.fixture
+def cuts(monkeypatch):
+    """What has been cut short, one for each signal."""
+    seen = []
+    monkeypatch.setattr("inferd.server.closing._nothing", lambda *_: seen.append(1))
+    return seen
+
+
+def test_a_socket_that_waits_is_closed_within_a_bound(cuts):
     interrupted = Interrupted()
-    with lingering() as (fd, _), interrupted.on():
+    with lingering(linger_s=LINGER_S) as (fd, _), interrupted.on():
         with interrupted:
             os.close(fd)
         assert not is_open(fd)
+    assert cuts
 
 
-def test_what_only_came_with_bytes_is_dropped_within_a_bound():
+def test_what_only_came_with_bytes_is_dropped_within_a_bound(cuts):
     ours, theirs = socket.socketpair()
     interrupted = Interrupted()
-    with ours, theirs, lingering() as (fd, _), interrupted.on():
+    with ours, theirs, lingering(linger_s=LINGER_S) as (fd, _), interrupted.on():
         socket.send_fds(theirs, [b"x"], [fd])
         os.close(fd)
         with interrupted:
             assert os.read(ours.fileno(), 10) == b"x"
+    assert cuts
 
 
-def test_so_is_what_nobody_has_read():
+def test_so_is_what_nobody_has_read(cuts):
     ours, theirs = socket.socketpair()
     interrupted = Interrupted()
-    with theirs, lingering() as (fd, _), interrupted.on():
+    with theirs, lingering(linger_s=LINGER_S) as (fd, _), interrupted.on():
         socket.send_fds(theirs, [b"x"], [fd])
         os.close(fd)
         with interrupted:
             ours.close()
+    assert cuts
 
 
 def test_where_it_is_not_on_nothing_is_interrupted():
@@ -94,24 +109,26 @@ def test_a_thread_closes_others_whatever_the_kernel_says_of_one():
     assert n_open() == n_before - 2
 
 
-def test_what_one_who_has_left_had_sent_is_closed_within_a_bound():
+def test_what_one_who_has_left_had_sent_is_closed_within_a_bound(cuts):
     ours, theirs = socket.socketpair()
-    with lingering() as (fd, _), INTERRUPTED.on():
+    with lingering(linger_s=LINGER_S) as (fd, _), INTERRUPTED.on():
         socket.send_fds(theirs, [b"x"], [fd])
         os.close(fd)
         theirs.close()
         close_left(ours)
         assert ours.fileno() == -1
+    assert cuts
 
 
-def test_without_a_thread_they_are_closed_here(monkeypatch):
+def test_without_a_thread_they_are_closed_here(cuts, monkeypatch):
     def none_left(_):
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", none_left)
-    with lingering() as (fd, _), INTERRUPTED.on():
+    with lingering(linger_s=LINGER_S) as (fd, _), INTERRUPTED.on():
         assert close_apart([fd]) is None
         assert not is_open(fd)
+    assert cuts
 
 
 def test_what_is_not_closed_yet_counts_and_is_no_other_users_affair():

@@ -273,6 +273,7 @@ async def test_a_client_that_leaves_takes_along_what_was_read_ahead(autojump_clo
             await client.aclose()
             await settled()
         assert nothing_left(house, backend)
+        assert house.around.read_ahead.count(os.getuid()) == 0
     ids = [line["req_id"] for line in log if line["event"] == "request_abandoned"]
     assert ids == ["r0", "r1", "r2"]
     counted = 'inferd_requests_total{outcome="abandoned",socket="infer.sock"} 3.0'

@@ -8,7 +8,7 @@ import trio
 import trio.testing
 
 from inferd.server.limits import COLLECT_S, FULL_COLLECTION_PART, PASS_S, YOUNG_OBJECTS
-from inferd.server.loop import OWNER, Loop, collect_often, rare_collections
+from inferd.server.loop import OWNER, Loop, collect_young, rare_collections
 
 ANNA, BERT = 1, 2
 
@@ -162,7 +162,7 @@ async def test_what_is_new_is_looked_at_in_time(autojump_clock, nursery):
             node.itself = node
             freed = weakref.ref(node)
             del node
-            nursery.start_soon(collect_often)
+            nursery.start_soon(collect_young)
             await trio.sleep(COLLECT_S + 1)
             assert freed() is None
         finally:
