@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test check bench fuzz torture attack install rollback verify uninstall clean
+.PHONY: setup demo test test-fast test-all check bench fuzz torture attack install rollback verify uninstall clean
 
 setup:
 	@$(PYTHON) -m tools.setup
@@ -10,8 +10,20 @@ setup:
 demo: setup
 	@$(BIN)/inferd demo
 
+# More processes than cores: many tests wait for a process or a bound.
+WORKERS ?= 3
+PARALLEL := -n $(WORKERS) --dist worksteal
+ELSEWHERE := root or systemd or short_version
+
 test: setup
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest $(PARALLEL) -m "not ($(ELSEWHERE) or alone)"
+	@$(BIN)/python -m pytest -m "alone and not ($(ELSEWHERE))"
+
+test-fast: setup
+	@$(BIN)/python -m pytest $(PARALLEL) -m "not ($(ELSEWHERE) or alone or slow or model)" tests/unit tests/architecture
+
+test-all: setup
+	@$(BIN)/python -m pytest -m "$(ELSEWHERE)"
 
 check: setup
 	@$(BIN)/ruff format --check .

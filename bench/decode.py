@@ -19,10 +19,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.quiet import other_cpu_s
-from inferd.cli.configuration import located
-from inferd.cli.demo import private_daemon
+from inferd.cli.commands.demo import private_daemon
 from inferd.client.sync import Client
-from inferd.config import LlamaCppSettings
+from inferd.config.load import locate_model
+from inferd.config.settings import LlamaCppSettings
 from inferd.wire.requests import ChatMessage, GenerateRequest
 from inferd.wire.responses import DoneFrame, ProgressFrame, TokenFrame
 
@@ -137,11 +137,11 @@ def order(direct: subprocess.Popen[str]) -> float:
 
 def serve_direct(n_tokens: int) -> None:
     """Write the answer once for each line on stdin, with the backend in this process."""
-    from inferd.ipc import Step  # noqa: PLC0415
-    from inferd.job import GenerateJob, Sampling, Turn  # noqa: PLC0415
+    from inferd.backend.job import GenerateJob, Sampling, Turn  # noqa: PLC0415
+    from inferd.ipc.worker import Step  # noqa: PLC0415
     from inferd.worker.llama.backend import LlamaBackend  # noqa: PLC0415
 
-    settings = located(LlamaCppSettings(name="chat"))
+    settings = locate_model(LlamaCppSettings(name="chat"))
     if not isinstance(settings, LlamaCppSettings):
         raise TypeError(settings)
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())

@@ -28,8 +28,8 @@ from typing import Final, NamedTuple, Protocol
 from bench.daemon import RunningDaemon, connected, cpu_s, running_daemon
 from bench.peers.llama_server import RunningServer, running_server
 from bench.quiet import Measured, undisturbed
-from inferd.cli.configuration import located
-from inferd.config import LlamaCppSettings
+from inferd.config.load import locate_model
+from inferd.config.settings import LlamaCppSettings
 from inferd.paths import EMBED_SOCKET
 
 SEED: Final = 20_261_121
@@ -105,7 +105,7 @@ def main() -> int:
     parser.add_argument("--slots", type=int, default=32, help="the peer's")
     parser.add_argument("--tune", action="store_true")
     arguments = parser.parse_args()
-    settings = located(LlamaCppSettings(name="embed", model=arguments.model))
+    settings = locate_model(LlamaCppSettings(name="embed", model=arguments.model))
     if not isinstance(settings, LlamaCppSettings):
         raise TypeError(settings)
     model = Path(settings.model)

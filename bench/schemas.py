@@ -18,11 +18,11 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from bench.quiet import Measured, undisturbed
-from inferd.cli.configuration import located
-from inferd.config import LlamaCppSettings
-from inferd.ipc import Step
-from inferd.job import GenerateJob, Sampling, Structure, Turn
-from inferd.worker.backend import Outcome
+from inferd.backend.job import GenerateJob, Sampling, Structure, Turn
+from inferd.config.load import locate_model
+from inferd.config.settings import LlamaCppSettings
+from inferd.ipc.worker import Step
+from inferd.worker.backend import StepOutcome
 from inferd.worker.llama.backend import LlamaBackend
 
 MAX_TOKENS: Final = 120
@@ -135,7 +135,7 @@ def main() -> int:
 
 def load(arguments: argparse.Namespace) -> LlamaBackend:
     """Load the model, in this process."""
-    settings = located(
+    settings = locate_model(
         LlamaCppSettings(
             name="bench",
             model=arguments.model,
@@ -219,7 +219,7 @@ def answers(backend: LlamaBackend, jobs: list[GenerateJob]) -> Speed:
     return Speed(n_tokens / seconds, n_characters / seconds)
 
 
-def pieces(outcomes: list[Outcome]) -> list[bytes]:
+def pieces(outcomes: list[StepOutcome]) -> list[bytes]:
     """Give what a step wrote, one for each token."""
     [outcome] = outcomes
     return [piece for _, piece in outcome.pieces] if isinstance(outcome, Step) else []

@@ -19,11 +19,11 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from bench.quiet import Measured, undisturbed
-from inferd.choices import Family, Speculation
-from inferd.cli.configuration import located
-from inferd.config import LlamaCppSettings
-from inferd.ipc import Step
-from inferd.job import GenerateJob, Sampling, Turn
+from inferd.backend.job import GenerateJob, Sampling, Turn
+from inferd.config.choices import Family, Speculation
+from inferd.config.load import locate_model
+from inferd.config.settings import LlamaCppSettings
+from inferd.ipc.worker import Step
 from inferd.worker.llama.backend import LlamaBackend
 
 TEXT: Final = (
@@ -109,7 +109,7 @@ def read_arguments() -> argparse.Namespace:
 def load(way: Speculation, arguments: argparse.Namespace) -> LlamaBackend:
     """Load the model with a way of guessing."""
     family: Family | None = arguments.family
-    settings = located(
+    settings = locate_model(
         LlamaCppSettings(
             name="bench",
             model=arguments.model,
@@ -148,8 +148,8 @@ def run(backend: LlamaBackend, text: str, arguments: argparse.Namespace) -> Run:
                 n_written += len(step.pieces)
             for ticket, piece in step.pieces:
                 answers[ticket] += piece
-            drafted += sum(each.drafted_tokens for _, each in step.guessed)
-            accepted += sum(each.accepted_tokens for _, each in step.guessed)
+            drafted += sum(each.drafted_tokens for _, each in step.drafted)
+            accepted += sum(each.accepted_tokens for _, each in step.drafted)
             if first_at is None and all(answers.values()):
                 first_at = time.perf_counter()
     seconds = time.perf_counter() - (first_at or 0)

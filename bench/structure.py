@@ -21,16 +21,16 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from bench.quiet import Measured, undisturbed
-from inferd.cli.configuration import located
-from inferd.config import LlamaCppSettings
-from inferd.job import Structure
-from inferd.worker.llama.compiler import tokenizer_of
-from inferd.worker.llama.constraint import Constraint, Vocabulary
-from inferd.worker.llama.files import ModelFile
-from inferd.worker.llama.grammar import Grammar, grammar_of
-from inferd.worker.llama.library import load_library
-from inferd.worker.llama.model import Model
-from inferd.worker.llama.trial import Trial
+from inferd.backend.job import Structure
+from inferd.config.load import locate_model
+from inferd.config.settings import LlamaCppSettings
+from inferd.worker.llama.gguf.files import ModelFile
+from inferd.worker.llama.grammar.build import Grammar, grammar_of
+from inferd.worker.llama.grammar.checker import GrammarChecker
+from inferd.worker.llama.grammar.compiler import tokenizer_of
+from inferd.worker.llama.grammar.constraint import Constraint, GrammarVocabulary
+from inferd.worker.llama.library.binding import load_library
+from inferd.worker.llama.model.weights import LlamaModel
 
 PERSON: Final = {
     "type": "object",
@@ -80,26 +80,28 @@ def main() -> int:
     parser.add_argument("--answers", type=int, default=5, help="of each schema a round")
     parser.add_argument("--tries", type=int, default=3, help="at a quiet moment")
     arguments = parser.parse_args()
-    settings = located(LlamaCppSettings(name="bench", model=arguments.model))
+    settings = locate_model(LlamaCppSettings(name="bench", model=arguments.model))
     if not isinstance(settings, LlamaCppSettings):
         raise TypeError(settings)
     load_library()
-    model = Model(ModelFile(Path(settings.model)), settings, lambda: None)
+    model = LlamaModel(ModelFile(Path(settings.model)), settings, lambda: None)
     measured = partial(undisturbed, tries=arguments.tries)
     print(json.dumps(figures(model, arguments, measured), indent=2))
     return 0
 
 
 def figures(
-    model: Model,
+    model: LlamaModel,
     arguments: argparse.Namespace,
     measured: Callable[[Callable[[], Any]], Measured[Any]],
 ) -> dict[str, object]:
     """Measure everything; give it by name."""
-    building = [measured(lambda: taken(lambda: Vocabulary(model))) for _ in range(3)]
-    vocabulary = Vocabulary(model)
-    tokenizer = tokenizer_of(vocabulary.words())
-    first = taken(lambda: Trial(tokenizer).check(grammar("text", salt=-1)))
+    building = [
+        measured(lambda: taken(lambda: GrammarVocabulary(model))) for _ in range(3)
+    ]
+    vocabulary = GrammarVocabulary(model)
+    tokenizer = tokenizer_of(vocabulary.token_table())
+    first = taken(lambda: GrammarChecker(tokenizer).check(grammar("text", salt=-1)))
     costs = {
         name: [
             tell(
@@ -139,7 +141,9 @@ def taken(work: Callable[[], object]) -> float:
     return time.perf_counter() - began_at
 
 
-def write(model: Model, vocabulary: Vocabulary, name: str, n_answers: int) -> Costs:
+def write(
+    model: LlamaModel, vocabulary: GrammarVocabulary, name: str, n_answers: int
+) -> Costs:
     """Write an answer some times; give what each call cost."""
     costs = Costs([], [], [], 0, 0)
     text = json.dumps(CASES[name][1]).encode()
@@ -154,7 +158,7 @@ def write(model: Model, vocabulary: Vocabulary, name: str, n_answers: int) -> Co
 
 
 def steps(
-    model: Model, constraint: Constraint, rest: bytes, costs: Costs
+    model: LlamaModel, constraint: Constraint, rest: bytes, costs: Costs
 ) -> Iterator[int]:
     """Write a text; give how many tokens were forced after each that was chosen."""
     logits = np.empty(model.n_vocab, np.float32)
@@ -164,7 +168,7 @@ def steps(
         constraint.accept(tokens)
 
     def look_ahead() -> None:
-        tokens[:] = constraint.ahead().certain
+        tokens[:] = constraint.lookahead().forced
 
     while rest:
         logits.fill(0)

@@ -18,7 +18,7 @@ from fuzz.descriptors import opened
 from fuzz.judge import MAX_ERROR_BYTES, BrokenPromiseError, frames_of, read
 from fuzz.target import LEAVES, is_terminal
 from inferd.errors import PeerError
-from inferd.limits import ADMIN_LISTENER_EVENTS
+from inferd.limits.connections import ADMIN_LISTENER_EVENTS
 from inferd.wire.codec import decode_command
 from inferd.wire.framing import LineSplitter
 from tests.fakes.fds import send_with

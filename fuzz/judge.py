@@ -9,25 +9,25 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from fuzz.corpus import SurfaceName
-from inferd import ipc, pipe
+from inferd.backend.job import Job
 from inferd.errors import PeerError
-from inferd.job import Job
-from inferd.limits import (
+from inferd.ipc import encoding, worker
+from inferd.limits.protocol import (
     MAX_COMMAND_BYTES,
     MAX_ERROR_CHARS,
     MAX_FRAME_BYTES,
     MAX_PRIORITY,
     U32_MAX,
 )
-from inferd.resolve.blocks import resolve_blocks
 from inferd.resolve.embed import check_answer_fits, resolve_embed
 from inferd.resolve.rerank import resolve_rerank
-from inferd.resolve.text import resolve_text
-from inferd.server.reply import error_frame
+from inferd.resolve.v1 import resolve_v1
+from inferd.resolve.v2 import resolve_v2
+from inferd.server.connection.response_writer import error_frame
 from inferd.wire.codec import (
-    decode_append,
     decode_blocks,
     decode_cancel,
+    decode_cancel_or_append,
     decode_command,
     decode_embed,
     decode_generate,
@@ -69,14 +69,14 @@ class Request(NamedTuple):
 
 def _read_v1(frame: bytes) -> Request:
     request = decode_generate(frame)
-    return Request(request.id, lambda: Work(resolve_text(request, seed=SEED).job))
+    return Request(request.id, lambda: Work(resolve_v1(request, seed=SEED).job))
 
 
 def _read_v2(frame: bytes) -> Request:
     request = decode_blocks(frame)
 
     def resolve() -> Work:
-        plan = resolve_blocks(request, seed=SEED, n_fds=N_FDS)
+        plan = resolve_v2(request, seed=SEED, n_fds=N_FDS)
         return Work(plan.job, plan.priority, plan.deadline_ms)
 
     return Request(request.id, resolve)
@@ -119,9 +119,8 @@ def read(surface: SurfaceName, frame: bytes) -> Request | None:
     Raises:
         PeerError: it is no request.
     """
-    if surface != "admin" and decode_cancel(frame) is not None:
-        return None
-    if surface == "v2" and decode_append(frame) is not None:
+    decode_aside = decode_cancel_or_append if surface == "v2" else decode_cancel
+    if surface != "admin" and decode_aside(frame) is not None:
         return None
     return _READERS[surface](frame)
 
@@ -184,8 +183,8 @@ def _check_error(error: PeerError, request_id: str) -> None:
 
 
 def _check_work(work: Work) -> None:
-    message = ipc.Prepare(ticket=1, job=work.job)
-    if pipe.decode_to_worker(pipe.encode(message)[LENGTH_BYTES:]) != message:
+    message = worker.Prepare(ticket=1, job=work.job)
+    if encoding.decode_to_worker(encoding.encode(message)[LENGTH_BYTES:]) != message:
         raise BrokenPromiseError("a job that a worker reads differently")
     if abs(work.priority) > MAX_PRIORITY:
         raise BrokenPromiseError("a priority out of range")

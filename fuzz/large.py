@@ -19,7 +19,7 @@ from fuzz.corpus import CLEAN, SurfaceName
 from fuzz.judge import BrokenPromiseError
 from fuzz.lines import say
 from fuzz.target import LEAVES, Target, is_terminal, target
-from inferd.limits import MAX_FRAME_BYTES
+from inferd.limits.protocol import MAX_FRAME_BYTES
 from tests.daemon.harness import Connection, eventually
 
 MAX_CPU_S: Final = 10.0

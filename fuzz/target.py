@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, Self
 from fuzz.corpus import CLEAN, SURFACES, SurfaceName
 from fuzz.judge import BrokenPromiseError
 from fuzz.process import n_fds, n_threads, rss_bytes
+from inferd.limits.server import OFFLOAD_LINE_BYTES
 from inferd.paths import (
     ADMIN_SOCKET,
     EMBED_SOCKET,
@@ -16,7 +17,6 @@ from inferd.paths import (
     INFER_V2_SOCKET,
     RERANK_SOCKET,
 )
-from inferd.server.limits import DECODED_APART_BYTES
 from tests.daemon.harness import Connection, DaemonProcess, eventually, mock
 
 LEAVES: Final[Mapping[SurfaceName, str]] = {
@@ -78,7 +78,7 @@ class Signs(NamedTuple):
 
 
 LARGE: Final = b'{"id":"","messages":[{"role":"user","content":"%s"}]}' % (
-    b"x" * DECODED_APART_BYTES
+    b"x" * OFFLOAD_LINE_BYTES
 )
 """A sound request that another process reads."""
 

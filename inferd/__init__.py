@@ -1,49 +1,49 @@
 """inferd: a local inference daemon. This is the path of a request, in order.
 
-======  ==========================  =============================  ======================
-step    module                      takes                          gives
-======  ==========================  =============================  ======================
-        server.reception            a connection                   a stream, who is there
-1       server.connection           bytes                          frames, capped
-        server.inbox, wire.framing
-        wire.codec                  a frame                        a request
-2       resolve                     a request                      a plan: job and needs
-3       admission                   a ticket                       now, later, or no
-4       routing                     what the job needs             a backend
-        engine.preparer, preparing  a job that is not plain        its prompt and grammar
-5       engine, pipe, worker        a job                          pieces, vectors, scores
-        with dialects               messages                       the model's prompt
-        worker.llama                prompts, pixels, sound         pieces, vectors, scores
-        worker.whisper              sound                          pieces that have times
-6       output                      pieces                         text, thoughts, calls
-        backend                     (the interface of 4 to 6)      events
-7       server.generate             events                         response frames
-        server.conversations        v2 requests, their media       jobs, events
-        server.long_lines, decoder  a large line                   what is small of it
-        server.custody              what clients pass              open descriptors
-        server.media                attachments                    files in memory
-        server.appends              lines that append              what was appended
-        server.feed, server.sound   what was appended              sound, bounded memory
-        server.encode               vectors, scores                a response frame
-        wire.codec                  response frames                bytes
-beside  server.doors                what systemd holds             sockets, the lock
-        server.listen, server.peer  paths                          sockets, callers' uids
-        server.access, server.room  who may come in                places for connections
-        server.identity             uids                           who counts as whom
-        server.shares, server.loop  what each user had of the loop whose work is next
-        server.force                a new configuration            what of it is in force
-        server.surfaces             what backends can do           sockets and services
-        fit, engine.ledger          what models need               slots, contexts
-        server.status               what happens to the daemon     frames to listeners
-        server.commands             what operators ask             replies
-        server.activity             what happened to a request     one line of the log
-        server.log, server.sink     every event                    lines, here and in a file
-        server.quota                lines about a user             those that it has left
-======  ==========================  =============================  ======================
+======  =================================  =====================  ==========================
+step    module                             takes                  gives
+======  =================================  =====================  ==========================
+1       server.listen.acceptor             a connection           a stream and its peer
+2       server.connection.serve            bytes                  requests, in order
+        server.connection.request_reader   lines                  requests, read ahead
+        wire.framing, wire.codec           a line                 a request
+        server.large_lines                 a line of 32 KiB up    the same, out of process
+        server.fd_passing                  ancillary data         descriptors, counted
+3       server.connection.dispatch         a request              one terminal frame, always
+4       server.services.generate           a request              frames, by steps 5 to 12
+        server.services.encode             a request              one frame of vectors
+5       resolve                            a request              a job, its requirements
+6       server.services.pipeline           a job                  a permit, by steps 7 to 10
+7       admission, server.queue            user, priority, size   a permit, or a position
+8       routing                            requirements           a backend
+9       engine.prepare, ipc.preparer       a job with tools       prompt, checked grammar
+        dialects                           messages, tools        the prompt of a family
+10      engine.session_backend             a job                  messages to a worker
+        ipc.worker, ipc.encoding           messages               bytes on a socket pair
+        worker.runtime                     messages               calls of a backend
+        worker.llama, worker.whisper       prompt, pixels, audio  tokens, vectors, segments
+11      engine.channel                     messages of a worker   the messages of one job
+        engine.streams                     messages of a job      events
+        output                             bytes of tokens        text, reasoning, calls
+12      server.services.frames             events                 response frames
+        server.connection.response_writer  response frames        bytes
+beside  app                                a configuration        the daemon, composed
+        config                             TOML                   settings
+        server.daemon                      sockets, backends      the task tree
+        server.media                       attachments            memfds
+        server.identity                    uids                   users, access rights
+        server.event_loop                  tasks of users         fair shares of the loop
+        server.admin                       commands               replies, new settings
+        server.telemetry                   events of the daemon   status, log, metrics
+        engine.supervisor                  a worker process       its restart, or its end
+        memory                             what models need       contexts, slots that fit
+        backend                            calls of the server    the interface to engines
+======  =================================  =====================  ==========================
 
-The daemon imports no model library: ``worker`` runs in a process of its own. Stages 1 to
-4 and 6 do no I/O. ``worker`` and ``decoder`` box themselves in with ``sandbox`` before
-they see a byte of a client. ``limits`` holds every bound, ``errors`` every failure.
+The daemon imports no model library: each ``worker`` is a process of its own, and so is the
+``line_decoder``. Both enter a ``sandbox`` before they read a client's request. ``limits`` has
+the bounds, ``errors`` the failures that clients are sent. ``client`` and ``cli`` are the other
+side of the sockets; ``doctor`` checks a machine, and ``models`` fetches the embedded models.
 """
 
 __version__ = "0.1.0"

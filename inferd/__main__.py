@@ -1,4 +1,4 @@
-"""``python -m inferd``, the same as ``inferd``."""
+"""Entry point of ``python -m inferd``, the same as ``inferd``."""
 
 import sys
 

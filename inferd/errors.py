@@ -1,30 +1,30 @@
-"""Every failure a client can be told about.
+"""The errors that the daemon reports to clients, as one class hierarchy.
 
 - ``InferdError``
-    - ``PeerError``: the client's doing
-        - ``InvalidFrameError``: a line that is no request; ends the connection
-        - ``FrameTooLargeError``: a line over the cap; ends the connection
-        - ``InvalidRequestError``: a request that cannot be served as it stands
-            - ``ContextOverflowError``: its prompt does not fit
-        - ``AttachmentsTooLargeError``: a request with more media than it may have
-        - ``AttachmentUnsupportedError``: media that no backend takes
-    - ``BusyError``: try again
+    - ``PeerError``: caused by the client
+        - ``InvalidFrameError``: a line that is not a request; closes the connection
+        - ``FrameTooLargeError``: a line over the size limit; closes the connection
+        - ``InvalidRequestError``: a well-formed request that cannot be executed
+            - ``ContextOverflowError``: the prompt does not fit the context
+        - ``AttachmentsTooLargeError``: a request with too many bytes of media
+        - ``AttachmentUnsupportedError``: media that no backend accepts
+    - ``BusyError``: the daemon is at a limit; retry later
         - ``QueueFullError``
-        - ``TooManyConnectionsError``: ends the connection
+        - ``TooManyConnectionsError``: closes the connection
         - ``TooManyDescriptorsError``
-    - ``BackendUnavailableError``: this request is lost, the daemon is not
+    - ``BackendUnavailableError``: this request failed; the daemon still runs
         - ``BackendNotReadyError``
-        - ``DrainingError``: ends the connection
-        - ``UnservedError``: ends the connection
-    - ``PermissionDeniedError``: not for this user; ends the connection
-    - ``InternalError``: a bug, told by the number under which it was logged
+        - ``DrainingError``: closes the connection
+        - ``UnservedError``: closes the connection
+    - ``PermissionDeniedError``: the user may not use the socket; closes the connection
+    - ``InternalError``: a bug; its text has the number under which it was logged
     - ``EmbedUnsupportedError``, ``RerankUnsupportedError``
-    - ``EndedError``: it was ended before its answer began
+    - ``EndedError``: the request was ended before its answer began
         - ``DeadlineExceededError``
-        - ``CancelledError``: where the answer is one frame
+        - ``CancelledError``: only where the answer is one frame
 
-``GenerateError`` and ``EmbedError`` are what the methods of ``Backend`` raise: unions
-of the above, by inheritance.
+``GenerateError`` and ``EmbedError`` are the types that the methods of ``Backend`` raise:
+unions of the above, by inheritance.
 """
 
 from enum import StrEnum
@@ -48,7 +48,7 @@ class ErrorCode(StrEnum):
 
 
 class InferdError(Exception):
-    """A failure with a place on the wire; its text is for the caller."""
+    """An error that the protocol can report; its text is meant for the client."""
 
     code: ClassVar[ErrorCode]
     closes_connection: ClassVar[bool] = False
@@ -61,55 +61,55 @@ class InferdError(Exception):
 
 
 class GenerateError(InferdError):
-    """What ``Backend.generate`` and ``generate_v2`` raise."""
+    """Base of the errors that ``Backend.generate`` and ``generate_v2`` raise."""
 
 
 class EmbedError(InferdError):
-    """What ``Backend.embed`` and ``rerank`` raise."""
+    """Base of the errors that ``Backend.embed`` and ``rerank`` raise."""
 
 
 class PeerError(GenerateError, EmbedError):
-    """The client sent what cannot be served."""
+    """The client sent something that cannot be served."""
 
     code = ErrorCode.INVALID_REQUEST
 
 
 class InvalidFrameError(PeerError):
-    """A line that is not a request: the id is unknown and the stream not trusted."""
+    """The line is not a valid request; its id is unknown, so the connection is closed."""
 
     closes_connection = True
 
     @property
     def message(self) -> str:
-        """The sentence that the error frame carries, marked as of the decode class."""
+        """The sentence that the error frame carries, prefixed with ``decode:``."""
         return f"decode: {self}"
 
 
 class FrameTooLargeError(PeerError):
-    """More bytes without a newline than the cap allows: there is no next frame."""
+    """The line is longer than the limit, so the start of the next one is unknown."""
 
     code = ErrorCode.FRAME_TOO_LARGE
     closes_connection = True
 
 
 class InvalidRequestError(PeerError):
-    """A request that reads well and means nothing that can be done."""
+    """The request is well-formed but cannot be executed."""
 
     @property
     def message(self) -> str:
-        """The sentence that the error frame carries, marked as of the semantic class."""
+        """The sentence that the error frame carries, prefixed with ``invalid request:``."""
         return f"invalid request: {self}"
 
 
 class ContextOverflowError(InvalidRequestError):
-    """The prompt leaves no room for a single token of the answer.
+    """The prompt fills the context, so that no token of the answer fits.
 
     Attributes:
         prompt_tokens: tokens of the rendered prompt.
         n_ctx: tokens one request may take, prompt and answer together.
-        tokens_over: tokens to drop before it fits.
-        at_least: whether the prompt was too long to be counted to its end, and both
-            may be more.
+        tokens_over: tokens to remove so that it fits.
+        at_least: whether the prompt was too long to be counted to its end, so that
+            ``prompt_tokens`` and ``tokens_over`` are lower bounds.
     """
 
     def __init__(
@@ -127,29 +127,30 @@ class ContextOverflowError(InvalidRequestError):
 
 
 class AttachmentsTooLargeError(PeerError):
-    """More bytes of attachments than one request may carry."""
+    """The attachments have more bytes than one request may have."""
 
     code = ErrorCode.FRAME_TOO_LARGE
 
 
 class AttachmentUnsupportedError(PeerError):
-    """An attachment of a kind that no backend takes."""
+    """An attachment has a kind that no backend accepts."""
 
     code = ErrorCode.ATTACHMENT_UNSUPPORTED
 
 
 class BusyError(InferdError):
-    """Nothing is wrong but the moment."""
+    """The daemon is at a limit now; the same request may succeed later."""
 
     retryable = True
 
 
 class QueueFullError(BusyError):
-    """As many requests are running and waiting as may, or as much of them.
+    """The queue is full: a limit on waiting requests, their tokens or their bytes.
 
     Attributes:
         depth: requests that wait.
-        retry_after_ms: milliseconds after which there may be a place, if that is known.
+        retry_after_ms: estimated milliseconds until a request may be accepted; ``None``
+            if unknown.
     """
 
     code = ErrorCode.QUEUE_FULL
@@ -161,7 +162,7 @@ class QueueFullError(BusyError):
 
 
 class TooManyConnectionsError(BusyError):
-    """As many clients are connected as may; it concerns no request."""
+    """The limit on connections is reached; the error belongs to no request."""
 
     code = ErrorCode.QUEUE_FULL
     closes_connection = True
@@ -171,7 +172,7 @@ class TooManyConnectionsError(BusyError):
 
 
 class TooManyDescriptorsError(BusyError):
-    """There is no room for the descriptors that came with the line."""
+    """The limit on open file descriptors is reached by those sent with the line."""
 
     code = ErrorCode.QUEUE_FULL
 
@@ -180,14 +181,14 @@ class TooManyDescriptorsError(BusyError):
 
 
 class BackendUnavailableError(GenerateError, EmbedError):
-    """No backend can serve this now, or the one that ran it died."""
+    """No backend can serve this request now, or the one that ran it died."""
 
     code = ErrorCode.BACKEND_UNAVAILABLE
     retryable = True
 
 
 class BackendNotReadyError(BackendUnavailableError):
-    """The backend is not ready, and will not be soon."""
+    """The backend is not ready and will not be soon."""
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(
@@ -196,7 +197,7 @@ class BackendNotReadyError(BackendUnavailableError):
 
 
 class DrainingError(BackendUnavailableError):
-    """The daemon is going down and takes nothing new."""
+    """The daemon is shutting down and accepts no new requests."""
 
     closes_connection = True
 
@@ -205,7 +206,7 @@ class DrainingError(BackendUnavailableError):
 
 
 class UnservedError(BackendUnavailableError):
-    """Whoever holds this socket open, no backend serves it."""
+    """No configured backend serves this socket."""
 
     closes_connection = True
 
@@ -214,7 +215,7 @@ class UnservedError(BackendUnavailableError):
 
 
 class PermissionDeniedError(InferdError):
-    """The socket is not for this user, or not any more."""
+    """The user may not use this socket, or no longer may."""
 
     code = ErrorCode.PERMISSION_DENIED
     closes_connection = True
@@ -224,13 +225,13 @@ class PermissionDeniedError(InferdError):
 
 
 class InternalError(GenerateError, EmbedError):
-    """A bug, or a backend that broke its word."""
+    """A bug in the daemon, or a backend that violated its protocol."""
 
     code = ErrorCode.INTERNAL
 
 
 class EmbedUnsupportedError(EmbedError):
-    """This backend makes no embeddings."""
+    """The backend cannot compute embeddings."""
 
     code = ErrorCode.EMBED_UNSUPPORTED
 
@@ -239,7 +240,7 @@ class EmbedUnsupportedError(EmbedError):
 
 
 class RerankUnsupportedError(EmbedError):
-    """This backend scores no documents."""
+    """The backend cannot rerank documents."""
 
     code = ErrorCode.RERANK_UNSUPPORTED
 
@@ -248,11 +249,11 @@ class RerankUnsupportedError(EmbedError):
 
 
 class EndedError(InferdError):
-    """The request was ended before the first frame of its answer."""
+    """The request ended before the first frame of its answer."""
 
 
 class DeadlineExceededError(EndedError):
-    """The time that the request allowed itself is over."""
+    """The deadline of the request passed before its answer began."""
 
     code = ErrorCode.DEADLINE_EXCEEDED
 
@@ -261,7 +262,7 @@ class DeadlineExceededError(EndedError):
 
 
 class CancelledError(EndedError):
-    """Somebody cancelled a request whose answer is one frame."""
+    """A request whose answer is one frame was cancelled."""
 
     code = ErrorCode.CANCELLED
 

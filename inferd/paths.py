@@ -1,4 +1,4 @@
-"""Where sockets, configuration and models live."""
+"""Default paths of sockets, configuration, cache and log."""
 
 import os
 from collections.abc import Mapping
@@ -15,9 +15,9 @@ SYSTEM_DIRECTORY = Path("/run/inferd")
 
 
 def runtime_directory(environ: Mapping[str, str] | None = None) -> Path:
-    """Find the directory of sockets and lock when none is configured.
+    """Return the directory of the sockets and the lock if none is configured.
 
-    1. ``$RUNTIME_DIRECTORY``, which systemd sets for a service that asked for one.
+    1. ``$RUNTIME_DIRECTORY``, which systemd sets for ``RuntimeDirectory=``.
     2. ``$XDG_RUNTIME_DIR/inferd``.
     3. ``$HOME/.inferd/run``.
     4. ``/tmp/inferd-<uid>``.
@@ -33,13 +33,13 @@ def runtime_directory(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def client_directories(environ: Mapping[str, str] | None = None) -> list[Path]:
-    """List the places where a client looks for a daemon, in order."""
+    """List the directories where a client looks for sockets, in order."""
     own = runtime_directory(environ)
     return [own] if own == SYSTEM_DIRECTORY else [own, SYSTEM_DIRECTORY]
 
 
 def config_files(environ: Mapping[str, str] | None = None) -> list[Path]:
-    """List the files where a configuration may be, in order; the first one counts."""
+    """List the default paths of the configuration; the first that exists is used."""
     environ = os.environ if environ is None else environ
     home = environ.get("XDG_CONFIG_HOME") or str(
         Path(environ.get("HOME", "/")) / ".config"
@@ -48,10 +48,10 @@ def config_files(environ: Mapping[str, str] | None = None) -> list[Path]:
 
 
 def cache_directory(environ: Mapping[str, str] | None = None) -> Path:
-    """Find the directory of what can be fetched or built again.
+    """Return the directory of files that can be fetched or built again.
 
     1. ``$INFERD_CACHE_DIR``.
-    2. ``$CACHE_DIRECTORY``, which systemd sets for a service that asked for one.
+    2. ``$CACHE_DIRECTORY``, which systemd sets for ``CacheDirectory=``.
     3. ``$XDG_CACHE_HOME/inferd``, else ``~/.cache/inferd``.
     """
     environ = os.environ if environ is None else environ
@@ -64,10 +64,10 @@ def cache_directory(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def log_directory(environ: Mapping[str, str] | None = None) -> Path | None:
-    """Find the directory of the log's file when none is configured.
+    """Return the directory of the log file if none is configured; ``None`` for no file.
 
     1. ``$INFERD_LOG_DIR``; empty, there is no file.
-    2. ``$LOGS_DIRECTORY``, which systemd sets for a service that asked for one.
+    2. ``$LOGS_DIRECTORY``, which systemd sets for ``LogsDirectory=``.
     3. ``$HOME/.inferd/logs``; without a ``$HOME`` there is no file.
     """
     environ = os.environ if environ is None else environ

@@ -1,10 +1,10 @@
-"""Which backend serves a request."""
+"""Routing of requests to backends."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from inferd.backend import Backend
-from inferd.capabilities import BackendCapabilities
+from inferd.backend.capabilities import BackendCapabilities
+from inferd.backend.interface import Backend
 from inferd.errors import (
     AttachmentUnsupportedError,
     BackendNotReadyError,
@@ -15,141 +15,142 @@ from inferd.errors import (
 )
 
 
-class Need(NamedTuple):
-    """Something that a request asks of a backend."""
+class Requirement(NamedTuple):
+    """A capability that a request requires of a backend."""
 
     is_met_by: Callable[[BackendCapabilities], bool]
     refusal: Callable[[str, BackendCapabilities], InferdError]
-    """The failure where nobody meets it, for the first backend's name and what it can."""
-    written: tuple[str | int, ...] = ()
-    """How to make it again: what makes it and of what; empty for a constant."""
+    """Makes the error if no backend meets it, from the first backend's name and
+    capabilities."""
+    encoded: tuple[str | int, ...] = ()
+    """Its constructor's name and arguments, for another process; empty for a constant."""
 
 
-GENERATES: Final = Need(
-    lambda able: able.generate,
+GENERATES: Final = Requirement(
+    lambda caps: caps.generate,
     lambda *_: BackendUnavailableError("no backend available"),
 )
-SERVES_V2: Final = Need(
-    lambda able: able.v2,
+SERVES_V2: Final = Requirement(
+    lambda caps: caps.v2,
     lambda name, _: InternalError(f'backend "{name}" does not advertise v2 capability'),
 )
-TAKES_IMAGES: Final = Need(
-    lambda able: able.vision,
+TAKES_IMAGES: Final = Requirement(
+    lambda caps: caps.vision,
     lambda *_: AttachmentUnsupportedError("no backend takes image attachments"),
 )
-TAKES_AUDIO: Final = Need(
-    lambda able: able.audio,
+TAKES_AUDIO: Final = Requirement(
+    lambda caps: caps.audio,
     lambda *_: AttachmentUnsupportedError("no backend answers to audio attachments"),
 )
-TAKES_VIDEO: Final = Need(
-    lambda able: able.video,
+TAKES_VIDEO: Final = Requirement(
+    lambda caps: caps.video,
     lambda *_: AttachmentUnsupportedError("no backend takes video attachments"),
 )
-TAKES_TOOLS: Final = Need(
-    lambda able: able.tools, lambda *_: InvalidRequestError("no backend takes tools")
+TAKES_TOOLS: Final = Requirement(
+    lambda caps: caps.tools, lambda *_: InvalidRequestError("no backend takes tools")
 )
-THINKS: Final = Need(
-    lambda able: able.thinking,
+HAS_REASONING: Final = Requirement(
+    lambda caps: caps.thinking,
     lambda *_: InvalidRequestError("thinking true: no backend has a reasoning trace"),
 )
-HOLDS_STRUCTURE: Final = Need(
-    lambda able: able.structure,
+CONSTRAINS_OUTPUT: Final = Requirement(
+    lambda caps: caps.structure,
     lambda *_: InvalidRequestError("no backend holds an answer to a structure"),
 )
-ANSWERS: Final = Need(
-    lambda able: able.generate or able.transcribe,
+GENERATES_OR_TRANSCRIBES: Final = Requirement(
+    lambda caps: caps.generate or caps.transcribe,
     lambda *_: BackendUnavailableError("no backend available"),
 )
-"""What a recording asks, of which a text may be written, or which may be written down."""
-ANSWERS_V2: Final = Need(
-    lambda able: able.v2 or able.transcribe,
+"""For a request with audio: a text may be generated from it, or a transcript made."""
+GENERATES_V2_OR_TRANSCRIBES: Final = Requirement(
+    lambda caps: caps.v2 or caps.transcribe,
     lambda name, _: InternalError(f'backend "{name}" does not advertise v2 capability'),
 )
-HEARS: Final = Need(
-    lambda able: able.audio or able.transcribe,
+HANDLES_AUDIO: Final = Requirement(
+    lambda caps: caps.audio or caps.transcribe,
     lambda *_: AttachmentUnsupportedError("no backend takes audio attachments"),
 )
-EMBEDS: Final = Need(
-    lambda able: able.embed,
+EMBEDS: Final = Requirement(
+    lambda caps: caps.embed,
     lambda *_: BackendUnavailableError("no embed-capable backend available"),
 )
-RERANKS: Final = Need(
-    lambda able: able.rerank,
+RERANKS: Final = Requirement(
+    lambda caps: caps.rerank,
     lambda *_: BackendUnavailableError("no rerank-capable backend available"),
 )
 
 
-def transcribes(asking: str) -> Need:
-    """Make the need of a request that asks for a transcription.
+def transcribes(asking: str) -> Requirement:
+    """Make the requirement of a request for a transcript.
 
     Args:
-        asking: what of it does.
+        asking: the field of the request that asks for it.
     """
-    return Need(
-        lambda able: able.transcribe,
-        lambda *_: InvalidRequestError(f"{asking}: no backend writes speech down"),
+    return Requirement(
+        lambda caps: caps.transcribe,
+        lambda *_: InvalidRequestError(f"{asking}: no backend transcribes speech"),
         ("transcribes", asking),
     )
 
 
-def takes_rate(sound: str, rate: int) -> Need:
-    """Make the need of a request with sound.
+def takes_rate(audio_id: str, rate: int) -> Requirement:
+    """Make the requirement of a request with audio.
 
     Args:
-        sound: the attachment's id.
-        rate: its samples a second.
+        audio_id: the attachment's id.
+        rate: its sample rate in Hz.
     """
-    return Need(
-        lambda able: able.audio_sample_rate in (0, rate),
-        lambda name, able: InvalidRequestError(
-            f'attachment "{sound}": sample_rate {rate} is not the '
-            f'{able.audio_sample_rate} that backend "{name}" takes'
+    return Requirement(
+        lambda caps: caps.audio_sample_rate in (0, rate),
+        lambda name, caps: InvalidRequestError(
+            f'attachment "{audio_id}": sample_rate {rate} is not the '
+            f'{caps.audio_sample_rate} that backend "{name}" takes'
         ),
-        ("takes_rate", sound, rate),
+        ("takes_rate", audio_id, rate),
     )
 
 
-_CONSTANTS: Final[Mapping[str, Need]] = {
-    name: each for name, each in globals().items() if isinstance(each, Need)
+_CONSTANTS: Final[Mapping[str, Requirement]] = {
+    name: value for name, value in globals().items() if isinstance(value, Requirement)
 }
-_NAMES: Final = {id(each): name for name, each in _CONSTANTS.items()}
+_NAMES: Final = {id(value): name for name, value in _CONSTANTS.items()}
 
 
-def written(need: Need) -> tuple[str | int, ...]:
-    """Write a need down, for another process."""
-    return need.written or (_NAMES[id(need)],)
+def encode_requirement(requirement: Requirement) -> tuple[str | int, ...]:
+    """Encode a requirement for another process."""
+    return requirement.encoded or (_NAMES[id(requirement)],)
 
 
-def need_of(words: Sequence[str | int]) -> Need:
-    """Make a need of what ``written`` gave.
+def decode_requirement(encoded: Sequence[str | int]) -> Requirement:
+    """Decode a requirement from the output of ``encode_requirement``.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the input is no requirement.
     """
-    match words:
+    match encoded:
         case ["transcribes", str() as asking]:
             return transcribes(asking)
-        case ["takes_rate", str() as sound, int() as rate]:
-            return takes_rate(sound, rate)
+        case ["takes_rate", str() as audio_id, int() as rate]:
+            return takes_rate(audio_id, rate)
         case [str() as name] if name in _CONSTANTS:
             return _CONSTANTS[name]
         case _:
-            raise ValueError(f"no need: {words}")
+            raise ValueError(f"no requirement: {encoded}")
 
 
-def route(backends: Sequence[Backend], needs: Sequence[Need]) -> Backend:
-    """Choose the first backend, in configured order, that can do all that is asked.
+def route(backends: Sequence[Backend], requirements: Sequence[Requirement]) -> Backend:
+    """Choose the first backend, in configured order, that meets all requirements.
 
     1. One that is ready.
     2. One that is only restarting: the request waits for it.
     3. One that is out of service: the request is refused with its reason.
 
     Raises:
-        InferdError: nobody could ever serve it: the refusal of the first need that
-            leaves nobody.
+        InferdError: no backend can ever serve it: the refusal of the first requirement that
+            eliminates the last candidate.
         BackendUnavailableError: case 3.
     """
-    capable = _capable(backends, needs)
+    capable = _capable(backends, requirements)
     for backend in capable:
         if backend.ready:
             return backend
@@ -159,17 +160,23 @@ def route(backends: Sequence[Backend], needs: Sequence[Need]) -> Backend:
     raise BackendNotReadyError(capable[0].unavailable or "")
 
 
-def _capable(backends: Sequence[Backend], needs: Sequence[Need]) -> Sequence[Backend]:
+def _capable(
+    backends: Sequence[Backend], requirements: Sequence[Requirement]
+) -> Sequence[Backend]:
     capable = backends
-    for need in needs:
+    for requirement in requirements:
         last = capable
-        capable = [each for each in capable if need.is_met_by(each.capabilities)]
+        capable = [
+            backend
+            for backend in capable
+            if requirement.is_met_by(backend.capabilities)
+        ]
         if not capable:
-            raise _refusal(need, last)
+            raise _refusal(requirement, last)
     return capable
 
 
-def _refusal(need: Need, last: Sequence[Backend]) -> InferdError:
+def _refusal(requirement: Requirement, last: Sequence[Backend]) -> InferdError:
     if not last:
-        return need.refusal("", BackendCapabilities())
-    return need.refusal(last[0].name, last[0].capabilities)
+        return requirement.refusal("", BackendCapabilities())
+    return requirement.refusal(last[0].name, last[0].capabilities)

@@ -1,11 +1,11 @@
-r"""The one way to the terminal: what came from elsewhere is shown there, and steers nothing.
+r"""Print to the terminal, with control characters escaped.
 
-A model's text, a daemon's message, a file's name may hold what moves a cursor, begins a
-line that looks like ours, or turns the direction of what follows. Each such character is
-written out (``\x1b``), by ``visible`` alone. What a command says goes through ``say`` and
-``line``, always so; what it was asked for, through ``prose`` and ``json_line``, which leave
-it byte for byte as it is where stdout is no terminal. Nothing else in this package prints
-(``tests/architecture/test_terminal.py``).
+A model's text, a daemon's message or a file name may contain characters that move the
+cursor, start a line that imitates one of this program, or reverse the text direction.
+``escape`` replaces every such character (``\x1b``). Messages for people are printed with
+``print_stderr`` and ``print_line``, which always escape; results with ``print_text`` and
+``print_json``, which escape only if stdout is a terminal, and are exact otherwise. Nothing
+else in this package prints (``tests/architecture/test_terminal.py``).
 """
 
 import argparse
@@ -22,127 +22,128 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Final, NoReturn
 
-_STEERING: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Categories: control, format (with all that turn directions), lone surrogates (bytes that
-are no UTF-8 are read as such), and what some programs take for the end of a line."""
+_CONTROL_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Unicode categories: control, format (among them the bidirectional controls), lone
+surrogates (how bytes that are not UTF-8 are decoded), and line separators."""
 _PROSE: Final = frozenset("\n\t\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}")
-"""What texts of several lines may have of these: writing systems and emoji need the last
-two, which move nothing."""
-_UNSEEN: Final = frozenset(
+"""Characters of these categories that multi-line texts keep: writing systems and emoji need
+the joiners, which do not affect the terminal."""
+_INVISIBLE: Final = frozenset(
     "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"
 ).union(map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
-"""Letters and marks that Unicode has no space for and nothing shows: a name with one of
-them would read as another name, or as two."""
+"""Letters and marks without a visible glyph: a name with one of them would look like
+another name, or like two."""
 _CLEAR_LINE: Final = "\r\x1b[2K"
 _INDENT: Final = "  "
-"""Before each line of a traceback, so that no exception's text begins a line of ours."""
+"""Before every line of a traceback, so that the text of an exception cannot imitate a
+message of this program."""
 
 
 class StdoutError(Exception):
-    """What a command was asked for cannot be printed; one line."""
+    """The result of a command cannot be printed; the message is one line."""
 
 
-def visible(text: str, *, is_prose: bool = False) -> str:
-    """Write out each character that could steer a terminal, as Python would.
+def escape(text: str, *, is_prose: bool = False) -> str:
+    """Escape every character that could control a terminal, as in Python's ``repr``.
 
     Args:
         text: from anywhere.
-        is_prose: whether it may have several lines, tabs and any space. Else it becomes one
-            line, in which all that is not seen is written out, too.
+        is_prose: whether to keep newlines, tabs and all spaces. Otherwise the result is one
+            line, and invisible characters are escaped, too.
     """
-    is_seen = is_prose or text.isascii() or _UNSEEN.isdisjoint(text)
-    if is_seen and text.isprintable():  # as nearly always
+    is_visible = is_prose or text.isascii() or _INVISIBLE.isdisjoint(text)
+    if is_visible and text.isprintable():  # nearly always
         return text
-    is_kept = _is_prose if is_prose else _is_seen
-    return "".join(each if is_kept(each) else _written(each) for each in text)
+    is_kept = _is_prose if is_prose else _is_visible
+    return "".join(char if is_kept(char) else _escape_char(char) for char in text)
 
 
-def visible_json(text: str) -> str:
-    """Write out the same characters as JSON has them; JSON stays the same JSON."""
+def escape_json(text: str) -> str:
+    """Escape the same characters as JSON does, so that it decodes to the same value."""
     if text.isprintable():
         return text
     return "".join(
-        json.dumps(each)[1:-1] if _steers(each) and each not in "\n\t" else each
-        for each in text
+        json.dumps(char)[1:-1] if _is_control(char) and char not in "\n\t" else char
+        for char in text
     )
 
 
-def _is_seen(char: str) -> bool:
-    return char.isprintable() and char not in _UNSEEN
+def _is_visible(char: str) -> bool:
+    return char.isprintable() and char not in _INVISIBLE
 
 
-def _written(char: str) -> str:
+def _escape_char(char: str) -> str:
     return ascii(char)[1:-1]
 
 
 def _is_prose(char: str) -> bool:
-    return char in _PROSE or not _steers(char)
+    return char in _PROSE or not _is_control(char)
 
 
-def _steers(char: str) -> bool:
-    return unicodedata.category(char) in _STEERING
+def _is_control(char: str) -> bool:
+    return unicodedata.category(char) in _CONTROL_CATEGORIES
 
 
-# --- words for people -------------------------------------------------------------------
+# --- messages for people ----------------------------------------------------------------
 
 
-def say(text: str) -> None:
-    """Print a line on stderr, if anybody can read it."""
-    _print_to_stderr(f"{visible(text)}\n")
+def print_stderr(text: str) -> None:
+    """Print a line on stderr; ignore a closed or broken stderr."""
+    _print_to_stderr(f"{escape(text)}\n")
 
 
-def line(text: str) -> None:
-    """Print a line on stdout that is for people.
+def print_line(text: str) -> None:
+    """Print a line for people on stdout.
 
     Raises:
         StdoutError: it cannot be printed.
-        BrokenPipeError: whoever read it has had enough.
+        BrokenPipeError: the reader has closed the pipe.
     """
-    _print_to_stdout(f"{visible(text)}\n")
+    _print_to_stdout(f"{escape(text)}\n")
 
 
-def overwrite(text: str) -> None:
-    """Write over the last line of the terminal, leaving the cursor in it."""
-    _print_to_stderr(f"{_CLEAR_LINE}{visible(text)}")
+def overwrite_line(text: str) -> None:
+    """Replace the current line of the terminal, and leave the cursor in it."""
+    _print_to_stderr(f"{_CLEAR_LINE}{escape(text)}")
 
 
-def is_watched() -> bool:
+def stderr_is_terminal() -> bool:
     """Tell whether stderr is a terminal."""
     return sys.stderr is not None and sys.stderr.isatty()
 
 
-# --- what a command was asked for -------------------------------------------------------
+# --- results ----------------------------------------------------------------------------
 
 
-def prose(text: str) -> None:
-    """Print a part of a text on stdout, at once; exactly, if that is no terminal.
+def print_text(text: str) -> None:
+    """Print a part of a text on stdout and flush it; exactly, if that is not a terminal.
 
     Raises:
         StdoutError: it cannot be printed.
-        BrokenPipeError: whoever read it has had enough.
+        BrokenPipeError: the reader has closed the pipe.
     """
-    _print_to_stdout(visible(text, is_prose=True) if _stdout_is_terminal() else text)
+    _print_to_stdout(escape(text, is_prose=True) if _stdout_is_terminal() else text)
 
 
-def json_line(text: str | bytes) -> None:
-    """Print a line of JSON on stdout, at once; exactly, if that is no terminal.
+def print_json(text: str | bytes) -> None:
+    """Print a line of JSON on stdout and flush it; exactly, if that is not a terminal.
 
     Args:
-        text: with or without its newline. Bytes that are no UTF-8 are replaced.
+        text: with or without its newline. Bytes that are not UTF-8 are replaced.
 
     Raises:
         StdoutError: it cannot be printed.
-        BrokenPipeError: whoever read it has had enough.
+        BrokenPipeError: the reader has closed the pipe.
     """
     if isinstance(text, bytes):
         text = text.decode(errors="replace")
     text = text.removesuffix("\n")
-    shown = visible_json(text) if _stdout_is_terminal() else text
+    shown = escape_json(text) if _stdout_is_terminal() else text
     _print_to_stdout(f"{shown}\n")
 
 
-def text_of_json(text: str) -> str:
-    """Make a text that JSON can hold: bytes that are no UTF-8 are written out."""
+def json_safe(text: str) -> str:
+    """Make a text that JSON can hold: escape bytes that are not UTF-8."""
     return text.encode(errors="backslashreplace").decode()
 
 
@@ -150,64 +151,64 @@ def text_of_json(text: str) -> str:
 
 
 class Parser(argparse.ArgumentParser):
-    """Reads a command line; what is wrong with it is told in one line."""
+    """Argument parser that escapes its error messages."""
 
     def error(self, message: str) -> NoReturn:
-        """Tell what is wrong, which quotes arguments, and end the process."""
-        super().error(visible(message))
+        """Print an error message, which may quote arguments, and end the process."""
+        super().error(escape(message))
 
 
-def tell_bug(
+def print_traceback(
     kind: type[BaseException],
     error: BaseException | None,
     trace: TracebackType | None,
 ) -> None:
-    """Print a traceback; an argument of ``sys.excepthook``."""
-    for each in "".join(traceback.format_exception(kind, error, trace)).split("\n"):
-        if each:
-            say(_INDENT + each)
+    """Print a traceback; for ``sys.excepthook``."""
+    for line in "".join(traceback.format_exception(kind, error, trace)).split("\n"):
+        if line:
+            print_stderr(_INDENT + line)
 
 
-class SayingHandler(logging.Handler):
-    """Says what libraries log where nobody has configured a log."""
+class StderrHandler(logging.Handler):
+    """Prints records of libraries on stderr if no logging is configured."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Say it in one line."""
-        say(record.getMessage())
+        """Print a record in one line."""
+        print_stderr(record.getMessage())
 
 
 @contextmanager
-def telling_bugs() -> Iterator[None]:
-    """Have what Python itself would print on stderr printed by ``say``.
+def safe_tracebacks() -> Iterator[None]:
+    """Print with ``print_stderr`` what Python itself would print on stderr.
 
-    Tracebacks of threads and of what is collected, warnings, and what libraries log: while
-    inside. The traceback of what ends the process, which comes out of here first: for good.
+    Inside the ``with`` block: tracebacks of threads and of finalizers, warnings, and log
+    records of libraries. For good: the traceback of an exception that ends the process.
     """
-    sys.excepthook = tell_bug
-    usual = (threading.excepthook, sys.unraisablehook, warnings.showwarning)
-    last_resort, logging.lastResort = logging.lastResort, SayingHandler(logging.WARNING)
-    threading.excepthook = _tell_args
-    sys.unraisablehook = _tell_args
-    warnings.showwarning = _tell_warning
+    sys.excepthook = print_traceback
+    before = (threading.excepthook, sys.unraisablehook, warnings.showwarning)
+    last_resort, logging.lastResort = logging.lastResort, StderrHandler(logging.WARNING)
+    threading.excepthook = _print_hook_args
+    sys.unraisablehook = _print_hook_args
+    warnings.showwarning = _print_warning
     try:
         yield
     finally:
-        threading.excepthook, sys.unraisablehook, warnings.showwarning = usual
+        threading.excepthook, sys.unraisablehook, warnings.showwarning = before
         logging.lastResort = last_resort
 
 
-def _tell_args(args: "threading.ExceptHookArgs | sys.UnraisableHookArgs") -> None:
-    tell_bug(args.exc_type, args.exc_value, args.exc_traceback)
+def _print_hook_args(args: "threading.ExceptHookArgs | sys.UnraisableHookArgs") -> None:
+    print_traceback(args.exc_type, args.exc_value, args.exc_traceback)
 
 
-def _tell_warning(
-    message: Warning | str, category: type[Warning], *_place: object, **_more: object
+def _print_warning(
+    message: Warning | str, category: type[Warning], *_args: object, **_kwargs: object
 ) -> None:
-    say(f"{category.__name__}: {message}")
+    print_stderr(f"{category.__name__}: {message}")
 
 
-def leave_stderr() -> None:
-    """Print nothing more."""
+def close_stderr() -> None:
+    """Close stderr, so that nothing more is printed."""
     if sys.stderr is not None:
         sys.stderr.close()
 
@@ -220,9 +221,9 @@ def _stdout_is_terminal() -> bool:
 
 
 def _print_to_stderr(text: str) -> None:
-    if sys.stderr is not None:  # with which they would be printed to stdout
+    if sys.stderr is not None:  # print(file=None) would print to stdout
         with suppress(OSError):
-            print(text, end="", file=sys.stderr, flush=True)  # noqa: T201  # the place
+            print(text, end="", file=sys.stderr, flush=True)  # noqa: T201  # only here
 
 
 def _print_to_stdout(text: str) -> None:
@@ -230,16 +231,16 @@ def _print_to_stdout(text: str) -> None:
         raise StdoutError("stdout: closed")
     try:
         text = _encodable(text, sys.stdout.encoding)
-        print(text, end="", flush=True)  # noqa: T201  # the place
+        print(text, end="", flush=True)  # noqa: T201  # only here
     except BrokenPipeError:
         raise
     except OSError as error:
-        _give_up_stdout()
+        _discard_stdout()
         raise StdoutError(f"stdout: {error.strerror}") from error
 
 
 def _encodable(text: str, encoding: str | None) -> str:
-    """Write out what the stream's encoding has not."""
+    """Escape the characters that the stream's encoding lacks."""
     encoding = encoding or "utf-8"
     try:
         text.encode(encoding)
@@ -248,9 +249,9 @@ def _encodable(text: str, encoding: str | None) -> str:
     return text
 
 
-def _give_up_stdout() -> None:
-    """Have what could not be written go nowhere, or Python tries again at its end."""
-    with suppress(OSError):  # no file of the system's
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+def _discard_stdout() -> None:
+    """Redirect stdout to the null device, or Python would retry the write at exit."""
+    with suppress(OSError):  # stdout may lack a descriptor
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)

@@ -17,7 +17,7 @@ _KINDS_BY_TYPE: Final[dict[type, str]] = {
 }
 KINDS: Final = ("string", "number", "integer", "boolean", "array", "object")
 ABSENT: Final[Json] = {"$absent": True}
-SHOWN_CHARS: Final = 300
+QUOTED_CHARS: Final = 300
 """Characters of a value that a message repeats."""
 
 
@@ -37,13 +37,13 @@ class Matcher:
         match expected:
             case {"$any": str(kind)}:
                 is_so = kind in kinds_of(actual)
-                found = None if is_so else f"{where} is {shown(actual)}, not any {kind}"
+                found = None if is_so else f"{where} is {quote(actual)}, not any {kind}"
             case {"$starts": str(start)}:
                 is_so = isinstance(actual, str) and actual.startswith(start)
                 found = (
                     None
                     if is_so
-                    else f"{where} is {shown(actual)}, does not begin with {start!r}"
+                    else f"{where} is {quote(actual)}, does not begin with {start!r}"
                 )
             case {"$same": str(name)}:
                 found = self._other_than_before(name, actual, where)
@@ -58,7 +58,7 @@ class Matcher:
                 found = (
                     None
                     if is_so and expected == actual
-                    else f"{where} is {shown(actual)}, not {shown(expected)}"
+                    else f"{where} is {quote(actual)}, not {quote(expected)}"
                 )
         return found
 
@@ -66,11 +66,11 @@ class Matcher:
         before = self._known.setdefault(name, actual)
         if before == actual:
             return None
-        return f"{where} is {shown(actual)}, and was {shown(before)} as {name!r}"
+        return f"{where} is {quote(actual)}, and was {quote(before)} as {name!r}"
 
     def _in_each(self, expected: Frame, actual: Json, where: str) -> str | None:
         if not isinstance(actual, list):
-            return f"{where} is {shown(actual)}, not an array"
+            return f"{where} is {quote(actual)}, not an array"
         times, field = expected.get("times"), expected.get("descending")
         if times is not None and times != len(actual):
             return f"{where} has {len(actual)} elements, not {times}"
@@ -85,7 +85,7 @@ class Matcher:
 
     def _in_members(self, expected: Frame, actual: Json, where: str) -> str | None:
         if not isinstance(actual, dict):
-            return f"{where} is {shown(actual)}, not an object"
+            return f"{where} is {quote(actual)}, not an object"
         for name, wanted in expected.items():
             place = f"{where}.{name}"
             if wanted == ABSENT:
@@ -102,7 +102,7 @@ class Matcher:
         self, expected: list[Json], actual: Json, where: str
     ) -> str | None:
         if not isinstance(actual, list):
-            return f"{where} is {shown(actual)}, not an array"
+            return f"{where} is {quote(actual)}, not an array"
         if len(actual) != len(expected):
             return f"{where} has {len(actual)} elements, not {len(expected)}"
         for index, (wanted, element) in enumerate(zip(expected, actual, strict=True)):
@@ -143,7 +143,7 @@ def _check_special(pattern: Frame) -> None:
         case {"$each": each, **rest} if rest.keys() <= {"times", "descending"}:
             check_pattern(each)
         case _:
-            raise PatternError(f"no expectation: {shown(pattern)}")
+            raise PatternError(f"no expectation: {quote(pattern)}")
 
 
 def kinds_of(value: Json) -> tuple[str, ...]:
@@ -153,10 +153,10 @@ def kinds_of(value: Json) -> tuple[str, ...]:
     return (_KINDS_BY_TYPE[type(value)],)
 
 
-def shown(value: Json) -> str:
+def quote(value: Json) -> str:
     """Write a value as JSON, cut off where it is long."""
     text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
+    return text if len(text) <= QUOTED_CHARS else f"{text[:QUOTED_CHARS]}…"
 
 
 def _descends(elements: list[Json], field: str) -> bool:

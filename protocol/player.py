@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from protocol.matching import Frame, Json, Matcher, shown
+from protocol.matching import Frame, Json, Matcher, quote
 from protocol.vector import LEAVES, Step, Vector, to_bytes
 
 TERMINAL: Final = frozenset({"done", "error", "embeddings", "rerank"})
@@ -201,9 +201,9 @@ def _frame(step: Step, wire: Wire, trace: Trace) -> Frame:
     try:
         line = wire.line()
     except MismatchError as error:
-        raise MismatchError(f"{error}; expected {shown(step.value)}") from error
+        raise MismatchError(f"{error}; expected {quote(step.value)}") from error
     if line is None:
-        raise MismatchError(f"the end came; expected {shown(step.value)}")
+        raise MismatchError(f"the end came; expected {quote(step.value)}")
     trace(step.on, "<", line)
     return read_frame(line)
 
@@ -211,7 +211,7 @@ def _frame(step: Step, wire: Wire, trace: Trace) -> Frame:
 def _compare(step: Step, frame: Frame, matcher: Matcher) -> None:
     if found := matcher.difference(step.value, frame):
         raise MismatchError(
-            f"{found}; expected {shown(step.value)}, came {shown(frame)}"
+            f"{found}; expected {quote(step.value)}, came {quote(frame)}"
         )
 
 

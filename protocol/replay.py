@@ -1,4 +1,4 @@
-"""Replay the vectors of the protocol against a daemon that runs, whoever wrote it.
+"""Replay the vectors of the protocol against any running daemon.
 
 Prints a line for each vector: ok, FAIL with what was expected and what came, or skip
 with the reason. The daemon has to be configured as the vectors need it: --profile says

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from protocol.matching import Json, check_pattern, shown
+from protocol.matching import Json, check_pattern, quote
 
 VECTORS: Final = Path(__file__).parent / "vectors"
 PROFILES: Final = VECTORS / "profiles"
@@ -131,7 +131,7 @@ def to_bytes(value: Json) -> bytes:
         case list(parts):
             return b"".join(map(to_bytes, parts))
         case _:
-            raise VectorError(f"no bytes: {shown(value)}")
+            raise VectorError(f"no bytes: {quote(value)}")
 
 
 def _vector(document: Json) -> Vector:
@@ -149,21 +149,21 @@ def _vector(document: Json) -> Vector:
 def _profile(name: Json) -> str | None:
     if name is None or (isinstance(name, str) and name in profiles()):
         return name
-    raise VectorError(f"no profile: {shown(name)}")
+    raise VectorError(f"no profile: {quote(name)}")
 
 
 def _step(document: Json, surface: str) -> Step:
     if not isinstance(document, dict):
-        raise VectorError(f"no step: {shown(document)}")
+        raise VectorError(f"no step: {quote(document)}")
     rest = dict(document)
     on, fds = rest.pop("on", surface), rest.pop("fds", [])
     match on, fds, list(rest.items()):
         case str(on), list(fds), [(action, value)]:
             step = Step(on, action, value, tuple(fds))
         case _:
-            raise VectorError(f"no step: {shown(document)}")
+            raise VectorError(f"no step: {quote(document)}")
     if not _is_sound(step):
-        raise VectorError(f"no step: {shown(document)}")
+        raise VectorError(f"no step: {quote(document)}")
     return step
 
 

@@ -1,15 +1,45 @@
 """Settings and fixtures that all tests share."""
 
 import gc
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import FrameType
+from typing import Final
 
 import pytest
 from hypothesis import settings
 
+RESET_BY_PYTHON: Final = {signal.SIGPIPE, signal.SIGXFSZ}
+"""Signals that Python ignores, and that `subprocess` resets in children."""
+
 settings.register_profile("inferd", deadline=None, max_examples=200)
 settings.load_profile("inferd")
+
+
+def pytest_sessionstart() -> None:
+    """Have processes that tests start begin with no signal ignored or blocked.
+
+    A child inherits what its parent ignores, and a shell, `nohup` or a supervisor may have
+    started us ignoring some. A handler is not inherited, and one that does nothing leaves
+    these signals without effect on us.
+    """
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number in signal.valid_signals() - RESET_BY_PYTHON:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, _do_nothing)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what only root can do."""
+    if item.get_closest_marker("root") and os.geteuid() != 0:
+        pytest.skip("needs root")
+
+
+def _do_nothing(_number: int, _frame: FrameType | None) -> None:
+    pass
 
 
 def pytest_collection() -> None:

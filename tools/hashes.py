@@ -2,8 +2,8 @@
 
 Versions there are changed by hand; this asks the registry, as pip is configured to, for
 the files of each: the wheels that pip would take on each of `TARGETS`, and the sources of
-`SOURCES`. Nothing is installed, and wheels are not downloaded: the registry tells digests.
-What the converter of models needs is written for `inferd.models`, too.
+`SOURCES`. Nothing is installed, and wheels are not downloaded: the registry reports digests.
+The packages of the model converter are written for `inferd.models`, too.
 With ``--check`` nothing is written, and the exit code is 1 where something would be.
 """
 
@@ -42,18 +42,18 @@ GLIBCS: Final = (31, 41)
 """An older system may want another wheel of the same version than a newer one."""
 TARGETS: Final = tuple(product(ARCHITECTURES, PYTHONS, GLIBCS))
 SOURCES: Final = ("jsonschema", "llama-cpp-python", "pywhispercpp")
-"""Of these the sources are used, too."""
+"""Packages whose sources are used, too."""
 NO_WHEEL: Final = ("jsonschema", "llama-cpp-python")
-"""Of these nothing but the sources."""
+"""Packages of which only the sources are used."""
 NOT_EVERYWHERE: Final = ("atheris",)
-"""Not to be had for each target; what needs it says so."""
+"""Packages that are not available for each target; their users report that."""
 MISSING: Final = re.compile(r"No matching distribution found for (\S+)")
 Files = dict[str, set[str]]
 """The digests of each package, by its normal name."""
 
 
 def main() -> int:
-    """Write what is stale, or say what is."""
+    """Write stale files, or report them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing")
     check = parser.parse_args().check
@@ -68,7 +68,7 @@ def main() -> int:
 
 
 def of_converter(text: str) -> str:
-    """Take out what the converter of models needs: that goes along with the package."""
+    """Extract the lines of the converter's packages, which the package inferd contains."""
     found = blocks(text)
     return "".join(found[package_of(pin)] for pin in CONVERTER_NEEDS)
 
@@ -79,7 +79,7 @@ def read(path: Path) -> str | None:
 
 
 def constraints(text: str) -> str:
-    """Write the whole file anew, with the versions that it has."""
+    """Rewrite the whole file, with the same versions."""
     pins = sorted((block.split()[0] for block in blocks(text).values()), key=normal)
     files: Files = {package_of(pin): set() for pin in pins}
     add(files, wheels(pins))
@@ -90,7 +90,7 @@ def constraints(text: str) -> str:
 
 
 def add(files: Files, found: Iterable[Files]) -> None:
-    """Put what was found to what there is."""
+    """Merge new digests into existing ones."""
     for each in found:
         for package, digests in each.items():
             files[package] |= digests
@@ -121,7 +121,7 @@ def wheels_of(pins: list[str], architecture: str, python: str, glibc: int) -> Fi
     """Ask for the wheels of one target, as pip reports them.
 
     Raises:
-        SystemExit: a package has none that may not be missing.
+        SystemExit: a required package has none.
     """
     platforms = [
         *(f"manylinux_2_{minor}_{architecture}" for minor in range(glibc, 4, -1)),
@@ -169,7 +169,7 @@ def sources(pins: Iterable[str], constraint: Path) -> Iterator[Files]:
 
 
 def run(*arguments: str) -> str:
-    """Run our pip; give what it says if it fails, else nothing."""
+    """Run our pip; return its output if it fails, else an empty text."""
     command = [sys.executable, *PIP, *arguments]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     return (result.stdout + result.stderr) if result.returncode else ""

@@ -1,15 +1,15 @@
-"""Install inferd as a system service, go back to the version before, or take it away.
+"""Install inferd as a system service, switch to the previous version, or uninstall.
 
 `make install` puts a version below /opt/inferd, beside the one in use, and the embedded
-models with it; it checks all of it, and then has the link /opt/inferd/current lead there
-and restarts the service. `make rollback` goes back to the version before, `make verify`
-compares what is installed with what was. Units go to /etc/systemd, a link to
+models with it; it checks all files, then switches the link /opt/inferd/current to it
+and restarts the service. `make rollback` switches to the previous version, `make verify`
+compares the installed files with their digests. Units go to /etc/systemd, a link to
 /usr/local/bin. `make uninstall` removes these; /etc/inferd, the log and the user stay.
 
-Root runs this checkout by that, so whoever may write to it decides what root runs and what
-is installed. Nothing else that another user may write to is run, or trusted: sources are
-copied first, without following links; packages and models count by their SHA-256; caches
-and directories by who owns them (`tools.trusted`).
+This runs the checkout as root, so anyone who may write to it decides what root runs and
+installs. No other file that another user may write to is run or trusted: sources are copied
+first, without following links; packages and models are checked by their SHA-256, caches and
+directories by their owners (`tools.trusted`).
 """
 
 import argparse
@@ -70,13 +70,13 @@ from tools.wheel import PACKAGE, cache, llama_wheel, say
 
 PREFIX = Path("/opt/inferd")
 OLDER_CACHE = Path("/var/cache/inferd")
-"""Where versions before this layout had models, which the service's user could write to."""
+"""Directory of models in versions before this layout; the service's user could write there."""
 EXTRAS: Final = ("llama", "whisper", "media")
 SOURCES: Final = (
     *("inferd", "systemd", "constraints.txt", "pyproject.toml"),
     *("README.md", "LICENSE", "CHANGELOG.md"),
 )
-"""All of a checkout that is installed, or built with."""
+"""Paths of a checkout that are installed or needed for building."""
 SHARED: Final = ("README.md", "LICENSE", "CHANGELOG.md", "systemd")
 HOMES = (Path("/home"), Path("/root"))
 SYSTEM_PYTHON = Path("/usr/bin/python3")
@@ -85,12 +85,12 @@ KEPT: Final = re.compile(
     "PATH|TERM|LANG|LC_.*|PIP_.*|CMAKE_ARGS|CC|CXX|CFLAGS|CXXFLAGS|INFERD_CACHE_DIR"
     "|SSL_CERT_(FILE|DIR)|(https?|no)_proxy|(HTTPS?|NO)_PROXY"
 )
-"""All variables of the environment that count: others may be those of the user who has
-called `sudo`, and lead to that user's files."""
+"""Environment variables that are kept: others may come from the user who called `sudo`, and
+point to that user's files."""
 
 
 def main() -> int:
-    """Do what is asked."""
+    """Run the requested action."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("action", choices=tuple(ACTIONS))
     action = parser.parse_args().action
@@ -106,7 +106,7 @@ def main() -> int:
 
 
 def own_environment() -> None:
-    """Leave nothing in the environment that leads to another user's files."""
+    """Remove all variables that may point to another user's files."""
     os.umask(0o022)
     os.chdir("/")
     for name in [each for each in os.environ if not KEPT.fullmatch(each)]:
@@ -116,7 +116,7 @@ def own_environment() -> None:
 
 
 def is_ours(directory: str) -> bool:
-    """Tell whether nobody else may change what a directory has, programs say."""
+    """Tell whether only root and the caller may change a directory's content."""
     try:
         os.close(open_directory(Path(directory)))
     except (UntrustedError, OSError):
@@ -125,7 +125,7 @@ def is_ours(directory: str) -> bool:
 
 
 def install() -> int:
-    """Put a version beside what there is, check it, and have it used."""
+    """Install a version beside the others, check it, and switch to it."""
     python = service_python()
     if python is None:
         say(
@@ -147,7 +147,7 @@ def install() -> int:
 
 
 def make(releases: Releases, python: Path) -> Path:
-    """Make a release; what is left of one that fails is removed."""
+    """Make a release; remove its files if that fails."""
     with building(releases.prefix) as scratch:
         copy_sources(ROOT, scratch / "source")
         release = releases.stage(version_of(scratch / "source"))
@@ -165,13 +165,13 @@ def make(releases: Releases, python: Path) -> Path:
 
 @contextmanager
 def building(prefix: Path) -> Iterator[Path]:
-    """Give a directory of root's alone; it is gone afterwards."""
+    """Create a temporary directory that only root can access; remove it afterwards."""
     with tempfile.TemporaryDirectory(dir=prefix, prefix=".building-") as name:
         yield Path(name)
 
 
 def copy_sources(checkout: Path, target: Path) -> None:
-    """Copy what is installed out of a checkout, which may be another user's."""
+    """Copy the files to install from a checkout, which may belong to another user."""
     target.mkdir(mode=0o755)
     source = os.open(checkout, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     copied = open_directory(target)
@@ -195,7 +195,7 @@ def version_of(source: Path) -> str:
 
 
 def fill(release: Path, python: Path, scratch: Path) -> None:
-    """Install the packages, ours among them, and what goes to the system."""
+    """Install the packages, ours included, and the files for the system."""
     run(str(python), "-I", "-m", "venv", str(release))
     own = release / "bin" / "python"
     install_pip(own)
@@ -215,7 +215,7 @@ def fill(release: Path, python: Path, scratch: Path) -> None:
 
 
 def copy_models(release: Path, models: Path) -> None:
-    """Have the embedded models where the service looks, each by its SHA-256."""
+    """Copy the embedded models to where the service looks for them, by SHA-256."""
     environ = os.environ | {"INFERD_CACHE_DIR": str(cache())}
     for model in EMBEDDED_MODELS.values():
         os.close(open_directory(model.path_in(cache()).parent, makes=True))
@@ -231,7 +231,7 @@ def copy_models(release: Path, models: Path) -> None:
 
 
 def copy_model(model: EmbeddedModel, models: Path) -> None:
-    """Copy one from our cache, unless it is there as it should be."""
+    """Copy one from our cache, unless a valid copy is there."""
     target = open_directory(models / model.sha256, makes=True)
     try:
         if has_model(target, model.file_name, model.sha256):
@@ -256,10 +256,10 @@ def copy_model(model: EmbeddedModel, models: Path) -> None:
 
 
 def refuse_differences(release: Path) -> None:
-    """Use nothing that is not as it was made.
+    """Refuse a release whose files differ from their digests.
 
     Raises:
-        UntrustedError: something of it is not; all of that is said before.
+        UntrustedError: some differ; each is reported before.
     """
     found = list(differences(release))
     for each in found:
@@ -269,7 +269,7 @@ def refuse_differences(release: Path) -> None:
 
 
 def put_in_use(releases: Releases, release: Path) -> bool:
-    """Switch to a release, and back if the service does not come up with it."""
+    """Switch to a release, and back if the service does not start with it."""
     before, kept = releases.named(CURRENT), releases.named(PREVIOUS)
     services = running()
     if is_up(releases, release, services):
@@ -283,7 +283,7 @@ def put_in_use(releases: Releases, release: Path) -> bool:
 
 
 def is_up(releases: Releases, release: Path, services: list[str]) -> bool:
-    """Switch to a release, with its units and no others; tell whether it came up."""
+    """Switch to a release and its units; tell whether the service started."""
     before = releases.named(CURRENT)
     units = release / "share" / "systemd"
     releases.switch(release)
@@ -298,7 +298,7 @@ def is_up(releases: Releases, release: Path, services: list[str]) -> bool:
 
 
 def rollback() -> int:
-    """Use the release before again; the one in use is then the one before."""
+    """Switch to the previous release; the current one becomes the previous one."""
     releases = Releases(PREFIX)
     with releases.held():
         previous = releases.named(PREVIOUS)
@@ -313,7 +313,7 @@ def rollback() -> int:
 
 
 def verify() -> int:
-    """Compare the release in use with what was installed."""
+    """Compare the current release with its digests."""
     release = (PREFIX / CURRENT).resolve()
     if not release.is_dir():
         say("error: nothing is installed")
@@ -324,7 +324,7 @@ def verify() -> int:
 
 
 def service_python() -> Path | None:
-    """Find a Python that a service with ProtectHome= can run, and nobody but root change."""
+    """Find a Python that a service with ProtectHome= can run and only root can change."""
     for candidate in (Path(sys.base_prefix) / "bin" / "python3", SYSTEM_PYTHON):
         real = candidate.resolve()
         if real.is_file() and is_roots(real):
@@ -337,7 +337,7 @@ def service_python() -> Path | None:
 
 
 def is_roots(python: Path) -> bool:
-    """Tell whether nobody but root may change a program, and no home hides it."""
+    """Tell whether only root may change a program, and it is outside home directories."""
     if any(python.is_relative_to(home) for home in HOMES):
         return False
     if not is_ours(str(python.parent)):
@@ -347,7 +347,7 @@ def is_roots(python: Path) -> bool:
 
 
 def uninstall() -> int:
-    """Stop the services and remove what install has placed."""
+    """Stop the services and remove the installed files."""
     if PREFIX.exists():
         os.close(open_directory(PREFIX))
     remove_units()
@@ -363,7 +363,7 @@ def uninstall() -> int:
 
 
 def remove_older_cache() -> None:
-    """Remove what is the service's user's, with no more than that user's rights."""
+    """Remove files of the service's user, with that user's rights only."""
     parent = open_directory(OLDER_CACHE.parent)
     try:
         if not remove_tree(OLDER_CACHE.name, parent):

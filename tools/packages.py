@@ -1,8 +1,8 @@
-"""What pip installs and downloads: the files that `constraints.txt` names, and no others.
+"""Install and download with pip only the files that `constraints.txt` names.
 
-That file pins each package and has the SHA-256 of every file of it that may be used, those
-that packages are built with included. pip reads it as constraints, requires a digest of
-whatever it installs, and builds nothing from source but what is asked for here.
+That file pins each package and has the SHA-256 of every file of it that may be used, build
+dependencies included. pip reads it as constraints, requires a digest of each file that it
+installs, and builds from source only the packages that are requested here.
 """
 
 import re
@@ -19,14 +19,14 @@ ROOT = Path(__file__).resolve().parent.parent
 CONSTRAINTS = ROOT / "constraints.txt"
 PIP: Final = ("-P", "-m", "pip", "--disable-pip-version-check", "--no-input")
 BUILDING: Final = ("--build-constraint", str(CONSTRAINTS))
-"""Holds what a package is built with to the same digests."""
+"""Option that applies the same digests to build dependencies."""
 CHECKED: Final = ("--require-hashes", "--constraint", str(CONSTRAINTS), *BUILDING)
 WHEELS_ALONE: Final = ("--only-binary", ":all:")
 NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def pip(python: Path, *arguments: str) -> None:
-    """Run an environment's pip; its chatter only if it fails, which ends the program."""
+    """Run an environment's pip; print its output and end the program only if it fails."""
     command = [str(python), *PIP, *arguments]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode:
@@ -35,13 +35,13 @@ def pip(python: Path, *arguments: str) -> None:
 
 
 def install_pip(python: Path) -> None:
-    """Give an environment the pip that is pinned: older ones read no digests there."""
+    """Install the pinned pip: older ones read no digests from constraints."""
     with requirements_file(pinned_block("pip")) as file:
         pip(python, "install", "--require-hashes", *WHEELS_ALONE, "-r", str(file))
 
 
 def install(python: Path, *requirements: str) -> None:
-    """Install packages and what they need, each file by its digest."""
+    """Install packages and their dependencies, each file by its digest."""
     pip(python, "install", *CHECKED, *WHEELS_ALONE, *requirements)
 
 
@@ -60,10 +60,10 @@ def install_file(python: Path, package: str, file: Path, sha256: str) -> None:
 
 
 def download_source(python: Path, package: str, directory: Path) -> Path:
-    """Download a package's sources; give the archive's path.
+    """Download a package's sources; return the archive's path.
 
-    pip asks the package for its name and version, by code of the package, in an
-    environment of its own; the archive and what is installed there have digests too.
+    pip runs code of the package for its name and version, in an environment of its own;
+    the archive and the packages installed there have digests too.
     """
     words = ("--no-deps", "--no-binary", package, "--dest", str(directory), package)
     pip(python, "download", *CHECKED, *words)
@@ -72,7 +72,7 @@ def download_source(python: Path, package: str, directory: Path) -> Path:
 
 
 def wanted(*extras: str) -> list[str]:
-    """List what `pyproject.toml` asks for, with extras."""
+    """List the requirements of `pyproject.toml`, with extras."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     optional = project["optional-dependencies"]
     return [
@@ -100,12 +100,12 @@ def blocks(text: str) -> dict[str, str]:
 
 
 def pinned_block(package: str) -> str:
-    """Give a package's lines of `constraints.txt`."""
+    """Return a package's lines of `constraints.txt`."""
     return blocks(CONSTRAINTS.read_text())[normal(package)]
 
 
 def pinned(package: str) -> str:
-    """Give the version of a package that `constraints.txt` has.
+    """Return the version of a package in `constraints.txt`.
 
     Raises:
         KeyError: it has none.
@@ -115,7 +115,7 @@ def pinned(package: str) -> str:
 
 @contextmanager
 def requirements_file(text: str) -> Iterator[Path]:
-    """Write requirements for pip; they are there while inside."""
+    """Write requirements for pip to a temporary file; remove it afterwards."""
     with tempfile.NamedTemporaryFile("w", prefix="inferd-", suffix=".txt") as file:
         file.write(text)
         file.flush()

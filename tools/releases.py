@@ -1,16 +1,16 @@
-"""Installed versions, side by side: one is in use, and the one before is kept.
+"""Installed versions, side by side: the current one, and the previous one.
 
 ======================  =============================================================
-below `/opt/inferd`     what it is
+below `/opt/inferd`     content
 ======================  =============================================================
 `releases/NAME`         a whole version; never changed once it is in use
-`current`               a link to the one in use, which is what the units start
-`previous`              a link to the one before
+`current`               a link to the version in use, which the units start
+`previous`              a link to the version before
 `models/SHA256/NAME`    models, which versions share
 ======================  =============================================================
 
-All of it is root's. A version is made in a directory of its own under its final name,
-since its programs name it; it is nothing to anybody before `current` leads to it.
+All of it belongs to root. A version is built under its final name, because its programs
+contain that path; nothing uses it before `current` points to it.
 """
 
 import fcntl
@@ -36,22 +36,22 @@ CURRENT: Final = "current"
 PREVIOUS: Final = "previous"
 MODELS: Final = "models"
 LISTED: Final = "share/SHA256SUMS"
-"""The digests of all other files of a release, as `sha256sum` writes and reads them."""
+"""File with the digests of all other files of a release, in the format of `sha256sum`."""
 MODELS_LISTED: Final = "share/models"
-"""The models of a release, a SHA-256 a line."""
+"""File with the models of a release, one SHA-256 per line."""
 NUMBER: Final = re.compile(r"-(\d+)$")
 OLDER_LAYOUT: Final = ("bin", "include", "lib", "lib64", "pyvenv.cfg", "share")
-"""Where the version before this layout was, below the same directory."""
+"""Directory of the version before this layout, below the same prefix."""
 
 
 class Releases:
-    """What is installed below a directory.
+    """The installed versions below a directory.
 
     Args:
-        prefix: the directory; it is made, and nobody but root may change it.
+        prefix: the directory; it is created, and only root may change it.
 
     Raises:
-        UntrustedError: another user may change it, or what lies above it.
+        UntrustedError: another user may change it, or a directory above it.
     """
 
     def __init__(self, prefix: Path) -> None:
@@ -61,10 +61,10 @@ class Releases:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keep others from changing what is installed while inside.
+        """Lock the installation while inside.
 
         Raises:
-            UntrustedError: somebody else does, just now.
+            UntrustedError: another process has the lock.
         """
         directory = open_directory(self.prefix)
         try:
@@ -84,14 +84,14 @@ class Releases:
         return release
 
     def named(self, link: str) -> Path | None:
-        """Give the release that a link leads to, if it does."""
+        """Return the release that a link points to, if there is one."""
         with suppress(OSError):
             target = self.prefix / (self.prefix / link).readlink()
             return target if target.is_dir() else None
         return None
 
     def switch(self, release: Path) -> None:
-        """Have a release in use, and keep the one before at hand."""
+        """Make a release the current one, and the one before the previous one."""
         in_use = self.named(CURRENT)
         if in_use == release:
             return
@@ -99,7 +99,7 @@ class Releases:
         self._link(CURRENT, release)
 
     def keep(self, release: Path | None) -> None:
-        """Have a release at hand to go back to, or none."""
+        """Set the previous release, or none."""
         if release is None:
             (self.prefix / PREVIOUS).unlink(missing_ok=True)
         else:
@@ -113,7 +113,7 @@ class Releases:
             os.close(directory)
 
     def prune(self) -> None:
-        """Remove releases and models that are neither in use nor kept."""
+        """Remove releases and models that are neither current nor previous."""
         kept = [each for each in map(self.named, (CURRENT, PREVIOUS)) if each]
         for release in (self.prefix / RELEASES).iterdir():
             if release not in kept:
@@ -141,7 +141,7 @@ def models_of(release: Path) -> list[str]:
 
 
 def files_of(release: Path) -> Iterator[str]:
-    """List the files of a release but the list itself; links among them are left out."""
+    """List the files of a release, without links and the list itself."""
     for path in sorted(release.rglob("*")):
         name = path.relative_to(release).as_posix()
         if path.is_file() and not path.is_symlink() and name != LISTED:
@@ -149,19 +149,19 @@ def files_of(release: Path) -> Iterator[str]:
 
 
 def seal(release: Path) -> None:
-    """Write the digests of all files of a release down."""
+    """Write the digests of all files of a release."""
     lines = [f"{digest(release / name)}  {name}\n" for name in files_of(release)]
     (release / LISTED).write_text("".join(lines))
 
 
 def digest(path: Path) -> str:
-    """Take a file's SHA-256."""
+    """Compute a file's SHA-256."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def differences(release: Path) -> Iterator[str]:
-    """Say what of a release is not as it was sealed, models included; a line each."""
+    """Report files of a release that differ from its digests, models included."""
     lines = (release / LISTED).read_text().splitlines()
     listed = {name: sha256 for sha256, name in (line.split("  ", 1) for line in lines)}
     present = set(files_of(release))
@@ -186,7 +186,7 @@ def _model_differences(directory: Path) -> Iterator[str]:
 
 
 def has_model(directory: int, name: str, sha256: str) -> bool:
-    """Tell whether an open directory has a model, as it should be."""
+    """Tell whether an open directory has a model with the right SHA-256."""
     try:
         file = open_file(name, directory)
     except (OSError, UntrustedError):

@@ -1,4 +1,4 @@
-"""Bring the published test suite of JSON Schema into the cache: other people's schemas.
+"""Fetch the published test suite of JSON Schema into the cache.
 
 The source package of ``jsonschema`` holds it; it is downloaded, checked and unpacked,
 never installed. It is Julian Berman's, under the MIT licence, which is unpacked with it.
@@ -23,12 +23,12 @@ WANTED: Final = ("LICENSE", "tests/draft2020-12/")
 
 
 def suite_directory() -> Path:
-    """Give the directory that holds the suite, or will."""
+    """Return the directory of the suite."""
     return cache() / "schemas" / SHA256
 
 
 def main() -> int:
-    """Bring it, unless it is there."""
+    """Fetch it, unless it is there."""
     target = suite_directory()
     if target.is_dir():
         return 0
@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def unpack(package: Path, directory: Path) -> None:
-    """Take out the tests of the newest draft, as files with contents and nothing else."""
+    """Unpack the tests of the newest draft, as regular files only."""
     with tarfile.open(package) as archive:
         for member in archive:
             _, folder, *path = PurePosixPath(member.name).parts

@@ -1,4 +1,4 @@
-"""What a release has in the system's own directories: units, a user, a link."""
+"""Files of a release in the system's directories: units, a user, a link."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ SERVICES: Final = ("inferd.service", "inferd@*.service")
 
 
 def placed(sources: Path) -> dict[Path, Path]:
-    """Say what is copied, and from where.
+    """Map destinations of units to their sources.
 
     Args:
         sources: the directory `systemd` of a release.
@@ -52,7 +52,7 @@ def place_files(sources: Path, prefix: Path) -> None:
 
 
 def place(source: Path, target: Path) -> None:
-    """Put a file into a directory of root's, whole or not at all."""
+    """Write a file into a directory of root's atomically."""
     if target.is_symlink():
         say(f"note: {target} is a link to {target.readlink()}, and stays one")
         return
@@ -68,7 +68,7 @@ def place(source: Path, target: Path) -> None:
 
 
 def remove_placed(paths: Iterable[Path]) -> None:
-    """Remove files that a release has placed; what runs of them is stopped before."""
+    """Remove the files of a release, after stopping its services."""
     for path in sorted(paths):
         if is_booted() and path.parent == SYSTEM_UNITS and "@." not in path.name:
             subprocess.run(["systemctl", "stop", path.name], check=False)
@@ -76,7 +76,7 @@ def remove_placed(paths: Iterable[Path]) -> None:
 
 
 def remove_units() -> None:
-    """Stop the services, and have none of them started again."""
+    """Stop and disable the services."""
     if is_booted():
         names = [path.name for path in SYSTEM_UNITS.glob("inferd*")]
         names = sorted(name for name in names if name.endswith((".socket", ".service")))
@@ -97,10 +97,10 @@ def running() -> list[str]:
 
 
 def restart(services: list[str]) -> bool:
-    """Have services run anew, while systemd holds their sockets.
+    """Restart services, while systemd holds their sockets.
 
     Returns:
-        Whether all came up.
+        Whether all started.
     """
     if not services:
         return True
@@ -114,6 +114,6 @@ def is_booted() -> bool:
 
 
 def reload_systemd() -> None:
-    """Have systemd read its units again, if it runs."""
+    """Make systemd read its units again, if it runs."""
     if is_booted():
         subprocess.run(["systemctl", "daemon-reload"], check=True)

@@ -1,7 +1,7 @@
 """Make `.venv` ready: build llama.cpp once, install, fetch the embedded models.
 
 Run by `make setup` with any Python of 3.11 or later; it uses the standard library alone.
-What takes long says so. A second run finds everything in the cache and does nothing.
+Long steps are announced. A second run finds everything in the cache and does nothing.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ CODE = tuple(ROOT / "tools" / name for name in ("setup.py", "packages.py", "whee
 
 
 def main() -> int:
-    """Do what is missing."""
+    """Run the missing steps."""
     stamp = fingerprint()
     if STAMP.is_file() and STAMP.read_text() == stamp:
         return fetch()
@@ -50,7 +50,7 @@ def main() -> int:
 
 
 def fingerprint() -> str:
-    """Everything that an environment depends on, in one word."""
+    """Return a key of everything that an environment depends on."""
     digest = hashlib.sha256()
     for path in (ROOT / "pyproject.toml", CONSTRAINTS, TRIM, VARIANTS, *CODE):
         digest.update(path.read_bytes())
@@ -68,7 +68,7 @@ def make_venv() -> None:
 
 
 def fetch() -> int:
-    """Bring the embedded models into the cache, and what the tests compare with."""
+    """Fetch the embedded models and the reference data of tests."""
     try:
         for name in FETCHED:
             os.close(open_directory(cache() / name, makes=True))

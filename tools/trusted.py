@@ -1,10 +1,9 @@
 """Directories that nobody else may change, and files copied by descriptor.
 
-A path is worth what its directories are: whoever may write to one of them decides what
-the rest of the path means, each time anew. So root, and whoever installs, opens a
-directory from the top down, one name at a time and each by the descriptor of the one
-before, and refuses what another user owns or may write to. What lies below may then be
-used by its path: nobody else can put another thing there.
+A user who may write to a directory decides what the rest of a path below it means, at any
+time. So the installer opens a directory from the top down, one name at a time and each by the
+descriptor of its parent, and refuses directories that another user owns or may write to.
+Files below may then be used by their path, because nobody else can replace them.
 """
 
 import hashlib
@@ -19,39 +18,40 @@ DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 NEW_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 MAX_LINKS: Final = 40
-"""Symbolic links in one path, as the kernel has it."""
+"""Symbolic links in one path; the kernel's own bound."""
 MAX_DEPTH: Final = 32
-"""Directories in each other, in sources that are copied; ours have 6."""
+"""Nesting depth of copied sources; ours have 6 levels."""
 MAX_FILES: Final = 10_000
-"""Files of sources that are copied; ours have 300."""
+"""Files of copied sources; ours have 300."""
 MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 """Bytes of one of them; ours have 0.3 MB."""
 MAX_MODEL_BYTES: Final = 16 * 1024 * 1024 * 1024
-"""Bytes of a file whose SHA-256 is known; what is longer cannot be it."""
+"""Bytes of a file whose SHA-256 is known; a longer one cannot match."""
 BLOCK_BYTES: Final = 1024 * 1024
 REMOVE_S: Final = 120.0
-"""For another user's removing what is that user's; who keeps adding files ends by it."""
+"""Seconds for removing another user's files with that user's rights, who may keep adding
+files."""
 
 
 class UntrustedError(Exception):
-    """Another user may change what was to be relied on; one line."""
+    """Another user may change a path that has to be trusted; one line."""
 
 
 def open_directory(path: Path, *, makes: bool = False) -> int:
-    """Open a directory that nobody but root and the caller may change, by any part.
+    """Open a directory that only root and the caller may change, at any part of its path.
 
     Symbolic links are followed as far as they, too, are root's or the caller's.
 
     Args:
         path: of the directory.
-        makes: whether what is missing of the path is made, with mode 0755.
+        makes: whether missing directories are created, with mode 0755.
 
     Returns:
         A descriptor, which is the caller's to close.
 
     Raises:
-        UntrustedError: a part of it is another user's, or others may write there.
-        OSError: it is not there, or no directory.
+        UntrustedError: a part of it belongs to another user, or others may write there.
+        OSError: it does not exist, or is not a directory.
     """
     walk = _Walk()
     with ExitStack() as stack:
@@ -74,17 +74,17 @@ def open_directory(path: Path, *, makes: bool = False) -> int:
 
 
 class _Walk:
-    """The directories from the top down to where one is, each by its descriptor."""
+    """The open directories from the root to the current one."""
 
     def __init__(self) -> None:
         self._held = [(os.open("/", DIRECTORY), "/")]
         self._owners = {0, os.geteuid(), os.fstat(self.last).st_uid}
-        """Who owns the top may put anything anywhere; in a user's namespace that may be
-        a user whom the kernel cannot name."""
+        """Owner of the root directory, who may change everything; in a user namespace this may
+        be an unmapped user."""
 
     @property
     def last(self) -> int:
-        """The descriptor of where one is."""
+        """Descriptor of the current directory."""
         return self._held[-1][0]
 
     def close(self) -> None:
@@ -93,7 +93,7 @@ class _Walk:
             os.close(descriptor)
 
     def link(self, name: str) -> str | None:
-        """Give where a symbolic link leads; ``None`` if it is none."""
+        """Return the target of a symbolic link; ``None`` for other files."""
         try:
             status = os.stat(name, dir_fd=self.last, follow_symlinks=False)
         except FileNotFoundError:
@@ -125,10 +125,10 @@ class _Walk:
         return str(Path(self._held[-1][1]) / name)
 
     def check(self, *, sticky_is_enough: bool) -> None:
-        """See who may put anything where one is, or another thing in place of what is.
+        """Check who may add or replace files in the current directory.
 
         Raises:
-            UntrustedError: others may; in a sticky directory they may add things alone.
+            UntrustedError: others may replace files; in a sticky directory they only add.
         """
         status, path = os.fstat(self.last), self._held[-1][1]
         mode = status.st_mode
@@ -147,11 +147,11 @@ class _Walk:
 
 
 def open_file(name: str, directory: int) -> int:
-    """Open a plain file to read: no link, no pipe, no device.
+    """Open a regular file for reading: no link, no pipe, no device.
 
     Raises:
-        UntrustedError: it is none.
-        OSError: it is not there.
+        UntrustedError: it is not a regular file.
+        OSError: it does not exist.
     """
     descriptor = os.open(name, FILE, dir_fd=directory)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -161,7 +161,7 @@ def open_file(name: str, directory: int) -> int:
 
 
 def sha256_of(descriptor: int) -> str:
-    """Take the SHA-256 of an open file, from where it stands."""
+    """Compute the SHA-256 of an open file, from its current position."""
     with os.fdopen(os.dup(descriptor), "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -174,10 +174,10 @@ def copy_file(
     sha256: str | None = None,
     max_bytes: int = MAX_FILE_BYTES,
 ) -> str:
-    """Copy an open file; it gets its name when all of it is there, and right.
+    """Copy an open file; it gets its name when it is complete and its SHA-256 is right.
 
-    The bytes that are written are the ones that are hashed, and nothing of the source is
-    opened a second time.
+    The written bytes are those that are hashed, and the source is not opened a second
+    time.
 
     Returns:
         Its SHA-256.
@@ -220,21 +220,21 @@ def _check_digest(actual: str, expected: str | None, name: str) -> None:
 
 
 class TreeCopy:
-    """Copies directories that another user may change meanwhile.
+    """Copier of directories that another user may change meanwhile.
 
-    Plain files and directories are taken, each opened by the descriptor of the directory
-    that it was found in; a symbolic link or anything else ends it, so that nothing is read
-    that lies elsewhere. Names that begin with a dot or `__pycache__` are left out.
+    Regular files and directories are copied, each opened by the descriptor of its parent
+    directory; a symbolic link or anything else is an error, so that nothing outside is
+    read. Names that begin with a dot or `__pycache__` are left out.
     """
 
     def __init__(self) -> None:
         self._n_files = 0
 
     def copy(self, name: str, source: int, target: int, depth: int = 0) -> None:
-        """Copy what has a name in one directory to another.
+        """Copy one name of a directory to another directory.
 
         Raises:
-            UntrustedError: it is neither, or there is more than `MAX_FILES`, `MAX_DEPTH`
+            UntrustedError: it is neither a file nor a directory, or exceeds `MAX_FILES`, `MAX_DEPTH`
                 or `MAX_FILE_BYTES`.
         """
         status = os.stat(name, dir_fd=source, follow_symlinks=False)
@@ -252,7 +252,7 @@ class TreeCopy:
 
     def _copy_directory(self, name: str, source: int, target: int, depth: int) -> None:
         if depth > MAX_DEPTH:
-            raise UntrustedError(f"{name} lies over {MAX_DEPTH} directories deep")
+            raise UntrustedError(f"{name} is nested over {MAX_DEPTH} directories deep")
         os.mkdir(name, 0o755, dir_fd=target)
         opened = os.open(name, DIRECTORY, dir_fd=source)
         made = os.open(name, DIRECTORY, dir_fd=target)
@@ -267,7 +267,7 @@ class TreeCopy:
 
 
 def replace_link(target: Path, directory: int, name: str) -> None:
-    """Have a name lead to another place, at once for whoever looks."""
+    """Replace a symbolic link atomically."""
     partial = f".partial-{os.getpid()}-{name}"
     os.symlink(target, partial, dir_fd=directory)
     os.rename(partial, name, src_dir_fd=directory, dst_dir_fd=directory)
@@ -276,8 +276,8 @@ def replace_link(target: Path, directory: int, name: str) -> None:
 def remove_tree(name: str, directory: int) -> bool:
     """Remove a directory that may belong to another user; tell whether it is gone.
 
-    What is another user's is removed with that user's rights, so that nothing is lost but
-    what that user could remove, whatever is swapped meanwhile; a link is not followed.
+    Another user's directory is removed with that user's rights, so that only files which
+    that user could remove are lost, whatever is swapped meanwhile; links are not followed.
     """
     try:
         status = os.stat(name, dir_fd=directory, follow_symlinks=False)
@@ -298,7 +298,7 @@ def remove_tree(name: str, directory: int) -> bool:
 
 
 def _empty(opened: int) -> None:
-    """Remove all that is in a directory, as its owner."""
+    """Remove the content of a directory, as its owner."""
     owner = os.fstat(opened)
     is_other = owner.st_uid != os.geteuid()
     try:
@@ -314,7 +314,7 @@ def _empty(opened: int) -> None:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # the owner could type into root's terminal by it
+            start_new_session=True,  # else the owner could write to root's terminal
         )
     except subprocess.TimeoutExpired as error:
         raise OSError("its owner keeps adding to it") from error

@@ -1,8 +1,7 @@
 """llama-cpp-python's wheel: built once for all checkouts, and checked before each use.
 
-It lies in the cache beside `SHA256SUMS`, which has its digest as it was built. Both are
-worth what their directory is: nobody but its owner may write there (`tools.trusted`), or
-it is not used.
+It is in the cache beside `SHA256SUMS`, which has the digest of the build. If anybody but the
+owner may write to the directory (`tools.trusted`), it is not used.
 """
 
 import hashlib
@@ -29,12 +28,12 @@ TRIM = ROOT / "tools" / "llama.cmake"
 VARIANTS = ROOT / "tools" / "variants.cmake"
 
 OWN_ARGS = shlex.split(os.environ.get("CMAKE_ARGS", ""))  # -DGGML_CUDA=ON, say
-# ggml's code for several kinds of processors, of which a worker loads the best: the wheel
-# runs on the machine next door too. Who has options of one's own gets one kind of code.
+# ggml's code for several kinds of processors, of which a worker loads the best, so that the
+# wheel runs on other machines too. With options in CMAKE_ARGS there is one kind of code.
 HAS_VARIANTS = platform.machine() == "x86_64" and not OWN_ARGS
 VARIANT_ARGS = ("-DGGML_BACKEND_DL=ON", "-DGGML_CPU_ALL_VARIANTS=ON")
 CMAKE_ARGS = (
-    "-DGGML_NATIVE=OFF",  # -march=native would run here alone, and not even here with AMX
+    "-DGGML_NATIVE=OFF",  # -march=native runs on this machine only, and crashes with AMX
     "-DMTMD_VIDEO=OFF",  # it would run ffmpeg
     "-DLLAMA_OPENSSL=OFF",
     *(VARIANT_ARGS if HAS_VARIANTS else ()),
@@ -46,7 +45,7 @@ LEFT_OUT = "llama_cpp/lib/libleft-out-*"
 STEP = re.compile(r"^\s*\[(\d+)/(\d+)\]")
 SAY_EVERY_S = 10.0
 RECORD: Final = "SHA256SUMS"
-"""As `sha256sum` writes and reads it."""
+"""File with the digest, in the format of `sha256sum`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +58,12 @@ class Wheel:
 
 
 def say(text: str) -> None:
-    """Tell the person who waits."""
+    """Print a message for the person who waits."""
     print(f"[setup] {text}", file=sys.stderr, flush=True)
 
 
 def cache() -> Path:
-    """Give the directory of what is built once for all checkouts."""
+    """Return the directory for builds that all checkouts share."""
     given = os.environ.get("INFERD_CACHE_DIR")
     xdg = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(given) if given else Path(xdg) / "inferd"
@@ -73,7 +72,7 @@ def cache() -> Path:
 def llama_wheel(python: Path) -> Wheel:
     """Find the wheel in the cache and check it, or build it.
 
-    Ends the program where it is not as it was built, or others may write to the cache.
+    Ends the program if its digest differs, or others may write to the cache.
     """
     version = pinned(PACKAGE)
     directory = cache() / "wheels" / f"{PACKAGE}-{version}-{key(version)}"
@@ -90,7 +89,7 @@ def llama_wheel(python: Path) -> Wheel:
 
 
 def key(version: str) -> str:
-    """Everything that a build depends on, in one word."""
+    """Return a key of everything that a build depends on."""
     words = (
         version,
         *CMAKE_ARGS,
@@ -104,11 +103,11 @@ def key(version: str) -> str:
 
 
 def checked(directory: Path) -> Wheel:
-    """Give the wheel of a directory, if it is as it was built.
+    """Return the wheel of a directory, if its digest is right.
 
     Raises:
-        UntrustedError: it is not, or others may write there.
-        OSError: something of it is missing.
+        UntrustedError: the digest differs, or others may write there.
+        OSError: a file is missing.
     """
     opened = open_directory(directory)
     try:
@@ -135,9 +134,9 @@ def read(name: str, directory: int) -> str:
 
 
 def build(python: Path, directory: Path) -> None:
-    """Compile the wheel and write its digest down; the directory comes when all is there.
+    """Compile the wheel and write its digest; the directory appears when it is complete.
 
-    Its log is beside it, also where it fails.
+    The log is beside it, also if the build fails.
     """
     with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".building-") as name:
         scratch = Path(name)
@@ -153,7 +152,7 @@ def build(python: Path, directory: Path) -> None:
 
 
 def compile_archive(python: Path, archive: Path, target: Path, directory: Path) -> None:
-    """Have pip compile the sources, saying now and then how far it is."""
+    """Compile the sources with pip, reporting progress now and then."""
     command = [
         *(str(python), *PIP, "wheel", "--verbose", "--no-deps", *BUILDING),
         "--no-cache-dir",  # pip's own cache knows nothing of CMAKE_ARGS
@@ -183,7 +182,7 @@ def compile_archive(python: Path, archive: Path, target: Path, directory: Path) 
 
 
 def progress(lines: Iterable[str]) -> Iterator[str]:
-    """Pass lines on; say how many steps are done, every ten seconds at most."""
+    """Pass lines on; report the number of finished steps every ten seconds at most."""
     said_at = time.monotonic()
     for line in lines:
         step = STEP.match(line)

@@ -11,9 +11,9 @@ from attack.asking import Question, plain, typed
 from attack.load import CHAT, HELLO, Bounds, Load
 from attack.measures import LOST
 from attack.place import Place
-from inferd.limits import QUANTUM_S
+from inferd.limits.admission import QUANTUM_S
+from inferd.limits.worker import PREFILL_ALONE_S
 from inferd.paths import EMBED_SOCKET, INFER_SOCKET, INFER_V2_SOCKET, RERANK_SOCKET
-from inferd.worker.limits import PREFILL_ALONE_S
 from tests.daemon.harness import llamacpp, mock
 from torture.clients import connect
 

@@ -1,1 +1,1 @@
-"""Who runs now, who waits, and who is turned away: pure decisions."""
+"""Admission control: which requests run, wait or are rejected; pure decisions."""

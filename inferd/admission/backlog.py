@@ -1,56 +1,56 @@
-"""What waits for its first permit: places, tokens and bytes, each within its bound."""
+"""Limits on the requests that wait for their first permit: number, tokens and bytes."""
 
-from inferd.admission.budget import Budget
-from inferd.admission.shares import Request
+from inferd.admission.preemption import AdmittedRequest
+from inferd.admission.quota import Quota
 
 __all__ = ["Backlog"]
 
 
 class Backlog:
-    """The amounts of all requests that wait to begin.
+    """Quotas on the requests that wait to begin.
 
     Args:
-        max_requests: that wait; without any nobody does.
-        max_tokens: of those that wait, as far as they are counted.
-        max_bytes: of the lines that they came in.
+        max_requests: waiting requests; with 0, none may wait.
+        max_tokens: tokens of waiting requests, as far as they are counted.
+        max_bytes: bytes of the lines of waiting requests.
     """
 
     def __init__(self, *, max_requests: int, max_tokens: int, max_bytes: int) -> None:
-        self.places = Budget(max_requests)
-        self.tokens = Budget(max_tokens)
-        self.bytes = Budget(max_bytes)
+        self.requests = Quota(max_requests)
+        self.tokens = Quota(max_tokens)
+        self.bytes = Quota(max_bytes)
 
     def resize(self, *, max_requests: int, max_tokens: int, max_bytes: int) -> None:
-        """Change the bounds; those who wait already stay."""
-        self.places.bound = max_requests
-        self.tokens.bound = max_tokens
-        self.bytes.bound = max_bytes
+        """Change the limits; requests that wait already stay."""
+        self.requests.limit = max_requests
+        self.tokens.limit = max_tokens
+        self.bytes.limit = max_bytes
 
-    def takes(self, request: Request) -> bool:
-        """Let one more wait, if it may."""
-        place, size = request.amount(1), request.amount(request.claim.n_bytes)
-        n_users = self.places.n_users(request.claim.uid)
+    def try_add(self, request: AdmittedRequest) -> bool:
+        """Add a waiting request if it fits; return whether it does."""
+        count, size = request.amount(1), request.amount(request.traits.n_bytes)
+        n_users = self.requests.n_users(request.traits.uid)
         fits = (
-            self.places.bound > 0
-            and self.places.has_room(place, n_users=n_users)
-            and self.bytes.has_room(size, n_users=n_users)
+            self.requests.limit > 0
+            and self.requests.fits(count, n_users=n_users)
+            and self.bytes.fits(size, n_users=n_users)
         )
         if fits:
-            self.places.spend(place)
+            self.requests.spend(count)
             self.bytes.spend(size)
         return fits
 
-    def takes_tokens(self, request: Request, n_tokens: int) -> bool:
-        """Count the tokens of one that waits, if they fit."""
+    def try_add_tokens(self, request: AdmittedRequest, n_tokens: int) -> bool:
+        """Charge the tokens of a waiting request if they fit; return whether they do."""
         amount = request.amount(n_tokens)
-        fits = self.tokens.has_room(amount, n_users=self.places.n_users())
+        fits = self.tokens.fits(amount, n_users=self.requests.n_users())
         if fits:
             request.n_tokens = n_tokens
             self.tokens.spend(amount)
         return fits
 
-    def give_back(self, request: Request) -> None:
-        """Free what a request took up while it waited."""
-        self.places.give_back(request.amount(1))
-        self.bytes.give_back(request.amount(request.claim.n_bytes))
-        self.tokens.give_back(request.amount(request.n_tokens))
+    def release(self, request: AdmittedRequest) -> None:
+        """Release the quota that a request used while it waited."""
+        self.requests.release(request.amount(1))
+        self.bytes.release(request.amount(request.traits.n_bytes))
+        self.tokens.release(request.amount(request.n_tokens))

@@ -1,38 +1,38 @@
-"""Who is here, and with how much: requests of each user, whatever they are doing."""
+"""Counts of the present requests of every user."""
 
 from collections import Counter
 
-from inferd.admission.shares import Claim
+from inferd.admission.preemption import RequestTraits
 
-__all__ = ["Users"]
+__all__ = ["UserRequests"]
 
 
-class Users:
-    """Counts of requests by user; of those who have left nothing is remembered."""
+class UserRequests:
+    """Counts of present requests by user; users without requests are not kept."""
 
     def __init__(self) -> None:
         self._all: Counter[int] = Counter()
         self._writers: Counter[int] = Counter()
         self._live: Counter[int] = Counter()
 
-    def is_first(self, claim: Claim) -> bool:
-        """Tell whether nothing of its user's is here, or nothing that writes."""
-        return not (self._writers if claim.writes else self._all)[claim.uid]
+    def is_first(self, traits: RequestTraits) -> bool:
+        """Return whether a request is the first of its user, or the first that writes."""
+        return not (self._writers if traits.writes else self._all)[traits.uid]
 
     def n_live(self, uid: int) -> int:
-        """Count a user's requests to which sound is appended."""
+        """Return the number of a user's requests with live audio."""
         return self._live[uid]
 
-    def come(self, claim: Claim) -> None:
-        """Count one more."""
-        self._all[claim.uid] += 1
-        self._writers[claim.uid] += claim.writes
-        self._live[claim.uid] += claim.is_live
+    def add(self, traits: RequestTraits) -> None:
+        """Count a request that arrived."""
+        self._all[traits.uid] += 1
+        self._writers[traits.uid] += traits.writes
+        self._live[traits.uid] += traits.is_live
 
-    def go(self, claim: Claim) -> None:
-        """Count it no more."""
-        self._all[claim.uid] -= 1
-        self._writers[claim.uid] -= claim.writes
-        self._live[claim.uid] -= claim.is_live
-        if not self._all[claim.uid]:
-            del self._all[claim.uid], self._writers[claim.uid], self._live[claim.uid]
+    def remove(self, traits: RequestTraits) -> None:
+        """Uncount a request that left."""
+        self._all[traits.uid] -= 1
+        self._writers[traits.uid] -= traits.writes
+        self._live[traits.uid] -= traits.is_live
+        if not self._all[traits.uid]:
+            del self._all[traits.uid], self._writers[traits.uid], self._live[traits.uid]

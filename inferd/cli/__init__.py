@@ -1,4 +1,4 @@
-"""One file per command; data to stdout, words to stderr."""
+"""The command line: one module per command; data to stdout, messages to stderr."""
 
 import argparse
 import sys
@@ -8,7 +8,7 @@ from typing import Final
 
 from inferd import __version__
 from inferd.cli.console import CommandError, fail
-from inferd.terminal import Parser, StdoutError, leave_stderr, telling_bugs
+from inferd.terminal import Parser, StdoutError, close_stderr, safe_tracebacks
 
 COMMANDS: Final = {
     "serve": "run the daemon in the foreground",
@@ -16,28 +16,28 @@ COMMANDS: Final = {
     "generate": "ask the daemon for one answer",
     "embed": "turn texts into embeddings, a JSON line each",
     "rerank": "order documents by how well they answer a query, the best first",
-    "transcribe": "write down what is said in files, or while it is said",
+    "transcribe": "transcribe speech, from files or live",
     "cancel": "end requests by their id",
-    "drain": "have the daemon finish what it has, and end",
-    "reload": "have the daemon read its configuration again",
+    "drain": "finish the running and queued requests, then stop the daemon",
+    "reload": "make the daemon read its configuration again",
     "status": "show whether the daemon is ready; exit 0 only when it is",
-    "doctor": "check this machine; exit 0 unless something is broken",
+    "doctor": "check this machine and the configuration; exit 0 unless a check failed",
 }
-"""Each is a module with ``add_arguments(parser)`` and ``run(arguments)``; only the one
-that is asked for is imported."""
+"""Name to help text. A command is a module with ``add_arguments(parser)`` and
+``run(arguments)``; only the requested one is imported."""
 
 EXIT_INTERRUPTED: Final = 130
 
 
 def main() -> int:
-    """Run one command; give its exit code."""
-    with telling_bugs():
+    """Run one command and return its exit code."""
+    with safe_tracebacks():
         arguments = _parse(sys.argv[1:])
         run: Callable[[argparse.Namespace], int] = arguments.run
-        return _code_of(run, arguments)
+        return _exit_code(run, arguments)
 
 
-def _code_of(
+def _exit_code(
     run: Callable[[argparse.Namespace], int], arguments: argparse.Namespace
 ) -> int:
     try:
@@ -49,14 +49,14 @@ def _code_of(
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        leave_stderr()  # whoever read our output has had enough
+        close_stderr()  # the reader of stdout closed it: not an error
         return 0
     except OSError as error:
         failure = CommandError(error.strerror or str(error))
     return fail(failure)
 
 
-def _parse(words: Sequence[str]) -> argparse.Namespace:
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = Parser(
         prog="inferd",
         description="A local inference daemon on Unix sockets.",
@@ -69,12 +69,12 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
         name: commands.add_parser(name, help=text, description=text)
         for name, text in COMMANDS.items()
     }
-    if not words or words[0] not in COMMANDS:
-        return parser.parse_args(words)  # help, the version, or an error
-    module = import_module(f"inferd.cli.{words[0]}")
-    command = parsers[words[0]]
+    if not argv or argv[0] not in COMMANDS:
+        return parser.parse_args(argv)  # help, the version, or an error
+    module = import_module(f"inferd.cli.commands.{argv[0]}")
+    command = parsers[argv[0]]
     module.add_arguments(command)
     command.set_defaults(run=module.run)
-    if "--" in words:  # behind which the other way of parsing finds nothing
-        return command.parse_args(words[1:])
-    return command.parse_intermixed_args(words[1:])  # texts may stand among options
+    if "--" in argv:  # parse_intermixed_args loses the arguments after it
+        return command.parse_args(argv[1:])
+    return command.parse_intermixed_args(argv[1:])  # positionals between options

@@ -1,10 +1,11 @@
-"""How commands fail, and what is piped into them; ``inferd.terminal`` is what they print."""
+"""Errors, stdin and the progress line of commands; ``inferd.terminal`` does the printing."""
 
+import shutil
 import sys
 from dataclasses import dataclass
 from typing import Final, TextIO
 
-from inferd.terminal import say
+from inferd.terminal import escape, overwrite_line, print_stderr, stderr_is_terminal
 
 EXIT_OK: Final = 0
 EXIT_NOT_READY: Final = 1
@@ -13,7 +14,7 @@ EXIT_ERROR: Final = 2
 
 @dataclass
 class CommandError(Exception):
-    """A command cannot go on: one line, and perhaps something to type."""
+    """An error that ends a command: one line, and perhaps a hint at what to type."""
 
     text: str
     hint: str = ""
@@ -23,20 +24,47 @@ class CommandError(Exception):
 
 
 def fail(error: CommandError) -> int:
-    """Print an error; give the exit code."""
-    say(f"error: {error.text}")
+    """Print an error and return the exit code."""
+    print_stderr(f"error: {error.text}")
     if error.hint:
-        say("")
-        say(f"hint: {error.hint}")
+        print_stderr("")
+        print_stderr(f"hint: {error.hint}")
     return EXIT_ERROR
 
 
 def stdin() -> TextIO:
-    """Give what is piped into the command.
+    """Return stdin.
 
     Raises:
-        CommandError: nothing is.
+        CommandError: it is closed.
     """
     if sys.stdin is None:
         raise CommandError("stdin: closed")
     return sys.stdin
+
+
+class ProgressLine:
+    """One line on stderr that is overwritten; prints only if stderr is a terminal.
+
+    ``clear`` it before printing anything else.
+
+    Args:
+        is_wanted: False never shows anything.
+    """
+
+    def __init__(self, *, is_wanted: bool = True) -> None:
+        self._is_enabled = is_wanted and stderr_is_terminal()
+        self._is_shown = False
+
+    def show(self, text: str) -> None:
+        """Replace the line; of a text that is too long, show the end."""
+        if self._is_enabled:
+            width = shutil.get_terminal_size().columns - 1
+            overwrite_line(escape(" ".join(text.split()))[-width:])
+            self._is_shown = True
+
+    def clear(self) -> None:
+        """Empty the line."""
+        if self._is_shown:
+            overwrite_line("")
+            self._is_shown = False

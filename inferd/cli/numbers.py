@@ -1,18 +1,18 @@
-"""Numbers on the command line: what no request could carry is told with its option."""
+"""argparse types for numbers; out-of-range values are reported with their option."""
 
 import argparse
 import math
 from collections.abc import Callable
 from typing import Final
 
-from inferd.limits import U32_MAX
+from inferd.limits.protocol import U32_MAX
 
 
-def finite(text: str) -> float:
-    """Read a number, but for those that JSON has not.
+def finite_float(text: str) -> float:
+    """Parse a finite number; JSON has no other.
 
     Raises:
-        ArgumentTypeError: it is none.
+        ArgumentTypeError: it is not one.
     """
     try:
         number = float(text)
@@ -23,8 +23,8 @@ def finite(text: str) -> float:
     return number
 
 
-def whole(low: int, high: int) -> Callable[[str], int]:
-    """Make what reads whole numbers of a range."""
+def int_range(low: int, high: int) -> Callable[[str], int]:
+    """Make an argparse type for integers from ``low`` to ``high``."""
 
     def read(text: str) -> int:
         try:
@@ -40,5 +40,5 @@ def whole(low: int, high: int) -> Callable[[str], int]:
     return read
 
 
-u32: Final = whole(0, U32_MAX)
-"""Reads what the wire has for a count; what it may be is for the daemon to say."""
+u32: Final = int_range(0, U32_MAX)
+"""Parses a count as wide as the wire allows; the daemon checks tighter ranges."""

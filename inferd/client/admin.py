@@ -1,11 +1,11 @@
-"""The admin socket without its I/O: what it tells everybody, and one command's reply."""
+"""The admin protocol without I/O: the stream of status frames, and commands."""
 
 from typing import Final
 
 import msgspec
 from msgspec import UNSET, Struct
 
-from inferd.client.exchange import ConnectionLostError, ProtocolError, line_of
+from inferd.client.exchange import ConnectionLostError, ProtocolError, encode_line
 from inferd.errors import FrameTooLargeError, InvalidFrameError
 from inferd.wire.codec import DECODE_FAILURES, decode_reply, decode_status
 from inferd.wire.commands import Command, Reply
@@ -14,16 +14,16 @@ from inferd.wire.status import AnyStatus
 
 
 class StatusStream:
-    """The frames of an admin socket, without its I/O."""
+    """Parser for the status frames of an admin socket."""
 
     def __init__(self) -> None:
         self._splitter = LineSplitter()
 
     def feed(self, data: bytes | bytearray) -> list[tuple[bytes, AnyStatus]]:
-        """Add what was read; give the frames that are whole, as bytes and as read.
+        """Add received bytes; return the complete frames, as bytes and decoded.
 
         Raises:
-            ProtocolError: what came is no status, or says that we may not listen.
+            ProtocolError: a frame is not a status, or says that this peer may not listen.
         """
         self._splitter.feed(data)
         frames: list[tuple[bytes, AnyStatus]] = []
@@ -39,14 +39,14 @@ def _status(frame: bytes) -> AnyStatus:
     try:
         return decode_status(frame)
     except InvalidFrameError:
-        refusal = decode_reply(frame).error  # to no command: we may not listen
+        refusal = decode_reply(frame).error  # without a command: access was refused
         if refusal is UNSET:
             raise
     raise ProtocolError(refusal)
 
 
 class _Kind(Struct):
-    """Any frame."""
+    """The type of a frame."""
 
     type: str
 
@@ -54,22 +54,22 @@ class _Kind(Struct):
 _KIND: Final = msgspec.json.Decoder(_Kind)
 
 
-class Order:
-    """One command on an admin connection, without its I/O."""
+class AdminExchange:
+    """One command and its reply on an admin connection, without I/O."""
 
     def __init__(self, command: Command) -> None:
-        self.line = line_of(command)
+        self.line = encode_line(command)
         """The bytes to send."""
         self._splitter = LineSplitter()
 
     def feed(self, data: bytes | bytearray) -> Reply | None:
-        """Add what was read; give the reply, or ``None`` while it has not come.
+        """Add received bytes; return the reply, or ``None`` before it is complete.
 
-        What the socket says to all its listeners is skipped.
+        Status frames are skipped.
 
         Raises:
-            ConnectionLostError: there are no bytes, so the connection ended.
-            ProtocolError: what came is no frame of an admin socket.
+            ConnectionLostError: ``data`` is empty: the connection ended.
+            ProtocolError: the bytes are not a frame of an admin socket.
         """
         if not data:
             raise ConnectionLostError("the daemon closed the connection")

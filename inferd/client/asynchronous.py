@@ -1,12 +1,12 @@
-"""The client on trio."""
+"""The asynchronous client, for trio."""
 
 from collections.abc import AsyncIterator, Collection, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from inferd.client.admin import Order, StatusStream
-from inferd.client.awaiting import Connection, connect, read, send
+from inferd.client.admin import AdminExchange, StatusStream
+from inferd.client.connection.asynchronous import AsyncConnection, connect, read, send
 from inferd.client.frames import BlocksAnswer, TextAnswer
 from inferd.client.surfaces import BLOCKS, EMBED, RERANK, TEXT
 from inferd.paths import ADMIN_SOCKET
@@ -20,29 +20,29 @@ __all__ = ["AsyncClient", "command", "connect", "watch_status"]
 
 
 class AsyncClient:
-    """A daemon's inference sockets, as ``sync.Client`` has them.
+    """Client for a daemon's inference sockets; the trio version of ``sync.Client``.
 
-    Requests on different sockets may run side by side, each in a task.
+    Requests on different sockets may run concurrently, in a task each.
 
     Args:
-        directory: where the sockets are; by default, where a daemon would put them.
-        trusted_uids: whose processes may answer, as ``sync.Client`` has it.
+        directory: of the sockets; ``None`` for the default ones.
+        trusted_uids: whose processes may answer, as for ``sync.Client``.
 
-    Cancellation: of any method: the request that is under way on that socket is given up
-    by closing its connection; the next one connects anew. So it is when the iterator of
-    an answer is closed before its end: use ``contextlib.aclosing`` to leave it early.
+    Cancellation: cancelling any method aborts the request in progress on that socket by
+    closing its connection; the next request reconnects. Closing the iterator of an answer
+    before its end does the same: use ``contextlib.aclosing`` to leave it early.
 
-    Ownership: use it in an ``async with`` block; leaving closes the connections and
-    cancels requests.
+    Ownership: use it in an ``async with`` block; leaving the block closes the connections
+    and so cancels requests.
     """
 
     def __init__(
         self, directory: Path | None = None, *, trusted_uids: Collection[int] = ()
     ) -> None:
-        self._text = Connection(TEXT, directory, trusted_uids)
-        self._blocks = Connection(BLOCKS, directory, trusted_uids)
-        self._embed = Connection(EMBED, directory, trusted_uids)
-        self._rerank = Connection(RERANK, directory, trusted_uids)
+        self._text = AsyncConnection(TEXT, directory, trusted_uids)
+        self._blocks = AsyncConnection(BLOCKS, directory, trusted_uids)
+        self._embed = AsyncConnection(EMBED, directory, trusted_uids)
+        self._rerank = AsyncConnection(RERANK, directory, trusted_uids)
         self._all = (self._text, self._blocks, self._embed, self._rerank)
 
     async def __aenter__(self) -> Self:
@@ -57,71 +57,71 @@ class AsyncClient:
         self.close()
 
     def close(self) -> None:
-        """Close every connection."""
+        """Close every connection, for good."""
         for connection in self._all:
             connection.close()
 
     def generate(self, request: GenerateRequest) -> AsyncIterator[TextAnswer]:
-        """Have a v1 request answered; give its frames as they come, ``done`` last.
+        """Send a v1 request and yield the frames of its answer, ``done`` last.
 
-        There are ``status`` frames among them if ``progress`` was asked for.
+        With ``progress`` there are ``status`` frames among them.
         """
         return self._text.ask(request)
 
     def converse(
         self, request: BlocksRequest, *, descriptors: Sequence[int] = ()
     ) -> AsyncIterator[BlocksAnswer]:
-        """Have a v2 request answered, as ``generate`` does with one of v1.
+        """Send a v2 request and yield the frames of its answer, ``done`` last.
 
         Args:
             request: its attachments may be ``open``, for ``append``, or have an ``fd``.
-            descriptors: of sealed memory, which these ``fd`` count, from 0 on; keep them
-                open until the first frame has come.
+            descriptors: of sealed memfds; an attachment's ``fd`` is an index into them.
+                Keep them open until the first frame has come.
         """
         return self._blocks.ask(request, descriptors)
 
     async def append(
         self, request_id: str, samples: bytes, *, is_last: bool = False
     ) -> bool:
-        """Add sound to a request that another task waits for, to its open attachment.
+        """Append audio to the open attachment of a request that another task waits for.
 
-        Waits while the daemon has more than it can hear; the other task has to go on
+        Waits while the daemon has enough audio buffered; the other task has to keep
         reading meanwhile.
 
         Args:
             request_id: of the request.
-            samples: whole ones, as in the attachment; may be none.
-            is_last: whether nothing more will come.
+            samples: whole samples, in the attachment's format; may be empty.
+            is_last: whether this ends the audio.
 
         Returns:
-            Whether such a request was under way; it may have ended meanwhile.
+            Whether such a request was in progress; it may have ended meanwhile.
 
         Raises:
             ClientError: none of its attachments is open.
 
-        Cancellation: a line that was sent in part cannot be ended otherwise, so the
-        request is given up, and the other task is told ``ConnectionLostError``.
+        Cancellation: a partly sent line cannot be completed later, so the connection is
+        closed, and the other task gets ``ConnectionLostError``.
         """
         return await self._blocks.append(request_id, samples, is_last=is_last)
 
     async def embed(self, request: EmbedRequest) -> EmbeddingsFrame:
-        """Have texts turned into embeddings; ``embeddings_of`` reads them."""
-        [frame] = [each async for each in self._embed.ask(request)]
+        """Compute the embeddings of texts; ``embeddings_of`` decodes them."""
+        [frame] = [answer async for answer in self._embed.ask(request)]
         return frame
 
     async def rerank(self, request: RerankRequest) -> RerankFrame:
-        """Have documents ordered by how well they answer a query."""
-        [frame] = [each async for each in self._rerank.ask(request)]
+        """Sort documents by relevance to a query."""
+        [frame] = [answer async for answer in self._rerank.ask(request)]
         return frame
 
     async def cancel(self, request_id: str) -> bool:
         """Cancel a request that another task waits for.
 
-        Its answer ends early: a generated one in ``done`` with ``cancelled``, any other
-        in a ``RequestFailedError`` with that code.
+        A generated answer then ends with ``done`` and the stop reason ``cancelled``; any
+        other with a ``RequestFailedError`` of that code.
 
         Returns:
-            Whether such a request was under way; it may have ended meanwhile.
+            Whether such a request was in progress; it may have ended meanwhile.
         """
         sent = [await connection.cancel(request_id) for connection in self._all]
         return any(sent)
@@ -130,11 +130,12 @@ class AsyncClient:
 async def watch_status(
     directory: Path | None = None, *, trusted_uids: Collection[int] = ()
 ) -> AsyncIterator[AnyStatus]:
-    """Give each status of the admin socket until it ends.
+    """Yield each status of the admin socket until the connection ends.
 
     Raises:
-        NoDaemonError: nobody answers.
-        UntrustedServerError: somebody answers whom we do not trust.
+        NoDaemonError: nothing accepts connections there.
+        UntrustedServerError: the server's uid is not trusted.
+        ProtocolError: the server does not speak this protocol, or refused access.
     """
     async with await connect(
         ADMIN_SOCKET, directory, trusted_uids=trusted_uids
@@ -151,14 +152,15 @@ async def command(
     *,
     trusted_uids: Collection[int] = (),
 ) -> Reply:
-    """Send a command to the admin socket; give the reply, ``ok`` or not.
+    """Send a command to the admin socket and return the reply, ``ok`` or not.
 
     Raises:
-        NoDaemonError: nobody answers.
-        UntrustedServerError: somebody answers whom we do not trust.
-        ClientError: the connection ended before the reply, or what answers is no daemon.
+        NoDaemonError: nothing accepts connections there.
+        UntrustedServerError: the server's uid is not trusted.
+        ClientError: the connection ended before the reply, or the server does not speak
+            this protocol.
     """
-    exchange = Order(order)
+    exchange = AdminExchange(order)
     async with await connect(
         ADMIN_SOCKET, directory, trusted_uids=trusted_uids
     ) as stream:

@@ -1,4 +1,4 @@
-"""Files for a request: decoded into sealed memory, and passed as descriptors."""
+"""Media files for a request: decoded into sealed memfds, and passed as descriptors."""
 
 from collections.abc import Iterable
 from contextlib import ExitStack
@@ -6,9 +6,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from inferd.client.media import MissingExtraError
-from inferd.client.memory import Memory
-from inferd.client.sound import SAMPLE_RATE_HZ, decode
+from inferd.client.media.errors import MissingExtraError
+from inferd.client.media.sound import SAMPLE_RATE_HZ, decode
+from inferd.client.memfd import Memfd
 from inferd.wire.blocks import (
     Attachment,
     AudioAttachment,
@@ -19,12 +19,12 @@ from inferd.wire.blocks import (
 
 
 class Attachments:
-    """What a request refers to.
+    """The attachments of one request.
 
-    ``picture`` and ``sound`` give blocks for its messages, ``table`` is for its
-    ``attachments``, and ``descriptors`` go with it to ``converse``.
+    ``picture`` and ``sound`` return blocks for its messages; ``table`` goes into its
+    ``attachments``, and ``descriptors`` into the call of ``converse``.
 
-    Ownership: a ``with`` block; keep it until the answer began.
+    Ownership: use it in a ``with`` block, and stay inside until the answer has begun.
     """
 
     def __init__(self) -> None:
@@ -44,18 +44,18 @@ class Attachments:
         self._memories.close()
 
     def picture(self, path: Path) -> ImageBlock:
-        """Attach the picture of a file.
+        """Attach an image file.
 
         Raises:
-            PictureError: it is none that can be used.
+            PictureError: the file cannot be decoded.
             MissingExtraError: Pillow is not installed.
         """
         try:
-            from inferd.client.pictures import read_picture  # noqa: PLC0415  # slow
+            from inferd.client.media.pictures import read_picture  # noqa: PLC0415  # slow
         except ImportError as error:
             raise MissingExtraError("PIL") from error
         picture = read_picture(path)
-        fd = self._keep(picture.strips())
+        fd = self._add_memfd(picture.strips())
         name = self._name()
         self.table.append(
             ImageAttachment(id=name, width=picture.width, height=picture.height, fd=fd)
@@ -63,13 +63,13 @@ class Attachments:
         return ImageBlock(name)
 
     def sound(self, path: Path) -> AudioBlock:
-        """Attach the sound of a file.
+        """Attach the audio of a file.
 
         Raises:
-            SoundError: it is none that can be used, or breaks off.
+            SoundError: the file cannot be decoded, or not to its end.
             MissingExtraError: PyAV is not installed.
         """
-        fd = self._keep(decode(path))
+        fd = self._add_memfd(decode(path))
         name = self._name()
         self.table.append(AudioAttachment(id=name, sample_rate=SAMPLE_RATE_HZ, fd=fd))
         return AudioBlock(name)
@@ -77,9 +77,9 @@ class Attachments:
     def _name(self) -> str:
         return f"{len(self.table) + 1}"
 
-    def _keep(self, blocks: Iterable[bytes]) -> int:
-        """Seal blocks in memory; give the place of its descriptor."""
-        memory = self._memories.enter_context(Memory())
+    def _add_memfd(self, blocks: Iterable[bytes]) -> int:
+        """Write blocks into a sealed memfd; return the index of its descriptor."""
+        memory = self._memories.enter_context(Memfd())
         for block in blocks:
             memory.write(block)
         memory.seal()

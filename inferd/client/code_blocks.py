@@ -1,7 +1,7 @@
-"""Tell code blocks from prose while an answer streams.
+"""Separate code blocks from prose while an answer streams.
 
-The wire knows nothing of Markdown: what a model writes between fences is text. This is
-for programs that show or save code as it comes.
+The protocol knows nothing of Markdown: text between fences is text. This is for programs
+that show or save code while it is generated.
 
 Source: CommonMark 0.31, fenced code blocks.
 """
@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 FENCE_LINE_MAX_CHARS: Final = 1000
-"""Characters of a line that may be a fence, its end aside; a longer one is prose, or code."""
+"""Longest line that may be a fence, without its newline; a longer one is prose or code."""
 
 _LINES: Final = re.compile(r"[^\n]*\n|[^\n]+")
 _MAY_OPEN: Final = re.compile(r" {0,3}(`{0,2}|~{0,2}|`{3,}[^`]*|~{3,}.*)", re.DOTALL)
@@ -27,10 +27,10 @@ class Prose(Struct, frozen=True):
 
 
 class CodeBegins(Struct, frozen=True):
-    """A code block begins here."""
+    """The start of a code block."""
 
     language: str
-    """The first word after the fence, or nothing."""
+    """The first word after the fence, or an empty string."""
 
 
 class Code(Struct, frozen=True):
@@ -40,20 +40,20 @@ class Code(Struct, frozen=True):
 
 
 class CodeEnds(Struct, frozen=True):
-    """The code block ends here; the text may also end without it."""
+    """The end of a code block; missing if the text ends within the block."""
 
 
 Part = Prose | CodeBegins | Code | CodeEnds
 
 
 class CodeBlocks:
-    """Turns text into prose and code, each as soon as it is certain which.
+    """Incremental parser that splits text into prose and code, as soon as either is certain.
 
-    Fences and their lines are taken out; all else stays as it is. Any split of the same
-    text gives the same parts, but for where text is cut.
+    The lines of fences are removed; all other text is unchanged. However the same text is
+    split into calls of ``feed``, the parts are the same except for where text is cut.
 
     Bounds:
-        Holds the beginning of a line, ``FENCE_LINE_MAX_CHARS`` at most.
+        Buffers the beginning of a line, at most ``FENCE_LINE_MAX_CHARS``.
     """
 
     def __init__(self) -> None:
@@ -61,10 +61,10 @@ class CodeBlocks:
         """The beginning of a line that may be a fence."""
         self._is_within_line = False
         self._fence = ""
-        """What opened the block that we are in, or nothing."""
+        """The fence that opened the current block; empty in prose."""
 
     def feed(self, text: str) -> list[Part]:
-        """Add text; give what is certain by now, perhaps nothing."""
+        """Add text; return the parts that are certain now, perhaps none."""
         parts: list[Part] = []
         for piece in _LINES.findall(self._held + text):
             self._held = ""
@@ -72,7 +72,7 @@ class CodeBlocks:
         return parts
 
     def finish(self) -> list[Part]:
-        """Say that no more text comes; give what was held back."""
+        """End the text; return what was buffered."""
         held, self._held = self._held, ""
         if self._fence and self._closes(held):
             self._fence = ""
@@ -80,14 +80,14 @@ class CodeBlocks:
         return self._text(held)
 
     def _read(self, piece: str) -> list[Part]:
-        """Take a line, or the part of it that is there."""
+        """Process a line, or the part of it that has come."""
         if self._is_within_line:
             return self._text(piece)
         is_whole = piece.endswith("\n")
         if not is_whole and self._may_be_fence(piece):
             self._held = piece
             return []
-        if is_whole and (fence := self._passed(piece)):
+        if is_whole and (fence := self._match_fence(piece)):
             return [fence]
         return self._text(piece)
 
@@ -105,10 +105,10 @@ class CodeBlocks:
         mark = re.escape(self._fence[0])
         return re.fullmatch(rf" {{0,3}}{mark}*[ \t\r]*", piece) is not None
 
-    def _passed(self, line: str) -> Part | None:
-        """Give the beginning or the end of a block, if a whole line is one."""
+    def _match_fence(self, line: str) -> Part | None:
+        """Return the start or the end of a block, if a complete line is a fence."""
         if len(line.removesuffix("\n")) > FENCE_LINE_MAX_CHARS:
-            return None  # in pieces, its beginning would be out already
+            return None  # its beginning would have been returned if it came in pieces
         if self._fence:
             if not self._closes(line):
                 return None

@@ -1,37 +1,40 @@
-"""Find the daemon's sockets."""
+"""Locate the daemon's sockets, and explain why none could be connected to."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from inferd.client.trust import UntrustedServerError
+from inferd.client.peer_check import UntrustedServerError
 from inferd.paths import client_directories
 
-FIRST_PAUSE_S = 0.01
-LONGEST_PAUSE_S = 0.5
+BACKOFF_MIN_S = 0.01
+BACKOFF_MAX_S = 0.5
 
 
 class NoDaemonError(Exception):
-    """No daemon answers where one could be."""
+    """No daemon accepts connections at any of the possible paths."""
 
 
 def socket_paths(leaf: str, directory: Path | None = None) -> list[Path]:
-    """List the paths where a socket may be: one if a directory is given."""
+    """List the possible paths of a socket: one if a directory is given."""
     directories = [directory] if directory else client_directories()
-    return [each / leaf for each in directories]
+    return [path / leaf for path in directories]
 
 
-def pauses() -> Iterator[float]:
-    """Give the seconds to wait between tries: doubled each time, up to a bound."""
-    pause = FIRST_PAUSE_S
+def backoff() -> Iterator[float]:
+    """Yield the seconds to wait between attempts: exponential, up to ``BACKOFF_MAX_S``."""
+    pause = BACKOFF_MIN_S
     while True:
         yield pause
-        pause = min(pause * 2, LONGEST_PAUSE_S)
+        pause = min(pause * 2, BACKOFF_MAX_S)
 
 
-def nobody_at(
+def no_daemon_error(
     tried: Mapping[Path, OSError | UntrustedServerError],
 ) -> NoDaemonError | UntrustedServerError:
-    """Say why no daemon was found: who was refused, else what the kernel said where."""
+    """Build the error for a failed search from the error at each path.
+
+    An untrusted server takes precedence over errors of the kernel.
+    """
     for error in tried.values():
         if isinstance(error, UntrustedServerError):
             return error

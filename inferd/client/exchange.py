@@ -1,7 +1,8 @@
-"""One connection's exchanges without its I/O: requests out, answers in.
+"""The inference protocol of one connection without I/O: requests out, answers in.
 
-A shell sends what ``start`` gives; then, until ``is_over``, it takes frames, and feeds
-what it reads when there is none. The next exchange may start on the same connection.
+The caller sends the bytes that ``start`` returns; then, until ``is_done``, it takes frames
+from ``next_frame``, and when there is none passes received bytes to ``feed``. After that,
+the next request may start on the same connection.
 """
 
 import math
@@ -24,27 +25,31 @@ from inferd.wire.responses import EmbeddingsFrame, Terminal
 from inferd.wire.speech import AppendLine
 
 APPEND_BYTES: Final = 256 * 1024
-"""Bytes of samples in a line that appends, 4 s of sound: whole samples, and with their
-base64 a third of what a daemon holds of such lines."""
+"""Bytes of samples in one append line, 4 s of audio: a whole number of samples, and in
+base64 a third of what a daemon buffers of such lines."""
 
 Q = TypeVar("Q", bound=Request)
 A = TypeVar("A", bound=Answer)
 
 
 class ClientError(Exception):
-    """A request did not end as it should."""
+    """A request could not be sent, or was not answered completely."""
 
 
 class RequestFailedError(ClientError):
     """The daemon ended the request with an error frame.
 
     Attributes:
-        frame: as it came, with ``code``, ``message`` and what goes with them.
+        frame: the error frame, with ``code``, ``message`` and their details.
     """
 
     def __init__(self, frame: Failure) -> None:
         self.frame = frame
-        super().__init__(f"{frame.code}: {frame.message}")
+        named = f"{frame.code.replace('_', ' ')}: "  # "invalid request: "
+        is_named = frame.message.startswith(named)
+        super().__init__(
+            frame.message if is_named else f"{frame.code}: {frame.message}"
+        )
 
     @property
     def code(self) -> str:
@@ -57,78 +62,78 @@ class ConnectionLostError(ClientError):
 
 
 class ProtocolError(ClientError):
-    """The daemon said what this protocol does not know."""
+    """The daemon sent a frame that this protocol does not allow."""
 
 
 @dataclass(frozen=True)
 class Surface(Generic[Q, A]):
-    """One kind of request, its answers, and the socket where they meet."""
+    """One kind of request, its answer frames, and the socket that serves it."""
 
     socket: str
-    """The leaf of its path."""
+    """File name of the socket."""
     decoder: msgspec.json.Decoder[A | Failure]
 
     def read(self, frame: bytes) -> A | Failure | None:
-        """Read a frame of an answer; ``None`` for news from a later daemon.
+        """Decode a frame; ``None`` for one of a kind that only a later daemon has.
 
         Raises:
-            InvalidFrameError: it is no frame of this protocol.
+            InvalidFrameError: it is not a frame of this protocol.
         """
         try:
             return self.decoder.decode(frame)
         except DECODE_FAILURES as error:
-            if _NEWS.fullmatch(str(error)):
+            if _UNKNOWN_KIND.fullmatch(str(error)):
                 return None
             raise InvalidFrameError(str(error)) from error
 
 
-_NEWS: Final = re.compile(
+_UNKNOWN_KIND: Final = re.compile(
     r"Invalid (?:enum )?value .* - at `\$\.(?:type|status|block\.type)`", re.DOTALL
 )
-"""What msgspec says of a frame, a status or a block of a kind that we do not know."""
+"""The message of msgspec for an unknown kind of frame, status or block."""
 
 
 class Exchange(Generic[Q, A]):
-    """The state of one connection."""
+    """Protocol state of one connection: at most one request is in progress."""
 
     def __init__(self, surface: Surface[Q, A]) -> None:
         self._surface = surface
         self._splitter = LineSplitter()
         self._id: str | None = None
         self._open: str | None = None
-        """The attachment that sound may be added to."""
+        """Id of the attachment that audio may be appended to."""
 
     @property
-    def is_over(self) -> bool:
-        """Whether no answer is due."""
+    def is_done(self) -> bool:
+        """Whether no request is in progress."""
         return self._id is None
 
-    def is_about(self, request_id: str) -> bool:
-        """Tell whether this request is under way."""
+    def is_for(self, request_id: str) -> bool:
+        """Tell whether this request is in progress."""
         return self._id == request_id
 
     def start(self, request: Q) -> bytes:
-        """Begin an exchange; give the bytes to send.
+        """Start a request; return the bytes to send.
 
         Raises:
             ClientError: the last answer is not complete, or the request is too large.
         """
-        if not self.is_over:
+        if not self.is_done:
             raise ClientError("the answer to the last request is not complete")
-        data = line_of(request)
-        self._id, self._open = request.id, open_sound(request)
+        data = encode_line(request)
+        self._id, self._open = request.id, open_attachment(request)
         return data
 
     def append(self, samples: bytes, *, is_last: bool = False) -> bytes:
-        """Give the bytes that add sound to the request that is under way.
+        """Return the bytes that append audio to the request in progress.
 
-        A line holds ``APPEND_BYTES`` of samples; of more there are several lines.
+        Over ``APPEND_BYTES`` of samples, they are several lines.
 
         Raises:
             ClientError: none of its attachments is open.
         """
         if self._id is None or self._open is None:
-            raise ClientError("no request is under way whose sound is open")
+            raise ClientError("no request with an open attachment is in progress")
         starts = range(0, max(len(samples), 1), APPEND_BYTES)
         lines = [
             self._append_line(
@@ -147,7 +152,7 @@ class Exchange(Generic[Q, A]):
     def _append_line(
         request_id: str, attachment_id: str, samples: bytes, *, is_last: bool
     ) -> bytes:
-        return line_of(
+        return encode_line(
             AppendLine(
                 id=request_id,
                 attachment_id=attachment_id,
@@ -157,14 +162,16 @@ class Exchange(Generic[Q, A]):
         )
 
     def cancel(self, request_id: str) -> bytes | None:
-        """Give the bytes that cancel this request; ``None`` if another is under way.
+        """Return the bytes that cancel this request; ``None`` if it is not in progress.
 
-        Its answer ends all the same: with a terminal frame.
+        The answer still ends with a terminal frame.
         """
-        return line_of(CancelLine(id=request_id)) if self.is_about(request_id) else None
+        return (
+            encode_line(CancelLine(id=request_id)) if self.is_for(request_id) else None
+        )
 
     def feed(self, data: bytes | bytearray) -> None:
-        """Add what was read. No bytes mean the end.
+        """Add received bytes; empty means the end of the connection.
 
         Raises:
             ConnectionLostError: it ended before the terminal frame.
@@ -174,24 +181,26 @@ class Exchange(Generic[Q, A]):
         self._splitter.feed(data)
 
     def next_frame(self) -> A | None:
-        """Take the next frame of the answer, or ``None`` if more is needed.
+        """Return the next frame of the answer, or ``None`` if more bytes are needed.
 
         Raises:
-            RequestFailedError: it is an error frame, the last one of the answer.
-            ProtocolError: what came is no frame, or not for our request.
+            RequestFailedError: it is an error frame, which ends the answer.
+            ProtocolError: it is not a valid frame, or not for this request.
         """
         try:
             while (frame := self._splitter.next_frame()) is not None:
                 if (answer := self._surface.read(frame)) is not None:
-                    return self._take(answer)
+                    return self._accept(answer)
         except (InvalidFrameError, FrameTooLargeError) as error:
             raise ProtocolError(error.message) from error
         return None
 
-    def _take(self, answer: A | Failure) -> A:
+    def _accept(self, answer: A | Failure) -> A:
         is_about_connection = isinstance(answer, Failure) and answer.id == ""
         if self._id is None or (answer.id != self._id and not is_about_connection):
-            raise ProtocolError(f"a frame for request {answer.id!r}, which is not ours")
+            raise ProtocolError(
+                f"a frame for request {answer.id!r}, which is not in progress"
+            )
         if isinstance(answer, Terminal):
             self._id = None
         if isinstance(answer, Failure):
@@ -199,33 +208,36 @@ class Exchange(Generic[Q, A]):
         return answer
 
 
-def open_sound(request: Request) -> str | None:
-    """Find the attachment whose sound comes later."""
+def open_attachment(request: Request) -> str | None:
+    """Return the id of the attachment whose audio is appended later."""
     if not isinstance(request, BlocksRequest):
         return None
     attachments = request.attachments
-    sounds = (each for each in attachments if isinstance(each, AudioAttachment))
-    return next((each.id for each in sounds if each.open), None)
+    audio = (entry for entry in attachments if isinstance(entry, AudioAttachment))
+    return next((entry.id for entry in audio if entry.open), None)
 
 
 def check_sound(request: Request, *, is_given: bool) -> None:
-    """Refuse sound that no attachment is open for, and an open one without sound.
+    """Check that audio is given if and only if an attachment is open.
 
     Raises:
-        ClientError: it is so.
+        ClientError: only one of both is there.
     """
-    attachment_id = open_sound(request)
+    attachment_id = open_attachment(request)
     if attachment_id is None and is_given:
-        raise ClientError("no attachment is open for the sound")
+        raise ClientError("no attachment of the request is open for the audio")
     if attachment_id is not None and not is_given:
-        raise ClientError(f"attachment {attachment_id!r} is open, and has no sound")
+        raise ClientError(
+            f"attachment {attachment_id!r} is open, but no audio is given"
+        )
 
 
-def line_of(message: Request | CancelLine | AppendLine | Command) -> bytes:
-    """Write a message as it is sent.
+def encode_line(message: Request | CancelLine | AppendLine | Command) -> bytes:
+    """Encode a message as a line.
 
     Raises:
-        ClientError: it is too large, or holds what is no text, or no number of JSON.
+        ClientError: it is too large, holds text that is not UTF-8, or a number that is
+            not finite.
     """
     _check_numbers(message)
     try:
@@ -233,28 +245,29 @@ def line_of(message: Request | CancelLine | AppendLine | Command) -> bytes:
     except FrameTooLargeError as error:
         raise ClientError(error.message) from error
     except UnicodeEncodeError as error:
-        raise ClientError("the request holds what is no text") from error
+        raise ClientError("a text of the request is not valid UTF-8") from error
 
 
 def _check_numbers(message: Struct) -> None:
-    """Refuse numbers that JSON has not: they would be written as ``null``, the default."""
+    """Refuse infinities and NaN: they would be encoded as ``null``, the default."""
     for field in message.__struct_fields__:
         value = getattr(message, field)
         numbers = {field: value}
         if isinstance(value, dict):
-            numbers = {f"{field}[{key}]": each for key, each in value.items()}
+            numbers = {f"{field}[{key}]": item for key, item in value.items()}
         for name, number in numbers.items():
             if isinstance(number, float) and not math.isfinite(number):
                 raise ClientError(f"{name} {number} is not finite")
 
 
 def embeddings_of(frame: EmbeddingsFrame) -> list[list[float]]:
-    """Read the numbers of an answer: one embedding for each input, in order.
+    """Decode the embeddings of an answer: one for each input, in order.
 
-    In the frame they are JSON: who only passes them on need not read them.
+    In the frame they are raw JSON, so that a program that only forwards them need not
+    decode them.
 
     Raises:
-        ProtocolError: they are no lists of numbers.
+        ProtocolError: they are not lists of numbers.
     """
     try:
         return _EMBEDDINGS.decode(frame.embeddings)

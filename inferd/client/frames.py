@@ -1,7 +1,7 @@
-"""What a client reads, from a daemon of any version.
+"""The frames that a client decodes, from a daemon of any version.
 
-These are the frames of ``wire.responses``. Where a later daemon may say what we have not
-heard of, the field is a plain string here.
+They are the frames of ``wire.responses``, except that an enumeration that a later daemon
+may extend is a plain string here.
 """
 
 from msgspec import UNSET, UnsetType
@@ -20,32 +20,32 @@ from inferd.wire.responses import (
 
 
 class Failure(ErrorFrame, frozen=True, kw_only=True):
-    """The end of a request that failed."""
+    """The terminal frame of a failed request."""
 
-    code: str  # type: ignore[assignment]  # wider than what our own daemon says
+    code: str  # type: ignore[assignment]  # wider than in wire.responses
     """One of ``inferd.errors.ErrorCode``, or a later daemon's."""
 
 
-class Done(DoneFrame, frozen=True, kw_only=True):
-    """The end of a v1 answer."""
+class DoneText(DoneFrame, frozen=True, kw_only=True):
+    """The terminal frame of a v1 answer."""
 
     stop_reason: str  # type: ignore[assignment]  # wider, as above
 
 
 class Warned(AnswerWarning, frozen=True, kw_only=True):
-    """Something about the answer."""
+    """A warning about the answer."""
 
     code: str  # type: ignore[assignment]  # wider, as above
 
 
 class DoneBlocks(BlocksDone, frozen=True, kw_only=True):
-    """The end of a v2 answer."""
+    """The terminal frame of a v2 answer."""
 
     stop_reason: str  # type: ignore[assignment]  # wider, as above
     detail: str | UnsetType = UNSET  # type: ignore[assignment]  # wider, as above
     warnings: list[Warned] | UnsetType = UNSET  # type: ignore[assignment]  # as above
 
 
-TextAnswer = TokenFrame | ProgressFrame | Done
+TextAnswer = TokenFrame | ProgressFrame | DoneText
 BlocksAnswer = BlockFrame | ProgressFrame | DoneBlocks
 Answer = TextAnswer | BlocksAnswer | EmbeddingsFrame | RerankFrame

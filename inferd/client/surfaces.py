@@ -1,4 +1,4 @@
-"""The inference sockets as a client sees them."""
+"""The inference sockets, with their request types and the decoders of their frames."""
 
 from typing import Final
 

@@ -8,14 +8,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from inferd.client.admin import Order, StatusStream
-from inferd.client.blocking import Connection, connect
-from inferd.client.discovery import NoDaemonError, pauses
+from inferd.client.admin import AdminExchange, StatusStream
+from inferd.client.connection.sync import SyncConnection, connect
+from inferd.client.discovery import NoDaemonError, backoff
 from inferd.client.exchange import ClientError, ConnectionLostError
 from inferd.client.frames import BlocksAnswer, TextAnswer
+from inferd.client.peer_check import UntrustedServerError
 from inferd.client.surfaces import BLOCKS, EMBED, RERANK, TEXT
-from inferd.client.trust import UntrustedServerError
-from inferd.limits import READ_BYTES
+from inferd.limits.connections import READ_BYTES
 from inferd.paths import ADMIN_SOCKET
 from inferd.wire.blocks import BlocksRequest
 from inferd.wire.commands import Command, Reply
@@ -29,27 +29,27 @@ READY = "ready"
 
 
 class Client:
-    """A daemon's inference sockets: of each, one request after another.
+    """Client for a daemon's inference sockets; one request at a time on each.
 
-    A socket is connected to when it is first needed, and again after an answer that did
-    not come to its end. What each method raises:
+    It connects to a socket when that is first needed, and reconnects after an answer that
+    did not come to its end. Methods raise:
 
-    - ``NoDaemonError``: nobody answers there.
-    - ``UntrustedServerError``: somebody answers whom we do not trust; nothing was sent.
+    - ``NoDaemonError``: nothing accepts connections there.
+    - ``UntrustedServerError``: the server's uid is not trusted; nothing was sent.
     - ``RequestFailedError``: the daemon ended the request with an error frame.
     - ``ConnectionLostError``: the connection ended before the answer did.
-    - ``ProtocolError``: what came is no answer.
-    - ``ClientError``, the base of all but the first: the request cannot be sent, the
+    - ``ProtocolError``: a received frame is not an answer to the request.
+    - ``ClientError``, the base class of all but the first: the request cannot be sent, the
       client is closed, or an answer on that socket is still being read.
 
-    An answer that is not read to its end is given up: its request is cancelled by
-    closing the connection. So it is when its iterator is closed or collected.
+    An answer that is not read to its end is aborted: its request is cancelled by closing
+    the connection. The same happens when its iterator is closed or garbage-collected.
 
     Args:
-        directory: where the sockets are; by default, where a daemon would put them.
-        timeout_s: seconds of silence before a call gives up with ``TimeoutError``.
-        trusted_uids: whose processes may answer, besides those of root, of this user,
-            below ``/run/inferd`` of the service's user, and of ``$INFERD_TRUST_UID``.
+        directory: of the sockets; ``None`` for the default ones.
+        timeout_s: seconds without data after which a call raises ``TimeoutError``.
+        trusted_uids: users whose processes may answer, besides root, this user, below
+            ``/run/inferd`` the service's user, and those of ``$INFERD_TRUST_UID``.
 
     Ownership: ``close`` it, or use it in a ``with`` block; closing cancels requests.
     """
@@ -61,11 +61,11 @@ class Client:
         timeout_s: float | None = None,
         trusted_uids: Collection[int] = (),
     ) -> None:
-        where = (directory, timeout_s, trusted_uids)
-        self._text = Connection(TEXT, *where)
-        self._blocks = Connection(BLOCKS, *where)
-        self._embed = Connection(EMBED, *where)
-        self._rerank = Connection(RERANK, *where)
+        options = (directory, timeout_s, trusted_uids)
+        self._text = SyncConnection(TEXT, *options)
+        self._blocks = SyncConnection(BLOCKS, *options)
+        self._embed = SyncConnection(EMBED, *options)
+        self._rerank = SyncConnection(RERANK, *options)
         self._all = (self._text, self._blocks, self._embed, self._rerank)
 
     def __enter__(self) -> Self:
@@ -80,14 +80,14 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close every connection."""
+        """Close every connection, for good."""
         for connection in self._all:
             connection.close()
 
     def generate(self, request: GenerateRequest) -> Iterator[TextAnswer]:
-        """Have a v1 request answered; give its frames as they come, ``done`` last.
+        """Send a v1 request and yield the frames of its answer, ``done`` last.
 
-        There are ``status`` frames among them if ``progress`` was asked for.
+        With ``progress`` there are ``status`` frames among them.
         """
         return self._text.ask(request)
 
@@ -98,43 +98,43 @@ class Client:
         descriptors: Sequence[int] = (),
         sound: Iterable[bytes] | None = None,
     ) -> Iterator[BlocksAnswer]:
-        """Have a v2 request answered, as ``generate`` does with one of v1.
+        """Send a v2 request and yield the frames of its answer, ``done`` last.
 
         Args:
             request: its attachments may be ``open``, or have an ``fd``.
-            descriptors: of sealed memory, which these ``fd`` count, from 0 on; keep them
-                open until the first frame has come.
-            sound: of the attachment that is open, in blocks of whole samples; sent as it
-                comes, and no faster than the daemon hears it. Between blocks what the
-                daemon says is read: give an empty one where none comes for a while.
+            descriptors: of sealed memfds; an attachment's ``fd`` is an index into them.
+                Keep them open until the first frame has come.
+            sound: audio of the open attachment, in blocks of whole samples. A block is
+                sent once the last one is, so no faster than the daemon reads. Frames are
+                read between blocks: yield an empty block while no samples are available.
         """
         return self._blocks.ask(request, descriptors, sound)
 
     def embed(self, request: EmbedRequest) -> EmbeddingsFrame:
-        """Have texts turned into embeddings; ``embeddings_of`` reads them."""
+        """Compute the embeddings of texts; ``embeddings_of`` decodes them."""
         [frame] = self._embed.ask(request)
         return frame
 
     def rerank(self, request: RerankRequest) -> RerankFrame:
-        """Have documents ordered by how well they answer a query."""
+        """Sort documents by relevance to a query."""
         [frame] = self._rerank.ask(request)
         return frame
 
     def cancel(self, request_id: str) -> bool:
         """Cancel a request that another thread waits for.
 
-        Its answer ends early: a generated one in ``done`` with ``cancelled``, any other
-        in a ``RequestFailedError`` with that code.
+        A generated answer then ends with ``done`` and the stop reason ``cancelled``; any
+        other with a ``RequestFailedError`` of that code.
 
         Returns:
-            Whether such a request was under way; it may have ended meanwhile.
+            Whether such a request was in progress; it may have ended meanwhile.
         """
         n_sent = sum(connection.cancel(request_id) for connection in self._all)
         return n_sent > 0
 
 
 def _send(sock: socket.socket, data: bytes) -> None:
-    with suppress(ConnectionError):  # the daemon's last words may still be there
+    with suppress(ConnectionError):  # its last frames can still be read
         sock.sendall(data)
 
 
@@ -151,13 +151,13 @@ def watch_status(
     timeout_s: float | None = None,
     trusted_uids: Collection[int] = (),
 ) -> Iterator[tuple[bytes, AnyStatus]]:
-    """Give each frame of the admin socket, as bytes and as read, until it ends.
+    """Yield each status frame, as bytes and decoded, until the connection ends.
 
     Raises:
-        NoDaemonError: nobody answers.
-        UntrustedServerError: somebody answers whom we do not trust.
-        ProtocolError: what answers is no daemon.
-        TimeoutError: ``timeout_s`` seconds of silence.
+        NoDaemonError: nothing accepts connections there.
+        UntrustedServerError: the server's uid is not trusted.
+        ProtocolError: the server does not speak this protocol, or refused access.
+        TimeoutError: no data for ``timeout_s`` seconds.
     """
     with connect(ADMIN_SOCKET, directory, trusted_uids=trusted_uids) as sock:
         sock.settimeout(timeout_s)
@@ -173,14 +173,15 @@ def command(
     timeout_s: float | None = None,
     trusted_uids: Collection[int] = (),
 ) -> Reply:
-    """Send a command to the admin socket; give the reply, ``ok`` or not.
+    """Send a command to the admin socket and return the reply, ``ok`` or not.
 
     Raises:
-        NoDaemonError: nobody answers.
-        ClientError: the connection ended before the reply, or what answers is no daemon.
-        TimeoutError: ``timeout_s`` seconds of silence.
+        NoDaemonError: nothing accepts connections there.
+        ClientError: the connection ended before the reply, the server's uid is not
+            trusted, or it does not speak this protocol.
+        TimeoutError: no data for ``timeout_s`` seconds.
     """
-    exchange = Order(order)
+    exchange = AdminExchange(order)
     with connect(ADMIN_SOCKET, directory, trusted_uids=trusted_uids) as sock:
         sock.settimeout(timeout_s)
         _send(sock, exchange.line)
@@ -195,23 +196,23 @@ def wait_until_ready(
     timeout_s: float,
     trusted_uids: Collection[int] = (),
     on_status: Callable[[AnyStatus], None] = lambda _: None,
-    is_hopeless: Callable[[], bool] = lambda: False,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> None:
     """Wait for a daemon that is starting.
 
     Args:
-        directory: where its sockets are or will be.
-        timeout_s: seconds after which to give up.
-        trusted_uids: who may answer besides root, this user and the service.
-        on_status: told every status on the way.
-        is_hopeless: asked now and then whether to give up.
+        directory: of its sockets, which may not exist yet.
+        timeout_s: seconds to wait at most.
+        trusted_uids: users whose processes may answer, as for ``Client``.
+        on_status: called with every status.
+        should_stop: polled; returns whether waiting has become pointless.
 
     Raises:
-        NoDaemonError: it was not ready in time, or there is no hope.
-        UntrustedServerError: somebody answers whom we do not trust.
+        NoDaemonError: it was not ready in time, or ``should_stop`` returned True.
+        UntrustedServerError: the server's uid is not trusted.
     """
     deadline = time.monotonic() + timeout_s
-    for pause in pauses():
+    for pause in backoff():
         last = "the daemon closed the admin socket"
         try:
             for _, status in watch_status(
@@ -227,6 +228,6 @@ def wait_until_ready(
             raise
         except (OSError, NoDaemonError, ClientError) as error:
             last = str(error)
-        if is_hopeless() or time.monotonic() > deadline:
+        if should_stop() or time.monotonic() > deadline:
             raise NoDaemonError(last)
         time.sleep(pause)

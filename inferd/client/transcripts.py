@@ -1,6 +1,6 @@
-"""Transcripts: what was said and when, and the files that hold it.
+"""Transcripts with timestamps, and the file formats for them.
 
-Sources: SubRip as players read it; WebVTT, W3C Candidate Recommendation 4 April 2019,
+Sources: SubRip as players accept it; WebVTT, W3C Candidate Recommendation 4 April 2019,
 section 4.
 """
 
@@ -11,48 +11,50 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from inferd.terminal import text_of_json
+from inferd.terminal import json_safe
 from inferd.wire.responses import BlockFrame, TextDelta
 from inferd.wire.speech import TranscriptionFacts
 
-SHORTEST_MS: Final = 1
-"""Milliseconds that a cue lasts at least: players pass over those that last none."""
+CUE_MIN_MS: Final = 1
+"""Minimal duration of a cue: players skip cues of zero length."""
 
 
-class Segment(Struct, frozen=True, kw_only=True):
-    """What was said from one moment to another; with ``word``, a word."""
+class TranscriptSegment(Struct, frozen=True, kw_only=True):
+    """Text with its time span: a segment, or a word where words have timestamps."""
 
     start_ms: int
-    """From the sound's beginning."""
+    """From the beginning of the audio."""
     end_ms: int
     text: str
-    """As it came: joined, the texts are all that was said."""
+    """Verbatim: joining the texts of all segments gives the transcript."""
     no_speech: float | UnsetType = UNSET
-    """0 to 1, how likely nobody speaks there, where the model tells."""
+    """Probability of no speech, 0 to 1, if the model computes it."""
 
 
 class Transcript(Struct, frozen=True, kw_only=True):
-    """All that was said."""
+    """The segments of one recording."""
 
-    segments: Sequence[Segment]
+    segments: Sequence[TranscriptSegment]
     facts: TranscriptionFacts | None = None
-    """Where the daemon told them."""
+    """Language, duration and the like, if the daemon sent them."""
 
     @property
     def text(self) -> str:
-        """All of it."""
-        return "".join(each.text for each in self.segments).strip()
+        """The whole text."""
+        return "".join(segment.text for segment in self.segments).strip()
 
 
-def segment_of(frame: object) -> Segment | None:
-    """Read a frame of an answer; ``None`` for one without text that has a time."""
+def segment_of(frame: object) -> TranscriptSegment | None:
+    """Convert a frame of an answer; ``None`` unless it is a text with timestamps."""
     match frame:
         case BlockFrame(
             block=TextDelta(
                 delta=text, start_ms=int(start_ms), end_ms=int(end_ms), no_speech=doubt
             )
         ):
-            return Segment(start_ms=start_ms, end_ms=end_ms, text=text, no_speech=doubt)
+            return TranscriptSegment(
+                start_ms=start_ms, end_ms=end_ms, text=text, no_speech=doubt
+            )
         case _:
             return None
 
@@ -61,54 +63,54 @@ def segment_of(frame: object) -> Segment | None:
 
 
 @dataclass(frozen=True)
-class Format:
-    """A way to write a transcript: parts that can be written one after another."""
+class TranscriptFormat:
+    """A format for transcripts, in parts that can be printed one after another."""
 
     head: str = ""
-    cue: Callable[[int, Segment], str] = lambda _number, _segment: ""
-    """Writes a segment that has text, and its number, from 1 on."""
+    cue: Callable[[int, TranscriptSegment], str] = lambda _number, _segment: ""
+    """Renders a segment that has text; gets its number, from 1 on."""
     tail: Callable[[str, Transcript], str] = lambda _name, _transcript: ""
-    """Writes what comes last: knows the recording's name, and all that was said."""
+    """Renders the end; gets the name of the recording and the whole transcript."""
 
     def whole(self, name: str, transcript: Transcript) -> str:
-        """Write all of it."""
-        said = filter(has_text, transcript.segments)
-        cues = (self.cue(number, each) for number, each in enumerate(said, 1))
+        """Render a whole transcript."""
+        segments = filter(has_text, transcript.segments)
+        cues = (self.cue(number, each) for number, each in enumerate(segments, 1))
         return "".join((self.head, *cues, self.tail(name, transcript)))
 
 
-def has_text(segment: Segment) -> bool:
-    """Tell whether anything is to be written of it."""
+def has_text(segment: TranscriptSegment) -> bool:
+    """Tell whether a segment has any text but spaces."""
     return bool(segment.text.strip())
 
 
-def clock(ms: int, point: str = ".") -> str:
-    """Write a time as subtitles have it: ``01:02:03.004``; hours may have more digits."""
+def format_time(ms: int, point: str = ".") -> str:
+    """Format a time for subtitles: ``01:02:03.004``; hours may have more digits."""
     seconds, ms = divmod(ms, 1000)
     minutes, seconds = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours:02}:{minutes:02}:{seconds:02}{point}{ms:03}"
 
 
-def _srt(number: int, segment: Segment) -> str:
+def _srt(number: int, segment: TranscriptSegment) -> str:
     return f"{number}\n{_span(segment, ',')}\n{_line(segment.text)}\n\n"
 
 
-def _vtt(_number: int, segment: Segment) -> str:
+def _vtt(_number: int, segment: TranscriptSegment) -> str:
     return f"{_span(segment, '.')}\n{_escaped(_line(segment.text))}\n\n"
 
 
-def _txt(_number: int, segment: Segment) -> str:
+def _txt(_number: int, segment: TranscriptSegment) -> str:
     return f"{_line(segment.text)}\n"
 
 
-def _prose(_number: int, segment: Segment) -> str:
+def _prose(_number: int, segment: TranscriptSegment) -> str:
     return segment.text
 
 
 def _json(name: str, transcript: Transcript) -> str:
     fields = {
-        "file": text_of_json(name),
+        "file": json_safe(name),
         "text": transcript.text,
         "segments": transcript.segments,
         **msgspec.to_builtins(transcript.facts or {}),
@@ -116,29 +118,29 @@ def _json(name: str, transcript: Transcript) -> str:
     return msgspec.json.encode(fields).decode() + "\n"
 
 
-def _span(segment: Segment, point: str) -> str:
-    end_ms = max(segment.end_ms, segment.start_ms + SHORTEST_MS)
-    return f"{clock(segment.start_ms, point)} --> {clock(end_ms, point)}"
+def _span(segment: TranscriptSegment, point: str) -> str:
+    end_ms = max(segment.end_ms, segment.start_ms + CUE_MIN_MS)
+    return f"{format_time(segment.start_ms, point)} --> {format_time(end_ms, point)}"
 
 
 def _line(text: str) -> str:
-    """Make a line of it: an empty one would end a cue."""
+    """Collapse white space into single spaces: an empty line would end a cue."""
     return " ".join(text.split())
 
 
 def _escaped(text: str) -> str:
-    """Write what WebVTT would read as a tag, an entity or an arrow."""
+    """Escape what WebVTT would parse as a tag, an entity or an arrow."""
     for char, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
         text = text.replace(char, entity)
     return text
 
 
 FORMATS: Final = {
-    "txt": Format(cue=_txt),
-    "srt": Format(cue=_srt),
-    "vtt": Format(head="WEBVTT\n\n", cue=_vtt),
-    "json": Format(tail=_json),
+    "txt": TranscriptFormat(cue=_txt),
+    "srt": TranscriptFormat(cue=_srt),
+    "vtt": TranscriptFormat(head="WEBVTT\n\n", cue=_vtt),
+    "json": TranscriptFormat(tail=_json),
 }
-"""By the ends of files' names: a line, or a cue, for each segment; or one line of JSON."""
-PROSE: Final = Format(cue=_prose, tail=lambda _name, _transcript: "\n")
-"""Text in one line, for segments that are words."""
+"""By file name extension: a line or a cue for each segment, or one line of JSON."""
+RUNNING_TEXT: Final = TranscriptFormat(cue=_prose, tail=lambda _name, _transcript: "\n")
+"""All text in one line, for segments that are words."""

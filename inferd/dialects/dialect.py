@@ -1,31 +1,31 @@
-"""What a dialect is: how one family of models writes prompts, thoughts and tool calls."""
+"""Dialect: the format in which a model family has prompts, thoughts and tool calls."""
 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from inferd.dialects.lark import Lark
-from inferd.dialects.strings import Strings
-from inferd.job import Tool, Turn
+from inferd.backend.job import ToolSpec, Turn
+from inferd.dialects.calls.string_tracker import StringTracker
+from inferd.dialects.lark import LarkBuilder
 
 Arguments = dict[str, object]
 
 
-class Call(NamedTuple):
-    """A call that a model has written."""
+class ParsedCall(NamedTuple):
+    """A tool call that a model generated."""
 
     name: str
     arguments: Arguments
 
 
-Reader = Callable[[str, Sequence[Tool]], Sequence[Call] | None]
-"""Takes what stands between the markers of calls, and the tools there are; gives the
-calls in order, or nothing where it is not plainly calls. Pure, and linear in the text."""
+CallReader = Callable[[str, Sequence[ToolSpec]], Sequence[ParsedCall] | None]
+"""Parser of the text between call markers, given the tools: returns the calls in order, or
+``None`` if the text is not valid calls. Pure, and linear in the text."""
 
-Judge = Callable[[str, Sequence[Tool]], bool | None]
-"""Takes how a region begins, and the tools there are; tells whether that is a call, or
-was plainly meant to be one. None: more has to come. It never changes its mind."""
+CallClassifier = Callable[[str, Sequence[ToolSpec]], bool | None]
+"""Classifier of the beginning of a region, given the tools: returns whether it is a call or
+clearly an attempt at one; ``None`` if more text is needed. Its answer is final."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,75 +33,78 @@ class Region:
     """A stretch of an answer between two markers."""
 
     holds: Literal["thought", "text", "calls", "nothing"]
-    """What it is. Nothing: neither the markers nor what is between them is for anybody."""
+    """Kind of the content. ``nothing``: markers and content are dropped."""
     begins: tuple[str, ...]
-    """The markers that open it; several are spellings of one thing."""
+    """Markers that open the region; several are spellings of the same marker."""
     ends: tuple[str, ...] = ()
-    """The markers that close it; without any it lasts to the end of the answer. What
-    is ``""`` after a begin is no marker: the region is the begin alone."""
-    read: Reader | None = None
-    """How to read calls."""
-    strings: Callable[[], Strings] | None = None
-    """How to follow strings in calls, in which nothing is a marker."""
-    judge: Judge | None = None
-    """How to tell calls from text that begins alike; what is none is as if no region had
-    been opened."""
+    """Markers that close the region; without any it lasts to the end of the answer. An
+    empty string means that the region is only its begin marker."""
+    read: CallReader | None = None
+    """Parser of the calls."""
+    string_tracker: Callable[[], StringTracker] | None = None
+    """Maker of a tracker of strings in calls, in which markers do not count."""
+    classify: CallClassifier | None = None
+    """Classifier that tells calls from text with the same beginning. If it is text, the
+    region counts as never opened."""
     only_first: bool = False
-    """Whether it opens only where nothing but white space stands before it."""
+    """Whether it opens only at the beginning of the answer, white space aside."""
     is_around_calls: bool = False
-    """Whether it is there for calls alone: where nothing is called, it is text."""
+    """Whether it only encloses calls: if calls are not parsed, it is text."""
     keeps_begin: bool = False
-    """Whether the opening marker is part of what it holds."""
+    """Whether the begin marker is part of the content."""
 
     @property
     def is_for_calls(self) -> bool:
-        """Whether it has to do with calls."""
+        """Whether the region contains or encloses calls."""
         return self.holds == "calls" or self.is_around_calls
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dialect:
-    """A family's way of writing. All of it is pure."""
+    """The prompt and output format of a model family. All functions are pure."""
 
     name: str
-    """What configurations and ``capabilities`` call it."""
+    """Name in the configuration and in ``capabilities``."""
     regions: tuple[Region, ...]
-    """How thoughts and calls stand out; all else in an answer is text. No marker is the
-    beginning of another region's marker."""
-    render: Callable[[Sequence[Turn], Sequence[Tool], bool], str]
-    """Write a prompt: of turns, tools, and whether the model is to think. It goes up to
-    where the assistant speaks, and leaves out the beginning-of-text token."""
-    write_calls: Callable[[Lark, Sequence[Tool]], str]
-    """Add rules to a grammar; give the expression for one call or more of these tools,
-    as the family writes them, markers and all."""
+    """Regions of thoughts and calls in an answer; all else is text. No marker is a prefix
+    of another region's marker."""
+    render: Callable[[Sequence[Turn], Sequence[ToolSpec], bool], str]
+    """Render a prompt from turns, tools, and whether the model is to think. It ends where
+    the assistant begins, and has no beginning-of-text token."""
+    write_calls: Callable[[LarkBuilder, Sequence[ToolSpec]], str]
+    """Add rules to a grammar; return the expression for 1 to ``MAX_TOOL_CALLS`` calls of
+    these tools in the family's format, markers included."""
     recognises: Callable[[str, str], bool]
-    """Whether a model is of the family: by ``general.architecture`` and chat template."""
+    """Return whether a model, by ``general.architecture`` and chat template, is of the
+    family."""
     tool_names: re.Pattern[str] | None = None
-    """What names of tools have to match as a whole to be read back; without it, any."""
-    no_thought: str = ""
-    """What closes a thought that a template has opened, where none is wanted."""
-    in_plain_turns: Callable[[Sequence[Turn], Sequence[Tool]], list[Turn]] | None = None
-    """Say tools, calls and results in turns of text, so that a template that has no
-    words for them can write the rest. Without it the dialect's own renderer does."""
+    """Pattern that tool names must match as a whole to be parsed; without it, any do."""
+    close_thought: str = ""
+    """Text that closes a thought opened by a template, if none is requested."""
+    tools_as_text: Callable[[Sequence[Turn], Sequence[ToolSpec]], list[Turn]] | None = (
+        None
+    )
+    """Convert tools, calls and results to turns of text, for a template that does not
+    support them. Without it, the dialect's own renderer is used."""
 
     def can_call(self, name: str) -> bool:
-        """Tell whether calls of a tool of this name can be read."""
+        """Return whether calls of a tool of this name can be parsed."""
         return self.tool_names is None or bool(self.tool_names.fullmatch(name))
 
     @property
     def thoughts(self) -> list[Region]:
-        """The regions that hold thoughts, if the family has any."""
+        """Regions of thoughts, if the family has any."""
         return [each for each in self.regions if each.holds == "thought"]
 
     @property
     def markers(self) -> tuple[str, ...]:
-        """All markers: texts of tokens that an answer has to keep."""
+        """All markers; the text of their tokens must be kept in the output."""
         return tuple(
             marker for each in self.regions for marker in (*each.begins, *each.ends)
         )
 
     def open_thought(self, prompt: str) -> str:
-        """Tell which marker has opened the thought that a prompt ends inside, if any."""
+        """Return the marker of the thought that a prompt ends inside, or ``""``."""
         text = prompt.rstrip()
         found = (each.begins[0] for each in self.thoughts if text.endswith(each.begins))
         return next(found, "")

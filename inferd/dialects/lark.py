@@ -1,4 +1,4 @@
-"""Write grammars in llguidance's dialect of Lark.
+"""Builder of grammars in llguidance's dialect of Lark.
 
 Source: llguidance, ``docs/syntax.md`` and ``docs/json_schema.md``.
 """
@@ -8,27 +8,28 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from inferd.dialects.effort import step
+from inferd.dialects.step_limit import step
+from inferd.limits.protocol import MAX_TOOL_CALLS
 
 _JSON_STYLE: Final = {
     "whitespace_flexible": False,
     "item_separator": ", ",
     "key_separator": ": ",
 }
-"""White space as most models write it. Where it is free, small models write newlines
-until they run out of tokens; without any, they got 145 of 150 values of texts right where
-they got 150 (SmolLM2 135M), and 120 where they got 137 (Gemma 3 270M)."""
+"""White space as most models generate it. If it is free, small models generate newlines until
+``max_tokens``. Without any, they extracted fewer values from texts correctly: 145 instead of
+150 of 150 (SmolLM2 135M), 120 instead of 137 (Gemma 3 270M)."""
 _ANY_TEXT: Final = "(?s:.*)"
 _PARTS: Final = re.compile(r"\\(?P<escaped>.)|(?P<bare>[/\n])", re.DOTALL)
-"""What matters in a regular expression that is to stand between slashes on one line."""
+"""Escapes, slashes and newlines in a regular expression, which is put between slashes."""
 
 
-class Lark:
-    """A grammar under construction. Expressions are texts; all methods give one.
+class LarkBuilder:
+    """A grammar under construction; its methods return expressions as strings.
 
     Args:
-        tokens: special tokens by their texts. A marker that a model spells with such a
-            token is matched by nothing else.
+        tokens: ids of special tokens by their text. The part of a marker that is a special
+            token matches only that token.
     """
 
     def __init__(self, tokens: Mapping[str, int] | None = None) -> None:
@@ -37,22 +38,22 @@ class Lark:
         self._special = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
         self._rules: dict[str, str] = {}
 
-    def fresh(self) -> "Lark":
-        """Give an empty grammar with the same tokens; their pattern is made once."""
-        another = Lark()
+    def fresh(self) -> "LarkBuilder":
+        """Return an empty grammar with the same tokens, sharing their pattern."""
+        another = LarkBuilder()
         another._tokens, another._special = self._tokens, self._special
         return another
 
     def text(self, literal: str) -> str:
-        """Match a text, which is text alone, whatever special tokens it spells."""
+        """Match a text as ordinary text, even if it spells special tokens."""
         return _quoted(literal) or '""'
 
     def marker(self, marker: str, *, after: str = "") -> str:
-        """Match a marker of the family: what special tokens spell of it, as these alone.
+        """Match a marker of the family; special tokens in it match as tokens only.
 
         Args:
-            marker: what it is; never a text of a client's.
-            after: text that comes before it.
+            marker: the marker; never text from a client.
+            after: ordinary text before it.
         """
         parts: list[str] = []
         at = 0
@@ -75,13 +76,13 @@ class Lark:
         return self.rule(f"%json {json.dumps({**rules, 'x-guidance': _JSON_STYLE})}")
 
     def until(self, marker: str, *likes: str, without: Sequence[str] = ()) -> str:
-        """Match text up to and with the first occurrence of a marker.
+        """Match text up to and including the first occurrence of a marker.
 
         Args:
-            marker: what ends it.
-            likes: regular expressions, all of which what stands before matches; without
-                any it is any text, perhaps none.
-            without: regular expressions for what must not stand in it either.
+            marker: the end of the text.
+            likes: regular expressions that the text before the marker must all match;
+                without any, it is any text, possibly empty.
+            without: regular expressions that must not match anywhere in the text.
         """
         special = self._special.search(marker)
         before = re.escape(marker[: special.start()]) if special else ""
@@ -95,11 +96,11 @@ class Lark:
         return name
 
     def terminal(self, *regexes: str, without: Sequence[str] = ()) -> str:
-        """Match a text that all of several regular expressions match as a whole.
+        """Match a text that fully matches all of several regular expressions.
 
         Args:
-            regexes: what it matches.
-            without: regular expressions for what must not stand anywhere in it.
+            regexes: the regular expressions.
+            without: regular expressions that must not match anywhere in the text.
         """
         name = f"T{len(self._rules)}"
         parts = [_between_slashes(each) for each in regexes]
@@ -110,28 +111,28 @@ class Lark:
         return name
 
     def pattern(self, regex: str) -> str:
-        """Match what a regular expression, of Rust's kind, matches as a whole."""
+        """Match a text that fully matches a regular expression in Rust's syntax."""
         return self.rule(_between_slashes(regex))
 
     def rule(self, body: str) -> str:
-        """Add a rule, so that an expression can be repeated or be one of several."""
+        """Add a rule, so that its name can be repeated or used as an alternative."""
         return self.recursive(lambda _: body)
 
     def recursive(self, body_of: Callable[[str], str]) -> str:
-        """Add a rule that may stand in its own body.
+        """Add a rule that may refer to itself.
 
         Args:
-            body_of: takes the rule's name, and gives its body.
+            body_of: returns the rule's body, given its name.
         """
         name = self._name()
-        self._rules[name] = ""  # its place
+        self._rules[name] = ""  # reserves the name
         body = body_of(name)
         step(len(body))
         self._rules[name] = body
         return name
 
     def source(self, start: str) -> str:
-        """Give the whole grammar, which begins with an expression."""
+        """Return the whole grammar with a start expression."""
         rules = {"start": start, **self._rules}
         return "".join(f"{name}: {body}\n" for name, body in rules.items())
 
@@ -142,21 +143,23 @@ class Lark:
         return f"<[{self._tokens[text]}]>"
 
 
-def either(expressions: list[str]) -> str:
+def one_of(expressions: list[str]) -> str:
     """Match one of several expressions."""
     return "(" + " | ".join(expressions) + ")"
 
 
-def in_a_row(lark: Lark, expression: str, between: str) -> str:
-    """Match an expression once or more.
+def one_or_more_calls(lark: LarkBuilder, call: str, separator: str) -> str:
+    """Match one to ``MAX_TOOL_CALLS`` calls.
 
     Args:
         lark: the grammar.
-        expression: what is repeated.
-        between: the text between two.
+        call: expression for one call.
+        separator: text between two calls; may be empty.
     """
-    item = lark.rule(expression)
-    return f"{item} ({lark.text(between)} {item})*" if between else f"{item}+"
+    item = lark.rule(call)
+    if not separator:
+        return f"{item}{{1,{MAX_TOOL_CALLS}}}"
+    return f"{item} ({lark.text(separator)} {item}){{0,{MAX_TOOL_CALLS - 1}}}"
 
 
 def _between_slashes(regex: str) -> str:
@@ -170,5 +173,5 @@ def _escaped(part: re.Match[str]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Write a text as Lark does: JSON's escapes are its own."""
+    """Quote a text as in Lark, which has the escapes of JSON."""
     return json.dumps(text, ensure_ascii=False) if text else ""

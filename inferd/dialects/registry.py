@@ -1,23 +1,23 @@
-"""How families of models write prompts, thoughts and tool calls.
+"""Registry of dialects, with detection by model metadata.
 
-Both the daemon and its workers know all dialects; between them only a name travels.
+Both the daemon and its workers have all dialects; they exchange only the name.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
-from inferd.dialects.chatml import CHATML
-from inferd.dialects.deepseek import DEEPSEEK
 from inferd.dialects.dialect import Dialect
-from inferd.dialects.gemma3 import GEMMA3
-from inferd.dialects.gemma4 import GEMMA4
-from inferd.dialects.generic import GENERIC
-from inferd.dialects.granite import GRANITE
-from inferd.dialects.harmony import HARMONY
-from inferd.dialects.llama3 import LLAMA3
-from inferd.dialects.mistral import MISTRAL
-from inferd.dialects.qwen import QWEN
-from inferd.dialects.qwen3_coder import QWEN3_CODER
+from inferd.dialects.families.chatml import CHATML
+from inferd.dialects.families.deepseek import DEEPSEEK
+from inferd.dialects.families.gemma3 import GEMMA3
+from inferd.dialects.families.gemma4 import GEMMA4
+from inferd.dialects.families.generic import GENERIC
+from inferd.dialects.families.granite import GRANITE
+from inferd.dialects.families.harmony import HARMONY
+from inferd.dialects.families.llama3 import LLAMA3
+from inferd.dialects.families.mistral import MISTRAL
+from inferd.dialects.families.qwen import QWEN
+from inferd.dialects.families.qwen3_coder import QWEN3_CODER
 
 _FAMILIES: Final = (
     *(HARMONY, GEMMA4, GEMMA3, DEEPSEEK, GRANITE, MISTRAL, LLAMA3),
@@ -28,8 +28,8 @@ DIALECTS: Final[Mapping[str, Dialect]] = {each.name: each for each in _FAMILIES}
 """By name; those with markers of their own come first."""
 
 
-def choose(architecture: str, template: str) -> Dialect:
-    """Find the dialect of a model; the generic one if no other knows it.
+def detect_dialect(architecture: str, template: str) -> Dialect:
+    """Return the dialect of a model, or the generic one if none recognises it.
 
     Args:
         architecture: ``general.architecture`` of the model.
@@ -39,3 +39,26 @@ def choose(architecture: str, template: str) -> Dialect:
         each for each in DIALECTS.values() if each.recognises(architecture, template)
     )
     return next(known, GENERIC)
+
+
+TEMPLATE_ALIASES: Final[Mapping[str, Dialect]] = {
+    "chatml": CHATML,
+    "deepseek3": DEEPSEEK,
+    "gemma": GEMMA3,
+    "gpt-oss": HARMONY,
+    "granite": GRANITE,
+    "granite-4.0": GRANITE,
+    "granite-4.1": GRANITE,
+    "llama3": LLAMA3,
+    "mistral-v1": MISTRAL,
+    "mistral-v3": MISTRAL,
+    "mistral-v3-tekken": MISTRAL,
+    "mistral-v7": MISTRAL,
+    "mistral-v7-tekken": MISTRAL,
+}
+"""Dialects by the names of llama.cpp's built-in templates."""
+
+
+def is_template_alias(template: str) -> bool:
+    """Return whether a chat template is only the name of a built-in one."""
+    return "{" not in template

@@ -1,1 +1,1 @@
-"""What is wrong with this machine, and what to type."""
+"""Checks of the machine, the installation and the configuration, with hints at repairs."""

@@ -1,4 +1,4 @@
-"""A check, what it finds, and running them in order."""
+"""Checks, their findings, and a runner for them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class Verdict(StrEnum):
-    """How a check came out."""
+    """Result of a check."""
 
     OK = "ok"
     WARNING = "warning"
@@ -17,47 +17,47 @@ class Verdict(StrEnum):
 
 
 class Finding(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a check found."""
+    """Result of a check, with details for people and programs."""
 
     check: str = ""
-    """The check's stable name."""
+    """Name of the check, which never changes."""
     verdict: Verdict
     detail: str
-    """One line: what was seen."""
+    """One line for people."""
     hint: str = ""
-    """Something to type, where that would help."""
+    """A command that would help, or an empty string."""
     figures: dict[str, int] = {}
-    """The numbers behind it, for programs; bytes, unless their names say otherwise."""
+    """Numbers for programs; bytes, unless their names say otherwise."""
 
 
 def ok(detail: str) -> Finding:
-    """All is well."""
+    """Make a finding that nothing is wrong."""
     return Finding(verdict=Verdict.OK, detail=detail)
 
 
 def warning(detail: str, hint: str = "") -> Finding:
-    """Nothing is broken, but somebody should know."""
+    """Make a finding that the daemon works in spite of, but that matters."""
     return Finding(verdict=Verdict.WARNING, detail=detail, hint=hint)
 
 
 def failed(detail: str, hint: str = "") -> Finding:
-    """The daemon would not start, or not serve."""
+    """Make a finding because of which the daemon would not start or not serve."""
     return Finding(verdict=Verdict.FAILED, detail=detail, hint=hint)
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A question to the machine; asking never changes it."""
+    """A named check; it never changes anything on the machine."""
 
     name: str
-    """Stable, in kebab-case."""
-    ask: Callable[[], Finding]
+    """In kebab-case; never changes."""
+    run: Callable[[], Finding]
     needs: Sequence[str] = ()
-    """Checks whose failure makes this one pointless."""
+    """Names of checks whose failure makes this one pointless."""
 
 
-def examine(checks: Sequence[Check]) -> Iterator[Finding]:
-    """Ask every question, in order; skip those whose needs failed."""
+def run_checks(checks: Sequence[Check]) -> Iterator[Finding]:
+    """Run the checks in order; skip those whose ``needs`` failed or were skipped."""
     unmet: set[str] = set()
     for check in checks:
         missing = [need for need in check.needs if need in unmet]
@@ -66,7 +66,7 @@ def examine(checks: Sequence[Check]) -> Iterator[Finding]:
                 verdict=Verdict.SKIPPED, detail=f"needs {', '.join(missing)}"
             )
         else:
-            finding = check.ask()
+            finding = check.run()
         if finding.verdict in (Verdict.FAILED, Verdict.SKIPPED):
             unmet.add(check.name)
         yield Finding(

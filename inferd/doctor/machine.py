@@ -1,4 +1,4 @@
-"""Checks of the machine and of what is installed on it."""
+"""Checks of Python, the installed packages and the processor."""
 
 import platform
 import sys
@@ -11,18 +11,18 @@ from inferd.doctor.check import Finding, failed, ok, warning
 PYTHON: Final = (3, 11)
 
 USUAL_FLAGS: Final = frozenset({"avx", "avx2", "bmi2", "f16c", "fma", "sse4_2"})
-"""What x86-64 processors have had since 2013 to 2015, in the kernel's names; llama.cpp's
+"""CPU flags of x86-64 processors since 2013 to 2015, as in ``/proc/cpuinfo``; llama.cpp's
 code for older ones is slow."""
 
 _MORE: Final = ("avx512f", "avx512_vnni", "avx_vnni")
-"""What llama.cpp has further variants for."""
+"""CPU flags that llama.cpp has further variants for."""
 
 _RUNTIME: Final = ("msgspec", "structlog", "trio")
 _LLAMA: Final = ("llama-cpp-python", "jinja2", "numpy")
 
 
 def check_python() -> Finding:
-    """Is this Python new enough?"""
+    """Check the version of Python."""
     found = platform.python_version()
     if sys.version_info < PYTHON:  # pragma: no cover  # pip refuses before
         return failed(f"{found}, 3.11 or later is needed", "make setup")
@@ -30,7 +30,7 @@ def check_python() -> Finding:
 
 
 def check_packages() -> Finding:
-    """Are the packages there, and the native ones as pinned?"""
+    """Check that the packages are installed, native ones in the pinned version."""
     found = {name: version(name) for name in _RUNTIME}
     try:
         found |= {name: version(name) for name in _LLAMA}
@@ -44,11 +44,11 @@ def check_packages() -> Finding:
             f"llama-cpp-python {found['llama-cpp-python']}, {pinned} is pinned",
             "make setup",
         )
-    return ok(", ".join(f"{name} {each}" for name, each in found.items()))
+    return ok(", ".join(f"{name} {number}" for name, number in found.items()))
 
 
 def _pinned(package: str) -> str:
-    """Find the exact version that inferd's own metadata asks for."""
+    """Return the exact version that inferd's package metadata requires, or nothing."""
     for requirement in requires("inferd") or ():
         if requirement.startswith(f"{package}=="):
             return requirement.removeprefix(f"{package}==").split(";")[0].strip()
@@ -56,9 +56,9 @@ def _pinned(package: str) -> str:
 
 
 def check_cpu(cpuinfo: Path = Path("/proc/cpuinfo")) -> Finding:
-    """Has the processor what makes answers come soon?
+    """Check that the processor has the vector instructions that make decoding fast.
 
-    Which code it gets is the worker's choice, and in what the check of a worker says.
+    The worker chooses the CPU variant; ``check_worker`` reports which.
     """
     if platform.machine() != "x86_64":
         return ok(f"{platform.machine()}: llama.cpp needs nothing special")
@@ -66,10 +66,10 @@ def check_cpu(cpuinfo: Path = Path("/proc/cpuinfo")) -> Finding:
         flags = _cpu_flags(cpuinfo)
     except OSError as error:
         return warning(
-            f"{cpuinfo}: {error.strerror}: nothing is known of the processor"
+            f"{cpuinfo}: {error.strerror}: cannot tell the processor's features"
         )
     if missing := sorted(USUAL_FLAGS - flags):
-        return warning(f"the processor lacks {', '.join(missing)}: answers are slow")
+        return warning(f"the processor lacks {', '.join(missing)}: decoding is slow")
     more = (flag for flag in _MORE if flag in flags)
     return ok(f"has {', '.join([*sorted(USUAL_FLAGS), *more])}")
 

@@ -1,125 +1,127 @@
-"""Checks of the memory that the configured backends would take; nothing is loaded."""
+"""Checks of the memory that the configured backends would need; loads no model."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 import trio
 
-from inferd.config import LimitSettings, LlamaCppSettings, WhisperCppSettings
+from inferd.config.settings import LimitSettings, LlamaCppSettings, WhisperCppSettings
 from inferd.doctor.check import Finding, failed, ok, warning
-from inferd.engine.conduct import SessionOverError
-from inferd.engine.process import start_worker
-from inferd.engine.session import Session
-from inferd.engine.stepdown import StepDown
-from inferd.fit import Budget, Demand, Need, Plan, Share, UnfitError, fit, mib
-from inferd.ipc import Load
+from inferd.engine.channel.validator import SessionEndedError
+from inferd.engine.trial_load import trial_load
+from inferd.ipc.worker import Load
+from inferd.memory.plan import (
+    InsufficientMemoryError,
+    MemoryBudget,
+    MemoryDemand,
+    MemoryNeed,
+    MemoryPlan,
+    MemoryShare,
+    mib,
+    plan_memory,
+)
 
-Weighty = LlamaCppSettings | WhisperCppSettings
-"""Backends that take memory."""
+ModelSettings = LlamaCppSettings | WhisperCppSettings
+"""Settings of the backends that need memory."""
 
 _HINT = "free memory, or set [memory] budget; docs/configuration.md says what it counts"
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What all backends would take."""
+    """Predicted memory of all backends."""
 
-    demands: dict[str, Demand] = field(default_factory=dict)
+    demands: dict[str, MemoryDemand] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
-    """Why nothing is known of some."""
-    plan: Plan | None = None
+    """Backend to the reason why its demand is unknown."""
+    plan: MemoryPlan | None = None
     refusal: str = ""
     """Why there is no plan."""
 
-    def share(self, name: str, demand: Demand) -> Share:
-        """Tell what a backend may take for a decode by itself."""
+    def share(self, name: str, demand: MemoryDemand) -> MemoryShare:
+        """Return the memory that a backend may use for a decode by itself."""
         n_ctx = self.plan.needs[name].n_ctx if self.plan else demand.n_ctx
-        return Share(n_slots=1, n_ctx=n_ctx)
+        return MemoryShare(n_slots=1, n_ctx=n_ctx)
 
 
 def forecast(
-    backends: Iterable[Weighty], budget: Budget, limits: LimitSettings
+    backends: Iterable[ModelSettings], budget: MemoryBudget, limits: LimitSettings
 ) -> Forecast:
-    """Ask a worker for each backend what it would take, and fit them together."""
-    demands: dict[str, Demand] = {}
+    """Ask a worker for the demand of each backend, and plan them together."""
+    demands: dict[str, MemoryDemand] = {}
     failures: dict[str, str] = {}
     for settings in backends:
-        outcome = trio.run(_predict, settings, budget.n_slots, limits)
-        if isinstance(outcome, Demand):
+        outcome = _predict(settings, budget.n_slots, limits)
+        if isinstance(outcome, MemoryDemand):
             demands[settings.name] = outcome
         else:
             failures[settings.name] = outcome
     try:
-        return Forecast(demands, failures, fit(demands, budget))
-    except UnfitError as error:
+        return Forecast(demands, failures, plan_memory(demands, budget))
+    except InsufficientMemoryError as error:
         return Forecast(demands, failures, refusal=str(error))
 
 
-async def _predict(
-    settings: Weighty, n_slots: int, limits: LimitSettings
-) -> Demand | str:
-    """Start a worker, hear what it demands, and end it; again where a variant crashes."""
-    heard: list[Demand] = []
+def _predict(
+    settings: ModelSettings, n_slots: int, limits: LimitSettings
+) -> MemoryDemand | str:
+    """Return the memory demand that a worker reports, or why it reports none.
 
-    async def hear(demand: Demand) -> Share:
-        heard.append(demand)
-        raise UnfitError
+    The worker is killed before it loads. If a CPU variant crashes, the next one is tried.
+    """
+    demands: list[MemoryDemand] = []
 
-    step_down = StepDown()
-    while True:
-        load = Load(
-            settings=_unpinned(settings),
-            n_slots=n_slots,
-            crashed=step_down.crashed,
-        )
-        async with start_worker() as process:
-            session = Session(process)
-            try:
-                await session.load(
-                    load, lambda _: None, hear, silence_s=limits.load_silence_s
-                )
-            except SessionOverError as error:
-                if not step_down.died(error.reason, session.variant):
-                    return str(error)
-            except UnfitError:
-                return heard[0]
-            else:
-                return "it loaded without a word about memory"
+    async def refuse(demand: MemoryDemand) -> MemoryShare:
+        demands.append(demand)
+        raise InsufficientMemoryError
+
+    load = Load(settings=_without_hashes(settings), n_slots=n_slots)
+    attempt = partial(trial_load, load, refuse, silence_s=limits.load_silence_s)
+    try:
+        trio.run(attempt)
+    except SessionEndedError as error:
+        return str(error)
+    except InsufficientMemoryError:
+        return demands[0]
+    return "the worker loaded without reporting its memory demand"
 
 
 def check_memory(name: str, known: Forecast, *, daemon_runs: bool) -> Finding:
-    """Does a backend fit, beside the others?
+    """Check that a backend fits into memory together with the others.
 
     Args:
         name: of the backend.
-        known: what all of them take.
-        daemon_runs: whether a daemon has its own memory already, so that less is left.
+        known: the forecast for all backends.
+        daemon_runs: whether a running daemon takes memory already, so that less is free.
     """
     if name in known.failures:
         return failed(known.failures[name], "make setup")
     if known.plan is None:
         if daemon_runs:
-            return warning(f"beside the daemon that runs: {known.refusal}")
+            return warning(f"besides the running daemon: {known.refusal}")
         return failed(known.refusal, _HINT)
     need = known.plan.needs[name]
     detail = (
         f"needs {need}; all backends {mib(known.plan.total)}, "
         f"the budget is {known.plan.budget // 2**20} MiB"
     )
-    say = warning if _has_shrunk(known, need, name) else ok
-    found = say(f"{detail}; less than wanted, to fit" if say is warning else detail)
+    if _has_shrunk(known, need, name):
+        found = warning(f"{detail}; reduced to fit")
+    else:
+        found = ok(detail)
     return msgspec.structs.replace(found, figures=_figures(known.plan, need))
 
 
-def _has_shrunk(known: Forecast, need: Need, name: str) -> bool:
+def _has_shrunk(known: Forecast, need: MemoryNeed, name: str) -> bool:
     demand = known.demands[name]
     return need.n_ctx < demand.n_ctx or (
         known.plan is not None and known.plan.has_shrunk and demand.has_slots
     )
 
 
-def _figures(plan: Plan, need: Need) -> dict[str, int]:
+def _figures(plan: MemoryPlan, need: MemoryNeed) -> dict[str, int]:
     return {
         **msgspec.structs.asdict(need),
         "total": need.total,
@@ -127,8 +129,8 @@ def _figures(plan: Plan, need: Need) -> dict[str, int]:
     }
 
 
-def _unpinned(settings: Weighty) -> Weighty:
-    """Leave hashes out: another check takes them."""
+def _without_hashes(settings: ModelSettings) -> ModelSettings:
+    """Remove the hashes: ``check_model`` verifies them."""
     if isinstance(settings, LlamaCppSettings):
         return msgspec.structs.replace(settings, sha256=None, mmproj_sha256=None)
     return msgspec.structs.replace(settings, sha256=None)

@@ -1,4 +1,4 @@
-"""Checks of the directory, the lock, the sockets, and a daemon behind them."""
+"""Checks of the runtime directory, the lock, the sockets, and a daemon that listens."""
 
 import os
 import stat
@@ -6,10 +6,10 @@ from pathlib import Path
 
 from inferd.client.discovery import NoDaemonError
 from inferd.client.exchange import ClientError
+from inferd.client.peer_check import UntrustedServerError
 from inferd.client.sync import watch_status
-from inferd.client.trust import UntrustedServerError
 from inferd.doctor.check import Finding, failed, ok, warning
-from inferd.limits import SOCKET_PATH_BYTES
+from inferd.limits.connections import SOCKET_PATH_BYTES
 from inferd.paths import (
     ADMIN_SOCKET,
     EMBED_SOCKET,
@@ -18,37 +18,42 @@ from inferd.paths import (
     LOCK_NAME,
     RERANK_SOCKET,
 )
-from inferd.server.listen import ADMIN_MODE, INFERENCE_MODE, ListenError, refuse_unsafe
+from inferd.server.listen.bind import (
+    ADMIN_MODE,
+    INFERENCE_MODE,
+    ListenError,
+    check_socket_directory,
+)
 
-INFERENCE = (INFER_SOCKET, INFER_V2_SOCKET, EMBED_SOCKET, RERANK_SOCKET)
-ADMIN_ANSWER_S = 2.0
-HELD = "held by a running daemon"
-"""What is found of the lock then."""
+INFERENCE_SOCKETS = (INFER_SOCKET, INFER_V2_SOCKET, EMBED_SOCKET, RERANK_SOCKET)
+ADMIN_TIMEOUT_S = 2.0
+LOCK_HELD = "held by a running daemon"
+"""The finding about a lock that is held."""
 
 
 def check_directory(directory: Path) -> Finding:
-    """Can the sockets be there, and can nobody else put some there?"""
+    """Check that the daemon can bind its sockets here, and no other user can."""
     n_bytes = len(os.fsencode(directory / INFER_SOCKET))
     if n_bytes > SOCKET_PATH_BYTES:
         return failed(
-            f"{directory} makes socket paths of {n_bytes} bytes, "
-            f"at most {SOCKET_PATH_BYTES} fit",
-            "set [listen] directory to a shorter one",
+            f"socket paths in {directory} have {n_bytes} bytes, "
+            f"at most {SOCKET_PATH_BYTES} are possible",
+            "set [listen] directory to a shorter path",
         )
     if not directory.exists():
-        return ok(f"{directory} is not there yet; the daemon makes it")
+        return ok(f"{directory} does not exist yet; the daemon creates it")
     try:
-        refuse_unsafe(directory)
+        check_socket_directory(directory)
     except ListenError as error:
         return failed(str(error), f"ls -ld {directory}")
     return ok(f"{directory}, mode {stat.S_IMODE(directory.stat().st_mode):04o}")
 
 
 def check_lock(directory: Path, locks: Path = Path("/proc/locks")) -> Finding:
-    """Does a daemon hold the lock?
+    """Check whether a daemon holds the lock.
 
-    Trying to lock it would keep a daemon that starts just now from starting, so the
-    kernel's list of locks is read instead.
+    Trying to take the lock could make a daemon fail that starts just then, so the kernel's
+    list of locks is read instead.
     """
     path = directory / LOCK_NAME
     if path.is_symlink():
@@ -59,24 +64,28 @@ def check_lock(directory: Path, locks: Path = Path("/proc/locks")) -> Finding:
     except OSError as error:
         if not path.exists():
             return ok("free: no daemon has run here")
-        return warning(f"{error.filename}: {error.strerror}: is it held? not known")
+        return warning(
+            f"{error.filename}: {error.strerror}: cannot tell whether it is held"
+        )
     device = f"{os.major(info.st_dev):02x}:{os.minor(info.st_dev):02x}:{info.st_ino}"
     for line in held:
         fields = line.split()
         if device in fields and "FLOCK" in fields:
-            return ok(HELD)
+            return ok(LOCK_HELD)
     return ok("free: no daemon runs here")
 
 
 def check_sockets(directory: Path, *, admin_is_shared: bool = False) -> Finding:
-    """Are the sockets there with the modes they should have?
+    """Check that the sockets exist with the right modes.
 
     Args:
         directory: of the sockets.
-        admin_is_shared: whether others than operators may listen.
+        admin_is_shared: whether others than operators may use the admin socket.
     """
     admin_mode = INFERENCE_MODE if admin_is_shared else ADMIN_MODE
-    wanted = {ADMIN_SOCKET: admin_mode} | dict.fromkeys(INFERENCE, INFERENCE_MODE)
+    wanted = {ADMIN_SOCKET: admin_mode} | dict.fromkeys(
+        INFERENCE_SOCKETS, INFERENCE_MODE
+    )
     found: dict[str, int] = {}
     for leaf in wanted:
         path = directory / leaf
@@ -86,18 +95,16 @@ def check_sockets(directory: Path, *, admin_is_shared: bool = False) -> Finding:
             found[leaf] = stat.S_IMODE(path.stat().st_mode)
     wrong = [leaf for leaf, mode in found.items() if mode != wanted[leaf]]
     if wrong:
-        return failed(
-            f"{', '.join(wrong)}: mode is not as it should be", "inferd serve"
-        )
+        return failed(f"wrong mode of {', '.join(wrong)}", "inferd serve")
     if not found:
         return warning("none: no daemon runs here", "inferd serve")
     return ok(", ".join(f"{leaf} {mode:04o}" for leaf, mode in found.items()))
 
 
 def check_admin(directory: Path) -> Finding:
-    """Does a daemon answer, and how is it?"""
+    """Check whether a daemon answers, and its status."""
     try:
-        for _, status in watch_status(directory, timeout_s=ADMIN_ANSWER_S):
+        for _, status in watch_status(directory, timeout_s=ADMIN_TIMEOUT_S):
             if status.status == "capabilities":
                 continue
             text = " ".join(word for word in (status.status, status.phase) if word)
@@ -112,9 +119,11 @@ def check_admin(directory: Path) -> Finding:
     except NoDaemonError as error:
         return warning(str(error), "inferd serve")
     except ClientError as error:
-        is_stranger = isinstance(error, UntrustedServerError)
-        what = str(error) if is_stranger else f"not a daemon: {error}"
-        return failed(what, "" if is_stranger else "inferd status --watch")
+        is_untrusted = isinstance(error, UntrustedServerError)
+        detail = str(error) if is_untrusted else f"not a daemon: {error}"
+        return failed(detail, "" if is_untrusted else "inferd status --watch")
     except OSError:
-        return failed(f"no answer within {ADMIN_ANSWER_S:g} s", "inferd status --watch")
+        return failed(
+            f"no answer within {ADMIN_TIMEOUT_S:g} s", "inferd status --watch"
+        )
     return failed("the daemon closed the admin socket", "inferd status --watch")

@@ -1,1 +1,1 @@
-"""The daemon's side of a worker: run jobs, watch the process, start it again."""
+"""The daemon's side of a worker: run its jobs, supervise the process, restart it."""

@@ -1,4 +1,4 @@
-"""A backend that is a worker process, kept alive."""
+"""A backend that is a supervised worker process."""
 
 from collections.abc import Callable
 from functools import partial
@@ -7,68 +7,71 @@ from typing import NamedTuple, Protocol
 import msgspec
 import trio
 
-from inferd.backend import StartFailedError
-from inferd.capabilities import BackendCapabilities
-from inferd.config import LimitSettings
-from inferd.engine.conduct import SessionOverError
-from inferd.engine.jobs import JobBackend
-from inferd.engine.ledger import Ledger
-from inferd.engine.preparer import Preparer
-from inferd.engine.process import KILLED_BY, WorkerProcess, start_worker
-from inferd.engine.restart import Pause, RestartPolicy
-from inferd.engine.session import Session
-from inferd.engine.spawn import Spawned
-from inferd.engine.stepdown import StepDown
+from inferd.backend.capabilities import BackendCapabilities
+from inferd.backend.interface import StartFailedError
+from inferd.config.settings import LimitSettings
+from inferd.engine.channel.validator import SessionEndedError
+from inferd.engine.prepare.preparer import Preparer
+from inferd.engine.session import WorkerSession
+from inferd.engine.session_backend import SessionBackend
+from inferd.engine.supervisor.process import KILLED_BY, WorkerProcess, start_worker
+from inferd.engine.supervisor.restart_policy import RestartDelay, RestartPolicy
+from inferd.engine.supervisor.spawn import SpawnedProcess
+from inferd.engine.supervisor.variant_fallback import VariantFallback
 from inferd.errors import (
     BackendNotReadyError,
 )
-from inferd.fit import UnfitError
-from inferd.ipc import (
-    Boxed,
+from inferd.ipc.worker import (
+    CpuVariant,
     Load,
     Loading,
-    Variant,
+    SandboxReport,
 )
+from inferd.memory.coordinator import MemoryCoordinator
+from inferd.memory.plan import InsufficientMemoryError
 
 
-class Observer(Protocol):
-    """Who wants to know how a worker fares."""
+class WorkerObserver(Protocol):
+    """Receiver of the lifecycle events of workers."""
 
     def loading(self, backend: str, loading: Loading) -> None:
-        """It is on its way to ready."""
+        """The worker is loading its model."""
 
-    def boxed(self, backend: str, boxed: Boxed) -> None:
-        """It has given up what it has no use for, unlike the ones before."""
+    def sandboxed(self, backend: str, report: SandboxReport) -> None:
+        """The worker is sandboxed, and not as the worker before it was."""
 
     def ready(self, backend: str, capabilities: BackendCapabilities) -> None:
-        """It serves."""
+        """The worker is ready."""
 
-    def died(self, backend: str, reason: str, pause: Pause) -> None:
-        """It is gone, and comes back after the pause."""
+    def died(self, backend: str, reason: str, delay: RestartDelay) -> None:
+        """The worker has died, and is restarted after the delay."""
 
-    def stepped_down(
-        self, backend: str, reason: str, *, crashed: str, lower: str
-    ) -> None:
-        """It crashed with one variant of its CPU code, and comes back with a lower one."""
+    def fell_back(self, backend: str, reason: str, *, crashed: str, lower: str) -> None:
+        """The worker crashed with one CPU variant, and is restarted with a lower one."""
 
 
 class _Death(NamedTuple):
-    """How a worker's life ended."""
+    """How a worker ended."""
 
     reason: str
-    """For clients."""
-    whole_reason: str
-    """For the operator: with the library's own last words."""
+    """Shown to clients."""
+    detail: str
+    """Shown to the operator: includes the library's last error line."""
     was_ready: bool
     had_served: bool
-    variant: Variant | None
-    """Of the library's CPU code, as far as it is known."""
+    variant: CpuVariant | None
+    """The variant of the library's CPU code, if the worker reported one."""
 
 
-class Engine(JobBackend):
-    """One configured backend: a worker, and another one when that dies.
+class Engine(SessionBackend):
+    """One configured backend: a worker process, replaced when it dies.
 
-    The first of them may have been started, and told what to load, before.
+    Args:
+        load: the message that a worker is started with.
+        limits: timeouts and the restart policy's bounds.
+        coordinator: grants memory to the worker.
+        observer: receives the worker's lifecycle events.
+        prespawned: a process that was started, and sent ``load``, before; used once.
     """
 
     def __init__(
@@ -76,110 +79,108 @@ class Engine(JobBackend):
         load: Load,
         *,
         limits: LimitSettings,
-        ledger: Ledger,
-        observer: Observer,
-        early: Spawned | None = None,
+        coordinator: MemoryCoordinator,
+        observer: WorkerObserver,
+        prespawned: SpawnedProcess | None = None,
     ) -> None:
         super().__init__(prepare_timeout_s=limits.prepare_timeout_s)
-        self._step_down = StepDown()
+        self._variant_fallback = VariantFallback()
         self._load = load
-        self._early = early
+        self._prespawned = prespawned
         self._limits = limits
-        self._ledger = ledger
+        self._coordinator = coordinator
         self._observer = observer
         self._capabilities = BackendCapabilities()
-        self._boxed: Boxed | None = None
+        self._sandbox_report: SandboxReport | None = None
         self._out_of_service: str | None = None
         self._stopped: str | None = None
         self._changed = trio.Event()
 
     @property
     def name(self) -> str:
-        """Its configured name."""
+        """The configured name."""
         return self._load.settings.name
 
     @property
     def ready(self) -> bool:
-        """Whether a worker serves."""
+        """Whether a worker is ready."""
         return self._session is not None
 
     @property
     def unavailable(self) -> str | None:
-        """Why it was stopped, or its breaker is open."""
+        """Why the backend is stopped or its breaker is open; ``None`` otherwise."""
         return self._stopped or self._out_of_service
 
     @property
     def capabilities(self) -> BackendCapabilities:
-        """What the last worker said it can do."""
+        """What the last worker reported that it can do."""
         return self._capabilities
 
     def stop(self, reason: str) -> None:
-        """Fail every job, now and later; the worker itself ends with ``run``."""
+        """Fail all jobs, current and later; the worker itself ends with ``run``."""
         session, self._session = self._session, None
         self._stopped = reason
         if session:
             session.fail_all(reason)
-        self._tell()
+        self._notify()
 
-    # --- the worker's life ----------------------------------------------------------
+    # --- the worker process ----------------------------------------------------------
 
     async def run(self, on_ready: Callable[[], None]) -> None:
         """Keep a worker alive until cancelled; then it is killed and reaped.
 
         Raises:
-            StartFailedError: the first one did not get ready.
+            StartFailedError: the first worker did not become ready.
         """
         policy = RestartPolicy(
             breaker_deaths=self._limits.breaker_deaths,
             breaker_open_s=self._limits.breaker_open_s,
         )
-        death = await self._live(on_ready)
+        death = await self._run_worker(on_ready)
         if not death.was_ready:
             hint = "; run: inferd doctor" if death.reason.startswith(KILLED_BY) else ""
-            raise StartFailedError(f"backend {self.name}: {death.whole_reason}{hint}")
+            raise StartFailedError(f"backend {self.name}: {death.detail}{hint}")
         while True:
-            pause = policy.died(had_served=death.had_served)
-            self._out_of_service = death.reason if pause.breaker_is_open else None
-            self._observer.died(self.name, death.whole_reason, pause)
-            self._tell()
-            await trio.sleep(pause.seconds)
-            death = await self._live(_nothing)
+            delay = policy.died(had_served=death.had_served)
+            self._out_of_service = death.reason if delay.breaker_is_open else None
+            self._observer.died(self.name, death.detail, delay)
+            self._notify()
+            await trio.sleep(delay.seconds)
+            death = await self._run_worker(_nothing)
 
-    async def _live(self, on_ready: Callable[[], None]) -> _Death:
-        """Have a worker serve until it is gone, with a variant that gets that far."""
+    async def _run_worker(self, on_ready: Callable[[], None]) -> _Death:
+        """Run a worker until it dies; try lower CPU variants until one gets ready."""
         while True:
-            death = await self._live_once(on_ready)
+            death = await self._run_once(on_ready)
             if death.variant is None or death.was_ready:
                 return death
-            before = self._step_down.crashed
-            lower = self._step_down.died(death.reason, death.variant)
+            before = self._variant_fallback.crashed
+            lower = self._variant_fallback.died(death.reason, death.variant)
             if lower:
-                self._observer.stepped_down(
+                self._observer.fell_back(
                     self.name,
-                    death.whole_reason,
+                    death.detail,
                     crashed=death.variant.name,
                     lower=lower,
                 )
-            elif before and not self._step_down.crashed:
+            elif before and not self._variant_fallback.crashed:
                 names = ", ".join((*before, death.variant.name))
-                return death._replace(
-                    whole_reason=f"{death.whole_reason} (with each of {names})"
-                )
+                return death._replace(detail=f"{death.detail} (with each of {names})")
             else:
                 return death
 
-    async def _live_once(self, on_ready: Callable[[], None]) -> _Death:
-        """Start a worker and serve with it until it is gone."""
-        early, self._early = self._early, None
+    async def _run_once(self, on_ready: Callable[[], None]) -> _Death:
+        """Start a worker and run it until it dies."""
+        prespawned, self._prespawned = self._prespawned, None
         try:
-            async with start_worker(early) as process:
+            async with start_worker(prespawned) as process:
                 return await self._serve_with(process, on_ready)
         except OSError as error:
-            # Of the start alone: what is raised beside a running worker comes in a group.
+            # Only from the start: errors beside a running worker come in an exception group.
             reason = f"it cannot be started: {error.strerror}"
             return _Death(
                 reason=reason,
-                whole_reason=reason,
+                detail=reason,
                 was_ready=False,
                 had_served=False,
                 variant=None,
@@ -188,29 +189,29 @@ class Engine(JobBackend):
     async def _serve_with(
         self, process: WorkerProcess, on_ready: Callable[[], None]
     ) -> _Death:
-        """Serve with a worker until it is gone."""
-        session = Session(process)
+        """Load a worker and carry its messages until it dies."""
+        session = WorkerSession(process)
         was_ready = False
         try:
             await self._get_ready(session)
             was_ready = True
-            self._step_down.proved(session.variant)
+            self._variant_fallback.got_ready(session.variant)
             on_ready()
             await session.serve(silence_s=self._limits.worker_silence_s)
-        except SessionOverError as error:
+        except SessionEndedError as error:
             self._session = None
             session.fail_all(f"the worker is gone: {error.reason}")
             return _Death(
                 reason=error.reason,
-                whole_reason=str(error),
+                detail=str(error),
                 was_ready=was_ready,
                 had_served=session.has_served,
                 variant=session.variant,
             )
-        except UnfitError as error:
+        except InsufficientMemoryError as error:
             return _Death(
                 reason=str(error),
-                whole_reason=str(error),
+                detail=str(error),
                 was_ready=was_ready,
                 had_served=False,
                 variant=None,
@@ -219,36 +220,41 @@ class Engine(JobBackend):
             if session.preparer is not None:
                 await session.preparer.aclose()
 
-    async def _get_ready(self, session: Session) -> None:
+    async def _get_ready(self, session: WorkerSession) -> None:
         loaded = await session.load(
-            msgspec.structs.replace(self._load, crashed=self._step_down.crashed),
+            msgspec.structs.replace(
+                self._load, crashed_variants=self._variant_fallback.crashed
+            ),
             lambda loading: self._observer.loading(self.name, loading),
-            partial(self._ledger.allot, self.name),
+            partial(self._coordinator.request_share, self.name),
             silence_s=self._limits.load_silence_s,
         )
-        if session.boxed is not None and session.boxed != self._boxed:
-            self._boxed = session.boxed
-            self._observer.boxed(self.name, session.boxed)
+        if (
+            session.sandbox_report is not None
+            and session.sandbox_report != self._sandbox_report
+        ):
+            self._sandbox_report = session.sandbox_report
+            self._observer.sandboxed(self.name, session.sandbox_report)
         self._capabilities = loaded.capabilities
         self._marker_tokens = loaded.marker_tokens
         if self._stopped is not None:
             return
-        if loaded.facts:
+        if loaded.prompt_format:
             session.preparer = Preparer(
-                loaded.facts,
-                session.vocabulary.get,
+                loaded.prompt_format,
+                session.token_table.get,
                 start_timeout_s=self._limits.prepare_timeout_s,
             )
         self._session = session
         self._out_of_service = None
         self._observer.ready(self.name, loaded.capabilities)
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
 
-    async def _wait_ready(self) -> Session:
+    async def _wait_ready(self) -> WorkerSession:
         while self._session is None:
             if self.unavailable is not None:
                 raise BackendNotReadyError(self.unavailable)

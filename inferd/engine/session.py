@@ -1,155 +1,165 @@
-"""One worker from its start to its end: messages to it, answers sorted by job."""
+"""The session with one worker process: load, send messages, dispatch what it sends."""
 
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 import trio
 
-from inferd.engine.answers import Answer, Answers, WorkerDiedError
-from inferd.engine.conduct import Conduct, LieError, SessionOverError
-from inferd.engine.hold import Hold
-from inferd.engine.inbox import Inbox
-from inferd.engine.ledger import Allot
-from inferd.engine.mailbox import Mailbox
-from inferd.engine.outbox import Outbox, OutboxFullError
-from inferd.engine.preparer import Preparer
-from inferd.engine.process import WorkerProcess, describe_exit
-from inferd.engine.pulse import Pulse, no_word
-from inferd.engine.vocabulary import Vocabulary
-from inferd.fit import Demand
-from inferd.ipc import (
+from inferd.backend.job import TranscribeJob, needs_compile
+from inferd.engine.channel.demultiplexer import (
+    Demultiplexer,
+    JobMessage,
+    WorkerDiedError,
+)
+from inferd.engine.channel.result_queue import ResultQueue
+from inferd.engine.channel.run_control import RunControl
+from inferd.engine.channel.transport import (
+    MessageReader,
+    MessageWriter,
+    SendQueueFullError,
+)
+from inferd.engine.channel.validator import (
+    MessageValidator,
+    ProtocolViolationError,
+    SessionEndedError,
+)
+from inferd.engine.dispatcher import Dispatcher
+from inferd.engine.prepare.preparer import Preparer
+from inferd.engine.prepare.token_table import TokenTableRequest
+from inferd.engine.supervisor.process import WorkerProcess, describe_exit
+from inferd.engine.supervisor.watchdog import Watchdog, silence_reason
+from inferd.ipc.encoding import MalformedMessageError
+from inferd.ipc.worker import (
     Append,
-    Boxed,
+    CpuVariant,
     Drop,
-    Failed,
     FromWorker,
     Load,
     Loaded,
     LoadFailed,
     Loading,
-    Overflow,
     Pause,
-    Paused,
     Prepare,
-    PromptReady,
-    Refused,
     Resume,
     Run,
-    Silent,
-    Spelt,
+    SandboxReport,
+    TokenTableReply,
     ToWorker,
-    Variant,
 )
-from inferd.job import TranscribeJob, compiles
-from inferd.limits import LOAD_MESSAGES
-from inferd.pipe import BrokenLinkError
+from inferd.limits.engine import LOAD_MESSAGES
+from inferd.memory.coordinator import RequestShare
+from inferd.memory.plan import MemoryDemand
 
-Report = Callable[[Loading], None]
+OnLoading = Callable[[Loading], None]
 
 
-class Session:
-    """Talks to one worker process.
+class WorkerSession:
+    """The message exchange with one worker process.
 
-    First ``load``, once; then ``serve`` for as long as it lives, while others ``open``
-    jobs and ``post`` messages.
+    Call ``load`` once, then ``serve`` for as long as the worker lives, while other tasks
+    ``open`` jobs and ``send`` messages.
     """
 
     def __init__(self, process: WorkerProcess) -> None:
         self._process = process
-        self._answers = Answers()
-        self._holds: dict[int, Hold] = {}
-        self._conduct = Conduct()
-        self._inbox = Inbox(process.stream)
-        self._outbox = Outbox(process.stream)
-        self._preparing: dict[int, bool] = {}  # whether each compiles something
+        self._demux = Demultiplexer()
+        self._controls: dict[int, RunControl] = {}
+        self._validator = MessageValidator()
+        self._reader = MessageReader(process.stream)
+        self._writer = MessageWriter(process.stream)
+        self._preparing: dict[int, bool] = {}  # whether a ticket's job is to compile
         self._prepared = trio.lowlevel.ParkingLot()
-        self._pulse = Pulse(trio.current_time())
+        self._watchdog = Watchdog(trio.current_time())
+        self._dispatcher = Dispatcher(
+            self._demux, self._watchdog, self._controls, self._prepare_replied
+        )
         self._hung: str | None = None
-        self.vocabulary = Vocabulary(self.post)
+        self.token_table = TokenTableRequest(self.send)
         self.preparer: Preparer | None = None
-        """What writes prompts that are not plain, where the worker reads any."""
-        self.variant: Variant | None = None
-        self.boxed: Boxed | None = None
+        """Renders prompts that are not plain; ``None`` if the worker takes no prompts."""
+        self.variant: CpuVariant | None = None
+        self.sandbox_report: SandboxReport | None = None
 
     @property
     def has_served(self) -> bool:
-        """Whether the worker has brought any job to its end."""
-        return self._answers.has_served
+        """Whether the worker has finished any job."""
+        return self._demux.has_served
 
     # --- jobs -------------------------------------------------------------------
 
-    def open(self, ticket: int) -> Mailbox[Answer]:
-        """Begin to collect the answers to a job; all it gets from a dead worker is that."""
-        self._conduct.opened(ticket)
-        return self._answers.open(ticket)
+    def open(self, ticket: int) -> ResultQueue[JobMessage]:
+        """Open a job's result queue; it fails at once if the worker has died."""
+        self._validator.job_opened(ticket)
+        return self._demux.open(ticket)
 
-    def knows(self, ticket: int) -> bool:
-        """Whether a job is open here."""
-        return ticket in self._answers
+    def has_job(self, ticket: int) -> bool:
+        """Tell whether a job is open in this session."""
+        return ticket in self._demux
 
     def close(self, ticket: int) -> None:
-        """Have the worker forget a job that is open here, unless it has finished it."""
-        if ticket not in self._answers:
+        """Close a job if it is open; the worker drops it unless it has finished it."""
+        if ticket not in self._demux:
             return
-        self._conduct.closed(ticket)
-        self._pulse.is_over(ticket)
-        self._holds.pop(ticket, None)
-        if not self._answers.close(ticket):
-            self.post(Drop(ticket=ticket))
+        self._validator.job_closed(ticket)
+        self._watchdog.job_ended(ticket)
+        self._controls.pop(ticket, None)
+        if not self._demux.close(ticket):
+            self.send(Drop(ticket=ticket))
 
-    def run(self, ticket: int, hold: Hold) -> None:
+    def run(self, ticket: int, control: RunControl) -> None:
         """Have the worker run a job that is open here.
 
         Args:
-            ticket: its number.
-            hold: told when it stands still, or has nothing to do.
+            ticket: the job's number.
+            control: notified when the job is paused, or needs more audio.
         """
-        self._holds[ticket] = hold
-        self.post(Run(ticket=ticket))
+        self._controls[ticket] = control
+        self.send(Run(ticket=ticket))
 
-    def tell(self, ticket: int, position: int) -> None:
-        """Put a paused job's place in the queue among its answers, if it is open here."""
-        self._answers.put_place(ticket, position)
+    def put_queue_position(self, ticket: int, position: int) -> None:
+        """Put a paused job's queue position among its results, if the job is open here."""
+        self._demux.put_queue_position(ticket, position)
 
-    def post(self, message: ToWorker, fds: Sequence[int] = ()) -> None:
-        """Send a message, with descriptors; a worker that never reads is ended.
+    def send(self, message: ToWorker, fds: Sequence[int] = ()) -> None:
+        """Send a message, with descriptors; kill a worker that does not read.
 
         Raises:
-            OSError: there are no more descriptors to be had; nothing was sent.
+            OSError: the process is out of descriptors; nothing was sent.
         """
         try:
-            self._outbox.post(message, fds)
-        except OutboxFullError:
+            self._writer.send(message, fds)
+        except SendQueueFullError:
             self._process.kill()
-        self._note(message)
+        self._track_sent(message)
 
-    def _note(self, message: ToWorker) -> None:
+    def _track_sent(self, message: ToWorker) -> None:
         match message:
             case Prepare(ticket=ticket, job=job):
-                self._preparing[ticket] = compiles(job)
-                self._conduct.asked(ticket, job)
+                self._preparing[ticket] = needs_compile(job)
+                self._validator.prepare_sent(ticket, job)
                 if isinstance(job, TranscribeJob) and job.audio.is_open:
-                    self._pulse.asked(ticket, job.audio)
+                    self._watchdog.track_audio(ticket, job.audio)
             case Run(ticket=ticket) | Resume(ticket=ticket):
-                self._pulse.began(ticket, trio.current_time())
+                self._watchdog.job_started(ticket, trio.current_time())
             case Pause(ticket=ticket):
-                self._conduct.asked_to_pause(ticket)
+                self._validator.pause_sent(ticket)
             case Append(ticket=ticket, n_bytes=n_bytes, is_last=is_last):
                 now = trio.current_time()
-                self._conduct.appended(ticket, n_bytes)
-                self._pulse.appended(ticket, n_bytes, now, is_last=is_last)
+                self._validator.appended(ticket, n_bytes)
+                self._watchdog.appended(ticket, n_bytes, now, is_last=is_last)
             case _:
                 pass
 
     async def finish_preparing(self, within_s: float, *, compiling: bool) -> None:
-        """Wait until the worker has answered a prepare that nobody waits for any more.
+        """Wait for the reply to an earlier prepare that was abandoned.
 
         Args:
-            within_s: seconds that it may take.
-            compiling: whether it is one that compiles something: there are two at a time.
+            within_s: seconds that the reply may take.
+            compiling: which prepares to wait for: those that compile a grammar, or the
+                others. One of each kind runs at a time.
 
         Raises:
-            WorkerDiedError: it did not in time, and was ended.
+            WorkerDiedError: the reply did not come in time; the worker was killed.
         """
         with trio.move_on_after(within_s):
             while compiling in self._preparing.values():
@@ -160,120 +170,112 @@ class Session:
         raise WorkerDiedError("preparing another prompt took too long")
 
     def kill(self) -> None:
-        """End the worker: it hangs."""
+        """Kill the worker because it hangs."""
         self._process.kill()
 
     def fail_all(self, reason: str) -> None:
-        """Tell every open job why there is no worker any more."""
-        self._answers.fail_all(reason)
-        self._outbox.close()
+        """Fail all open jobs with the reason why the worker is gone."""
+        self._demux.fail_all(reason)
+        self._writer.close()
         self._preparing.clear()
         self._prepared.unpark_all()
-        self.vocabulary.give_up()
+        self.token_table.worker_gone()
 
     # --- the worker ---------------------------------------------------------------
 
     async def load(
-        self, message: Load, report: Report, allot: Allot, *, silence_s: float
+        self,
+        message: Load,
+        on_loading: OnLoading,
+        request_share: RequestShare,
+        *,
+        silence_s: float,
     ) -> Loaded:
-        """Have the worker load; tell how far it is.
+        """Have the worker load its model; report the phases, and grant it memory.
 
         Raises:
-            SessionOverError: it failed, died or fell silent.
-            UnfitError: it would take more memory than there is.
+            SessionEndedError: the worker failed, died or was silent.
+            InsufficientMemoryError: the model needs more memory than there is.
         """
-        if not self._process.is_told:
-            self._outbox.post(message)
-        return await self._hear(report, allot, silence_s)
+        if not self._process.load_sent:
+            self._writer.send(message)
+        return await self._wait_loaded(on_loading, request_share, silence_s)
 
-    async def _hear(self, report: Report, allot: Allot, silence_s: float) -> Loaded:
+    async def _wait_loaded(
+        self, on_loading: OnLoading, request_share: RequestShare, silence_s: float
+    ) -> Loaded:
         has_share = False
         for _ in range(LOAD_MESSAGES):
             match await self._receive_within(silence_s):
                 case Loading() as loading:
-                    report(loading)
-                case Variant() as variant:
+                    on_loading(loading)
+                case CpuVariant() as variant:
                     self.variant = variant
-                case Boxed() as boxed:
-                    self.boxed = boxed
-                case Demand() as demand if not has_share:
+                case SandboxReport() as report:
+                    self.sandbox_report = report
+                case MemoryDemand() as demand if not has_share:
                     has_share = True
-                    self._outbox.post(await allot(demand))
-                case LoadFailed(reason=reason, whole=whole):
+                    self._writer.send(await request_share(demand))
+                case LoadFailed(reason=reason, detail=detail):
                     self._process.kill()
                     await self._process.wait()
-                    complaint = self._process.complaint
-                    raise SessionOverError(reason, complaint, whole=whole)
+                    error_line = self._process.error_line
+                    raise SessionEndedError(reason, error_line, detail=detail)
                 case Loaded() as loaded:
-                    self._process.serves_clients()
-                    self._conduct.loaded(loaded.capabilities.n_ctx)
+                    self._process.redact_stderr()
+                    self._validator.loaded(loaded.capabilities.n_ctx)
                     return loaded
                 case other:
-                    raise LieError(f"{type(other).__name__} out of turn")
-        raise LieError("it says much and gets nowhere")
+                    raise ProtocolViolationError(f"unexpected {type(other).__name__}")
+        raise ProtocolViolationError("too many messages before it was loaded")
 
     async def serve(self, *, silence_s: float) -> NoReturn:
-        """Carry messages both ways until the worker is gone.
+        """Exchange messages until the worker is gone.
 
         Raises:
-            SessionOverError: always, in the end.
+            SessionEndedError: always, in the end.
         """
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._outbox.drain)
+            nursery.start_soon(self._writer.drain)
             nursery.start_soon(self._watch, silence_s)
-            over = await self._sort_all()
+            ended = await self._receive_all()
             nursery.cancel_scope.cancel()
-        raise over
+        raise ended
 
-    async def _sort_all(self) -> SessionOverError:
+    async def _receive_all(self) -> SessionEndedError:
         try:
             while True:
-                self._sort_received()
+                self._handle_received()
                 await self._read()
-        except SessionOverError as error:
+        except SessionEndedError as error:
             return error
 
-    def _sort_received(self) -> None:
-        """Sort the messages that are whole: half of one is still silence."""
+    def _handle_received(self) -> None:
+        """Handle all complete messages; half of one counts as silence."""
         while (message := self._next_received()) is not None:
-            if isinstance(message, Spelt):
-                self.vocabulary.told(message)
+            if isinstance(message, TokenTableReply):
+                self.token_table.received(message)
                 continue
             now = trio.current_time()
-            self._conduct.heard(message, now)
-            self._pulse.heard(message, now)
-            self._sort(message)
+            self._validator.validate(message, now)
+            self._dispatcher.dispatch(message, now)
 
     async def _watch(self, silence_s: float) -> None:
-        self._hung = await self._pulse.run_out(silence_s)
+        self._hung = await self._watchdog.wait_until_hung(silence_s)
         self._process.kill()
 
-    def _sort(self, message: FromWorker) -> None:
-        match message:
-            case (
-                PromptReady(ticket=ticket)
-                | Refused(ticket=ticket)
-                | Overflow(ticket=ticket)
-                | Failed(ticket=ticket)  # of one that runs, it is none of these
-            ):
-                self._preparing.pop(ticket, None)
-                self._prepared.unpark_all()
-            case Paused(ticket=ticket) if hold := self._holds.get(ticket):
-                hold.has_paused()
-            case Silent(ticket=ticket) if hold := self._holds.get(ticket):
-                hold.is_silent(message.until_bytes)
-            case _:
-                pass
-        self._answers.sort(message)
+    def _prepare_replied(self, ticket: int) -> None:
+        self._preparing.pop(ticket, None)  # a running job that failed has no entry
+        self._prepared.unpark_all()
 
     async def _receive_within(self, silence_s: float) -> FromWorker:
         try:
             with trio.fail_after(silence_s):
-                await self._outbox.flush()  # nobody drains it before there are jobs
+                await self._writer.flush()  # ``drain`` runs only in ``serve``
                 return await self._receive()
         except trio.TooSlowError:
             self._process.kill()
-            raise SessionOverError(no_word(silence_s)) from None
+            raise SessionEndedError(silence_reason(silence_s)) from None
 
     async def _receive(self) -> FromWorker:
         while (message := self._next_received()) is None:
@@ -282,16 +284,16 @@ class Session:
 
     def _next_received(self) -> FromWorker | None:
         try:
-            return self._inbox.next_message()
-        except BrokenLinkError as error:
+            return self._reader.next_message()
+        except MalformedMessageError as error:
             self._process.kill()
-            raise LieError(str(error)) from error
+            raise ProtocolViolationError(str(error)) from error
 
     async def _read(self) -> None:
-        if await self._inbox.read():
+        if await self._reader.read():
             return
-        self._process.kill()  # it closed its pipe: whatever it does now, it is no worker
+        self._process.kill()  # it closed its socket, so it is of no use any more
         code = await self._process.wait()
-        raise SessionOverError(
-            self._hung or describe_exit(code), self._process.complaint
+        raise SessionEndedError(
+            self._hung or describe_exit(code), self._process.error_line
         )

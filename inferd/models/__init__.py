@@ -1,1 +1,1 @@
-"""Models: those that the daemon knows by name, and how they are brought in."""
+"""The embedded models: their names, and how they are fetched."""

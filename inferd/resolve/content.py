@@ -1,29 +1,29 @@
-"""What v2 messages hold: every reference checked, and what they ask of a backend."""
+"""Validate the content of v2 messages, and list what it requires of a backend."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from inferd.errors import AttachmentsTooLargeError, InvalidRequestError
-from inferd.limits import (
+from inferd.limits.protocol import (
     MAX_ATTACHMENT_BYTES,
     MAX_ATTACHMENTS,
     MAX_BLOCK_DEPTH,
     MAX_BLOCKS,
     TOOL_NAME_MAX_CHARS,
 )
-from inferd.resolve.sampling import check_turns
+from inferd.resolve.options import check_message_count
 from inferd.routing import (
-    ANSWERS,
-    ANSWERS_V2,
     GENERATES,
-    HEARS,
+    GENERATES_OR_TRANSCRIBES,
+    GENERATES_V2_OR_TRANSCRIBES,
+    HANDLES_AUDIO,
+    HAS_REASONING,
     SERVES_V2,
     TAKES_AUDIO,
     TAKES_IMAGES,
     TAKES_TOOLS,
     TAKES_VIDEO,
-    THINKS,
-    Need,
+    Requirement,
 )
 from inferd.wire.blocks import (
     Attachment,
@@ -51,17 +51,17 @@ _TAKES: Final = {
 
 
 def check_content(request: BlocksRequest, n_fds: int = 0) -> None:
-    """Check messages, attachments and tools, in the order that the wire has.
+    """Check messages, attachments and tools, in the order that the protocol defines.
 
     Args:
-        request: as it was read.
-        n_fds: descriptors that came with it.
+        request: the decoded request.
+        n_fds: file descriptors sent with it.
 
     Raises:
-        InvalidRequestError: naming the place.
-        AttachmentsTooLargeError: too many bytes of attachments.
+        InvalidRequestError: the content is invalid; the text names the field.
+        AttachmentsTooLargeError: the attachments have too many bytes.
     """
-    check_turns(len(request.messages))
+    check_message_count(len(request.messages))
     _check_amount(request.attachments)
     kinds = _kinds_by_id(request.attachments)
     _check_sources(request.attachments, n_fds)
@@ -71,36 +71,42 @@ def check_content(request: BlocksRequest, n_fds: int = 0) -> None:
         where = f"messages[{index}].content"
         if not message.content:
             raise InvalidRequestError(f"{where} must not be empty")
-        if fault := checker.fault_in(message.content):
+        if fault := checker.find_fault(message.content):
             raise InvalidRequestError(f"{where}{fault}")
 
 
-def needs_of(request: BlocksRequest, *, is_speech: bool = False) -> tuple[Need, ...]:
-    """Find what a backend must be able to do.
+def needs_of(
+    request: BlocksRequest, *, is_speech: bool = False
+) -> tuple[Requirement, ...]:
+    """Return what a backend must be able to do.
 
     Args:
-        request: whose content is sound.
-        is_speech: whether one that writes speech down will do.
+        request: with valid content.
+        is_speech: whether a backend that transcribes speech can serve it as well.
     """
-    needs = [ANSWERS, ANSWERS_V2] if is_speech else [GENERATES, SERVES_V2]
-    takes = _TAKES | {AudioAttachment: HEARS} if is_speech else _TAKES
+    needs = (
+        [GENERATES_OR_TRANSCRIBES, GENERATES_V2_OR_TRANSCRIBES]
+        if is_speech
+        else [GENERATES, SERVES_V2]
+    )
+    takes = _TAKES | {AudioAttachment: HANDLES_AUDIO} if is_speech else _TAKES
     needs += [
         need
         for kind, need in takes.items()
-        if any(isinstance(each, kind) for each in request.attachments)
+        if any(isinstance(attachment, kind) for attachment in request.attachments)
     ]
-    blocks = [block for each in request.messages for block in each.content]
+    blocks = [block for message in request.messages for block in message.content]
     if request.tools or any(
         isinstance(block, ToolUseBlock | ToolResultBlock) for block in blocks
     ):
         needs.append(TAKES_TOOLS)
     if request.thinking:
-        needs.append(THINKS)
+        needs.append(HAS_REASONING)
     return tuple(needs)
 
 
 def _check_amount(attachments: Sequence[Attachment]) -> None:
-    """Charge attachments before anything decodes them."""
+    """Check number and size of attachments before they are decoded."""
     if len(attachments) > MAX_ATTACHMENTS:
         raise InvalidRequestError(
             f"attachments has {len(attachments)} entries, "
@@ -131,7 +137,7 @@ def _kinds_by_id(attachments: Iterable[Attachment]) -> dict[str, str]:
 
 
 def _check_sources(attachments: Iterable[Attachment], n_fds: int) -> None:
-    """Check that each attachment comes one way, and by a descriptor that is there."""
+    """Check that an attachment has either ``bytes`` or the index of a descriptor."""
     for index, each in enumerate(attachments):
         if not isinstance(each, ImageAttachment | AudioAttachment) or each.fd is None:
             continue
@@ -161,21 +167,21 @@ def _check_tools(names: Sequence[str]) -> None:
 
 
 class _Checker:
-    """Looks for the first fault in blocks, and counts them.
+    """Search of blocks for the first fault, with a limit on their number.
 
-    The place is put together on the way back: where there is no fault, as with nearly
-    every block, no text is made.
+    The path of a fault is built while the search returns, so that no strings are made for
+    valid blocks.
     """
 
     def __init__(self, kinds: Mapping[str, str]) -> None:
         self._kinds = kinds
         self._n_blocks = 0
 
-    def fault_in(self, blocks: Sequence[Block], depth: int = 1) -> str | None:
-        """Say what is wrong with the first block that has a fault, and where it stands.
+    def find_fault(self, blocks: Sequence[Block], depth: int = 1) -> str | None:
+        """Return the path and the description of the first fault, if there is one.
 
         Raises:
-            InvalidRequestError: there are too many, or they are nested too deeply.
+            InvalidRequestError: there are too many blocks, or they are nested too deeply.
         """
         self._n_blocks += len(blocks)
         if self._n_blocks > MAX_BLOCKS:
@@ -194,7 +200,7 @@ class _Checker:
             case ImageBlock() | AudioBlock() | VideoBlock():
                 return _fault_of_reference(block, self._kinds)
             case ToolResultBlock(content=content):
-                inner = self.fault_in(content, depth + 1)
+                inner = self.find_fault(content, depth + 1)
                 return f".content{inner}" if inner else None
             case UnknownBlock():
                 return " uses unknown content-block type"

@@ -1,15 +1,11 @@
-"""Embeddings: what a request for vectors comes to."""
+"""Resolve embed requests."""
 
 from typing import Final
 
+from inferd.backend.job import EmbedJob
 from inferd.errors import InvalidRequestError
-from inferd.job import EmbedJob
-from inferd.limits import (
-    EMBED_NUMBER_BYTES,
-    MAX_EMBED_INPUTS,
-    MAX_FRAME_BYTES,
-)
-from inferd.resolve.plan import Plan
+from inferd.limits.protocol import EMBED_NUMBER_BYTES, MAX_EMBED_INPUTS, MAX_FRAME_BYTES
+from inferd.resolve.request import ResolvedRequest
 from inferd.routing import EMBEDS
 from inferd.wire.requests import EmbedRequest
 
@@ -25,11 +21,11 @@ TASKS: Final = (
 )
 
 
-def resolve_embed(request: EmbedRequest) -> Plan[EmbedJob]:
-    """Check an embed request.
+def resolve_embed(request: EmbedRequest) -> ResolvedRequest[EmbedJob]:
+    """Validate an embed request.
 
     Raises:
-        InvalidRequestError: naming the field, its value and what is allowed.
+        InvalidRequestError: with the field, its value and what is allowed.
     """
     if not request.input:
         raise InvalidRequestError("input must not be empty")
@@ -43,19 +39,23 @@ def resolve_embed(request: EmbedRequest) -> Plan[EmbedJob]:
             raise InvalidRequestError(f"input[{index}] must not be empty")
     if request.task is not None and request.task not in TASKS:
         raise InvalidRequestError("task uses an unknown variant")
-    if request.dimensions == 0:  # how many there are is for the worker to say
+    if request.dimensions == 0:  # the worker knows the maximum
         raise InvalidRequestError("dimensions 0 must be at least 1")
     job = EmbedJob(
         texts=request.input, dimensions=request.dimensions, task=request.task
     )
-    return Plan(job=job, needs=(EMBEDS,))
+    return ResolvedRequest(job=job, needs=(EMBEDS,))
 
 
 def check_answer_fits(job: EmbedJob, *, n_embd: int) -> None:
-    """Refuse what would be answered by a frame over the cap.
+    """Check that the vectors fit one frame.
+
+    Args:
+        job: the request.
+        n_embd: dimensions of the model's vectors.
 
     Raises:
-        InvalidRequestError: naming how many texts would do.
+        InvalidRequestError: they do not; the text says how many texts would fit.
     """
     dimensions = min(job.dimensions or n_embd, n_embd)
     n_fit = MAX_FRAME_BYTES // (EMBED_NUMBER_BYTES * dimensions + 2) - 1

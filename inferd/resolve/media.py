@@ -1,9 +1,9 @@
-"""Pixels and samples of a request: what stands where in it, and what of it is sound."""
+"""List the media of a request in the order of the conversation."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from inferd.backend.job import PIXEL_BYTES, SAMPLE_BYTES, Media
 from inferd.errors import InvalidRequestError
-from inferd.job import PIXEL_BYTES, SAMPLE_BYTES, Media
 from inferd.wire.blocks import (
     AudioAttachment,
     AudioBlock,
@@ -16,28 +16,28 @@ from inferd.wire.blocks import (
 
 
 def media_in(request: BlocksRequest) -> tuple[Media, ...]:
-    """Give the media that stand in a conversation, in its order; one may stand there twice.
+    """Return the media that a conversation refers to, in its order and with duplicates.
 
-    How many bytes of sound there are is known once they are here.
+    The size of audio is 0 here; it is known once the audio has arrived.
 
     Raises:
-        InvalidRequestError: sound has no samples a second.
+        InvalidRequestError: an audio attachment has a ``sample_rate`` of 0.
     """
     known = {
-        each.id: each
-        for each in request.attachments
-        if isinstance(each, ImageAttachment | AudioAttachment)
+        attachment.id: attachment
+        for attachment in request.attachments
+        if isinstance(attachment, ImageAttachment | AudioAttachment)
     }
     blocks = (block for message in request.messages for block in message.content)
     return tuple(_medium(known[name]) for name in _references(blocks))
 
 
 def audio_ms(media: Iterable[Media]) -> int:
-    """Tell how long all sound among media lasts that is here."""
+    """Return the total length of the audio that has arrived, in milliseconds."""
     return sum(
-        each.n_bytes // SAMPLE_BYTES * 1000 // each.sample_rate
-        for each in media
-        if each.sample_rate
+        medium.n_bytes // SAMPLE_BYTES * 1000 // medium.sample_rate
+        for medium in media
+        if medium.sample_rate
     )
 
 
@@ -50,7 +50,9 @@ def _medium(attachment: ImageAttachment | AudioAttachment) -> Media:
             )
         case AudioAttachment(id=name, sample_rate=rate, open=is_open):
             if not rate:
-                raise InvalidRequestError(f'attachment "{name}": sample_rate 0')
+                raise InvalidRequestError(
+                    f'attachment "{name}": sample_rate 0 must be at least 1'
+                )
             return Media(
                 kind="audio", id=name, n_bytes=0, sample_rate=rate, is_open=is_open
             )
@@ -67,8 +69,10 @@ def _references(blocks: Iterable[Block]) -> Iterator[str]:
                 pass
 
 
-def open_ids(media: Sequence[object]) -> list[str]:
-    """Give the names of attachments of which more is to come."""
+def open_attachment_ids(media: Sequence[object]) -> list[str]:
+    """Return the ids of attachments that are still open."""
     return [
-        each.id for each in media if isinstance(each, AudioAttachment) and each.open
+        attachment.id
+        for attachment in media
+        if isinstance(attachment, AudioAttachment) and attachment.open
     ]

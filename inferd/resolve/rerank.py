@@ -1,23 +1,19 @@
-"""Scores: what a request to order documents comes to."""
+"""Resolve rerank requests."""
 
+from inferd.backend.job import RerankJob
 from inferd.errors import InvalidRequestError
-from inferd.job import RerankJob
-from inferd.limits import (
-    MAX_RERANK_BYTES,
-    MAX_RERANK_DOCUMENTS,
-    U32_MAX,
-)
-from inferd.resolve.plan import Plan
-from inferd.resolve.sampling import count_in_range
+from inferd.limits.protocol import MAX_RERANK_BYTES, MAX_RERANK_DOCUMENTS, U32_MAX
+from inferd.resolve.options import count_in_range
+from inferd.resolve.request import ResolvedRequest
 from inferd.routing import RERANKS
 from inferd.wire.requests import RerankRequest
 
 
-def resolve_rerank(request: RerankRequest) -> Plan[RerankJob]:
-    """Check a rerank request.
+def resolve_rerank(request: RerankRequest) -> ResolvedRequest[RerankJob]:
+    """Validate a rerank request.
 
     Raises:
-        InvalidRequestError: naming the field, its value and what is allowed.
+        InvalidRequestError: with the field, its value and what is allowed.
     """
     if not request.query:
         raise InvalidRequestError("query must not be empty")
@@ -31,7 +27,7 @@ def resolve_rerank(request: RerankRequest) -> Plan[RerankJob]:
     if request.top_n is not None:
         count_in_range("top_n", request.top_n, 1, U32_MAX)
     job = RerankJob(query=request.query, documents=request.documents)
-    return Plan(job=job, needs=(RERANKS,))
+    return ResolvedRequest(job=job, needs=(RERANKS,))
 
 
 def _check_documents(documents: list[str]) -> None:

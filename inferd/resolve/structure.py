@@ -1,28 +1,28 @@
-"""What an answer must look like: a structure of its text, or a call."""
+"""Resolve the structure of an answer: grammars, schemas, and the choice of tools."""
 
 from typing import Final, Literal
 
 from msgspec import UnsetType
 
+from inferd.backend.job import Structure, ToolChoice, ToolSpec
 from inferd.errors import InvalidRequestError
-from inferd.job import Structure, Tool, ToolChoice
-from inferd.limits import (
+from inferd.limits.protocol import (
     GRAMMAR_MAX_ALTERNATIVES,
     GRAMMAR_MAX_BYTES,
     TOOLS_MAX_BYTES,
 )
-from inferd.resolve.sampling import json_text, listed, refusal
+from inferd.resolve.options import format_list, json_text, out_of_range
 from inferd.wire.blocks import BlocksRequest, NamedTool, ResponseFormat
 
-CHOICES: Final = ("auto", "required", "none")
-KINDS: Final = ("json_schema", "regex", "gbnf", "lark")
+TOOL_CHOICES: Final = ("auto", "required", "none")
+STRUCTURE_KINDS: Final = ("json_schema", "regex", "gbnf", "lark")
 
 
 def structure_of(asked: ResponseFormat | None) -> Structure | None:
-    """Check what is asked of the text; whether it compiles is for the worker to say.
+    """Check a ``response_format``; the worker checks that it compiles.
 
     Raises:
-        InvalidRequestError: naming the field, its value and what is allowed.
+        InvalidRequestError: with the field, its value and what is allowed.
     """
     if asked is None:
         return None
@@ -37,11 +37,13 @@ def structure_of(asked: ResponseFormat | None) -> Structure | None:
         case "gbnf" | "lark" as kind:
             return _structure(kind, asked.grammar)
         case other:
-            raise refusal("response_format.type", other, listed(KINDS))
+            raise out_of_range(
+                "response_format.type", other, format_list(STRUCTURE_KINDS)
+            )
 
 
 def grammar_of(grammar: str) -> Structure | None:
-    """Check the grammar of a v1 request; empty for none.
+    """Check the grammar of a v1 request; an empty one gives ``None``.
 
     Raises:
         InvalidRequestError: it is too long.
@@ -51,10 +53,10 @@ def grammar_of(grammar: str) -> Structure | None:
 
 
 def choice_of(request: BlocksRequest) -> ToolChoice:
-    """Check the choice of tools.
+    """Check ``tool_choice``.
 
     Raises:
-        InvalidRequestError: naming the value, or the tool that is not there.
+        InvalidRequestError: with the invalid value, or the tool that is not in ``tools``.
     """
     match request.tool_choice:
         case None:
@@ -72,17 +74,17 @@ def choice_of(request: BlocksRequest) -> ToolChoice:
         case "auto" | "none" as kind:
             return ToolChoice(kind)
         case other:
-            raise refusal("tool_choice", other, listed(CHOICES))
+            raise out_of_range("tool_choice", other, format_list(TOOL_CHOICES))
 
 
-def tools_of(request: BlocksRequest) -> tuple[Tool, ...]:
-    """Give the tools that there are.
+def tools_of(request: BlocksRequest) -> tuple[ToolSpec, ...]:
+    """Return the tools of a request.
 
     Raises:
-        InvalidRequestError: a schema is not UTF-8, or they are too large together.
+        InvalidRequestError: a schema is not UTF-8, or all tools together are too large.
     """
     tools = tuple(
-        Tool(
+        ToolSpec(
             name=tool.name,
             description=tool.description,
             input_schema=json_text(f"tools[{index}].input_schema", tool.input_schema),

@@ -1,12 +1,12 @@
-"""Typed blocks to turns: what was said, called and answered, in order."""
+"""Convert messages of typed blocks to turns of text, tool calls and tool results."""
 
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import groupby
 from typing import Final, Literal
 
-from inferd.job import ToolCall, Turn
-from inferd.resolve.sampling import json_text
+from inferd.backend.job import PastCall, Turn
+from inferd.resolve.options import json_text
 from inferd.wire.blocks import (
     AudioBlock,
     Block,
@@ -22,33 +22,33 @@ _PARAGRAPH: Final = "\n\n"
 
 
 def turns_of(messages: Iterable[Message], marker: str = "") -> list[Turn]:
-    """Give the turns of a conversation, oldest first.
+    """Return the turns of a conversation, oldest first.
 
-    Calls are the assistant's and results their tools', whoever's message they stand in;
-    all else is who wrote it. What one of them says in a row is one turn; the assistant's
-    has its calls after its text. The tool that a result comes from is known if the call
-    that it answers stands before it.
+    Tool calls belong to the assistant and results to the tool, in whichever message they
+    are; other blocks belong to the role of the message. Consecutive blocks of one role are
+    one turn; the assistant's turn has its calls after its text. The tool of a result is
+    known if the call comes before it.
 
     Args:
         messages: of the conversation.
-        marker: to stand in texts where images and sound do.
+        marker: text inserted in place of images and audio.
 
     Raises:
         InvalidRequestError: the input of a call is not UTF-8.
     """
-    turns = _Turns(marker)
+    turns = _TurnBuilder(marker)
     return [turn for message in messages for turn in turns.of(message)]
 
 
 def flat_text(blocks: Iterable[Block], marker: str = "") -> str:
-    """Join the text of blocks and of results in them, with nothing in between."""
+    """Concatenate the text of blocks, including that of tool results."""
     texts: list[str] = []
     _collect(blocks, texts, marker)
     return "".join(texts)
 
 
 def _collect(blocks: Iterable[Block], texts: list[str], marker: str) -> None:
-    """Add the texts to a list: a generator in a generator would pass each one on."""
+    """Append the texts to a list; nested generators would be slower."""
     for block in blocks:
         match block:
             case TextBlock(text):
@@ -61,25 +61,25 @@ def _collect(blocks: Iterable[Block], texts: list[str], marker: str) -> None:
                 pass
 
 
-class _Turns:
-    """Turns of messages, one after another, and the names of the tools called so far."""
+class _TurnBuilder:
+    """Converts messages to turns, and remembers the tool names of calls by id."""
 
     def __init__(self, marker: str) -> None:
         self._marker = marker
         self._names: dict[str, str] = {}
 
     def of(self, message: Message) -> Iterator[Turn]:
-        for speaker, part in groupby(message.content, partial(_speaker, message.role)):
+        for role, part in groupby(message.content, partial(_role_of, message.role)):
             blocks = [*part]
-            if speaker == "tool":
-                yield from self._answers(blocks)
+            if role == "tool":
+                yield from self._results(blocks)
             else:
                 made = [each for each in blocks if isinstance(each, ToolUseBlock)]
                 calls = tuple(map(_call, made))
                 self._names.update((call.id, call.name) for call in calls)
-                yield Turn(speaker, self._said(blocks), calls=calls)
+                yield Turn(role, self._text(blocks), calls=calls)
 
-    def _answers(self, blocks: Iterable[Block]) -> Iterator[Turn]:
+    def _results(self, blocks: Iterable[Block]) -> Iterator[Turn]:
         for block in blocks:
             if isinstance(block, ToolResultBlock):
                 call_id = block.tool_call_id
@@ -87,8 +87,8 @@ class _Turns:
                 name = self._names.get(call_id, "")
                 yield Turn("tool", text, call_id=call_id, name=name)
 
-    def _said(self, blocks: Iterable[Block]) -> str:
-        """Join the texts of a turn: at a call, which it has at its end, a paragraph."""
+    def _text(self, blocks: Iterable[Block]) -> str:
+        """Join the texts of a turn, with an empty line where a call was between them."""
         runs = [
             flat_text(run, self._marker)
             for is_call, run in groupby(blocks, _is_call)
@@ -97,8 +97,8 @@ class _Turns:
         return _PARAGRAPH.join(filter(None, runs))
 
 
-def _speaker(role: Role, block: Block) -> Role | Literal["tool"]:
-    """Tell whose a block is; in v0.2 a call may stand in anybody's message."""
+def _role_of(role: Role, block: Block) -> Role | Literal["tool"]:
+    """Return the role of a block; in v0.2 a call may be in a message of any role."""
     match block:
         case ToolResultBlock():
             return "tool"
@@ -112,8 +112,8 @@ def _is_call(block: Block) -> bool:
     return isinstance(block, ToolUseBlock)
 
 
-def _call(block: ToolUseBlock) -> ToolCall:
-    return ToolCall(
+def _call(block: ToolUseBlock) -> PastCall:
+    return PastCall(
         id=block.tool_call_id,
         name=block.name,
         arguments=json_text(f'input of call "{block.tool_call_id}"', block.input),

@@ -1,5 +1,5 @@
-"""What processes give up for good: system calls, files, privileges.
+"""Irreversible restrictions of a process: system calls, files, privileges.
 
-A process that serves clients says what it needs in a list of its own and enters before it
-reads a byte of theirs. What the kernel does not have is left out, and told.
+A process that serves clients lists what it needs and restricts itself before it reads a
+byte of theirs. Features that the kernel lacks are skipped and reported.
 """

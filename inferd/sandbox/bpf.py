@@ -1,9 +1,8 @@
-"""Filters of system calls, written as the kernel runs them: classic BPF.
+"""Assembler of system call filters in classic BPF.
 
-A filter is a chain of rules, one for each call that it allows. A rule of a call looks at
-its arguments where not every use of the call is allowed. What no rule allows is refused.
-Jumps lead only forward, to labels inside their own rule, so that no rule depends on what
-stands before or behind it.
+A filter is a chain of rules, one for each allowed call. A rule tests the call's arguments
+if not all uses are allowed. All other calls are refused. Jumps lead only forward, to labels
+inside their own rule, so that no rule depends on the rules around it.
 """
 
 import errno
@@ -17,48 +16,48 @@ JUMP_IF_ANY_BIT: Final = 0x45
 RETURN: Final = 0x06
 
 ALLOW: Final = 0x7FFF_0000
-REFUSE: Final = 0x0005_0000 | errno.EPERM
-PRETEND: Final = 0x0005_0000 | errno.ENOSYS
+REFUSE_EPERM: Final = 0x0005_0000 | errno.EPERM
+REFUSE_ENOSYS: Final = 0x0005_0000 | errno.ENOSYS
 
 NUMBER_AT: Final = 0
 ARCHITECTURE_AT: Final = 4
 _ARGUMENTS_AT: Final = 16
 _ARGUMENT_BYTES: Final = 8
 _HIGH_AT: Final = 4
-"""Where in an argument its upper half is: both processors have the lower one first."""
+"""Offset of an argument's upper half: both processors are little endian."""
 
 MAX_INSTRUCTIONS: Final = 4096
-"""The kernel takes no more."""
+"""The kernel's limit."""
 _MAX_JUMP: Final = 255
 
 
-class Is(NamedTuple):
-    """An argument has to be one of some values. Of it the kernel reads 32 bits."""
+class ArgIn(NamedTuple):
+    """An argument must be one of some values. The kernel reads 32 bits of it."""
 
     argument: int
     values: tuple[int, ...]
 
 
-class Lacks(NamedTuple):
-    """An argument may have none of some bits, which are among its lower 32."""
+class ArgLacks(NamedTuple):
+    """An argument must have none of some bits, which are among its lower 32."""
 
     argument: int
     bits: int
 
 
-class IsNull(NamedTuple):
-    """An argument, all 64 bits of it, has to be 0: a pointer to nothing."""
+class ArgNull(NamedTuple):
+    """An argument, all 64 bits of it, must be 0: a null pointer."""
 
     argument: int
 
 
-Test = Is | Lacks | IsNull
-Rules = Mapping[str, Sequence[Test]]
-"""What is allowed: names of calls, and tests that all have to hold; hot ones first."""
+ArgTest = ArgIn | ArgLacks | ArgNull
+SyscallRules = Mapping[str, Sequence[ArgTest]]
+"""Allowed calls by name, with tests that must all hold; frequent calls first."""
 
 
 class _Step(NamedTuple):
-    """An instruction; a jump goes on behind the label that it names, or at the next."""
+    """An instruction; a jump continues at the label that it names, or at the next one."""
 
     code: int
     value: int
@@ -70,93 +69,93 @@ _Line = _Step | str
 """An instruction, or a label before one."""
 
 
-def write(
+def build_filter(
     architecture: int,
     numbers: Mapping[str, int],
-    rules: Rules,
-    pretended: Iterable[str] = (),
+    rules: SyscallRules,
+    enosys: Iterable[str] = (),
 ) -> bytes:
-    """Write a filter, 8 bytes an instruction.
+    """Assemble a filter, 8 bytes per instruction.
 
     Args:
         architecture: whose calls are allowed; those of all others are refused.
-        numbers: of its calls. A rule for a call that it does not have is left out.
-        rules: what is allowed; the rest fails with ``EPERM``.
-        pretended: calls that fail with ``ENOSYS``, as if the kernel had none of them.
+        numbers: of its calls. A rule for a call that it does not have is skipped.
+        rules: the allowed calls; the rest fails with ``EPERM``.
+        enosys: calls that fail with ``ENOSYS``, as on a kernel that lacks them.
 
     Raises:
-        ValueError: there are too many rules for the kernel.
+        ValueError: there are more instructions than the kernel takes.
     """
     lines: list[_Line] = [
         _Step(LOAD, ARCHITECTURE_AT),
         _Step(JUMP_IF_EQUAL, architecture, yes="ours"),
-        _Step(RETURN, REFUSE),
+        _Step(RETURN, REFUSE_EPERM),
         "ours",
         _Step(LOAD, NUMBER_AT),
     ]
-    code = _assembled(lines)
+    code = _assemble(lines)
     for name, tests in rules.items():
         if name in numbers:
-            code += _assembled(_rule(numbers[name], tests))
-    for name in pretended:
-        code += _assembled(_answer(numbers[name], PRETEND))
-    code += _assembled([_Step(RETURN, REFUSE)])
+            code += _assemble(_rule(numbers[name], tests))
+    for name in enosys:
+        code += _assemble(_return_if(numbers[name], REFUSE_ENOSYS))
+    code += _assemble([_Step(RETURN, REFUSE_EPERM)])
     if len(code) > MAX_INSTRUCTIONS * 8:
         raise ValueError(f"a filter of over {MAX_INSTRUCTIONS} instructions")
     return code
 
 
-def _answer(number: int, answer: int) -> Iterator[_Line]:
+def _return_if(number: int, answer: int) -> Iterator[_Line]:
     yield _Step(JUMP_IF_EQUAL, number, no="another")
     yield _Step(RETURN, answer)
     yield "another"
 
 
-def _rule(number: int, tests: Sequence[Test]) -> Iterator[_Line]:
-    """Write a rule, which finds the call's number loaded and leaves it so for the next."""
+def _rule(number: int, tests: Sequence[ArgTest]) -> Iterator[_Line]:
+    """Assemble a rule; the call's number is loaded before it, and still is after it."""
     if not tests:
-        yield from _answer(number, ALLOW)
+        yield from _return_if(number, ALLOW)
         return
     yield _Step(JUMP_IF_EQUAL, number, no="another")
-    for place, test in enumerate(tests):
-        yield from _test(test, f"held {place}")
+    for index, test in enumerate(tests):
+        yield from _test(test, f"passed {index}")
     yield _Step(RETURN, ALLOW)
     yield "refused"
-    yield _Step(RETURN, REFUSE)
+    yield _Step(RETURN, REFUSE_EPERM)
     yield "another"
 
 
-def _test(test: Test, held: str) -> Iterator[_Line]:
-    """Go on behind a test that holds, else where calls are refused."""
+def _test(test: ArgTest, passed: str) -> Iterator[_Line]:
+    """Continue behind a test that holds; jump to "refused" otherwise."""
     at = _ARGUMENTS_AT + test.argument * _ARGUMENT_BYTES
     yield _Step(LOAD, at)
     match test:
-        case Is(values=values):
+        case ArgIn(values=values):
             for value in values[:-1]:
-                yield _Step(JUMP_IF_EQUAL, value, yes=held)
+                yield _Step(JUMP_IF_EQUAL, value, yes=passed)
             yield _Step(JUMP_IF_EQUAL, values[-1], no="refused")
-        case Lacks(bits=bits):
+        case ArgLacks(bits=bits):
             yield _Step(JUMP_IF_ANY_BIT, bits, yes="refused")
-        case IsNull():
+        case ArgNull():
             yield _Step(JUMP_IF_EQUAL, 0, no="refused")
             yield _Step(LOAD, at + _HIGH_AT)
             yield _Step(JUMP_IF_EQUAL, 0, no="refused")
-    yield held
+    yield passed
 
 
-def _assembled(lines: Iterable[_Line]) -> bytes:
-    """Put numbers in place of labels: jumps count the instructions that they leave out."""
+def _assemble(lines: Iterable[_Line]) -> bytes:
+    """Resolve labels to offsets: a jump counts the instructions that it skips."""
     steps: list[_Step] = []
-    places: dict[str, int] = {}
+    offsets: dict[str, int] = {}
     for line in lines:
         if isinstance(line, str):
-            places[line] = len(steps)
+            offsets[line] = len(steps)
         else:
             steps.append(line)
     code = b""
-    for place, step in enumerate(steps):
+    for index, step in enumerate(steps):
         jumps = [
-            places[label] - place - 1 if label else 0 for label in (step.yes, step.no)
+            offsets[label] - index - 1 if label else 0 for label in (step.yes, step.no)
         ]
         if not 0 <= min(jumps) <= max(jumps) <= _MAX_JUMP:
             raise ValueError("a jump that is too long")

@@ -1,1 +1,1 @@
-"""Sockets and tasks: it moves messages, the stages decide."""
+"""The daemon's sockets and tasks; decisions are made by pure modules outside it."""

@@ -1,1 +1,1 @@
-"""Bytes to messages and back: framing, the messages themselves, and their codec."""
+"""Protocol messages: framing, message types, and the codec between bytes and messages."""

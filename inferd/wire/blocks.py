@@ -1,7 +1,7 @@
-"""What a client may send on the v2 socket: conversations of typed content blocks.
+"""Requests on the v2 socket: conversations of typed content blocks.
 
-A block or attachment of a type that nobody knows reads as ``UnknownBlock`` or
-``UnknownAttachment``; ``resolve`` refuses it, by name and with the request's id.
+A block or attachment of an unknown type is decoded as ``UnknownBlock`` or
+``UnknownAttachment``, which ``resolve`` rejects with the request's id.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from inferd.errors import InvalidFrameError
 from inferd.wire.requests import U32, Role
 
 ANY_JSON = Meta(extra_json_schema={"description": "Any JSON value."})
-"""Kept as it was written: it may be large, and nobody here looks into it."""
+"""JSON that is kept undecoded: it may be large, and the daemon does not read it here."""
 AnyJson = Annotated[Raw, ANY_JSON]
 
 
@@ -50,14 +50,14 @@ class ToolUseBlock(Struct, frozen=True, tag="tool_use", tag_field="type"):
 
 
 class ToolResultBlock(Struct, frozen=True, tag="tool_result", tag_field="type"):
-    """What a tool answered; may be empty."""
+    """The result of a tool call; may be empty."""
 
     tool_call_id: str
     content: list["Block"]
 
 
 class UnknownBlock(Struct, frozen=True, tag="unknown", tag_field="type"):
-    """A block of a type that this version does not know."""
+    """A block of an unknown type."""
 
 
 MediaBlock = ImageBlock | AudioBlock | VideoBlock
@@ -80,7 +80,7 @@ class Message(Struct, frozen=True):
 
 
 class ImageAttachment(Struct, frozen=True, tag="image", tag_field="kind"):
-    """Pixels that the client has decoded."""
+    """An image, decoded by the client to RGB pixels."""
 
     id: str
     width: U32
@@ -88,23 +88,23 @@ class ImageAttachment(Struct, frozen=True, tag="image", tag_field="kind"):
     bytes: str | None = None
     """Base64 of ``width * height * 3`` RGB octets."""
     fd: U32 | None = None
-    """In place of ``bytes``: which of the descriptors that came with the line, from 0 on,
-    is that of a sealed memfd with the octets."""
+    """Instead of ``bytes``: index, from 0, of a file descriptor sent with the line; a sealed
+    memfd with the octets."""
 
 
 class AudioAttachment(Struct, frozen=True, tag="audio", tag_field="kind"):
-    """Samples that the client has decoded."""
+    """A recording, decoded by the client to samples."""
 
     id: str
     sample_rate: U32
-    """Samples a second."""
+    """Samples per second."""
     bytes: str | None = None
     """Base64 of little-endian 32-bit floats, one channel."""
     fd: U32 | None = None
-    """In place of ``bytes``: which of the descriptors that came with the line, from 0 on,
-    is that of a sealed memfd with the floats."""
+    """Instead of ``bytes``: index, from 0, of a file descriptor sent with the line; a sealed
+    memfd with the floats."""
     open: bool = False
-    """True: more comes in ``append`` lines; ``bytes`` and ``fd`` may both be left out."""
+    """True: more samples follow in ``append`` lines; ``bytes`` and ``fd`` may be omitted."""
 
 
 class VideoAttachment(Struct, frozen=True, tag="video", tag_field="kind"):
@@ -115,14 +115,14 @@ class VideoAttachment(Struct, frozen=True, tag="video", tag_field="kind"):
 
 
 class UnknownAttachment(Struct, frozen=True, tag="unknown", tag_field="kind"):
-    """An attachment of a kind that this version does not know."""
+    """An attachment of an unknown kind."""
 
 
 Attachment = ImageAttachment | AudioAttachment | VideoAttachment | UnknownAttachment
 
 
 class Tool(Struct, frozen=True):
-    """A function that the model may ask for."""
+    """A function that the model may call."""
 
     name: str
     description: str
@@ -130,13 +130,13 @@ class Tool(Struct, frozen=True):
 
 
 class NamedTool(Struct, frozen=True):
-    """A choice of one tool."""
+    """A ``tool_choice`` that names one tool."""
 
     name: str
 
 
 class ResponseFormat(Struct, frozen=True, kw_only=True):
-    """What the answer has to look like."""
+    """The structure that the text of the answer must have."""
 
     type: str
     """``json_schema``, ``regex``, ``gbnf`` or ``lark``."""
@@ -146,87 +146,90 @@ class ResponseFormat(Struct, frozen=True, kw_only=True):
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """All of a v2 request but its content."""
+    """The options of a v2 request: all fields except its content."""
 
     id: str = ""
     """Echoed on every frame of the answer."""
     temperature: float | None = None
-    """0 to 2; 0 always takes the likeliest token. Default: the model's, else 1.0."""
+    """0 to 2; 0 always takes the most likely token. Default: the model's, else 1.0."""
     top_p: float | None = None
-    """Above 0, up to 1: keep the likeliest tokens of this total probability. Default:
+    """Above 0, up to 1: keep the most likely tokens of this total probability. Default:
     the model's, else 0.95."""
     top_k: U32 | None = None
-    """Keep this many of the likeliest tokens; 0 keeps all. Default: the model's, else 64."""
+    """Keep this many of the most likely tokens; 0 keeps all. Default: the model's, else
+    64."""
     min_p: float | None = None
-    """0 to 1: drop tokens less likely than this share of the likeliest. Default: the
-    model's, else 0."""
+    """0 to 1: drop tokens less probable than this fraction of the most likely one. Default:
+    the model's, else 0."""
     repeat_penalty: float | None = None
     """Above 0, up to 2: divides the score of recent tokens. Default 1."""
     presence_penalty: float | None = None
-    """-2 to 2: taken from the score of each recent token once. Default 0."""
+    """-2 to 2: subtracted once from the score of each recent token. Default 0."""
     frequency_penalty: float | None = None
-    """-2 to 2: taken from the score of recent tokens each time they occur. Default 0."""
+    """-2 to 2: subtracted from the score of a recent token per occurrence. Default 0."""
     logit_bias: dict[str, float] | None = None
-    """Token ids, in decimal, to what is added to their score: -100 to 100."""
+    """Maps token ids, in decimal, to a number added to their score: -100 to 100."""
     seed: U32 | None = None
-    """Of the sampler, 0 to 4294967294; omitted: drawn, and told in ``done``."""
+    """Seed of the sampler, 0 to 4294967294; if omitted, a random one, reported in
+    ``done``."""
     max_tokens: U32 | None = None
     """Longest answer in tokens. Default 1000."""
     min_tokens: U32 | None = None
     """Tokens before which the model cannot end its turn. Default 0."""
     stop: list[str] | None = None
-    """Up to 16 texts of 1 to 256 bytes, each of which ends the answer and is left out."""
+    """Up to 16 strings of 1 to 256 bytes that end the answer; they are left out of it."""
     stop_token_ids: list[U32] | None = None
-    """Up to 64 tokens, each of which ends the answer and is left out."""
+    """Up to 64 tokens that end the answer; they are left out of it."""
     logprobs: U32 | None = None
-    """1 to 20: tell each token's log probability, and those of so many alternatives."""
+    """1 to 20: report the log probability of each token and of this many alternatives."""
     response_format: ResponseFormat | None = None
-    """What the answer has to look like."""
+    """The structure that the text of the answer must have."""
     tool_choice: str | NamedTool | None = None
     """``auto``, ``required``, ``none``, or the one tool to call. Default ``auto``."""
     thinking: bool | None = None
     """True: ask for a reasoning trace."""
     stream: bool | None = None
-    """False: each run of text or thinking as one whole frame. Default true."""
+    """False: send each run of text or thinking as one whole frame. Default true."""
     priority: int | None = None
     """-10 to 10: orders a caller's own waiting requests, higher first. Default 0."""
     deadline_ms: U32 | None = None
-    """Milliseconds, at least 1, that waiting and running may take together."""
+    """Milliseconds, at least 1, for waiting and running together."""
     cache: str | None = None
     """``auto``, ``off`` or ``discard``: use of cached prefixes. Default ``auto``."""
     prefill_only: bool | None = None
-    """True: read the prompt and write nothing."""
+    """True: process the prompt and generate nothing."""
     language: str | None = None
-    """Of speech to be written down: a code such as ``de``, or ``auto`` to find out.
+    """Language of speech to transcribe: a code such as ``de``, or ``auto`` to detect it.
     Default ``auto``."""
     translate: bool | None = None
-    """True: write speech down in English, whatever its language. Default false."""
+    """True: transcribe speech into English, whatever its language. Default false."""
     timestamps: str | None = None
-    """Of speech: ``segment`` or ``word``: what each piece of its text is. Default
+    """Of a transcription: whether a text block is a ``segment`` or a ``word``. Default
     ``segment``."""
     progress: bool | None = None
-    """True: ``status`` frames tell the place in the queue and how far the prompt is."""
+    """True: send ``status`` frames with the position in the queue and the progress of the
+    prompt."""
 
 
 class BlocksRequest(Options, frozen=True, kw_only=True):
-    """A v2 generation request, as it came."""
+    """A v2 generation request, as received."""
 
     messages: list[Message]
     """The conversation, oldest first."""
     attachments: list[Attachment] = []
-    """What blocks refer to; ids are unique."""
+    """Media that blocks refer to; ids are unique."""
     tools: list[Tool] = []
-    """What the model may call; names are unique."""
+    """Tools that the model may call; names are unique."""
 
 
 def refuse_empty(attachments: Iterable[Attachment]) -> None:
-    """Refuse an attachment that has no bytes, and no other way for them to come.
+    """Reject an attachment with no source: neither ``bytes`` nor ``fd``, and not ``open``.
 
     Raises:
         InvalidFrameError: there is one.
     """
-    for index, each in enumerate(attachments):
-        match each:
+    for index, attachment in enumerate(attachments):
+        match attachment:
             case (
                 ImageAttachment(bytes=None, fd=None)
                 | AudioAttachment(bytes=None, fd=None, open=False)

@@ -1,5 +1,6 @@
-"""Frames to requests, responses to frames: the only place that knows it is JSON."""
+"""Codec between frames and messages: the only place that knows the encoding is JSON."""
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
@@ -7,10 +8,10 @@ import msgspec
 from msgspec import Struct
 
 from inferd.errors import FrameTooLargeError, InvalidFrameError
-from inferd.limits import MAX_FRAME_BYTES, MAX_ID_CHARS
+from inferd.limits.protocol import MAX_FRAME_BYTES, MAX_ID_CHARS
 from inferd.wire.blocks import BlocksRequest, refuse_empty
 from inferd.wire.commands import Command, Reply
-from inferd.wire.repeats import refuse_repeats
+from inferd.wire.duplicate_fields import refuse_duplicates
 from inferd.wire.requests import (
     CancelLine,
     EmbedRequest,
@@ -25,20 +26,21 @@ from inferd.wire.responses import (
     Response,
     TextResponse,
 )
-from inferd.wire.speech import AppendLine, refuse_unclear
+from inferd.wire.speech import AppendLine, refuse_ambiguous
 from inferd.wire.status import AnyStatus, StatusFrame
-from inferd.wire.unknown import decode_with_unknowns, is_about_a_tag
+from inferd.wire.unknown_types import decode_with_unknowns, is_unknown_tag
 
 T = TypeVar("T")
 Request = GenerateRequest | BlocksRequest | EmbedRequest | RerankRequest
 Q = TypeVar("Q", bound=Request | CancelLine | AppendLine)
 
 DECODE_FAILURES: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""All that is raised on bytes that are not what they should be."""
+"""All exceptions that decoding malformed bytes can raise."""
+_EXPECTED: Final = re.compile(r"Expected `[^`]*`")
 
 
 class _Kind(Struct):
-    """A line that may be about a request."""
+    """Any line, of which only the type is decoded."""
 
     type: str = ""
 
@@ -73,23 +75,23 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 def decode_generate(frame: bytes) -> GenerateRequest:
-    """Read a v1 generation request.
+    """Decode a v1 generation request.
 
     Raises:
-        InvalidFrameError: not JSON, a wrong type, a missing field, an unknown role, a
-            number outside u32, or the same field twice.
+        InvalidFrameError: the line is not JSON, or has a wrong type, a missing field, an
+            unknown role, a number outside u32, or a duplicate field.
     """
     return _request(_GENERATE.decode, frame, GenerateRequest)
 
 
 def decode_blocks(frame: bytes) -> BlocksRequest:
-    """Read a v2 generation request; raises as ``decode_generate`` does."""
+    """Decode a v2 generation request; raises as ``decode_generate`` does."""
 
     def decode(frame: bytes) -> BlocksRequest:
         try:
             request = _BLOCKS.decode(frame)
         except msgspec.ValidationError as error:
-            if not is_about_a_tag(error):
+            if not is_unknown_tag(error):
                 raise
             request = decode_with_unknowns(frame)
         refuse_empty(request.attachments)
@@ -99,54 +101,70 @@ def decode_blocks(frame: bytes) -> BlocksRequest:
 
 
 def decode_embed(frame: bytes) -> EmbedRequest:
-    """Read an embed request; raises as ``decode_generate`` does."""
+    """Decode an embed request; raises as ``decode_generate`` does."""
     return _request(_EMBED.decode, frame, EmbedRequest)
 
 
 def decode_rerank(frame: bytes) -> RerankRequest:
-    """Read a rerank request; raises as ``decode_generate`` does."""
+    """Decode a rerank request; raises as ``decode_generate`` does."""
     return _request(_RERANK.decode, frame, RerankRequest)
 
 
 def decode_cancel(frame: bytes) -> CancelLine | None:
-    """Read a cancel line; ``None`` for a line of another kind, whatever it is.
+    """Decode a cancel line; return ``None`` for any other line.
 
     Raises:
-        InvalidFrameError: it is one, and its id is no string.
+        InvalidFrameError: it is a cancel line whose id is not a string.
     """
-    return _request(_CANCEL.decode, frame, CancelLine) if _is("cancel", frame) else None
+    return _cancel(frame) if _type_of(frame) == "cancel" else None
 
 
-def decode_append(frame: bytes) -> AppendLine | None:
-    """Read a line of v2 that appends; ``None`` for a line of another kind.
+def decode_cancel_or_append(frame: bytes) -> CancelLine | AppendLine | None:
+    """Decode a cancel or append line of v2; return ``None`` for any other line.
 
     Raises:
-        InvalidFrameError: it is one, and lacks a field, has one of a wrong type, or has
-            both of ``bytes`` and ``fd``, or neither of them nor an end.
+        InvalidFrameError: it is such a line and lacks a field, has one of a wrong type, has
+            both ``bytes`` and ``fd``, or has neither of them nor ``end``.
     """
+    match _type_of(frame):
+        case "cancel":
+            return _cancel(frame)
+        case "append":
+            return _append(frame)
+        case _:
+            return None
 
+
+def _cancel(frame: bytes) -> CancelLine:
+    return _request(_CANCEL.decode, frame, CancelLine)
+
+
+def _append(frame: bytes) -> AppendLine:
     def decode(frame: bytes) -> AppendLine:
         line = _APPEND.decode(frame)
-        refuse_unclear(line)
+        refuse_ambiguous(line)
         return line
 
-    return _request(decode, frame, AppendLine) if _is("append", frame) else None
+    return _request(decode, frame, AppendLine)
 
 
-def _is(kind: str, frame: bytes) -> bool:
-    """Tell whether a line is of a kind: to look for the word in it would take longer."""
+def _type_of(frame: bytes) -> str:
+    """Read the type of a line; empty for one without, or that is not valid JSON.
+
+    To search the line for the word would take longer.
+    """
     try:
-        return _KIND.decode(frame).type == kind
+        return _KIND.decode(frame).type
     except DECODE_FAILURES:
-        return False
+        return ""
 
 
 def decode_command(frame: bytes) -> Command:
-    """Read a line that came in by the admin socket; raises as ``decode_generate`` does."""
+    """Decode a line from the admin socket; raises as ``decode_generate`` does."""
 
     def read(frame: bytes) -> Command:
         command = _COMMAND.decode(frame)
-        refuse_repeats(frame, Command)
+        refuse_duplicates(frame, Command)
         return command
 
     return _read(read, frame)
@@ -160,7 +178,7 @@ def _request(decode: Callable[[bytes], Q], frame: bytes, kind: type[Q]) -> Q:
             raise InvalidFrameError(
                 f"id has {n_chars} characters, at most {MAX_ID_CHARS} are allowed"
             )
-        refuse_repeats(frame, kind)
+        refuse_duplicates(frame, kind)
         return request
 
     return _read(read, frame)
@@ -172,9 +190,18 @@ def _read(decode: Callable[[bytes], T], frame: bytes) -> T:
     except RecursionError as error:
         raise InvalidFrameError("JSON is nested too deeply") from error
     except UnicodeDecodeError as error:
-        raise InvalidFrameError("a text is not UTF-8") from error
+        raise InvalidFrameError("a string is not valid UTF-8") from error
     except DECODE_FAILURES as error:
-        raise InvalidFrameError(str(error)) from error
+        raise InvalidFrameError(_plain_types(str(error))) from error
+
+
+def _plain_types(message: str) -> str:
+    """Rewrite "Expected `int | null`" of msgspec as "Expected `int` or `null`"."""
+    expected = _EXPECTED.match(message)
+    if expected is None:
+        return message
+    types = expected[0].replace(" | ", "` or `")
+    return types + message[expected.end() :]
 
 
 # --- what the daemon sends --------------------------------------------------------------
@@ -189,10 +216,10 @@ def encode(
     | Command
     | Reply,
 ) -> bytes:
-    """Write one frame with its newline.
+    """Encode a message as one frame, newline included.
 
     Raises:
-        FrameTooLargeError: the frame reaches the cap.
+        FrameTooLargeError: the frame exceeds ``MAX_FRAME_BYTES``.
     """
     frame = _ENCODER.encode(message)
     if len(frame) >= MAX_FRAME_BYTES:
@@ -201,16 +228,16 @@ def encode(
 
 
 def encode_in_parts(frame: EmbeddingsFrame, embeddings: Iterable[bytes]) -> list[bytes]:
-    """Write a frame without copying its vectors: 64 MiB of them take 50 ms and more.
+    """Encode a frame without copying its vectors; copying 64 MiB takes 50 ms or more.
 
     Args:
         frame: with an empty array of vectors.
-        embeddings: parts that, joined, are the array.
+        embeddings: the JSON array of vectors, in parts.
 
     Raises:
-        FrameTooLargeError: the frame reaches the cap.
+        FrameTooLargeError: the frame exceeds ``MAX_FRAME_BYTES``.
     """
-    # No name in it can spell what is looked for: quotes in names are escaped.
+    # No string in the frame can contain this, as quotes in strings are escaped.
     head, empty, tail = encode(frame).partition(b'"embeddings":[]')
     parts = [head, empty[:-2], *embeddings, tail]
     if sum(map(len, parts)) > MAX_FRAME_BYTES:  # its newline included
@@ -219,34 +246,34 @@ def encode_in_parts(frame: EmbeddingsFrame, embeddings: Iterable[bytes]) -> list
 
 
 def decode_text_response(frame: bytes) -> TextResponse:
-    """Read what a daemon answered on the v1 socket.
+    """Decode a response from the v1 socket.
 
     Raises:
-        InvalidFrameError: it is no response of this protocol.
+        InvalidFrameError: it is not a response of this protocol.
     """
     return _read(_TEXT_RESPONSE.decode, frame)
 
 
 def decode_blocks_response(frame: bytes) -> BlocksResponse:
-    """Read what a daemon answered on the v2 socket; raises as the one for v1 does."""
+    """Decode a response from the v2 socket; raises as ``decode_text_response`` does."""
     return _read(_BLOCKS_RESPONSE.decode, frame)
 
 
 def decode_embed_response(frame: bytes) -> EmbedResponse:
-    """Read what a daemon answered on the embed socket; raises as the one for v1 does."""
+    """Decode a response from the embed socket; raises as ``decode_text_response`` does."""
     return _read(_EMBED_RESPONSE.decode, frame)
 
 
 def decode_rerank_response(frame: bytes) -> RerankResponse:
-    """Read what a daemon answered on the rerank socket; raises as the one for v1 does."""
+    """Decode a response from the rerank socket; raises as ``decode_text_response`` does."""
     return _read(_RERANK_RESPONSE.decode, frame)
 
 
 def decode_status(frame: bytes) -> AnyStatus:
-    """Read what an admin socket said; raises as the one for v1 does."""
+    """Decode a status frame of the admin socket; raises as ``decode_text_response`` does."""
     return _read(_STATUS.decode, frame)
 
 
 def decode_reply(frame: bytes) -> Reply:
-    """Read what an admin socket answered; raises as the one for v1 does."""
+    """Decode a reply of the admin socket; raises as ``decode_text_response`` does."""
     return _read(_REPLY.decode, frame)

@@ -1,4 +1,4 @@
-"""What may be asked on the admin socket, and what is answered."""
+"""Commands and replies of the admin socket."""
 
 from typing import Annotated, Literal
 
@@ -6,33 +6,33 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 
 class Command(Struct, frozen=True, kw_only=True):
-    """A line from a listener."""
+    """A command from an admin client."""
 
     command: str
     """``requests``, ``metrics``, ``backends``, ``cancel``, ``drain`` or ``reload``."""
     id: str | None = None
-    """With ``cancel``: of the request to end."""
+    """With ``cancel``: the id of the request to cancel."""
 
 
 class RequestInfo(Struct, frozen=True, kw_only=True):
-    """A request that waits or runs."""
+    """A waiting or running request."""
 
     id: str
-    """A long one is cut off, with an ellipsis at its end."""
+    """The request's id; a long one is cut off and ends with an ellipsis."""
     socket: str
-    """The leaf of the socket it came in by."""
+    """File name of the socket that received it."""
     uid: int
-    """The caller's user; -1 where the kernel did not say."""
+    """The caller's user; -1 if the kernel did not report it."""
     pid: int
     phase: Literal["queued", "running"]
     age_ms: float
-    """Since it arrived."""
+    """Milliseconds since it arrived."""
     backend: str | UnsetType = UNSET
     position: int | UnsetType = UNSET
-    """With ``queued``: 1 for the next to run; not known behind another one of its
-    connection."""
+    """With ``queued``: 1 for the next to run; unknown while an earlier request of the same
+    connection waits."""
     output_tokens: int
-    """Tokens written so far."""
+    """Tokens generated so far."""
 
 
 class BackendInfo(Struct, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ class BackendInfo(Struct, frozen=True, kw_only=True):
     name: str
     ready: bool
     unavailable: str | UnsetType = UNSET
-    """Why it will not be ready soon."""
+    """Reason why it will not be ready soon."""
     capabilities: Annotated[Raw, Meta(extra_json_schema={"type": "object"})]
 
 
@@ -51,19 +51,19 @@ class Reply(Struct, frozen=True, kw_only=True):
     id: Literal["admin"] = "admin"
     type: Literal["reply"] = "reply"
     command: str
-    """As it was asked; empty where the line could not be read."""
+    """The command, as received; empty if the line could not be decoded."""
     ok: bool
     error: str | UnsetType = UNSET
-    """With ``ok`` false: why."""
+    """With ``ok`` false: the reason."""
     requests: list[RequestInfo] | UnsetType = UNSET
     omitted: int | UnsetType = UNSET
-    """With ``requests``: how many more there are than fit the list."""
+    """With ``requests``: number of requests that did not fit the list."""
     backends: list[BackendInfo] | UnsetType = UNSET
     text: str | UnsetType = UNSET
-    """With ``metrics``: in Prometheus' text format."""
+    """With ``metrics``: the metrics in Prometheus' text format."""
     cancelled: int | UnsetType = UNSET
-    """With ``cancel``: how many requests were ended."""
+    """With ``cancel``: number of requests that were cancelled."""
     applied: list[str] | UnsetType = UNSET
-    """With ``reload``: the settings that changed and are in force now."""
+    """With ``reload``: changed settings that are now in force."""
     needs_restart: list[str] | UnsetType = UNSET
-    """With ``reload``: those that changed and are not."""
+    """With ``reload``: changed settings that need a restart."""

@@ -1,18 +1,19 @@
-"""Bytes to frames: one JSON object a line, the same on every socket."""
+"""Split a byte stream into frames: one JSON object per line, on every socket."""
 
 from inferd.errors import FrameTooLargeError
-from inferd.limits import MAX_FRAME_BYTES, READ_AHEAD_BYTES
+from inferd.limits.connections import READ_AHEAD_BYTES
+from inferd.limits.protocol import MAX_FRAME_BYTES
 
 
 class LineSplitter:
-    """Cuts a stream of bytes into frames, holding one frame and one read at most.
+    """Buffer that splits a byte stream into frames.
 
-    The position already searched is kept, so dribbled bytes cost linear time.
+    It remembers how far it has searched, so bytes that arrive one by one cost linear time.
 
     Bounds:
-        Memory: ``max_frame_bytes`` plus what one ``feed`` brings, for a caller that
-        takes frames until ``None`` before it feeds again. Of frames that were taken,
-        ``READ_AHEAD_BYTES`` at most are held until then.
+        Memory: ``max_frame_bytes`` plus the bytes of one ``feed``, if the caller takes
+        frames until ``None`` before it feeds again. At most ``READ_AHEAD_BYTES`` of frames
+        already taken are held until then.
     """
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
@@ -23,25 +24,25 @@ class LineSplitter:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes fed that no frame has taken yet."""
+        """Bytes that were fed and not yet returned in a frame."""
         return len(self._buffer) - self._start
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
-        """Add what was read."""
-        self._forget_taken()
+        """Append received bytes."""
+        self._discard_taken()
         self._buffer += data
 
-    def _forget_taken(self) -> None:
+    def _discard_taken(self) -> None:
         if self._start:
             del self._buffer[: self._start]
             self._searched -= self._start
             self._start = 0
 
     def next_frame(self) -> bytes | None:
-        """Take the next frame, without its newline, or ``None`` if more is needed.
+        """Return the next frame without its newline, or ``None`` if it is incomplete.
 
         Raises:
-            FrameTooLargeError: the line passed the cap, whether or not it has ended.
+            FrameTooLargeError: the line exceeds the limit, whether or not it has ended.
         """
         end = self._buffer.find(b"\n", self._searched)
         self._refuse_over_cap((len(self._buffer) if end < 0 else end) - self._start)
@@ -52,16 +53,16 @@ class LineSplitter:
             frame = bytes(view[self._start : end])
         self._start = self._searched = end + 1
         if self._start > READ_AHEAD_BYTES:
-            self._forget_taken()  # now: who knows when there is more to read
+            self._discard_taken()  # now, as the next read may be far off
         return frame
 
     def last_frame(self) -> bytes | None:
-        """Take what stands after the last newline once the peer has ended its side.
+        """Return the bytes after the last newline, once the peer has closed its side.
 
-        A last line without a newline is a frame; no bytes at all are a clean end.
+        A last line without a newline is a frame; without any bytes, return ``None``.
 
         Raises:
-            FrameTooLargeError: the line passed the cap.
+            FrameTooLargeError: the line exceeds the limit.
         """
         frame = bytes(self._buffer[self._start :])
         self._buffer.clear()

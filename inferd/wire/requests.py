@@ -1,15 +1,15 @@
-"""What a client may send on the sockets for text, embeddings and scores.
+"""Requests on the v1, embed and rerank sockets.
 
-Unknown fields are ignored. ``null`` stands for an omitted field where the type allows
-it. Ranges other than those of the wire's integer types are meaning, and so are checked
-in ``resolve``. ``blocks`` has the requests with typed content.
+Unknown fields are ignored. ``null`` means an omitted field where the type allows it. Only
+the ranges of integer types are checked here; all others in ``resolve``. Module ``blocks``
+has the requests of v2.
 """
 
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from inferd.limits import U32_MAX
+from inferd.limits.protocol import U32_MAX
 
 U32 = Annotated[int, Meta(ge=0, le=U32_MAX)]
 
@@ -24,32 +24,35 @@ class ChatMessage(Struct, frozen=True):
 
 
 class GenerateRequest(Struct, frozen=True, kw_only=True):
-    """A v1 generation request, as it came."""
+    """A v1 generation request, as received."""
 
     id: str = ""
     """Echoed on every frame of the answer."""
     messages: list[ChatMessage]
     """The conversation, oldest first."""
     temperature: float | None = None
-    """0 to 2; 0 always takes the likeliest token. Default 1.0."""
+    """0 to 2; 0 always takes the most likely token. Default 1.0."""
     top_p: float | None = None
-    """Above 0, up to 1: keep the likeliest tokens of this total probability. Default 0.95."""
+    """Above 0, up to 1: keep the most likely tokens of this total probability. Default
+    0.95."""
     top_k: U32 | None = None
-    """Keep this many of the likeliest tokens; 0 keeps all. Default 64."""
+    """Keep this many of the most likely tokens; 0 keeps all. Default 64."""
     max_tokens: U32 | None = None
     """Longest answer in tokens. Default 1000."""
     stream: bool | None = None
-    """False: the terminal frame alone. Default true."""
+    """False: send only the last frame, with the whole answer. Default true."""
     image_token_budget: U32 | None = None
-    """70, 140, 280, 560 or 1120; checked, and of no effect on text."""
+    """70, 140, 280, 560 or 1120; checked, but without effect on text."""
     grammar: str = ""
-    """GBNF that the answer must follow; empty for none."""
+    """GBNF grammar that the answer must follow; empty for none."""
     stop: list[str] | None = None
-    """Up to 16 texts of 1 to 256 bytes, each of which ends the answer and is left out."""
+    """Up to 16 strings of 1 to 256 bytes that end the answer; they are left out of it."""
     seed: U32 | None = None
-    """Of the sampler, 0 to 4294967294; omitted: drawn, and told in ``done``."""
+    """Seed of the sampler, 0 to 4294967294; if omitted, a random one, reported in
+    ``done``."""
     progress: bool | None = None
-    """True: ``status`` frames tell the place in the queue and how far the prompt is."""
+    """True: send ``status`` frames with the position in the queue and the progress of the
+    prompt."""
 
 
 class EmbedRequest(Struct, frozen=True, kw_only=True):
@@ -62,7 +65,7 @@ class EmbedRequest(Struct, frozen=True, kw_only=True):
     dimensions: U32 | None = None
     """Keep this many leading numbers of each vector; default all."""
     task: str | None = None
-    """What the vectors are for, where the model knows tasks: ``retrieval_query``,
+    """Purpose of the vectors, for models that distinguish tasks: ``retrieval_query``,
     ``retrieval_document``, ``similarity``, ``classification``, ``clustering``,
     ``question_answering``, ``fact_verification`` or ``code_retrieval_query``."""
 
@@ -77,11 +80,11 @@ class RerankRequest(Struct, frozen=True, kw_only=True):
     documents: list[str]
     """1 to 256 texts, none empty; with the query at most 8 MiB."""
     top_n: U32 | None = None
-    """Give the best so many only; at least 1, default all."""
+    """Return only this many of the best documents; at least 1, default all."""
 
 
 class CancelLine(Struct, frozen=True, kw_only=True):
-    """Ends the requests of this id that run or wait on the same connection."""
+    """Cancels the requests with this id that run or wait on the same connection."""
 
     type: Literal["cancel"] = "cancel"
     id: str

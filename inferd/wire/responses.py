@@ -1,4 +1,4 @@
-"""What the daemon may answer on an inference socket."""
+"""Responses on the inference sockets."""
 
 from typing import Annotated, Literal
 
@@ -12,9 +12,9 @@ StopReasonV2 = Literal[
     "end_turn", "max_tokens", "tool_use", "stop_sequence", "cancelled", "error"
 ]
 CacheMiss = Literal["off", "no_prefix", "window", "state", "no_room", "lost"]
-"""Why no token of a prompt was in the cache: it was not to be used; nothing of this user
-begins alike; what does has lost the cells before its window; it cannot be cut; there was
-no room to copy it; it did not come back from host memory."""
+"""Reason why no token of a prompt was in the cache: the cache was off; no entry of this user
+has a common prefix; the entry lost the cells before its sliding window; its state cannot be
+cut back; there was no space to copy it; it was lost in host memory."""
 Vectors = Annotated[
     Raw,
     Meta(
@@ -24,54 +24,54 @@ Vectors = Annotated[
         }
     ),
 ]
-"""Arrays of numbers as JSON: the worker writes them, and nobody here looks into them."""
+"""Arrays of numbers as JSON, encoded by the worker and passed on without decoding."""
 
 
-# --- what a generation cost -------------------------------------------------------------
+# --- usage ------------------------------------------------------------------------------
 
 
 class Usage(Struct, frozen=True):
-    """What a v1 generation cost, in tokens."""
+    """Token counts of a v1 generation."""
 
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int = 0
-    """Tokens of the prompt that a cache held."""
+    """Tokens of the prompt that were in the cache."""
     drafted_tokens: int | UnsetType = UNSET
-    """Tokens that were guessed ahead of the model, where any were."""
+    """Tokens drafted by speculative decoding, if any were."""
     accepted_tokens: int | UnsetType = UNSET
-    """Of those, the ones that turned out right."""
+    """Drafted tokens that the model accepted."""
 
 
 class UsageV2(Struct, frozen=True):
-    """What a v2 generation cost, in tokens."""
+    """Token counts of a v2 generation."""
 
     input_tokens: int
     output_tokens: int
     cached_tokens: int = 0
-    """Tokens of the input that a cache held."""
+    """Tokens of the input that were in the cache."""
     drafted_tokens: int | UnsetType = UNSET
-    """Tokens that were guessed ahead of the model, where any were."""
+    """Tokens drafted by speculative decoding, if any were."""
     accepted_tokens: int | UnsetType = UNSET
-    """Of those, the ones that turned out right."""
+    """Drafted tokens that the model accepted."""
 
 
-class Guesses(Struct, frozen=True, kw_only=True):
-    """Tokens that were guessed ahead of the model."""
+class DraftCounts(Struct, frozen=True, kw_only=True):
+    """Token counts of speculative decoding."""
 
     drafted_tokens: int = 0
     accepted_tokens: int = 0
-    """Those that turned out right."""
+    """Drafted tokens that the model accepted."""
 
-    def __add__(self, other: "Guesses") -> "Guesses":
-        return Guesses(
+    def __add__(self, other: "DraftCounts") -> "DraftCounts":
+        return DraftCounts(
             drafted_tokens=self.drafted_tokens + other.drafted_tokens,
             accepted_tokens=self.accepted_tokens + other.accepted_tokens,
         )
 
 
 class Timing(Struct, frozen=True, kw_only=True):
-    """When it happened; moments have more bits than the 53 that a double holds."""
+    """Times of a request; the ``_ns`` fields exceed the 53 bits of a double."""
 
     queued_ms: float
     """From arrival to the start of the run."""
@@ -84,26 +84,26 @@ class Timing(Struct, frozen=True, kw_only=True):
     total_ms: float
     """From arrival to the end."""
     tokens_per_second: float
-    """Tokens after the first over the time they took; 0 where there is none."""
+    """Tokens after the first divided by ``decode_ms``; 0 if there are none."""
     arrived_ns: int
     started_ns: int
     finished_ns: int
     paused_ms: float | UnsetType = UNSET
-    """That it waited for other users after its start, if it did; part of the others."""
+    """Time for which it was paused for other users, if it was; included in the others."""
 
 
 # --- v1 ---------------------------------------------------------------------------------
 
 
 class TokenFrame(Struct, frozen=True, kw_only=True, tag="token", tag_field="type"):
-    """A piece of the answer."""
+    """A part of the answer."""
 
     id: str
     content: str
 
 
 class DoneFrame(Struct, frozen=True, kw_only=True, tag="done", tag_field="type"):
-    """The end of an answer; ``content`` is all of it, streamed or not."""
+    """The end of an answer; ``content`` is the whole answer, streamed or not."""
 
     id: str
     content: str
@@ -124,42 +124,42 @@ class DoneFrame(Struct, frozen=True, kw_only=True, tag="done", tag_field="type")
 
 
 class Alternative(Struct, frozen=True, kw_only=True):
-    """A token, and how likely the model found it."""
+    """A token and its log probability."""
 
     token: str
-    """Its text; characters split over tokens show as U+FFFD."""
+    """The token's text; parts of characters split over tokens are U+FFFD."""
     id: int
     bytes: list[int]
-    """Its text, exactly."""
+    """The bytes of the token's text."""
     logprob: float
     """Natural logarithm of its probability, before any sampling option."""
 
 
 class Logprob(Alternative, frozen=True, kw_only=True):
-    """The token that was chosen, and the likeliest there were."""
+    """The chosen token and the most likely alternatives."""
 
     top_logprobs: list[Alternative]
 
 
 class TextDelta(Struct, frozen=True, tag="text", tag_field="type"):
-    """A piece of the visible answer."""
+    """A part of the visible answer."""
 
     delta: str
     start_ms: int | UnsetType = UNSET
-    """In a transcription: when it was said, from the sound's beginning."""
+    """In a transcription: start of the text, from the beginning of the audio."""
     end_ms: int | UnsetType = UNSET
     no_speech: float | UnsetType = UNSET
-    """In a transcription: 0 to 1, how likely nobody speaks there."""
+    """In a transcription: probability that nobody speaks there, 0 to 1."""
 
 
 class ThinkingDelta(Struct, frozen=True, tag="thinking", tag_field="type"):
-    """A piece of the reasoning trace."""
+    """A part of the reasoning trace."""
 
     delta: str
 
 
 class ToolCall(Struct, frozen=True, tag="tool_use", tag_field="type"):
-    """A whole call of a tool."""
+    """A complete tool call."""
 
     tool_call_id: str
     name: str
@@ -167,20 +167,20 @@ class ToolCall(Struct, frozen=True, tag="tool_use", tag_field="type"):
 
 
 class BlockFrame(Struct, frozen=True, kw_only=True, tag="frame", tag_field="type"):
-    """A piece of the answer, of one type."""
+    """A part of the answer, of one type."""
 
     id: str
     block: TextDelta | ThinkingDelta | ToolCall
     logprobs: list[Logprob] | UnsetType = UNSET
-    """With text, if asked for: the tokens it is made of."""
+    """With text, if requested: the tokens of the text."""
 
 
 class AnswerWarning(Struct, frozen=True, kw_only=True):
-    """Something about the answer that the client should know."""
+    """A warning about the answer."""
 
     code: Literal["tool_call_malformed"]
     raw: str
-    """The text that it is about, which went out as text."""
+    """The text of the call. It was sent as text, unless ``max_tokens`` cut a forced call."""
 
 
 class BlocksDone(Struct, frozen=True, kw_only=True, tag="done", tag_field="type"):
@@ -199,21 +199,21 @@ class BlocksDone(Struct, frozen=True, kw_only=True, tag="done", tag_field="type"
     stop_token_id: int | UnsetType = UNSET
     """The token of ``stop_token_ids`` that was chosen."""
     detail: Literal["deadline"] | UnsetType = UNSET
-    """With ``cancelled``: why."""
+    """With ``cancelled``: the reason."""
     structure_complete: bool | UnsetType = UNSET
     """With a structure or a call that was asked for: whether it is closed."""
     cache_miss: CacheMiss | UnsetType = UNSET
     """Where nothing of the prompt was in the cache: why."""
     warnings: list[AnswerWarning] | UnsetType = UNSET
     transcription: TranscriptionFacts | UnsetType = UNSET
-    """Where speech was written down."""
+    """With a transcription: facts about it."""
 
 
 # --- embeddings and scores --------------------------------------------------------------
 
 
 class EncodeUsage(Struct, frozen=True):
-    """What embeddings or scores cost, in tokens."""
+    """Token count of embeddings or scores."""
 
     input_tokens: int
 
@@ -221,7 +221,7 @@ class EncodeUsage(Struct, frozen=True):
 class EmbeddingsFrame(
     Struct, frozen=True, kw_only=True, tag="embeddings", tag_field="type"
 ):
-    """One vector for each input, in order."""
+    """One vector per input, in order."""
 
     id: str
     embeddings: Vectors
@@ -233,14 +233,14 @@ class EmbeddingsFrame(
 
 
 class RankedDocument(Struct, frozen=True):
-    """A document's place in the request, and its score."""
+    """A document's index in the request, and its score."""
 
     index: int
     score: float
 
 
 class RerankFrame(Struct, frozen=True, kw_only=True, tag="rerank", tag_field="type"):
-    """Documents by score, the best first."""
+    """Documents by score, best first."""
 
     id: str
     results: list[RankedDocument]
@@ -253,20 +253,20 @@ class RerankFrame(Struct, frozen=True, kw_only=True, tag="rerank", tag_field="ty
 
 
 class ProgressFrame(Struct, frozen=True, kw_only=True, tag="status", tag_field="type"):
-    """How far a request is that asked to be told, or that is still being sent."""
+    """Progress of a request that asked for it, or whose audio is still sent."""
 
     id: str
     status: Literal["queued", "prefill", "partial"]
     position: int | UnsetType = UNSET
     """With ``queued``: 1 for the next to run."""
     processed: int | UnsetType = UNSET
-    """With ``prefill``: tokens of the prompt that are read."""
+    """With ``prefill``: tokens of the prompt processed so far."""
     total: int | UnsetType = UNSET
     """With ``prefill``: tokens of the prompt."""
     text: str | UnsetType = UNSET
-    """With ``partial``: what is heard and may still change."""
+    """With ``partial``: transcribed text that may still change."""
     start_ms: int | UnsetType = UNSET
-    """With ``partial``: when it was said, from the sound's beginning."""
+    """With ``partial``: start of the text, from the beginning of the audio."""
     end_ms: int | UnsetType = UNSET
 
 
@@ -281,13 +281,13 @@ class ErrorFrame(Struct, frozen=True, kw_only=True, tag="error", tag_field="type
     n_ctx: int | UnsetType = UNSET
     """With a context overflow: tokens one request may take."""
     tokens_over: int | UnsetType = UNSET
-    """With a context overflow: tokens to drop."""
+    """With a context overflow: tokens to remove."""
     at_least: bool | UnsetType = UNSET
     """With a context overflow: true if the prompt was not counted to its end."""
     queue_depth: int | UnsetType = UNSET
     """With ``queue_full``: requests that wait."""
     retry_after_ms: int | UnsetType = UNSET
-    """With ``queue_full``: milliseconds after which there may be a place."""
+    """With ``queue_full``: estimated milliseconds until a request may be accepted."""
 
 
 TextResponse = TokenFrame | DoneFrame | ProgressFrame | ErrorFrame

@@ -1,4 +1,4 @@
-"""What speech adds to v2: sound that is sent bit by bit, and what became of it."""
+"""Messages of v2 for speech: appended audio, and facts about a transcription."""
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -7,25 +7,25 @@ from inferd.wire.requests import U32
 
 
 class AppendLine(Struct, frozen=True, kw_only=True, tag="append", tag_field="type"):
-    """More of the sound of a request, while that is waiting or running."""
+    """More audio for a request that waits or runs."""
 
     id: str
-    """The request's."""
+    """The request's id."""
     attachment_id: str
-    """The attachment's, which was ``open``."""
+    """Id of an attachment that is ``open``."""
     bytes: str | None = None
     """Base64 of little-endian 32-bit floats, one channel."""
     fd: U32 | None = None
-    """In place of ``bytes``: as in an attachment."""
+    """Instead of ``bytes``: as in an attachment."""
     end: bool = False
-    """True: nothing more will come."""
+    """True: no more audio follows."""
 
 
-def refuse_unclear(line: AppendLine) -> None:
-    """Refuse a line that brings nothing and ends nothing, or brings two things.
+def refuse_ambiguous(line: AppendLine) -> None:
+    """Reject a line with both ``bytes`` and ``fd``, or with neither of them nor ``end``.
 
     Raises:
-        InvalidFrameError: it does.
+        InvalidFrameError: it is such a line.
     """
     match line:
         case AppendLine(bytes=None, fd=None, end=False):
@@ -37,15 +37,16 @@ def refuse_unclear(line: AppendLine) -> None:
 
 
 class TranscriptionFacts(Struct, frozen=True, kw_only=True):
-    """What a transcription was made of, and how long it took."""
+    """Facts about a transcription: its language, length and speed."""
 
     language: str
-    """Its code."""
+    """Code of the language."""
     language_probability: float | UnsetType = UNSET
-    """With ``auto``: 0 to 1."""
+    """With ``auto``: probability of the detected language, 0 to 1."""
     audio_ms: int
-    """Of sound that was heard."""
+    """Milliseconds of audio transcribed."""
     real_time_factor: float
-    """Time of computing over that of the sound."""
+    """Computing time divided by the length of the audio."""
     latency_ms: float | UnsetType = UNSET
-    """Of an open attachment: from its end, as it was read, to the end of the answer."""
+    """With an open attachment: milliseconds from receiving its end to the end of the
+    answer."""

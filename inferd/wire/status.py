@@ -1,7 +1,7 @@
-"""What the admin socket tells its listeners.
+"""Status frames of the admin socket.
 
-Every frame has ``id`` ``admin`` and ``type`` ``status``. Listeners ignore statuses,
-phases and keys that they do not know, as ``AnyStatus`` does.
+Every frame has ``id`` ``admin`` and ``type`` ``status``. Clients ignore statuses, phases and
+keys that they do not know, as ``AnyStatus`` does.
 """
 
 from typing import Literal
@@ -14,27 +14,27 @@ Phase = Literal[
 
 
 class LifecycleFrame(Struct, frozen=True, kw_only=True):
-    """Where the daemon stands in its life, and why."""
+    """The lifecycle state of the daemon."""
 
     id: Literal["admin"] = "admin"
     type: Literal["status"] = "status"
     status: Literal["starting", "loading_model", "restarting", "ready", "draining"]
     phase: Phase | UnsetType = UNSET
-    """What is being done to get ready."""
+    """The step on the way to ``ready``."""
     backend: str | UnsetType = UNSET
-    """The backend that this is about, by its configured name."""
+    """Configured name of the backend concerned."""
     path: str | UnsetType = UNSET
-    """The model file, or a word in brackets for what is no file."""
+    """The model file, or a word in brackets if there is no file."""
     n_ctx: int | UnsetType = UNSET
     """With ``kv_cache``: tokens of one request's context."""
     reason: str | UnsetType = UNSET
-    """With ``restarting``: why the worker is gone."""
+    """With ``restarting``: why the worker exited."""
     retry_in_s: float | UnsetType = UNSET
     """With ``backoff`` and ``breaker_open``: seconds until the next start."""
 
 
 class CapabilitiesFrame(Struct, frozen=True, kw_only=True):
-    """What one backend can do; published before ``ready`` and replayed on connect."""
+    """The capabilities of one backend; sent before ``ready`` and again on connect."""
 
     id: Literal["admin"] = "admin"
     type: Literal["status"] = "status"
@@ -51,36 +51,36 @@ class CapabilitiesFrame(Struct, frozen=True, kw_only=True):
     accelerator: str
     gpu_layers: int
     cpu_variant: str | UnsetType = UNSET
-    """Which of the library's variants for processors it runs."""
+    """The variant of the library's CPU code in use."""
     wire_version: int
-    """The protocol's generation: 1 for this family of NDJSON sockets."""
+    """Version of the protocol: 1 for this family of NDJSON sockets."""
     n_ctx: int | UnsetType = UNSET
     """Tokens one request may take, prompt and answer together."""
     n_slots: int | UnsetType = UNSET
     """Requests that can run at once."""
     cache_type_k: str | UnsetType = UNSET
-    """How the keys of its KV cache are kept."""
+    """Data type of the keys in the KV cache."""
     cache_type_v: str | UnsetType = UNSET
-    """How the values are."""
+    """Data type of the values in the KV cache."""
     model: str | UnsetType = UNSET
     """The model's own name."""
     structure: bool = False
-    """Whether it can hold an answer to a grammar, a schema or a call."""
+    """Whether it can constrain an answer to a grammar, a schema or a tool call."""
     transcribe: Literal[True] | UnsetType = UNSET
-    """It writes speech down."""
+    """Present if it transcribes speech."""
     audio_sample_rate: int | UnsetType = UNSET
-    """Samples a second that sound must have."""
+    """Samples per second that audio must have."""
     dialect: str | UnsetType = UNSET
-    """The family whose way of writing prompts and calls it follows."""
+    """The model family whose prompt and call format it uses."""
     daemon_version: str
-    """The version of the daemon that speaks."""
+    """Version of the daemon."""
 
 
 StatusFrame = LifecycleFrame | CapabilitiesFrame
 
 
 class AnyStatus(Struct, frozen=True, kw_only=True):
-    """A status frame as a tolerant listener reads it: from any version."""
+    """A status frame of any version, as a tolerant client decodes it."""
 
     status: str
     phase: str | None = None

@@ -5,61 +5,68 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
-from inferd.fit import Demand, Share
-from inferd.ipc import (
+from inferd.backend.job import Job
+from inferd.ipc.worker import (
+    AudioNeeded,
+    CpuVariant,
     Embedded,
     Failed,
     Loaded,
     Loading,
     Paused,
     Scored,
-    Silent,
     Step,
     Transcribed,
     TranscriptEnded,
-    Variant,
 )
-from inferd.job import Job
+from inferd.memory.plan import MemoryDemand, MemoryShare
 
-Report = Callable[[Loading | Variant], None]
-"""Tell the daemon how far the load is; also a sign of life."""
+LoadReporter = Callable[[Loading | CpuVariant], None]
+"""Reports the phases of the load to the daemon; also a sign of life."""
 
-Outcome = (
-    Step | Embedded | Scored | Transcribed | TranscriptEnded | Paused | Silent | Failed
+StepOutcome = (
+    Step
+    | Embedded
+    | Scored
+    | Transcribed
+    | TranscriptEnded
+    | Paused
+    | AudioNeeded
+    | Failed
 )
-"""What came of a step."""
+"""A result of a step."""
 
 
 class LoadError(Exception):
-    """The model cannot be served; its text is one line for the operator.
+    """The model cannot be served; the text is one line for the operator.
 
     Args:
         reason: one line for clients, which names no file.
-        whole: the operator's line; empty where it is the same.
+        detail: the operator's line; empty if it is the same.
     """
 
-    def __init__(self, reason: str, whole: str = "") -> None:
-        super().__init__(whole or reason)
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(detail or reason)
         self.reason = reason
-        self.whole = whole
+        self.detail = detail
 
     @classmethod
     def of_file(cls, path: Path, fault: str, *, kind: str = "model file") -> Self:
-        """Say what is wrong with a file, and to the operator alone which one it is."""
+        """Describe what is wrong with a file; only the operator's line names it."""
         return cls(f"{kind}: {fault}", f"{kind} {path}: {fault}")
 
 
 class RefusedError(Exception):
-    """A job cannot be served; its text is one line for the client."""
+    """A job cannot be served; the text is one line for the client."""
 
 
 class PromptOverflowError(Exception):
-    """A prompt leaves no room for an answer.
+    """A prompt leaves no space for an answer.
 
     Attributes:
-        prompt_tokens: its tokens.
+        prompt_tokens: the prompt's tokens.
         n_ctx: tokens that one request may take.
-        at_least: whether it may have more than these.
+        at_least: whether the prompt may have more tokens than these.
     """
 
     def __init__(
@@ -72,7 +79,7 @@ class PromptOverflowError(Exception):
 
 
 class PreparedJob(ABC):
-    """A job whose texts fit; what else it holds is its backend's affair."""
+    """A tokenised job that fits; each backend extends it."""
 
     @property
     @abstractmethod
@@ -81,50 +88,50 @@ class PreparedJob(ABC):
 
     @property
     def open_thought(self) -> str:
-        """The marker of the thought that the prompt ends inside, if any."""
+        """The marker of the reasoning that the prompt ends inside, if any."""
         return ""
 
     def close(self) -> None:  # noqa: B027  # optional: for those that hold descriptors
-        """Let go of it: it will not be started. Called once, by any thread."""
+        """Release resources: the job will not be started. Called once, by any thread."""
 
 
 class WorkerBackend(ABC):
     """A model library as the worker's threads see it.
 
-    ``load``, ``start``, ``pause``, ``resume``, ``drop`` and ``step`` are called by the
-    decoding thread alone, ``prepare`` by two others, of which one prepares all that is
-    held to a grammar, and nothing else; ``interrupt`` and ``words`` by any.
+    ``load``, ``start``, ``pause``, ``resume``, ``drop``, ``append_audio`` and ``step`` are
+    called by the decoding thread alone, ``prepare`` by two others, of which one prepares
+    only jobs with a grammar; ``interrupt`` and ``token_table`` by any thread.
     """
 
-    def predict(self, report: Report) -> Demand | None:  # noqa: ARG002  # optional
-        """Tell what ``load`` will take of the machine's memory; ``None`` for nothing much.
+    def predict(self, report: LoadReporter) -> MemoryDemand | None:  # noqa: ARG002  # optional
+        """Predict the machine's memory that ``load`` takes; ``None`` if next to nothing.
 
         Raises:
-            LoadError: it cannot be served.
+            LoadError: the model cannot be served.
         """
         return None
 
     @abstractmethod
-    def load(self, report: Report, share: Share | None = None) -> Loaded:
-        """Load the model and decode a few tokens with it; say what it can do.
+    def load(self, report: LoadReporter, share: MemoryShare | None = None) -> Loaded:
+        """Load the model and decode a few tokens with it; return its capabilities.
 
         Args:
-            report: told how far it is.
-            share: of the memory; without one it takes what it would demand.
+            report: called with each phase.
+            share: the memory granted; if ``None``, it takes what it would demand.
 
         Raises:
-            LoadError: it cannot be served.
+            LoadError: the model cannot be served.
         """
 
     @abstractmethod
     def prepare(self, job: Job, fds: Sequence[int] = ()) -> PreparedJob:
-        """Render and tokenise what a job reads and compile what constrains its answer.
+        """Render and tokenise a job's input and compile the constraint on its answer.
 
         Args:
-            job: to be served.
-            fds: of the files with its media, in their order. They are the prepared
-                job's to close, at the end of its run or when it is itself closed; where
-                this raises, the caller closes them.
+            job: to prepare.
+            fds: descriptors of its media, in their order. The prepared job owns them, and
+                closes them at the end of its run or when it is itself closed; if this
+                raises, the caller closes them.
 
         Raises:
             RefusedError: the job cannot be served as it stands.
@@ -133,27 +140,27 @@ class WorkerBackend(ABC):
 
     @abstractmethod
     def start(self, ticket: int, prepared: PreparedJob) -> None:
-        """Give a job a slot; there is one, since no more jobs run than there are slots."""
+        """Give a job a slot; one is free, since no more jobs run than there are slots."""
 
     @abstractmethod
     def pause(self, ticket: int) -> None:
-        """Have a job stand still, and free its slot, as soon as it can.
+        """Pause a job, and free its slot, as soon as possible.
 
-        One of the next steps gives ``Paused`` then; not if the job ends before. A job that
-        is not known is over. Its state is kept, within the memory that there is for it,
-        or is computed again.
+        One of the next steps then returns ``Paused``, unless the job ends before. An
+        unknown job has ended. Its state is kept, within the memory granted for it, or is
+        recomputed.
         """
 
     @abstractmethod
     def resume(self, ticket: int) -> None:
-        """Have a paused job go on where it was; there is a slot. Unknown ones are over."""
+        """Resume a paused job; a slot is free. An unknown job has ended."""
 
     @abstractmethod
     def drop(self, ticket: int) -> None:
-        """Forget a job that was started, and free its slot, if it has one."""
+        """Drop a job that was started, and free its slot, if it has one."""
 
     @abstractmethod
-    def step(self) -> list[Outcome]:
+    def step(self) -> list[StepOutcome]:
         """Advance every running job; takes up to a second or so, or waits as scripted."""
 
     @property
@@ -161,21 +168,21 @@ class WorkerBackend(ABC):
     def is_busy(self) -> bool:
         """Whether a step would do anything."""
 
-    def append(self, ticket: int, n_bytes: int, *, is_last: bool) -> None:  # noqa: B027  # optional: for those that take sound
-        """Note that there is more of a job's open medium; called as ``start`` is.
+    def append_audio(self, ticket: int, n_bytes: int, *, is_last: bool) -> None:  # noqa: B027  # optional: for those that take audio
+        """Note that there is more of a job's open medium.
 
         Args:
-            ticket: of a job that was started; one that is over is none any more.
-            n_bytes: that its file has, in all.
-            is_last: nothing more will come.
+            ticket: of a job that was started; unknown if it has ended.
+            n_bytes: length of the medium's file.
+            is_last: whether it is complete.
         """
 
-    def words(self) -> bytes:
-        """Give the vocabulary that grammars are tried for; empty where there is none.
+    def token_table(self) -> bytes:
+        """Return the vocabulary that grammars are compiled against; empty if there is none.
 
-        Called by a thread of its own: it may wait for it.
+        Called by a thread of its own, and so may block.
         """
         return b""
 
     def interrupt(self, ticket: int) -> None:  # noqa: B027  # optional: most steps are short
-        """Cut short the step under way if this job is the reason why it takes long."""
+        """Cut short the current step if this job is the reason why it takes long."""

@@ -1,8 +1,8 @@
 """The worker's threads: one reads, two prepare, one decodes.
 
-Only the decoding thread touches the model's context; only the reading thread hears the
-daemon. They meet in two queues, which the daemon's admission bounds: it never has more
-jobs under way than it lets in.
+Only the decoding thread touches the model's context; only the reading thread receives
+messages. They share queues, which the daemon's admission bounds: it sends no more jobs than
+it admits.
 """
 
 import os
@@ -13,28 +13,28 @@ import traceback
 from collections.abc import Callable
 from functools import partial
 
-from inferd.fit import Share
-from inferd.ipc import (
-    Alive,
+from inferd.backend.job import needs_compile
+from inferd.ipc.worker import (
     Append,
     Drop,
     Failed,
+    GetTokenTable,
+    Heartbeat,
     Load,
     LoadFailed,
-    Overflow,
     Pause,
     Prepare,
+    PromptOverflow,
     PromptReady,
     Refused,
     Resume,
     Run,
-    Spell,
-    Spelt,
     Step,
+    TokenTableReply,
     ToWorker,
 )
-from inferd.job import compiles
-from inferd.limits import HEARTBEAT_S
+from inferd.limits.engine import HEARTBEAT_S
+from inferd.memory.plan import MemoryShare
 from inferd.worker.backend import (
     LoadError,
     PreparedJob,
@@ -42,83 +42,91 @@ from inferd.worker.backend import (
     RefusedError,
     WorkerBackend,
 )
-from inferd.worker.link import Link, Received, close_all
+from inferd.worker.channel import ReceivedMessage, WorkerChannel, close_fds
 
 EXIT_LOAD_FAILED = 3
 EXIT_BUG = 70
 
 _Start = tuple[int, PreparedJob]
 _Command = _Start | Append | Pause | Resume | int
-"""A number is that of a job to be dropped."""
+"""A bare number is the ticket of a job to drop."""
 _ToPrepare = tuple[Prepare, tuple[int, ...]]
 _NOTHING = Step()
 
 
 class Runtime:
-    """Serves one daemon until it goes away."""
+    """The threads that serve one daemon until it goes away.
+
+    Args:
+        channel: to the daemon.
+        make_backend: makes the backend of a ``Load`` message.
+        enter_serving: tightens the sandbox, once the model is loaded.
+    """
 
     def __init__(
         self,
-        link: Link,
+        channel: WorkerChannel,
         make_backend: Callable[[Load], WorkerBackend],
-        begin_serving: Callable[[], None] = lambda: None,
+        enter_serving: Callable[[], None] = lambda: None,
     ) -> None:
-        self._link = link
+        self._channel = channel
         self._make_backend = make_backend
-        self._begin_serving = begin_serving
+        self._enter_serving = enter_serving
         self._to_prepare: queue.SimpleQueue[_ToPrepare] = queue.SimpleQueue()
         self._to_compile: queue.SimpleQueue[_ToPrepare] = queue.SimpleQueue()
         self._commands: queue.SimpleQueue[_Command] = queue.SimpleQueue()
         self._prepared: dict[int, PreparedJob | None] = {}
-        self._appended: dict[int, Append] = {}  # the last of each job that nobody heard
+        self._appended: dict[
+            int, Append
+        ] = {}  # the last of each job, until it is applied
         self._lock = threading.Lock()
-        self._spoke_at = time.monotonic()
+        self._sent_at = time.monotonic()
         self._heartbeat_s = HEARTBEAT_S
 
     def serve(self) -> int:
-        """Load, then obey; give the exit code."""
-        match self._link.receive():
-            case Received(Load() as load):
+        """Load the model, then serve; return the exit code."""
+        match self._channel.receive():
+            case ReceivedMessage(Load() as load):
                 pass
             case _:
                 return EXIT_BUG
         self._heartbeat_s = load.heartbeat_s
         try:
             backend = self._make_backend(load)
-            share = self._ask_for_memory(backend)
-            loaded = backend.load(self._link.send, share)
-            self._begin_serving()
+            share = self._request_memory(backend)
+            loaded = backend.load(self._channel.send, share)
+            self._enter_serving()
         except LoadError as error:
-            self._link.send(LoadFailed(reason=error.reason, whole=error.whole))
+            self._channel.send(LoadFailed(reason=error.reason, detail=error.detail))
             return EXIT_LOAD_FAILED
-        self._link.send(loaded)
-        for name, waiting in (
+        self._channel.send(loaded)
+        for name, pending in (
             ("prepare", self._to_prepare),
             ("compile", self._to_compile),
         ):
-            self._start_thread(partial(self._prepare_all, backend, waiting), name)
+            self._start_thread(partial(self._prepare_all, backend, pending), name)
         self._start_thread(lambda: self._read_all(backend), "read")
         self._decode_all(backend)
         return 0
 
-    def _ask_for_memory(self, backend: WorkerBackend) -> Share | None:
-        demand = backend.predict(self._link.send)
+    def _request_memory(self, backend: WorkerBackend) -> MemoryShare | None:
+        demand = backend.predict(self._channel.send)
         if demand is None:
             return None
-        self._link.send(demand)
-        match self._link.receive():
-            case Received(Share() as share):
+        self._channel.send(demand)
+        match self._channel.receive():
+            case ReceivedMessage(MemoryShare() as share):
                 return share
             case None:
                 os._exit(0)  # the daemon is gone
             case _:
-                raise RuntimeError("no share for a demand")
+                raise RuntimeError("expected a MemoryShare")
 
     def _start_thread(self, work: Callable[[], None], name: str) -> None:
         def run() -> None:
             try:
                 work()
-            except BaseException:  # noqa: BLE001  # half a worker is worse than none
+            except BaseException:  # noqa: BLE001  # a worker must not go on without a thread
                 traceback.print_exc()
                 os._exit(EXIT_BUG)
 
@@ -127,21 +135,21 @@ class Runtime:
     # --- the reading thread -----------------------------------------------------
 
     def _read_all(self, backend: WorkerBackend) -> None:
-        while (received := self._link.receive()) is not None:
-            self._take_in(backend, *received)
+        while (received := self._channel.receive()) is not None:
+            self._dispatch(backend, *received)
         os._exit(0)  # the daemon is gone, and a decode may be under way
 
-    def _take_in(
+    def _dispatch(
         self, backend: WorkerBackend, message: ToWorker, fds: tuple[int, ...]
     ) -> None:
-        """Pass a message on to the thread that it is for."""
+        """Pass a message on to the thread that handles it."""
         match message:
             case Prepare(ticket=ticket):
                 with self._lock:
                     self._prepared[ticket] = None
-                is_slow = compiles(message.job)
-                waiting = self._to_compile if is_slow else self._to_prepare
-                waiting.put((message, fds))
+                is_slow = needs_compile(message.job)
+                pending = self._to_compile if is_slow else self._to_prepare
+                pending.put((message, fds))
             case Run(ticket=ticket):
                 self._start(ticket)
             case Append(ticket=ticket):
@@ -152,13 +160,15 @@ class Runtime:
                 self._forget(ticket)
                 self._commands.put(ticket)
                 backend.interrupt(ticket)
-            case Spell():
-                self._start_thread(lambda: self._spell(backend), "spell")
-            case Load() | Share():
+            case GetTokenTable():
+                self._start_thread(
+                    lambda: self._send_token_table(backend), "token_table"
+                )
+            case Load() | MemoryShare():
                 raise RuntimeError("loaded twice")
 
-    def _spell(self, backend: WorkerBackend) -> None:
-        self._link.send(Spelt(words=backend.words()))
+    def _send_token_table(self, backend: WorkerBackend) -> None:
+        self._channel.send(TokenTableReply(token_table=backend.token_table()))
 
     def _start(self, ticket: int) -> None:
         with self._lock:
@@ -170,15 +180,15 @@ class Runtime:
             self._commands.put(appended)
 
     def _append(self, ticket: int, message: Append) -> None:
-        """Note what came for a job; the last tells all that there is.
+        """Note an append; the last one has the total length.
 
-        So no more than one waits for the decoding thread, however many a client sends
+        So at most one per job waits for the decoding thread, however many a client sends
         while that computes.
         """
         with self._lock:
-            waits = ticket in self._prepared or ticket in self._appended
+            is_queued = ticket in self._prepared or ticket in self._appended
             self._appended[ticket] = message
-        if not waits:
+        if not is_queued:
             self._commands.put(message)
 
     def _forget(self, ticket: int) -> None:
@@ -188,31 +198,31 @@ class Runtime:
         if prepared is not None:
             prepared.close()
 
-    # --- the preparing threads: what compiles something keeps nobody else waiting ----
+    # --- the preparing threads: compiling a grammar delays no other job ---------------
 
     def _prepare_all(
-        self, backend: WorkerBackend, waiting: queue.SimpleQueue[_ToPrepare]
+        self, backend: WorkerBackend, pending: queue.SimpleQueue[_ToPrepare]
     ) -> None:
         while True:
-            self._prepare(backend, *waiting.get())
+            self._prepare(backend, *pending.get())
 
     def _prepare(
         self, backend: WorkerBackend, message: Prepare, fds: tuple[int, ...]
     ) -> None:
-        """Answer every prepare, wanted or not: the daemon counts on one at a time of each."""
-        answer = self._answer_to(backend, message, fds)
-        if not isinstance(answer, PromptReady):
-            close_all(fds)
-        self._link.send(answer)
+        """Answer every prepare, even of a dropped job: the daemon waits for the reply."""
+        reply = self._reply_to(backend, message, fds)
+        if not isinstance(reply, PromptReady):
+            close_fds(fds)
+        self._channel.send(reply)
 
-    def _answer_to(
+    def _reply_to(
         self, backend: WorkerBackend, message: Prepare, fds: tuple[int, ...]
-    ) -> PromptReady | Refused | Overflow | Failed:
+    ) -> PromptReady | Refused | PromptOverflow | Failed:
         ticket = message.ticket
         try:
             prepared = backend.prepare(message.job, fds)
         except PromptOverflowError as error:
-            return Overflow(
+            return PromptOverflow(
                 ticket=ticket,
                 prompt_tokens=error.prompt_tokens,
                 n_ctx=error.n_ctx,
@@ -220,19 +230,19 @@ class Runtime:
             )
         except RefusedError as error:
             return Refused(ticket=ticket, reason=str(error))
-        except Exception as error:  # noqa: BLE001  # one bad job is not the others' end
+        except Exception as error:  # noqa: BLE001  # one failed job must not end the others
             traceback.print_exc()
             name = type(error).__name__
             return Failed(ticket=ticket, reason=f"preparing it failed with {name}")
-        answer = PromptReady(
+        reply = PromptReady(
             ticket=ticket,
             prompt_tokens=prepared.prompt_tokens,
             open_thought=prepared.open_thought,
         )
-        self._keep(ticket, prepared)
-        return answer
+        self._store(ticket, prepared)
+        return reply
 
-    def _keep(self, ticket: int, prepared: PreparedJob) -> None:
+    def _store(self, ticket: int, prepared: PreparedJob) -> None:
         with self._lock:
             is_wanted = ticket in self._prepared
             if is_wanted:
@@ -244,38 +254,40 @@ class Runtime:
 
     def _decode_all(self, backend: WorkerBackend) -> None:
         while True:
-            self._obey(backend)
+            self._run_commands(backend)
             if backend.is_busy:
                 for outcome in backend.step():
                     if outcome != _NOTHING:
-                        self._spoke_at = time.monotonic()
-                        self._link.send(outcome)
-            if time.monotonic() - self._spoke_at >= self._heartbeat_s:
-                self._spoke_at = time.monotonic()
-                self._link.send(Alive())
+                        self._sent_at = time.monotonic()
+                        self._channel.send(outcome)
+            if time.monotonic() - self._sent_at >= self._heartbeat_s:
+                self._sent_at = time.monotonic()
+                self._channel.send(Heartbeat())
 
-    def _obey(self, backend: WorkerBackend) -> None:
-        """Take the commands that are there; when idle, wait a heartbeat for the first."""
+    def _run_commands(self, backend: WorkerBackend) -> None:
+        """Run queued commands; when idle, wait up to a heartbeat for the first."""
         try:
             if not backend.is_busy:
-                self._take(backend, self._commands.get(timeout=self._heartbeat_s))
+                self._run_command(
+                    backend, self._commands.get(timeout=self._heartbeat_s)
+                )
             while True:
-                self._take(backend, self._commands.get_nowait())
+                self._run_command(backend, self._commands.get_nowait())
         except queue.Empty:
             return
 
-    def _tell_last(self, backend: WorkerBackend, ticket: int) -> None:
+    def _apply_append(self, backend: WorkerBackend, ticket: int) -> None:
         with self._lock:
             last = self._appended.pop(ticket, None)
-        if last is not None:  # else it was told already, or the job was dropped
-            backend.append(ticket, last.n_bytes, is_last=last.is_last)
+        if last is not None:  # else it was applied already, or the job was dropped
+            backend.append_audio(ticket, last.n_bytes, is_last=last.is_last)
 
-    def _take(self, backend: WorkerBackend, command: _Command) -> None:
+    def _run_command(self, backend: WorkerBackend, command: _Command) -> None:
         match command:
             case int():
                 backend.drop(command)
             case Append(ticket=ticket):
-                self._tell_last(backend, ticket)
+                self._apply_append(backend, ticket)
             case Pause(ticket=ticket):
                 backend.pause(ticket)
             case Resume(ticket=ticket):

@@ -11,22 +11,34 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 BREACHES = [
-    ("server/run.py", "import llama_cpp", "Only the worker loads the native libraries"),
-    ("admission/gate.py", "import time", "Pure stages do no I/O and read no clock"),
+    (
+        "server/daemon.py",
+        "import llama_cpp",
+        "Only the worker loads the native libraries",
+    ),
+    ("admission/control.py", "import time", "Pure stages do no I/O and read no clock"),
     (
         "output/utf8.py",
-        "from inferd.server import run",
-        "A stage knows only what lies below it",
+        "from inferd.server import daemon",
+        "A package imports only those below it",
     ),
     (
         "extra.py",
         '"""A module without a place."""',
-        "A stage knows only what lies below",
+        "A package imports only those below",
     ),
-    ("engine/engine.py", "import inferd.worker.link", "The worker runs alone"),
-    ("server/run.py", "import inferd.sandbox.seccomp", "A process boxes itself in"),
-    ("worker/runtime.py", "import trio", "Neither worker nor decoder runs on trio"),
-    ("cli/serve.py", "import inferd.models.convert", "The converter runs alone"),
+    ("engine/engine.py", "import inferd.worker.channel", "The worker runs alone"),
+    ("server/daemon.py", "import inferd.sandbox.seccomp", "A process confines itself"),
+    (
+        "worker/runtime.py",
+        "import trio",
+        "Neither the worker nor the line decoder runs on trio",
+    ),
+    (
+        "cli/commands/serve.py",
+        "import inferd.models.convert",
+        "The converter runs alone",
+    ),
 ]
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from inferd.toml import parse_config
+from inferd.config.parse import parse_config
 from inferd.wire import codec
 from tools import regenerate
 from tools.documents import schemas
-from tools.documents.decisions import read_adr
+from tools.documents.decisions import read_adr, status_text
 from tools.documents.markdown import UnreadableError
 
 ROOT = Path(__file__).parents[2]
@@ -167,6 +167,25 @@ def test_a_wrong_header_is_refused(tmp_path, right, wrong):
         read_adr(path)
 
 
+AMENDED = "| Amended by | [0043](0043-b.md), [0044](0044-c.md) |\n"
+
+
+def test_a_header_may_link_to_later_records(tmp_path):
+    path = tmp_path / "0042-a-thing.md"
+    path.write_text(HEADER.replace("F-2 |\n", "F-2 |\n" + AMENDED))
+    assert status_text(read_adr(path)) == "accepted, amended by 0043, 0044"
+
+
+@pytest.mark.parametrize("file", ["0001-native.md", "0099-none.md"])
+def test_a_record_is_amended_by_later_records_that_exist(
+    tree, monkeypatch, capsys, file
+):
+    text = HEADER.replace("F-2 |\n", f"F-2 |\n| Amended by | [{file[:4]}]({file}) |\n")
+    (tree / "adr" / "0098-a-thing.md").write_text(text.replace("0042", "0098"))
+    assert run(monkeypatch, "--check") == 2
+    assert f"cannot be amended by {file}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("path", RECORDS, ids=place)
 def test_a_record_has_every_section_on_one_page(path):
     text = path.read_text()
@@ -192,6 +211,22 @@ def test_files_that_are_named_exist(path):
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
+def test_paths_in_the_recipes_of_contributing_exist():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    named = set(
+        re.findall(r"`([a-z][a-z0-9_]*(?:/[a-z0-9_.-]+)+/?|[a-z_]+\.py)`", text)
+    )
+    assert len(named) >= 30
+    missing = {
+        name
+        for name in named
+        if not name.endswith("/report.md")  # what a target writes
+        and not (ROOT / name).exists()
+        and not (ROOT / "inferd" / name).exists()
+    }
+    assert missing == set()
+
+
 def test_examples_of_configuration_are_accepted():
     examples = [text for path in BOOKS for text in blocks(path, "toml")]
     assert examples
@@ -201,7 +236,7 @@ def test_examples_of_configuration_are_accepted():
 
 READERS_BY_TYPE = {
     "cancel": codec.decode_cancel,
-    "append": codec.decode_append,
+    "append": codec.decode_cancel_or_append,
     "reply": codec.decode_reply,
     "token": codec.decode_text_response,
     "error": codec.decode_text_response,

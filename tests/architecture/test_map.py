@@ -29,5 +29,12 @@ def test_a_module_on_the_map_exists(name):
 
 
 def test_the_map_has_every_step():
-    steps = {"server.listen", "wire.codec", "resolve", "admission", "routing", "output"}
+    steps = {
+        "wire.codec",
+        "resolve",
+        "admission",
+        "routing",
+        "engine.streams",
+        "output",
+    }
     assert steps < set(named_modules())

@@ -7,14 +7,10 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[2] / "inferd"
-MAX_FILE_LINES = 300
+MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
 
-LONG: dict[str, str] = {
-    "config.py": "a list of all settings, each with what it means",
-    "ipc.py": "a list of all messages, each with what it means",
-    "limits.py": "a list of all bounds, each with its reason",
-}
+LONG: dict[str, str] = {}
 """What may be longer, ``module`` or ``module:function``, and why."""
 
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))

@@ -9,8 +9,8 @@ ROOT = Path(__file__).parents[2]
 TERMINAL = "inferd/terminal.py"
 ALLOWED = {
     TERMINAL: {"print", "sys.stdout", "sys.stderr"},
-    # asks what stderr is; lines go there by its number, made by server/lines.py
-    "inferd/server/log.py": {"sys.stderr"},
+    # asks what stderr is; lines go there by its number, made by server/telemetry/log_format.py
+    "inferd/server/telemetry/log.py": {"sys.stderr"},
 }
 ELSEWHERE = (
     # a worker's stdout and stderr are pipes to the daemon, which keeps one line for a reason

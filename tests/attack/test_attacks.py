@@ -72,6 +72,7 @@ NAMES = [
 
 
 @pytest.mark.slow
+@pytest.mark.short_version
 @pytest.mark.parametrize("name", NAMES)
 def test_what_one_user_does_takes_nothing_from_another(name):
     short = (WITH_A_MODEL | ALONE)[name]

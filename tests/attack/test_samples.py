@@ -10,7 +10,7 @@ from attack.kinds.models import HEADERS, patched
 from attack.kinds.structures import conversations
 from attack.lines import large_lines
 from attack.schemas import schemas, small, tools
-from inferd.limits import GRAMMAR_MAX_BYTES, MAX_FRAME_BYTES
+from inferd.limits.protocol import GRAMMAR_MAX_BYTES, MAX_FRAME_BYTES
 from inferd.wire import codec
 from tests.model.tiny import write_tiny_model
 

@@ -55,7 +55,7 @@ POLL_S: Final = 0.002
 MARK: Final = "INFERD_TEST_DAEMON"
 """Environment variable by which a daemon's processes are found, orphaned or not."""
 
-STARTED: Final = (b"inferd.worker", b"inferd.decoder")
+STARTED: Final = (b"inferd.worker", b"inferd.line_decoder")
 """What is in the command line of each of them."""
 
 N_ROUND_TRIPS: Final = 5

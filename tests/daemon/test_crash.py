@@ -141,7 +141,7 @@ def test_a_worker_that_falls_silent_is_killed_as_hung(make_daemon: MakeDaemon):
     running = daemon.begin("running")
     running.frame()
     daemon.kill_worker(signal.SIGSTOP)
-    assert running.frames()[-1] == gone("running", "hung: no word for 1 s")
+    assert running.frames()[-1] == gone("running", "hung: no message for 1 s")
     assert daemon.ask(max_tokens=1)[-1]["type"] == "done"
     assert len(daemon.worker_pids()) == 1
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from inferd.limits import MAX_ADMIN_CONNECTIONS, MAX_CONNECTIONS
+from inferd.limits.connections import MAX_ADMIN_CONNECTIONS, MAX_CONNECTIONS
 from tests.daemon.harness import DaemonProcess, MakeDaemon, mock
 
 pytestmark = pytest.mark.slow
@@ -222,7 +222,7 @@ def test_a_worker_that_dies_while_it_loads_ends_the_start(make_daemon: MakeDaemo
 
 def test_a_worker_that_hangs_while_it_loads_ends_the_start(make_daemon: MakeDaemon):
     daemon = make_daemon({**STALLS_AT_LOAD, "limits": {"load_silence_s": 0.5}})
-    assert "backend mock: hung: no word for 0.5 s" in daemon.refusal()
+    assert "backend mock: hung: no message for 0.5 s" in daemon.refusal()
 
 
 def test_what_a_listener_says_that_is_no_command_harms_nobody(

@@ -43,7 +43,6 @@ NARROW: Final[Config] = {
     "backend": [ENDLESS],
     "admission": {"max_active": 1, "max_queued": 0},
 }
-NO_MOUNT: Final = "" if os.geteuid() == 0 else "needs root to mount a small tmpfs"
 
 
 def parsed(path: Path) -> list[Frame]:
@@ -248,7 +247,7 @@ def fill_disk(directory: Path) -> Path:
     raise AssertionError
 
 
-@pytest.mark.skipif(bool(NO_MOUNT), reason=f"no small disk: {NO_MOUNT}")
+@needs_root  # to mount a small tmpfs
 def test_a_full_disk_costs_lines_that_are_counted_and_nothing_else(
     make_daemon: MakeDaemon,
 ):

@@ -51,6 +51,7 @@ def test_ready_is_said_once_the_sockets_answer_and_stopping_when_it_drains(
     assert "STOPPING=1" in hear_until(manager, "STOPPING=1")
 
 
+@pytest.mark.alone
 def test_the_watchdog_is_fed_twice_as_often_as_is_asked(
     make_daemon: MakeDaemon, manager
 ):

@@ -15,6 +15,7 @@ import pytest
 from PIL import Image
 
 from inferd.client.sync import wait_until_ready
+from inferd.paths import runtime_directory
 from tests.daemon.harness import Frame, clean_environ, eventually
 from tests.fakes.recordings import transcode
 from tests.model.tiny import write_tiny_model
@@ -42,6 +43,7 @@ PROGRAMS: Final = [
     pytest.param(program, id=f"program {number}")
     for number, program in enumerate(blocks("python"), 1)
 ]
+SOCKETS: Final = "sockets="
 COMMANDS: Final = [line for block in blocks("sh") for line in block.splitlines()]
 PROMPTS: Final = [
     line.removeprefix("$ ")
@@ -148,9 +150,9 @@ WRITTEN: Final[dict[str, Callable[[Path], None]]] = {
 }
 """How the folder is checked that a command writes."""
 LOGGED: Final[dict[str, Frame]] = {
-    '.venv/bin/inferd generate "What differs': {"backend": "seer", "n_images": 2},
+    '.venv/bin/inferd generate "What differs': {"backend": "vision", "n_images": 2},
     '.venv/bin/inferd generate "Who is speaking': {
-        "backend": "seer",
+        "backend": "vision",
         "audio_ms": SPOKEN_MS,
     },
 }
@@ -229,7 +231,7 @@ def daemon(environ) -> Iterator[dict[str, str]]:
             wait_until_ready(
                 directory,
                 timeout_s=START_S,
-                is_hopeless=lambda: process.poll() is not None,
+                should_stop=lambda: process.poll() is not None,
             )
             yield environ
             process.terminate()
@@ -261,7 +263,7 @@ def tells(log: Path, fields: Frame) -> bool:
 
 
 def test_every_command_of_the_readme_is_known_here():
-    known = (*CHECKS, SERVE, "make ")
+    known = (*CHECKS, SERVE, SOCKETS, "make ")
     assert [line for line in COMMANDS if not line.startswith(known)] == []
     assert SERVE in COMMANDS
     assert len(WITH_DAEMON) == len(CHECKS)
@@ -284,12 +286,32 @@ def test_the_readme_s_unit_is_the_one_that_is_installed():
     assert (ROOT / "systemd" / "inferd.service").is_file()
 
 
+def sockets_line() -> str:
+    [line] = [line for line in COMMANDS if line.startswith(SOCKETS)]
+    return line
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"HOME": "/home/anna"},
+        {"HOME": "/home/anna", "XDG_RUNTIME_DIR": ""},
+        {"HOME": "/home/anna", "XDG_RUNTIME_DIR": "/run/user/1000"},
+    ],
+)
+def test_the_readme_s_sockets_are_where_a_daemon_puts_them(environ):
+    script = f'{sockets_line()}; printf %s "$sockets"'
+    printed = subprocess.check_output(["/bin/sh", "-c", script], env=environ, text=True)
+    assert Path(printed) == runtime_directory(environ)
+
+
 @pytest.mark.slow
 @pytest.mark.model
 @pytest.mark.parametrize("command", WITH_DAEMON)
 def test_a_command_of_the_readme_works(daemon, files, command):
     [start] = [start for start in CHECKS if command.startswith(start)]
-    CHECKS[start](run(["bash", "-o", "pipefail", "-c", here(command)], daemon, files))
+    script = f"{sockets_line()}\n{here(command)}"
+    CHECKS[start](run(["bash", "-o", "pipefail", "-c", script], daemon, files))
     if start in WRITTEN:
         WRITTEN[start](files / "subtitles")
     if start in LOGGED:

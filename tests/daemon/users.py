@@ -17,9 +17,8 @@ SHARED_GID: Final = 100
 
 D = TypeVar("D", bound=DaemonProcess)
 
-needs_root: Final = pytest.mark.skipif(
-    os.geteuid() != 0, reason="only root can connect as other users"
-)
+needs_root: Final = pytest.mark.root
+"""Only root can connect as other users; see `tests/conftest.py`."""
 
 
 @contextmanager

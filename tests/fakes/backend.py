@@ -10,20 +10,8 @@ from typing import Any, Final, Generic, TypeVar
 
 import trio
 
-from inferd.backend import (
-    Backend,
-    EmbedResult,
-    EventStream,
-    J,
-    Prepared,
-    RerankResult,
-    Reuse,
-    StartFailedError,
-)
-from inferd.capabilities import BackendCapabilities
-from inferd.engine.cue import Cue
-from inferd.errors import BackendNotReadyError, BackendUnavailableError
-from inferd.events import (
+from inferd.backend.capabilities import BackendCapabilities
+from inferd.backend.events import (
     AudioRead,
     Done,
     DoneV2,
@@ -37,8 +25,20 @@ from inferd.events import (
     ToolUse,
     Transcription,
 )
-from inferd.job import EmbedJob, GenerateJob, RerankJob, TranscribeJob
-from inferd.wire.responses import Guesses, StopReason, StopReasonV2, Usage, UsageV2
+from inferd.backend.interface import (
+    Backend,
+    CacheReuse,
+    EmbedResult,
+    EventStream,
+    J,
+    Prepared,
+    RerankResult,
+    StartFailedError,
+)
+from inferd.backend.job import EmbedJob, GenerateJob, RerankJob, TranscribeJob
+from inferd.engine.one_shot_cancel import OneShotCancel
+from inferd.errors import BackendNotReadyError, BackendUnavailableError
+from inferd.wire.responses import DraftCounts, StopReason, StopReasonV2, Usage, UsageV2
 
 E = TypeVar("E", TokenEvent, TokenEventV2)
 
@@ -114,7 +114,7 @@ class _Held:
     is_over: bool = False
     said_all_at: float = FOR_EVER
     """When the last token comes, whether anybody takes it or not; on trio's clock."""
-    death: Cue = field(default_factory=Cue)
+    death: OneShotCancel = field(default_factory=OneShotCancel)
     paused_at: float | None = None
     paused_s: float = 0.0
     """Seconds by which all that it says is later, for its pauses."""
@@ -133,8 +133,8 @@ class _Speech(Generic[E]):
         self.n_tokens = 0
         self.first_token_at: float | None = None
         self.warnings: Sequence[MalformedToolCall] = ()
-        self.reuse = Reuse()
-        self.guesses = Guesses()
+        self.reuse = CacheReuse()
+        self.draft_counts = DraftCounts()
         self.events: AsyncGenerator[Sequence[E], None]
 
     def __aiter__(self) -> AsyncIterator[Sequence[E]]:
@@ -142,7 +142,7 @@ class _Speech(Generic[E]):
 
     @contextmanager
     def until_over(self) -> Iterator[None]:
-        with trio.move_on_at(self._held.said_all_at), self._held.death.until_come():
+        with trio.move_on_at(self._held.said_all_at), self._held.death.until_fired():
             yield
 
 
@@ -243,7 +243,7 @@ class ScriptedBackend(Backend):
         self.go_down(reason)
         self._stopped.set()
         for held in self._held.values():
-            held.death.come()
+            held.death.fire()
 
     @asynccontextmanager
     async def prepare(
@@ -340,7 +340,7 @@ class ScriptedBackend(Backend):
             finally:
                 await speech.events.aclose()
 
-    def append(
+    def append_audio(
         self, prepared: Prepared[TranscribeJob], n_bytes: int, *, is_last: bool
     ) -> None:
         if held := self._held.get(prepared.ticket):

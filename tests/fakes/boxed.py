@@ -20,8 +20,8 @@ from typing import Any
 
 import msgspec
 
-from inferd.config import LlamaCppSettings
-from inferd.worker.sandbox import Sandbox, give_up_privileges
+from inferd.config.settings import LlamaCppSettings
+from inferd.worker.sandbox import WorkerSandbox, drop_privileges
 
 PTRACE_SEIZE = 0x4206
 PR_SET_PDEATHSIG = 1
@@ -64,16 +64,18 @@ def main() -> None:
     fd = os.open(model, os.O_RDONLY)
     daemons, ours = socket.socketpair()
     send_medium(daemons)
-    give_up_privileges()
-    sandbox = Sandbox()
-    boxed = sandbox.enter(msgspec.json.decode(settings, type=LlamaCppSettings), [fd])
+    drop_privileges()
+    sandbox = WorkerSandbox()
+    boxed = sandbox.enter_loading(
+        msgspec.json.decode(settings, type=LlamaCppSettings), [fd]
+    )
     if stage == "serving":
-        sandbox.begin_serving()
+        sandbox.enter_serving()
     attempts = reading(fd, Path(model), Path(other))
     attempts["receive a medium"] = lambda: receiving(ours)
-    if not boxed.is_open:
+    if not boxed.files_unrestricted:
         attempts |= writing(Path(model), Path(other)) | running()
-    attempts |= calling(libc, is_open=boxed.is_open)
+    attempts |= calling(libc, is_open=boxed.files_unrestricted)
     print(  # noqa: T201  # a program
         json.dumps(
             {

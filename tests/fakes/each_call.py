@@ -27,15 +27,15 @@ def main() -> None:
 
 def enter(stage: str) -> None:
     """Enter the sandbox of a worker that loads, or that serves."""
-    from inferd.config import LlamaCppSettings  # noqa: PLC0415
-    from inferd.worker.sandbox import Sandbox, give_up_privileges  # noqa: PLC0415
+    from inferd.config.settings import LlamaCppSettings  # noqa: PLC0415
+    from inferd.worker.sandbox import WorkerSandbox, drop_privileges  # noqa: PLC0415
 
-    give_up_privileges()
-    sandbox = Sandbox()
+    drop_privileges()
+    sandbox = WorkerSandbox()
     n_gpu_layers = -1 if stage == "accelerated" else 0
-    sandbox.enter(LlamaCppSettings(name="m", n_gpu_layers=n_gpu_layers))
+    sandbox.enter_loading(LlamaCppSettings(name="m", n_gpu_layers=n_gpu_layers))
     if stage == "serving":
-        sandbox.begin_serving()
+        sandbox.enter_serving()
 
 
 if __name__ == "__main__":

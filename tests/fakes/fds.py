@@ -15,7 +15,7 @@ SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 
 
 def memfd(data: bytes = b"", *, seals: int = SEALS) -> int:
-    """Make a file with these bytes; the caller closes it."""
+    """Make a memfd with these bytes; the caller closes it."""
     fd = os.memfd_create("test", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.write(fd, data)
     if seals:
@@ -65,7 +65,7 @@ def n_open() -> int:
 
 
 def is_open(fd: int) -> bool:
-    """Tell whether there is such a descriptor."""
+    """Tell whether a descriptor is open."""
     return Path(f"/proc/self/fd/{fd}").exists()
 
 
@@ -78,10 +78,10 @@ async def send_with(stream: trio.SocketStream, data: bytes, fds: Sequence[int]) 
 
 @contextmanager
 def lingering(*, linger_s: int = 100_000) -> Iterator[tuple[int, socket.socket]]:
-    """Make a socket that waits in ``close``, and the one that would have to read.
+    """Make a TCP socket that blocks in ``close``, and its peer that does not read.
 
-    Gives the descriptor, which somebody else closes, and the other end: the wait is over
-    once that is closed.
+    Yields the descriptor, which the caller closes, and the peer: ``close`` returns once the
+    peer is closed.
     """
     with socket.create_server(("127.0.0.1", 0)) as listener:
         ours = socket.create_connection(listener.getsockname())

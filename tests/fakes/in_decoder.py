@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
-from inferd.decoder.box import enter
-from inferd.worker.sandbox.sources import keep_library
+from inferd.line_decoder.sandbox import enter_sandbox
+from inferd.worker.sandbox.preloaded_modules import preload_modules
 
 
 def run_in_decoder(*arguments: str | Path, stdin: int = subprocess.DEVNULL) -> str:
@@ -38,10 +38,10 @@ def main() -> None:
     """Read the script, enter, run it."""
     path = Path(sys.argv[1])
     code = compile(path.read_bytes(), path, "exec")
-    keep_library(path.parent)
+    preload_modules(path.parent)
     with socket.socket(fileno=1) as out, out.makefile("w") as sys.stdout:
-        boxed = enter()
-        assert boxed.is_whole, boxed.missing
+        boxed = enter_sandbox()
+        assert boxed.is_complete, boxed.missing
         module = sys.modules["__main__"] = ModuleType("__main__")
         sys.argv[:] = sys.argv[1:]
         exec(code, module.__dict__)  # noqa: S102  # what this program is for

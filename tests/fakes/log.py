@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from inferd.choices import Level
-from inferd.server.log import writing_log
+from inferd.config.choices import LogLevel
+from inferd.server.telemetry.log import writing_log
 
 
 @contextmanager
@@ -43,7 +43,7 @@ def lines_of(reading: int) -> list[str]:
 
 
 @contextmanager
-def logged(patch: pytest.MonkeyPatch, level: Level = "info") -> Iterator[list[str]]:
+def logged(patch: pytest.MonkeyPatch, level: LogLevel = "info") -> Iterator[list[str]]:
     """Log to a pipe in place of stderr; afterwards the list has the lines.
 
     No more than a pipe holds is read.

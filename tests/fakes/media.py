@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from inferd.job import GenerateJob, Media, Sampling, TranscribeJob, Turn
+from inferd.backend.job import GenerateJob, Media, Sampling, TranscribeJob, Turn
 from tests.fakes.fds import SEALS, hole, memfd
 
 
@@ -53,12 +53,12 @@ def _for_writing() -> int:
 
 
 ODD: Final = {
-    "pipe": Odd(_pipe, "no memfd"),
-    "socket": Odd(lambda: socket.socket(socket.AF_UNIX).detach(), "no memfd"),
-    "path": Odd(lambda: os.open("/", os.O_PATH), "no memfd"),
-    "file": Odd(lambda: os.open(__file__, os.O_RDONLY), "no memfd"),
-    "device": Odd(lambda: os.open("/dev/zero", os.O_RDONLY), "no memfd"),
-    "directory": Odd(lambda: os.open("/", os.O_RDONLY), "no memfd"),
+    "pipe": Odd(_pipe, "not a memfd"),
+    "socket": Odd(lambda: socket.socket(socket.AF_UNIX).detach(), "not a memfd"),
+    "path": Odd(lambda: os.open("/", os.O_PATH), "not a memfd"),
+    "file": Odd(lambda: os.open(__file__, os.O_RDONLY), "not a memfd"),
+    "device": Odd(lambda: os.open("/dev/zero", os.O_RDONLY), "not a memfd"),
+    "directory": Odd(lambda: os.open("/", os.O_RDONLY), "not a memfd"),
     "write-only": Odd(_for_writing, "cannot be read"),
     "unsealed": Odd(lambda: memfd(bytes(12), seals=0), "is not sealed"),
     "half a sample": Odd(lambda: memfd(bytes(13)), "has 13 bytes"),

@@ -1,8 +1,8 @@
 """An observer of engines that takes no notice."""
 
-from inferd.capabilities import BackendCapabilities
-from inferd.engine.restart import Pause
-from inferd.ipc import Boxed, Loading
+from inferd.backend.capabilities import BackendCapabilities
+from inferd.engine.supervisor.restart_policy import RestartDelay
+from inferd.ipc.worker import Loading, SandboxReport
 
 
 class Deaf:
@@ -11,16 +11,14 @@ class Deaf:
     def loading(self, backend: str, loading: Loading) -> None:
         pass
 
-    def boxed(self, backend: str, boxed: Boxed) -> None:
+    def sandboxed(self, backend: str, boxed: SandboxReport) -> None:
         pass
 
     def ready(self, backend: str, capabilities: BackendCapabilities) -> None:
         pass
 
-    def died(self, backend: str, reason: str, pause: Pause) -> None:
+    def died(self, backend: str, reason: str, pause: RestartDelay) -> None:
         pass
 
-    def stepped_down(
-        self, backend: str, reason: str, *, crashed: str, lower: str
-    ) -> None:
+    def fell_back(self, backend: str, reason: str, *, crashed: str, lower: str) -> None:
         pass

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from inferd.backend import Reuse
-from inferd.events import MalformedToolCall
-from inferd.wire.responses import Guesses
+from inferd.backend.events import MalformedToolCall
+from inferd.backend.interface import CacheReuse
+from inferd.wire.responses import DraftCounts
 
 
 @dataclass
@@ -15,5 +15,5 @@ class Spoken:
     n_tokens: int = 0
     first_token_at: float | None = None
     warnings: Sequence[MalformedToolCall] = ()
-    reuse: Reuse = field(default_factory=Reuse)
-    guesses: Guesses = field(default_factory=Guesses)
+    reuse: CacheReuse = field(default_factory=CacheReuse)
+    draft_counts: DraftCounts = field(default_factory=DraftCounts)

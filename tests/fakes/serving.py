@@ -10,32 +10,38 @@ import msgspec
 import trio
 import trio.testing
 
-from inferd.admission.gate import Admission
-from inferd.backend import Backend
-from inferd.config import AdmissionSettings, Config, LimitSettings
+from inferd.admission.control import Admission
+from inferd.backend.interface import Backend
+from inferd.config.settings import AdmissionSettings, Config, LimitSettings
+from inferd.limits.server import MAX_MEDIA_FILES
 from inferd.paths import EMBED_SOCKET, INFER_SOCKET, INFER_V2_SOCKET, RERANK_SOCKET
-from inferd.server.audience import Audience, gather
-from inferd.server.connection import Connection, Surface
-from inferd.server.doors import NONE_INHERITED, Doors, Inherited
-from inferd.server.encode import embed_service, rerank_service
-from inferd.server.entrance import Entrance
-from inferd.server.force import nothing_to_read
-from inferd.server.generate import blocks_service, text_service
-from inferd.server.hangup import Hangups
-from inferd.server.holdings import MediaRoom
-from inferd.server.large_lines import LargeLines
-from inferd.server.limits import MAX_MEDIA_FILES
-from inferd.server.listen import INFERENCE_MODE
-from inferd.server.metrics import Metrics
-from inferd.server.reception import Door, Reception, in_a_frame
-from inferd.server.register import Register
-from inferd.server.room import Room
-from inferd.server.run import Daemon
-from inferd.server.status import StatusBoard
-from inferd.server.surfaces import AnySurface
-from inferd.server.surroundings import Surroundings
-from inferd.server.turns import Turns
-from inferd.server.unread import Unread
+from inferd.server.admin.live_config import no_config_file
+from inferd.server.connection.deps import ConnectionDeps
+from inferd.server.connection.disconnect_watch import DisconnectWatch
+from inferd.server.connection.limit import ConnectionLimit
+from inferd.server.connection.output_quota import OutputQuota
+from inferd.server.connection.serve import ClientConnection, Endpoint
+from inferd.server.daemon import Daemon
+from inferd.server.event_loop.scheduler import LoopScheduler
+from inferd.server.inflight import InFlight
+from inferd.server.large_lines.fair_limiter import FairLimiter
+from inferd.server.listen.acceptor import Acceptor, ListenerSpec, refusal_frame
+from inferd.server.listen.bind import INFERENCE_MODE
+from inferd.server.listen.listeners import (
+    NO_INHERITED_SOCKETS,
+    InheritedSockets,
+    Listeners,
+)
+from inferd.server.media.quota import MediaQuota
+from inferd.server.queue.requests import RequestQueue
+from inferd.server.services.encode import embed_service, rerank_service
+from inferd.server.services.endpoints import AnyEndpoint
+from inferd.server.services.pipeline import Pipeline
+from inferd.server.services.v1 import V1Service
+from inferd.server.services.v2 import V2Service
+from inferd.server.telemetry.metrics import Metrics
+from inferd.server.telemetry.setup import Telemetry, make_telemetry
+from inferd.server.telemetry.status import StatusBoard
 from inferd.wire.codec import (
     decode_blocks,
     decode_embed,
@@ -48,95 +54,105 @@ PATIENCE_S = 3600.0
 """Virtual seconds after which a test that waits has failed."""
 
 
-class House:
-    """Connections to every surface, each over a socketpair."""
+def idle_scheduler() -> LoopScheduler:
+    """Make a scheduler that nobody runs: to it no work takes time, so no pass is over."""
+    return LoopScheduler(clock=lambda: 0.0)
+
+
+class LocalServer:
+    """The inference sockets in the test's event loop, each connection a socketpair."""
 
     def __init__(
         self,
         *backends: Backend,
         max_active: int = 1,
         max_queued: int = 10,
-        n_places: int = 1000,
+        max_connections: int = 1000,
         **limits: Any,
     ) -> None:
-        self.gate = Admission(max_active=max_active, max_queued=max_queued)
-        self.turns = Turns(self.gate)
+        self.admission = Admission(max_active=max_active, max_queued=max_queued)
+        self.queue = RequestQueue(self.admission)
         settings = msgspec.convert(limits, LimitSettings)
-        self.media = MediaRoom(settings, MAX_MEDIA_FILES, self.turns.count_waiting)
-        entrance = Entrance(backends, self.turns, media=self.media)
-        self.surfaces: dict[str, AnySurface] = {
-            INFER_SOCKET: Surface(
-                INFER_SOCKET, decode_generate, text_service(entrance)
-            ),
-            INFER_V2_SOCKET: Surface(
+        self.media = MediaQuota(settings, MAX_MEDIA_FILES, self.queue.count_waiting)
+        pipeline = Pipeline(backends, self.queue, media_quota=self.media)
+        self.endpoints: dict[str, AnyEndpoint] = {
+            INFER_SOCKET: Endpoint(INFER_SOCKET, decode_generate, V1Service(pipeline)),
+            INFER_V2_SOCKET: Endpoint(
                 INFER_V2_SOCKET,
                 decode_blocks,
-                blocks_service(entrance),
+                V2Service(pipeline),
                 takes_media=True,
             ),
-            EMBED_SOCKET: Surface(EMBED_SOCKET, decode_embed, embed_service(entrance)),
-            RERANK_SOCKET: Surface(
-                RERANK_SOCKET, decode_rerank, rerank_service(entrance)
+            EMBED_SOCKET: Endpoint(EMBED_SOCKET, decode_embed, embed_service(pipeline)),
+            RERANK_SOCKET: Endpoint(
+                RERANK_SOCKET, decode_rerank, rerank_service(pipeline)
             ),
         }
-        self.hangups = Hangups()
+        self.disconnects = DisconnectWatch()
         self.metrics = Metrics()
-        self.register = Register(self.metrics)
-        self.connections: list[Connection[Any]] = []
-        self.reception = Reception(self.metrics)
-        self.around = Surroundings(
-            hangups=self.hangups,
-            register=self.register,
-            room=Room(n_places),
-            large_lines=LargeLines(settings.max_large_lines),
-            unread=Unread(settings.max_unread_bytes),
-            media=self.media,
+        self.in_flight = InFlight(self.metrics)
+        self.connections: list[ClientConnection[Any]] = []
+        loop = idle_scheduler()
+        self.acceptor = Acceptor(self.metrics, loop)
+        self.deps = ConnectionDeps(
+            disconnects=self.disconnects,
+            in_flight=self.in_flight,
+            metrics=self.metrics,
+            connection_limit=ConnectionLimit(max_connections),
+            large_line_limiter=FairLimiter(settings.max_large_lines),
+            output_quota=OutputQuota(settings.max_unread_bytes),
+            media_quota=self.media,
             limits=settings,
+            loop=loop,
         )
         self._nursery: trio.Nursery
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is left of any request."""
-        places = (self.gate.active, self.gate.waiting, len(self.turns._turns))
-        is_read = not self.around.unread.n_bytes and not self.media.held_bytes
-        return places == (0, 0, 0) and is_read and not [*self.register]
+        """Whether no request is in flight and nothing is held for one."""
+        counts = (
+            self.admission.active,
+            self.admission.waiting,
+            len(self.queue._permits),
+        )
+        is_read = not self.deps.output_quota.n_bytes and not self.media.held_bytes
+        return counts == (0, 0, 0) and is_read and not [*self.in_flight]
 
     @property
     def n_served(self) -> int:
-        """Connections that are open on this side."""
+        """Connections that are open on the server's side."""
         return len(self._nursery.child_tasks)
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator["House"]:
+    async def opened(self) -> AsyncIterator["LocalServer"]:
         """Serve while inside; a test that takes too long fails."""
         with trio.fail_after(PATIENCE_S):
             async with trio.open_nursery() as watching:
-                watching.start_soon(self.hangups.run)
+                watching.start_soon(self.disconnects.run)
                 async with trio.open_nursery() as self._nursery:
                     yield self
                     self._nursery.cancel_scope.cancel()
                 watching.cancel_scope.cancel()
 
     def connect(self, leaf: str = INFER_SOCKET) -> FrameClient:
-        """Let one client in."""
+        """Connect a client."""
         ours, theirs = unix_pair()
-        door = self._door(self.surfaces[leaf])
-        self.reception.receive(bare(ours), door, self._nursery)
+        spec = self._listener_spec(self.endpoints[leaf])
+        self.acceptor.handle(bare(ours), spec, self._nursery)
         return FrameClient(theirs, leaf)
 
-    def _door(self, surface: AnySurface) -> Door:
+    def _listener_spec(self, endpoint: AnyEndpoint) -> ListenerSpec:
         async def serve(stream: trio.SocketStream) -> None:
-            connection = surface.connect(stream, self.around)
+            connection = endpoint.connect(stream, self.deps)
             self.connections.append(connection)
             await connection.serve()
 
-        return Door(
-            surface.socket,
+        return ListenerSpec(
+            endpoint.socket,
             serve,
-            self.around.room,
-            in_a_frame,
-            is_kept_open=False,
+            self.deps.connection_limit,
+            refusal_frame,
+            may_use_reserve_fd=False,
             mode=INFERENCE_MODE,
         )
 
@@ -144,21 +160,21 @@ class House:
 class RunningDaemon:
     """A whole daemon in a directory of its own."""
 
-    def __init__(self, daemon: Daemon, directory: Path, audience: Audience) -> None:
+    def __init__(self, daemon: Daemon, directory: Path, telemetry: Telemetry) -> None:
         self.daemon = daemon
         self.directory = directory
-        self.board: StatusBoard = audience.board
-        self.metrics = audience.metrics
+        self.board: StatusBoard = telemetry.board
+        self.metrics = telemetry.metrics
         self.ended = trio.Event()
 
     @property
     def infer_sock(self) -> Path:
-        """Where its inference socket is."""
+        """Path of its inference socket."""
         return self.directory / INFER_SOCKET
 
     @property
     def admin_sock(self) -> Path:
-        """Where its admin socket is."""
+        """Path of its admin socket."""
         return self.directory / "admin.sock"
 
     async def connect(self, leaf: str = INFER_SOCKET) -> FrameClient:
@@ -186,19 +202,19 @@ class RunningDaemon:
 def make_daemon(
     directory: Path,
     *backends: Backend,
-    read_config: Callable[[], Config] = nothing_to_read,
+    read_config: Callable[[], Config] = no_config_file,
     environ: Mapping[str, str] | None = None,
-    inherited: Inherited = NONE_INHERITED,
+    inherited: InheritedSockets = NO_INHERITED_SOCKETS,
     **settings: Any,
 ) -> RunningDaemon:
-    """Put a daemon together that is not started.
+    """Make a daemon that is not started.
 
     Args:
         directory: of its sockets.
-        backends: what serves.
+        backends: serve its requests.
         read_config: reads its configuration again.
-        environ: where it finds its service manager.
-        inherited: sockets that are there already.
+        environ: names the socket of its service manager.
+        inherited: sockets that exist already.
         settings: whole tables of the configuration, or keys of ``[limits]``.
     """
     names = ("access", "admission", "listen")
@@ -207,15 +223,15 @@ def make_daemon(
         **{"admission": AdmissionSettings(max_active=1), **tables},
         limits=msgspec.convert(settings, LimitSettings),
     )
-    audience = gather(environ or {})
-    doors = Doors(directory, config.listen.group, inherited)
-    daemon = Daemon(config, doors, backends, audience, read_config)
-    return RunningDaemon(daemon, directory, audience)
+    telemetry = make_telemetry(environ or {})
+    listeners = Listeners(directory, config.listen.group, inherited)
+    daemon = Daemon(config, listeners, backends, telemetry, read_config)
+    return RunningDaemon(daemon, directory, telemetry)
 
 
 @contextmanager
-def held(directory: Path, *leaves: str) -> Iterator[Callable[[], Inherited]]:
-    """Listen at sockets while inside; give what hands them over, any number of times."""
+def held(directory: Path, *leaves: str) -> Iterator[Callable[[], InheritedSockets]]:
+    """Listen on sockets while inside; yield a function that duplicates them."""
     with ExitStack() as stack:
         theirs: dict[str, socket.socket] = {}
         for leaf in leaves:
@@ -224,7 +240,7 @@ def held(directory: Path, *leaves: str) -> Iterator[Callable[[], Inherited]]:
             theirs[leaf].listen(100)
             theirs[leaf].setblocking(False)
 
-        def hand_over() -> Inherited:
+        def hand_over() -> InheritedSockets:
             copies = {leaf: sock.dup() for leaf, sock in theirs.items()}
             for sock in copies.values():
                 stack.enter_context(sock)
@@ -246,6 +262,6 @@ async def running(daemon: RunningDaemon) -> AsyncIterator[RunningDaemon]:
 
 
 async def ready(daemon: RunningDaemon) -> None:
-    """Wait until a daemon takes requests, or until it has nothing more to do."""
+    """Wait until a daemon serves requests, or has ended."""
     await trio.testing.wait_all_tasks_blocked()
     assert daemon.infer_sock.exists() or daemon.ended.is_set()

@@ -20,13 +20,13 @@ PATIENCE_S: Final = 100_000
 
 
 def bare(stream: trio.SocketStream) -> socket.socket:
-    """Give the socket of a stream as the kernel's queue of a listener would."""
+    """Return the stdlib socket of a stream, as ``accept`` would."""
     sock: socket.socket = getattr(stream.socket, "_sock")  # noqa: B009  # it is trio's own
     return sock
 
 
 def unix_pair() -> tuple[trio.SocketStream, trio.SocketStream]:
-    """Make two ends of one connection, with credentials and hang-ups as in life."""
+    """Make both ends of a connection over a real Unix socket."""
     ends: list[trio.SocketStream] = []
     for sock in socket.socketpair():
         sock.setblocking(False)
@@ -36,39 +36,39 @@ def unix_pair() -> tuple[trio.SocketStream, trio.SocketStream]:
 
 @asynccontextmanager
 async def open_pair() -> AsyncIterator[tuple[trio.SocketStream, trio.SocketStream]]:
-    """Make two ends of one connection; both are closed on leaving."""
+    """Make both ends of a connection; both are closed on leaving."""
     ours, theirs = unix_pair()
     async with ours, theirs:
         yield ours, theirs
 
 
 def fill_pipe(stream: trio.SocketStream) -> None:
-    """Write until the kernel takes no more."""
+    """Write until the socket's buffer is full."""
     with suppress(BlockingIOError):
         while True:
             os.write(stream.socket.fileno(), b"x" * READ_BYTES)
 
 
 def generate(request_id: str = "r", text: str = "hello", **fields: Any) -> bytes:
-    """Write a v1 request as a line."""
+    """Make the line of a v1 request."""
     messages = [{"role": "user", "content": text}]
     return to_line({"id": request_id, "messages": messages, **fields})
 
 
 def blocks(request_id: str = "r", text: str = "hello", **fields: Any) -> bytes:
-    """Write a v2 request as a line."""
+    """Make the line of a v2 request."""
     content = [{"type": "text", "text": text}]
     messages = [{"role": "user", "content": content}]
     return to_line({"id": request_id, "messages": messages, **fields})
 
 
 def embed(request_id: str = "r", text: str = "hello", **fields: Any) -> bytes:
-    """Write an embed request as a line."""
+    """Make the line of an embed request."""
     return to_line({"id": request_id, "input": [text], **fields})
 
 
 def rerank(request_id: str = "r", text: str = "hello", **fields: Any) -> bytes:
-    """Write a rerank request as a line."""
+    """Make the line of a rerank request."""
     documents = [text, "another"]
     return to_line({"id": request_id, "query": "q", "documents": documents, **fields})
 
@@ -83,18 +83,18 @@ REQUESTS: Final = {
 
 
 def cancel(request_id: str = "r") -> bytes:
-    """Write a cancel as a line."""
+    """Make the line of a cancel."""
     return to_line({"type": "cancel", "id": request_id})
 
 
 def append(request_id: str = "r", attachment_id: str = "s", **fields: Any) -> bytes:
-    """Write what appends to a request as a line."""
+    """Make the line of an append."""
     ids = {"id": request_id, "attachment_id": attachment_id}
     return to_line({"type": "append", **ids, **fields})
 
 
 def to_line(frame: Frame) -> bytes:
-    """Write a frame with its newline."""
+    """Encode a frame with its newline."""
     return json.dumps(frame).encode() + b"\n"
 
 
@@ -117,7 +117,7 @@ class FrameClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Leave."""
+        """Disconnect."""
         await trio.aclose_forcefully(self.stream)
 
     async def send(self, data: bytes) -> None:
@@ -125,11 +125,11 @@ class FrameClient:
         await self.stream.send_all(data)
 
     async def half_close(self) -> None:
-        """Say that nothing more is sent, and go on reading."""
+        """Shut down the sending side, and go on reading."""
         await self.stream.send_eof()
 
     async def read_bytes(self, n_bytes: int) -> None:
-        """Read so many bytes, wherever in a frame they end."""
+        """Read a number of bytes, even to the middle of a frame."""
         while n_bytes > 0:
             data = await self.stream.receive_some(min(n_bytes, READ_BYTES))
             assert data, "the connection ended"

@@ -3,13 +3,7 @@ import pytest
 import trio
 import trio.testing
 
-from inferd.backend import Backend, StartFailedError
-from inferd.errors import (
-    BackendNotReadyError,
-    BackendUnavailableError,
-    ContextOverflowError,
-)
-from inferd.events import (
+from inferd.backend.events import (
     AudioRead,
     Done,
     DoneV2,
@@ -19,7 +13,13 @@ from inferd.events import (
     Token,
     ToolUse,
 )
-from inferd.job import EmbedJob, GenerateJob, RerankJob, Sampling, Turn
+from inferd.backend.interface import Backend, StartFailedError
+from inferd.backend.job import EmbedJob, GenerateJob, RerankJob, Sampling, Turn
+from inferd.errors import (
+    BackendNotReadyError,
+    BackendUnavailableError,
+    ContextOverflowError,
+)
 from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
 from tests.fakes.fds import memfds
 from tests.fakes.media import speech
@@ -226,9 +226,9 @@ async def test_speech_is_said_once_open_sound_has_ended(autojump_clock):
             backend.transcribe(prepared) as stream,
         ):
             batches = aiter(stream)
-            backend.append(prepared, 8, is_last=False)
+            backend.append_audio(prepared, 8, is_last=False)
             assert await anext(batches) == [AudioRead(8)]
-            backend.append(prepared, 12, is_last=True)
+            backend.append_audio(prepared, 12, is_last=True)
             events = [each async for batch in batches for each in batch]
     assert events[:-1] == [AudioRead(12), Text("a"), Text("b")]
     assert isinstance(events[-1], DoneV2)

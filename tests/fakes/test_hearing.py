@@ -2,7 +2,7 @@ import json
 import socket
 from base64 import b64encode
 
-from inferd.client.memory import Memory
+from inferd.client.memfd import Memfd
 from inferd.client.surfaces import BLOCKS
 from tests.fakes.hearing import hear, heard, partial, receive, segment
 from tests.fakes.streams import to_line
@@ -15,7 +15,7 @@ def append(samples, *, end=False):
 
 def test_a_line_comes_with_what_lies_in_its_memory():
     ours, theirs = socket.socketpair()
-    with ours, theirs, Memory() as memory:
+    with ours, theirs, Memfd() as memory:
         memory.write(b"contents")
         socket.send_fds(ours, [b'{"a":1}\n'], [memory.fd])
         ours.sendall(b'{"b":2}\n')

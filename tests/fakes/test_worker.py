@@ -3,10 +3,10 @@ import signal
 import pytest
 import trio
 
-from inferd.config import MockSettings
-from inferd.engine.process import WorkerProcess
-from inferd.ipc import Drop, Load
-from inferd.limits import READ_BYTES
+from inferd.config.settings import MockSettings
+from inferd.engine.supervisor.process import WorkerProcess
+from inferd.ipc.worker import Drop, Load
+from inferd.limits.connections import READ_BYTES
 from tests.fakes.worker import FakeProcess, Workers
 
 LOAD = Load(settings=MockSettings(name="m"), n_slots=1)
@@ -17,9 +17,9 @@ def public(kind: type) -> set[str]:
 
 
 def test_it_has_what_the_engine_uses_of_a_process():
-    used = {"pid", "stream", "complaint", "serves_clients", "kill", "wait"}
+    used = {"pid", "stream", "error_line", "redact_stderr", "kill", "wait"}
     assert used - {"stream"} <= public(WorkerProcess)
-    assert {"serves_clients", "kill", "wait"} <= public(FakeProcess)
+    assert {"redact_stderr", "kill", "wait"} <= public(FakeProcess)
 
 
 async def test_what_a_worker_said_last_can_be_read_after_its_end():

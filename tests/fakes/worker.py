@@ -10,9 +10,10 @@ from typing import TypeVar
 
 import trio
 
-from inferd.capabilities import BackendCapabilities
-from inferd.engine.spawn import Spawned
-from inferd.ipc import (
+from inferd.backend.capabilities import BackendCapabilities
+from inferd.engine.supervisor.spawn import SpawnedProcess
+from inferd.ipc.encoding import MessageSplitter, decode_to_worker, encode
+from inferd.ipc.worker import (
     Ended,
     FromWorker,
     Load,
@@ -23,8 +24,7 @@ from inferd.ipc import (
     Step,
     ToWorker,
 )
-from inferd.limits import READ_BYTES
-from inferd.pipe import MessageSplitter, decode_to_worker, encode
+from inferd.limits.connections import READ_BYTES
 from inferd.wire.responses import StopReason, Usage
 from tests.fakes.streams import unix_pair
 
@@ -63,8 +63,8 @@ class FakeProcess:
     def __init__(self, pid: int, on_kill: Callable[[], None]) -> None:
         self.stream, self.far_stream = unix_pair()
         self.pid = pid
-        self.complaint = ""
-        self.is_told = False
+        self.error_line = ""
+        self.load_sent = False
         self.holds_client_text = False
         self.n_kills = 0
         self._on_kill = on_kill
@@ -76,7 +76,7 @@ class FakeProcess:
         """Whether it has not ended."""
         return self._code is None
 
-    def serves_clients(self) -> None:
+    def redact_stderr(self) -> None:
         self.holds_client_text = True
 
     def kill(self) -> None:
@@ -221,7 +221,9 @@ class Workers:
         self._send, self._receive = trio.open_memory_channel[FakeWorker](1000)
 
     @asynccontextmanager
-    async def start(self, _: Spawned | None = None) -> AsyncIterator[FakeProcess]:
+    async def start(
+        self, _: SpawnedProcess | None = None
+    ) -> AsyncIterator[FakeProcess]:
         """Start one, unless that is to be refused, once; on leaving, it is ended."""
         if (refusal := self.refusal) is not None:
             self.refusal = None

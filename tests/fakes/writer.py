@@ -5,7 +5,7 @@ import threading
 
 
 class ScriptedWriter:
-    """Keeps what it is given; see ``inferd.server.sink.Writer``."""
+    """Keeps what it is given; see ``inferd.server.telemetry.log_writer.LogLineWriter``."""
 
     def __init__(self) -> None:
         self.lines: list[bytes] = []

@@ -2,9 +2,9 @@ import pytest
 
 from fuzz import judge as judged
 from fuzz.judge import BrokenPromiseError, Request, Work, frames_of, judge
+from inferd.backend.job import EmbedJob
 from inferd.errors import InvalidRequestError
-from inferd.job import EmbedJob
-from inferd.pipe import BrokenLinkError
+from inferd.ipc.encoding import MalformedMessageError
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_a_text_that_is_none_does_not_get_into_an_error(reads):
 )
 def test_work_that_no_worker_can_be_given_breaks_a_promise(reads, work):
     reads(lambda: Request("r", lambda: work))
-    with pytest.raises((BrokenPromiseError, BrokenLinkError)):
+    with pytest.raises((BrokenPromiseError, MalformedMessageError)):
         judge("embed", b"{}")
 
 

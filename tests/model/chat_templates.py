@@ -9,22 +9,22 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from inferd.dialects.template import ChatTemplate
-from inferd.job import Tool, ToolCall, Turn
+from inferd.backend.job import PastCall, ToolSpec, Turn
+from inferd.dialects.prompt.template import ChatTemplate
 
 SYSTEM = Turn("system", "You are terse.")
 LATER_SYSTEM = Turn("system", "Be kind.")
 QUESTION = Turn("user", "Weather in Zürich?")
 ANSWER = Turn("assistant", "It is 12 °C.")
 NEXT = Turn("user", "And now?")
-WEATHER = Tool(
+WEATHER = ToolSpec(
     name="get_weather",
     description="Get the weather.",
     input_schema='{"type": "object", "properties": {"city": {"type": "string", '
     '"description": "City name"}, "days": {"type": "integer"}}, "required": ["city"]}',
 )
 CALLS = tuple(
-    ToolCall(
+    PastCall(
         id=f"tc-{n}",
         name="get_weather",
         arguments=json.dumps({"city": city, "days": 2 - n}),

@@ -164,14 +164,14 @@ def test_a_broken_file_does_not_keep_a_good_one(transcribe, tmp_path):
     code, stdout, stderr = transcribe(broken, CLIP)
     assert (code, one_line(stdout)) == (2, SAID)
     [line] = stderr.splitlines()
-    assert line.startswith(f"error: {broken}: no sound in it")
+    assert line.startswith(f"error: {broken}: no audio in it")
 
 
 def test_a_language_that_the_model_does_not_know_is_told(transcribe):
     code, stdout, stderr = transcribe(CLIP, "--language", "de")
     assert (code, stdout) == (2, "")
     [line] = stderr.splitlines()
-    assert line.startswith(f"error: {CLIP}: invalid_request: ")
+    assert line.startswith(f"error: {CLIP}: invalid request: ")
     assert "language 'de': the model knows en" in line
 
 

@@ -4,40 +4,38 @@ import time
 import numpy as np
 import pytest
 
-from inferd.config import LlamaCppSettings
+from inferd.backend.job import GenerateJob, Sampling, Structure, ToolChoice, ToolSpec
+from inferd.config.settings import LlamaCppSettings
 from inferd.dialects.registry import DIALECTS
-from inferd.job import GenerateJob, Sampling, Structure, Tool, ToolChoice
+from inferd.limits.worker import FORCED_TOKENS, GRAMMAR_COMPILE_S, GRAMMAR_STEP_S
 from inferd.worker.backend import RefusedError
-from inferd.worker.limits import (
-    FORCED_TOKENS,
-    GRAMMAR_COMPILE_S,
-    GRAMMAR_STEP_S,
-)
-from inferd.worker.llama.constraint import ConstraintError, Vocabulary
-from inferd.worker.llama.files import ModelFile
-from inferd.worker.llama.grammar import answer_grammar
-from inferd.worker.llama.library import load_library
-from inferd.worker.llama.model import Model
+from inferd.worker.llama.gguf.files import ModelFile
+from inferd.worker.llama.grammar.build import answer_grammar
+from inferd.worker.llama.grammar.constraint import ConstraintError, GrammarVocabulary
+from inferd.worker.llama.library.binding import load_library
+from inferd.worker.llama.model.weights import LlamaModel
 from tests.model.schemas import an_object
 from tests.model.walking import Walker
 
 pytestmark = pytest.mark.model
 
 PERSON = an_object(True, name={"type": "string"}, age={"type": "integer"})
-WEATHER = Tool(
+WEATHER = ToolSpec(
     name="get_weather",
     description="",
     input_schema=json.dumps(an_object(True, city={"type": "string", "maxLength": 9})),
 )
-CLOCK = Tool(name="get_time", description="", input_schema='{"properties": {}}')
+CLOCK = ToolSpec(name="get_time", description="", input_schema='{"properties": {}}')
 SAMPLING = Sampling(temperature=0, top_p=1, top_k=0, seed=0)
 
 
 @pytest.fixture(scope="module")
 def walker(embedded_chat) -> Walker:
     load_library()
-    model = Model(ModelFile(embedded_chat), LlamaCppSettings(name="m"), lambda: None)
-    return Walker(model, Vocabulary(model))
+    model = LlamaModel(
+        ModelFile(embedded_chat), LlamaCppSettings(name="m"), lambda: None
+    )
+    return Walker(model, GrammarVocabulary(model))
 
 
 def tokens_of(walker, text):
@@ -64,7 +62,7 @@ def compiled(walker, schema):
 )
 def test_text_without_a_choice_is_cut_as_the_model_cuts_it(walker, value):
     constraint = compiled(walker, {"const": value})
-    forced = constraint.ahead().certain
+    forced = constraint.lookahead().forced
     text = walker.text(forced).decode()
     assert json.loads(text) == value
     assert forced == tokens_of(walker, text)
@@ -73,10 +71,10 @@ def test_text_without_a_choice_is_cut_as_the_model_cuts_it(walker, value):
 def test_the_token_before_a_choice_is_left_to_the_model(walker):
     constraint = compiled(walker, PERSON)
     assert (
-        walker.text(constraint.ahead().certain) == b'{"name":'
+        walker.text(constraint.lookahead().forced) == b'{"name":'
     )  # and a space, or more
     constraint.accept(tokens_of(walker, '{"name": "Ada"'))
-    forced = constraint.ahead().certain
+    forced = constraint.lookahead().forced
     assert walker.text(forced) == b', "age":'
     assert forced == tokens_of(walker, ', "age": 1')[: len(forced)]
 
@@ -84,18 +82,19 @@ def test_the_token_before_a_choice_is_left_to_the_model(walker):
 def test_what_is_ahead_changes_nothing_here(walker):
     constraint = compiled(walker, PERSON)
     before = walker.allowed(constraint)
-    assert constraint.ahead().certain == constraint.ahead().certain
+    assert constraint.lookahead().forced == constraint.lookahead().forced
     assert (walker.allowed(constraint) == before).all()
 
 
 def test_a_long_text_without_a_choice_comes_in_parts(walker):
     text = "word " * 4000
     constraint = compiled(walker, {"const": text})
-    forced = constraint.ahead().certain
+    forced = constraint.lookahead().forced
     assert FORCED_TOKENS / 2 < len(forced) <= FORCED_TOKENS
     constraint.accept(forced)
     assert (
-        walker.text([*forced, *constraint.ahead().certain]) in b'"%b"' % text.encode()
+        walker.text([*forced, *constraint.lookahead().forced])
+        in b'"%b"' % text.encode()
     )
 
 
@@ -103,10 +102,10 @@ def test_no_token_decides_between_ways_on_that_have_none_of_their_own(walker):
     items = {"type": "array", "items": an_object(True, kind={"const": "x"})}
     constraint = compiled(walker, items)
     constraint.accept(tokens_of(walker, '[{"kind": "x'))
-    forced = walker.text(constraint.ahead().certain)
+    forced = walker.text(constraint.lookahead().forced)
     assert b'"}'.startswith(forced)  # "}, is a token of its own, and "}] is not
     constraint.accept(
-        [*constraint.ahead().certain, *tokens_of(walker, '"}'[len(forced) :])]
+        [*constraint.lookahead().forced, *tokens_of(walker, '"}'[len(forced) :])]
     )
     assert n_fitting(walker, constraint, "]") == 1
 
@@ -115,7 +114,7 @@ def test_the_end_of_a_turn_is_a_choice(walker):
     constraint = walker.compile("regex", "abc(def)?")
     constraint.accept(tokens_of(walker, "abc"))
     assert constraint.is_complete
-    assert constraint.ahead().certain == []
+    assert constraint.lookahead().forced == []
     assert walker.allowed(constraint)[[*walker.model.end_tokens]].all()
 
 
@@ -211,7 +210,7 @@ def test_every_family_can_be_held_to_a_call_and_to_a_structure(walker, dialect, 
 
 
 def test_a_tool_whose_schema_fits_nothing_is_refused_by_its_place(walker):
-    bad = Tool(
+    bad = ToolSpec(
         name="x",
         description="",
         input_schema='{"properties": {"a": false}, "required": ["a"]}',
@@ -279,6 +278,7 @@ GRAMMARS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GRAMMARS)
+@pytest.mark.alone
 def test_no_grammar_takes_long_to_compile_or_for_a_token(walker, name):
     began_at = time.thread_time()
     try:
@@ -297,7 +297,7 @@ def test_no_grammar_takes_long_to_compile_or_for_a_token(walker, name):
             if constraint.is_stopped or not allowed.any():
                 break
             constraint.accept([int(chance.choice(np.flatnonzero(allowed)))])
-            constraint.ahead()
+            constraint.lookahead()
         except ConstraintError:
             break  # its answer has failed
         finally:

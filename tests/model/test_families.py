@@ -11,7 +11,7 @@ from typing import Any, Final
 import jsonschema_rs
 import pytest
 
-from inferd.dialects.lark import Lark
+from inferd.dialects.lark import LarkBuilder
 from inferd.dialects.registry import DIALECTS
 from tests.daemon.fixtures import daemons
 from tests.daemon.harness import DaemonProcess, Frame, llamacpp
@@ -151,7 +151,7 @@ def test_transcripts_show_all_that_a_family_has(name):
 
 def spelling(case: Case) -> Frame:
     """Hold the answer to that of a case, byte for byte."""
-    grammar = Lark().source(Lark().text(case.answer))
+    grammar = LarkBuilder().source(LarkBuilder().text(case.answer))
     return {
         "messages": [CALLED],
         "response_format": {"type": "lark", "grammar": grammar},

@@ -5,16 +5,16 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from inferd.config import LlamaCppSettings
+from inferd.backend.events import Text, Thinking, ToolUse
+from inferd.backend.job import GenerateJob, Sampling, Structure, ToolChoice, ToolSpec
+from inferd.config.settings import LlamaCppSettings
 from inferd.dialects.registry import DIALECTS
-from inferd.events import Text, Thinking, ToolUse
-from inferd.job import GenerateJob, Sampling, Structure, Tool, ToolChoice
-from inferd.output.blocks import BlockParser, Said
-from inferd.worker.llama.constraint import ConstraintError, Vocabulary
-from inferd.worker.llama.files import ModelFile
-from inferd.worker.llama.grammar import answer_grammar
-from inferd.worker.llama.library import load_library
-from inferd.worker.llama.model import Model
+from inferd.output.parser import BlockParser, ParsedBlock
+from inferd.worker.llama.gguf.files import ModelFile
+from inferd.worker.llama.grammar.build import answer_grammar
+from inferd.worker.llama.grammar.constraint import ConstraintError, GrammarVocabulary
+from inferd.worker.llama.library.binding import load_library
+from inferd.worker.llama.model.weights import LlamaModel
 from tests.model.spellings import FAMILIES, WAYS, Spoken
 from tests.model.walking import Walker
 
@@ -116,13 +116,15 @@ N_WALKS = 24
 @pytest.fixture(scope="module")
 def walker(embedded_chat) -> Walker:
     load_library()
-    model = Model(ModelFile(embedded_chat), LlamaCppSettings(name="m"), lambda: None)
-    return Walker(model, Vocabulary(model))
+    model = LlamaModel(
+        ModelFile(embedded_chat), LlamaCppSettings(name="m"), lambda: None
+    )
+    return Walker(model, GrammarVocabulary(model))
 
 
-def tools_of(schemas) -> tuple[Tool, ...]:
+def tools_of(schemas) -> tuple[ToolSpec, ...]:
     return tuple(
-        Tool(name=name, description="", input_schema=json.dumps(schema))
+        ToolSpec(name=name, description="", input_schema=json.dumps(schema))
         for name, schema in schemas.items()
     )
 
@@ -156,7 +158,7 @@ def told(family, text, tools=TOOLS, *, open_thought="") -> list[Any]:
     return [_spoken(each) for each in [*parser.feed(text), *parser.finish()]]
 
 
-def _spoken(said: Said) -> Any:
+def _spoken(said: ParsedBlock) -> Any:
     if not isinstance(said, ToolUse):
         return said
     assert isinstance(said.input, dict)

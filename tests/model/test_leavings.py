@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from inferd.ipc import Step
+from inferd.ipc.worker import Step
 from inferd.worker.llama.backend import LlamaBackend
-from inferd.worker.llama.decoder import Decoder
+from inferd.worker.llama.generate.decoder import BatchDecoder
 from inferd.worker.llama.generator import Generator
-from inferd.worker.llama.library import llama
+from inferd.worker.llama.library.binding import llama
 from tests.model.tiny import write_tiny_model
 from tests.unit.worker.llama.running import N_SLOTS, job, load
 
@@ -55,9 +55,9 @@ def play(backend: LlamaBackend, chance: random.Random) -> None:
         check_cells(backend)
 
 
-def decoder_of(backend: LlamaBackend) -> Decoder:
+def decoder_of(backend: LlamaBackend) -> BatchDecoder:
     assert isinstance(backend._engine, Generator)
-    return backend._engine._decoder
+    return backend._engine.decoder
 
 
 def check_cells(backend: LlamaBackend) -> None:

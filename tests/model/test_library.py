@@ -4,7 +4,12 @@ from collections.abc import Callable
 import pytest
 
 from inferd.worker.backend import LoadError
-from inferd.worker.llama.library import check_struct, llama, load_library, struct_size
+from inferd.worker.llama.library.binding import (
+    check_struct,
+    llama,
+    load_library,
+    struct_size,
+)
 
 pytestmark = pytest.mark.model
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from inferd.models.embedded import EMBEDDED_MODELS
-from inferd.worker.llama.predict import REHEARSAL_BYTES, REHEARSAL_TOKEN_BYTES
+from inferd.worker.llama.memory.predict import PREPARER_BYTES, PREPARER_TOKEN_BYTES
 from tests.daemon.harness import MakeDaemon, llamacpp
 
 pytestmark = [pytest.mark.model, pytest.mark.slow]
@@ -128,7 +128,7 @@ def test_the_process_that_tries_grammars_takes_what_is_predicted(
     process_and_fork = set(daemon.processes()) - {worker}
     assert len(process_and_fork) == 2
     taken = sum(map(proportional, process_and_fork))
-    predicted = REHEARSAL_BYTES + 49_152 * REHEARSAL_TOKEN_BYTES
+    predicted = PREPARER_BYTES + 49_152 * PREPARER_TOKEN_BYTES
     assert 0.6 * predicted < taken <= predicted
 
 

@@ -6,13 +6,13 @@ import msgspec
 import numpy as np
 import pytest
 
-from inferd.job import Sampling
+from inferd.backend.job import Sampling
+from inferd.limits.worker import PENALTY_TOKENS
 from inferd.models.embedded import EMBEDDED_MODELS
 from inferd.paths import cache_directory
-from inferd.worker.limits import PENALTY_TOKENS
 from inferd.worker.llama.backend import LlamaBackend
-from inferd.worker.llama.sampling import Sampler
-from inferd.worker.llama.sequence import PreparedPrompt
+from inferd.worker.llama.generate.sampler import Sampler
+from inferd.worker.llama.generate.sequence import PreparedPrompt
 from tests.unit.worker.llama.running import (
     GREEDY,
     answer,

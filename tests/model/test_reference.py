@@ -6,7 +6,7 @@ import pytest
 
 from inferd.models.embedded import EMBEDDED_MODELS
 from inferd.paths import cache_directory
-from inferd.worker.llama.library import llama, load_library
+from inferd.worker.llama.library.binding import llama, load_library
 from tests.model.reference import Reference
 from tests.model.tiny import write_tiny_bert
 

@@ -6,18 +6,18 @@ from typing import Final
 import minijinja
 import pytest
 
-from inferd.config import LlamaCppSettings
-from inferd.dialects.chatml import CHATML
+from inferd.backend.job import GenerateJob, Sampling, ToolSpec, Turn
+from inferd.config.settings import LlamaCppSettings
 from inferd.dialects.dialect import Dialect
-from inferd.dialects.generic import GENERIC
-from inferd.dialects.prompts import Prompts
-from inferd.dialects.registry import DIALECTS, choose
-from inferd.dialects.repertoire import repertoire_of
-from inferd.dialects.template import ChatTemplate, TemplateError
-from inferd.job import GenerateJob, Sampling, Tool, Turn
-from inferd.worker.llama.files import ModelFile
-from inferd.worker.llama.library import load_library
-from inferd.worker.llama.model import Model
+from inferd.dialects.families.chatml import CHATML
+from inferd.dialects.families.generic import GENERIC
+from inferd.dialects.prompt.renderer import PromptRenderer
+from inferd.dialects.prompt.template import ChatTemplate, TemplateError
+from inferd.dialects.prompt.template_caps import probe_template
+from inferd.dialects.registry import DIALECTS, detect_dialect
+from inferd.worker.llama.gguf.files import ModelFile
+from inferd.worker.llama.library.binding import load_library
+from inferd.worker.llama.model.weights import LlamaModel
 from tests.model.chat_templates import CONVERSATIONS, NAMES, TODAY, TOKENS, compiled
 
 pytestmark = pytest.mark.slow
@@ -94,7 +94,7 @@ def message(turn: Turn) -> dict[str, object]:
     return made
 
 
-def function(tool: Tool) -> dict[str, object]:
+def function(tool: ToolSpec) -> dict[str, object]:
     return {
         "type": "function",
         "function": {
@@ -157,7 +157,7 @@ UNUSABLE: Final = {
 
 
 def test_all_but_a_few_can_be_used():
-    assert {name for name in NAMES if not repertoire_of(compiled(name))} == UNUSABLE
+    assert {name for name in NAMES if not probe_template(compiled(name))} == UNUSABLE
 
 
 # --- our dialects ---------------------------------------------------------------------
@@ -224,19 +224,19 @@ KNOWN: Final[Mapping[str, tuple[AbstractSet[str], str]]] = {
 
 
 def sayable(template: ChatTemplate) -> AbstractSet[str]:
-    able = repertoire_of(template)
+    able = probe_template(template)
     assert able is not None
-    return {name for name, asked in CONVERSATIONS.items() if able.can_say(*asked)}
+    return {name for name, asked in CONVERSATIONS.items() if able.supports(*asked)}
 
 
 def differing(template: ChatTemplate, dialect: Dialect) -> AbstractSet[str]:
-    prompts, able = Prompts(template, dialect), repertoire_of(template)
+    prompts, able = PromptRenderer(template, dialect), probe_template(template)
     assert able is not None
     return {
         name
         for name in sayable(template)
-        for thinks in {False, prompts.abilities.thinks}
-        if not thinks or able.can_switch(CONVERSATIONS[name][0])
+        for thinks in {False, prompts.features.thinks}
+        if not thinks or able.can_toggle_thinking(CONVERSATIONS[name][0])
         if DATE.sub("", prompts.render(job(*CONVERSATIONS[name], thinks=thinks)).text)
         != dialect.render(*CONVERSATIONS[name], thinks)
     }
@@ -256,7 +256,7 @@ FAMILIES: Final = {
     name: dialect
     for name in NAMES
     if name not in UNUSABLE
-    and (dialect := choose("", compiled(name).source)) is not GENERIC
+    and (dialect := detect_dialect("", compiled(name).source)) is not GENERIC
 }
 
 
@@ -279,7 +279,7 @@ def test_the_plainest_writes_what_the_template_of_the_embedded_model_writes(
 ):
     load_library()
     settings = LlamaCppSettings(name="chat", model=str(embedded_chat))
-    source = Model(ModelFile(embedded_chat), settings, lambda: None).chat_template
+    source = LlamaModel(ModelFile(embedded_chat), settings, lambda: None).chat_template
     assert source is not None
     template = ChatTemplate(source, TOKENS, lambda: TODAY)
     assert sayable(template) == {"question", "answer", "system turns", "run"}

@@ -5,13 +5,13 @@ from typing import Any, Final
 import jsonschema_rs
 import pytest
 
-from inferd.config import LlamaCppSettings
-from inferd.job import Sampling, Structure
+from inferd.backend.job import Sampling, Structure
+from inferd.config.settings import LlamaCppSettings
 from inferd.worker.backend import RefusedError
-from inferd.worker.llama.constraint import Vocabulary
-from inferd.worker.llama.files import ModelFile
-from inferd.worker.llama.library import load_library
-from inferd.worker.llama.model import Model
+from inferd.worker.llama.gguf.files import ModelFile
+from inferd.worker.llama.grammar.constraint import GrammarVocabulary
+from inferd.worker.llama.library.binding import load_library
+from inferd.worker.llama.model.weights import LlamaModel
 from tests.model.schemas import VALUES, all_schemas, around
 from tests.model.walking import Walker
 from tests.unit.worker.llama.running import answer, job, load
@@ -46,8 +46,10 @@ LENIENT: Final = {b":60": b":06", b"-02-29": b"-02-28"}
 @pytest.fixture(scope="module")
 def walker(embedded_chat) -> Walker:
     load_library()
-    model = Model(ModelFile(embedded_chat), LlamaCppSettings(name="m"), lambda: None)
-    return Walker(model, Vocabulary(model))
+    model = LlamaModel(
+        ModelFile(embedded_chat), LlamaCppSettings(name="m"), lambda: None
+    )
+    return Walker(model, GrammarVocabulary(model))
 
 
 def faults(schema, text):

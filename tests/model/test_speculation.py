@@ -3,7 +3,7 @@
 import pytest
 
 from inferd.worker.llama.backend import LlamaBackend
-from inferd.worker.llama.trust import Trust
+from inferd.worker.llama.speculation.acceptance import AcceptanceRate
 from tests.unit.worker.llama.running import answer, collect, job, load, steps
 
 pytestmark = [pytest.mark.model, pytest.mark.slow]
@@ -39,13 +39,13 @@ def always_three(monkeypatch):
     def n_guesses(self, costs, *, n_streams, at_most):
         return min(3, at_most)
 
-    monkeypatch.setattr(Trust, "n_guesses", n_guesses)
+    monkeypatch.setattr(AcceptanceRate, "n_drafts", n_guesses)
 
 
 def run(backend, asked):
     backend.start(1, backend.prepare(asked))
     took = list(steps(backend))
-    return collect(iter(took))[1], [each for step in took for _, each in step.guessed]
+    return collect(iter(took))[1], [each for step in took for _, each in step.drafted]
 
 
 @pytest.mark.parametrize("prompt", PROMPTS)

@@ -7,13 +7,13 @@ import wave
 import numpy as np
 import pytest
 
-from inferd.ipc import Failed, Transcribed, TranscriptEnded
+from inferd.ipc.worker import Failed, Transcribed, TranscriptEnded
 from inferd.models.embedded import EMBEDDED_MODELS
 from inferd.paths import cache_directory
 from inferd.worker.backend import LoadError
 from inferd.worker.whisper.backend import WhisperBackend
-from inferd.worker.whisper.files import SpeechFile
-from inferd.worker.whisper.sound import RATE
+from inferd.worker.whisper.model.file import WhisperFile
+from inferd.worker.whisper.transcribe.audio import SAMPLE_RATE
 from tests.unit.worker.whisper.running import (
     Heard,
     Samples,
@@ -89,7 +89,7 @@ def test_words_have_times_inside_the_clip_that_never_go_back(english, clip):
 
 
 def test_speech_in_pieces_has_the_words_of_the_whole(english, clip):
-    heard = hear_live(english, clip, RATE, wants_partials=True)
+    heard = hear_live(english, clip, SAMPLE_RATE, wants_partials=True)
     assert words(heard) == words(hear(english, clip))
     assert len(heard.segments) > 3
     assert len(heard.partials) > 3
@@ -99,7 +99,7 @@ def test_speech_in_pieces_has_the_words_of_the_whole(english, clip):
 
 
 def test_two_that_take_turns_hear_what_each_would_alone(english, clip):
-    sounds = {1: np.tile(clip, 4), 2: np.tile(clip[: 8 * RATE], 3)}
+    sounds = {1: np.tile(clip, 4), 2: np.tile(clip[: 8 * SAMPLE_RATE], 3)}
     alone = {ticket: hear(english, each).segments for ticket, each in sounds.items()}
     for ticket, samples in sounds.items():
         start(english, ticket, samples)
@@ -128,6 +128,7 @@ def test_the_first_tokens_are_those_of_the_whole(english, clip):
     assert (heard.n_tokens, heard.end.stop_reason) == (5, "length")
 
 
+@pytest.mark.alone
 def test_a_job_that_is_interrupted_ends_within_its_chunk(english, clip):
     start(english, 1, np.tile(clip, 20))
     threading.Timer(0.2, lambda: english.interrupt(1)).start()
@@ -142,13 +143,13 @@ def test_a_job_that_is_interrupted_ends_within_its_chunk(english, clip):
 @pytest.mark.parametrize("kind", ["silent", "clipped", "short"])
 def test_sounds_without_words_are_heard_to_their_end(english, clip, kind):
     samples = {
-        "silent": np.zeros(3 * RATE, np.float32),
-        "clipped": np.clip(clip * 1000, -1, 1).astype(np.float32)[: 3 * RATE],
+        "silent": np.zeros(3 * SAMPLE_RATE, np.float32),
+        "clipped": np.clip(clip * 1000, -1, 1).astype(np.float32)[: 3 * SAMPLE_RATE],
         "short": clip[:1500],
     }[kind]
     heard = hear(english, samples)
     assert heard.end.stop_reason == "end"
-    assert heard.end.audio_ms == len(samples) * 1000 // RATE
+    assert heard.end.audio_ms == len(samples) * 1000 // SAMPLE_RATE
 
 
 def test_segments_come_before_the_end_of_two_minutes(english, clip):
@@ -175,5 +176,5 @@ def test_a_model_that_was_cut_short_or_overwritten_is_refused(tmp_path):
     for damaged in (content, content[:100], os.urandom(5000), content[:4] + bytes(999)):
         path.write_bytes(damaged)
         with pytest.raises(LoadError, match=f"^model file {path}: "):
-            SpeechFile(path)
+            WhisperFile(path)
     assert size > len(content)

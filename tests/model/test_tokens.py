@@ -7,11 +7,11 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from inferd.dialects.prompts import Prompts
-from inferd.dialects.registry import choose
-from inferd.dialects.repertoire import repertoire_of
-from inferd.dialects.spellings import TokenTexts
-from inferd.job import GenerateJob, Sampling, Tool, Turn
+from inferd.backend.job import GenerateJob, Sampling, ToolSpec, Turn
+from inferd.dialects.prompt.renderer import PromptRenderer
+from inferd.dialects.prompt.special_tokens import SpecialTokenTexts
+from inferd.dialects.prompt.template_caps import probe_template
+from inferd.dialects.registry import detect_dialect
 from tests.model.chat_templates import CONVERSATIONS, NAMES, compiled
 
 pytestmark = pytest.mark.slow
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 SPECIAL: Final = re.compile(
     r"<[|\uff5c][^<>\s{}'\"]+>|<[^<>\s{}'\"]+\|>|\[/?[A-Z_]{3,}\]"
 )
-USABLE: Final = [name for name in NAMES if repertoire_of(compiled(name))]
+USABLE: Final = [name for name in NAMES if probe_template(compiled(name))]
 
 
 def tokens_of(source: str) -> list[str]:
@@ -35,10 +35,10 @@ def saying(turn: Turn, text: str) -> Turn:
     return Turn(turn.role, turn.text + text, calls, turn.call_id, name)
 
 
-def telling(tool: Tool, text: str) -> Tool:
+def telling(tool: ToolSpec, text: str) -> ToolSpec:
     schema = json.loads(tool.input_schema)
     schema["properties"][text] = {"type": "string", "description": text}
-    return Tool(
+    return ToolSpec(
         name=tool.name + text,
         description=text,
         input_schema=json.dumps(schema).replace("<", "\\u003c"),
@@ -49,7 +49,7 @@ def with_key(arguments: str, text: str) -> str:
     return json.dumps(json.loads(arguments) | {text: [text]}).replace("<", "\\u003c")
 
 
-def pieces(prompts: Prompts, name: str, text: str) -> tuple[str, ...]:
+def pieces(prompts: PromptRenderer, name: str, text: str) -> tuple[str, ...]:
     turns, tools = CONVERSATIONS[name]
     job = GenerateJob(
         turns=[saying(turn, text) for turn in turns],
@@ -63,9 +63,9 @@ def pieces(prompts: Prompts, name: str, text: str) -> tuple[str, ...]:
 @pytest.mark.parametrize("name", USABLE)
 def test_clients_add_no_token_to_what_a_template_writes(name):
     template = compiled(name)
-    dialect = choose("", template.source)
+    dialect = detect_dialect("", template.source)
     tokens = tokens_of(template.source)
-    prompts = Prompts(template, dialect, TokenTexts(tokens))
+    prompts = PromptRenderer(template, dialect, SpecialTokenTexts(tokens))
     thoughts = {marker.strip() for marker in prompts.thought_markers}
     spelled = "".join(each for each in tokens if each not in thoughts)
     for conversation in CONVERSATIONS:

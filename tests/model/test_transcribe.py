@@ -114,6 +114,7 @@ def test_what_one_client_sets_does_not_leak_to_the_next(daemon, clip):
     assert (said(again), spans(again)) == (said(plain), spans(plain))
 
 
+@pytest.mark.alone
 def test_segments_of_two_minutes_come_before_the_end(daemon, clip):
     with daemon.connect(V2) as client:
         began = time.monotonic()

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from inferd.config import LimitSettings, LlamaCppSettings
+from inferd.config.settings import LimitSettings, LlamaCppSettings
+from inferd.doctor.backend import check_worker
 from inferd.doctor.check import Verdict
-from inferd.doctor.engine import check_worker
 from inferd.doctor.memory import forecast
-from inferd.fit import Budget, Demand, Share
+from inferd.memory.plan import MemoryBudget, MemoryDemand, MemoryShare
 from tests.daemon.harness import MakeDaemon, llamacpp
 
 pytestmark = [pytest.mark.model, pytest.mark.slow]
@@ -95,8 +95,8 @@ def test_a_variant_may_be_named_and_is_then_the_only_one(
 
 
 def test_the_doctor_has_a_word_for_it(monkeypatch, tiny_q8_0, libraries):
-    def take_all(demand: Demand) -> Share:
-        return Share(n_slots=1, n_ctx=demand.n_ctx)
+    def take_all(demand: MemoryDemand) -> MemoryShare:
+        return MemoryShare(n_slots=1, n_ctx=demand.n_ctx)
 
     add_broken(libraries, "SIGILL")
     monkeypatch.setenv(*environ(libraries).popitem())
@@ -112,7 +112,7 @@ def test_the_doctor_knows_the_memory_of_what_is_used_instead(
     add_broken(libraries, "SIGILL")
     monkeypatch.setenv(*environ(libraries).popitem())
     settings = LlamaCppSettings(name="chat", model=str(tiny_q8_0), n_threads=1)
-    budget = Budget(n_bytes=2**34, n_slots=1, slots_are_set=False)
+    budget = MemoryBudget(n_bytes=2**34, n_slots=1, slots_are_set=False)
     found = forecast([settings], budget, LimitSettings(load_silence_s=20))
     assert found.failures == {}
     assert found.plan is not None

@@ -19,8 +19,7 @@ import gguf
 import numpy as np
 import numpy.typing as npt
 
-from inferd.models.convert.bert import Bert, write_bert
-from inferd.models.convert.segments import with_second_segment
+from inferd.models.convert.bert import Bert, with_second_segment, write_bert
 from inferd.models.convert.vocabulary import SPECIALS as BERT_SPECIALS
 
 TEMPLATE: Final = (

@@ -9,14 +9,14 @@ from typing import Final
 import numpy as np
 from llguidance import LLTokenizer
 
-from inferd.job import Structure
+from inferd.backend.job import Structure
 from inferd.worker.backend import RefusedError
-from inferd.worker.llama import preparer
-from inferd.worker.llama.compiler import tokenizer_of
-from inferd.worker.llama.constraint import Constraint, Vocabulary
-from inferd.worker.llama.grammar import Grammar, grammar_of
-from inferd.worker.llama.model import Model
-from inferd.worker.llama.trial import Trial
+from inferd.worker.llama.grammar.build import Grammar, grammar_of
+from inferd.worker.llama.grammar.checker import GrammarChecker
+from inferd.worker.llama.grammar.compiler import tokenizer_of
+from inferd.worker.llama.grammar.constraint import Constraint, GrammarVocabulary
+from inferd.worker.llama.model.weights import LlamaModel
+from inferd.worker.llama.prepare import fork_server
 
 PATIENCE: Final = 30
 """Tokens after which a walk takes what closes something, mostly."""
@@ -29,9 +29,9 @@ def refusal_of(tokenizer: LLTokenizer, grammar: Grammar) -> str:
     if not (child := os.fork()):
         faulthandler.disable()  # it may crash, and that is told
         try:
-            preparer.bound_all(0)
-            preparer.bound_compiling()
-            Trial(tokenizer).check(grammar)
+            fork_server.limit_job(0)
+            fork_server.limit_compile()
+            GrammarChecker(tokenizer).check(grammar)
         except RefusedError as error:
             os.write(writes, str(error).encode())
         finally:
@@ -51,10 +51,10 @@ class Walker:
         vocabulary: the same tokens, as grammars see them.
     """
 
-    def __init__(self, model: Model, vocabulary: Vocabulary) -> None:
+    def __init__(self, model: LlamaModel, vocabulary: GrammarVocabulary) -> None:
         self.model = model
         self.vocabulary = vocabulary
-        self._tokenizer = tokenizer_of(vocabulary.words())
+        self._tokenizer = tokenizer_of(vocabulary.token_table())
         self._ends = [*model.end_tokens]
         pieces = [model.piece(token) for token in range(model.n_vocab)]
         self._closes = np.array([piece in (b'"', b"}", b"]") for piece in pieces])
@@ -92,7 +92,7 @@ class Walker:
             tokens = [self._choose(allowed, chance, len(written))]
             constraint.accept(tokens)
             if jumps:
-                tokens += (forced := constraint.ahead().certain)
+                tokens += (forced := constraint.lookahead().forced)
                 constraint.accept(forced)
             written += tokens
         return self.text(written)

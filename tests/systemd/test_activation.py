@@ -25,6 +25,7 @@ from torture.suite import tell_counts
 REASON = missing()
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.systemd,
     pytest.mark.skipif(bool(REASON), reason=f"no container: {REASON}"),
 ]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from inferd.sandbox import bpf
-from inferd.sandbox.calls import MACHINES, numbers
-from inferd.sandbox.seccomp import PRETENDED
-from inferd.worker.sandbox.profiles import SERVING, with_signals_to
+from inferd.sandbox.seccomp import ENOSYS_CALLS
+from inferd.sandbox.syscalls import MACHINES, syscall_numbers
+from inferd.worker.sandbox.profiles import SERVING, allow_own_signals
 from tests.fakes import each_call
 from tests.fakes.bpf import verdict
 from tests.fakes.calling import answers
@@ -20,6 +20,7 @@ from tests.systemd.container import Container, booted, missing, overlay, place
 REASON = missing()
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.systemd,
     pytest.mark.skipif(bool(REASON), reason=f"no container: {REASON}"),
 ]
 
@@ -65,9 +66,9 @@ def audited(machine: Container, arguments: str) -> str:
 
 def test_every_call_that_is_on_no_list_fails_with_eperm_in_the_unit(machine):
     ours = MACHINES[platform.machine()]
-    table = numbers(ours)
-    rules = with_signals_to(2**22, SERVING)
-    code = bpf.write(ours.architecture, table, rules, PRETENDED)
+    table = syscall_numbers(ours)
+    rules = allow_own_signals(2**22, SERVING)
+    code = bpf.build_filter(ours.architecture, table, rules, ENOSYS_CALLS)
     left_out = {"wait4", *UNFILTERED}
     asked = [number for name, number in table.items() if name not in left_out]
     found = answers(
@@ -78,7 +79,7 @@ def test_every_call_that_is_on_no_list_fails_with_eperm_in_the_unit(machine):
         number: verdict(code, ours.architecture, number, each_call.ARGUMENTS)
         for number in found
     }
-    refused = {number for number in found if told[number] == bpf.REFUSE}
+    refused = {number for number in found if told[number] == bpf.REFUSE_EPERM}
     assert len(refused) > 300
     assert {number: found[number] for number in refused} == dict.fromkeys(
         refused, errno.EPERM

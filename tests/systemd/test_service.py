@@ -11,6 +11,7 @@ from tests.systemd.container import ROOT, booted, install, missing, overlay
 REASON = missing()
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.systemd,
     pytest.mark.model,
     pytest.mark.skipif(bool(REASON), reason=f"no container: {REASON}"),
 ]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from inferd.limits import MAX_THREADS
-from inferd.server.activation import NAMES
-from inferd.server.listen import ADMIN_MODE, INFERENCE_MODE
+from inferd.limits.engine import MAX_THREADS
+from inferd.server.listen.activation import SOCKETS_BY_FD_NAME
+from inferd.server.listen.bind import ADMIN_MODE, INFERENCE_MODE
 
 ROOT = Path(__file__).resolve().parents[2] / "systemd"
 SOCKETS = ("inferd", "inferd-v2", "inferd-embed", "inferd-rerank", "inferd-admin")
@@ -90,7 +90,7 @@ def test_a_user_s_service_is_exposed_by_less_than_a_point(tmp_path):
 def test_the_drop_in_without_namespaces_takes_all_back_that_needs_them():
     """But for what no user's manager refuses, and the devices that a drop-in opens."""
     unit, drop_in = ROOT / "user/inferd.service", ROOT / "user/no-namespaces.conf"
-    _, _, below = unit.read_text().partition("# all that follows in this section")
+    _, _, below = unit.read_text().partition("# everything below in this section")
     section, _, _ = below.partition("\n\n")
     names = re.findall(r"^(\w+)=", section, re.MULTILINE)
     assert len(names) == 15
@@ -110,7 +110,7 @@ def test_each_socket_of_the_daemon_has_a_unit_that_names_it(folder):
         found[called] = path.rpartition("/")[2]
         mode = ADMIN_MODE if called == "admin" else INFERENCE_MODE
         assert values(unit, "SocketMode") == [f"{mode:04o}"]
-    assert found == NAMES
+    assert found == SOCKETS_BY_FD_NAME
 
 
 @pytest.mark.parametrize("service", [*SERVICES, "user/inferd.service"])
@@ -152,7 +152,7 @@ def test_an_instance_is_as_the_service_is(name):
     assert generic(instance) == (ROOT / name).read_text().splitlines()
 
 
-SYSTEM_ALONE = ("SocketGroup=", "ExecStartPost=", "# The directory is root's")
+SYSTEM_ALONE = ("SocketGroup=", "ExecStartPost=", "# The directory belongs to root")
 
 
 @pytest.mark.parametrize("name", SOCKETS)

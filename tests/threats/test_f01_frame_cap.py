@@ -1,17 +1,13 @@
 import pytest
 import trio
 
-from inferd.capabilities import BackendCapabilities
-from inferd.limits import (
-    MAX_FRAME_BYTES,
-    READ_AHEAD_BYTES,
-    READ_AHEAD_REQUESTS,
-    READ_BYTES,
-)
-from inferd.server import long_lines
+from inferd.backend.capabilities import BackendCapabilities
+from inferd.limits.connections import READ_AHEAD_BYTES, READ_AHEAD_REQUESTS, READ_BYTES
+from inferd.limits.protocol import MAX_FRAME_BYTES
+from inferd.server.large_lines import lines
 from inferd.wire.framing import LineSplitter
 from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
-from tests.fakes.serving import House
+from tests.fakes.serving import LocalServer
 from tests.fakes.streams import REQUESTS, blocks, embed, generate
 
 CHUNK = b" " * 1024 * 1024
@@ -39,11 +35,11 @@ def test_a_line_may_have_64_mib():
 async def test_a_line_without_end_is_cut_off_at_the_cap(
     monkeypatch, autojump_clock, leaf
 ):
-    monkeypatch.setattr(long_lines, "LineSplitter", MeasuredSplitter)
+    monkeypatch.setattr(lines, "LineSplitter", MeasuredSplitter)
     monkeypatch.setattr(MeasuredSplitter, "most_bytes", 0)
     async with (
-        House(ScriptedBackend()).opened() as house,
-        house.connect(leaf) as client,
+        LocalServer(ScriptedBackend()).opened() as server,
+        server.connect(leaf) as client,
     ):
         for _ in range(MAX_FRAME_BYTES // len(CHUNK)):
             await client.send(CHUNK)
@@ -58,7 +54,10 @@ async def test_a_line_without_end_is_cut_off_at_the_cap(
 async def test_a_line_of_just_the_cap_is_read(autojump_clock):
     line = generate("r")
     padding = MAX_FRAME_BYTES - len(line.rstrip(b"\n"))
-    async with House(ScriptedBackend()).opened() as house, house.connect() as client:
+    async with (
+        LocalServer(ScriptedBackend()).opened() as server,
+        server.connect() as client,
+    ):
         for _ in range(padding // len(CHUNK)):
             await client.send(CHUNK)
         await client.send(b" " * (padding % len(CHUNK)) + line)
@@ -67,18 +66,18 @@ async def test_a_line_of_just_the_cap_is_read(autojump_clock):
 
 @pytest.mark.parametrize("n_bytes", [1, 10_000, 600_000])
 async def test_what_is_read_ahead_of_an_answer_is_bounded(autojump_clock, n_bytes):
-    house = House(ScriptedBackend(Script(token_delay_s=FOR_EVER)))
+    server = LocalServer(ScriptedBackend(Script(token_delay_s=FOR_EVER)))
     line = generate("r", "x" * n_bytes)
     n_lines = 16 * 1024 * 1024 // len(line)
     n_taken = 0
-    async with house.opened(), house.connect() as client:
+    async with server.opened(), server.connect() as client:
         with trio.move_on_after(5) as scope:
             for _ in range(n_lines):
                 await client.send(line)
                 n_taken += 1
         assert scope.cancelled_caught
-        [connection] = house.connections
-        assert len(connection._inbox._arrivals) <= READ_AHEAD_REQUESTS
+        [connection] = server.connections
+        assert len(connection._reader._queue) <= READ_AHEAD_REQUESTS
     read_ahead = min(READ_AHEAD_BYTES, READ_AHEAD_REQUESTS * len(line))
     assert n_taken * len(line) <= read_ahead + 2 * len(line) + KERNEL_BYTES
 
@@ -90,7 +89,7 @@ async def refusal_of(leaf: str, line: bytes, *, n_embd: int = 2):
     """Send a line; give its refusal, and whether the next request is served."""
     able = BackendCapabilities(v2=True, embed=True, vision=True, n_embd=n_embd)
     backend = ScriptedBackend(capabilities=able)
-    async with House(backend).opened() as house, house.connect(leaf) as client:
+    async with LocalServer(backend).opened() as server, server.connect(leaf) as client:
         await client.send(line)
         [frame] = await client.answer()
         assert backend.counts.started == 0

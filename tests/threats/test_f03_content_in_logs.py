@@ -6,13 +6,13 @@ import structlog
 import trio
 import trio.testing
 
+from inferd.backend.events import MalformedToolCall, Text, Thinking, ToolUse
 from inferd.errors import BackendUnavailableError, InternalError, InvalidRequestError
-from inferd.events import MalformedToolCall, Text, Thinking, ToolUse
-from inferd.server.log import writing_log
-from inferd.server.logfile import LogFile
+from inferd.server.telemetry.log import writing_log
+from inferd.server.telemetry.log_file import LogFile
 from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
 from tests.fakes.log import logged
-from tests.fakes.serving import House
+from tests.fakes.serving import LocalServer
 from tests.fakes.streams import blocks, cancel, embed, generate, rerank, to_line
 
 SECRET = "correct horse"
@@ -25,8 +25,8 @@ async def said_of(
 ) -> list[str]:
     """Give the log's lines of a client's whole visit."""
     with logged(monkeypatch, "debug") as log:
-        async with House(ScriptedBackend(script)).opened() as house:
-            async with house.connect(leaf) as client:
+        async with LocalServer(ScriptedBackend(script)).opened() as server:
+            async with server.connect(leaf) as client:
                 for line in lines:
                     await client.send(line)
                 await client.half_close()
@@ -114,8 +114,8 @@ async def test_nor_is_what_other_surfaces_are_asked_and_answer(
 async def test_no_text_of_a_refusal_at_the_gate_is_logged(monkeypatch, autojump_clock):
     with logged(monkeypatch, "debug") as log:
         backend = ScriptedBackend(Script(token_delay_s=FOR_EVER))
-        async with House(backend, max_queued=0).opened() as house:
-            async with house.connect() as first, house.connect() as second:
+        async with LocalServer(backend, max_queued=0).opened() as server:
+            async with server.connect() as first, server.connect() as second:
                 await first.send(GOOD)
                 await trio.testing.wait_all_tasks_blocked()
                 await second.send(GOOD)

@@ -5,15 +5,14 @@ import pytest
 import trio
 import trio.testing
 
-from inferd.config import LogSettings
-from inferd.limits import LOG_QUEUE_LINES
-from inferd.server.limits import LOG_BURST_LINES
-from inferd.server.logfile import LogFile
-from inferd.server.sink import Descriptor, LineSink
+from inferd.config.settings import LogSettings
+from inferd.limits.log import LOG_BURST_LINES, LOG_QUEUE_LINES
+from inferd.server.telemetry.log_file import LogFile
+from inferd.server.telemetry.log_writer import BackgroundWriter, FdWriter
 from tests.daemon.harness import MakeDaemon, mock
 from tests.fakes.backend import ScriptedBackend
 from tests.fakes.log import logged, pipe
-from tests.fakes.serving import House
+from tests.fakes.serving import LocalServer
 
 LONGEST_LINE_BYTES = 1024
 
@@ -25,7 +24,7 @@ def report(n_lines: int) -> bytes:
 def test_a_sink_that_nobody_reads_takes_bounded_memory_and_no_time():
     n_lines = LOG_QUEUE_LINES * 4
     with pipe() as (reading, writing):
-        sink = LineSink(Descriptor(writing), report=report)
+        sink = BackgroundWriter(FdWriter(writing), report=report)
         for _ in range(n_lines):
             sink.write(b"x" * 100 + b"\n")
         assert 0 < sink._lines.qsize() <= LOG_QUEUE_LINES
@@ -59,8 +58,8 @@ def test_a_user_who_floods_pushes_no_others_lines_out(make_daemon: MakeDaemon):
 
 async def test_a_request_is_one_line_however_much_is_in_it(monkeypatch, autojump_clock):
     with logged(monkeypatch) as log:
-        async with House(ScriptedBackend()).opened() as house:
-            async with house.connect() as client:
+        async with LocalServer(ScriptedBackend()).opened() as server:
+            async with server.connect() as client:
                 await client.ask("i" * 100_000, text="t" * 100_000)
                 await client.ask("\n{}" * 1000)
             await trio.testing.wait_all_tasks_blocked()

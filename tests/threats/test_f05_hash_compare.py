@@ -4,8 +4,8 @@ import hashlib
 import pytest
 
 from inferd.worker.backend import LoadError
-from inferd.worker.files import check_sha256
-from inferd.worker.llama.files import ModelFile
+from inferd.worker.llama.gguf.files import ModelFile
+from inferd.worker.model_file import check_sha256
 from tests.fakes.gguf_bytes import gguf
 from tests.fakes.source import calls, modules
 
@@ -45,7 +45,7 @@ def test_what_decides_is_a_comparison_in_constant_time():
     trees = dict(modules())
     [function] = [
         node
-        for node in ast.walk(trees["worker/files.py"])
+        for node in ast.walk(trees["worker/model_file.py"])
         if isinstance(node, ast.FunctionDef) and node.name == "check_sha256"
     ]
     [decision] = [node for node in ast.walk(function) if isinstance(node, ast.If)]

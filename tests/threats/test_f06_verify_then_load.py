@@ -3,8 +3,8 @@ import os
 
 import pytest
 
-from inferd.config import LlamaCppSettings
-from inferd.ipc import Loaded, Loading
+from inferd.config.settings import LlamaCppSettings
+from inferd.ipc.worker import Loaded, Loading
 from inferd.worker.backend import LoadError
 from tests.fakes.gguf_bytes import gguf
 from tests.fakes.loading import failed_load

@@ -3,16 +3,16 @@ import trio
 import trio.testing
 from hypothesis import given, settings, strategies as st
 
-from inferd.config import LimitSettings, MockSettings
+from inferd.backend.job import GenerateJob, Sampling, Turn
+from inferd.config.settings import LimitSettings, MockSettings
 from inferd.engine.engine import Engine
-from inferd.engine.restart import RestartPolicy
-from inferd.engine.spawn import first_load
+from inferd.engine.supervisor.restart_policy import RestartPolicy
+from inferd.engine.supervisor.spawn import first_load
 from inferd.errors import InvalidRequestError
-from inferd.ipc import Drop, Prepare, Refused, Run
-from inferd.job import GenerateJob, Sampling, Turn
-from inferd.limits import RESTART_BACKOFF_MAX_S
-from inferd.server.status import StatusBoard
-from tests.fakes.ledger import roomy_ledger
+from inferd.ipc.worker import Drop, Prepare, Refused, Run
+from inferd.limits.engine import RESTART_BACKOFF_MAX_S
+from inferd.server.telemetry.status import StatusBoard
+from tests.fakes.memory_coordinator import unlimited_coordinator
 from tests.fakes.worker import Workers
 
 JOB = GenerateJob(
@@ -59,7 +59,7 @@ async def test_clients_that_are_refused_or_leave_open_no_breaker(
     engine = Engine(
         first_load(MockSettings(name="chat"), n_slots=1, limits=limits),
         limits=limits,
-        ledger=roomy_ledger(),
+        coordinator=unlimited_coordinator(),
         observer=StatusBoard(),
     )
 

@@ -5,27 +5,27 @@ from typing import Any
 
 import pytest
 
-from inferd.capabilities import BackendCapabilities
-from inferd.job import Structure
-from inferd.limits import (
+from inferd.backend.capabilities import BackendCapabilities
+from inferd.backend.job import Structure
+from inferd.limits.engine import RENDER_TIMEOUT_S
+from inferd.limits.protocol import (
     GRAMMAR_MAX_ALTERNATIVES,
     GRAMMAR_MAX_BYTES,
     TOOLS_MAX_BYTES,
-    WRITING_TIMEOUT_S,
 )
-from inferd.worker.limits import (
-    GRAMMAR_BLAME_S,
+from inferd.limits.worker import (
     GRAMMAR_COMPILE_S,
-    WRITE_S,
-    WRITE_S_PER_MIB,
-    WRITE_TOTAL_S,
+    GRAMMAR_ERROR_S,
+    RENDER_CPU_S,
+    RENDER_CPU_S_PER_MIB,
+    RENDER_TOTAL_CPU_S,
 )
-from inferd.worker.llama.constraint import Vocabulary
-from inferd.worker.llama.dues import Dues
-from inferd.worker.llama.grammar import grammar_of
+from inferd.worker.llama.generate.grammar_throttle import GrammarThrottle
+from inferd.worker.llama.grammar.build import grammar_of
+from inferd.worker.llama.grammar.constraint import GrammarVocabulary
 from tests.daemon.harness import blocks, eventually, generate, llamacpp
 from tests.fakes.backend import ScriptedBackend
-from tests.fakes.serving import House
+from tests.fakes.serving import LocalServer
 from tests.model.tiny import write_tiny_model
 from tests.unit.worker.llama.running import answer, collect, job, load, steps
 
@@ -47,7 +47,7 @@ def all_of(pattern):
 
 
 TOO_LONG = "compiling it takes too long"
-CRASHED = "compiling it crashes what does it"
+CRASHED = "compiling it crashes the process that does it"
 HOSTILE = {
     "endless": (all_of(".*{}.*"), TOO_LONG),
     "endless, like a marker": (all_of("<|.*{}.*|>"), TOO_LONG),
@@ -205,7 +205,7 @@ def test_what_is_made_to_be_much_work_is_served_or_refused(tiny, make_daemon, fa
 
 def preparers_of(daemon):
     """Give the ids of the processes that write prompts, forks included."""
-    return [pid for pid, what in daemon.processes().items() if b"preparer" in what]
+    return [pid for pid, what in daemon.processes().items() if b"fork_server" in what]
 
 
 @pytest.mark.model
@@ -253,12 +253,13 @@ def test_no_grammar_that_is_made_to_hang_or_crash_costs_the_worker(tiny, make_da
 
 @pytest.mark.model
 @pytest.mark.slow
+@pytest.mark.alone
 def test_what_has_to_follow_is_looked_for_but_a_moment(tiny):
-    vocabulary = Vocabulary(load(tiny)[0]._model)
+    vocabulary = GrammarVocabulary(load(tiny)[0]._model)
     structure = Structure(kind="lark", source=AMBIGUOUS)
     constraint = vocabulary.compile(grammar_of(structure).source)
     began_at = time.thread_time()
-    constraint.ahead()  # on the thread that decodes for everybody
+    constraint.lookahead()  # on the thread that decodes for everybody
     assert time.thread_time() - began_at < 0.25
 
 
@@ -270,12 +271,12 @@ def test_a_grammar_that_takes_long_for_each_token_leaves_others_their_turn(
     backend = load(tiny)[0]
     slow = job(structure=Structure(kind="regex", source="[a-z]{8}"), max_tokens=20)
     alone = answer(backend, slow)
-    charge = Dues.charge
+    charge = GrammarThrottle.record_grammar_time
 
     def charge_an_hour(dues, sequence, _):
         charge(dues, sequence, 3600)
 
-    monkeypatch.setattr(Dues, "charge", charge_an_hour)
+    monkeypatch.setattr(GrammarThrottle, "record_grammar_time", charge_an_hour)
     for ticket, asked in enumerate([slow, slow, job("another", max_tokens=30)]):
         backend.start(ticket, backend.prepare(asked))
     early, late = {0: 0, 1: 0}, []
@@ -297,14 +298,14 @@ def test_a_grammar_that_takes_long_for_each_token_leaves_others_their_turn(
 async def answer_to(grammar: str):
     """Ask with a grammar; give the last frame, and whether the backend saw it."""
     backend = ScriptedBackend(capabilities=BackendCapabilities(structure=True))
-    async with House(backend).opened() as house, house.connect() as client:
+    async with LocalServer(backend).opened() as server, server.connect() as client:
         return (await client.ask("r", grammar=grammar))[-1], backend.counts.asked == 1
 
 
 def test_what_is_refused_late_is_refused_within_five_seconds():
-    most_s = WRITE_TOTAL_S + WRITE_S_PER_MIB * TOOLS_MAX_BYTES / 2**20
-    assert max(WRITE_S, GRAMMAR_COMPILE_S, GRAMMAR_BLAME_S) <= most_s < 4
-    assert most_s < WRITING_TIMEOUT_S <= 5
+    most_s = RENDER_TOTAL_CPU_S + RENDER_CPU_S_PER_MIB * TOOLS_MAX_BYTES / 2**20
+    assert max(RENDER_CPU_S, GRAMMAR_COMPILE_S, GRAMMAR_ERROR_S) <= most_s < 4
+    assert most_s < RENDER_TIMEOUT_S <= 5
 
 
 def test_the_bounds_are_those_of_the_wire():

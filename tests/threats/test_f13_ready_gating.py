@@ -12,14 +12,14 @@ async def test_no_request_is_taken_before_the_backend_is_ready(
     short_dir, autojump_clock, nursery
 ):
     backend = ScriptedBackend(is_ready=False)
-    house = make_daemon(short_dir, backend)
-    nursery.start_soon(house.run)
+    server = make_daemon(short_dir, backend)
+    nursery.start_soon(server.run)
     await trio.sleep(1000)
     with pytest.raises(FileNotFoundError):
-        await house.connect()
+        await server.connect()
     backend.become_ready()
-    await ready(house)
-    async with await house.connect() as client:
+    await ready(server)
+    async with await server.connect() as client:
         assert (await client.ask())[-1]["type"] == "done"
     nursery.cancel_scope.cancel()
 
@@ -29,24 +29,24 @@ async def test_a_socket_left_by_a_daemon_before_takes_nobody_either(
 ):
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(f"{short_dir}/infer.sock")
-    house = make_daemon(short_dir, ScriptedBackend(is_ready=False))
-    nursery.start_soon(house.run)
+    server = make_daemon(short_dir, ScriptedBackend(is_ready=False))
+    nursery.start_soon(server.run)
     await trio.testing.wait_all_tasks_blocked()
     with pytest.raises(ConnectionRefusedError):
-        await house.connect()
+        await server.connect()
     nursery.cancel_scope.cancel()
 
 
 async def test_ready_is_not_said_before_it_is_so(short_dir, autojump_clock, nursery):
     backend = ScriptedBackend(is_ready=False)
-    house = make_daemon(short_dir, backend)
-    nursery.start_soon(house.run)
+    server = make_daemon(short_dir, backend)
+    nursery.start_soon(server.run)
     await trio.testing.wait_all_tasks_blocked()
-    async with await house.admin() as listener:
+    async with await server.admin() as listener:
         assert (await listener.frame() or {})["status"] == "starting"
         backend.become_ready()
         while (await listener.frame() or {})["status"] != "ready":
             pass
-        async with await house.connect() as client:
+        async with await server.connect() as client:
             assert (await client.ask())[-1]["type"] == "done"
     nursery.cancel_scope.cancel()

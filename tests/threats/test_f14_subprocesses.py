@@ -8,8 +8,8 @@ import pytest
 from tests.daemon.harness import mock
 from tests.fakes.source import calls, imports, modules, names
 
-ALLOWED = {"cli/demo.py", "engine/spawn.py", "models/__main__.py"}
-FORKING = "worker/llama/preparer.py"
+ALLOWED = {"cli/commands/demo.py", "engine/supervisor/spawn.py", "models/__main__.py"}
+FORKING = "worker/llama/prepare/fork_server.py"
 """Goes on as two of itself, and starts nothing."""
 SPAWNING = re.compile(
     r"\b(os\.(fork\w*|exec\w+|spawn\w+|posix_spawn\w*|popen|system)"

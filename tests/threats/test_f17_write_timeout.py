@@ -8,13 +8,13 @@ import trio.testing
 from hypothesis import given, settings, strategies as st
 from structlog.testing import capture_logs
 
-from inferd.config import LimitSettings
-from inferd.engine.restart import Pause
+from inferd.config.settings import LimitSettings
+from inferd.engine.supervisor.restart_policy import RestartDelay
 from inferd.errors import BackendUnavailableError
-from inferd.limits import MAX_UNREAD_BYTES, WRITE_TIMEOUT_S
+from inferd.limits.connections import MAX_UNREAD_BYTES, WRITE_TIMEOUT_S
 from tests.daemon.harness import MakeDaemon, mock
 from tests.fakes.backend import Script, ScriptedBackend
-from tests.fakes.serving import House, make_daemon, running
+from tests.fakes.serving import LocalServer, make_daemon, running
 from tests.fakes.streams import REQUESTS, FrameClient, cancel, generate
 
 MAX_PING_S = 10.0
@@ -23,6 +23,8 @@ MORE_THAN_A_BUFFER = "x" * 10_000_000
 STALLING = Script(tokens=(MORE_THAN_A_BUFFER, "y"), token_delay_s=100)
 """A client that reads nothing of it stalls at 100 s, and it is finished at 200 s."""
 VECTORS = b"[%b[0.5]]" % (b"[0.5]," * 1_000_000)
+SOME_VECTORS = b"[%b[0.5]]" % (b"[0.5]," * 100_000)
+"""Still more than a socket's buffers take."""
 
 
 # --- while it is written ------------------------------------------------------------------
@@ -33,11 +35,15 @@ async def test_a_client_that_does_not_read_frees_its_permit_in_time(
     leaf, autojump_clock
 ):
     backend = ScriptedBackend(STALLING, Script())
-    house = House(backend, write_timeout_s=WRITE_TIMEOUT_S)
-    async with house.opened(), house.connect(leaf) as silent, house.connect() as client:
+    server = LocalServer(backend, write_timeout_s=WRITE_TIMEOUT_S)
+    async with (
+        server.opened(),
+        server.connect(leaf) as silent,
+        server.connect() as client,
+    ):
         await silent.send(REQUESTS[leaf]("silent"))
         await trio.sleep(101)
-        assert house.gate.active == 1
+        assert server.admission.active == 1
         assert (await client.ask("next"))[-1]["type"] == "done"
         assert trio.current_time() == 100 + WRITE_TIMEOUT_S == 160
     assert backend.is_idle
@@ -48,8 +54,8 @@ async def test_one_who_does_not_read_its_place_in_the_queue_holds_up_nobody(
 ):
     monkeypatch.setattr("inferd.wire.codec.MAX_ID_CHARS", 2_000_000)
     backend = ScriptedBackend(Script(token_delay_s=5))
-    async with House(backend).opened() as house, house.connect() as client:
-        silent = [house.connect(), house.connect()]
+    async with LocalServer(backend).opened() as server, server.connect() as client:
+        silent = [server.connect(), server.connect()]
         for each in silent:
             await each.send(generate("x" * 1_000_000, progress=True))
             await trio.testing.wait_all_tasks_blocked()
@@ -74,17 +80,17 @@ async def test_a_finished_answer_that_is_not_read_keeps_nobody_waiting(
     leaf, script, autojump_clock
 ):
     backend = ScriptedBackend(script, script, Script())
-    house = House(backend, write_timeout_s=WRITE_TIMEOUT_S)
-    async with house.opened(), house.connect() as client:
-        silent = [house.connect(leaf), house.connect(leaf)]
+    server = LocalServer(backend, write_timeout_s=WRITE_TIMEOUT_S)
+    async with server.opened(), server.connect() as client:
+        silent = [server.connect(leaf), server.connect(leaf)]
         for each in silent:
             await each.send(REQUESTS[leaf]("silent"))
         await trio.testing.wait_all_tasks_blocked()
-        assert (house.gate.active, backend.n_held, house.n_served) == (0, 0, 3)
+        assert (server.admission.active, backend.n_held, server.n_served) == (0, 0, 3)
         assert (await client.ask())[-1]["type"] == "done"
         assert trio.current_time() == 0
         await trio.sleep(WRITE_TIMEOUT_S + 1)
-        assert (house.n_served, house.around.unread.n_bytes) == (1, 0)
+        assert (server.n_served, server.deps.output_quota.n_bytes) == (1, 0)
         for each in silent:
             await each.aclose()
 
@@ -94,10 +100,10 @@ async def test_an_answer_that_is_finished_while_its_client_stalls_frees_its_perm
 ):
     script = Script(tokens=(MORE_THAN_A_BUFFER, "y", "z"), token_delay_s=5)
     backend = ScriptedBackend(script, Script())
-    async with House(backend).opened() as house, house.connect() as slow:
+    async with LocalServer(backend).opened() as server, server.connect() as slow:
         await slow.send(generate("slow"))
         await trio.sleep(6)
-        async with house.connect() as client:
+        async with server.connect() as client:
             assert (await client.ask("next"))[-1]["type"] == "done"
         assert trio.current_time() == 15
         frames = await slow.answer()
@@ -109,13 +115,13 @@ async def test_an_engine_that_dies_while_a_client_stalls_frees_its_permit(
     autojump_clock,
 ):
     backend = ScriptedBackend(STALLING)
-    async with House(backend).opened() as house, house.connect() as slow:
+    async with LocalServer(backend).opened() as server, server.connect() as slow:
         await slow.send(generate("slow"))
         await trio.sleep(110)
-        assert house.gate.active == 1
+        assert server.admission.active == 1
         backend.stop("it died")
         await trio.testing.wait_all_tasks_blocked()
-        assert (house.gate.active, trio.current_time()) == (0, 110)
+        assert (server.admission.active, trio.current_time()) == (0, 110)
         frames = await slow.answer()
     assert [frame["type"] for frame in frames] == ["token", "error"]
 
@@ -124,14 +130,16 @@ async def test_finished_answers_that_are_not_read_take_so_much_memory_and_no_mor
     autojump_clock,
 ):
     backend = ScriptedBackend(Script(tokens=("x" * 2_000_000,)))
-    house = House(backend, max_unread_bytes=9_000_000)  # two, with their done frames
-    async with house.opened():
-        silent = [house.connect() for _ in range(4)]
+    server = LocalServer(
+        backend, max_unread_bytes=9_000_000
+    )  # two, with their done frames
+    async with server.opened():
+        silent = [server.connect() for _ in range(4)]
         for each in silent:
             await each.send(generate("silent"))
             await trio.testing.wait_all_tasks_blocked()
-            assert house.around.unread.n_bytes <= 9_000_000
-        assert house.n_served == 2
+            assert server.deps.output_quota.n_bytes <= 9_000_000
+        assert server.n_served == 2
         for each in silent[:2]:
             with pytest.raises(AssertionError, match="half a frame"):
                 await each.rest()
@@ -157,7 +165,7 @@ ASKING = st.tuples(
         ).map(tuple),
         token_delay_s=st.sampled_from([0, 1, 5]),
         failure=st.sampled_from([None, None, BackendUnavailableError("gone")]),
-        embeddings=st.just(VECTORS),
+        embeddings=st.just(SOME_VECTORS),
     ),
 )
 
@@ -175,15 +183,17 @@ def test_those_who_do_not_read_keep_others_no_longer_than_those_who_do(
 ):
     async def time_of_another(*, reads: bool) -> float:
         backend = ScriptedBackend(*(script for _, script in asking), Script())
-        house = House(backend, max_active=max_active, write_timeout_s=WRITE_TIMEOUT_S)
-        async with house.opened(), trio.open_nursery() as nursery:
-            clients = [house.connect(leaf) for leaf, _ in asking]
+        server = LocalServer(
+            backend, max_active=max_active, write_timeout_s=WRITE_TIMEOUT_S
+        )
+        async with server.opened(), trio.open_nursery() as nursery:
+            clients = [server.connect(leaf) for leaf, _ in asking]
             for client in clients:
                 await client.send(REQUESTS[client.leaf]("r"))
                 await trio.testing.wait_all_tasks_blocked()
                 if reads:
                     nursery.start_soon(read_on, client)
-            async with house.connect() as other:
+            async with server.connect() as other:
                 assert (await other.ask())[-1]["type"] == "done"
             took_s = trio.current_time()
             for client in clients:
@@ -218,20 +228,20 @@ async def test_one_that_was_cancelled_and_does_not_read_is_dropped_in_time(
     leaf, autojump_clock
 ):
     backend = ScriptedBackend(Script(tokens=(MORE_THAN_A_BUFFER,)))
-    house = House(backend, write_timeout_s=WRITE_TIMEOUT_S)
-    async with house.opened(), house.connect(leaf) as silent:
+    server = LocalServer(backend, write_timeout_s=WRITE_TIMEOUT_S)
+    async with server.opened(), server.connect(leaf) as silent:
         await silent.send(REQUESTS[leaf]("r") + cancel("r"))
         await silent.send(REQUESTS[leaf]("r"))
         await trio.testing.wait_all_tasks_blocked()
         await silent.send(cancel("r"))
         await trio.sleep(WRITE_TIMEOUT_S + 1)
-        assert house.n_served == 0
-        assert house.is_empty
+        assert server.n_served == 0
+        assert server.is_empty
 
 
 async def test_a_client_that_reads_no_refusal_is_dropped_in_time(autojump_clock):
-    house = House(ScriptedBackend(), write_timeout_s=WRITE_TIMEOUT_S)
-    async with house.opened(), house.connect() as silent:
+    server = LocalServer(ScriptedBackend(), write_timeout_s=WRITE_TIMEOUT_S)
+    async with server.opened(), server.connect() as silent:
         with capture_logs() as log, trio.fail_after(WRITE_TIMEOUT_S + 1):
             with pytest.raises(trio.BrokenResourceError):
                 while True:
@@ -245,14 +255,16 @@ async def test_a_client_that_reads_no_refusal_is_dropped_in_time(autojump_clock)
 async def test_a_listener_that_does_not_read_is_dropped_in_time(
     short_dir, autojump_clock
 ):
-    house = make_daemon(short_dir, ScriptedBackend(), max_admin_connections=1)
-    async with running(house), await house.admin() as silent:
+    server = make_daemon(short_dir, ScriptedBackend(), max_admin_connections=1)
+    async with running(server), await server.admin() as silent:
         await trio.testing.wait_all_tasks_blocked()
         for n in range(200):
             reason = f"{n} " + "x" * 10_000
-            house.board.died("scripted", reason, Pause(1.0, breaker_is_open=False))
+            server.board.died(
+                "scripted", reason, RestartDelay(1.0, breaker_is_open=False)
+            )
         await trio.sleep(WRITE_TIMEOUT_S + 1)
-        async with await house.admin() as welcome:
+        async with await server.admin() as welcome:
             assert (await welcome.frame() or {})["type"] == "status"
         assert len(await silent.rest()) < 200
 
@@ -261,10 +273,10 @@ async def test_a_listener_that_does_not_read_is_dropped_in_time(
 async def test_one_who_is_turned_away_and_does_not_read_is_not_waited_for(
     n_clients, autojump_clock
 ):
-    house = House(ScriptedBackend(), n_places=0)
-    async with house.opened():
-        silent = [house.connect() for _ in range(n_clients)]
+    server = LocalServer(ScriptedBackend(), max_connections=0)
+    async with server.opened():
+        silent = [server.connect() for _ in range(n_clients)]
         await trio.testing.wait_all_tasks_blocked()
-        assert (house.n_served, trio.current_time()) == (0, 0)
+        assert (server.n_served, trio.current_time()) == (0, 0)
         for client in silent:
             await client.aclose()

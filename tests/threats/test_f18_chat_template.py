@@ -3,24 +3,24 @@ import datetime as dt
 import pytest
 import trio
 
-from inferd.config import LimitSettings, MockSettings
-from inferd.dialects import template
-from inferd.dialects.template import ChatTemplate, TemplateError
+from inferd.backend.job import GenerateJob, Sampling, Turn
+from inferd.config.settings import LimitSettings, MockSettings
+from inferd.dialects.prompt import template
+from inferd.dialects.prompt.template import ChatTemplate, TemplateError
 from inferd.engine.engine import Engine
-from inferd.engine.spawn import first_load
+from inferd.engine.supervisor.spawn import first_load
 from inferd.errors import BackendUnavailableError
-from inferd.job import GenerateJob, Sampling, Turn
-from inferd.limits import PREPARE_TIMEOUT_S
-from inferd.server.status import StatusBoard
-from inferd.worker.limits import TEMPLATE_MEMORY_BYTES
-from inferd.worker.memory import BoundedGrowth
-from tests.fakes.ledger import roomy_ledger
+from inferd.limits.engine import PREPARE_TIMEOUT_S
+from inferd.limits.worker import TEMPLATE_MEMORY_BYTES
+from inferd.server.telemetry.status import StatusBoard
+from inferd.worker.process_memory import GrowthLimit
+from tests.fakes.memory_coordinator import unlimited_coordinator
 from tests.fakes.source import imports, modules
 from tests.fakes.worker import Workers
 
 RENDERERS = tuple(
-    f"inferd.dialects.{name}"
-    for name in ("sandbox", "template", "prompts", "repertoire")
+    f"inferd.dialects.prompt.{name}"
+    for name in ("jinja_sandbox", "template", "renderer", "template_caps")
 )
 TURNS = [Turn("user", "hello")]
 JOB = GenerateJob(
@@ -89,7 +89,7 @@ GROWS = "{% set n = namespace(s=[1, 'a']) %}{% for _ in range(60) %}{% set n.s =
     ],
 )
 def test_what_a_template_takes_of_memory_is_bounded(source):
-    with BoundedGrowth(32 * 1024 * 1024), pytest.raises(TemplateError, match="Memory"):
+    with GrowthLimit(32 * 1024 * 1024), pytest.raises(TemplateError, match="Memory"):
         render(source)
 
 
@@ -109,7 +109,7 @@ HUGE = "{% set n = (1).from_bytes(('f' * 65536).encode(), 'big') %}"
     ],
 )
 def test_what_a_template_computes_with_is_bounded(source):
-    with BoundedGrowth(TEMPLATE_MEMORY_BYTES), pytest.raises(TemplateError):
+    with GrowthLimit(TEMPLATE_MEMORY_BYTES), pytest.raises(TemplateError):
         render(source)
 
 
@@ -122,7 +122,7 @@ async def test_a_template_that_never_ends_costs_the_worker_alone(
     engine = Engine(
         first_load(MockSettings(name="chat"), n_slots=1, limits=limits),
         limits=limits,
-        ledger=roomy_ledger(),
+        coordinator=unlimited_coordinator(),
         observer=StatusBoard(),
     )
     async with trio.open_nursery() as nursery:

@@ -12,16 +12,16 @@ import pytest
 import trio
 import trio.testing
 
-from inferd.config import LimitSettings, MockSettings
+from inferd.backend.job import GenerateJob, Sampling, Turn
+from inferd.config.settings import LimitSettings, MockSettings
 from inferd.engine.engine import Engine
-from inferd.engine.process import WorkerProcess
-from inferd.engine.spawn import Spawned, first_load
+from inferd.engine.supervisor.process import WorkerProcess
+from inferd.engine.supervisor.spawn import SpawnedProcess, first_load
 from inferd.errors import BackendUnavailableError
-from inferd.ipc import Run
-from inferd.job import GenerateJob, Sampling, Turn
-from inferd.server.status import StatusBoard
+from inferd.ipc.worker import Run
+from inferd.server.telemetry.status import StatusBoard
 from tests.daemon.harness import MakeDaemon, blocks, eventually, generate, llamacpp
-from tests.fakes.ledger import roomy_ledger
+from tests.fakes.memory_coordinator import unlimited_coordinator
 from tests.fakes.source import calls, modules, names
 from tests.fakes.streams import open_pair
 from tests.fakes.worker import Workers
@@ -47,29 +47,29 @@ async def process_that_says(lines: Sequence[str]) -> AsyncIterator[WorkerProcess
     ) as popen:
         async with open_pair() as (stream, _):
             with socket.socket() as sock, FileIO(os.pidfd_open(popen.pid)) as pidfd:
-                yield WorkerProcess(Spawned(popen, sock, pidfd), stream)
+                yield WorkerProcess(SpawnedProcess(popen, sock, pidfd), stream)
 
 
 async def test_what_native_code_prints_while_it_serves_is_forgotten():
     async with process_that_says(GRAMMAR_ERROR) as process:
-        process.serves_clients()
-        await process.listen()
-        assert process.complaint == ""
+        process.redact_stderr()
+        await process.read_stderr()
+        assert process.error_line == ""
         assert SECRET not in str(process._lines)
 
 
 async def test_what_native_code_says_of_its_own_source_is_kept():
     async with process_that_says([*GRAMMAR_ERROR, CRASH, SECRET]) as process:
-        process.serves_clients()
-        await process.listen()
-        assert process.complaint == CRASH
+        process.redact_stderr()
+        await process.read_stderr()
+        assert process.error_line == CRASH
         assert SECRET not in str(process._lines)
 
 
 async def test_before_it_serves_an_error_is_kept():
     async with process_that_says(["error: no memory"]) as process:
-        await process.listen()
-        assert process.complaint == "error: no memory"
+        await process.read_stderr()
+        assert process.error_line == "error: no memory"
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ async def test_no_line_of_it_reaches_a_client(job, monkeypatch, autojump_clock):
     engine = Engine(
         first_load(settings, n_slots=1, limits=limits),
         limits=limits,
-        ledger=roomy_ledger(),
+        coordinator=unlimited_coordinator(),
         observer=StatusBoard(),
     )
     errors: list[str] = []
@@ -111,7 +111,7 @@ async def test_no_line_of_it_reaches_a_client(job, monkeypatch, autojump_clock):
         await worker.prepare()
         await worker.expect(Run)
         assert worker.process.holds_client_text
-        worker.process.complaint = CRASH
+        worker.process.error_line = CRASH
         worker.die(-signal.SIGABRT)
         await trio.testing.wait_all_tasks_blocked()
         await ask()

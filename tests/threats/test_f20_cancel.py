@@ -1,28 +1,28 @@
 import pytest
 import trio
 
-from inferd.admission.gate import Admission
-from inferd.server.activity import Activity
-from inferd.server.commands import Commands
-from inferd.server.metrics import Metrics
-from inferd.server.peer import Peer
-from inferd.server.register import Register
-from inferd.server.reload import Reloaded
-from inferd.server.turns import Turns
+from inferd.admission.control import Admission
+from inferd.server.admin.commands import Commands
+from inferd.server.admin.reload import ReloadResult
+from inferd.server.identity.peer import Peer
+from inferd.server.inflight import InFlight
+from inferd.server.queue.requests import RequestQueue
+from inferd.server.request_context import RequestContext
+from inferd.server.telemetry.metrics import Metrics
 from tests.fakes.backend import Script, ScriptedBackend
-from tests.fakes.serving import House
+from tests.fakes.serving import LocalServer
 from tests.fakes.streams import cancel, generate, to_line
 
 ANNA = Peer(pid=1, uid=70_001, gid=100)
 BERT = Peer(pid=2, uid=70_002, gid=100)
 OPERATOR = None
-CARL, DORA = (Peer(pid=n, uid=65534, gid=65534, stranger=n) for n in (3, 4))
+CARL, DORA = (Peer(pid=n, uid=65534, gid=65534, overflow_id=n) for n in (3, 4))
 
 
 async def test_a_cancel_on_one_connection_is_nothing_to_another(autojump_clock):
     backend = ScriptedBackend(Script(token_delay_s=5))
-    async with House(backend, max_active=2).opened() as house:
-        async with house.connect() as victim, house.connect() as stranger:
+    async with LocalServer(backend, max_active=2).opened() as server:
+        async with server.connect() as victim, server.connect() as stranger:
             await victim.send(generate("secret"))
             await stranger.send(cancel("secret") + generate("mine") + cancel("mine"))
             *_, theirs = await stranger.answer()
@@ -36,15 +36,15 @@ async def test_a_cancel_on_one_connection_is_nothing_to_another(autojump_clock):
     [(ANNA.owner, "a"), (CARL.owner, "c"), (DORA.owner, ""), (OPERATOR, "abc")],
 )
 async def test_an_id_means_the_requests_of_those_who_may_be_meant(owner, cancelled):
-    register = Register(Metrics())
+    register = InFlight(Metrics())
     now = trio.current_time()
     theirs = {
-        "a": Activity(ANNA, "infer.sock", "same", now),
-        "b": Activity(BERT, "infer.sock", "same", now),
-        "c": Activity(CARL, "infer.sock", "same", now),
+        "a": RequestContext(ANNA, "infer.sock", "same", now),
+        "b": RequestContext(BERT, "infer.sock", "same", now),
+        "c": RequestContext(CARL, "infer.sock", "same", now),
     }
     for activity in theirs.values():
-        register.enter(activity)
+        register.add(activity)
     assert register.cancel("same", owner=owner) == len(cancelled)
     assert "".join(key for key in theirs if theirs[key].is_cancelled) == cancelled
 
@@ -52,16 +52,16 @@ async def test_an_id_means_the_requests_of_those_who_may_be_meant(owner, cancell
 @pytest.mark.parametrize(("peer", "n_seen"), [(ANNA, 1), (BERT, 0), (DORA, 0)])
 async def test_a_user_who_may_look_on_learns_no_ids_of_others(peer, n_seen):
     metrics = Metrics()
-    register = Register(metrics)
+    register = InFlight(metrics)
     for owner in (ANNA, CARL):
-        register.enter(Activity(owner, "infer.sock", "secret", trio.current_time()))
+        register.add(RequestContext(owner, "infer.sock", "secret", trio.current_time()))
     commands = Commands(
-        register=register,
-        turns=Turns(Admission(max_active=1, max_queued=1)),
+        in_flight=register,
+        queue=RequestQueue(Admission(max_active=1, max_queued=1)),
         backends=[],
         metrics=metrics,
         drain=lambda: True,
-        reload=lambda: Reloaded([], []),
+        reload=lambda: ReloadResult([], []),
     )
     reply = commands.answer(to_line({"command": "requests"}), peer)
     assert len(reply.requests or []) == n_seen

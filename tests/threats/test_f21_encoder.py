@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from inferd.worker.llama.vectors import unit_vectors
+from inferd.worker.llama.texts import unit_vectors
 from tests.daemon.harness import llamacpp
 from tests.model.tiny import write_tiny_bert
 from tests.unit.worker.llama.running import change_rows, load

@@ -2,10 +2,11 @@ import json
 
 import pytest
 
-from inferd.dialects import inert
+from inferd.backend.job import GenerateJob, PastCall, Sampling, ToolSpec, Turn
+from inferd.dialects.prompt import token_escape
 from inferd.dialects.registry import DIALECTS
-from inferd.job import GenerateJob, Sampling, Tool, ToolCall, Turn
-from inferd.limits import MAX_FRAME_BYTES, SPELLED_TOKENS
+from inferd.limits.prompts import SPELLED_SPECIAL_TOKENS
+from inferd.limits.protocol import MAX_FRAME_BYTES
 from inferd.worker.backend import RefusedError
 from tests.daemon.harness import blocks, generate, llamacpp
 from tests.model.tiny import SPECIALS, TEMPLATE, write_tiny_model
@@ -38,14 +39,14 @@ def conversation(said, tool=None):
     """Say it in every place that a client can write to, but perhaps a tool's name."""
     escaped = json.dumps({said: [said, "é"]}).replace("<", "\\u003c")
     schema = json.dumps({"properties": {said: {"description": said, "enum": [said]}}})
-    call = ToolCall(id=said, name=said, arguments=escaped)
+    call = PastCall(id=said, name=said, arguments=escaped)
     return asking(
         [
             *(Turn(role, said) for role in ("system", "user", "assistant", "user")),
             Turn("assistant", f"</think>{said}", calls=(call,)),
             Turn("tool", said, call_id=said, name=said),
         ],
-        (Tool(name=tool or said, description=said, input_schema=schema),),
+        (ToolSpec(name=tool or said, description=said, input_schema=schema),),
     )
 
 
@@ -83,7 +84,7 @@ def test_a_name_between_the_familys_own_signs_is_text(tmp_path, name):
     asked, harmless = (
         asking(
             [Turn("user", "hi")],
-            (Tool(name="f", description="", input_schema=json.dumps({key: "x"})),),
+            (ToolSpec(name="f", description="", input_schema=json.dumps({key: "x"})),),
         )
         for key in (name, "y")
     )
@@ -124,11 +125,11 @@ def tiny(tmp_path):
 
 
 def test_a_request_as_long_as_a_frame_has_room_for_more_than_may_be_spelled():
-    assert SPELLED_TOKENS < MAX_FRAME_BYTES / 100
+    assert SPELLED_SPECIAL_TOKENS < MAX_FRAME_BYTES / 100
 
 
 def test_a_request_that_spells_too_many_is_refused_and_no_other(tiny, monkeypatch):
-    monkeypatch.setattr(inert, "SPELLED_TOKENS", 10)
+    monkeypatch.setattr(token_escape, "SPELLED_SPECIAL_TOKENS", 10)
     backend, _ = load(tiny)
     assert backend.prepare(asking([Turn("user", "<s>" * 10)])).prompt_tokens > 30
     with pytest.raises(RefusedError, match="spells over 10 special tokens"):

@@ -1,8 +1,8 @@
 import pytest
 
-from inferd.job import RerankJob
+from inferd.backend.job import RerankJob
+from inferd.limits.worker import TOKENIZE_AT_ONCE_BYTES
 from inferd.worker.backend import PromptOverflowError, RefusedError
-from inferd.worker.limits import TOKENIZE_AT_ONCE_BYTES
 from tests.model.tiny import write_tiny_bert, write_tiny_model
 from tests.unit.worker.llama.running import embed_job, job, load
 
@@ -17,13 +17,13 @@ WORDS = "hello " * 2**20
 def loaded(path, monkeypatch):
     """Load a model that is never asked to tokenise a long text."""
     backend, _ = load(path)
-    cut = backend._model.cut
+    cut = backend._model.tokenize_raw
 
     def checked(text, **options):
         assert len(text) <= TOKENIZE_AT_ONCE_BYTES, "that takes long"
         return cut(text, **options)
 
-    monkeypatch.setattr(backend._model, "cut", checked)
+    monkeypatch.setattr(backend._model, "tokenize_raw", checked)
     return backend
 
 

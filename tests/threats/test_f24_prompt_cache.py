@@ -2,13 +2,14 @@ import os
 
 import pytest
 
-from inferd.server.activity import Activity
-from inferd.server.generate import blocks_service, text_service
-from inferd.server.peer import Peer
+from inferd.server.identity.peer import Peer
+from inferd.server.request_context import RequestContext
+from inferd.server.services.v1 import V1Service
+from inferd.server.services.v2 import V2Service
 from inferd.wire.blocks import BlocksRequest, Message, TextBlock
 from inferd.wire.requests import ChatMessage, GenerateRequest
 from tests.fakes.backend import ScriptedBackend
-from tests.fakes.serving import House
+from tests.fakes.serving import LocalServer
 from tests.fakes.streams import REQUESTS
 from tests.model.tiny import write_tiny_model
 from tests.unit.worker.llama.running import collect, job, load, steps, take_step
@@ -33,7 +34,7 @@ def asked(backend, owner):
 
 def save_idle(backend):
     """Move what is idle to host memory."""
-    slots = backend._engine._decoder._slots
+    slots = backend._engine.decoder._slots
     for each in slots._prefixes.idle:
         slots._empty(each.slot)
 
@@ -66,10 +67,10 @@ def test_what_another_user_is_being_answered_is_not_found(backend):
 
 
 @pytest.mark.parametrize(
-    ("service", "asking"), [(text_service, V1), (blocks_service, V2)], ids=["v1", "v2"]
+    ("service", "asking"), [(V1Service, V1), (V2Service, V2)], ids=["v1", "v2"]
 )
 def test_a_job_is_the_user_s_whom_the_socket_names(service, asking):
-    activity = Activity(Peer(pid=1, uid=MINE, gid=1), "a.sock", "r", arrived_at=0)
+    activity = RequestContext(Peer(pid=1, uid=MINE, gid=1), "a.sock", "r", arrived_at=0)
     plan = service(None).resolve(asking, 1, activity)
     assert plan.job.owner == MINE
     assert not {"owner", "uid"} & {*asking.__struct_fields__}
@@ -79,11 +80,11 @@ def test_a_job_is_the_user_s_whom_the_socket_names(service, asking):
 async def test_users_who_share_the_uid_of_strangers_have_nothing_in_common(
     leaf, monkeypatch, autojump_clock
 ):
-    monkeypatch.setattr("inferd.server.peer.shared_uid", os.getuid)
+    monkeypatch.setattr("inferd.server.identity.peer.overflow_uid", os.getuid)
     backend = ScriptedBackend()
-    async with House(backend).opened() as house:
+    async with LocalServer(backend).opened() as server:
         for _ in range(2):
-            async with house.connect(leaf) as client:
+            async with server.connect(leaf) as client:
                 for _ in range(2):
                     await client.send(REQUESTS[leaf]())
                     await client.answer()

@@ -6,17 +6,17 @@ import pytest
 import trio
 import trio.testing
 
-from inferd.config import LimitSettings, MockSettings
+from inferd.backend.job import GenerateJob, Sampling, Turn
+from inferd.config.settings import LimitSettings, MockSettings
 from inferd.engine.engine import Engine
-from inferd.engine.spawn import first_load
+from inferd.engine.supervisor.spawn import first_load
 from inferd.errors import BackendUnavailableError
-from inferd.ipc import Alive, Embedded, Ended, Failed, PromptReady, Run, Step
-from inferd.job import GenerateJob, Sampling, Turn
-from inferd.limits import MAX_IPC_MESSAGE_BYTES
-from inferd.pipe import encode
-from inferd.server.status import StatusBoard
+from inferd.ipc.encoding import encode
+from inferd.ipc.worker import Embedded, Ended, Failed, Heartbeat, PromptReady, Run, Step
+from inferd.limits.engine import MAX_IPC_MESSAGE_BYTES
+from inferd.server.telemetry.status import StatusBoard
 from inferd.wire.responses import Usage
-from tests.fakes.ledger import roomy_ledger
+from tests.fakes.memory_coordinator import unlimited_coordinator
 from tests.fakes.worker import FakeWorker, Workers, ended
 
 ANSWER_BYTES = 64 * 1024
@@ -58,7 +58,7 @@ LIES = {
     "a prompt that was cached twice": ending(Usage(3, 1, 7)),
     "frames in vectors": encode(Embedded(ticket=1, embeddings=b"[]\n", dimensions=1)),
     "a failure of nobody's job": encode(Failed(ticket=9, reason="no")),
-    "chatter without end": encode(Alive()) * 60_000,
+    "chatter without end": encode(Heartbeat()) * 60_000,
     "progress of nothing without end": encode(Step(n_read=1)) * 60_000,
     "an answer without end": encode(Step(pieces=[(1, b"x" * 1024)])) * 100,
     "tokens of nothing without end": encode(Step(pieces=[(1, b"")] * 2000)),
@@ -75,7 +75,7 @@ def make_engine() -> Engine:
     return Engine(
         first_load(MockSettings(name="chat"), n_slots=2, limits=limits),
         limits=limits,
-        ledger=roomy_ledger(),
+        coordinator=unlimited_coordinator(),
         observer=StatusBoard(),
     )
 
@@ -134,7 +134,7 @@ async def test_a_worker_that_beats_and_never_answers_is_ended(
     with trio.fail_after(1000):
         async with running_request(engine, workers, outcomes) as (_, liar):
             while not outcomes:
-                await say(liar, encode(Alive()))
+                await say(liar, encode(Heartbeat()))
                 await trio.sleep(1)
     assert outcomes == ["the worker is gone: hung: no progress for 60 s"]
 
@@ -145,7 +145,9 @@ async def test_a_lie_is_a_crash_of_the_worker_that_tells_it(
     name, monkeypatch, autojump_clock
 ):
     workers = Workers()
-    monkeypatch.setattr("inferd.engine.conduct.JOB_ANSWER_BYTES", ANSWER_BYTES)
+    monkeypatch.setattr(
+        "inferd.engine.channel.validator.JOB_ANSWER_BYTES", ANSWER_BYTES
+    )
     monkeypatch.setattr("inferd.engine.engine.start_worker", workers.start)
     engine = make_engine()
     with trio.fail_after(1000):

@@ -3,7 +3,7 @@ import struct
 
 import pytest
 
-from inferd.config import LlamaCppSettings, WhisperCppSettings
+from inferd.config.settings import LlamaCppSettings, WhisperCppSettings
 from tests.fakes.gguf_bytes import (
     ARRAY,
     TEXT,
@@ -107,16 +107,15 @@ async def test_a_speech_model_that_attacks_its_loader_never_reaches_it(name, sho
     assert phases == []
 
 
-PARTS = ("_reader", "_relations", "_rules", "_values")
+PARTS = ("files", "header", "reader", "consistency", "rules", "values")
 
 
 def test_what_checks_a_file_runs_no_code_of_the_library():
     trees = dict(modules())
     for module in (
-        "worker/files.py",
-        "worker/llama/files.py",
-        *(f"worker/llama/gguf{part}.py" for part in ("", *PARTS)),
-        *(f"worker/whisper/{name}.py" for name in ("header", "tensors", "files")),
+        "worker/model_file.py",
+        *(f"worker/llama/gguf/{part}.py" for part in PARTS),
+        *(f"worker/whisper/model/{name}.py" for name in ("header", "tensors", "file")),
     ):
         roots = {name.split(".")[0] for name in imports(trees[module])}
         assert not roots & {"llama_cpp", "numpy", "ctypes"}

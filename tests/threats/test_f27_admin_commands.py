@@ -8,9 +8,9 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
-from inferd.config import AccessRule, AccessSettings
-from inferd.limits import MAX_COMMAND_BYTES, MAX_FRAME_BYTES
-from inferd.server.limits import MAX_LISTED_ID_CHARS, MAX_LISTED_REQUESTS
+from inferd.config.settings import AccessRule, AccessSettings
+from inferd.limits.protocol import MAX_COMMAND_BYTES, MAX_FRAME_BYTES
+from inferd.limits.server import MAX_LISTED_ID_CHARS, MAX_LISTED_REQUESTS
 from tests.daemon.harness import (
     DaemonProcess,
     Listener,
@@ -37,9 +37,9 @@ READS = ("requests", "metrics", "backends")
 
 @pytest.fixture
 def _we_are_no_operator(monkeypatch):
-    monkeypatch.setattr("inferd.server.access.ROOT", -1)
+    monkeypatch.setattr("inferd.server.identity.access.ROOT", -1)
     fake = SimpleNamespace(getuid=lambda: -1)
-    monkeypatch.setattr("inferd.server.access.os", fake)
+    monkeypatch.setattr("inferd.server.identity.access.os", fake)
 
 
 async def order(listener: FrameClient, **command: str) -> Frame:
@@ -61,15 +61,15 @@ async def ask_with_long_ids(
 async def test_who_is_no_operator_gets_no_status_and_no_reply_to_a_command(
     short_dir, autojump_clock
 ):
-    house = make_daemon(short_dir, ScriptedBackend())
-    async with running(house), await house.admin() as stranger:
+    server = make_daemon(short_dir, ScriptedBackend())
+    async with running(server), await server.admin() as stranger:
         [refusal] = await stranger.rest()
         assert (refusal["type"], refusal["ok"]) == ("reply", False)
-        async with await house.admin() as eager:
+        async with await server.admin() as eager:
             with suppress(trio.BrokenResourceError):  # it has been turned away before
                 await eager.stream.send_all(to_line({"command": "drain"}) * 5)
             assert await eager.rest() in ([refusal], [])
-        assert house.infer_sock.exists()
+        assert server.infer_sock.exists()
 
 
 @pytest.mark.usefixtures("_we_are_no_operator")
@@ -77,13 +77,13 @@ async def test_who_may_look_on_reads_and_changes_nothing_of_others(
     short_dir, autojump_clock
 ):
     access = AccessSettings(admin=AccessRule(uids=(os.getuid(),)))
-    house = make_daemon(short_dir, ScriptedBackend(), access=access)
-    async with running(house), await house.admin() as listener:
+    server = make_daemon(short_dir, ScriptedBackend(), access=access)
+    async with running(server), await server.admin() as listener:
         for command in READS:
             assert (await order(listener, command=command))["ok"]
         for command in CHANGES:
             assert not (await order(listener, command=command))["ok"]
-        assert house.infer_sock.exists()
+        assert server.infer_sock.exists()
 
 
 def test_however_many_requests_with_whatever_ids_the_list_fits_a_frame():
@@ -95,9 +95,9 @@ async def test_long_ids_of_many_requests_are_listed_in_a_small_frame(
     short_dir, autojump_clock
 ):
     backend = ScriptedBackend(Script(token_delay_s=FOR_EVER))
-    house = make_daemon(short_dir, backend)
-    async with running(house), await house.admin() as operator:
-        async with await house.connect() as client:
+    server = make_daemon(short_dir, backend)
+    async with running(server), await server.admin() as operator:
+        async with await server.connect() as client:
             await ask_with_long_ids(client, n_requests=20, n_chars=25_000)
             told = await order(operator, command="requests")
     assert len(told["requests"]) == 20
@@ -105,8 +105,8 @@ async def test_long_ids_of_many_requests_are_listed_in_a_small_frame(
 
 
 async def test_a_command_has_a_bounded_length(short_dir, autojump_clock):
-    house = make_daemon(short_dir, ScriptedBackend())
-    async with running(house), await house.admin() as operator:
+    server = make_daemon(short_dir, ScriptedBackend())
+    async with running(server), await server.admin() as operator:
         await operator.send(b"x" * (MAX_COMMAND_BYTES + 1))
         frames = await operator.rest()
     assert frames[-1]["ok"] is False
@@ -117,9 +117,9 @@ async def test_who_orders_and_does_not_read_has_few_replies_kept(
     short_dir, autojump_clock
 ):
     backend = ScriptedBackend(Script(token_delay_s=FOR_EVER))
-    house = make_daemon(short_dir, backend)
-    async with running(house), await house.admin() as operator:
-        async with await house.connect() as client:
+    server = make_daemon(short_dir, backend)
+    async with running(server), await server.admin() as operator:
+        async with await server.connect() as client:
             await ask_with_long_ids(client, n_requests=60, n_chars=5_000)
             with capture_logs() as log:
                 await operator.send(to_line({"command": "requests"}) * 100)

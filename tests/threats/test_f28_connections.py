@@ -7,12 +7,17 @@ import pytest
 import trio
 import trio.testing
 
-from inferd.config import LimitSettings
-from inferd.limits import IDLE_S, LARGE_LINE_BYTES, LINE_TIMEOUT_S, MAX_LARGE_LINES
-from inferd.server.room import Room, n_spare
+from inferd.config.settings import LimitSettings
+from inferd.limits.connections import (
+    IDLE_S,
+    LARGE_LINE_BYTES,
+    LINE_TIMEOUT_S,
+    MAX_LARGE_LINES,
+)
+from inferd.server.connection.limit import ConnectionLimit, n_reserved
 from tests.daemon.harness import DaemonProcess, Listener, MakeDaemon, eventually, mock
 from tests.fakes.backend import ScriptedBackend
-from tests.fakes.serving import House
+from tests.fakes.serving import LocalServer
 from tests.fakes.streams import generate
 
 FEW = 64
@@ -84,51 +89,51 @@ def test_where_descriptors_run_out_all_the_same_admin_answers(make_daemon: MakeD
 
 
 def test_a_user_with_all_places_keeps_no_other_out():
-    room = Room(LimitSettings().max_connections)
-    while room.take(70_001):
+    room = ConnectionLimit(LimitSettings().max_connections)
+    while room.acquire(70_001):
         pass
     assert room.n_held == LimitSettings().max_connections == 1024
-    assert all(room.take(70_002) for _ in range(n_spare(1024)))
+    assert all(room.acquire(70_002) for _ in range(n_reserved(1024)))
 
 
 async def test_lines_that_never_end_give_their_places_back(autojump_clock):
-    house = House(ScriptedBackend())
-    async with house.opened():
-        clients = [house.connect() for _ in range(20)]
+    server = LocalServer(ScriptedBackend())
+    async with server.opened():
+        clients = [server.connect() for _ in range(20)]
         while trio.current_time() < LINE_TIMEOUT_S:
             for client in clients:
                 await client.send(b"x")
             await trio.sleep(1)
         await trio.testing.wait_all_tasks_blocked()
-        assert house.n_served == 0
+        assert server.n_served == 0
         for client in clients:
             assert [each["id"] for each in await client.rest()] == [""]
             await client.aclose()
 
 
 async def test_those_who_only_wait_make_room_when_it_is_short(autojump_clock):
-    house = House(ScriptedBackend(), n_places=20)
-    async with house.opened():
-        clients = [house.connect() for _ in range(20)]
+    server = LocalServer(ScriptedBackend(), max_connections=20)
+    async with server.opened():
+        clients = [server.connect() for _ in range(20)]
         await trio.sleep(2 * IDLE_S)
-        assert house.n_served < 20
-        async with house.connect() as client:
+        assert server.n_served < 20
+        async with server.connect() as client:
             assert (await client.ask())[-1]["type"] == "done"
         for client in clients:
             await client.aclose()
 
 
 async def test_of_many_who_send_a_huge_line_at_once_few_are_read(autojump_clock):
-    house = House(ScriptedBackend())
+    server = LocalServer(ScriptedBackend())
     bomb = generate("bomb", "x" * 3_000_000)
-    async with house.opened():
-        clients = [house.connect() for _ in range(12)]
+    async with server.opened():
+        clients = [server.connect() for _ in range(12)]
         async with trio.open_nursery() as nursery:
             for client in clients:
                 nursery.start_soon(client.send, bomb[:-1])
             await trio.testing.wait_all_tasks_blocked()
             nursery.cancel_scope.cancel()
-        begun = [each._inbox._lines.pending_bytes for each in house.connections]
+        begun = [each._reader._lines.pending_bytes for each in server.connections]
         n_large = sum(n_bytes > 2 * LARGE_LINE_BYTES for n_bytes in begun)
         assert 0 < n_large < MAX_LARGE_LINES
         for client in clients:

@@ -3,15 +3,15 @@ import math
 import numpy as np
 import pytest
 
-from inferd.config import LimitSettings, LlamaCppSettings
+from inferd.backend.job import Media
+from inferd.config.settings import LimitSettings, LlamaCppSettings
+from inferd.doctor.backend import check_worker
 from inferd.doctor.check import Verdict
-from inferd.doctor.engine import check_worker
-from inferd.fit import Share
-from inferd.ipc import Step
-from inferd.job import Media
+from inferd.ipc.worker import Step
+from inferd.memory.plan import MemoryShare
 from inferd.worker.backend import RefusedError
-from inferd.worker.llama.media import Senses, read_medium
-from inferd.worker.llama.projecting import Projecting
+from inferd.worker.llama.multimodal.media import Modalities, read_medium
+from inferd.worker.llama.multimodal.projector_thread import ProjectorThread
 from tests.fakes.gguf_bytes import TEXT, gguf, pair, sound, tensor, text
 from tests.fakes.loading import failed_load
 from tests.model.tiny import write_tiny_model
@@ -27,8 +27,8 @@ from tests.unit.worker.llama.showing import (
     shown,
 )
 
-SHARE = Share(n_slots=1, n_ctx=256)
-SENSES = Senses(vision=True, sample_rate=16_000)
+SHARE = MemoryShare(n_slots=1, n_ctx=256)
+SENSES = Modalities(vision=True, sample_rate=16_000)
 CLIP = pair(b"general.architecture", TEXT, text(b"clip"))
 ATTACKS = {
     "no projector": sound(),
@@ -66,7 +66,7 @@ def test_a_projector_is_loaded_in_the_box(short_dir):
     settings = LlamaCppSettings(name="m", model=str(model), mmproj=str(projector))
     finding = check_worker(settings, LimitSettings(), lambda _: SHARE)
     assert finding.verdict is Verdict.OK
-    assert "takes images, takes audio of 16000 Hz" in finding.detail
+    assert "accepts images, accepts audio of 16000 Hz" in finding.detail
 
 
 @pytest.mark.parametrize("size", [(0, 9), (2**16, 2**16), (2**31, 2**31), (1, 10_000)])
@@ -82,7 +82,7 @@ def test_pictures_that_libmtmd_would_not_survive_are_not_even_read(size):
 @pytest.mark.parametrize("n_samples", [0, 1, 2**40])
 def test_sound_that_libmtmd_would_not_survive_is_not_even_read(n_samples):
     media = Media(kind="audio", id="a", sample_rate=16_000, n_bytes=4 * n_samples)
-    with pytest.raises(RefusedError, match="of sound"):
+    with pytest.raises(RefusedError, match="of audio"):
         read_medium(media, -1, SENSES)
 
 
@@ -96,7 +96,7 @@ def test_no_text_of_a_client_moves_a_picture(seer, spelled):
 
 @pytest.mark.model
 def test_media_that_take_too_long_to_read_are_refused(seer, monkeypatch):
-    monkeypatch.setattr("inferd.worker.llama.seeing.MEDIA_READ_S", 0.0)
+    monkeypatch.setattr("inferd.worker.llama.multimodal.pipeline.MEDIA_READ_S", 0.0)
     prepare(seer, "* look", picture())
     with pytest.raises(RefusedError, match="the attachments takes over 0 s"):
         prepare(seer, "* and * look", picture(), picture())
@@ -105,7 +105,7 @@ def test_media_that_take_too_long_to_read_are_refused(seer, monkeypatch):
 @pytest.mark.model
 def test_a_prompt_with_more_marks_than_media_is_refused(seer):
     asked = shown("* and *", picture())
-    with pytest.raises(RefusedError, match="writes 2 of 1 attachments"):
+    with pytest.raises(RefusedError, match="renders 2 of 1 attachments"):
         seer.prepare(asked, [])
 
 
@@ -119,7 +119,7 @@ def test_nobody_is_told_by_speed_what_another_user_has_shown(seer):
 @pytest.mark.model
 def test_a_picture_of_no_numbers_spoils_nobody_elses_answer(tmp_path, monkeypatch):
     path = write_tiny_projector(tmp_path / "broken.gguf", gain=np.inf)
-    monkeypatch.setattr(Projecting, "self_test", lambda _: None)
+    monkeypatch.setattr(ProjectorThread, "self_test", lambda _: None)
     broken = load(write_tiny_model(tmp_path / "m.gguf"), mmproj=str(path))[0]
     expected = answer(broken, job("hello")).text
     for beside in (False, True):

@@ -11,12 +11,12 @@ import pytest
 import trio
 import trio.testing
 
-from inferd.config import LimitSettings
+from inferd.config.settings import LimitSettings
 from inferd.errors import BackendUnavailableError, InvalidRequestError, QueueFullError
-from inferd.limits import MAX_PASSED_BYTES
-from inferd.server.holdings import MediaRoom
-from inferd.server.limits import MAX_MEDIA_FILES
-from inferd.server.sound import Sound
+from inferd.limits.connections import MAX_PASSED_BYTES
+from inferd.limits.server import MAX_MEDIA_FILES
+from inferd.server.media.growing_audio import GrowingAudioFile
+from inferd.server.media.quota import MediaQuota
 from inferd.wire.blocks import AudioAttachment, ImageAttachment
 from tests.fakes.fds import SEALS, closing, hole, memfd, n_open
 from tests.fakes.media import ODD
@@ -26,8 +26,8 @@ MALLORY, ALICE = 1001, 1002
 F_SEAL_FUTURE_WRITE = 0x10
 
 
-def room(**limits: int) -> MediaRoom:
-    return MediaRoom(LimitSettings(**limits), MAX_MEDIA_FILES, lambda: 0)
+def room(**limits: int) -> MediaQuota:
+    return MediaQuota(LimitSettings(**limits), MAX_MEDIA_FILES, lambda: 0)
 
 
 def samples(n_bytes: int) -> AudioAttachment:
@@ -44,7 +44,7 @@ async def test_what_is_no_sealed_memfd_is_refused_unread_and_not_kept(
             closing(ODD[what].make()) as fds,
             pytest.raises(InvalidRequestError, match=ODD[what].fault),
         ):
-            await holdings.take([PICTURE], fds)
+            await holdings.load([PICTURE], fds)
         assert n_open() == before
 
 
@@ -59,7 +59,7 @@ async def test_nobody_writes_to_what_was_taken():
             room().open(MALLORY) as holdings,
             pytest.raises(InvalidRequestError, match="F_SEAL_WRITE missing"),
         ):
-            await holdings.take([PICTURE], [fd])
+            await holdings.load([PICTURE], [fd])
 
 
 async def test_a_file_of_holes_is_as_large_as_it_says():
@@ -69,7 +69,7 @@ async def test_a_file_of_holes_is_as_large_as_it_says():
         room().open(MALLORY) as holdings,
         pytest.raises(InvalidRequestError),
     ):
-        await holdings.take([sound], fds)
+        await holdings.load([sound], fds)
 
 
 @contextmanager
@@ -96,29 +96,29 @@ async def test_without_descriptors_a_request_is_refused_and_nothing_is_lost():
     wanted = [AudioAttachment(name, 16_000, "AAAAAA==") for name in ("a", "b", "c")]
     with shared.open(ALICE) as holdings, few_descriptors(2):
         with pytest.raises(BackendUnavailableError, match='"c".*Too many open files'):
-            await holdings.take(wanted, [])
+            await holdings.load(wanted, [])
         holdings.close()
     assert n_open() == before
     with shared.open(ALICE) as holdings:
-        await holdings.take(wanted, [])
+        await holdings.load(wanted, [])
         assert len(holdings.media) == 3
 
 
 async def test_one_user_keeps_no_other_from_descriptors_or_memory():
     before, shared = n_open(), room(max_media_bytes=1000)
     with shared.open(MALLORY) as much, shared.open(MALLORY) as more:
-        await much.take([samples(1000)], [])
+        await much.load([samples(1000)], [])
         with pytest.raises(QueueFullError):
-            await more.take([samples(4)], [])
+            await more.load([samples(4)], [])
         with shared.open(ALICE) as holdings:
-            await holdings.take([samples(400)], [])
+            await holdings.load([samples(400)], [])
             assert holdings.media["a"].n_bytes == 400
     assert n_open() == before
 
 
 async def test_sound_without_an_end_takes_so_much_memory_and_no_more():
     limits = LimitSettings()
-    sound = Sound.growing(
+    sound = GrowingAudioFile.create(
         AudioAttachment("a", 16_000, open=True),
         most_bytes=limits.max_appended_bytes,
         ahead_bytes=limits.max_audio_ahead_bytes,

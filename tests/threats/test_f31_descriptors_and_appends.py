@@ -8,17 +8,17 @@ import pytest
 import trio
 import trio.testing
 
-from inferd.limits import READ_AHEAD_BYTES, READ_BYTES
-from inferd.server.activity import Activity
-from inferd.server.connection import Surface
-from inferd.server.limits import MAX_CLIENT_DESCRIPTORS
-from inferd.server.reply import Reply
+from inferd.limits.connections import READ_AHEAD_BYTES, READ_BYTES
+from inferd.limits.server import MAX_CLIENT_DESCRIPTORS
+from inferd.server.connection.response_writer import ResponseWriter
+from inferd.server.connection.serve import Endpoint
+from inferd.server.request_context import RequestContext
 from inferd.wire.blocks import BlocksRequest
 from inferd.wire.codec import decode_blocks
 from tests.daemon.harness import MakeDaemon, eventually, mock
 from tests.fakes.backend import ScriptedBackend
 from tests.fakes.fds import lingering, memfd, memfds, n_open, send_with
-from tests.fakes.serving import House
+from tests.fakes.serving import LocalServer
 from tests.fakes.streams import append, blocks
 
 V2 = "infer.v2.sock"
@@ -30,25 +30,30 @@ CROWD = 30
 class Deaf:
     """Takes nothing of what is appended, as long as nobody cancels it."""
 
-    async def answer(self, request: BlocksRequest, reply: Reply, activity: Activity):
+    async def answer(
+        self, request: BlocksRequest, reply: ResponseWriter, activity: RequestContext
+    ):
         with activity.scope:
             await trio.sleep_forever()
         raise activity.failure or trio.BrokenResourceError
 
 
-def deaf_house() -> House:
-    house = House(ScriptedBackend())
-    house.surfaces[V2] = Surface(V2, decode_blocks, Deaf(), takes_media=True)
-    return house
+def deaf_server() -> LocalServer:
+    server = LocalServer(ScriptedBackend())
+    server.endpoints[V2] = Endpoint(V2, decode_blocks, Deaf(), takes_media=True)
+    return server
 
 
 async def test_a_crowd_that_hands_over_descriptors_leaves_the_daemon_its_own(
     autojump_clock,
 ):
     n_before = n_open()
-    async with House(ScriptedBackend()).opened() as house, AsyncExitStack() as stack:
+    async with (
+        LocalServer(ScriptedBackend()).opened() as server,
+        AsyncExitStack() as stack,
+    ):
         crowd = [
-            await stack.enter_async_context(house.connect(V2)) for _ in range(CROWD)
+            await stack.enter_async_context(server.connect(V2)) for _ in range(CROWD)
         ]
         n_connected = n_open()
         for client in crowd:
@@ -58,39 +63,39 @@ async def test_a_crowd_that_hands_over_descriptors_leaves_the_daemon_its_own(
         assert n_open() - n_connected <= MAX_CLIENT_DESCRIPTORS // 2
         for client in crowd:
             await client.aclose()
-        async with house.connect(V2) as sound:
+        async with server.connect(V2) as sound:
             await sound.send(blocks())
             assert (await sound.answer())[-1]["type"] == "done"
-        assert house.around.custody.n_held == 0
+        assert server.deps.fd_quota.n_held == 0
     assert n_open() <= n_before + 1
 
 
 async def test_what_is_appended_and_not_taken_is_bounded(autojump_clock):
     line = append(bytes="A" * 50_000)
-    async with deaf_house().opened() as house, house.connect(V2) as client:
+    async with deaf_server().opened() as server, server.connect(V2) as client:
         with trio.move_on_after(1) as scope:
             await client.send(OPEN + line * 1000)
         assert scope.cancelled_caught
-        inbox = house.connections[0]._inbox
-        [activity] = house.register
-        held = activity.appends.pending_bytes + inbox._lines.pending_bytes
+        reader = server.connections[0]._reader
+        [activity] = server.in_flight
+        held = activity.appends.pending_bytes + reader._lines.pending_bytes
         assert held < READ_AHEAD_BYTES + READ_BYTES + len(line)
 
 
 async def test_what_is_appended_by_descriptor_and_not_taken_is_bounded(autojump_clock):
-    async with deaf_house().opened() as house, house.connect(V2) as client:
+    async with deaf_server().opened() as server, server.connect(V2) as client:
         await client.send(OPEN)
         with trio.move_on_after(1), memfds(b"") as fds:
             while True:
                 await send_with(client.stream, append(fd=0), fds)
-        assert house.around.custody.n_held <= 64
+        assert server.deps.fd_quota.n_held <= 64
 
 
 @pytest.mark.parametrize("behind", [b"x" * READ_AHEAD_BYTES, blocks() * 64])
 async def test_a_request_that_would_wait_for_what_cannot_be_read_ends(
     behind, autojump_clock
 ):
-    async with deaf_house().opened() as house, house.connect(V2) as client:
+    async with deaf_server().opened() as server, server.connect(V2) as client:
         await client.send(OPEN + behind)
         [frame] = await client.answer()
         assert frame["code"] == "invalid_request"

@@ -2,9 +2,9 @@ import msgspec
 import pytest
 import trio
 
-from inferd.engine.preparer import Preparer
+from inferd.backend.job import GenerateJob, Sampling, Structure, Turn
+from inferd.engine.prepare.preparer import Preparer
 from inferd.errors import InvalidRequestError
-from inferd.job import GenerateJob, Sampling, Structure, Turn
 
 pytestmark = pytest.mark.slow
 
@@ -12,7 +12,7 @@ ADA, BEN, STRANGER, OTHER_STRANGER = 1000, 1001, -2, -3
 FACTS = msgspec.msgpack.encode({"template": None, "dialect": "chatml", "special": {}})
 WORDS = msgspec.msgpack.encode(
     {
-        "spelt": [*(bytes([each]) for each in range(256)), b"<end>"],
+        "token_bytes": [*(bytes([each]) for each in range(256)), b"<end>"],
         "special": [256],
         "ends": [256],
     }
@@ -43,8 +43,8 @@ async def preparer():
 
 async def is_tried(preparer, job):
     """Tell whether a job's grammar is compiled before it is written."""
-    await preparer.write(job)
-    return bool(preparer._process.where)
+    await preparer.render(job)
+    return bool(preparer._process.grammar_field)
 
 
 async def test_what_one_user_has_used_is_tried_anew_for_each_other(preparer):
@@ -58,7 +58,7 @@ async def test_what_one_user_has_used_is_tried_anew_for_each_other(preparer):
 
 async def test_each_job_has_a_process_of_its_own_with_nothing_of_the_last(preparer):
     with trio.fail_after(60):
-        await preparer.write(asked(ADA))
+        await preparer.render(asked(ADA))
         process = preparer._process
         path = trio.Path(f"/proc/{process.pid}/task/{process.pid}/children")
         seen: set[str] = set()
@@ -66,13 +66,13 @@ async def test_each_job_has_a_process_of_its_own_with_nothing_of_the_last(prepar
             while not (new := {*(await path.read_text()).split()} - seen):
                 await trio.lowlevel.checkpoint()
             seen |= new
-            await preparer.write(asked(owner))
+            await preparer.render(asked(owner))
         assert preparer._process is process
 
 
 async def test_what_others_do_to_a_process_is_no_users_loss(preparer):
     with trio.fail_after(60):
-        await preparer.write(asked(ADA))
+        await preparer.render(asked(ADA))
         with pytest.raises(InvalidRequestError):
-            await preparer.write(asked(BEN, "("))
+            await preparer.render(asked(BEN, "("))
         assert not await is_tried(preparer, asked(ADA))

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import inferd
-from inferd.server.identity import Identities, Range, Ranges
-from inferd.server.peer import peer_of
+from inferd.server.identity.mapping import Identities, IdRange, IdRanges
+from inferd.server.identity.peer import peer_of
 from tests.daemon.harness import (
     DaemonProcess,
     MakeDaemon,
@@ -144,10 +144,10 @@ def test_an_owner_shares_what_is_cached_and_containers_do_not(start, tmp_path):
 # --- in the code ------------------------------------------------------------------------
 
 BY_REAL_UID = {
-    "access.py": "rules and operators go by what the kernel says",
-    "activity.py": "the log has the uid as it is",
-    "commands.py": "so has the list of requests",
-    "peer.py": "this is where users come from",
+    "identity/access.py": "rules and operators go by what the kernel says",
+    "request_context.py": "the log has the uid as it is",
+    "admin/commands.py": "so has the list of requests",
+    "identity/peer.py": "this is where users come from",
 }
 REFUSAL = re.compile(r"PermissionDeniedError\((?:self\._)?peer\.uid,")
 """Says to a client by its uid that it has no access."""
@@ -155,10 +155,12 @@ REFUSAL = re.compile(r"PermissionDeniedError\((?:self\._)?peer\.uid,")
 
 def test_nothing_else_in_the_server_goes_by_a_peers_uid():
     server = Path(inferd.__file__).parent / "server"
-    for path in server.glob("*.py"):
+    paths = {path.relative_to(server).as_posix(): path for path in server.rglob("*.py")}
+    assert set(BY_REAL_UID) < set(paths)
+    for name, path in paths.items():
         text = REFUSAL.sub("", path.read_text())
-        if path.name not in BY_REAL_UID:
-            assert not re.search(r"peer\w*(\([^)]*\))?\.uid\b", text), path.name
+        if name not in BY_REAL_UID:
+            assert not re.search(r"peer\w*(\([^)]*\))?\.uid\b", text), name
 
 
 @needs_root
@@ -166,7 +168,7 @@ def test_nothing_else_in_the_server_goes_by_a_peers_uid():
 def test_a_uid_of_the_upper_half_counts_as_its_owner_too(short_dir, uid):
     """The kernel's uids have no sign: read with one, they would be in nobody's range."""
     short_dir.chmod(0o755)
-    identities = Identities(uids=Ranges([Range(2**31, 2**31 - 1, ANNA)]))
+    identities = Identities(uids=IdRanges([IdRange(2**31, 2**31 - 1, ANNA)]))
     with (
         socket.socket(socket.AF_UNIX) as listener,
         socket.socket(socket.AF_UNIX) as peer,

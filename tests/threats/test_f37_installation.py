@@ -54,7 +54,7 @@ while True:
 """
 """Puts a link where a file or directory was, and back, without end."""
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, who is attacked")
+pytestmark = pytest.mark.root  # who is attacked
 
 
 @pytest.fixture

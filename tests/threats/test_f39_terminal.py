@@ -272,7 +272,7 @@ def test_a_model_file_steers_no_terminal(place, command, kind):
 
 def test_a_bug_is_told_in_lines_that_are_seen_to_be_its_own(place):
     program = (
-        "import sys, inferd.cli, inferd.cli.drain as drain\n"
+        "import sys, inferd.cli, inferd.cli.commands.drain as drain\n"
         "text = sys.argv.pop()\n"
         "def run(arguments): raise ValueError(text)\n"
         "drain.run = run\n"

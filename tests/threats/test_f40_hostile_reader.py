@@ -54,7 +54,7 @@ def readers(daemon: DaemonProcess) -> list[int]:
     return [
         pid
         for pid, command in daemon.processes().items()
-        if b"\0inferd.decoder\0" in command
+        if b"\0inferd.line_decoder\0" in command
     ]
 
 

@@ -20,6 +20,7 @@ KEYS = [
 
 
 @pytest.mark.slow
+@pytest.mark.short_version
 @pytest.mark.parametrize("key", KEYS)
 def test_the_daemon_keeps_its_word(key, capsys):
     outcome = try_item(BY_KEY[key], Context(Size.SHORT, SEED))

@@ -7,7 +7,7 @@ import msgspec
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from inferd.limits import U32_MAX
+from inferd.limits.protocol import U32_MAX
 from inferd.wire import blocks
 from inferd.wire.requests import (
     ChatMessage,

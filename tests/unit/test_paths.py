@@ -49,18 +49,18 @@ def test_a_socket_has_the_name_that_clients_know(leaf, name):
         ({}, f"/tmp/inferd-{os.getuid()}"),  # noqa: S108  # only compared
     ],
 )
-def test_sockets_are_in_the_first_place_that_there_is(environ, directory):
+def test_sockets_are_in_the_first_directory_that_is_set(environ, directory):
     assert runtime_directory(environ) == Path(directory)
 
 
-def test_a_client_looks_at_home_and_then_in_the_system():
+def test_a_client_tries_the_user_s_directory_before_the_system_s():
     assert client_directories({"XDG_RUNTIME_DIR": "/run/user/1"}) == [
         Path("/run/user/1/inferd"),
         Path("/run/inferd"),
     ]
 
 
-def test_a_client_looks_nowhere_twice():
+def test_a_client_tries_no_directory_twice():
     assert client_directories({"XDG_RUNTIME_DIR": "/run"}) == [Path("/run/inferd")]
 
 
@@ -117,5 +117,5 @@ def test_the_environment_of_the_process_is_the_default(monkeypatch):
         ({}, None),
     ],
 )
-def test_the_log_is_in_the_first_place_that_there_is(environ, directory):
+def test_the_log_is_in_the_first_directory_that_is_set(environ, directory):
     assert log_directory(environ) == directory

@@ -4,23 +4,23 @@ import pytest
 from msgspec.structs import asdict
 
 from inferd import routing
-from inferd.capabilities import BackendCapabilities
+from inferd.backend.capabilities import BackendCapabilities
 from inferd.errors import BackendNotReadyError, InferdError
 from inferd.routing import (
-    ANSWERS,
-    ANSWERS_V2,
+    CONSTRAINS_OUTPUT,
     EMBEDS,
     GENERATES,
-    HEARS,
-    HOLDS_STRUCTURE,
+    GENERATES_OR_TRANSCRIBES,
+    GENERATES_V2_OR_TRANSCRIBES,
+    HANDLES_AUDIO,
+    HAS_REASONING,
     RERANKS,
     SERVES_V2,
     TAKES_AUDIO,
     TAKES_IMAGES,
     TAKES_TOOLS,
     TAKES_VIDEO,
-    THINKS,
-    Need,
+    Requirement,
     route,
     takes_rate,
     transcribes,
@@ -72,7 +72,7 @@ def refusal(backends, *needs):
         ([ready(generate=False), broken(generate=False), ready("b")], 2),
     ],
 )
-def test_the_first_that_serves_soonest_is_chosen(backends, chosen):
+def test_the_first_ready_backend_is_chosen_before_a_restarting_one(backends, chosen):
     assert route(backends, [GENERATES]) is backends[chosen]
 
 
@@ -93,7 +93,7 @@ def test_only_what_can_do_all_that_is_asked_is_chosen(needs):
     assert route(backends, [*needs, TAKES_TOOLS]) is backends[2]
 
 
-def test_who_needs_nothing_gets_the_first():
+def test_without_requirements_the_first_backend_is_chosen():
     backends = [ready("a", generate=False), ready("b")]
     assert route(backends, []) is backends[0]
 
@@ -103,7 +103,7 @@ def test_who_needs_nothing_gets_the_first():
     [
         *((GENERATES, "generate"), (SERVES_V2, "v2"), (TAKES_IMAGES, "vision")),
         *((TAKES_AUDIO, "audio"), (TAKES_VIDEO, "video"), (TAKES_TOOLS, "tools")),
-        *((THINKS, "thinking"), (EMBEDS, "embed"), (RERANKS, "rerank")),
+        *((HAS_REASONING, "thinking"), (EMBEDS, "embed"), (RERANKS, "rerank")),
     ],
 )
 def test_a_need_is_met_by_one_ability(need, ability):
@@ -112,9 +112,14 @@ def test_a_need_is_met_by_one_ability(need, ability):
 
 
 @pytest.mark.parametrize(
-    ("need", "ability"), [(ANSWERS, "generate"), (ANSWERS_V2, "v2"), (HEARS, "audio")]
+    ("need", "ability"),
+    [
+        (GENERATES_OR_TRANSCRIBES, "generate"),
+        (GENERATES_V2_OR_TRANSCRIBES, "v2"),
+        (HANDLES_AUDIO, "audio"),
+    ],
 )
-def test_what_a_recording_needs_is_met_by_who_writes_speech_down_too(need, ability):
+def test_audio_requirements_are_met_by_transcribing_backends_too(need, ability):
     able = {name: BackendCapabilities(**NOTHING | {name: True}) for name in NOTHING}
     met_by = {name for name in able if need.is_met_by(able[name])}
     assert met_by == {ability, "transcribe"}
@@ -147,43 +152,46 @@ REFUSALS = {
     TAKES_AUDIO: ("attachment_unsupported", "no backend answers to audio attachments"),
     TAKES_VIDEO: ("attachment_unsupported", "no backend takes video attachments"),
     TAKES_TOOLS: ("invalid_request", "invalid request: no backend takes tools"),
-    THINKS: (
+    HAS_REASONING: (
         "invalid_request",
         "invalid request: thinking true: no backend has a reasoning trace",
     ),
-    HOLDS_STRUCTURE: (
+    CONSTRAINS_OUTPUT: (
         "invalid_request",
         "invalid request: no backend holds an answer to a structure",
     ),
-    ANSWERS: ("backend_unavailable", "no backend available"),
-    ANSWERS_V2: ("internal", 'backend "ready" does not advertise v2 capability'),
-    HEARS: ("attachment_unsupported", "no backend takes audio attachments"),
+    GENERATES_OR_TRANSCRIBES: ("backend_unavailable", "no backend available"),
+    GENERATES_V2_OR_TRANSCRIBES: (
+        "internal",
+        'backend "ready" does not advertise v2 capability',
+    ),
+    HANDLES_AUDIO: ("attachment_unsupported", "no backend takes audio attachments"),
     EMBEDS: ("backend_unavailable", "no embed-capable backend available"),
     RERANKS: ("backend_unavailable", "no rerank-capable backend available"),
 }
 
 
 def test_every_need_has_a_refusal():
-    needs = {each for each in vars(routing).values() if isinstance(each, Need)}
+    needs = {each for each in vars(routing).values() if isinstance(each, Requirement)}
     assert needs == set(REFUSALS)
 
 
 @pytest.mark.parametrize("need", REFUSALS)
 @pytest.mark.parametrize("state", [ready, restarting, broken])
-def test_what_nobody_can_ever_do_is_refused_with_what_it_is(need, state):
+def test_an_unmet_requirement_is_refused_by_its_name(need, state):
     backends = [ready(**NOTHING), state(**NOTHING)]
     assert refusal(backends, need) == REFUSALS[need]
 
 
 @pytest.mark.parametrize("need", [GENERATES, EMBEDS, RERANKS, TAKES_TOOLS])
 def test_where_there_is_no_backend_the_first_need_is_refused(need):
-    assert refusal([], need, THINKS) == REFUSALS[need]
+    assert refusal([], need, HAS_REASONING) == REFUSALS[need]
 
 
 def test_the_first_need_that_leaves_nobody_is_the_one_refused():
     backends = [ready(v2=True, thinking=True), broken(v2=True, tools=True)]
-    both = (GENERATES, SERVES_V2, TAKES_TOOLS, THINKS)
-    assert refusal(backends, *both) == REFUSALS[THINKS]
+    both = (GENERATES, SERVES_V2, TAKES_TOOLS, HAS_REASONING)
+    assert refusal(backends, *both) == REFUSALS[HAS_REASONING]
     assert refusal(backends, *reversed(both)) == REFUSALS[TAKES_TOOLS]
 
 
@@ -204,28 +212,29 @@ def test_a_rate_that_nobody_takes_is_refused_with_both_rates():
     )
 
 
-def test_who_asks_for_a_transcription_is_told_where_nobody_writes_speech_down():
+def test_a_transcription_without_a_capable_backend_is_refused():
     assert (
         route([ready("a"), ready("b", transcribe=True)], [transcribes("x")]).name == "b"
     )
-    assert refusal([ready(audio=True)], HEARS, transcribes("language")) == (
+    assert refusal([ready(audio=True)], HANDLES_AUDIO, transcribes("language")) == (
         "invalid_request",
-        "invalid request: language: no backend writes speech down",
+        "invalid request: language: no backend transcribes speech",
     )
 
 
 @pytest.mark.parametrize(
-    "need", [each for each in vars(routing).values() if isinstance(each, routing.Need)]
+    "need",
+    [each for each in vars(routing).values() if isinstance(each, routing.Requirement)],
 )
-def test_a_need_that_is_written_down_is_the_same_again(need):
-    assert routing.need_of(routing.written(need)) is need
+def test_an_encoded_constant_decodes_to_itself(need):
+    assert routing.decode_requirement(routing.encode_requirement(need)) is need
 
 
-def test_a_need_of_something_is_made_again():
+def test_an_encoded_requirement_decodes_to_an_equal_one():
     for need in (routing.transcribes("x"), routing.takes_rate("a", 8000)):
-        again = routing.need_of(routing.written(need))
-        assert again.written == need.written
+        again = routing.decode_requirement(routing.encode_requirement(need))
+        assert again.encoded == need.encoded
         able = BackendCapabilities()
         assert str(again.refusal("b", able)) == str(need.refusal("b", able))
-    with pytest.raises(ValueError, match="no need"):
-        routing.need_of(["nothing"])
+    with pytest.raises(ValueError, match="no requirement"):
+        routing.decode_requirement(["nothing"])

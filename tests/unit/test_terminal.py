@@ -14,16 +14,16 @@ from inferd import terminal
 from inferd.terminal import (
     Parser,
     StdoutError,
-    json_line,
-    line,
-    overwrite,
-    prose,
-    say,
-    tell_bug,
-    telling_bugs,
-    text_of_json,
-    visible,
-    visible_json,
+    escape,
+    escape_json,
+    json_safe,
+    overwrite_line,
+    print_json,
+    print_line,
+    print_stderr,
+    print_text,
+    print_traceback,
+    safe_tracebacks,
 )
 
 CONTROLS = [chr(code) for code in (*range(0x20), *range(0x7F, 0xA0))]
@@ -73,34 +73,34 @@ def steering(text):
 
 @pytest.mark.parametrize("char", [*CONTROLS, *TURNS, *HIDDEN])
 def test_what_steers_is_written_out_as_python_has_it(char):
-    assert visible(f"a{char}b") == f"a{ascii(char)[1:-1]}b"
+    assert escape(f"a{char}b") == f"a{ascii(char)[1:-1]}b"
 
 
 @pytest.mark.parametrize("char", BLANK, ids=ascii)
-def test_what_shows_nothing_is_written_out_in_words_and_left_in_prose(char):
-    assert visible(f"a{char}b") == f"a{ascii(char)[1:-1]}b"
-    assert visible(f"é{char}b") == f"é{ascii(char)[1:-1]}b"
-    assert visible(f"a{char}b\x1b", is_prose=True) == f"a{char}b\\x1b"
+def test_invisible_characters_are_escaped_in_lines_and_kept_in_prose(char):
+    assert escape(f"a{char}b") == f"a{ascii(char)[1:-1]}b"
+    assert escape(f"é{char}b") == f"é{ascii(char)[1:-1]}b"
+    assert escape(f"a{char}b\x1b", is_prose=True) == f"a{char}b\\x1b"
 
 
 @given(ANY)
 def test_a_line_is_one_line_in_which_nothing_steers_or_hides(text):
-    shown = visible(text)
+    shown = escape(text)
     assert shown.isprintable()
     assert not set(BLANK) & set(shown)
-    assert visible(shown) == shown
+    assert escape(shown) == shown
 
 
 @given(ANY)
 def test_prose_has_its_lines_and_tabs_and_joiners_and_nothing_more_that_steers(text):
-    shown = visible(text, is_prose=True)
+    shown = escape(text, is_prose=True)
     assert steering(shown) <= set("\n\t\u200c\u200d")
     assert shown.count("\n") == text.count("\n")
 
 
 @given(st.text(st.characters(exclude_characters="\\") | st.sampled_from(CONTROLS)))
 def test_what_is_written_out_can_be_read_back(text):
-    shown = visible(text)
+    shown = escape(text)
     back = shown.encode("latin-1", "backslashreplace").decode("unicode_escape")
     assert back.encode(errors="surrogatepass") == text.encode(errors="surrogatepass")
 
@@ -117,46 +117,48 @@ def test_what_is_written_out_can_be_read_back(text):
     ],
 )
 def test_prose_that_steers_nothing_is_left_as_it_is(text):
-    assert visible(text, is_prose=True) == text
-    assert visible(text).isprintable()
+    assert escape(text, is_prose=True) == text
+    assert escape(text).isprintable()
 
 
 @given(st.recursive(ANY.filter(str.isprintable) | st.none(), st.lists) | ANY)
 def test_json_stays_the_same_json(value):
-    value = value if not isinstance(value, str) else text_of_json(value)
+    value = value if not isinstance(value, str) else json_safe(value)
     text = json.dumps(value, ensure_ascii=False)
-    assert json.loads(visible_json(text)) == value
-    assert steering(visible_json(text)) == set()
+    assert json.loads(escape_json(text)) == value
+    assert steering(escape_json(text)) == set()
 
 
 def test_a_name_that_is_no_text_is_written_out_for_json():
-    assert text_of_json("a\udcffü") == "a\\udcffü"
+    assert json_safe("a\udcffü") == "a\\udcffü"
 
 
 # --- words for people -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("on", [Terminal, io.StringIO])
-@pytest.mark.parametrize(("print_", "name"), [(say, "stderr"), (line, "stdout")])
+@pytest.mark.parametrize(
+    ("print_", "name"), [(print_stderr, "stderr"), (print_line, "stdout")]
+)
 @settings(max_examples=50)
 @given(text=ANY)
-def test_words_are_one_line_wherever_they_go(print_, name, on, text):
+def test_messages_are_one_line_on_any_stream(print_, name, on, text):
     with pytest.MonkeyPatch.context() as patch:
         shown = printed(patch, name, lambda: print_(text), on=on)
-    assert shown == f"{visible(text)}\n"
+    assert shown == f"{escape(text)}\n"
 
 
 @pytest.mark.parametrize("stderr", [Full, lambda: None])
-def test_words_that_nobody_can_read_are_dropped(monkeypatch, capsys, stderr):
+def test_messages_to_a_closed_stderr_are_dropped(monkeypatch, capsys, stderr):
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stderr", stderr())
-        say("loading")
-        assert not terminal.is_watched()
+        print_stderr("loading")
+        assert not terminal.stderr_is_terminal()
     assert capsys.readouterr() == ("", "")
 
 
 def test_a_line_is_written_over(monkeypatch):
-    shown = printed(monkeypatch, "stderr", lambda: overwrite("a\x1b[31m\nb"))
+    shown = printed(monkeypatch, "stderr", lambda: overwrite_line("a\x1b[31m\nb"))
     assert shown == "\r\x1b[2Ka\\x1b[31m\\nb"
 
 
@@ -165,25 +167,25 @@ def test_a_line_is_written_over(monkeypatch):
 
 @settings(max_examples=50)
 @given(ANY)
-def test_what_is_asked_for_is_exact_but_on_a_terminal(text):
+def test_results_are_exact_unless_on_a_terminal(text):
     with pytest.MonkeyPatch.context() as patch:
-        assert printed(patch, "stdout", lambda: prose(text), on=io.StringIO) == (
-            text_of_json(text)
+        assert printed(patch, "stdout", lambda: print_text(text), on=io.StringIO) == (
+            json_safe(text)
         )
-        shown = printed(patch, "stdout", lambda: prose(text))
-        assert shown == visible(text, is_prose=True)
+        shown = printed(patch, "stdout", lambda: print_text(text))
+        assert shown == escape(text, is_prose=True)
 
 
 def test_json_is_exact_but_on_a_terminal(monkeypatch):
     frame = '{"a":"\x9b\u202e\x7fü"}'.encode()
-    piped = printed(monkeypatch, "stdout", lambda: json_line(frame), on=io.StringIO)
+    piped = printed(monkeypatch, "stdout", lambda: print_json(frame), on=io.StringIO)
     assert piped.encode() == frame + b"\n"
-    shown = printed(monkeypatch, "stdout", lambda: json_line(frame + b"\n"))
+    shown = printed(monkeypatch, "stdout", lambda: print_json(frame + b"\n"))
     assert shown == '{"a":"\\u009b\\u202e\\u007fü"}\n'
 
 
 def test_a_frame_that_is_no_text_is_printed_all_the_same(monkeypatch):
-    shown = printed(monkeypatch, "stdout", lambda: json_line(b'{"a":"\xff"}'))
+    shown = printed(monkeypatch, "stdout", lambda: print_json(b'{"a":"\xff"}'))
     assert shown == '{"a":"\N{REPLACEMENT CHARACTER}"}\n'
 
 
@@ -191,12 +193,12 @@ def test_what_an_encoding_has_not_is_written_out(monkeypatch):
     with monkeypatch.context() as patch:
         stream = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
         patch.setattr(sys, "stdout", stream)
-        prose("ü €")
-        line("東")
+        print_text("ü €")
+        print_line("東")
     assert stream.buffer.getvalue() == "ü \\u20ac\\u6771\n".encode("latin-1")
 
 
-@pytest.mark.parametrize("print_", [prose, line, json_line])
+@pytest.mark.parametrize("print_", [print_text, print_line, print_json])
 @pytest.mark.parametrize(
     ("stdout", "told"),
     [(Full, "stdout: No space left on device"), (lambda: None, "stdout: closed")],
@@ -208,10 +210,10 @@ def test_what_cannot_be_printed_is_an_error(monkeypatch, print_, stdout, told):
     assert str(caught.value) == told
 
 
-def test_a_reader_that_has_had_enough_is_told_from_an_error(monkeypatch):
+def test_a_closed_pipe_is_distinguished_from_an_error(monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(BrokenPipeError):
         patch.setattr(sys, "stdout", Unread())
-        prose("answer")
+        print_text("answer")
 
 
 # --- failures ---------------------------------------------------------------------------
@@ -226,13 +228,13 @@ def test_a_wrong_argument_is_quoted_in_one_line(capsys):
 
 def test_no_line_of_a_traceback_looks_like_one_of_ours(capsys):
     error = ValueError("no\nerror: the daemon is gone\x1b[2J")
-    tell_bug(type(error), error, None)
+    print_traceback(type(error), error, None)
     stderr = capsys.readouterr().err
     assert "  error: the daemon is gone\\x1b[2J" in stderr.splitlines()
     assert all(each.startswith("  ") for each in stderr.splitlines())
 
 
-def test_what_python_itself_would_print_is_said(capsys):
+def test_the_output_of_python_itself_is_escaped(capsys):
     class Collected:
         def __del__(self):
             raise ValueError("\x1b[2J collected")
@@ -242,7 +244,7 @@ def test_what_python_itself_would_print_is_said(capsys):
 
     usual = sys.excepthook, threading.excepthook, warnings.showwarning
     try:
-        with telling_bugs(), warnings.catch_warnings():
+        with safe_tracebacks(), warnings.catch_warnings():
             thread = threading.Thread(target=fail)
             thread.start()
             thread.join()
@@ -252,7 +254,7 @@ def test_what_python_itself_would_print_is_said(capsys):
             record = logging.makeLogRecord({"msg": "\x1b[2J\n%s", "args": ("logged",)})
             assert logging.lastResort is not None
             logging.lastResort.handle(record)
-            assert sys.excepthook is tell_bug
+            assert sys.excepthook is print_traceback
         assert (threading.excepthook, warnings.showwarning) == usual[1:]
     finally:
         sys.excepthook = usual[0]

@@ -5,9 +5,9 @@ import pytest
 
 from inferd.errors import PeerError
 from inferd.wire.codec import (
-    decode_append,
     decode_blocks,
     decode_cancel,
+    decode_cancel_or_append,
     decode_embed,
     decode_generate,
     decode_rerank,
@@ -53,12 +53,10 @@ def frames_of(steps: Steps) -> Iterator[bytes]:
 def refusal_by_the_codec(steps: Steps) -> Frame | None:
     """Read each line as the daemon does; give the frame that refuses one, if any."""
     decode = DECODERS[steps[0].surface]
+    decode_aside = decode_cancel_or_append if decode is decode_blocks else decode_cancel
     try:
         for frame in frames_of(steps):
-            is_aside = decode_cancel(frame) is not None
-            if decode is decode_blocks:
-                is_aside = is_aside or decode_append(frame) is not None
-            if not is_aside:
+            if decode_aside(frame) is None:
                 decode(frame)
     except PeerError as error:
         code = error.code.value

@@ -8,10 +8,11 @@ import msgspec
 import pytest
 import trio
 
-from inferd.cli.running import make_daemon
+from inferd.app import make_daemon
+from inferd.cli.commands.serve import first_loads
 from inferd.client.sync import wait_until_ready
-from inferd.config import Config
-from inferd.toml import parse_config
+from inferd.config.parse import parse_config
+from inferd.config.settings import Config
 from protocol.player import play, settle
 from protocol.vector import PROFILES, Vector, all_vectors, read_vector
 
@@ -45,7 +46,8 @@ def replay(vectors: list[Vector], directory: Path) -> None:
 
 
 async def replay_all(vectors: list[Vector], profile: str, directory: Path) -> None:
-    daemon = make_daemon(config_for(profile, directory))
+    config = config_for(profile, directory)
+    daemon = make_daemon(config, first_loads(config))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(daemon.run)
         await trio.to_thread.run_sync(replay, vectors, directory)

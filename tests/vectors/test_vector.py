@@ -3,7 +3,7 @@ from collections import Counter
 
 import pytest
 
-from inferd.toml import parse_config
+from inferd.config.parse import parse_config
 from protocol.matching import Json
 from protocol.vector import (
     LEAVES,

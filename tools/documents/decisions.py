@@ -13,13 +13,16 @@ HEADER = re.compile(
     r"\| Status \| (?P<status>proposed|accepted|superseded by (?P<successor>\d{4})) \|\n"
     r"\| Date \| (?P<date>\d{4}-\d{2}-\d{2}) \|\n"
     r"\| Touches \| (?P<touches>\S[^|\n]*) \|\n"
-    r"\| Threats \| (?P<threats>none|F-\d+(?:, F-\d+)*) \|\n\n"
+    r"\| Threats \| (?P<threats>none|F-\d+(?:, F-\d+)*) \|\n"
+    r"(?:\| Amended by \| (?P<amended>\[\d{4}\]\(\S+\)(?:, \[\d{4}\]\(\S+\))*) \|\n)?\n"
 )
+LINK = re.compile(r"\[(\d{4})\]\((\S+?)\)")
 TEMPLATE = "0000"
 ADR_INTRO = """# Decisions
 
 One record per decision, one page each.
-An accepted record does not change, except its status line: a new one supersedes it.
+The decision of an accepted record does not change: a later record supersedes it, or amends a part of it.
+Its header then links to the later record, and names of modules and classes follow the code.
 The shape is that of [the template](0000-template.md).
 
 """
@@ -37,26 +40,22 @@ class Adr:
     date: str
     touches: str
     threats: str
+    amended: str | None
 
 
 def adr_index(directory: Path) -> str:
-    """Write the list of all records but the template.
+    """Write the index of all records except the template.
 
     Raises:
         UnreadableError: a header is wrong, or a number is used twice or leads nowhere.
     """
     records = [read_adr(path) for path in sorted(directory.glob("[0-9]*.md"))]
-    numbers = [record.number for record in records]
-    for record in records:
-        if numbers.count(record.number) > 1:
-            raise UnreadableError(f"{record.file}: {record.number} is used twice")
-        if record.successor and record.successor not in numbers:
-            raise UnreadableError(f"{record.file}: there is no {record.successor}")
+    check_references(records)
     rows = [
         (
             f"[{record.number}]({record.file})",
             record.title,
-            record.status,
+            status_text(record),
             record.date,
             record.touches,
             record.threats,
@@ -68,11 +67,35 @@ def adr_index(directory: Path) -> str:
     return NOTE + ADR_INTRO + table(head, rows)
 
 
+def check_references(records: list[Adr]) -> None:
+    """Check that numbers are unique, and that later records exist under their names.
+
+    Raises:
+        UnreadableError: a record whose number or reference is wrong.
+    """
+    numbers = [record.number for record in records]
+    files = {record.number: record.file for record in records}
+    for record in records:
+        if numbers.count(record.number) > 1:
+            raise UnreadableError(f"{record.file}: {record.number} is used twice")
+        if record.successor and record.successor not in numbers:
+            raise UnreadableError(f"{record.file}: there is no {record.successor}")
+        for number, file in LINK.findall(record.amended or ""):
+            if files.get(number) != file or number <= record.number:
+                raise UnreadableError(f"{record.file}: cannot be amended by {file}")
+
+
+def status_text(record: Adr) -> str:
+    """Write a record's status, with the numbers of the records that amend it."""
+    amending = ", ".join(number for number, _ in LINK.findall(record.amended or ""))
+    return f"{record.status}, amended by {amending}" if amending else record.status
+
+
 def read_adr(path: Path) -> Adr:
     """Read a record's header.
 
     Raises:
-        UnreadableError: it is not as the template has it.
+        UnreadableError: the header differs from the template's.
     """
     found = HEADER.match(path.read_text(encoding="utf-8"))
     if found is None:

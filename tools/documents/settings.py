@@ -1,4 +1,4 @@
-"""The reference of all settings, from the structs of ``inferd.config``."""
+"""The reference of all settings, from the structs of ``inferd.config.settings``."""
 
 import inspect
 import json
@@ -20,7 +20,8 @@ from msgspec.inspect import (
     type_info,
 )
 
-from inferd import config, paths
+from inferd import paths
+from inferd.config import settings
 from tools.documents.markdown import NOTE, attribute_docs, first_line, prose, table
 
 SETTINGS_INTRO = """# Configuration
@@ -57,7 +58,7 @@ def settings_reference() -> str:
 
 def tables() -> Iterator[tuple[str, StructType]]:
     """Give the tables of the file with their titles, in order."""
-    for field in fields_of(config.Config):
+    for field in fields_of(settings.Config):
         for struct in structs_in(field.type):
             kind = f' with `kind = "{struct.tag}"`' if struct.tag else ""
             is_array = isinstance(field.type, VarTupleType)
@@ -87,7 +88,7 @@ def structs_in(kind: Type) -> list[StructType]:
 
 def settings_table(title: str, struct: StructType) -> str:
     """Write the section of one table."""
-    docs = attribute_docs(config)[struct.cls.__name__]
+    docs = attribute_docs(settings)[struct.cls.__name__]
     rows = [
         (
             f"`{field.name}`",

@@ -10,7 +10,7 @@ from typing import Final
 import trio
 
 from fuzz.process import rss_bytes
-from inferd.server.limits import DECODED_APART_BYTES
+from inferd.limits.server import OFFLOAD_LINE_BYTES
 from tests.daemon.harness import mock
 from torture.clients import ask, text
 from torture.litter import check_left, settled
@@ -37,7 +37,7 @@ CGROUPS: Final = Path("/sys/fs/cgroup/memory")
 def run(context: Context) -> None:
     """Give a worker too little, then ask for much."""
     with running(Victim({"backend": [mock()]})) as daemon:
-        daemon.ask("x" * DECODED_APART_BYTES)  # what reads large lines is there now
+        daemon.ask("x" * OFFLOAD_LINE_BYTES)  # what reads large lines is there now
         before, rss = settled(daemon), rss_bytes(daemon.pid)
         for _ in range(context.pick(short=1, full=10)):
             [worker] = daemon.workers()

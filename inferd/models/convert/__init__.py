@@ -1,5 +1,5 @@
-"""The converter: published weights in, a file out: GGUF, or whisper.cpp's own.
+"""The converter of published weights into GGUF or the format of whisper.cpp.
 
-It runs as ``python -m convert`` in an environment of its own, which has numpy and gguf
-and nothing of inferd: modules here import each other relatively, and no others.
+It runs as ``python -m convert`` in an environment of its own, which has numpy and gguf but
+not inferd: its modules import only each other, relatively.
 """

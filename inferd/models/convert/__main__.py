@@ -8,7 +8,7 @@ from .recipes import RECIPES, write_model
 
 
 def main() -> int:
-    """Read what a recipe needs from a directory and write the model's file."""
+    """Read the sources of a recipe from a directory and write the model file."""
     parser = argparse.ArgumentParser(prog="python -m convert", description=__doc__)
     parser.add_argument("recipe", choices=RECIPES)
     parser.add_argument("directory", type=Path)

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +15,7 @@ from .vocabulary import add_vocabulary
 Array = npt.NDArray[np.float32]
 
 SEGMENT_KEY: Final = "inferd.second_segment_offset"
-"""Header: what to add to the id of a token in the second segment."""
+"""Metadata key: the offset to add to the ids of tokens in the second segment."""
 
 _EMBEDDINGS: Final = {
     "embeddings.word_embeddings.weight": "token_embd.weight",
@@ -36,7 +36,7 @@ _LAYER: Final = {
 }
 _HEAD: Final = {"pooler.dense": "cls", "classifier": "cls.output"}
 _EXACT: Final = ("position_embd.weight", "token_types.weight", "cls.output.weight")
-"""Matrices too small to be worth a loss."""
+"""Matrices that stay float32: too small for quantisation to be worth its loss."""
 
 _STORAGES: Final = {
     "f32": (gguf.LlamaFileType.ALL_F32, gguf.GGMLQuantizationType.F32),
@@ -47,31 +47,31 @@ _STORAGES: Final = {
 
 @dataclass(frozen=True)
 class Bert:
-    """An encoder, and what becomes of its output."""
+    """A BERT encoder with its pooling."""
 
     name: str
     license: str
     tensors: Mapping[str, Array]
-    """By the names of the model's authors, without ``bert.`` in front."""
+    """By their published names, without the prefix ``bert.``."""
     vocabulary: Sequence[str]
     n_heads: int
     layer_norm_epsilon: float
     pooling: gguf.PoolingType
-    """With ``RANK`` it has a head that gives one score."""
+    """With ``RANK``, the model has a head that computes one score."""
     storage: str
-    """Of matrices: ``f32``, ``f16`` or ``q8_0``."""
+    """Type of the matrices: ``f32``, ``f16`` or ``q8_0``."""
     n_segments: int = 1
-    """How often the vocabulary is in the table of tokens."""
+    """Number of copies of the vocabulary in the token table."""
 
     @property
     def n_layers(self) -> int:
-        """How many layers there are tensors for."""
+        """Number of layers, from the names of the tensors."""
         names = (f"encoder.layer.{n}.output.dense.weight" for n in itertools.count())
         return sum(1 for _ in itertools.takewhile(self.tensors.__contains__, names))
 
 
 def write_bert(path: Path, model: Bert) -> None:
-    """Write the file; the same model gives the same bytes.
+    """Write the file; its bytes are a function of the model.
 
     Raises:
         KeyError: a tensor is missing.
@@ -95,7 +95,7 @@ def write_bert(path: Path, model: Bert) -> None:
 
 
 def _add_shape(writer: gguf.GGUFWriter, model: Bert) -> None:
-    """Write the architecture's part of the header."""
+    """Write the metadata of the architecture."""
     tensors = model.tensors
     n_context, width = tensors["embeddings.position_embeddings.weight"].shape
     writer.add_type(gguf.GGUFType.MODEL)
@@ -118,7 +118,7 @@ def _add_shape(writer: gguf.GGUFWriter, model: Bert) -> None:
 
 
 def _names(model: Bert) -> Iterator[tuple[str, str]]:
-    """List what each tensor is called, here and there, in the order of the file."""
+    """Yield the published name and the GGUF name of every tensor, in file order."""
     yield from _EMBEDDINGS.items()
     modules = {
         _layer(number, source): f"blk.{number}.{target}"
@@ -134,3 +134,18 @@ def _names(model: Bert) -> Iterator[tuple[str, str]]:
 
 def _layer(number: int, name: str) -> str:
     return f"encoder.layer.{number}.{name}"
+
+
+_TOKENS: Final = "embeddings.word_embeddings.weight"
+_SEGMENTS: Final = "embeddings.token_type_embeddings.weight"
+
+
+def with_second_segment(model: Bert) -> Bert:
+    """Add a copy of the token embeddings for the second segment.
+
+    llama.cpp adds the embedding of the first segment to every token; the copy has the
+    difference to the second segment's added.
+    """
+    tokens, segments = model.tensors[_TOKENS], model.tensors[_SEGMENTS]
+    both = np.concatenate([tokens, tokens + (segments[1] - segments[0])])
+    return replace(model, tensors={**model.tensors, _TOKENS: both}, n_segments=2)

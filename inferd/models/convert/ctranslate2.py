@@ -1,4 +1,4 @@
-"""Read a model of CTranslate2: a header, and tensors by name, one after another."""
+"""Read a model file of CTranslate2: a header, then named tensors."""
 
 import struct
 from pathlib import Path
@@ -14,7 +14,7 @@ _TYPES: Final = {0: "<f4", 1: "i1", 2: "<i2", 4: "<f2"}
 
 
 class _Reader:
-    """Walks the file."""
+    """Cursor over the bytes of the file."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -26,7 +26,7 @@ class _Reader:
         return int(number)
 
     def text(self) -> str:
-        """Read a text, which ends with a zero octet that its length counts."""
+        """Read a string; its length includes a terminating zero byte."""
         return self.octets(self.number("H")).tobytes().removesuffix(b"\0").decode()
 
     def octets(self, size: int) -> memoryview:
@@ -35,21 +35,21 @@ class _Reader:
 
 
 def read_ctranslate2(path: Path, *, kind: str) -> dict[str, Array]:
-    """Read all tensors as floats, by name; a number is a tensor of no dimension.
+    """Read all tensors as floats, by name; a scalar is a tensor of no dimensions.
 
     Args:
         path: of the file.
-        kind: what the file must say that it is, ``WhisperSpec``.
+        kind: the required specification name, such as ``WhisperSpec``.
 
     Raises:
-        ValueError: it is of another kind or version.
-        KeyError: a tensor is of a type that such models have not.
+        ValueError: the file has another specification or version.
+        KeyError: a tensor has an unsupported type.
     """
     reader = _Reader(path.read_bytes())
     found = (reader.number("I"), reader.text())
     if found != (_VERSION, kind):
         raise ValueError(f"{path.name} is {found}, expected {(_VERSION, kind)}")
-    reader.number("I")  # the revision of that kind
+    reader.number("I")  # the revision of the specification
     tensors = {}
     for _ in range(reader.number("I")):
         name = reader.text()

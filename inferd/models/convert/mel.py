@@ -1,6 +1,6 @@
-"""The filters that make a mel spectrogram, as Whisper was trained with: Slaney's.
+"""The mel filters of Whisper's spectrogram, on Slaney's scale.
 
-Each is a triangle over the frequencies of a Fourier transform, of the same area.
+Every filter is a triangle of the same area over the frequencies of a Fourier transform.
 """
 
 import math
@@ -12,14 +12,14 @@ SAMPLE_RATE = 16_000
 N_FFT = 400
 
 _LINEAR_HZ = 200 / 3
-"""Width of a mel below the knee; from there on the scale is logarithmic."""
+"""Width of a mel below the knee; above it the scale is logarithmic."""
 _KNEE_HZ = 1000.0
 _KNEE_MEL = _KNEE_HZ / _LINEAR_HZ
 _STEP = math.log(6.4) / 27
 
 
 def mel_filters(n_mels: int) -> npt.NDArray[np.float32]:
-    """Give the filters, ``(n_mels, N_FFT / 2 + 1)``."""
+    """Compute the filters, ``(n_mels, N_FFT / 2 + 1)`` float32."""
     top = _mel(SAMPLE_RATE / 2)
     edges = np.array([_hertz(top * at / (n_mels + 1)) for at in range(n_mels + 2)])
     frequencies = np.linspace(0, SAMPLE_RATE / 2, N_FFT // 2 + 1)

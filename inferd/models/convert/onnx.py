@@ -1,6 +1,6 @@
-"""Read the weights of a BERT graph in ONNX whose matrices were quantised to integers.
+"""Read the weights of a BERT graph in ONNX whose matrices are quantised to integers.
 
-Of the messages in the file, these fields are enough:
+These fields of the messages are read:
 
 =============  ============================================================
 `ModelProto`   7 graph
@@ -29,9 +29,9 @@ _MATRIX = re.compile(r"/(.+?)/(?:Gemm_)?MatMul_quant")
 
 
 def read_onnx(path: Path) -> dict[str, Array]:
-    """Read all weights and biases, by the names that they had before the export.
+    """Read all weights and biases, by the names from before the export.
 
-    Matrices are ``(out, in)``, as they were then.
+    Matrices are ``(out, in)``, as before the export.
     """
     model = fields(memoryview(path.read_bytes()))
     graph = next(field.data for field in model if field.number == _GRAPH)
@@ -46,7 +46,7 @@ def read_onnx(path: Path) -> dict[str, Array]:
 
 
 def _plain(stored: Mapping[str, Array]) -> dict[str, Array]:
-    """Take what was not quantised."""
+    """Return the tensors that are not quantised."""
     return {
         name: values
         for name, values in stored.items()
@@ -65,7 +65,7 @@ def _embeddings(stored: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def _matrices(nodes: list[memoryview], stored: Mapping[str, Array]) -> dict[str, Array]:
-    """Take matrices, whose names only the nodes that multiply by them have kept."""
+    """Return the matrices, named after the nodes that multiply by them."""
     found = {}
     for node in nodes:
         inputs = [field.text for field in fields(node) if field.number == 1]
@@ -78,13 +78,13 @@ def _matrices(nodes: list[memoryview], stored: Mapping[str, Array]) -> dict[str,
 
 
 def _dequantized(name: str, stored: Mapping[str, Array]) -> Array:
-    """Turn integers back into floats: one zero and one scale for a whole tensor."""
+    """Convert integers to floats, with the tensor's zero point and scale."""
     values, zero = stored[name + _QUANTIZED], stored[name + "_zero_point"]
     return (values - zero) * stored[name + "_scale"]
 
 
 def _tensor(message: memoryview) -> tuple[str, Array]:
-    """Read a tensor: its name, and its values as floats."""
+    """Decode a tensor: its name, and its values as floats."""
     shape = [field.integer for field in fields(message) if field.number == 1]
     rest = {field.number: field for field in fields(message)}
     kind = _TYPES[rest[2].integer]

@@ -1,4 +1,4 @@
-"""Read protobuf messages: fields of numbers and of bytes, which is all that ONNX has."""
+"""Read protobuf messages with varint and length-delimited fields, as ONNX uses."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -12,39 +12,39 @@ class Field(NamedTuple):
 
     number: int
     integer: int
-    """Its value, or 0 if that is bytes."""
+    """Value of a varint field, otherwise 0."""
     data: memoryview
-    """Its value, or nothing if that is a number."""
+    """Value of a length-delimited field, otherwise empty."""
 
     @property
     def text(self) -> str:
-        """Its bytes as text."""
+        """The bytes decoded as UTF-8."""
         return str(self.data, "utf-8")
 
 
 def fields(message: memoryview) -> Iterator[Field]:
-    """Walk the fields of a message, in the order of the file.
+    """Yield the fields of a message, in the order of the file.
 
     Raises:
-        ValueError: a field is of another kind.
+        ValueError: a field has another wire type.
     """
     at = 0
     while at < len(message):
         key, at = _varint(message, at)
-        number, kind = key >> 3, key & 7
+        number, wire_type = key >> 3, key & 7
         value, at = _varint(message, at)
-        match kind:
+        match wire_type:
             case 0:
                 yield Field(number, value, message[:0])
             case 2:
                 yield Field(number, 0, message[at : at + value])
                 at += value
             case _:
-                raise ValueError(f"protobuf field {number} is of kind {kind}")
+                raise ValueError(f"protobuf field {number} has wire type {wire_type}")
 
 
 def integers(data: memoryview) -> Iterator[int]:
-    """Unpack signed numbers that lie one behind the other."""
+    """Yield the signed integers of a packed field."""
     at = 0
     while at < len(data):
         number, at = _varint(data, at)
@@ -52,7 +52,7 @@ def integers(data: memoryview) -> Iterator[int]:
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:
-    """Read a number in groups of seven bits, the lowest first; give where it ends."""
+    """Decode a varint at an offset; return its value and the offset behind it."""
     number = shift = 0
     while True:
         byte = data[at]

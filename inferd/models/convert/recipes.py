@@ -1,4 +1,4 @@
-"""What is made of which files, by name."""
+"""The conversions by name: source files in, a model out."""
 
 import json
 from collections.abc import Callable
@@ -7,11 +7,10 @@ from typing import Final, TypedDict
 
 import gguf
 
-from .bert import Bert, write_bert
+from .bert import Bert, with_second_segment, write_bert
 from .ctranslate2 import read_ctranslate2
 from .onnx import read_onnx
 from .safetensors import read_safetensors
-from .segments import with_second_segment
 from .vocabulary import read_vocabulary
 from .whisper import Whisper, write_whisper
 
@@ -22,7 +21,7 @@ class _Config(TypedDict):
 
 
 def all_minilm_l6_v2(directory: Path) -> Bert:
-    """Take the sentence encoder as it was published, in half the precision."""
+    """Read the sentence encoder from its published float32 weights; stored as float16."""
     config: _Config = json.loads((directory / "config.json").read_bytes())
     return Bert(
         name="all-MiniLM-L6-v2",
@@ -37,9 +36,9 @@ def all_minilm_l6_v2(directory: Path) -> Bert:
 
 
 def ms_marco_minilm_l12(directory: Path) -> Bert:
-    """Take the cross-encoder from a graph of eight-bit integers.
+    """Read the cross-encoder from an ONNX graph with 8-bit integers.
 
-    The graph comes without the model's settings, so these stand here.
+    The graph lacks the model's hyperparameters, so they are given here.
     """
     tensors = read_onnx(directory / "model.onnx")
     model = Bert(
@@ -56,7 +55,7 @@ def ms_marco_minilm_l12(directory: Path) -> Bert:
 
 
 def whisper(directory: Path) -> Whisper:
-    """Take a speech model from weights for CTranslate2, in one file or in parts."""
+    """Read a speech model from weights of CTranslate2, in one file or several parts."""
     path = directory / "model.bin"
     if parts := sorted(directory.glob("model.bin.part*")):
         path.write_bytes(b"".join(part.read_bytes() for part in parts))
@@ -74,7 +73,7 @@ RECIPES: Final[dict[str, Callable[[Path], Bert | Whisper]]] = {
 
 
 def write_model(path: Path, model: Bert | Whisper) -> None:
-    """Write the file of a model: GGUF, or what whisper.cpp reads."""
+    """Write a model file: GGUF, or the format of whisper.cpp."""
     match model:
         case Bert():
             write_bert(path, model)

@@ -1,4 +1,4 @@
-"""Read a safetensors file: a length, a header in JSON, and the bytes of the tensors."""
+"""Read a safetensors file: a length, a JSON header, and the bytes of the tensors."""
 
 import json
 from pathlib import Path
@@ -18,13 +18,13 @@ class _Entry(TypedDict):
 
 
 def read_safetensors(path: Path) -> dict[str, npt.NDArray[np.float32]]:
-    """Read all tensors of floats, by name; others are left out."""
+    """Read the float32 tensors, by name; skip others."""
     data = path.read_bytes()
     start = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "little")
     header: dict[str, _Entry] = json.loads(data[_LENGTH_BYTES:start])
     tensors = {}
     for name, entry in header.items():
-        if entry.get("dtype") != _FLOAT:  # positions, and the file's own metadata
+        if entry.get("dtype") != _FLOAT:  # position ids, and the file's metadata
             continue
         first, last = entry["data_offsets"]
         values = np.frombuffer(data[start + first : start + last], "<f4")

@@ -1,4 +1,4 @@
-"""A WordPiece vocabulary, as published and as llama.cpp wants it."""
+"""WordPiece vocabularies: the published form, and the form of llama.cpp."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,19 +12,19 @@ _CONTINUES: Final = "##"
 
 
 def read_vocabulary(path: Path) -> list[str]:
-    """Read a ``vocab.txt``: one piece a line, and its number is its id."""
+    """Read a ``vocab.txt``: one piece per line; its line number, from 0, is its id."""
     return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
 
 
 def add_vocabulary(
     writer: gguf.GGUFWriter, vocabulary: Sequence[str], *, n_segments: int
 ) -> None:
-    """Write the tokenizer's part of the header.
+    """Write the metadata of the tokenizer.
 
     Args:
         writer: of the file.
         vocabulary: the pieces as published.
-        n_segments: how often they have ids; from the second time on no text leads there.
+        n_segments: number of copies; the tokenizer only uses ids of the first.
     """
     n_unused = (n_segments - 1) * len(vocabulary)
     unused = [f"[unused piece {number}]" for number in range(n_unused)]
@@ -48,7 +48,7 @@ def _kind(piece: str) -> gguf.TokenType:
 
 
 def _stored(piece: str) -> str:
-    """Mark the pieces that begin a word, instead of those that go on."""
+    """Mark the pieces that begin a word, instead of those that continue one."""
     if piece in SPECIALS:
         return piece
     if piece.startswith(_CONTINUES):

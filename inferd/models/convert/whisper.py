@@ -1,7 +1,7 @@
-"""Write a Whisper model in whisper.cpp's own format, from the names of CTranslate2.
+"""Write a Whisper model of CTranslate2 in the format of whisper.cpp.
 
-The file: a magic number, eleven numbers of the model's shape, the mel filters, the
-pieces of the vocabulary as octets, and the tensors, each behind a small header.
+The file has a magic number, eleven hyperparameters, the mel filters, the pieces of the
+vocabulary as bytes, and the tensors, every one after a small header.
 """
 
 import itertools
@@ -19,10 +19,10 @@ from .mel import mel_filters
 _MAGIC: Final = 0x67676D6C
 _F32, _F16 = 0, 1
 _N_MULTILINGUAL: Final = 51865
-"""Size of the first vocabulary that is of more than English."""
+"""Size of the smallest multilingual vocabulary."""
 _N_PIECES: Final = 50256
-"""Of text in English; in the other vocabulary one more. What ids above mean, the library
-knows."""
+"""Number of text pieces in the English vocabulary; the multilingual one has one more. The
+library knows the meaning of higher ids."""
 
 _NORMS: Final = {"self_attention": "attn_ln", "ffn": "mlp_ln"}
 _CROSS_NORMS: Final = {"attention": "cross_attn_ln"}
@@ -32,37 +32,37 @@ _LINEARS: Final = {
     "ffn/linear_0": ("mlp.0",),
     "ffn/linear_1": ("mlp.2",),
 }
-"""What is one matrix there, and one or several here."""
+"""A matrix of CTranslate2 to the one or more matrices of whisper.cpp it holds."""
 _CROSS_LINEARS: Final = {
     "attention/linear_0": ("cross_attn.query",),
     "attention/linear_1": ("cross_attn.key", "cross_attn.value"),
     "attention/linear_2": ("cross_attn.out",),
 }
-"""Of a decoder, which looks at the sound, too."""
+"""The same for the cross-attention of the decoder."""
 
 _PLAIN: Final = (*range(33, 127), *range(161, 173), *range(174, 256))
 _MOVED: Final = (octet for octet in range(256) if octet not in _PLAIN)
 _OCTETS: Final = {chr(octet): octet for octet in _PLAIN} | {
     chr(256 + number): octet for number, octet in enumerate(_MOVED)
 }
-"""Which octet a character of a published piece stands for."""
+"""Character of a published piece to the byte that it stands for."""
 
 
 @dataclass(frozen=True)
 class Whisper:
-    """A model, as CTranslate2 has it."""
+    """A Whisper model with the tensors of CTranslate2."""
 
     tensors: Mapping[str, Array]
     vocabulary: Sequence[str]
-    """Pieces in the order of their ids; those that are no text are not looked at."""
+    """Pieces in the order of their ids; pieces that are not text are ignored."""
 
 
 def write_whisper(path: Path, model: Whisper) -> None:
-    """Write the file; the same model gives the same bytes.
+    """Write the file; its bytes are a function of the model.
 
     Raises:
         KeyError: a tensor is missing.
-        ValueError: keys have a bias, for which the file has no place.
+        ValueError: keys have a bias, which the format cannot hold.
     """
     tensors = model.tensors
     n_vocab, _ = tensors["decoder/embeddings/weight"].shape
@@ -84,7 +84,7 @@ def write_whisper(path: Path, model: Whisper) -> None:
 
 
 def _shape(tensors: Mapping[str, Array], side: str) -> tuple[int, int, int, int]:
-    """Give positions, width, heads and layers."""
+    """Return the number of positions, the width, and the number of heads and layers."""
     n_positions, width = tensors[f"{side}/position_encodings/encodings"].shape
     n_heads = int(tensors[f"{side}/num_heads"])
     names = (f"{side}/layer_{n}/ffn/linear_0/weight" for n in itertools.count())
@@ -93,7 +93,7 @@ def _shape(tensors: Mapping[str, Array], side: str) -> tuple[int, int, int, int]
 
 
 def _renamed(tensors: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
-    """List what is written, by the names that the library knows."""
+    """Yield the tensors with their names in whisper.cpp."""
     yield "decoder.token_embedding.weight", tensors["decoder/embeddings/weight"]
     for conv in ("conv1", "conv2"):
         bias = tensors[f"encoder/{conv}/bias"]
@@ -138,7 +138,7 @@ def _norm(
 
 
 def _write_tensor(file: BinaryIO, name: str, values: Array) -> None:
-    """Write a tensor: in half the precision if it is a matrix that is multiplied by."""
+    """Write a tensor: as float16 if it is a weight matrix, else as float32."""
     is_exact = values.ndim == 1 or name.endswith((".bias", ".positional_embedding"))
     octets = name.encode()
     _write_numbers(file, values.ndim, len(octets), _F32 if is_exact else _F16)

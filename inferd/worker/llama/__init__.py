@@ -1,8 +1,9 @@
-"""llama.cpp, on its low-level API.
+"""llama.cpp, through its C API.
 
-``library`` loads it and checks that its structs fit, ``variants`` picks its code for the
-processor; ``model`` holds weights and vocabulary, ``context`` the room to compute in.
-``generator`` writes answers: ``decoder`` advances all sequences in one batch, ``sampling``
-chooses tokens. ``encoder`` makes vectors and scores, ``vectors`` writes them. ``backend`` is
-what the worker's threads see.
+``library`` loads it and checks its structs, ``gguf`` validates a file's header, ``model``
+holds weights, vocabulary and contexts. ``generator`` answers prompts with ``generate``, which
+advances all sequences in one batch; ``encoder`` computes embeddings and rerank scores.
+``grammar`` constrains answers, ``multimodal`` reads images and audio, ``speculation`` drafts
+tokens. ``prepare`` runs in a process beside the worker. ``backend`` implements the interface
+that the worker's threads call.
 """

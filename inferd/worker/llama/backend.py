@@ -1,4 +1,4 @@
-"""A GGUF model as the worker's threads see it."""
+"""The worker's backend for GGUF models."""
 
 import os
 from collections.abc import Collection, Sequence
@@ -7,45 +7,49 @@ from pathlib import Path
 
 import msgspec
 
-from inferd.capabilities import AcceleratorInfo, AcceleratorKind
-from inferd.config import LlamaCppSettings
-from inferd.fit import Demand, Share
-from inferd.ipc import Loaded, Loading
-from inferd.job import Job
+from inferd.backend.capabilities import AcceleratorInfo, AcceleratorKind
+from inferd.backend.job import Job
+from inferd.config.settings import LlamaCppSettings
+from inferd.ipc.worker import Loaded, Loading
+from inferd.memory.plan import MemoryDemand, MemoryShare
 from inferd.worker.backend import (
     LoadError,
-    Outcome,
+    LoadReporter,
     PreparedJob,
-    Report,
+    StepOutcome,
     WorkerBackend,
 )
-from inferd.worker.files import check_sha256
 from inferd.worker.llama.encoder import Encoder
-from inferd.worker.llama.files import Files, open_files
+from inferd.worker.llama.generate.decoder import BatchDecoder
 from inferd.worker.llama.generator import Generator
-from inferd.worker.llama.guessing import make_speculation
-from inferd.worker.llama.library import Library, accelerator, load_library
-from inferd.worker.llama.model import Model
-from inferd.worker.llama.predict import predict
-from inferd.worker.llama.seeing import Seeing
-from inferd.worker.llama.threads import OtherLoad, ThreadGovernor
+from inferd.worker.llama.gguf.files import ModelFiles, open_files
+from inferd.worker.llama.library.binding import Library, accelerator, load_library
+from inferd.worker.llama.memory.predict import predict
+from inferd.worker.llama.model.weights import LlamaModel
+from inferd.worker.llama.multimodal.pipeline import MediaPipeline
+from inferd.worker.llama.speculation.setup import make_speculation
+from inferd.worker.model_file import check_sha256
+from inferd.worker.native.threads import CpuLoadMeter, ThreadGovernor
 
 
 class LlamaBackend(WorkerBackend):
-    """One model, which writes, embeds or scores.
+    """One GGUF model, which generates text, embeds or reranks.
 
     Args:
         settings: as configured.
-        n_slots: jobs that are to run at once.
-        crashed: variants of the library that are not to be used.
-        files: that the settings name, if they are open already.
+        n_slots: jobs that run at once.
+        crashed: CPU variants of the library that must not be used.
+        files: the files that the settings name, if they are open already.
 
     Raises:
-        LoadError: a file cannot be opened, or is no GGUF file that could be loaded.
+        LoadError: a file cannot be opened, or is not a GGUF file that can be loaded.
     """
 
-    _model: Model
+    _model: LlamaModel
     _engine: Generator | Encoder
+    """Prepares jobs."""
+    _runner: BatchDecoder | Encoder
+    """Runs them."""
 
     def __init__(
         self,
@@ -53,7 +57,7 @@ class LlamaBackend(WorkerBackend):
         *,
         n_slots: int,
         crashed: Collection[str] = (),
-        files: Files | None = None,
+        files: ModelFiles | None = None,
     ) -> None:
         self._settings = settings
         self._files = files or open_files(settings)
@@ -65,13 +69,13 @@ class LlamaBackend(WorkerBackend):
         self._governor = ThreadGovernor(
             n_cores=n_cores, max_threads=settings.n_threads or n_cores
         )
-        self._others = OtherLoad()
+        self._cpu_load = CpuLoadMeter()
 
-    def predict(self, report: Report) -> Demand:
-        """Verify the files, and see what serving it takes.
+    def predict(self, report: LoadReporter) -> MemoryDemand:
+        """Verify the files and predict the memory that serving the model takes.
 
         Raises:
-            LoadError: it cannot be served.
+            LoadError: the model cannot be served.
         """
         self._verify_files(report)
         self._library = load_library(
@@ -84,15 +88,15 @@ class LlamaBackend(WorkerBackend):
             self._files, self._settings, self._n_slots, lambda: report(mapping)
         )
 
-    def load(self, report: Report, share: Share | None = None) -> Loaded:
-        """Load the file, make a context as large as its share, compute a little.
+    def load(self, report: LoadReporter, share: MemoryShare | None = None) -> Loaded:
+        """Load the model, create a context for its memory share, and run a self-test.
 
         Raises:
-            LoadError: any of these failed.
+            LoadError: one of these steps failed.
         """
         if share is None:
             demand = self.predict(report)
-            share = Share(
+            share = MemoryShare(
                 n_slots=self._n_slots,
                 n_ctx=demand.n_ctx,
                 store=demand.store,
@@ -100,17 +104,26 @@ class LlamaBackend(WorkerBackend):
             )
         path = self._path
         mapping = Loading(phase="mmap", path=str(path))
-        self._model = Model(self._files.model, self._settings, lambda: report(mapping))
+        self._model = LlamaModel(
+            self._files.model, self._settings, lambda: report(mapping)
+        )
         self._engine = self._make_engine(share, report)
-        self._engine.use_threads(1)  # more wait long for one another beside others
+        self._runner = (
+            self._engine.decoder
+            if isinstance(self._engine, Generator)
+            else self._engine
+        )
+        self._engine.use_threads(
+            1
+        )  # several would wait for one another if other processes are busy
         self._engine.self_test()
         if isinstance(self._engine, Generator):
-            self._engine.prepare_grammars()
+            self._engine.start_grammar_setup()
         if self._settings.sha256:
-            self._files.model.refuse_changed()
+            self._files.model.refuse_if_changed()
         if self._settings.mmproj_sha256 and self._files.projector:
-            self._files.projector.refuse_changed()
-        able = msgspec.structs.replace(
+            self._files.projector.refuse_if_changed()
+        capabilities = msgspec.structs.replace(
             self._engine.capabilities,
             model=self._model.name or path.stem,
             cpu_variant=self._library.cpu_variant,
@@ -119,73 +132,79 @@ class LlamaBackend(WorkerBackend):
             ),
         )
         return Loaded(
-            capabilities=able,
+            capabilities=capabilities,
             library=self._library.description,
-            marker_tokens=self._model.kept,
-            facts=self._engine.facts if isinstance(self._engine, Generator) else b"",
+            marker_tokens=self._model.marker_texts,
+            prompt_format=self._engine.prompt_format
+            if isinstance(self._engine, Generator)
+            else b"",
         )
 
-    def words(self) -> bytes:
-        """Give the vocabulary that grammars are tried for; waits for it."""
-        return self._engine.words() if isinstance(self._engine, Generator) else b""
+    def token_table(self) -> bytes:
+        """Return the vocabulary for checking grammars; blocks until it is built."""
+        return (
+            self._engine.token_table() if isinstance(self._engine, Generator) else b""
+        )
 
     def prepare(self, job: Job, fds: Sequence[int] = ()) -> PreparedJob:
-        """Render and tokenise what a job reads, and read its media.
+        """Render and tokenise a job's input, and read its media.
 
         Raises:
-            RefusedError: it cannot be served as it stands.
-            PromptOverflowError: no room for a token of the answer.
+            RefusedError: the job cannot be served as it is.
+            PromptOverflowError: the context has no position left for an answer.
         """
         prepared = (
             self._engine.prepare(job, fds)
             if isinstance(self._engine, Generator)
             else self._engine.prepare(job)
         )
-        for fd in fds:  # what was in them is read
+        for fd in fds:  # their contents were read
             os.close(fd)
         return prepared
 
     def start(self, ticket: int, prepared: PreparedJob) -> None:
-        """Give the job a slot."""
+        """Assign a slot to the job and run it."""
         if not self.is_busy:
-            self._others.resume()
-        self._engine.start(ticket, prepared)
+            self._cpu_load.resume()
+        self._runner.start(ticket, prepared)
 
     def pause(self, ticket: int) -> None:
-        """Have the job stand still."""
-        self._engine.pause(ticket)
+        """Pause the job at the next token boundary."""
+        self._runner.pause(ticket)
 
     def resume(self, ticket: int) -> None:
-        """Have the job go on."""
+        """Resume a paused job."""
         if not self.is_busy:
-            self._others.resume()
-        self._engine.resume(ticket)
+            self._cpu_load.resume()
+        self._runner.resume(ticket)
 
     def drop(self, ticket: int) -> None:
-        """Free the job's slot."""
-        self._engine.drop(ticket)
+        """Remove the job and free its slot."""
+        self._runner.drop(ticket)
 
-    def step(self) -> list[Outcome]:
-        """Advance every running job, with the threads that others leave."""
-        if window := self._others.measure():
-            self._governor.observe(window)
+    def step(self) -> list[StepOutcome]:
+        """Advance every running job, on the cores that other processes leave free."""
+        if cpu_load := self._cpu_load.measure():
+            self._governor.observe(cpu_load)
         self._engine.use_threads(self._governor.threads(self._n_busy))
-        return self._engine.step()
+        return self._runner.step()
 
     @property
     def _n_busy(self) -> int:
-        return self._engine.n_busy if isinstance(self._engine, Generator) else 0
+        return self._engine.n_busy_cores if isinstance(self._engine, Generator) else 0
 
     def interrupt(self, ticket: int) -> None:
-        """Cut a long step of this job short."""
-        self._engine.interrupt(ticket)
+        """Cut short the current step if this job makes it long."""
+        self._runner.interrupt(ticket)
 
     @property
     def is_busy(self) -> bool:
         """Whether any job runs."""
-        return self._engine.is_busy
+        return self._runner.is_busy
 
-    def _make_engine(self, share: Share, report: Report) -> Generator | Encoder:
+    def _make_engine(
+        self, share: MemoryShare, report: LoadReporter
+    ) -> Generator | Encoder:
         n_threads = self._governor.threads(0)
         report(Loading(phase="kv_cache", n_ctx=share.n_ctx))
         if self._model.use == "generate":
@@ -205,18 +224,20 @@ class LlamaBackend(WorkerBackend):
                     report,
                     n_threads=n_threads,
                 ),
-                seeing=self._make_seeing(report, n_threads),
+                media_pipeline=self._make_media_pipeline(report, n_threads),
             )
         return Encoder(self._model, n_ctx=share.n_ctx, n_threads=n_threads)
 
-    def _make_seeing(self, report: Report, n_threads: int) -> Seeing | None:
+    def _make_media_pipeline(
+        self, report: LoadReporter, n_threads: int
+    ) -> MediaPipeline | None:
         if (file := self._files.projector) is None:
             return None
-        return Seeing.load(
+        return MediaPipeline.load(
             file, self._model, self._settings, report, n_threads=n_threads
         )
 
-    def _verify_files(self, report: Report) -> None:
+    def _verify_files(self, report: LoadReporter) -> None:
         for file, expected in (
             (self._files.model, self._settings.sha256),
             (self._files.projector, self._settings.mmproj_sha256),

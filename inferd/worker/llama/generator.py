@@ -1,4 +1,4 @@
-"""Write answers: prompts, a context with slots, and the decoder that uses them."""
+"""Generate text: prompt preparation, a context with slots, and its batch decoder."""
 
 import threading
 from collections.abc import Sequence
@@ -6,35 +6,37 @@ from pathlib import Path
 
 import numpy as np
 
-from inferd.capabilities import BackendCapabilities
-from inferd.choices import Family
-from inferd.job import GenerateJob, Job, Sampling, Written
+from inferd.backend.capabilities import BackendCapabilities
+from inferd.backend.job import GenerateJob, Job, RenderedJob, Sampling
+from inferd.config.choices import Family
+from inferd.limits.worker import TEMPLATE_MEMORY_BYTES
 from inferd.worker.backend import (
     LoadError,
-    Outcome,
-    PreparedJob,
     PromptOverflowError,
     RefusedError,
 )
-from inferd.worker.limits import TEMPLATE_MEMORY_BYTES
-from inferd.worker.llama.constraint import Constraint, ConstraintError, Vocabulary
-from inferd.worker.llama.context import Context
-from inferd.worker.llama.decoder import DecodeError, Decoder
-from inferd.worker.llama.facts import encode
-from inferd.worker.llama.gauge import FarTooLongError, Gauge
-from inferd.worker.llama.later import Later
-from inferd.worker.llama.media import Senses
-from inferd.worker.llama.model import Model
-from inferd.worker.llama.prompt import cut_at, tokenize_prompt
-from inferd.worker.llama.prompting import load_prompts
-from inferd.worker.llama.sampling import Sampler
-from inferd.worker.llama.seeing import Seeing
-from inferd.worker.llama.sequence import PreparedPrompt
-from inferd.worker.llama.slots import Slots
-from inferd.worker.llama.spans import Seen, join
-from inferd.worker.llama.speculation import Speculation
-from inferd.worker.llama.writing import openings_of, write_prompt
-from inferd.worker.memory import BoundedGrowth
+from inferd.worker.llama.generate.decoder import BatchDecoder, DecodeError
+from inferd.worker.llama.generate.sampler import Sampler
+from inferd.worker.llama.generate.sequence import PreparedPrompt
+from inferd.worker.llama.generate.slots import Slots
+from inferd.worker.llama.grammar.background import BackgroundValue
+from inferd.worker.llama.grammar.constraint import (
+    Constraint,
+    ConstraintError,
+    GrammarVocabulary,
+)
+from inferd.worker.llama.model.chat_template import load_prompts
+from inferd.worker.llama.model.context import LlamaContext
+from inferd.worker.llama.model.length_check import FarTooLongError, LengthCheck
+from inferd.worker.llama.model.prompt_tokens import split_at_marker, tokenize_prompt
+from inferd.worker.llama.model.weights import LlamaModel
+from inferd.worker.llama.multimodal.media import Modalities
+from inferd.worker.llama.multimodal.pipeline import MediaPipeline
+from inferd.worker.llama.multimodal.prompt_spans import PromptMedia, interleave
+from inferd.worker.llama.prepare.model_info import encode_model_info
+from inferd.worker.llama.prepare.write import call_prefixes_of, write_prompt
+from inferd.worker.llama.speculation.drafter import Speculation
+from inferd.worker.process_memory import GrowthLimit
 
 _SELF_TEST_TEXT = "Hello"
 _SELF_TEST_TOKENS = 2
@@ -43,11 +45,14 @@ _LAST_ROW = -1
 
 
 class Generator:
-    """A model that writes, and a context with ``n_slots`` sequences."""
+    """A text model, its context with ``n_slots`` sequences, and the decoder that runs them.
 
-    def __init__(  # noqa: PLR0913  # what a model is loaded with
+    ``prepare`` makes jobs ready for ``decoder``.
+    """
+
+    def __init__(  # noqa: PLR0913  # all that a model is loaded with
         self,
-        model: Model,
+        model: LlamaModel,
         path: Path,
         family: Family | None,
         *,
@@ -57,41 +62,46 @@ class Generator:
         max_saved_bytes: int | None = None,
         paused_bytes: int = 0,
         speculation: Speculation | None = None,
-        seeing: Seeing | None = None,
+        media_pipeline: MediaPipeline | None = None,
     ) -> None:
         self._model = model
-        self._seeing = seeing
-        self._looking = threading.Lock()
+        self._media_pipeline = media_pipeline
+        self._media_lock = threading.Lock()
         self._n_ctx = n_ctx
         self._n_slots = n_slots
-        self._prompts, facts = load_prompts(model, path, family)
-        self.facts = encode(facts)
-        """How it wants its prompts, for the process that writes them."""
-        model.keep(self._prompts.dialect.markers)
-        self._context = Context.to_write(
+        self._prompts, prompt_format = load_prompts(model, path, family)
+        self.prompt_format = encode_model_info(prompt_format)
+        """The model's prompt format, encoded for the process that renders prompts."""
+        model.render_markers(self._prompts.dialect.markers)
+        self._context = LlamaContext.for_generation(
             model, n_tokens=n_ctx * n_slots, n_slots=n_slots, n_threads=n_threads
         )
         slots = Slots(
             self._context, max_saved_bytes=max_saved_bytes, paused_bytes=paused_bytes
         )
-        looking = seeing.looking_into(self._context) if seeing else None
-        self._decoder = Decoder(model, self._context, slots, speculation, looking)
-        self.pause, self.resume = self._decoder.pause, self._decoder.resume
+        media_prefill = (
+            media_pipeline.make_prefill(self._context) if media_pipeline else None
+        )
+        self.decoder = BatchDecoder(
+            model, self._context, slots, speculation, media_prefill
+        )
         self._speculation = speculation
-        self._growth = BoundedGrowth(TEMPLATE_MEMORY_BYTES)
-        self._grammars = Later(lambda: Vocabulary(model))
+        self._growth = GrowthLimit(TEMPLATE_MEMORY_BYTES)
+        self._grammars = BackgroundValue(lambda: GrammarVocabulary(model))
 
     @property
     def capabilities(self) -> BackendCapabilities:
-        """What it can do."""
-        senses = self._seeing.senses if self._seeing else Senses()
+        """The capabilities to report to the daemon."""
+        modalities = (
+            self._media_pipeline.modalities if self._media_pipeline else Modalities()
+        )
         return BackendCapabilities(
             v2=True,
-            vision=senses.vision,
-            audio=bool(senses.sample_rate),
-            audio_sample_rate=senses.sample_rate,
+            vision=modalities.vision,
+            audio=bool(modalities.sample_rate),
+            audio_sample_rate=modalities.sample_rate,
             tools=True,
-            thinking=self._prompts.abilities.thinks,
+            thinking=self._prompts.features.thinks,
             structure=True,
             n_ctx=self._n_ctx,
             n_slots=self._n_slots,
@@ -100,11 +110,6 @@ class Generator:
             dialect=self._prompts.dialect.name,
         )
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether any job runs."""
-        return self._decoder.is_busy
-
     def use_threads(self, n_threads: int) -> None:
         """Compute with this many threads from the next batch on."""
         self._context.use_threads(n_threads)
@@ -112,10 +117,10 @@ class Generator:
             self._speculation.use_threads(n_threads)
 
     def self_test(self) -> None:
-        """Decode for real, so that a build that crashes does so before it is ready.
+        """Decode a few tokens, so that a broken build crashes before the worker is ready.
 
         Raises:
-            LoadError: it fails, or what it gives are no numbers.
+            LoadError: decoding failed, or the logits are not finite.
         """
         prompt = self._model.tokenize(_SELF_TEST_TEXT)[:_SELF_TEST_TOKENS]
         job = GenerateJob(
@@ -125,98 +130,106 @@ class Generator:
             sampling=Sampling(temperature=0, top_p=1, top_k=0, seed=0),
         )
         sampler = Sampler(self._model, job, prompt)
-        self._decoder.start(0, PreparedPrompt(prompt, job, job.max_tokens, sampler))
+        self.decoder.start(0, PreparedPrompt(prompt, job, job.max_tokens, sampler))
         try:
-            while self.is_busy:
-                self._decoder.step()
+            while self.decoder.is_busy:
+                self.decoder.step()
         except DecodeError as error:
             raise LoadError(f"decode self-test failed: {error}") from error
         if not np.isfinite(self._context.logits(_LAST_ROW, self._model.n_vocab)).all():
             raise LoadError("decode self-test failed: logits are not finite")
-        if self._seeing:
-            self._seeing.projecting.self_test()
+        if self._media_pipeline:
+            self._media_pipeline.projector_thread.self_test()
 
-    def prepare_grammars(self) -> None:
-        """Begin to make what grammars need: two seconds that plain answers need not wait.
+    def start_grammar_setup(self) -> None:
+        """Build the vocabulary for grammars in the background, which takes up to 2 s.
 
-        Begun later it would hold up those that run: it lets no other thread run at times.
+        Unconstrained jobs do not wait for it. Built later, it would delay running jobs,
+        because it holds the interpreter lock for part of that time.
         """
-        self._grammars.begin()
+        self._grammars.start()
 
     @property
-    def n_busy(self) -> int:
-        """Cores that are taken by what it does beside decoding."""
-        n_seeing = self._seeing.projecting.n_threads if self._seeing else 0
-        return int(self._grammars.is_being_made) + n_seeing
+    def n_busy_cores(self) -> int:
+        """Cores that background work of this worker uses beside decoding."""
+        n_encoding = (
+            self._media_pipeline.projector_thread.n_threads
+            if self._media_pipeline
+            else 0
+        )
+        return int(self._grammars.is_running) + n_encoding
 
     @property
-    def _vocabulary(self) -> Vocabulary:
+    def _vocabulary(self) -> GrammarVocabulary:
         return self._grammars.get()
 
-    def words(self) -> bytes:
-        """Give the vocabulary that grammars are tried for; waits for it."""
-        return encode(self._vocabulary.words(openings_of(self._prompts)))
+    def token_table(self) -> bytes:
+        """Return the vocabulary for checking grammars; blocks until it is built."""
+        return encode_model_info(
+            self._vocabulary.token_table(call_prefixes_of(self._prompts))
+        )
 
     def prepare(self, job: Job, fds: Sequence[int] = ()) -> PreparedPrompt:
         """Tokenise the prompt, compile the grammar and build the sampler.
 
-        Whatever is more than a plain prompt has been written elsewhere: this thread
-        cannot be stopped.
+        Prompts that are not plain were rendered in the preparer process, because this
+        thread cannot be stopped.
 
         Args:
-            job: that writes.
-            fds: of the files with its media.
+            job: a generation job.
+            fds: file descriptors of its media.
 
         Raises:
-            RefusedError: the template refuses, there are too many special tokens in what
-                clients have written, a medium cannot be read, or it takes too long to
-                tokenise.
-            PromptOverflowError: no room for a token of the answer.
+            RefusedError: the template refuses, the client's text holds too many special
+                tokens, an attachment cannot be read, or tokenising takes too long.
+            PromptOverflowError: the context has no position left for an answer.
         """
         if not isinstance(job, GenerateJob):
-            raise RefusedError("this model writes text and nothing else")
-        if job.media and self._seeing is None:
+            raise RefusedError("this model generates text and nothing else")
+        if job.media and self._media_pipeline is None:
             raise RefusedError("this model takes no attachments")
-        written = self._written(job)
-        texts = self._tokenized(written.pieces, job)
-        media = self._seen(job, fds)
-        prompt, spans = join(texts, media)
+        rendered = self._render(job)
+        texts = self._tokenize(rendered.pieces, job)
+        media = self._read_media(job, fds)
+        prompt, spans = interleave(texts, media)
         if len(prompt) + 1 > self._n_ctx:
             raise PromptOverflowError(len(prompt), self._n_ctx)
         if not prompt:
-            raise RefusedError("the prompt is empty: the chat template wrote nothing")
+            raise RefusedError(
+                "the prompt is empty: the chat template rendered no text"
+            )
         if prompt[-1] < 0:
-            raise RefusedError("the chat template writes nothing behind an attachment")
-        constraint = self._constraint(written.grammar)
+            raise RefusedError("the chat template renders no text after an attachment")
+        constraint = self._constraint(rendered.grammar)
         return PreparedPrompt(
             prompt,
             job,
             min(job.max_tokens, self._n_ctx - len(prompt)),
             Sampler(self._model, job, prompt, constraint),
-            open_thought=written.open_thought,
+            open_thought=rendered.open_thought,
             media=tuple(media),
             spans=tuple(spans),
         )
 
-    def _seen(self, job: GenerateJob, fds: Sequence[int]) -> list[Seen]:
-        if self._seeing is None:
+    def _read_media(self, job: GenerateJob, fds: Sequence[int]) -> list[PromptMedia]:
+        if self._media_pipeline is None:
             return []
-        with self._looking:  # two threads prepare
-            return self._seeing.see(job, fds)
+        with self._media_lock:  # two threads call prepare
+            return self._media_pipeline.read_media(job, fds)
 
-    def _tokenized(self, pieces: Sequence[str], job: GenerateJob) -> list[list[int]]:
-        """Cut a prompt into tokens: those before, between and behind its media.
+    def _tokenize(self, pieces: Sequence[str], job: GenerateJob) -> list[list[int]]:
+        """Tokenise a prompt: one list before, between and after each of its media.
 
         Raises:
-            RefusedError: the template has not written each of them once.
+            RefusedError: the template does not render each attachment exactly once.
         """
-        texts = cut_at(job.marker, pieces) if job.media else [pieces]
+        texts = split_at_marker(job.marker, pieces) if job.media else [pieces]
         if len(texts) != len(job.media) + 1:
             raise RefusedError(
-                f"the chat template writes {len(texts) - 1} of {len(job.media)} attachments"
+                f"the chat template renders {len(texts) - 1} of {len(job.media)} attachments"
             )
         try:
-            Gauge(self._model, self._n_ctx, parses_special=True).check(
+            LengthCheck(self._model, self._n_ctx, parses_special=True).refuse_too_long(
                 [piece for text in texts for piece in text]
             )
         except FarTooLongError as error:
@@ -233,27 +246,10 @@ class Generator:
         except ConstraintError as error:
             raise RefusedError(str(error)) from error
 
-    def _written(self, job: GenerateJob) -> Written:
-        if job.written is not None:
-            return job.written
+    def _render(self, job: GenerateJob) -> RenderedJob:
+        if job.rendered is not None:
+            return job.rendered
         if not job.is_plain:
-            raise RuntimeError("more than a plain prompt, and it is not written")
+            raise RuntimeError("a prompt that is not plain was not rendered")
         with self._growth:
             return write_prompt(self._prompts, job)
-
-    def start(self, ticket: int, prepared: PreparedJob) -> None:
-        """Give a job a slot."""
-        assert isinstance(prepared, PreparedPrompt)  # noqa: S101  # ours come from prepare alone
-        self._decoder.start(ticket, prepared)
-
-    def drop(self, ticket: int) -> None:
-        """Free a job's slot."""
-        self._decoder.drop(ticket)
-
-    def interrupt(self, ticket: int) -> None:
-        """Cut a prefill of this job short."""
-        self._decoder.interrupt(ticket)
-
-    def step(self) -> list[Outcome]:
-        """Advance every running job."""
-        return self._decoder.step()

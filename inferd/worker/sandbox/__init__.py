@@ -1,11 +1,15 @@
-"""The sandbox that workers put themselves in before any native code of a library runs.
+"""The sandbox of workers, entered before any native code of a library runs.
 
-Seccomp names the system calls that are allowed: more while a worker loads, few while it
-serves; Landlock names the files. ``python -m inferd.worker.sandbox SCRIPT`` runs a script
-in the sandbox of a worker that serves.
+Seccomp lists the allowed system calls: more while a worker loads, few while it serves;
+Landlock lists the files. ``python -m inferd.worker.sandbox SCRIPT`` runs a script in the
+sandbox of a serving worker.
 """
 
-from inferd.worker.sandbox.privileges import give_up_privileges
-from inferd.worker.sandbox.stages import Sandbox, begin_writing, enter_preparer
+from inferd.worker.sandbox.stages import (
+    WorkerSandbox,
+    drop_privileges,
+    enter_preparing,
+    enter_rendering,
+)
 
-__all__ = ["Sandbox", "begin_writing", "enter_preparer", "give_up_privileges"]
+__all__ = ["WorkerSandbox", "drop_privileges", "enter_preparing", "enter_rendering"]

@@ -1,24 +1,24 @@
-"""Run a script in the sandbox of a worker that serves: ``python -m inferd.worker.sandbox``.
+"""Run a script in the sandbox of a serving worker: ``python -m inferd.worker.sandbox``.
 
-The script and its arguments follow. It runs as a program does, with what a worker of
-llama.cpp has left once it is ready: no file can be opened, so that script, modules beside
-it and Python's own library are read before. What is missing of the sandbox on this machine
-is said on stderr.
+The script and its arguments follow. It runs as a program does, with the permissions of a
+llama.cpp worker that is ready: no file can be opened, so the script, modules beside it and
+Python's own library are read before. Parts of the sandbox that this machine lacks are
+reported on stderr.
 """
 
 import sys
 from pathlib import Path
 from types import ModuleType
 
-from inferd.config import LlamaCppSettings
-from inferd.worker.sandbox import Sandbox, give_up_privileges
-from inferd.worker.sandbox.sources import keep_library
+from inferd.config.settings import LlamaCppSettings
+from inferd.worker.sandbox import WorkerSandbox, drop_privileges
+from inferd.worker.sandbox.preloaded_modules import preload_modules
 
 EXIT_USAGE = 2
 
 
 def main() -> int:
-    """Read the script, enter, run it; its exceptions end the process as they would."""
+    """Read the script, enter the sandbox and run it; its exceptions propagate."""
     if len(sys.argv) < 2:  # noqa: PLR2004  # this module, the script
         sys.stderr.write("usage: python -m inferd.worker.sandbox SCRIPT [ARG...]\n")
         return EXIT_USAGE
@@ -29,24 +29,24 @@ def main() -> int:
         sys.stderr.write(f"{str(path)!a}: {error.strerror}\n")
         return EXIT_USAGE
     code = compile(source, path, "exec")
-    keep_library(path.resolve().parent)
+    preload_modules(path.resolve().parent)
     enter()
     module = sys.modules["__main__"] = ModuleType("__main__")
     module.__file__ = str(path)
     sys.argv[:] = sys.argv[1:]
     sys.path[0] = str(path.parent)
-    exec(code, module.__dict__)  # noqa: S102  # what this program is for
+    exec(code, module.__dict__)  # noqa: S102  # the purpose of this program
     return 0
 
 
 def enter() -> None:
-    """Enter the sandbox as a worker of llama.cpp does, and say what is missing of it."""
-    give_up_privileges()
-    sandbox = Sandbox()
-    boxed = sandbox.enter(LlamaCppSettings(name="audit"))
-    sandbox.begin_serving()
-    for missing in boxed.missing:
-        sys.stderr.write(f"not held: {missing}\n")
+    """Enter the sandbox as a llama.cpp worker does, and report missing parts."""
+    drop_privileges()
+    sandbox = WorkerSandbox()
+    report = sandbox.enter_loading(LlamaCppSettings(name="audit"))
+    sandbox.enter_serving()
+    for missing in report.missing:
+        sys.stderr.write(f"missing: {missing}\n")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""What each stage of a process may ask of the kernel: lists of what is allowed.
+"""Seccomp profiles: the allowed system calls in each stage of a process.
 
-``SERVING`` is what computing and the one socket take. ``LOADING`` adds what importing and
-mapping files take. ``PREPARING`` is for the process beside a worker that forks for each
-request, ``WRITING`` for such a fork, ``ACCELERATED`` for a backend whose driver needs
-devices. Hot calls come first: kernels before 5.11 walk down a filter at each call.
+``SERVING`` allows computing and one socket. ``LOADING`` adds importing and mapping files.
+``PREPARING`` is for the process beside a worker that forks for each request, ``RENDERING``
+for such a fork, ``ACCELERATED`` for a backend whose driver needs devices. Frequent calls
+come first: kernels before 5.11 walk down a filter at each call.
 
-A call is on a list because it was seen in use there, or because a C library makes it in
-the place of one that was seen: older ones, and those of another processor.
+A call is on a list because it was observed, or because a C library makes it in place of one
+that was: older libraries, and those of another processor.
 """
 
 import os
@@ -15,29 +15,29 @@ import socket
 from typing import Final
 
 from inferd.sandbox.arguments import (
-    NO_CODE,
-    OWN_CLOCK,
+    ALLOWED_CLOCKS,
+    NO_EXEC,
     RECVFROM_IN_BAND,
     RECVMSG_IN_BAND,
-    SENT_ON,
+    SENDTO_CONNECTED,
 )
-from inferd.sandbox.bpf import Is, IsNull, Lacks, Rules
+from inferd.sandbox.bpf import ArgIn, ArgLacks, ArgNull, SyscallRules
 
 THREAD_FLAGS: Final = (0x003D_0F00, 0x007D_0F00)
-"""With which C libraries start threads: glibc; musl, which adds one that does nothing."""
+"""Flags of ``clone`` for threads: glibc; musl, which adds one that has no effect."""
 FORK_FLAGS: Final = (0x0120_0011, 0x11)
-"""With which they fork: glibc; musl."""
+"""Flags of ``clone`` for a fork: glibc; musl."""
 
 _PAST_LANDLOCK: Final = os.O_PATH | 0o20_000_000
-"""Of ``open``: descriptors that Landlock gives of anything, and what makes ``O_TMPFILE``
-more than ``O_DIRECTORY``. What is opened to be written to is Landlock's to refuse: the
+"""Flags of ``open`` that Landlock does not control: ``O_PATH``, and the bit of
+``O_TMPFILE`` that ``O_DIRECTORY`` lacks. Opening for writing is left to Landlock: the
 binding of llama.cpp opens ``/dev/null`` so. Both are the same on both processors."""
 
 _PR_SET_PDEATHSIG: Final = 1
 _PR_NAMES: Final = (15, 16, 0x5356_4D41)
-"""Of ``prctl``: to set and to get the name of a thread, and to name a mapping."""
+"""``prctl``: set and get the name of a thread, and name a mapping."""
 _ARCH_FEATURES: Final = (0x1021, 0x1022, 0x1023, 0x3001)
-"""Of ``arch_prctl``: what the processor has, to use its AMX, what guards its calls."""
+"""``arch_prctl``: query features, request AMX, query control-flow enforcement."""
 _TCGETS, _FIONBIO, _FIONCLEX, _FIOCLEX = 0x5401, 0x5421, 0x5450, 0x5451
 _F_DUPFD_CLOEXEC: Final = 1030
 _F_GET_SEALS: Final = 1034
@@ -48,7 +48,7 @@ _CONNECTED_TYPES: Final = tuple(
     for closing in (0, socket.SOCK_CLOEXEC)
 )
 _DESCRIPTOR_COMMANDS: Final = (1, 2, 3, _F_DUPFD_CLOEXEC, _F_GET_SEALS)
-"""Of ``fcntl``: flags of a descriptor, of a file to get, a copy, seals to get."""
+"""``fcntl``: get and set descriptor flags, get file flags, duplicate, get seals."""
 
 
 _FUTEX_PRIVATE, _FUTEX_REALTIME = 128, 256
@@ -58,85 +58,85 @@ _FUTEXES: Final = tuple(
     for shared in (_FUTEX_PRIVATE, 0)
     for kind in (9, 1, 0, 10, 3, 4, 5)
 )
-"""To wait, to wake, and to have others wait elsewhere. Not what inherits priority: it takes
-any thread of the machine for the owner of a lock, and so tells whether it is there."""
+"""Wait, wake and requeue. Not priority inheritance: its lock owner can be any thread of the
+machine, so it would reveal whether a thread exists."""
 
 
-def _any_use(names: str) -> Rules:
+def _any_use(names: str) -> SyscallRules:
     return dict.fromkeys(names.split(), ())
 
 
-def _no_bits(argument: int, bits: int) -> tuple[Lacks]:
-    return (Lacks(argument, bits),)
+def _no_bits(argument: int, bits: int) -> tuple[ArgLacks]:
+    return (ArgLacks(argument, bits),)
 
 
-_IN_BAND: Final = {place: _no_bits(place, socket.MSG_OOB) for place in (2, 3)}
-"""By the place of the flags among the arguments."""
+_IN_BAND: Final = {index: _no_bits(index, socket.MSG_OOB) for index in (2, 3)}
+"""By the index of the flags among the arguments."""
 
-SERVING: Final[Rules] = {
+SERVING: Final[SyscallRules] = {
     # decoding, and the socket to the daemon
-    "futex": (Is(1, _FUTEXES),),
+    "futex": (ArgIn(1, _FUTEXES),),
     **_any_use("sched_yield"),
     "recvmsg": RECVMSG_IN_BAND,
-    "sendto": SENT_ON,
-    "clock_gettime": OWN_CLOCK,
+    "sendto": SENDTO_CONNECTED,
+    "clock_gettime": ALLOWED_CLOCKS,
     **_any_use("madvise brk munmap mremap"),
-    "mprotect": NO_CODE,
-    "mmap": NO_CODE,
+    "mprotect": NO_EXEC,
+    "mmap": NO_EXEC,
     **_any_use(
         "read pread64 write times lseek close fstat readv preadv preadv2 writev"
     ),
-    # threads, signals, their ends
+    # threads, signals, exit
     **_any_use("rt_sigprocmask rt_sigaction rt_sigreturn sigaltstack restart_syscall"),
-    "clone": (Is(0, THREAD_FLAGS),),
+    "clone": (ArgIn(0, THREAD_FLAGS),),
     **_any_use("set_robust_list rseq gettid sched_getaffinity exit exit_group"),
-    # time, chance, oneself
-    **dict.fromkeys(("clock_nanosleep", "clock_getres"), OWN_CLOCK),
+    # time, random numbers, the process itself
+    **dict.fromkeys(("clock_nanosleep", "clock_getres"), ALLOWED_CLOCKS),
     **_any_use("nanosleep gettimeofday time getcpu"),
     **_any_use("getrandom getpid getppid getuid geteuid getgid getegid getrusage"),
     **_any_use("uname sysinfo"),
-    "prlimit64": (Is(0, (0,)),),
-    "prctl": (Is(0, _PR_NAMES),),
+    "prlimit64": (ArgIn(0, (0,)),),
+    "prctl": (ArgIn(0, _PR_NAMES),),
 }
-"""No file is opened or named, no code made, no socket, no process."""
+"""No file is opened or named, no code mapped, no socket or process created."""
 
-_READING: Final[Rules] = {
+_READING: Final[SyscallRules] = {
     "openat": _no_bits(2, _PAST_LANDLOCK),
     **_any_use("newfstatat statx stat lstat access faccessat faccessat2 readlink"),
     **_any_use("readlinkat getdents64 getcwd statfs fstatfs fadvise64 readahead"),
-    "ioctl": (Is(1, (_TCGETS, _FIONBIO, _FIONCLEX, _FIOCLEX)),),
-    "fcntl": (Is(1, _DESCRIPTOR_COMMANDS),),
+    "ioctl": (ArgIn(1, (_TCGETS, _FIONBIO, _FIONCLEX, _FIOCLEX)),),
+    "fcntl": (ArgIn(1, _DESCRIPTOR_COMMANDS),),
     **_any_use("mmap mprotect"),
 }
 
-LOADING: Final[Rules] = {
+LOADING: Final[SyscallRules] = {
     **SERVING,
     **_READING,
-    # what libraries make of memory; the last two are how older ones make code
+    # memory of libraries; older ones make executable memory with the last two
     **_any_use("mlock munlock mincore mbind get_mempolicy memfd_create ftruncate"),
-    "arch_prctl": (Is(0, _ARCH_FEATURES),),
+    "arch_prctl": (ArgIn(0, _ARCH_FEATURES),),
     **_any_use("membarrier set_tid_address getsockopt getsockname"),
-    # the filter that comes next
+    # to install the next filter
     "seccomp": (),
 }
-"""Files are read, as far as Landlock lets them, and code is mapped."""
+"""Files are read, as far as Landlock allows, and code is mapped."""
 
-WRITING: Final[Rules] = {
+RENDERING: Final[SyscallRules] = {
     **SERVING,
     "recvfrom": RECVFROM_IN_BAND,
     **_any_use("setitimer"),
 }
-"""A fork that writes what one request asks for, and may take no longer than it may."""
+"""A fork that renders one request, within a time limit."""
 
-PREPARING: Final[Rules] = {
+PREPARING: Final[SyscallRules] = {
     **LOADING,
-    **WRITING,
+    **RENDERING,
     **_any_use("mmap mprotect fork wait4"),
-    "clone": (Is(0, (*THREAD_FLAGS, *FORK_FLAGS)),),
-    "tgkill": (Is(2, (signal.SIGABRT,)),),
-    "prctl": (Is(0, (*_PR_NAMES, _PR_SET_PDEATHSIG)),),
+    "clone": (ArgIn(0, (*THREAD_FLAGS, *FORK_FLAGS)),),
+    "tgkill": (ArgIn(2, (signal.SIGABRT,)),),
+    "prctl": (ArgIn(0, (*_PR_NAMES, _PR_SET_PDEATHSIG)),),
 }
-"""What loading takes, and to fork. A fork has another number, and signals itself alone."""
+"""``LOADING`` and forking. A fork has another process id, and signals only itself."""
 
 _WAITING: Final = _any_use(
     "poll ppoll select pselect6 epoll_create1 epoll_ctl epoll_wait epoll_pwait "
@@ -147,9 +147,9 @@ _DRIVER_FILES: Final = _any_use(
     "fallocate flock fsync fdatasync pwrite64 pwritev pwritev2 linkat link umask "
     "memfd_create copy_file_range"
 )
-"""Caches of compiled kernels, memory that is shared by its name, devices."""
+"""Caches of compiled kernels, named shared memory, devices."""
 
-ACCELERATED: Final[Rules] = {
+ACCELERATED: Final[SyscallRules] = {
     **LOADING,
     **_WAITING,
     **_DRIVER_FILES,
@@ -158,26 +158,26 @@ ACCELERATED: Final[Rules] = {
     **_any_use("sched_getscheduler sched_get_priority_max sched_get_priority_min"),
     **_any_use("getpriority timerfd_create timerfd_settime timerfd_gettime"),
     **_any_use("eventfd dup2 dup3 pipe pkey_alloc pkey_free pkey_mprotect capget"),
-    # what drivers ask of services of the machine, over Unix sockets with connections
+    # Unix sockets with connections, to services that drivers use
     "socket": (
-        Is(0, (socket.AF_UNIX,)),
-        Is(1, _CONNECTED_TYPES),
+        ArgIn(0, (socket.AF_UNIX,)),
+        ArgIn(1, _CONNECTED_TYPES),
     ),
-    "sendto": (IsNull(4), *_IN_BAND[3]),
+    "sendto": (ArgNull(4), *_IN_BAND[3]),
     "recvfrom": _IN_BAND[3],
     **dict.fromkeys(("sendmsg", "recvmsg"), _IN_BAND[2]),
     **_any_use("connect bind listen accept accept4 shutdown"),
     **_any_use("setsockopt getpeername"),
 }
-"""All that serving and loading take, and what drivers of CUDA, ROCm and Vulkan do."""
+"""Serving and loading, and the calls of drivers for CUDA, ROCm and Vulkan."""
 
 
-def with_signals_to(pid: int, rules: Rules) -> Rules:
+def allow_own_signals(pid: int, rules: SyscallRules) -> SyscallRules:
     """Add to rules that a process may signal itself, as ``abort`` does.
 
     Args:
         pid: of the process, which starts no other.
         rules: to add to.
     """
-    own = (Is(0, (pid,)),)
+    own = (ArgIn(0, (pid,)),)
     return {**rules, "kill": own, "tgkill": own}

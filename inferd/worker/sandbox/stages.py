@@ -1,95 +1,133 @@
-"""The stages of a sandbox: to load, and then, with less, to serve.
+"""The stages of the sandbox: loading, and then, with fewer permissions, serving.
 
-What is given up is gone for this process and all that it starts. What the kernel does not
-have is left out, and told.
+Restrictions are irreversible and inherited by child processes. Features that the kernel
+lacks are skipped and reported.
 
-The rule for accelerators: a backend that puts layers on one, ``n_gpu_layers`` other than
-0, needs the devices, services and caches of its driver, so Landlock is left out and system
-calls have a list of their own, which stays as it is while it serves.
+A backend that puts layers on an accelerator, ``n_gpu_layers`` other than 0, needs the
+devices, services and caches of its driver, so Landlock is skipped and a separate list of
+system calls applies, which stays the same while it serves.
 """
 
+import ctypes
 import os
-from collections.abc import Iterable
+import resource
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
+from typing import Final
 
-from inferd.config import BackendSettings, LlamaCppSettings
-from inferd.ipc import Boxed
-from inferd.sandbox.box import call_only, keep_to
-from inferd.sandbox.bpf import Rules
-from inferd.sandbox.privileges import drop_capabilities
+from inferd.config.settings import BackendSettings, LlamaCppSettings
+from inferd.ipc.worker import SandboxReport
+from inferd.limits.worker import WORKER_OPEN_FILES
+from inferd.sandbox.bpf import SyscallRules
+from inferd.sandbox.privileges import drop_capabilities, set_no_new_privs
+from inferd.sandbox.restrict import restrict_files, restrict_syscalls
 from inferd.worker.backend import LoadError
-from inferd.worker.sandbox import files
-from inferd.worker.sandbox.closures import make_room_for_closures
-from inferd.worker.sandbox.privileges import KEPT_CAPABILITIES
+from inferd.worker.sandbox import landlock_paths
 from inferd.worker.sandbox.profiles import (
     ACCELERATED,
     LOADING,
     PREPARING,
+    RENDERING,
     SERVING,
-    WRITING,
-    with_signals_to,
+    allow_own_signals,
 )
 
+KEPT_CAPABILITIES: Final = 1 << 2
+"""``CAP_DAC_READ_SEARCH``: read files whatever their modes. Landlock limits which ones."""
 
-class Sandbox:
-    """Holds a worker in; first more loosely, to load."""
+
+def drop_privileges() -> None:
+    """Set ``no_new_privs``, disable core files, and limit open files."""
+    set_no_new_privs()
+    for kind, limit in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_NOFILE, WORKER_OPEN_FILES),
+    ):
+        _, hard = resource.getrlimit(kind)
+        value = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+        with suppress(OSError):  # a seccomp filter around this process
+            resource.setrlimit(kind, (value, value))
+
+
+_CLOSURES: Final[list[Callable[[], None]]] = []
+
+
+def reserve_closure_page() -> None:
+    """Make libffi map a page for closures, and keep a closure so that it stays mapped.
+
+    A page holds a hundred, and a thread uses at most three in its calls of libraries.
+    """
+    _CLOSURES.append(ctypes.CFUNCTYPE(None)(_nothing))
+
+
+def _nothing() -> None:
+    """Do nothing; never called."""
+
+
+class WorkerSandbox:
+    """The sandbox of a worker in its two stages."""
 
     def __init__(self) -> None:
-        self._next: Rules | None = None
+        self._next: SyscallRules | None = None
 
-    def enter(
+    def enter_loading(
         self,
         settings: BackendSettings,
         models: Iterable[int] = (),
-    ) -> Boxed:
-        """Give up what loading this backend has no use for; one thread runs so far.
+    ) -> SandboxReport:
+        """Restrict this process to loading a backend; it has one thread so far.
 
         Args:
             settings: of the backend.
             models: descriptors of the files that its library opens.
         """
         if isinstance(settings, LlamaCppSettings) and settings.n_gpu_layers:
-            missing = call_only(_with_own_signals(ACCELERATED))
-            return Boxed(is_open=True, seccomp=not missing, missing=missing)
-        version, missing = _keep_to(models)
-        refused = call_only(_with_own_signals(LOADING))
+            missing = restrict_syscalls(_with_own_signals(ACCELERATED))
+            return SandboxReport(
+                files_unrestricted=True, seccomp=not missing, missing=missing
+            )
+        version, missing = _restrict_files(models)
+        refused = restrict_syscalls(_with_own_signals(LOADING))
         if not refused:
             self._next = _with_own_signals(SERVING)
-        return Boxed(
+        return SandboxReport(
             landlock=version, seccomp=not refused, missing=(*missing, *refused)
         )
 
-    def begin_serving(self) -> None:
-        """Give up what only loading takes, on all threads; before a client is served.
+    def enter_serving(self) -> None:
+        """Restrict all threads to serving, before a client is served.
 
         Raises:
             LoadError: the kernel refuses, though it did not before.
         """
-        make_room_for_closures()
-        if self._next is not None and (refused := call_only(self._next)):
-            raise LoadError("the worker's sandbox cannot be closed", refused[0])
+        reserve_closure_page()
+        if self._next is not None and (refused := restrict_syscalls(self._next)):
+            raise LoadError("the worker's sandbox cannot be tightened", refused[0])
 
 
-def enter_preparer() -> Boxed:
-    """Give up what the process has no use for that prepares requests; one thread runs.
+def enter_preparing() -> SandboxReport:
+    """Restrict the process that prepares requests, while it has one thread.
 
-    It may fork, and read Python and its libraries. A fork calls ``begin_writing``.
+    It may fork, and read Python and its libraries. A fork calls ``enter_rendering``.
     """
-    version, missing = _keep_to(())
-    refused = call_only(PREPARING)
-    return Boxed(landlock=version, seccomp=not refused, missing=(*missing, *refused))
+    version, missing = _restrict_files(())
+    refused = restrict_syscalls(PREPARING)
+    return SandboxReport(
+        landlock=version, seccomp=not refused, missing=(*missing, *refused)
+    )
 
 
-def begin_writing() -> None:
-    """Give up, in a preparer's fork, what serving gives up, before it reads a request."""
-    call_only(_with_own_signals(WRITING))
+def enter_rendering() -> None:
+    """Restrict a preparer's fork before it reads a request."""
+    restrict_syscalls(_with_own_signals(RENDERING))
 
 
-def _keep_to(models: Iterable[int]) -> tuple[int, tuple[str, ...]]:
-    """Give up capabilities and files; give Landlock's version, and what is missing."""
+def _restrict_files(models: Iterable[int]) -> tuple[int, tuple[str, ...]]:
+    """Drop capabilities and restrict files; return Landlock's version and missing parts."""
     drop_capabilities(KEPT_CAPABILITIES)
-    return keep_to(partial(files.restrict, models))
+    return restrict_files(partial(landlock_paths.restrict_to_paths, models))
 
 
-def _with_own_signals(rules: Rules) -> Rules:
-    return with_signals_to(os.getpid(), rules)
+def _with_own_signals(rules: SyscallRules) -> SyscallRules:
+    return allow_own_signals(os.getpid(), rules)

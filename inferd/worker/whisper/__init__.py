@@ -1,8 +1,7 @@
-"""whisper.cpp, through ctypes.
+"""Transcription with whisper.cpp, through ctypes.
 
-``header`` checks a model's file before the library sees it, ``library`` binds the library
-and checks that its structs fit, ``model`` holds the weights, ``listening`` is one call of it.
-A job runs on a thread of its own, one at a time (``turns``): ``recording`` hears a sound
-that is all there, by ``windows``; ``live`` one that still comes, by ``agreement``.
-``backend`` is what the worker's threads see.
+``library`` binds it and checks its structs; ``model`` reads the header of a file before the
+library does, and holds the weights. ``transcribe`` runs one job at a time, each on a thread
+of its own: ``offline`` a complete recording, ``streaming`` audio that is still appended.
+``backend`` is what the worker's threads call.
 """

@@ -1,4 +1,4 @@
-"""A whisper model as the worker's threads see it."""
+"""Worker backend for whisper models."""
 
 import os
 from collections.abc import Sequence
@@ -9,82 +9,87 @@ from typing import Final
 
 import numpy as np
 
-from inferd.capabilities import BackendCapabilities
-from inferd.config import WhisperCppSettings
-from inferd.fit import Demand, Share
-from inferd.ipc import Loaded, Loading, Paused, Transcribed
-from inferd.job import SAMPLE_BYTES, Job, TranscribeJob
+from inferd.backend.capabilities import BackendCapabilities
+from inferd.backend.job import SAMPLE_BYTES, Job, TranscribeJob
+from inferd.config.settings import WhisperCppSettings
+from inferd.ipc.worker import Loaded, Loading, Paused, Transcribed
+from inferd.limits.worker import SPEECH_PROMPT_BYTES, SPEECH_STEP_S
+from inferd.memory.plan import MemoryDemand, MemoryShare
 from inferd.worker.backend import (
     LoadError,
-    Outcome,
+    LoadReporter,
     PreparedJob,
     PromptOverflowError,
     RefusedError,
-    Report,
+    StepOutcome,
     WorkerBackend,
 )
-from inferd.worker.files import check_sha256
-from inferd.worker.limits import SPEECH_PROMPT_BYTES, SPEECH_STEP_S
-from inferd.worker.llama.threads import OtherLoad, ThreadGovernor
-from inferd.worker.whisper.files import SpeechFile, open_file
+from inferd.worker.model_file import check_sha256
+from inferd.worker.native.threads import CpuLoadMeter, ThreadGovernor
 from inferd.worker.whisper.library import description, load_library
-from inferd.worker.whisper.listening import (
+from inferd.worker.whisper.model.file import WhisperFile, open_file
+from inferd.worker.whisper.model.memory import predict_memory, state_bytes
+from inferd.worker.whisper.model.weights import ENGLISH, WhisperModel
+from inferd.worker.whisper.transcribe.audio import SAMPLE_RATE, AudioFile
+from inferd.worker.whisper.transcribe.inference import (
     Hooks,
-    Listener,
-    ListeningError,
-    Options,
+    InferenceError,
+    InferenceOptions,
+    WhisperState,
 )
-from inferd.worker.whisper.live import PROMPT_TOKENS, hear
-from inferd.worker.whisper.model import ENGLISH, Model
-from inferd.worker.whisper.predict import predict, state_bytes
-from inferd.worker.whisper.session import AUTO, Session, Speech
-from inferd.worker.whisper.sound import RATE, Sound
-from inferd.worker.whisper.turns import Ring, Turn
+from inferd.worker.whisper.transcribe.scheduler import JobThread, Scheduler
+from inferd.worker.whisper.transcribe.session import (
+    AUTO,
+    PreparedSpeech,
+    TranscriptionSession,
+)
+from inferd.worker.whisper.transcribe.streaming import MAX_PROMPT_TOKENS, transcribe
 
-_CONTEXT_TOKENS: Final = PROMPT_TOKENS + 1
-"""What an overflow is counted by: the wire has one token of the answer in it."""
+_CONTEXT_TOKENS: Final = MAX_PROMPT_TOKENS + 1
+"""Context size reported with an overflow: the protocol counts one token of the answer."""
 _TEST_POSITIONS: Final = 64
-_TEST_BEATS: Final = 3
-"""A chunk that is encoded, a prompt, and a token: silence may make a model try for long."""
+_TEST_STEPS: Final = 3
+"""Steps of the self-test: encode a chunk, decode the prompt, decode a token. The test ends
+there, as silence may make a model try for long."""
 
 
 class WhisperBackend(WorkerBackend):
-    """One model, which writes speech down.
+    """Backend with one whisper model, which transcribes speech.
 
     Args:
-        settings: as configured.
-        n_slots: jobs that are to run at once.
-        file: that the settings name, if it is open already.
+        settings: of the backend.
+        n_slots: jobs that may run at once.
+        file: the model file, if it is open already.
 
     Raises:
-        LoadError: the file cannot be opened, or is no model that could be loaded.
+        LoadError: the file cannot be opened or is not a valid model.
     """
 
-    _model: Model
+    _model: WhisperModel
 
     def __init__(
         self,
         settings: WhisperCppSettings,
         *,
         n_slots: int,
-        file: SpeechFile | None = None,
+        file: WhisperFile | None = None,
     ) -> None:
         self._settings = settings
         self._n_slots = n_slots
         self._file = file or open_file(settings)
-        self._ring = Ring()
-        self._speeches: dict[int, Speech] = {}
+        self._scheduler = Scheduler()
+        self._speeches: dict[int, PreparedSpeech] = {}
         n_cores = len(os.sched_getaffinity(0))
         self._governor = ThreadGovernor(
             n_cores=n_cores, max_threads=settings.n_threads or n_cores
         )
-        self._others = OtherLoad()
+        self._cpu_load = CpuLoadMeter()
 
-    def predict(self, report: Report) -> Demand:
-        """Verify the file, and see what serving it takes.
+    def predict(self, report: LoadReporter) -> MemoryDemand:
+        """Verify the file, and predict the memory that serving it takes.
 
         Raises:
-            LoadError: it cannot be served.
+            LoadError: the digest differs, or the library does not load.
         """
         path = self._settings.model
         report(Loading(phase="checking_local", path=path))
@@ -93,151 +98,160 @@ class WhisperBackend(WorkerBackend):
             report(verifying)
             check_sha256(self._file, expected, lambda: report(verifying))
         load_library()
-        return predict(self._file, self._n_slots)
+        return predict_memory(self._file, self._n_slots)
 
-    def load(self, report: Report, share: Share | None = None) -> Loaded:
-        """Load the file, and hear a little silence.
+    def load(self, report: LoadReporter, share: MemoryShare | None = None) -> Loaded:
+        """Load the model, and test it with half a second of silence.
 
         Raises:
             LoadError: either failed.
         """
         if share is None:
             demand = self.predict(report)
-            share = Share(n_slots=self._n_slots, n_ctx=demand.n_ctx, pause=demand.pause)
-        self._ring.max_resting = share.pause // state_bytes(self._file.header)
+            share = MemoryShare(
+                n_slots=self._n_slots, n_ctx=demand.n_ctx, pause=demand.pause
+            )
+        self._scheduler.max_parked = share.pause // state_bytes(self._file.header)
         report(Loading(phase="mmap", path=self._settings.model))
-        self._model = Model(self._file)
+        self._model = WhisperModel(self._file)
         self._self_test()
-        able = BackendCapabilities(
+        capabilities = BackendCapabilities(
             generate=False,
             v2=True,
             audio=True,
             transcribe=True,
-            audio_sample_rate=RATE,
+            audio_sample_rate=SAMPLE_RATE,
             model=Path(self._settings.model).stem,
             n_slots=share.n_slots,
         )
-        return Loaded(capabilities=able, library=description(self._model.library))
+        return Loaded(
+            capabilities=capabilities, library=description(self._model.library)
+        )
 
     def prepare(self, job: Job, fds: Sequence[int] = ()) -> PreparedJob:
-        """Tokenise the prompt, and look at all samples that are there.
+        """Tokenise the prompt, and check all samples that have arrived.
 
         Raises:
-            RefusedError: it cannot be heard as it stands.
-            PromptOverflowError: the prompt is longer than the model takes note of.
+            RefusedError: the job cannot be transcribed.
+            PromptOverflowError: the prompt is longer than the model can use.
         """
         if not isinstance(job, TranscribeJob):
-            raise RefusedError("this model writes speech down, and can do nothing else")
+            raise RefusedError("this model can only transcribe speech")
         [fd] = fds
-        sound = Sound(fd, job.audio.id, job.audio.n_bytes // SAMPLE_BYTES)
-        self._refuse_unknown(job)
-        _refuse_unheard(job, sound)
-        prompt = self._prompt_of(job.prompt)
-        sound.check()
-        return Speech(job, sound, prompt)
+        audio = AudioFile(fd, job.audio.id, job.audio.n_bytes // SAMPLE_BYTES)
+        self._check_language(job)
+        _check_format(job, audio)
+        prompt = self._tokenize_prompt(job.prompt)
+        audio.check()
+        return PreparedSpeech(job, audio, prompt)
 
     def start(self, ticket: int, prepared: PreparedJob) -> None:
-        """Let the job take part."""
-        assert isinstance(prepared, Speech)  # noqa: S101  # ours come from prepare alone
-        if not self._ring.is_busy:
-            self._others.resume()
+        """Schedule the job."""
+        assert isinstance(prepared, PreparedSpeech)  # noqa: S101  # ours come from prepare alone
+        if not self._scheduler.is_busy:
+            self._cpu_load.resume()
         self._speeches[ticket] = prepared
-        self._ring.add(Turn(ticket, partial(self._perform, prepared)))
+        self._scheduler.add(JobThread(ticket, partial(self._perform, prepared)))
 
-    def append(self, ticket: int, n_bytes: int, *, is_last: bool) -> None:
-        """Note that there is more of a job's sound."""
+    def append_audio(self, ticket: int, n_bytes: int, *, is_last: bool) -> None:
+        """Record that more of a job's audio has arrived."""
         if speech := self._speeches.get(ticket):
-            speech.sound.n_samples = n_bytes // SAMPLE_BYTES
+            speech.audio.n_samples = n_bytes // SAMPLE_BYTES
             speech.is_whole = speech.is_whole or is_last
 
     def pause(self, ticket: int) -> None:
-        """Have the job stand still after the chunk that it hears."""
-        self._ring.pause(ticket)
+        """Pause the job after the current chunk."""
+        self._scheduler.pause(ticket)
 
     def resume(self, ticket: int) -> None:
-        """Have the job go on."""
-        if not self._ring.is_busy:
-            self._others.resume()
-        self._ring.resume(ticket)
+        """Resume the job."""
+        if not self._scheduler.is_busy:
+            self._cpu_load.resume()
+        self._scheduler.resume(ticket)
 
     def drop(self, ticket: int) -> None:
-        """Forget the job; it ends as soon as it can."""
+        """Drop the job; it ends as soon as it can."""
         self._speeches.pop(ticket, None)
-        self._ring.drop(ticket)
+        self._scheduler.drop(ticket)
 
     def interrupt(self, ticket: int) -> None:
-        """Have the job end soon if it computes: at the next token."""
-        self._ring.interrupt(ticket)
+        """End the job at its next token, if it runs."""
+        self._scheduler.interrupt(ticket)
 
-    def step(self) -> list[Outcome]:
-        """Have the next job hear a chunk, for half a second; it may take longer."""
-        if rested := self._ring.rest():
-            return [Paused(ticket=ticket) for ticket in rested]
-        if window := self._others.measure():
+    def step(self) -> list[StepOutcome]:
+        """Run the next job for half a second or until its chunk ends.
+
+        A job whose chunk takes longer goes on in the next step.
+        """
+        if parked := self._scheduler.park():
+            return [Paused(ticket=ticket) for ticket in parked]
+        if window := self._cpu_load.measure():
             self._governor.observe(window)
-        turn = self._ring.step(SPEECH_STEP_S)
-        if turn is None:
+        thread = self._scheduler.step(SPEECH_STEP_S)
+        if thread is None:
             return []
-        outcomes = turn.outcomes()
-        if turn.is_over:
-            self._speeches.pop(turn.ticket, None)
-        elif not outcomes and turn.has_beaten():
-            outcomes.append(Transcribed(ticket=turn.ticket))
+        outcomes = thread.outcomes()
+        if thread.is_over:
+            self._speeches.pop(thread.ticket, None)
+        elif not outcomes and thread.made_progress():
+            outcomes.append(Transcribed(ticket=thread.ticket))
         return outcomes
 
     @property
     def is_busy(self) -> bool:
-        """Whether any job has something to hear."""
-        return self._ring.is_busy
+        """Whether any job can run."""
+        return self._scheduler.is_busy
 
-    def _perform(self, speech: Speech, turn: Turn) -> None:
+    def _perform(self, speech: PreparedSpeech, thread: JobThread) -> None:
         with closing(speech):
-            Session(self._model, speech, turn, self._n_threads).perform(hear)
+            TranscriptionSession(self._model, speech, thread, self._n_threads).perform(
+                transcribe
+            )
 
     def _n_threads(self) -> int:
         return self._governor.threads(0)
 
-    def _prompt_of(self, text: str) -> tuple[int, ...]:
+    def _tokenize_prompt(self, text: str) -> tuple[int, ...]:
         if (n_bytes := len(text.encode())) > SPEECH_PROMPT_BYTES:
             raise PromptOverflowError(n_bytes // 4, _CONTEXT_TOKENS, at_least=True)
         tokens = self._model.tokenize(text)
-        if len(tokens) > PROMPT_TOKENS:
+        if len(tokens) > MAX_PROMPT_TOKENS:
             raise PromptOverflowError(len(tokens), _CONTEXT_TOKENS)
         return tokens
 
-    def _refuse_unknown(self, job: TranscribeJob) -> None:
+    def _check_language(self, job: TranscribeJob) -> None:
         known = self._model.languages
         if job.language not in (None, AUTO, *known):
             raise RefusedError(
                 f"language {job.language!r}: the model knows {', '.join(known)}; "
-                f"{AUTO} finds out"
+                f"{AUTO} detects it"
             )
         if job.translates and not self._model.header.is_multilingual:
-            raise RefusedError(f"translate: the model knows {ENGLISH} alone")
+            raise RefusedError(f"translate: the model knows only {ENGLISH}")
 
     def _self_test(self) -> None:
-        n_beats = 0
+        n_steps = 0
 
         def is_over() -> bool:
-            nonlocal n_beats
-            n_beats += 1
-            return n_beats >= _TEST_BEATS
+            nonlocal n_steps
+            n_steps += 1
+            return n_steps >= _TEST_STEPS
 
-        silence = np.zeros(RATE // 2, np.float32)
-        options = Options(n_positions=_TEST_POSITIONS)
+        silence = np.zeros(SAMPLE_RATE // 2, np.float32)
+        options = InferenceOptions(audio_ctx=_TEST_POSITIONS)
         try:
-            listener = Listener(self._model)
-            listener.listen(silence, options, Hooks(lambda _: None, is_over=is_over))
-            listener.close()
-        except ListeningError as error:
+            state = WhisperState(self._model)
+            state.run(silence, options, Hooks(lambda _: None, should_abort=is_over))
+            state.close()
+        except InferenceError as error:
             raise LoadError(f"self-test failed: {error}") from error
 
 
-def _refuse_unheard(job: TranscribeJob, sound: Sound) -> None:
-    if job.audio.sample_rate != RATE:
+def _check_format(job: TranscribeJob, audio: AudioFile) -> None:
+    if job.audio.sample_rate != SAMPLE_RATE:
         raise RefusedError(
-            f'attachment "{sound.name}" has {job.audio.sample_rate} samples a second; '
-            f"the model hears {RATE}"
+            f'attachment "{audio.name}" has {job.audio.sample_rate} samples per second, '
+            f"the model takes {SAMPLE_RATE}"
         )
-    if not sound.n_samples and not job.audio.is_open:
-        raise RefusedError(f'attachment "{sound.name}" has no samples')
+    if not audio.n_samples and not job.audio.is_open:
+        raise RefusedError(f'attachment "{audio.name}" has no samples')

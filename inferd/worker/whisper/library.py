@@ -1,7 +1,7 @@
-"""Load whisper.cpp, and check that its structs fit.
+"""Load whisper.cpp, and check that its structs have the expected layout.
 
-ctypes believes any layout. So nothing but the release that the structs are written for is
-used, and what it sets by default must be where, and as much as, they say.
+ctypes cannot verify a layout. So only the release that the structs are written for is
+accepted, and its default parameters are compared with the expected ones, field by field.
 """
 
 import ctypes
@@ -14,8 +14,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from inferd.limits.worker import SPEECH_SPINS
 from inferd.worker.backend import LoadError
-from inferd.worker.limits import SPEECH_SPINS
+from inferd.worker.native.struct_size import written_bytes
 from inferd.worker.whisper.structs import (
     FULL_DEFAULTS,
     ContextParams,
@@ -25,12 +26,10 @@ from inferd.worker.whisper.structs import (
 
 VERSION: Final = "1.8.5"
 GREEDY: Final = 0
-"""Of the ways to choose tokens, the library's own default."""
+"""The sampling strategy, which is the library's default."""
 
 _MODULE: Final = "_pywhispercpp"
 _FILE: Final = "libwhisper.so"
-_PROBE_BYTES: Final = 1024
-_PATTERNS: Final = (0xAA, 0x55)
 _TOLERANCE: Final = 1e-6
 
 _Int = ctypes.c_int
@@ -66,13 +65,13 @@ _FUNCTIONS: Final = {
     "whisper_full_get_token_id_from_state": (ctypes.c_int32, (Handle, _Int, _Int)),
     "whisper_full_get_token_text_from_state": (_Bytes, (Handle, Handle, _Int, _Int)),
 }
-"""What is used of it: the type of a result, and those of its arguments."""
+"""The functions used: result type and argument types by name."""
 
 
-def bound_spinning(environ: MutableMapping[str, str]) -> None:
-    """Have threads that wait for one another sleep after a while; operators may say how.
+def limit_spinning(environ: MutableMapping[str, str]) -> None:
+    """Make OpenMP threads sleep after spinning for a while, unless the operator set how.
 
-    OpenMP reads it once, as the library is loaded.
+    OpenMP reads the variables once, when the library is loaded.
     """
     if not environ.keys() & {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}:
         environ["GOMP_SPINCOUNT"] = str(SPEECH_SPINS)
@@ -80,12 +79,12 @@ def bound_spinning(environ: MutableMapping[str, str]) -> None:
 
 @cache
 def load_library() -> ctypes.CDLL:
-    """Load the library that the binding of Python brings, and check it.
+    """Load the library that the Python binding contains, and check it.
 
     Raises:
-        LoadError: it is missing, or another release than the structs are written for.
+        LoadError: it is missing, or not the release that the structs are written for.
     """
-    bound_spinning(os.environ)
+    limit_spinning(os.environ)
     try:
         library = ctypes.CDLL(str(_path()))
         for name, (result, arguments) in _FUNCTIONS.items():
@@ -96,43 +95,43 @@ def load_library() -> ctypes.CDLL:
             "whisper.cpp does not load; run: make setup",
             f"whisper.cpp does not load ({error}); run: make setup",
         ) from error
-    check_release(library)
+    check_version(library)
     return library
 
 
 def description(library: ctypes.CDLL) -> str:
-    """Give its name, version, and what it was compiled to use."""
+    """Return the library's name, version and the CPU features it was compiled for."""
     info = library.whisper_print_system_info().decode()
     listed = ", ".join(re.findall(r"(\w+) = 1", info))
     return f"whisper.cpp {library.whisper_version().decode()} ({listed})"
 
 
-def check_release(library: ctypes.CDLL, expected: str = VERSION) -> None:
-    """See that it is the release whose structs are ours.
+def check_version(library: ctypes.CDLL, expected: str = VERSION) -> None:
+    """Check that the library is the release that the structs are written for.
 
     Raises:
-        LoadError: it is not, or what it sets by default is not where we look for it.
+        LoadError: it is not, or its parameters have another layout.
     """
     version = library.whisper_version().decode(errors="replace")
     if version != expected:
         raise LoadError(
             f"whisper.cpp is version {version}, not {expected}; run: make setup"
         )
-    refuse_other_defaults(library.whisper_full_default_params(GREEDY))
+    check_defaults(library.whisper_full_default_params(GREEDY))
     function = ctypes.cast(library.whisper_full_default_params, Handle).value or 0
     n_bytes = ctypes.sizeof(FullParams)
-    if platform.machine() == "x86_64" and written_bytes(function) > n_bytes:
+    if platform.machine() == "x86_64" and written_bytes(function, GREEDY) > n_bytes:
         raise LoadError(
             f"whisper.cpp's parameters have more than {n_bytes} bytes: library and "
             "binding are from different releases; run: make setup"
         )
 
 
-def refuse_other_defaults(params: ctypes.Structure) -> None:
-    """See that each parameter has the default that it has in our release.
+def check_defaults(params: ctypes.Structure) -> None:
+    """Check that every parameter has the default of the expected release.
 
     Raises:
-        LoadError: one has another; the text names it.
+        LoadError: one differs; the text names it.
     """
     for name, expected in FULL_DEFAULTS.items():
         found = getattr(params, name)
@@ -146,22 +145,6 @@ def refuse_other_defaults(params: ctypes.Structure) -> None:
                 f"whisper.cpp's {name} is {found!r} by default, not {expected!r}: library "
                 "and binding are from different releases; run: make setup"
             )
-
-
-def written_bytes(function: int) -> int:
-    """Tell how far a function writes that returns its parameters by value.
-
-    Args:
-        function: its address; the caller passes the place to write to.
-    """
-    call = ctypes.CFUNCTYPE(None, Handle, ctypes.c_int)(function)
-    last = 0
-    for pattern in _PATTERNS:
-        room = (ctypes.c_uint8 * _PROBE_BYTES)(*([pattern] * _PROBE_BYTES))
-        call(ctypes.addressof(room), GREEDY)
-        written = [index for index, byte in enumerate(room) if byte != pattern]
-        last = max(last, written[-1] + 1 if written else 0)
-    return last
 
 
 def _path() -> Path:

@@ -1,6 +1,6 @@
-"""whisper.cpp's structs and callbacks, and the defaults by which they are known.
+"""whisper.cpp's structs and callbacks, and the defaults that identify their layout.
 
-whisper.h of the release that ``library`` names.
+Source: ``whisper.h`` of ``library.VERSION``.
 """
 
 import ctypes
@@ -12,11 +12,11 @@ _Int = ctypes.c_int
 _Float = ctypes.c_float
 
 NewSegment = ctypes.CFUNCTYPE(None, Handle, Handle, _Int, Handle)
-"""``(context, state, segments that are new, user data)``."""
+"""``(context, state, number of new segments, user data)``."""
 EncoderBegin = ctypes.CFUNCTYPE(_Bool, Handle, Handle, Handle)
-"""Before each chunk; false ends the call."""
+"""Called before each chunk; false ends the call."""
 Abort = ctypes.CFUNCTYPE(_Bool, Handle)
-"""After each time that a chunk is encoded or a token decoded; true ends the call."""
+"""Called after each encoded chunk and each decoded token; true ends the call."""
 
 
 class Aheads(ctypes.Structure):
@@ -170,4 +170,4 @@ FULL_DEFAULTS: Final[dict[str, float | bytes | None]] = {
     "vad": False,
     "vad_model_path": None,
 }
-"""What the library sets, by field; ``n_threads`` and callbacks apart."""
+"""The library's defaults by field, without ``n_threads`` and callbacks."""

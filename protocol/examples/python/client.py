@@ -49,7 +49,7 @@ class UntrustedError(Exception):
     """Somebody else listens at the socket; nothing was sent."""
 
 
-def refuse_stranger(connection: socket.socket) -> None:
+def check_listener(connection: socket.socket) -> None:
     """Go on only if root listens, this user, or a uid in ``INFERD_TRUST_UID``."""
     asked = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
     _, uid, _ = struct.unpack("iII", asked)
@@ -74,7 +74,7 @@ def frames(path: Path, request: Frame) -> Iterator[Frame]:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(TIMEOUT_S)
         connection.connect(str(path))
-        refuse_stranger(connection)
+        check_listener(connection)
         connection.sendall(json.dumps(request).encode() + b"\n")
         with connection.makefile("rb") as lines:
             for line in lines:

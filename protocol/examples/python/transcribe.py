@@ -34,7 +34,7 @@ def sealed(samples: bytes) -> int:
     return fd
 
 
-def refuse_stranger(connection: socket.socket) -> None:
+def check_listener(connection: socket.socket) -> None:
     """Go on only if root listens, this user, or a uid in ``INFERD_TRUST_UID``."""
     asked = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
     _, uid, _ = struct.unpack("iII", asked)
@@ -49,7 +49,7 @@ def transcribe(path: Path, samples: bytes) -> str | None:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(TIMEOUT_S)
         connection.connect(str(path))
-        refuse_stranger(connection)
+        check_listener(connection)
         fd = sealed(samples)
         n_sent = socket.send_fds(connection, [line], [fd])
         os.close(fd)  # the daemon has its own

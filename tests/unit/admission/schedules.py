@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field
 
-from inferd.admission.gate import Admission, Claim
+from inferd.admission.control import Admission, RequestTraits
 
 QUANTUM_S = 2.0
 
@@ -68,7 +68,7 @@ class Schedule:
         for ticket, visit in enumerate(self.visits):
             self._plan(visit.at, "come", ticket)
         while True:
-            due = self.gate.due(now=self.now)
+            due = self.gate.next_preemption(now=self.now)
             if due.ticket is not None:
                 self.visits[due.ticket].lost.append(self.now)
                 self._plan(self.now + next(self._pauses), "stop", due.ticket)
@@ -88,7 +88,7 @@ class Schedule:
             visit = self.visits[ticket]
             visit.left_s -= self.now - self._running.pop(ticket)
             if what == "stop":
-                self._start(self.gate.paused(ticket, now=self.now))
+                self._start(self.gate.note_paused(ticket, now=self.now))
             else:
                 visit.ended = self.now
                 self._there.discard(ticket)
@@ -97,7 +97,7 @@ class Schedule:
     def _come(self, ticket: int) -> None:
         uid = self.visits[ticket].uid
         is_new = all(self.visits[each].uid != uid for each in self._there)
-        claim = Claim(uid=uid)
+        claim = RequestTraits(uid=uid)
         ahead = {self.visits[each].uid for each in self.gate.order()}
         self._there.add(ticket)
         if self.gate.arrive(ticket, claim, now=self.now):

@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given, settings
 
-from inferd.client.admin import Order, StatusStream
+from inferd.client.admin import AdminExchange, StatusStream
 from inferd.client.exchange import ClientError, ConnectionLostError, ProtocolError
 from inferd.wire.codec import decode_command, encode
 from inferd.wire.commands import Command, Reply
@@ -30,7 +30,7 @@ def test_any_chunking_gives_the_same_statuses(chunks):
 
 
 @pytest.mark.parametrize("line", [b"220 mail ESMTP\n", b"\n", b'{"status":1}\n'])
-def test_who_does_not_speak_of_a_status_is_refused(line):
+def test_a_frame_that_is_not_a_status_is_refused(line):
     with pytest.raises(ProtocolError):
         StatusStream().feed(lines(READY) + line)
 
@@ -50,21 +50,21 @@ NEWS = b'{"id":"admin","type":"news"}\n'
 
 
 def test_a_command_is_sent_as_one_line():
-    line = Order(CANCEL).line
+    line = AdminExchange(CANCEL).line
     assert line.endswith(b"\n")
     assert decode_command(line) == CANCEL
 
 
 @settings(max_examples=50)
 @given(chunked(lines(READY) + NEWS + lines(DIED, REPLY, READY)))
-def test_the_reply_is_found_among_all_that_is_said(chunks):
-    order = Order(CANCEL)
+def test_the_reply_is_found_among_status_frames(chunks):
+    order = AdminExchange(CANCEL)
     replies = [order.feed(chunk) for chunk in chunks if chunk]
     assert [reply for reply in replies if reply is not None] == [REPLY]
 
 
 def test_an_end_before_the_reply_is_a_lost_connection():
-    order = Order(CANCEL)
+    order = AdminExchange(CANCEL)
     assert order.feed(lines(READY)) is None
     with pytest.raises(ConnectionLostError):
         order.feed(b"")
@@ -73,18 +73,18 @@ def test_an_end_before_the_reply_is_a_lost_connection():
 @pytest.mark.parametrize(
     "line", [b"220 mail ESMTP\n", b"\n", b'{"id":"admin","type":"reply"}\n', b"\xff\n"]
 )
-def test_who_does_not_reply_as_a_daemon_does_is_refused(line):
+def test_an_invalid_reply_is_refused(line):
     with pytest.raises(ProtocolError):
-        Order(CANCEL).feed(line)
+        AdminExchange(CANCEL).feed(line)
 
 
 def test_a_reply_without_end_is_refused():
-    order = Order(CANCEL)
+    order = AdminExchange(CANCEL)
     order._splitter._max_frame_bytes = 8
     with pytest.raises(ProtocolError, match="exceeds 8 byte cap"):
         order.feed(b"x" * 9)
 
 
 def test_a_command_that_is_no_text_is_not_sent():
-    with pytest.raises(ClientError, match="no text"):
-        Order(Command(command="cancel", id="\udcff"))
+    with pytest.raises(ClientError, match="not valid UTF-8"):
+        AdminExchange(Command(command="cancel", id="\udcff"))

@@ -24,7 +24,7 @@ from inferd.client.exchange import (
     embeddings_of,
 )
 from inferd.client.frames import DoneBlocks
-from inferd.client.memory import Memory
+from inferd.client.memfd import Memfd
 from inferd.errors import ErrorCode
 from inferd.wire.blocks import (
     AudioAttachment,
@@ -145,7 +145,7 @@ async def test_a_daemon_that_closes_between_requests_lost_the_connection(
                 await contents(client, request())
 
 
-async def test_what_a_daemon_says_before_it_closes_is_heard(short_dir, autojump_clock):
+async def test_frames_before_the_daemon_closes_are_read(short_dir, autojump_clock):
     refusal = says(failure("queue_full", request_id=""))
     async with listening(infer(short_dir), refusal), AsyncClient(short_dir) as client:
         with pytest.raises(RequestFailedError) as caught:
@@ -153,7 +153,7 @@ async def test_what_a_daemon_says_before_it_closes_is_heard(short_dir, autojump_
     assert caught.value.code == ErrorCode.QUEUE_FULL
 
 
-async def test_a_frame_for_somebody_else_is_refused(short_dir, autojump_clock):
+async def test_a_frame_for_another_request_is_refused(short_dir, autojump_clock):
     async with listening(infer(short_dir), answers([done("a", "not ours")])):
         async with AsyncClient(short_dir) as client:
             with pytest.raises(ProtocolError, match="not ours"):
@@ -292,7 +292,7 @@ async def test_memory_is_passed_with_the_request(short_dir, autojump_clock):
         sock.close()
         await says(heard())(stream)
 
-    with Memory() as memory:
+    with Memfd() as memory:
         memory.write(BLOCK)
         async with listening(short_dir / "infer.v2.sock", look):
             async with AsyncClient(short_dir) as client:
@@ -302,7 +302,9 @@ async def test_memory_is_passed_with_the_request(short_dir, autojump_clock):
     assert isinstance(last, DoneBlocks)
 
 
-async def test_sound_is_added_beside_the_reader(short_dir, autojump_clock, nursery):
+async def test_audio_is_appended_while_another_task_reads(
+    short_dir, autojump_clock, nursery
+):
     lines: list[Frame] = []
 
     async def listen(stream: trio.SocketStream) -> None:
@@ -329,7 +331,7 @@ async def test_sound_is_added_beside_the_reader(short_dir, autojump_clock, nurse
     assert len(frames) == 2
 
 
-async def test_sound_waits_for_a_daemon_that_hears_and_reading_does_not(
+async def test_appending_waits_for_the_daemon_and_reading_goes_on(
     short_dir, autojump_clock, nursery
 ):
     async def hear_late(stream: trio.SocketStream) -> None:
@@ -355,7 +357,7 @@ async def test_sound_waits_for_a_daemon_that_hears_and_reading_does_not(
     assert len(frames) == 501
 
 
-async def test_sound_for_what_is_not_open_is_refused(
+async def test_audio_without_an_open_attachment_is_refused(
     short_dir, autojump_clock, nursery
 ):
     async def listen(stream: trio.SocketStream) -> None:
@@ -364,7 +366,7 @@ async def test_sound_for_what_is_not_open_is_refused(
 
     async def speak() -> None:
         await trio.sleep(1)
-        with pytest.raises(ClientError, match="sound is open"):
+        with pytest.raises(ClientError, match="open attachment"):
             await client.append("r", BLOCK)
 
     async with listening(short_dir / "infer.v2.sock", listen):
@@ -377,19 +379,19 @@ async def test_sound_for_what_is_not_open_is_refused(
 # --- connecting -------------------------------------------------------------------------
 
 
-async def test_nobody_there_is_told_with_the_place(short_dir, autojump_clock):
+async def test_a_missing_daemon_is_reported_with_the_path(short_dir, autojump_clock):
     with pytest.raises(NoDaemonError, match=f"{infer(short_dir)} .No such file"):
         await connect("infer.sock", short_dir)
 
 
-async def test_a_socket_that_nobody_listens_on_is_nobody(short_dir, autojump_clock):
+async def test_a_socket_without_a_listener_is_no_daemon(short_dir, autojump_clock):
     with trio.socket.socket(trio.socket.AF_UNIX) as left:
         await left.bind(str(infer(short_dir)))
     with pytest.raises(NoDaemonError, match="refused"):
         await connect("infer.sock", short_dir)
 
 
-async def test_places_are_tried_in_order(short_dir, monkeypatch, autojump_clock):
+async def test_directories_are_tried_in_order(short_dir, monkeypatch, autojump_clock):
     first, second = short_dir / "first", short_dir / "second"
     for directory in (first, second):
         directory.mkdir()
@@ -431,14 +433,14 @@ async def test_waiting_for_a_full_backlog_may_be_cancelled(short_dir, autojump_c
 # --- the admin socket -------------------------------------------------------------------
 
 
-async def test_statuses_are_given_until_the_end(short_dir, autojump_clock):
+async def test_statuses_are_yielded_until_the_end(short_dir, autojump_clock):
     words = ["starting", "loading_model", "ready", "draining"]
     async with listening(short_dir / "admin.sock", says(*map(status, words))):
         seen = [each.status async for each in watch_status(short_dir)]
     assert seen == words
 
 
-async def test_a_command_is_replied_to_among_what_everybody_is_told(
+async def test_the_reply_to_a_command_is_found_among_status_frames(
     short_dir, autojump_clock
 ):
     asked: list[Frame] = []
@@ -454,7 +456,7 @@ async def test_a_command_is_replied_to_among_what_everybody_is_told(
     assert asked == [{"command": "drain", "id": None}]
 
 
-async def test_a_daemon_that_is_gone_before_it_replied_lost_the_connection(
+async def test_a_daemon_that_ends_before_its_reply_lost_the_connection(
     short_dir, autojump_clock
 ):
     async with listening(short_dir / "admin.sock", says(status("ready"))):

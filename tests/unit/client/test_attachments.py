@@ -5,8 +5,8 @@ import pytest
 from PIL import Image
 
 from inferd.client.attachments import Attachments
-from inferd.client.media import MissingExtraError
-from inferd.client.sound import SoundError
+from inferd.client.media.errors import MissingExtraError
+from inferd.client.media.sound import SoundError
 from inferd.wire.blocks import (
     AudioAttachment,
     AudioBlock,
@@ -41,7 +41,7 @@ def test_files_become_blocks_a_table_and_descriptors_in_order(files):
     assert samples == pytest.approx(tone(0, 100, 16_000), abs=1e-4)
 
 
-def test_descriptors_are_given_back(files):
+def test_descriptors_are_closed(files):
     with Attachments() as media:
         media.picture(files / "a.png")
         [fd] = media.descriptors
@@ -58,7 +58,7 @@ def test_a_file_that_cannot_be_used_attaches_nothing(files):
 
 
 def test_without_the_library_it_is_said_what_to_install(files, monkeypatch):
-    monkeypatch.delitem(sys.modules, "inferd.client.pictures", raising=False)
+    monkeypatch.delitem(sys.modules, "inferd.client.media.pictures", raising=False)
     monkeypatch.setitem(sys.modules, "PIL", None)
     with Attachments() as media, pytest.raises(MissingExtraError, match="pip install"):
         media.picture(files / "a.png")

@@ -1,11 +1,16 @@
 from itertools import islice
 from pathlib import Path
 
-from inferd.client.discovery import NoDaemonError, nobody_at, pauses, socket_paths
-from inferd.client.trust import UntrustedServerError
+from inferd.client.discovery import (
+    NoDaemonError,
+    backoff,
+    no_daemon_error,
+    socket_paths,
+)
+from inferd.client.peer_check import UntrustedServerError
 
 
-def test_a_given_directory_is_the_only_place():
+def test_a_given_directory_is_the_only_one_tried():
     assert socket_paths("admin.sock", Path("/here")) == [Path("/here/admin.sock")]
 
 
@@ -19,20 +24,23 @@ def test_a_daemon_of_ones_own_comes_before_the_systems(monkeypatch):
 
 
 def test_pauses_double_up_to_a_bound():
-    assert list(islice(pauses(), 8)) == [
+    assert list(islice(backoff(), 8)) == [
         *(0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5),
     ]
 
 
-def test_it_is_said_where_no_daemon_was_found_and_why():
+def test_the_error_names_every_path_and_its_reason():
     refused = ConnectionRefusedError(111, "Connection refused")
-    error = nobody_at({Path("/a"): refused, Path("/b"): OSError("path too long")})
+    error = no_daemon_error({Path("/a"): refused, Path("/b"): OSError("path too long")})
     assert isinstance(error, NoDaemonError)
     assert str(error) == (
         "no daemon answers at /a (Connection refused), nor at /b (path too long)"
     )
 
 
-def test_who_was_refused_is_told_before_where_nobody_is():
+def test_an_untrusted_server_takes_precedence_over_a_missing_one():
     refused = UntrustedServerError(Path("/b"), 5, "somebody listens")
-    assert nobody_at({Path("/a"): FileNotFoundError(), Path("/b"): refused}) is refused
+    assert (
+        no_daemon_error({Path("/a"): FileNotFoundError(), Path("/b"): refused})
+        is refused
+    )

@@ -14,7 +14,7 @@ from inferd.client.exchange import (
     check_sound,
     embeddings_of,
 )
-from inferd.client.frames import Done, Failure
+from inferd.client.frames import DoneText, Failure
 from inferd.client.surfaces import BLOCKS, EMBED, TEXT
 from inferd.wire.blocks import (
     AudioAttachment,
@@ -40,7 +40,9 @@ from inferd.wire.speech import AppendLine
 from tests.unit.strategies import chunked
 
 REQUEST = GenerateRequest(id="r", messages=[ChatMessage("user", "hi")])
-DONE = Done(id="r", content="", usage=Usage(1, 1), stop_reason="end", backend="mock")
+DONE = DoneText(
+    id="r", content="", usage=Usage(1, 1), stop_reason="end", backend="mock"
+)
 REFUSED = Failure(id="r", code="queue_full", message="queue full")
 EMBEDDED = EmbeddingsFrame(
     id="r",
@@ -81,11 +83,11 @@ def take_all(exchange, data):
 
 def test_a_request_is_sent_as_one_line():
     exchange = Exchange(TEXT)
-    assert exchange.is_over
+    assert exchange.is_done
     data = exchange.start(REQUEST)
     assert data.endswith(b"\n")
     assert decode_generate(data) == REQUEST
-    assert not exchange.is_over
+    assert not exchange.is_done
 
 
 @settings(max_examples=30)
@@ -95,10 +97,10 @@ def test_any_chunking_gives_the_same_frames(tokens, terminal, data):
     received = []
     for chunk in data.draw(chunked(lines(*tokens, terminal))):
         if chunk:
-            assert not exchange.is_over
+            assert not exchange.is_done
             received += take_all(exchange, chunk)
     assert received == [*tokens, terminal]
-    assert exchange.is_over
+    assert exchange.is_done
 
 
 def test_an_exchange_speaks_as_its_surface_does():
@@ -106,7 +108,7 @@ def test_an_exchange_speaks_as_its_surface_does():
     exchange = Exchange(EMBED)
     assert decode_embed(exchange.start(request)) == request
     assert take_all(exchange, lines(EMBEDDED)) == [EMBEDDED]
-    assert exchange.is_over
+    assert exchange.is_done
 
 
 def test_the_next_request_may_follow_on_the_same_connection():
@@ -114,7 +116,7 @@ def test_the_next_request_may_follow_on_the_same_connection():
     assert take_all(exchange, lines(DONE)) == [DONE]
     exchange.start(REQUEST)
     assert take_all(exchange, lines(token("a"))) == [token("a")]
-    assert not exchange.is_over
+    assert not exchange.is_done
 
 
 def test_one_request_at_a_time():
@@ -133,32 +135,32 @@ def test_an_end_before_the_terminal_frame_is_a_lost_connection(sent):
         exchange.feed(b"")
 
 
-def test_frames_before_an_error_frame_are_given_first():
+def test_frames_before_an_error_frame_are_yielded_first():
     exchange = started()
     exchange.feed(lines(token("a"), REFUSED))
     assert exchange.next_frame() == token("a")
     with pytest.raises(RequestFailedError, match="queue full"):
         exchange.next_frame()
-    assert exchange.is_over
+    assert exchange.is_done
 
 
 def test_an_error_about_the_connection_ends_any_request():
     refusal = Failure(id="", code="frame_too_large", message="too large")
     exchange = started()
     assert take_all(exchange, lines(refusal)) == [refusal]
-    assert exchange.is_over
+    assert exchange.is_done
 
 
-def test_an_error_of_a_kind_that_nobody_knows_ends_the_request():
+def test_an_error_with_an_unknown_code_ends_the_request():
     exchange = started()
     [failure] = take_all(
         exchange, b'{"type":"error","id":"r","code":"news","message":"m"}\n'
     )
     assert failure.code == "news"
-    assert exchange.is_over
+    assert exchange.is_done
 
 
-def test_a_frame_of_a_kind_that_nobody_knows_is_passed_over():
+def test_a_frame_of_an_unknown_kind_is_skipped():
     news = b'{"type":"news","id":"r"}\n'
     assert take_all(started(), news + lines(token("a")) + news) == [token("a")]
 
@@ -180,9 +182,11 @@ def test_what_is_no_answer_to_us_is_refused(sent):
 
 
 @pytest.mark.parametrize("request_id", ["", "r"])
-def test_an_answer_to_nobody_is_refused(request_id):
+def test_an_answer_without_a_request_is_refused(request_id):
     error = Failure(id=request_id, code="queue_full", message="queue full")
-    with pytest.raises(ProtocolError, match=f"'{request_id}', which is not ours"):
+    with pytest.raises(
+        ProtocolError, match=f"'{request_id}', which is not in progress"
+    ):
         take_all(Exchange(TEXT), lines(error))
 
 
@@ -199,15 +203,15 @@ def test_a_request_over_the_cap_leaves_the_connection_as_it_was(monkeypatch):
         patch.setattr("inferd.wire.codec.MAX_FRAME_BYTES", 8)
         with pytest.raises(ClientError):
             exchange.start(REQUEST)
-    assert exchange.is_over
+    assert exchange.is_done
     exchange.start(REQUEST)
 
 
 def test_a_request_that_is_no_text_leaves_the_connection_as_it_was():
     exchange = Exchange(TEXT)
-    with pytest.raises(ClientError, match="no text"):
+    with pytest.raises(ClientError, match="not valid UTF-8"):
         exchange.start(GenerateRequest(messages=[ChatMessage("user", "\udcff")]))
-    assert exchange.is_over
+    assert exchange.is_done
 
 
 NO_NUMBERS = (math.nan, math.inf, -math.inf)
@@ -220,7 +224,7 @@ def test_a_number_that_json_has_not_is_refused_by_name(field, value):
     request = GenerateRequest(messages=REQUEST.messages, **{field: value})
     with pytest.raises(ClientError, match=rf"^{field} {value} is not finite$"):
         exchange.start(request)
-    assert exchange.is_over
+    assert exchange.is_done
 
 
 @pytest.mark.parametrize("value", NO_NUMBERS)
@@ -231,10 +235,16 @@ def test_a_bias_that_json_has_not_is_refused_by_its_token(value):
         Exchange(BLOCKS).start(request)
 
 
-def test_a_failed_request_says_code_and_sentence():
+def test_the_text_of_a_failed_request_has_code_and_message():
     error = RequestFailedError(REFUSED)
     assert (error.code, error.frame) == ("queue_full", REFUSED)
     assert str(error) == "queue_full: queue full"
+
+
+def test_a_message_that_begins_with_its_code_does_not_have_it_twice():
+    message = "invalid request: top_k 0 not in [1, 9]"
+    frame = Failure(id="r", code="invalid_request", message=message)
+    assert str(RequestFailedError(frame)) == message
 
 
 # --- cancelling -------------------------------------------------------------------------
@@ -245,7 +255,7 @@ def test_the_request_under_way_can_be_cancelled_and_still_ends():
     line = exchange.cancel("r")
     assert line is not None
     assert decode_cancel(line) == CancelLine(id="r")
-    assert not exchange.is_over
+    assert not exchange.is_done
     assert take_all(exchange, lines(DONE)) == [DONE]
 
 
@@ -287,7 +297,7 @@ def spoken(*, is_open=True, request_id="r"):
     )
 
 
-def test_sound_is_added_to_the_attachment_that_is_open():
+def test_audio_is_appended_to_the_open_attachment():
     exchange = Exchange(BLOCKS)
     exchange.start(spoken())
     more, end = exchange.append(b"\0\1\2\3"), exchange.append(b"", is_last=True)
@@ -303,7 +313,7 @@ def test_nothing_is_added_after_the_end():
     exchange = Exchange(BLOCKS)
     exchange.start(spoken())
     exchange.append(b"", is_last=True)
-    with pytest.raises(ClientError, match="sound is open"):
+    with pytest.raises(ClientError, match="open attachment"):
         exchange.append(b"")
 
 
@@ -312,16 +322,16 @@ def test_nothing_is_added_where_nothing_is_open(request_):
     exchange = Exchange(BLOCKS)
     if request_ is not None:
         exchange.start(request_)
-    with pytest.raises(ClientError, match="sound is open"):
+    with pytest.raises(ClientError, match="open attachment"):
         exchange.append(b"\0" * 4)
 
 
-def test_sound_and_an_open_attachment_go_together():
+def test_audio_and_an_open_attachment_require_each_other():
     check_sound(spoken(), is_given=True)
     check_sound(spoken(is_open=False), is_given=False)
     check_sound(REQUEST, is_given=False)
-    with pytest.raises(ClientError, match="'a' is open, and has no sound"):
+    with pytest.raises(ClientError, match="'a' is open, but no audio is given"):
         check_sound(spoken(), is_given=False)
     for closed in (spoken(is_open=False), REQUEST):
-        with pytest.raises(ClientError, match="no attachment is open"):
+        with pytest.raises(ClientError, match="no attachment of the request is open"):
             check_sound(closed, is_given=True)

@@ -1,12 +1,12 @@
 import msgspec
 import pytest
 
-from inferd.client.frames import Done, DoneBlocks, Failure, Warned
+from inferd.client.frames import DoneBlocks, DoneText, Failure, Warned
 from inferd.wire.responses import AnswerWarning, BlocksDone, DoneFrame, ErrorFrame
 
 WIDER = [
     (Failure, ErrorFrame),
-    (Done, DoneFrame),
+    (DoneText, DoneFrame),
     (DoneBlocks, BlocksDone),
     (Warned, AnswerWarning),
 ]
@@ -24,7 +24,7 @@ def test_a_frame_has_the_fields_of_the_wire_and_no_other(ours, wires):
     [
         (Failure, {"id": "r", "code": "news", "message": "m", "n_ctx": 8}),
         (
-            Done,
+            DoneText,
             {
                 "id": "r",
                 "content": "",

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from inferd.client.frames import Done, DoneBlocks, Failure
+from inferd.client.frames import DoneBlocks, DoneText, Failure
 from inferd.client.surfaces import BLOCKS, EMBED, RERANK, TEXT
 from inferd.errors import ErrorCode, InvalidFrameError
 from inferd.wire.codec import encode
@@ -81,7 +81,7 @@ def test_what_a_daemon_answers_is_read(surface, answer):
             DoneFrame(
                 id="r", content="a", usage=Usage(1, 2), stop_reason="end", backend="b"
             ),
-            Done,
+            DoneText,
         ),
         (
             BLOCKS,
@@ -103,7 +103,7 @@ def test_the_end_of_an_answer_is_read_as_from_any_daemon(surface, frame, kind):
 
 
 @pytest.mark.parametrize("surface", SURFACES)
-def test_fields_that_nobody_knows_are_ignored(surface):
+def test_unknown_fields_are_ignored(surface):
     failure = {"type": "error", "id": "r", "code": "internal", "message": "m"}
     assert surface.read(line(failure | {"news": [1]})) == surface.read(line(failure))
 
@@ -117,7 +117,7 @@ def test_fields_that_nobody_knows_are_ignored(surface):
         (BLOCKS, {"type": "frame", "id": "r", "block": {"type": "news"}}),
     ],
 )
-def test_a_frame_of_a_kind_that_nobody_knows_is_ignored(surface, frame):
+def test_a_frame_of_an_unknown_kind_is_ignored(surface, frame):
     assert surface.read(line(frame)) is None
 
 

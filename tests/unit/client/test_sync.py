@@ -19,8 +19,8 @@ from inferd.client.exchange import (
     RequestFailedError,
     embeddings_of,
 )
-from inferd.client.frames import Done, DoneBlocks, TextAnswer
-from inferd.client.memory import Memory
+from inferd.client.frames import DoneBlocks, DoneText, TextAnswer
+from inferd.client.memfd import Memfd
 from inferd.client.sync import (
     Client,
     command,
@@ -78,7 +78,7 @@ def admin(directory: Path) -> Path:
 
 
 def contents(frames: Iterator[TextAnswer]) -> list[str]:
-    return [each.content for each in frames if isinstance(each, TokenFrame | Done)]
+    return [each.content for each in frames if isinstance(each, TokenFrame | DoneText)]
 
 
 # --- requests ---------------------------------------------------------------------------
@@ -89,7 +89,7 @@ def test_an_answer_is_its_frames_with_done_last(short_dir):
     with listening(infer(short_dir), answers(answer)), Client(short_dir) as client:
         frames = list(client.generate(request()))
     assert contents(iter(frames)) == ["Hel", "lo", "Hello"]
-    assert isinstance(frames[-1], Done)
+    assert isinstance(frames[-1], DoneText)
 
 
 def test_a_connection_serves_one_request_after_another(short_dir):
@@ -99,7 +99,7 @@ def test_a_connection_serves_one_request_after_another(short_dir):
             assert contents(client.generate(request(name))) == [text]
 
 
-def test_frames_are_given_as_they_come(short_dir):
+def test_frames_are_yielded_as_they_come(short_dir):
     was_read = threading.Event()
 
     def dribble(sock: socket.socket) -> None:
@@ -114,7 +114,7 @@ def test_frames_are_given_as_they_come(short_dir):
         assert contents(frames) == ["a"]
 
 
-def test_an_error_frame_is_raised_with_all_that_it_says(short_dir):
+def test_an_error_frame_is_raised_with_all_its_fields(short_dir):
     frame = failure("invalid_request") | {"prompt_tokens": 9, "n_ctx": 8}
     with listening(infer(short_dir), answers([frame])), Client(short_dir) as client:
         with pytest.raises(RequestFailedError, match="so it is") as caught:
@@ -160,7 +160,7 @@ def test_a_daemon_that_closes_between_requests_lost_the_connection(short_dir):
                 list(client.generate(request()))
 
 
-def test_what_a_daemon_says_before_it_closes_is_heard(short_dir):
+def test_frames_before_the_daemon_closes_are_read(short_dir):
     last_words = [done("a"), failure("queue_full", request_id="")]
     with listening(infer(short_dir), answers(last_words)) as daemon:
         with Client(short_dir) as client:
@@ -171,7 +171,7 @@ def test_what_a_daemon_says_before_it_closes_is_heard(short_dir):
     assert caught.value.code == ErrorCode.QUEUE_FULL
 
 
-def test_a_frame_for_somebody_else_is_refused(short_dir):
+def test_a_frame_for_another_request_is_refused(short_dir):
     dialogue = answers([done("a", "not ours")])
     with listening(infer(short_dir), dialogue), Client(short_dir) as client:
         with pytest.raises(ProtocolError, match="not ours"):
@@ -187,7 +187,7 @@ def test_a_request_in_the_middle_of_an_answer_is_refused(short_dir):
             next(client.generate(request()))
 
 
-def test_a_silent_daemon_is_given_up_on_when_asked_to(short_dir):
+def test_a_silent_daemon_times_out(short_dir):
     with listening(infer(short_dir), assert_eof):
         with Client(short_dir, timeout_s=0.01) as client, pytest.raises(TimeoutError):
             list(client.generate(request()))
@@ -216,7 +216,7 @@ def test_leaving_closes_every_connection(short_dir):
         client.embed(EmbedRequest(id="r", input=["a"]))
 
 
-def test_progress_is_told_to_who_asked_for_it(short_dir):
+def test_requested_progress_is_yielded(short_dir):
     queued = {"type": "status", "id": "r", "status": "queued", "position": 1}
     dialogue = answers([queued, token("a"), done("a")])
     with listening(infer(short_dir), dialogue), Client(short_dir) as client:
@@ -276,7 +276,7 @@ def test_documents_are_ranked(short_dir):
     assert frame.results == [RankedDocument(1, 3.0)]
 
 
-def test_a_socket_is_only_needed_by_who_asks_there(short_dir):
+def test_a_socket_is_needed_only_for_its_requests(short_dir):
     path = short_dir / "infer.embed.sock"
     with listening(path, answers([embeddings([[1]])])), Client(short_dir) as client:
         client.embed(EmbedRequest(id="r", input=["a"]))
@@ -328,7 +328,7 @@ def test_memory_is_passed_with_the_request(converse):
         came.extend((frame["attachments"][0]["fd"], contents))
         says(heard())(sock)
 
-    with Memory() as memory:
+    with Memfd() as memory:
         memory.write(BLOCK)
         with converse(look, spoken(fd=0), descriptors=[memory.fd]) as frames:
             [last] = frames
@@ -336,7 +336,7 @@ def test_memory_is_passed_with_the_request(converse):
     assert last.transcription.language == "en"
 
 
-def test_sound_is_sent_block_by_block_and_ended(converse):
+def test_audio_is_sent_block_by_block_and_ended(converse):
     came: list[bytes] = []
 
     def listen(sock: socket.socket) -> None:
@@ -351,7 +351,7 @@ def test_sound_is_sent_block_by_block_and_ended(converse):
     assert came == [b"\1" * 8 + b"\2" * 8, bytes(3)]
 
 
-def test_what_is_heard_is_told_before_the_sound_ends(converse):
+def test_partial_results_are_yielded_before_the_audio_ends(converse):
     told: list[str] = []
 
     def listen(sock: socket.socket) -> None:
@@ -385,7 +385,7 @@ def test_a_daemon_that_reads_nothing_until_it_is_read_is_read(converse):
         assert len(texts(frames)) == 500
 
 
-def test_an_answer_that_ends_early_takes_no_more_sound(converse):
+def test_no_audio_is_sent_after_an_answer_ended_early(converse):
     given: list[int] = []
 
     def refuse(sock: socket.socket) -> None:
@@ -406,7 +406,7 @@ def test_an_answer_that_ends_early_takes_no_more_sound(converse):
     assert len(given) < 10_000
 
 
-def test_sound_that_breaks_is_told_to_who_gave_it(converse):
+def test_an_error_of_the_audio_iterator_reaches_the_caller(converse):
     def breaking() -> Iterator[bytes]:
         yield BLOCK
         raise ZeroDivisionError
@@ -420,15 +420,15 @@ def test_sound_that_breaks_is_told_to_who_gave_it(converse):
             list(frames)
 
 
-def test_sound_that_nothing_is_open_for_is_refused_before_anything_is_sent(short_dir):
+def test_audio_without_an_open_attachment_is_refused_before_sending(short_dir):
     with Client(short_dir) as client:
-        with pytest.raises(ClientError, match="no attachment is open"):
+        with pytest.raises(ClientError, match="no attachment of the request is open"):
             next(client.converse(spoken(fd=0), sound=[BLOCK]))
-        with pytest.raises(ClientError, match="has no sound"):
+        with pytest.raises(ClientError, match="no audio is given"):
             next(client.converse(spoken(open=True)))
 
 
-def test_a_cancel_waits_its_turn_among_sound_that_nobody_reads(short_dir):
+def test_a_cancel_is_queued_behind_audio_that_is_not_read(short_dir):
     is_full = threading.Event()
 
     def listen_late(sock: socket.socket) -> None:
@@ -442,12 +442,12 @@ def test_a_cancel_waits_its_turn_among_sound_that_nobody_reads(short_dir):
 
     def endless() -> Iterator[bytes]:
         while True:
-            assert client._blocks._duplex is not None
-            assert client._blocks._duplex.has_sent, "a block that has no room"
+            assert client._blocks._socket is not None
+            assert client._blocks._socket.is_flushed, "a block that has no room"
             yield BLOCK
 
     def cancel() -> None:
-        while client._blocks._duplex is None or client._blocks._duplex.has_sent:
+        while client._blocks._socket is None or client._blocks._socket.is_flushed:
             time.sleep(0.001)
         is_full.set()
         assert client.cancel("r")
@@ -481,7 +481,7 @@ def test_a_request_is_cancelled_on_its_own_connection(short_dir):
         [last] = frames
         assert not client.cancel("r")
     assert lines[1] == {"type": "cancel", "id": "r"}
-    assert isinstance(last, Done)
+    assert isinstance(last, DoneText)
     assert last.stop_reason == "cancelled"
 
 
@@ -507,7 +507,7 @@ def test_another_thread_may_cancel_what_one_waits_for(short_dir):
         thread.join()
 
 
-def test_a_cancel_is_sent_though_nobody_reads_the_answer(short_dir):
+def test_a_cancel_is_sent_while_the_answer_is_not_read(short_dir):
     is_full = threading.Event()
 
     def end_when_told(sock: socket.socket) -> None:
@@ -522,13 +522,13 @@ def test_a_cancel_is_sent_though_nobody_reads_the_answer(short_dir):
     with listening(infer(short_dir), end_when_told), Client(short_dir) as client:
         frames = client.generate(request())
         next(frames)
-        assert client._text._duplex is not None
+        assert client._text._socket is not None
         with pytest.raises(BlockingIOError):
             while True:
-                client._text._duplex._sock.send(b" " * 100_000)
+                client._text._socket._sock.send(b" " * 100_000)
         is_full.set()
         assert client.cancel("r")
-        assert client._text._duplex.has_sent
+        assert client._text._socket.is_flushed
         assert len(list(frames)) == 1
 
 
@@ -544,7 +544,7 @@ def test_a_cancel_waits_until_the_request_is_sent(short_dir):
         says(done("", stop_reason="cancelled"))(sock)
 
     def cancel() -> None:
-        while client._text._exchange.is_over and time.monotonic() < deadline:
+        while client._text._exchange.is_done and time.monotonic() < deadline:
             time.sleep(0.001)  # until as much is sent as the kernel holds
         is_cancelling.set()
         client.cancel("r")
@@ -561,19 +561,19 @@ def test_a_cancel_waits_until_the_request_is_sent(short_dir):
 # --- connecting -------------------------------------------------------------------------
 
 
-def test_nobody_there_is_told_with_the_place(short_dir):
+def test_a_missing_daemon_is_reported_with_the_path(short_dir):
     with pytest.raises(NoDaemonError, match=f"{infer(short_dir)} .No such file"):
         connect("infer.sock", short_dir)
 
 
-def test_a_socket_that_nobody_listens_on_is_nobody(short_dir):
+def test_a_socket_without_a_listener_is_no_daemon(short_dir):
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(infer(short_dir)))
     with pytest.raises(NoDaemonError, match="refused"):
         connect("infer.sock", short_dir)
 
 
-def test_places_are_tried_in_order(short_dir, monkeypatch):
+def test_directories_are_tried_in_order(short_dir, monkeypatch):
     first, second = short_dir / "first", short_dir / "second"
     for directory in (first, second):
         directory.mkdir()
@@ -622,12 +622,12 @@ def test_statuses_come_as_bytes_and_as_read(short_dir):
     assert [each.status for _, each in seen] == ["starting", "ready"]
 
 
-def test_a_silent_admin_socket_is_given_up_on(short_dir):
+def test_a_silent_admin_socket_times_out(short_dir):
     with listening(admin(short_dir), assert_eof), pytest.raises(TimeoutError):
         next(watch_status(short_dir, timeout_s=0.01))
 
 
-def test_a_command_is_replied_to_among_what_everybody_is_told(short_dir):
+def test_the_reply_to_a_command_is_found_among_status_frames(short_dir):
     asked: list[Frame] = []
 
     def obey(sock: socket.socket) -> None:
@@ -650,13 +650,13 @@ REPLY = {
 }
 
 
-def test_a_daemon_that_is_gone_before_it_replied_lost_the_connection(short_dir):
+def test_a_daemon_that_ends_before_its_reply_lost_the_connection(short_dir):
     with listening(admin(short_dir), says(status("ready"))):
         with pytest.raises(ConnectionLostError):
             command(Command(command="drain"), short_dir)
 
 
-def test_a_daemon_that_knows_no_commands_is_given_up_on(short_dir):
+def test_a_daemon_without_commands_is_an_error(short_dir):
     with listening(admin(short_dir), assert_eof), pytest.raises(TimeoutError):
         command(Command(command="drain"), short_dir, timeout_s=0.01)
 
@@ -693,7 +693,7 @@ def test_a_daemon_that_is_ready_needs_no_waiting(short_dir, fake_time):
     assert fake_time.now == 0
 
 
-def test_every_status_on_the_way_is_told(short_dir, fake_time):
+def test_every_status_until_ready_is_reported(short_dir, fake_time):
     words = ["starting", "loading_model", "ready"]
     told: list[str] = []
     with listening(admin(short_dir), says(*map(status, words))):
@@ -727,19 +727,19 @@ def test_waiting_has_an_end(short_dir, fake_time):
     assert 10 < fake_time.now < 11
 
 
-def test_waiting_ends_when_there_is_no_hope(short_dir, fake_time):
+def test_waiting_ends_when_should_stop_returns_true(short_dir, fake_time):
     asked: list[bool] = []
 
-    def is_hopeless() -> bool:
+    def should_stop() -> bool:
         asked.append(True)
         return len(asked) == 3
 
     with pytest.raises(NoDaemonError):
-        wait_until_ready(short_dir, timeout_s=1000, is_hopeless=is_hopeless)
+        wait_until_ready(short_dir, timeout_s=1000, should_stop=should_stop)
     assert len(asked) == 3
 
 
-def test_waiting_has_an_end_whatever_the_daemon_says(short_dir, fake_time):
+def test_waiting_times_out_whatever_the_status(short_dir, fake_time):
     def pass_time(_) -> None:
         fake_time.now += 1
 

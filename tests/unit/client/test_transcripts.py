@@ -7,10 +7,10 @@ from msgspec import UNSET
 
 from inferd.client.transcripts import (
     FORMATS,
-    PROSE,
-    Segment,
+    RUNNING_TEXT,
     Transcript,
-    clock,
+    TranscriptSegment,
+    format_time,
     has_text,
     segment_of,
 )
@@ -25,7 +25,7 @@ from inferd.wire.speech import TranscriptionFacts
 
 
 def said(start_ms, end_ms, text):
-    return Segment(start_ms=start_ms, end_ms=end_ms, text=text)
+    return TranscriptSegment(start_ms=start_ms, end_ms=end_ms, text=text)
 
 
 TWO = [said(0, 2500, "Ask not"), said(2500, 3_723_004, " what <you> & I --> can.")]
@@ -35,7 +35,7 @@ TWO = [said(0, 2500, "Ask not"), said(2500, 3_723_004, " what <you> & I --> can.
 
 def test_text_that_has_a_time_is_a_segment():
     delta = TextDelta(" Hello", start_ms=10, end_ms=20, no_speech=0.25)
-    assert segment_of(BlockFrame(id="r", block=delta)) == Segment(
+    assert segment_of(BlockFrame(id="r", block=delta)) == TranscriptSegment(
         start_ms=10, end_ms=20, text=" Hello", no_speech=0.25
     )
 
@@ -53,7 +53,7 @@ def test_nothing_else_is_one(frame):
     assert segment_of(frame) is None
 
 
-def test_the_text_of_a_transcript_is_all_that_was_said():
+def test_the_text_of_a_transcript_is_that_of_its_segments():
     assert Transcript(segments=TWO).text == "Ask not what <you> & I --> can."
 
 
@@ -72,7 +72,7 @@ def test_the_text_of_a_transcript_is_all_that_was_said():
     ],
 )
 def test_a_time_has_hours_minutes_seconds_and_milliseconds(ms, written):
-    assert clock(ms) == written
+    assert format_time(ms) == written
 
 
 def written(kind, segments, facts=None):
@@ -99,9 +99,9 @@ def test_text_has_a_line_for_each_segment():
     assert written("txt", TWO) == "Ask not\nwhat <you> & I --> can.\n"
 
 
-def test_words_make_one_line():
+def test_word_segments_make_one_line():
     words = [said(0, 5, "Ask"), said(5, 5, " not"), said(5, 9, " what.")]
-    assert PROSE.whole("", Transcript(segments=words)) == "Ask not what.\n"
+    assert RUNNING_TEXT.whole("", Transcript(segments=words)) == "Ask not what.\n"
 
 
 def test_json_has_all_that_is_known():
@@ -139,7 +139,7 @@ def test_a_cue_has_no_empty_line_and_lasts_a_moment(kind):
 
 SEGMENTS = st.lists(
     st.builds(
-        Segment,
+        TranscriptSegment,
         start_ms=st.integers(0, 2**40),
         end_ms=st.integers(0, 2**40),
         text=st.text(),
@@ -163,5 +163,5 @@ def test_subtitles_have_a_cue_for_each_segment_with_text(segments):
 def test_json_is_one_line_and_loses_nothing(segments):
     line = written("json", segments)
     assert line.count("\n") == 1
-    again = [Segment(**each) for each in json.loads(line)["segments"]]
+    again = [TranscriptSegment(**each) for each in json.loads(line)["segments"]]
     assert again == segments

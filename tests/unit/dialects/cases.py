@@ -11,11 +11,18 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from inferd.backend import Prepared
+from inferd.backend.events import Text, Thinking, ToolUse
+from inferd.backend.interface import Prepared
+from inferd.backend.job import (
+    GenerateJob,
+    Sampling,
+    Structure,
+    ToolChoice,
+    ToolSpec,
+    Turn,
+)
 from inferd.dialects.dialect import Dialect
-from inferd.events import Text, Thinking, ToolUse
-from inferd.job import GenerateJob, Sampling, Structure, Tool, ToolChoice, Turn
-from inferd.output.blocks import Block
+from inferd.output.parser import Block
 
 FOLDER = Path(__file__).parent / "transcripts"
 SAMPLING = Sampling(temperature=0, top_p=1, top_k=0, seed=0)
@@ -105,12 +112,12 @@ def cases_of(family: str) -> list[Case]:
 
 
 @cache
-def _all_tools() -> dict[str, Tool]:
+def _all_tools() -> dict[str, ToolSpec]:
     written = tomllib.loads((FOLDER / "tools.toml").read_text())
-    return {name: Tool(name=name, **fields) for name, fields in written.items()}
+    return {name: ToolSpec(name=name, **fields) for name, fields in written.items()}
 
 
-def tools_named(names: list[str]) -> tuple[Tool, ...]:
+def tools_named(names: list[str]) -> tuple[ToolSpec, ...]:
     """Give tools in the order in which they are named."""
     return tuple(_all_tools()[name] for name in names)
 

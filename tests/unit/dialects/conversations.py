@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import msgspec
 from hypothesis import strategies as st
 
-from inferd.dialects.dialect import Call, Dialect
+from inferd.backend.events import ToolUse
+from inferd.backend.job import PastCall, ToolSpec, Turn
+from inferd.dialects.dialect import Dialect, ParsedCall
 from inferd.dialects.registry import DIALECTS
-from inferd.events import ToolUse
-from inferd.job import Tool, ToolCall, Turn
-from inferd.output.blocks import BlockParser
+from inferd.output.parser import BlockParser
 from tests.unit.strategies import ANY_JSON
 
 TEXTS = st.text(max_size=8)
@@ -29,7 +29,7 @@ SCHEMAS = st.sampled_from(
     ]
 )
 IDS = st.sampled_from(["tc-0", "tc-1", ""])
-CALLS = st.builds(ToolCall, id=IDS, name=WORDS, arguments=ARGUMENTS)
+CALLS = st.builds(PastCall, id=IDS, name=WORDS, arguments=ARGUMENTS)
 TURNS = st.one_of(
     st.builds(Turn, st.sampled_from(["system", "user", "assistant"]), TEXTS),
     st.builds(
@@ -42,7 +42,7 @@ TURNS = st.one_of(
 )
 CONVERSATIONS = st.lists(TURNS, max_size=6)
 TOOLS = st.lists(
-    st.builds(Tool, name=WORDS, description=TEXTS, input_schema=SCHEMAS), max_size=2
+    st.builds(ToolSpec, name=WORDS, description=TEXTS, input_schema=SCHEMAS), max_size=2
 )
 
 MARKERS = frozenset(
@@ -50,14 +50,14 @@ MARKERS = frozenset(
 )
 
 
-READABLE = st.lists(st.builds(Call, WORDS, OBJECTS), min_size=1, max_size=3)
+READABLE = st.lists(st.builds(ParsedCall, WORDS, OBJECTS), min_size=1, max_size=3)
 """Calls that any family can write whose arguments are JSON."""
 
 
-def calling(calls: Sequence[Call]) -> Turn:
+def calling(calls: Sequence[ParsedCall]) -> Turn:
     """Make the turn in which the assistant has called."""
     written = [
-        ToolCall(
+        PastCall(
             id=f"tc-{at}",
             name=call.name,
             arguments=msgspec.json.encode(call.arguments).decode(),

@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from llguidance import LLMatcher, LLTokenizer
 
-from inferd.dialects.dialect import Call, Dialect
-from inferd.dialects.lark import Lark
+from inferd.backend.events import MalformedToolCall, Text, Thinking, ToolUse
+from inferd.backend.job import ToolSpec
+from inferd.dialects.dialect import Dialect, ParsedCall
+from inferd.dialects.lark import LarkBuilder
 from inferd.dialects.registry import DIALECTS
-from inferd.events import MalformedToolCall, Text, Thinking, ToolUse
-from inferd.job import Tool
-from inferd.output.blocks import BlockParser, merge
+from inferd.output.parser import BlockParser, merge_deltas
 
 _TOKENS: Final = LLTokenizer("byte")
 _PATIENCE: Final = 150
@@ -21,27 +21,27 @@ _AT_MOST: Final = 3000
 
 
 @cache
-def _source(family: str, tools: Sequence[Tool]) -> str:
-    lark = Lark()
+def _source(family: str, tools: Sequence[ToolSpec]) -> str:
+    lark = LarkBuilder()
     source = lark.source(DIALECTS[family].write_calls(lark, tools))
     return '%llguidance {"no_forcing": true}\n' + source
 
 
-def _compiled(family: str, tools: Sequence[Tool]) -> LLMatcher:
+def _compiled(family: str, tools: Sequence[ToolSpec]) -> LLMatcher:
     """Compile anew each time: copies share states, of which there may be so many."""
     found = LLMatcher(_TOKENS, _source(family, tools), log_level=0)
     assert not found.is_error(), found.get_error()
     return found
 
 
-def takes(dialect: Dialect, tools: Sequence[Tool], text: str) -> bool:
+def takes(dialect: Dialect, tools: Sequence[ToolSpec], text: str) -> bool:
     """Tell whether a text is allowed as a whole."""
     held = _compiled(dialect.name, tuple(tools))
     data = text.encode()
     return held.try_consume_tokens([*data]) == len(data) and held.is_accepting()
 
 
-def walked(dialect: Dialect, tools: Sequence[Tool], seed: int) -> str | None:
+def walked(dialect: Dialect, tools: Sequence[ToolSpec], seed: int) -> str | None:
     """Write any text that is allowed; nothing where it comes to no end."""
     chance = random.Random(seed)  # noqa: S311  # nobody's secret
     held = _compiled(dialect.name, tuple(tools))
@@ -66,19 +66,21 @@ def _wanted(allowed: list[int], chance: random.Random, n_written: int) -> list[i
     return telling if telling and chance.random() < 0.7 else allowed
 
 
-def told(dialect: Dialect, tools: Sequence[Tool], pieces: Sequence[str]) -> list[Any]:
+def told(
+    dialect: Dialect, tools: Sequence[ToolSpec], pieces: Sequence[str]
+) -> list[Any]:
     """Read an answer as clients are told it."""
     parser = BlockParser(dialect.regions, tools)
     said = [each for piece in pieces for each in parser.feed(piece)]
     said += parser.finish()
     warnings = [each for each in said if isinstance(each, MalformedToolCall)]
-    blocks = merge(
+    blocks = merge_deltas(
         [each for each in said if isinstance(each, Text | Thinking | ToolUse)]
     )
     calls = [_call(each) if isinstance(each, ToolUse) else each for each in blocks]
     return [*warnings, *calls]
 
 
-def _call(use: ToolUse) -> Call:
+def _call(use: ToolUse) -> ParsedCall:
     assert isinstance(use.input, dict)
-    return Call(use.name, use.input)
+    return ParsedCall(use.name, use.input)

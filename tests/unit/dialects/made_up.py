@@ -2,19 +2,19 @@
 
 from collections.abc import Sequence
 
+from inferd.backend.job import ToolSpec, Turn
 from inferd.dialects.dialect import Dialect, Region
-from inferd.dialects.lark import Lark
-from inferd.job import Tool, Turn
+from inferd.dialects.lark import LarkBuilder
 from tests.unit.output.oracle import read_calls
 
 
-def _render(turns: Sequence[Turn], tools: Sequence[Tool], thinks: bool) -> str:  # noqa: FBT001  # as all renderers
+def _render(turns: Sequence[Turn], tools: Sequence[ToolSpec], thinks: bool) -> str:  # noqa: FBT001  # as all renderers
     known = [f"tool {tool.name}\n" for tool in tools]
     said = [f"{turn.role} {turn.text}\n" for turn in turns]
     return "".join([*known, *said, "assistant ", "<t>" if thinks else ""])
 
 
-def _write_calls(lark: Lark, tools: Sequence[Tool]) -> str:
+def _write_calls(lark: LarkBuilder, tools: Sequence[ToolSpec]) -> str:
     return " | ".join(lark.marker("{}</c>", after=f"<c>{tool.name}") for tool in tools)
 
 

@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from inferd.dialects.deepseek import DEEPSEEK
-from inferd.dialects.dialect import Call, Dialect
-from inferd.dialects.granite import GRANITE
-from inferd.dialects.harmony import HARMONY
-from inferd.dialects.llama3 import LLAMA3
-from inferd.dialects.mistral import MISTRAL
-from inferd.dialects.turns import arguments_of, to_json
-from inferd.job import ToolCall, Turn
+from inferd.backend.job import PastCall, Turn
+from inferd.dialects.dialect import Dialect, ParsedCall
+from inferd.dialects.families.deepseek import DEEPSEEK
+from inferd.dialects.families.granite import GRANITE
+from inferd.dialects.families.harmony import HARMONY
+from inferd.dialects.families.llama3 import LLAMA3
+from inferd.dialects.families.mistral import MISTRAL
+from inferd.dialects.rendering import arguments_of, to_json
 from tests.unit.dialects.conversations import calling
 
 # DeepSeek's bars are no ASCII
@@ -27,7 +27,7 @@ class Prompted:
     told: str
     """Where tools are, and only there."""
     tool: str = '"x"'
-    call: Callable[[ToolCall], str] = arguments_of
+    call: Callable[[PastCall], str] = arguments_of
     quotes_results: bool = False
     hides_text_of_calls: bool = False
     trims: bool = False
@@ -53,8 +53,8 @@ def _rendered(dialect: Dialect, turn: Turn) -> str:
 
 
 def _deepseeks(turn: Turn) -> Iterator[str]:
-    assert DEEPSEEK.in_plain_turns is not None
-    (plain,) = DEEPSEEK.in_plain_turns([turn], [])
+    assert DEEPSEEK.tools_as_text is not None
+    (plain,) = DEEPSEEK.tools_as_text([turn], [])
     assert f"</think>{plain.text}" in _rendered(DEEPSEEK, turn)
     yield plain.text
 
@@ -62,8 +62,8 @@ def _deepseeks(turn: Turn) -> Iterator[str]:
 def _granites(turn: Turn) -> Iterator[str]:
     prompt = _rendered(GRANITE, turn)
     yield prompt.removeprefix(GRANITES).removesuffix(f"<|end_of_text|>\n{GRANITES}")
-    assert GRANITE.in_plain_turns is not None
-    yield from (each.text for each in GRANITE.in_plain_turns([turn], []))
+    assert GRANITE.tools_as_text is not None
+    yield from (each.text for each in GRANITE.tools_as_text([turn], []))
 
 
 def _harmonys(turn: Turn) -> Iterator[str]:
@@ -117,6 +117,6 @@ PROMPTED: Final[Mapping[str, Prompted]] = {
 """Families that write prompts in ways of their own, around what is said in them."""
 
 
-def answers_quoted(family: str, calls: Sequence[Call]) -> list[str]:
+def answers_quoted(family: str, calls: Sequence[ParsedCall]) -> list[str]:
     """Give the answers that prompts hold of a turn in which the assistant has called."""
     return [*PROMPTED[family].answers(calling(calls))]

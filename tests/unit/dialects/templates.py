@@ -2,19 +2,21 @@
 
 import datetime as dt
 
-from inferd.dialects.template import ChatTemplate
-from inferd.job import Tool, ToolCall, Turn
+from inferd.backend.job import PastCall, ToolSpec, Turn
+from inferd.dialects.prompt.template import ChatTemplate
 
 SYSTEM = Turn("system", "Be brief.")
 ASKED = Turn("user", "Weather?")
 NEXT = Turn("user", "And now?")
 SAID = Turn("assistant", "It is warm.")
-CALL = ToolCall(id="tc-0", name="weather", arguments='{"city": "Zürich"}')
-OTHER_CALL = ToolCall(id="tc-1", name="weather", arguments='{"city": "Bern"}')
+CALL = PastCall(id="tc-0", name="weather", arguments='{"city": "Zürich"}')
+OTHER_CALL = PastCall(id="tc-1", name="weather", arguments='{"city": "Bern"}')
 CALLING = Turn("assistant", "Let me look.", calls=(CALL,))
 CALLING_TWICE = Turn("assistant", "", calls=(CALL, OTHER_CALL))
 RESULT = Turn("tool", "12 °C", call_id="tc-0", name="weather")
-WEATHER = Tool(name="weather", description="Ask it.", input_schema='{"type":"object"}')
+WEATHER = ToolSpec(
+    name="weather", description="Ask it.", input_schema='{"type":"object"}'
+)
 
 PLAIN = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
 ABLE = """\

@@ -7,14 +7,14 @@ import trio
 from hypothesis import given, settings, strategies as st
 from trio.testing import MockClock
 
+from inferd.backend.events import DoneV2
+from inferd.backend.job import Turn
 from inferd.dialects.registry import DIALECTS
-from inferd.engine.answers import Answer
-from inferd.engine.mailbox import Mailbox
-from inferd.engine.streams import BlockStream
-from inferd.events import DoneV2
-from inferd.ipc import Ended
-from inferd.job import Turn
-from inferd.output.blocks import merge
+from inferd.engine.channel.demultiplexer import JobMessage
+from inferd.engine.channel.result_queue import ResultQueue
+from inferd.engine.streams.generation import BlockStream
+from inferd.ipc.worker import Ended
+from inferd.output.parser import merge_deltas
 from inferd.wire.responses import StopReason, Usage
 from tests.unit.dialects.cases import FOLDER, Case, cases_of, tools_named
 from tests.unit.dialects.made_up import MADE_UP
@@ -34,7 +34,7 @@ def each_of(cases: Sequence[tuple[str, Case]]) -> Any:
 
 async def heard(name: str, case: Case, pieces: Sequence[bytes]) -> Any:
     """Give what a client is told of an answer that has come as a whole."""
-    box = Mailbox[Answer]()
+    box = ResultQueue[JobMessage]()
     for answer in answers_of(case, pieces):
         box.put(answer)
     return await outcome(name, case, box)
@@ -42,7 +42,7 @@ async def heard(name: str, case: Case, pieces: Sequence[bytes]) -> Any:
 
 async def heard_streaming(name: str, case: Case, pieces: Sequence[bytes]) -> Any:
     """Give what a client is told of an answer that is listened to as it comes."""
-    box = Mailbox[Answer]()
+    box = ResultQueue[JobMessage]()
 
     async def speak() -> None:
         for answer in answers_of(case, pieces):
@@ -54,12 +54,12 @@ async def heard_streaming(name: str, case: Case, pieces: Sequence[bytes]) -> Any
         return await outcome(name, case, box)
 
 
-def answers_of(case: Case, pieces: Sequence[bytes]) -> list[Answer]:
+def answers_of(case: Case, pieces: Sequence[bytes]) -> list[JobMessage]:
     why: StopReason = "length" if case.was_cut else "end"
     return [*pieces, Ended(ticket=1, stop_reason=why, usage=Usage(3, 2))]
 
 
-async def outcome(name: str, case: Case, box: Mailbox[Answer]) -> Any:
+async def outcome(name: str, case: Case, box: ResultQueue[JobMessage]) -> Any:
     events: list[Any] = []
     with trio.fail_after(60):
         dialect = FAMILIES[name]
@@ -68,7 +68,7 @@ async def outcome(name: str, case: Case, box: Mailbox[Answer]) -> Any:
     *blocks, done = events
     assert isinstance(done, DoneV2)
     quoted = [warning.raw for warning in done.warnings]
-    return merge(blocks), quoted, done.stop_reason, done.stop_sequence
+    return merge_deltas(blocks), quoted, done.stop_reason, done.stop_sequence
 
 
 # --- transcripts ------------------------------------------------------------------------

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from inferd.dialects.lark import Lark, either, in_a_row
+from inferd.dialects.lark import LarkBuilder, one_of, one_or_more_calls
 
 TOKENS = {"<a>": 3, "<a>b": 4, "</a>": 5}
 
@@ -17,7 +17,7 @@ TOKENS = {"<a>": 3, "<a>b": 4, "</a>": 5}
     ],
 )
 def test_a_text_is_quoted_and_spells_no_special_token(literal, expression):
-    assert Lark(TOKENS).text(literal) == expression
+    assert LarkBuilder(TOKENS).text(literal) == expression
 
 
 @pytest.mark.parametrize(
@@ -35,11 +35,11 @@ def test_a_text_is_quoted_and_spells_no_special_token(literal, expression):
 def test_special_tokens_stand_in_markers_and_not_in_what_is_before_them(
     after, marker, expression
 ):
-    assert Lark(TOKENS).marker(marker, after=after) == expression
+    assert LarkBuilder(TOKENS).marker(marker, after=after) == expression
 
 
 def test_without_special_tokens_all_is_text():
-    assert Lark().marker("<a>") == '"<a>"'
+    assert LarkBuilder().marker("<a>") == '"<a>"'
 
 
 @pytest.mark.parametrize(
@@ -55,13 +55,13 @@ def test_without_special_tokens_all_is_text():
     ],
 )
 def test_a_pattern_stands_between_slashes_on_one_line(regex, body):
-    lark = Lark()
+    lark = LarkBuilder()
     assert lark.pattern(regex) == "r0"
     assert lark.source("r0") == f"start: r0\nr0: {body}\n"
 
 
 def test_text_goes_up_to_and_with_a_marker():
-    lark = Lark(TOKENS)
+    lark = LarkBuilder(TOKENS)
     assert lark.until('"\n') == "r1"
     assert lark.until("!", "[a/]*", ".{2}", without=["b", "c"]) == "r3"
     rules = (
@@ -74,7 +74,7 @@ def test_text_goes_up_to_and_with_a_marker():
 
 
 def test_text_goes_up_to_and_with_a_special_token_and_does_not_spell_it():
-    lark = Lark(TOKENS)
+    lark = LarkBuilder(TOKENS)
     assert lark.until("</a>") == "T0 <[5]>"
     assert lark.until("\n+</a>x", "[^x]*", without=["b"]) == 'T1 <[5]> "x"'
     rules = (
@@ -85,7 +85,7 @@ def test_text_goes_up_to_and_with_a_special_token_and_does_not_spell_it():
 
 
 def test_a_terminal_is_what_all_of_several_patterns_match():
-    lark = Lark()
+    lark = LarkBuilder()
     found = [lark.terminal("a/"), lark.terminal("a", "b", without=["c"])]
     assert found == ["T0", "T1"]
     rules = (r"T0: /a\//", "T1: /a/ & /b/ & ~/(?s:.*)(?:c)(?s:.*)/")
@@ -93,7 +93,7 @@ def test_a_terminal_is_what_all_of_several_patterns_match():
 
 
 def test_json_has_no_free_space_whatever_the_schema_says():
-    lark = Lark()
+    lark = LarkBuilder()
     assert lark.json({"type": "string", "x-guidance": {"lenient": True}}) == "r0"
     body = lark.source("r0").partition("%json ")[2]
     assert json.loads(body) == {
@@ -107,20 +107,20 @@ def test_json_has_no_free_space_whatever_the_schema_says():
 
 
 def test_a_rule_may_stand_in_its_own_body():
-    lark = Lark()
+    lark = LarkBuilder()
     inner = lark.rule('"a"')
-    assert lark.recursive(lambda name: either([inner, f'"(" {name} ")"'])) == "r1"
+    assert lark.recursive(lambda name: one_of([inner, f'"(" {name} ")"'])) == "r1"
     assert lark.source("r1") == 'start: r1\nr0: "a"\nr1: (r0 | "(" r1 ")")\n'
 
 
 def test_rules_that_a_recursive_rule_adds_have_names_of_their_own():
-    lark = Lark()
+    lark = LarkBuilder()
     assert lark.recursive(lambda name: f"{lark.rule('1')} {name}") == "r0"
     assert lark.source("r0") == "start: r0\nr0: r1 r0\nr1: 1\n"
 
 
 def test_an_expression_is_repeated_with_text_between():
-    lark = Lark()
-    assert in_a_row(lark, '"a" | "b"', "\n") == 'r0 ("\\n" r0)*'
-    assert in_a_row(lark, '"c"', "") == "r1+"
+    lark = LarkBuilder()
+    assert one_or_more_calls(lark, '"a" | "b"', "\n") == 'r0 ("\\n" r0){0,127}'
+    assert one_or_more_calls(lark, '"c"', "") == "r1{1,128}"
     assert lark.source("x") == 'start: x\nr0: "a" | "b"\nr1: "c"\n'

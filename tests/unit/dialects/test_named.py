@@ -1,7 +1,6 @@
 import pytest
 
-from inferd.dialects.named import NAMED, is_name
-from inferd.dialects.registry import DIALECTS
+from inferd.dialects.registry import DIALECTS, TEMPLATE_ALIASES, is_template_alias
 
 
 @pytest.mark.parametrize(
@@ -14,12 +13,12 @@ from inferd.dialects.registry import DIALECTS
     ],
 )
 def test_a_name_stands_for_a_family(name, family):
-    assert NAMED[name] is DIALECTS[family]
+    assert TEMPLATE_ALIASES[name] is DIALECTS[family]
 
 
 @pytest.mark.parametrize("name", ["llama2", "vicuna", "phi4", "deepseek", ""])
 def test_other_names_stand_for_none(name):
-    assert name not in NAMED
+    assert name not in TEMPLATE_ALIASES
 
 
 @pytest.mark.parametrize(
@@ -30,4 +29,4 @@ def test_other_names_stand_for_none(name):
     ],
 )
 def test_a_name_has_nothing_to_fill_in(template, is_one):
-    assert is_name(template) is is_one
+    assert is_template_alias(template) is is_one

@@ -8,12 +8,12 @@ import jsonschema_rs
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from inferd.dialects.dialect import Call, Dialect
-from inferd.dialects.enforced import UnenforceableError
-from inferd.dialects.lark import Lark
-from inferd.dialects.registry import DIALECTS, choose
-from inferd.events import MalformedToolCall
-from inferd.job import Tool, ToolCall, Turn
+from inferd.backend.events import MalformedToolCall
+from inferd.backend.job import PastCall, ToolSpec, Turn
+from inferd.dialects.dialect import Dialect, ParsedCall
+from inferd.dialects.lark import LarkBuilder
+from inferd.dialects.registry import DIALECTS, detect_dialect
+from inferd.dialects.schema.subset import UnsupportedSchemaError
 from tests.model.spellings import FAMILIES, WAYS, Spoken
 from tests.unit.dialects.conversations import (
     CONVERSATIONS,
@@ -66,11 +66,11 @@ JSON = st.sampled_from(
         '{"items":' * 900 + "1" + "}" * 900,
     ]
 )
-CALLS = st.builds(ToolCall, id=WORDS, name=WORDS, arguments=JSON)
+CALLS = st.builds(PastCall, id=WORDS, name=WORDS, arguments=JSON)
 SAID = st.builds(Turn, st.just("assistant"), WORDS, st.tuples() | st.tuples(CALLS))
 ROLES = st.sampled_from(["system", "user", "tool"])
 TURNS = st.lists(SAID | st.builds(Turn, ROLES, WORDS, call_id=WORDS, name=WORDS))
-TOOLS = st.builds(Tool, name=WORDS, description=WORDS, input_schema=JSON)
+TOOLS = st.builds(ToolSpec, name=WORDS, description=WORDS, input_schema=JSON)
 
 OF_THEIR_OWN = ("gemma4", "qwen3-coder")
 """Families whose arguments are no JSON."""
@@ -87,7 +87,7 @@ def test_each_family_has_a_name_of_its_own():
 def test_a_model_is_of_one_family(name, template):
     known = [each for each in DIALECTS if DIALECTS[each].recognises("llama", template)]
     assert known == [name] * (name != "generic")
-    assert choose("llama", template) is DIALECTS[name]
+    assert detect_dialect("llama", template) is DIALECTS[name]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_model_is_of_one_family(name, template):
     ],
 )
 def test_without_a_template_the_architecture_may_tell(architecture, name):
-    assert choose(architecture, "").name == name
+    assert detect_dialect(architecture, "").name == name
 
 
 @each_dialect
@@ -119,8 +119,8 @@ def test_no_marker_is_the_beginning_of_another_regions(dialect):
 def test_any_turns_and_tools_can_be_said(dialect: Dialect, turns, tools, thinks):
     prompt = dialect.render(turns, tools, thinks)
     prompt.encode()
-    if dialect.in_plain_turns is not None:
-        plain = dialect.in_plain_turns(turns, tools)
+    if dialect.tools_as_text is not None:
+        plain = dialect.tools_as_text(turns, tools)
         assert not any(turn.calls for turn in plain)
 
 
@@ -128,10 +128,10 @@ def test_any_turns_and_tools_can_be_said(dialect: Dialect, turns, tools, thinks)
 @settings(max_examples=20)
 @given(tools=st.lists(TOOLS, min_size=1, max_size=2))
 def test_a_grammar_can_be_written_for_any_tools(dialect: Dialect, tools):
-    lark = Lark({marker: 7 for marker in dialect.markers if marker})
+    lark = LarkBuilder({marker: 7 for marker in dialect.markers if marker})
     try:
         source = lark.source(dialect.write_calls(lark, tools))
-    except UnenforceableError:
+    except UnsupportedSchemaError:
         return
     assert source.startswith("start: ")
     assert all(": " in line for line in source.splitlines())
@@ -148,8 +148,8 @@ def test_no_text_of_a_client_is_a_special_token_in_a_grammar(dialect):
     properties = {key: {key: value} for key, value in listed.items()}
     schema = {"properties": {**properties, spelt.replace(">", "]"): {}}}
     name = spelt if dialect.can_call(spelt) else "f"
-    tool = Tool(name=name, description="", input_schema=json.dumps(schema))
-    lark = Lark({"<|im_start|>": 7777, "<|im_start|]": 7777, "im_start": 7777})
+    tool = ToolSpec(name=name, description="", input_schema=json.dumps(schema))
+    lark = LarkBuilder({"<|im_start|>": 7777, "<|im_start|]": 7777, "im_start": 7777})
     assert "<[7777]>" in lark.marker(spelt)
     assert "<[7777]>" not in lark.source(dialect.write_calls(lark, [tool]))
 
@@ -161,7 +161,7 @@ def test_whatever_stands_between_markers_is_calls_or_none(dialect, tools, text):
     for region in dialect.regions:
         if region.read is not None:
             calls = region.read(text, tools)
-            assert calls is None or all(isinstance(call, Call) for call in calls)
+            assert calls is None or all(isinstance(call, ParsedCall) for call in calls)
 
 
 ODD = st.text('{}[]",: \n`;ARGS<|message>') | st.text(max_size=8)
@@ -263,8 +263,8 @@ ARGUMENTS = st.fixed_dictionaries({}, optional=GIVEN).map(
     lambda found: {name: found[name] for name in GIVEN if name in found}
 )
 CALLABLE = (
-    Tool(name="f", description="", input_schema=json.dumps(SCHEMA)),
-    Tool(name="free", description="", input_schema="{}"),
+    ToolSpec(name="f", description="", input_schema=json.dumps(SCHEMA)),
+    ToolSpec(name="free", description="", input_schema="{}"),
 )
 UNSAFE = ('<|"|>', "</tool_call>", "</parameter>")
 """What strings cannot always hold where arguments are no JSON."""
@@ -289,7 +289,7 @@ def test_a_call_of_any_strings_is_read_as_it_was_meant(family, way, arguments, d
     assert is_allowed or (family in OF_THEIR_OWN and is_unsafe)
     if is_allowed:
         found = told(DIALECTS[family], CALLABLE, data.draw(split(text)))
-        assert found == [Call("f", arguments)]
+        assert found == [ParsedCall("f", arguments)]
 
 
 @pytest.mark.slow
@@ -308,7 +308,7 @@ def test_whatever_is_allowed_is_read_as_calls_that_the_tools_allow(dialect, seed
         return
     assert found, text
     for call in found:
-        assert isinstance(call, Call), text
+        assert isinstance(call, ParsedCall), text
         assert call.name == "free" or jsonschema_rs.is_valid(SCHEMA, call.arguments)
 
 
@@ -324,7 +324,7 @@ NAMES = st.text(min_size=1, max_size=4) | TEXTS.filter(bool)
 def test_a_name_that_a_family_can_write_is_read_as_it_is(family, way, name):
     if DIALECTS[family].can_call(name):
         text = FAMILIES[family].spells[way]([Spoken(name, {})])
-        assert told(DIALECTS[family], (), [text]) == [Call(name, {})]
+        assert told(DIALECTS[family], (), [text]) == [ParsedCall(name, {})]
 
 
 @pytest.mark.parametrize(

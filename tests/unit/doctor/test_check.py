@@ -5,9 +5,9 @@ from inferd.doctor.check import (
     Check,
     Finding,
     Verdict,
-    examine,
     failed,
     ok,
+    run_checks,
     warning,
 )
 
@@ -17,34 +17,34 @@ def check(name, finding, *needs):
 
 
 def verdicts(*checks):
-    return [finding.verdict.value for finding in examine(checks)]
+    return [finding.verdict.value for finding in run_checks(checks)]
 
 
 def test_findings_come_in_order_under_their_checks_names():
     assert list(
-        examine([check("a", ok("fine")), check("b", failed("broken", "make setup"))])
+        run_checks([check("a", ok("fine")), check("b", failed("broken", "make setup"))])
     ) == [
         Finding(check="a", verdict=Verdict.OK, detail="fine"),
         Finding(check="b", verdict=Verdict.FAILED, detail="broken", hint="make setup"),
     ]
 
 
-def test_a_finding_is_there_before_the_next_question_is_asked():
+def test_a_finding_is_yielded_before_the_next_check_runs():
     def explode() -> Finding:
         raise AssertionError
 
-    findings = examine([check("a", ok("fine")), Check("b", explode)])
+    findings = run_checks([check("a", ok("fine")), Check("b", explode)])
     assert next(findings).check == "a"
 
 
-def test_what_needs_a_failed_check_is_skipped_and_not_asked():
+def test_a_check_that_needs_a_failed_one_is_skipped():
     asked: list[str] = []
 
     def ask() -> Finding:
         asked.append("b")
         return ok("")
 
-    _, skipped = examine([check("a", failed("")), Check("b", ask, ["a"])])
+    _, skipped = run_checks([check("a", failed("")), Check("b", ask, ["a"])])
     assert skipped == Finding(check="b", verdict=Verdict.SKIPPED, detail="needs a")
     assert not asked
 
@@ -62,7 +62,7 @@ def test_a_warning_stops_nothing():
 
 
 def test_all_that_is_missing_is_named():
-    *_, last = examine(
+    *_, last = run_checks(
         [check("a", failed("")), check("b", failed("")), check("c", ok(""), "a", "b")]
     )
     assert last.detail == "needs a, b"
@@ -75,13 +75,13 @@ VERDICTS = st.sampled_from([ok(""), warning(""), failed("")])
 @given(
     st.lists(st.tuples(VERDICTS, st.lists(st.integers(0, 5), max_size=2)), max_size=6)
 )
-def test_a_check_is_asked_exactly_when_nothing_it_needs_is_broken(plan):
+def test_a_check_runs_exactly_when_its_needs_passed(plan):
     checks = [
         check(str(place), finding, *map(str, needs))
         for place, (finding, needs) in enumerate(plan)
     ]
     broken: set[str] = set()
-    for each, finding in zip(checks, examine(checks), strict=True):
+    for each, finding in zip(checks, run_checks(checks), strict=True):
         assert (finding.verdict is Verdict.SKIPPED) == bool(broken & set(each.needs))
         if finding.verdict in (Verdict.SKIPPED, Verdict.FAILED):
             broken.add(each.name)

@@ -98,7 +98,7 @@ def test_a_processor_with_all_that_is_usual_is_well(cpu):
     assert finding.detail == "has avx, avx2, bmi2, f16c, fma, sse4_2"
 
 
-def test_what_there_is_faster_code_for_is_said(cpu):
+def test_further_cpu_flags_are_listed(cpu):
     finding = cpu([*USUAL_FLAGS, "avx512f", "avx512cd", "avx_vnni", "amx_tile"])
     assert finding.verdict is Verdict.OK
     assert finding.detail == "has avx, avx2, bmi2, f16c, fma, sse4_2, avx512f, avx_vnni"
@@ -108,7 +108,7 @@ def test_what_there_is_faster_code_for_is_said(cpu):
 def test_a_processor_that_lacks_something_is_slow(cpu, flag):
     finding = cpu(USUAL_FLAGS - {flag})
     assert finding.verdict is Verdict.WARNING
-    assert finding.detail == f"the processor lacks {flag}: answers are slow"
+    assert finding.detail == f"the processor lacks {flag}: decoding is slow"
 
 
 def test_another_architecture_has_nothing_to_lack(cpu, monkeypatch):

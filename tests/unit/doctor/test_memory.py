@@ -1,28 +1,36 @@
 import pytest
 from msgspec.structs import replace
 
-from inferd.config import LimitSettings, LlamaCppSettings, WhisperCppSettings
+from inferd.config.settings import LimitSettings, LlamaCppSettings, WhisperCppSettings
 from inferd.doctor.check import Finding, Verdict
-from inferd.doctor.memory import Forecast, _unpinned, check_memory, forecast
-from inferd.fit import MIB, Budget, Line, Plan, Share, UnfitError, fit
-from tests.fakes.ledger import DEMAND
+from inferd.doctor.memory import Forecast, _without_hashes, check_memory, forecast
+from inferd.memory.plan import (
+    MIB,
+    InsufficientMemoryError,
+    LinearSize,
+    MemoryBudget,
+    MemoryPlan,
+    MemoryShare,
+    plan_memory,
+)
+from tests.fakes.memory_coordinator import DEMAND
 from tests.model.tiny import write_tiny_model
 
 GIB = 1024 * MIB
-BIG = replace(DEMAND, weights=100 * MIB, cache=Line(per_slot=50 * MIB), own=0)
+BIG = replace(DEMAND, weights=100 * MIB, cache=LinearSize(per_slot=50 * MIB), own=0)
 ENCODER = replace(BIG, has_slots=False)
 
 
-def budget(n_mib: int) -> Budget:
-    return Budget(n_bytes=n_mib * MIB, n_slots=2, slots_are_set=False)
+def budget(n_mib: int) -> MemoryBudget:
+    return MemoryBudget(n_bytes=n_mib * MIB, n_slots=2, slots_are_set=False)
 
 
 def known(n_mib: int) -> Forecast:
     demands = {"chat": BIG, "embed": ENCODER}
     try:
-        plan: Plan | None = fit(demands, budget(n_mib))
+        plan: MemoryPlan | None = plan_memory(demands, budget(n_mib))
         refusal = ""
-    except UnfitError as error:
+    except InsufficientMemoryError as error:
         plan, refusal = None, str(error)
     return Forecast(demands, {}, plan, refusal)
 
@@ -47,7 +55,7 @@ def test_what_fits_is_well_with_all_numbers():
 def test_what_has_shrunk_to_fit_is_a_warning_and_what_has_not_is_well():
     chat, embed = checked("chat", 320), checked("embed", 320)
     assert (chat.verdict, chat.figures["n_slots"]) == (Verdict.WARNING, 1)
-    assert chat.detail.endswith("the budget is 320 MiB; less than wanted, to fit")
+    assert chat.detail.endswith("the budget is 320 MiB; reduced to fit")
     assert embed.verdict is Verdict.OK
 
 
@@ -61,12 +69,12 @@ def test_what_does_not_fit_is_a_failure_with_a_hint():
 def test_beside_a_daemon_that_runs_what_does_not_fit_is_a_warning():
     finding = checked("chat", 100, daemon_runs=True)
     assert finding.verdict is Verdict.WARNING
-    assert finding.detail.startswith("beside the daemon that runs: not enough memory")
+    assert finding.detail.startswith("besides the running daemon: not enough memory")
 
 
 @pytest.mark.parametrize(("n_mib", "n_ctx"), [(500, 512), (100, 512)])
 def test_a_decode_by_itself_takes_one_slot(n_mib, n_ctx):
-    assert known(n_mib).share("chat", BIG) == Share(n_slots=1, n_ctx=n_ctx)
+    assert known(n_mib).share("chat", BIG) == MemoryShare(n_slots=1, n_ctx=n_ctx)
 
 
 @pytest.mark.slow
@@ -80,7 +88,7 @@ def test_nothing_is_loaded_to_find_out(short_dir):
     found = forecast([there, missing], budget(500), LimitSettings())
     assert found.demands["there"].n_ctx == 512
     assert found.plan is not None
-    assert replace(found.plan.share("there"), store=0, pause=0) == Share(
+    assert replace(found.plan.share("there"), store=0, pause=0) == MemoryShare(
         n_slots=2, n_ctx=512
     )
     finding = check_memory("missing", found, daemon_runs=False)
@@ -101,4 +109,4 @@ def test_what_is_too_large_is_found_out_without_loading_it(short_dir):
 
 @pytest.mark.parametrize("kind", [LlamaCppSettings, WhisperCppSettings])
 def test_no_hash_is_taken_to_predict(kind):
-    assert _unpinned(kind(name="a", sha256="0" * 64)) == kind(name="a")
+    assert _without_hashes(kind(name="a", sha256="0" * 64)) == kind(name="a")

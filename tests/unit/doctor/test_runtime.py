@@ -25,11 +25,11 @@ def verdict_of(finding):
 def test_a_directory_that_is_not_there_is_made_by_the_daemon(short_dir):
     verdict, detail = verdict_of(check_directory(short_dir / "run"))
     assert verdict is Verdict.OK
-    assert detail.endswith("is not there yet; the daemon makes it")
+    assert detail.endswith("does not exist yet; the daemon creates it")
     assert not (short_dir / "run").exists()
 
 
-def test_a_safe_directory_is_told_with_its_mode(short_dir):
+def test_a_safe_directory_is_reported_with_its_mode(short_dir):
     short_dir.chmod(0o750)
     assert verdict_of(check_directory(short_dir)) == (
         Verdict.OK,
@@ -55,8 +55,8 @@ def test_a_path_is_as_long_as_a_sockets_may_be(short_dir):
     assert check_directory(short_dir / ("d" * room)).verdict is Verdict.OK
     finding = check_directory(short_dir / ("d" * (room + 1)))
     assert finding.verdict is Verdict.FAILED
-    assert "socket paths of 108 bytes, at most 107 fit" in finding.detail
-    assert finding.hint == "set [listen] directory to a shorter one"
+    assert "have 108 bytes, at most 107 are possible" in finding.detail
+    assert finding.hint == "set [listen] directory to a shorter path"
 
 
 # --- the lock ---------------------------------------------------------------------------
@@ -166,7 +166,7 @@ def test_a_socket_with_another_mode_is_a_failure(short_dir, leaf, mode):
     make_socket(short_dir / leaf, mode)
     finding = check_sockets(short_dir)
     assert finding.verdict is Verdict.FAILED
-    assert finding.detail.startswith(leaf)
+    assert finding.detail == f"wrong mode of {leaf}"
 
 
 @pytest.mark.parametrize("leaf", ["admin.sock", "infer.sock"])
@@ -226,12 +226,12 @@ def answer(listener, says):
         ),
     ],
 )
-def test_a_daemon_says_how_it_is(short_dir, status, verdict, detail):
+def test_the_status_of_a_daemon_is_found(short_dir, status, verdict, detail):
     with admin_socket(short_dir, b'{"status":"capabilities"}\n', status):
         assert verdict_of(check_admin(short_dir)) == (verdict, detail)
 
 
-def test_nobody_at_the_admin_socket_is_a_warning(short_dir):
+def test_no_daemon_at_the_admin_socket_is_a_warning(short_dir):
     finding = check_admin(short_dir)
     assert finding.verdict is Verdict.WARNING
     assert finding.hint == "inferd serve"
@@ -242,8 +242,8 @@ def test_a_daemon_that_hangs_up_is_a_failure(short_dir):
         assert check_admin(short_dir).verdict is Verdict.FAILED
 
 
-def test_a_daemon_that_says_nothing_is_a_failure(short_dir, monkeypatch):
-    monkeypatch.setattr("inferd.doctor.runtime.ADMIN_ANSWER_S", 0.01)
+def test_a_silent_daemon_is_a_failure(short_dir, monkeypatch):
+    monkeypatch.setattr("inferd.doctor.runtime.ADMIN_TIMEOUT_S", 0.01)
     with admin_socket(short_dir):
         assert verdict_of(check_admin(short_dir)) == (
             Verdict.FAILED,
@@ -254,6 +254,6 @@ def test_a_daemon_that_says_nothing_is_a_failure(short_dir, monkeypatch):
 @pytest.mark.parametrize(
     "line", [b"220 mail.example ESMTP\n", b'{"status":1}\n', b"\n"]
 )
-def test_somebody_who_speaks_something_else_is_a_failure(short_dir, line):
+def test_a_server_with_another_protocol_is_a_failure(short_dir, line):
     with admin_socket(short_dir, line):
         assert check_admin(short_dir).verdict is Verdict.FAILED

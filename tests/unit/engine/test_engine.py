@@ -12,12 +12,26 @@ import trio.testing
 from hypothesis import Phase, given, settings, strategies as st
 from msgspec.structs import replace
 
-from inferd.backend import EmbedResult, EventStream, RerankResult, StartFailedError
-from inferd.capabilities import BackendCapabilities
-from inferd.config import LimitSettings, MockSettings
+from inferd.backend.capabilities import BackendCapabilities
+from inferd.backend.events import Done, DoneV2, Text, Thinking, Token, TokenEventV2
+from inferd.backend.interface import (
+    EmbedResult,
+    EventStream,
+    RerankResult,
+    StartFailedError,
+)
+from inferd.backend.job import (
+    EmbedJob,
+    GenerateJob,
+    RerankJob,
+    Sampling,
+    TranscribeJob,
+    Turn,
+)
+from inferd.config.settings import LimitSettings, MockSettings
 from inferd.engine.engine import Engine
-from inferd.engine.restart import Pause
-from inferd.engine.spawn import first_load
+from inferd.engine.supervisor.restart_policy import RestartDelay
+from inferd.engine.supervisor.spawn import first_load
 from inferd.errors import (
     BackendNotReadyError,
     BackendUnavailableError,
@@ -27,38 +41,29 @@ from inferd.errors import (
     InternalError,
     InvalidRequestError,
 )
-from inferd.events import Done, DoneV2, Text, Thinking, Token, TokenEventV2
-from inferd.fit import Share
-from inferd.ipc import (
-    Alive,
-    Boxed,
+from inferd.ipc.worker import (
+    CpuVariant,
     Drop,
     Embedded,
     Failed,
+    Heartbeat,
     Load,
     Loaded,
     LoadFailed,
     Loading,
-    Overflow,
     Prepare,
+    PromptOverflow,
     PromptReady,
     Refused,
     Run,
+    SandboxReport,
     Scored,
     Step,
-    Variant,
 )
-from inferd.job import (
-    EmbedJob,
-    GenerateJob,
-    RerankJob,
-    Sampling,
-    TranscribeJob,
-    Turn,
-)
-from inferd.limits import MAX_PREPARES, RESTART_BACKOFF_S
+from inferd.limits.engine import PREPARE_ATTEMPTS_MAX, RESTART_BACKOFF_S
+from inferd.memory.plan import MemoryShare
 from inferd.wire.responses import UsageV2
-from tests.fakes.ledger import DEMAND, roomy_ledger
+from tests.fakes.memory_coordinator import DEMAND, unlimited_coordinator
 from tests.fakes.worker import CAPABILITIES, MARKER, FakeWorker, Workers, ended
 
 R = TypeVar("R")
@@ -80,25 +85,23 @@ class Events:
     def __init__(self) -> None:
         self.phases: list[str] = []
         self.able: list[BackendCapabilities] = []
-        self.deaths: list[tuple[str, Pause]] = []
+        self.deaths: list[tuple[str, RestartDelay]] = []
         self.steps: list[tuple[str, str, str]] = []
-        self.boxes: list[Boxed] = []
+        self.boxes: list[SandboxReport] = []
 
     def loading(self, backend: str, loading: Loading) -> None:
         self.phases.append(loading.phase)
 
-    def boxed(self, backend: str, boxed: Boxed) -> None:
+    def sandboxed(self, backend: str, boxed: SandboxReport) -> None:
         self.boxes.append(boxed)
 
     def ready(self, backend: str, capabilities: BackendCapabilities) -> None:
         self.able.append(capabilities)
 
-    def died(self, backend: str, reason: str, pause: Pause) -> None:
+    def died(self, backend: str, reason: str, pause: RestartDelay) -> None:
         self.deaths.append((reason, pause))
 
-    def stepped_down(
-        self, backend: str, reason: str, *, crashed: str, lower: str
-    ) -> None:
+    def fell_back(self, backend: str, reason: str, *, crashed: str, lower: str) -> None:
         self.steps.append((reason, crashed, lower))
 
 
@@ -155,7 +158,7 @@ class Asked:
             self.events += events
 
 
-class House:
+class LocalServer:
     """An engine, the workers that it starts, and those who ask."""
 
     def __init__(self, engine: Engine, workers: Workers, events: Events) -> None:
@@ -167,7 +170,7 @@ class House:
         self._life = trio.CancelScope()
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator["House"]:
+    async def opened(self) -> AsyncIterator["LocalServer"]:
         with trio.fail_after(PATIENCE_S):
             async with trio.open_nursery() as self._nursery:
                 self._nursery.start_soon(self._live)
@@ -200,8 +203,8 @@ async def settled() -> None:
 
 
 @asynccontextmanager
-async def house(monkeypatch, **limits: Any) -> AsyncIterator[House]:
-    """Open a house whose workers are the test's to drive."""
+async def server(monkeypatch, **limits: Any) -> AsyncIterator[LocalServer]:
+    """Open a server whose workers are the test's to drive."""
     workers, events = Workers(), Events()
     with monkeypatch.context() as patch:
         patch.setattr("inferd.engine.engine.start_worker", workers.start)
@@ -209,20 +212,20 @@ async def house(monkeypatch, **limits: Any) -> AsyncIterator[House]:
         engine = Engine(
             first_load(SETTINGS, n_slots=2, limits=set_limits),
             limits=set_limits,
-            ledger=roomy_ledger(),
+            coordinator=unlimited_coordinator(),
             observer=events,
         )
-        async with House(engine, workers, events).opened() as opened:
+        async with LocalServer(engine, workers, events).opened() as opened:
             yield opened
     assert workers.living == []
 
 
 @asynccontextmanager
-async def ready_house(
+async def ready_server(
     monkeypatch, **limits: Any
-) -> AsyncIterator[tuple[House, FakeWorker]]:
-    """Open a house whose first worker is ready."""
-    async with house(monkeypatch, **limits) as opened:
+) -> AsyncIterator[tuple[LocalServer, FakeWorker]]:
+    """Open a server whose first worker is ready."""
+    async with server(monkeypatch, **limits) as opened:
         worker = await opened.workers.next_ready()
         await settled()
         yield opened, worker
@@ -232,7 +235,7 @@ async def ready_house(
 
 
 async def test_an_engine_is_ready_when_its_worker_is(monkeypatch, autojump_clock):
-    async with house(monkeypatch) as home:
+    async with server(monkeypatch) as home:
         worker = await home.workers.next()
         await worker.say(Loading(phase="mmap"))
         await settled()
@@ -248,11 +251,11 @@ async def test_an_engine_is_ready_when_its_worker_is(monkeypatch, autojump_clock
         assert home.events.phases == ["mmap"]
 
 
-async def test_what_workers_give_up_is_told_when_it_changes(
+async def test_a_sandbox_report_is_observed_when_it_changes(
     monkeypatch, autojump_clock
 ):
-    boxes = [Boxed(landlock=7, seccomp=True), Boxed(seccomp=True)]
-    async with house(monkeypatch) as home:
+    boxes = [SandboxReport(landlock=7, seccomp=True), SandboxReport(seccomp=True)]
+    async with server(monkeypatch) as home:
         for boxed in (boxes[0], boxes[0], boxes[1]):
             worker = await home.workers.next()
             await worker.say(boxed)
@@ -270,7 +273,7 @@ async def start_fails(monkeypatch, happen, **limits: Any) -> str:
     engine = Engine(
         first_load(SETTINGS, n_slots=1, limits=set_limits),
         limits=set_limits,
-        ledger=roomy_ledger(),
+        coordinator=unlimited_coordinator(),
         observer=Events(),
     )
     with trio.fail_after(PATIENCE_S):
@@ -302,23 +305,19 @@ async def test_a_demand_that_does_not_fit_ends_the_start(monkeypatch, autojump_c
     assert text.startswith("backend chat: not enough memory: chat needs ")
 
 
-async def test_what_is_demanded_again_after_a_death_gets_the_same_share(
-    monkeypatch, autojump_clock
-):
-    async with house(monkeypatch) as home:
+async def test_a_restarted_worker_gets_the_same_share(monkeypatch, autojump_clock):
+    async with server(monkeypatch) as home:
         shares = []
         for weights in (1, 2**60):
             worker = await home.workers.next()
             await worker.say(replace(DEMAND, weights=weights))
             await worker.get_ready()
-            shares.append(await worker.expect(Share))
+            shares.append(await worker.expect(MemoryShare))
             worker.die()
-        assert shares == [Share(n_slots=2, n_ctx=512)] * 2
+        assert shares == [MemoryShare(n_slots=2, n_ctx=512)] * 2
 
 
-async def test_a_first_worker_that_crashes_sends_one_to_the_doctor(
-    monkeypatch, autojump_clock
-):
+async def test_a_first_worker_that_crashes_hints_at_doctor(monkeypatch, autojump_clock):
     async def crash(workers: Workers):
         (await workers.next()).die(-signal.SIGILL)
 
@@ -331,14 +330,12 @@ async def test_a_first_worker_that_hangs_ends_the_start(monkeypatch, autojump_cl
         await workers.next()
 
     text = await start_fails(monkeypatch, hang, load_silence_s=300)
-    assert text == "backend chat: hung: no word for 300 s"
+    assert text == "backend chat: hung: no message for 300 s"
     assert trio.current_time() == 300
 
 
-async def test_the_end_of_its_life_is_the_end_of_its_worker(
-    monkeypatch, autojump_clock
-):
-    async with ready_house(monkeypatch) as (home, worker):
+async def test_cancelling_run_ends_the_worker(monkeypatch, autojump_clock):
+    async with ready_server(monkeypatch) as (home, worker):
         await home.end()
         assert not worker.process.is_alive
 
@@ -352,21 +349,21 @@ async def crash_with(workers: Workers, code: int = -signal.SIGILL) -> Load:
     """Have the next worker load the best that it may, and die of it."""
     worker = await workers.next()
     load = await worker.expect(Load)
-    name, *lower = [each for each in LADDER if each not in load.crashed]
-    await worker.say(Variant(name=name, lower=lower[0] if lower else ""))
+    name, *lower = [each for each in LADDER if each not in load.crashed_variants]
+    await worker.say(CpuVariant(name=name, fallback=lower[0] if lower else ""))
     worker.die(code)
     return load
 
 
-async def test_a_variant_that_crashes_is_stepped_down_from_at_once_and_for_good(
+async def test_a_variant_that_crashes_is_replaced_at_once_and_for_good(
     monkeypatch, autojump_clock
 ):
-    async with house(monkeypatch) as home:
+    async with server(monkeypatch) as home:
         await crash_with(home.workers)
         for n_deaths in range(2):
             worker = await home.workers.next()
             assert trio.current_time() == n_deaths * RESTART_BACKOFF_S
-            assert (await worker.expect(Load)).crashed == ("avx512",)
+            assert (await worker.expect(Load)).crashed_variants == ("avx512",)
             await worker.say(Loaded(capabilities=CAPABILITIES, library="fake 1"))
             await settled()
             assert home.engine.ready
@@ -374,9 +371,7 @@ async def test_a_variant_that_crashes_is_stepped_down_from_at_once_and_for_good(
         assert home.events.steps == [("killed by SIGILL", "avx512", "avx2")]
 
 
-async def test_where_every_variant_crashes_none_is_to_blame(
-    monkeypatch, autojump_clock
-):
+async def test_if_every_variant_crashes_none_is_blamed(monkeypatch, autojump_clock):
     async def crash(workers: Workers):
         for _ in LADDER:
             await crash_with(workers, -signal.SIGSEGV)
@@ -391,51 +386,49 @@ async def test_where_every_variant_crashes_none_is_to_blame(
 async def test_after_a_crash_with_all_variants_the_best_is_tried_after_a_pause(
     monkeypatch, autojump_clock
 ):
-    async with ready_house(monkeypatch) as (home, worker):
+    async with ready_server(monkeypatch) as (home, worker):
         worker.die()
         loads = [await crash_with(home.workers) for _ in LADDER]
         await home.workers.next_ready()
         [_, (reason, pause)] = home.events.deaths
-        assert [len(load.crashed) for load in loads] == [0, 1, 2]
+        assert [len(load.crashed_variants) for load in loads] == [0, 1, 2]
         assert reason == "killed by SIGILL (with each of avx512, avx2, plain)"
         assert pause.seconds > 0
-        assert (await crash_with(home.workers)).crashed == ()
+        assert (await crash_with(home.workers)).crashed_variants == ()
 
 
 @pytest.mark.parametrize("code", [-signal.SIGKILL, 3])
-async def test_no_variant_is_blamed_for_what_is_no_crash(
-    monkeypatch, autojump_clock, code
-):
-    async with ready_house(monkeypatch) as (home, worker):
+async def test_no_variant_is_blamed_without_a_crash(monkeypatch, autojump_clock, code):
+    async with ready_server(monkeypatch) as (home, worker):
         worker.die()
         await crash_with(home.workers, code)
         load = await (await home.workers.next()).expect(Load)
-        assert (load.crashed, home.events.steps) == ((), [])
+        assert (load.crashed_variants, home.events.steps) == ((), [])
 
 
 async def test_no_variant_is_blamed_for_a_crash_once_it_serves(
     monkeypatch, autojump_clock
 ):
-    async with house(monkeypatch) as home:
+    async with server(monkeypatch) as home:
         worker = await home.workers.next()
-        await worker.say(Variant(name="avx512", lower="avx2"))
+        await worker.say(CpuVariant(name="avx512", fallback="avx2"))
         await worker.get_ready()
         worker.die(-signal.SIGILL)
         load = await (await home.workers.next()).expect(Load)
-        assert (load.crashed, home.events.steps) == ((), [])
+        assert (load.crashed_variants, home.events.steps) == ((), [])
 
 
 async def test_a_variant_that_has_served_is_not_blamed_for_a_crash_at_a_reload(
     monkeypatch, autojump_clock
 ):
-    async with house(monkeypatch) as home:
+    async with server(monkeypatch) as home:
         worker = await home.workers.next()
-        await worker.say(Variant(name="avx512", lower="avx2"))
+        await worker.say(CpuVariant(name="avx512", fallback="avx2"))
         await worker.get_ready()
         worker.die()
         await crash_with(home.workers, -signal.SIGABRT)
         load = await (await home.workers.next()).expect(Load)
-        assert (load.crashed, home.events.steps) == ((), [])
+        assert (load.crashed_variants, home.events.steps) == ((), [])
         assert [reason for reason, _ in home.events.deaths][1:] == ["killed by SIGABRT"]
 
 
@@ -443,7 +436,7 @@ async def test_a_variant_that_has_served_is_not_blamed_for_a_crash_at_a_reload(
 
 
 async def test_a_job_is_prepared_and_run_and_needs_no_drop(monkeypatch, autojump_clock):
-    async with ready_house(monkeypatch) as (home, worker):
+    async with ready_server(monkeypatch) as (home, worker):
         asked = home.ask(runs=False)
         prepare = await worker.prepare()
         assert prepare.job == JOB
@@ -458,7 +451,7 @@ async def test_a_job_is_prepared_and_run_and_needs_no_drop(monkeypatch, autojump
 
 
 async def test_bytes_become_text_where_characters_end(monkeypatch, autojump_clock):
-    async with ready_house(monkeypatch) as (home, worker):
+    async with ready_server(monkeypatch) as (home, worker):
         asked = home.ask()
         await worker.prepare()
         await worker.run(
@@ -473,10 +466,10 @@ async def test_bytes_become_text_where_characters_end(monkeypatch, autojump_cloc
 @pytest.mark.parametrize(
     ("kind", "text"), [("v1", "ab"), ("v2", f"a{MARKER.decode()}b")]
 )
-async def test_tokens_that_are_markers_are_heard_where_markers_are_looked_for(
+async def test_marker_tokens_are_visible_to_v2_alone(
     kind, text, monkeypatch, autojump_clock
 ):
-    async with ready_house(monkeypatch) as (home, worker):
+    async with ready_server(monkeypatch) as (home, worker):
         asked = home.ask(kind)
         await worker.prepare()
         await worker.run(b"a", MARKER, b"b")
@@ -488,7 +481,7 @@ async def test_tokens_that_are_markers_are_heard_where_markers_are_looked_for(
 
 
 async def test_an_empty_answer_is_done_alone(monkeypatch, autojump_clock):
-    async with ready_house(monkeypatch) as (home, worker):
+    async with ready_server(monkeypatch) as (home, worker):
         asked = home.ask()
         await worker.prepare()
         await worker.run()
@@ -498,7 +491,7 @@ async def test_an_empty_answer_is_done_alone(monkeypatch, autojump_clock):
 
 
 async def test_jobs_of_one_step_go_to_those_who_asked(monkeypatch, autojump_clock):
-    async with ready_house(monkeypatch) as (home, worker):
+    async with ready_server(monkeypatch) as (home, worker):
         asked = [home.ask(runs=False) for _ in range(2)]
         tickets = [(await worker.prepare()).ticket for _ in asked]
         for each in asked:
@@ -515,7 +508,7 @@ async def test_jobs_of_one_step_go_to_those_who_asked(monkeypatch, autojump_cloc
 
 @pytest.mark.parametrize("phase", ["preparing", "prepared", "running"])
 async def test_a_job_that_is_left_is_dropped(phase, monkeypatch, autojump_clock):
-    async with ready_house(monkeypatch) as (home, worker):
+    async with ready_server(monkeypatch) as (home, worker):
         asked = home.ask(runs=phase == "running")
         ticket = (await worker.expect(Prepare)).ticket
         if phase != "preparing":
@@ -525,13 +518,13 @@ async def test_a_job_that_is_left_is_dropped(phase, monkeypatch, autojump_clock)
         await settled()
         asked.scope.cancel()
         assert await worker.hear() == [Drop(ticket=ticket)]
-        assert not home.engine._session.knows(ticket)  # type: ignore[union-attr]
+        assert not home.engine._session.has_job(ticket)  # type: ignore[union-attr]
 
 
 async def test_late_answers_to_a_job_that_was_left_are_ignored(
     monkeypatch, autojump_clock
 ):
-    async with ready_house(monkeypatch) as (home, worker):
+    async with ready_server(monkeypatch) as (home, worker):
         left = home.ask()
         ticket = (await worker.prepare()).ticket
         await worker.expect(Run)
@@ -555,23 +548,25 @@ async def test_late_answers_to_a_job_that_was_left_are_ignored(
             "role",
         ),
         (
-            lambda t: Overflow(ticket=t, prompt_tokens=9, n_ctx=8),
+            lambda t: PromptOverflow(ticket=t, prompt_tokens=9, n_ctx=8),
             ContextOverflowError,
             "8: 2 too many",
         ),
         (
-            lambda t: Overflow(ticket=t, prompt_tokens=20, n_ctx=8, at_least=True),
+            lambda t: PromptOverflow(
+                ticket=t, prompt_tokens=20, n_ctx=8, at_least=True
+            ),
             ContextOverflowError,
             "8: at least 13 too many",
         ),
-        (lambda t: Step(pieces=[(t, b"too early")]), InternalError, "out of turn"),
+        (lambda t: Step(pieces=[(t, b"too early")]), InternalError, "for a prepare"),
         (lambda t: Step(pieces=[(t, b"x"), (t, b"y")]), InternalError, "than once"),
     ],
 )
 async def test_a_prompt_that_is_not_ready_is_a_failure(
     answer, error, text, monkeypatch, autojump_clock
 ):
-    async with ready_house(monkeypatch) as (home, worker):
+    async with ready_server(monkeypatch) as (home, worker):
         asked = home.ask()
         ticket = (await worker.expect(Prepare)).ticket
         await worker.say(answer(ticket))
@@ -581,10 +576,8 @@ async def test_a_prompt_that_is_not_ready_is_a_failure(
         assert await worker.hear() == [Drop(ticket=ticket)]
 
 
-async def test_a_run_that_is_answered_like_a_prompt_is_the_worker_s_end(
-    monkeypatch, autojump_clock
-):
-    async with ready_house(monkeypatch) as (home, worker):
+async def test_a_prepare_reply_to_a_run_ends_the_worker(monkeypatch, autojump_clock):
+    async with ready_server(monkeypatch) as (home, worker):
         asked = home.ask()
         ticket = (await worker.prepare()).ticket
         await worker.expect(Run)
@@ -637,10 +630,10 @@ class Told(Generic[R]):
         return self
 
 
-async def test_what_the_worker_writes_is_told_apart_by_its_own_dialect(
+async def test_generated_text_is_parsed_in_the_workers_dialect(
     monkeypatch, autojump_clock, nursery
 ):
-    async with house(monkeypatch) as home:
+    async with server(monkeypatch) as home:
         worker = await home.workers.next()
         able = msgspec.structs.replace(CAPABILITIES, dialect="gemma4")
         await worker.get_ready(able)
@@ -656,7 +649,7 @@ async def test_what_the_worker_writes_is_told_apart_by_its_own_dialect(
 
 
 async def test_a_stop_string_drops_the_job(monkeypatch, autojump_clock, nursery):
-    async with ready_house(monkeypatch) as (home, worker):
+    async with ready_server(monkeypatch) as (home, worker):
         job = msgspec.structs.replace(JOB, stops=("STOP",))
 
         async def ask():
@@ -678,7 +671,7 @@ async def test_a_stop_string_drops_the_job(monkeypatch, autojump_clock, nursery)
 async def test_vectors_come_as_the_worker_wrote_them(
     monkeypatch, autojump_clock, nursery
 ):
-    async with ready_house(monkeypatch) as (home, worker):
+    async with ready_server(monkeypatch) as (home, worker):
         told = Told(nursery, partial(vectors_of, home.engine))
         prepare = await worker.prepare(prompt_tokens=12)
         assert prepare.job == EMBED
@@ -695,7 +688,7 @@ async def test_vectors_come_as_the_worker_wrote_them(
 async def test_vectors_come_in_parts_up_to_the_last(
     monkeypatch, autojump_clock, nursery
 ):
-    async with ready_house(monkeypatch) as (home, worker):
+    async with ready_server(monkeypatch) as (home, worker):
         told = Told(nursery, partial(vectors_of, home.engine))
         ticket = (await worker.prepare()).ticket
         await worker.expect(Run)
@@ -715,15 +708,15 @@ async def test_vectors_come_in_parts_up_to_the_last(
     ("last", "text"),
     [
         (Failed(ticket=1, reason="no number"), "no number"),
-        (Scored(ticket=1, scores=[1.0]), "no vectors"),
+        (Scored(ticket=1, scores=[1.0]), "for an embed job"),
         (Embedded(ticket=1, embeddings=b" " * 90, dimensions=2), "more vectors"),
     ],
 )
-async def test_vectors_that_do_not_go_on_as_they_should_are_a_failure(
+async def test_vectors_followed_by_another_result_are_a_failure(
     monkeypatch, autojump_clock, nursery, last, text
 ):
-    monkeypatch.setattr("inferd.engine.jobs.MAX_FRAME_BYTES", 99)
-    async with ready_house(monkeypatch) as (home, worker):
+    monkeypatch.setattr("inferd.engine.session_backend.MAX_FRAME_BYTES", 99)
+    async with ready_server(monkeypatch) as (home, worker):
         told = Told(nursery, partial(vectors_of, home.engine))
         ticket = (await worker.prepare()).ticket
         await worker.expect(Run)
@@ -739,7 +732,7 @@ async def test_vectors_that_do_not_go_on_as_they_should_are_a_failure(
 async def test_scores_come_as_the_worker_gave_them(
     monkeypatch, autojump_clock, nursery
 ):
-    async with ready_house(monkeypatch) as (home, worker):
+    async with ready_server(monkeypatch) as (home, worker):
         told = Told(nursery, partial(scores_of, home.engine))
         assert (await worker.prepare(prompt_tokens=20)).job == RERANK
         ticket = (await worker.expect(Run)).ticket
@@ -760,10 +753,10 @@ async def test_scores_come_as_the_worker_gave_them(
         Failed(ticket=1, reason="not finite"),
     ],
 )
-async def test_a_wrong_answer_hurts_nobody_else(
+async def test_a_wrong_result_affects_no_other_job(
     ask, wrong, monkeypatch, autojump_clock, nursery
 ):
-    async with ready_house(monkeypatch) as (home, worker):
+    async with ready_server(monkeypatch) as (home, worker):
         told = Told(nursery, partial(ask, home.engine))
         assert (await worker.prepare()).ticket == 1
         other = home.ask()
@@ -773,7 +766,8 @@ async def test_a_wrong_answer_hurts_nobody_else(
         await worker.say(wrong)
         error = (await told.wait()).error
         assert isinstance(error, InternalError)
-        assert ("not finite" if isinstance(wrong, Failed) else "with no") in str(error)
+        text = "not finite" if isinstance(wrong, Failed) else "unexpected message"
+        assert text in str(error)
         await worker.speak(ticket, b"x")
         await worker.end(ticket, 1)
         await other.over.wait()
@@ -784,7 +778,7 @@ async def test_a_wrong_answer_hurts_nobody_else(
 async def test_a_death_ends_a_run_of_any_kind_once(
     ask, monkeypatch, autojump_clock, nursery
 ):
-    async with ready_house(monkeypatch) as (home, worker):
+    async with ready_server(monkeypatch) as (home, worker):
         told = Told(nursery, partial(ask, home.engine))
         await worker.prepare()
         await worker.expect(Run)
@@ -799,7 +793,7 @@ async def test_a_death_ends_a_run_of_any_kind_once(
 async def test_a_run_of_any_kind_that_is_left_is_dropped(
     ask, monkeypatch, autojump_clock, nursery
 ):
-    async with ready_house(monkeypatch) as (home, worker):
+    async with ready_server(monkeypatch) as (home, worker):
         told = Told(nursery, partial(ask, home.engine))
         ticket = (await worker.prepare()).ticket
         await worker.expect(Run)
@@ -807,8 +801,8 @@ async def test_a_run_of_any_kind_that_is_left_is_dropped(
         assert await worker.hear() == [Drop(ticket=ticket)]
 
 
-async def test_vectors_count_as_having_served(monkeypatch, autojump_clock, nursery):
-    async with ready_house(monkeypatch, breaker_deaths=1) as (home, worker):
+async def test_vectors_count_as_served(monkeypatch, autojump_clock, nursery):
+    async with ready_server(monkeypatch, breaker_deaths=1) as (home, worker):
         told = Told(nursery, partial(vectors_of, home.engine))
         await worker.prepare()
         ticket = (await worker.expect(Run)).ticket
@@ -823,7 +817,7 @@ async def test_vectors_count_as_having_served(monkeypatch, autojump_clock, nurse
 async def test_a_job_that_cannot_be_prepared_is_the_workers_failure(
     monkeypatch, autojump_clock
 ):
-    async with ready_house(monkeypatch) as (home, worker):
+    async with ready_server(monkeypatch) as (home, worker):
         asked = home.ask()
         ticket = (await worker.expect(Prepare)).ticket
         await worker.say(Failed(ticket=ticket, reason="it failed with KeyError"))
@@ -837,7 +831,7 @@ async def test_a_job_that_cannot_be_prepared_is_the_workers_failure(
 async def test_a_run_that_failed_does_not_hide_a_prompt_that_hangs(
     monkeypatch, autojump_clock, nursery
 ):
-    async with ready_house(monkeypatch, prepare_timeout_s=30) as (home, worker):
+    async with ready_server(monkeypatch, prepare_timeout_s=30) as (home, worker):
         running = Told(nursery, partial(vectors_of, home.engine))
         ticket = (await worker.prepare()).ticket
         await worker.expect(Run)
@@ -857,12 +851,12 @@ async def test_a_run_that_failed_does_not_hide_a_prompt_that_hangs(
 async def test_a_running_job_gets_one_failure_and_is_not_run_again(
     monkeypatch, autojump_clock
 ):
-    async with ready_house(monkeypatch) as (home, worker):
+    async with ready_server(monkeypatch) as (home, worker):
         asked = home.ask()
         ticket = (await worker.prepare()).ticket
         await worker.expect(Run)
         await worker.speak(ticket, b"Hel")
-        worker.process.complaint = "GGML_ASSERT(secret)"
+        worker.process.error_line = "GGML_ASSERT(secret)"
         worker.die(-signal.SIGSEGV)
         await asked.over.wait()
         assert asked.text == "Hel"
@@ -874,7 +868,7 @@ async def test_a_running_job_gets_one_failure_and_is_not_run_again(
 async def test_a_prepared_job_outlives_a_worker_and_is_prepared_again(
     monkeypatch, autojump_clock
 ):
-    async with ready_house(monkeypatch) as (home, worker):
+    async with ready_server(monkeypatch) as (home, worker):
         asked = home.ask(runs=False)
         first = await worker.prepare()
         worker.die()
@@ -888,7 +882,7 @@ async def test_a_prepared_job_outlives_a_worker_and_is_prepared_again(
 
 
 async def test_a_prepared_job_waits_for_the_next_worker(monkeypatch, autojump_clock):
-    async with ready_house(monkeypatch) as (home, worker):
+    async with ready_server(monkeypatch) as (home, worker):
         asked = home.ask(runs=False)
         await worker.prepare()
         worker.die()
@@ -904,7 +898,7 @@ async def test_a_prepared_job_waits_for_the_next_worker(monkeypatch, autojump_cl
 
 
 async def test_a_prompt_under_way_is_prepared_again(monkeypatch, autojump_clock):
-    async with ready_house(monkeypatch) as (home, worker):
+    async with ready_server(monkeypatch) as (home, worker):
         asked = home.ask()
         first = await worker.expect(Prepare)
         worker.die()
@@ -916,36 +910,36 @@ async def test_a_prompt_under_way_is_prepared_again(monkeypatch, autojump_clock)
 
 
 async def test_a_prompt_that_kills_every_worker_is_refused(monkeypatch, autojump_clock):
-    async with ready_house(monkeypatch) as (home, worker):
+    async with ready_server(monkeypatch) as (home, worker):
         asked = home.ask()
-        for _ in range(MAX_PREPARES):
+        for _ in range(PREPARE_ATTEMPTS_MAX):
             await worker.expect(Prepare)
             worker.die()
             worker = await home.workers.next_ready()
         await asked.over.wait()
         assert isinstance(asked.error, BackendUnavailableError)
-        assert f"died {MAX_PREPARES} times" in str(asked.error)
+        assert f"died {PREPARE_ATTEMPTS_MAX} times" in str(asked.error)
         assert await worker.hear() == []
 
 
-async def test_what_fits_no_more_is_told_before_the_first_token(
+async def test_an_overflow_after_a_restart_is_raised_before_the_first_token(
     monkeypatch, autojump_clock
 ):
-    async with ready_house(monkeypatch) as (home, worker):
+    async with ready_server(monkeypatch) as (home, worker):
         asked = home.ask(runs=False)
         ticket = (await worker.prepare()).ticket
         worker.die()
         worker = await home.workers.next_ready()
         asked.may_run.set()
         await worker.expect(Prepare)
-        await worker.say(Overflow(ticket=ticket, prompt_tokens=9, n_ctx=8))
+        await worker.say(PromptOverflow(ticket=ticket, prompt_tokens=9, n_ctx=8))
         await asked.over.wait()
     assert isinstance(asked.error, ContextOverflowError)
     assert asked.events == []
 
 
 async def test_a_worker_that_served_is_replaced_at_once(monkeypatch, autojump_clock):
-    async with ready_house(monkeypatch) as (home, worker):
+    async with ready_server(monkeypatch) as (home, worker):
         asked = home.ask()
         await worker.prepare()
         await worker.run(b"x")
@@ -954,14 +948,14 @@ async def test_a_worker_that_served_is_replaced_at_once(monkeypatch, autojump_cl
         await home.workers.next_ready()
         assert trio.current_time() == 0
         assert home.events.deaths == [
-            ("killed by SIGSEGV", Pause(0.0, breaker_is_open=False))
+            ("killed by SIGSEGV", RestartDelay(0.0, breaker_is_open=False))
         ]
 
 
 async def test_a_worker_that_cannot_be_started_is_tried_again_after_a_pause(
     monkeypatch, autojump_clock
 ):
-    async with ready_house(monkeypatch) as (home, worker):
+    async with ready_server(monkeypatch) as (home, worker):
         home.workers.refusal = OSError(errno.EMFILE, "Too many open files")
         worker.die()
         await home.workers.next_ready()
@@ -972,8 +966,8 @@ async def test_a_worker_that_cannot_be_started_is_tried_again_after_a_pause(
         assert trio.current_time() == pytest.approx(3 * RESTART_BACKOFF_S)
 
 
-async def test_on_ready_is_told_once(monkeypatch, autojump_clock):
-    async with ready_house(monkeypatch) as (home, worker):
+async def test_on_ready_is_called_once(monkeypatch, autojump_clock):
+    async with ready_server(monkeypatch) as (home, worker):
         for _ in range(3):
             worker.die()
             worker = await home.workers.next_ready()
@@ -986,26 +980,26 @@ async def test_on_ready_is_told_once(monkeypatch, autojump_clock):
 
 
 async def test_a_silent_worker_is_killed_and_its_job_fails(monkeypatch, autojump_clock):
-    async with ready_house(monkeypatch, worker_silence_s=60) as (home, worker):
+    async with ready_server(monkeypatch, worker_silence_s=60) as (home, worker):
         asked = home.ask()
         await worker.prepare()
         await worker.expect(Run)
         await asked.over.wait()
         assert trio.current_time() == 60
         assert worker.was_killed
-        assert str(asked.error) == "the worker is gone: hung: no word for 60 s"
+        assert str(asked.error) == "the worker is gone: hung: no message for 60 s"
 
 
 async def test_an_idle_worker_that_is_alive_is_left_alone(monkeypatch, autojump_clock):
-    async with ready_house(monkeypatch, worker_silence_s=60) as (_, worker):
+    async with ready_server(monkeypatch, worker_silence_s=60) as (_, worker):
         for _ in range(20):
             await trio.sleep(50)
-            await worker.say(Alive())
+            await worker.say(Heartbeat())
         assert not worker.was_killed
 
 
-async def test_a_worker_that_talks_nonsense_is_replaced(monkeypatch, autojump_clock):
-    async with ready_house(monkeypatch) as (home, worker):
+async def test_a_worker_that_sends_nonsense_is_replaced(monkeypatch, autojump_clock):
+    async with ready_server(monkeypatch) as (home, worker):
         asked = home.ask()
         await worker.prepare()
         await worker.expect(Run)
@@ -1019,7 +1013,7 @@ async def test_a_worker_that_talks_nonsense_is_replaced(monkeypatch, autojump_cl
 async def test_a_prompt_that_takes_too_long_costs_the_worker(
     monkeypatch, autojump_clock
 ):
-    async with ready_house(monkeypatch, prepare_timeout_s=30) as (home, worker):
+    async with ready_server(monkeypatch, prepare_timeout_s=30) as (home, worker):
         slow = home.ask()
         await worker.expect(Prepare)
         next_one = home.ask()
@@ -1035,10 +1029,10 @@ async def test_a_prompt_that_takes_too_long_costs_the_worker(
         assert next_one.is_done
 
 
-async def test_the_time_of_a_prompt_begins_when_its_turn_does(
+async def test_the_time_of_a_prepare_starts_when_it_is_sent(
     monkeypatch, autojump_clock
 ):
-    async with ready_house(monkeypatch, prepare_timeout_s=30) as (home, worker):
+    async with ready_server(monkeypatch, prepare_timeout_s=30) as (home, worker):
         asked = [home.ask(runs=False) for _ in range(4)]
         for _ in asked:
             await trio.sleep(25)
@@ -1051,7 +1045,7 @@ async def test_the_time_of_a_prompt_begins_when_its_turn_does(
 async def test_a_prompt_waits_until_the_worker_is_done_with_one_that_was_left(
     monkeypatch, autojump_clock
 ):
-    async with ready_house(monkeypatch, prepare_timeout_s=30) as (home, worker):
+    async with ready_server(monkeypatch, prepare_timeout_s=30) as (home, worker):
         left = home.ask()
         ticket = (await worker.expect(Prepare)).ticket
         left.scope.cancel()
@@ -1070,7 +1064,7 @@ async def test_a_prompt_waits_until_the_worker_is_done_with_one_that_was_left(
 async def test_a_prompt_that_was_left_and_never_ends_costs_the_worker_alone(
     monkeypatch, autojump_clock
 ):
-    async with ready_house(monkeypatch, prepare_timeout_s=30) as (home, worker):
+    async with ready_server(monkeypatch, prepare_timeout_s=30) as (home, worker):
         left = home.ask()
         await worker.expect(Prepare)
         left.scope.cancel()
@@ -1087,7 +1081,7 @@ async def test_a_prompt_that_was_left_and_never_ends_costs_the_worker_alone(
 async def test_a_prompt_that_waits_behind_one_that_was_left_outlives_the_worker(
     monkeypatch, autojump_clock
 ):
-    async with ready_house(monkeypatch, prepare_timeout_s=30) as (home, worker):
+    async with ready_server(monkeypatch, prepare_timeout_s=30) as (home, worker):
         left = home.ask()
         await worker.expect(Prepare)
         left.scope.cancel()
@@ -1104,7 +1098,7 @@ async def test_a_prompt_that_waits_behind_one_that_was_left_outlives_the_worker(
 # --- the breaker ------------------------------------------------------------------------
 
 
-async def open_breaker(home: House, worker: FakeWorker, n_deaths: int) -> None:
+async def open_breaker(home: LocalServer, worker: FakeWorker, n_deaths: int) -> None:
     for _ in range(n_deaths - 1):
         worker.die()
         worker = await home.workers.next_ready()
@@ -1116,7 +1110,7 @@ async def test_an_open_breaker_refuses_at_once_and_says_why(
     monkeypatch, autojump_clock
 ):
     limits = {"breaker_deaths": 3, "breaker_open_s": 30}
-    async with ready_house(monkeypatch, **limits) as (home, worker):
+    async with ready_server(monkeypatch, **limits) as (home, worker):
         waiting = home.ask(runs=False)
         await worker.prepare()
         await open_breaker(home, worker, 3)
@@ -1132,11 +1126,11 @@ async def test_an_open_breaker_refuses_at_once_and_says_why(
         assert not home.engine.ready
 
 
-async def test_those_who_wait_as_the_breaker_opens_are_refused(
+async def test_waiting_jobs_are_refused_when_the_breaker_opens(
     monkeypatch, autojump_clock
 ):
     limits = {"breaker_deaths": 2, "breaker_open_s": 30}
-    async with ready_house(monkeypatch, **limits) as (home, worker):
+    async with ready_server(monkeypatch, **limits) as (home, worker):
         worker.die()
         worker = await home.workers.next()
         waiting = home.ask()
@@ -1151,7 +1145,7 @@ async def test_a_breaker_closes_when_a_worker_is_ready_again(
     monkeypatch, autojump_clock
 ):
     limits = {"breaker_deaths": 2, "breaker_open_s": 30}
-    async with ready_house(monkeypatch, **limits) as (home, worker):
+    async with ready_server(monkeypatch, **limits) as (home, worker):
         await open_breaker(home, worker, 2)
         opened_at = trio.current_time()
         worker = await home.workers.next()
@@ -1169,7 +1163,7 @@ async def test_a_breaker_closes_when_a_worker_is_ready_again(
 
 async def test_a_worker_that_only_prepares_has_not_served(monkeypatch, autojump_clock):
     limits = {"breaker_deaths": 2, "breaker_open_s": 30}
-    async with ready_house(monkeypatch, **limits) as (home, worker):
+    async with ready_server(monkeypatch, **limits) as (home, worker):
         for _ in range(2):
             home.ask(runs=False)
             await worker.prepare()
@@ -1181,7 +1175,7 @@ async def test_a_worker_that_only_prepares_has_not_served(monkeypatch, autojump_
 
 
 async def test_refused_prompts_harm_no_backend(monkeypatch, autojump_clock):
-    async with ready_house(monkeypatch, breaker_deaths=1) as (home, worker):
+    async with ready_server(monkeypatch, breaker_deaths=1) as (home, worker):
         for _ in range(20):
             asked = home.ask()
             ticket = (await worker.expect(Prepare)).ticket
@@ -1198,7 +1192,7 @@ async def test_refused_prompts_harm_no_backend(monkeypatch, autojump_clock):
 async def test_stop_fails_jobs_in_every_state_and_later_ones(
     monkeypatch, autojump_clock
 ):
-    async with ready_house(monkeypatch) as (home, worker):
+    async with ready_server(monkeypatch) as (home, worker):
         prepared = home.ask(runs=False)
         await worker.prepare()
         running = home.ask()
@@ -1215,8 +1209,8 @@ async def test_stop_fails_jobs_in_every_state_and_later_ones(
         assert not home.engine.ready
 
 
-async def test_stop_fails_those_who_wait_for_a_worker(monkeypatch, autojump_clock):
-    async with ready_house(monkeypatch) as (home, worker):
+async def test_stop_fails_jobs_that_wait_for_a_worker(monkeypatch, autojump_clock):
+    async with ready_server(monkeypatch) as (home, worker):
         worker.die()
         await home.workers.next()
         waiting = home.ask()
@@ -1229,7 +1223,7 @@ async def test_stop_fails_those_who_wait_for_a_worker(monkeypatch, autojump_cloc
 async def test_a_worker_that_dies_after_stop_ends_nothing_else(
     monkeypatch, autojump_clock
 ):
-    async with ready_house(monkeypatch) as (home, worker):
+    async with ready_server(monkeypatch) as (home, worker):
         home.engine.stop("the daemon is going down")
         worker.die()
         successor = await home.workers.next_ready()
@@ -1240,7 +1234,7 @@ async def test_a_worker_that_dies_after_stop_ends_nothing_else(
 async def test_a_worker_that_gets_ready_after_stop_serves_nobody(
     monkeypatch, autojump_clock
 ):
-    async with ready_house(monkeypatch) as (home, worker):
+    async with ready_server(monkeypatch) as (home, worker):
         worker.die()
         worker = await home.workers.next()
         home.engine.stop("the daemon is going down")
@@ -1280,7 +1274,7 @@ def test_every_job_ends_once_whatever_its_worker_does(deeds, kinds, leaves_s):
             deed = "answer" if isinstance(message, Drop) or not deeds else deeds.pop()
             await act(worker, message, deed)
 
-    async def drive(home: House):
+    async def drive(home: LocalServer):
         async with trio.open_nursery() as nursery:
             while True:
                 worker = await home.workers.next()
@@ -1288,7 +1282,7 @@ def test_every_job_ends_once_whatever_its_worker_does(deeds, kinds, leaves_s):
 
     async def main():
         with pytest.MonkeyPatch.context() as patch:
-            async with house(patch) as home, trio.open_nursery() as nursery:
+            async with server(patch) as home, trio.open_nursery() as nursery:
                 nursery.start_soon(drive, home)
                 asked.extend(home.ask(kind) for kind in kinds)
                 for each, seconds in zip(asked, leaves_s, strict=False):
@@ -1297,7 +1291,7 @@ def test_every_job_ends_once_whatever_its_worker_does(deeds, kinds, leaves_s):
                     await each.over.wait()
                 nursery.cancel_scope.cancel()
             session = home.engine._session
-            assert session is None or not session._answers._boxes
+            assert session is None or not session._demux._queues
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
     for each in asked:

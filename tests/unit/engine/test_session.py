@@ -7,38 +7,38 @@ import trio
 import trio.testing
 from msgspec.structs import replace
 
-from inferd.config import MockSettings
-from inferd.engine.answers import Prefilled, WorkerDiedError
-from inferd.engine.conduct import SessionOverError
-from inferd.engine.session import Session
-from inferd.fit import Demand, Line, Share
-from inferd.ipc import (
-    Alive,
-    Boxed,
+from inferd.backend.job import EmbedJob
+from inferd.config.settings import MockSettings
+from inferd.engine.channel.demultiplexer import PrefillProgress, WorkerDiedError
+from inferd.engine.channel.validator import SessionEndedError
+from inferd.engine.session import WorkerSession
+from inferd.ipc.encoding import encode
+from inferd.ipc.worker import (
     Drop,
     Embedded,
     Ended,
     Failed,
     FromWorker,
+    GetTokenTable,
+    Heartbeat,
     Load,
     Loaded,
     LoadFailed,
     Loading,
-    Overflow,
     Prepare,
+    PromptOverflow,
     PromptReady,
     Refused,
     Run,
+    SandboxReport,
     Scored,
-    Spell,
-    Spelt,
     Step,
+    TokenTableReply,
 )
-from inferd.job import EmbedJob
-from inferd.limits import MAX_IPC_MESSAGE_BYTES
-from inferd.pipe import encode
-from inferd.wire.responses import Guesses, Logprob, Usage
-from tests.fakes.ledger import DEMAND, allot_all
+from inferd.limits.engine import MAX_IPC_MESSAGE_BYTES
+from inferd.memory.plan import LinearSize, MemoryDemand, MemoryShare
+from inferd.wire.responses import DraftCounts, Logprob, Usage
+from tests.fakes.memory_coordinator import DEMAND, grant_all
 from tests.fakes.streams import fill_pipe
 from tests.fakes.worker import CAPABILITIES, Workers, ended
 
@@ -55,23 +55,23 @@ async def open_session():
     """A session, and the worker that the test drives."""
     workers = Workers()
     async with workers.start() as process:
-        yield Session(process), await workers.next()  # type: ignore[arg-type]
+        yield WorkerSession(process), await workers.next()  # type: ignore[arg-type]
 
 
-async def load(session: Session, report=lambda _: None) -> Loaded:
-    return await session.load(LOAD, report, allot_all, silence_s=SILENCE_S)
+async def load(session: WorkerSession, report=lambda _: None) -> Loaded:
+    return await session.load(LOAD, report, grant_all, silence_s=SILENCE_S)
 
 
 @asynccontextmanager
 async def serving():
     """A session that serves; afterwards ``over`` says why it is over, if it is."""
     async with open_session() as (session, worker), trio.open_nursery() as nursery:
-        over: list[SessionOverError] = []
+        over: list[SessionEndedError] = []
 
         async def serve():
             try:
                 await session.serve(silence_s=SILENCE_S)
-            except SessionOverError as error:
+            except SessionEndedError as error:
                 over.append(error)
 
         nursery.start_soon(serve)
@@ -87,7 +87,7 @@ async def settled():
 # --- loading ----------------------------------------------------------------------------
 
 
-async def test_a_load_tells_how_far_it_is_and_what_came_of_it(autojump_clock):
+async def test_a_load_reports_phases_and_its_result(autojump_clock):
     async with open_session() as (session, worker):
         phases = [Loading(phase="mmap", path="/m"), Loading(phase="kv_cache", n_ctx=8)]
         await worker.say(*phases, LOADED)
@@ -102,13 +102,13 @@ async def test_a_demand_gets_its_share(autojump_clock):
         await worker.say(DEMAND, LOADED)
         assert await load(session) == LOADED
         await worker.expect(Load)
-        assert await worker.expect(Share) == Share(n_slots=2, n_ctx=512)
+        assert await worker.expect(MemoryShare) == MemoryShare(n_slots=2, n_ctx=512)
 
 
 async def test_a_demand_is_made_once(autojump_clock):
     async with open_session() as (session, worker):
         await worker.say(DEMAND, DEMAND)
-        with pytest.raises(SessionOverError, match="Demand out of turn"):
+        with pytest.raises(SessionEndedError, match="unexpected MemoryDemand"):
             await load(session)
 
 
@@ -118,38 +118,36 @@ async def test_a_demand_is_made_once(autojump_clock):
         replace(DEMAND, n_ctx=0),
         replace(DEMAND, weights=-1),
         replace(DEMAND, own=2**63),
-        replace(DEMAND, cache=Line(per_token=-1)),
+        replace(DEMAND, cache=LinearSize(per_token=-1)),
     ],
 )
-async def test_a_demand_that_no_machine_could_meet_is_no_message(
-    demand, autojump_clock
-):
+async def test_an_implausible_demand_is_malformed(demand, autojump_clock):
     async with open_session() as (session, worker):
         await worker.say(demand)
-        with pytest.raises(SessionOverError, match="broke the protocol"):
+        with pytest.raises(SessionEndedError, match="broke the protocol"):
             await load(session)
         assert worker.was_killed
 
 
-async def test_a_load_that_says_much_and_gets_nowhere_ends(monkeypatch, autojump_clock):
+async def test_a_load_with_too_many_messages_ends(monkeypatch, autojump_clock):
     monkeypatch.setattr("inferd.engine.session.LOAD_MESSAGES", 10)
     async with open_session() as (session, worker):
         await worker.say(*[Loading(phase="mmap")] * 10)
-        with pytest.raises(SessionOverError, match="gets nowhere"):
+        with pytest.raises(SessionEndedError, match="too many messages"):
             await load(session)
 
 
-async def test_what_a_worker_has_given_up_is_known(autojump_clock):
+async def test_a_workers_sandbox_report_is_kept(autojump_clock):
     async with open_session() as (session, worker):
-        await worker.say(Boxed(landlock=7, seccomp=True), LOADED)
+        await worker.say(SandboxReport(landlock=7, seccomp=True), LOADED)
         await load(session)
-        assert session.boxed == Boxed(landlock=7, seccomp=True)
+        assert session.sandbox_report == SandboxReport(landlock=7, seccomp=True)
 
 
 async def test_a_worker_may_wait_for_its_share_as_long_as_it_takes(autojump_clock):
-    async def think(demand: Demand) -> Share:
+    async def think(demand: MemoryDemand) -> MemoryShare:
         await trio.sleep(10 * SILENCE_S)
-        return await allot_all(demand)
+        return await grant_all(demand)
 
     async with open_session() as (session, worker):
         await worker.say(DEMAND, LOADED)
@@ -157,25 +155,25 @@ async def test_a_worker_may_wait_for_its_share_as_long_as_it_takes(autojump_cloc
         assert await session.load(LOAD, report, think, silence_s=SILENCE_S) == LOADED
 
 
-async def test_a_load_that_no_pipe_holds_arrives_whole(autojump_clock, nursery):
+async def test_a_load_larger_than_the_socket_buffer_arrives(autojump_clock, nursery):
     async with open_session() as (session, worker):
         settings = MockSettings(name="m", tokens=("x" * 3_000_000,))
         message = Load(settings=settings, n_slots=2)
         nursery.start_soon(worker.get_ready)
-        await session.load(message, lambda _: None, allot_all, silence_s=SILENCE_S)
+        await session.load(message, lambda _: None, grant_all, silence_s=SILENCE_S)
         assert worker.received == [message]
 
 
 async def test_a_worker_that_does_not_read_its_load_is_killed(autojump_clock):
     async with open_session() as (session, worker):
         fill_pipe(worker.process.stream)
-        with pytest.raises(SessionOverError, match="hung: no word for 60 s"):
+        with pytest.raises(SessionEndedError, match="hung: no message for 60 s"):
             await load(session)
         assert worker.was_killed
     assert trio.current_time() == SILENCE_S
 
 
-async def test_from_ready_on_a_worker_may_have_read_clients_words(autojump_clock):
+async def test_from_ready_on_stderr_is_redacted(autojump_clock):
     async with open_session() as (session, worker):
         await worker.say(Loading(phase="mmap"))
         with trio.move_on_after(1):
@@ -186,22 +184,26 @@ async def test_from_ready_on_a_worker_may_have_read_clients_words(autojump_clock
         assert worker.process.holds_client_text
 
 
-async def test_a_load_that_failed_says_why_and_what_the_library_said(autojump_clock):
+async def test_a_failed_load_has_the_reason_and_the_librarys_error(autojump_clock):
     async with open_session() as (session, worker):
-        worker.process.complaint = "error: bad magic"
+        worker.process.error_line = "error: bad magic"
         await worker.say(LoadFailed(reason="not a model"))
         worker.die(3)
-        with pytest.raises(SessionOverError, match="not a model: error: bad") as caught:
+        with pytest.raises(
+            SessionEndedError, match="not a model: error: bad"
+        ) as caught:
             await load(session)
         assert caught.value.reason == "not a model"
 
 
-async def test_a_load_that_failed_has_a_line_for_clients_and_one_for_us(autojump_clock):
+async def test_a_failed_load_has_a_line_for_clients_and_one_for_the_operator(
+    autojump_clock,
+):
     async with open_session() as (session, worker):
-        worker.process.complaint = "error: bad magic"
-        await worker.say(LoadFailed(reason="not a model", whole="/m: not a model"))
+        worker.process.error_line = "error: bad magic"
+        await worker.say(LoadFailed(reason="not a model", detail="/m: not a model"))
         worker.die(3)
-        with pytest.raises(SessionOverError) as caught:
+        with pytest.raises(SessionEndedError) as caught:
             await load(session)
         assert str(caught.value) == "/m: not a model: error: bad magic"
         assert caught.value.reason == "not a model"
@@ -210,20 +212,20 @@ async def test_a_load_that_failed_has_a_line_for_clients_and_one_for_us(autojump
 async def test_a_failed_worker_that_does_not_end_keeps_nobody_waiting(autojump_clock):
     async with open_session() as (session, worker):
         await worker.say(LoadFailed(reason="not a model"))
-        with trio.fail_after(2 * SILENCE_S), pytest.raises(SessionOverError):
+        with trio.fail_after(2 * SILENCE_S), pytest.raises(SessionEndedError):
             await load(session)
 
 
 async def test_a_worker_that_dies_while_loading_says_how(autojump_clock):
     async with open_session() as (session, worker):
         worker.die(-signal.SIGILL)
-        with pytest.raises(SessionOverError, match="^killed by SIGILL$"):
+        with pytest.raises(SessionEndedError, match="^killed by SIGILL$"):
             await load(session)
 
 
 async def test_a_worker_that_is_silent_while_loading_is_killed(autojump_clock):
     async with open_session() as (session, worker):
-        with pytest.raises(SessionOverError, match="hung: no word for 60 s"):
+        with pytest.raises(SessionEndedError, match="hung: no message for 60 s"):
             await load(session)
         assert worker.was_killed
     assert trio.current_time() == SILENCE_S
@@ -243,14 +245,14 @@ async def test_signs_of_life_give_a_load_all_the_time_it_takes(autojump_clock, n
 
 
 @pytest.mark.parametrize(
-    "message", [Alive(), Step(), PromptReady(ticket=1, prompt_tokens=1)]
+    "message", [Heartbeat(), Step(), PromptReady(ticket=1, prompt_tokens=1)]
 )
 async def test_a_worker_that_serves_before_it_is_loaded_is_refused(
     message: FromWorker, autojump_clock
 ):
     async with open_session() as (session, worker):
         await worker.say(message)
-        with pytest.raises(SessionOverError, match="out of turn"):
+        with pytest.raises(SessionEndedError, match="unexpected"):
             await load(session)
 
 
@@ -260,7 +262,7 @@ async def test_a_worker_that_serves_before_it_is_loaded_is_refused(
 async def test_each_job_gets_its_own_answers_in_order(autojump_clock):
     async with serving() as (session, worker, _):
         a, b = session.open(1), session.open(2)
-        session.post(Prepare(ticket=2, job=JOB))
+        session.send(Prepare(ticket=2, job=JOB))
         ended = Ended(ticket=1, stop_reason="end", usage=USAGE)
         await worker.say(
             PromptReady(ticket=2, prompt_tokens=5),
@@ -268,8 +270,8 @@ async def test_each_job_gets_its_own_answers_in_order(autojump_clock):
             Step(pieces=[(1, b"z")], ended=[ended]),
         )
         await settled()
-        assert await a.take() == [b"x", b"z", ended]
-        assert await b.take() == [PromptReady(ticket=2, prompt_tokens=5), b"y"]
+        assert await a.get_all() == [b"x", b"z", ended]
+        assert await b.get_all() == [PromptReady(ticket=2, prompt_tokens=5), b"y"]
 
 
 @pytest.mark.parametrize(
@@ -277,15 +279,15 @@ async def test_each_job_gets_its_own_answers_in_order(autojump_clock):
     [
         PromptReady(ticket=7, prompt_tokens=1),
         Refused(ticket=7, reason="no"),
-        Overflow(ticket=7, prompt_tokens=9, n_ctx=8),
+        PromptOverflow(ticket=7, prompt_tokens=9, n_ctx=8),
     ],
 )
 async def test_an_answer_to_a_prompt_reaches_its_job(message, autojump_clock):
     async with serving() as (session, worker, _):
         box = session.open(7)
-        session.post(Prepare(ticket=7, job=JOB))
+        session.send(Prepare(ticket=7, job=JOB))
         await worker.say(message)
-        assert await box.take() == [message]
+        assert await box.get_all() == [message]
 
 
 @pytest.mark.parametrize(
@@ -302,7 +304,7 @@ async def test_vectors_and_scores_reach_their_job_and_are_a_service(
         box = session.open(7)
         assert not session.has_served
         await worker.say(message)
-        assert await box.take() == [message]
+        assert await box.get_all() == [message]
         assert session.has_served
 
 
@@ -325,8 +327,8 @@ async def test_all_of_a_step_reaches_its_job_in_its_order(autojump_clock):
             ended=[end],
         )
         await worker.say(step)
-        assert await one.take() == [Prefilled(3), logprob, b"x", end]
-        assert await other.take() == [Prefilled(5), b"y"]
+        assert await one.get_all() == [PrefillProgress(3), logprob, b"x", end]
+        assert await other.get_all() == [PrefillProgress(5), b"y"]
 
 
 async def test_each_token_of_a_step_comes_behind_its_log_probability(autojump_clock):
@@ -338,8 +340,8 @@ async def test_each_token_of_a_step_comes_behind_its_log_probability(autojump_cl
         ]
         pieces = [(1, b"a"), (1, b"b"), (2, b"x"), (1, b"c")]
         await worker.say(Step(pieces=pieces, logprobs=[(1, each) for each in known]))
-        assert await one.take() == [known[0], b"a", known[1], b"b", known[2], b"c"]
-        assert await other.take() == [b"x"]
+        assert await one.get_all() == [known[0], b"a", known[1], b"b", known[2], b"c"]
+        assert await other.get_all() == [b"x"]
 
 
 @pytest.mark.parametrize(
@@ -351,7 +353,7 @@ async def test_each_token_of_a_step_comes_behind_its_log_probability(autojump_cl
         Failed(ticket=7, reason="not finite"),
     ],
 )
-async def test_the_last_word_of_a_job_is_known_for_it(message, autojump_clock, nursery):
+async def test_a_jobs_final_result_cancels_a_block(message, autojump_clock, nursery):
     async with serving() as (session, worker, _):
         box, other = session.open(7), session.open(6)
 
@@ -369,12 +371,12 @@ async def test_the_last_word_of_a_job_is_known_for_it(message, autojump_clock, n
         assert trio.current_time() == 6
 
 
-async def test_a_job_that_failed_is_told_and_is_no_service(autojump_clock):
+async def test_a_failed_job_is_reported_and_does_not_count_as_served(autojump_clock):
     async with serving() as (session, worker, over):
         box = session.open(7)
         message = Failed(ticket=7, reason="not finite")
         await worker.say(message)
-        assert await box.take() == [message]
+        assert await box.get_all() == [message]
         assert not session.has_served
         assert over == []
 
@@ -382,7 +384,7 @@ async def test_a_job_that_failed_is_told_and_is_no_service(autojump_clock):
 async def test_a_prompt_is_answered_by_its_own_failure_alone(autojump_clock):
     async with serving() as (session, worker, _):
         session.open(1)
-        session.post(Prepare(ticket=2, job=JOB))
+        session.send(Prepare(ticket=2, job=JOB))
         await worker.say(Failed(ticket=1, reason="a run"))
         await settled()
         with trio.move_on_after(5) as scope:
@@ -396,15 +398,15 @@ async def test_a_prompt_is_answered_by_its_own_failure_alone(autojump_clock):
 async def test_answers_to_a_dropped_job_are_ignored(autojump_clock):
     async with serving() as (session, worker, over):
         session.open(1)
-        session.post(Prepare(ticket=1, job=JOB))
+        session.send(Prepare(ticket=1, job=JOB))
         session.close(1)
         await worker.say(
             Step(pieces=[(1, b"late")]), PromptReady(ticket=1, prompt_tokens=1)
         )
         box = session.open(2)
         await worker.say(Step(pieces=[(2, b"mine")]))
-        assert await box.take() == [b"mine"]
-        assert not session.knows(1)
+        assert await box.get_all() == [b"mine"]
+        assert not session.has_job(1)
         assert over == []
 
 
@@ -419,18 +421,18 @@ async def test_a_job_is_dropped_once_and_only_if_it_is_open(autojump_clock):
 
 async def test_a_job_is_known_from_open_to_close(autojump_clock):
     async with serving() as (session, _, _):
-        assert not session.knows(1)
+        assert not session.has_job(1)
         box = session.open(1)
         assert session.open(1) is box
-        assert session.knows(1)
+        assert session.has_job(1)
         session.close(1)
-        assert not session.knows(1)
+        assert not session.has_job(1)
 
 
 async def test_a_worker_has_served_when_it_has_ended_a_job(autojump_clock):
     async with serving() as (session, worker, _):
         session.open(1)
-        session.post(Prepare(ticket=1, job=JOB))
+        session.send(Prepare(ticket=1, job=JOB))
         await worker.say(
             PromptReady(ticket=1, prompt_tokens=1), Step(pieces=[(1, b"x")])
         )
@@ -441,17 +443,17 @@ async def test_a_worker_has_served_when_it_has_ended_a_job(autojump_clock):
         assert session.has_served
 
 
-async def test_every_open_job_hears_that_the_worker_is_gone(autojump_clock):
+async def test_every_open_job_fails_when_the_worker_is_gone(autojump_clock):
     async with serving() as (session, worker, _):
         boxes = [session.open(ticket) for ticket in (1, 2)]
         await worker.say(Step(pieces=[(1, b"last")]))
         await settled()
         session.fail_all("it is gone")
-        assert await boxes[0].take() == [b"last"]
+        assert await boxes[0].get_all() == [b"last"]
         for box in boxes:
             with pytest.raises(WorkerDiedError, match="it is gone"):
-                await box.take()
-        assert not session.knows(1)
+                await box.get_all()
+        assert not session.has_job(1)
 
 
 # --- the worker's end -------------------------------------------------------------------
@@ -459,7 +461,7 @@ async def test_every_open_job_hears_that_the_worker_is_gone(autojump_clock):
 
 async def test_a_death_ends_the_session_and_says_how(autojump_clock):
     async with serving() as (_, worker, over):
-        worker.process.complaint = "GGML_ASSERT"
+        worker.process.error_line = "GGML_ASSERT"
         worker.die(-signal.SIGABRT)
         await settled()
     [error] = over
@@ -467,13 +469,13 @@ async def test_a_death_ends_the_session_and_says_how(autojump_clock):
     assert error.reason == "killed by SIGABRT"
 
 
-async def test_what_was_said_before_a_death_still_arrives(autojump_clock):
+async def test_results_before_a_death_still_arrive(autojump_clock):
     async with serving() as (session, worker, over):
         box = session.open(1)
         await worker.say(Step(pieces=[(1, b"last words")]))
         worker.die()
         await settled()
-        assert await box.take() == [b"last words"]
+        assert await box.get_all() == [b"last words"]
         assert over
 
 
@@ -484,19 +486,17 @@ async def test_a_silent_worker_is_killed(autojump_clock):
         await trio.sleep(2)
         assert worker.was_killed
         [error] = over
-        assert error.reason == "hung: no word for 60 s"
+        assert error.reason == "hung: no message for 60 s"
 
 
 @pytest.mark.parametrize("is_left", [True, False])
-async def test_a_worker_that_beats_and_gets_nowhere_with_a_job_is_killed(
-    is_left, autojump_clock
-):
+async def test_a_worker_without_progress_in_a_job_is_killed(is_left, autojump_clock):
     async with serving() as (session, worker, over):
         session.open(1)
-        session.post(Run(ticket=1))
+        session.send(Run(ticket=1))
         for _ in range(9):
             await trio.sleep(SILENCE_S / 10)
-            await worker.say(Alive())
+            await worker.say(Heartbeat())
         if is_left:
             session.close(1)
         await trio.sleep(SILENCE_S / 5)
@@ -508,7 +508,7 @@ async def test_a_worker_that_beats_and_gets_nowhere_with_a_job_is_killed(
 async def test_a_long_prompt_that_is_read_step_by_step_is_progress(autojump_clock):
     async with serving() as (session, worker, over):
         session.open(1)
-        session.post(Run(ticket=1))
+        session.send(Run(ticket=1))
         for _ in range(20):
             await trio.sleep(SILENCE_S - 1)
             await worker.say(Step(n_read=64))
@@ -517,7 +517,7 @@ async def test_a_long_prompt_that_is_read_step_by_step_is_progress(autojump_cloc
 
 async def test_half_a_message_is_silence(autojump_clock):
     async with serving() as (_, worker, over):
-        for byte in encode(Alive())[:3]:
+        for byte in encode(Heartbeat())[:3]:
             await worker.say_raw(bytes([byte]))
             await trio.sleep(SILENCE_S / 3 + 1)
         assert "hung" in over[0].reason
@@ -525,8 +525,12 @@ async def test_half_a_message_is_silence(autojump_clock):
 
 async def test_any_message_is_a_sign_of_life(autojump_clock):
     async with serving() as (session, worker, over):
-        for message in [Alive(), Step(), PromptReady(ticket=9, prompt_tokens=1)] * 5:
-            session.post(Prepare(ticket=9, job=JOB))
+        for message in [
+            Heartbeat(),
+            Step(),
+            PromptReady(ticket=9, prompt_tokens=1),
+        ] * 5:
+            session.send(Prepare(ticket=9, job=JOB))
             await trio.sleep(SILENCE_S - 1)
             await worker.say(message)
         assert over == []
@@ -543,11 +547,11 @@ async def test_any_message_is_a_sign_of_life(autojump_clock):
         encode(LOADED),
         encode(LoadFailed(reason="too late")),
         encode(Loading(phase="mmap")),
-        encode(Boxed()),
+        encode(SandboxReport()),
         encode(Step(pieces=[(1, b"for nobody")])),
         encode(Step(pieces=[(-1, b"")])),
         encode(PromptReady(ticket=1, prompt_tokens=1)),
-        encode(Spelt(words=b"nobody asked")),
+        encode(TokenTableReply(token_table=b"nobody asked")),
     ],
 )
 async def test_a_worker_that_breaks_the_protocol_ends_the_session(data, autojump_clock):
@@ -558,7 +562,7 @@ async def test_a_worker_that_breaks_the_protocol_ends_the_session(data, autojump
         assert error.reason.startswith("broke the protocol")
 
 
-async def test_a_worker_that_closes_its_pipe_is_killed(autojump_clock):
+async def test_a_worker_that_closes_its_socket_is_killed(autojump_clock):
     async with serving() as (_, worker, over):
         await worker.process.far_stream.send_eof()
         await settled()
@@ -567,22 +571,22 @@ async def test_a_worker_that_closes_its_pipe_is_killed(autojump_clock):
 
 
 async def test_a_worker_that_never_reads_is_killed(monkeypatch, autojump_clock):
-    monkeypatch.setattr("inferd.engine.outbox.IPC_OUTBOX_MESSAGES", 5)
+    monkeypatch.setattr("inferd.engine.channel.transport.IPC_SEND_QUEUE_MESSAGES", 5)
     async with open_session() as (session, worker):
         fill_pipe(worker.process.stream)
         for ticket in range(5):
-            session.post(Run(ticket=ticket))
+            session.send(Run(ticket=ticket))
         assert not worker.was_killed
-        session.post(Run(ticket=5))
+        session.send(Run(ticket=5))
         assert worker.was_killed
 
 
-async def test_what_was_guessed_comes_before_the_text_it_belongs_to(autojump_clock):
-    guesses = Guesses(drafted_tokens=2, accepted_tokens=1)
+async def test_draft_counts_come_before_their_text(autojump_clock):
+    guesses = DraftCounts(drafted_tokens=2, accepted_tokens=1)
     async with serving() as (session, worker, _):
         box = session.open(1)
-        await worker.say(Step(pieces=[(1, b"a"), (1, b"b")], guessed=[(1, guesses)]))
-        assert await box.take() == [guesses, b"a", b"b"]
+        await worker.say(Step(pieces=[(1, b"a"), (1, b"b")], drafted=[(1, guesses)]))
+        assert await box.get_all() == [guesses, b"a", b"b"]
 
 
 async def test_vectors_that_are_not_the_last_finish_nothing(autojump_clock):
@@ -590,7 +594,7 @@ async def test_vectors_that_are_not_the_last_finish_nothing(autojump_clock):
     async with serving() as (session, worker, _):
         box = session.open(1)
         await worker.say(part)
-        assert await box.take() == [part]
+        assert await box.get_all() == [part]
         assert not session.has_served
         session.close(1)
         assert await worker.hear() == [Drop(ticket=1)]
@@ -627,49 +631,49 @@ async def test_messages_are_sent_in_order(autojump_clock):
     async with serving() as (session, worker, _):
         sent = [Run(ticket=ticket) for ticket in range(50)]
         for message in sent:
-            session.post(message)
+            session.send(message)
         assert await worker.hear() == sent
 
 
-async def test_posting_to_a_dead_worker_harms_nobody(autojump_clock):
+async def test_sending_to_a_dead_worker_is_harmless(autojump_clock):
     async with serving() as (session, worker, over):
         worker.die()
-        session.post(Run(ticket=1))
+        session.send(Run(ticket=1))
         await settled()
-        session.post(Run(ticket=2))
+        session.send(Run(ticket=2))
         await settled()
         assert len(over) == 1
 
 
-async def test_a_vocabulary_is_asked_for_once_and_told_to_all(autojump_clock, nursery):
+async def test_the_token_table_is_requested_once_for_all_tasks(autojump_clock, nursery):
     async with serving() as (session, worker, over):
         told: list[bytes] = []
 
         async def ask():
-            told.append(await session.vocabulary.get())
+            told.append(await session.token_table.get())
 
         for _ in range(3):
             nursery.start_soon(ask)
-        await worker.expect(Spell)
-        await worker.say(Spelt(words=b"words"))
+        await worker.expect(GetTokenTable)
+        await worker.say(TokenTableReply(token_table=b"words"))
         await settled()
         assert told == [b"words"] * 3
         assert await worker.hear() == []
-        await worker.say(Spelt(words=b"others"))
+        await worker.say(TokenTableReply(token_table=b"others"))
         await settled()
         assert over
 
 
-async def test_from_a_dead_worker_no_vocabulary_is_waited_for(autojump_clock, nursery):
+async def test_a_dead_workers_token_table_is_not_awaited(autojump_clock, nursery):
     async with serving() as (session, worker, _):
         refused = trio.Event()
 
         async def ask():
             with pytest.raises(WorkerDiedError):
-                await session.vocabulary.get()
+                await session.token_table.get()
             refused.set()
 
         nursery.start_soon(ask)
-        await worker.expect(Spell)
+        await worker.expect(GetTokenTable)
         session.fail_all("it is gone")
         await refused.wait()

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from inferd.config import DEFAULT_CHAT_MODEL
+from inferd.config.settings import DEFAULT_CHAT_MODEL
 from inferd.models.convert.recipes import RECIPES
 from inferd.models.embedded import (
     EMBEDDED_MODELS,

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from inferd.models.fetch import FetchError, Workshop, fetch, is_there
+from inferd.models.fetch import Builder, FetchError, fetch, is_cached
 from tests.unit.models.workshop import MADE, PLAIN, WEIGHTS, WORDS, FakeWorkshop
 
 MODELS = pytest.mark.parametrize("model", [PLAIN, MADE], ids=lambda model: model.name)
@@ -18,7 +18,7 @@ def workshop(tmp_path):
     directory = tmp_path / "workshop"
     directory.mkdir()
     fake = FakeWorkshop(directory)
-    interface: Workshop = fake
+    interface: Builder = fake
     assert interface is fake
     return fake
 
@@ -61,14 +61,14 @@ def test_nothing_but_the_model_is_left(workshop, cache, model):
 
 
 @MODELS
-def test_a_model_is_there_once_it_is_whole(workshop, cache, model):
-    assert not is_there(model, cache)
+def test_a_model_appears_only_when_complete(workshop, cache, model):
+    assert not is_cached(model, cache)
     path = fetch(model, cache, workshop)
-    assert is_there(model, cache)
+    assert is_cached(model, cache)
     path.write_bytes(path.read_bytes()[:100])
-    assert not is_there(model, cache)
+    assert not is_cached(model, cache)
     fetch(model, cache, workshop)
-    assert is_there(model, cache)
+    assert is_cached(model, cache)
 
 
 def spoil_member(workshop, model):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from inferd.models.__main__ import CONVERTER_FILES, CONVERTER_NEEDS, PipWorkshop, main
+from inferd.models.__main__ import CONVERTER_FILES, CONVERTER_NEEDS, PipBuilder, main
 from inferd.models.embedded import EMBEDDED_MODELS
 from inferd.models.fetch import FetchError
 from tests.unit.models.workshop import MADE, PLAIN, FakeWorkshop
@@ -60,7 +60,7 @@ def command(workshops, monkeypatch, tmp_path):
             vars(workshops[-1]).update(state)
             return workshops[-1]
 
-        monkeypatch.setattr("inferd.models.__main__.PipWorkshop", open_workshop)
+        monkeypatch.setattr("inferd.models.__main__.PipBuilder", open_workshop)
         monkeypatch.setattr(sys, "argv", ["inferd.models", *arguments])
         return main()
 
@@ -144,7 +144,7 @@ def asked(pip):
 def workshop(pip, tmp_path):
     directory = tmp_path / "workshop"
     directory.mkdir()
-    return PipWorkshop(directory)
+    return PipBuilder(directory)
 
 
 def test_a_wheel_is_downloaded_alone_and_never_built(workshop, pip, tmp_path):
@@ -183,7 +183,7 @@ def test_one_environment_of_exact_versions_serves_all_conversions(
 @pytest.mark.slow
 def test_an_environment_that_cannot_be_made_is_one_line(workshop, pip, tmp_path):
     Path(f"{pip}.down").touch()
-    with pytest.raises(FetchError, match="^no environment could be made"):
+    with pytest.raises(FetchError, match="^could not create an environment"):
         workshop.convert("any", tmp_path, tmp_path / "out.gguf")
 
 

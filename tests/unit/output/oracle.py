@@ -8,10 +8,10 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from inferd.dialects.dialect import Call, Judge, Region
-from inferd.events import MalformedToolCall, Text, Thinking, ToolUse
-from inferd.job import Tool
-from inferd.output.blocks import Block, merge
+from inferd.backend.events import MalformedToolCall, Text, Thinking, ToolUse
+from inferd.backend.job import ToolSpec
+from inferd.dialects.dialect import CallClassifier, ParsedCall, Region
+from inferd.output.parser import Block, merge_deltas
 
 
 def split(text: str) -> st.SearchStrategy[list[str]]:
@@ -63,12 +63,14 @@ def whole(phrases: Sequence[str], text: str) -> tuple[str, str | None]:
             return text, None
 
 
-def read_calls(text: str, _tools: Sequence[Tool] = ()) -> Sequence[Call] | None:
+def read_calls(
+    text: str, _tools: Sequence[ToolSpec] = ()
+) -> Sequence[ParsedCall] | None:
     """Read what a small family writes: ``f{"a": 1}``, a call on each line, or ``-``."""
     lines = [line for line in text.split("\n") if line]
     found = [re.fullmatch(r"(\w+)({.*})", line) for line in lines if lines != ["-"]]
     try:
-        calls = [Call(each[1], json.loads(each[2])) for each in found if each]
+        calls = [ParsedCall(each[1], json.loads(each[2])) for each in found if each]
     except ValueError:
         return None
     return calls if lines and all(found) else None
@@ -123,7 +125,7 @@ def end_of_json(ends: Sequence[str], text: str, bound: int) -> tuple[int, str] |
     return None
 
 
-def is_call(judge: Judge, text: str) -> bool:
+def is_call(judge: CallClassifier, text: str) -> bool:
     """Tell whether a text is judged a call as soon as it is judged at all."""
     verdicts = (judge(text[:size], ()) for size in range(len(text) + 1))
     return next((each for each in verdicts if each is not None), False)
@@ -156,14 +158,14 @@ class Parsed:
         begin, end = "", "begins"
         while end:
             start, end, target = self._next(place, text)
-            if place.strings:
+            if place.string_tracker:
                 found = end_of_json([*filter(None, place.ends)], text, self._bound)
                 start, end = found or (len(text), "")
             body, text = text[:start], text[start + len(end) :]
             if place.keeps_begin:
                 begin, body = "", begin + body
             self._add(place, begin, body, end)
-            if target.judge and not is_call(target.judge, end + text):
+            if target.classify and not is_call(target.classify, end + text):
                 self._is_fresh, end, text = False, "text", end + text
                 continue
             begin, place = end, target
@@ -201,7 +203,7 @@ class Parsed:
                 self.blocks.append(Text(body))
             case "thought" if body:
                 self.blocks.append(Thinking(body))
-        self.blocks = merge(self.blocks)
+        self.blocks = merge_deltas(self.blocks)
 
     def _add_calls(self, place: Region, begin: str, body: str, end: str) -> None:
         assert place.read is not None

@@ -5,20 +5,20 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from inferd.errors import AttachmentsTooLargeError, InvalidRequestError
-from inferd.limits import MAX_ATTACHMENT_BYTES, MAX_ATTACHMENTS
+from inferd.limits.protocol import MAX_ATTACHMENT_BYTES, MAX_ATTACHMENTS
 from inferd.resolve import content
 from inferd.resolve.content import check_content, needs_of
 from inferd.routing import (
-    ANSWERS,
-    ANSWERS_V2,
     GENERATES,
-    HEARS,
+    GENERATES_OR_TRANSCRIBES,
+    GENERATES_V2_OR_TRANSCRIBES,
+    HANDLES_AUDIO,
+    HAS_REASONING,
     SERVES_V2,
     TAKES_AUDIO,
     TAKES_IMAGES,
     TAKES_TOOLS,
     TAKES_VIDEO,
-    THINKS,
 )
 from inferd.wire.blocks import (
     AudioAttachment,
@@ -268,7 +268,7 @@ def test_attachments_are_charged_together_whether_or_not_they_are_used(monkeypat
     [
         (asked(HI), ()),
         (asked(HI, thinking=False), ()),
-        (asked(HI, thinking=True), (THINKS,)),
+        (asked(HI, thinking=True), (HAS_REASONING,)),
         (asked(HI, tools=[TOOL]), (TAKES_TOOLS,)),
         (asked(HI, tools=[TOOL], tool_choice="none"), (TAKES_TOOLS,)),
         (asked(HI, CALL), (TAKES_TOOLS,)),
@@ -278,7 +278,7 @@ def test_attachments_are_charged_together_whether_or_not_they_are_used(monkeypat
         (asked(HI, attachments=[VIDEO]), (TAKES_VIDEO,)),
         (
             asked(CALL, attachments=[VIDEO, AUDIO, IMAGE], thinking=True),
-            (TAKES_IMAGES, TAKES_AUDIO, TAKES_VIDEO, TAKES_TOOLS, THINKS),
+            (TAKES_IMAGES, TAKES_AUDIO, TAKES_VIDEO, TAKES_TOOLS, HAS_REASONING),
         ),
         (
             BlocksRequest(messages=[Message("user", [HI]), Message("user", [CALL])]),
@@ -293,4 +293,9 @@ def test_a_request_needs_what_is_in_it(request_, more):
 def test_a_recording_needs_less():
     request_ = asked(HI, attachments=[AUDIO, VIDEO])
     needs = needs_of(request_, is_speech=True)
-    assert needs == (ANSWERS, ANSWERS_V2, HEARS, TAKES_VIDEO)
+    assert needs == (
+        GENERATES_OR_TRANSCRIBES,
+        GENERATES_V2_OR_TRANSCRIBES,
+        HANDLES_AUDIO,
+        TAKES_VIDEO,
+    )

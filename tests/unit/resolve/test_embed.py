@@ -1,10 +1,10 @@
 import pytest
 
+from inferd.backend.job import EmbedJob
 from inferd.errors import InvalidRequestError
-from inferd.job import EmbedJob
-from inferd.limits import MAX_EMBED_INPUTS, MAX_FRAME_BYTES
+from inferd.limits.protocol import MAX_EMBED_INPUTS, MAX_FRAME_BYTES
 from inferd.resolve.embed import check_answer_fits, resolve_embed
-from inferd.resolve.plan import Plan
+from inferd.resolve.request import ResolvedRequest
 from inferd.routing import EMBEDS
 from inferd.wire.requests import EmbedRequest
 
@@ -33,7 +33,7 @@ def job_of(n_texts, dimensions=None):
 
 def test_texts_and_nothing_else_will_do():
     job = EmbedJob(texts=["one", " "], dimensions=None, task=None)
-    assert resolve(input=["one", " "]) == Plan(job=job, needs=(EMBEDS,))
+    assert resolve(input=["one", " "]) == ResolvedRequest(job=job, needs=(EMBEDS,))
 
 
 @pytest.mark.parametrize("dimensions", [1, 256, 2**32 - 1])

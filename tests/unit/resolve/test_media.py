@@ -3,9 +3,9 @@ from hypothesis import given, strategies as st
 from msgspec import Raw
 from msgspec.structs import replace
 
+from inferd.backend.job import Media
 from inferd.errors import InvalidRequestError
-from inferd.job import Media
-from inferd.resolve.media import audio_ms, media_in, open_ids
+from inferd.resolve.media import audio_ms, media_in, open_attachment_ids
 from inferd.resolve.turns import turns_of
 from inferd.wire.blocks import (
     Attachment,
@@ -56,7 +56,7 @@ def test_of_sound_nothing_is_here_yet():
     sound, more = media_in(asked(AudioBlock("s"), AudioBlock("o")))
     assert sound == Media(kind="audio", id="s", n_bytes=0, sample_rate=16000)
     assert more.is_open
-    assert open_ids(TABLE) == ["o"]
+    assert open_attachment_ids(TABLE) == ["o"]
 
 
 @given(st.lists(BLOCKS, max_size=6))

@@ -1,9 +1,9 @@
 import pytest
 
+from inferd.backend.job import RerankJob
 from inferd.errors import InvalidRequestError
-from inferd.job import RerankJob
-from inferd.limits import MAX_RERANK_BYTES
-from inferd.resolve.plan import Plan
+from inferd.limits.protocol import MAX_RERANK_BYTES
+from inferd.resolve.request import ResolvedRequest
 from inferd.resolve.rerank import resolve_rerank
 from inferd.routing import RERANKS
 from inferd.wire.requests import RerankRequest
@@ -24,7 +24,7 @@ def refusal(**fields):
 
 def test_a_query_and_documents_will_do():
     job = RerankJob(query=" ", documents=["one", "one"])
-    plan = Plan(job=job, needs=(RERANKS,))
+    plan = ResolvedRequest(job=job, needs=(RERANKS,))
     assert resolve(query=" ", documents=["one", "one"]) == plan
 
 

@@ -1,8 +1,8 @@
 import pytest
 from msgspec import UNSET, Raw
 
+from inferd.backend.job import Structure, ToolChoice, ToolSpec
 from inferd.errors import InvalidRequestError
-from inferd.job import Structure, Tool, ToolChoice
 from inferd.resolve.structure import choice_of, grammar_of, structure_of, tools_of
 from inferd.wire import blocks
 from inferd.wire.blocks import (
@@ -141,8 +141,8 @@ def test_a_choice_that_nobody_could_honour_is_refused(asked, text):
 
 def test_tools_keep_their_schema_as_it_was_written():
     assert tools_of(asking(None)) == (
-        Tool(name="f", description="does f", input_schema=SCHEMA.decode()),
-        Tool(name="g", description="", input_schema="{}"),
+        ToolSpec(name="f", description="does f", input_schema=SCHEMA.decode()),
+        ToolSpec(name="g", description="", input_schema="{}"),
     )
 
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from msgspec import Raw
 
+from inferd.backend.job import PastCall, Turn
 from inferd.errors import InvalidRequestError
-from inferd.job import ToolCall, Turn
 from inferd.resolve.turns import flat_text, turns_of
 from inferd.wire.blocks import (
     AudioBlock,
@@ -27,8 +27,8 @@ def result(*blocks: Block, call_id: str = "tc-0") -> ToolResultBlock:
     return ToolResultBlock(call_id, list(blocks))
 
 
-def call(call_id: str, name: str = "f", arguments: str = "{}") -> ToolCall:
-    return ToolCall(id=call_id, name=name, arguments=arguments)
+def call(call_id: str, name: str = "f", arguments: str = "{}") -> PastCall:
+    return PastCall(id=call_id, name=name, arguments=arguments)
 
 
 @pytest.mark.parametrize(

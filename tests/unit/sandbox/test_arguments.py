@@ -6,11 +6,11 @@ import pytest
 
 from inferd.sandbox import bpf
 from inferd.sandbox.arguments import (
-    NO_CODE,
-    OWN_CLOCK,
+    ALLOWED_CLOCKS,
+    NO_EXEC,
     RECVFROM_IN_BAND,
     RECVMSG_IN_BAND,
-    SENT_ON,
+    SENDTO_CONNECTED,
 )
 from tests.fakes.bpf import verdict
 
@@ -20,7 +20,11 @@ ARCHITECTURE, NUMBER = 0xC000_003E, 7
 @pytest.mark.parametrize("flags", [0, socket.MSG_DONTWAIT, socket.MSG_OOB, 1 << 31])
 @pytest.mark.parametrize(
     ("rule", "before"),
-    [(SENT_ON, (3, 1, 9)), (RECVFROM_IN_BAND, (3, 1, 9)), (RECVMSG_IN_BAND, (3, 1))],
+    [
+        (SENDTO_CONNECTED, (3, 1, 9)),
+        (RECVFROM_IN_BAND, (3, 1, 9)),
+        (RECVMSG_IN_BAND, (3, 1)),
+    ],
 )
 def test_messages_are_in_band(rule, before, flags):
     is_usual = flags in (0, socket.MSG_DONTWAIT)
@@ -28,7 +32,7 @@ def test_messages_are_in_band(rule, before, flags):
 
 
 def test_nothing_is_sent_to_an_address():
-    assert not is_allowed(SENT_ON, 3, 1, 9, 0, 1)
+    assert not is_allowed(SENDTO_CONNECTED, 3, 1, 9, 0, 1)
 
 
 @pytest.mark.parametrize(
@@ -42,14 +46,14 @@ def test_nothing_is_sent_to_an_address():
     ],
 )
 def test_clocks_are_the_machine_s_or_one_s_own(clock, allowed):
-    assert is_allowed(OWN_CLOCK, clock & 0xFFFF_FFFF) == allowed
+    assert is_allowed(ALLOWED_CLOCKS, clock & 0xFFFF_FFFF) == allowed
 
 
-def test_memory_is_not_run():
-    assert is_allowed(NO_CODE, 0, 4096, mmap.PROT_READ | mmap.PROT_WRITE)
-    assert not is_allowed(NO_CODE, 0, 4096, mmap.PROT_READ | mmap.PROT_EXEC)
+def test_memory_is_not_executable():
+    assert is_allowed(NO_EXEC, 0, 4096, mmap.PROT_READ | mmap.PROT_WRITE)
+    assert not is_allowed(NO_EXEC, 0, 4096, mmap.PROT_READ | mmap.PROT_EXEC)
 
 
 def is_allowed(rule, *arguments: int) -> bool:
-    code = bpf.write(ARCHITECTURE, {"call": NUMBER}, {"call": rule}, ())
+    code = bpf.build_filter(ARCHITECTURE, {"call": NUMBER}, {"call": rule}, ())
     return verdict(code, ARCHITECTURE, NUMBER, arguments) == bpf.ALLOW

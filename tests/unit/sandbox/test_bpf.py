@@ -5,23 +5,23 @@ import pytest
 from hypothesis import given, strategies as st
 
 from inferd.sandbox import bpf
-from inferd.sandbox.bpf import Is, IsNull, Lacks
+from inferd.sandbox.bpf import ArgIn, ArgLacks, ArgNull
 from tests.fakes.bpf import verdict
 
 OURS, ANOTHER = 0xC000_003E, 0x4000_0003
 NUMBERS = {"read": 0, "open": 2, "clone": 56, "clone3": 435, "send": 44}
 RULES = {
     "read": (),
-    "open": (Lacks(1, 0b11), Is(2, (1, 2, 3))),
-    "clone": (Is(0, (0x11, 2**31)),),
-    "send": (IsNull(4),),
+    "open": (ArgLacks(1, 0b11), ArgIn(2, (1, 2, 3))),
+    "clone": (ArgIn(0, (0x11, 2**31)),),
+    "send": (ArgNull(4),),
     "on another processor": (),
 }
-REFUSED, NO_SUCH_CALL = bpf.REFUSE, bpf.PRETEND
+REFUSED, NO_SUCH_CALL = bpf.REFUSE_EPERM, bpf.REFUSE_ENOSYS
 
 
 def asked(number: int, *arguments: int, architecture: int = OURS) -> int:
-    code = bpf.write(OURS, NUMBERS, RULES, ("clone3",))
+    code = bpf.build_filter(OURS, NUMBERS, RULES, ("clone3",))
     return verdict(code, architecture, number, arguments)
 
 
@@ -66,7 +66,7 @@ def test_refusing_is_an_error_and_nothing_else():
     answers = [
         value
         for code, _, _, value in struct.iter_unpack(
-            "=HBBI", bpf.write(OURS, NUMBERS, RULES, ("clone3",))
+            "=HBBI", bpf.build_filter(OURS, NUMBERS, RULES, ("clone3",))
         )
         if code == bpf.RETURN
     ]
@@ -76,6 +76,6 @@ def test_refusing_is_an_error_and_nothing_else():
 def test_a_filter_that_no_kernel_takes_is_not_written():
     names = {f"call {number}": number for number in range(2048)}
     with pytest.raises(ValueError, match="4096 instructions"):
-        bpf.write(OURS, names, dict.fromkeys(names, ()))
+        bpf.build_filter(OURS, names, dict.fromkeys(names, ()))
     with pytest.raises(ValueError, match="too long"):
-        bpf.write(OURS, {"read": 0}, {"read": (Is(0, tuple(range(300))),)})
+        bpf.build_filter(OURS, {"read": 0}, {"read": (ArgIn(0, tuple(range(300))),)})

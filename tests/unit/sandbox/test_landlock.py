@@ -81,7 +81,7 @@ def test_no_kernel_is_asked_for_more_than_it_has(version, rights, kernel):
 
 
 @pytest.mark.parametrize("version", [0, -1])
-def test_a_kernel_without_it_gives_up_nothing(version, kernel):
+def test_without_landlock_nothing_is_restricted(version, kernel):
     fake = kernel(version)
     assert landlock.restrict([(0, landlock.READ_FILE)]) == 0
     assert fake.calls == [444]
@@ -109,9 +109,9 @@ def test_what_is_not_named_is_out_of_reach(tmp_path):
     assert done.stdout.split() == expected
 
 
-def test_a_kernel_says_itself_why_it_has_none(kernel):
+def test_the_kernels_error_tells_why_there_is_none(kernel):
     kernel(-1)
     ctypes.set_errno(errno.EOPNOTSUPP)
-    assert landlock.refusal() == os.strerror(errno.EOPNOTSUPP)
+    assert landlock.kernel_error() == os.strerror(errno.EOPNOTSUPP)
     kernel(1)
-    assert landlock.refusal() == ""
+    assert landlock.kernel_error() == ""

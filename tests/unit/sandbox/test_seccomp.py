@@ -7,15 +7,15 @@ import sys
 
 import pytest
 
-from inferd.decoder.box import READING
+from inferd.line_decoder.sandbox import DECODING
 from inferd.sandbox import bpf, seccomp
-from inferd.sandbox.calls import MACHINES, Machine, numbers, this_machine
-from inferd.sandbox.seccomp import PRETENDED
+from inferd.sandbox.seccomp import ENOSYS_CALLS
+from inferd.sandbox.syscalls import MACHINES, Machine, syscall_numbers, this_machine
 from inferd.worker.sandbox.profiles import (
     ACCELERATED,
     LOADING,
     SERVING,
-    with_signals_to,
+    allow_own_signals,
 )
 from tests.fakes.bpf import verdict
 from tests.fakes.calling import answers, in_audit, in_stage
@@ -23,7 +23,7 @@ from tests.fakes.each_call import ARGUMENTS
 from tests.fakes.in_decoder import each_call as in_decoder
 
 MACHINE = this_machine() or MACHINES["x86_64"]
-TABLE = numbers(MACHINE)
+TABLE = syscall_numbers(MACHINE)
 BEYOND = [*range(470, 560), 1023, 2**30, 2**30 | 39, 2**31 - 1]
 ENDING = {"exit", "exit_group", "rt_sigreturn"}
 """What ends a process when it is called so, and is allowed."""
@@ -44,11 +44,11 @@ NOBODY = 2**22
 """No process: none may signal -1, which is all of them."""
 
 RUNS = {
-    "loading": (in_stage("loading"), with_signals_to(NOBODY, LOADING)),
-    "serving": (in_stage("serving"), with_signals_to(NOBODY, SERVING)),
-    "accelerated": (in_stage("accelerated"), with_signals_to(NOBODY, ACCELERATED)),
-    "audit": (in_audit, with_signals_to(NOBODY, SERVING)),
-    "decoder": (in_decoder, READING),
+    "loading": (in_stage("loading"), allow_own_signals(NOBODY, LOADING)),
+    "serving": (in_stage("serving"), allow_own_signals(NOBODY, SERVING)),
+    "accelerated": (in_stage("accelerated"), allow_own_signals(NOBODY, ACCELERATED)),
+    "audit": (in_audit, allow_own_signals(NOBODY, SERVING)),
+    "decoder": (in_decoder, DECODING),
 }
 
 
@@ -56,7 +56,7 @@ RUNS = {
 @pytest.mark.parametrize("name", RUNS)
 def test_every_call_that_is_on_no_list_fails_with_eperm_and_ends_nothing(name):
     run, rules = RUNS[name]
-    code = bpf.write(MACHINE.architecture, TABLE, rules, PRETENDED)
+    code = bpf.build_filter(MACHINE.architecture, TABLE, rules, ENOSYS_CALLS)
     told = {
         number: verdict(code, MACHINE.architecture, number, ARGUMENTS)
         for number in [*TABLE.values(), *BEYOND]
@@ -65,7 +65,7 @@ def test_every_call_that_is_on_no_list_fails_with_eperm_and_ends_nothing(name):
     left_out = UNFILTERED | WAITING & {*rules}
     asked = [each for each in told if names.get(each) not in left_out]
     found = answers(run, asked)
-    refused = {number for number in asked if told[number] == bpf.REFUSE}
+    refused = {number for number in asked if told[number] == bpf.REFUSE_EPERM}
     assert len(refused) > 300 if name != "accelerated" else len(refused) > 250
     assert {number: found[number] for number in refused} == dict.fromkeys(
         refused, errno.EPERM
@@ -78,7 +78,7 @@ def test_every_call_that_is_on_no_list_fails_with_eperm_and_ends_nothing(name):
 
 
 def test_a_decoder_may_do_less_than_a_worker_that_serves():
-    assert {*READING} < {*SERVING, "recvfrom"}
+    assert {*DECODING} < {*SERVING, "recvfrom"}
 
 
 THREADS = """
@@ -144,13 +144,13 @@ def test_a_kernel_that_does_not_know_a_flag_is_asked_without_it(kernel):
 @pytest.mark.parametrize(
     ("said", "reason"), [((-1, -1), os.strerror(errno.EINVAL)), ((7,), "thread 7")]
 )
-def test_what_a_kernel_refuses_is_told(said, reason, kernel):
+def test_a_kernels_refusal_is_an_error(said, reason, kernel):
     kernel(*said)
     with pytest.raises(seccomp.NoFilterError, match=reason):
         seccomp.restrict(SERVING)
 
 
-def test_a_processor_without_a_list_is_told(monkeypatch):
+def test_an_unknown_processor_is_an_error(monkeypatch):
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
     with pytest.raises(seccomp.NoFilterError, match="processor"):
         seccomp.restrict(SERVING)
@@ -158,7 +158,8 @@ def test_a_processor_without_a_list_is_told(monkeypatch):
 
 def test_each_processor_has_a_number_for_installing_it():
     assert {
-        machine.name: numbers(machine)["seccomp"] for machine in MACHINES.values()
+        machine.name: syscall_numbers(machine)["seccomp"]
+        for machine in MACHINES.values()
     } == {
         "x86_64": 317,
         "aarch64": 277,

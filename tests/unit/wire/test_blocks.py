@@ -3,7 +3,7 @@ import pytest
 from msgspec import UNSET, Raw
 
 from inferd.errors import InvalidFrameError
-from inferd.limits import U32_MAX
+from inferd.limits.protocol import U32_MAX
 from inferd.wire import blocks
 from inferd.wire.blocks import BlocksRequest, Message
 from inferd.wire.codec import decode_blocks

@@ -1,5 +1,6 @@
 from contextlib import nullcontext, suppress
 
+import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 from msgspec import Raw
@@ -8,10 +9,10 @@ from msgspec.structs import replace
 from inferd.errors import ErrorCode, FrameTooLargeError, InvalidFrameError
 from inferd.wire.blocks import BlocksRequest
 from inferd.wire.codec import (
-    decode_append,
     decode_blocks,
     decode_blocks_response,
     decode_cancel,
+    decode_cancel_or_append,
     decode_command,
     decode_embed,
     decode_embed_response,
@@ -48,11 +49,11 @@ DECODERS = {
     decode_embed: (EmbedRequest, examples.EMBED),
     decode_rerank: (RerankRequest, examples.RERANK),
     decode_cancel: (CancelLine, examples.CANCEL),
-    decode_append: (AppendLine, examples.APPEND),
+    decode_cancel_or_append: (CancelLine | AppendLine, examples.APPEND),
     decode_command: (Command, examples.COMMAND),
 }
 """What reads each kind of line from a client, what it gives, and an example."""
-ASIDE = (decode_cancel, decode_append)
+ASIDE = (decode_cancel, decode_cancel_or_append)
 """What gives nothing for a line of another kind."""
 ANSWER_DECODERS = [
     *(decode_text_response, decode_blocks_response, decode_embed_response),
@@ -277,11 +278,19 @@ def test_a_cancel_without_an_id_is_refused(member):
         b'{"type":"append","id":"a"',
         b'["append"]',
         b'"append"',
-        examples.CANCEL,
     ],
 )
 def test_a_line_that_only_speaks_of_append_is_none(line):
-    assert decode_append(line) is None
+    assert decode_cancel_or_append(line) is None
+
+
+@given(
+    st.builds(CancelLine, id=st.text()).map(encode)
+    | st.text().map(lambda text: msgspec.json.encode({"type": text, "id": "a"}))
+)
+def test_a_cancel_is_one_where_lines_may_append_too(line):
+    cancel = decode_cancel(line)
+    assert cancel == decode_cancel_or_append(line)
 
 
 @pytest.mark.parametrize(
@@ -299,7 +308,9 @@ def test_a_line_that_only_speaks_of_append_is_none(line):
     ],
 )
 def test_a_line_of_type_append_is_one_whatever_else_it_has(line, expected):
-    assert decode_append(line) == AppendLine(id="a", attachment_id="s", **expected)
+    assert decode_cancel_or_append(line) == AppendLine(
+        id="a", attachment_id="s", **expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -319,7 +330,7 @@ def test_a_line_of_type_append_is_one_whatever_else_it_has(line, expected):
 )
 def test_an_append_line_that_brings_nothing_or_two_things_is_refused(members, fault):
     with pytest.raises(InvalidFrameError, match=fault):
-        decode_append(f'{{"type":"append",{members}}}'.encode())
+        decode_cancel_or_append(f'{{"type":"append",{members}}}'.encode())
 
 
 @pytest.mark.parametrize(
@@ -351,7 +362,7 @@ def test_a_command_has_a_name(line):
         (decode_embed, EMBED_REQUESTS),
         (decode_rerank, RERANK_REQUESTS),
         (decode_cancel, st.builds(CancelLine, id=st.text())),
-        (decode_append, APPENDS),
+        (decode_cancel_or_append, APPENDS),
         (
             decode_command,
             st.builds(Command, command=st.text(), id=st.none() | st.text()),
@@ -472,7 +483,7 @@ def test_a_frame_in_parts_has_the_same_cap_as_one_at_once(monkeypatch, n_over):
     ("frame", "said"),
     [
         (b'{"messages":[],"x":' + b"[" * 5000, "decode: JSON is nested too deeply"),
-        (b'{"id":"\xff","messages":[]}', "decode: a text is not UTF-8"),
+        (b'{"id":"\xff","messages":[]}', "decode: a string is not valid UTF-8"),
     ],
 )
 def test_what_python_says_of_a_fault_is_not_repeated(frame, said):

@@ -118,6 +118,7 @@ def test_any_kind_of_bytes_may_be_fed(of):
     assert type(frame) is bytes
 
 
+@pytest.mark.alone
 def test_dribbled_bytes_cost_linear_time():
     splitter = LineSplitter()
     splitter.feed(bytes(8 * 1024 * 1024))

@@ -3,7 +3,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from inferd.limits import U32_MAX
+from inferd.limits.protocol import U32_MAX
 from inferd.wire.requests import (
     CancelLine,
     ChatMessage,

@@ -10,56 +10,56 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from inferd.config import MockSettings
-from inferd.fit import Share
-from inferd.ipc import (
-    Alive,
+from inferd.backend.job import (
+    EmbedJob,
+    GenerateJob,
+    Job,
+    RenderedJob,
+    RerankJob,
+    Sampling,
+    Turn,
+    needs_compile,
+)
+from inferd.config.settings import MockSettings
+from inferd.ipc.encoding import MessageSplitter, decode_from_worker, encode
+from inferd.ipc.worker import (
     Append,
     Drop,
     Embedded,
     Failed,
     FromWorker,
+    GetTokenTable,
+    Heartbeat,
     Load,
     Loaded,
     LoadFailed,
     Loading,
-    Overflow,
     Pause,
     Paused,
     Prepare,
+    PromptOverflow,
     PromptReady,
     Refused,
     Resume,
     Run,
     Scored,
-    Spell,
-    Spelt,
     Step,
+    TokenTableReply,
     ToWorker,
 )
-from inferd.job import (
-    EmbedJob,
-    GenerateJob,
-    Job,
-    RerankJob,
-    Sampling,
-    Turn,
-    Written,
-    compiles,
-)
-from inferd.pipe import MessageSplitter, decode_from_worker, encode
+from inferd.memory.plan import MemoryShare
 from inferd.worker.backend import (
     LoadError,
     PreparedJob,
     PromptOverflowError,
     RefusedError,
 )
-from inferd.worker.link import Link, close_all
-from inferd.worker.mock import MockBackend
+from inferd.worker.channel import WorkerChannel, close_fds
+from inferd.worker.mock.backend import MockBackend
 from inferd.worker.runtime import EXIT_BUG, EXIT_LOAD_FAILED, Runtime
 from tests.fakes.fds import contents, memfds, n_open
-from tests.fakes.ledger import DEMAND
 from tests.fakes.media import job_with
+from tests.fakes.memory_coordinator import DEMAND
 
 PATIENCE_S = 5.0
 SETTINGS = MockSettings(name="m", tokens=("a", "b", "c"))
@@ -99,7 +99,7 @@ class Daemon:
     def answer(self) -> FromWorker:
         """Wait for the next message that is no sign of life."""
         deadline = time.monotonic() + PATIENCE_S
-        while isinstance(message := self.receive(), Alive):
+        while isinstance(message := self.receive(), Heartbeat):
             assert time.monotonic() < deadline, "the worker only beats"
         return message
 
@@ -123,7 +123,7 @@ def ends():
     """The two ends of a socketpair."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        yield Daemon(ours), Link(theirs)
+        yield Daemon(ours), WorkerChannel(theirs)
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ def test_a_worker_that_cannot_load_says_why_and_ends(ends):
     daemon.send(LOAD)
     assert Runtime(link, lambda _: Broken(SETTINGS)).serve() == EXIT_LOAD_FAILED
     assert daemon.receive() == LoadFailed(
-        reason="no such model", whole="no such model: /m.gguf"
+        reason="no such model", detail="no such model: /m.gguf"
     )
 
 
@@ -199,7 +199,7 @@ class Greedy(MockBackend):
 
 def test_a_demand_is_made_before_the_load_and_its_share_is_taken(ends):
     daemon, link = ends
-    daemon.send(LOAD, Share(n_slots=1, n_ctx=256))
+    daemon.send(LOAD, MemoryShare(n_slots=1, n_ctx=256))
     assert Runtime(link, lambda _: Greedy(SETTINGS)).serve() == EXIT_LOAD_FAILED
     assert daemon.receive() == DEMAND
     assert daemon.receive() == LoadFailed(reason="only 256 tokens")
@@ -209,7 +209,7 @@ def test_a_daemon_that_does_not_answer_a_demand_ends_the_worker(ends):
     daemon, link = ends
     runtime = Runtime(link, lambda _: Greedy(SETTINGS))
     daemon.send(LOAD, Run(ticket=1))
-    with pytest.raises(RuntimeError, match="no share"):
+    with pytest.raises(RuntimeError, match="expected a MemoryShare"):
         runtime.serve()
 
 
@@ -264,10 +264,10 @@ class Critic(MockBackend):
     ("failure", "answer"),
     [
         (RefusedError("bad grammar"), Refused(ticket=7, reason="bad grammar")),
-        (PromptOverflowError(9, 8), Overflow(ticket=7, prompt_tokens=9, n_ctx=8)),
+        (PromptOverflowError(9, 8), PromptOverflow(ticket=7, prompt_tokens=9, n_ctx=8)),
         (
             PromptOverflowError(20, 8, at_least=True),
-            Overflow(ticket=7, prompt_tokens=20, n_ctx=8, at_least=True),
+            PromptOverflow(ticket=7, prompt_tokens=20, n_ctx=8, at_least=True),
         ),
     ],
 )
@@ -292,7 +292,7 @@ def test_vectors_and_scores_are_messages_of_their_own_and_nothing_is_said_beside
     assert daemon.prepare(3) == PromptReady(ticket=3, prompt_tokens=0)
 
 
-def test_a_job_over_which_the_library_trips_is_one_failure(run_worker, capsys):
+def test_an_error_of_the_library_fails_one_job(run_worker, capsys):
     critic = Critic(SETTINGS)
     critic.failure = ZeroDivisionError("secret")
     daemon = run_worker(critic)
@@ -311,7 +311,7 @@ def test_a_running_job_that_is_dropped_says_no_more(run_worker):
     daemon.send(Run(ticket=1))
     assert isinstance(daemon.answer(), Step)
     daemon.send(Drop(ticket=1))
-    while not isinstance(message := daemon.receive(), Alive):
+    while not isinstance(message := daemon.receive(), Heartbeat):
         assert isinstance(message, Step)
         assert not message.ended
     assert daemon.prepare(2) == PromptReady(ticket=2, prompt_tokens=0)
@@ -324,7 +324,7 @@ def test_a_running_job_is_paused_and_goes_on(run_worker):
         daemon.send(message)
     while not isinstance(daemon.receive(), Paused):
         pass
-    assert isinstance(daemon.receive(), Alive)
+    assert isinstance(daemon.receive(), Heartbeat)
     daemon.send(Resume(ticket=1))
     assert isinstance(daemon.answer(), Step)
 
@@ -393,7 +393,7 @@ class Keeper(PreparedJob):
         self.fds = fds
 
     def close(self):
-        close_all(self.fds)
+        close_fds(self.fds)
 
 
 class Keeping(Slow):
@@ -464,11 +464,11 @@ class Listener(Keeping):
         super().start(ticket, prepared)
         contents(prepared.fds)
 
-    def append(self, ticket, n_bytes, *, is_last):
+    def append_audio(self, ticket, n_bytes, *, is_last):
         self.dropped.put((ticket, n_bytes, is_last))
 
 
-def test_sound_that_comes_before_the_run_is_told_after_its_start(run_worker):
+def test_audio_that_comes_before_the_run_is_applied_after_its_start(run_worker):
     listener = Listener()
     listener.is_let.set()
     daemon = run_worker(listener)
@@ -500,7 +500,7 @@ class Busy(Listener):
             self.has_read.set()
 
 
-def test_of_all_sound_that_comes_during_a_computation_the_end_is_told_once(run_worker):
+def test_appends_during_a_computation_are_applied_once(run_worker):
     busy = Busy()
     busy.is_let.set()
     daemon = run_worker(busy)
@@ -516,7 +516,7 @@ def test_of_all_sound_that_comes_during_a_computation_the_end_is_told_once(run_w
     assert told == [7, (1, 400, True)]
 
 
-def test_sound_of_a_job_that_was_dropped_is_told_to_nobody(run_worker):
+def test_audio_of_a_dropped_job_is_ignored(run_worker):
     listener = Listener()
     listener.is_let.set()
     daemon = run_worker(listener)
@@ -568,30 +568,31 @@ class Asked(MockBackend):
         return super().is_busy
 
 
-def test_an_idle_worker_beats_and_sleeps(run_worker):
+@pytest.mark.alone
+def test_an_idle_worker_sends_heartbeats_and_sleeps(run_worker):
     asked, began_s = Asked(SETTINGS), time.monotonic()
     daemon = run_worker(asked, heartbeat_s=0.02)
-    assert [daemon.receive() for _ in range(3)] == [Alive()] * 3
+    assert [daemon.receive() for _ in range(3)] == [Heartbeat()] * 3
     n_beats = (time.monotonic() - began_s) / 0.02
     assert asked.n_asked < 50 + 3 * n_beats
 
 
-def test_a_worker_that_is_only_told_to_forget_beats(run_worker):
+def test_a_worker_that_only_gets_drops_sends_heartbeats(run_worker):
     daemon = run_worker(heartbeat_s=0.1)
     daemon.sock.settimeout(0.002)
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         daemon.send(Drop(ticket=9))
         with suppress(TimeoutError):
-            assert daemon.receive() == Alive()
+            assert daemon.receive() == Heartbeat()
             return
     pytest.fail("no sign of life")
 
 
-def test_a_vocabulary_is_told_while_jobs_are_prepared(run_worker):
+def test_a_token_table_is_sent_while_jobs_are_prepared(run_worker):
     daemon = run_worker()
-    daemon.send(Spell())
-    assert daemon.answer() == Spelt(words=b"")
+    daemon.send(GetTokenTable())
+    assert daemon.answer() == TokenTableReply(token_table=b"")
     assert isinstance(daemon.prepare(1), PromptReady)
 
 
@@ -603,15 +604,15 @@ class Compiler(MockBackend):
         self.is_let = threading.Event()
 
     def prepare(self, job: Job, fds: Sequence[int] = ()) -> PreparedJob:
-        if compiles(job):
+        if needs_compile(job):
             assert self.is_let.wait(PATIENCE_S)
         return super().prepare(job, fds)
 
 
-def test_what_is_compiled_for_long_keeps_no_other_prompt_waiting(run_worker):
+def test_a_long_compile_delays_no_other_prompt(run_worker):
     backend = Compiler()
     daemon = run_worker(backend)
-    held = replace(JOB, written=Written(pieces=("hi",), grammar="start:"))
+    held = replace(JOB, rendered=RenderedJob(pieces=("hi",), grammar="start:"))
     daemon.send(Prepare(ticket=1, job=held))
     assert daemon.prepare(2) == PromptReady(ticket=2, prompt_tokens=0)
     backend.is_let.set()

@@ -4,8 +4,12 @@ import gguf
 import numpy as np
 import pytest
 
-from inferd.models.convert.bert import SEGMENT_KEY, Bert, write_bert
-from inferd.models.convert.segments import with_second_segment
+from inferd.models.convert.bert import (
+    SEGMENT_KEY,
+    Bert,
+    with_second_segment,
+    write_bert,
+)
 from tests.unit.models.convert.files import N_HEADS, VOCABULARY, WIDTH, weights
 
 POOLINGS = gguf.PoolingType
@@ -49,7 +53,7 @@ def tensors(reader):
     return {each.name: each for each in reader.tensors}
 
 
-def test_the_header_says_what_the_model_is(written):
+def test_the_metadata_describes_the_model(written):
     fields = header(written(MODEL))
     assert fields["general.architecture"] == "bert"
     assert fields["general.name"] == "a-name"
@@ -116,7 +120,7 @@ def test_the_same_model_gives_the_same_bytes(tmp_path):
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
-def test_a_second_segment_is_told_in_the_header(written):
+def test_a_second_segment_is_in_the_metadata(written):
     reader = written(with_second_segment(RANKER))
     assert header(reader)[SEGMENT_KEY] == len(VOCABULARY)
     n_tokens = len(header(reader)["tokenizer.ggml.tokens"])

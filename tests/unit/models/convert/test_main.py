@@ -43,7 +43,7 @@ def test_a_directory_of_sources_becomes_a_file(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_recipe_that_nobody_knows_is_refused(tmp_path):
+def test_an_unknown_recipe_is_refused(tmp_path):
     result = convert("bread", tmp_path, tmp_path / "out.gguf")
     assert result.returncode == 2
     assert "invalid choice: 'bread'" in result.stderr

@@ -34,5 +34,5 @@ def test_bytes_are_text_where_one_asks():
 @pytest.mark.parametrize("kind", [1, 3, 4, 5])
 def test_other_kinds_of_field_are_refused(kind):
     message = varint(9 << 3 | kind) + bytes(8)
-    with pytest.raises(ValueError, match=f"field 9 is of kind {kind}"):
+    with pytest.raises(ValueError, match=f"field 9 has wire type {kind}"):
         list(fields(memoryview(message)))

@@ -2,8 +2,7 @@ import gguf
 import numpy as np
 import pytest
 
-from inferd.models.convert.bert import Bert
-from inferd.models.convert.segments import with_second_segment
+from inferd.models.convert.bert import Bert, with_second_segment
 from tests.unit.models.convert.files import N_HEADS, VOCABULARY, weights
 
 TOKENS = "embeddings.word_embeddings.weight"

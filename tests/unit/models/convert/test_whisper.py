@@ -81,7 +81,7 @@ def test_the_head_tells_shape_filters_and_the_pieces_of_text(written, n_vocab):
 
 
 @pytest.mark.slow
-def test_each_tensor_is_there_once_in_its_place(written):
+def test_every_tensor_is_written_once_at_its_offset(written):
     tensors = noise()
     file = written(tensors, WORDS)
     assert len(file.tensors) == 5 + 2 * (1 + 2) + 15 + 24
@@ -122,7 +122,7 @@ def test_pieces_are_written_as_the_octets_they_stand_for(written):
     assert file.pieces[:3] == [b" a", b"\x00\xa1\xe9", b"!~"]
 
 
-def test_a_bias_that_has_no_place_is_refused(tmp_path):
+def test_a_bias_that_the_format_cannot_hold_is_refused(tmp_path):
     tensors = noise()
     tensors["encoder/layer_0/self_attention/linear_0/bias"] += 1
     with pytest.raises(ValueError, match="^encoder/layer_0/self_attention/linear_0: k"):

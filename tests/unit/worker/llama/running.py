@@ -11,16 +11,20 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from inferd.config import LlamaCppSettings
-from inferd.ipc import Embedded, Ended, Failed, Loaded, Scored, Step
-from inferd.job import EmbedJob, GenerateJob, Job, RerankJob, Sampling, Turn
+from inferd.backend.job import EmbedJob, GenerateJob, Job, RerankJob, Sampling, Turn
+from inferd.config.settings import LlamaCppSettings
+from inferd.ipc.worker import Embedded, Ended, Failed, Loaded, Scored, Step
 from inferd.wire.responses import Logprob
-from inferd.worker.backend import Outcome, PreparedJob
+from inferd.worker.backend import PreparedJob, StepOutcome
 from inferd.worker.llama.backend import LlamaBackend
-from inferd.worker.llama.compiler import tokenizer_of
-from inferd.worker.llama.facts import decode_facts, decode_words, prompts_of
 from inferd.worker.llama.generator import Generator
-from inferd.worker.llama.writing import Grammars, write_prompt
+from inferd.worker.llama.grammar.compiler import tokenizer_of
+from inferd.worker.llama.prepare.model_info import (
+    decode_prompt_format,
+    decode_token_table,
+    prompts_of,
+)
+from inferd.worker.llama.prepare.write import GrammarWriter, write_prompt
 
 N_SLOTS: Final = 3
 GREEDY: Final = Sampling(temperature=0, top_p=1, top_k=0, seed=0)
@@ -32,7 +36,7 @@ class WritingBackend(LlamaBackend):
     """Writes what is not plain of a job itself, as a preparer does elsewhere."""
 
     def prepare(self, job: Job, fds: Sequence[int] = ()) -> PreparedJob:
-        if isinstance(job, GenerateJob) and not (job.is_plain or job.written):
+        if isinstance(job, GenerateJob) and not (job.is_plain or job.rendered):
             job = written(self, job)
         return super().prepare(job, fds)
 
@@ -132,16 +136,16 @@ def written(backend: LlamaBackend, asked: GenerateJob) -> GenerateJob:
     """Have a job written as a preparer writes it, but in this process."""
     engine = backend._engine
     assert isinstance(engine, Generator)
-    prompts = prompts_of(decode_facts(engine.facts))
+    prompts = prompts_of(decode_prompt_format(engine.prompt_format))
     done = write_prompt(prompts, asked)
     if asked.is_structured:
-        words = decode_words(engine.words())
-        grammars = Grammars(prompts, words, tokenizer_of(words))
+        words = decode_token_table(engine.token_table())
+        grammars = GrammarWriter(prompts, words, tokenizer_of(words))
         grammar = grammars.write(
-            asked, grammars.trial(), open_thought=done.open_thought
+            asked, grammars.make_checker(), open_thought=done.open_thought
         )
         done = msgspec.structs.replace(done, grammar=grammar)
-    return msgspec.structs.replace(asked, written=done)
+    return msgspec.structs.replace(asked, rendered=done)
 
 
 def answer(backend: LlamaBackend, asked: GenerateJob) -> Answer:
@@ -161,8 +165,8 @@ def embed_job(
 
 
 def encode_all(
-    backend: LlamaBackend, earlier: Mapping[int, Outcome] | None = None
-) -> dict[int, Outcome]:
+    backend: LlamaBackend, earlier: Mapping[int, StepOutcome] | None = None
+) -> dict[int, StepOutcome]:
     """Run all vectors and scores to their ends; give what came of each job, joined."""
     outcomes = dict(earlier or {})
     while backend.is_busy:
@@ -175,7 +179,7 @@ def encode_all(
     return outcomes
 
 
-def _on(known: Outcome, outcome: Outcome) -> Outcome:
+def _on(known: StepOutcome, outcome: StepOutcome) -> StepOutcome:
     assert isinstance(known, Embedded)
     assert not known.is_last
     if isinstance(outcome, Failed):
@@ -185,7 +189,7 @@ def _on(known: Outcome, outcome: Outcome) -> Outcome:
     return msgspec.structs.replace(outcome, embeddings=embeddings)
 
 
-def vectors_of(outcome: Outcome) -> Array:
+def vectors_of(outcome: StepOutcome) -> Array:
     """Read vectors as the daemon's clients do."""
     assert isinstance(outcome, Embedded), outcome
     vectors = np.array(msgspec.json.decode(outcome.embeddings), np.float32)

@@ -6,11 +6,11 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from inferd.backend import Reuse
-from inferd.ipc import Failed, Step
-from inferd.job import GenerateJob, Media, Turn
+from inferd.backend.interface import CacheReuse
+from inferd.backend.job import GenerateJob, Media, Turn
+from inferd.ipc.worker import Failed, Step
 from inferd.worker.llama.backend import LlamaBackend
-from inferd.worker.llama.sequence import PreparedPrompt
+from inferd.worker.llama.generate.sequence import PreparedPrompt
 from tests.model.tiny_projector import SAMPLE_RATE
 from tests.unit.worker.llama.running import Answer, collect, job
 
@@ -80,7 +80,7 @@ class Asked(NamedTuple):
     """What came of a question."""
 
     answer: Answer
-    reuse: Reuse
+    reuse: CacheReuse
     n_encoded: int
     """Parts of media that were made readable for it."""
 
@@ -106,4 +106,4 @@ def running(backend: LlamaBackend) -> Iterator[Step]:
 
 def n_encoded(backend: LlamaBackend) -> int:
     """Count the parts of media that were made readable so far."""
-    return backend._engine._seeing.projecting.n_encoded  # type: ignore[union-attr]
+    return backend._engine._media_pipeline.projector_thread.n_encoded  # type: ignore[union-attr]

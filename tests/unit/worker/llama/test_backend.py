@@ -2,12 +2,12 @@ import threading
 
 import pytest
 
-from inferd.config import LlamaCppSettings
-from inferd.ipc import Loaded, Loading
+from inferd.config.settings import LlamaCppSettings
+from inferd.ipc.worker import Loaded, Loading
 from inferd.worker.backend import LoadError
 from inferd.worker.llama import generator
 from inferd.worker.llama.backend import LlamaBackend
-from inferd.worker.llama.threads import ThreadGovernor
+from inferd.worker.native.threads import ThreadGovernor
 from tests.model.tiny import write_tiny_bert, write_tiny_model
 from tests.unit.worker.llama.running import answer, job, load, vectors
 
@@ -27,7 +27,7 @@ def load_and_listen(path) -> tuple[Loaded, list[tuple[str, str, int]]]:
     return loaded, list(dict.fromkeys(heard))
 
 
-def test_loading_tells_what_it_does_and_what_came_of_it(tiny_model):
+def test_loading_reports_its_phases_and_result(tiny_model):
     loaded, heard = load_and_listen(tiny_model)
     where = str(tiny_model)
     assert heard == [
@@ -104,15 +104,13 @@ def test_a_truncated_model_is_refused(tiny_model, tmp_path):
         load(path)
 
 
-def test_what_is_made_beside_answers_counts_as_a_core_that_is_taken(
-    tiny_model, monkeypatch
-):
+def test_building_the_vocabulary_counts_as_a_busy_core(tiny_model, monkeypatch):
     is_made = threading.Event()
     used: list[int] = []
-    monkeypatch.setattr(generator, "Vocabulary", lambda *_: is_made.wait())
+    monkeypatch.setattr(generator, "GrammarVocabulary", lambda *_: is_made.wait())
     backend, _ = load(tiny_model, n_threads=2)
     monkeypatch.setattr(backend, "_governor", ThreadGovernor(n_cores=2, max_threads=2))
-    monkeypatch.setattr(backend._others, "measure", lambda: None)
+    monkeypatch.setattr(backend._cpu_load, "measure", lambda: None)
     monkeypatch.setattr(backend._engine, "use_threads", used.append)
     answer(backend, job(max_tokens=1))
     is_made.set()

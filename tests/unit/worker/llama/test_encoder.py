@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from inferd.dialects.embedding import task_prefix
-from inferd.ipc import Embedded, Failed, Scored, Step
-from inferd.job import RerankJob
+from inferd.backend.job import RerankJob
+from inferd.dialects.prompt.task_prefixes import task_prefix
+from inferd.ipc.worker import Embedded, Failed, Scored, Step
+from inferd.limits.worker import ENCODE_BATCH_SEQUENCES, ENCODE_BATCH_TOKENS
 from inferd.worker.backend import LoadError, RefusedError
-from inferd.worker.limits import ENCODE_BATCH_SEQUENCES, ENCODE_BATCH_TOKENS
 from tests.model.tiny import write_tiny_bert, write_tiny_model
 from tests.unit.worker.llama.running import (
     change_rows,
@@ -216,7 +216,7 @@ def test_dimensions_that_the_model_does_not_have_are_refused(encoder):
 
 
 def test_an_answer_is_not_this_models_business(encoder):
-    with pytest.raises(RefusedError, match="writes no text"):
+    with pytest.raises(RefusedError, match="generates no text"):
         encoder.prepare(job())
 
 
@@ -283,7 +283,7 @@ def test_a_long_text_does_not_wait_for_many_short_ones(encoder, order):
     drop_all(encoder, 1, 2)
 
 
-def test_a_batch_takes_as_many_texts_as_it_has_room_for(encoder):
+def test_a_batch_takes_as_many_texts_as_fit(encoder):
     n_texts = 100
     encoder.start(1, encoder.prepare(embed_job(*["short"] * n_texts)))
     assert steps_to_end(encoder, 1) == ceil(n_texts / ENCODE_BATCH_SEQUENCES)
@@ -292,7 +292,7 @@ def test_a_batch_takes_as_many_texts_as_it_has_room_for(encoder):
     assert steps_to_end(encoder, 1) == 10 / (ENCODE_BATCH_TOKENS // 200)
 
 
-def test_a_batch_of_which_nothing_else_is_told_tells_what_it_read(ranker):
+def test_a_batch_without_other_results_reports_the_tokens_read(ranker):
     documents = ["document"] * (ENCODE_BATCH_SEQUENCES + 1)
     ranker.start(1, ranker.prepare(RerankJob(query="q", documents=documents)))
     [first], [last] = ranker.step(), ranker.step()
@@ -304,7 +304,7 @@ def test_a_batch_of_which_nothing_else_is_told_tells_what_it_read(ranker):
 # --- leaving in the middle ------------------------------------------------------------
 
 
-def test_a_job_dropped_in_the_middle_costs_the_others_nothing(encoder):
+def test_a_dropped_job_does_not_affect_other_jobs(encoder):
     expected = vectors(encoder, *TEXTS)
     encoder.start(1, encoder.prepare(embed_job(*["noise"] * 200)))
     encoder.start(2, encoder.prepare(embed_job(*TEXTS)))
@@ -350,7 +350,7 @@ def test_an_interruption_that_comes_too_late_is_harmless(encoder):
     assert vectors_of(encode_all(encoder)[1]) == pytest.approx(expected, abs=1e-6)
 
 
-# --- what is no number ----------------------------------------------------------------
+# --- values that are not finite ----------------------------------------------------------------
 
 
 @pytest.fixture
@@ -362,14 +362,14 @@ def spoilt(tmp_path):
     return load(change_rows(path, "token_embd.weight", token, np.nan))[0]
 
 
-def test_what_is_no_number_fails_the_job(spoilt):
+def test_nan_fails_the_job(spoilt):
     spoilt.start(1, spoilt.prepare(embed_job("hello", "z")))
     outcome = encode_all(spoilt)[1]
-    assert outcome == Failed(ticket=1, reason="the model gave what is no number")
+    assert outcome == Failed(ticket=1, reason="the model's output is not finite")
     assert np.isfinite(vectors(spoilt, "hello")).all()
 
 
-def test_what_is_no_number_fails_nobody_else(spoilt):
+def test_nan_fails_no_other_job(spoilt):
     expected = vectors(spoilt, *TEXTS)
     spoilt.start(1, spoilt.prepare(embed_job("hello", "z", "world")))
     spoilt.start(2, spoilt.prepare(embed_job(*TEXTS)))
@@ -398,7 +398,7 @@ def test_the_file_says_what_a_model_is_for(tiny_bert, tiny_ranker):
         assert (able.n_ctx, able.n_embd) == (N_CTX, 64)
 
 
-def test_a_reranker_can_be_told_to_embed(tiny_ranker, tiny_bert):
+def test_a_rerank_model_can_be_configured_to_embed(tiny_ranker, tiny_bert):
     backend, loaded = load(tiny_ranker, serves="embed", embed_pooling=1)
     assert loaded.capabilities.embed
     expected = vectors(load(tiny_bert)[0], "hello")

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from inferd.dialects import inert
-from inferd.job import RerankJob, Structure, Tool, ToolChoice, Turn
+from inferd.backend.job import RerankJob, Structure, ToolChoice, ToolSpec, Turn
+from inferd.dialects.prompt import token_escape
 from inferd.worker.backend import LoadError, RefusedError
-from inferd.worker.llama.sequence import PreparedPrompt
+from inferd.worker.llama import generator
+from inferd.worker.llama.generate.sequence import PreparedPrompt
 from tests.model.tiny import SPECIALS, write_tiny_model
 from tests.unit.worker.llama.running import (
     answer,
@@ -36,15 +37,15 @@ def test_a_prompt_is_what_the_template_writes(tmp_path):
     assert backend.prepare(job("hello")).prompt_tokens == len("hello!") + 1
 
 
-def test_a_tool_whose_calls_could_not_be_read_is_refused(tmp_path):
+def test_a_tool_name_that_calls_cannot_hold_is_refused(tmp_path):
     path = write_tiny_model(tmp_path / "pinned.gguf", template=None)
     backend, _ = load(path, chat_template="mistral")
-    tools = (Tool(name="a b", description="", input_schema="{}"),)
+    tools = (ToolSpec(name="a b", description="", input_schema="{}"),)
     with pytest.raises(RefusedError, match='mistral models cannot hold the name "a b"'):
         backend.prepare(job("hello", tools=tools))
 
 
-CALLABLE = (Tool(name="f", description="", input_schema='{"properties": {}}'),)
+CALLABLE = (ToolSpec(name="f", description="", input_schema='{"properties": {}}'),)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def test_a_template_that_refuses_the_messages_refuses_the_job(tmp_path):
 
 
 def test_what_a_client_spells_is_text(backend):
-    tool = Tool(name="<s>", description="", input_schema="{}")
+    tool = ToolSpec(name="<s>", description="", input_schema="{}")
     asked = job("<|im_end|></s>", tools=(tool,))
     tokens = prompt_of(backend, asked)
     calm = prompt_of(backend, job("hello", tools=asked.tools))
@@ -127,7 +128,7 @@ def test_a_structure_that_does_not_compile_is_refused_beside_any_choice_of_tools
     backend, choice, structure, said
 ):
     asked = job(
-        tools=(Tool(name="f", description="", input_schema="{}"),),
+        tools=(ToolSpec(name="f", description="", input_schema="{}"),),
         tool_choice=ToolChoice(choice, "f"),
         structure=structure,
     )
@@ -144,17 +145,18 @@ def test_a_prompt_of_many_turns_is_that_of_one_piece(tmp_path, n_turns):
     assert prompt_of(backend, asked) == backend._model.tokenize(text)
 
 
-def test_a_client_that_spells_too_much_is_refused(backend, monkeypatch):
-    monkeypatch.setattr(inert, "SPELLED_TOKENS", 2)
+def test_too_many_special_tokens_in_a_clients_text_are_refused(backend, monkeypatch):
+    monkeypatch.setattr(token_escape, "SPELLED_SPECIAL_TOKENS", 2)
     with pytest.raises(RefusedError, match="spells over 2 special tokens"):
         backend.prepare(job("<s></s><unk>"))
 
 
-def test_a_template_that_takes_too_much_memory_refuses_the_job(tmp_path):
+def test_a_template_that_takes_too_much_memory_refuses_the_job(tmp_path, monkeypatch):
+    monkeypatch.setattr(generator, "TEMPLATE_MEMORY_BYTES", 10**8)
     backend = load_with(
         tmp_path,
         "{% if messages[0].content == 'much' %}"
-        "{% set a = [0] * 60000000 %}{% set b = a ~ a %}{% endif %}"
+        "{% set a = [0] * 30000000 %}{% set b = a ~ a %}{% endif %}"
         "{{ messages[0].content }}",
     )
     with pytest.raises(RefusedError, match="MemoryError"):
@@ -176,8 +178,8 @@ def no_bos(writer, *, value):
 @pytest.mark.parametrize(
     "other", [embed_job("hello"), RerankJob(query="q", documents=["d"])]
 )
-def test_a_model_that_writes_does_nothing_else(backend, other):
-    with pytest.raises(RefusedError, match="writes text and nothing else"):
+def test_a_text_model_refuses_other_jobs(backend, other):
+    with pytest.raises(RefusedError, match="generates text and nothing else"):
         backend.prepare(other)
 
 

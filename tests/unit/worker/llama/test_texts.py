@@ -1,4 +1,4 @@
-from inferd.job import EmbedJob
+from inferd.backend.job import EmbedJob
 from inferd.worker.llama.texts import PreparedTexts
 
 

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from inferd.worker.llama.vectors import json_rows, unit_vectors
+from inferd.worker.llama.texts import json_rows, unit_vectors
 
 
 @settings(max_examples=50)

@@ -4,16 +4,16 @@ import sys
 
 import pytest
 
-from inferd.worker.sandbox.closures import make_room_for_closures
+from inferd.worker.sandbox.stages import reserve_closure_page
 
 SERVES = """
 import ctypes
-from inferd.config import MockSettings
-from inferd.worker.sandbox import Sandbox, give_up_privileges
-give_up_privileges()
-sandbox = Sandbox()
-sandbox.enter(MockSettings(name="m"))
-sandbox.begin_serving()
+from inferd.config.settings import MockSettings
+from inferd.worker.sandbox import WorkerSandbox, drop_privileges
+drop_privileges()
+sandbox = WorkerSandbox()
+sandbox.enter_loading(MockSettings(name="m"))
+sandbox.enter_serving()
 kinds = [ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_int] * n) for n in range(3)]
 for number in range(1000):
     kept = [kind(lambda *_: number) for kind in kinds]
@@ -22,14 +22,14 @@ print("called")
 """
 
 
-def test_room_can_be_made_more_than_once():
-    make_room_for_closures()
-    make_room_for_closures()
+def test_a_closure_page_can_be_reserved_more_than_once():
+    reserve_closure_page()
+    reserve_closure_page()
     assert ctypes.CFUNCTYPE(ctypes.c_int)(lambda: 7)() == 7
 
 
 @pytest.mark.slow
-def test_functions_can_be_given_to_a_library_where_no_code_is_made():
+def test_callbacks_work_where_no_executable_memory_can_be_mapped():
     done = subprocess.run(
         [sys.executable, "-c", SERVES], check=False, capture_output=True, text=True
     )

@@ -1,8 +1,8 @@
 import ctypes
 import resource
 
-from inferd.worker.limits import WORKER_OPEN_FILES
-from inferd.worker.sandbox import give_up_privileges
+from inferd.limits.worker import WORKER_OPEN_FILES
+from inferd.worker.sandbox import drop_privileges
 from tests.fakes.libc import NoLibrary
 
 
@@ -11,7 +11,7 @@ def test_a_bound_that_is_lower_already_stays(monkeypatch):
     monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 128))
     monkeypatch.setattr(resource, "setrlimit", bounds.__setitem__)
     monkeypatch.setattr(ctypes, "CDLL", lambda _: NoLibrary)
-    give_up_privileges()
+    drop_privileges()
     assert bounds == {resource.RLIMIT_CORE: (0, 0), resource.RLIMIT_NOFILE: (128, 128)}
 
 
@@ -21,5 +21,5 @@ def test_without_a_bound_there_is_one(monkeypatch):
     monkeypatch.setattr(resource, "getrlimit", lambda _: endless)
     monkeypatch.setattr(resource, "setrlimit", bounds.__setitem__)
     monkeypatch.setattr(ctypes, "CDLL", lambda _: NoLibrary)
-    give_up_privileges()
+    drop_privileges()
     assert bounds[resource.RLIMIT_NOFILE] == (WORKER_OPEN_FILES, WORKER_OPEN_FILES)

@@ -6,22 +6,22 @@ import socket
 import pytest
 
 from inferd.sandbox import bpf
-from inferd.sandbox.calls import MACHINES, numbers
-from inferd.sandbox.seccomp import PRETENDED
+from inferd.sandbox.seccomp import ENOSYS_CALLS
+from inferd.sandbox.syscalls import MACHINES, syscall_numbers
 from inferd.worker.sandbox.profiles import (
     ACCELERATED,
     LOADING,
     PREPARING,
+    RENDERING,
     SERVING,
-    WRITING,
-    with_signals_to,
+    allow_own_signals,
 )
 from tests.fakes.bpf import verdict
 
 ALL = {
     "serving": SERVING,
     "loading": LOADING,
-    "writing": WRITING,
+    "writing": RENDERING,
     "preparing": PREPARING,
     "accelerated": ACCELERATED,
 }
@@ -69,12 +69,15 @@ STARTS_PROCESSES = {"fork", "vfork", "execve", "execveat"}
 
 def of(machine, rules):
     """Give what a filter says of a call by its name or number, as errors."""
-    code = bpf.write(
-        machine.architecture, numbers(machine), with_signals_to(PID, rules), PRETENDED
+    code = bpf.build_filter(
+        machine.architecture,
+        syscall_numbers(machine),
+        allow_own_signals(PID, rules),
+        ENOSYS_CALLS,
     )
 
     def said(call: str | int, *arguments: int) -> int:
-        number = numbers(machine)[call] if isinstance(call, str) else call
+        number = syscall_numbers(machine)[call] if isinstance(call, str) else call
         return verdict(code, machine.architecture, number, arguments)
 
     return said
@@ -88,39 +91,42 @@ def machine(request):
 @pytest.mark.parametrize("rules", ALL.values(), ids=ALL)
 def test_every_call_of_the_table_is_allowed_by_name_or_fails_with_eperm(machine, rules):
     said = of(machine, rules)
-    table = numbers(machine)
+    table = syscall_numbers(machine)
     listed = {*rules, "kill", "tgkill"}
     for name, number in table.items():
         answers = {
             said(number, *[argument] * 6)
             for argument in (NULL, MINUS_ONE, 1, PID, 0x7F00_0000_0000)
         }
-        if name in PRETENDED:
-            assert answers == {bpf.PRETEND}
+        if name in ENOSYS_CALLS:
+            assert answers == {bpf.REFUSE_ENOSYS}
         elif name not in listed:
-            assert answers == {bpf.REFUSE}, name
+            assert answers == {bpf.REFUSE_EPERM}, name
         else:
-            assert answers <= {bpf.ALLOW, bpf.REFUSE}
+            assert answers <= {bpf.ALLOW, bpf.REFUSE_EPERM}
             assert (
                 rules.get(name) or name in ("kill", "tgkill") or answers == {bpf.ALLOW}
             )
     for number in BEYOND:
-        assert said(number) == bpf.REFUSE
+        assert said(number) == bpf.REFUSE_EPERM
     for number in table.values():
-        assert said(2**30 | number) == bpf.REFUSE
+        assert said(2**30 | number) == bpf.REFUSE_EPERM
 
 
 @pytest.mark.parametrize("rules", ALL.values(), ids=ALL)
 def test_no_stage_changes_a_file_s_owner_mode_or_times_nor_reaches_others(rules):
     refused = CHANGES_FILES | REACHES_OTHERS | IS_THE_KERNEL_S
     assert refused & {*rules} == set()
-    known = {*numbers(MACHINES["x86_64"]), *numbers(MACHINES["aarch64"])}
+    known = {
+        *syscall_numbers(MACHINES["x86_64"]),
+        *syscall_numbers(MACHINES["aarch64"]),
+    }
     assert refused | NAMES_FILES | {*rules} <= known
 
 
 def test_what_serves_names_no_file_and_starts_no_process():
     assert (NAMES_FILES | STARTS_PROCESSES) & {*SERVING} == set()
-    assert (NAMES_FILES | STARTS_PROCESSES) & {*WRITING} == set()
+    assert (NAMES_FILES | STARTS_PROCESSES) & {*RENDERING} == set()
     assert STARTS_PROCESSES & {*LOADING} == set()
     assert STARTS_PROCESSES & {*PREPARING} == {"fork"}
     assert {"seccomp", "memfd_create", "ioctl", "fcntl"} & {*SERVING} == set()
@@ -129,7 +135,7 @@ def test_what_serves_names_no_file_and_starts_no_process():
 
 def test_a_stage_takes_away_from_the_one_before():
     assert {*SERVING} < {*LOADING} < {*ACCELERATED}
-    assert {*SERVING} < {*WRITING} < {*PREPARING}
+    assert {*SERVING} < {*RENDERING} < {*PREPARING}
     assert {*LOADING} < {*PREPARING}
 
 
@@ -187,7 +193,7 @@ def test_while_serving_a_call_is_allowed_in_the_form_that_is_needed(
     machine, call, arguments, allowed
 ):
     said = of(machine, SERVING)(call, *arguments)
-    assert said == (bpf.ALLOW if allowed else bpf.REFUSE)
+    assert said == (bpf.ALLOW if allowed else bpf.REFUSE_EPERM)
 
 
 @pytest.mark.parametrize(
@@ -203,18 +209,18 @@ def test_while_serving_a_call_is_allowed_in_the_form_that_is_needed(
         (LOADING, "fcntl", (1, 8), False),  # who is sent signals
         (LOADING, "fcntl", (1, 1026), False),  # who else has a file open
         (LOADING, "kill", (PID, 9), True),
-        (WRITING, "clone", (0x1200011,), False),
-        (WRITING, "recvfrom", (3, 1, 1, 0), True),
-        (WRITING, "recvfrom", (3, 1, 1, socket.MSG_OOB), False),
+        (RENDERING, "clone", (0x1200011,), False),
+        (RENDERING, "recvfrom", (3, 1, 1, 0), True),
+        (RENDERING, "recvfrom", (3, 1, 1, socket.MSG_OOB), False),
         (ACCELERATED, "recvfrom", (3, 1, 1, socket.MSG_PEEK), True),
         (ACCELERATED, "recvfrom", (3, 1, 1, socket.MSG_OOB), False),
         (ACCELERATED, "recvmsg", (3, 1, socket.MSG_OOB), False),
         (ACCELERATED, "sendmsg", (3, 1, socket.MSG_OOB), False),
         (ACCELERATED, "sendto", (3, 1, 1, socket.MSG_OOB, 0, 0), False),
-        (WRITING, "prctl", (1, 0), False),
+        (RENDERING, "prctl", (1, 0), False),
         (PREPARING, "clone", (0x1200011,), True),
         (PREPARING, "clone", (0x4111,), False),
-        (WRITING, "mmap", (0, 4096, mmap.PROT_EXEC), False),
+        (RENDERING, "mmap", (0, 4096, mmap.PROT_EXEC), False),
         (PREPARING, "prctl", (1, 9), True),
         (ACCELERATED, "socket", (socket.AF_UNIX, socket.SOCK_STREAM), True),
         (
@@ -232,14 +238,14 @@ def test_while_serving_a_call_is_allowed_in_the_form_that_is_needed(
 )
 def test_another_stage_has_forms_of_its_own(machine, rules, call, arguments, allowed):
     said = of(machine, rules)(call, *arguments)
-    assert said == (bpf.ALLOW if allowed else bpf.REFUSE)
+    assert said == (bpf.ALLOW if allowed else bpf.REFUSE_EPERM)
 
 
 @pytest.mark.parametrize(
     ("rules", "n_x86_64", "n_aarch64"),
     [
         (SERVING, 54, 53),
-        (WRITING, 56, 55),
+        (RENDERING, 56, 55),
         (LOADING, 85, 79),
         (PREPARING, 89, 82),
         (ACCELERATED, 148, 132),
@@ -249,7 +255,7 @@ def test_another_stage_has_forms_of_its_own(machine, rules, call, arguments, all
 def test_few_calls_are_left(rules, n_x86_64, n_aarch64):
     """What the documents say; who makes a list longer says so there."""
     n_allowed = [
-        len({*with_signals_to(PID, rules)} & {*numbers(MACHINES[name])})
+        len({*allow_own_signals(PID, rules)} & {*syscall_numbers(MACHINES[name])})
         for name in ("x86_64", "aarch64")
     ]
     assert n_allowed == [n_x86_64, n_aarch64]

@@ -3,11 +3,11 @@ import sys
 
 import pytest
 
-from inferd.config import LlamaCppSettings
+from inferd.config.settings import LlamaCppSettings
 from inferd.sandbox import landlock, seccomp
-from inferd.sandbox.calls import this_machine
+from inferd.sandbox.syscalls import this_machine
 from inferd.worker.backend import LoadError
-from inferd.worker.sandbox import Sandbox, files, stages
+from inferd.worker.sandbox import WorkerSandbox, landlock_paths, stages
 from inferd.worker.sandbox.profiles import LOADING, SERVING
 from tests.fakes.boxed import try_in_box
 
@@ -48,7 +48,7 @@ NO_OTHERS = {"read the daemon's environment", "see the daemon's memory"}
 
 
 @pytest.mark.slow
-def test_what_loading_has_no_use_for_is_given_up(tmp_path):
+def test_while_loading_only_needed_actions_succeed(tmp_path):
     found = try_in_box(tmp_path)
     boxed = found["boxed"]
     assert {found[name] for name in READS | WORKS} == {""}
@@ -58,11 +58,11 @@ def test_what_loading_has_no_use_for_is_given_up(tmp_path):
     assert {found[name] for name in NO_FILES | NO_OTHERS} == {"EACCES"}
     assert {name: found[name] for name in NO_CALLS} == dict.fromkeys(NO_CALLS, "EPERM")
     assert found["core"] == [0, 0]
-    assert not boxed["is_open"]
+    assert not boxed["files_unrestricted"]
 
 
 @pytest.mark.slow
-def test_what_serves_opens_no_file_at_all(tmp_path):
+def test_while_serving_no_file_can_be_opened(tmp_path):
     found = try_in_box(tmp_path, stage="serving")
     assert {found[name] for name in WORKS} == {""}
     refused = READS | NO_FILES | NO_CALLS | NO_OTHERS
@@ -75,7 +75,7 @@ def test_a_backend_with_an_accelerator_keeps_files_and_sockets_of_services(
     stage, tmp_path
 ):
     found = try_in_box(tmp_path, n_gpu_layers=-1, stage=stage)
-    assert found["boxed"]["is_open"]
+    assert found["boxed"]["files_unrestricted"]
     assert found["boxed"]["seccomp"]
     assert found["boxed"]["missing"] == []
     assert found["read another model"] == ""
@@ -113,7 +113,7 @@ def filters(monkeypatch):
         fake = FakeFilters(n_taken)
         monkeypatch.setattr(seccomp, "restrict", fake)
         monkeypatch.setattr(stages, "drop_capabilities", lambda _: None)
-        monkeypatch.setattr(files, "restrict", lambda _: 7)
+        monkeypatch.setattr(landlock_paths, "restrict_to_paths", lambda _: 7)
         return fake
 
     return use
@@ -125,54 +125,58 @@ MODEL = LlamaCppSettings(name="m")
 
 def test_a_worker_loads_and_then_serves_with_less(filters):
     fake = filters()
-    sandbox = Sandbox()
-    assert sandbox.enter(MODEL).seccomp
+    sandbox = WorkerSandbox()
+    assert sandbox.enter_loading(MODEL).seccomp
     assert fake.taken == [{*LOADING} | OWN]
-    sandbox.begin_serving()
+    sandbox.enter_serving()
     assert fake.taken[1:] == [{*SERVING} | OWN]
 
 
-def test_a_kernel_that_refuses_is_told_and_not_fatal(monkeypatch, filters):
+def test_a_kernel_that_refuses_is_reported_and_not_fatal(monkeypatch, filters):
     def refuse(_):
         raise PermissionError(1, "a filter around us")
 
     filters(0)
-    monkeypatch.setattr(files, "restrict", refuse)
-    sandbox = Sandbox()
-    boxed = sandbox.enter(MODEL)
-    assert (boxed.landlock, boxed.seccomp, boxed.is_open) == (0, False, False)
+    monkeypatch.setattr(landlock_paths, "restrict_to_paths", refuse)
+    sandbox = WorkerSandbox()
+    boxed = sandbox.enter_loading(MODEL)
+    assert (boxed.landlock, boxed.seccomp, boxed.files_unrestricted) == (
+        0,
+        False,
+        False,
+    )
     assert boxed.missing == (
         "Landlock: a filter around us",
         "seccomp: no such processor",
     )
-    sandbox.begin_serving()
+    sandbox.enter_serving()
 
 
-def test_a_kernel_without_landlock_is_told_with_its_own_words(monkeypatch, filters):
+def test_a_kernel_without_landlock_is_reported_with_its_error(monkeypatch, filters):
     filters()
-    monkeypatch.setattr(files, "restrict", lambda _: 0)
-    monkeypatch.setattr(landlock, "refusal", lambda: "Function not implemented")
-    [missing] = Sandbox().enter(MODEL).missing
+    monkeypatch.setattr(landlock_paths, "restrict_to_paths", lambda _: 0)
+    monkeypatch.setattr(landlock, "kernel_error", lambda: "Function not implemented")
+    [missing] = WorkerSandbox().enter_loading(MODEL).missing
     assert missing.startswith("Landlock: ")
     assert missing.endswith("(Function not implemented)")
 
 
-def test_a_sandbox_that_can_be_entered_and_not_closed_serves_nobody(filters):
+def test_a_sandbox_that_cannot_be_tightened_fails_the_load(filters):
     filters(1)
-    sandbox = Sandbox()
-    sandbox.enter(MODEL)
+    sandbox = WorkerSandbox()
+    sandbox.enter_loading(MODEL)
     with pytest.raises(LoadError, match="no such processor"):
-        sandbox.begin_serving()
+        sandbox.enter_serving()
 
 
 PREPARER = """
 import os, signal, socket
-from inferd.sandbox.parent import die_with
-from inferd.worker.sandbox import begin_writing, enter_preparer, give_up_privileges
+from inferd.sandbox.pdeathsig import die_with_parent
+from inferd.worker.sandbox import enter_rendering, enter_preparing, drop_privileges
 
 read, write = os.pipe()
-give_up_privileges()
-boxed = enter_preparer()
+drop_privileges()
+boxed = enter_preparing()
 said = []
 
 def attempt(what):
@@ -185,8 +189,8 @@ def attempt(what):
 
 parent = os.getpid()
 if not os.fork():
-    die_with(parent)
-    begin_writing()
+    die_with_parent(parent)
+    enter_rendering()
     attempt(os.fork)
     attempt(lambda: os.kill(parent, 0))
     attempt(lambda: socket.socketpair())
@@ -202,7 +206,7 @@ def ended(fork):
 def in_fork(what):
     fork = os.fork()
     if not fork:
-        begin_writing()
+        enter_rendering()
         what()
     return fork
 

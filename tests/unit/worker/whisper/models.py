@@ -9,11 +9,17 @@ from typing import Final
 
 import numpy as np
 
-from inferd.worker.llama.ggml_types import BLOCKS
-from inferd.worker.whisper.header import F16, F32, FREQUENCIES, MAGIC, Header
-from inferd.worker.whisper.tensors import shapes
+from inferd.worker.native.ggml_types import BLOCKS
+from inferd.worker.whisper.model.header import (
+    F16,
+    F32,
+    FREQUENCIES,
+    MAGIC,
+    WhisperHeader,
+)
+from inferd.worker.whisper.model.tensors import tensor_shapes
 
-SMALL: Final = Header(
+SMALL: Final = WhisperHeader(
     n_vocab=51_864,
     n_audio_ctx=1500,
     n_audio_state=8,
@@ -41,7 +47,7 @@ def texts(n: int = N_TEXTS) -> list[bytes]:
 
 
 def model_bytes(
-    header: Header = SMALL, *, words: list[bytes] | None = None, seed: int = 0
+    header: WhisperHeader = SMALL, *, words: list[bytes] | None = None, seed: int = 0
 ) -> bytes:
     """Write a model."""
     words = words if words is not None else texts()
@@ -50,7 +56,7 @@ def model_bytes(
     )
 
 
-def write_outline(path: Path, header: Header) -> Path:
+def write_outline(path: Path, header: WhisperHeader) -> Path:
     """Write a model whose weights are holes, of any kind; give its path."""
     with path.open("wb") as file:
         file.write(_head(header, texts(300)))
@@ -62,13 +68,13 @@ def write_outline(path: Path, header: Header) -> Path:
     return path
 
 
-def write_model(path: Path, header: Header = SMALL) -> Path:
+def write_model(path: Path, header: WhisperHeader = SMALL) -> Path:
     """Write a model to a file; give its path."""
     path.write_bytes(model_bytes(header))
     return path
 
 
-def _head(header: Header, words: list[bytes]) -> bytes:
+def _head(header: WhisperHeader, words: list[bytes]) -> bytes:
     return b"".join(
         [
             MAGIC,
@@ -82,10 +88,10 @@ def _head(header: Header, words: list[bytes]) -> bytes:
 
 
 def _outlines(
-    header: Header, weights_type: int
+    header: WhisperHeader, weights_type: int
 ) -> Iterator[tuple[str, list[int], int]]:
     numbers = header._asdict() | {"n_wide": 4 * header.n_audio_state}
-    for name, shape in shapes(header.n_audio_layer, header.n_text_layer).items():
+    for name, shape in tensor_shapes(header.n_audio_layer, header.n_text_layer).items():
         sizes = [each if isinstance(each, int) else numbers[each] for each in shape]
         is_large = len(sizes) > 1 and not name.endswith(
             ("bias", "positional_embedding")
@@ -99,7 +105,7 @@ def _tensor_head(name: str, sizes: list[int], kind: int) -> bytes:
     return head + struct.pack(f"<{len(sizes)}i", *sizes) + name.encode()
 
 
-def _tensors(header: Header, random: np.random.Generator) -> Iterator[bytes]:
+def _tensors(header: WhisperHeader, random: np.random.Generator) -> Iterator[bytes]:
     for name, sizes, kind in _outlines(header, F16):
         values = random.normal(0, 0.1, math.prod(sizes)).astype(np.float32)
         data = values.astype(np.float16 if kind == F16 else np.float32).tobytes()

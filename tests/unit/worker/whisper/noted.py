@@ -1,27 +1,32 @@
-from inferd.worker.whisper.listening import Options
-from inferd.worker.whisper.model import Model
-from inferd.worker.whisper.session import Session, Speech
-from inferd.worker.whisper.sound import RATE
-from inferd.worker.whisper.turns import Turn
+from inferd.worker.whisper.model.weights import WhisperModel
+from inferd.worker.whisper.transcribe.audio import SAMPLE_RATE
+from inferd.worker.whisper.transcribe.inference import InferenceOptions
+from inferd.worker.whisper.transcribe.scheduler import JobThread
+from inferd.worker.whisper.transcribe.session import (
+    PreparedSpeech,
+    TranscriptionSession,
+)
 
 
-class NotedSession(Session):
-    """Notes what is done and what the library is asked, which is said by a subclass."""
+class NotedSession(TranscriptionSession):
+    """A session that records its calls; subclasses provide the transcribed pieces."""
 
-    def __init__(self, model: Model, speech: Speech, turn: Turn) -> None:
+    def __init__(
+        self, model: WhisperModel, speech: PreparedSpeech, turn: JobThread
+    ) -> None:
         super().__init__(model, speech, turn, lambda: 1)
         self.done: list[str] = []
-        self.asked: list[tuple[float, Options]] = []
+        self.asked: list[tuple[float, InferenceOptions]] = []
 
-    def find_language(self, samples) -> None:
-        self.done.append("find")
+    def detect_language(self, samples) -> None:
+        self.done.append("detect")
 
-    def keep_language(self) -> None:
-        self.done.append("keep")
+    def fix_language(self) -> None:
+        self.done.append("fix")
 
-    def tell(self, partial=None) -> None:
-        self.done.append("tell")
+    def send(self, partial=None) -> None:
+        self.done.append("send")
 
-    def listen(self, samples, options, hear) -> None:
-        self.done.append("listen")
-        self.asked.append((len(samples) / RATE, options))
+    def run(self, samples, options, on_segment) -> None:
+        self.done.append("run")
+        self.asked.append((len(samples) / SAMPLE_RATE, options))

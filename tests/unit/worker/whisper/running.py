@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from inferd.config import WhisperCppSettings
-from inferd.ipc import (
+from inferd.backend.job import Media, TranscribeJob
+from inferd.config.settings import WhisperCppSettings
+from inferd.ipc.worker import (
+    AudioNeeded,
     Failed,
     Loaded,
     Segment,
-    Silent,
     Transcribed,
     TranscriptEnded,
 )
-from inferd.job import Media, TranscribeJob
-from inferd.worker.backend import Outcome
+from inferd.worker.backend import StepOutcome
 from inferd.worker.whisper.backend import WhisperBackend
-from inferd.worker.whisper.sound import RATE
+from inferd.worker.whisper.transcribe.audio import SAMPLE_RATE
 
 Samples = npt.NDArray[np.float32]
 
@@ -35,7 +35,7 @@ def load(path: Path, **settings: Any) -> tuple[WhisperBackend, Loaded]:
 def noise(seconds: float, seed: int = 0) -> Samples:
     """Make up a sound."""
     random = np.random.default_rng(seed)
-    return random.normal(0, 0.1, round(seconds * RATE)).astype(np.float32)
+    return random.normal(0, 0.1, round(seconds * SAMPLE_RATE)).astype(np.float32)
 
 
 def descriptor(samples: Samples) -> int:
@@ -51,7 +51,7 @@ def job(samples: Samples | None = None, **fields: Any) -> TranscribeJob:
         kind="audio",
         id="a",
         n_bytes=0 if samples is None else samples.nbytes,
-        sample_rate=RATE,
+        sample_rate=SAMPLE_RATE,
         is_open=samples is None,
     )
     return TranscribeJob(audio=audio, **fields)
@@ -67,7 +67,7 @@ class Heard:
     n_bytes_read: int = 0
     ends: list[TranscriptEnded | Failed] = field(default_factory=list)
 
-    def take(self, outcome: Outcome) -> None:
+    def take(self, outcome: StepOutcome) -> None:
         """Add what came of a step."""
         match outcome:
             case Transcribed():
@@ -113,7 +113,7 @@ def run(backend: WhisperBackend) -> dict[int, Heard]:
     heard: dict[int, Heard] = {}
     while backend.is_busy:
         for outcome in backend.step():
-            if isinstance(outcome, Silent):
+            if isinstance(outcome, AudioNeeded):
                 continue
             assert isinstance(outcome, Transcribed | TranscriptEnded | Failed)
             heard.setdefault(outcome.ticket, Heard()).take(outcome)
@@ -134,7 +134,7 @@ def hear_live(
     whole = Heard()
     for end in range(n_each, len(samples) + n_each, n_each):
         n_bytes = min(end, len(samples)) * 4
-        backend.append(1, n_bytes, is_last=end >= len(samples))
+        backend.append_audio(1, n_bytes, is_last=end >= len(samples))
         heard = run(backend).get(1, Heard())
         whole.segments += heard.segments
         whole.partials += heard.partials

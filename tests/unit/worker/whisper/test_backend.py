@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from inferd.config import WhisperCppSettings
-from inferd.fit import Share
-from inferd.ipc import (
+from inferd.backend.job import EmbedJob, Media, TranscribeJob
+from inferd.config.settings import WhisperCppSettings
+from inferd.ipc.worker import (
+    AudioNeeded,
+    CpuVariant,
     Failed,
     Loading,
     Paused,
-    Silent,
     Transcribed,
     TranscriptEnded,
-    Variant,
 )
-from inferd.job import EmbedJob, Media, TranscribeJob
+from inferd.memory.plan import MemoryShare
 from inferd.worker.backend import LoadError, PromptOverflowError, RefusedError
 from inferd.worker.whisper.backend import WhisperBackend
-from inferd.worker.whisper.sound import RATE
+from inferd.worker.whisper.transcribe.audio import SAMPLE_RATE
 from tests.unit.worker.whisper.models import SMALL, write_model
 from tests.unit.worker.whisper.running import (
     Heard,
@@ -35,6 +35,8 @@ from tests.unit.worker.whisper.running import (
     run,
     start,
 )
+
+pytestmark = pytest.mark.slow
 
 SURE: dict[str, Any] = {"temperature": 2.0}
 
@@ -70,7 +72,7 @@ def test_slots_are_those_of_the_share(small_model):
     settings = WhisperCppSettings(name="w", model=str(small_model))
     backend = WhisperBackend(settings, n_slots=4)
     assert backend.predict(lambda _: None).has_slots
-    loaded = backend.load(lambda _: None, Share(n_slots=2, n_ctx=448))
+    loaded = backend.load(lambda _: None, MemoryShare(n_slots=2, n_ctx=448))
     assert loaded.capabilities.n_slots == 2
 
 
@@ -80,7 +82,7 @@ def test_a_model_with_another_hash_is_refused(small_model):
 
 
 def test_a_load_says_how_far_it_is(small_model):
-    reports: list[Loading | Variant] = []
+    reports: list[Loading | CpuVariant] = []
     settings = WhisperCppSettings(name="w", model=str(small_model))
     backend = WhisperBackend(settings, n_slots=1)
     backend.load(reports.append)
@@ -112,10 +114,10 @@ def test_a_language_that_a_model_does_not_know_is_refused_with_those_it_does(
     backend, many
 ):
     assert refusal(backend, language="de") == (
-        "language 'de': the model knows en; auto finds out"
+        "language 'de': the model knows en; auto detects it"
     )
     assert "the model knows en, zh, de, " in refusal(many, language="german")
-    assert refusal(backend, translates=True) == "translate: the model knows en alone"
+    assert refusal(backend, translates=True) == "translate: the model knows only en"
     for each in (None, "auto", "de"):
         many.prepare(job(noise(0.2), language=each), [descriptor(noise(0.2))])
 
@@ -132,7 +134,7 @@ def test_a_prompt_that_a_model_takes_no_note_of_is_an_overflow(backend):
 
 
 def test_any_other_job_is_refused(backend):
-    with pytest.raises(RefusedError, match="writes speech down"):
+    with pytest.raises(RefusedError, match="can only transcribe speech"):
         backend.prepare(EmbedJob(texts=["x"], dimensions=None, task=None))
 
 
@@ -188,7 +190,7 @@ def test_a_job_that_is_dropped_amid_its_sound_leaves_nothing_behind(backend):
     is_there = weakref.ref(prepared)
     backend.start(1, prepared)
     del prepared
-    backend.append(1, 400, is_last=False)
+    backend.append_audio(1, 400, is_last=False)
     run(backend)  # it waits for more
     backend.drop(1)
     assert is_there() is None
@@ -263,7 +265,7 @@ def test_a_job_that_computes_for_long_shows_that_it_gets_on(backend, monkeypatch
     assert Transcribed(ticket=1) in outcomes
     assert isinstance(outcomes[-1], TranscriptEnded)
     assert outcomes[-1].audio_ms == 1000
-    assert outcomes[-1].usage.prompt_tokens == RATE // 320
+    assert outcomes[-1].usage.prompt_tokens == SAMPLE_RATE // 320
 
 
 # --- pauses -----------------------------------------------------------------------------
@@ -283,7 +285,7 @@ def steps_with_pauses(backend: WhisperBackend, every: int) -> tuple[Heard, int]:
                 start(backend, 2, noise(0.3), **SURE)
                 assert run(backend)[2].end.stop_reason == "end"
                 backend.resume(1)
-            elif not isinstance(outcome, Silent):
+            elif not isinstance(outcome, AudioNeeded):
                 heard.take(outcome)
     raise AssertionError
 
@@ -299,11 +301,11 @@ def test_a_recording_that_is_paused_between_its_chunks_is_heard_the_same(reciter
 
 def test_a_live_recording_that_is_paused_frees_its_room_and_is_heard_the_same(backend):
     samples = noise(4.5)
-    alone = hear_live(backend, samples, RATE, **SURE)
+    alone = hear_live(backend, samples, SAMPLE_RATE, **SURE)
     backend.start(1, backend.prepare(job(**SURE), [descriptor(samples)]))
     heard = Heard()
-    for end in range(RATE, len(samples) + RATE, RATE):
-        backend.append(1, min(end, len(samples)) * 4, is_last=end >= len(samples))
+    for end in range(SAMPLE_RATE, len(samples) + SAMPLE_RATE, SAMPLE_RATE):
+        backend.append_audio(1, min(end, len(samples)) * 4, is_last=end >= len(samples))
         new, _ = steps_with_pauses(backend, every=1000)
         heard.segments += new.segments
         heard.ends += new.ends

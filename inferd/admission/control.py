@@ -1,0 +1,307 @@
+"""Admission control for the requests of all sockets: permits, a queue, and preemption.
+
+It only counts and decides: it starts no tasks and reads no clock; callers pass the time. The
+caller calls ``arrive`` once for each request, ``charge_tokens`` when its tokens are counted,
+and ``leave`` once, however it ended. It asks ``next_preemption`` which request is to give
+its permit back, and calls ``note_paused`` once that request has paused.
+"""
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator
+
+from inferd.admission.backlog import Backlog
+from inferd.admission.fair_queue import FairQueue, QueueEntry
+from inferd.admission.preemption import (
+    STARTED_RANK,
+    AdmittedRequest,
+    Preemption,
+    RequestTraits,
+    next_preemption,
+)
+from inferd.admission.retry_after import RetryEstimate
+from inferd.admission.users import UserRequests
+from inferd.errors import DrainingError, QueueFullError
+from inferd.limits.admission import (
+    MAX_LIVE_RECORDINGS,
+    MAX_QUEUED_BYTES,
+    MAX_QUEUED_TOKENS,
+    QUANTUM_S,
+)
+
+__all__ = ["Admission", "RequestTraits"]
+
+
+class Admission:
+    """Admission control with ``max_active`` permits and ``max_queued`` queue positions.
+
+    Invariants (verified by property tests):
+
+    - At most ``max_active`` requests run, and none waits while a permit is free.
+    - A free permit goes to the waiting user with the fewest permits. Users with equally
+      many are served in turn: while a user waits, no other user is served twice, unless
+      it has fewer permits then. Of the user's requests, a paused one comes first, then the
+      one with the highest priority, then the earliest.
+    - The share of a user is the number of permits divided by the users who run or wait.
+      While a waiting user has less than its share, no other user has more than its own for
+      longer than ``quantum_s``: one of its requests is asked to give its permit back. That
+      request is never rejected afterwards.
+    - No request is preempted within its first quantum, nor for a request that was paused
+      less than a quantum ago. A single user is never preempted.
+    - The n-th user to wait gets a permit after n / ``max_active`` quanta, rounded up, plus
+      as many times the time that pausing a request takes.
+    - A single user may use the whole queue. If several users wait, none gets more than its
+      share of each limit, an equal part; it keeps what it has.
+    - Other users cannot keep out the first request of a user: of one who has no request
+      here, or none that generates text. At most ``max_queued`` first requests wait. Up to
+      that number, one is admitted if it is no larger than an even share of each limit among
+      them, whatever else waits, and a larger one if all of them fit.
+    - In addition to other requests, n first requests use each limit at most
+      1 + 1/2 + … + 1/n times: less than three times for ten of them.
+    - A request may have any size if nothing else counts towards the limit.
+    - After all requests have left, all permits are free and no state of any user is kept.
+
+    Args:
+        max_active: running requests.
+        max_queued: waiting requests.
+        max_queued_tokens: tokens of waiting requests, as far as they are counted.
+        max_queued_bytes: bytes of the lines of waiting requests.
+        quantum_s: shortest time before a permit is taken back, in seconds; infinite to
+            never preempt.
+        max_live: requests of one user with live audio.
+    """
+
+    def __init__(  # noqa: PLR0913  # every one is a limit of its own
+        self,
+        *,
+        max_active: int,
+        max_queued: int,
+        max_queued_tokens: int = MAX_QUEUED_TOKENS,
+        max_queued_bytes: int = MAX_QUEUED_BYTES,
+        quantum_s: float = QUANTUM_S,
+        max_live: int = MAX_LIVE_RECORDINGS,
+    ) -> None:
+        self._max_active = max_active
+        self._backlog = Backlog(
+            max_requests=max_queued,
+            max_tokens=max_queued_tokens,
+            max_bytes=max_queued_bytes,
+        )
+        self._quantum_s = quantum_s
+        self._max_live = max_live
+        self._requests: dict[int, AdmittedRequest] = {}
+        self._running: dict[int, AdmittedRequest] = {}
+        self._n_permits: Counter[int] = Counter()
+        self.n_pauses = 0
+        """Number of preemptions so far."""
+        self._users = UserRequests()
+        self._queue = FairQueue()
+        self._arrivals = itertools.count()
+        self._retry_estimate = RetryEstimate()
+        self._is_open = True
+
+    @property
+    def active(self) -> int:
+        """Requests that hold a permit."""
+        return len(self._running)
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for their first permit."""
+        return self._backlog.requests.spent
+
+    @property
+    def n_paused(self) -> int:
+        """Requests that had a permit and have none now: they wait to resume, or are idle."""
+        return len(self._requests) - self.active - self.waiting
+
+    @property
+    def waiting_tokens(self) -> int:
+        """Tokens of waiting requests, as far as they are counted."""
+        return self._backlog.tokens.spent
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of the lines of waiting requests."""
+        return self._backlog.bytes.spent
+
+    def cap_active(self, max_active: int) -> None:
+        """Lower the number of permits; only before any request arrives."""
+        self._max_active = min(self._max_active, max_active)
+
+    def set_quantum(self, *, quantum_s: float, max_live: int) -> None:
+        """Change the quantum and the limit on live recordings per user."""
+        self._quantum_s = quantum_s
+        self._max_live = max_live
+
+    def resize(
+        self, *, max_queued: int, max_queued_tokens: int, max_queued_bytes: int
+    ) -> None:
+        """Change the limits of the queue; requests that wait already stay."""
+        self._backlog.resize(
+            max_requests=max_queued,
+            max_tokens=max_queued_tokens,
+            max_bytes=max_queued_bytes,
+        )
+
+    def arrive(self, ticket: int, traits: RequestTraits, *, now: float) -> bool:
+        """Admit a request; return true if it runs now, false if it waits.
+
+        Args:
+            ticket: a number that no other present request has.
+            traits: of the request.
+            now: seconds on a monotonic clock.
+
+        Raises:
+            QueueFullError: the request is rejected.
+            DrainingError: no requests are admitted any more.
+        """
+        if not self._is_open:
+            raise DrainingError
+        if traits.is_live and self._users.n_live(traits.uid) >= self._max_live:
+            raise self._queue_full(depth=self.waiting)
+        entry = QueueEntry(-traits.priority, next(self._arrivals), ticket)
+        request = AdmittedRequest(traits, entry, self._users.is_first(traits))
+        runs = self.active < self._max_active
+        if runs:
+            self._queue.note_served(traits.uid)
+            self._start(request, now)
+        elif self._backlog.try_add(request):
+            self._queue.put(traits.uid, entry)
+        else:
+            raise self._queue_full(depth=self.waiting)
+        self._requests[ticket] = request
+        self._users.add(traits)
+        return runs
+
+    def charge_tokens(self, ticket: int, n_tokens: int) -> None:
+        """Charge the prompt tokens of a request, once; they count while it waits to begin.
+
+        Raises:
+            QueueFullError: the tokens do not fit; the request has to leave.
+        """
+        request = self._requests[ticket]
+        if request.is_new and not self._backlog.try_add_tokens(request, n_tokens):
+            raise self._queue_full(depth=self.waiting - 1)
+
+    def leave(self, ticket: int, *, now: float) -> int | None:
+        """Remove a request, if present; return the ticket of the one that runs instead."""
+        request = self._requests.pop(ticket, None)
+        if request is None:
+            return None
+        self._users.remove(request.traits)
+        if ticket in self._running:
+            self._stop(request, now)
+            return self._grant_next(now)
+        if not request.is_idle:
+            self._queue.remove(request.traits.uid, request.entry)
+        if request.is_new:
+            self._backlog.release(request)
+        return None
+
+    # --- preemption ---------------------------------------------------------------------
+
+    def next_preemption(self, *, now: float) -> Preemption:
+        """Return which request is to be paused next, and mark it if that is now.
+
+        Call it again until it returns no ticket, and after every change while a request
+        waits.
+        """
+        if not self._queue:
+            return Preemption()
+        n_preempting = sum(request.is_preempting for request in self._running.values())
+        found = next_preemption(
+            self._running,
+            [
+                [self._requests[entry.ticket] for entry in queue[: n_preempting + 1]]
+                for queue in self._queue.by_user()
+            ],
+            max_active=self._max_active,
+            quantum_s=self._quantum_s,
+            now=now,
+        )
+        if found.ticket is not None:
+            self._running[found.ticket].is_preempting = True
+        return found
+
+    def note_paused(self, ticket: int, *, now: float, waits: bool = True) -> int | None:
+        """Take a permit back; return the ticket of the request that runs instead, if any.
+
+        It may be the same request, if those that waited have left.
+
+        Args:
+            ticket: of a request that has paused; ignored if it has left.
+            now: as in ``arrive``.
+            waits: whether it waits to go on now; otherwise it is idle until ``resume``.
+        """
+        request = self._running.get(ticket)
+        if request is None:
+            return None
+        self._stop(request, now)
+        request.entry = request.entry._replace(rank=STARTED_RANK)
+        request.paused_at = now
+        if waits:
+            self.n_pauses += 1
+            self._queue.put(request.traits.uid, request.entry)
+        else:
+            request.is_idle = True
+        return self._grant_next(now)
+
+    def is_idle(self, ticket: int) -> bool:
+        """Return whether a present request neither runs nor waits."""
+        return self._requests[ticket].is_idle
+
+    def resume(self, ticket: int, *, now: float) -> bool:
+        """Resume an idle request; return true if it runs now, false if it waits."""
+        request = self._requests[ticket]
+        request.is_idle = False
+        request.paused_at = None  # it was not preempted
+        if self.active < self._max_active:
+            self._queue.note_served(request.traits.uid)
+            self._start(request, now)
+            return True
+        self._queue.put(request.traits.uid, request.entry)
+        return False
+
+    def _start(self, request: AdmittedRequest, now: float) -> None:
+        request.started_at = now
+        request.is_new = False
+        self._running[request.entry.ticket] = request
+        self._n_permits[request.traits.uid] += 1
+
+    def _stop(self, request: AdmittedRequest, now: float) -> None:
+        assert request.started_at is not None  # noqa: S101  # it has a permit
+        self._retry_estimate.note(now - request.started_at)
+        request.started_at = None
+        request.is_preempting = False
+        del self._running[request.entry.ticket]
+        self._n_permits[request.traits.uid] -= 1
+        if not self._n_permits[request.traits.uid]:
+            del self._n_permits[request.traits.uid]
+
+    def _grant_next(self, now: float) -> int | None:
+        """Give a free permit to the next waiting request, if there is one."""
+        if not self._queue:
+            return None
+        successor = self._requests[self._queue.take(self._n_permits).ticket]
+        if successor.is_new:
+            self._backlog.release(successor)
+        self._start(successor, now)
+        return successor.entry.ticket
+
+    # --- waiting requests ---------------------------------------------------------------
+
+    def order(self) -> Iterator[int]:
+        """Return the tickets of waiting requests in the order expected if none arrives."""
+        return self._queue.order(self._n_permits)
+
+    def close(self) -> None:
+        """Reject all later arrivals; present requests go on."""
+        self._is_open = False
+
+    def _queue_full(self, *, depth: int) -> QueueFullError:
+        """Make the error, with an estimate: the time until every user was served once."""
+        retry_after_ms = self._retry_estimate.retry_after_ms(
+            n_turns=max(1, len(self._queue)), max_active=self._max_active
+        )
+        return QueueFullError(depth=depth, retry_after_ms=retry_after_ms)

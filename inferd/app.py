@@ -1,0 +1,212 @@
+"""The composition root: build the daemon from its configuration and run it until it ends."""
+
+import os
+import resource
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+import trio
+
+from inferd.backend.interface import StartFailedError
+from inferd.config.load import socket_directory
+from inferd.config.settings import Config, ConfigError
+from inferd.engine.engine import Engine
+from inferd.engine.supervisor.spawn import SpawnedProcess
+from inferd.ipc.worker import Load
+from inferd.memory.coordinator import MemoryCoordinator
+from inferd.paths import LOG_FILE, log_directory
+from inferd.server.admin.live_config import no_config_file
+from inferd.server.capacity import memory_budget
+from inferd.server.daemon import Daemon
+from inferd.server.event_loop.scheduler import infrequent_gc
+from inferd.server.listen.bind import ListenError
+from inferd.server.listen.listeners import (
+    NO_INHERITED_SOCKETS,
+    InheritedSockets,
+    Listeners,
+    inherited_sockets,
+)
+from inferd.server.telemetry.log import writing_log
+from inferd.server.telemetry.log_file import LogFile
+from inferd.server.telemetry.setup import Telemetry, make_telemetry
+
+NO_WORKERS: Final[Mapping[str, SpawnedProcess]] = MappingProxyType({})
+
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""SIGTERM and SIGINT stop the daemon: the first one drains it, the next one ends it at once.
+SIGHUP makes it read its configuration again; with a terminal, whose end it then means, it
+stops the daemon, too."""
+
+
+class StartError(Exception):
+    """The daemon could not start, and the log that says why could not be written."""
+
+
+def run_daemon(
+    config: Config,
+    loads: Sequence[Load],
+    early: Mapping[str, SpawnedProcess],
+    read_config: Callable[[], Config],
+    *,
+    refusal: str = "",
+) -> bool:
+    """Serve until SIGTERM or SIGINT; return whether the daemon started.
+
+    Args:
+        config: the configuration.
+        loads: the first load message for the worker of each backend.
+        early: workers that have been started already, by the names of their backends.
+        read_config: reads the configuration again; raises ``ConfigError``.
+        refusal: why the configuration is invalid; if there is a reason, only log it.
+
+    Raises:
+        StartError: it could not start, and the log could not be written.
+    """
+    telemetry = make_telemetry(os.environ)
+    on_lost_line = telemetry.metrics.line_lost
+    with writing_log(config.log.level, log_file(config), on_lost_line) as log:
+        refusal = refusal or _serve(config, loads, telemetry, read_config, early)
+        is_logged = bool(refusal) and log.log_start_failure(refusal)
+    if refusal and not is_logged:
+        raise StartError(refusal)
+    return not refusal
+
+
+def _serve(
+    config: Config,
+    loads: Sequence[Load],
+    telemetry: Telemetry,
+    read_config: Callable[[], Config],
+    early: Mapping[str, SpawnedProcess],
+) -> str:
+    """Run the daemon; return why it could not start, or an empty string."""
+    reasons: list[str] = []
+    try:
+        with inherited_sockets(os.environ) as inherited:
+            daemon = make_daemon(
+                config,
+                loads,
+                telemetry,
+                inherited=inherited,
+                read_config=read_config,
+                early=early,
+            )
+            _raise_file_limit()
+            with infrequent_gc():
+                trio.run(_run_until_signal, daemon)
+            for number in SIGNALS:  # the daemon has ended; later signals change nothing
+                signal.signal(number, signal.SIG_IGN)
+    except* (ConfigError, ListenError, StartFailedError) as group:
+        reasons += [str(error) for error in _leaves(group)]
+    return "; ".join(reasons)
+
+
+def make_daemon(  # noqa: PLR0913  # the inputs of the process
+    config: Config,
+    loads: Sequence[Load],
+    telemetry: Telemetry | None = None,
+    *,
+    inherited: InheritedSockets = NO_INHERITED_SOCKETS,
+    read_config: Callable[[], Config] = no_config_file,
+    early: Mapping[str, SpawnedProcess] = NO_WORKERS,
+) -> Daemon:
+    """Build the daemon from its configuration.
+
+    Raises:
+        ConfigError: a user or a group of the configuration is unknown.
+    """
+    telemetry = telemetry or make_telemetry(os.environ)
+    coordinator = MemoryCoordinator(
+        config.backend, memory_budget(config), telemetry.board.planned
+    )
+    for name, text, read in coordinator.gauges():
+        telemetry.metrics.add_gauge(name, text, read)
+    telemetry.metrics.add_gauge("tasks", "Tasks of the event loop.", _count_tasks)
+    engines = [
+        Engine(
+            load,
+            limits=config.limits,
+            coordinator=coordinator,
+            observer=telemetry.board,
+            prespawned=early.get(load.settings.name),
+        )
+        for load in loads
+    ]
+    listeners = Listeners(socket_directory(config), config.listen.group, inherited)
+    return Daemon(config, listeners, engines, telemetry, read_config)
+
+
+def log_file(config: Config) -> LogFile | None:
+    """Return the log file, if there is one; its first line opens it."""
+    configured = config.log.directory
+    directory = log_directory() if configured is None else Path(configured)
+    if directory is None or not config.log.file:
+        return None
+    return LogFile(
+        directory / LOG_FILE,
+        max_bytes=config.log.max_bytes,
+        generations=config.log.generations,
+    )
+
+
+def _count_tasks() -> int:
+    """Count the tasks of the event loop; a leaked task shows here."""
+    if not trio.lowlevel.in_trio_run():
+        return 0
+    return trio.lowlevel.current_statistics().tasks_living
+
+
+def _raise_file_limit() -> None:
+    """Raise the soft limit of open files to the hard one: a connection takes one."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+async def _run_until_signal(daemon: Daemon) -> None:
+    async with trio.open_nursery() as nursery:
+        await nursery.start(_handle_signals, daemon)
+        await daemon.run()
+        nursery.cancel_scope.cancel()
+
+
+async def _handle_signals(
+    daemon: Daemon, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    ends_at_hangup = _has_terminal()  # after the hangup it is too late to ask
+    with trio.open_signal_receiver(*_received_signals()) as signals:
+        task_status.started()
+        async for number in signals:
+            if number != signal.SIGHUP or ends_at_hangup:
+                daemon.stop()
+            else:
+                with suppress(ConfigError):  # it has been logged
+                    daemon.reload()
+
+
+def _received_signals() -> list[signal.Signals]:
+    """Return the signals that the daemon acts on.
+
+    A shell without job control starts background processes with SIGINT ignored, and it
+    stays ignored: Ctrl-C is meant for the process in the foreground.
+    """
+    is_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    return [each for each in SIGNALS if each != signal.SIGINT or not is_ignored]
+
+
+def _has_terminal() -> bool:
+    """Tell whether SIGHUP means that the daemon's terminal was closed.
+
+    If SIGHUP was ignored before, as by ``nohup``, it does not: then it is sent to reload.
+    """
+    is_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return not is_ignored and any(os.isatty(number) for number in range(3))
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for part in error.exceptions for leaf in _leaves(part)]
+    return [error]

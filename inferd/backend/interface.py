@@ -1,0 +1,261 @@
+"""The daemon's interface to an engine.
+
+A backend may be a worker process with llama.cpp, a remote service, or a script; the server
+knows nothing more of it than this module.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import Generic, Protocol, TypeVar
+
+from msgspec import Struct
+
+from inferd.backend.capabilities import BackendCapabilities
+from inferd.backend.events import MalformedToolCall, TokenEvent, TokenEventV2
+from inferd.backend.job import (
+    EmbedJob,
+    GenerateJob,
+    Job,
+    RenderedJob,
+    RerankJob,
+    TranscribeJob,
+)
+from inferd.errors import EmbedUnsupportedError, InternalError, RerankUnsupportedError
+from inferd.wire.responses import (
+    CacheMiss,
+    DraftCounts,
+)
+
+J = TypeVar("J", bound=Job)
+
+
+class EmbedResult(Struct, frozen=True, kw_only=True):
+    """One vector for each input, in order."""
+
+    embeddings: list[bytes]
+    """Parts that, joined, are a JSON array of arrays of numbers."""
+    dimensions: int
+    """Length of every vector."""
+    input_tokens: int
+
+
+class RerankResult(Struct, frozen=True, kw_only=True):
+    """One score for each document, in order; higher is better."""
+
+    scores: list[float]
+    input_tokens: int
+
+
+class Prepared(Struct, Generic[J], frozen=True, kw_only=True):
+    """A job that a backend has tokenised, counted and found to fit."""
+
+    ticket: int
+    """The backend's own number for the job."""
+    job: J
+    input_tokens: int
+    """Tokens of the prompt, or of all texts."""
+    open_thought: str = ""
+    """The marker of the reasoning that the prompt ends inside, if any: the answer continues
+    there."""
+
+
+E_co = TypeVar("E_co", bound=TokenEvent | TokenEventV2, covariant=True)
+
+
+class CacheReuse(Struct, frozen=True, kw_only=True):
+    """A job's use of the prompt cache."""
+
+    cached_tokens: int = 0
+    """Tokens that need not be decoded."""
+    miss: CacheMiss | None = None
+    """Why there are none."""
+    saved_bytes: int = 0
+    """Host memory of all cached prompts."""
+
+
+class EventStream(Protocol[E_co]):
+    """Batches of events; the last event of the last batch is the end."""
+
+    n_tokens: int
+    """Tokens of the answer so far."""
+    first_token_at: float | None
+    """When the first token came, on trio's clock: its text may be sent later."""
+    warnings: Sequence[MalformedToolCall]
+    """Malformed calls that were sent as text so far; none in v1."""
+    reuse: CacheReuse
+    """Use of the prompt cache; empty until the run has begun."""
+    draft_counts: DraftCounts
+    """Counts of drafted and accepted tokens so far."""
+
+    def __aiter__(self) -> AsyncIterator[Sequence[E_co]]:
+        """Iterate over the batches, none of which is empty."""
+
+    def until_over(self) -> AbstractContextManager[None]:
+        """Return a context that cancels its body once the engine has finished.
+
+        An engine goes on whether its batches are taken or not.
+        """
+
+
+class StartFailedError(Exception):
+    """A backend did not get ready at the daemon's start; one line for the operator."""
+
+
+class Backend(ABC):
+    """An engine as the server sees it.
+
+    A stream that fails raises; a stream that ends has yielded exactly one ``Done``. Leaving
+    a context early cancels its job within one decode step.
+    """
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The configured name, as ``backend`` in frames."""
+
+    @property
+    @abstractmethod
+    def ready(self) -> bool:
+        """Whether a request would be served now."""
+
+    @property
+    @abstractmethod
+    def unavailable(self) -> str | None:
+        """Why it will not be ready soon, or ``None`` if waiting for it makes sense."""
+
+    @property
+    @abstractmethod
+    def capabilities(self) -> BackendCapabilities:
+        """The backend's capabilities; known once it has been ready."""
+
+    @abstractmethod
+    async def run(self, on_ready: Callable[[], None]) -> None:
+        """Keep the backend alive until cancelled.
+
+        Args:
+            on_ready: called once, when it is ready for the first time.
+
+        Raises:
+            StartFailedError: it did not get ready the first time.
+        """
+
+    @abstractmethod
+    def stop(self, reason: str) -> None:
+        """Fail all jobs, current and later, with ``BackendUnavailableError``."""
+
+    async def render(
+        self,
+        job: GenerateJob,  # noqa: ARG002  # for those that render prompts
+    ) -> RenderedJob | None:
+        """Render a job that is not plain before it is prepared; ``None`` if it is plain.
+
+        One job at a time is rendered. Rendering is the slow part of clients' requests, so
+        it has a queue of its own.
+
+        Raises:
+            GenerateError: the job cannot be served, or the backend is out of service.
+
+        Cancellation: safe.
+        """
+        return None
+
+    @abstractmethod
+    def prepare(
+        self, job: J, fds: Sequence[int] = ()
+    ) -> AbstractAsyncContextManager[Prepared[J]]:
+        """Tokenise and count a job; inside the context the backend holds it.
+
+        May be called before the job has a permit to run. Waits for a backend that is only
+        restarting.
+
+        Args:
+            job: to serve.
+            fds: of the files with its media, in their order; they belong to the caller, and
+                stay open inside the context.
+
+        Raises:
+            GenerateError: the job cannot be served, or the backend is out of service.
+        """
+
+    @abstractmethod
+    def pause(self, prepared: Prepared[J], on_paused: Callable[[], object]) -> None:
+        """Pause a prepared job, whether it runs or is about to.
+
+        Its state is kept, and its slot is free once ``on_paused`` is called: at once, or
+        after the current step. It is not called for a job that ends before.
+        """
+
+    @abstractmethod
+    def resume(self, prepared: Prepared[J]) -> None:
+        """Resume a paused job; a slot is free for it."""
+
+    def report_queue_position(self, prepared: Prepared[J], position: int) -> None:  # noqa: B027  # optional
+        """Have the stream of a paused job yield its queue position."""
+
+    @abstractmethod
+    def generate(
+        self, prepared: Prepared[GenerateJob]
+    ) -> AbstractAsyncContextManager[EventStream[TokenEvent]]:
+        """Run a prepared job.
+
+        Raises:
+            GenerateError: before the first event; or in the middle of the stream, as
+                ``BackendUnavailableError`` if the engine died, and as
+                ``InvalidRequestError`` if constraining the answer takes too much work.
+        """
+
+    def generate_v2(
+        self,
+        prepared: Prepared[GenerateJob],  # noqa: ARG002  # for those that can
+    ) -> AbstractAsyncContextManager[EventStream[TokenEventV2]]:
+        """Run a prepared job with typed blocks; only if ``capabilities.v2``."""
+        raise InternalError(f'backend "{self.name}" does not advertise v2 capability')
+
+    def transcribe(
+        self,
+        prepared: Prepared[TranscribeJob],  # noqa: ARG002  # for those that can
+    ) -> AbstractAsyncContextManager[EventStream[TokenEventV2]]:
+        """Transcribe speech; only if ``capabilities.transcribe``."""
+        raise InternalError(f'backend "{self.name}" does not transcribe')
+
+    def append_audio(
+        self,
+        prepared: Prepared[TranscribeJob],  # noqa: ARG002  # for those that can
+        n_bytes: int,  # noqa: ARG002
+        *,
+        is_last: bool,  # noqa: ARG002
+    ) -> None:
+        """Report that an open medium has grown, whether the job runs already or not.
+
+        Args:
+            prepared: the medium's job.
+            n_bytes: length of its file.
+            is_last: whether it is complete.
+        """
+        raise InternalError(f'backend "{self.name}" does not transcribe')
+
+    def on_audio_needed(  # noqa: B027  # for those that transcribe
+        self, prepared: Prepared[TranscribeJob], callback: Callable[[int], object]
+    ) -> None:
+        """Set the callback for a job that waits for more audio.
+
+        Args:
+            prepared: a job with an open medium.
+            callback: called with the bytes that the medium must have before the job
+                continues, unless the job ends.
+        """
+
+    async def embed(
+        self,
+        prepared: Prepared[EmbedJob],  # noqa: ARG002  # for those that can
+    ) -> EmbedResult:
+        """Embed texts; only if ``capabilities.embed``. Cancelling drops the job."""
+        raise EmbedUnsupportedError
+
+    async def rerank(
+        self,
+        prepared: Prepared[RerankJob],  # noqa: ARG002  # for those that can
+    ) -> RerankResult:
+        """Score documents; only if ``capabilities.rerank``. Cancelling drops the job."""
+        raise RerankUnsupportedError

@@ -1,0 +1,93 @@
+"""inferd serve: run the daemon in the foreground.
+
+The modules of the daemon take as long to import as those of a worker, so the workers are
+started before the daemon's modules are imported.
+"""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import get_args
+
+from msgspec.structs import replace
+
+from inferd.cli.console import EXIT_ERROR, EXIT_OK, CommandError
+from inferd.config.choices import LogLevel
+from inferd.config.load import config_file, load_config, locate_model
+from inferd.config.settings import Config, ConfigError, LogSettings
+from inferd.engine.supervisor.spawn import first_load, prespawn_workers
+from inferd.ipc.worker import Load
+from inferd.server.capacity import max_active_requests
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="a TOML configuration"
+    )
+    parser.add_argument(
+        "--model",
+        metavar="FILE.gguf",
+        help="serve this model instead of the configured backends",
+    )
+    parser.add_argument(
+        "--log-level", choices=get_args(LogLevel), help="overrides log.level"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until SIGTERM or SIGINT."""
+    read_config = config_reader(arguments.config, arguments.model, arguments.log_level)
+    config, refusal = Config(log=LogSettings(file=False)), ""
+    loads: list[Load] = []
+    try:
+        config = read_config()
+        loads = first_loads(config)
+    except ConfigError as error:
+        refusal = str(error)
+    with prespawn_workers(loads) as early:
+        from inferd.app import StartError, run_daemon  # noqa: PLC0415  # see above
+
+        try:
+            has_served = run_daemon(config, loads, early, read_config, refusal=refusal)
+        except StartError as error:
+            raise CommandError(str(error)) from error
+    return EXIT_OK if has_served else EXIT_ERROR
+
+
+def config_reader(
+    file: Path | None, model: str | None, level: LogLevel | None = None
+) -> Callable[[], Config]:
+    """Return a function that reads the configuration, always from the same file.
+
+    A file that is missing at a reload is an error, since the defaults have no access rules.
+
+    Args:
+        file: from the command line; ``None`` for the first one found.
+        model: from the command line; replaces the configured backends.
+        level: log level from the command line; overrides the configured one.
+    """
+
+    def read_config() -> Config:
+        nonlocal file
+        file = config_file(file)
+        config = load_config(file, model)
+        return replace(config, log=replace(config.log, level=level or config.log.level))
+
+    return read_config
+
+
+def first_loads(config: Config) -> list[Load]:
+    """Build the first load message for the worker of each backend.
+
+    Raises:
+        ConfigError: a model file cannot be found.
+    """
+    return [
+        first_load(
+            locate_model(settings),
+            n_slots=max_active_requests(config),
+            limits=config.limits,
+        )
+        for settings in config.backend
+    ]

@@ -1,0 +1,128 @@
+"""inferd status: show the state of the daemon and its backends."""
+
+import argparse
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from inferd import __version__
+from inferd.cli.connect import (
+    ADMIN_TIMEOUT_S,
+    START_HINT,
+    add_socket_argument,
+    configured_directory,
+)
+from inferd.cli.console import EXIT_NOT_READY, EXIT_OK, CommandError
+from inferd.client.discovery import NoDaemonError
+from inferd.client.exchange import ClientError
+from inferd.client.peer_check import UntrustedServerError
+from inferd.client.sync import READY, watch_status
+from inferd.terminal import print_json, print_line
+from inferd.wire.status import AnyStatus
+
+CAPABILITIES: Final = (
+    *("v2", "vision", "audio", "tools", "thinking"),
+    *("embed", "rerank", "transcribe"),
+)
+"""Fields of a ``capabilities`` frame that are printed by their names."""
+
+
+class Snapshot(msgspec.Struct, kw_only=True):
+    """The output of ``inferd status --json``."""
+
+    status: str
+    """``ready`` or another lifecycle status; ``unreachable`` when no daemon answers."""
+    version: str
+    """Version of this command."""
+    daemon_version: str | None = None
+    """Version of the daemon."""
+    phase: str | None = None
+    reason: str | None = None
+    backends: list[msgspec.Raw] = msgspec.field(default_factory=list)
+    """The ``capabilities`` frame of each backend."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--watch", action="store_true", help="keep running, and print a line per event"
+    )
+    add_socket_argument(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print a snapshot, or with ``--watch`` every event."""
+    directory = arguments.directory or configured_directory()
+    try:
+        if arguments.watch:
+            return _watch(directory, as_json=arguments.json)
+        snapshot = _snapshot(directory)
+    except (NoDaemonError, ClientError, OSError) as error:
+        if not arguments.json:
+            hint = "" if isinstance(error, UntrustedServerError) else START_HINT
+            raise CommandError(str(error), hint=hint) from error
+        snapshot = Snapshot(status="unreachable", version=__version__)
+    if arguments.json:
+        print_json(msgspec.json.encode(snapshot))
+    else:
+        _print(snapshot)
+    return EXIT_OK if snapshot.status == READY else EXIT_NOT_READY
+
+
+def _snapshot(directory: Path | None) -> Snapshot:
+    """Read the frames of the current state: capabilities, then the lifecycle status."""
+    backends: list[msgspec.Raw] = []
+    version: str | None = None
+    for frame, status in watch_status(directory, timeout_s=ADMIN_TIMEOUT_S):
+        if status.status != "capabilities":
+            return Snapshot(
+                status=status.status,
+                version=__version__,
+                daemon_version=version,
+                phase=status.phase,
+                reason=status.reason,
+                backends=backends,
+            )
+        version = status.daemon_version
+        backends.append(msgspec.Raw(frame))
+    raise NoDaemonError("the daemon closed the admin socket")
+
+
+def _watch(directory: Path | None, *, as_json: bool) -> int:
+    for frame, status in watch_status(directory):
+        if as_json:
+            print_json(frame)
+        else:
+            print_line(_sentence(status))
+    return EXIT_NOT_READY  # the daemon ended, or dropped this listener as too slow
+
+
+def _sentence(status: AnyStatus) -> str:
+    parts = (status.status, status.phase, status.backend, status.path, status.reason)
+    return " ".join(part for part in parts if part)
+
+
+def _print(snapshot: Snapshot) -> None:
+    print_line(
+        _sentence(
+            AnyStatus(
+                status=snapshot.status, phase=snapshot.phase, reason=snapshot.reason
+            )
+        )
+    )
+    print_line(
+        f"version {snapshot.daemon_version or 'unknown'}, this command {snapshot.version}"
+    )
+    for raw in snapshot.backends:
+        fields = msgspec.json.decode(raw)
+        names = ["text"] if fields.get("generate", True) else []
+        names += [name for name in CAPABILITIES if fields.get(name)]
+        print_line(
+            f"backend {fields.get('backend', 'unknown')}: "
+            f"model {fields.get('model', 'unknown')}, "
+            f"context {fields.get('n_ctx', 'unknown')}, "
+            f"{fields.get('accelerator', 'unknown')}, "
+            f"gpu_layers {fields.get('gpu_layers', 'unknown')}, {' '.join(names)}"
+        )

@@ -1,0 +1,176 @@
+"""inferd transcribe: transcribe speech from files, stdin or live."""
+
+import argparse
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from inferd.cli.connect import add_id_argument, add_socket_argument, open_client
+from inferd.cli.console import EXIT_ERROR, EXIT_OK, CommandError
+from inferd.cli.numbers import int_range
+from inferd.cli.transcription.output import Destination, parse_formats
+from inferd.cli.transcription.recording import (
+    STDIN,
+    Recording,
+    open_live,
+    open_recording,
+)
+from inferd.cli.transcription.transcriber import IncompleteError, Transcriber
+from inferd.client.exchange import RequestFailedError
+from inferd.client.media.errors import MissingExtraError
+from inferd.client.media.sound import RAW_BYTES, SAMPLE_RATE_HZ, SoundError
+from inferd.client.transcripts import FORMATS
+from inferd.terminal import print_stderr
+from inferd.wire.blocks import (
+    AudioAttachment,
+    AudioBlock,
+    BlocksRequest,
+    Message,
+    TextBlock,
+)
+
+RATES_HZ: Final = (1000, 384_000)
+"""Allowed sample rates of stdin."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument(
+        "files",
+        nargs="*",
+        metavar="FILE",
+        help="an audio or video file; - reads raw samples from stdin",
+    )
+    _add_speech_arguments(parser)
+    _add_output_arguments(parser)
+    _add_stdin_arguments(parser)
+    add_id_argument(parser)
+    add_socket_argument(parser)
+    parser.epilog = (
+        "A file that cannot be decoded is reported on stderr and skipped, and the exit "
+        "code is 2. So is a truncated file, and one whose answer is incomplete: "
+        "its transcript is written as far as it goes. With --live, ^C ends the "
+        "recording, and a second ^C the command. "
+        "Files are decoded by this command, which needs the package av."
+    )
+
+
+def _add_speech_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--language", metavar="CODE", help="such as de (default: detected)"
+    )
+    parser.add_argument(
+        "--translate", action="store_true", help="translate the speech into English"
+    )
+    parser.add_argument(
+        "--timestamps",
+        choices=("segment", "word"),
+        default="segment",
+        help="unit with timestamps, and of a subtitle cue (default segment)",
+    )
+    parser.add_argument(
+        "--prompt", metavar="TEXT", help="names and words that may occur in the speech"
+    )
+
+
+def _add_output_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--format",
+        type=parse_formats,
+        default=["txt"],
+        dest="kinds",
+        metavar="FORMAT,…",
+        help=f"output formats, of {', '.join(FORMATS)} (default txt)",
+    )
+    parser.add_argument(
+        "--output",
+        metavar="DIR",
+        help="write a file named after each FILE into DIR (default -, stdout)",
+    )
+
+
+def _add_stdin_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--live",
+        action="store_true",
+        help="transcribe stdin while it is being recorded",
+    )
+    parser.add_argument(
+        "--samples",
+        choices=tuple(RAW_BYTES),
+        default="f32le",
+        help="sample format of stdin, one channel (default f32le)",
+    )
+    parser.add_argument(
+        "--rate",
+        type=int_range(*RATES_HZ),
+        default=SAMPLE_RATE_HZ,
+        metavar="HZ",
+        help=f"sample rate of stdin (default {SAMPLE_RATE_HZ})",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Transcribe one recording after another."""
+    names = _names(arguments)
+    directory = None if arguments.output in (None, STDIN) else Path(arguments.output)
+    destination = Destination(
+        arguments.kinds, directory, has_words=arguments.timestamps == "word"
+    )
+    destination.check(names)
+    destination.make_directory()
+    n_failed = 0
+    with open_client(arguments.directory, "transcription") as client:
+        transcriber = Transcriber(client, partial(make_request, arguments), destination)
+        for name in names:
+            try:
+                transcriber.transcribe(
+                    _recording(name, arguments), is_live=arguments.live
+                )
+            except (SoundError, RequestFailedError, IncompleteError) as error:
+                if _concerns_all_files(error, arguments.id):
+                    raise
+                print_stderr(f"error: {name}: {error}")
+                n_failed += 1
+            except MissingExtraError as error:
+                raise CommandError(str(error)) from error
+    return EXIT_ERROR if n_failed else EXIT_OK
+
+
+def make_request(
+    arguments: argparse.Namespace, attachment: AudioAttachment
+) -> BlocksRequest:
+    """Build the request."""
+    prompt = [TextBlock(arguments.prompt)] if arguments.prompt else []
+    return BlocksRequest(
+        id=arguments.id,
+        messages=[Message("user", [*prompt, AudioBlock(attachment.id)])],
+        attachments=[attachment],
+        language=arguments.language,
+        translate=arguments.translate or None,
+        timestamps=arguments.timestamps,  # makes it a request for transcription
+    )
+
+
+def _concerns_all_files(error: Exception, request_id: str) -> bool:
+    """Tell whether the daemon would refuse the other files, too."""
+    return isinstance(error, RequestFailedError) and error.frame.id != request_id
+
+
+def _names(arguments: argparse.Namespace) -> list[str]:
+    names: list[str] = arguments.files
+    if arguments.live:
+        if names not in ([], [STDIN]):
+            raise CommandError("--live reads stdin, and no FILE")
+        return [STDIN]
+    if not names:
+        raise CommandError("no FILE given; - reads raw samples from stdin")
+    if names.count(STDIN) > 1:
+        raise CommandError("stdin (-) can be given only once")
+    return names
+
+
+def _recording(name: str, arguments: argparse.Namespace) -> Recording:
+    if arguments.live:
+        return open_live(arguments.samples, arguments.rate)
+    return open_recording(name, arguments.samples, arguments.rate)

@@ -1,0 +1,181 @@
+"""Connect to the daemon, and explain why it cannot be reached."""
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import UNSET
+
+from inferd.cli.console import CommandError
+from inferd.client.discovery import NoDaemonError
+from inferd.client.exchange import ClientError, RequestFailedError
+from inferd.client.sync import READY, Client, command, connect, watch_status
+from inferd.config.load import load_config, socket_directory
+from inferd.config.settings import ConfigError, LlamaCppSettings
+from inferd.models.embedded import (
+    CHAT,
+    CHAT_DEFAULTS,
+    EMBEDDED_MODELS,
+    EMBEDDED_PREFIX,
+)
+from inferd.paths import EMBED_SOCKET, INFER_SOCKET, INFER_V2_SOCKET, RERANK_SOCKET
+from inferd.wire.commands import Command, Reply
+
+ADMIN_TIMEOUT_S: Final = 5.0
+"""Timeout of a reply on the admin socket, seconds."""
+START_HINT: Final = "inferd serve"
+"""The hint when no daemon runs."""
+DECODE_ERROR_PREFIX: Final = "decode: "
+"""Prefix of the daemon's message about a request that it cannot decode."""
+OLD_DAEMON_HINT: Final = (
+    "the daemon may be older than this command, and needs a restart"
+)
+LISTEN_KEYS: Final = {"embeddings": "embed", "reranking": "rerank"}
+"""Maps a service to the key of ``[listen]`` that disables it; the ``capabilities`` frame
+has a field of the same name."""
+
+
+def add_socket_argument(parser: argparse.ArgumentParser) -> None:
+    """Add the option for the directory of the sockets."""
+    parser.add_argument(
+        "--directory",
+        type=Path,
+        metavar="DIR",
+        help="directory of the daemon's sockets",
+    )
+
+
+def add_id_argument(parser: argparse.ArgumentParser) -> None:
+    """Add the option for the id of the requests."""
+    parser.add_argument(
+        "--id",
+        default="cli",
+        metavar="ID",
+        help='id of the request, which "inferd cancel" takes (default "cli")',
+    )
+
+
+def configured_directory() -> Path | None:
+    """Read the directory of the sockets from the configuration, if it sets one."""
+    try:
+        config = load_config(None)
+    except ConfigError as error:
+        raise CommandError(str(error)) from error
+    return socket_directory(config) if config.listen.directory else None
+
+
+@contextmanager
+def open_client(directory: Path | None, wanted: str) -> Iterator[Client]:
+    """Yield a client, and turn its errors into ``CommandError``.
+
+    Args:
+        directory: from the command line; ``None`` for the configured or default ones.
+        wanted: name of the service that the daemon must offer, such as ``embeddings``.
+    """
+    directory = directory or configured_directory()
+    try:
+        with Client(directory) as client:
+            yield client
+    except NoDaemonError as error:
+        raise _unserved(error, directory, wanted) from error
+    except RequestFailedError as error:
+        is_undecodable = error.frame.message.startswith(DECODE_ERROR_PREFIX)
+        raise CommandError(
+            str(error), hint=OLD_DAEMON_HINT if is_undecodable else ""
+        ) from error
+    except ClientError as error:
+        raise CommandError(str(error)) from error
+
+
+def _unserved(
+    error: NoDaemonError, directory: Path | None, wanted: str
+) -> CommandError:
+    """Distinguish no daemon, a loading one, and one that lacks the service."""
+    key = LISTEN_KEYS.get(wanted, "")
+    status, is_supported = _status(directory, key)
+    if status is None:
+        return CommandError(str(error), hint=START_HINT)
+    if status != READY:
+        return CommandError(f"the daemon is {status}", hint="inferd status --watch")
+    change = f"add a [[backend]] with a model for {wanted} to"
+    if is_supported:
+        change = f"set listen.{key} = true in"
+    return CommandError(
+        f"the daemon serves no {wanted}", hint=f"{change} its configuration"
+    )
+
+
+def _status(directory: Path | None, capability: str) -> tuple[str | None, bool]:
+    """Ask a daemon for its status, and whether one of its backends has a capability.
+
+    Without access to the admin socket, try to connect to the inference sockets.
+    """
+    is_supported = False
+    with suppress(NoDaemonError, ClientError, OSError):
+        for line, status in watch_status(directory, timeout_s=ADMIN_TIMEOUT_S):
+            if status.status != "capabilities":
+                return status.status, is_supported
+            is_supported |= bool(msgspec.json.decode(line).get(capability))
+    for leaf in (INFER_SOCKET, INFER_V2_SOCKET, EMBED_SOCKET, RERANK_SOCKET):
+        with suppress(NoDaemonError), connect(leaf, directory):
+            return READY, False
+    return None, False
+
+
+def serves_sample(directory: Path | None) -> bool:
+    """Tell whether the embedded chat model is the only one that generates.
+
+    The daemon reports its models on the admin socket. Users without access to that get the
+    answer from the configuration, unless they name a directory that it may not be about.
+    """
+    models: list[object] = []
+    with suppress(NoDaemonError, ClientError, OSError):
+        for line, status in watch_status(
+            directory or configured_directory(), timeout_s=ADMIN_TIMEOUT_S
+        ):
+            if status.status != "capabilities":
+                return set(models) == {CHAT_DEFAULTS.model}
+            frame = msgspec.json.decode(line)
+            models += [frame.get("model")] if frame.get("generate", True) else []
+    return directory is None and _configures_sample()
+
+
+def _configures_sample() -> bool:
+    try:
+        backends = load_config(None).backend
+    except ConfigError:
+        return False
+    chat = EMBEDDED_PREFIX + CHAT.name
+    models = [each.model for each in backends if isinstance(each, LlamaCppSettings)]
+    return chat in models and set(models) <= {
+        EMBEDDED_PREFIX + name for name in EMBEDDED_MODELS
+    }
+
+
+def send_command(order: Command, directory: Path | None) -> Reply:
+    """Send a command to the admin socket and return the reply.
+
+    Args:
+        order: the command.
+        directory: from the command line; ``None`` for the configured or default ones.
+
+    Raises:
+        CommandError: the daemon did not reply, or refused.
+    """
+    try:
+        reply = command(
+            order, directory or configured_directory(), timeout_s=ADMIN_TIMEOUT_S
+        )
+    except NoDaemonError as error:
+        raise CommandError(str(error), hint=START_HINT) from error
+    except TimeoutError as error:
+        raise CommandError(f"no reply within {ADMIN_TIMEOUT_S:g} s") from error
+    except (ClientError, OSError) as error:
+        raise CommandError(str(error)) from error
+    if not reply.ok:
+        refusal = f"the daemon refused to {order.command}"
+        raise CommandError(refusal if reply.error is UNSET else reply.error)
+    return reply

@@ -1,0 +1,102 @@
+"""Texts as arguments or JSON lines of stdin, and results as JSON lines."""
+
+import argparse
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import BinaryIO, Final, NamedTuple
+
+import msgspec
+from msgspec import Raw
+
+from inferd.cli.console import CommandError, stdin
+from inferd.client.exchange import RequestFailedError
+from inferd.limits.protocol import MAX_FRAME_BYTES
+from inferd.terminal import print_json
+from inferd.wire.codec import DECODE_FAILURES
+
+STDIN: Final = "-"
+JSON_LINES_HELP: Final = (
+    'A line of stdin is a JSON string, or an object with a string "text"; '
+    "its other fields are copied to the output."
+)
+"""For the help of commands."""
+
+_LINE: Final[msgspec.json.Decoder[str | dict[str, Raw]]] = msgspec.json.Decoder(
+    str | dict[str, Raw]
+)
+_TEXT: Final = msgspec.json.Decoder(str)
+
+
+class InputText(NamedTuple):
+    """A text with its origin and its fields."""
+
+    text: str
+    origin: str
+    """Where it came from, for error messages: ``line 3`` or ``text 2``."""
+    fields: Mapping[str, object]
+    """Printed with the result."""
+
+
+def add_texts_argument(parser: argparse.ArgumentParser, name: str) -> None:
+    """Add the positional texts; without any they are read from stdin."""
+    parser.add_argument(
+        "texts",
+        nargs="*",
+        default=[],
+        metavar=name.upper(),
+        help=f"a {name}; without any, or with - alone, JSON lines are read from stdin",
+    )
+
+
+def read_texts(arguments: Sequence[str], name: str) -> Iterator[InputText]:
+    """Yield the texts of the command line, or those of stdin, one line at a time.
+
+    Raises:
+        CommandError: a line is not JSON, or has no text.
+    """
+    if list(arguments) in ([], [STDIN]):
+        return _read(stdin().buffer)
+    return (
+        InputText(text, f"{name} {number}", {"text": text})
+        for number, text in enumerate(arguments, 1)
+    )
+
+
+def print_result(fields: Mapping[str, object]) -> None:
+    """Print a result as a line of JSON."""
+    print_json(msgspec.json.encode(fields))
+
+
+def input_error(
+    error: RequestFailedError, name: str, texts: Sequence[InputText]
+) -> CommandError:
+    """Make an error that names the refused input by its origin instead of ``name[0]``."""
+
+    def origin(found: re.Match[str]) -> str:
+        index = int(found[1])
+        return texts[index].origin if index < len(texts) else found[0]
+
+    return CommandError(re.sub(rf"\b{name}\[(\d{{1,9}})\]", origin, str(error)))
+
+
+def _read(source: BinaryIO) -> Iterator[InputText]:
+    lines = iter(lambda: source.readline(MAX_FRAME_BYTES + 1), b"")
+    for number, line in enumerate(lines, 1):
+        origin = f"line {number}"
+        if len(line) > MAX_FRAME_BYTES:
+            raise CommandError(f"{origin}: over {MAX_FRAME_BYTES} bytes")
+        try:
+            yield _parse(line, origin)
+        except msgspec.ValidationError as error:
+            raise CommandError(
+                f'{origin}: neither a string nor an object with a string "text"'
+            ) from error
+        except DECODE_FAILURES as error:
+            raise CommandError(f"{origin}: not JSON: {error}") from error
+
+
+def _parse(line: bytes, origin: str) -> InputText:
+    parsed = _LINE.decode(line.decode())
+    if isinstance(parsed, str):
+        return InputText(parsed, origin, {"text": parsed})
+    return InputText(_TEXT.decode(parsed.get("text", b"null")), origin, parsed)

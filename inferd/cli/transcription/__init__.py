@@ -1,0 +1,1 @@
+"""Reading recordings, transcribing them, and writing transcripts."""

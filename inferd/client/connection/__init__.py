@@ -1,0 +1,1 @@
+"""A client's connection to one inference socket, blocking or on trio."""

@@ -1,0 +1,192 @@
+"""A client's connection on trio, opened on demand and closed on any error."""
+
+import errno
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import trio
+
+from inferd.client.discovery import backoff, no_daemon_error, socket_paths
+from inferd.client.exchange import ClientError, ConnectionLostError, Exchange, Surface
+from inferd.client.frames import Answer
+from inferd.client.memfd import scm_rights
+from inferd.client.peer_check import PeerCheck, UntrustedServerError
+from inferd.limits.connections import READ_BYTES
+from inferd.wire.codec import Request
+
+Q = TypeVar("Q", bound=Request)
+A = TypeVar("A", bound=Answer)
+
+
+async def connect(
+    leaf: str, directory: Path | None = None, *, trusted_uids: Collection[int] = ()
+) -> trio.SocketStream:
+    """Connect to a socket of the daemon, like ``sync.connect``.
+
+    Raises:
+        NoDaemonError: there is no socket, no permission to use it, or no listener.
+        UntrustedServerError: an untrusted user listens, or could bind a socket there.
+    """
+    tried: dict[Path, OSError | UntrustedServerError] = {}
+    for path in socket_paths(leaf, directory):
+        try:
+            return await _connect(PeerCheck.for_socket(path, trusted_uids))
+        except (OSError, UntrustedServerError) as error:
+            tried[path] = error
+    raise no_daemon_error(tried)
+
+
+async def _connect(check: PeerCheck) -> trio.SocketStream:
+    """Connect; retry while the listener's backlog is full.
+
+    trio's ``open_unix_socket`` takes EAGAIN, which for Unix sockets means a full backlog,
+    for a connection in progress, and returns a stream that is not connected.
+    """
+    for pause in backoff():
+        sock = trio.socket.socket(trio.socket.AF_UNIX, trio.socket.SOCK_STREAM)
+        try:
+            with check.checked_path() as path:
+                await sock.connect(path)
+            sock.getpeername()
+            check.check_server(sock)
+        except OSError as error:
+            sock.close()
+            if error.errno not in (errno.EAGAIN, errno.ENOTCONN):
+                raise
+            await trio.sleep(pause)
+        except BaseException:
+            sock.close()
+            raise
+        else:
+            return trio.SocketStream(sock)
+    raise AssertionError  # pauses never end
+
+
+async def send(
+    stream: trio.SocketStream, data: bytes, descriptors: Sequence[int] = ()
+) -> None:
+    """Send bytes, with descriptors attached to the first; ignore a broken connection.
+
+    Cancellation: part of the bytes may have been sent.
+    """
+    # of a broken connection, the last frames can still be read
+    with suppress(trio.BrokenResourceError, trio.ClosedResourceError, OSError):
+        n_sent = 0
+        if descriptors:  # they go with the first byte
+            n_sent = await stream.socket.sendmsg([data], scm_rights(descriptors))
+        await stream.send_all(memoryview(data)[n_sent:])
+
+
+async def read(stream: trio.SocketStream) -> bytes | bytearray:
+    """Receive bytes; empty means the end.
+
+    Raises:
+        ConnectionLostError: the connection broke, or was closed on this side.
+    """
+    try:
+        return await stream.receive_some(READ_BYTES)
+    except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+        raise ConnectionLostError("the connection broke") from error
+
+
+class AsyncConnection(Generic[Q, A]):
+    """At most one connection to a socket, with its protocol state.
+
+    Args:
+        surface: the kind of requests.
+        directory: of the socket; ``None`` for the default ones.
+        trusted_uids: as for ``connect``.
+
+    Cancellation: cancelling any method closes the connection.
+    """
+
+    def __init__(
+        self,
+        surface: Surface[Q, A],
+        directory: Path | None,
+        trusted_uids: Collection[int],
+    ) -> None:
+        self._surface = surface
+        self._directory = directory
+        self._trusted_uids = trusted_uids
+        self._exchange = Exchange(surface)
+        self._stream: trio.SocketStream | None = None
+        self._is_closed = False
+        self._sending = trio.Lock()  # lines must not interleave
+
+    async def ask(
+        self, request: Q, descriptors: Sequence[int] = ()
+    ) -> AsyncIterator[A]:
+        """Send a request and yield the frames of its answer.
+
+        Leaving before the terminal frame, for any reason, closes the connection.
+        """
+        async with self._sending:
+            stream = await self._connected()
+            exchange = self._exchange
+            line = exchange.start(request)
+            with self._closing_on_error(stream):
+                await send(stream, line, descriptors)
+        try:
+            while not exchange.is_done:
+                if (frame := exchange.next_frame()) is not None:
+                    yield frame
+                else:
+                    exchange.feed(await read(stream))
+        finally:
+            if not exchange.is_done:
+                self._disconnect(stream)
+
+    async def cancel(self, request_id: str) -> bool:
+        """Cancel the request if it is in progress; return whether it is."""
+        async with self._sending:
+            stream, line = self._stream, self._exchange.cancel(request_id)
+            if stream is None or line is None:
+                return False
+            with self._closing_on_error(stream):
+                await send(stream, line)
+            return True
+
+    async def append(self, request_id: str, samples: bytes, *, is_last: bool) -> bool:
+        """Append audio to the request if it is in progress; return whether it is."""
+        async with self._sending:
+            stream = self._stream
+            if stream is None or not self._exchange.is_for(request_id):
+                return False
+            lines = self._exchange.append(samples, is_last=is_last)
+            with self._closing_on_error(stream):
+                await send(stream, lines)
+            return True
+
+    def close(self) -> None:
+        """Close the connection, for good."""
+        self._is_closed = True
+        if self._stream is not None:
+            self._disconnect(self._stream)
+
+    async def _connected(self) -> trio.SocketStream:
+        if self._is_closed:
+            raise ClientError("the client is closed")
+        if self._stream is None:
+            stream = await connect(
+                self._surface.socket, self._directory, trusted_uids=self._trusted_uids
+            )
+            self._exchange = Exchange(self._surface)
+            self._stream = stream
+        return self._stream
+
+    @contextmanager
+    def _closing_on_error(self, stream: trio.SocketStream) -> Iterator[None]:
+        """Close the connection if the block raises: a line may be partly sent."""
+        try:
+            yield
+        except BaseException:
+            self._disconnect(stream)
+            raise
+
+    def _disconnect(self, stream: trio.SocketStream) -> None:
+        if self._stream is stream:
+            self._stream = None
+        stream.socket.close()

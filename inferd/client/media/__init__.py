@@ -1,0 +1,1 @@
+"""Decode audio and image files into samples and pixels."""

@@ -1,0 +1,1 @@
+"""The configuration: its settings, and how its file is found and parsed."""

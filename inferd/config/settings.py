@@ -1,0 +1,378 @@
+"""The settings of the configuration, with their defaults and allowed values."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from inferd.config.choices import CacheType, Family, LogLevel, ModelUse, Speculation
+from inferd.limits.admission import (
+    MAX_LIVE_RECORDINGS,
+    MAX_QUEUED,
+    MAX_QUEUED_BYTES,
+    MAX_QUEUED_TOKENS,
+    QUANTUM_MIN_S,
+    QUANTUM_S,
+)
+from inferd.limits.connections import (
+    DRAIN_S,
+    IDLE_S,
+    LINE_TIMEOUT_S,
+    MAX_ADMIN_CONNECTIONS,
+    MAX_APPENDED_BYTES,
+    MAX_AUDIO_AHEAD_BYTES,
+    MAX_CONNECTIONS,
+    MAX_LARGE_LINES,
+    MAX_MEDIA_BYTES,
+    MAX_PASSED_BYTES,
+    MAX_UID_RANGES,
+    MAX_UNREAD_BYTES,
+    MIN_AUDIO_AHEAD_BYTES,
+    WRITE_TIMEOUT_S,
+)
+from inferd.limits.engine import (
+    BREAKER_DEATHS,
+    BREAKER_OPEN_S,
+    DRAFT_TOKENS,
+    LOAD_SILENCE_S,
+    MAX_DRAFT_TOKENS,
+    MAX_SEQUENCES,
+    MAX_THREADS,
+    MEDIA_CACHE_MB,
+    MEMORY_RESERVE_BYTES,
+    PAUSE_MB,
+    PREPARE_TIMEOUT_S,
+    PROMPT_CACHE_MB,
+    WORKER_SILENCE_S,
+)
+from inferd.limits.log import (
+    LOG_FILE_BYTES,
+    LOG_FILE_BYTES_MIN,
+    LOG_GENERATIONS,
+    LOG_GENERATIONS_MAX,
+)
+
+I32_MAX = 2**31 - 1
+Positive = Annotated[int, Meta(ge=1, le=I32_MAX)]
+Natural = Annotated[int, Meta(ge=0, le=I32_MAX)]
+Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+Bytes = Annotated[int, Meta(ge=0, le=2**50)]
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")]
+FilePath = Annotated[str, Meta(min_length=1, pattern=r"^[^\x00]+\Z")]
+Quantum = Annotated[float, Meta(ge=QUANTUM_MIN_S, le=86_400)]
+DraftTokens = Annotated[int, Meta(ge=1, le=MAX_DRAFT_TOKENS)]
+Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+
+DEFAULT_CHAT_MODEL = "embedded:chat"
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; the message is one line for the operator."""
+
+
+class _Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base class of the tables of the file."""
+
+
+class ListenSettings(_Table, frozen=True):
+    """The sockets."""
+
+    directory: FilePath | None = None
+    """Directory of all sockets and the lock. Default: the first that is set of
+    ``$RUNTIME_DIRECTORY``, ``$XDG_RUNTIME_DIR/inferd``, ``~/.inferd/run``."""
+    group: str | None = None
+    """Group that may use the inference sockets. Default: the daemon's own."""
+    v2: bool = True
+    """False never binds the v2 socket; true binds it when a backend can serve it."""
+    embed: bool = True
+    """False never binds the embed socket; true binds it when a backend can serve it."""
+    rerank: bool = True
+    """False never binds the rerank socket; true binds it when a backend can serve it."""
+
+
+Account = Annotated[int, Meta(ge=0, le=2**32 - 2)] | str
+"""A user or a group, by number or name."""
+
+
+class AccessRule(_Table, frozen=True):
+    """Users and groups that may use a socket, besides root and the daemon's own user."""
+
+    uids: tuple[Account, ...] = ()
+    """Users."""
+    gids: tuple[Account, ...] = ()
+    """Groups, as a user's primary or supplementary group."""
+
+
+class AccessSettings(_Table, frozen=True):
+    """Access to each socket, for users whom its file mode admits.
+
+    Root and the daemon's own user always have access.
+    """
+
+    infer: AccessRule | None = None
+    """For ``infer.sock``. Default: all users whom its mode admits."""
+    v2: AccessRule | None = None
+    """For ``infer.v2.sock``. Default: as ``infer``."""
+    embed: AccessRule | None = None
+    """For ``infer.embed.sock``. Default: as ``infer``."""
+    rerank: AccessRule | None = None
+    """For ``infer.rerank.sock``. Default: as ``infer``."""
+    admin: AccessRule | None = None
+    """For ``admin.sock``: to watch the status, and to cancel one's own requests. Default:
+    nobody else; a rule also opens the socket to ``listen.group``."""
+
+
+Uid = Annotated[int, Meta(ge=1, le=2**32 - 2)]
+
+
+class UidRange(_Table, frozen=True):
+    """A range of uids that are not users of their own, such as those of containers."""
+
+    first: Uid
+    """The first uid."""
+    count: Uid
+    """Number of uids."""
+    owner: Account | None = None
+    """The user that all of them count as. Default: none, as for containers."""
+    block: Uid | None = None
+    """Without an owner: number of consecutive uids that are one user. Default: all."""
+
+
+class UserSettings(_Table, frozen=True):
+    """Uids that count as one user, wherever users are counted or separated.
+
+    Access to sockets is decided by the uids and groups themselves.
+    """
+
+    subuid_file: FilePath = "/etc/subuid"
+    """List of subordinate uids, see ``subuid(5)``: they count as their owner. Those of
+    root, of system accounts and of unknown names count as one user for each line, and
+    share no cached state. Uids below 65,536 and those in ``/etc/passwd`` are always users
+    of their own."""
+    subgid_file: FilePath = "/etc/subgid"
+    """The same for groups: it gives the owner of a uid that is in no range."""
+    ranges: Annotated[tuple[UidRange, ...], Meta(max_length=MAX_UID_RANGES)] = ()
+    """Ranges that these files lack, of a directory service or of containers: ``count`` uids
+    from ``first`` on count as ``owner``; without an owner, every ``block`` of them, or all,
+    is one user. They take precedence over the files, and may not overlap."""
+
+
+class AdmissionSettings(_Table, frozen=True):
+    """Limits of running and queued requests, over all backends and sockets."""
+
+    max_active: Annotated[int, Meta(ge=1, le=MAX_SEQUENCES)] | None = None
+    """Requests that run at once. Default: the number of cores, at most 4, and fewer if
+    memory is short."""
+    max_queued: Natural = MAX_QUEUED
+    """Requests that wait; the next is refused. One user may fill the queue while no other
+    waits, otherwise an equal share of it. The first request of a user who has no other
+    queued may exceed this by as much again, and exceed the next two limits by an equal
+    share among such requests."""
+    max_queued_tokens: Positive = MAX_QUEUED_TOKENS
+    """Tokens of the prompts and texts of queued requests; a request over it is refused once
+    its tokens are counted, unless it waits alone."""
+    max_queued_bytes: Positive = MAX_QUEUED_BYTES
+    """Bytes of queued requests, as received; a request over it is refused, unless it waits
+    alone."""
+    quantum_s: Quantum = QUANTUM_S
+    """Seconds that a request runs at least before it may be paused in favour of a waiting
+    user who has less than an equal share of the running requests; it is resumed later."""
+    max_live: Positive = MAX_LIVE_RECORDINGS
+    """Requests of one user whose audio is still being appended; the next is refused."""
+
+
+class MemorySettings(_Table, frozen=True):
+    """Main memory shared by all backends; an accelerator's own memory is not counted."""
+
+    budget: Bytes | None = None
+    """Bytes that weights, contexts and worker processes may use. Default: the memory
+    available when the daemon starts, minus the reserve."""
+    reserve: Bytes = MEMORY_RESERVE_BYTES
+    """Bytes of the available memory that are left to other processes, and to requests
+    while they are prepared; ignored if there is a budget."""
+
+
+class LogSettings(_Table, frozen=True):
+    """The log on stderr, and its file, which has the same lines."""
+
+    level: LogLevel = "info"
+    """Events below this level are omitted; ``inferd serve --log-level`` overrides it."""
+    file: bool = True
+    """False writes no file: lines go to stderr only."""
+    directory: FilePath | None = None
+    """Directory of ``inferd.ndjson``. Default: the first that is set of
+    ``$INFERD_LOG_DIR``, ``$LOGS_DIRECTORY``, ``~/.inferd/logs``."""
+    max_bytes: Annotated[int, Meta(ge=LOG_FILE_BYTES_MIN, le=2**50)] = LOG_FILE_BYTES
+    """Bytes of the file at which a new one is started."""
+    generations: Annotated[int, Meta(ge=0, le=LOG_GENERATIONS_MAX)] = LOG_GENERATIONS
+    """Older files that are kept, ``inferd.ndjson.1`` being the most recent."""
+
+
+class LimitSettings(_Table, frozen=True):
+    """Timeouts and bounds."""
+
+    drain_s: Seconds = DRAIN_S
+    """Seconds to finish running and queued requests after SIGTERM."""
+    write_timeout_s: Seconds = WRITE_TIMEOUT_S
+    """Seconds that one write to a client may take."""
+    max_unread_bytes: Positive = MAX_UNREAD_BYTES
+    """Bytes of finished answers that clients have not read yet. Over it, the oldest answer
+    of the user with the most is discarded, and its client disconnected."""
+    max_connections: Positive = MAX_CONNECTIONS
+    """Clients connected at once, without those of the admin socket. One user may use them
+    all; an eighth as many more are then reserved for users with fewer than an equal share.
+    The limit of open files may reduce it."""
+    max_admin_connections: Positive = MAX_ADMIN_CONNECTIONS
+    """Clients connected to the admin socket at once."""
+    max_media_bytes: Bytes = MAX_MEDIA_BYTES
+    """Bytes of decoded pixels and audio samples that came in request lines, of all
+    requests; a request over it is refused, unless no other has any. One user may use all of
+    it while no other user has any, otherwise an equal share. An open attachment counts as
+    ``max_audio_ahead_bytes`` from its beginning."""
+    max_passed_bytes: Bytes = MAX_PASSED_BYTES
+    """Bytes of the attachments that one request passes as descriptors."""
+    max_appended_bytes: Bytes = MAX_APPENDED_BYTES
+    """Bytes of audio appended to one request in total: a day by default."""
+    max_audio_ahead_bytes: Annotated[int, Meta(ge=MIN_AUDIO_AHEAD_BYTES, le=2**40)] = (
+        MAX_AUDIO_AHEAD_BYTES
+    )
+    """Bytes of appended audio that are not transcribed yet; over it, the connection is not
+    read: four minutes by default."""
+    idle_s: Seconds = IDLE_S
+    """Seconds after which a connection without a request in progress may be closed: only
+    while less than a quarter of ``max_connections`` is free, and only of a user who has no
+    fewer connections than others."""
+    line_timeout_s: Seconds = LINE_TIMEOUT_S
+    """Seconds that a client may take to send a line while none of its requests is in
+    progress; and to send the next append line while the answer waits for it."""
+    max_large_lines: Positive = MAX_LARGE_LINES
+    """Lines over 128 KiB, of up to 64 MiB, that are received at once; others wait."""
+    worker_silence_s: Seconds = WORKER_SILENCE_S
+    """Seconds without a message from a ready worker, or without progress of any job that it
+    runs, before it is killed as hung."""
+    load_silence_s: Seconds = LOAD_SILENCE_S
+    """Seconds without progress before a loading worker is killed as hung."""
+    prepare_timeout_s: Seconds = PREPARE_TIMEOUT_S
+    """Seconds to render and tokenise one prompt."""
+    breaker_deaths: Positive = BREAKER_DEATHS
+    """Consecutive worker deaths, without a served request between, that open the circuit
+    breaker."""
+    breaker_open_s: Seconds = BREAKER_OPEN_S
+    """Seconds that the circuit breaker stays open before the next start is tried."""
+
+
+class LlamaCppSettings(_Table, frozen=True, tag="llamacpp", tag_field="kind"):
+    """A backend that runs a GGUF model with llama.cpp."""
+
+    name: Name
+    """Name in frames and logs."""
+    model: FilePath = DEFAULT_CHAT_MODEL
+    """Path of a GGUF file, or ``embedded:chat``, ``embedded:embed``, ``embedded:rerank``."""
+    sha256: Sha256 | None = None
+    """Required SHA-256 of the file, checked at every load; a model in several files cannot
+    have one. Default: not checked."""
+    mmproj: FilePath | None = None
+    """Path of a GGUF file with the model's projector, which encodes images or audio."""
+    mmproj_sha256: Sha256 | None = None
+    """Required SHA-256 of the projector's file. Default: not checked."""
+    n_ctx: Annotated[int, Meta(ge=8, le=I32_MAX)] | None = None
+    """Tokens of one request, prompt and answer. Default: 8192, or the model's if that is
+    less; reduced to fit into memory, but to no less than 2048."""
+    cache_type_k: CacheType = "f16"
+    """Type of the keys in the KV cache: ``f16``, or ``q8_0`` in about half the memory."""
+    cache_type_v: CacheType = "f16"
+    """Type of the values; ``q8_0`` needs flash attention, which most models support."""
+    n_threads: Annotated[int, Meta(ge=1, le=MAX_THREADS)] | None = None
+    """Maximum of decoding threads; fewer while other processes use the cores. Default: the
+    cores that this process may use."""
+    cpu_variant: Name | None = None
+    """The only variant of llama.cpp's CPU code to use, as ``inferd doctor`` names it.
+    Default: the best for this processor, and the next one if that crashes."""
+    n_gpu_layers: Annotated[int, Meta(ge=-1, le=I32_MAX)] = 0
+    """Layers on the accelerator; -1 for all."""
+    serves: ModelUse | None = None
+    """Purpose of the model: ``generate``, ``embed`` or ``rerank``. Default: from its file,
+    where a pooling type makes it an embedding model or a reranker."""
+    embed_pooling: Annotated[int, Meta(ge=1, le=4)] | None = None
+    """Pooling of an embedding model: 1 mean, 2 first token, 3 last token; 4 for the score
+    of a reranker. Default: from its file."""
+    prompt_cache_mb: Annotated[int, Meta(ge=0, le=I32_MAX)] = PROMPT_CACHE_MB
+    """MiB of main memory to cache prompts and answers that may be continued, as far as the
+    budget allows; 0 disables all caching, also in the context."""
+    pause_mb: Annotated[int, Meta(ge=0, le=I32_MAX)] = PAUSE_MB
+    """MiB of main memory for the states of paused requests; further ones are prefilled
+    again when they are resumed."""
+    media_cache_mb: Annotated[int, Meta(ge=0, le=I32_MAX)] = MEDIA_CACHE_MB
+    """MiB of main memory to cache encoded images and audio; 0 disables it."""
+    speculation: Speculation = "off"
+    """Speculative decoding: ``lookup`` drafts the tokens that followed the same ones
+    earlier in the text, ``draft`` uses another model. It changes answers no more than
+    another batch size does, by the rounding of sums; its gain depends on machine and text.
+    Recurrent models do not support it."""
+    draft_model: FilePath | None = None
+    """With ``speculation = "draft"``: path of a GGUF file of a much smaller model with the
+    same vocabulary. Its weights and a context of the same size, in ``f16``, count as memory
+    of this backend."""
+    draft_max: DraftTokens = DRAFT_TOKENS
+    """Maximum of tokens of one answer that are drafted at once."""
+    chat_template: Family | None = None
+    """Model family that determines the format of prompts, reasoning and tool calls.
+    Default: from the file's architecture and chat template."""
+
+
+class WhisperCppSettings(_Table, frozen=True, tag="whispercpp", tag_field="kind"):
+    """A backend that transcribes speech with whisper.cpp."""
+
+    name: Name
+    """Name in frames and logs."""
+    model: FilePath = "embedded:speech"
+    """Path of a model file of whisper.cpp, or ``embedded:speech`` (English),
+    ``embedded:speech-multilingual``."""
+    sha256: Sha256 | None = None
+    """Required SHA-256 of the file, checked at every load. Default: not checked."""
+    n_threads: Annotated[int, Meta(ge=1, le=MAX_THREADS)] | None = None
+    """Number of threads. Default: the cores that this process may use."""
+
+
+class MockSettings(_Table, frozen=True, tag="mock", tag_field="kind"):
+    """A backend without a model that sends fixed tokens, for tests of clients and inferd."""
+
+    name: Name
+    """Name in frames and logs."""
+    tokens: tuple[str, ...] = ("mock-response",)
+    """The tokens of every answer, sent in one frame each."""
+    vision: bool = False
+    """Accept images."""
+    audio: bool = False
+    """Accept audio of 16 kHz."""
+    transcribe: bool = False
+    """Transcribe audio: every second of it yields the next token."""
+    prepare_delay_ms: Natural = 0
+    """Milliseconds that preparing a request takes."""
+    token_delay_ms: Natural = 0
+    """Milliseconds before every token."""
+    die_after_tokens: Natural = 0
+    """Tokens of one answer after which the worker kills itself; 0 for never."""
+    die_by: Annotated[str, Meta(pattern=r"^SIG(KILL|SEGV|ABRT|TERM|STOP)\Z")] = (
+        "SIGKILL"
+    )
+    """The signal that it sends itself; SIGSTOP makes it hang instead."""
+    die_at_load: bool = False
+    """Die while loading."""
+
+
+BackendSettings = LlamaCppSettings | WhisperCppSettings | MockSettings
+
+
+class Config(_Table, frozen=True):
+    """All settings, with defaults filled in."""
+
+    listen: ListenSettings = ListenSettings()
+    access: AccessSettings = AccessSettings()
+    users: UserSettings = UserSettings()
+    admission: AdmissionSettings = AdmissionSettings()
+    memory: MemorySettings = MemorySettings()
+    limits: LimitSettings = LimitSettings()
+    log: LogSettings = LogSettings()
+    backend: Annotated[tuple[BackendSettings, ...], Meta(min_length=1)] = (
+        LlamaCppSettings(name="chat"),
+    )

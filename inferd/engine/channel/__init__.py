@@ -1,0 +1,1 @@
+"""Messages to and from one worker: transport, validation, and demultiplexing by job."""

@@ -1,0 +1,1 @@
+"""Conversion of a running job's results into events for its client."""

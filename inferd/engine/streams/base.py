@@ -1,0 +1,77 @@
+"""The base of all event streams of a running job."""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Final, Generic, TypeVar
+
+from inferd.backend.events import MalformedToolCall, Queued, TokenEvent, TokenEventV2
+from inferd.backend.interface import CacheReuse
+from inferd.engine.channel.demultiplexer import JobMessage, QueuePosition
+from inferd.engine.channel.result_queue import ResultQueue
+from inferd.errors import InternalError, InvalidRequestError
+from inferd.ipc.worker import Failed
+from inferd.wire.responses import DraftCounts, StopReason, StopReasonV2, Usage, UsageV2
+
+E = TypeVar("E", TokenEvent, TokenEventV2)
+
+STOP_REASONS_V2: Final[dict[StopReason, StopReasonV2]] = {
+    "end": "end_turn",
+    "length": "max_tokens",
+}
+
+
+class AnswerStream(ABC, Generic[E]):
+    """A job's results as events, up to its end.
+
+    Args:
+        results: of the job.
+    """
+
+    def __init__(self, results: ResultQueue[JobMessage]) -> None:
+        self._results = results
+        self._is_over = False
+        self.n_tokens = 0
+        self.first_token_at: float | None = None
+        self.warnings: Sequence[MalformedToolCall] = ()
+        self.reuse = CacheReuse()
+        self.draft_counts = DraftCounts()
+
+    def __aiter__(self) -> AsyncIterator[Sequence[E]]:
+        return self
+
+    def until_over(self) -> AbstractContextManager[None]:
+        """Return a context that cancels its body once the worker has finished."""
+        return self._results.until_over()
+
+    async def __anext__(self) -> Sequence[E]:
+        if self._is_over:
+            raise StopAsyncIteration
+        events: list[E] = []
+        while not events:
+            for result in await self._results.get_all():
+                if (
+                    self._is_over
+                ):  # a stop string may end the answer before its last result
+                    break
+                if isinstance(result, Failed):
+                    raise _error_of(result)
+                if isinstance(result, QueuePosition):
+                    events.append(Queued(result.position))
+                else:
+                    events += self._events_of(result)
+        return events
+
+    @abstractmethod
+    def _events_of(self, result: JobMessage) -> Iterable[E]:
+        """Make events of a result; note whether it is the last one."""
+
+
+def to_usage_v2(usage: Usage) -> UsageV2:
+    """Convert token counts to their form in v2."""
+    return UsageV2(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
+
+
+def _error_of(failed: Failed) -> InvalidRequestError | InternalError:
+    kind = InvalidRequestError if failed.by_request else InternalError
+    return kind(failed.reason)

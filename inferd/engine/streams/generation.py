@@ -1,0 +1,267 @@
+"""Event streams of generate jobs: bytes become text, and in v2 text becomes blocks."""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+
+import trio
+
+from inferd.backend.events import (
+    Done,
+    DoneV2,
+    MalformedToolCall,
+    Progress,
+    Text,
+    Thinking,
+    Token,
+    TokenEvent,
+    TokenEventV2,
+    ToolUse,
+)
+from inferd.backend.interface import CacheReuse, Prepared
+from inferd.backend.job import GenerateJob
+from inferd.dialects.dialect import Dialect
+from inferd.engine.channel.demultiplexer import JobMessage, PrefillProgress
+from inferd.engine.channel.result_queue import ResultQueue
+from inferd.engine.streams.base import STOP_REASONS_V2, AnswerStream, E, to_usage_v2
+from inferd.errors import InternalError
+from inferd.ipc.worker import Ended
+from inferd.output.parser import BlockParser, ParsedBlock
+from inferd.output.stops import StopMatcher
+from inferd.output.token_alignment import TokenAlignment
+from inferd.output.utf8 import TextDecoder
+from inferd.wire.responses import DraftCounts, Logprob, StopReasonV2, Usage
+
+
+class _GeneratedStream(AnswerStream[E]):
+    """Base of both generation streams: whole characters, stop strings, counts and the end.
+
+    Stop strings are searched in the visible text, and end it: in v1 that is all that the
+    model generates, in v2 each run of text. Reasoning may quote a stop string, and a tool
+    call may contain it: neither is the text that a client wants cut off, and the markers
+    between them are never visible.
+    """
+
+    def __init__(
+        self, results: ResultQueue[JobMessage], prepared: Prepared[GenerateJob]
+    ) -> None:
+        super().__init__(results)
+        self._job = prepared.job
+        self._input_tokens = prepared.input_tokens
+        self._decoder = TextDecoder()
+        self._stops = StopMatcher(prepared.job.stops)
+
+    def _events_of(self, result: JobMessage) -> Sequence[E]:
+        match result:
+            case bytes():
+                if not self.n_tokens:
+                    self.first_token_at = trio.current_time()
+                self.n_tokens += 1
+                events = list(self._feed(self._decoder.feed(self._visible(result))))
+                if self._stops.matched is not None:
+                    events += self._finish(self._at_stop())
+                return events
+            case Ended():
+                events = list(self._feed(self._decoder.finish()))
+                events += self._flush(result)
+                events += self._finish(result)
+                return events
+            case PrefillProgress(processed):
+                return [Progress(processed, self._input_tokens)]
+            case Logprob() | CacheReuse() | DraftCounts():
+                self._note(result)
+                return []
+            case _:
+                raise InternalError(
+                    "unexpected message from the worker for a generate job"
+                )
+
+    def _finish(self, end: Ended) -> Sequence[E]:
+        self._is_over = True
+        return [self._done(end)]
+
+    def _at_stop(self) -> Ended:
+        usage = Usage(self._input_tokens, self.n_tokens, self.reuse.cached_tokens)
+        return Ended(ticket=0, stop_reason="end", usage=usage)
+
+    def _structure_complete(self, end: Ended) -> bool | None:
+        if not self._job.tells_structure:
+            return None
+        is_whole = self._stops.matched is None and not self.warnings
+        return end.structure_complete if is_whole else False
+
+    def _visible(self, piece: bytes) -> bytes:
+        """Return the visible part of a piece."""
+        return piece
+
+    def _note(self, result: Logprob | CacheReuse | DraftCounts) -> None:
+        """Note a result that comes before the text that it belongs to."""
+        match result:
+            case CacheReuse():
+                self.reuse = result
+            case DraftCounts():
+                self.draft_counts += result
+            case Logprob():
+                pass  # v1 has no field for it
+
+    @abstractmethod
+    def _feed(self, text: str) -> Sequence[E]:
+        """Make events of text, up to a stop string."""
+
+    @abstractmethod
+    def _flush(self, end: Ended) -> Sequence[E]:
+        """Make events of text that was held back, up to a stop string."""
+
+    @abstractmethod
+    def _done(self, end: Ended) -> E:
+        """Make the last event."""
+
+
+class TextStream(_GeneratedStream[TokenEvent]):
+    """Event stream in v1: everything is text, except the dialect's marker tokens.
+
+    Args:
+        results: of the job.
+        prepared: the job.
+        marker_tokens: pieces of the tokens that are omitted.
+    """
+
+    def __init__(
+        self,
+        results: ResultQueue[JobMessage],
+        prepared: Prepared[GenerateJob],
+        marker_tokens: frozenset[bytes] = frozenset(),
+    ) -> None:
+        super().__init__(results, prepared)
+        self._marker_tokens = marker_tokens
+
+    def _visible(self, piece: bytes) -> bytes:
+        return b"" if piece in self._marker_tokens else piece
+
+    def _feed(self, text: str) -> Sequence[TokenEvent]:
+        safe = self._stops.feed(text)
+        return [Token(safe)] if safe else []
+
+    def _flush(self, end: Ended) -> Sequence[TokenEvent]:  # noqa: ARG002  # v2 needs it
+        safe = self._stops.finish()
+        return [Token(safe)] if safe else []
+
+    def _done(self, end: Ended) -> TokenEvent:
+        return Done(
+            stop_reason=end.stop_reason if self._stops.matched is None else "end",
+            usage=end.usage,
+            structure_complete=self._structure_complete(end),
+        )
+
+
+class BlockStream(_GeneratedStream[TokenEventV2]):
+    """Event stream in v2: reasoning and tool calls are separated from text.
+
+    Reasoning is recognised whether it was requested or not.
+    """
+
+    def __init__(
+        self,
+        results: ResultQueue[JobMessage],
+        prepared: Prepared[GenerateJob],
+        dialect: Dialect,
+    ) -> None:
+        super().__init__(results, prepared)
+        is_structured = self._job.has_structured_text
+        has_thoughts = self._job.thinks or prepared.open_thought or not is_structured
+        self._parser = BlockParser(
+            [
+                region
+                for region in dialect.regions
+                if has_thoughts or region.holds != "thought"
+            ],
+            self._job.tools,
+            open_thought=prepared.open_thought,
+            calls_tools=self._job.may_call
+            and not (is_structured and not self._job.tools),
+            is_structured=is_structured,
+        )
+        self._warnings: list[MalformedToolCall] = []
+        self.warnings = self._warnings
+        self._next_logprobs: list[Logprob] = []  # of the next piece
+        self._unparsed = TokenAlignment[Logprob]()  # of text that is not parsed yet
+        self._to_send = TokenAlignment[Logprob]()  # of text that no event has yet
+        self._has_tool_call = False
+        self._has_cut_call = False
+
+    def _note(self, result: Logprob | CacheReuse | DraftCounts) -> None:
+        super()._note(result)
+        if isinstance(result, Logprob):
+            self._next_logprobs.append(result)
+
+    def _feed(self, text: str) -> Sequence[TokenEventV2]:
+        if self._job.n_alternatives:
+            self._unparsed.add(self._next_logprobs, len(text))
+            self._next_logprobs = []
+        parsed = self._parser.feed(text)
+        self._align_logprobs()
+        return [event for block in parsed for event in self._until_stop(block)]
+
+    def _align_logprobs(self) -> None:
+        """Assign tokens' log probabilities to text; drop those of other parts."""
+        runs = self._parser.runs()
+        for n_chars, is_text in runs if self._job.n_alternatives else ():
+            if not is_text:
+                self._unparsed.skip(n_chars)
+                continue
+            for share in self._unparsed.take(n_chars):
+                self._to_send.add(*share)
+
+    def _flush(self, end: Ended) -> Sequence[TokenEventV2]:
+        was_cut = end.stop_reason == "length"
+        parsed = self._parser.finish(was_cut=was_cut)
+        if was_cut and self._job.tool_choice.is_forced and not end.structure_complete:
+            # Text at the end of forced calls is part of an incomplete call.
+            self._has_cut_call = True
+            parsed = [block for block in parsed if not isinstance(block, Text)]
+        self._align_logprobs()
+        events = [event for block in parsed for event in self._until_stop(block)]
+        return [*events, *self._end_of_text()]
+
+    def _until_stop(self, parsed: ParsedBlock) -> Iterator[TokenEventV2]:
+        """Yield the events of a parsed block: nothing after a stop string."""
+        if self._stops.matched is not None:
+            return
+        match parsed:
+            case MalformedToolCall():
+                self._warnings.append(parsed)
+            case Text(delta):
+                yield from self._text(self._stops.feed(delta))
+            case Thinking() | ToolUse():
+                yield from self._end_of_text()
+                if self._stops.matched is None:
+                    self._has_tool_call |= isinstance(parsed, ToolUse)
+                    yield parsed
+
+    def _end_of_text(self) -> Iterator[TokenEventV2]:
+        """Yield text that was held back: a stop string cannot span reasoning or a call."""
+        held = self._stops.finish()
+        if held and self._stops.matched is None:
+            self._stops = StopMatcher(self._job.stops)
+        yield from self._text(held)
+
+    def _text(self, text: str) -> Iterator[TokenEventV2]:
+        if text:
+            shares = self._to_send.take(len(text))
+            yield Text(text, tuple(token for share in shares for token in share.tokens))
+
+    def _done(self, end: Ended) -> TokenEventV2:
+        return DoneV2(
+            stop_reason=self._reason(end),
+            usage=to_usage_v2(end.usage),
+            stop_sequence=self._stops.matched,
+            stop_token_id=end.stop_token_id,
+            structure_complete=self._structure_complete(end),
+            warnings=tuple(self.warnings),
+        )
+
+    def _reason(self, end: Ended) -> StopReasonV2:
+        if self._has_tool_call and not self._has_cut_call:
+            return "tool_use"
+        if self._stops.matched is not None or end.stop_token_id is not None:
+            return "stop_sequence"
+        return STOP_REASONS_V2[end.stop_reason]

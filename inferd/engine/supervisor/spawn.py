@@ -1,0 +1,129 @@
+"""Start child processes of the daemon; imports nothing that takes long to load."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from io import FileIO
+from typing import Final, NamedTuple, TypeAlias
+
+from inferd.config.settings import BackendSettings, LimitSettings
+from inferd.ipc.encoding import encode
+from inferd.ipc.worker import Load
+from inferd.limits.engine import HEARTBEAT_S, HEARTBEATS_IN_SILENCE
+
+LISTEN_VARIABLES: Final = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
+"""Environment variables of systemd's socket activation, which child processes must not
+inherit."""
+
+WORKER: Final = "inferd.worker"
+PREPARER: Final = "inferd.worker.llama.prepare.fork_server"
+DECODER: Final = "inferd.line_decoder"
+"""Modules that are run as processes of their own."""
+
+Process: TypeAlias = subprocess.Popen[bytes]
+
+
+class SpawnedProcess(NamedTuple):
+    """A child process with its socket, which may still be starting up."""
+
+    popen: Process
+    """The leader of its own process group; a worker's stderr is a pipe, and so is a
+    preparer's stdout."""
+    sock: socket.socket
+    """The daemon's end of its socketpair."""
+    pidfd: FileIO
+    """Readable once the process has exited; opened at the start, so that the exit can be
+    awaited even when the daemon is out of descriptors."""
+    load_sent: bool = False
+    """Whether the worker has been sent its ``Load`` message."""
+
+
+def spawn(module: str = WORKER) -> SpawnedProcess:
+    """Start a process.
+
+    Spawns from the calling thread, not one of trio's: the kernel sends the process's
+    parent-death signal when the *thread* that spawned it ends. It takes some 0.2 ms,
+    however much memory the daemon has, since the daemon is not forked.
+
+    The process leads its own group, which ``kill`` ends; nothing in a worker's sandbox can
+    leave it. So neither a terminal's keys nor signals for the daemon's group reach it.
+
+    Args:
+        module: ``WORKER``, or ``PREPARER`` or ``DECODER``, whose stderr is discarded: it
+            could quote prompts.
+
+    Raises:
+        OSError: out of descriptors or processes; nothing is left of the attempt.
+    """
+    ours, theirs = socket.socketpair()
+    with ExitStack() as on_failure, theirs:
+        on_failure.enter_context(ours)
+        popen = subprocess.Popen(  # noqa: S603  # our own module
+            [
+                *(sys.executable, "-P", "-m", module),
+                *(str(theirs.fileno()), str(os.getpid())),
+            ],
+            pass_fds=(theirs.fileno(),),
+            env={k: v for k, v in os.environ.items() if k not in LISTEN_VARIABLES},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE if module == PREPARER else subprocess.DEVNULL,
+            stderr=subprocess.PIPE if module == WORKER else subprocess.DEVNULL,
+            process_group=0,
+        )
+        on_failure.callback(_end, popen)
+        pidfd = FileIO(os.pidfd_open(popen.pid))
+        on_failure.pop_all()
+    return SpawnedProcess(popen, ours, pidfd)
+
+
+def first_load(
+    settings: BackendSettings, *, n_slots: int, limits: LimitSettings
+) -> Load:
+    """Make the ``Load`` message for a backend none of whose workers has crashed."""
+    heartbeat_s = min(HEARTBEAT_S, limits.worker_silence_s / HEARTBEATS_IN_SILENCE)
+    return Load(settings=settings, n_slots=n_slots, heartbeat_s=heartbeat_s)
+
+
+@contextmanager
+def prespawn_workers(loads: Sequence[Load]) -> Iterator[Mapping[str, SpawnedProcess]]:
+    """Start workers and send them ``Load``, so that they import while the daemon starts.
+
+    Yields those that were sent the message, by the names of their backends. They ask for
+    memory, and load nothing before the reply. On leaving, they are killed and reaped. A
+    process that cannot be started is skipped; the later start reports why.
+    """
+    spawned_workers: dict[str, SpawnedProcess] = {}
+    with ExitStack() as cleanup:
+        for load in loads:
+            with suppress(OSError):
+                spawned = spawn()
+                cleanup.callback(kill_and_reap, spawned)
+                spawned.sock.sendall(encode(load))
+                spawned_workers[load.settings.name] = spawned._replace(load_sent=True)
+        yield spawned_workers
+
+
+def kill_and_reap(spawned: SpawnedProcess) -> None:
+    """Kill a process and reap it, if it was not reaped before."""
+    with spawned.sock, closing(spawned.pidfd):
+        _end(spawned.popen)
+
+
+def _end(popen: Process) -> None:
+    kill(popen)
+    with popen:
+        pass
+
+
+def kill(popen: Process) -> None:
+    """Send SIGKILL to a process and the rest of its group, unless it is reaped.
+
+    Until it is reaped, its group's number cannot be reused. Nothing is forked out of a
+    group while the kernel kills it.
+    """
+    if popen.returncode is None:  # Popen.kill would poll, and so reap it
+        os.killpg(popen.pid, signal.SIGKILL)

@@ -1,0 +1,65 @@
+"""Loading of a model on trial, in a worker that is killed afterwards."""
+
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from inferd.engine.channel.validator import SessionEndedError
+from inferd.engine.session import WorkerSession
+from inferd.engine.supervisor.process import start_worker
+from inferd.engine.supervisor.variant_fallback import VariantFallback
+from inferd.ipc.worker import Load, Loaded, SandboxReport
+from inferd.memory.coordinator import RequestShare
+from inferd.memory.plan import InsufficientMemoryError
+
+
+class TrialLoad(NamedTuple):
+    """What a worker reported until it was ready."""
+
+    loaded: Loaded
+    sandbox_report: SandboxReport | None
+    crashed: tuple[str, ...]
+    """CPU variants that crashed before one was ready."""
+
+
+async def trial_load(
+    load: Load, request_share: RequestShare, *, silence_s: float
+) -> TrialLoad:
+    """Have a worker load a model, with lower CPU variants if one crashes; then kill it.
+
+    Args:
+        load: what to load.
+        request_share: grants the worker memory; may raise ``InsufficientMemoryError``.
+        silence_s: seconds without a message after which the worker is killed.
+
+    Raises:
+        SessionEndedError: the worker failed, died or was silent.
+        InsufficientMemoryError: ``request_share`` raised it.
+    """
+    fallback = VariantFallback()
+    while True:
+        attempt = replace(load, crashed_variants=fallback.crashed)
+        outcome, session = await _attempt(attempt, request_share, silence_s)
+        match outcome:
+            case Loaded():
+                return TrialLoad(outcome, session.sandbox_report, fallback.crashed)
+            case SessionEndedError(reason=reason):
+                if not fallback.died(reason, session.variant):
+                    raise outcome
+            case InsufficientMemoryError():
+                raise outcome
+
+
+async def _attempt(
+    load: Load, request_share: RequestShare, silence_s: float
+) -> tuple[Loaded | SessionEndedError | InsufficientMemoryError, WorkerSession]:
+    """Load once; errors are returned, as ``start_worker`` would raise them in a group."""
+    async with start_worker() as process:
+        session = WorkerSession(process)
+        try:
+            loaded = await session.load(
+                load, lambda _: None, request_share, silence_s=silence_s
+            )
+        except (SessionEndedError, InsufficientMemoryError) as error:
+            return error, session
+        return loaded, session

@@ -1,0 +1,1 @@
+"""Messages between the daemon, its workers and their preparers."""

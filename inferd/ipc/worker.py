@@ -1,0 +1,347 @@
+"""Messages between the daemon and a worker; ``encoding`` turns them into bytes.
+
+A worker that breaks the protocol is killed; a daemon that does has a bug.
+"""
+
+from typing import Annotated, TypeVar
+
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+from inferd.backend.capabilities import BackendCapabilities, Count
+from inferd.backend.interface import CacheReuse
+from inferd.backend.job import Job
+from inferd.config.settings import BackendSettings
+from inferd.limits.engine import HEARTBEAT_S, IPC_ITEMS_MAX, VOCABULARY_MAX_BYTES
+from inferd.limits.protocol import MAX_RERANK_DOCUMENTS
+from inferd.memory.plan import MemoryDemand, MemoryShare
+from inferd.wire.responses import DraftCounts, Logprob, StopReason, Usage
+from inferd.wire.status import Phase
+
+Ticket = Annotated[int, Meta(ge=0)]
+"""The daemon's number for a job."""
+BoundedText = Annotated[str, Meta(max_length=1024 * 1024)]
+"""Text from a worker: a name, a path, a reason with its quotations."""
+T = TypeVar("T")
+BoundedList = Annotated[list[T], Meta(max_length=IPC_ITEMS_MAX)]
+"""A list from a worker: its length is checked before an item is decoded."""
+
+
+# --- daemon to worker ---------------------------------------------------------
+
+
+class Load(Struct, frozen=True, kw_only=True, tag=True):
+    """Load the model; the first message, sent once."""
+
+    settings: BackendSettings
+    """As configured, with the model's path made absolute."""
+    n_slots: int
+    """Jobs that are to run at once, if there is memory for them."""
+    heartbeat_s: float = HEARTBEAT_S
+    """Seconds between heartbeats."""
+    crashed_variants: tuple[str, ...] = ()
+    """Variants of the library's CPU code that are not to be used again."""
+
+
+class Prepare(Struct, frozen=True, kw_only=True, tag=True):
+    """Tokenise a job; answered by ``PromptReady``, ``Refused`` or ``PromptOverflow``.
+
+    The descriptors of the job's media, in their order, are sent with its first byte.
+    """
+
+    ticket: int
+    job: Job
+    content: Raw | UnsetType = UNSET
+    """The large part of the job, its turns or its texts; the last field of the message, so
+    that it can be sent without a copy."""
+
+
+class Run(Struct, frozen=True, kw_only=True, tag=True):
+    """Start a prepared job; answered by ``Step`` messages, ``Embedded`` or ``Scored``."""
+
+    ticket: int
+
+
+class Drop(Struct, frozen=True, kw_only=True, tag=True):
+    """Drop a job, prepared or running; no reply, though results may be on their way."""
+
+    ticket: int
+
+
+class Append(Struct, frozen=True, kw_only=True, tag=True):
+    """There is more of a job's open medium, in the file that came with its ``Prepare``."""
+
+    ticket: int
+    n_bytes: int
+    """Total length of the file."""
+    is_last: bool = False
+    """Whether the medium is complete."""
+
+
+class Pause(Struct, frozen=True, kw_only=True, tag=True):
+    """Pause a job and free its slot; answered by ``Paused``, unless the job ends."""
+
+    ticket: int
+
+
+class Resume(Struct, frozen=True, kw_only=True, tag=True):
+    """Resume a paused job."""
+
+    ticket: int
+
+
+class GetTokenTable(Struct, frozen=True, kw_only=True, tag=True):
+    """Send the model's vocabulary; answered by ``TokenTableReply``, once."""
+
+
+ToWorker = (
+    Load | MemoryShare | Prepare | Run | Append | Pause | Resume | Drop | GetTokenTable
+)
+
+
+# --- worker to daemon ---------------------------------------------------------
+
+
+class Loading(Struct, frozen=True, kw_only=True, tag=True):
+    """The phase of the load; also a sign of life."""
+
+    phase: Phase
+    path: BoundedText = ""
+    n_ctx: Count = 0
+
+
+class CpuVariant(Struct, frozen=True, kw_only=True, tag=True):
+    """The variant of the library's CPU code that is loaded next, and may crash."""
+
+    name: BoundedText
+    fallback: BoundedText = ""
+    """The variant to try after a crash; empty if there is none."""
+
+
+class SandboxReport(Struct, frozen=True, kw_only=True, tag=True):
+    """The state of a process's sandbox, sent before it runs native code."""
+
+    landlock: Count = 0
+    """The kernel's Landlock version; 0 if files are not restricted."""
+    seccomp: bool = False
+    """Whether system calls are restricted to a list."""
+    files_unrestricted: bool = False
+    """Whether files are deliberately unrestricted: the backend needs an accelerator's
+    devices."""
+    missing: Annotated[tuple[BoundedText, ...], Meta(max_length=IPC_ITEMS_MAX)] = ()
+    """Missing parts of the sandbox, with reasons."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all intended restrictions are in place."""
+        return (
+            self.seccomp
+            and (self.landlock > 0 or self.files_unrestricted)
+            and not self.missing
+        )
+
+    def log_fields(self) -> dict[str, object]:
+        """Return the fields of the log events ``worker.boxed`` and ``decoder.boxed``."""
+        return {
+            "landlock": self.landlock,
+            "seccomp": self.seccomp,
+            "is_open": self.files_unrestricted,
+            "missing": self.missing,
+        }
+
+
+class LoadFailed(Struct, frozen=True, kw_only=True, tag=True):
+    """The worker cannot serve and exits; ``LoadError`` documents both texts."""
+
+    reason: BoundedText
+    detail: BoundedText = ""
+
+
+class Loaded(Struct, frozen=True, kw_only=True, tag=True):
+    """The model is loaded and has passed its self-test."""
+
+    capabilities: BackendCapabilities
+    library: BoundedText
+    """The native library and its version, for ``doctor``."""
+    marker_tokens: Annotated[frozenset[bytes], Meta(max_length=IPC_ITEMS_MAX)] = (
+        frozenset()
+    )
+    """Pieces of the dialect's marker tokens; v1 answers omit them."""
+    prompt_format: bytes = b""
+    """How the model wants its prompts, for the preparer alone. Empty if no prompts are
+    rendered."""
+
+
+class TokenTableReply(Struct, frozen=True, kw_only=True, tag=True):
+    """The model's vocabulary, for the preparer alone."""
+
+    token_table: Annotated[bytes, Meta(max_length=VOCABULARY_MAX_BYTES)]
+
+
+class Heartbeat(Struct, frozen=True, kw_only=True, tag=True):
+    """A sign of life from the decode loop; no evidence of progress."""
+
+
+class PromptReady(Struct, frozen=True, kw_only=True, tag=True):
+    """A job's prompt fits, or all of its texts do."""
+
+    ticket: Ticket
+    prompt_tokens: Count
+    open_thought: BoundedText = ""
+    """The marker of the reasoning that the prompt ends inside, if any."""
+
+
+class Refused(Struct, frozen=True, kw_only=True, tag=True):
+    """A job cannot be served."""
+
+    ticket: Ticket
+    reason: BoundedText
+
+
+class PromptOverflow(Struct, frozen=True, kw_only=True, tag=True):
+    """A job's prompt does not fit."""
+
+    ticket: Ticket
+    prompt_tokens: Count
+    n_ctx: Count
+    at_least: bool = False
+    """Whether the prompt may have more tokens than these."""
+
+
+class Started(Struct, frozen=True, kw_only=True):
+    """A job has got a slot."""
+
+    ticket: Ticket
+    reuse: CacheReuse
+
+
+class Ended(Struct, frozen=True, kw_only=True):
+    """The end of a generate job."""
+
+    ticket: Ticket
+    stop_reason: StopReason
+    usage: Usage
+    stop_token_id: int | None = None
+    """The job's own stop token, if one was sampled."""
+    structure_complete: bool | None = None
+    """Whether the requested structure is complete; ``None`` if none was requested."""
+
+
+class Step(Struct, frozen=True, kw_only=True, tag=True):
+    """The results of one decode step for all its sequences."""
+
+    started: BoundedList[Started] = []
+    pieces: BoundedList[tuple[Ticket, bytes]] = []
+    """One for each token; some are empty."""
+    logprobs: BoundedList[tuple[Ticket, Logprob]] = []
+    """Of these tokens, in their order, for the jobs that want them."""
+    prefilled: BoundedList[tuple[Ticket, Count]] = []
+    """Tokens of the prompt that are processed, for the jobs that want to know."""
+    drafted: BoundedList[tuple[Ticket, DraftCounts]] = []
+    """Counts of drafted and accepted tokens."""
+    ended: BoundedList[Ended] = []
+    n_read: Count = 0
+    """Tokens of prompts or texts: evidence of progress if there is no other."""
+
+
+class Embedded(Struct, frozen=True, kw_only=True, tag=True):
+    """An embed job's vectors, or the next ones of them."""
+
+    ticket: Ticket
+    embeddings: bytes
+    """A part of a JSON array of arrays of numbers; the parts of all messages make the
+    whole."""
+    dimensions: Count
+    is_last: bool = True
+
+
+class Scored(Struct, frozen=True, kw_only=True, tag=True):
+    """A rerank job's scores, one for each document."""
+
+    ticket: Ticket
+    scores: Annotated[list[float], Meta(max_length=MAX_RERANK_DOCUMENTS)]
+
+
+class Segment(Struct, frozen=True, kw_only=True):
+    """A segment of a transcript, with times in milliseconds from the audio's beginning."""
+
+    text: bytes
+    """UTF-8; a character may be split over two segments."""
+    start_ms: Count
+    end_ms: Count
+    no_speech: float | None = None
+    """0 to 1: the probability that the segment contains no speech."""
+
+
+class Transcribed(Struct, frozen=True, kw_only=True, tag=True):
+    """New parts of a transcript; also evidence of progress."""
+
+    ticket: Ticket
+    segments: BoundedList[Segment] = []
+    """Final segments, in order."""
+    n_tokens: Count = 0
+    """Tokens of the segments."""
+    partial: Segment | None = None
+    """Provisional text after the segments."""
+    n_bytes_read: Count = 0
+    """Bytes from the audio's beginning that are no longer needed; 0 if not reported."""
+
+
+class TranscriptEnded(Struct, frozen=True, kw_only=True, tag=True):
+    """The end of a transcribe job."""
+
+    ticket: Ticket
+    stop_reason: StopReason
+    usage: Usage
+    language: BoundedText
+    """The language's code."""
+    language_probability: float | None = None
+    """0 to 1, if the language was detected."""
+    audio_ms: Count
+    """Duration of the processed audio."""
+    computing_ms: Count
+    """Time that the library took for it."""
+
+
+class Paused(Struct, frozen=True, kw_only=True, tag=True):
+    """A job is paused and has no slot any more."""
+
+    ticket: Ticket
+
+
+class AudioNeeded(Struct, frozen=True, kw_only=True, tag=True):
+    """A job waits until its open medium is complete, or has so many bytes in all."""
+
+    ticket: Ticket
+    until_bytes: Annotated[int, Meta(ge=0, le=2**53)]
+
+
+class Failed(Struct, frozen=True, kw_only=True, tag=True):
+    """A job failed."""
+
+    ticket: Ticket
+    reason: BoundedText
+    by_request: bool = False
+    """Whether the request is the cause."""
+
+
+FromWorker = (
+    SandboxReport
+    | Loading
+    | CpuVariant
+    | MemoryDemand
+    | LoadFailed
+    | Loaded
+    | Heartbeat
+    | TokenTableReply
+    | PromptReady
+    | Refused
+    | PromptOverflow
+    | Step
+    | Embedded
+    | Scored
+    | Transcribed
+    | TranscriptEnded
+    | Paused
+    | AudioNeeded
+    | Failed
+)

@@ -1,0 +1,163 @@
+"""Bounds of the server that no operator needs to change: value, unit, reason."""
+
+from typing import Final
+
+from inferd.limits.connections import READ_AHEAD_BYTES
+
+# --- connections and users --------------------------------------------------------------
+
+RESERVED_CONNECTIONS_DIVISOR: Final = 8
+"""One in so many connections is reserved for users who have fewer than an equal share, when
+one user has all the others. F-28."""
+
+FEW_CONNECTIONS_DIVISOR: Final = 4
+"""Idle connections are closed when fewer than one in so many is free: capacity for some
+hundred clients by default, long before the first is refused. F-28."""
+
+READ_AHEAD_PER_USER: Final = 1024
+"""Requests read ahead for one user on all connections: those of sixteen clients that send as
+many as they may. Each takes some 5 kB, and Python's garbage collector visits all of them in
+one pass. F-28, F-35."""
+
+READ_AHEAD_MIN: Final = 2
+"""Requests read ahead on a connection even above that bound: the one after the running
+request, so that its cancel line takes effect. F-35."""
+
+LINGER_S: Final = 1.0
+"""Seconds that a refused client has to send what it started with, so that it reads the answer:
+nc ends on a broken pipe before it reads."""
+
+MAX_LINGERING: Final = 8
+"""Refused clients that get this time at once: enough for interactive ones. They use some of the
+daemon's own descriptors. F-28."""
+
+MAX_SUBORDINATE_BYTES: Final = 1024 * 1024
+"""Bytes of ``/etc/subuid`` that are read: some 45,000 ranges. They block the daemon for 0.25 s,
+at the start and at a reload. F-36."""
+
+MAX_ACCOUNTS_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of ``/etc/passwd`` that are read: some 200,000 accounts. F-36."""
+
+MAX_NAMES_LOOKED_UP: Final = 64
+"""Owners of subordinate ids that are looked up in the system's user database each time the
+configuration is read: a lookup may be slow, and it blocks the daemon. F-36."""
+
+MAX_LISTED_REQUESTS: Final = 1000
+"""Requests listed in one reply on the admin socket: there may be 65,536, the connections times
+the requests read ahead on each. F-27."""
+
+MAX_LISTED_ID_CHARS: Final = 1024
+"""Characters of an id in that list; an id may have 131,072. F-27."""
+
+MAX_COUNTED_USERS: Final = 256
+"""Users with request counters of their own, some 30 kB each; the users who asked for theirs
+last are kept. F-27."""
+
+# --- descriptors ------------------------------------------------------------------------
+
+DAEMON_DESCRIPTORS: Final = 32
+"""Descriptors reserved for the daemon itself: listening sockets, the lock, the log, the event
+loop, one spare, and files that are open for a moment. F-28."""
+
+BACKEND_DESCRIPTORS: Final = 8
+"""Descriptors for each backend: pipes and the pidfd of its worker, and of the next worker, which
+is started before the last one is reaped. F-28."""
+
+MAX_CLIENT_DESCRIPTORS: Final = 256
+"""Open descriptors that clients passed as media, until the line they came with is handled. One
+user may have half of them: four lines with the most attachments. F-31."""
+
+CLIENT_DESCRIPTORS_PART: Final = 8
+"""One in so many descriptors of the process is for clients' media, where the limit of open
+files is low."""
+
+READ_AHEAD_DESCRIPTOR_BYTES: Final = READ_AHEAD_BYTES // 64
+"""Bytes that one passed descriptor counts for among lines read ahead: 64 descriptors use up the
+whole bound. F-31."""
+
+MAX_MEDIA_FILES: Final = 256
+"""Descriptors of media that are held at once, over all requests: eight requests with the most
+attachments. A worker has each of them once or twice. F-30."""
+
+CLOSE_TIMEOUT_S: Final = 0.0005
+"""Seconds for which closing a client's descriptor may block in the kernel; reading and closing
+usually take some 10 µs. F-31."""
+
+CLOSE_RETRY_S: Final = 0.0001
+"""Seconds after which a further blocking close is interrupted. F-31."""
+
+# --- media ------------------------------------------------------------------------------
+
+MEDIA_SLICE_CHARS: Final = 256 * 1024
+"""Characters of base64 that are decoded at once, in one or two milliseconds. F-30."""
+
+MEDIA_MARKER_BYTES: Final = 16
+"""Random bytes in the marker that stands for media in texts, so that it cannot be guessed."""
+
+MAX_IMAGE_PIXELS: Final = 64 * 1024 * 1024
+"""Pixels of one picture, 8,192 squared: a model uses some hundred thousand of them, and the
+library that scales it down holds all of them more than once. F-30."""
+
+# --- the event loop ---------------------------------------------------------------------
+
+LOOP_PASS_S: Final = 0.0004
+"""Seconds of processor time that users' tasks may take in one pass of the event loop, plus one
+task. A request takes some six passes from its first byte to its answer. F-35."""
+
+TASKS_PER_PASS: Final = 8
+"""Most waiting tasks that are started in one pass: that many of the smallest take
+``LOOP_PASS_S``. F-35."""
+
+MIN_TASK_CHARGE_S: Final = 20e-6
+"""Seconds that a task is charged before it is measured: the time to wake a trio task. F-35."""
+
+FAIR_SHARE_CREDIT_S: Final = 0.01
+"""Seconds of work by which a returning user is ahead of those who wait: the time of one or two
+requests, so that an occasional client does not wait behind a flood. F-35."""
+
+MAX_FAIR_SHARE_USERS: Final = 4096
+"""Users whose use of the event loop is remembered: more than can be connected by default.
+F-35."""
+
+GC_YOUNG_OBJECTS: Final = 20_000
+"""Allocations, less frees, after which Python collects its youngest generation. F-35."""
+
+GC_INTERVAL_S: Final = 2.0
+"""Seconds after which it does so in any case: a cycle may hold a line of 64 MiB. F-35."""
+
+GC_FULL_DIVISOR: Final = 100
+"""One in so many of Python's full collections is run: each takes 60 to 100 ms with a thousand
+connections, and the daemon leaves few cycles. F-35."""
+
+LINES_PER_TASK: Final = 32
+"""Lines that are read in one task: the shortest take some 5 µs each and requests some 30 µs, less
+than ``LOOP_PASS_S`` in all. F-35."""
+
+BYTES_PER_TASK: Final = 16 * 1024
+"""Bytes of lines after which a task reads no further line. F-35."""
+
+ACCEPTS_PER_PASS: Final = 256
+"""Connections accepted in one pass of the event loop at each socket: the kernel's queue is
+first come, first served, so one user's flood has to be accepted faster than it grows. Each
+takes some 10 µs. F-35."""
+
+ACCEPT_PASS_S: Final = 0.0005
+"""Seconds of processor time that accepting may take in one pass, plus one connection: refusing
+one takes some 80 µs. F-35."""
+
+DISCONNECTS_PER_PASS: Final = 4
+"""Disconnects that are handled in one pass: each ends some tasks and up to 64 requests, which
+takes 0.3 to 1 ms. F-35."""
+
+# --- large lines ------------------------------------------------------------------------
+
+OFFLOAD_LINE_BYTES: Final = 32 * 1024
+"""Bytes of the shortest line that is decoded in another process. Shorter lines take at most 4 ms
+to decode and check; handing a line over takes 0.5 ms. F-35."""
+
+MAX_LINE_DECODERS: Final = 2
+"""Processes that decode large lines at once; one user has at most one of them. F-35."""
+
+DECODE_TIMEOUT_S: Final = 60.0
+"""Seconds of wall-clock time for decoding one line on a busy machine; by then the kernel has
+killed a process that used ``DECODE_CPU_S`` of processor time. F-35."""

@@ -1,0 +1,1 @@
+"""Share the machine's memory among backends: measure, predict and plan."""

@@ -1,0 +1,84 @@
+"""The coordinator that shares the machine's memory among backends."""
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+
+import trio
+
+from inferd.config.settings import BackendSettings, MockSettings
+from inferd.memory.plan import (
+    MemoryBudget,
+    MemoryDemand,
+    MemoryPlan,
+    MemoryShare,
+    plan_memory,
+)
+
+RequestShare = Callable[[MemoryDemand], Awaitable[MemoryShare]]
+"""Request a worker's share for its demand; raises ``InsufficientMemoryError``."""
+
+GaugeSpec = tuple[str, str, Callable[[], float]]
+"""A number to watch: its name, its meaning, and how it is read."""
+
+
+class MemoryCoordinator:
+    """Coordinator that collects the demands of all backends, then plans for all at once.
+
+    A worker that replaces another gets the share of the first one: the limits that clients
+    were sent hold as long as the daemon runs.
+
+    Args:
+        backends: all configured ones; mock backends demand nothing.
+        budget: the memory to share.
+        on_plan: called with the plan once it is made.
+    """
+
+    def __init__(
+        self,
+        backends: Iterable[BackendSettings],
+        budget: MemoryBudget,
+        on_plan: Callable[[MemoryPlan], None] = lambda _: None,
+    ) -> None:
+        self._awaited = {
+            settings.name
+            for settings in backends
+            if not isinstance(settings, MockSettings)
+        }
+        self._budget = budget
+        self._on_plan = on_plan
+        self._demands: dict[str, MemoryDemand] = {}
+        self._plan: MemoryPlan | None = None
+        self._decided = trio.Event()
+
+    async def request_share(self, name: str, demand: MemoryDemand) -> MemoryShare:
+        """Wait until all backends have sent their demand; return the share of one.
+
+        Raises:
+            InsufficientMemoryError: there is not enough for all; raised to the backend
+                whose demand came last.
+        """
+        while self._plan is None:
+            self._demands[name] = demand
+            if self._awaited <= self._demands.keys():
+                self._decide()
+            else:
+                await self._decided.wait()
+        return self._plan.share(name)
+
+    def _decide(self) -> None:
+        plan = plan_memory(self._demands, self._budget)
+        self._plan = plan
+        self._on_plan(plan)
+        self._decided.set()
+
+    def gauges(self) -> Iterator[GaugeSpec]:
+        """Yield gauges of the budget and of the plan."""
+        yield (
+            "memory_budget_bytes",
+            "Memory that the models may take.",
+            lambda: self._budget.n_bytes,
+        )
+        yield (
+            "memory_needed_bytes",
+            "Predicted memory of the models; 0 until it is known.",
+            lambda: self._plan.total if self._plan else 0,
+        )

@@ -1,0 +1,266 @@
+"""Memory plan: predicted needs of the models, and the slots and contexts that fit.
+
+All numbers are bytes unless stated otherwise. Workers predict their needs before they load;
+the plan fixes the number of slots and the length of their contexts.
+"""
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from typing import Annotated
+
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from inferd.limits.engine import MIN_FITTED_CONTEXT_TOKENS
+from inferd.memory.linear import LinearSize, Sample, Size, upper_bound
+
+__all__ = [
+    "CONTEXT_BLOCK_TOKENS",
+    "MIB",
+    "InsufficientMemoryError",
+    "LinearSize",
+    "MemoryBudget",
+    "MemoryDemand",
+    "MemoryNeed",
+    "MemoryPlan",
+    "MemoryShare",
+    "Sample",
+    "mib",
+    "plan_memory",
+    "upper_bound",
+]
+
+MIB = 1024 * 1024
+CONTEXT_BLOCK_TOKENS = 256
+"""llama.cpp rounds a context up to a multiple of this."""
+
+
+class InsufficientMemoryError(Exception):
+    """There is not enough memory; the text is one line, with the numbers."""
+
+
+class MemoryNeed(Struct, frozen=True, kw_only=True):
+    """The memory that a backend takes."""
+
+    n_slots: int
+    n_ctx: int
+    """Tokens of one slot."""
+    weights: int
+    cache: int
+    """The KV cache, or the recurrent states instead of it."""
+    compute: int
+    """Compute buffers for a batch, and its outputs."""
+    own: int
+    """The worker process itself, with its vocabularies."""
+    pause: int = 0
+    """What it may keep of paused jobs, at most."""
+    store: int = 0
+    """What it may keep of prompt prefixes, at most."""
+
+    @property
+    def total(self) -> int:
+        """The sum of all parts."""
+        kept = self.pause + self.store
+        return self.weights + self.cache + self.compute + self.own + kept
+
+    def __str__(self) -> str:
+        """Describe the need in MiB, without the backend's name."""
+        slots = "slot" if self.n_slots == 1 else "slots"
+        parts = [
+            f"{mib(self.weights)} for weights",
+            f"{mib(self.cache)} for {self.n_slots} {slots} of {self.n_ctx} tokens",
+            f"{mib(self.compute)} to compute",
+            f"{mib(self.own)} for the worker",
+        ]
+        if self.pause:
+            parts.append(f"{mib(self.pause)} for paused jobs")
+        if self.store:
+            parts.append(f"{mib(self.store)} to keep prefixes")
+        return f"{mib(self.total)} ({', '.join(parts)})"
+
+
+class MemoryDemand(Struct, frozen=True, kw_only=True, tag=True):
+    """A worker's predicted need, sent before it loads; answered by a ``MemoryShare``."""
+
+    n_ctx: Annotated[int, Meta(ge=1, le=2**31 - 1)]
+    """Tokens of one request, as configured or by default."""
+    is_set: bool
+    """Whether ``n_ctx`` was configured, and so must not shrink."""
+    has_slots: bool
+    """Whether each slot has a context of its own; encoders have one for all."""
+    weights: Size
+    """Weights, including those mapped from their file: if they were not resident, each
+    token would wait for the disk."""
+    own: Size
+    cache: LinearSize = LinearSize()
+    """By the tokens of all slots together."""
+    compute: LinearSize = LinearSize()
+    """By the tokens of one slot: a sequence attends to no other's."""
+    pause: Size = 0
+    """What it would keep of paused jobs, at most; granted from what no backend needs."""
+    store: Size = 0
+    """What it would keep of prompt prefixes, at most; granted from what is left then."""
+    accelerator: Size = 0
+    """Memory of accelerators, as requested; counts in no budget."""
+
+    def need(self, n_slots: int, n_ctx: int) -> MemoryNeed:
+        """Return the need with a number of slots, and of tokens in each."""
+        slots = n_slots if self.has_slots else 1
+        n_tokens = -(-n_ctx // CONTEXT_BLOCK_TOKENS) * CONTEXT_BLOCK_TOKENS
+        return MemoryNeed(
+            n_slots=slots,
+            n_ctx=n_ctx,
+            weights=self.weights,
+            cache=self.cache.at(slots, slots * n_tokens),
+            compute=self.compute.at(slots, n_tokens),
+            own=self.own,
+        )
+
+    def capped(self, cap: int) -> int:
+        """Return the tokens of one slot if unconfigured contexts are at most ``cap``."""
+        return self.n_ctx if self.is_set else min(self.n_ctx, cap)
+
+
+class MemoryShare(Struct, frozen=True, kw_only=True, tag=True):
+    """The share of memory that is granted to a worker."""
+
+    n_slots: int
+    n_ctx: int
+    pause: int = 0
+    """Bytes that it may keep of paused jobs."""
+    store: int = 0
+    """Bytes that it may keep of prompt prefixes."""
+
+
+class MemoryPlan(Struct, frozen=True, kw_only=True):
+    """The shares of all backends."""
+
+    n_slots: int
+    """Requests that may run at once."""
+    needs: dict[str, MemoryNeed]
+    """By backend name."""
+    budget: int
+    has_shrunk: bool
+    """Whether any share is less than the demand."""
+
+    @property
+    def total(self) -> int:
+        """The total need of all backends."""
+        return sum(need.total for need in self.needs.values())
+
+    def share(self, name: str) -> MemoryShare:
+        """Return the share of a backend."""
+        need = self.needs[name]
+        return MemoryShare(
+            n_slots=self.n_slots, n_ctx=need.n_ctx, pause=need.pause, store=need.store
+        )
+
+
+class MemoryBudget(Struct, frozen=True, kw_only=True):
+    """The memory to share, and the number of slots asked for."""
+
+    n_bytes: int
+    n_slots: int
+    """Requests that are to run at once."""
+    slots_are_set: bool
+    """Whether ``n_slots`` was configured, and so must not shrink."""
+
+    @property
+    def fewest_slots(self) -> int:
+        """The fewest slots that are acceptable."""
+        return self.n_slots if self.slots_are_set else 1
+
+
+def plan_memory(
+    demands: Mapping[str, MemoryDemand], budget: MemoryBudget
+) -> MemoryPlan:
+    """Fit all backends in the budget: first with fewer slots, then with shorter contexts.
+
+    Configured values stay. Other contexts shrink to the same length, none below
+    ``MIN_FITTED_CONTEXT_TOKENS``. The rest goes to states of paused jobs, at most as much
+    as the contexts take, then to kept prefixes; both in the order of the backends.
+
+    Raises:
+        InsufficientMemoryError: no plan fits.
+    """
+    plan = _fit(demands, budget)
+    if plan is None:
+        raise InsufficientMemoryError(_shortage(demands, budget))
+    left = budget.n_bytes - plan.total
+    needs = dict(plan.needs)
+    for name, need in needs.items():
+        pause = min(demands[name].pause, need.cache + need.compute, left)
+        left -= pause
+        needs[name] = replace(need, pause=pause)
+    for name, need in needs.items():
+        store = min(demands[name].store, left)
+        left -= store
+        needs[name] = replace(need, store=store)
+    return replace(plan, needs=needs)
+
+
+def _fit(
+    demands: Mapping[str, MemoryDemand], budget: MemoryBudget
+) -> MemoryPlan | None:
+    longest = max((demand.n_ctx for demand in demands.values()), default=0)
+    for n_slots in range(budget.n_slots, budget.fewest_slots - 1, -1):
+        plan = _plan(demands, budget, n_slots, longest)
+        if plan.total <= budget.n_bytes:
+            return plan
+    caps = range(MIN_FITTED_CONTEXT_TOKENS, longest, CONTEXT_BLOCK_TOKENS)
+
+    def plan_within(cap: int) -> MemoryPlan:
+        return _plan(demands, budget, budget.fewest_slots, cap)
+
+    n_fitting = bisect_right(
+        caps, budget.n_bytes, key=lambda cap: plan_within(cap).total
+    )
+    return plan_within(caps[n_fitting - 1]) if n_fitting else None
+
+
+def _plan(
+    demands: Mapping[str, MemoryDemand], budget: MemoryBudget, n_slots: int, cap: int
+) -> MemoryPlan:
+    needs = {
+        name: demand.need(n_slots, demand.capped(cap))
+        for name, demand in demands.items()
+    }
+    return MemoryPlan(
+        n_slots=n_slots,
+        needs=needs,
+        budget=budget.n_bytes,
+        has_shrunk=n_slots < budget.n_slots
+        or any(needs[name].n_ctx < demand.n_ctx for name, demand in demands.items()),
+    )
+
+
+def _shortage(demands: Mapping[str, MemoryDemand], budget: MemoryBudget) -> str:
+    """Describe the minimum need, the budget, and settings that would fit."""
+    minimum = _plan(demands, budget, budget.fewest_slots, MIN_FITTED_CONTEXT_TOKENS)
+    needs = "; ".join(f"{name} needs {need}" for name, need in minimum.needs.items())
+    together = f"; together {mib(minimum.total)}" if len(demands) > 1 else ""
+    return (
+        f"not enough memory: {needs}{together}; the budget is "
+        f"{budget.n_bytes // MIB} MiB; {_advice(demands, budget)}"
+    )
+
+
+def _advice(demands: Mapping[str, MemoryDemand], budget: MemoryBudget) -> str:
+    """Describe the settings that would have to change for a plan to fit."""
+    free = {name: replace(demand, is_set=False) for name, demand in demands.items()}
+    plan = _fit(free, replace(budget, slots_are_set=False))
+    if plan is None:
+        return "no fewer slots and no shorter context would fit"
+    settings = [
+        f"n_ctx = {need.n_ctx} for {name}"
+        for name, need in plan.needs.items()
+        if demands[name].is_set and need.n_ctx < demands[name].n_ctx
+    ]
+    if plan.n_slots < budget.fewest_slots:
+        settings.insert(0, f"max_active = {plan.n_slots}")
+    return f"{' with '.join(settings)} would fit"
+
+
+def mib(n_bytes: int) -> str:
+    """Format bytes in MiB, rounded up."""
+    return f"{-(-n_bytes // MIB)} MiB"

@@ -1,0 +1,1 @@
+"""The admin socket with its commands, and the reload of the configuration."""

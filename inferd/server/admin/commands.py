@@ -1,0 +1,164 @@
+"""The commands of the admin socket."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import msgspec
+import structlog
+import trio
+from msgspec import UNSET, Raw
+
+from inferd.backend.interface import Backend
+from inferd.config.settings import ConfigError
+from inferd.errors import PeerError
+from inferd.limits.server import MAX_LISTED_ID_CHARS, MAX_LISTED_REQUESTS
+from inferd.server.admin.reload import ReloadResult
+from inferd.server.identity.access import is_operator
+from inferd.server.identity.peer import Peer
+from inferd.server.inflight import InFlight
+from inferd.server.queue.requests import RequestQueue
+from inferd.server.request_context import RequestContext, peer_fields
+from inferd.server.telemetry.metrics import Metrics
+from inferd.wire.codec import decode_command
+from inferd.wire.commands import BackendInfo, Command, Reply, RequestInfo
+
+log = structlog.get_logger("admin")
+
+OPERATOR_COMMANDS: Final = ("drain", "reload")
+"""Commands for operators only; other users see and cancel their own requests."""
+NOT_AN_OPERATOR: Final = "allowed for root and the daemon's own user only"
+
+
+@dataclass(frozen=True)
+class Commands:
+    """Interpreter of admin commands: one reply for each line."""
+
+    in_flight: InFlight
+    queue: RequestQueue
+    backends: Sequence[Backend]
+    metrics: Metrics
+    drain: Callable[[], bool]
+    """Begins to drain; false if the daemon is not ready yet."""
+    reload: Callable[[], ReloadResult]
+    """Reads the configuration again; raises ``ConfigError`` with nothing changed."""
+
+    def answer(self, line: bytes, peer: Peer) -> Reply:
+        """Carry out one command; the reply of a failed one has an error."""
+        try:
+            command = decode_command(line)
+        except PeerError as error:
+            return Reply(command="", ok=False, error=error.message)
+        log.info("admin.command", command=command.command[:64], **peer_fields(peer))
+        return self._carry_out(command, peer)
+
+    def _carry_out(self, command: Command, peer: Peer) -> Reply:
+        if command.command in OPERATOR_COMMANDS and not is_operator(peer):
+            return _refused(command.command, NOT_AN_OPERATOR)
+        answers: Mapping[str, Callable[[], Reply]] = {
+            "backends": self._list_backends,
+            "cancel": partial(self._cancel, command, peer),
+            "drain": self._drain,
+            "metrics": partial(self._metrics_text, peer),
+            "reload": self._reload,
+            "requests": partial(self._list_requests, peer),
+        }
+        if (answer := answers.get(command.command)) is None:
+            allowed = f"no such command; allowed: {', '.join(answers)}"
+            return _refused(command.command, allowed)
+        return answer()
+
+    def _metrics_text(self, peer: Peer) -> Reply:
+        """Give operators all metrics, and other users those of their own requests."""
+        metrics = self.metrics
+        text = metrics.text() if is_operator(peer) else metrics.text_of(peer.owner)
+        return Reply(command="metrics", ok=True, text=text)
+
+    def _drain(self) -> Reply:
+        if not self.drain():
+            return _refused(
+                "drain", "the daemon is not ready yet; stop it with SIGTERM"
+            )
+        return Reply(command="drain", ok=True)
+
+    def _reload(self) -> Reply:
+        try:
+            applied, needs_restart = self.reload()
+        except ConfigError as error:
+            return _refused("reload", str(error))
+        return Reply(
+            command="reload", ok=True, applied=applied, needs_restart=needs_restart
+        )
+
+    def _list_requests(self, peer: Peer) -> Reply:
+        """List all requests for operators, and other users' own; as many as fit."""
+        known = [
+            each
+            for each in self.in_flight
+            if is_operator(peer) or each.peer.owner == peer.owner
+        ]
+        listed = known[:MAX_LISTED_REQUESTS]
+        return Reply(
+            command="requests",
+            ok=True,
+            requests=self._requests(listed),
+            omitted=len(known) - len(listed) or UNSET,
+        )
+
+    def _requests(self, listed: Sequence[RequestContext]) -> list[RequestInfo]:
+        positions = {
+            permit: at for at, permit in enumerate(self.queue.order(), start=1)
+        }
+        return [
+            RequestInfo(
+                id=_cut(each.request_id),
+                socket=each.socket,
+                uid=each.peer.uid,
+                pid=each.peer.pid,
+                phase="queued" if each.started_at is None else "running",
+                age_ms=round((trio.current_time() - each.arrived_at) * 1000, 3),
+                backend=UNSET if each.backend is None else each.backend,
+                position=UNSET
+                if each.permit is None
+                else positions.get(each.permit, UNSET),
+                output_tokens=each.output.n_tokens,
+            )
+            for each in listed
+        ]
+
+    def _list_backends(self) -> Reply:
+        infos = [
+            BackendInfo(
+                name=each.name,
+                ready=each.ready,
+                unavailable=UNSET if each.unavailable is None else each.unavailable,
+                capabilities=Raw(msgspec.json.encode(each.capabilities)),
+            )
+            for each in self.backends
+        ]
+        return Reply(command="backends", ok=True, backends=infos)
+
+    def _cancel(self, command: Command, peer: Peer) -> Reply:
+        """Cancel requests of the caller with an id, or any user's if it is an operator."""
+        if command.id is None:
+            return _refused("cancel", "cancel needs the id of a request")
+        n_cancelled = self.in_flight.cancel(
+            command.id, owner=None if is_operator(peer) else peer.owner
+        )
+        if not n_cancelled:
+            return _refused("cancel", f"no request has the id {_quoted(command.id)}")
+        return Reply(command="cancel", ok=True, cancelled=n_cancelled)
+
+
+def _refused(command: str, error: str) -> Reply:
+    return Reply(command=command, ok=False, error=error)
+
+
+def _cut(text: str) -> str:
+    n_chars = MAX_LISTED_ID_CHARS
+    return text if len(text) <= n_chars else f"{text[:n_chars]}…"
+
+
+def _quoted(text: str) -> str:
+    return msgspec.json.encode(text).decode()

@@ -1,0 +1,130 @@
+"""The configuration in force, and its application to a running daemon."""
+
+from dataclasses import dataclass
+
+import structlog
+
+from inferd.config.settings import Config, ConfigError
+from inferd.limits.server import MAX_MEDIA_FILES
+from inferd.server.admin.reload import ReloadResult, compare_configs, merge_config
+from inferd.server.connection.deps import ConnectionDeps
+from inferd.server.connection.limit import ConnectionLimit
+from inferd.server.identity.access import load_access
+from inferd.server.identity.mapping import Identities
+from inferd.server.identity.subuid import load_identities
+from inferd.server.listen.acceptor import Acceptor
+from inferd.server.listen.fd_budget import (
+    FdAllocation,
+    allocate_fds,
+    fd_limit,
+    passed_fd_limit,
+    presize_fd_table,
+)
+from inferd.server.queue.requests import RequestQueue
+from inferd.server.telemetry.log import set_level
+
+log = structlog.get_logger("daemon")
+
+
+def no_config_file() -> Config:
+    """Fail to read the configuration of a daemon that was made without a file.
+
+    Raises:
+        ConfigError: always.
+    """
+    raise ConfigError("there is no configuration file to read again")
+
+
+@dataclass
+class LiveConfig:
+    """The configuration in force, and the parts of the daemon that it applies to.
+
+    Args:
+        config: the configuration in force.
+        acceptor: gets the access rules and identities.
+        deps: get the limits and identities.
+        admin_limit: gets the limit of admin connections.
+        queue: gets the limits of the queue.
+        n_backends: number of backends, which need descriptors.
+
+    Raises:
+        ConfigError: a configured user or group does not exist.
+    """
+
+    config: Config
+    acceptor: Acceptor
+    deps: ConnectionDeps
+    admin_limit: ConnectionLimit
+    queue: RequestQueue
+    n_backends: int
+
+    def __post_init__(self) -> None:
+        self.acceptor.access = load_access(self.config.access)
+        self._set_identities(load_identities(self.config.users))
+
+    def apply(self, new: Config) -> ReloadResult:
+        """Apply those settings of a new configuration that can change.
+
+        Requests that run or wait, and open connections, are not affected.
+
+        Raises:
+            ConfigError: the new configuration is invalid; nothing has changed.
+        """
+        merged = merge_config(self.config, new)
+        access, allocation = load_access(merged.access), self._allocation_for(merged)
+        identities = load_identities(merged.users)
+        reloaded = compare_configs(self.config, merged, new)
+        if merged.log.level != self.config.log.level:
+            set_level(merged.log.level)
+        self.config = merged
+        self.acceptor.access = access
+        self._set_identities(identities)
+        self.deps.limits = merged.limits
+        self.deps.large_line_limiter.limit = merged.limits.max_large_lines
+        self.deps.output_quota.max_bytes = merged.limits.max_unread_bytes
+        self.deps.media_quota.reconfigure(merged.limits)
+        self.queue.reconfigure(merged.admission)
+        self._set_fd_limits(allocation)
+        return reloaded
+
+    def allocate_fds(self) -> None:
+        """Set the limits of connections and media files that the descriptors allow.
+
+        Raises:
+            ConfigError: there are not enough descriptors to serve any client.
+        """
+        n_files, allocation = fd_limit(), self._allocation_for(self.config)
+        presize_fd_table(n_files, allocation, n_backends=self.n_backends)
+        self._set_fd_limits(allocation)
+        self.deps.fd_quota.max_fds = passed_fd_limit(n_files)
+
+    def _set_identities(self, identities: Identities) -> None:
+        """Set how new connections are mapped to users."""
+        self.acceptor.identities = identities
+        self.deps.identities = identities
+
+    def _set_fd_limits(self, allocation: FdAllocation) -> None:
+        self.deps.connection_limit.max_connections = allocation.clients
+        self.admin_limit.max_connections = allocation.admin_clients
+        self.deps.media_quota.limit_files(allocation.media)
+
+    def _allocation_for(self, config: Config) -> FdAllocation:
+        wanted = FdAllocation(
+            config.limits.max_connections,
+            config.limits.max_admin_connections,
+            MAX_MEDIA_FILES,
+        )
+        n_files = fd_limit()
+        try:
+            allocation = allocate_fds(n_files, wanted, n_backends=self.n_backends)
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
+        if allocation != wanted:
+            log.warning(
+                "connections.lowered",
+                max_connections=allocation.clients,
+                max_admin_connections=allocation.admin_clients,
+                max_media=allocation.media,
+                open_files=n_files,
+            )
+        return allocation

@@ -1,0 +1,83 @@
+"""The settings that a running daemon can change, and the comparison of configurations."""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import msgspec
+
+from inferd.config.settings import Config
+
+RELOADABLE_ADMISSION: Final = (
+    *("max_queued", "max_queued_tokens", "max_queued_bytes"),
+    *("quantum_s", "max_live"),
+)
+RELOADABLE_LIMITS: Final = (
+    *("drain_s", "write_timeout_s", "max_unread_bytes", "idle_s", "line_timeout_s"),
+    *("max_connections", "max_admin_connections", "max_large_lines"),
+    *("max_media_bytes", "max_passed_bytes"),
+    *("max_appended_bytes", "max_audio_ahead_bytes"),
+)
+"""Keys of ``[limits]`` that can change. Nearly all of ``[access]`` can change, all of
+``[users]``, the level of ``[log]``, and nothing of the other tables.
+
+The other settings are used once, to make workers, sockets and slots.
+"""
+
+
+class ReloadResult(NamedTuple):
+    """The keys that differ, by whether they were applied."""
+
+    applied: list[str]
+    needs_restart: list[str]
+
+
+def merge_config(running: Config, new: Config) -> Config:
+    """Replace those settings of the running configuration that can change.
+
+    Whether ``access.admin`` is set cannot change: the mode of ``admin.sock`` follows it.
+    """
+    access = new.access
+    if (running.access.admin is None) != (access.admin is None):
+        access = msgspec.structs.replace(access, admin=running.access.admin)
+    return msgspec.structs.replace(
+        running,
+        access=access,
+        users=new.users,
+        admission=msgspec.structs.replace(
+            running.admission,
+            **{key: getattr(new.admission, key) for key in RELOADABLE_ADMISSION},
+        ),
+        limits=msgspec.structs.replace(
+            running.limits,
+            **{key: getattr(new.limits, key) for key in RELOADABLE_LIMITS},
+        ),
+        log=msgspec.structs.replace(running.log, level=new.log.level),
+    )
+
+
+def compare_configs(running: Config, merged: Config, new: Config) -> ReloadResult:
+    """List the keys that were applied, and those that need a restart."""
+    return ReloadResult([*_differences(running, merged)], [*_differences(merged, new)])
+
+
+def _differences(one: Config, other: Config) -> Iterator[str]:
+    for table in Config.__struct_fields__:
+        left, right = getattr(one, table), getattr(other, table)
+        if isinstance(left, msgspec.Struct):
+            yield from _differing_keys(table, left, right)
+        elif [each.name for each in left] != [each.name for each in right]:
+            yield table
+        else:
+            for a, b in zip(left, right, strict=True):
+                if type(a) is type(b):
+                    yield from _differing_keys(f"{table} {a.name}:", a, b)
+                else:
+                    yield f"{table} {a.name}: kind"
+
+
+def _differing_keys(
+    table: str, one: msgspec.Struct, other: msgspec.Struct
+) -> Iterator[str]:
+    for key in one.__struct_fields__:
+        if getattr(one, key) != getattr(other, key):
+            yield f"{table} {key}" if table.endswith(":") else f"{table}.{key}"

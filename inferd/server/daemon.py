@@ -1,0 +1,320 @@
+"""The daemon's task tree: startup, serving, draining and shutdown."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from functools import partial
+
+import structlog
+import trio
+
+from inferd.backend.interface import Backend
+from inferd.config.settings import Config, ConfigError
+from inferd.limits.server import MAX_MEDIA_FILES
+from inferd.paths import ADMIN_SOCKET
+from inferd.server.admin.commands import Commands
+from inferd.server.admin.live_config import LiveConfig, no_config_file
+from inferd.server.admin.reload import ReloadResult
+from inferd.server.admin.serve import serve_admin
+from inferd.server.capacity import make_admission
+from inferd.server.connection.deps import ConnectionDeps
+from inferd.server.connection.disconnect_watch import DisconnectWatch
+from inferd.server.connection.limit import ConnectionLimit
+from inferd.server.connection.output_quota import OutputQuota
+from inferd.server.connection.registry import ConnectionRegistry
+from inferd.server.event_loop.scheduler import LoopScheduler, collect_young_garbage
+from inferd.server.identity.peer import peer_of
+from inferd.server.inflight import InFlight
+from inferd.server.large_lines.decoder_pool import DecoderPool
+from inferd.server.large_lines.fair_limiter import FairLimiter
+from inferd.server.listen.acceptor import (
+    Acceptor,
+    ListenerSpec,
+    refusal_frame,
+    refusal_reply,
+    unserved_listener,
+)
+from inferd.server.listen.bind import ADMIN_MODE, INFERENCE_MODE
+from inferd.server.listen.listeners import Listeners
+from inferd.server.media.quota import MediaQuota
+from inferd.server.queue.requests import RequestQueue
+from inferd.server.services.endpoints import AnyEndpoint, endpoints
+from inferd.server.services.pipeline import Pipeline
+from inferd.server.telemetry.setup import Telemetry
+
+log = structlog.get_logger("daemon")
+
+SHUTDOWN_FLUSH_S = 2.0
+"""Seconds to send the last frames once the time to drain is over."""
+
+
+class Daemon:
+    """Task tree between the sockets and the backends.
+
+    The nesting of its tasks is the order of shutdown, read from the inside out: clients,
+    workers, admin, lock.
+
+    Args:
+        config: at the start; ``reload`` changes it.
+        listeners: the sockets and the lock.
+        backends: run while the daemon serves.
+        telemetry: status, notifications and metrics.
+        read_config: reads the configuration again; raises ``ConfigError``.
+
+    Raises:
+        ConfigError: a configured user or group does not exist.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        listeners: Listeners,
+        backends: Sequence[Backend],
+        telemetry: Telemetry,
+        read_config: Callable[[], Config] = no_config_file,
+    ) -> None:
+        self._listeners = listeners
+        self._backends = backends
+        self._board, self._notifier, metrics = telemetry
+        self._read_config = read_config
+        self._queue = RequestQueue(make_admission(config))
+        loop = LoopScheduler()
+        self._deps = ConnectionDeps(
+            disconnects=DisconnectWatch(),
+            in_flight=InFlight(metrics),
+            metrics=metrics,
+            connection_limit=ConnectionLimit(config.limits.max_connections),
+            large_line_limiter=FairLimiter(config.limits.max_large_lines),
+            output_quota=OutputQuota(config.limits.max_unread_bytes),
+            media_quota=MediaQuota(
+                config.limits, MAX_MEDIA_FILES, self._queue.count_waiting
+            ),
+            limits=config.limits,
+            loop=loop,
+            decoders=DecoderPool(loop),
+        )
+        self._live_config = LiveConfig(
+            config=config,
+            acceptor=Acceptor(metrics, self._deps.loop),
+            deps=self._deps,
+            admin_limit=ConnectionLimit(config.limits.max_admin_connections),
+            queue=self._queue,
+            n_backends=len(backends),
+        )
+        self._commands = Commands(
+            in_flight=self._deps.in_flight,
+            queue=self._queue,
+            backends=backends,
+            metrics=metrics,
+            drain=self._drain_once,
+            reload=self.reload,
+        )
+        deps = self._deps
+        watched = (deps.connection_limit, deps.output_quota, deps.fd_quota)
+        for gauge in (*self._queue.gauges(), *(each.gauge() for each in watched)):
+            metrics.add_gauge(*gauge)
+        self._connections = ConnectionRegistry()
+        self._n_admin_clients = 0
+        self._admin_client_left = trio.lowlevel.ParkingLot()
+        self._stop = trio.Event()
+        self._scope = trio.CancelScope()
+        self._drain_scope = trio.CancelScope()
+        self._is_ready = False
+        self._stop_requested = False
+
+    def stop(self) -> None:
+        """Drain and end; end at once if the daemon is not ready yet.
+
+        A second call ends the time to drain: unfinished requests fail with an error frame.
+        """
+        if not self._is_ready:
+            self._scope.cancel()
+        elif self._stop_requested:
+            self._drain_scope.cancel()
+        self._stop_requested = True
+        self._stop.set()
+
+    def _drain_once(self) -> bool:
+        """Drain and end, however often it is called; give false before it is ready.
+
+        Unlike ``stop``: when a service manager stops a daemon that already drains, that
+        is its first ``stop``.
+        """
+        if self._is_ready:
+            self._stop.set()
+        return self._is_ready
+
+    def reload(self) -> ReloadResult:
+        """Read the configuration again, and apply the settings that can change.
+
+        Raises:
+            ConfigError: the configuration is invalid; nothing has changed.
+        """
+        is_serving = self._is_ready and not self._stop.is_set()
+        if is_serving:
+            self._notifier.reloading()
+        try:
+            reloaded = self._live_config.apply(self._read_config())
+        except ConfigError as error:
+            log.warning("config.refused", reason=str(error))
+            raise
+        finally:
+            if is_serving:
+                self._notifier.ready()
+        self._connections.recheck_access(self._live_config.acceptor.access)
+        log.info("config.reloaded", **reloaded._asdict())
+        return reloaded
+
+    async def run(self) -> None:
+        """Serve until stopped.
+
+        Raises:
+            ListenError: a socket or the lock is not available.
+            StartFailedError: a backend did not get ready. Both are raised in groups.
+        """
+        self._live_config.allocate_fds()
+        acceptor = self._live_config.acceptor
+        acceptor.open()
+        with ExitStack() as stack:
+            stack.enter_context(closing(acceptor))
+            stack.enter_context(self._listeners.locked())
+            stack.enter_context(self._deps.loop.measuring())
+            stack.enter_context(self._deps.decoders.open())
+            stack.enter_context(self._scope)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._deps.disconnects.run)
+                nursery.start_soon(self._queue.run)
+                nursery.start_soon(self._deps.loop.run)
+                nursery.start_soon(collect_young_garbage)
+                nursery.start_soon(self._notifier.feed_watchdog)
+                with self._listeners.open(nursery, self._admin_listener(), acceptor):
+                    await self._run_backends()
+                await self._flush_admin()
+                nursery.cancel_scope.cancel()
+        log.info("daemon.stopped")
+
+    async def _run_backends(self) -> None:
+        async with trio.open_nursery() as nursery:
+            all_ready = [trio.Event() for _ in self._backends]
+            for backend, is_ready in zip(self._backends, all_ready, strict=True):
+                nursery.start_soon(backend.run, is_ready.set)
+            for is_ready in all_ready:
+                await is_ready.wait()
+            self._queue.cap_active(
+                [backend.capabilities.n_slots for backend in self._backends]
+            )
+            await self._run_clients()
+            nursery.cancel_scope.cancel()
+
+    async def _flush_admin(self) -> None:
+        """Send admin clients their queued frames, for ``SHUTDOWN_FLUSH_S`` at most."""
+        self._board.close()
+        with trio.move_on_after(SHUTDOWN_FLUSH_S):
+            while self._n_admin_clients:
+                await self._admin_client_left.park()
+
+    async def _run_clients(self) -> None:
+        async with trio.open_nursery() as nursery:
+            leaves: list[str] = []
+            with ExitStack() as open_listeners:
+                for spec in self._inference_listeners():
+                    leaves.append(spec.leaf)
+                    opened = self._listeners.open(
+                        nursery, spec, self._live_config.acceptor
+                    )
+                    open_listeners.enter_context(opened)
+                self._is_ready = True
+                self._board.all_ready()
+                self._notifier.ready()
+                log.info(
+                    "daemon.ready",
+                    directory=str(self._listeners.directory),
+                    inherited=self._listeners.inherited,
+                    sockets=leaves,
+                )
+                await self._stop.wait()
+                self._board.draining()
+                self._notifier.stopping()
+            await self._drain()
+            self._deps.decoders.interrupt()
+            nursery.cancel_scope.cancel()
+
+    async def _drain(self) -> None:
+        """Finish running and queued requests for ``drain_s`` at most; fail the rest."""
+        drain_s = self._live_config.config.limits.drain_s
+        log.info("daemon.draining", drain_s=drain_s)
+        with self._drain_scope:
+            await self._finish(by=trio.current_time() + drain_s)
+        if not self._connections:
+            return
+        self._queue.reject_waiting()
+        for backend in self._backends:
+            backend.stop("the daemon is going down")
+        await self._connections.wait_closed(by=trio.current_time() + SHUTDOWN_FLUSH_S)
+
+    async def _finish(self, *, by: float) -> None:
+        try:
+            await self._connections.wait_first_requests(by=by)
+        finally:  # also when ``stop`` is called again, which cancels this scope
+            self._queue.close()
+            self._connections.close_when_idle()
+        await self._connections.wait_closed(by=by)
+
+    # --- sockets ----------------------------------------------------------------------
+
+    def _inference_listeners(self) -> Iterator[ListenerSpec]:
+        """Yield the sockets that backends can serve, which share one connection limit.
+
+        Inherited sockets that no backend serves follow: they refuse every connection.
+        """
+        config = self._live_config.config
+        pipeline = Pipeline(
+            self._backends, self._queue, media_quota=self._deps.media_quota
+        )
+        not_served = dict.fromkeys(self._listeners.inherited)
+        not_served.pop(ADMIN_SOCKET, None)
+        for endpoint in endpoints(config.listen, self._backends, pipeline):
+            not_served.pop(endpoint.socket, None)
+            yield ListenerSpec(
+                endpoint.socket,
+                partial(self._serve_client, endpoint),
+                self._deps.connection_limit,
+                refusal_frame,
+                may_use_reserve_fd=False,
+                mode=INFERENCE_MODE,
+                group=config.listen.group,
+            )
+        yield from map(unserved_listener, not_served)
+
+    def _admin_listener(self) -> ListenerSpec:
+        config = self._live_config.config
+        is_shared = config.access.admin is not None
+        return ListenerSpec(
+            ADMIN_SOCKET,
+            self._serve_admin_client,
+            self._live_config.admin_limit,
+            refusal_reply,
+            may_use_reserve_fd=True,
+            mode=INFERENCE_MODE if is_shared else ADMIN_MODE,
+            group=config.listen.group if is_shared else None,
+        )
+
+    async def _serve_client(
+        self, endpoint: AnyEndpoint, stream: trio.SocketStream
+    ) -> None:
+        connection = endpoint.connect(stream, self._deps)
+        with self._connections.track(connection):
+            await connection.serve()
+
+    async def _serve_admin_client(self, stream: trio.SocketStream) -> None:
+        peer = peer_of(stream, self._deps.identities)
+        self._n_admin_clients += 1
+        try:
+            await serve_admin(
+                stream,
+                self._board,
+                partial(self._commands.answer, peer=peer),
+                self._deps,
+            )
+        finally:
+            self._n_admin_clients -= 1
+            self._admin_client_left.unpark_all()

@@ -1,0 +1,1 @@
+"""Descriptors that clients pass: received, counted, and closed without blocking."""

@@ -1,0 +1,1 @@
+"""Peer credentials, which user a uid counts as, and who may use which socket."""

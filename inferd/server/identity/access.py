@@ -1,0 +1,125 @@
+"""Access rules: which peers may use which socket, besides the socket's own mode."""
+
+import grp
+import os
+import pwd
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from inferd.config.settings import AccessRule, AccessSettings, Account, ConfigError
+from inferd.paths import (
+    ADMIN_SOCKET,
+    EMBED_SOCKET,
+    INFER_SOCKET,
+    INFER_V2_SOCKET,
+    RERANK_SOCKET,
+)
+from inferd.server.identity.peer import Peer
+
+ROOT: Final = 0
+
+SOCKETS: Final[Mapping[str, str]] = {
+    "infer": INFER_SOCKET,
+    "v2": INFER_V2_SOCKET,
+    "embed": EMBED_SOCKET,
+    "rerank": RERANK_SOCKET,
+    "admin": ADMIN_SOCKET,
+}
+"""Maps the keys of ``[access]`` to the file names of sockets."""
+
+
+def is_operator(peer: Peer) -> bool:
+    """Tell whether a peer is root or the daemon's own user.
+
+    No rule applies to them, as they could kill the daemon and read its memory anyway. A
+    peer with the overflow uid is never an operator, even where the daemon itself has that
+    uid.
+    """
+    return not peer.overflow_id and peer.uid in (ROOT, os.getuid())
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Allowed users and groups, by number."""
+
+    uids: frozenset[int] = frozenset()
+    gids: frozenset[int] = frozenset()
+
+    def allows(self, peer: Peer, groups: Callable[[], frozenset[int]]) -> bool:
+        """Tell whether the rule names a peer or one of its groups."""
+        if peer.uid in self.uids or peer.gid in self.gids:
+            return True
+        return bool(self.gids) and not self.gids.isdisjoint(groups())
+
+
+OPERATORS_ONLY: Final = Rule()
+"""An empty rule: only operators pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The rules of all sockets.
+
+    Args:
+        rules: by the file name of the socket; a socket without a rule is open to everybody.
+    """
+
+    rules: Mapping[str, Rule] = field(
+        default_factory=lambda: {ADMIN_SOCKET: OPERATORS_ONLY}
+    )
+
+    def allows(
+        self, leaf: str, peer: Peer, groups: Callable[[], frozenset[int]]
+    ) -> bool:
+        """Tell whether a peer may use a socket.
+
+        Args:
+            leaf: the socket's file name.
+            peer: the client.
+            groups: reads its supplementary groups; called only where a rule depends on
+                them.
+        """
+        rule = self.rules.get(leaf)
+        return rule is None or is_operator(peer) or rule.allows(peer, groups)
+
+
+def load_access(settings: AccessSettings) -> Access:
+    """Resolve the names of users and groups to numbers.
+
+    Raises:
+        ConfigError: a name is unknown.
+    """
+    rules: dict[str, Rule] = {ADMIN_SOCKET: OPERATORS_ONLY}
+    for key, leaf in SOCKETS.items():
+        setting: AccessRule | None = getattr(settings, key)
+        if setting is not None:
+            rules[leaf] = _rule(key, setting)
+        elif key != "admin" and INFER_SOCKET in rules:
+            rules[leaf] = rules[INFER_SOCKET]
+    return Access(rules)
+
+
+def _rule(key: str, rule: AccessRule) -> Rule:
+    return Rule(
+        uids=_numbers(
+            f"access.{key}.uids", rule.uids, lambda name: pwd.getpwnam(name).pw_uid
+        ),
+        gids=_numbers(
+            f"access.{key}.gids", rule.gids, lambda name: grp.getgrnam(name).gr_gid
+        ),
+    )
+
+
+def _numbers(
+    key: str, accounts: Sequence[Account], look_up: Callable[[str], int]
+) -> frozenset[int]:
+    numbers: set[int] = set()
+    for account in accounts:
+        try:
+            numbers.add(look_up(account) if isinstance(account, str) else account)
+        except (KeyError, ValueError):
+            raise ConfigError(
+                f"{key} = {account!r}: expected a number, or a name that this system knows"
+            ) from None
+    return frozenset(numbers)

@@ -1,0 +1,43 @@
+"""The requests that the daemon has received and not finished."""
+
+from collections.abc import Iterator
+
+from inferd.server.request_context import RequestContext
+from inferd.server.telemetry.metrics import Metrics
+
+
+class InFlight:
+    """Ordered set of the requests of all sockets that wait or run."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._present: dict[RequestContext, None] = {}
+
+    def __iter__(self) -> Iterator[RequestContext]:
+        """Iterate in order of arrival."""
+        return iter(self._present)
+
+    def add(self, context: RequestContext) -> None:
+        """Add a request as it is read; the caller removes it once, whatever ends it."""
+        self._present[context] = None
+
+    def remove(self, context: RequestContext) -> None:
+        """Remove a request, and count it in the metrics."""
+        del self._present[context]
+        self._metrics.count(context)
+
+    def cancel(self, request_id: str, *, owner: int | None) -> int:
+        """Cancel the requests with an id; give their number.
+
+        Args:
+            request_id: as the client chose it.
+            owner: the owner of the requests; ``None`` for any.
+        """
+        matching = [
+            each
+            for each in self._present
+            if each.request_id == request_id and owner in (None, each.peer.owner)
+        ]
+        for each in matching:
+            each.cancel()
+        return len(matching)

@@ -1,0 +1,1 @@
+"""Long request lines: kept in parts, decoded in child processes, a few at a time."""

@@ -1,0 +1,159 @@
+"""Decode a long line in a child process, and convert the result."""
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias, cast
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from inferd.backend.job import EmbedJob, GenerateJob, RerankJob
+from inferd.errors import InferdError, InternalError, PeerError
+from inferd.limits.server import MEDIA_MARKER_BYTES
+from inferd.line_decoder.messages import (
+    DecodeTask,
+    RequestHead as ReadRequest,
+    SurfaceKind,
+    error_of,
+)
+from inferd.paths import EMBED_SOCKET, INFER_SOCKET, INFER_V2_SOCKET, RERANK_SOCKET
+from inferd.resolve.options import SEED_MAX
+from inferd.resolve.request import J, ResolvedRequest
+from inferd.routing import decode_requirement
+from inferd.server.identity.peer import Peer
+from inferd.server.large_lines.decoder_pool import DecoderOutput, DecoderPool
+from inferd.server.large_lines.lines import LongLine
+from inferd.wire.blocks import Attachment, BlocksRequest, UnknownAttachment
+from inferd.wire.codec import Request
+from inferd.wire.speech import AppendLine
+
+REQUEST_KINDS: Final[Mapping[str, SurfaceKind]] = {
+    INFER_SOCKET: "text",
+    INFER_V2_SOCKET: "blocks",
+    EMBED_SOCKET: "embed",
+    RERANK_SOCKET: "rerank",
+}
+
+AnyResolved: TypeAlias = (
+    ResolvedRequest[GenerateJob]
+    | ResolvedRequest[EmbedJob]
+    | ResolvedRequest[RerankJob]
+)
+ResolveResult: TypeAlias = AnyResolved | InferdError
+
+
+class ParsedLine(NamedTuple):
+    """A decoded line: a cancel, an append or a request."""
+
+    cancel: str = ""
+    append: AppendLine | None = None
+    request: Request | None = None
+    resolved: ResolveResult | None = None
+    """The resolved request, or why it is refused."""
+    stats: Mapping[str, int] = MappingProxyType({})
+
+
+def resolved_or(
+    resolved: ResolveResult | None, resolve: Callable[[], ResolvedRequest[J]]
+) -> ResolvedRequest[J]:
+    """Return the result of resolving a request, or resolve it if that is not done yet.
+
+    Raises:
+        InferdError: the request is refused.
+    """
+    match resolved:
+        case None:
+            return resolve()
+        case InferdError():
+            raise resolved
+        case _:
+            return cast("ResolvedRequest[J]", resolved)
+
+
+async def decode_line(
+    decoders: DecoderPool, line: LongLine, *, socket: str, peer: Peer, n_fds: int
+) -> ParsedLine | PeerError:
+    """Have a long line decoded; return it, or the error where it is invalid.
+
+    Args:
+        decoders: decode it.
+        line: from a client.
+        socket: file name of the socket that the client is connected to.
+        peer: the client.
+        n_fds: descriptors that came with the line.
+    """
+    task = DecodeTask(
+        kind=REQUEST_KINDS[socket],
+        n_bytes=line.n_bytes,
+        seed=secrets.randbelow(SEED_MAX + 1),
+        owner=peer.owner,
+        marker=secrets.token_hex(MEDIA_MARKER_BYTES),
+        n_fds=n_fds,
+    )
+    try:
+        return _parsed_line(await decoders.read(task, line.parts, user=peer.user))
+    except PeerError as error:
+        return error.with_traceback(None)  # its frames hold the line
+
+
+def _parsed_line(output: DecoderOutput) -> ParsedLine:
+    result, sections = output
+    if result.failure is not None:
+        error = error_of(result.failure)
+        raise error if isinstance(error, PeerError) else PeerError(error.message)
+    if result.append is not None:
+        line = result.append
+        [text] = sections
+        return ParsedLine(append=replace(line, bytes=_as_text(text)) if text else line)
+    if result.request is not None:
+        return _parsed_request(result.request, sections)
+    return ParsedLine(cancel=result.cancel or "")
+
+
+def _parsed_request(head: ReadRequest, sections: Sequence[bytearray]) -> ParsedLine:
+    request = head.text or head.blocks or head.embed or head.rerank
+    if head.refusal is not None:
+        return ParsedLine(
+            request=request, resolved=error_of(head.refusal), stats=head.stats
+        )
+    content, *texts = sections
+    if isinstance(request, BlocksRequest):
+        request = replace(request, attachments=_with_texts(request, texts))
+    return ParsedLine(
+        request=request, resolved=_resolve_result(head, content), stats=head.stats
+    )
+
+
+def _with_texts(request: BlocksRequest, texts: Sequence[bytearray]) -> list[Attachment]:
+    """Put base64 texts back into the attachments, as ``bytearray``: they are only ASCII."""
+    return [
+        replace(each, bytes=_as_text(text))
+        if text and not isinstance(each, UnknownAttachment)
+        else each
+        for each, text in zip(request.attachments, texts, strict=True)
+    ]
+
+
+def _as_text(text: bytearray) -> str:
+    """Cast base64 to ``str``: it is only sliced and decoded."""
+    return cast("str", text)
+
+
+def _resolve_result(head: ReadRequest, content: bytearray) -> ResolveResult:
+    job = head.job
+    if isinstance(job, GenerateJob | EmbedJob):
+        job = replace(job, content=Raw(content))
+    if job is None:
+        return InternalError("the decoder returned no job for a large line")
+    return cast(
+        "AnyResolved",
+        ResolvedRequest(
+            job=job,
+            transcription=head.transcription,
+            needs=tuple(decode_requirement(each) for each in head.needs),
+            priority=head.priority,
+            deadline_ms=head.deadline_ms,
+            streams=head.streams,
+        ),
+    )

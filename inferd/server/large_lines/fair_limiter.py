@@ -1,0 +1,75 @@
+"""Limiter that shares a number of permits fairly among users."""
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
+
+
+class _Waiter:
+    def __init__(self, uid: int) -> None:
+        self.uid = uid
+        self.granted = trio.Event()
+
+
+class FairLimiter:
+    """Limiter of concurrent operations, such as decoding large lines.
+
+    The next permit goes to the user with the fewest, and among these to the one who has
+    waited longest since it began to wait or was last served. One user has all permits but
+    one at most, unless there is only one.
+
+    Args:
+        limit: permits at once. It may change at any time; permits over a lower limit stay.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._active: Counter[int] = Counter()
+        self._waiting: dict[_Waiter, None] = {}
+
+    @property
+    def n_active(self) -> int:
+        """Permits in use."""
+        return self._active.total()
+
+    @asynccontextmanager
+    async def acquire(self, uid: int) -> AsyncIterator[None]:
+        """Wait for a permit, and hold it while inside.
+
+        Cancellation: returns the permit, or leaves the queue.
+        """
+        waiter = _Waiter(uid)
+        self._waiting[waiter] = None
+        self._grant()
+        try:
+            await waiter.granted.wait()
+            yield
+        finally:
+            if waiter in self._waiting:
+                del self._waiting[waiter]
+            else:
+                self._active[uid] -= 1
+                if not self._active[uid]:
+                    del self._active[uid]
+            self._grant()
+
+    def _grant(self) -> None:
+        while self.n_active < self.limit:
+            max_of_user = max(1, self.limit - 1)
+            eligible = [
+                each for each in self._waiting if self._active[each.uid] < max_of_user
+            ]
+            if not eligible:
+                return
+            chosen = min(eligible, key=lambda each: self._active[each.uid])
+            del self._waiting[chosen]
+            self._move_behind_others(chosen.uid)
+            self._active[chosen.uid] += 1
+            chosen.granted.set()
+
+    def _move_behind_others(self, uid: int) -> None:
+        """Move a served user's waiters behind those of other users."""
+        for waiter in [each for each in self._waiting if each.uid == uid]:
+            self._waiting[waiter] = self._waiting.pop(waiter)

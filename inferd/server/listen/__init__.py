@@ -1,0 +1,1 @@
+"""Listening sockets, bound here or inherited from systemd, and the accept loop."""

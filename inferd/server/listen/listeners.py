@@ -1,0 +1,142 @@
+"""The daemon's listening sockets: inherited from systemd, or bound and unlinked here."""
+
+import os
+import socket
+import stat
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+import trio
+
+from inferd.engine.supervisor.spawn import LISTEN_VARIABLES
+from inferd.paths import LOCK_NAME
+from inferd.server.listen.acceptor import Acceptor, ListenerSpec
+from inferd.server.listen.activation import ActivationError, listen_fds
+from inferd.server.listen.bind import ListenError, bind, locked, make_socket_directory
+
+InheritedSockets = Mapping[str, socket.socket]
+"""Listening sockets, by their file names."""
+
+NO_INHERITED_SOCKETS: Final[InheritedSockets] = MappingProxyType({})
+
+
+@contextmanager
+def inherited_sockets(environ: MutableMapping[str, str]) -> Iterator[InheritedSockets]:
+    """Yield the sockets that systemd passed; close our descriptors on leaving.
+
+    Workers do not inherit them: they are set close-on-exec, and the variables are removed.
+
+    Args:
+        environ: our environment.
+
+    Raises:
+        ListenError: a descriptor is not a listening Unix stream socket, or its name is
+            unknown.
+    """
+    try:
+        fds_by_leaf = listen_fds(environ, os.getpid())
+    except ActivationError as error:
+        raise ListenError(str(error)) from error
+    finally:
+        for variable in LISTEN_VARIABLES:
+            environ.pop(variable, None)
+    for fd in fds_by_leaf.values():
+        _keep_from_workers(fd)
+    with ExitStack() as sockets:
+        yield {
+            leaf: sockets.enter_context(_adopt(leaf, fd))
+            for leaf, fd in fds_by_leaf.items()
+        }
+
+
+def _keep_from_workers(fd: int) -> None:
+    try:
+        os.set_inheritable(fd, False)  # noqa: FBT003  # os's own signature
+    except OSError as error:
+        raise ListenError(f"inherited descriptor {fd}: {error.strerror}") from error
+
+
+def _adopt(leaf: str, fd: int) -> socket.socket:
+    if not stat.S_ISSOCK(os.fstat(fd).st_mode):
+        raise ListenError(f"inherited {leaf}: descriptor {fd} is not a socket")
+    sock = socket.socket(fileno=fd)
+    is_unix_stream = (sock.family, sock.type) == (socket.AF_UNIX, socket.SOCK_STREAM)
+    if not is_unix_stream or not sock.getsockopt(
+        socket.SOL_SOCKET, socket.SO_ACCEPTCONN
+    ):
+        sock.close()
+        raise ListenError(f"inherited {leaf}: not a listening Unix stream socket")
+    sock.setblocking(False)  # noqa: FBT003  # socket's own signature
+    return sock
+
+
+class Listeners:
+    """The listening sockets of a daemon.
+
+    Args:
+        directory: where sockets are bound, and where the lock is.
+        group: may enter the directory.
+        inherited: sockets that exist already, with names, modes and owners of their own.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        group: str | None,
+        inherited: InheritedSockets = NO_INHERITED_SOCKETS,
+    ) -> None:
+        self.directory = directory
+        self._group = group
+        self._inherited = inherited
+
+    @property
+    def inherited(self) -> list[str]:
+        """The file names of the inherited sockets."""
+        return list(self._inherited)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other daemons out of the directory while inside.
+
+        Raises:
+            ListenError: another daemon holds the lock, or the directory is unusable.
+        """
+        make_socket_directory(self.directory, group=self._group)
+        with locked(self.directory / LOCK_NAME):
+            yield
+
+    @contextmanager
+    def open(
+        self, clients: trio.Nursery, spec: ListenerSpec, acceptor: Acceptor
+    ) -> Iterator[None]:
+        """Accept clients on a socket while inside.
+
+        On leaving, a socket that was bound here is unlinked, and the clients in its backlog
+        are accepted; clients in the backlog of an inherited socket wait for the next
+        daemon.
+
+        Raises:
+            ListenError: the socket cannot be bound.
+        """
+        accepting = trio.CancelScope()
+        listener = self._listen(spec)
+        clients.start_soon(acceptor.accept_all, listener, spec, clients, accepting)
+        try:
+            yield
+        finally:
+            accepting.cancel()
+            if spec.leaf not in self._inherited:
+                (self.directory / spec.leaf).unlink(missing_ok=True)
+                with suppress(OSError):  # the accept loop has closed it
+                    # A client that has resolved the path already gets ECONNREFUSED.
+                    listener.socket.shutdown(socket.SHUT_RD)
+                acceptor.accept_pending(listener, spec, clients)
+
+    def _listen(self, spec: ListenerSpec) -> trio.SocketListener:
+        if spec.leaf in self._inherited:
+            sock = trio.socket.from_stdlib_socket(self._inherited[spec.leaf])
+            return trio.SocketListener(sock)
+        return bind(self.directory / spec.leaf, mode=spec.mode, group=spec.group)

@@ -1,0 +1,1 @@
+"""Attachments as memfds: decoded or passed, bounded, and growing while they are read."""

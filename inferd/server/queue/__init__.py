@@ -1,0 +1,1 @@
+"""The request queue: positions, permits, preemption, and the order of preparation."""

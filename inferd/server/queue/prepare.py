@@ -1,0 +1,64 @@
+"""The order in which a backend prepares requests: one at a time, as the queue has them.
+
+A backend prepares requests one after another anyway. In order of arrival, the prompts of
+one user who floods the queue would be prepared before those of another user who is to
+run sooner. Users whose requests already have permits alternate.
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+import trio
+
+from inferd.server.queue.requests import Permit
+
+
+class PrepareQueue:
+    """A lock for each backend, passed on in the order of the request queue."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, dict[Permit, trio.Event]] = {}  # by locked backend
+
+    @asynccontextmanager
+    async def acquire(
+        self, backend: str, permit: Permit, order: Callable[[], Sequence[Permit]]
+    ) -> AsyncIterator[None]:
+        """Hold the lock of a backend while inside.
+
+        Args:
+            backend: its name.
+            permit: of the request that is to be prepared.
+            order: gives the permits that are not granted yet, the next first.
+
+        Cancellation: the request stops waiting, or passes the lock on.
+        """
+        waiting = self._waiting.get(backend)
+        if waiting is None:
+            waiting = self._waiting[backend] = {}
+        else:
+            waiting[permit] = trio.Event()
+        try:
+            if permit in waiting:
+                await waiting[permit].wait()
+            yield
+        finally:
+            if permit in waiting:
+                del waiting[permit]
+            elif waiting:
+                following = _first(waiting, order())
+                waiting.pop(following).set()
+                _move_to_end(waiting, following.user)
+            else:
+                del self._waiting[backend]
+
+
+def _first(waiting: dict[Permit, trio.Event], order: Sequence[Permit]) -> Permit:
+    """Choose the next request: one whose permit is granted, else the first in order."""
+    positions = {permit: at for at, permit in enumerate(order)}
+    return min(waiting, key=lambda permit: positions.get(permit, -1))
+
+
+def _move_to_end(waiting: dict[Permit, trio.Event], user: int) -> None:
+    """Move the waiting requests of a user behind those of other users."""
+    for permit in [each for each in waiting if each.user == user]:
+        waiting[permit] = waiting.pop(permit)

@@ -1,0 +1,272 @@
+"""The state of a request, and its line of the log when it ends.
+
+The line has the client, the outcome, counts and times, never content.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import structlog
+import trio
+from msgspec import UNSET
+
+from inferd.backend.events import MalformedToolCall, Transcription
+from inferd.backend.interface import CacheReuse
+from inferd.errors import InferdError
+from inferd.paths import EMBED_SOCKET, INFER_V2_SOCKET, RERANK_SOCKET
+from inferd.server.fd_passing.quota import NO_FDS, LineFds
+from inferd.server.identity.peer import Peer
+from inferd.server.large_lines.decode import ResolveResult
+from inferd.server.media.append_queue import AppendQueue
+from inferd.server.queue.requests import Permit
+from inferd.wire.blocks import BlocksRequest
+from inferd.wire.codec import Request
+from inferd.wire.requests import EmbedRequest, RerankRequest
+from inferd.wire.responses import DraftCounts, Timing
+
+RequestStats = dict[str, int | float]
+
+
+def request_stats(request: Request) -> RequestStats:
+    """Count the attachments, tools, inputs or documents of a request."""
+    match request:
+        case BlocksRequest(attachments=attachments, tools=tools):
+            return {"n_attachments": len(attachments), "n_tools": len(tools)}
+        case EmbedRequest(input=texts):
+            return {"n_inputs": len(texts)}
+        case RerankRequest(documents=documents):
+            return {"n_documents": len(documents)}
+        case _:
+            return {}
+
+
+ID_CHARS = 128
+"""Characters of a request's id in the log; the client may choose any length."""
+
+WIRE_VERSIONS: Final = {
+    INFER_V2_SOCKET: "v2",
+    EMBED_SOCKET: "embed",
+    RERANK_SOCKET: "rerank",
+}
+"""Names of the protocol on each socket; the v1 socket's has none."""
+
+LogFields = dict[str, str | int | float]
+
+log = structlog.get_logger("activity")
+
+
+def event_name(socket: str, name: str) -> str:
+    """Name an event with the protocol of its socket: ``v2_request_done``."""
+    version = WIRE_VERSIONS.get(socket)
+    return f"{version}_{name}" if version else name
+
+
+def socket_fields(socket: str) -> LogFields:
+    """Make the log fields that name a socket."""
+    fields: LogFields = {"socket": socket}
+    if version := WIRE_VERSIONS.get(socket):
+        fields["wire_version"] = version
+    return fields
+
+
+def peer_fields(peer: Peer) -> LogFields:
+    """Make the log fields that name a client."""
+    fields: LogFields = {"peer": str(peer), "peer_uid": peer.uid, "peer_pid": peer.pid}
+    if peer.identity is not None:
+        fields["peer_owner"] = peer.identity.number
+    return fields
+
+
+class AnswerStats(Protocol):
+    """Counts and times of an answer, updated during generation."""
+
+    n_tokens: int
+    first_token_at: float | None
+    warnings: Sequence[MalformedToolCall]
+    reuse: CacheReuse
+    draft_counts: DraftCounts
+
+
+@dataclass
+class _NoAnswer:
+    n_tokens: int = 0
+    first_token_at: float | None = None
+    warnings: Sequence[MalformedToolCall] = ()
+    reuse: CacheReuse = field(default_factory=CacheReuse)
+    draft_counts: DraftCounts = field(default_factory=DraftCounts)
+
+
+def _ignore(_: int) -> None:
+    pass
+
+
+@dataclass(eq=False)
+class RequestContext:
+    """State of one request, from its arrival to its end."""
+
+    peer: Peer
+    socket: str
+    request_id: str
+    arrived_at: float
+    """Seconds on trio's clock, like all fields that end in ``_at``."""
+    n_bytes: int = 0
+    """Length of its line."""
+    arrived_ns: int = field(default_factory=time.time_ns)
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    """Cancelled by the client, an operator or the deadline."""
+    is_cancelled: bool = False
+    failure: InferdError | None = None
+    """The client's fault, if that is why the scope was cancelled."""
+    line_fds: LineFds = NO_FDS
+    """Descriptors that came with its line, open until it ends."""
+    resolved: ResolveResult | None = None
+    """The resolved request or its refusal, if a decoder process has read the line."""
+    appends: AppendQueue = field(default_factory=AppendQueue)
+    """Lines by which its client appends to its audio."""
+    started_at: float | None = None
+    backend: str | None = None
+    permit: Permit | None = None
+    input_tokens: int = 0
+    has_seed: bool = True
+    """Whether the answer is sampled with a seed; a transcription is not."""
+    output: AnswerStats = field(default_factory=_NoAnswer)
+    on_audio_read: Callable[[int], object] = _ignore
+    """Called with the number of bytes of its open audio that are not needed any more."""
+    audio_ended_at: float | None = None
+    """When the end of its open audio was received."""
+    stats: RequestStats = field(default_factory=dict)
+    """Further numbers for the log and the metrics."""
+    outcome: str = "abandoned"
+    """The stop reason or error code, once the request has ended."""
+
+    def cancel(self) -> None:
+        """Cancel the request for its client or an operator, at any time."""
+        self.is_cancelled = True
+        self.scope.cancel()
+
+    def fail(self, error: InferdError) -> None:
+        """Fail the request for a fault of its client, at any time."""
+        self.failure = self.failure or error
+        self.appends.close()
+        self.scope.cancel()
+
+    def release(self) -> None:
+        """Close its descriptors and appends; may be called more than once."""
+        self.line_fds.close()
+        self.appends.close()
+
+    @property
+    def fds(self) -> tuple[int, ...]:
+        """The descriptors that came with its line, open until it ends."""
+        return self.line_fds.fds
+
+    def set_deadline(self, deadline_ms: int | None) -> None:
+        """Set the deadline, in milliseconds from its arrival."""
+        if deadline_ms is not None:
+            self.scope.deadline = self.arrived_at + deadline_ms / 1000
+
+    def started(self) -> None:
+        """Note that the request runs from now on."""
+        self.started_at = trio.current_time()
+
+    @property
+    def first_token_at(self) -> float | None:
+        """When the first token of its answer was received from the worker."""
+        return self.output.first_token_at
+
+    def timing(self, n_tokens: int) -> Timing:
+        """Compute the times of the request, as of now.
+
+        Args:
+            n_tokens: tokens of the answer.
+        """
+        now = trio.current_time()
+        started_at = now if self.started_at is None else self.started_at
+        first_at = now if (token_at := self.first_token_at) is None else token_at
+        decode_s = now - first_at
+        return Timing(
+            queued_ms=_ms(self.arrived_at, started_at),
+            prefill_ms=_ms(started_at, first_at),
+            first_token_ms=_ms(self.arrived_at, first_at),
+            decode_ms=_ms(first_at, now),
+            total_ms=_ms(self.arrived_at, now),
+            tokens_per_second=round((n_tokens - 1) / decode_s, 3)
+            if n_tokens > 1 and decode_s
+            else 0.0,
+            arrived_ns=self.arrived_ns,
+            started_ns=self._ns(started_at),
+            finished_ns=self._ns(now),
+            paused_ms=self._paused_ms() or UNSET,
+        )
+
+    def _paused_ms(self) -> float:
+        return 0.0 if self.permit is None else round(self.permit.paused_s * 1000, 3)
+
+    def transcribed(self, transcription: Transcription, input_tokens: int) -> None:
+        """Note the length and speed of a transcription, and its input tokens."""
+        self.input_tokens = input_tokens
+        self.stats["audio_ms"] = transcription.audio_ms
+        self.stats["real_time_factor"] = transcription.real_time_factor
+
+    def latency_ms(self) -> float | None:
+        """Compute the time since the end of its open audio, if it had any."""
+        ended_at = self.audio_ended_at
+        return None if ended_at is None else _ms(ended_at, trio.current_time())
+
+    def done(self, stop_reason: str) -> None:
+        """Log that the request was answered."""
+        self.outcome = stop_reason
+        name = event_name(self.socket, "request_done")
+        log.info(name, **self._fields(), stop_reason=stop_reason)
+
+    def refused(self, error: InferdError) -> None:
+        """Log that the request failed, before it ran or while it did."""
+        self.outcome = error.code.value
+        has_begun = self.started_at is not None
+        name = "request_error_mid_stream" if has_begun else "request_refused"
+        name = event_name(self.socket, name)
+        log.warning(name, **self._fields(), code=self.outcome)
+
+    def abandoned(self) -> None:
+        """Log that the request ended with its client's connection."""
+        log.info(event_name(self.socket, "request_abandoned"), **self._fields())
+
+    def _ns(self, moment: float) -> int:
+        return self.arrived_ns + int((moment - self.arrived_at) * 1e9)
+
+    def _fields(self) -> LogFields:
+        now = trio.current_time()
+        started_at = now if self.started_at is None else self.started_at
+        fields: LogFields = {"req_id": self.request_id[:ID_CHARS]}
+        if self.backend is not None:
+            fields["backend"] = self.backend
+        fields |= socket_fields(self.socket) | peer_fields(self.peer) | self.stats
+        if n_fds := len(self.fds) + self.appends.n_fds:
+            fields["n_fds"] = n_fds
+        if self.appends.n_bytes:
+            fields["appended_bytes"] = self.appends.n_bytes
+        if self.backend is not None:
+            fields |= self._tokens()
+        fields["queued_ms"] = _ms(self.arrived_at, started_at)
+        if paused_ms := self._paused_ms():
+            fields["paused_ms"] = paused_ms
+        if self.first_token_at is not None:
+            fields["first_token_ms"] = _ms(self.arrived_at, self.first_token_at)
+        return fields | {"total_ms": _ms(self.arrived_at, now)}
+
+    def _tokens(self) -> RequestStats:
+        """Make the token counts, named as in the protocol of its socket."""
+        match WIRE_VERSIONS.get(self.socket):
+            case None:
+                names = ("prompt_tokens", "completion_tokens")
+            case "v2":
+                names = ("input_tokens", "output_tokens")
+            case _:
+                return {"input_tokens": self.input_tokens}
+        return dict(zip(names, (self.input_tokens, self.output.n_tokens), strict=True))
+
+
+def _ms(start_s: float, end_s: float) -> float:
+    return round((end_s - start_s) * 1000, 3)

@@ -1,0 +1,1 @@
+"""The services of the inference sockets, from the queue to response frames."""

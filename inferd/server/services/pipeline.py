@@ -1,0 +1,150 @@
+"""The path of every request to a backend: queue, route, render, prepare, wait for a permit."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+import trio
+from msgspec.structs import replace
+
+from inferd.admission.control import RequestTraits
+from inferd.backend.interface import Backend, J, Prepared
+from inferd.backend.job import GenerateJob, Job, RenderedJob
+from inferd.config.settings import LimitSettings
+from inferd.limits.server import MAX_MEDIA_FILES
+from inferd.resolve.request import ResolvedRequest
+from inferd.routing import route
+from inferd.server.media.quota import MediaQuota
+from inferd.server.queue.prepare import PrepareQueue
+from inferd.server.queue.requests import Permit, RequestQueue
+from inferd.server.request_context import RequestContext
+
+P = TypeVar("P", bound=Job)
+OnPosition = Callable[[int], Awaitable[None]]
+"""Sends the client its position in the queue."""
+MakeJob = Callable[[Backend], Awaitable[tuple[J, Sequence[int]]]]
+"""Makes the job for a backend, and gives the descriptors of its media files."""
+
+
+@dataclass(frozen=True)
+class _Running(Generic[J]):
+    """A job with a permit, which the queue can pause and resume."""
+
+    backend: Backend
+    prepared: Prepared[J]
+
+    def pause(self, on_paused: Callable[[], object]) -> None:
+        self.backend.pause(self.prepared, on_paused)
+
+    def resume(self) -> None:
+        self.backend.resume(self.prepared)
+
+    def report_queue_position(self, position: int) -> None:
+        self.backend.report_queue_position(self.prepared, position)
+
+
+def _default_media_quota() -> MediaQuota:
+    return MediaQuota(LimitSettings(), MAX_MEDIA_FILES, lambda: 0)
+
+
+def resolved_job(plan: ResolvedRequest[J]) -> MakeJob[J]:
+    """Use the job of a resolved request as it is, whatever the backend, without media."""
+
+    async def make_job(_: Backend) -> tuple[J, Sequence[int]]:
+        return plan.job, ()
+
+    return make_job
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """The backends, queues and quotas that the services of all sockets share."""
+
+    backends: Sequence[Backend]
+    queue: RequestQueue
+    prepare_queue: PrepareQueue = field(default_factory=PrepareQueue)
+    render_queue: PrepareQueue = field(default_factory=PrepareQueue)
+    """For prompts that the backend renders; it does not delay plain requests."""
+    compile_queue: PrepareQueue = field(default_factory=PrepareQueue)
+    """For rendered requests whose grammar the backend compiles."""
+    media_quota: MediaQuota = field(default_factory=_default_media_quota)
+
+    @asynccontextmanager
+    async def admit(
+        self,
+        plan: ResolvedRequest[P],
+        context: RequestContext,
+        make_job: MakeJob[J],
+        *,
+        on_position: OnPosition | None = None,
+    ) -> AsyncIterator[tuple[Backend, Prepared[J]]]:
+        """Hold a permit while inside.
+
+        Args:
+            plan: the resolved request.
+            context: of the request; updated at every step.
+            make_job: called once a backend is chosen and prepares nothing else; the
+                caller owns the descriptors and keeps them open while inside.
+            on_position: called with the position in the queue, if the request has to
+                wait, and with every later one.
+
+        Raises:
+            InferdError: the request cannot be served.
+
+        Cancellation: the job is dropped and its place in the queue freed.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()  # cancelled before it was queued
+        traits = RequestTraits(
+            uid=context.peer.user,
+            priority=plan.priority,
+            n_bytes=context.n_bytes,
+            writes=isinstance(plan.job, GenerateJob),
+            is_live=plan.transcription is not None and plan.transcription.audio.is_open,
+        )
+        with self.queue.admitted(
+            traits, wants_position=on_position is not None
+        ) as permit:
+            context.permit = permit
+            backend = route(self.backends, plan.needs)
+            context.backend = backend.name
+            rendered = await self._render(backend, plan.job, permit)
+            async with AsyncExitStack() as prepares:
+                prepare_queue = self._queue_for(rendered)
+                async with prepare_queue.acquire(
+                    backend.name, permit, self.queue.order
+                ):
+                    job, fds = await make_job(backend)
+                    if rendered is not None and isinstance(job, GenerateJob):
+                        job = replace(job, rendered=rendered)
+                    prepared = await prepares.enter_async_context(
+                        backend.prepare(job, fds)
+                    )
+                context.input_tokens = prepared.input_tokens
+                self.queue.charge_tokens(permit, prepared.input_tokens)
+                if on_position is not None:
+                    await _report_positions(permit, on_position)
+                await permit.wait()
+                permit.set_job(_Running(backend, prepared))
+                context.started()
+                yield backend, prepared
+
+    def _queue_for(self, rendered: RenderedJob | None) -> PrepareQueue:
+        has_grammar = rendered is not None and bool(rendered.grammar)
+        return self.compile_queue if has_grammar else self.prepare_queue
+
+    async def _render(
+        self, backend: Backend, job: Job, permit: Permit
+    ) -> RenderedJob | None:
+        """Have the backend render a job that is not plain, in queue order."""
+        if not isinstance(job, GenerateJob) or job.is_plain:
+            return None
+        async with self.render_queue.acquire(backend.name, permit, self.queue.order):
+            return await backend.render(job)
+
+
+async def _report_positions(permit: Permit, on_position: OnPosition) -> None:
+    async with aclosing(permit.positions()) as positions:
+        async for position in positions:
+            with permit.until_granted():  # a client that does not read delays nothing
+                await on_position(position)

@@ -1,0 +1,1 @@
+"""Status, logs, metrics and sd_notify."""

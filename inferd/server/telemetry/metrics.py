@@ -1,0 +1,92 @@
+"""Counters and gauges, in Prometheus' text format."""
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client.exposition import generate_latest
+
+from inferd.errors import InferdError, PeerError
+from inferd.server.request_context import RequestContext
+from inferd.server.telemetry.request_counts import (
+    RequestCounts,
+    UserCounts,
+    used_prefix_cache,
+)
+
+
+class Metrics:
+    """Metrics of the daemon.
+
+    Bounds:
+        Labels are sockets, backends, stop reasons and error codes, never a client's text.
+    """
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = RequestCounts(self._registry)
+        self._user_counts = UserCounts()
+        self._saved = Gauge(
+            "inferd_saved_prompt_bytes",
+            "Host memory that saved prompts take.",
+            ("backend",),
+            registry=self._registry,
+        )
+        self._pauses = self._counter(
+            "pauses", "Times that requests were paused for other users.", "backend"
+        )
+        self._refused_connections = self._counter(
+            "refused_connections",
+            "Connections that were closed at once, by the error code.",
+            "socket",
+            "code",
+        )
+        self._restarts = self._counter("worker_deaths", "Workers that died.", "backend")
+        self._lost_lines = self._counter(
+            "log_lines_dropped",
+            "Lines of the log that their sink did not accept in time, or at all.",
+            "sink",
+        )
+        for sink in ("stderr", "file"):
+            self._lost_lines.labels(sink)  # exported from the start, as 0
+
+    def add_gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
+        """Export a number that is read whenever the metrics are."""
+        Gauge(f"inferd_{name}", text, registry=self._registry).set_function(read)
+
+    def count(self, context: RequestContext) -> None:
+        """Count a request that ended."""
+        self._requests.count(context)
+        self._user_counts.count(context)
+        reuse = context.output.reuse
+        if context.backend is not None and used_prefix_cache(reuse):
+            self._saved.labels(context.backend).set(reuse.saved_bytes)
+        if context.backend is not None and context.permit is not None:
+            self._pauses.labels(context.backend).inc(context.permit.n_pauses)
+
+    def count_invalid_line(self, socket: str, error: PeerError) -> None:
+        """Count a line that is no request."""
+        self._requests.count_outcome(socket, error.code.value)
+
+    def count_refused_connection(self, socket: str, error: InferdError) -> None:
+        """Count a connection that was closed at once."""
+        self._refused_connections.labels(socket, error.code.value).inc()
+
+    def worker_died(self, backend: str) -> None:
+        """Count a worker's death."""
+        self._restarts.labels(backend).inc()
+        self._saved.labels(backend).set(0)
+
+    def line_lost(self, sink: str) -> None:
+        """Count a line that is not in the log; called in any thread."""
+        self._lost_lines.labels(sink).inc()
+
+    def text(self) -> str:
+        """Render all metrics, for operators."""
+        return generate_latest(self._registry).decode()
+
+    def text_of(self, owner: int) -> str:
+        """Render the counts of a user's own requests, which tell nothing about others."""
+        return self._user_counts.text(owner)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"inferd_{name}", text, labels, registry=self._registry)

@@ -1,0 +1,72 @@
+"""Notifications to systemd: the protocol of sd_notify(3), one datagram per message."""
+
+import os
+import socket
+import time
+from collections.abc import Mapping
+
+import trio
+
+from inferd.limits.engine import LOAD_SILENCE_S
+from inferd.wire.status import LifecycleFrame, StatusFrame
+
+_MICROSECONDS = 1_000_000
+
+
+class Notifier:
+    """Sender of notifications to the service manager; does nothing without one.
+
+    Args:
+        environ: with ``NOTIFY_SOCKET``, ``WATCHDOG_USEC`` and ``WATCHDOG_PID``, if set.
+    """
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._address = environ.get("NOTIFY_SOCKET", "")
+        if self._address.startswith("@"):
+            self._address = "\0" + self._address[1:]
+        is_for_us = environ.get("WATCHDOG_PID") in (None, str(os.getpid()))
+        self._watchdog_us = int(environ.get("WATCHDOG_USEC", 0)) if is_for_us else 0
+
+    def ready(self) -> None:
+        """Notify that the daemon serves."""
+        self._send("READY=1")
+
+    def reloading(self) -> None:
+        """Notify that the configuration is read again; ``ready`` ends that."""
+        now_us = time.monotonic_ns() // 1000
+        self._send(f"RELOADING=1\nMONOTONIC_USEC={now_us}")
+
+    def stopping(self) -> None:
+        """Notify that the daemon drains."""
+        self._send("STOPPING=1\nSTATUS=draining")
+
+    def follow(self, frame: StatusFrame) -> None:
+        """Send a status frame as STATUS; extend the start timeout while a model loads."""
+        match frame:
+            case LifecycleFrame(status="loading_model", phase=phase):
+                extension = int(LOAD_SILENCE_S * _MICROSECONDS)
+                self._send(f"STATUS=loading: {phase}\nEXTEND_TIMEOUT_USEC={extension}")
+            case LifecycleFrame(status="restarting", backend=backend):
+                self._send(f"STATUS=restarting {backend}")
+            case LifecycleFrame(status="ready"):
+                self._send("STATUS=ready")
+            case _:
+                pass
+
+    async def feed_watchdog(self) -> None:
+        """Send WATCHDOG=1 from the event loop at twice the required rate."""
+        if not self._watchdog_us:
+            return
+        while True:
+            self._send("WATCHDOG=1")
+            await trio.sleep(self._watchdog_us / _MICROSECONDS / 2)
+
+    def _send(self, message: str) -> None:
+        if not self._address:
+            return
+        flags = socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
+        with socket.socket(socket.AF_UNIX, flags) as sock:
+            try:
+                sock.sendto(message.encode(), self._address)
+            except OSError:
+                return  # a missing or busy manager must not end the daemon

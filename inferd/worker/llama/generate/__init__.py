@@ -1,0 +1,1 @@
+"""Continuous batching with chunked prefill: slots, prefix cache, sampler, token writer."""

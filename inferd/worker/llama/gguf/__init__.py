@@ -1,0 +1,1 @@
+"""Open GGUF files and validate their headers before llama.cpp sees them."""

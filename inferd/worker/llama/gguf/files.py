@@ -1,0 +1,107 @@
+"""Open a GGUF model's files once, and check them before the library sees them."""
+
+import os
+import re
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from inferd.config.settings import LlamaCppSettings
+from inferd.limits.worker import MODEL_PARTS
+from inferd.worker.backend import LoadError
+from inferd.worker.llama.gguf.header import GgufHeader, read_header
+from inferd.worker.llama.gguf.reader import GgufError
+from inferd.worker.model_file import MODEL_KIND, OpenedFile
+
+_PROJECTOR: Final = b"clip"
+_FIRST_PART: Final = re.compile(r"(?P<stem>.+)-00001-of-(?P<n_parts>\d{5})\.gguf")
+
+
+class ModelFile(OpenedFile):
+    """A model's GGUF file, or all parts of a split one, open for reading.
+
+    Args:
+        path: of the file, or of its first part.
+        kind: its name in messages.
+
+    Raises:
+        LoadError: a file is missing, cannot be read, or is not a GGUF file that can be
+            loaded.
+
+    Ownership:
+        Holds a descriptor for each file as long as it lives.
+    """
+
+    def __init__(self, path: Path, kind: str = MODEL_KIND) -> None:
+        super().__init__(path, kind)
+        self.header = self._add(path)
+        for each in _other_parts(path, self.header.n_parts):
+            self._add(each)
+        self._note_opened()
+
+    def _add(self, path: Path) -> GgufHeader:
+        """Open a file, and check its header."""
+        fd = self._open(path)
+        try:
+            with open(fd, "rb", buffering=0, closefd=False) as file:
+                return read_header(file, os.fstat(fd).st_size)
+        except GgufError as error:
+            raise LoadError.of_file(path, str(error), kind=self.kind) from error
+        except OSError as error:
+            fault = str(error.strerror)
+            raise LoadError.of_file(path, fault, kind=self.kind) from error
+
+
+class ModelFiles(NamedTuple):
+    """All files of a backend."""
+
+    model: ModelFile
+    draft: ModelFile | None = None
+    projector: ModelFile | None = None
+
+    @property
+    def fds(self) -> list[int]:
+        """Their descriptors."""
+        return [fd for each in self if each is not None for fd in each.fds]
+
+
+def open_files(settings: LlamaCppSettings) -> ModelFiles:
+    """Open the files that the settings name.
+
+    Raises:
+        LoadError: as ``ModelFile`` does, or the ``mmproj`` file is not a projector.
+    """
+    draft, projector = settings.draft_model, settings.mmproj
+    return ModelFiles(
+        ModelFile(Path(settings.model)),
+        ModelFile(Path(draft)) if draft else None,
+        _open_projector(Path(projector)) if projector else None,
+    )
+
+
+def _open_projector(path: Path) -> ModelFile:
+    file = ModelFile(path, "mmproj file")
+    if file.header.architecture != _PROJECTOR:
+        found = file.header.architecture.decode("utf-8", "replace")
+        raise file.load_error(
+            f"its architecture is {found!r}; that of a projector is 'clip'"
+        )
+    return file
+
+
+def _other_parts(path: Path, n_parts: int) -> list[Path]:
+    """Return the paths of a split model's other parts, by the naming convention."""
+    if n_parts <= 1:
+        return []
+    if n_parts > MODEL_PARTS:
+        raise LoadError.of_file(path, f"{n_parts} parts, over {MODEL_PARTS}")
+    named = _FIRST_PART.fullmatch(path.name)
+    if named is None or int(named["n_parts"]) != n_parts:
+        raise LoadError.of_file(
+            path,
+            f"it is one of {n_parts} parts, so the first one's name must end in "
+            f"-00001-of-{n_parts:05}.gguf",
+        )
+    return [
+        path.with_name(f"{named['stem']}-{number:05}-of-{n_parts:05}.gguf")
+        for number in range(2, n_parts + 1)
+    ]

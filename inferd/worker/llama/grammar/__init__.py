@@ -1,0 +1,1 @@
+"""Structured output with llguidance: build, check and compile grammars, constrain sampling."""

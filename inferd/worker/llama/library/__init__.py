@@ -1,0 +1,1 @@
+"""Load the native libraries: llama.cpp, its CPU variants, libmtmd."""

@@ -1,0 +1,1 @@
+"""A loaded model: weights, vocabulary, tokenization, contexts and batches."""

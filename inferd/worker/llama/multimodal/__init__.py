@@ -1,0 +1,1 @@
+"""Images and audio in prompts: read, tokenise, encode in a thread, cache, prefill."""

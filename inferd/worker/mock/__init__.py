@@ -1,0 +1,1 @@
+"""A scripted backend without a model, for tests of clients."""

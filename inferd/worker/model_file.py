@@ -1,0 +1,159 @@
+"""Model files that are opened once and checked before a library reads them.
+
+A library takes a path. It is given the path of this process's descriptor, so that it reads
+the file that was checked, whatever the configured path names by then. A symlink is
+followed, once: model stores are full of them.
+"""
+
+import hashlib
+import hmac
+import os
+import stat
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from inferd.worker.backend import LoadError
+
+_HASH_BLOCK_BYTES: Final = 8 * 1024 * 1024
+MODEL_KIND: Final = "model file"
+_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+"""``O_NONBLOCK``: opening a pipe in place of a file does not block."""
+
+
+class _Format(NamedTuple):
+    name: str
+    kind: str
+    """The ``kind`` of the backend that reads it, as in the configuration."""
+
+
+_FORMATS: Final = {
+    b"GGUF": _Format("GGUF", "llamacpp"),
+    b"lmgg": _Format("whisper.cpp model", "whispercpp"),
+}
+"""By the magic number of the file."""
+
+
+def describe_format_error(expected: bytes, found: bytes) -> str:
+    """Describe a file with the wrong magic number, and which backend reads it.
+
+    Args:
+        expected: the magic number that the backend reads.
+        found: the magic number of the file.
+    """
+    fault = f"not a {_FORMATS[expected].name} file"
+    if other := _FORMATS.get(found):
+        fault += f' but a {other.name} file, for kind = "{other.kind}"'
+    return fault
+
+
+class OpenedFile:
+    """A file, or the parts that it was split into, open for reading.
+
+    Args:
+        path: of the file, or of the first part; nothing is open yet.
+        kind: name of the file in messages.
+
+    Ownership:
+        Owns a descriptor of each part as long as it lives.
+    """
+
+    def __init__(self, path: Path, kind: str = MODEL_KIND) -> None:
+        self.path = path
+        self.kind = kind
+        self.fds: list[int] = []
+        weakref.finalize(self, _close_all, self.fds)
+        self._opened: list[tuple[int, int]] = []
+
+    @property
+    def library_paths(self) -> list[bytes]:
+        """The paths for the library to open."""
+        return [b"/proc/self/fd/%d" % fd for fd in self.fds]
+
+    def refuse_if_changed(self) -> None:
+        """Refuse a file that was changed since it was opened.
+
+        Raises:
+            LoadError: it was changed.
+        """
+        if self._stamps() != self._opened:
+            raise self.load_error("it changed while it was loaded")
+
+    def load_error(self, fault: str) -> LoadError:
+        """Make the error for a fault of this file."""
+        return LoadError.of_file(self.path, fault, kind=self.kind)
+
+    def _open(self, path: Path) -> int:
+        """Open a part; return its descriptor, which this object owns."""
+        fd = _opened(path, self.kind)
+        self.fds.append(fd)
+        return fd
+
+    def _note_opened(self) -> None:
+        """Note the state of all parts, to compare with later."""
+        self._opened = self._stamps()
+
+    def _stamps(self) -> list[tuple[int, int]]:
+        """Return size and ctime, which nobody can set back, of each part."""
+        stats = [os.fstat(fd) for fd in self.fds]
+        return [(info.st_size, info.st_ctime_ns) for info in stats]
+
+
+def check_sha256(
+    file: OpenedFile, expected: str, report_progress: Callable[[], None]
+) -> None:
+    """Compare a file's SHA-256, in constant time, with the expected one.
+
+    Args:
+        file: a file that is not split.
+        expected: 64 lowercase hex digits.
+        report_progress: called after each block, as a sign of life.
+
+    Raises:
+        LoadError: the digest differs, or the file was changed meanwhile.
+    """
+    actual = _sha256(file, report_progress)
+    file.refuse_if_changed()
+    if not hmac.compare_digest(actual, expected):
+        raise LoadError(
+            f"{file.kind}: its SHA-256 is not the expected one",
+            f"SHA-256 of {file.path} is {actual}, expected {expected}",
+        )
+
+
+def _sha256(file: OpenedFile, report_progress: Callable[[], None]) -> str:
+    if len(file.fds) > 1:
+        raise file.load_error(
+            f"it is one of {len(file.fds)} parts, which one sha256 cannot verify; "
+            "join them with llama-gguf-split --merge"
+        )
+    digest = hashlib.sha256()
+    offset = 0
+    while block := os.pread(file.fds[0], _HASH_BLOCK_BYTES, offset):
+        digest.update(block)
+        offset += len(block)
+        report_progress()
+    return digest.hexdigest()
+
+
+def _opened(path: Path, kind: str) -> int:
+    try:
+        fd = os.open(path, _FLAGS)
+    except (FileNotFoundError, NotADirectoryError):
+        raise _not_found(path, kind) from None
+    except OSError as error:
+        raise LoadError.of_file(path, str(error.strerror), kind=kind) from error
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise _not_found(path, kind)
+    return fd
+
+
+def _not_found(path: Path, kind: str) -> LoadError:
+    return LoadError(f"{kind} not found", f"{kind} not found: {path}")
+
+
+def _close_all(fds: list[int]) -> None:
+    for fd in fds:
+        os.close(fd)

@@ -1,0 +1,1 @@
+"""A whisper model's file and weights, and the memory that serving it takes."""

@@ -1,0 +1,1 @@
+"""Transcription of recordings and of live audio, one job at a time."""

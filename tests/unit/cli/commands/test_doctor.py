@@ -1,0 +1,136 @@
+import json
+
+import pytest
+
+from inferd import __version__
+from inferd.cli.commands.doctor import MARKS, all_checks
+from inferd.doctor.check import Check, Verdict, failed, ok, warning
+from inferd.doctor.memory import Forecast
+from inferd.memory.plan import plan_memory
+from tests.fakes.memory_coordinator import DEMAND
+
+CHECKS = [
+    Check("well", lambda: ok("as it should be")),
+    Check("odd", lambda: warning("somebody should know", "look at it")),
+    Check("broken", lambda: failed("it is not there", "make setup")),
+    Check("idle", lambda: ok("never asked"), ["broken"]),
+]
+
+
+@pytest.fixture
+def checks(monkeypatch):
+    """Put these in place of the machine's."""
+
+    def use(*checks: Check) -> None:
+        monkeypatch.setattr(
+            "inferd.cli.commands.doctor.all_checks", lambda _: iter(checks)
+        )
+
+    return use
+
+
+def names(path=None) -> list[str]:
+    return [check.name for check in all_checks(path)]
+
+
+def test_each_finding_is_a_line_and_a_hint_is_another(inferd, checks):
+    checks(*CHECKS)
+    code, stdout, stderr = inferd("doctor")
+    assert (code, stderr) == (1, "")
+    assert stdout.splitlines() == [
+        "[ ok ] well: as it should be",
+        "[warn] odd: somebody should know",
+        "       hint: look at it",
+        "[FAIL] broken: it is not there",
+        "       hint: make setup",
+        "[skip] idle: needs broken",
+    ]
+
+
+def test_a_report_is_what_a_program_reads(inferd, checks):
+    checks(*CHECKS)
+    code, stdout, _ = inferd("doctor", "--json")
+    report = json.loads(stdout)
+    assert code == 1
+    assert (report["version"], report["passed"]) == (__version__, False)
+    assert report["findings"][1] == {
+        "check": "odd",
+        "verdict": "warning",
+        "detail": "somebody should know",
+        "hint": "look at it",
+    }
+    assert report["findings"][3]["verdict"] == "skipped"
+
+
+def test_a_warning_is_no_failure(inferd, checks):
+    checks(*CHECKS[:2])
+    assert inferd("doctor").code == 0
+    assert json.loads(inferd("doctor", "--json").stdout)["passed"] is True
+
+
+def test_every_verdict_has_its_mark():
+    assert set(MARKS) == set(Verdict)
+    assert len({len(mark) for mark in MARKS.values()}) == 1
+
+
+def test_a_configuration_s_backends_are_checked_by_name(inferd, short_dir):
+    config = short_dir / "config.toml"
+    config.write_text('[[backend]]\nname = "a"\nkind = "mock"\n')
+    assert names(config) == [
+        "python",
+        "packages",
+        "cpu",
+        "config",
+        "box",
+        "worker[a]",
+        "runtime-directory",
+        "lock",
+        "sockets",
+        "admin",
+    ]
+
+
+def test_a_model_is_checked_before_its_worker(inferd, short_dir):
+    config = short_dir / "config.toml"
+    config.write_text('[[backend]]\nname = "a"\nkind = "llamacpp"\nmodel = "/m"\n')
+    needs = {check.name: check.needs for check in all_checks(config)}
+    assert needs["memory[a]"] == ["packages", "model[a]"]
+    assert needs["worker[a]"] == ["packages", "model[a]", "memory[a]"]
+
+
+def test_memory_is_forecast_once_for_all_backends(inferd, monkeypatch, short_dir):
+    asked: list[list[str]] = []
+
+    def forecast(backends, budget, _limits):
+        asked.append([each.name for each in backends])
+        demands = {"a": DEMAND, "b": DEMAND}
+        return Forecast(demands, plan=plan_memory(demands, budget))
+
+    monkeypatch.setattr("inferd.cli.commands.doctor.forecast", forecast)
+    names = "".join(
+        f'[[backend]]\nname = "{name}"\nkind = "llamacpp"\nmodel = "/m"\n'
+        for name in "ab"
+    )
+    config = short_dir / "config.toml"
+    config.write_text(f'{names}[listen]\ndirectory = "{short_dir}"\n')
+    checks = [each for each in all_checks(config) if each.name.startswith("memory")]
+    verdicts = [check.run().verdict for check in checks]
+    assert (verdicts, asked) == ([Verdict.OK] * 2, [["a", "b"]])
+
+
+def test_a_model_that_was_not_brought_is_a_finding(inferd, short_dir):
+    [model] = [check for check in all_checks(None) if check.name.startswith("model")]
+    finding = model.run()
+    assert finding.verdict is Verdict.FAILED
+    assert "python -m inferd.models embedded:chat" in finding.detail
+    assert "worker[chat]" not in names()
+
+
+def test_a_broken_configuration_is_a_finding_and_ends_the_list(inferd, short_dir):
+    config = short_dir / "config.toml"
+    config.write_text("nonsense = 1\n")
+    *_, last = all_checks(config)
+    assert last.name == "config"
+    finding = last.run()
+    assert finding.verdict is Verdict.FAILED
+    assert "nonsense" in finding.detail

@@ -1,0 +1,122 @@
+import json
+
+import pytest
+
+from inferd import __version__
+from tests.fakes.listener import Dialogue, failure, listening, says, status
+
+ABLE = status(
+    "capabilities",
+    backend="chat",
+    v2=False,
+    vision=True,
+    audio=False,
+    tools=False,
+    thinking=True,
+    embed=False,
+    accelerator="cpu",
+    gpu_layers=0,
+    wire_version=1,
+    n_ctx=512,
+    model="m",
+    daemon_version="9.9",
+)
+
+
+def ask(inferd, directory, *dialogue, options=()):
+    follow: Dialogue = dialogue[0] if dialogue else says(ABLE, status("ready"))
+    with listening(directory / "admin.sock", follow):
+        return inferd("status", "--directory", directory, *options)
+
+
+def test_a_ready_daemon_is_printed_as_text(inferd, short_dir):
+    code, stdout, stderr = ask(inferd, short_dir)
+    assert (code, stderr) == (0, "")
+    assert stdout.splitlines() == [
+        "ready",
+        f"version 9.9, this command {__version__}",
+        "backend chat: model m, context 512, cpu, gpu_layers 0, text vision thinking",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("able", "words"),
+    [
+        ({"generate": False, "vision": False, "thinking": False}, ""),
+        ({"generate": False, "vision": False, "rerank": True}, " thinking rerank"),
+        ({"transcribe": True}, " text vision thinking transcribe"),
+        ({"generate": True, "embed": True}, " text vision thinking embed"),
+        ({"news": True}, " text vision thinking"),
+    ],
+)
+def test_a_backend_is_printed_with_its_capabilities(inferd, short_dir, able, words):
+    _, stdout, _ = ask(inferd, short_dir, says(ABLE | able, status("ready")))
+    assert stdout.splitlines()[2].partition("gpu_layers 0,")[2].rstrip() == words
+
+
+def test_a_ready_daemon_is_printed_as_json(inferd, short_dir):
+    code, stdout, _ = ask(inferd, short_dir, options=["--json"])
+    assert code == 0
+    assert json.loads(stdout) == {
+        "status": "ready",
+        "version": __version__,
+        "daemon_version": "9.9",
+        "phase": None,
+        "reason": None,
+        "backends": [ABLE],
+    }
+
+
+@pytest.mark.parametrize("word", ["starting", "loading_model", "draining", "news"])
+def test_a_daemon_that_is_not_ready_is_another_exit_code(inferd, short_dir, word):
+    code, stdout, _ = ask(inferd, short_dir, says(status(word)))
+    assert (code, stdout.splitlines()[0]) == (1, word)
+
+
+def test_a_restart_is_printed_with_its_reason(inferd, short_dir):
+    restarting = status("restarting", phase="backoff", reason="killed by SIGSEGV")
+    code, stdout, _ = ask(inferd, short_dir, says(ABLE, restarting))
+    assert (code, stdout.splitlines()[0]) == (1, "restarting backoff killed by SIGSEGV")
+
+
+def test_a_missing_daemon_is_an_error_with_a_hint(inferd, short_dir):
+    code, stdout, stderr = inferd("status", "--directory", short_dir)
+    assert (code, stdout) == (2, "")
+    assert stderr.endswith("\n\nhint: inferd serve\n")
+
+
+def test_a_missing_daemon_is_a_status_in_json(inferd, short_dir):
+    code, stdout, stderr = inferd("status", "--directory", short_dir, "--json")
+    assert (code, stderr) == (1, "")
+    assert json.loads(stdout)["status"] == "unreachable"
+
+
+def test_a_silent_daemon_is_an_error(inferd, short_dir):
+    code, _, stderr = ask(inferd, short_dir, says())
+    assert code == 2
+    assert stderr.startswith("error: ")
+
+
+def test_a_full_admin_socket_is_an_error(inferd, short_dir):
+    refusal = says(failure("queue_full", "too many connections", ""))
+    code, _, stderr = ask(inferd, short_dir, refusal)
+    assert code == 2
+    assert stderr.startswith("error: ")
+
+
+def test_watching_prints_a_line_an_event_to_the_end(inferd, short_dir):
+    loading = status("loading_model", phase="mmap", backend="chat", path="/m.gguf")
+    dialogue = says(loading, status("ready"), status("draining"))
+    code, stdout, _ = ask(inferd, short_dir, dialogue, options=["--watch"])
+    assert code == 1
+    assert stdout.splitlines() == [
+        "loading_model mmap chat /m.gguf",
+        "ready",
+        "draining",
+    ]
+
+
+def test_watching_prints_frames_as_they_came(inferd, short_dir):
+    options = ["--watch", "--json"]
+    _, stdout, _ = ask(inferd, short_dir, options=options)
+    assert [json.loads(line) for line in stdout.splitlines()] == [ABLE, status("ready")]

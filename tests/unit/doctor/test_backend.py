@@ -1,0 +1,144 @@
+import hashlib
+
+import pytest
+
+from inferd.config.settings import (
+    LimitSettings,
+    LlamaCppSettings,
+    MockSettings,
+    WhisperCppSettings,
+)
+from inferd.doctor.backend import check_model, check_worker
+from inferd.doctor.check import Verdict
+from inferd.memory.plan import MemoryDemand, MemoryShare
+from tests.unit.worker.whisper.models import write_model
+
+LIMITS = LimitSettings(load_silence_s=20)
+
+
+def take_all(demand: MemoryDemand) -> MemoryShare:
+    return MemoryShare(n_slots=1, n_ctx=demand.n_ctx)
+
+
+CONTENT = b"GGUF" + bytes(100)
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+
+
+@pytest.fixture
+def model(short_dir):
+    path = short_dir / "m.gguf"
+    path.write_bytes(CONTENT)
+    return path
+
+
+def checked(path, sha256: str | None = None):
+    return check_model(LlamaCppSettings(name="chat", model=str(path), sha256=sha256))
+
+
+# --- the file ---------------------------------------------------------------------------
+
+
+def test_a_model_with_its_hash_is_well(model):
+    finding = checked(model, SHA256)
+    assert finding.verdict is Verdict.OK
+    assert finding.detail == f"104 bytes at {model}, SHA-256 as expected"
+
+
+def test_a_model_without_a_hash_is_ok_and_reported_as_unverified(model):
+    finding = checked(model)
+    assert finding.verdict is Verdict.OK
+    assert "not verified" in finding.detail
+
+
+def test_a_model_with_another_hash_is_a_failure_with_both(model):
+    finding = checked(model, "0" * 64)
+    assert finding.verdict is Verdict.FAILED
+    assert SHA256 in finding.detail
+    assert "0" * 64 in finding.detail
+    assert finding.hint
+
+
+@pytest.mark.parametrize("leaf", ["missing.gguf", "."])
+def test_a_model_that_is_no_file_is_a_failure_with_a_hint(short_dir, leaf):
+    finding = checked(short_dir / leaf)
+    assert (finding.verdict, finding.hint) == (Verdict.FAILED, "make setup")
+
+
+def test_a_file_is_hashed_to_its_last_byte(model):
+    assert checked(model, SHA256).verdict is Verdict.OK
+    model.write_bytes(CONTENT[:-1] + b"x")
+    assert checked(model, SHA256).verdict is Verdict.FAILED
+
+
+def with_projector(model, path, sha256=None):
+    return check_model(
+        LlamaCppSettings(
+            name="chat", model=str(model), mmproj=str(path), mmproj_sha256=sha256
+        )
+    )
+
+
+def test_a_projector_is_checked_like_the_model(model):
+    finding = with_projector(model, model, SHA256)
+    assert finding.verdict is Verdict.OK
+    assert "; mmproj: 104 bytes at" in finding.detail
+    for path, sha256 in ((model, "0" * 64), (model.with_name("missing"), None)):
+        finding = with_projector(model, path, sha256)
+        assert finding.verdict is Verdict.FAILED
+        assert finding.detail.startswith("mmproj: ")
+        assert "mmproj" in (finding.hint or "")
+
+
+def test_checking_changes_nothing(model):
+    before = model.stat()
+    checked(model, "0" * 64)
+    after = model.stat()
+    assert (after.st_mtime_ns, after.st_size) == (before.st_mtime_ns, before.st_size)
+
+
+# --- the worker -------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_worker_that_loads_is_ok_and_lists_its_capabilities():
+    finding = check_worker(MockSettings(name="m"), LIMITS, take_all)
+    assert finding.verdict is Verdict.OK
+    assert finding.detail.startswith("mock; ")
+    assert "model mock" in finding.detail
+
+
+@pytest.mark.slow
+@pytest.mark.slow
+def test_a_model_that_writes_speech_down_is_tried_like_any_other(short_dir):
+    path = write_model(short_dir / "small.bin")
+    speech = WhisperCppSettings(name="w", model=str(path), sha256="0" * 64)
+    finding = check_worker(speech, LIMITS, take_all)
+    assert finding.verdict is Verdict.OK
+    assert finding.detail.startswith("whisper.cpp ")
+    assert "self-test passed; model small" in finding.detail
+    assert check_model(speech).verdict is Verdict.FAILED
+
+
+def test_a_worker_that_crashes_costs_itself_alone():
+    settings = MockSettings(name="m", die_at_load=True, die_by="SIGSEGV")
+    finding = check_worker(settings, LIMITS, take_all)
+    assert finding.verdict is Verdict.FAILED
+    assert finding.detail == "killed by SIGSEGV"
+    assert "make setup" in finding.hint
+
+
+@pytest.mark.slow
+def test_a_worker_that_hangs_is_a_failure():
+    settings = MockSettings(name="m", die_at_load=True, die_by="SIGSTOP")
+    finding = check_worker(settings, LimitSettings(load_silence_s=0.5), take_all)
+    assert finding.verdict is Verdict.FAILED
+    assert finding.detail == "hung: no message for 0.5 s"
+
+
+@pytest.mark.slow
+def test_the_message_of_a_worker_is_the_finding(short_dir):
+    settings = LlamaCppSettings(name="chat", model=str(short_dir / "missing.gguf"))
+    finding = check_worker(settings, LIMITS, take_all)
+    assert finding.verdict is Verdict.FAILED
+    assert finding.detail == f"model file not found: {short_dir}/missing.gguf"
+    assert finding.hint == "make setup"

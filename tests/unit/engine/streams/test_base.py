@@ -1,0 +1,97 @@
+from collections.abc import Iterable, Sequence
+
+import pytest
+import trio
+import trio.testing
+
+from inferd.backend.events import Queued, Token, TokenEvent
+from inferd.engine.channel.demultiplexer import (
+    JobMessage,
+    QueuePosition,
+    WorkerDiedError,
+)
+from inferd.engine.channel.result_queue import ResultQueue
+from inferd.engine.streams.base import AnswerStream, to_usage_v2
+from inferd.errors import InternalError, InvalidRequestError
+from inferd.ipc.worker import Failed
+from inferd.wire.responses import Usage, UsageV2
+
+
+class Words(AnswerStream[TokenEvent]):
+    """A token for each piece that is not empty; a full stop is the end."""
+
+    def _events_of(self, answer: JobMessage) -> Iterable[TokenEvent]:
+        assert isinstance(answer, bytes)
+        self._is_over = answer == b"."
+        return [Token(answer.decode())] if answer else []
+
+
+def words(*answers: JobMessage) -> tuple[ResultQueue[JobMessage], Words]:
+    results = ResultQueue[JobMessage]()
+    for answer in answers:
+        results.put(answer)
+    return results, Words(results)
+
+
+async def batches_of(stream: Words) -> list[Sequence[TokenEvent]]:
+    with trio.fail_after(5):
+        return [batch async for batch in stream]
+
+
+async def test_it_ends_with_the_end_and_gives_nothing_behind_it(autojump_clock):
+    results, stream = words(
+        b"a", b"", b"b", b".", b"c", Failed(ticket=1, reason="late")
+    )
+    assert await batches_of(stream) == [[Token("a"), Token("b"), Token(".")]]
+    results.put(b"d")
+    assert await batches_of(stream) == []
+
+
+async def test_no_batch_is_empty(autojump_clock, nursery):
+    results, stream = words(b"")
+    taken: list[Sequence[TokenEvent]] = []
+
+    async def take() -> None:
+        taken.append(await anext(stream))
+
+    nursery.start_soon(take)
+    await trio.testing.wait_all_tasks_blocked()
+    assert taken == []
+    results.put(b"a")
+    await trio.testing.wait_all_tasks_blocked()
+    assert taken == [[Token("a")]]
+
+
+@pytest.mark.parametrize(
+    ("by_request", "error"), [(False, InternalError), (True, InvalidRequestError)]
+)
+async def test_a_failure_is_the_requests_doing_or_the_backends(
+    by_request, error, autojump_clock
+):
+    _, stream = words(Failed(ticket=1, reason="tired", by_request=by_request))
+    with pytest.raises(error, match="tired"):
+        await batches_of(stream)
+
+
+async def test_a_death_is_raised_after_earlier_results(autojump_clock):
+    results, stream = words(b"a")
+    results.fail(WorkerDiedError("gone"))
+    assert await anext(stream) == [Token("a")]
+    with pytest.raises(WorkerDiedError):
+        await anext(stream)
+
+
+async def test_the_final_result_cancels_a_block(autojump_clock):
+    results, stream = words()
+    results.put_final(b".")
+    with trio.fail_after(5), stream.until_over():
+        await trio.sleep_forever()
+
+
+def test_token_counts_are_the_same_in_v2():
+    assert to_usage_v2(Usage(3, 2, 1)) == UsageV2(3, 2, 1)
+
+
+async def test_a_queue_position_is_an_event_among_others(autojump_clock):
+    _, stream = words(b"a", QueuePosition(2), b".")
+    assert await batches_of(stream) == [[Token("a"), Queued(2), Token(".")]]

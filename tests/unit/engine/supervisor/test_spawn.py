@@ -1,0 +1,105 @@
+import errno
+import os
+import socket
+from pathlib import Path
+
+import pytest
+import trio
+
+from inferd.config.settings import LimitSettings, MockSettings
+from inferd.engine.session import WorkerSession
+from inferd.engine.supervisor.process import start_worker
+from inferd.engine.supervisor.spawn import (
+    SpawnedProcess,
+    first_load,
+    kill_and_reap,
+    prespawn_workers,
+    spawn,
+)
+from inferd.ipc.worker import Load
+from inferd.limits.engine import HEARTBEAT_S
+from tests.fakes.memory_coordinator import grant_all
+
+pytestmark = pytest.mark.slow
+
+
+def loads(*names: str) -> list[Load]:
+    limits = LimitSettings()
+    return [
+        first_load(MockSettings(name=name), n_slots=2, limits=limits) for name in names
+    ]
+
+
+def is_there(spawned: SpawnedProcess) -> bool:
+    return Path(f"/proc/{spawned.popen.pid}").exists()
+
+
+def is_closed(sock: socket.socket) -> bool:
+    return sock.fileno() == -1
+
+
+@pytest.mark.parametrize(("silence_s", "heartbeat_s"), [(60, HEARTBEAT_S), (4, 1)])
+def test_a_worker_sends_heartbeats_often_enough(silence_s, heartbeat_s):
+    limits = LimitSettings(worker_silence_s=silence_s)
+    load = first_load(MockSettings(name="m"), n_slots=2, limits=limits)
+    assert load.heartbeat_s == heartbeat_s
+    assert (load.settings.name, load.n_slots, load.crashed_variants) == ("m", 2, ())
+
+
+def test_a_process_that_was_started_can_be_ended_twice():
+    spawned = spawn()
+    assert is_there(spawned)
+    for _ in range(2):
+        kill_and_reap(spawned)
+        assert not is_there(spawned)
+        assert is_closed(spawned.sock)
+        assert spawned.pidfd.closed
+
+
+def test_a_process_without_a_pidfd_is_ended(monkeypatch):
+    started: list[int] = []
+
+    def out_of_descriptors(pid: int) -> int:
+        started.append(pid)
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, "pidfd_open", out_of_descriptors)
+    with pytest.raises(OSError, match="files"):
+        spawn()
+    [pid] = started
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_terminals_signals_do_not_reach_a_worker():
+    spawned = spawn()
+    assert os.getpgid(spawned.popen.pid) == spawned.popen.pid
+    kill_and_reap(spawned)
+
+
+async def test_prespawned_workers_load_without_another_message():
+    with prespawn_workers(loads("a", "b")) as early:
+        assert [*early] == ["a", "b"]
+        for load in loads("a", "b"):
+            async with start_worker(early[load.settings.name]) as process:
+                with trio.fail_after(20):
+                    loaded = await WorkerSession(process).load(
+                        load, lambda _: None, grant_all, silence_s=20
+                    )
+                assert loaded.library.startswith("mock")
+            assert not is_there(early[load.settings.name])
+
+
+def test_unused_prespawned_workers_are_killed_and_reaped():
+    with prespawn_workers(loads("a", "b")) as early:
+        assert all(is_there(each) for each in early.values())
+    assert not any(is_there(each) for each in early.values())
+    assert all(is_closed(each.sock) for each in early.values())
+
+
+def test_a_worker_that_cannot_be_started_is_skipped(monkeypatch):
+    def refuse() -> SpawnedProcess:
+        raise BlockingIOError
+
+    monkeypatch.setattr("inferd.engine.supervisor.spawn.spawn", refuse)
+    with prespawn_workers(loads("a")) as early:
+        assert early == {}

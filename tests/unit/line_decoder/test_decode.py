@@ -1,0 +1,171 @@
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from inferd.backend.job import GenerateJob, Turn
+from inferd.limits.line_decoder import MAX_HEAD_BYTES, MAX_TOOLS_BYTES
+from inferd.limits.protocol import MAX_JOB_MEDIA
+from inferd.line_decoder.decode import DecodeOutput, decode_large_line
+from inferd.line_decoder.messages import DecodeTask, SurfaceKind, framed
+
+
+def ask_for(kind: SurfaceKind, line: bytes, **fields: Any) -> DecodeTask:
+    return DecodeTask(
+        kind=kind, n_bytes=len(line), seed=1, owner=7, marker="mark", **fields
+    )
+
+
+def found(kind: SurfaceKind, message: Any, **fields: Any) -> DecodeOutput:
+    line = message if isinstance(message, bytes) else json.dumps(message).encode()
+    return decode_large_line(ask_for(kind, line, **fields), line)
+
+
+def turns_in(result: DecodeOutput) -> list[Turn]:
+    return msgspec.msgpack.decode(result.sections[0], type=list[Turn])
+
+
+def blocks(*content: Any, **fields: Any) -> dict[str, Any]:
+    content = content or ({"type": "text", "text": "hello"},)
+    return {"id": "r", "messages": [{"role": "user", "content": content}], **fields}
+
+
+def test_large_parts_of_a_v1_request_are_sections():
+    messages = [{"role": "user", "content": "hello"}]
+    result = found("text", {"id": "r", "messages": messages, "max_tokens": 3})
+    request = result.result.request
+    assert request is not None
+    assert request.text is not None
+    assert (request.text.id, request.text.messages) == ("r", [])
+    job = request.job
+    assert isinstance(job, GenerateJob)
+    assert (job.turns, job.max_tokens, job.owner) == ([], 3, 7)
+    assert turns_in(result) == [Turn("user", "hello")]
+    assert result.result.sections == [len(each) for each in result.sections]
+
+
+def test_texts_of_attachments_are_sections_in_order():
+    sound = {"kind": "audio", "id": "a", "sample_rate": 16000, "bytes": "AAAAAA=="}
+    message = blocks({"type": "audio", "attachment_id": "a"}, attachments=[sound])
+    result = found("blocks", message)
+    request = result.result.request
+    assert request is not None
+    assert request.blocks is not None
+    assert [each.bytes for each in request.blocks.attachments] == [""]  # type: ignore[union-attr]
+    assert result.sections[1] == b"AAAAAA=="
+    assert ["takes_rate", "a", 16000] in request.needs
+    assert request.stats == {"n_attachments": 1, "n_tools": 0}
+
+
+def test_that_a_conversation_has_calls_is_known_without_it():
+    call = {"type": "tool_use", "tool_call_id": "c", "name": "f", "input": {}}
+    message = blocks()
+    message["messages"].append({"role": "assistant", "content": [call]})
+    request = found("blocks", message).result.request
+    assert request is not None
+    assert isinstance(request.job, GenerateJob)
+    assert request.job.may_call
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "text"),
+    [
+        ("text", {"id": "r", "messages": []}, "messages must not be empty"),
+        ("blocks", blocks(temperature=5), "temperature 5 not in [0, 2]"),
+        ("embed", {"id": "r", "input": []}, "input must not be empty"),
+        (
+            "rerank",
+            {"id": "r", "query": "", "documents": []},
+            "query must not be empty",
+        ),
+        (
+            "blocks",
+            blocks(
+                *[{"type": "image", "attachment_id": "i"}] * (MAX_JOB_MEDIA + 1),
+                attachments=[
+                    {
+                        "kind": "image",
+                        "id": "i",
+                        "width": 1,
+                        "height": 1,
+                        "bytes": "AAAA",
+                    }
+                ],
+            ),
+            f"messages show media {MAX_JOB_MEDIA + 1} times",
+        ),
+        (
+            "blocks",
+            blocks(
+                tools=[
+                    {
+                        "name": "f",
+                        "description": "x" * MAX_TOOLS_BYTES,
+                        "input_schema": {},
+                    }
+                ]
+            ),
+            "tools have ",
+        ),
+    ],
+)
+def test_a_request_that_cannot_be_served_keeps_its_id(kind, message, text):
+    result = found(kind, message)
+    request = result.result.request
+    assert request is not None
+    assert request.refusal is not None
+    assert request.refusal.text.startswith(text)
+    light = request.text or request.blocks or request.embed or request.rerank
+    assert light is not None
+    assert (light.id, request.job, result.sections) == ("r", None, ())
+
+
+def test_a_line_that_is_no_request_is_a_failure():
+    failure = found("text", b"no JSON").result.failure
+    assert failure is not None
+    assert failure.name == "InvalidFrameError"
+
+
+def test_cancels_are_read_everywhere_and_appends_on_v2_alone():
+    assert found("embed", {"type": "cancel", "id": "r"}).result.cancel == "r"
+    line = {"type": "append", "id": "r", "attachment_id": "a", "bytes": "AAAA"}
+    result = found("blocks", line)
+    assert result.result.append is not None
+    assert (result.result.append.bytes, result.sections) == ("", [b"AAAA"])
+    assert found("text", line).result.failure is not None
+
+
+def test_as_many_texts_are_known_as_there_are():
+    result = found("embed", {"id": "r", "input": ["a", "b"]})
+    request = result.result.request
+    assert request is not None
+    assert request.job is not None
+    assert request.job.texts == ["", ""]  # type: ignore[union-attr]
+    assert msgspec.msgpack.decode(result.sections[0]) == ["a", "b"]
+
+
+LONG = "x" * (2 * MAX_HEAD_BYTES)
+AUDIO = {"kind": "audio", "id": LONG, "sample_rate": 16_000, "bytes": ""}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        blocks(attachments=[AUDIO]),
+        blocks(max_tokens=3, attachments=[AUDIO]),
+        {"type": "append", "id": "r", "attachment_id": LONG, "end": True},
+    ],
+)
+def test_the_daemon_decodes_no_field_that_is_as_long_as_a_line(message):
+    answer = found("blocks", message).result
+    assert len(framed(answer)) < MAX_HEAD_BYTES
+    assert answer.failure is not None
+    assert answer.failure.name == "InvalidRequestError"
+
+
+def test_documents_to_be_scored_may_be_longer():
+    documents = [LONG[:MAX_HEAD_BYTES]] * 2
+    answer = found("rerank", {"id": "r", "query": "q", "documents": documents}).result
+    assert answer.request is not None
+    assert answer.request.job is not None

@@ -1,0 +1,100 @@
+import pytest
+import trio
+import trio.testing
+from msgspec.structs import replace
+
+from inferd.config.settings import LlamaCppSettings, MockSettings, WhisperCppSettings
+from inferd.memory.coordinator import MemoryCoordinator
+from inferd.memory.plan import (
+    InsufficientMemoryError,
+    LinearSize,
+    MemoryBudget,
+    MemoryPlan,
+    MemoryShare,
+)
+from tests.fakes.memory_coordinator import DEMAND
+
+A, B, MOCK = (
+    LlamaCppSettings(name="a"),
+    LlamaCppSettings(name="b"),
+    MockSettings(name="m"),
+)
+GROWING = replace(DEMAND, n_ctx=8192, cache=LinearSize(per_token=1))
+"""1,010 bytes and 8,192 for each slot."""
+
+
+def coordinator_of(*backends, n_bytes=100_000, plans=None) -> MemoryCoordinator:
+    budget = MemoryBudget(n_bytes=n_bytes, n_slots=4, slots_are_set=False)
+    return MemoryCoordinator(
+        backends, budget, (plans if plans is not None else []).append
+    )
+
+
+def gauges(coordinator: MemoryCoordinator) -> dict[str, float]:
+    return {name: read() for name, _, read in coordinator.gauges()}
+
+
+async def test_a_single_backend_gets_its_share_at_once(autojump_clock):
+    plans: list[MemoryPlan] = []
+    share = await coordinator_of(A, MOCK, plans=plans).request_share("a", GROWING)
+    assert share == MemoryShare(n_slots=4, n_ctx=8192)
+    assert [plan.share("a") for plan in plans] == [share]
+
+
+async def test_whisper_backends_are_waited_for_as_well(autojump_clock, nursery):
+    coordinator = coordinator_of(A, WhisperCppSettings(name="w"))
+    shares: list[MemoryShare] = []
+
+    async def ask():
+        shares.append(await coordinator.request_share("a", GROWING))
+
+    nursery.start_soon(ask)
+    await trio.testing.wait_all_tasks_blocked()
+    assert shares == []
+    await coordinator.request_share("w", DEMAND)
+    await trio.testing.wait_all_tasks_blocked()
+    assert len(shares) == 1
+
+
+async def test_no_share_is_granted_before_all_demands(autojump_clock, nursery):
+    coordinator = coordinator_of(A, B, n_bytes=45_000)
+    shares: list[MemoryShare] = []
+
+    async def ask():
+        shares.append(await coordinator.request_share("a", GROWING))
+
+    nursery.start_soon(ask)
+    await trio.testing.wait_all_tasks_blocked()
+    assert shares == []
+    assert await coordinator.request_share("b", GROWING) == MemoryShare(
+        n_slots=2, n_ctx=8192
+    )
+    await trio.testing.wait_all_tasks_blocked()
+    assert shares == [MemoryShare(n_slots=2, n_ctx=8192)]
+
+
+async def test_a_restarted_worker_gets_the_first_ones_share(autojump_clock):
+    coordinator = coordinator_of(A, n_bytes=20_000)
+    first = await coordinator.request_share("a", GROWING)
+    assert (
+        await coordinator.request_share("a", replace(GROWING, weights=10**9)) == first
+    )
+
+
+async def test_too_much_is_refused_once(autojump_clock, nursery):
+    coordinator = coordinator_of(A, B, n_bytes=10)
+    nursery.start_soon(coordinator.request_share, "a", GROWING)
+    await trio.testing.wait_all_tasks_blocked()
+    with pytest.raises(
+        InsufficientMemoryError, match=r"a needs .*; b needs .*the budget is 0 MiB"
+    ):
+        await coordinator.request_share("b", GROWING)
+    nursery.cancel_scope.cancel()
+
+
+async def test_gauges_are_known_once_there_is_a_plan(autojump_clock):
+    coordinator = coordinator_of(A)
+    budget = {"memory_budget_bytes": 100_000}
+    assert gauges(coordinator) == {**budget, "memory_needed_bytes": 0}
+    await coordinator.request_share("a", GROWING)
+    assert gauges(coordinator) == {**budget, "memory_needed_bytes": 1010 + 4 * 8192}

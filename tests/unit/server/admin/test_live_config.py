@@ -1,0 +1,178 @@
+import json
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from inferd.admission.control import Admission
+from inferd.config.settings import (
+    AccessRule,
+    AccessSettings,
+    AdmissionSettings,
+    Config,
+    ConfigError,
+    LimitSettings,
+    LogSettings,
+    MemorySettings,
+    UidRange,
+    UserSettings,
+)
+from inferd.limits.server import MAX_MEDIA_FILES
+from inferd.server.admin.live_config import LiveConfig, no_config_file
+from inferd.server.connection.deps import ConnectionDeps
+from inferd.server.connection.disconnect_watch import DisconnectWatch
+from inferd.server.connection.limit import ConnectionLimit
+from inferd.server.connection.output_quota import OutputQuota
+from inferd.server.identity.access import OPERATORS_ONLY
+from inferd.server.inflight import InFlight
+from inferd.server.large_lines.fair_limiter import FairLimiter
+from inferd.server.listen.acceptor import Acceptor
+from inferd.server.media.quota import MediaQuota
+from inferd.server.queue.requests import RequestQueue
+from inferd.server.telemetry.metrics import Metrics
+from tests.fakes.log import logged
+from tests.fakes.serving import idle_scheduler
+
+
+@pytest.fixture(autouse=True)
+def _enough_descriptors(monkeypatch):
+    monkeypatch.setattr("inferd.server.admin.live_config.fd_limit", lambda: 100_000)
+
+
+def make_live_config(config: Config) -> LiveConfig:
+    return LiveConfig(
+        config=config,
+        acceptor=Acceptor(Metrics(), idle_scheduler()),
+        deps=ConnectionDeps(
+            disconnects=DisconnectWatch(),
+            in_flight=InFlight(Metrics()),
+            metrics=Metrics(),
+            connection_limit=ConnectionLimit(1),
+            large_line_limiter=FairLimiter(1),
+            output_quota=OutputQuota(1),
+            media_quota=MediaQuota(config.limits, 1, int),
+            limits=config.limits,
+        ),
+        admin_limit=ConnectionLimit(1),
+        queue=RequestQueue(Admission(max_active=1, max_queued=1)),
+        n_backends=1,
+    )
+
+
+def test_changed_settings_reach_every_part():
+    live_config = make_live_config(Config())
+    limits = LimitSettings(
+        max_connections=11,
+        max_admin_connections=12,
+        max_large_lines=13,
+        idle_s=14,
+        max_unread_bytes=15,
+        max_media_bytes=16,
+    )
+    access = AccessSettings(infer=AccessRule(uids=(5,)))
+    admission = AdmissionSettings(max_queued=15)
+    new = Config(limits=limits, access=access, admission=admission)
+    applied, _ = live_config.apply(new)
+    assert len(applied) == 8
+    assert live_config.config == new
+    assert (
+        live_config.deps.connection_limit.max_connections,
+        live_config.admin_limit.max_connections,
+    ) == (11, 12)
+    assert (live_config.deps.large_line_limiter.limit, live_config.deps.limits) == (
+        13,
+        limits,
+    )
+    assert live_config.deps.output_quota.max_bytes == 15
+    assert live_config.deps.media_quota._bytes.limit == 16
+    assert live_config.deps.media_quota._files.limit == MAX_MEDIA_FILES
+    assert live_config.queue._admission._backlog.requests.limit == 15
+    assert live_config.acceptor.access.rules["infer.sock"].uids == {5}
+
+
+def test_another_level_holds_for_the_next_line_of_a_log_that_is_written(monkeypatch):
+    log = structlog.get_logger("test")
+    with logged(monkeypatch) as lines:
+        live_config = make_live_config(Config())
+        for level in ("debug", "error", "info"):
+            live_config.apply(Config(log=LogSettings(level=level)))
+            log.debug("detail", at=level)
+            log.info("event", at=level)
+    said = [(line["msg"], line["at"]) for line in map(json.loads, lines)]
+    assert said == [("detail", "debug"), ("event", "debug"), ("event", "info")]
+
+
+def test_settings_that_need_a_restart_are_not_applied():
+    live_config = make_live_config(Config())
+    new = Config(memory=MemorySettings(budget=5))
+    assert live_config.apply(new) == ([], ["memory.budget"])
+    assert live_config.config == Config()
+
+
+def test_an_invalid_configuration_changes_nothing(monkeypatch):
+    live_config = make_live_config(Config())
+    limits = LimitSettings(max_connections=11)
+    access = AccessSettings(infer=AccessRule(uids=("no-such-user",)))
+    with pytest.raises(ConfigError, match=r"access.infer.uids = 'no-such-user'"):
+        live_config.apply(Config(limits=limits, access=access))
+    monkeypatch.setattr("inferd.server.admin.live_config.fd_limit", lambda: 10)
+    with pytest.raises(ConfigError, match="open files = 10"):
+        live_config.apply(Config(limits=limits))
+    assert (live_config.config, live_config.deps.connection_limit.max_connections) == (
+        Config(),
+        1,
+    )
+    assert live_config.acceptor.access.rules == {"admin.sock": OPERATORS_ONLY}
+
+
+def test_a_missing_user_stops_the_start():
+    access = AccessSettings(infer=AccessRule(uids=("no-such-user",)))
+    with pytest.raises(ConfigError, match="no-such-user"):
+        make_live_config(Config(access=access))
+
+
+def test_connection_limits_are_as_configured():
+    live_config = make_live_config(Config(limits=LimitSettings(max_connections=5)))
+    with capture_logs() as log:
+        live_config.allocate_fds()
+    assert (live_config.deps.connection_limit.max_connections, log) == (5, [])
+
+
+def test_few_descriptors_lower_the_connection_limits_with_a_warning(monkeypatch):
+    monkeypatch.setattr("inferd.server.admin.live_config.fd_limit", lambda: 64)
+    live_config = make_live_config(Config())
+    with capture_logs() as log:
+        live_config.allocate_fds()
+    [line] = log
+    assert (line["event"], line["log_level"]) == ("connections.lowered", "warning")
+    assert line["open_files"] == 64
+    assert (
+        line["max_connections"]
+        == live_config.deps.connection_limit.max_connections
+        == 8
+    )
+    assert line["max_admin_connections"] == live_config.admin_limit.max_connections == 3
+    assert line["max_media"] == live_config.deps.media_quota._files.limit == 2
+    assert live_config.deps.fd_quota.max_fds == 8
+
+
+def test_without_a_configuration_file_a_reload_fails():
+    with pytest.raises(ConfigError, match="no configuration"):
+        no_config_file()
+
+
+def test_the_mapping_of_users_is_reloaded_everywhere(tmp_path):
+    file = tmp_path / "subuid"
+    file.write_text("70001:100000:65536\n")
+    users = UserSettings(subuid_file=str(file), subgid_file="/dev/null")
+    live_config = make_live_config(Config(users=users))
+    assert live_config.acceptor.identities is live_config.deps.identities
+    assert live_config.deps.identities.of(100_001, 5).user == 70_001
+    file.write_text("70002:100000:65536\n")
+    assert live_config.apply(Config(users=users)) == ([], [])
+    assert live_config.acceptor.identities is live_config.deps.identities
+    assert live_config.deps.identities.of(100_001, 5).user == 70_002
+    both = (UidRange(first=10, count=2), UidRange(first=11, count=1))
+    with pytest.raises(ConfigError, match="in common"):
+        live_config.apply(Config(users=UserSettings(ranges=both)))
+    assert live_config.deps.identities.of(100_001, 5).user == 70_002

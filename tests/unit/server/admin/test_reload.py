@@ -1,0 +1,110 @@
+import msgspec
+import pytest
+from hypothesis import given, strategies as st
+
+from inferd.config.settings import (
+    AccessRule,
+    AccessSettings,
+    AdmissionSettings,
+    Config,
+    LimitSettings,
+    ListenSettings,
+    LlamaCppSettings,
+    LogSettings,
+    MemorySettings,
+    MockSettings,
+    UserSettings,
+)
+from inferd.server.admin.reload import (
+    RELOADABLE_ADMISSION,
+    RELOADABLE_LIMITS,
+    compare_configs,
+    merge_config,
+)
+
+MOCK = MockSettings(name="a")
+
+
+def changed(running: Config, **tables) -> tuple[Config, list[str], list[str]]:
+    new = msgspec.structs.replace(running, **tables)
+    merged = merge_config(running, new)
+    return merged, *compare_configs(running, merged, new)
+
+
+def test_the_same_again_changes_nothing():
+    assert changed(Config()) == (Config(), [], [])
+
+
+def test_the_log_goes_on_where_it_began_at_another_level():
+    log = LogSettings(level="error", file=False, generations=9)
+    merged, applied, waiting = changed(Config(), log=log)
+    assert merged == Config(log=LogSettings(level="error"))
+    assert (applied, waiting) == (["log.level"], ["log.file", "log.generations"])
+
+
+def test_settings_that_can_change_are_applied():
+    access = AccessSettings(infer=AccessRule(uids=(5,)))
+    users = UserSettings(subuid_file="/elsewhere")
+    limits = LimitSettings(drain_s=3, max_connections=9)
+    admission = AdmissionSettings(max_queued=7)
+    merged, applied, waiting = changed(
+        Config(), access=access, users=users, limits=limits, admission=admission
+    )
+    assert merged == Config(
+        access=access, users=users, limits=limits, admission=admission
+    )
+    assert applied == [
+        "access.infer",
+        "users.subuid_file",
+        "admission.max_queued",
+        "limits.drain_s",
+        "limits.max_connections",
+    ]
+    assert waiting == []
+
+
+@pytest.mark.parametrize(
+    ("tables", "waiting"),
+    [
+        (
+            {"listen": ListenSettings(directory="/x", v2=False)},
+            ["listen.directory", "listen.v2"],
+        ),
+        ({"admission": AdmissionSettings(max_active=3)}, ["admission.max_active"]),
+        ({"access": AccessSettings(admin=AccessRule())}, ["access.admin"]),
+        ({"memory": MemorySettings(budget=3)}, ["memory.budget"]),
+        ({"limits": LimitSettings(breaker_deaths=9)}, ["limits.breaker_deaths"]),
+        ({"backend": (MOCK,)}, ["backend"]),
+        ({"backend": (LlamaCppSettings(name="chat"), MOCK)}, ["backend"]),
+        ({"backend": (MockSettings(name="chat"),)}, ["backend chat: kind"]),
+        (
+            {"backend": (LlamaCppSettings(name="chat", n_ctx=9),)},
+            ["backend chat: n_ctx"],
+        ),
+    ],
+)
+def test_settings_that_need_a_restart_are_named_and_not_applied(tables, waiting):
+    assert changed(Config(), **tables) == (Config(), [], waiting)
+
+
+def test_settings_that_need_a_restart_are_named_at_every_reload():
+    merged, *_ = changed(Config(), memory=MemorySettings(budget=3))
+    assert changed(merged, memory=MemorySettings(budget=3))[2] == ["memory.budget"]
+
+
+def test_every_key_that_takes_effect_is_one():
+    assert set(RELOADABLE_ADMISSION) <= set(AdmissionSettings.__struct_fields__)
+    assert set(RELOADABLE_LIMITS) <= set(LimitSettings.__struct_fields__)
+
+
+@given(
+    keys=st.sets(st.sampled_from(LimitSettings.__struct_fields__)),
+)
+def test_each_change_is_named_once(keys):
+    limits = LimitSettings(**dict.fromkeys(keys, 12_345))
+    merged, applied, waiting = changed(Config(), limits=limits)
+    assert sorted(applied + waiting) == sorted(f"limits.{key}" for key in keys)
+    assert {each.rpartition(".")[2] for each in applied} == keys & set(
+        RELOADABLE_LIMITS
+    )
+    assert merge_config(merged, merged) == merged

@@ -1,0 +1,180 @@
+import gc
+import weakref
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import trio
+import trio.testing
+
+from inferd.limits.server import (
+    GC_FULL_DIVISOR,
+    GC_INTERVAL_S,
+    GC_YOUNG_OBJECTS,
+    LOOP_PASS_S,
+)
+from inferd.server.event_loop.scheduler import (
+    TASK_USER,
+    LoopScheduler,
+    collect_young_garbage,
+    infrequent_gc,
+)
+
+ANNA, BERT = 1, 2
+
+
+class Clock:
+    """Fake clock of processor time."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Work:
+    """Tasks of users that take turns, each turn of a given cost."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self.clock = Clock()
+        self.loop = LoopScheduler(self.clock)
+        self.done: list[int | None] = []
+        self.by_pass: list[int] = []
+        self._nursery = nursery
+
+    def begin(self, owner: int | None, n_pieces: int, cost_s: float) -> None:
+        self._nursery.start_soon(self._work, owner, n_pieces, cost_s)
+
+    async def _work(self, owner: int | None, n_pieces: int, cost_s: float) -> None:
+        TASK_USER.set(owner)
+        for _ in range(n_pieces):
+            await self.loop.turn()
+            self.done.append(owner)
+            self.clock.now += cost_s
+            await trio.lowlevel.checkpoint()
+
+
+@asynccontextmanager
+async def working() -> AsyncIterator[Work]:
+    async with trio.open_nursery() as nursery:
+        work = Work(nursery)
+        with work.loop.measuring():
+            nursery.start_soon(work.loop.run)
+            yield work
+            nursery.cancel_scope.cancel()
+
+
+async def settled() -> None:
+    await trio.testing.wait_all_tasks_blocked()
+
+
+async def test_a_pass_ends_with_the_first_task_over_its_time(autojump_clock):
+    async with working() as work:
+        for _ in range(100):
+            work.begin(ANNA, 10, LOOP_PASS_S / 4)
+        n_max = 0
+        while len(work.done) < 1000:
+            n_before = len(work.done)
+            await trio.lowlevel.checkpoint()
+            n_max = max(n_max, len(work.done) - n_before)
+        assert n_max <= 2 * 5  # one pass may be seen as two halves
+        await settled()
+
+
+async def test_a_new_user_is_served_before_the_rest_of_one_who_floods(autojump_clock):
+    async with working() as work:
+        for _ in range(200):
+            work.begin(ANNA, 5, LOOP_PASS_S)
+        while len(work.done) < 300:
+            await trio.lowlevel.checkpoint()
+        work.begin(BERT, 3, LOOP_PASS_S)
+        await settled()
+    places = [place for place, owner in enumerate(work.done) if owner == BERT]
+    assert len(work.done) == 1003
+    assert places[-1] < 300 + 16
+
+
+async def test_two_users_who_flood_get_equal_time_whatever_a_task_takes(autojump_clock):
+    async with working() as work:
+        for _ in range(10):
+            work.begin(ANNA, 100, 10 * LOOP_PASS_S)
+        for _ in range(100):
+            work.begin(BERT, 100, LOOP_PASS_S)
+        while work.done.count(ANNA) < 50:
+            await trio.lowlevel.checkpoint()
+        assert 350 <= work.done.count(BERT) <= 650
+
+
+async def test_a_single_user_and_tasks_without_a_user_do_not_wait(autojump_clock):
+    async with working() as work:
+        work.begin(None, 5, 100 * LOOP_PASS_S)
+        work.begin(ANNA, 5, LOOP_PASS_S / 100)
+        for _ in range(7):
+            await trio.lowlevel.checkpoint()
+        assert work.done.count(ANNA) == work.done.count(None) == 5
+
+
+async def test_without_measuring_nobody_waits(autojump_clock):
+    loop = LoopScheduler()
+    TASK_USER.set(ANNA)
+    for _ in range(100):
+        await loop.turn()
+    TASK_USER.set(None)
+
+
+async def test_what_is_called_later_is_called_in_turn_and_charged(autojump_clock):
+    async with working() as work:
+        called: list[int] = []
+
+        def call(number: int) -> None:
+            called.append(number)
+            work.clock.now += LOOP_PASS_S
+
+        for number in range(50):
+            work.loop.call_later(ANNA, partial(call, number))
+        assert len(called) < 3
+        work.loop.call_later(BERT, lambda: called.append(-1))
+        await settled()
+    assert sorted(called) == list(range(-1, 50))
+    assert called.index(-1) < 5
+    assert [each for each in called if each >= 0] == list(range(50))
+
+
+async def test_a_cancelled_task_does_not_block_others(autojump_clock):
+    async with working() as work, trio.open_nursery() as waiting:
+        for _ in range(50):
+            waiting.start_soon(work._work, ANNA, 1000, LOOP_PASS_S)
+        while len(work.done) < 20:
+            await trio.lowlevel.checkpoint()
+        waiting.cancel_scope.cancel()
+    assert not work.loop._queue
+
+
+def test_full_collections_are_rare_while_inside_and_as_before_afterwards():
+    before = gc.get_threshold()
+    with infrequent_gc():
+        young, middle, old = gc.get_threshold()
+        assert young == GC_YOUNG_OBJECTS > before[0]
+        assert (middle, old) == (before[1], before[2] * GC_FULL_DIVISOR)
+        assert gc.get_freeze_count() > 0
+    assert (gc.get_threshold(), gc.get_freeze_count()) == (before, 0)
+
+
+async def test_young_garbage_is_collected_regularly(autojump_clock, nursery):
+    class Node:
+        itself: object
+
+    with infrequent_gc():
+        gc.disable()  # but for what it does by itself
+        try:
+            node = Node()
+            node.itself = node
+            freed = weakref.ref(node)
+            del node
+            nursery.start_soon(collect_young_garbage)
+            await trio.sleep(GC_INTERVAL_S + 1)
+            assert freed() is None
+        finally:
+            gc.enable()
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,71 @@
+from typing import Any
+
+import pytest
+
+from inferd.admission.control import Admission
+from inferd.backend.capabilities import BackendCapabilities
+from inferd.config.settings import ListenSettings
+from inferd.server.queue.requests import RequestQueue
+from inferd.server.services.endpoints import endpoints
+from inferd.server.services.pipeline import Pipeline
+from inferd.wire.blocks import BlocksRequest
+from inferd.wire.requests import EmbedRequest, GenerateRequest, RerankRequest
+from tests.fakes.backend import ABLE, ScriptedBackend
+from tests.fakes.streams import REQUESTS
+
+TEXT, V2 = "infer.sock", "infer.v2.sock"
+EMBED, RERANK = "infer.embed.sock", "infer.rerank.sock"
+
+SPEECH = BackendCapabilities(generate=False, transcribe=True)
+NOTHING = BackendCapabilities(generate=False)
+CHAT = BackendCapabilities()
+CHAT_V2 = BackendCapabilities(v2=True)
+EMBEDDER = BackendCapabilities(generate=False, embed=True, n_embd=8)
+RERANKER = BackendCapabilities(generate=False, rerank=True)
+
+
+def leaves(*able: BackendCapabilities, **listen: Any) -> list[str]:
+    backends = [ScriptedBackend(capabilities=each) for each in able]
+    pipeline = Pipeline(backends, RequestQueue(Admission(max_active=1, max_queued=1)))
+    return [
+        each.socket for each in endpoints(ListenSettings(**listen), backends, pipeline)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("able", "expected"),
+    [
+        ([], []),
+        ([NOTHING], []),
+        ([CHAT], [TEXT]),
+        ([CHAT_V2], [TEXT, V2]),
+        ([EMBEDDER], [EMBED]),
+        ([RERANKER], [RERANK]),
+        ([BackendCapabilities(generate=False, v2=True)], []),
+        ([SPEECH], [V2]),
+        ([SPEECH, CHAT], [TEXT, V2]),
+        ([EMBEDDER, CHAT], [TEXT, EMBED]),
+        ([NOTHING, EMBEDDER, RERANKER, CHAT_V2], [TEXT, V2, EMBED, RERANK]),
+        ([ABLE], [TEXT, V2, EMBED, RERANK]),
+    ],
+)
+async def test_a_socket_exists_if_a_backend_can_serve_it(able, expected):
+    assert leaves(*able) == expected
+
+
+@pytest.mark.parametrize(
+    ("switch", "leaf"), [("v2", V2), ("embed", EMBED), ("rerank", RERANK)]
+)
+async def test_a_disabled_endpoint_does_not_exist(switch, leaf):
+    assert leaf in leaves(ABLE, **{switch: True})
+    assert leaves(ABLE, **{switch: False}) == [
+        each for each in REQUESTS if each != leaf
+    ]
+
+
+async def test_each_endpoint_decodes_its_own_requests():
+    backends = [ScriptedBackend()]
+    pipeline = Pipeline(backends, RequestQueue(Admission(max_active=1, max_queued=1)))
+    found = endpoints(ListenSettings(), backends, pipeline)
+    kinds = [type(each.decode(REQUESTS[each.socket]().rstrip())) for each in found]
+    assert kinds == [GenerateRequest, BlocksRequest, EmbedRequest, RerankRequest]
