@@ -1,6 +1,8 @@
 import os
 import signal
 import time
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -208,6 +210,38 @@ def preparers_of(daemon):
     return [pid for pid, what in daemon.processes().items() if b"fork_server" in what]
 
 
+def state_of(pid):
+    """Give a process's state and its parent's id; no state where it is gone."""
+    with suppress(OSError):
+        state, parent = (
+            Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[:2]
+        )
+        return state, int(parent)
+    return "", 0
+
+
+def stop_fork(daemon):
+    """Stop a preparer's fork; return the ids of the preparer and of the fork.
+
+    The fork of an earlier job may still be ending, and a signal does not stop that one.
+    """
+    stopped = []
+
+    def is_stopped():
+        pids = preparers_of(daemon)
+        for pid in pids:
+            state, parent = state_of(pid)
+            if parent in pids and state != "T":
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGSTOP)
+            elif parent in pids:
+                stopped[:] = [parent, pid]
+        return bool(stopped)
+
+    assert eventually(is_stopped)
+    return stopped
+
+
 @pytest.mark.model
 @pytest.mark.slow
 def test_a_job_whose_preparer_is_killed_is_prepared_once_more(tiny, make_daemon):
@@ -215,8 +249,7 @@ def test_a_job_whose_preparer_is_killed_is_prepared_once_more(tiny, make_daemon)
     workers = daemon.worker_pids()
     with daemon.connect("infer.v2.sock") as client:
         assert client.ask(request_of(schema({"const": 12})))[-1]["type"] == "done"
-        [parent, fork] = sorted(preparers_of(daemon))
-        os.kill(fork, signal.SIGSTOP)
+        parent, fork = stop_fork(daemon)
         client.send(request_of(schema({"const": 13})))
         os.kill(parent, signal.SIGKILL)
         assert client.frames()[-1]["structure_complete"] is True
