@@ -76,6 +76,14 @@ def eventually(is_so: Callable[[], bool], *, within_s: float = PATIENCE_S) -> bo
     return True
 
 
+def state_of(pid: int) -> tuple[str, int]:
+    """Give a process's state and its parent's id; ``""`` and 0 where it is gone."""
+    with suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+        return fields[0], int(fields[1])
+    return "", 0
+
+
 class DaemonProcess:
     """One daemon in a directory of its own.
 
@@ -242,8 +250,36 @@ class DaemonProcess:
     def wait_stopped(self) -> None:
         """Wait until its only worker has stopped itself."""
         [pid] = self.worker_pids()
-        stat = Path(f"/proc/{pid}/stat")
-        assert eventually(lambda: stat.read_text().rpartition(") ")[2].startswith("T"))
+        assert eventually(lambda: state_of(pid)[0] == "T")
+
+    def preparers(self) -> list[int]:
+        """Find the processes that write prompts: a preparer, and its fork for a job."""
+        return [
+            pid
+            for pid, command in self.processes().items()
+            if b".fork_server" in command
+        ]
+
+    def stop_fork(self) -> tuple[int, int]:
+        """Stop the fork of its only preparer; return the ids of both.
+
+        The fork of an earlier job may still be ending, and a signal does not stop that.
+        """
+        stopped: list[tuple[int, int]] = []
+
+        def is_stopped() -> bool:
+            pids = self.preparers()
+            for pid in pids:
+                state, parent = state_of(pid)
+                if parent in pids and state != "T":
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGSTOP)
+                elif parent in pids:
+                    stopped[:] = [(parent, pid)]
+            return bool(stopped)
+
+        assert eventually(is_stopped)
+        return stopped[0]
 
     def workers_end(self, *, within_s: float = 5) -> bool:
         """Wait until no worker is left, nor what it started; false if one stays."""

@@ -1,8 +1,6 @@
 import os
 import signal
 import time
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -205,43 +203,6 @@ def test_what_is_made_to_be_much_work_is_served_or_refused(tiny, make_daemon, fa
     assert daemon.worker_pids() == workers
 
 
-def preparers_of(daemon):
-    """Give the ids of the processes that write prompts, forks included."""
-    return [pid for pid, what in daemon.processes().items() if b"fork_server" in what]
-
-
-def state_of(pid):
-    """Give a process's state and its parent's id; no state where it is gone."""
-    with suppress(OSError):
-        state, parent = (
-            Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[:2]
-        )
-        return state, int(parent)
-    return "", 0
-
-
-def stop_fork(daemon):
-    """Stop a preparer's fork; return the ids of the preparer and of the fork.
-
-    The fork of an earlier job may still be ending, and a signal does not stop that one.
-    """
-    stopped = []
-
-    def is_stopped():
-        pids = preparers_of(daemon)
-        for pid in pids:
-            state, parent = state_of(pid)
-            if parent in pids and state != "T":
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGSTOP)
-            elif parent in pids:
-                stopped[:] = [parent, pid]
-        return bool(stopped)
-
-    assert eventually(is_stopped)
-    return stopped
-
-
 @pytest.mark.model
 @pytest.mark.slow
 def test_a_job_whose_preparer_is_killed_is_prepared_once_more(tiny, make_daemon):
@@ -249,12 +210,12 @@ def test_a_job_whose_preparer_is_killed_is_prepared_once_more(tiny, make_daemon)
     workers = daemon.worker_pids()
     with daemon.connect("infer.v2.sock") as client:
         assert client.ask(request_of(schema({"const": 12})))[-1]["type"] == "done"
-        parent, fork = stop_fork(daemon)
+        parent, fork = daemon.stop_fork()
         client.send(request_of(schema({"const": 13})))
         os.kill(parent, signal.SIGKILL)
         assert client.frames()[-1]["structure_complete"] is True
-        assert eventually(lambda: len(preparers_of(daemon)) == 2)
-        assert not {parent, fork} & {*preparers_of(daemon)}
+        assert eventually(lambda: len(daemon.preparers()) == 2)
+        assert not {parent, fork} & {*daemon.preparers()}
     assert daemon.worker_pids() == workers
 
 
@@ -263,10 +224,10 @@ def test_a_job_whose_preparer_is_killed_is_prepared_once_more(tiny, make_daemon)
 def test_a_preparer_is_started_for_the_first_that_needs_it(tiny, make_daemon):
     daemon = make_daemon({"backend": [llamacpp(tiny, n_ctx=2048)]}).start()
     assert daemon.ask("hello", max_tokens=2)[-1]["type"] == "done"
-    assert preparers_of(daemon) == []
+    assert daemon.preparers() == []
     with daemon.connect("infer.v2.sock") as client:
         client.ask(request_of(schema({"const": 12})))
-    assert len(preparers_of(daemon)) >= 1
+    assert len(daemon.preparers()) >= 1
 
 
 @pytest.mark.model
