@@ -20,7 +20,16 @@ from inferd.models.fetch import FetchError, fetch, is_cached
 from inferd.paths import cache_directory
 from inferd.terminal import Parser, print_stderr, safe_tracebacks
 
-CONVERTER_NEEDS = ("gguf==0.19.0", "numpy==2.4.6", "PyYAML==6.0.3")
+CONVERTER_NEEDS = (
+    "gguf==0.19.0",
+    "ml_dtypes==0.6.0",
+    "numpy==2.4.6",
+    "onnx==1.23.2",
+    "protobuf==7.36.2",
+    "PyYAML==6.0.3",
+    "safetensors==0.8.0",
+    "typing_extensions==4.16.0",
+)
 """All packages of the converter: pinned, so that its output is reproducible."""
 CONVERTER_FILES = Path(__file__).parent / "convert" / "requirements.txt"
 """The same for pip, with the SHA-256 of every file that may be installed."""

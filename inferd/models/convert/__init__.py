@@ -1,5 +1,5 @@
 """The converter of published weights into GGUF or the format of whisper.cpp.
 
-It runs as ``python -m convert`` in an environment of its own, which has numpy and gguf but
-not inferd: its modules import only each other, relatively.
+It runs as ``python -m convert`` in an environment of its own, which has ``requirements.txt``
+but not inferd: its modules import only each other, relatively.
 """

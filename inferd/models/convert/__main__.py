@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from .recipes import RECIPES, write_model
+from .source import SourceError
 
 
 def main() -> int:
@@ -14,7 +15,10 @@ def main() -> int:
     parser.add_argument("directory", type=Path)
     parser.add_argument("target", type=Path)
     arguments = parser.parse_args()
-    model = RECIPES[arguments.recipe](arguments.directory)
+    try:
+        model = RECIPES[arguments.recipe](arguments.directory)
+    except SourceError as error:
+        parser.exit(1, f"error: {error}\n")
     write_model(arguments.target, model)
     return 0
 

@@ -7,6 +7,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from .source import SourceError
+
 Array = npt.NDArray[np.float32]
 
 _VERSION: Final = 6
@@ -42,13 +44,25 @@ def read_ctranslate2(path: Path, *, kind: str) -> dict[str, Array]:
         kind: the required specification name, such as ``WhisperSpec``.
 
     Raises:
-        ValueError: the file has another specification or version.
-        KeyError: a tensor has an unsupported type.
+        SourceError: the file has another specification or version, or is damaged.
     """
-    reader = _Reader(path.read_bytes())
+    try:
+        return _read(_Reader(path.read_bytes()), kind)
+    except (KeyError, ValueError, struct.error) as error:
+        raise SourceError(f"{path.name}: {error}") from error
+
+
+def _read(reader: _Reader, kind: str) -> dict[str, Array]:
+    """Read the file from its beginning.
+
+    Raises:
+        KeyError: a tensor has an unsupported type.
+        ValueError: the file has another specification or version, or a wrong size.
+        struct.error: the file ends early.
+    """
     found = (reader.number("I"), reader.text())
     if found != (_VERSION, kind):
-        raise ValueError(f"{path.name} is {found}, expected {(_VERSION, kind)}")
+        raise ValueError(f"it is {found}, expected {(_VERSION, kind)}")
     reader.number("I")  # the revision of the specification
     tensors = {}
     for _ in range(reader.number("I")):

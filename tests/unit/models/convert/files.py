@@ -1,11 +1,13 @@
 """Write the kinds of file that the converter reads, the other way round."""
 
-import json
 import struct
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
+import onnx
+from onnx import helper, numpy_helper
+from safetensors.numpy import save
 
 Array = npt.NDArray[np.float32]
 Stored = npt.NDArray[np.float32] | npt.NDArray[np.uint8] | npt.NDArray[np.int8]
@@ -13,7 +15,6 @@ Stored = npt.NDArray[np.float32] | npt.NDArray[np.uint8] | npt.NDArray[np.int8]
 N_HEADS = 4
 WIDTH = 64
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "##a", "##b", "!"]
-KINDS = {"float32": 1, "uint8": 2, "int8": 3}
 
 
 def weights(n_layers: int = 2, n_ctx: int = 8) -> dict[str, Array]:
@@ -52,20 +53,8 @@ def norm(name: str) -> dict[str, tuple[int, ...]]:
 
 
 def safetensors(tensors: Mapping[str, Array]) -> bytes:
-    header: dict[str, object] = {"__metadata__": {"format": "pt"}}
-    data = np.arange(4).tobytes()
-    header["embeddings.position_ids"] = {
-        "dtype": "I64",
-        "shape": [1, 4],
-        "data_offsets": [0, len(data)],
-    }
-    for name, values in tensors.items():
-        offsets = [len(data), len(data) + values.nbytes]
-        entry = {"dtype": "F32", "shape": values.shape, "data_offsets": offsets}
-        header[name] = entry
-        data += values.tobytes()
-    text = json.dumps(header).encode()
-    return len(text).to_bytes(8, "little") + text + data
+    ids = {"embeddings.position_ids": np.arange(4).reshape(1, 4)}
+    return bytes(save({**ids, **tensors}, {"format": "pt"}))
 
 
 # --- CTranslate2 --------------------------------------------------------------------
@@ -94,56 +83,35 @@ def ct2_text(text: str) -> bytes:
     return struct.pack("<H", len(octets)) + octets
 
 
-# --- protobuf and ONNX --------------------------------------------------------------
+# --- ONNX ---------------------------------------------------------------------------
 
 
-def varint(number: int) -> bytes:
-    number %= 1 << 64
-    groups = []
-    while True:
-        number, group = number >> 7, number & 0x7F
-        groups.append(group | (0x80 if number else 0))
-        if not number:
-            return bytes(groups)
-
-
-def field(number: int, value: int | str | bytes) -> bytes:
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    data = value.encode() if isinstance(value, str) else value
-    return varint(number << 3 | 2) + varint(len(data)) + data
-
-
-def tensor(name: str, values: Stored, *, is_raw: bool = True) -> bytes:
-    """Write a ``TensorProto``; small values lie in fields of their type."""
-    message = b"".join(field(1, size) for size in values.shape)
-    message += field(2, KINDS[values.dtype.name])
+def tensor(name: str, values: Stored, *, is_raw: bool = True) -> onnx.TensorProto:
+    """Write values as bytes, or in a field of their type."""
     if is_raw:
-        message += field(9, values.tobytes())
-    elif values.dtype == np.float32:
-        message += field(4, values.tobytes())
-    else:
-        message += field(5, b"".join(varint(int(each)) for each in values.ravel()))
-    return field(5, message + field(8, name))
+        return numpy_helper.from_array(values, name)
+    kind = helper.np_dtype_to_tensor_dtype(values.dtype)
+    return helper.make_tensor(name, kind, values.shape, values.ravel().tolist())
 
 
-def node(operation: str, name: str, inputs: Sequence[str]) -> bytes:
-    attribute = field(1, "axis") + field(4, b"\xa0\xff")
-    message = b"".join(field(1, each) for each in inputs)
-    return field(
-        1, message + field(3, name) + field(4, operation) + field(5, attribute)
-    )
+def node(operation: str, name: str, inputs: Sequence[str]) -> onnx.NodeProto:
+    return helper.make_node(operation, inputs, ["y"], name, axis=1)
 
 
-def quantised(name: str, values: Stored, scale: float, zero: int) -> bytes:
+def quantised(
+    name: str, values: Stored, scale: float, zero: int
+) -> list[onnx.TensorProto]:
     is_signed = values.dtype == np.int8
     zeros: Stored = np.array(zero, np.int8) if is_signed else np.array(zero, np.uint8)
-    return (
-        tensor(f"{name}_quantized", values)
-        + tensor(f"{name}_scale", np.array(scale, np.float32), is_raw=False)
-        + tensor(f"{name}_zero_point", zeros, is_raw=False)
-    )
+    return [
+        tensor(f"{name}_quantized", values),
+        tensor(f"{name}_scale", np.array(scale, np.float32), is_raw=False),
+        tensor(f"{name}_zero_point", zeros, is_raw=False),
+    ]
 
 
-def onnx(graph: bytes) -> bytes:
-    return field(1, 7) + field(2, "tests") + field(7, graph) + field(8, field(2, 14))
+def onnx_file(
+    tensors: Sequence[onnx.TensorProto], nodes: Sequence[onnx.NodeProto] = ()
+) -> bytes:
+    graph = helper.make_graph(nodes, "tests", [], [], tensors)
+    return bytes(helper.make_model(graph).SerializeToString())

@@ -3,6 +3,7 @@ import numpy.typing as npt
 import pytest
 
 from inferd.models.convert.ctranslate2 import read_ctranslate2
+from inferd.models.convert.source import SourceError
 from tests.unit.models.convert.files import ctranslate2
 
 TENSORS: dict[str, npt.NDArray[np.generic]] = {
@@ -31,5 +32,14 @@ def test_tensors_come_out_as_floats_of_the_same_shape_and_value(path):
 @pytest.mark.parametrize(("kind", "version"), [("OtherSpec", 6), ("WhisperSpec", 5)])
 def test_a_file_of_another_kind_or_version_is_refused(path, kind, version):
     path.write_bytes(ctranslate2(TENSORS, kind, version))
-    with pytest.raises(ValueError, match=r"^model\.bin is \(.*, expected \(6, 'Whi"):
+    with pytest.raises(
+        SourceError, match=r"^model\.bin: it is \(.*, expected \(6, 'Whi"
+    ):
+        read_ctranslate2(path, kind="WhisperSpec")
+
+
+@pytest.mark.parametrize("size", [0, 3, 20, 40, 100])
+def test_a_file_that_ends_early_is_refused(path, size):
+    path.write_bytes(ctranslate2(TENSORS)[:size])
+    with pytest.raises(SourceError, match=r"^model\.bin: ."):
         read_ctranslate2(path, kind="WhisperSpec")

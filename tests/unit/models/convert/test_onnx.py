@@ -1,8 +1,10 @@
 import numpy as np
+import onnx
 import pytest
 
 from inferd.models.convert.onnx import read_onnx
-from tests.unit.models.convert.files import node, onnx, quantised, tensor
+from inferd.models.convert.source import SourceError
+from tests.unit.models.convert.files import node, onnx_file, quantised, tensor
 
 MATRIX = np.array([[1, -2, 3], [-4, 5, -127]], np.int8)
 ROWS = np.array([[0, 128], [255, 7]], np.uint8)
@@ -11,9 +13,9 @@ BIAS = np.array([0.5, -1.5], np.float32)
 
 @pytest.fixture
 def read(tmp_path):
-    def read(*parts):
+    def read(tensors, *nodes):
         path = tmp_path / "model.onnx"
-        path.write_bytes(onnx(b"".join(parts)))
+        path.write_bytes(onnx_file(tensors, nodes))
         return read_onnx(path)
 
     return read
@@ -21,7 +23,7 @@ def read(tmp_path):
 
 @pytest.mark.parametrize("is_raw", [True, False])
 def test_what_was_not_quantised_is_as_it_was(read, is_raw):
-    [(name, values)] = read(tensor("bert.x.bias", BIAS, is_raw=is_raw)).items()
+    [(name, values)] = read([tensor("bert.x.bias", BIAS, is_raw=is_raw)]).items()
     assert name == "bert.x.bias"
     assert values.dtype == np.float32
     assert values.tolist() == BIAS.tolist()
@@ -64,3 +66,54 @@ def test_other_nodes_and_constants_are_left_out(read):
     other = node("Add", "/bert/encoder/MatMul_quant", ["x", "m_17_quantized"])
     attention = node("MatMulInteger", "/bert/MatMul", ["x", "m_17_quantized"])
     assert read(quantised("m_17", MATRIX, 1.0, 0), other, attention) == {}
+
+
+# --- damaged files ------------------------------------------------------------------
+
+
+def with_changes(**changes):
+    """Write a tensor that says something else of itself."""
+    odd = tensor("bert.x.bias", BIAS)
+    for name, value in changes.items():
+        setattr(odd, name, value)
+    return odd
+
+
+@pytest.mark.parametrize(
+    ("odd", "reason"),
+    [
+        (with_changes(raw_data=bytes(7)), "buffer size must be a multiple"),
+        (with_changes(raw_data=bytes(4)), "cannot reshape array of size 1"),
+        (with_changes(data_type=99), "99"),
+        (with_changes(data_type=0), "UNDEFINED"),
+        (with_changes(data_location=onnx.TensorProto.EXTERNAL), "is in another file"),
+    ],
+)
+def test_a_tensor_that_is_not_of_its_size_or_type_is_refused(read, odd, reason):
+    with pytest.raises(SourceError, match=rf"^model\.onnx: .*{reason}"):
+        read([odd])
+
+
+@pytest.mark.parametrize(
+    ("tensors", "inputs"),
+    [
+        (quantised("m", MATRIX, 1.0, 0)[:2], ["x", "m_quantized"]),
+        (quantised("m", MATRIX, 1.0, 0), ["x", "n_quantized"]),
+        (quantised("m", MATRIX, 1.0, 0), ["x"]),
+    ],
+)
+def test_a_matrix_without_its_parts_is_refused(read, tensors, inputs):
+    with pytest.raises(SourceError, match=r"^model\.onnx: "):
+        read(tensors, node("MatMulInteger", "/bert/MatMul_quant", inputs))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"\x7fELF", onnx_file([tensor("a", BIAS)])[:-9]],
+    ids=["other", "early"],
+)
+def test_a_file_that_is_not_onnx_or_ends_early_is_refused(tmp_path, content):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(content)
+    with pytest.raises(SourceError, match=r"^model\.onnx: Error parsing message"):
+        read_onnx(path)

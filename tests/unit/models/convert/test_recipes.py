@@ -13,7 +13,7 @@ from tests.unit.models.convert.files import (
     VOCABULARY,
     ctranslate2,
     node,
-    onnx,
+    onnx_file,
     quantised,
     safetensors,
     tensor,
@@ -25,22 +25,22 @@ SCALE = 0.05
 
 def graph(tensors):
     """Quantise a model as its exporter does."""
-    parts = []
+    stored, nodes = [], []
     for number, (name, values) in enumerate(tensors.items()):
         full = name if name.startswith("classifier") else f"bert.{name}"
         if values.ndim == 1:
-            parts.append(tensor(full, values))
+            stored.append(tensor(full, values))
         elif "embeddings" in name:
             rows = np.clip(np.round(values / SCALE) + 128, 0, 255).astype(np.uint8)
-            parts.append(quantised(full, rows, SCALE, 128))
+            stored += quantised(full, rows, SCALE, 128)
         else:
             whole = np.clip(np.round(values.T / SCALE), -127, 127).astype(np.int8)
             module = full.removesuffix(".weight").replace("layer.", "layer#")
             path = f"/{module.replace('.', '/').replace('#', '.')}/MatMul_quant"
             inputs = ["x", f"onnx::MatMul_{number}_quantized", "a", "b"]
-            parts.append(quantised(f"onnx::MatMul_{number}", whole, SCALE, 0))
-            parts.append(node("MatMulInteger", path, inputs))
-    return onnx(b"".join(parts))
+            stored += quantised(f"onnx::MatMul_{number}", whole, SCALE, 0)
+            nodes.append(node("MatMulInteger", path, inputs))
+    return onnx_file(stored, nodes)
 
 
 @pytest.fixture
