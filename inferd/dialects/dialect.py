@@ -23,6 +23,10 @@ CallReader = Callable[[str, Sequence[ToolSpec]], Sequence[ParsedCall] | None]
 """Parser of the text between call markers, given the tools: returns the calls in order, or
 ``None`` if the text is not valid calls. Pure, and linear in the text."""
 
+CutCallReader = Callable[[str], tuple[Sequence[ParsedCall], str]]
+"""Parser of the text after a call marker whose last call is cut: returns the complete calls
+before that one in order, and the text of the rest. Pure, and linear in the text."""
+
 CallClassifier = Callable[[str, Sequence[ToolSpec]], bool | None]
 """Classifier of the beginning of a region, given the tools: returns whether it is a call or
 clearly an attempt at one; ``None`` if more text is needed. Its answer is final."""
@@ -41,6 +45,8 @@ class Region:
     empty string means that the region is only its begin marker."""
     read: CallReader | None = None
     """Parser of the calls."""
+    read_cut: CutCallReader | None = None
+    """The same for a cut answer, if the region may hold several calls and has no end."""
     string_tracker: Callable[[], StringTracker] | None = None
     """Maker of a tracker of strings in calls, in which markers do not count."""
     classify: CallClassifier | None = None

@@ -99,11 +99,15 @@ class BlockParser:
             blocks += self._parse_past_markers()
         return merge_deltas(blocks) if len(blocks) > 1 else blocks
 
-    def finish(self, *, was_cut: bool = False) -> list[ParsedBlock]:
+    def finish(
+        self, *, was_cut: bool = False, is_forced: bool = False
+    ) -> list[ParsedBlock]:
         """End the answer; return the blocks that were held back.
 
         Args:
             was_cut: whether the answer ended before the model's turn did.
+            is_forced: whether the answer is forced calls of which the last is not complete:
+                those before it are returned then, whatever the syntax.
         """
         blocks: list[ParsedBlock] = []
         matcher = None
@@ -113,8 +117,10 @@ class BlockParser:
                 matcher.finish() if matcher.found is None else ""
             )
             blocks += self._parse_past_markers()
-            if matcher is self._matcher and self._is_unsure:
+            if matcher is self._matcher and self._is_unsure and not is_forced:
                 blocks += self._as_text()
+        if self._holds == "calls" and is_forced:
+            blocks += self._take_complete_calls()
         if self._holds == "calls":
             blocks += self._end_calls("", reads=not (was_cut and self._region.ends))
         return merge_deltas(blocks)
@@ -250,6 +256,18 @@ class BlockParser:
         self._count(len(raw), is_text=calls is None)
         if calls is None:
             return [MalformedToolCall(raw), Text(raw)]
+        return [self._to_tool_use(call) for call in calls]
+
+    def _take_complete_calls(self) -> list[ParsedBlock]:
+        """Return the complete calls of a region that was cut; keep only the rest."""
+        text, read_cut = "".join(self._buffer), self._region.read_cut
+        calls, rest = ((), text) if read_cut is None else read_cut(text)
+        if not calls or self._n_calls + len(calls) > MAX_TOOL_CALLS:
+            return []
+        if not rest.strip():
+            rest, self._holds = "", "nothing"
+        self._count(len(self._begin) + len(text) - len(rest), is_text=False)
+        self._begin, self._buffer = "", [rest]
         return [self._to_tool_use(call) for call in calls]
 
     def _to_tool_use(self, call: ParsedCall) -> ToolUse:

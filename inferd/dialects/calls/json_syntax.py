@@ -24,6 +24,8 @@ TOOL_CALL_MAX_DEPTH: Final = 100
 so clients could not parse deeper ones."""
 
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
+_BETWEEN: Final = re.compile(r"[ \t\r\n\[,;]*")
+"""What may come before a call in an array, or between calls."""
 _raw_decode: Final = json.JSONDecoder().raw_decode
 _T = TypeVar("_T")
 
@@ -74,6 +76,31 @@ def read_calls(
             return None
         calls.append(call)
     return tuple(calls) or None
+
+
+def read_cut_calls(text: str) -> tuple[list[ParsedCall], str]:
+    """Parse the complete calls at the beginning of a cut text, and return the rest.
+
+    Args:
+        text: an array of calls, or calls separated by semicolons or white space.
+    """
+    calls: list[ParsedCall] = []
+    at = _after(_BETWEEN, text, 0)
+    while (found := _call_at(text, at)) is not None:
+        call, end = found
+        calls.append(call)
+        at = _after(_BETWEEN, text, end)
+    return calls, text[at:].removeprefix("]")
+
+
+def _call_at(text: str, at: int) -> tuple[ParsedCall, int] | None:
+    """Parse the call at an index, if it is complete; return the index after it, too."""
+    try:
+        end = value_end(text, at)
+    except (ValueError, RecursionError):
+        return None
+    call = read_call(text[at:end])
+    return None if call is None else (call, end)
 
 
 def strict_json(text: str, kind: type[_T]) -> _T:
@@ -155,16 +182,16 @@ def _arguments(call: JsonCall) -> Arguments:
 
 def _values(text: str) -> Iterator[str]:
     """Split a text lazily into its JSON values; the last part may be invalid."""
-    at = _after_space(text, 0)
+    at = _after(_SPACE, text, 0)
     while at < len(text):
         try:
             end = value_end(text, at)
         except (ValueError, RecursionError):
             end = len(text)
         yield text[at:end]
-        at = _after_space(text, end)
+        at = _after(_SPACE, text, end)
 
 
-def _after_space(text: str, at: int) -> int:
-    space = _SPACE.match(text, at)
-    return space.end() if space else at
+def _after(pattern: re.Pattern[str], text: str, at: int) -> int:
+    found = pattern.match(text, at)
+    return found.end() if found else at

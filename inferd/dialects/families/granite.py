@@ -12,7 +12,11 @@ from itertools import groupby
 from typing import Final
 
 from inferd.backend.job import PastCall, ToolSpec, Turn
-from inferd.dialects.calls.json_syntax import read_call_array, write_any_call
+from inferd.dialects.calls.json_syntax import (
+    read_call_array,
+    read_cut_calls,
+    write_any_call,
+)
 from inferd.dialects.dialect import Dialect, Region
 from inferd.dialects.families import hermes
 from inferd.dialects.lark import LarkBuilder, one_of, one_or_more_calls
@@ -147,7 +151,12 @@ GRANITE: Final = Dialect(
             ends=("</response>", "\n</response>"),
             only_first=True,
         ),
-        Region(holds="calls", begins=(_LIST,), read=read_call_array),
+        Region(
+            holds="calls",
+            begins=(_LIST,),
+            read=read_call_array,
+            read_cut=read_cut_calls,
+        ),
         hermes.CALLS,
     ),
     render=_render,

@@ -9,7 +9,11 @@ from itertools import product
 from typing import Final
 
 from inferd.backend.job import ToolSpec, Turn
-from inferd.dialects.calls.json_syntax import read_calls, write_any_call
+from inferd.dialects.calls.json_syntax import (
+    read_calls,
+    read_cut_calls,
+    write_any_call,
+)
 from inferd.dialects.dialect import Dialect, ParsedCall, Region
 from inferd.dialects.lark import LarkBuilder, one_or_more_calls
 from inferd.dialects.rendering import (
@@ -152,13 +156,16 @@ def _recognises(_architecture: str, template: str) -> bool:
 LLAMA3: Final = Dialect(
     name="llama3",
     regions=(
-        Region(holds="calls", begins=(_PYTHON_TAG,), read=_read),
+        Region(
+            holds="calls", begins=(_PYTHON_TAG,), read=_read, read_cut=read_cut_calls
+        ),
         Region(
             holds="calls",
             begins=tuple(f"{{{gap}{key}" for gap, key in product(_GAPS, _KEYS)),
             only_first=True,
             keeps_begin=True,
             read=_read,
+            read_cut=read_cut_calls,
             classify=_classify,
         ),
     ),

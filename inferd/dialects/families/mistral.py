@@ -9,6 +9,7 @@ Sources: ``mistral_common``; the chat templates of the models.
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import groupby
 from typing import Final
 
@@ -16,6 +17,7 @@ from inferd.backend.job import ToolSpec, Turn
 from inferd.dialects.calls.json_syntax import (
     make_call,
     read_call_array,
+    read_cut_calls,
     strict_json,
     value_end,
     write_any_call,
@@ -101,13 +103,26 @@ def _read(text: str, _tools: Sequence[ToolSpec]) -> Sequence[ParsedCall] | None:
     if text.lstrip().startswith("["):
         return read_call_array(text)
     try:
-        return [*_named_in(text)]
+        return [call for call, _ in _named_in(text)]
     except (ValueError, RecursionError):
         return None
 
 
-def _named_in(text: str) -> Iterator[ParsedCall]:
+def _read_cut(text: str) -> tuple[Sequence[ParsedCall], str]:
+    if text.lstrip().startswith("["):
+        return read_cut_calls(text)
+    calls, end = [], 0
+    with suppress(ValueError, RecursionError):
+        for call, end in _named_in(text):  # noqa: B007  # of the last one
+            calls.append(call)
+    return calls, text[end:]
+
+
+def _named_in(text: str) -> Iterator[tuple[ParsedCall, int]]:
     """Parse names and arguments, call by call, as strings may contain markers.
+
+    Yields:
+        A complete call, and the index after it.
 
     Raises:
         ValueError: the text is not such calls.
@@ -117,12 +132,13 @@ def _named_in(text: str) -> Iterator[ParsedCall]:
         head = _NAMED.match(text, at)
         if head is None:
             raise ValueError("not a name and arguments")
-        end = _NEXT.match(text, value_end(text, head.end()))
-        if end is None:
+        end = value_end(text, head.end())
+        arguments = strict_json(text[head.end() : end], Arguments)
+        yield make_call(head[1], arguments), end
+        after = _NEXT.match(text, end)
+        if after is None:
             raise ValueError("more than calls")
-        arguments = strict_json(text[head.end() : end.start()], Arguments)
-        yield make_call(head[1], arguments)
-        at = end.end() if end[1] else None
+        at = after.end() if after[1] else None
 
 
 def _write_calls(lark: LarkBuilder, tools: Sequence[ToolSpec]) -> str:
@@ -151,7 +167,7 @@ MISTRAL: Final = Dialect(
     regions=(
         Region(holds="thought", begins=("[THINK]",), ends=("[/THINK]",)),
         hermes.THOUGHT,
-        Region(holds="calls", begins=(_BEGIN,), read=_read),
+        Region(holds="calls", begins=(_BEGIN,), read=_read, read_cut=_read_cut),
         # Outside of calls they are text; calls need them, so their tokens must be kept.
         Region(holds="text", begins=(_ID, _ARGUMENTS), ends=("",), keeps_begin=True),
     ),

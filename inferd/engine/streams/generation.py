@@ -213,10 +213,15 @@ class BlockStream(_GeneratedStream[TokenEventV2]):
 
     def _flush(self, end: Ended) -> Sequence[TokenEventV2]:
         was_cut = end.stop_reason == "length"
-        parsed = self._parser.finish(was_cut=was_cut)
-        if was_cut and self._job.tool_choice.is_forced and not end.structure_complete:
+        cuts_forced_calls = (
+            (was_cut or end.stop_token_id is not None)
+            and self._job.tool_choice.is_forced
+            and not end.structure_complete
+        )
+        parsed = self._parser.finish(was_cut=was_cut, is_forced=cuts_forced_calls)
+        if cuts_forced_calls:
             # Text at the end of forced calls is part of an incomplete call.
-            self._has_cut_call = True
+            self._has_cut_call = was_cut
             parsed = [block for block in parsed if not isinstance(block, Text)]
         self._align_logprobs()
         events = [event for block in parsed for event in self._until_stop(block)]

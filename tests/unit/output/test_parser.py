@@ -288,6 +288,22 @@ def test_all_characters_are_counted_where_they_go(pieces, is_cut, is_structured,
     assert text == text_of(said)
 
 
+@pytest.mark.parametrize("rest", ["", " ", "; ", '; {"name'])
+def test_all_characters_of_forced_calls_that_are_cut_are_counted(rest):
+    region = Region(
+        holds="calls",
+        begins=("[CALLS]",),
+        read=json_syntax.read_calls,
+        read_cut=json_syntax.read_cut_calls,
+    )
+    parser = BlockParser([region])
+    text = f"[CALLS]{JSON_CALL}; {JSON_CALL}{rest}"
+    parser.feed(text)
+    _, _, *warned = parser.finish(was_cut=True, is_forced=True)
+    assert "".join(told_as_text(parser.runs(), text)) == text_of(warned)
+    assert text_of(warned) == rest.removeprefix("; ").strip()
+
+
 def test_text_that_waited_for_a_longer_marker_is_given_at_the_end():
     thought = Region(holds="thought", begins=("a",), ends=("b",))
     calls = Region(holds="calls", begins=("abcabc!",), ends=("!",), read=read_calls)

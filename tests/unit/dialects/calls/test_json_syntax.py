@@ -10,6 +10,7 @@ from inferd.dialects.calls.json_syntax import (
     read_call,
     read_call_array,
     read_calls,
+    read_cut_calls,
     write_any_call,
     write_call,
 )
@@ -67,6 +68,31 @@ def test_a_call_gives_its_name_and_arguments(call):
         text = json.dumps({"name": call.name, "arguments": arguments})
         assert read_call(text) == call
         assert read_calls(text) == (call,)
+
+
+@settings(max_examples=50)
+@given(
+    st.lists(CALLS, max_size=3),
+    CALLS,
+    st.sampled_from([("[", ", "), ("", "; "), ("", "\n")]),
+    st.data(),
+)
+def test_calls_before_a_cut_one_are_read_and_the_rest_is_returned(
+    calls, last, form, data
+):
+    begin, between = form
+    cut = written(last)[: data.draw(st.integers(0, len(written(last)) - 1))]
+    text = begin + between.join([*map(written, calls), cut])
+    assert read_cut_calls(text) == (calls, cut)
+
+
+@pytest.mark.parametrize("wrong", [each for each in NO_CALLS if "and more" not in each])
+def test_what_is_not_a_call_ends_the_calls_before_a_cut(wrong):
+    text = f"{F}; {wrong}; {F[:-1]}".rstrip()
+    [call], rest = read_cut_calls(text)
+    assert call == ParsedCall("f", {"a": 1})
+    assert text.endswith(rest)
+    assert wrong.strip() in rest
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -26,7 +26,10 @@ from inferd.backend.job import (
     ToolSpec,
     Turn,
 )
-from inferd.dialects.dialect import ParsedCall, Region
+from inferd.dialects.dialect import Dialect, ParsedCall, Region
+from inferd.dialects.families.granite import GRANITE
+from inferd.dialects.families.llama3 import LLAMA3
+from inferd.dialects.families.mistral import MISTRAL
 from inferd.engine.channel.demultiplexer import (
     JobMessage,
     PrefillProgress,
@@ -496,6 +499,99 @@ async def test_a_forced_call_cut_by_max_tokens_is_no_text(cut, autojump_clock):
     assert done.stop_reason == "max_tokens"
     assert done.structure_complete is False
     assert [each.raw for each in done.warnings] == ([cut] if len(cut) > 1 else [])
+
+
+LLAMA3_CALL = '{"name": "f", "parameters": {"a": 1}}'
+JSON_CALL = '{"name": "f", "arguments": {"a": 1}}'
+
+
+class Several(NamedTuple):
+    """How a family writes several calls in one region without an end."""
+
+    dialect: Dialect
+    begin: str
+    call: str
+    between: str = ""
+    end: str = ""
+
+
+SEVERAL = [
+    Several(LLAMA3, "", LLAMA3_CALL, "; "),
+    Several(LLAMA3, "<|python_tag|>", LLAMA3_CALL, "; "),
+    Several(GRANITE, "<|tool_call|>[", JSON_CALL, ", ", "]"),
+    Several(MISTRAL, "[TOOL_CALLS][", JSON_CALL, ", ", "]"),
+    Several(MISTRAL, "", '[TOOL_CALLS]f[ARGS]{"a": 1}'),
+]
+EARLY = [{"stop_reason": "length"}, {"stop_token_id": 7}]
+
+
+def uses(n_calls):
+    return [
+        msgspec.structs.replace(USE, tool_call_id=f"tc-{number}")
+        for number in range(n_calls)
+    ]
+
+
+async def forced(dialect, text, *, is_complete=False, **last):
+    """Give the events of forced calls, and their end."""
+    ended = msgspec.structs.replace(end(**last), structure_complete=is_complete)
+    stream = BlockStream(
+        results_of(text, ended), prepared(tool_choice=REQUIRED), dialect
+    )
+    *events, done = await events_of(stream)
+    return events, done
+
+
+@pytest.mark.parametrize("last", EARLY)
+@pytest.mark.parametrize("n_calls", [1, 2])
+@pytest.mark.parametrize("several", SEVERAL)
+async def test_forced_calls_before_the_one_that_is_cut_are_sent(
+    several, n_calls, last, autojump_clock
+):
+    for n_chars in range(len(several.call)):
+        cut = several.call[:n_chars]
+        calls = [several.call] * n_calls
+        text = several.begin + several.between.join([*calls, cut])
+        events, done = await forced(several.dialect, text, **last)
+        assert events == uses(n_calls)
+        assert [each.raw for each in done.warnings] == ([cut] if cut else [])
+        assert done.structure_complete is False
+        assert done.stop_reason == (
+            "max_tokens" if "stop_reason" in last else "tool_use"
+        )
+
+
+@pytest.mark.parametrize("is_complete", [True, False])
+@pytest.mark.parametrize("several", SEVERAL)
+async def test_forced_calls_that_are_not_cut_are_sent_without_a_warning(
+    several, is_complete, autojump_clock
+):
+    text = several.begin + several.between.join([several.call] * 2) + several.end
+    events, done = await forced(
+        several.dialect, text, is_complete=is_complete, stop_reason="length"
+    )
+    assert events == uses(2)
+    assert done.warnings == ()
+
+
+@pytest.mark.parametrize("last", EARLY)
+@pytest.mark.parametrize("cut", [LLAMA3_CALL[:-1], '{"name": "g'])
+async def test_the_first_of_forced_calls_that_is_cut_is_a_warning(
+    cut, last, autojump_clock
+):
+    events, done = await forced(LLAMA3, cut, **last)
+    assert events == []
+    assert done.warnings == (MalformedToolCall(cut),)
+
+
+async def test_a_call_that_the_model_chose_and_did_not_finish_is_text_with_those_before(
+    autojump_clock,
+):
+    text = f"{LLAMA3_CALL}; {LLAMA3_CALL[:-1]}"
+    answers = results_of(text, end(stop_reason="length"))
+    *events, done = await events_of(BlockStream(answers, prepared(), LLAMA3))
+    assert events == [Text(text)]
+    assert done.warnings == (MalformedToolCall(text),)
 
 
 async def test_forced_calls_that_are_complete_at_max_tokens_are_the_reason(
