@@ -34,7 +34,6 @@ ALLOWED = {
     '"box"': "a check's name in the output of inferd doctor",
     "`box`": "a check's name in the output of inferd doctor",
     '"patience"': "a parameter of whisper.cpp",
-    "test_f25_lying_worker.py": "a file of tests",
 }
 """Texts in which others rely on one of these words."""
 SUBTITLES = (
@@ -107,6 +106,12 @@ def public_classes() -> dict[str, list[str]]:
 @pytest.mark.parametrize("source", SOURCES)
 def test_a_text_has_no_private_metaphor(source):
     assert found_words(source, (ROOT / source).read_text()) == set()
+
+
+def test_a_file_of_tests_has_a_plain_name():
+    files = (ROOT / "tests").rglob("*.py")
+    named = {path.name for path in files if METAPHORS & set(words(path.stem))}
+    assert named == set()
 
 
 def test_every_exception_is_needed():

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.daemon.harness import mock
-from tests.fakes.boxed import try_in_box
+from tests.fakes.in_worker_sandbox import try_in_sandbox
 from tests.fakes.source import calls, imports, modules, names
 
 TREES = dict(modules())
@@ -69,7 +69,7 @@ def network_inodes(pid: int) -> set[str]:
 
 @pytest.mark.slow
 def test_code_that_is_run_in_a_worker_opens_no_socket(tmp_path):
-    found = try_in_box(tmp_path)
+    found = try_in_sandbox(tmp_path)
     kinds = ("network", "datagram", "Unix", "netlink")
     assert found["boxed"]["seccomp"]
     assert {found[f"open a {kind} socket"] for kind in kinds} == {"EPERM"}

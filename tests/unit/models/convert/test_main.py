@@ -20,7 +20,7 @@ MODELS = Path(inferd.models.__file__).parent
 
 
 def convert(*arguments):
-    """Run the converter as the workshop does: its own package, and nothing of ours."""
+    """Run the converter as the builder does: its own package, and nothing of ours."""
     return subprocess.run(
         [sys.executable, "-P", "-B", "-m", "convert", *map(str, arguments)],
         env=os.environ | {"PYTHONPATH": str(MODELS)},

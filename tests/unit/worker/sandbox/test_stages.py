@@ -9,7 +9,7 @@ from inferd.sandbox.syscalls import this_machine
 from inferd.worker.backend import LoadError
 from inferd.worker.sandbox import WorkerSandbox, landlock_paths, stages
 from inferd.worker.sandbox.profiles import LOADING, SERVING
-from tests.fakes.boxed import try_in_box
+from tests.fakes.in_worker_sandbox import try_in_sandbox
 
 READS = {
     "read the model",
@@ -49,7 +49,7 @@ NO_OTHERS = {"read the daemon's environment", "see the daemon's memory"}
 
 @pytest.mark.slow
 def test_while_loading_only_needed_actions_succeed(tmp_path):
-    found = try_in_box(tmp_path)
+    found = try_in_sandbox(tmp_path)
     boxed = found["boxed"]
     assert {found[name] for name in READS | WORKS} == {""}
     assert boxed["landlock"] == landlock.version()
@@ -63,7 +63,7 @@ def test_while_loading_only_needed_actions_succeed(tmp_path):
 
 @pytest.mark.slow
 def test_while_serving_no_file_can_be_opened(tmp_path):
-    found = try_in_box(tmp_path, stage="serving")
+    found = try_in_sandbox(tmp_path, stage="serving")
     assert {found[name] for name in WORKS} == {""}
     refused = READS | NO_FILES | NO_CALLS | NO_OTHERS
     assert {name: found[name] for name in refused} == dict.fromkeys(refused, "EPERM")
@@ -74,7 +74,7 @@ def test_while_serving_no_file_can_be_opened(tmp_path):
 def test_a_backend_with_an_accelerator_keeps_files_and_sockets_of_services(
     stage, tmp_path
 ):
-    found = try_in_box(tmp_path, n_gpu_layers=-1, stage=stage)
+    found = try_in_sandbox(tmp_path, n_gpu_layers=-1, stage=stage)
     assert found["boxed"]["files_unrestricted"]
     assert found["boxed"]["seccomp"]
     assert found["boxed"]["missing"] == []

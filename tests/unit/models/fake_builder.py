@@ -1,4 +1,4 @@
-"""A workshop without other programs: a registry of one wheel, and a converter."""
+"""A builder without other programs: a registry of one wheel, and a converter."""
 
 import hashlib
 import zipfile
@@ -47,7 +47,7 @@ MEMBERS = {
 }
 
 
-class FakeWorkshop:
+class FakeBuilder:
     """Its wheels have all members; what may go wrong is an attribute."""
 
     def __init__(self, directory: Path) -> None:

@@ -1,6 +1,6 @@
 """Enter a worker's sandbox, then try what nobody in there should be able to do.
 
-``python tests/fakes/boxed.py MODEL OTHER SETTINGS STAGE`` prints what came of each attempt as
+``python tests/fakes/in_worker_sandbox.py MODEL OTHER SETTINGS STAGE`` prints what came of each attempt as
 JSON: empty where it worked, else the name of the error.
 """
 
@@ -30,7 +30,7 @@ X32 = 0x4000_0000
 GETPID = 39
 
 
-def try_in_box(
+def try_in_sandbox(
     directory: Path, *, n_gpu_layers: int = 0, stage: str = "loading"
 ) -> dict[str, Any]:
     """Have a process of its own try; give what it prints.
