@@ -202,13 +202,53 @@ def test_links_lead_somewhere(path):
     assert [target for target in targets if not (path.parent / target).exists()] == []
 
 
-@pytest.mark.parametrize("path", BOOKS, ids=place)
+FOLDERS = "adr|attack|bench|docs|fuzz|inferd|protocol|systemd|tests|tools|torture"
+WRITTEN = {"attack/report.md", "bench/report.md", "tests/torture/report.md"}
+"""Files that a target of the Makefile writes."""
+
+
+NOT_MODULES = {
+    *("inferd.lock", "inferd.ndjson", "inferd.socket"),
+    "inferd.second_segment_offset",
+}
+"""Names of files, of a unit, and of a key in model files."""
+
+
+def code_in(path: Path) -> str:
+    """Return what a document has between backquotes."""
+    return "\n".join(re.findall(r"`([^`\n]+)`", path.read_text()))
+
+
+@pytest.mark.parametrize("path", ALL, ids=place)
 def test_files_that_are_named_exist(path):
     named = re.findall(
-        r"`((?:inferd|tests|tools|adr|docs|protocol|systemd)/[a-z0-9_./-]+)`",
-        path.read_text(),
+        rf"(?<![\w./~}}-])(?:{FOLDERS})/[a-z0-9_./-]*[a-z0-9_/]", code_in(path)
     )
-    assert [name for name in named if not (ROOT / name).exists()] == []
+    missing = {name for name in named if not (ROOT / name).exists()}
+    assert missing - WRITTEN == set()
+
+
+@pytest.mark.parametrize("path", ALL, ids=place)
+def test_files_of_tests_that_are_named_exist(path):
+    named = set(re.findall(r"\btest_\w+\.py\b", code_in(path)))
+    assert named - {each.name for each in (ROOT / "tests").rglob("test_*.py")} == set()
+
+
+@pytest.mark.parametrize("path", ALL, ids=place)
+def test_modules_that_are_named_exist(path):
+    named = set(re.findall(rf"(?<![\w./-])(?:{FOLDERS})(?:\.[a-z_]+)+", code_in(path)))
+    missing = {name for name in named if not is_module_or_attribute(name)}
+    assert missing - NOT_MODULES == set()
+
+
+def is_module_or_attribute(name: str) -> bool:
+    """Tell whether a module of this name exists, or one that has such an attribute."""
+    path = ROOT / name.replace(".", "/")
+    if path.is_dir() or path.with_suffix(".py").is_file():
+        return True
+    modules = (path.parent.with_suffix(".py"), path.parent / "__init__.py")
+    text = "".join(each.read_text() for each in modules if each.is_file())
+    return re.search(rf"^(?:def |class )?{path.name}\b", text, re.MULTILINE) is not None
 
 
 def test_paths_in_the_recipes_of_contributing_exist():

@@ -43,7 +43,7 @@ SUBTITLES = (
     "README.md",
 )
 """Where a cue is a line of subtitles, as WebVTT has it."""
-DOCUMENTS = ("README.md", "CONTRIBUTING.md", "THREAT_MODEL.md")
+DOCUMENTS = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "THREAT_MODEL.md")
 SOURCES = sorted(
     path.relative_to(ROOT).as_posix()
     for path in [
