@@ -28,7 +28,10 @@ unions of the above, by inheritance.
 """
 
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, Final
+
+DAEMON_STOPS: Final = "the daemon is going down"
+"""Why work that the end of the daemon cuts short fails."""
 
 
 class ErrorCode(StrEnum):

@@ -9,6 +9,7 @@ import trio
 
 from inferd.backend.interface import Backend
 from inferd.config.settings import Config, ConfigError
+from inferd.errors import DAEMON_STOPS
 from inferd.limits.server import MAX_MEDIA_FILES
 from inferd.paths import ADMIN_SOCKET
 from inferd.server.admin.commands import Commands
@@ -248,7 +249,7 @@ class Daemon:
             return
         self._queue.reject_waiting()
         for backend in self._backends:
-            backend.stop("the daemon is going down")
+            backend.stop(DAEMON_STOPS)
         await self._connections.wait_closed(by=trio.current_time() + SHUTDOWN_FLUSH_S)
 
     async def _finish(self, *, by: float) -> None:

@@ -10,7 +10,7 @@ import trio
 
 from inferd.engine.supervisor.process import reap
 from inferd.engine.supervisor.spawn import DECODER, kill, kill_and_reap, spawn
-from inferd.errors import InvalidFrameError
+from inferd.errors import DAEMON_STOPS, InvalidFrameError
 from inferd.ipc.worker import SandboxReport
 from inferd.limits.line_decoder import MAX_HEAD_BYTES
 from inferd.limits.protocol import MAX_FRAME_BYTES
@@ -216,7 +216,7 @@ class DecoderPool:
             if self._idle:
                 return await self._read_with(self._idle.pop(), task, parts)
         if self._is_closing:
-            raise InvalidFrameError("the daemon is going down")
+            raise InvalidFrameError(DAEMON_STOPS)
         try:
             decoder = DecoderProcess(self._loop)
             self._all.add(decoder)

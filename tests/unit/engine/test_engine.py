@@ -33,6 +33,7 @@ from inferd.engine.engine import Engine
 from inferd.engine.supervisor.restart_policy import RestartDelay
 from inferd.engine.supervisor.spawn import first_load
 from inferd.errors import (
+    DAEMON_STOPS,
     BackendNotReadyError,
     BackendUnavailableError,
     ContextOverflowError,
@@ -1200,12 +1201,12 @@ async def test_stop_fails_jobs_in_every_state_and_later_ones(
         await worker.expect(Run)
         preparing, waiting = home.ask(), home.ask()
         await worker.expect(Prepare)
-        home.engine.stop("the daemon is going down")
+        home.engine.stop(DAEMON_STOPS)
         prepared.may_run.set()
         for each in (running, preparing, waiting, prepared, home.ask()):
             await each.over.wait()
             assert isinstance(each.error, BackendUnavailableError)
-            assert "going down" in str(each.error)
+            assert DAEMON_STOPS in str(each.error)
         assert not home.engine.ready
 
 
@@ -1215,7 +1216,7 @@ async def test_stop_fails_jobs_that_wait_for_a_worker(monkeypatch, autojump_cloc
         await home.workers.next()
         waiting = home.ask()
         await settled()
-        home.engine.stop("the daemon is going down")
+        home.engine.stop(DAEMON_STOPS)
         await waiting.over.wait()
         assert isinstance(waiting.error, BackendUnavailableError)
 
@@ -1224,7 +1225,7 @@ async def test_a_worker_that_dies_after_stop_ends_nothing_else(
     monkeypatch, autojump_clock
 ):
     async with ready_server(monkeypatch) as (home, worker):
-        home.engine.stop("the daemon is going down")
+        home.engine.stop(DAEMON_STOPS)
         worker.die()
         successor = await home.workers.next_ready()
         await settled()
@@ -1237,7 +1238,7 @@ async def test_a_worker_that_gets_ready_after_stop_serves_nobody(
     async with ready_server(monkeypatch) as (home, worker):
         worker.die()
         worker = await home.workers.next()
-        home.engine.stop("the daemon is going down")
+        home.engine.stop(DAEMON_STOPS)
         await worker.get_ready()
         await settled()
         late = home.ask()
