@@ -574,6 +574,18 @@ async def test_forced_calls_that_are_not_cut_are_sent_without_a_warning(
     assert done.warnings == ()
 
 
+@pytest.mark.parametrize("several", SEVERAL)
+async def test_nothing_of_forced_calls_is_text_before_they_end(several, autojump_clock):
+    text = several.begin + several.between.join([several.call] * 2)
+    answers = results_of(*text)
+    stream = BlockStream(answers, prepared(tool_choice=REQUIRED), several.dialect)
+    with trio.move_on_after(1):  # as where the request is cancelled
+        async for events in stream:
+            pytest.fail(f"{events} at {text[: stream.n_tokens]}")
+    assert stream.n_tokens == len(text)
+    assert not stream.warnings
+
+
 @pytest.mark.parametrize("last", EARLY)
 @pytest.mark.parametrize("cut", [LLAMA3_CALL[:-1], '{"name": "g'])
 async def test_the_first_of_forced_calls_that_is_cut_is_a_warning(
