@@ -41,6 +41,8 @@ SUBTITLES = (
     "inferd/cli/transcription/",
     "inferd/cli/commands/transcribe.py",
     "README.md",
+    "tests/model/test_commands.py",
+    "tests/unit/client/test_transcripts.py",
 )
 """Where a cue is a line of subtitles, as WebVTT has it."""
 DOCUMENTS = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "THREAT_MODEL.md")
@@ -69,12 +71,20 @@ def found_words(source: str, text: str) -> set[str]:
     tree = ast.parse(text) if source.endswith(".py") else ast.Module([], [])
     for allowed in ALLOWED:
         text = text.replace(allowed, "")
-    banned = METAPHORS
-    if source.startswith(SUBTITLES):
-        banned = banned - {"cue", "cues"}
-    found = set(banned.intersection(words(text)))
+    found = set(banned_in(source).intersection(words(text)))
     found |= set(RIDDLE.findall(" ".join(text.split()).lower()))
     return {*found, *METAPHORS_AS_NAMES.intersection(defined(tree))}
+
+
+def banned_in(source: str) -> frozenset[str]:
+    return METAPHORS - {"cue", "cues"} if source.startswith(SUBTITLES) else METAPHORS
+
+
+def definitions(tree: ast.AST) -> Iterator[str]:
+    """Give the names of functions and classes."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
 
 
 def defined(tree: ast.AST) -> Iterator[str]:
@@ -108,10 +118,16 @@ def test_a_text_has_no_private_metaphor(source):
     assert found_words(source, (ROOT / source).read_text()) == set()
 
 
-def test_a_file_of_tests_has_a_plain_name():
-    files = (ROOT / "tests").rglob("*.py")
-    named = {path.name for path in files if METAPHORS & set(words(path.stem))}
-    assert named == set()
+def test_what_tests_define_has_plain_names():
+    """Files, functions and classes: the texts of tests may have any word."""
+    found = set()
+    for path in (ROOT / "tests").rglob("*.py"):
+        source = path.relative_to(ROOT).as_posix()
+        banned = banned_in(source) | METAPHORS_AS_NAMES
+        for name in (path.stem, *definitions(ast.parse(path.read_text()))):
+            if banned & set(words(name)):
+                found.add(f"{source}: {name}")
+    assert found == set()
 
 
 def test_every_exception_is_needed():

@@ -45,7 +45,7 @@ def test_spreads_can_be_computed_again_from_the_rounds(pairs):
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1))
-def test_a_median_lies_between_its_ends(values):
+def test_a_median_is_between_its_ends(values):
     found = spread(values)
     assert found["min"] <= found["median"] <= found["max"]
 

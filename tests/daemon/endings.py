@@ -65,7 +65,7 @@ def is_idle(daemon: DaemonProcess) -> bool:
         return _ticks(pid) == before
 
 
-def holdings(daemon: DaemonProcess) -> dict[int, tuple[int, int]]:
+def resources_of(daemon: DaemonProcess) -> dict[int, tuple[int, int]]:
     """Count the descriptors and threads of the daemon and of its worker.
 
     Among them is a connection on which it is heard that the others, which were closed

@@ -151,7 +151,7 @@ def test_an_unknown_socket_ends_the_start(make_daemon: MakeDaemon, names, reason
     assert daemon.refusal().startswith(f"error: {reason}")
 
 
-def test_a_second_daemon_is_refused_whoever_holds_the_sockets(
+def test_a_second_daemon_is_refused_no_matter_who_holds_the_sockets(
     make_daemon: MakeDaemon,
 ):
     first = make_daemon({"backend": [mock()]})

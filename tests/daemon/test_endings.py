@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.daemon.endings import WAYS, holdings, is_idle, places
+from tests.daemon.endings import WAYS, is_idle, places, resources_of
 from tests.daemon.fixtures import daemons
 from tests.daemon.harness import (
     Connection,
@@ -136,7 +136,7 @@ ASKS = {
 }
 
 
-class Crowd:
+class ManyClients:
     """Clients that come, and end their requests in all ways at any time."""
 
     def __init__(self, daemon: DaemonProcess) -> None:
@@ -183,8 +183,8 @@ def test_of_a_thousand_requests_that_end_at_any_time_nothing_is_left():
     with daemons() as make:
         daemon = make({"backend": [MIXED], "admission": admission}).start()
         daemon.ask(max_tokens=1)
-        before = holdings(daemon)
-        crowd = Crowd(daemon)
+        before = resources_of(daemon)
+        crowd = ManyClients(daemon)
         for n in range(N_REQUESTS):
             crowd.come(f"r{n}")
             while len(crowd.there) > crowd.chance.randrange(MOST_AT_ONCE):
@@ -195,7 +195,7 @@ def test_of_a_thousand_requests_that_end_at_any_time_nothing_is_left():
             assert eventually(lambda: not listener.order("requests")["requests"])
             assert places(listener) == (0, 0)
         assert eventually(lambda: is_idle(daemon))
-        assert eventually(lambda: holdings(daemon) == before)
+        assert eventually(lambda: resources_of(daemon) == before)
         assert {"cancelled", "deadline_exceeded", "end"} <= set(crowd.ends)
         running = [daemon.begin(f"s{n}", max_tokens=200) for n in range(9)]
         assert daemon.ask()[-1]["code"] == "queue_full"

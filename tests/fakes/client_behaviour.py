@@ -20,7 +20,7 @@ from tests.fakes.streams import REQUESTS, TERMINAL, Frame, FrameClient, cancel
 LONG_S: Final = 1000
 """Virtual seconds after which everything that can happen has happened."""
 
-SELDOM: Final = 6
+N_WITHOUT: Final = 6
 """Times that nothing goes wrong for each way in which something may."""
 
 
@@ -76,22 +76,22 @@ def scripts(*delays_s: float) -> st.SearchStrategy[list[Script]]:
     script = st.builds(
         Script,
         prepare_s=st.sampled_from(delays_s),
-        refusal=_seldom(
+        refusal=_rare_failure(
             InvalidRequestError("no"), ContextOverflowError(9, 8), ZeroDivisionError()
         ),
         tokens=st.sampled_from([(), ("a",), ("a", "b", "c"), ("x" * 400_000, "y")]),
         token_delay_s=st.sampled_from(delays_s),
-        failure=_seldom(BackendUnavailableError("gone"), ZeroDivisionError()),
-        ends_without_done=st.sampled_from([False] * SELDOM + [True]),
-        failure_after_done=_seldom(
+        failure=_rare_failure(BackendUnavailableError("gone"), ZeroDivisionError()),
+        ends_without_done=st.sampled_from([False] * N_WITHOUT + [True]),
+        failure_after_done=_rare_failure(
             BackendUnavailableError("gone"), ZeroDivisionError()
         ),
     )
     return st.lists(script, min_size=1, max_size=8)
 
 
-def _seldom(*failures: Exception) -> st.SearchStrategy[Exception | None]:
-    return st.sampled_from([*(None,) * SELDOM, *failures])
+def _rare_failure(*failures: Exception) -> st.SearchStrategy[Exception | None]:
+    return st.sampled_from([*(None,) * N_WITHOUT, *failures])
 
 
 async def run_client(

@@ -189,7 +189,7 @@ def reaching_others(place: Path) -> Attempts:
     }
 
 
-def looking_around(place: Path) -> Attempts:
+def reading_elsewhere(place: Path) -> Attempts:
     """See names and what there is to know of them: row 8, too."""
     private = place / "private"
     secret = private / "secret"
@@ -355,7 +355,7 @@ def main() -> None:
     attempts = {
         **leaving_traps(place),
         **reaching_others(place),
-        **looking_around(place),
+        **reading_elsewhere(place),
         **changing_names(place),
         **bothering(parent),
         **using_the_kernel(),

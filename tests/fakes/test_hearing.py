@@ -13,7 +13,7 @@ def append(samples, *, end=False):
     return to_line({"type": "append", "id": "r", "bytes": coded, "end": end})
 
 
-def test_a_line_comes_with_what_lies_in_its_memory():
+def test_a_line_comes_with_what_is_in_its_memory():
     ours, theirs = socket.socketpair()
     with ours, theirs, Memfd() as memory:
         memory.write(b"contents")

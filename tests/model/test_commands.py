@@ -40,7 +40,7 @@ def hearing() -> Iterator[DaemonProcess]:
 
 
 @pytest.fixture(scope="module")
-def seeing(tiny_f32, tmp_path_factory) -> Iterator[DaemonProcess]:
+def vision_daemon(tiny_f32, tmp_path_factory) -> Iterator[DaemonProcess]:
     mmproj = tmp_path_factory.mktemp("projector") / "mmproj.gguf"
     write_tiny_projector(mmproj, sees=True, hears=True)
     with daemons() as make:
@@ -195,8 +195,8 @@ def pictures(tmp_path: Path) -> dict[str, Path]:
 
 
 @pytest.fixture
-def ask(inferd, seeing):
-    def run(*arguments, daemon=seeing):
+def ask(inferd, vision_daemon):
+    def run(*arguments, daemon=vision_daemon):
         options = ("--directory", daemon.directory, *ANSWERED)
         return inferd("generate", "What is this?", *arguments, *options)
 

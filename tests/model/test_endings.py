@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.daemon.endings import WAYS, holdings, is_idle, no_more, places
+from tests.daemon.endings import WAYS, is_idle, no_more, places, resources_of
 from tests.daemon.fixtures import daemons
 from tests.daemon.harness import (
     Connection,
@@ -88,7 +88,7 @@ def test_of_many_requests_that_end_at_any_time_no_sequence_is_left(tiny_f32):
         daemon = make({"backend": [backend], "admission": admission}).start()
         daemon.ask(max_tokens=1)
         check_free(daemon)  # what it makes in a thread after its start is made
-        before = holdings(daemon)
+        before = resources_of(daemon)
         there: list[tuple[str, Connection]] = []
         for n in range(N_REQUESTS):
             client = daemon.connect()
@@ -103,4 +103,4 @@ def test_of_many_requests_that_end_at_any_time_no_sequence_is_left(tiny_f32):
                     assert client.frames()[-1]["id"] == request_id
         daemon.leave()
         check_free(daemon)
-        assert eventually(lambda: no_more(holdings(daemon), before))
+        assert eventually(lambda: no_more(resources_of(daemon), before))

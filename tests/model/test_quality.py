@@ -61,7 +61,7 @@ def watched(backend, asked) -> tuple[PreparedPrompt, Witness]:
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
-def test_the_same_question_gets_the_same_answer_whoever_came_between(smol, sampling):
+def test_the_same_question_gets_the_same_answer_after_those_of_others(smol, sampling):
     asked = job(QUESTION, max_tokens=16, sampling=sampling)
     before = answer(smol, asked)
     answer(smol, job("Write a poem about rain.", max_tokens=6))

@@ -24,7 +24,7 @@ def plain(embedded_chat) -> LlamaBackend:
 
 
 @pytest.fixture(scope="module")
-def looking(embedded_chat) -> LlamaBackend:
+def with_lookup(embedded_chat) -> LlamaBackend:
     return load(embedded_chat, n_ctx=512, speculation="lookup")[0]
 
 
@@ -49,16 +49,16 @@ def run(backend, asked):
 
 
 @pytest.mark.parametrize("prompt", PROMPTS)
-def test_the_likeliest_answer_is_the_same_with_lookups(plain, looking, prompt):
+def test_the_likeliest_answer_is_the_same_with_lookups(plain, with_lookup, prompt):
     asked = job(PROMPTS[prompt], max_tokens=64)
-    given, guesses = run(looking, asked)
+    given, guesses = run(with_lookup, asked)
     expected = answer(plain, asked)
     assert (given.text, given.end) == (expected.text, expected.end)
     assert sum(each.drafted_tokens for each in guesses) > 0
 
 
-def test_what_is_repeated_is_guessed_well(looking):
-    _, guesses = run(looking, job(PROMPTS["repeat"], max_tokens=64))
+def test_what_is_repeated_is_guessed_well(with_lookup):
+    _, guesses = run(with_lookup, job(PROMPTS["repeat"], max_tokens=64))
     drafted = sum(each.drafted_tokens for each in guesses)
     assert sum(each.accepted_tokens for each in guesses) > 0.5 * drafted > 10
 

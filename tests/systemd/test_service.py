@@ -69,7 +69,7 @@ def test_a_killed_worker_comes_back_within_the_sandbox(service):
     assert service.show("MainPID") == before
 
 
-def test_a_worker_boxes_itself_in_within_the_service(service):
+def test_a_worker_enters_its_sandbox_within_the_service(service):
     journal = service.run("journalctl", "-u", "inferd", "-o", "cat").stdout
     lines = [line for line in journal.splitlines() if '"worker.boxed"' in line]
     assert lines

@@ -51,7 +51,7 @@ def test_system_calls_are_those_of_a_service_without_the_dangerous_ones(unit):
 
 
 @pytest.mark.slow
-def test_a_running_worker_is_in_its_box(make_daemon):
+def test_a_running_worker_is_in_its_sandbox(make_daemon):
     daemon = make_daemon({"backend": [mock()]}).start()
     daemon.ask()
     [worker] = daemon.worker_pids()
@@ -67,7 +67,7 @@ def test_a_running_worker_is_in_its_box(make_daemon):
 
 
 @pytest.mark.parametrize("unit", SERVICES)
-def test_workers_may_box_themselves_in_within_the_service(unit):
+def test_workers_may_enter_a_sandbox_within_the_service(unit):
     allowed = directives(unit)["SystemCallFilter"][-1].split()
     calls = {"create_ruleset", "add_rule", "restrict_self"}
     assert {f"landlock_{each}" for each in calls} | {"seccomp"} == set(allowed)

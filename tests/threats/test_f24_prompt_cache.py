@@ -77,7 +77,7 @@ def test_a_job_is_the_user_s_whom_the_socket_names(service, asking):
 
 
 @pytest.mark.parametrize("leaf", ["infer.sock", "infer.v2.sock"])
-async def test_users_who_share_the_uid_of_strangers_have_nothing_in_common(
+async def test_users_who_share_the_uid_of_unmapped_users_have_nothing_in_common(
     leaf, monkeypatch, autojump_clock
 ):
     monkeypatch.setattr("inferd.server.identity.peer.overflow_uid", os.getuid)

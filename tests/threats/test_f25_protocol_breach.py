@@ -110,7 +110,7 @@ async def running_request(
         nursery.cancel_scope.cancel()
 
 
-async def lie(engine: Engine, workers: Workers, data: bytes) -> list[str]:
+async def breach(engine: Engine, workers: Workers, data: bytes) -> list[str]:
     """Lie while a request runs; give what it got, and what the next one does."""
     outcomes: list[str] = []
     async with running_request(engine, workers, outcomes) as (nursery, liar):
@@ -141,7 +141,7 @@ async def test_a_worker_that_beats_and_never_answers_is_ended(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*LIES, *LATE_LIES])
-async def test_a_lie_is_a_crash_of_the_worker_that_tells_it(
+async def test_a_breach_is_a_crash_of_the_worker_that_commits_it(
     name, monkeypatch, autojump_clock
 ):
     workers = Workers()
@@ -151,9 +151,9 @@ async def test_a_lie_is_a_crash_of_the_worker_that_tells_it(
     monkeypatch.setattr("inferd.engine.engine.start_worker", workers.start)
     engine = make_engine()
     with trio.fail_after(1000):
-        told, served = await lie(engine, workers, {**LIES, **LATE_LIES}[name])
+        told, served = await breach(engine, workers, {**LIES, **LATE_LIES}[name])
     if name in LIES:
         assert told == "the worker is gone: broke the protocol"
     else:
-        assert told == "done"  # before the lie
+        assert told == "done"  # before the breach
     assert served == "done"

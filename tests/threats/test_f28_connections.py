@@ -41,7 +41,7 @@ def n_connections(operator: Listener) -> int:
 
 
 @pytest.mark.slow
-def test_with_few_descriptors_a_crowd_is_told_and_admin_answers(
+def test_with_few_descriptors_many_clients_are_told_and_admin_answers(
     make_daemon: MakeDaemon,
 ):
     daemon = start_with_few_descriptors(make_daemon)

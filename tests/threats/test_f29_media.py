@@ -60,7 +60,7 @@ async def test_a_projector_that_attacks_its_parser_never_reaches_it(name, short_
 
 
 @pytest.mark.slow
-def test_a_projector_is_loaded_in_the_box(short_dir):
+def test_a_projector_is_loaded_in_the_sandbox(short_dir):
     model = write_tiny_model(short_dir / "m.gguf")
     projector = write_tiny_projector(short_dir / "p.gguf", hears=True)
     settings = LlamaCppSettings(name="m", model=str(model), mmproj=str(projector))

@@ -44,7 +44,7 @@ def deaf_server() -> LocalServer:
     return server
 
 
-async def test_a_crowd_that_hands_over_descriptors_leaves_the_daemon_its_own(
+async def test_many_clients_that_hand_over_descriptors_leave_the_daemon_its_own(
     autojump_clock,
 ):
     n_before = n_open()

@@ -194,7 +194,7 @@ def test_links_that_lead_to_each_other_come_to_an_end(place):
         open_directory(place / "one")
 
 
-def test_a_sticky_directory_may_lie_above_and_not_be_used_itself(place):
+def test_a_sticky_directory_may_be_above_and_not_be_used_itself(place):
     shared = place / "shared"
     (shared / "ours").mkdir(parents=True)
     shared.chmod(0o1777)

@@ -67,7 +67,7 @@ def test_the_one_before_is_kept_at_hand(releases):
     assert releases.named(PREVIOUS) == third
 
 
-def test_whoever_looks_finds_the_old_or_the_new_one_and_never_none(releases):
+def test_a_reader_finds_the_old_or_the_new_one_and_never_none(releases):
     first, second = make(releases), make(releases)
     releases.switch(first)
     rename = os.rename

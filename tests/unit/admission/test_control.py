@@ -362,7 +362,7 @@ TestAnyOrderOfEvents = pytest.mark.slow(AdmissionMachine.TestCase)
 # --- a conversation with a gate -----------------------------------------------------------
 
 
-class Door:
+class Admissions:
     """A gate, the tickets of those who came, and a clock."""
 
     def __init__(self, *, max_active: int = 1, max_queued: int = 10, **bounds: int):
@@ -399,39 +399,39 @@ class Door:
         return started[1:]
 
 
-def door_with(*waiting: tuple[int, int], runs: int = 9) -> Door:
-    """Make a door where 0 runs and 1, 2, … wait: each a user and a priority."""
-    door = Door(max_queued=4 * len(waiting))
-    door.arrive(runs)
+def admissions_with(*waiting: tuple[int, int], runs: int = 9) -> Admissions:
+    """Make admissions where 0 runs and 1, 2, … wait: each a user and a priority."""
+    admissions = Admissions(max_queued=4 * len(waiting))
+    admissions.arrive(runs)
     for uid, priority in waiting:
-        door.arrive(uid, priority=priority)
-    return door
+        admissions.arrive(uid, priority=priority)
+    return admissions
 
 
 def test_those_of_one_user_start_in_the_order_they_came():
-    assert door_with((1, 0), (1, 0), (1, 0)).starts() == [1, 2, 3]
+    assert admissions_with((1, 0), (1, 0), (1, 0)).starts() == [1, 2, 3]
 
 
 def test_who_waits_and_leaves_is_passed_over():
-    door = door_with((1, 0), (1, 0))
-    assert door.leave(1) is None
-    assert door.leave(0) == 2
+    admissions = admissions_with((1, 0), (1, 0))
+    assert admissions.leave(1) is None
+    assert admissions.leave(0) == 2
 
 
 def test_leaving_twice_frees_one_permit():
-    door = Door(max_active=2, max_queued=2)
+    admissions = Admissions(max_active=2, max_queued=2)
     for _ in range(4):
-        door.arrive()
-    assert (door.leave(0), door.leave(0)) == (2, None)
-    assert (door.gate.active, door.gate.waiting) == (2, 1)
+        admissions.arrive()
+    assert (admissions.leave(0), admissions.leave(0)) == (2, None)
+    assert (admissions.gate.active, admissions.gate.waiting) == (2, 1)
 
 
 def test_a_closed_gate_lets_those_inside_go_on():
-    door = door_with((1, 0))
-    door.gate.close()
+    admissions = admissions_with((1, 0))
+    admissions.gate.close()
     with pytest.raises(DrainingError):
-        door.arrive()
-    assert door.starts() == [1]
+        admissions.arrive()
+    assert admissions.starts() == [1]
 
 
 # --- turns ------------------------------------------------------------------------------
@@ -448,39 +448,39 @@ def test_a_closed_gate_lets_those_inside_go_on():
     ],
 )
 def test_users_take_turns_and_each_ranks_its_own(waiting, order):
-    assert list(door_with(*waiting).gate.order()) == order
-    assert door_with(*waiting).starts() == order
+    assert list(admissions_with(*waiting).gate.order()) == order
+    assert admissions_with(*waiting).starts() == order
 
 
 def test_one_who_comes_goes_before_one_who_was_just_served():
-    door = door_with((1, 0), (1, 0), (1, 0))
-    assert door.leave(0) == 1
-    door.arrive(2)
-    door.arrive(3)
-    assert list(door.gate.order()) == [4, 5, 2, 3]
+    admissions = admissions_with((1, 0), (1, 0), (1, 0))
+    assert admissions.leave(0) == 1
+    admissions.arrive(2)
+    admissions.arrive(3)
+    assert list(admissions.gate.order()) == [4, 5, 2, 3]
 
 
 def test_one_who_ran_at_once_was_served_as_well():
-    door = door_with((9, 0))
-    door.arrive(2)
-    assert list(door.gate.order()) == [2, 1]
+    admissions = admissions_with((9, 0))
+    admissions.arrive(2)
+    assert list(admissions.gate.order()) == [2, 1]
 
 
 def test_coming_anew_for_each_request_passes_nobody():
-    door = door_with((1, 0), (1, 0), (2, 0))
-    door.arrive(3)
-    assert door.leave(0) == 1
-    assert door.leave(1) == 3
-    assert door.leave(3) == 4
-    door.arrive(2)
-    assert list(door.gate.order()) == [2, 5]
+    admissions = admissions_with((1, 0), (1, 0), (2, 0))
+    admissions.arrive(3)
+    assert admissions.leave(0) == 1
+    assert admissions.leave(1) == 3
+    assert admissions.leave(3) == 4
+    admissions.arrive(2)
+    assert list(admissions.gate.order()) == [2, 5]
 
 
 @settings(max_examples=40)
 @given(st.lists(st.tuples(UIDS, PRIORITIES), max_size=12))
 def test_no_priority_changes_when_another_user_has_a_turn(waiting):
-    ranked = [waiting[each - 1][0] for each in door_with(*waiting).starts()]
-    plain = door_with(*((uid, 0) for uid, _ in waiting)).starts()
+    ranked = [waiting[each - 1][0] for each in admissions_with(*waiting).starts()]
+    plain = admissions_with(*((uid, 0) for uid, _ in waiting)).starts()
     assert ranked == [waiting[each - 1][0] for each in plain]
 
 
@@ -488,49 +488,49 @@ def test_no_priority_changes_when_another_user_has_a_turn(waiting):
 
 
 def test_alone_a_user_may_have_every_place_and_no_more():
-    door = Door(max_queued=3)
+    admissions = Admissions(max_queued=3)
     for _ in range(4):
-        door.arrive(1)
-    door.refuses(1, priority=10)
-    door.leave(0)
-    door.arrive(1)
+        admissions.arrive(1)
+    admissions.refuses(1, priority=10)
+    admissions.leave(0)
+    admissions.arrive(1)
 
 
-def test_without_places_nobody_waits_whoever_comes():
-    door = Door(max_queued=0)
-    door.arrive(1)
-    door.refuses(1)
-    door.refuses(2)
+def test_without_places_nobody_waits():
+    admissions = Admissions(max_queued=0)
+    admissions.arrive(1)
+    admissions.refuses(1)
+    admissions.refuses(2)
 
 
 def test_others_who_fill_the_queue_keep_nobody_out():
-    door = door_with(*[(1, 0)] * 5, runs=1)
-    while door.gate.waiting < 20:
-        door.arrive(1)
-    door.refuses(1)
-    second = door.arrive(2)
-    door.refuses(2)
-    assert door.leave(0) == second
+    admissions = admissions_with(*[(1, 0)] * 5, runs=1)
+    while admissions.gate.waiting < 20:
+        admissions.arrive(1)
+    admissions.refuses(1)
+    second = admissions.arrive(2)
+    admissions.refuses(2)
+    assert admissions.leave(0) == second
 
 
 def test_where_several_wait_none_gets_a_place_over_its_share():
-    door = Door(max_queued=4)
+    admissions = Admissions(max_queued=4)
     for uid in (1, 1, 2, 1):
-        door.arrive(uid)
-    door.refuses(1)
-    door.arrive(2)
-    door.refuses(2)
-    assert door.gate.waiting == 4
+        admissions.arrive(uid)
+    admissions.refuses(1)
+    admissions.arrive(2)
+    admissions.refuses(2)
+    assert admissions.gate.waiting == 4
 
 
 def test_vectors_keep_no_text_of_the_same_user_out():
-    door = Door(max_queued=2)
+    admissions = Admissions(max_queued=2)
     for _ in range(3):
-        door.arrive(1, writes=False)
-    door.refuses(1, writes=False)
-    chat = door.arrive(1)
-    door.refuses(1)
-    assert list(door.gate.order()) == [1, 2, chat]
+        admissions.arrive(1, writes=False)
+    admissions.refuses(1, writes=False)
+    chat = admissions.arrive(1)
+    admissions.refuses(1)
+    assert list(admissions.gate.order()) == [1, 2, chat]
 
 
 # --- bytes and tokens ---------------------------------------------------------------------
@@ -538,130 +538,132 @@ def test_vectors_keep_no_text_of_the_same_user_out():
 
 @pytest.mark.parametrize("of_what", ["n_bytes", "n_tokens"])
 class TestEitherBound:
-    def door(self) -> Door:
-        door = Door(max_queued_bytes=100, max_queued_tokens=100)
-        door.arrive(1)
-        return door
+    def admissions(self) -> Admissions:
+        admissions = Admissions(max_queued_bytes=100, max_queued_tokens=100)
+        admissions.arrive(1)
+        return admissions
 
     def test_what_waits_is_no_more_than_the_bound(self, of_what):
-        door = self.door()
-        door.arrive(1, **{of_what: 60})
-        door.refuses(1, **{of_what: 41})
-        door.arrive(1, **{of_what: 40})
-        door.refuses(1, **{of_what: 1})
+        admissions = self.admissions()
+        admissions.arrive(1, **{of_what: 60})
+        admissions.refuses(1, **{of_what: 41})
+        admissions.arrive(1, **{of_what: 40})
+        admissions.refuses(1, **{of_what: 1})
 
     def test_what_runs_does_not_count(self, of_what):
-        door = self.door()
-        door.arrive(1, **{of_what: 100})
-        assert door.leave(0) == 1
-        door.arrive(1, **{of_what: 100})
+        admissions = self.admissions()
+        admissions.arrive(1, **{of_what: 100})
+        assert admissions.leave(0) == 1
+        admissions.arrive(1, **{of_what: 100})
 
     def test_one_that_waits_alone_may_be_of_any_size(self, of_what):
-        door = self.door()
-        door.arrive(1, **{of_what: 1000})
-        door.refuses(1, **{of_what: 1})
-        assert door.leave(1) is None
-        door.arrive(1, **{of_what: 1000})
+        admissions = self.admissions()
+        admissions.arrive(1, **{of_what: 1000})
+        admissions.refuses(1, **{of_what: 1})
+        assert admissions.leave(1) is None
+        admissions.arrive(1, **{of_what: 1000})
 
     def test_where_several_wait_each_has_an_equal_share(self, of_what):
-        door = self.door()
-        door.arrive(2, **{of_what: 10})
-        door.arrive(1, **{of_what: 50})
-        door.refuses(1, **{of_what: 1})
-        door.arrive(2, **{of_what: 40})
+        admissions = self.admissions()
+        admissions.arrive(2, **{of_what: 10})
+        admissions.arrive(1, **{of_what: 50})
+        admissions.refuses(1, **{of_what: 1})
+        admissions.arrive(2, **{of_what: 40})
 
     def test_one_who_comes_to_wait_counts_in_its_own_share(self, of_what):
-        door = Door(max_active=2, max_queued_bytes=100, max_queued_tokens=100)
+        admissions = Admissions(
+            max_active=2, max_queued_bytes=100, max_queued_tokens=100
+        )
         for uid in (1, 2):
-            door.arrive(uid)
-        door.arrive(1, **{of_what: 10})
-        door.refuses(2, **{of_what: 51})
-        door.arrive(2, **{of_what: 50})
+            admissions.arrive(uid)
+        admissions.arrive(1, **{of_what: 10})
+        admissions.refuses(2, **{of_what: 51})
+        admissions.arrive(2, **{of_what: 50})
 
     def test_first_ones_have_what_others_leave_or_an_even_share(self, of_what):
-        door = self.door()
-        door.arrive(1, **{of_what: 1000})
-        door.arrive(2, **{of_what: 30})
-        door.refuses(3, **{of_what: 71})
-        door.arrive(3, **{of_what: 70})
-        door.refuses(4, **{of_what: 34})
-        door.arrive(4, **{of_what: 33})
+        admissions = self.admissions()
+        admissions.arrive(1, **{of_what: 1000})
+        admissions.arrive(2, **{of_what: 30})
+        admissions.refuses(3, **{of_what: 71})
+        admissions.arrive(3, **{of_what: 70})
+        admissions.refuses(4, **{of_what: 34})
+        admissions.arrive(4, **{of_what: 33})
 
     def test_one_large_first_request_keeps_no_other_out(self, of_what):
-        door = self.door()
-        door.arrive(2, **{of_what: 1000}, writes=False)
-        door.arrive(2, **{of_what: 50})
-        door.refuses(3, **{of_what: 34})
-        door.arrive(3, **{of_what: 33})
+        admissions = self.admissions()
+        admissions.arrive(2, **{of_what: 1000}, writes=False)
+        admissions.arrive(2, **{of_what: 50})
+        admissions.refuses(3, **{of_what: 34})
+        admissions.arrive(3, **{of_what: 33})
 
 
 def test_a_chat_comes_in_behind_another_users_vectors_of_300_000_tokens():
-    door = Door(max_active=4)
+    admissions = Admissions(max_active=4)
     for _ in range(4):
-        door.arrive(1)
-    door.arrive(2, n_tokens=300_000, writes=False)
-    chat = door.arrive(3, n_tokens=20)
-    assert list(door.gate.order()) == [4, chat]
+        admissions.arrive(1)
+    admissions.arrive(2, n_tokens=300_000, writes=False)
+    chat = admissions.arrive(3, n_tokens=20)
+    assert list(admissions.gate.order()) == [4, chat]
 
 
-def test_two_largest_lines_of_one_user_keep_no_newcomer_out():
-    door = Door()
-    door.arrive(1)
-    door.arrive(2, n_bytes=MAX_FRAME_BYTES, writes=False)
-    door.arrive(2, n_bytes=MAX_FRAME_BYTES)
+def test_two_largest_lines_of_one_user_keep_no_new_user_out():
+    admissions = Admissions()
+    admissions.arrive(1)
+    admissions.arrive(2, n_bytes=MAX_FRAME_BYTES, writes=False)
+    admissions.arrive(2, n_bytes=MAX_FRAME_BYTES)
     for uid in range(3, 11):
-        door.arrive(uid, n_bytes=MAX_FRAME_BYTES // 5)
-    assert door.gate.waiting == 10
+        admissions.arrive(uid, n_bytes=MAX_FRAME_BYTES // 5)
+    assert admissions.gate.waiting == 10
 
 
 # --- the hint -----------------------------------------------------------------------------
 
 
 def test_before_any_permit_came_back_nothing_is_said_of_when():
-    door = Door(max_queued=0)
-    door.arrive()
-    assert door.refuses().retry_after_ms is None
+    admissions = Admissions(max_queued=0)
+    admissions.arrive()
+    assert admissions.refuses().retry_after_ms is None
 
 
 def test_the_hint_is_a_turn_of_each_user_at_the_pace_of_late():
-    door = Door(max_active=2, max_queued=2)
-    door.arrive(1)
-    door.now = 4
-    door.leave(0)
+    admissions = Admissions(max_active=2, max_queued=2)
+    admissions.arrive(1)
+    admissions.now = 4
+    admissions.leave(0)
     for uid in (1, 1, 1, 2):
-        door.arrive(uid)
-    assert door.refuses(1).retry_after_ms == 4000
+        admissions.arrive(uid)
+    assert admissions.refuses(1).retry_after_ms == 4000
 
 
 def test_one_who_waits_in_vain_holds_no_permit_and_changes_no_hint():
-    door = Door(max_queued=1)
-    door.arrive()
-    door.arrive()
-    door.now = 50
-    door.leave(1)
-    door.arrive()
-    assert door.refuses().retry_after_ms is None
+    admissions = Admissions(max_queued=1)
+    admissions.arrive()
+    admissions.arrive()
+    admissions.now = 50
+    admissions.leave(1)
+    admissions.arrive()
+    assert admissions.refuses().retry_after_ms is None
 
 
 # --- other bounds -------------------------------------------------------------------------
 
 
 def test_more_may_wait_from_when_the_bounds_grow():
-    door = Door(max_queued=0)
-    door.arrive()
-    door.refuses()
-    door.gate.resize(max_queued=2, max_queued_tokens=100, max_queued_bytes=100)
-    door.arrive(n_bytes=60, n_tokens=60)
-    door.refuses(n_bytes=60)
-    door.arrive(n_bytes=40)
-    door.refuses()
+    admissions = Admissions(max_queued=0)
+    admissions.arrive()
+    admissions.refuses()
+    admissions.gate.resize(max_queued=2, max_queued_tokens=100, max_queued_bytes=100)
+    admissions.arrive(n_bytes=60, n_tokens=60)
+    admissions.refuses(n_bytes=60)
+    admissions.arrive(n_bytes=40)
+    admissions.refuses()
 
 
 def test_those_who_wait_stay_when_the_bounds_shrink():
-    door = Door(max_queued=3)
+    admissions = Admissions(max_queued=3)
     for _ in range(4):
-        door.arrive()
-    door.gate.resize(max_queued=1, max_queued_tokens=100, max_queued_bytes=100)
-    assert door.gate.waiting == 3
-    door.refuses()
-    assert [door.leave(ticket) for ticket in range(4)] == [1, 2, 3, None]
+        admissions.arrive()
+    admissions.gate.resize(max_queued=1, max_queued_tokens=100, max_queued_bytes=100)
+    assert admissions.gate.waiting == 3
+    admissions.refuses()
+    assert [admissions.leave(ticket) for ticket in range(4)] == [1, 2, 3, None]

@@ -31,13 +31,13 @@ def test_the_latest_count_most():
 @pytest.mark.parametrize(
     ("held_s", "expected_ms"), [(0, RETRY_AFTER_MIN_MS), (1e9, RETRY_AFTER_MAX_MS)]
 )
-def test_a_hint_is_neither_a_loop_nor_a_farewell(held_s, expected_ms):
+def test_a_hint_is_neither_a_loop_nor_a_dismissal(held_s, expected_ms):
     assert hint(held_s) == expected_ms
 
 
 @settings(max_examples=30)
 @given(st.lists(st.floats(0.1, 50), min_size=1, max_size=30))
-def test_a_hint_lies_between_the_shortest_and_the_longest(held_s):
+def test_a_hint_is_between_the_shortest_and_the_longest(held_s):
     told_ms = hint(*held_s)
     assert told_ms is not None
     assert 1000 * min(held_s) - 1 <= told_ms <= 1000 * max(held_s) + 1

@@ -110,9 +110,7 @@ def test_partial_text_is_for_those_who_read_open_sound_as_it_comes(stream):
         ("timestamps", "char", "[segment, word]"),
     ],
 )
-def test_a_value_that_nobody_knows_is_refused_whoever_would_serve(
-    field, value, allowed
-):
+def test_a_value_that_nobody_knows_is_refused_for_any_backend(field, value, allowed):
     words = f"{field} {value} not in {allowed}"
     assert refusal(**{field: value}).startswith(words)
     text = Message("user", [TextBlock("hi")])

@@ -23,7 +23,7 @@ def line(text: str | None = "AAAA", *, to: str = "s", **fields) -> AppendLine:
     return AppendLine(id="r", attachment_id=to, bytes=text, **fields)
 
 
-def parcel_of(n_fds: int = 1) -> LineFds:
+def fds_of(n_fds: int = 1) -> LineFds:
     line_fds = LineFds(FdQuota(100))
     fds = tuple(memfd() for _ in range(n_fds))
     line_fds.add(fds, is_cut=False)
@@ -138,7 +138,7 @@ def test_an_append_to_an_attachment_that_is_not_open_is_refused():
 
 
 def test_a_descriptor_that_did_not_come_is_refused_with_how_many_did():
-    assert refusal(AppendQueue(OPEN), line(None, fd=1), parcel_of(1)) == (
+    assert refusal(AppendQueue(OPEN), line(None, fd=1), fds_of(1)) == (
         "append.fd 1 not among the descriptors that came with the line, which are 1"
     )
 
@@ -155,7 +155,7 @@ def test_a_line_whose_descriptors_were_too_many_is_refused_for_that():
 
 async def test_a_descriptor_is_open_until_the_next_line_is_asked_for(autojump_clock):
     appends = AppendQueue(OPEN)
-    appends.put(line(None, fd=0), 10, parcel_of(1))
+    appends.put(line(None, fd=0), 10, fds_of(1))
     appends.put(line(end=True), 10, NO_FDS)
     _, [fd] = await anext(appends)
     assert is_open(fd)
@@ -167,13 +167,13 @@ async def test_a_descriptor_is_open_until_the_next_line_is_asked_for(autojump_cl
 async def test_close_closes_all_descriptors(autojump_clock):
     appends = AppendQueue(OPEN)
     for _ in range(3):
-        appends.put(line(None, fd=0), 10, parcel_of(1))
+        appends.put(line(None, fd=0), 10, fds_of(1))
     await anext(appends)
     assert not appends.is_closed
     appends.close()
     assert (appends.pending_bytes, appends.is_open) == (0, False)
     assert appends.is_closed
-    assert refusal(appends, line(), parcel_of(1))
+    assert refusal(appends, line(), fds_of(1))
 
 
 # --- bounds -----------------------------------------------------------------------------
@@ -199,7 +199,7 @@ async def test_there_is_room_for_so_many_bytes_and_again_when_they_are_taken(
 
 async def test_a_descriptor_counts_for_so_many_bytes(autojump_clock):
     appends = AppendQueue(OPEN)
-    appends.put(line(None, fd=0), 10, parcel_of(2))
+    appends.put(line(None, fd=0), 10, fds_of(2))
     assert appends.pending_bytes == 10 + 2 * READ_AHEAD_DESCRIPTOR_BYTES
     await anext(appends)
     assert appends.pending_bytes == 0

@@ -72,7 +72,7 @@ async def test_a_failure_passes_the_lock_on(autojump_clock, nursery):
 
 @settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=8))
-def test_the_lock_is_not_lost_whoever_is_cancelled_when(visits):
+def test_the_lock_is_not_lost_by_any_cancel(visits):
     """Each comes and gives up at its time, some at the moment when they are next."""
 
     async def main() -> None:

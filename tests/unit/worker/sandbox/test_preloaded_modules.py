@@ -27,7 +27,7 @@ def kept(monkeypatch, tmp_path):
     sys.modules.pop("beside_a_script", None)
 
 
-def test_what_lies_beside_a_script_is_imported_without_its_file(kept, tmp_path):
+def test_what_is_beside_a_script_is_imported_without_its_file(kept, tmp_path):
     module = importlib.import_module("beside_a_script")
     assert str(tmp_path / "audit/beside_a_script.py") == module.WHERE
 

@@ -168,7 +168,7 @@ def test_an_unused_sequence_is_evicted_in_the_end():
 @given(
     st.lists(st.tuples(IDS, st.integers(0, 2), st.integers(1, 2 * ROOM)), max_size=12)
 )
-def test_host_memory_is_never_over_its_bound_and_nothing_found_is_a_strangers(moves):
+def test_host_memory_is_never_over_its_bound_and_nothing_found_is_another_users(moves):
     mine = prefixes()
     for ids, owner, n_bytes in moves:
         mine.add(entry := kept(*ids, owner=owner, slot=0))
@@ -187,7 +187,7 @@ def test_host_memory_is_never_over_its_bound_and_nothing_found_is_a_strangers(mo
         max_size=30,
     )
 )
-def test_nobody_loses_an_even_share_to_others_or_to_strangers(flood):
+def test_nobody_loses_an_even_share_to_others_or_to_those_who_share_nothing(flood):
     mine = prefixes()
     for n in range(3):  # the least worth of all: one token, and a third of its share
         mine.add(entry := kept(n, owner=0, slot=0))

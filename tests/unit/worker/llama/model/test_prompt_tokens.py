@@ -45,7 +45,7 @@ def test_a_prompt_of_one_piece_is_tokenised_like_any_text(model):
         assert tokenized(model, (text,)) == model.tokenize(text)
 
 
-def test_no_token_lies_across_two_pieces(model):
+def test_no_token_is_across_two_pieces(model):
     tokens = tokenized(model, ("<|im_start|>a<", "|im_start|>b<|im_end|>"))
     assert tokens[:2] == [BEGIN, TURN]
     assert tokens[-1] == END

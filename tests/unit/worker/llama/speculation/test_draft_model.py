@@ -30,7 +30,7 @@ def twin(tiny_model):
 
 
 @pytest.fixture(scope="module")
-def stranger(tiny_model, tmp_path_factory):
+def other_model(tiny_model, tmp_path_factory):
     """Another model guesses, and is wrong as a rule."""
     path = write_tiny_model(tmp_path_factory.mktemp("draft") / "draft.gguf", seed=9)
     return load(tiny_model, speculation="draft", draft_model=str(path), draft_max=7)[0]
@@ -65,9 +65,9 @@ def test_a_model_that_drafts_for_itself_is_always_right(backend, twin):
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
-def test_wrong_drafts_change_no_answer(backend, stranger, sampling):
+def test_wrong_drafts_change_no_answer(backend, other_model, sampling):
     asked = job(sampling=sampling, max_tokens=80)
-    given, drafted, accepted = run(stranger, asked)
+    given, drafted, accepted = run(other_model, asked)
     assert given[0].text == answer(backend, asked).text
     assert drafted > 2 * accepted
 

@@ -75,7 +75,7 @@ def eager(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def looking(tiny_model):
+def with_lookup(tiny_model):
     return load(tiny_model, speculation="lookup", draft_max=7)[0]
 
 
@@ -139,15 +139,15 @@ def test_accepted_drafts_and_steps_add_up(backend, wild):
 
 @pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED, LOOPING])
-def test_lookups_change_no_answer(backend, looking, sampling):
+def test_lookups_change_no_answer(backend, with_lookup, sampling):
     for text in ("abcabcabc", "a rose is a rose is a rose"):
         asked = job(text, sampling=sampling, max_tokens=120)
-        assert answer(looking, asked) == answer(backend, asked)
+        assert answer(with_lookup, asked) == answer(backend, asked)
 
 
 @pytest.mark.usefixtures("eager")
-def test_an_answer_that_repeats_itself_takes_fewer_steps(looking):
-    took = run(looking, job(sampling=LOOPING, max_tokens=80))
+def test_an_answer_that_repeats_itself_takes_fewer_steps(with_lookup):
+    took = run(with_lookup, job(sampling=LOOPING, max_tokens=80))
     drafted, accepted = guesses_of(took)
     assert len(took) + accepted == 80
     assert accepted > 0.8 * drafted > 50
@@ -155,11 +155,11 @@ def test_an_answer_that_repeats_itself_takes_fewer_steps(looking):
 
 @pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
-def test_lookups_and_structures_go_together(backend, looking, sampling):
+def test_lookups_and_structures_go_together(backend, with_lookup, sampling):
     structure = Structure(kind="regex", source="((yes|no|perhaps), ){12}end")
     asked = job(structure=structure, sampling=sampling, max_tokens=200)
     plain = answer(backend, asked)
-    took = run(looking, asked)
+    took = run(with_lookup, asked)
     given = collect(iter(took))[1]
     assert (given.pieces, given.end) == (plain.pieces, plain.end)
     assert guesses_of(took)[1] > 0
@@ -169,28 +169,28 @@ def test_lookups_and_structures_go_together(backend, looking, sampling):
 
 @pytest.mark.usefixtures("eager")
 def test_several_answers_are_guessed_at_once_and_are_what_they_are_alone(
-    backend, looking
+    backend, with_lookup
 ):
     asked = {n: job("ab" * n, sampling=LOOPING, max_tokens=30 * n) for n in (1, 2, 3)}
     expected = {n: answer(backend, each).text for n, each in asked.items()}
     for n, each in asked.items():
-        looking.start(n, looking.prepare(each))
-    given = collect(steps(looking))
+        with_lookup.start(n, with_lookup.prepare(each))
+    given = collect(steps(with_lookup))
     assert {n: each.text for n, each in given.items()} == expected
 
 
 @pytest.mark.usefixtures("eager")
-def test_a_dropped_answer_leaves_no_drafts(backend, looking):
+def test_a_dropped_answer_leaves_no_drafts(backend, with_lookup):
     asked = job("abab", sampling=LOOPING, max_tokens=90)
     expected = answer(backend, asked)
     for n_steps in range(1, 8):
-        looking.start(1, looking.prepare(asked))
-        list(steps(looking, n_steps))
-        looking.drop(1)
-    decoder = looking._engine.decoder
+        with_lookup.start(1, with_lookup.prepare(asked))
+        list(steps(with_lookup, n_steps))
+        with_lookup.drop(1)
+    decoder = with_lookup._engine.decoder
     assert decoder._speculation._drafter._lookups == {}
     assert decoder._running == {}
-    assert answer(looking, asked) == expected
+    assert answer(with_lookup, asked) == expected
 
 
 def test_an_answer_that_ends_is_dropped(backend, wild):
@@ -244,10 +244,10 @@ def test_text_that_does_not_repeat_itself_is_soon_left_alone(backend, monkeypatc
     assert sum(bool(step.drafted) for step in late) < len(late) / 8
 
 
-def test_prompts_are_read_before_anything_is_guessed(looking):
-    looking.start(1, looking.prepare(job("ababababab", max_tokens=4)))
-    assert take_step(looking).drafted == []
-    looking.drop(1)
+def test_prompts_are_read_before_anything_is_guessed(with_lookup):
+    with_lookup.start(1, with_lookup.prepare(job("ababababab", max_tokens=4)))
+    assert take_step(with_lookup).drafted == []
+    with_lookup.drop(1)
 
 
 # --- beside a grammar's own tokens ----------------------------------------------------

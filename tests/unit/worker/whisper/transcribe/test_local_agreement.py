@@ -41,7 +41,7 @@ def test_what_two_hearings_agree_on_is_settled():
     assert (settled(third), third.open) == (b" fellow Americans", [])
 
 
-def test_the_very_end_is_not_settled_whoever_agrees():
+def test_the_very_end_is_never_settled_by_agreement():
     agreement = LocalAgreement()
     for _ in range(2):
         agreement.update(words("one two three"), 1200, is_last=False)
