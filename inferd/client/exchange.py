@@ -14,14 +14,14 @@ from typing import Final, Generic, TypeVar
 import msgspec
 from msgspec import Struct
 
-from inferd.client.frames import Answer, Failure
+from inferd.client.frames import Failure
 from inferd.errors import FrameTooLargeError, InvalidFrameError
 from inferd.wire.blocks import AudioAttachment, BlocksRequest
-from inferd.wire.codec import DECODE_FAILURES, Request, encode
+from inferd.wire.codec import DECODE_FAILURES, encode
 from inferd.wire.commands import Command
 from inferd.wire.framing import LineSplitter
-from inferd.wire.requests import CancelLine
-from inferd.wire.responses import EmbeddingsFrame, Terminal
+from inferd.wire.requests import CancelLine, Request
+from inferd.wire.responses import EmbeddingsFrame, Response, TerminalFrame
 from inferd.wire.speech import AppendLine
 
 APPEND_BYTES: Final = 256 * 1024
@@ -29,7 +29,7 @@ APPEND_BYTES: Final = 256 * 1024
 base64 a third of what a daemon buffers of such lines."""
 
 Q = TypeVar("Q", bound=Request)
-A = TypeVar("A", bound=Answer)
+A = TypeVar("A", bound=Response)
 
 
 class ClientError(Exception):
@@ -201,7 +201,7 @@ class Exchange(Generic[Q, A]):
             raise ProtocolError(
                 f"a frame for request {answer.id!r}, which is not in progress"
             )
-        if isinstance(answer, Terminal):
+        if isinstance(answer, TerminalFrame):
             self._id = None
         if isinstance(answer, Failure):
             raise RequestFailedError(answer)

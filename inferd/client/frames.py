@@ -11,10 +11,8 @@ from inferd.wire.responses import (
     BlockFrame,
     BlocksDone,
     DoneFrame,
-    EmbeddingsFrame,
     ErrorFrame,
     ProgressFrame,
-    RerankFrame,
     TokenFrame,
 )
 
@@ -48,4 +46,3 @@ class DoneBlocks(BlocksDone, frozen=True, kw_only=True):
 
 TextAnswer = TokenFrame | ProgressFrame | DoneText
 BlocksAnswer = BlockFrame | ProgressFrame | DoneBlocks
-Answer = TextAnswer | BlocksAnswer | EmbeddingsFrame | RerankFrame

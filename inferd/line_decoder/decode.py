@@ -142,7 +142,7 @@ def _decode_text(task: DecodeTask, line: bytes) -> DecodeOutput:
 
 def _decode_blocks(task: DecodeTask, line: bytes) -> DecodeOutput:
     request = decode_blocks(line)
-    stats = {"n_attachments": len(request.attachments), "n_tools": len(request.tools)}
+    stats = request.counts()
     attachments = request.attachments[:MAX_ATTACHMENTS]
     blocks = BlocksRequest(
         id=request.id,
@@ -186,7 +186,7 @@ def _resolve_blocks(
 
 def _decode_embed(line: bytes) -> DecodeOutput:
     request = decode_embed(line)
-    stats = {"n_inputs": len(request.input)}
+    stats = request.counts()
     light = RequestHead(embed=EmbedRequest(id=request.id, input=[]), stats=stats)
     try:
         resolved = resolve_embed(request)
@@ -201,7 +201,7 @@ def _decode_embed(line: bytes) -> DecodeOutput:
 
 def _decode_rerank(line: bytes) -> DecodeOutput:
     request = decode_rerank(line)
-    stats = {"n_documents": len(request.documents)}
+    stats = request.counts()
     rerank = RerankRequest(id=request.id, query="", documents=[], top_n=request.top_n)
     light = RequestHead(rerank=rerank, stats=stats)
     try:

@@ -21,25 +21,9 @@ from inferd.server.identity.peer import Peer
 from inferd.server.large_lines.decode import ResolveResult
 from inferd.server.media.append_queue import AppendQueue
 from inferd.server.queue.requests import Permit
-from inferd.wire.blocks import BlocksRequest
-from inferd.wire.codec import Request
-from inferd.wire.requests import EmbedRequest, RerankRequest
 from inferd.wire.responses import DraftCounts, Timing
 
 RequestStats = dict[str, int | float]
-
-
-def request_stats(request: Request) -> RequestStats:
-    """Count the attachments, tools, inputs or documents of a request."""
-    match request:
-        case BlocksRequest(attachments=attachments, tools=tools):
-            return {"n_attachments": len(attachments), "n_tools": len(tools)}
-        case EmbedRequest(input=texts):
-            return {"n_inputs": len(texts)}
-        case RerankRequest(documents=documents):
-            return {"n_documents": len(documents)}
-        case _:
-            return {}
 
 
 ID_CHARS = 128

@@ -7,10 +7,10 @@ A block or attachment of an unknown type is decoded as ``UnknownBlock`` or
 from collections.abc import Iterable
 from typing import Annotated
 
-from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
 from inferd.errors import InvalidFrameError
-from inferd.wire.requests import U32, Role
+from inferd.wire.requests import U32, Request, Role
 
 ANY_JSON = Meta(extra_json_schema={"description": "Any JSON value."})
 """JSON that is kept undecoded: it may be large, and the daemon does not read it here."""
@@ -145,7 +145,7 @@ class ResponseFormat(Struct, frozen=True, kw_only=True):
     grammar: str | None = None
 
 
-class Options(Struct, frozen=True, kw_only=True):
+class Options(Request, frozen=True, kw_only=True):
     """The options of a v2 request: all fields except its content."""
 
     id: str = ""
@@ -216,10 +216,14 @@ class BlocksRequest(Options, frozen=True, kw_only=True):
 
     messages: list[Message]
     """The conversation, oldest first."""
-    attachments: list[Attachment] = []
+    attachments: list[Attachment] = field(default_factory=list)
     """Media that blocks refer to; ids are unique."""
-    tools: list[Tool] = []
+    tools: list[Tool] = field(default_factory=list)
     """Tools that the model may call; names are unique."""
+
+    def counts(self) -> dict[str, int]:
+        """Count the attachments and the tools."""
+        return {"n_attachments": len(self.attachments), "n_tools": len(self.tools)}
 
 
 def refuse_empty(attachments: Iterable[Attachment]) -> None:

@@ -16,6 +16,7 @@ from inferd.wire.requests import (
     CancelLine,
     EmbedRequest,
     GenerateRequest,
+    Request,
     RerankRequest,
 )
 from inferd.wire.responses import (
@@ -31,7 +32,6 @@ from inferd.wire.status import AnyStatus, StatusFrame
 from inferd.wire.unknown_types import decode_with_unknowns, is_unknown_tag
 
 T = TypeVar("T")
-Request = GenerateRequest | BlocksRequest | EmbedRequest | RerankRequest
 Q = TypeVar("Q", bound=Request | CancelLine | AppendLine)
 
 DECODE_FAILURES: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)

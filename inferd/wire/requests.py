@@ -23,7 +23,18 @@ class ChatMessage(Struct, frozen=True):
     content: str
 
 
-class GenerateRequest(Struct, frozen=True, kw_only=True):
+class Request(Struct, frozen=True, kw_only=True):
+    """Base of the requests of all inference sockets; it is decoded as one of them."""
+
+    id: str
+    """Echoed on every frame of the answer."""
+
+    def counts(self) -> dict[str, int]:
+        """Count its parts, for the log; never with content."""
+        return {}
+
+
+class GenerateRequest(Request, frozen=True, kw_only=True):
     """A v1 generation request, as received."""
 
     id: str = ""
@@ -55,7 +66,7 @@ class GenerateRequest(Struct, frozen=True, kw_only=True):
     prompt."""
 
 
-class EmbedRequest(Struct, frozen=True, kw_only=True):
+class EmbedRequest(Request, frozen=True, kw_only=True):
     """Texts to turn into vectors."""
 
     id: str = ""
@@ -69,8 +80,12 @@ class EmbedRequest(Struct, frozen=True, kw_only=True):
     ``retrieval_document``, ``similarity``, ``classification``, ``clustering``,
     ``question_answering``, ``fact_verification`` or ``code_retrieval_query``."""
 
+    def counts(self) -> dict[str, int]:
+        """Count the texts."""
+        return {"n_inputs": len(self.input)}
 
-class RerankRequest(Struct, frozen=True, kw_only=True):
+
+class RerankRequest(Request, frozen=True, kw_only=True):
     """Documents to order by how well they answer a query."""
 
     id: str = ""
@@ -81,6 +96,10 @@ class RerankRequest(Struct, frozen=True, kw_only=True):
     """1 to 256 texts, none empty; with the query at most 8 MiB."""
     top_n: U32 | None = None
     """Return only this many of the best documents; at least 1, default all."""
+
+    def counts(self) -> dict[str, int]:
+        """Count the documents."""
+        return {"n_documents": len(self.documents)}
 
 
 class CancelLine(Struct, frozen=True, kw_only=True):

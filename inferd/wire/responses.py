@@ -27,6 +27,19 @@ Vectors = Annotated[
 """Arrays of numbers as JSON, encoded by the worker and passed on without decoding."""
 
 
+# --- bases ------------------------------------------------------------------------------
+
+
+class Response(Struct, frozen=True, kw_only=True):
+    """Base of the frames of all inference sockets."""
+
+    id: str
+
+
+class TerminalFrame(Response, frozen=True, kw_only=True):
+    """Base of the frames that end an answer: there is one in each, the last."""
+
+
 # --- usage ------------------------------------------------------------------------------
 
 
@@ -95,17 +108,15 @@ class Timing(Struct, frozen=True, kw_only=True):
 # --- v1 ---------------------------------------------------------------------------------
 
 
-class TokenFrame(Struct, frozen=True, kw_only=True, tag="token", tag_field="type"):
+class TokenFrame(Response, frozen=True, kw_only=True, tag="token", tag_field="type"):
     """A part of the answer."""
 
-    id: str
     content: str
 
 
-class DoneFrame(Struct, frozen=True, kw_only=True, tag="done", tag_field="type"):
+class DoneFrame(TerminalFrame, frozen=True, kw_only=True, tag="done", tag_field="type"):
     """The end of an answer; ``content`` is the whole answer, streamed or not."""
 
-    id: str
     content: str
     usage: Usage
     stop_reason: StopReason
@@ -166,10 +177,9 @@ class ToolCall(Struct, frozen=True, tag="tool_use", tag_field="type"):
     input: Annotated[object, Meta(description="Any JSON value.")]
 
 
-class BlockFrame(Struct, frozen=True, kw_only=True, tag="frame", tag_field="type"):
+class BlockFrame(Response, frozen=True, kw_only=True, tag="frame", tag_field="type"):
     """A part of the answer, of one type."""
 
-    id: str
     block: TextDelta | ThinkingDelta | ToolCall
     logprobs: list[Logprob] | UnsetType = UNSET
     """With text, if requested: the tokens of the text."""
@@ -183,10 +193,11 @@ class AnswerWarning(Struct, frozen=True, kw_only=True):
     """The text of the call. It was sent as text, unless ``max_tokens`` cut a forced call."""
 
 
-class BlocksDone(Struct, frozen=True, kw_only=True, tag="done", tag_field="type"):
+class BlocksDone(
+    TerminalFrame, frozen=True, kw_only=True, tag="done", tag_field="type"
+):
     """The end of a v2 answer."""
 
-    id: str
     usage: UsageV2
     stop_reason: StopReasonV2
     backend: str
@@ -219,11 +230,10 @@ class EncodeUsage(Struct, frozen=True):
 
 
 class EmbeddingsFrame(
-    Struct, frozen=True, kw_only=True, tag="embeddings", tag_field="type"
+    TerminalFrame, frozen=True, kw_only=True, tag="embeddings", tag_field="type"
 ):
     """One vector per input, in order."""
 
-    id: str
     embeddings: Vectors
     dimensions: int
     """Length of every vector."""
@@ -239,10 +249,11 @@ class RankedDocument(Struct, frozen=True):
     score: float
 
 
-class RerankFrame(Struct, frozen=True, kw_only=True, tag="rerank", tag_field="type"):
+class RerankFrame(
+    TerminalFrame, frozen=True, kw_only=True, tag="rerank", tag_field="type"
+):
     """Documents by score, best first."""
 
-    id: str
     results: list[RankedDocument]
     model: str
     usage: EncodeUsage
@@ -252,10 +263,11 @@ class RerankFrame(Struct, frozen=True, kw_only=True, tag="rerank", tag_field="ty
 # --- every socket -----------------------------------------------------------------------
 
 
-class ProgressFrame(Struct, frozen=True, kw_only=True, tag="status", tag_field="type"):
+class ProgressFrame(
+    Response, frozen=True, kw_only=True, tag="status", tag_field="type"
+):
     """Progress of a request that asked for it, or whose audio is still sent."""
 
-    id: str
     status: Literal["queued", "prefill", "partial"]
     position: int | UnsetType = UNSET
     """With ``queued``: 1 for the next to run."""
@@ -270,10 +282,11 @@ class ProgressFrame(Struct, frozen=True, kw_only=True, tag="status", tag_field="
     end_ms: int | UnsetType = UNSET
 
 
-class ErrorFrame(Struct, frozen=True, kw_only=True, tag="error", tag_field="type"):
+class ErrorFrame(
+    TerminalFrame, frozen=True, kw_only=True, tag="error", tag_field="type"
+):
     """The end of a request that failed."""
 
-    id: str
     code: ErrorCode
     message: str
     prompt_tokens: int | UnsetType = UNSET
@@ -294,5 +307,3 @@ TextResponse = TokenFrame | DoneFrame | ProgressFrame | ErrorFrame
 BlocksResponse = BlockFrame | BlocksDone | ProgressFrame | ErrorFrame
 EmbedResponse = EmbeddingsFrame | ErrorFrame
 RerankResponse = RerankFrame | ErrorFrame
-Response = TextResponse | BlocksResponse | EmbedResponse | RerankResponse
-Terminal = DoneFrame | BlocksDone | EmbeddingsFrame | RerankFrame | ErrorFrame

@@ -10,14 +10,14 @@ import trio
 
 from inferd.client.discovery import backoff, no_daemon_error, socket_paths
 from inferd.client.exchange import ClientError, ConnectionLostError, Exchange, Surface
-from inferd.client.frames import Answer
 from inferd.client.memfd import scm_rights
 from inferd.client.peer_check import PeerCheck, UntrustedServerError
 from inferd.limits.connections import READ_BYTES
-from inferd.wire.codec import Request
+from inferd.wire.requests import Request
+from inferd.wire.responses import Response
 
 Q = TypeVar("Q", bound=Request)
-A = TypeVar("A", bound=Answer)
+A = TypeVar("A", bound=Response)
 
 
 async def connect(

@@ -9,12 +9,12 @@ from typing import Generic, TypeVar
 from inferd.client.connection.buffered_socket import BufferedSocket
 from inferd.client.discovery import no_daemon_error, socket_paths
 from inferd.client.exchange import ClientError, Exchange, Surface, check_sound
-from inferd.client.frames import Answer
 from inferd.client.peer_check import PeerCheck, UntrustedServerError
-from inferd.wire.codec import Request
+from inferd.wire.requests import Request
+from inferd.wire.responses import Response
 
 Q = TypeVar("Q", bound=Request)
-A = TypeVar("A", bound=Answer)
+A = TypeVar("A", bound=Response)
 
 
 def connect(

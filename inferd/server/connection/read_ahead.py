@@ -9,7 +9,7 @@ from inferd.limits.connections import READ_AHEAD_BYTES, READ_AHEAD_REQUESTS
 from inferd.limits.server import READ_AHEAD_MIN, READ_AHEAD_PER_USER
 from inferd.server.fd_passing.quota import LineFds
 from inferd.server.request_context import RequestContext
-from inferd.wire.codec import Request
+from inferd.wire.requests import Request
 from inferd.wire.speech import AppendLine
 
 R = TypeVar("R", bound=Request)

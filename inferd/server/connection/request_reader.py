@@ -27,8 +27,8 @@ from inferd.server.fd_passing.receive import FdsByLine
 from inferd.server.large_lines.decode import ParsedLine
 from inferd.server.large_lines.lines import LineBuffer, LongLine
 from inferd.server.request_context import RequestContext
-from inferd.wire.codec import Request, decode_cancel, decode_cancel_or_append
-from inferd.wire.requests import CancelLine
+from inferd.wire.codec import decode_cancel, decode_cancel_or_append
+from inferd.wire.requests import CancelLine, Request
 
 R = TypeVar("R", bound=Request)
 

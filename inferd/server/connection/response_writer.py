@@ -18,7 +18,7 @@ from inferd.limits.connections import WRITE_BYTES
 from inferd.limits.protocol import MAX_ERROR_CHARS
 from inferd.server.connection.output_quota import OutputQuota
 from inferd.wire.codec import encode, encode_in_parts
-from inferd.wire.responses import EmbeddingsFrame, ErrorFrame, Response, Terminal
+from inferd.wire.responses import EmbeddingsFrame, ErrorFrame, Response, TerminalFrame
 
 
 class PeerGoneError(Exception):
@@ -64,7 +64,7 @@ class ResponseWriter:
             if self.is_over:
                 raise AssertionError("a frame after the terminal one")
             self._queued.append(frame)
-            self.is_over = isinstance(frame, Terminal)
+            self.is_over = isinstance(frame, TerminalFrame)
 
     def put_in_parts(self, frame: EmbeddingsFrame, embeddings: Iterable[bytes]) -> None:
         """Queue a frame with vectors, in parts.

@@ -28,10 +28,9 @@ from inferd.server.request_context import (
     RequestContext,
     event_name,
     peer_fields,
-    request_stats,
     socket_fields,
 )
-from inferd.wire.codec import Request
+from inferd.wire.requests import Request
 
 R = TypeVar("R", bound=Request)
 
@@ -265,7 +264,7 @@ class ClientConnection(Generic[R]):
         try:
             await self._wait_for_turn(context)
             if context.resolved is None:
-                context.stats.update(request_stats(request))
+                context.stats.update(request.counts())
             service = RefusingService(refusal) if refusal else self._endpoint.service
             return await dispatch(service, request, self._reply(request.id), context)
         finally:

@@ -25,7 +25,7 @@ from inferd.server.identity.peer import Peer
 from inferd.server.large_lines.decoder_pool import DecoderOutput, DecoderPool
 from inferd.server.large_lines.lines import LongLine
 from inferd.wire.blocks import Attachment, BlocksRequest, UnknownAttachment
-from inferd.wire.codec import Request
+from inferd.wire.requests import Request
 from inferd.wire.speech import AppendLine
 
 REQUEST_KINDS: Final[Mapping[str, SurfaceKind]] = {

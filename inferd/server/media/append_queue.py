@@ -11,7 +11,7 @@ from inferd.errors import InferdError, InvalidRequestError
 from inferd.limits.connections import READ_AHEAD_BYTES
 from inferd.server.fd_passing.quota import NO_FDS, LineFds
 from inferd.wire.blocks import AudioAttachment, BlocksRequest
-from inferd.wire.codec import Request
+from inferd.wire.requests import Request
 from inferd.wire.speech import AppendLine
 
 Appended = tuple[AppendLine, tuple[int, ...]]

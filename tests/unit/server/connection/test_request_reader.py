@@ -28,9 +28,9 @@ from inferd.server.fd_passing.receive import FdsByLine
 from inferd.server.identity.peer import Peer
 from inferd.server.media.append_queue import make_append_queue
 from inferd.server.request_context import RequestContext
-from inferd.wire.codec import Request, decode_blocks, decode_generate
+from inferd.wire.codec import decode_blocks, decode_generate
 from inferd.wire.framing import LineSplitter
-from inferd.wire.requests import GenerateRequest
+from inferd.wire.requests import GenerateRequest, Request
 from tests.fakes.fds import memfd, n_open
 from tests.fakes.streams import append, blocks, cancel, generate
 from tests.unit.strategies import chunked

@@ -1,6 +1,5 @@
 import pytest
 
-from inferd.server.request_context import request_stats
 from inferd.wire.codec import (
     decode_blocks,
     decode_embed,
@@ -23,4 +22,4 @@ TOOL = {"name": "t", "description": "secret", "input_schema": {}}
     ],
 )
 def test_the_contents_of_a_request_are_counted(request_, facts):
-    assert request_stats(request_) == facts
+    assert request_.counts() == facts
