@@ -11,7 +11,7 @@ from typing import Any, Final
 import trio
 
 from attack.measures import DONE, HUNG, LOST, REFUSED, Sample
-from inferd.paths import INFER_SOCKET, INFER_V2_SOCKET
+from inferd import surfaces
 from tests.daemon.connection import TERMINAL
 from torture.clients import connect
 
@@ -44,13 +44,13 @@ class Question:
 def plain(text: str = "hello", **fields: Any) -> Question:
     """Ask for text, on v1."""
     messages = [{"role": "user", "content": text}]
-    return Question.of(INFER_SOCKET, messages=messages, **fields)
+    return Question.of(surfaces.INFER.socket, messages=messages, **fields)
 
 
 def typed(text: str = "hello", **fields: Any) -> Question:
     """Ask for blocks, on v2."""
     messages = [{"role": "user", "content": [{"type": "text", "text": text}]}]
-    return Question.of(INFER_V2_SOCKET, messages=messages, **fields)
+    return Question.of(surfaces.V2.socket, messages=messages, **fields)
 
 
 def code_of(line: bytes) -> str:

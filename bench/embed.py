@@ -28,9 +28,9 @@ from typing import Final, NamedTuple, Protocol
 from bench.daemon import RunningDaemon, connected, cpu_s, running_daemon
 from bench.peers.llama_server import RunningServer, running_server
 from bench.quiet import Measured, undisturbed
+from inferd import surfaces
 from inferd.config.load import locate_model
 from inferd.config.settings import LlamaCppSettings
-from inferd.paths import EMBED_SOCKET
 
 SEED: Final = 20_261_121
 WORDS: Final = (
@@ -241,8 +241,8 @@ def our_side(model: Path, threads: int) -> Iterator["OurSide"]:
         f"model = {json.dumps(str(model))}\nn_threads = {threads}\n"
     )
     with (
-        running_daemon(tables, EMBED_SOCKET) as daemon,
-        connected(daemon.directory / EMBED_SOCKET) as sock,
+        running_daemon(tables, surfaces.EMBED.socket) as daemon,
+        connected(daemon.directory / surfaces.EMBED.socket) as sock,
     ):
         yield OurSide(sock, daemon)
 

@@ -29,7 +29,7 @@ from typing import Final
 
 from bench.daemon import RunningDaemon, connected, cpu_s, running_daemon
 from bench.quiet import other_cpu_s
-from inferd.paths import INFER_SOCKET
+from inferd import surfaces
 
 CLIENT: Final = "--client"
 READ_BYTES: Final = 256 * 1024
@@ -94,7 +94,7 @@ def measure(n_clients: int, arguments: argparse.Namespace) -> dict[str, object]:
     """Run the rounds of one number of clients."""
     tables = script(arguments.tokens, arguments.delay_ms, n_clients)
     with (
-        running_daemon(tables, INFER_SOCKET) as daemon,
+        running_daemon(tables, surfaces.INFER.socket) as daemon,
         client_process(daemon, n_clients, arguments) as client,
     ):
         take_round(daemon, client)
@@ -182,7 +182,12 @@ def client_process(
     n_answers = arguments.answers or max(1, ROUND_FRAMES // (n_clients * n_tokens))
     command = [
         *(sys.executable, "-m", "bench.frames"),
-        *(CLIENT, str(daemon.directory / INFER_SOCKET), "--clients", str(n_clients)),
+        *(
+            CLIENT,
+            str(daemon.directory / surfaces.INFER.socket),
+            "--clients",
+            str(n_clients),
+        ),
         *("--tokens", str(n_tokens), "--answers", str(n_answers)),
     ]
     with subprocess.Popen(

@@ -15,7 +15,7 @@ from bench.peers.server_py import UnavailableError, running_server_py
 from bench.prompts import Lengths, measured_lengths, words
 from bench.quiet import wait_until_idle
 from bench.templates import TEMPLATES
-from inferd.paths import INFER_V2_SOCKET
+from inferd import surfaces
 
 SAMPLE_WORDS: Final = 40
 SAMPLE: Final = Ask(turns=[("user", words(SAMPLE_WORDS, 0))], max_tokens=1)
@@ -88,7 +88,7 @@ def our_daemon(lab: Lab, *, n_slots: int, n_ctx: int) -> Iterator[RunningDaemon]
     """Run the daemon on the lab's model while inside."""
     tables = tables_for(lab, n_slots=n_slots, n_ctx=n_ctx)
     lab.note_text("inferd serve --config:\n" + tables)
-    with running_daemon(tables, INFER_V2_SOCKET) as daemon:
+    with running_daemon(tables, surfaces.V2.socket) as daemon:
         yield daemon
 
 

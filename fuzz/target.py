@@ -9,22 +9,16 @@ from typing import Any, Final, NamedTuple, Self
 from fuzz.corpus import CLEAN, SURFACES, SurfaceName
 from fuzz.judge import BrokenPromiseError
 from fuzz.process import n_fds, n_threads, rss_bytes
+from inferd import surfaces
 from inferd.limits.server import OFFLOAD_LINE_BYTES
-from inferd.paths import (
-    ADMIN_SOCKET,
-    EMBED_SOCKET,
-    INFER_SOCKET,
-    INFER_V2_SOCKET,
-    RERANK_SOCKET,
-)
 from tests.daemon.harness import Connection, DaemonProcess, eventually, mock
 
 LEAVES: Final[Mapping[SurfaceName, str]] = {
-    "v1": INFER_SOCKET,
-    "v2": INFER_V2_SOCKET,
-    "embed": EMBED_SOCKET,
-    "rerank": RERANK_SOCKET,
-    "admin": ADMIN_SOCKET,
+    "v1": surfaces.INFER.socket,
+    "v2": surfaces.V2.socket,
+    "embed": surfaces.EMBED.socket,
+    "rerank": surfaces.RERANK.socket,
+    "admin": surfaces.ADMIN.socket,
 }
 SCRIPT: Final = (
     *("<think>", "so", "</think>", "Hel", "lo ", "w\u00f6rld", "x", "!"),

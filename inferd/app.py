@@ -30,9 +30,11 @@ from inferd.server.listen.listeners import (
     Listeners,
     inherited_sockets,
 )
+from inferd.server.services.endpoints import BINDINGS, AnyBinding, surfaces_of
 from inferd.server.telemetry.log import writing_log
 from inferd.server.telemetry.log_file import LogFile
 from inferd.server.telemetry.setup import Telemetry, make_telemetry
+from inferd.surfaces import Surface
 
 NO_WORKERS: Final[Mapping[str, SpawnedProcess]] = MappingProxyType({})
 
@@ -46,13 +48,14 @@ class StartError(Exception):
     """The daemon could not start, and the log that says why could not be written."""
 
 
-def run_daemon(
+def run_daemon(  # noqa: PLR0913  # the inputs of the process
     config: Config,
     loads: Sequence[Load],
     early: Mapping[str, SpawnedProcess],
     read_config: Callable[[], Config],
     *,
     refusal: str = "",
+    bindings: Sequence[AnyBinding] = BINDINGS,
 ) -> bool:
     """Serve until SIGTERM or SIGINT; return whether the daemon started.
 
@@ -62,14 +65,28 @@ def run_daemon(
         early: workers that have been started already, by the names of their backends.
         read_config: reads the configuration again; raises ``ConfigError``.
         refusal: why the configuration is invalid; if there is a reason, only log it.
+        bindings: the inference surfaces.
 
     Raises:
         StartError: it could not start, and the log could not be written.
     """
     telemetry = make_telemetry(os.environ)
     on_lost_line = telemetry.metrics.line_lost
-    with writing_log(config.log.level, log_file(config), on_lost_line) as log:
-        refusal = refusal or _serve(config, loads, telemetry, read_config, early)
+    surfaces = surfaces_of(bindings)
+
+    def make(inherited: InheritedSockets) -> Daemon:
+        return make_daemon(
+            config,
+            loads,
+            telemetry,
+            inherited=inherited,
+            read_config=read_config,
+            early=early,
+            bindings=bindings,
+        )
+
+    with writing_log(config.log.level, log_file(config), on_lost_line, surfaces) as log:
+        refusal = refusal or _serve(make, surfaces)
         is_logged = bool(refusal) and log.log_start_failure(refusal)
     if refusal and not is_logged:
         raise StartError(refusal)
@@ -77,24 +94,13 @@ def run_daemon(
 
 
 def _serve(
-    config: Config,
-    loads: Sequence[Load],
-    telemetry: Telemetry,
-    read_config: Callable[[], Config],
-    early: Mapping[str, SpawnedProcess],
+    make: Callable[[InheritedSockets], Daemon], surfaces: Sequence[Surface]
 ) -> str:
-    """Run the daemon; return why it could not start, or an empty string."""
+    """Run a daemon with the sockets that systemd passed, if any; return why it could not start, or an empty string."""
     reasons: list[str] = []
     try:
-        with inherited_sockets(os.environ) as inherited:
-            daemon = make_daemon(
-                config,
-                loads,
-                telemetry,
-                inherited=inherited,
-                read_config=read_config,
-                early=early,
-            )
+        with inherited_sockets(os.environ, surfaces) as inherited:
+            daemon = make(inherited)
             _raise_file_limit()
             with infrequent_gc():
                 trio.run(_run_until_signal, daemon)
@@ -113,6 +119,7 @@ def make_daemon(  # noqa: PLR0913  # the inputs of the process
     inherited: InheritedSockets = NO_INHERITED_SOCKETS,
     read_config: Callable[[], Config] = no_config_file,
     early: Mapping[str, SpawnedProcess] = NO_WORKERS,
+    bindings: Sequence[AnyBinding] = BINDINGS,
 ) -> Daemon:
     """Build the daemon from its configuration.
 
@@ -137,7 +144,7 @@ def make_daemon(  # noqa: PLR0913  # the inputs of the process
         for load in loads
     ]
     listeners = Listeners(socket_directory(config), config.listen.group, inherited)
-    return Daemon(config, listeners, engines, telemetry, read_config)
+    return Daemon(config, listeners, engines, telemetry, read_config, bindings=bindings)
 
 
 def log_file(config: Config) -> LogFile | None:

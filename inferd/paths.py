@@ -5,11 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 LOCK_NAME = "inferd.lock"
-ADMIN_SOCKET = "admin.sock"
-INFER_SOCKET = "infer.sock"
-INFER_V2_SOCKET = "infer.v2.sock"
-EMBED_SOCKET = "infer.embed.sock"
-RERANK_SOCKET = "infer.rerank.sock"
 LOG_FILE = "inferd.ndjson"
 SYSTEM_DIRECTORY = Path("/run/inferd")
 

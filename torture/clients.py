@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import trio
 
-from inferd.paths import EMBED_SOCKET, INFER_SOCKET, INFER_V2_SOCKET, RERANK_SOCKET
+from inferd import surfaces
 from tests.daemon.connection import TERMINAL, Frame, blocks, generate, to_line
 
 PATIENCE_S: Final = 60.0
@@ -39,23 +39,23 @@ class Question(NamedTuple):
 
 def text(prompt: str, **fields: object) -> Question:
     """Ask for text on the v1 socket."""
-    return Question(INFER_SOCKET, json.dumps(generate(prompt, **fields)))
+    return Question(surfaces.INFER.socket, json.dumps(generate(prompt, **fields)))
 
 
 def typed(prompt: str, **fields: object) -> Question:
     """Ask for blocks on the v2 socket."""
-    return Question(INFER_V2_SOCKET, json.dumps(blocks(prompt, **fields)))
+    return Question(surfaces.V2.socket, json.dumps(blocks(prompt, **fields)))
 
 
 def vectors(*texts: str) -> Question:
     """Ask for embeddings."""
-    return Question(EMBED_SOCKET, json.dumps({"input": texts}))
+    return Question(surfaces.EMBED.socket, json.dumps({"input": texts}))
 
 
 def scores(query: str, *documents: str) -> Question:
     """Ask for a ranking."""
     fields = {"query": query, "documents": documents}
-    return Question(RERANK_SOCKET, json.dumps(fields))
+    return Question(surfaces.RERANK.socket, json.dumps(fields))
 
 
 @dataclass

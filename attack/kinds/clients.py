@@ -15,15 +15,21 @@ from attack.programs import as_user, run
 from attack.scene import Scene, SkippedError, person
 from attack.target import is_root, python_of
 from attack.users import VICTIM
-from inferd.paths import ADMIN_SOCKET, EMBED_SOCKET, INFER_SOCKET, INFER_V2_SOCKET
+from inferd import surfaces
 
 KIND: Final = "clients"
 PROMPT: Final = "the-lighthouse-keepers-lamp"
-LEAVES: Final = (INFER_SOCKET, INFER_V2_SOCKET, EMBED_SOCKET, ADMIN_SOCKET)
+LEAVES: Final = (
+    surfaces.INFER.socket,
+    surfaces.V2.socket,
+    surfaces.EMBED.socket,
+    surfaces.ADMIN.socket,
+)
 READ_BYTES: Final = 1 << 16
 POLL_S: Final = 0.02
 PATIENCE_S: Final = 20.0
 _ASK: Final = f"""
+from inferd import surfaces
 from inferd.wire.requests import ChatMessage, GenerateRequest
 request = GenerateRequest(messages=[ChatMessage("user", "{PROMPT}")])
 """

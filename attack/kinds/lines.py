@@ -10,7 +10,7 @@ from attack.asking import ask
 from attack.lines import FULL_BYTES, large_lines
 from attack.load import Bounds, Load
 from attack.place import Place
-from inferd.paths import EMBED_SOCKET
+from inferd import surfaces
 from tests.daemon.harness import mock
 
 KIND: Final = "lines"
@@ -48,7 +48,7 @@ async def send_over_and_over(place: Place, name: str) -> None:
 def attacks() -> Iterator[Load]:
     """Give all of them: an attack for each kind of line."""
     for question in large_lines(1000):
-        if question.leaf == EMBED_SOCKET:
+        if question.leaf == surfaces.EMBED.socket:
             continue  # the scripted backend makes no vectors
         yield Load(
             name=f"large-{question.name.replace(' ', '-').replace('_', '-')}",

@@ -15,7 +15,7 @@ from attack.place import STOP, Place, Run, attack_at
 from attack.probe import Probe
 from attack.scene import Scene, SkippedError, person, victim
 from attack.target import is_root
-from inferd.paths import INFER_SOCKET
+from inferd import surfaces
 from tests.daemon.harness import mock
 
 KIND: Final = "log"
@@ -80,7 +80,7 @@ def _ask(pipe: Connection, directory: Path, question: Question) -> Sample:
 
 async def _until_enough(place: Place, *, line: bytes) -> None:
     go_on = partial(pour_and_read, line=line)
-    flood = partial(on_many, n_connections=64, leaf=INFER_SOCKET, go_on=go_on)
+    flood = partial(on_many, n_connections=64, leaf=surfaces.INFER.socket, go_on=go_on)
     with trio.move_on_after(SECONDS):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(flood, place)

@@ -13,7 +13,7 @@ from attack.load import Bounds, Load
 from attack.measures import LOST, REFUSED
 from attack.place import Place
 from attack.users import ATTACKER, VICTIM
-from inferd.paths import ADMIN_SOCKET, INFER_SOCKET, INFER_V2_SOCKET
+from inferd import surfaces
 from tests.daemon.harness import mock
 from torture.clients import connect
 
@@ -193,7 +193,7 @@ def load(name: str, about: str, run: Any, n: int, leaf: str, **fields: Any) -> L
 
 def attacks() -> Iterator[Load]:
     """Give all of them."""
-    v1, v2 = INFER_SOCKET, INFER_V2_SOCKET
+    v1, v2 = surfaces.INFER.socket, surfaces.V2.socket
     yield load("cancels", "cancels, pipelined", partial(pour, line=CANCEL), 200, v1)
     yield load(
         "appends",
@@ -245,7 +245,7 @@ def attacks() -> Iterator[Load]:
         "status, requests and metrics, asked by who looks on",
         orders,
         40,
-        ADMIN_SOCKET,
+        surfaces.ADMIN.socket,
         is_any=False,
     )
     yield load(
@@ -253,7 +253,7 @@ def attacks() -> Iterator[Load]:
         "listeners that leave at once",
         churn,
         8,
-        ADMIN_SOCKET,
+        surfaces.ADMIN.socket,
         is_any=False,
     )
     yield load(

@@ -11,9 +11,9 @@ from attack.asking import Question, plain, typed
 from attack.load import CHAT, HELLO, Bounds, Load
 from attack.measures import LOST
 from attack.place import Place
+from inferd import surfaces
 from inferd.limits.admission import QUANTUM_S
 from inferd.limits.worker import PREFILL_ALONE_S
-from inferd.paths import EMBED_SOCKET, INFER_SOCKET, INFER_V2_SOCKET, RERANK_SOCKET
 from tests.daemon.harness import llamacpp, mock
 from torture.clients import connect
 
@@ -84,7 +84,7 @@ async def _send_on(stream: trio.SocketStream, line: bytes) -> None:
 
 async def read_nothing(place: Place, number: int) -> None:
     """Ask for much, and read a byte of it."""
-    async with await connect(place.directory / INFER_SOCKET) as stream:
+    async with await connect(place.directory / surfaces.INFER.socket) as stream:
         await stream.send_all(plain("x", max_tokens=100_000).line)
         await stream.receive_some(1)
         await trio.sleep(30)
@@ -92,7 +92,7 @@ async def read_nothing(place: Place, number: int) -> None:
 
 async def read_slowly(place: Place, number: int) -> None:
     """Ask for much, and read a little of it at a time."""
-    async with await connect(place.directory / INFER_SOCKET) as stream:
+    async with await connect(place.directory / surfaces.INFER.socket) as stream:
         await stream.send_all(plain("x", max_tokens=100_000).line)
         while await stream.receive_some(256):
             await trio.sleep(0.1)
@@ -100,7 +100,7 @@ async def read_slowly(place: Place, number: int) -> None:
 
 async def drip(place: Place, number: int) -> None:
     """Open a recording, and append a sample to it now and then."""
-    async with await connect(place.directory / INFER_V2_SOCKET) as stream:
+    async with await connect(place.directory / surfaces.V2.socket) as stream:
         await stream.send_all(recording(f"r{number}").line)
         place.tally.codes["opened"] += 1
         async with trio.open_nursery() as nursery:
@@ -117,7 +117,7 @@ def recording(name: str) -> Question:
     sound = {"kind": "audio", "id": "a", "sample_rate": RATE, "open": True}
     block = {"type": "audio", "attachment_id": "a"}
     messages = [{"role": "user", "content": [block]}]
-    return Question.of(INFER_V2_SOCKET, name, messages=messages, attachments=[sound])
+    return Question.of(surfaces.V2.socket, name, messages=messages, attachments=[sound])
 
 
 async def _append(stream: trio.SocketStream, request_id: str) -> None:
@@ -134,13 +134,15 @@ async def _append(stream: trio.SocketStream, request_id: str) -> None:
 def batch(n_texts: int, n_words: int) -> Question:
     """Ask for vectors of many texts."""
     text = "word " * n_words
-    return Question.of(EMBED_SOCKET, "texts", input=[text] * n_texts)
+    return Question.of(surfaces.EMBED.socket, "texts", input=[text] * n_texts)
 
 
 def ranking(n_texts: int, n_words: int) -> Question:
     """Ask for a ranking of many texts."""
     texts = ["word " * n_words] * n_texts
-    return Question.of(RERANK_SOCKET, "documents", query="word", documents=texts)
+    return Question.of(
+        surfaces.RERANK.socket, "documents", query="word", documents=texts
+    )
 
 
 def load(name: str, about: str, n: int, one: Any, **fields: Any) -> Load:
@@ -230,7 +232,7 @@ def attacks() -> Iterator[Load]:
         4,
         partial(hog, question=batch(2048, 400)),
         config=EMBED,
-        question=Question.of(EMBED_SOCKET, input=["hello"]),
+        question=Question.of(surfaces.EMBED.socket, input=["hello"]),
         is_any=False,
     )
     yield load(
@@ -239,6 +241,8 @@ def attacks() -> Iterator[Load]:
         4,
         partial(hog, question=ranking(256, 400)),
         config=RERANK,
-        question=Question.of(RERANK_SOCKET, query="hello", documents=["hello"]),
+        question=Question.of(
+            surfaces.RERANK.socket, query="hello", documents=["hello"]
+        ),
         is_any=False,
     )

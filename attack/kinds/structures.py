@@ -9,7 +9,7 @@ from attack.grammars import gbnf, lark, patterns, slow_tokens
 from attack.load import CHAT, HOSTILE_S, Bounds, Load
 from attack.place import Place
 from attack.schemas import schemas, tools
-from inferd.paths import INFER_SOCKET, INFER_V2_SOCKET
+from inferd import surfaces
 from tests.daemon.harness import llamacpp
 
 KIND: Final = "structures"
@@ -45,7 +45,7 @@ def conversations() -> Iterator[Question]:
     """Give conversations that are long in one way each."""
     say = "a", "b"
     yield Question.of(
-        INFER_SOCKET,
+        surfaces.INFER.socket,
         "many messages",
         messages=[
             {"role": ("user", "assistant")[k % 2], "content": say[k % 2]}
@@ -54,7 +54,7 @@ def conversations() -> Iterator[Question]:
         max_tokens=1,
     )
     yield Question.of(
-        INFER_SOCKET,
+        surfaces.INFER.socket,
         "many system messages",
         messages=[{"role": "system", "content": ""}] * N_MESSAGES
         + [{"role": "user", "content": "x"}],
@@ -67,7 +67,7 @@ def conversations() -> Iterator[Question]:
     yield plain("\N{PILE OF POO}" * 500_000, max_tokens=0).named("emoji")
     yield plain("{{ x }}{% for a in b %}" * 10_000, max_tokens=0).named("a template")
     yield Question.of(
-        INFER_V2_SOCKET,
+        surfaces.V2.socket,
         "many blocks",
         messages=[
             {"role": "user", "content": [{"type": "text", "text": "x"}] * 65_000}
@@ -75,19 +75,19 @@ def conversations() -> Iterator[Question]:
         max_tokens=1,
     )
     yield Question.of(
-        INFER_V2_SOCKET,
+        surfaces.V2.socket,
         "calls and results",
         messages=[message for k in range(15_000) for message in _call(k)],
         max_tokens=1,
     )
     yield Question.of(
-        INFER_V2_SOCKET,
+        surfaces.V2.socket,
         "results of one call",
         messages=[*_call(0), *([_call(0)[1]] * 30_000)],
         max_tokens=1,
     )
     yield Question.of(
-        INFER_V2_SOCKET,
+        surfaces.V2.socket,
         "a call with large input",
         messages=[
             {

@@ -18,13 +18,7 @@ from attack.kinds.models import tiny_model
 from attack.probe import Probe
 from attack.scene import Scene, person
 from attack.target import python_of
-from inferd.paths import (
-    ADMIN_SOCKET,
-    EMBED_SOCKET,
-    INFER_SOCKET,
-    INFER_V2_SOCKET,
-    RERANK_SOCKET,
-)
+from inferd import surfaces
 from tests.daemon.configuration import clean_environ, llamacpp, mock, to_toml
 
 KIND: Final = "terminal"
@@ -176,17 +170,17 @@ def _serve(pipe: Connection, directory: Path) -> None:
     """Say hostile things on every socket until told to stop."""
     listeners = []
     for leaf in (
-        INFER_SOCKET,
-        INFER_V2_SOCKET,
-        EMBED_SOCKET,
-        RERANK_SOCKET,
-        ADMIN_SOCKET,
+        surfaces.INFER.socket,
+        surfaces.V2.socket,
+        surfaces.EMBED.socket,
+        surfaces.RERANK.socket,
+        surfaces.ADMIN.socket,
     ):
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(str(directory / leaf))
         listener.listen()
         listeners.append(listener)
-        say = _admin if leaf == ADMIN_SOCKET else _refuse
+        say = _admin if leaf == surfaces.ADMIN.socket else _refuse
         threading.Thread(target=_accept, args=(listener, say), daemon=True).start()
     pipe.send("listening")
     pipe.recv()

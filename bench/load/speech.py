@@ -9,10 +9,10 @@ import msgspec
 
 from bench.load.recording import Recording, lines
 from bench.load.scene import Answer, Ask
+from inferd import surfaces
 from inferd.client.exchange import Exchange
 from inferd.client.frames import DoneBlocks
 from inferd.client.surfaces import BLOCKS
-from inferd.paths import INFER_V2_SOCKET
 from inferd.wire.blocks import BlocksRequest, Message, ResponseFormat, TextBlock
 from inferd.wire.responses import BlockFrame, TextDelta
 
@@ -54,7 +54,7 @@ class Daemon:
     piece_mark = b'"delta"'
 
     def __init__(self, address: str) -> None:
-        self._path = Path(address) / INFER_V2_SOCKET
+        self._path = Path(address) / surfaces.V2.socket
 
     def connected(self) -> socket.socket:
         """Connect."""

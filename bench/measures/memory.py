@@ -12,7 +12,7 @@ from bench.load.clients import clients_of
 from bench.load.scene import Ask
 from bench.prompts import story
 from bench.sides import our_daemon, our_peer
-from inferd.paths import INFER_V2_SOCKET
+from inferd import surfaces
 
 N_SLOTS: Final = 2
 N_CTX: Final = 4096
@@ -52,7 +52,7 @@ def alone(lab: Lab) -> Iterator[Take]:
     def take(_: int) -> Reading:
         if not lab.has("inferd"):
             return Reading({})
-        with running_daemon(ALONE, INFER_V2_SOCKET) as daemon:
+        with running_daemon(ALONE, surfaces.V2.socket) as daemon:
             details = of_daemon(daemon, FREE_ASK)
         return Reading({"inferd": details["daemon"]}, details)
 

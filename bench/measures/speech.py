@@ -16,7 +16,7 @@ from bench.peers.whisper_cli import Heard, command, hear
 from bench.sounds import SENTENCES, Sound, repeated, spoken
 from bench.transcribe import heard_by_daemon
 from bench.words import n_word_errors, words_of
-from inferd.paths import INFER_V2_SOCKET
+from inferd import surfaces
 from tools.spoken_clip import clip_path
 
 AT_MOST: Final = 1.05
@@ -39,8 +39,10 @@ def listeners(lab: Lab) -> Iterator[Mapping[str, Listener]]:
         f"model = {json.dumps(str(lab.model.path))}\nn_threads = {lab.n_threads}\n"
     )
     lab.note_text("inferd serve --config:\n" + tables)
-    with running_daemon(tables, INFER_V2_SOCKET) as daemon:
-        sides["inferd"] = partial(heard_by_daemon, daemon.directory / INFER_V2_SOCKET)
+    with running_daemon(tables, surfaces.V2.socket) as daemon:
+        sides["inferd"] = partial(
+            heard_by_daemon, daemon.directory / surfaces.V2.socket
+        )
         yield sides
 
 

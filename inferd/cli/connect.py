@@ -1,7 +1,7 @@
 """Connect to the daemon, and explain why it cannot be reached."""
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -21,7 +21,7 @@ from inferd.models.embedded import (
     EMBEDDED_MODELS,
     EMBEDDED_PREFIX,
 )
-from inferd.paths import EMBED_SOCKET, INFER_SOCKET, INFER_V2_SOCKET, RERANK_SOCKET
+from inferd.surfaces import SURFACES, Surface, inference_surfaces
 from inferd.wire.commands import Command, Reply
 
 ADMIN_TIMEOUT_S: Final = 5.0
@@ -33,9 +33,6 @@ DECODE_ERROR_PREFIX: Final = "decode: "
 OLD_DAEMON_HINT: Final = (
     "the daemon may be older than this command, and needs a restart"
 )
-LISTEN_KEYS: Final = {"embeddings": "embed", "reranking": "rerank"}
-"""Maps a service to the key of ``[listen]`` that disables it; the ``capabilities`` frame
-has a field of the same name."""
 
 
 def add_socket_argument(parser: argparse.ArgumentParser) -> None:
@@ -68,19 +65,22 @@ def configured_directory() -> Path | None:
 
 
 @contextmanager
-def open_client(directory: Path | None, wanted: str) -> Iterator[Client]:
+def open_client(
+    directory: Path | None, wanted: str, surfaces: Sequence[Surface] = SURFACES
+) -> Iterator[Client]:
     """Yield a client, and turn its errors into ``CommandError``.
 
     Args:
         directory: from the command line; ``None`` for the configured or default ones.
-        wanted: name of the service that the daemon must offer, such as ``embeddings``.
+        wanted: what the daemon must offer, such as ``embeddings``.
+        surfaces: where the daemon may offer it.
     """
     directory = directory or configured_directory()
     try:
         with Client(directory) as client:
             yield client
     except NoDaemonError as error:
-        raise _unserved(error, directory, wanted) from error
+        raise _unserved(error, directory, wanted, surfaces) from error
     except RequestFailedError as error:
         is_undecodable = error.frame.message.startswith(DECODE_ERROR_PREFIX)
         raise CommandError(
@@ -91,11 +91,14 @@ def open_client(directory: Path | None, wanted: str) -> Iterator[Client]:
 
 
 def _unserved(
-    error: NoDaemonError, directory: Path | None, wanted: str
+    error: NoDaemonError,
+    directory: Path | None,
+    wanted: str,
+    surfaces: Sequence[Surface],
 ) -> CommandError:
     """Distinguish no daemon, a loading one, and one that lacks the service."""
-    key = LISTEN_KEYS.get(wanted, "")
-    status, is_supported = _status(directory, key)
+    key = next((each.name for each in surfaces if each.offers == wanted), "")
+    status, is_supported = _status(directory, key, surfaces)
     if status is None:
         return CommandError(str(error), hint=START_HINT)
     if status != READY:
@@ -108,7 +111,9 @@ def _unserved(
     )
 
 
-def _status(directory: Path | None, capability: str) -> tuple[str | None, bool]:
+def _status(
+    directory: Path | None, capability: str, surfaces: Sequence[Surface]
+) -> tuple[str | None, bool]:
     """Ask a daemon for its status, and whether one of its backends has a capability.
 
     Without access to the admin socket, try to connect to the inference sockets.
@@ -119,8 +124,8 @@ def _status(directory: Path | None, capability: str) -> tuple[str | None, bool]:
             if status.status != "capabilities":
                 return status.status, is_supported
             is_supported |= bool(msgspec.json.decode(line).get(capability))
-    for leaf in (INFER_SOCKET, INFER_V2_SOCKET, EMBED_SOCKET, RERANK_SOCKET):
-        with suppress(NoDaemonError), connect(leaf, directory):
+    for surface in inference_surfaces(surfaces):
+        with suppress(NoDaemonError), connect(surface.socket, directory):
             return READY, False
     return None, False
 

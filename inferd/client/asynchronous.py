@@ -9,7 +9,7 @@ from inferd.client.admin import AdminExchange, StatusStream
 from inferd.client.connection.asynchronous import AsyncConnection, connect, read, send
 from inferd.client.frames import BlocksAnswer, TextAnswer
 from inferd.client.surfaces import BLOCKS, EMBED, RERANK, TEXT
-from inferd.paths import ADMIN_SOCKET
+from inferd.surfaces import ADMIN
 from inferd.wire.blocks import BlocksRequest
 from inferd.wire.commands import Command, Reply
 from inferd.wire.requests import EmbedRequest, GenerateRequest, RerankRequest
@@ -138,7 +138,7 @@ async def watch_status(
         ProtocolError: the server does not speak this protocol, or refused access.
     """
     async with await connect(
-        ADMIN_SOCKET, directory, trusted_uids=trusted_uids
+        ADMIN.socket, directory, trusted_uids=trusted_uids
     ) as stream:
         frames = StatusStream()
         async for data in stream:
@@ -162,7 +162,7 @@ async def command(
     """
     exchange = AdminExchange(order)
     async with await connect(
-        ADMIN_SOCKET, directory, trusted_uids=trusted_uids
+        ADMIN.socket, directory, trusted_uids=trusted_uids
     ) as stream:
         await send(stream, exchange.line)
         while (reply := exchange.feed(await read(stream))) is None:

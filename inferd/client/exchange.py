@@ -66,7 +66,7 @@ class ProtocolError(ClientError):
 
 
 @dataclass(frozen=True)
-class Surface(Generic[Q, A]):
+class ClientSurface(Generic[Q, A]):
     """One kind of request, its answer frames, and the socket that serves it."""
 
     socket: str
@@ -96,7 +96,7 @@ _UNKNOWN_KIND: Final = re.compile(
 class Exchange(Generic[Q, A]):
     """Protocol state of one connection: at most one request is in progress."""
 
-    def __init__(self, surface: Surface[Q, A]) -> None:
+    def __init__(self, surface: ClientSurface[Q, A]) -> None:
         self._surface = surface
         self._splitter = LineSplitter()
         self._id: str | None = None

@@ -4,22 +4,22 @@ from typing import Final
 
 from msgspec.json import Decoder
 
-from inferd.client.exchange import Surface
+from inferd import surfaces
+from inferd.client.exchange import ClientSurface
 from inferd.client.frames import BlocksAnswer, Failure, TextAnswer
-from inferd.paths import EMBED_SOCKET, INFER_SOCKET, INFER_V2_SOCKET, RERANK_SOCKET
 from inferd.wire.blocks import BlocksRequest
 from inferd.wire.requests import EmbedRequest, GenerateRequest, RerankRequest
 from inferd.wire.responses import EmbeddingsFrame, RerankFrame
 
-TEXT: Final[Surface[GenerateRequest, TextAnswer]] = Surface(
-    INFER_SOCKET, Decoder(TextAnswer | Failure)
+TEXT: Final[ClientSurface[GenerateRequest, TextAnswer]] = ClientSurface(
+    surfaces.INFER.socket, Decoder(TextAnswer | Failure)
 )
-BLOCKS: Final[Surface[BlocksRequest, BlocksAnswer]] = Surface(
-    INFER_V2_SOCKET, Decoder(BlocksAnswer | Failure)
+BLOCKS: Final[ClientSurface[BlocksRequest, BlocksAnswer]] = ClientSurface(
+    surfaces.V2.socket, Decoder(BlocksAnswer | Failure)
 )
-EMBED: Final[Surface[EmbedRequest, EmbeddingsFrame]] = Surface(
-    EMBED_SOCKET, Decoder(EmbeddingsFrame | Failure)
+EMBED: Final[ClientSurface[EmbedRequest, EmbeddingsFrame]] = ClientSurface(
+    surfaces.EMBED.socket, Decoder(EmbeddingsFrame | Failure)
 )
-RERANK: Final[Surface[RerankRequest, RerankFrame]] = Surface(
-    RERANK_SOCKET, Decoder(RerankFrame | Failure)
+RERANK: Final[ClientSurface[RerankRequest, RerankFrame]] = ClientSurface(
+    surfaces.RERANK.socket, Decoder(RerankFrame | Failure)
 )

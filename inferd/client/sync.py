@@ -16,7 +16,7 @@ from inferd.client.frames import BlocksAnswer, TextAnswer
 from inferd.client.peer_check import UntrustedServerError
 from inferd.client.surfaces import BLOCKS, EMBED, RERANK, TEXT
 from inferd.limits.connections import READ_BYTES
-from inferd.paths import ADMIN_SOCKET
+from inferd.surfaces import ADMIN
 from inferd.wire.blocks import BlocksRequest
 from inferd.wire.commands import Command, Reply
 from inferd.wire.requests import EmbedRequest, GenerateRequest, RerankRequest
@@ -159,7 +159,7 @@ def watch_status(
         ProtocolError: the server does not speak this protocol, or refused access.
         TimeoutError: no data for ``timeout_s`` seconds.
     """
-    with connect(ADMIN_SOCKET, directory, trusted_uids=trusted_uids) as sock:
+    with connect(ADMIN.socket, directory, trusted_uids=trusted_uids) as sock:
         sock.settimeout(timeout_s)
         frames = StatusStream()
         while data := sock.recv(READ_BYTES):
@@ -182,7 +182,7 @@ def command(
         TimeoutError: no data for ``timeout_s`` seconds.
     """
     exchange = AdminExchange(order)
-    with connect(ADMIN_SOCKET, directory, trusted_uids=trusted_uids) as sock:
+    with connect(ADMIN.socket, directory, trusted_uids=trusted_uids) as sock:
         sock.settimeout(timeout_s)
         _send(sock, exchange.line)
         while (reply := exchange.feed(_read(sock))) is None:

@@ -2,6 +2,7 @@
 
 import os
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 
 from inferd.client.discovery import NoDaemonError
@@ -10,22 +11,17 @@ from inferd.client.peer_check import UntrustedServerError
 from inferd.client.sync import watch_status
 from inferd.doctor.check import Finding, failed, ok, warning
 from inferd.limits.connections import SOCKET_PATH_BYTES
-from inferd.paths import (
-    ADMIN_SOCKET,
-    EMBED_SOCKET,
-    INFER_SOCKET,
-    INFER_V2_SOCKET,
-    LOCK_NAME,
-    RERANK_SOCKET,
-)
-from inferd.server.listen.bind import (
-    ADMIN_MODE,
+from inferd.paths import LOCK_NAME
+from inferd.server.listen.bind import ListenError, check_socket_directory
+from inferd.surfaces import (
+    ADMIN,
+    INFER,
     INFERENCE_MODE,
-    ListenError,
-    check_socket_directory,
+    SURFACES,
+    Surface,
+    inference_surfaces,
 )
 
-INFERENCE_SOCKETS = (INFER_SOCKET, INFER_V2_SOCKET, EMBED_SOCKET, RERANK_SOCKET)
 ADMIN_TIMEOUT_S = 2.0
 LOCK_HELD = "held by a running daemon"
 """The finding about a lock that is held."""
@@ -33,7 +29,7 @@ LOCK_HELD = "held by a running daemon"
 
 def check_directory(directory: Path) -> Finding:
     """Check that the daemon can bind its sockets here, and no other user can."""
-    n_bytes = len(os.fsencode(directory / INFER_SOCKET))
+    n_bytes = len(os.fsencode(directory / INFER.socket))
     if n_bytes > SOCKET_PATH_BYTES:
         return failed(
             f"socket paths in {directory} have {n_bytes} bytes, "
@@ -75,17 +71,21 @@ def check_lock(directory: Path, locks: Path = Path("/proc/locks")) -> Finding:
     return ok("free: no daemon runs here")
 
 
-def check_sockets(directory: Path, *, admin_is_shared: bool = False) -> Finding:
+def check_sockets(
+    directory: Path,
+    *,
+    admin_is_shared: bool = False,
+    surfaces: Sequence[Surface] = SURFACES,
+) -> Finding:
     """Check that the sockets exist with the right modes.
 
     Args:
         directory: of the sockets.
         admin_is_shared: whether others than operators may use the admin socket.
+        surfaces: whose sockets are checked.
     """
-    admin_mode = INFERENCE_MODE if admin_is_shared else ADMIN_MODE
-    wanted = {ADMIN_SOCKET: admin_mode} | dict.fromkeys(
-        INFERENCE_SOCKETS, INFERENCE_MODE
-    )
+    wanted = {ADMIN.socket: INFERENCE_MODE if admin_is_shared else ADMIN.mode}
+    wanted |= {each.socket: each.mode for each in inference_surfaces(surfaces)}
     found: dict[str, int] = {}
     for leaf in wanted:
         path = directory / leaf

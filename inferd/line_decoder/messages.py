@@ -22,8 +22,8 @@ from inferd.wire.blocks import BlocksRequest
 from inferd.wire.requests import EmbedRequest, GenerateRequest, RerankRequest
 from inferd.wire.speech import AppendLine
 
-SurfaceKind = Literal["text", "blocks", "embed", "rerank"]
-"""The kind of requests on a surface."""
+LineKind = Literal["text", "blocks", "embed", "rerank"]
+"""The kinds of requests that are decoded."""
 
 LENGTH_BYTES: Final = 4
 
@@ -34,7 +34,7 @@ STAT_NAMES: Final = frozenset(("n_attachments", "n_tools", "n_inputs", "n_docume
 class DecodeTask(Struct, frozen=True, kw_only=True):
     """A line to decode."""
 
-    kind: SurfaceKind
+    kind: LineKind
     n_bytes: int
     """Length of the line, which follows."""
     seed: int
@@ -135,9 +135,7 @@ def is_plausible(task: DecodeTask, result: DecodeResult) -> bool:
 def _is_request_plausible(
     task: DecodeTask, request: RequestHead, n_sections: int
 ) -> bool:
-    heads: dict[
-        SurfaceKind, tuple[object, type[GenerateJob | EmbedJob | RerankJob]]
-    ] = {
+    heads: dict[LineKind, tuple[object, type[GenerateJob | EmbedJob | RerankJob]]] = {
         "text": (request.text, GenerateJob),
         "blocks": (request.blocks, GenerateJob),
         "embed": (request.embed, EmbedJob),

@@ -11,7 +11,6 @@ from inferd.backend.interface import Backend
 from inferd.config.settings import Config, ConfigError
 from inferd.errors import DAEMON_STOPS
 from inferd.limits.server import MAX_MEDIA_FILES
-from inferd.paths import ADMIN_SOCKET
 from inferd.server.admin.commands import Commands
 from inferd.server.admin.live_config import LiveConfig, no_config_file
 from inferd.server.admin.reload import ReloadResult
@@ -22,6 +21,7 @@ from inferd.server.connection.disconnect_watch import DisconnectWatch
 from inferd.server.connection.limit import ConnectionLimit
 from inferd.server.connection.output_quota import OutputQuota
 from inferd.server.connection.registry import ConnectionRegistry
+from inferd.server.connection.serve import AnyEndpoint
 from inferd.server.event_loop.scheduler import LoopScheduler, collect_young_garbage
 from inferd.server.identity.peer import peer_of
 from inferd.server.inflight import InFlight
@@ -34,13 +34,18 @@ from inferd.server.listen.acceptor import (
     refusal_reply,
     unserved_listener,
 )
-from inferd.server.listen.bind import ADMIN_MODE, INFERENCE_MODE
 from inferd.server.listen.listeners import Listeners
 from inferd.server.media.quota import MediaQuota
 from inferd.server.queue.requests import RequestQueue
-from inferd.server.services.endpoints import AnyEndpoint, endpoints
+from inferd.server.services.endpoints import (
+    BINDINGS,
+    AnyBinding,
+    endpoints,
+    surfaces_of,
+)
 from inferd.server.services.pipeline import Pipeline
 from inferd.server.telemetry.setup import Telemetry
+from inferd.surfaces import ADMIN, INFERENCE_MODE
 
 log = structlog.get_logger("daemon")
 
@@ -60,19 +65,23 @@ class Daemon:
         backends: run while the daemon serves.
         telemetry: status, notifications and metrics.
         read_config: reads the configuration again; raises ``ConfigError``.
+        bindings: the inference surfaces.
 
     Raises:
         ConfigError: a configured user or group does not exist.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # the parts of the process
         self,
         config: Config,
         listeners: Listeners,
         backends: Sequence[Backend],
         telemetry: Telemetry,
         read_config: Callable[[], Config] = no_config_file,
+        *,
+        bindings: Sequence[AnyBinding] = BINDINGS,
     ) -> None:
+        self._bindings = bindings
         self._listeners = listeners
         self._backends = backends
         self._board, self._notifier, metrics = telemetry
@@ -100,6 +109,7 @@ class Daemon:
             admin_limit=ConnectionLimit(config.limits.max_admin_connections),
             queue=self._queue,
             n_backends=len(backends),
+            surfaces=surfaces_of(bindings),
         )
         self._commands = Commands(
             in_flight=self._deps.in_flight,
@@ -271,17 +281,21 @@ class Daemon:
         pipeline = Pipeline(
             self._backends, self._queue, media_quota=self._deps.media_quota
         )
-        not_served = dict.fromkeys(self._listeners.inherited)
-        not_served.pop(ADMIN_SOCKET, None)
-        for endpoint in endpoints(config.listen, self._backends, pipeline):
-            not_served.pop(endpoint.socket, None)
+        inherited = self._listeners.inherited
+        not_served = [each.surface for each in self._bindings]
+        not_served = [each for each in not_served if each.socket in inherited]
+        for endpoint in endpoints(
+            config.listen, self._backends, pipeline, self._bindings
+        ):
+            surface = endpoint.surface
+            not_served = [each for each in not_served if each != surface]
             yield ListenerSpec(
-                endpoint.socket,
+                surface,
                 partial(self._serve_client, endpoint),
                 self._deps.connection_limit,
                 refusal_frame,
                 may_use_reserve_fd=False,
-                mode=INFERENCE_MODE,
+                mode=surface.mode,
                 group=config.listen.group,
             )
         yield from map(unserved_listener, not_served)
@@ -290,12 +304,12 @@ class Daemon:
         config = self._live_config.config
         is_shared = config.access.admin is not None
         return ListenerSpec(
-            ADMIN_SOCKET,
+            ADMIN,
             self._serve_admin_client,
             self._live_config.admin_limit,
             refusal_reply,
             may_use_reserve_fd=True,
-            mode=INFERENCE_MODE if is_shared else ADMIN_MODE,
+            mode=INFERENCE_MODE if is_shared else ADMIN.mode,
             group=config.listen.group if is_shared else None,
         )
 

@@ -6,7 +6,7 @@ The line has the client, the outcome, counts and times, never content.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Protocol
 
 import structlog
 import trio
@@ -15,12 +15,12 @@ from msgspec import UNSET
 from inferd.backend.events import MalformedToolCall, Transcription
 from inferd.backend.interface import CacheReuse
 from inferd.errors import InferdError
-from inferd.paths import EMBED_SOCKET, INFER_V2_SOCKET, RERANK_SOCKET
 from inferd.server.fd_passing.quota import NO_FDS, LineFds
 from inferd.server.identity.peer import Peer
 from inferd.server.large_lines.decode import ResolveResult
 from inferd.server.media.append_queue import AppendQueue
 from inferd.server.queue.requests import Permit
+from inferd.surfaces import Surface
 from inferd.wire.responses import DraftCounts, Timing
 
 RequestStats = dict[str, int | float]
@@ -29,29 +29,22 @@ RequestStats = dict[str, int | float]
 ID_CHARS = 128
 """Characters of a request's id in the log; the client may choose any length."""
 
-WIRE_VERSIONS: Final = {
-    INFER_V2_SOCKET: "v2",
-    EMBED_SOCKET: "embed",
-    RERANK_SOCKET: "rerank",
-}
-"""Names of the protocol on each socket; the v1 socket's has none."""
-
 LogFields = dict[str, str | int | float]
 
 log = structlog.get_logger("activity")
 
 
-def event_name(socket: str, name: str) -> str:
+def event_name(surface: Surface, name: str) -> str:
     """Name an event with the protocol of its socket: ``v2_request_done``."""
-    version = WIRE_VERSIONS.get(socket)
+    version = surface.wire_version
     return f"{version}_{name}" if version else name
 
 
-def socket_fields(socket: str) -> LogFields:
+def socket_fields(surface: Surface) -> LogFields:
     """Make the log fields that name a socket."""
-    fields: LogFields = {"socket": socket}
-    if version := WIRE_VERSIONS.get(socket):
-        fields["wire_version"] = version
+    fields: LogFields = {"socket": surface.socket}
+    if surface.wire_version:
+        fields["wire_version"] = surface.wire_version
     return fields
 
 
@@ -91,7 +84,7 @@ class RequestContext:
     """State of one request, from its arrival to its end."""
 
     peer: Peer
-    socket: str
+    surface: Surface
     request_id: str
     arrived_at: float
     """Seconds on trio's clock, like all fields that end in ``_at``."""
@@ -124,6 +117,11 @@ class RequestContext:
     """Further numbers for the log and the metrics."""
     outcome: str = "abandoned"
     """The stop reason or error code, once the request has ended."""
+
+    @property
+    def socket(self) -> str:
+        """File name of the socket that received it."""
+        return self.surface.socket
 
     def cancel(self) -> None:
         """Cancel the request for its client or an operator, at any time."""
@@ -202,7 +200,7 @@ class RequestContext:
     def done(self, stop_reason: str) -> None:
         """Log that the request was answered."""
         self.outcome = stop_reason
-        name = event_name(self.socket, "request_done")
+        name = event_name(self.surface, "request_done")
         log.info(name, **self._fields(), stop_reason=stop_reason)
 
     def refused(self, error: InferdError) -> None:
@@ -210,12 +208,12 @@ class RequestContext:
         self.outcome = error.code.value
         has_begun = self.started_at is not None
         name = "request_error_mid_stream" if has_begun else "request_refused"
-        name = event_name(self.socket, name)
+        name = event_name(self.surface, name)
         log.warning(name, **self._fields(), code=self.outcome)
 
     def abandoned(self) -> None:
         """Log that the request ended with its client's connection."""
-        log.info(event_name(self.socket, "request_abandoned"), **self._fields())
+        log.info(event_name(self.surface, "request_abandoned"), **self._fields())
 
     def _ns(self, moment: float) -> int:
         return self.arrived_ns + int((moment - self.arrived_at) * 1e9)
@@ -226,7 +224,7 @@ class RequestContext:
         fields: LogFields = {"req_id": self.request_id[:ID_CHARS]}
         if self.backend is not None:
             fields["backend"] = self.backend
-        fields |= socket_fields(self.socket) | peer_fields(self.peer) | self.stats
+        fields |= socket_fields(self.surface) | peer_fields(self.peer) | self.stats
         if n_fds := len(self.fds) + self.appends.n_fds:
             fields["n_fds"] = n_fds
         if self.appends.n_bytes:
@@ -242,14 +240,8 @@ class RequestContext:
 
     def _tokens(self) -> RequestStats:
         """Make the token counts, named as in the protocol of its socket."""
-        match WIRE_VERSIONS.get(self.socket):
-            case None:
-                names = ("prompt_tokens", "completion_tokens")
-            case "v2":
-                names = ("input_tokens", "output_tokens")
-            case _:
-                return {"input_tokens": self.input_tokens}
-        return dict(zip(names, (self.input_tokens, self.output.n_tokens), strict=True))
+        counts = (self.input_tokens, self.output.n_tokens)
+        return dict(zip(self.surface.token_counts, counts, strict=False))
 
 
 def _ms(start_s: float, end_s: float) -> float:

@@ -1,20 +1,20 @@
 """The parts of a daemon in the test's own event loop: a connection's, or all of them."""
 
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import trio
 import trio.testing
 
+from inferd import surfaces
 from inferd.admission.control import Admission
 from inferd.backend.interface import Backend
 from inferd.config.settings import AdmissionSettings, Config, LimitSettings
 from inferd.limits.server import MAX_MEDIA_FILES
-from inferd.paths import EMBED_SOCKET, INFER_SOCKET, INFER_V2_SOCKET, RERANK_SOCKET
 from inferd.server.admin.live_config import no_config_file
 from inferd.server.connection.deps import ConnectionDeps
 from inferd.server.connection.disconnect_watch import DisconnectWatch
@@ -26,7 +26,6 @@ from inferd.server.event_loop.scheduler import LoopScheduler
 from inferd.server.inflight import InFlight
 from inferd.server.large_lines.fair_limiter import FairLimiter
 from inferd.server.listen.acceptor import Acceptor, ListenerSpec, refusal_frame
-from inferd.server.listen.bind import INFERENCE_MODE
 from inferd.server.listen.listeners import (
     NO_INHERITED_SOCKETS,
     InheritedSockets,
@@ -34,20 +33,11 @@ from inferd.server.listen.listeners import (
 )
 from inferd.server.media.quota import MediaQuota
 from inferd.server.queue.requests import RequestQueue
-from inferd.server.services.encode import embed_service, rerank_service
-from inferd.server.services.endpoints import AnyEndpoint
+from inferd.server.services.endpoints import BINDINGS, AnyBinding
 from inferd.server.services.pipeline import Pipeline
-from inferd.server.services.v1 import V1Service
-from inferd.server.services.v2 import V2Service
 from inferd.server.telemetry.metrics import Metrics
 from inferd.server.telemetry.setup import Telemetry, make_telemetry
 from inferd.server.telemetry.status import StatusBoard
-from inferd.wire.codec import (
-    decode_blocks,
-    decode_embed,
-    decode_generate,
-    decode_rerank,
-)
 from tests.fakes.streams import FrameClient, bare, unix_pair
 
 PATIENCE_S = 3600.0
@@ -75,18 +65,9 @@ class LocalServer:
         settings = msgspec.convert(limits, LimitSettings)
         self.media = MediaQuota(settings, MAX_MEDIA_FILES, self.queue.count_waiting)
         pipeline = Pipeline(backends, self.queue, media_quota=self.media)
-        self.endpoints: dict[str, AnyEndpoint] = {
-            INFER_SOCKET: Endpoint(INFER_SOCKET, decode_generate, V1Service(pipeline)),
-            INFER_V2_SOCKET: Endpoint(
-                INFER_V2_SOCKET,
-                decode_blocks,
-                V2Service(pipeline),
-                takes_media=True,
-            ),
-            EMBED_SOCKET: Endpoint(EMBED_SOCKET, decode_embed, embed_service(pipeline)),
-            RERANK_SOCKET: Endpoint(
-                RERANK_SOCKET, decode_rerank, rerank_service(pipeline)
-            ),
+        self.endpoints: dict[str, Endpoint[Any]] = {
+            each.surface.socket: cast("Endpoint[Any]", each.endpoint(pipeline))
+            for each in BINDINGS
         }
         self.disconnects = DisconnectWatch()
         self.metrics = Metrics()
@@ -134,26 +115,26 @@ class LocalServer:
                     self._nursery.cancel_scope.cancel()
                 watching.cancel_scope.cancel()
 
-    def connect(self, leaf: str = INFER_SOCKET) -> FrameClient:
+    def connect(self, leaf: str = surfaces.INFER.socket) -> FrameClient:
         """Connect a client."""
         ours, theirs = unix_pair()
         spec = self._listener_spec(self.endpoints[leaf])
         self.acceptor.handle(bare(ours), spec, self._nursery)
         return FrameClient(theirs, leaf)
 
-    def _listener_spec(self, endpoint: AnyEndpoint) -> ListenerSpec:
+    def _listener_spec(self, endpoint: Endpoint[Any]) -> ListenerSpec:
         async def serve(stream: trio.SocketStream) -> None:
             connection = endpoint.connect(stream, self.deps)
             self.connections.append(connection)
             await connection.serve()
 
         return ListenerSpec(
-            endpoint.socket,
+            endpoint.surface,
             serve,
             self.deps.connection_limit,
             refusal_frame,
             may_use_reserve_fd=False,
-            mode=INFERENCE_MODE,
+            mode=endpoint.surface.mode,
         )
 
 
@@ -170,14 +151,14 @@ class RunningDaemon:
     @property
     def infer_sock(self) -> Path:
         """Path of its inference socket."""
-        return self.directory / INFER_SOCKET
+        return self.directory / surfaces.INFER.socket
 
     @property
     def admin_sock(self) -> Path:
         """Path of its admin socket."""
         return self.directory / "admin.sock"
 
-    async def connect(self, leaf: str = INFER_SOCKET) -> FrameClient:
+    async def connect(self, leaf: str = surfaces.INFER.socket) -> FrameClient:
         """Connect to an inference socket."""
         path = self.directory / leaf
         return FrameClient(await trio.open_unix_socket(path), leaf)
@@ -205,6 +186,7 @@ def make_daemon(
     read_config: Callable[[], Config] = no_config_file,
     environ: Mapping[str, str] | None = None,
     inherited: InheritedSockets = NO_INHERITED_SOCKETS,
+    bindings: Sequence[AnyBinding] = BINDINGS,
     **settings: Any,
 ) -> RunningDaemon:
     """Make a daemon that is not started.
@@ -215,6 +197,7 @@ def make_daemon(
         read_config: reads its configuration again.
         environ: names the socket of its service manager.
         inherited: sockets that exist already.
+        bindings: the inference surfaces.
         settings: whole tables of the configuration, or keys of ``[limits]``.
     """
     names = ("access", "admission", "listen")
@@ -225,7 +208,9 @@ def make_daemon(
     )
     telemetry = make_telemetry(environ or {})
     listeners = Listeners(directory, config.listen.group, inherited)
-    daemon = Daemon(config, listeners, backends, telemetry, read_config)
+    daemon = Daemon(
+        config, listeners, backends, telemetry, read_config, bindings=bindings
+    )
     return RunningDaemon(daemon, directory, telemetry)
 
 

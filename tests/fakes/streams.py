@@ -3,12 +3,13 @@
 import json
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, Self
 
 import trio
 
+from inferd.surfaces import SURFACES, Surface
 from inferd.wire.framing import LineSplitter
 
 Frame = dict[str, Any]
@@ -72,6 +73,9 @@ def rerank(request_id: str = "r", text: str = "hello", **fields: Any) -> bytes:
     documents = [text, "another"]
     return to_line({"id": request_id, "query": "q", "documents": documents, **fields})
 
+
+BY_SOCKET: Mapping[str, Surface] = {each.socket: each for each in SURFACES}
+"""Each surface by the file name of its socket."""
 
 REQUESTS: Final = {
     "infer.sock": generate,

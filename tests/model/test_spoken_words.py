@@ -5,8 +5,9 @@ import pytest
 from bench.sounds import SENTENCES, spoken
 from bench.transcribe import heard_by_daemon
 from bench.words import n_word_errors, words_of
+from inferd import surfaces
 from inferd.models.embedded import EMBEDDED_MODELS
-from inferd.paths import INFER_V2_SOCKET, cache_directory
+from inferd.paths import cache_directory
 from tests.daemon.fixtures import daemons
 from tests.model.whisper_alone import heard_alone
 
@@ -41,7 +42,7 @@ def test_the_daemon_writes_the_words_that_whisper_cpp_writes_alone(
     daemon, tmp_path, text
 ):
     [sound] = spoken([text], tmp_path)
-    ours = heard_by_daemon(daemon.directory / INFER_V2_SOCKET, sound).text
+    ours = heard_by_daemon(daemon.directory / surfaces.V2.socket, sound).text
     model = EMBEDDED_MODELS[MODEL].path_in(cache_directory())
     [alone] = heard_alone(model, [sound.path])
     assert ours == "".join(words for *_, words in alone).strip()

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from inferd.limits.engine import MAX_THREADS
-from inferd.server.listen.activation import SOCKETS_BY_FD_NAME
-from inferd.server.listen.bind import ADMIN_MODE, INFERENCE_MODE
+from inferd.surfaces import ADMIN_MODE, INFERENCE_MODE, SURFACES
 
 ROOT = Path(__file__).resolve().parents[2] / "systemd"
 SOCKETS = ("inferd", "inferd-v2", "inferd-embed", "inferd-rerank", "inferd-admin")
@@ -110,7 +109,7 @@ def test_each_socket_of_the_daemon_has_a_unit_that_names_it(folder):
         found[called] = path.rpartition("/")[2]
         mode = ADMIN_MODE if called == "admin" else INFERENCE_MODE
         assert values(unit, "SocketMode") == [f"{mode:04o}"]
-    assert found == SOCKETS_BY_FD_NAME
+    assert found == {each.fd_name: each.socket for each in SURFACES}
 
 
 @pytest.mark.parametrize("service", [*SERVICES, "user/inferd.service"])

@@ -10,7 +10,7 @@ from inferd.server.identity.access import Access, Rule
 from inferd.server.request_context import event_name
 from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
 from tests.fakes.serving import LocalServer
-from tests.fakes.streams import REQUESTS
+from tests.fakes.streams import BY_SOCKET, REQUESTS
 
 
 @pytest.mark.parametrize("leaf", REQUESTS)
@@ -32,7 +32,9 @@ async def test_whatever_comes_of_a_request_its_line_says_who_sent_it(
                 await client.send(REQUESTS[leaf]("r"))
                 await trio.testing.wait_all_tasks_blocked()
             await trio.testing.wait_all_tasks_blocked()
-    [line] = [each for each in log if each["event"] == event_name(leaf, event)]
+    [line] = [
+        each for each in log if each["event"] == event_name(BY_SOCKET[leaf], event)
+    ]
     assert (line["peer_uid"], line["peer_pid"]) == (os.getuid(), os.getpid())
 
 

@@ -1,6 +1,7 @@
 import pytest
 import trio
 
+from inferd import surfaces
 from inferd.admission.control import Admission
 from inferd.server.admin.commands import Commands
 from inferd.server.admin.reload import ReloadResult
@@ -39,9 +40,9 @@ async def test_an_id_means_the_requests_of_those_who_may_be_meant(owner, cancell
     register = InFlight(Metrics())
     now = trio.current_time()
     theirs = {
-        "a": RequestContext(ANNA, "infer.sock", "same", now),
-        "b": RequestContext(BERT, "infer.sock", "same", now),
-        "c": RequestContext(CARL, "infer.sock", "same", now),
+        "a": RequestContext(ANNA, surfaces.INFER, "same", now),
+        "b": RequestContext(BERT, surfaces.INFER, "same", now),
+        "c": RequestContext(CARL, surfaces.INFER, "same", now),
     }
     for activity in theirs.values():
         register.add(activity)
@@ -54,7 +55,9 @@ async def test_a_user_who_may_look_on_learns_no_ids_of_others(peer, n_seen):
     metrics = Metrics()
     register = InFlight(metrics)
     for owner in (ANNA, CARL):
-        register.add(RequestContext(owner, "infer.sock", "secret", trio.current_time()))
+        register.add(
+            RequestContext(owner, surfaces.INFER, "secret", trio.current_time())
+        )
     commands = Commands(
         in_flight=register,
         queue=RequestQueue(Admission(max_active=1, max_queued=1)),

@@ -2,6 +2,7 @@ import os
 
 import pytest
 
+from inferd import surfaces
 from inferd.server.identity.peer import Peer
 from inferd.server.request_context import RequestContext
 from inferd.server.services.v1 import V1Service
@@ -70,7 +71,9 @@ def test_what_another_user_is_being_answered_is_not_found(backend):
     ("service", "asking"), [(V1Service, V1), (V2Service, V2)], ids=["v1", "v2"]
 )
 def test_a_job_is_the_user_s_whom_the_socket_names(service, asking):
-    activity = RequestContext(Peer(pid=1, uid=MINE, gid=1), "a.sock", "r", arrived_at=0)
+    activity = RequestContext(
+        Peer(pid=1, uid=MINE, gid=1), surfaces.INFER, "r", arrived_at=0
+    )
     plan = service(None).resolve(asking, 1, activity)
     assert plan.job.owner == MINE
     assert not {"owner", "uid"} & {*asking.__struct_fields__}

@@ -1,6 +1,7 @@
 import os
 import socket
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -11,10 +12,8 @@ import trio.testing
 from inferd.limits.connections import READ_AHEAD_BYTES, READ_BYTES
 from inferd.limits.server import MAX_CLIENT_DESCRIPTORS
 from inferd.server.connection.response_writer import ResponseWriter
-from inferd.server.connection.serve import Endpoint
 from inferd.server.request_context import RequestContext
 from inferd.wire.blocks import BlocksRequest
-from inferd.wire.codec import decode_blocks
 from tests.daemon.harness import MakeDaemon, eventually, mock
 from tests.fakes.backend import ScriptedBackend
 from tests.fakes.fds import lingering, memfd, memfds, n_open, send_with
@@ -40,7 +39,7 @@ class Deaf:
 
 def deaf_server() -> LocalServer:
     server = LocalServer(ScriptedBackend())
-    server.endpoints[V2] = Endpoint(V2, decode_blocks, Deaf(), takes_media=True)
+    server.endpoints[V2] = replace(server.endpoints[V2], service=Deaf())
     return server
 
 

@@ -8,13 +8,13 @@ from tempfile import mkdtemp
 import pytest
 import trio
 
+from inferd import surfaces
 from inferd.client import asynchronous, sync
 from inferd.client.connection import asynchronous as awaiting
 from inferd.client.exchange import ClientError
 from inferd.client.peer_check import UntrustedServerError
 from inferd.doctor.check import Verdict
 from inferd.doctor.runtime import check_admin
-from inferd.paths import ADMIN_SOCKET, EMBED_SOCKET, INFER_SOCKET, INFER_V2_SOCKET
 from inferd.wire.blocks import BlocksRequest, Message, TextBlock
 from inferd.wire.commands import Command
 from inferd.wire.requests import ChatMessage, EmbedRequest, GenerateRequest
@@ -25,7 +25,12 @@ from tests.fakes.impostor import STRANGER_UID, impostor
 
 pytestmark = [pytest.mark.slow, needs_root]
 
-LEAVES = (INFER_SOCKET, INFER_V2_SOCKET, EMBED_SOCKET, ADMIN_SOCKET)
+LEAVES = (
+    surfaces.INFER.socket,
+    surfaces.V2.socket,
+    surfaces.EMBED.socket,
+    surfaces.ADMIN.socket,
+)
 GENERATE = GenerateRequest(id="r", messages=[ChatMessage("user", "secret")])
 CONVERSE = BlocksRequest(id="r", messages=[Message("user", [TextBlock("secret")])])
 EMBED = EmbedRequest(id="r", input=["secret"])
@@ -136,7 +141,7 @@ def test_the_doctor_tells_an_impostor_from_a_daemon(nowhere):
         finding = check_admin(nowhere)
     assert seen.heard == b""
     assert finding.verdict is Verdict.FAILED
-    assert finding.detail.startswith(f"{nowhere}/{ADMIN_SOCKET}: the owner of")
+    assert finding.detail.startswith(f"{nowhere}/{surfaces.ADMIN.socket}: the owner of")
     assert f"INFERD_TRUST_UID={STRANGER_UID}" in finding.detail
 
 
@@ -155,7 +160,7 @@ def test_whom_one_names_may_answer(nowhere, monkeypatch, allow):
 def test_a_variable_that_names_nobody_is_an_error(monkeypatch, short_dir):
     monkeypatch.setenv("INFERD_TRUST_UID", "ada")
     with pytest.raises(ClientError, match="not a list of uids: 'ada'"):
-        sync.connect(INFER_SOCKET, short_dir)
+        sync.connect(surfaces.INFER.socket, short_dir)
 
 
 def test_a_symlink_of_others_leads_to_no_other_service_of_ones_own(short_dir):
@@ -166,15 +171,15 @@ def test_a_symlink_of_others_leads_to_no_other_service_of_ones_own(short_dir):
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(short_dir / "journal"))
         listener.listen()
-        (group_dir / INFER_SOCKET).symlink_to(short_dir / "journal")
-        os.lchown(group_dir / INFER_SOCKET, STRANGER_UID, -1)
+        (group_dir / surfaces.INFER.socket).symlink_to(short_dir / "journal")
+        os.lchown(group_dir / surfaces.INFER.socket, STRANGER_UID, -1)
         with pytest.raises(UntrustedServerError, match="symlink"):
-            sync.connect(INFER_SOCKET, group_dir)
-        os.lchown(group_dir / INFER_SOCKET, 0, -1)
-        sync.connect(INFER_SOCKET, group_dir).close()
+            sync.connect(surfaces.INFER.socket, group_dir)
+        os.lchown(group_dir / surfaces.INFER.socket, 0, -1)
+        sync.connect(surfaces.INFER.socket, group_dir).close()
         group_dir.chmod(0o1777)
         with pytest.raises(UntrustedServerError, match="world-writable.* o-w"):
-            sync.connect(INFER_SOCKET, group_dir)
+            sync.connect(surfaces.INFER.socket, group_dir)
 
 
 async def connect_on_trio(leaf, directory):
@@ -187,7 +192,7 @@ def test_a_socket_that_is_swapped_once_it_was_looked_at_is_used_all_the_same(
 ):
     """As one of the directory's group can, by a link to another service of root's."""
     (short_dir / "run").mkdir()
-    path, journal = short_dir / "run" / INFER_SOCKET, short_dir / "journal"
+    path, journal = short_dir / "run" / surfaces.INFER.socket, short_dir / "journal"
     connect = socket.socket.connect
 
     def swap_and_connect(self, address):
@@ -202,9 +207,9 @@ def test_a_socket_that_is_swapped_once_it_was_looked_at_is_used_all_the_same(
             listener.setblocking(False)
         monkeypatch.setattr(socket.socket, "connect", swap_and_connect)
         if is_on_trio:
-            trio.run(connect_on_trio, INFER_SOCKET, short_dir / "run")
+            trio.run(connect_on_trio, surfaces.INFER.socket, short_dir / "run")
         else:
-            sync.connect(INFER_SOCKET, short_dir / "run").close()
+            sync.connect(surfaces.INFER.socket, short_dir / "run").close()
         with pytest.raises(BlockingIOError):
             other.accept()
         right.accept()[0].close()
@@ -214,8 +219,8 @@ def test_a_socket_that_is_swapped_once_it_was_looked_at_is_used_all_the_same(
 def test_whom_one_names_may_answer_by_any_uid_there_is(short_dir, uid):
     short_dir.chmod(0o755)
     os.chown(short_dir, uid, -1)
-    with impostor(short_dir, INFER_SOCKET, uid=uid):
-        sync.connect(INFER_SOCKET, short_dir, trusted_uids=[uid]).close()
+    with impostor(short_dir, surfaces.INFER.socket, uid=uid):
+        sync.connect(surfaces.INFER.socket, short_dir, trusted_uids=[uid]).close()
 
 
 @pytest.mark.parametrize("name", LANGUAGES)

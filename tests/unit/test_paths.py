@@ -3,7 +3,6 @@ from pathlib import Path
 
 import pytest
 
-from inferd import paths
 from inferd.paths import (
     cache_directory,
     client_directories,
@@ -13,20 +12,6 @@ from inferd.paths import (
 )
 
 HOME = {"HOME": "/home/ada"}
-
-
-@pytest.mark.parametrize(
-    ("leaf", "name"),
-    [
-        (paths.INFER_SOCKET, "infer.sock"),
-        (paths.INFER_V2_SOCKET, "infer.v2.sock"),
-        (paths.EMBED_SOCKET, "infer.embed.sock"),
-        (paths.RERANK_SOCKET, "infer.rerank.sock"),
-        (paths.ADMIN_SOCKET, "admin.sock"),
-    ],
-)
-def test_a_socket_has_the_name_that_clients_know(leaf, name):
-    assert leaf == name
 
 
 @pytest.mark.parametrize(

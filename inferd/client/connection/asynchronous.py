@@ -9,7 +9,12 @@ from typing import Generic, TypeVar
 import trio
 
 from inferd.client.discovery import backoff, no_daemon_error, socket_paths
-from inferd.client.exchange import ClientError, ConnectionLostError, Exchange, Surface
+from inferd.client.exchange import (
+    ClientError,
+    ClientSurface,
+    ConnectionLostError,
+    Exchange,
+)
 from inferd.client.memfd import scm_rights
 from inferd.client.peer_check import PeerCheck, UntrustedServerError
 from inferd.limits.connections import READ_BYTES
@@ -104,7 +109,7 @@ class AsyncConnection(Generic[Q, A]):
 
     def __init__(
         self,
-        surface: Surface[Q, A],
+        surface: ClientSurface[Q, A],
         directory: Path | None,
         trusted_uids: Collection[int],
     ) -> None:

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from inferd.client.connection.buffered_socket import BufferedSocket
 from inferd.client.discovery import no_daemon_error, socket_paths
-from inferd.client.exchange import ClientError, Exchange, Surface, check_sound
+from inferd.client.exchange import ClientError, ClientSurface, Exchange, check_sound
 from inferd.client.peer_check import PeerCheck, UntrustedServerError
 from inferd.wire.requests import Request
 from inferd.wire.responses import Response
@@ -66,7 +66,7 @@ class SyncConnection(Generic[Q, A]):
 
     def __init__(
         self,
-        surface: Surface[Q, A],
+        surface: ClientSurface[Q, A],
         directory: Path | None,
         timeout_s: float | None,
         trusted_uids: Collection[int],

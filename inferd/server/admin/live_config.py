@@ -1,5 +1,6 @@
 """The configuration in force, and its application to a running daemon."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -22,6 +23,7 @@ from inferd.server.listen.fd_budget import (
 )
 from inferd.server.queue.requests import RequestQueue
 from inferd.server.telemetry.log import set_level
+from inferd.surfaces import SURFACES, Surface
 
 log = structlog.get_logger("daemon")
 
@@ -46,6 +48,7 @@ class LiveConfig:
         admin_limit: gets the limit of admin connections.
         queue: gets the limits of the queue.
         n_backends: number of backends, which need descriptors.
+        surfaces: whose sockets the access rules are for.
 
     Raises:
         ConfigError: a configured user or group does not exist.
@@ -57,9 +60,10 @@ class LiveConfig:
     admin_limit: ConnectionLimit
     queue: RequestQueue
     n_backends: int
+    surfaces: Sequence[Surface] = SURFACES
 
     def __post_init__(self) -> None:
-        self.acceptor.access = load_access(self.config.access)
+        self.acceptor.access = load_access(self.config.access, self.surfaces)
         self._set_identities(load_identities(self.config.users))
 
     def apply(self, new: Config) -> ReloadResult:
@@ -71,7 +75,8 @@ class LiveConfig:
             ConfigError: the new configuration is invalid; nothing has changed.
         """
         merged = merge_config(self.config, new)
-        access, allocation = load_access(merged.access), self._allocation_for(merged)
+        access = load_access(merged.access, self.surfaces)
+        allocation = self._allocation_for(merged)
         identities = load_identities(merged.users)
         reloaded = compare_configs(self.config, merged, new)
         if merged.log.level != self.config.log.level:

@@ -4,16 +4,18 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import structlog
 import trio
 
 from inferd.errors import InvalidFrameError, PeerError, PermissionDeniedError
+from inferd.line_decoder.messages import LineKind
 from inferd.server.connection.deps import ConnectionDeps
 from inferd.server.connection.dispatch import RefusingService, Service, dispatch
 from inferd.server.connection.read_ahead import PendingRequest, ReadAheadQueue
 from inferd.server.connection.read_timeout import ReadTimeout
+from inferd.server.connection.registry import TrackedConnection
 from inferd.server.connection.request_reader import RequestReader
 from inferd.server.connection.response_writer import PeerGoneError, ResponseWriter
 from inferd.server.event_loop.read import read_in_turn
@@ -30,21 +32,50 @@ from inferd.server.request_context import (
     peer_fields,
     socket_fields,
 )
+from inferd.surfaces import Surface
 from inferd.wire.requests import Request
 
 R = TypeVar("R", bound=Request)
+
+
+class Connection(TrackedConnection, Protocol):
+    """A client's connection, whatever its requests are."""
+
+    async def serve(self) -> None:
+        """Answer requests until the client or the daemon ends the connection."""
+
+
+class AnyEndpoint(Protocol):
+    """An endpoint, whatever its requests are."""
+
+    @property
+    def surface(self) -> Surface:
+        """The surface that it serves."""
+
+    @property
+    def socket(self) -> str:
+        """File name of the socket."""
+
+    def connect(self, stream: trio.SocketStream, deps: ConnectionDeps) -> Connection:
+        """Make the connection of an accepted client."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint(Generic[R]):
     """The decoder and the service of one inference socket."""
 
-    socket: str
-    """The socket's file name, for the log."""
+    surface: Surface
     decode: Callable[[bytes], R]
     service: Service[R]
     takes_media: bool = False
     """Whether clients may pass descriptors with requests, and append to attachments."""
+    large_lines: LineKind | None = None
+    """As what the line decoder decodes large lines; without it they are refused."""
+
+    @property
+    def socket(self) -> str:
+        """File name of the socket."""
+        return self.surface.socket
 
     def connect(
         self, stream: trio.SocketStream, deps: ConnectionDeps
@@ -54,7 +85,7 @@ class Endpoint(Generic[R]):
 
 
 def context_maker(
-    deps: ConnectionDeps, peer: Peer, socket: str, on_taken: Callable[[], object]
+    deps: ConnectionDeps, peer: Peer, surface: Surface, on_taken: Callable[[], object]
 ) -> Callable[[Request, int, LineFds], RequestContext]:
     """Make the function that makes contexts for the requests of one connection.
 
@@ -64,7 +95,7 @@ def context_maker(
     Args:
         deps: their requests in flight and their limits.
         peer: the client.
-        socket: file name of the socket that it is connected to.
+        surface: of the socket that it is connected to.
         on_taken: called when the service has taken an appended line.
     """
 
@@ -74,7 +105,7 @@ def context_maker(
         """Make the context of a request, which owns the descriptors from then on."""
         context = RequestContext(
             peer,
-            socket,
+            surface,
             request.id,
             trio.current_time(),
             n_bytes,
@@ -111,7 +142,7 @@ class ClientConnection(Generic[R]):
         self._reader = RequestReader(
             endpoint.decode,
             context_maker(
-                deps, self._peer, endpoint.socket, self._can_read_more.unpark_all
+                deps, self._peer, endpoint.surface, self._can_read_more.unpark_all
             ),
             ReadAheadQueue(deps.read_ahead, self._peer.user),
             self._fds_by_line,
@@ -123,7 +154,7 @@ class ClientConnection(Generic[R]):
         self._large_line_scope = trio.CancelScope()
         # Left lazy: a bound logger keeps the log level of its creation.
         self._log = structlog.get_logger(
-            "activity", **socket_fields(endpoint.socket), **peer_fields(self._peer)
+            "activity", **socket_fields(endpoint.surface), **peer_fields(self._peer)
         )
         self.has_sent_request = False
         """Whether a request or an invalid line has been taken from the queue."""
@@ -145,7 +176,7 @@ class ClientConnection(Generic[R]):
 
     async def serve(self) -> None:
         """Answer requests until the client or the daemon ends the connection."""
-        name = event_name(self._endpoint.socket, "connection_accepted")
+        name = event_name(self._endpoint.surface, "connection_accepted")
         self._log.info(name, transport="unix")
         try:
             async with trio.open_nursery() as nursery:
@@ -201,7 +232,7 @@ class ClientConnection(Generic[R]):
         parsed = await decode_line(
             self._deps.decoders,
             line,
-            socket=self._endpoint.socket,
+            kind=self._endpoint.large_lines,
             peer=self._peer,
             n_fds=self._reader.n_long_line_fds,
         )
@@ -316,7 +347,7 @@ class ClientConnection(Generic[R]):
         return None
 
     async def _send_refusal(self, error: PeerError) -> bool:
-        name = event_name(self._endpoint.socket, "request_refused")
+        name = event_name(self._endpoint.surface, "request_refused")
         self._log.warning(name, code=error.code.value)
         self._deps.metrics.count_invalid_line(self._endpoint.socket, error)
         await self._reply("").fail(error)

@@ -8,25 +8,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from inferd.config.settings import AccessRule, AccessSettings, Account, ConfigError
-from inferd.paths import (
-    ADMIN_SOCKET,
-    EMBED_SOCKET,
-    INFER_SOCKET,
-    INFER_V2_SOCKET,
-    RERANK_SOCKET,
-)
 from inferd.server.identity.peer import Peer
+from inferd.surfaces import ADMIN, INFER, SURFACES, Surface, inference_surfaces
 
 ROOT: Final = 0
-
-SOCKETS: Final[Mapping[str, str]] = {
-    "infer": INFER_SOCKET,
-    "v2": INFER_V2_SOCKET,
-    "embed": EMBED_SOCKET,
-    "rerank": RERANK_SOCKET,
-    "admin": ADMIN_SOCKET,
-}
-"""Maps the keys of ``[access]`` to the file names of sockets."""
 
 
 def is_operator(peer: Peer) -> bool:
@@ -66,7 +51,7 @@ class Access:
     """
 
     rules: Mapping[str, Rule] = field(
-        default_factory=lambda: {ADMIN_SOCKET: OPERATORS_ONLY}
+        default_factory=lambda: {ADMIN.socket: OPERATORS_ONLY}
     )
 
     def allows(
@@ -84,19 +69,26 @@ class Access:
         return rule is None or is_operator(peer) or rule.allows(peer, groups)
 
 
-def load_access(settings: AccessSettings) -> Access:
+def load_access(
+    settings: AccessSettings, surfaces: Sequence[Surface] = SURFACES
+) -> Access:
     """Resolve the names of users and groups to numbers.
+
+    Args:
+        settings: have a key for each surface that can have a rule of its own.
+        surfaces: all; those that take requests have the rule of ``infer`` by default.
 
     Raises:
         ConfigError: a name is unknown.
     """
-    rules: dict[str, Rule] = {ADMIN_SOCKET: OPERATORS_ONLY}
-    for key, leaf in SOCKETS.items():
-        setting: AccessRule | None = getattr(settings, key)
+    rules: dict[str, Rule] = {ADMIN.socket: OPERATORS_ONLY}
+    if settings.infer is not None:
+        shared = _rule(INFER.name, settings.infer)
+        rules |= {each.socket: shared for each in inference_surfaces(surfaces)}
+    for surface in surfaces:
+        setting: AccessRule | None = getattr(settings, surface.name, None)
         if setting is not None:
-            rules[leaf] = _rule(key, setting)
-        elif key != "admin" and INFER_SOCKET in rules:
-            rules[leaf] = rules[INFER_SOCKET]
+            rules[surface.socket] = _rule(surface.name, setting)
     return Access(rules)
 
 

@@ -3,21 +3,20 @@
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, NamedTuple, TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
 from msgspec import Raw
 from msgspec.structs import replace
 
 from inferd.backend.job import EmbedJob, GenerateJob, RerankJob
-from inferd.errors import InferdError, InternalError, PeerError
-from inferd.limits.server import MEDIA_MARKER_BYTES
+from inferd.errors import FrameTooLargeError, InferdError, InternalError, PeerError
+from inferd.limits.server import MEDIA_MARKER_BYTES, OFFLOAD_LINE_BYTES
 from inferd.line_decoder.messages import (
     DecodeTask,
+    LineKind,
     RequestHead as ReadRequest,
-    SurfaceKind,
     error_of,
 )
-from inferd.paths import EMBED_SOCKET, INFER_SOCKET, INFER_V2_SOCKET, RERANK_SOCKET
 from inferd.resolve.options import SEED_MAX
 from inferd.resolve.request import J, ResolvedRequest
 from inferd.routing import decode_requirement
@@ -27,13 +26,6 @@ from inferd.server.large_lines.lines import LongLine
 from inferd.wire.blocks import Attachment, BlocksRequest, UnknownAttachment
 from inferd.wire.requests import Request
 from inferd.wire.speech import AppendLine
-
-REQUEST_KINDS: Final[Mapping[str, SurfaceKind]] = {
-    INFER_SOCKET: "text",
-    INFER_V2_SOCKET: "blocks",
-    EMBED_SOCKET: "embed",
-    RERANK_SOCKET: "rerank",
-}
 
 AnyResolved: TypeAlias = (
     ResolvedRequest[GenerateJob]
@@ -72,19 +64,30 @@ def resolved_or(
 
 
 async def decode_line(
-    decoders: DecoderPool, line: LongLine, *, socket: str, peer: Peer, n_fds: int
+    decoders: DecoderPool,
+    line: LongLine,
+    *,
+    kind: LineKind | None,
+    peer: Peer,
+    n_fds: int,
 ) -> ParsedLine | PeerError:
     """Have a long line decoded; return it, or the error where it is invalid.
 
     Args:
         decoders: decode it.
         line: from a client.
-        socket: file name of the socket that the client is connected to.
+        kind: of the requests on its socket; ``None`` refuses the line, as to decode it
+            here would take the daemon's time from other users.
         peer: the client.
         n_fds: descriptors that came with the line.
     """
+    if kind is None:
+        return FrameTooLargeError(
+            f"the line has {line.n_bytes} bytes, "
+            f"fewer than {OFFLOAD_LINE_BYTES} are allowed on this socket"
+        )
     task = DecodeTask(
-        kind=REQUEST_KINDS[socket],
+        kind=kind,
         n_bytes=line.n_bytes,
         seed=secrets.randbelow(SEED_MAX + 1),
         owner=peer.owner,

@@ -38,7 +38,6 @@ from inferd.server.fd_passing.close import close_disconnected, close_socket
 from inferd.server.identity.access import Access
 from inferd.server.identity.mapping import Identities
 from inferd.server.identity.peer import Peer, groups_of, peer_of
-from inferd.server.listen.bind import INFERENCE_MODE
 from inferd.server.listen.fd_budget import (
     ReserveFd,
     accept,
@@ -49,6 +48,7 @@ from inferd.server.listen.fd_budget import (
 from inferd.server.request_context import peer_fields, socket_fields
 from inferd.server.telemetry.log_throttle import LogThrottle
 from inferd.server.telemetry.metrics import Metrics
+from inferd.surfaces import Surface
 from inferd.wire.codec import encode
 from inferd.wire.commands import Reply
 
@@ -64,8 +64,7 @@ ACCEPT_RETRY_S: Final = 0.1
 class ListenerSpec(NamedTuple):
     """A listening socket: what serves its clients, and on which conditions."""
 
-    leaf: str
-    """File name of the socket."""
+    surface: Surface
     serve: Serve
     connection_limit: ConnectionLimit
     encode_refusal: Callable[[InferdError], bytes]
@@ -78,17 +77,22 @@ class ListenerSpec(NamedTuple):
     full_error: Callable[[], InferdError] = TooManyConnectionsError
     """Makes the error for a client over the connection limit."""
 
+    @property
+    def leaf(self) -> str:
+        """File name of the socket."""
+        return self.surface.socket
 
-def unserved_listener(leaf: str) -> ListenerSpec:
+
+def unserved_listener(surface: Surface) -> ListenerSpec:
     """Make the listener of an inherited socket without a backend: it refuses clients."""
     return ListenerSpec(
-        leaf,
+        surface,
         _serve_nothing,
         ConnectionLimit(0),
         refusal_frame,
         may_use_reserve_fd=False,
-        mode=INFERENCE_MODE,
-        full_error=partial(UnservedError, leaf),
+        mode=surface.mode,
+        full_error=partial(UnservedError, surface.socket),
     )
 
 
@@ -285,7 +289,7 @@ class Acceptor:
         user = None if peer is None else peer.user
         key = (event, spec.leaf, code, user)
         if n := self._log_throttle.count(*key, now=trio.current_time()):
-            fields = socket_fields(spec.leaf) | (peer_fields(peer) if peer else {})
+            fields = socket_fields(spec.surface) | (peer_fields(peer) if peer else {})
             log.warning(event, **fields, code=code, times=n)
 
     async def _serve(self, accepted: "AcceptedConnection") -> None:

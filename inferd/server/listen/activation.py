@@ -1,39 +1,27 @@
 """Parse the variables with which systemd passes sockets, as sd_listen_fds(3) does."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from inferd.paths import (
-    ADMIN_SOCKET,
-    EMBED_SOCKET,
-    INFER_SOCKET,
-    INFER_V2_SOCKET,
-    RERANK_SOCKET,
-)
+from inferd.surfaces import SURFACES, Surface
 
 FIRST_FD: Final = 3
 """The first descriptor that systemd passes; the others follow it without a gap."""
-
-SOCKETS_BY_FD_NAME: Final = {
-    leaf.removesuffix(".sock"): leaf
-    for leaf in (
-        *(INFER_SOCKET, INFER_V2_SOCKET, EMBED_SOCKET, RERANK_SOCKET),
-        ADMIN_SOCKET,
-    )
-}
-"""Maps each allowed ``FileDescriptorName=`` to the file name of its socket."""
 
 
 class ActivationError(Exception):
     """The variables are invalid; the message is one line for the operator."""
 
 
-def listen_fds(environ: Mapping[str, str], pid: int) -> dict[str, int]:
+def listen_fds(
+    environ: Mapping[str, str], pid: int, surfaces: Sequence[Surface] = SURFACES
+) -> dict[str, int]:
     """Map passed descriptors to the file names of their sockets, in any order.
 
     Args:
         environ: has the ``LISTEN_VARIABLES`` where sockets are passed.
         pid: our own; variables for another process are ignored.
+        surfaces: whose sockets may be passed, under their ``FileDescriptorName=``.
 
     Returns:
         The descriptor of each socket, by its file name; empty if none is for this process.
@@ -51,7 +39,10 @@ def listen_fds(environ: Mapping[str, str], pid: int) -> dict[str, int]:
         raise ActivationError(
             f"LISTEN_FDS is {n_fds} and LISTEN_FDNAMES has {len(names)} names"
         )
-    return {_leaf(name, names): fd for fd, name in enumerate(names, start=FIRST_FD)}
+    known = {each.fd_name: each.socket for each in surfaces}
+    return {
+        _leaf(name, names, known): fd for fd, name in enumerate(names, start=FIRST_FD)
+    }
 
 
 def _number(environ: Mapping[str, str], variable: str) -> int:
@@ -61,12 +52,12 @@ def _number(environ: Mapping[str, str], variable: str) -> int:
     return int(text)
 
 
-def _leaf(name: str, names: list[str]) -> str:
-    if name not in SOCKETS_BY_FD_NAME:
-        known = ", ".join(SOCKETS_BY_FD_NAME)
+def _leaf(name: str, names: list[str], known: Mapping[str, str]) -> str:
+    if name not in known:
         raise ActivationError(
-            f"an inherited socket is called {name!r}; FileDescriptorName= is one of {known}"
+            f"an inherited socket is called {name!r}; "
+            f"FileDescriptorName= is one of {', '.join(known)}"
         )
     if names.count(name) > 1:
         raise ActivationError(f"two inherited sockets are called {name}")
-    return SOCKETS_BY_FD_NAME[name]
+    return known[name]

@@ -18,9 +18,6 @@ import trio
 
 from inferd.limits.connections import LISTEN_BACKLOG, SOCKET_PATH_BYTES
 
-INFERENCE_MODE = 0o660
-ADMIN_MODE = 0o600
-
 
 class ListenError(Exception):
     """A socket, its directory or the lock is unavailable; one line for the operator."""

@@ -3,7 +3,7 @@
 import os
 import socket
 import stat
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +16,7 @@ from inferd.paths import LOCK_NAME
 from inferd.server.listen.acceptor import Acceptor, ListenerSpec
 from inferd.server.listen.activation import ActivationError, listen_fds
 from inferd.server.listen.bind import ListenError, bind, locked, make_socket_directory
+from inferd.surfaces import SURFACES, Surface
 
 InheritedSockets = Mapping[str, socket.socket]
 """Listening sockets, by their file names."""
@@ -24,20 +25,23 @@ NO_INHERITED_SOCKETS: Final[InheritedSockets] = MappingProxyType({})
 
 
 @contextmanager
-def inherited_sockets(environ: MutableMapping[str, str]) -> Iterator[InheritedSockets]:
+def inherited_sockets(
+    environ: MutableMapping[str, str], surfaces: Sequence[Surface] = SURFACES
+) -> Iterator[InheritedSockets]:
     """Yield the sockets that systemd passed; close our descriptors on leaving.
 
     Workers do not inherit them: they are set close-on-exec, and the variables are removed.
 
     Args:
         environ: our environment.
+        surfaces: whose sockets may be passed.
 
     Raises:
         ListenError: a descriptor is not a listening Unix stream socket, or its name is
             unknown.
     """
     try:
-        fds_by_leaf = listen_fds(environ, os.getpid())
+        fds_by_leaf = listen_fds(environ, os.getpid(), surfaces)
     except ActivationError as error:
         raise ListenError(str(error)) from error
     finally:

@@ -1,46 +1,127 @@
-"""The inference sockets, with their decoders and services."""
+"""What answers on the inference sockets: one entry for each surface that takes requests."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, Protocol, TypeVar
 
+from inferd.backend.capabilities import BackendCapabilities
 from inferd.backend.interface import Backend
 from inferd.config.settings import ListenSettings
-from inferd.paths import EMBED_SOCKET, INFER_SOCKET, INFER_V2_SOCKET, RERANK_SOCKET
-from inferd.server.connection.serve import Endpoint
+from inferd.line_decoder.messages import LineKind
+from inferd.server.connection.dispatch import Service
+from inferd.server.connection.serve import AnyEndpoint, Endpoint
 from inferd.server.services.encode import embed_service, rerank_service
 from inferd.server.services.pipeline import Pipeline
 from inferd.server.services.v1 import V1Service
 from inferd.server.services.v2 import V2Service
-from inferd.wire.blocks import BlocksRequest
+from inferd.surfaces import ADMIN, EMBED, INFER, RERANK, V2, Surface, check_surfaces
 from inferd.wire.codec import (
     decode_blocks,
     decode_embed,
     decode_generate,
     decode_rerank,
 )
-from inferd.wire.requests import EmbedRequest, GenerateRequest, RerankRequest
+from inferd.wire.requests import Request
 
-AnyEndpoint = (
-    Endpoint[GenerateRequest]
-    | Endpoint[BlocksRequest]
-    | Endpoint[EmbedRequest]
-    | Endpoint[RerankRequest]
+R = TypeVar("R", bound=Request)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Binding(Generic[R]):
+    """A surface with its codec, its service and the backends that can serve it."""
+
+    surface: Surface
+    is_served_by: Callable[[BackendCapabilities], bool]
+    """Tells whether a backend can serve it; without one its socket is not bound."""
+    decode: Callable[[bytes], R]
+    """Decodes a request, or raises ``InvalidFrameError``."""
+    service: Callable[[Pipeline], Service[R]]
+    """Makes the service, which resolves a request and sends its answer."""
+    takes_media: bool = False
+    """Whether clients may pass descriptors with requests, and append to attachments."""
+    large_lines: LineKind | None = None
+    """As what the line decoder decodes large lines; without it they are refused."""
+
+    def endpoint(self, pipeline: Pipeline) -> Endpoint[R]:
+        """Make the endpoint of a daemon."""
+        return Endpoint(
+            self.surface,
+            self.decode,
+            self.service(pipeline),
+            takes_media=self.takes_media,
+            large_lines=self.large_lines,
+        )
+
+
+class AnyBinding(Protocol):
+    """A binding, whatever its requests are."""
+
+    @property
+    def surface(self) -> Surface:
+        """The surface."""
+
+    @property
+    def is_served_by(self) -> Callable[[BackendCapabilities], bool]:
+        """Tells whether a backend can serve it."""
+
+    def endpoint(self, pipeline: Pipeline) -> AnyEndpoint:
+        """Make the endpoint of a daemon."""
+
+
+BINDINGS: Final[Sequence[AnyBinding]] = (
+    Binding(
+        surface=INFER,
+        is_served_by=lambda caps: caps.generate,
+        decode=decode_generate,
+        service=V1Service,
+        large_lines="text",
+    ),
+    Binding(
+        surface=V2,
+        is_served_by=lambda caps: (caps.generate and caps.v2) or caps.transcribe,
+        decode=decode_blocks,
+        service=V2Service,
+        takes_media=True,
+        large_lines="blocks",
+    ),
+    Binding(
+        surface=EMBED,
+        is_served_by=lambda caps: caps.embed,
+        decode=decode_embed,
+        service=embed_service,
+        large_lines="embed",
+    ),
+    Binding(
+        surface=RERANK,
+        is_served_by=lambda caps: caps.rerank,
+        decode=decode_rerank,
+        service=rerank_service,
+        large_lines="rerank",
+    ),
 )
+"""The inference surfaces, in the order in which their sockets are bound."""
+
+
+def surfaces_of(bindings: Sequence[AnyBinding]) -> Sequence[Surface]:
+    """List the surfaces of a daemon: those of its bindings, and the admin socket's.
+
+    Raises:
+        ValueError: two have a name or a socket in common.
+    """
+    surfaces = (*(each.surface for each in bindings), ADMIN)
+    check_surfaces(surfaces)
+    return surfaces
 
 
 def endpoints(
-    listen: ListenSettings, backends: Sequence[Backend], pipeline: Pipeline
+    listen: ListenSettings,
+    backends: Sequence[Backend],
+    pipeline: Pipeline,
+    bindings: Sequence[AnyBinding] = BINDINGS,
 ) -> Iterator[AnyEndpoint]:
-    """Yield the endpoints that are configured and that a backend can serve."""
+    """Yield the endpoints that are not switched off and that a backend can serve."""
     capabilities = [backend.capabilities for backend in backends]
-    if any(each.generate for each in capabilities):
-        yield Endpoint(INFER_SOCKET, decode_generate, V1Service(pipeline))
-    if listen.v2 and any(
-        (each.generate and each.v2) or each.transcribe for each in capabilities
-    ):
-        yield Endpoint(
-            INFER_V2_SOCKET, decode_blocks, V2Service(pipeline), takes_media=True
-        )
-    if listen.embed and any(each.embed for each in capabilities):
-        yield Endpoint(EMBED_SOCKET, decode_embed, embed_service(pipeline))
-    if listen.rerank and any(each.rerank for each in capabilities):
-        yield Endpoint(RERANK_SOCKET, decode_rerank, rerank_service(pipeline))
+    for binding in bindings:
+        is_off = getattr(listen, binding.surface.name, None) is False
+        if not is_off and any(map(binding.is_served_by, capabilities)):
+            yield binding.endpoint(pipeline)

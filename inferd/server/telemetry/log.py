@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ from inferd.server.telemetry.log_format import (
 from inferd.server.telemetry.log_throttle import LogQuota
 from inferd.server.telemetry.log_writer import BackgroundWriter, FdWriter, LogLineWriter
 from inferd.server.telemetry.redaction import Record
+from inferd.surfaces import SURFACES, Surface
 
 Sink = Literal["stderr", "file"]
 LineFormat = Callable[[Record], bytes]
@@ -138,6 +139,7 @@ def writing_log(
     level: LogLevel,
     file: LogFile | None = None,
     on_loss: Callable[[Sink], None] = lambda _: None,
+    surfaces: Sequence[Surface] = SURFACES,
 ) -> Iterator[Log]:
     """Configure structlog for the daemon's process while inside.
 
@@ -145,9 +147,10 @@ def writing_log(
         level: the lowest level that is logged.
         file: the log file besides stderr.
         on_loss: called for every line that is lost, in any thread.
+        surfaces: of the daemon; have the command that a terminal shows when it is ready.
     """
     log = Log(
-        _stderr(on_loss=partial(on_loss, "stderr")),
+        _stderr(surfaces, on_loss=partial(on_loss, "stderr")),
         None
         if file is None
         else LogOutput(file, as_json, on_loss=partial(on_loss, "file")),
@@ -190,14 +193,18 @@ def _configure(outputs: list[LogOutput]) -> None:
     )
 
 
-def _stderr(*, on_loss: Callable[[], None]) -> LogOutput | None:
+def _stderr(
+    surfaces: Sequence[Surface], *, on_loss: Callable[[], None]
+) -> LogOutput | None:
     if sys.stderr is None:  # the parent process has closed it
         return None
     fd = sys.stderr.fileno()
     line_format: LineFormat = as_json
     if sys.stderr.isatty():
         line_format = ConsoleFormat(
-            colours=not os.environ.get("NO_COLOR"), program=_program()
+            colours=not os.environ.get("NO_COLOR"),
+            program=_program(),
+            surfaces=surfaces,
         )
     elif is_journal(fd, os.environ.get("JOURNAL_STREAM", "")):
         line_format = as_journal

@@ -13,14 +13,9 @@ import structlog
 
 from inferd.errors import ErrorCode
 from inferd.limits.log import LOG_LINE_BYTES, LOG_TRACEBACK_FRAMES
-from inferd.paths import (
-    EMBED_SOCKET,
-    INFER_SOCKET,
-    INFER_V2_SOCKET,
-    RERANK_SOCKET,
-    client_directories,
-)
+from inferd.paths import client_directories
 from inferd.server.telemetry.redaction import Record, redact
+from inferd.surfaces import SURFACES, Surface
 from inferd.terminal import escape
 
 HEAD_FIELDS: Final = ("t", "level", "component", "msg")
@@ -42,14 +37,6 @@ STOPPING: Final = (
     "daemon.draining: waits up to {drain_s:g} s for running and queued requests; "
     "press ^C again to stop at once"
 )
-
-TO_TRY: Final = {
-    INFER_SOCKET: "generate hi",
-    EMBED_SOCKET: "embed hello",
-    RERANK_SOCKET: "rerank hello world",
-    INFER_V2_SOCKET: "transcribe FILE",
-}
-"""Socket to a command that uses it; the first that is served is shown."""
 
 REASONS: Final[Mapping[str, str]] = {
     ErrorCode.QUEUE_FULL: "too many requests or connections; retry later",
@@ -117,11 +104,19 @@ class ConsoleFormat:
     Args:
         colours: whether to use colours.
         program: how to call this program in the command to try.
+        surfaces: have the commands to try.
     """
 
-    def __init__(self, *, colours: bool, program: str = "inferd") -> None:
+    def __init__(
+        self,
+        *,
+        colours: bool,
+        program: str = "inferd",
+        surfaces: Sequence[Surface] = SURFACES,
+    ) -> None:
         self._render = structlog.dev.ConsoleRenderer(colors=colours)
         self._program = program
+        self._surfaces = surfaces
 
     def __call__(self, record: Record) -> bytes:
         """Format a record; no value can move the cursor or start a line.
@@ -157,12 +152,18 @@ class ConsoleFormat:
         return fields
 
     def _welcome(self, directory: str, sockets: Sequence[str]) -> str:
-        commands = (command for leaf, command in TO_TRY.items() if leaf in sockets)
-        words = [self._program, next(commands, "status")]
+        words = [self._program, self._command_to_try(sockets)]
         if Path(directory) not in client_directories():
             words += ["--directory", shlex.quote(directory)]
         served = ", ".join(sockets) or "no inference socket"
         return f"daemon.ready: {served} in {directory}; try: {' '.join(words)}"
+
+    def _command_to_try(self, sockets: Sequence[str]) -> str:
+        """Choose a command for a served socket; first one that can be run as it is."""
+        served = [each for each in self._surfaces if each.socket in sockets]
+        examples = [each.example for each in served if each.example]
+        examples.sort(key=lambda example: example != example.lower())
+        return examples[0] if examples else "status"
 
 
 def _dump(record: Record) -> bytes:

@@ -8,16 +8,16 @@ from inferd.backend.job import GenerateJob, Turn
 from inferd.limits.line_decoder import MAX_HEAD_BYTES, MAX_TOOLS_BYTES
 from inferd.limits.protocol import MAX_JOB_MEDIA
 from inferd.line_decoder.decode import DecodeOutput, decode_large_line
-from inferd.line_decoder.messages import DecodeTask, SurfaceKind, framed
+from inferd.line_decoder.messages import DecodeTask, LineKind, framed
 
 
-def ask_for(kind: SurfaceKind, line: bytes, **fields: Any) -> DecodeTask:
+def ask_for(kind: LineKind, line: bytes, **fields: Any) -> DecodeTask:
     return DecodeTask(
         kind=kind, n_bytes=len(line), seed=1, owner=7, marker="mark", **fields
     )
 
 
-def found(kind: SurfaceKind, message: Any, **fields: Any) -> DecodeOutput:
+def found(kind: LineKind, message: Any, **fields: Any) -> DecodeOutput:
     line = message if isinstance(message, bytes) else json.dumps(message).encode()
     return decode_large_line(ask_for(kind, line, **fields), line)
 

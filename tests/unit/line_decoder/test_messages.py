@@ -23,7 +23,7 @@ from inferd.line_decoder.messages import (
     DecodeFailure,
     DecodeResult,
     DecodeTask,
-    SurfaceKind,
+    LineKind,
     error_of,
     failure_of,
     framed,
@@ -80,13 +80,13 @@ HEARD = {
     ],
     "attachments": [SOUND],
 }
-LINES: dict[SurfaceKind, dict[str, Any]] = {
+LINES: dict[LineKind, dict[str, Any]] = {
     "text": {"id": "r", "messages": [{"role": "user", "content": "hello"}]},
     "blocks": HEARD,
     "embed": {"id": "r", "input": ["a", "b"]},
     "rerank": {"id": "r", "query": "q", "documents": ["a"]},
 }
-REFUSED: dict[SurfaceKind, dict[str, Any]] = {
+REFUSED: dict[LineKind, dict[str, Any]] = {
     "text": {"id": "r", "messages": []},
     "blocks": {**HEARD, "attachments": []},
     "embed": {"id": "r", "input": []},
@@ -97,7 +97,7 @@ APPEND = {"type": "append", "id": "r", "attachment_id": "a", "bytes": "AAAA"}
 
 
 def answered(
-    kind: SurfaceKind, message: dict[str, Any]
+    kind: LineKind, message: dict[str, Any]
 ) -> tuple[DecodeTask, DecodeResult]:
     line = json.dumps(message).encode()
     ask = DecodeTask(kind=kind, n_bytes=len(line), seed=1, owner=7, marker="mark")

@@ -11,6 +11,7 @@ import trio.testing
 from hypothesis import Phase, given, settings, strategies as st
 from structlog.testing import capture_logs
 
+from inferd import surfaces
 from inferd.backend.capabilities import BackendCapabilities
 from inferd.backend.interface import StartFailedError
 from inferd.config.settings import (
@@ -717,9 +718,9 @@ async def test_a_client_accepted_as_draining_begins_is_disconnected(
             await settled()
             server.daemon.stop()
             await settled()
-            surface = Endpoint("infer.sock", decode_generate, trio.Event())  # type: ignore[arg-type]
+            endpoint = Endpoint(surfaces.INFER, decode_generate, trio.Event())  # type: ignore[arg-type]
             with trio.fail_after(FIRST_REQUEST_S + 0.1):
-                await server.daemon._serve_client(surface, late)
+                await server.daemon._serve_client(endpoint, late)
             await late.aclose()
             assert await FrameClient(theirs).rest() == []
 

@@ -3,6 +3,7 @@ from contextlib import contextmanager
 import pytest
 import trio
 
+from inferd import surfaces
 from inferd.server.identity.peer import Peer
 from inferd.server.inflight import InFlight
 from inferd.server.request_context import RequestContext
@@ -11,7 +12,7 @@ from inferd.server.telemetry.metrics import Metrics
 
 def begin(request_id: str = "r", uid: int = 1000) -> RequestContext:
     peer = Peer(pid=17, uid=uid, gid=100)
-    return RequestContext(peer, "infer.sock", request_id, trio.current_time())
+    return RequestContext(peer, surfaces.INFER, request_id, trio.current_time())
 
 
 @contextmanager

@@ -3,6 +3,7 @@ import trio
 from hypothesis import given, settings, strategies as st
 from structlog.testing import capture_logs
 
+from inferd import surfaces
 from inferd.errors import BackendUnavailableError, QueueFullError
 from inferd.server.fd_passing.quota import NO_FDS, FdQuota, LineFds
 from inferd.server.identity.mapping import Identity
@@ -12,6 +13,7 @@ from inferd.server.request_context import ID_CHARS, RequestContext
 from inferd.wire.speech import AppendLine
 from tests.fakes.fds import memfd
 from tests.fakes.output import Spoken
+from tests.fakes.streams import BY_SOCKET
 
 PEER = Peer(pid=17, uid=1000, gid=100)
 ARRIVED_NS = 1_700_000_000_123_456_789
@@ -19,7 +21,7 @@ ARRIVED_NS = 1_700_000_000_123_456_789
 
 def begin(request_id: str = "r") -> RequestContext:
     return RequestContext(
-        PEER, "infer.sock", request_id, trio.current_time(), arrived_ns=ARRIVED_NS
+        PEER, surfaces.INFER, request_id, trio.current_time(), arrived_ns=ARRIVED_NS
     )
 
 
@@ -93,7 +95,7 @@ async def test_a_refusal_is_logged_with_its_code_and_known_fields(autojump_clock
     ],
 )
 async def test_other_sockets_log_their_protocol_s_names(leaf, version, tokens):
-    context = RequestContext(PEER, leaf, "r", trio.current_time())
+    context = RequestContext(PEER, BY_SOCKET[leaf], "r", trio.current_time())
     context.backend, context.input_tokens = "chat", 5
     context.output = Spoken(7)
     context.stats["n_inputs"] = 3

@@ -8,6 +8,7 @@ import trio
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
+from inferd import surfaces
 from inferd.admission.control import Admission, RequestTraits
 from inferd.backend.capabilities import (
     AcceleratorInfo,
@@ -74,7 +75,7 @@ class Office:
 
     def come(self, peer: Peer, request_id: str = "r") -> RequestContext:
         """Have a request come in, for as long as the test lasts."""
-        context = RequestContext(peer, "infer.sock", request_id, trio.current_time())
+        context = RequestContext(peer, surfaces.INFER, request_id, trio.current_time())
         self.in_flight.add(context)
         return context
 

@@ -7,6 +7,7 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
+from inferd import surfaces
 from inferd.admission.control import Admission
 from inferd.backend.capabilities import BackendCapabilities
 from inferd.engine.supervisor.restart_policy import RestartDelay
@@ -236,7 +237,7 @@ async def test_the_kernel_identifies_the_client_that_cancels(
     monkeypatch.setattr("inferd.server.identity.access.os", fake)
     async with admin_server() as admin, admin.connect() as client:
         for uid, is_mine in ((os.getuid(), True), (os.getuid() + 1, False)):
-            context = RequestContext(Peer(1, uid, 1), "infer.sock", "r", 0.0)
+            context = RequestContext(Peer(1, uid, 1), surfaces.INFER, "r", 0.0)
             admin.in_flight.add(context)
             await client.send(to_line({"command": "cancel", "id": "r"}))
             while (frame := await client.frame() or {})["type"] != "reply":

@@ -1,3 +1,4 @@
+from inferd import surfaces
 from inferd.server.connection.read_ahead import cancel_by_id, route_append
 from inferd.server.fd_passing.quota import FdQuota, LineFds
 from inferd.server.identity.peer import Peer
@@ -10,7 +11,7 @@ PEER = Peer(pid=1, uid=2, gid=3)
 
 def context(request_id: str, *open_ids: str) -> RequestContext:
     appends = AppendQueue(frozenset(open_ids))
-    return RequestContext(PEER, "s", request_id, 0.0, appends=appends)
+    return RequestContext(PEER, surfaces.INFER, request_id, 0.0, appends=appends)
 
 
 def append(request_id: str, attachment_id: str) -> AppendLine:

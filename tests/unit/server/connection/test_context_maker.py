@@ -1,5 +1,6 @@
 import trio
 
+from inferd import surfaces
 from inferd.server.connection.serve import context_maker
 from inferd.server.fd_passing.quota import FdQuota, LineFds
 from inferd.server.identity.peer import Peer
@@ -14,7 +15,7 @@ SOUND = {"kind": "audio", "id": "s", "sample_rate": 16000, "open": True}
 
 async def test_a_request_is_in_flight_from_when_it_was_read(autojump_clock):
     deps = LocalServer().deps
-    make_context = context_maker(deps, PEER, "infer.v2.sock", list)
+    make_context = context_maker(deps, PEER, surfaces.V2, list)
     line_fds = LineFds(FdQuota(10))
     line_fds.add((memfd(),), is_cut=False)
     await trio.sleep(5)

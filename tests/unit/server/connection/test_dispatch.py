@@ -6,6 +6,7 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
+from inferd import surfaces
 from inferd.errors import (
     CancelledError,
     DeadlineExceededError,
@@ -34,7 +35,7 @@ DONE = DoneFrame(
 
 
 def begin() -> RequestContext:
-    return RequestContext(PEER, "infer.sock", "r", trio.current_time())
+    return RequestContext(PEER, surfaces.INFER, "r", trio.current_time())
 
 
 class Answers(Service[GenerateRequest]):

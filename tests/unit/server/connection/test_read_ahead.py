@@ -1,5 +1,6 @@
 from hypothesis import given, strategies as st
 
+from inferd import surfaces
 from inferd.errors import InvalidFrameError
 from inferd.limits.connections import READ_AHEAD_REQUESTS
 from inferd.limits.server import READ_AHEAD_MIN, READ_AHEAD_PER_USER
@@ -21,7 +22,7 @@ REQUEST = GenerateRequest(messages=[])
 
 def request() -> PendingRequest[GenerateRequest]:
     peer = Peer(pid=17, uid=ANNA, gid=100)
-    return PendingRequest(REQUEST, RequestContext(peer, "infer.sock", "r", 0.0, 10))
+    return PendingRequest(REQUEST, RequestContext(peer, surfaces.INFER, "r", 0.0, 10))
 
 
 def filled(ahead: ReadAheadCounter, user: int) -> ReadAheadQueue[GenerateRequest]:

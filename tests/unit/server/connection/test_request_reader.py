@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from inferd import surfaces
 from inferd.errors import (
     DrainingError,
     FrameTooLargeError,
@@ -45,7 +46,7 @@ Seen = tuple[str | type[PeerError], bool]
 
 def make_context(request: Request, n_bytes: int, line_fds: LineFds) -> RequestContext:
     return RequestContext(
-        PEER, "infer.sock", request.id, 0.0, n_bytes, line_fds=line_fds
+        PEER, surfaces.INFER, request.id, 0.0, n_bytes, line_fds=line_fds
     )
 
 

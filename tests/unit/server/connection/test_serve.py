@@ -1,6 +1,7 @@
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,12 +20,12 @@ from inferd.limits.connections import (
 from inferd.limits.server import OFFLOAD_LINE_BYTES, READ_AHEAD_MIN
 from inferd.line_decoder.messages import DecodeTask
 from inferd.server.connection.response_writer import ResponseWriter
-from inferd.server.connection.serve import ClientConnection, Endpoint
+from inferd.server.connection.serve import ClientConnection
 from inferd.server.identity.access import Access, Rule
 from inferd.server.large_lines.decoder_pool import DecoderOutput, DecoderPool
 from inferd.server.request_context import RequestContext
 from inferd.wire.blocks import BlocksRequest
-from inferd.wire.codec import decode_blocks, decode_generate
+from inferd.wire.codec import decode_generate
 from inferd.wire.framing import LineSplitter
 from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
 from tests.fakes.fds import content_of, memfds, n_open, send_with
@@ -1017,7 +1018,7 @@ async def test_a_bug_in_one_connection_does_not_affect_others(autojump_clock):
         return decode_generate(frame)
 
     usual = server.endpoints["infer.sock"]
-    server.endpoints["infer.sock"] = Endpoint("infer.sock", decode, usual.service)
+    server.endpoints["infer.sock"] = replace(usual, decode=decode)
     async with server.opened(), server.connect() as victim, server.connect() as other:
         await other.send(generate("other"))
         await settled()
@@ -1086,7 +1087,7 @@ async def listening() -> AsyncIterator[tuple[LocalServer, Listener]]:
     """Serve v2 with a service; check that no descriptor is left open."""
     n_before = n_open()
     server, listener = LocalServer(ScriptedBackend()), Listener()
-    server.endpoints[V2] = Endpoint(V2, decode_blocks, listener, takes_media=True)
+    server.endpoints[V2] = replace(server.endpoints[V2], service=listener)
     async with server.opened():
         n_opened = n_open()
         yield server, listener

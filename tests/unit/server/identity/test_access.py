@@ -5,20 +5,21 @@ from hypothesis import given, strategies as st
 
 from inferd.config.settings import AccessRule, AccessSettings, ConfigError
 from inferd.server.identity.access import (
-    SOCKETS,
     Access,
     Rule,
     is_operator,
     load_access,
 )
 from inferd.server.identity.peer import Peer
+from inferd.surfaces import inference_surfaces
+from tests.fakes.streams import BY_SOCKET
 
 OWNER = 70_000
 ANNA = Peer(pid=1, uid=70_001, gid=80_001)
 BERT = Peer(pid=2, uid=70_002, gid=80_002)
 ROOT = Peer(pid=3, uid=0, gid=0)
 DAEMON = Peer(pid=4, uid=OWNER, gid=80_000)
-INFERENCE = [leaf for key, leaf in SOCKETS.items() if key != "admin"]
+INFERENCE = [each.socket for each in inference_surfaces()]
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +64,7 @@ def test_each_socket_may_have_a_rule_of_its_own():
     access = load_access(AccessSettings(infer=anna, embed=bert, admin=bert))
     allowed = {
         (leaf, each.uid)
-        for leaf in SOCKETS.values()
+        for leaf in BY_SOCKET
         for each in (ANNA, BERT)
         if may(access, leaf, each)
     }
@@ -74,7 +75,7 @@ def test_each_socket_may_have_a_rule_of_its_own():
     }
 
 
-@pytest.mark.parametrize("leaf", SOCKETS.values())
+@pytest.mark.parametrize("leaf", BY_SOCKET)
 def test_an_empty_rule_lets_operators_in_alone(leaf):
     access = Access({leaf: Rule()})
     peers = (ROOT, DAEMON, ANNA)

@@ -8,10 +8,15 @@ import pytest
 from msgspec import Raw
 
 from inferd.backend.job import GenerateJob, Turn
-from inferd.errors import InternalError, InvalidFrameError, InvalidRequestError
+from inferd.errors import (
+    FrameTooLargeError,
+    InternalError,
+    InvalidFrameError,
+    InvalidRequestError,
+)
+from inferd.limits.server import OFFLOAD_LINE_BYTES
 from inferd.line_decoder.decode import decode_large_line
-from inferd.line_decoder.messages import DecodeTask
-from inferd.paths import EMBED_SOCKET, INFER_SOCKET, INFER_V2_SOCKET, RERANK_SOCKET
+from inferd.line_decoder.messages import DecodeTask, LineKind
 from inferd.resolve.request import ResolvedRequest
 from inferd.resolve.v1 import resolve_v1
 from inferd.routing import GENERATES
@@ -33,12 +38,12 @@ class LocalDecoder(DecoderPool):
         return DecoderOutput(answer, [bytearray(each) for each in sections])
 
 
-async def found(message: Any, socket: str = INFER_SOCKET, n_fds: int = 0) -> Any:
+async def found(message: Any, kind: LineKind | None = "text", n_fds: int = 0) -> Any:
     text = message if isinstance(message, bytes) else json.dumps(message).encode()
     data = bytearray(text)
     line = LongLine([data], len(data))
     return await decode_line(
-        LocalDecoder(), line, socket=socket, peer=Peer(1, 7, 7), n_fds=n_fds
+        LocalDecoder(), line, kind=kind, peer=Peer(1, 7, 7), n_fds=n_fds
     )
 
 
@@ -66,7 +71,11 @@ async def test_a_refused_line_is_freed_as_its_refusal_is():
     gc.disable()
     try:
         it = await decode_line(
-            LocalDecoder(), line, socket=INFER_SOCKET, peer=Peer(1, 7, 7), n_fds=0
+            LocalDecoder(),
+            line,
+            kind="text",
+            peer=Peer(1, 7, 7),
+            n_fds=0,
         )
         assert isinstance(it, InvalidFrameError)
         del it, line, part
@@ -82,33 +91,41 @@ async def test_texts_are_put_back_into_attachments():
         "messages": [{"role": "user", "content": content}],
         "attachments": [sound],
     }
-    it = await found(message, INFER_V2_SOCKET)
+    it = await found(message, "blocks")
     assert bytes(it.request.attachments[0].bytes) == b"AAAAAA=="
 
 
 async def test_cancels_and_appends_are_decoded():
     assert (await found({"type": "cancel", "id": "r"})).cancel == "r"
     line = {"type": "append", "id": "r", "attachment_id": "a", "bytes": "AAAA"}
-    it = await found(line, INFER_V2_SOCKET)
+    it = await found(line, "blocks")
     assert bytes(it.append.bytes) == b"AAAA"
     empty = {**line, "bytes": ""}
-    assert (await found(empty, INFER_V2_SOCKET)).append.bytes == ""
+    assert (await found(empty, "blocks")).append.bytes == ""
 
 
 @pytest.mark.parametrize(
-    ("socket", "message"),
+    ("kind", "message"),
     [
-        (INFER_SOCKET, {"id": "r", "messages": []}),
-        (EMBED_SOCKET, {"id": "r", "input": []}),
-        (RERANK_SOCKET, {"id": "r", "query": "", "documents": []}),
+        ("text", {"id": "r", "messages": []}),
+        ("embed", {"id": "r", "input": []}),
+        ("rerank", {"id": "r", "query": "", "documents": []}),
     ],
 )
-async def test_a_refusal_keeps_its_request(socket, message):
-    it = await found(message, socket)
+async def test_a_refusal_keeps_its_request(kind, message):
+    it = await found(message, kind)
     assert it.request.id == "r"
     assert isinstance(it.resolved, InvalidRequestError)
     with pytest.raises(InvalidRequestError):
         resolved_or(it.resolved, lambda: pytest.fail("asked"))
+
+
+async def test_a_large_line_for_which_there_is_no_decoder_is_refused():
+    error = await found({"id": "r"}, kind=None)
+    assert isinstance(error, FrameTooLargeError)
+    assert error.closes_connection
+    assert "11 bytes" in error.message
+    assert f"fewer than {OFFLOAD_LINE_BYTES}" in error.message
 
 
 async def test_an_invalid_line_is_returned_as_an_error():

@@ -9,6 +9,7 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
+from inferd import surfaces
 from inferd.errors import PermissionDeniedError, TooManyConnectionsError
 from inferd.limits.log import REFUSAL_LOG_INTERVAL_S
 from inferd.limits.server import LINGER_S, MAX_LINGERING
@@ -23,9 +24,10 @@ from inferd.server.listen.acceptor import (
     refusal_reply,
     unserved_listener,
 )
-from inferd.server.listen.bind import ADMIN_MODE, bind
+from inferd.server.listen.bind import bind
 from inferd.server.listen.fd_budget import accept
 from inferd.server.telemetry.metrics import Metrics
+from inferd.surfaces import ADMIN_MODE
 from tests.fakes.serving import idle_scheduler
 from tests.fakes.streams import Frame, FrameClient, bare, fill_pipe, generate, open_pair
 
@@ -50,7 +52,7 @@ def make_spec(
 ) -> ListenerSpec:
     chosen = {"may_use_reserve_fd": False, "mode": ADMIN_MODE, **fields}
     return ListenerSpec(
-        "infer.sock", serve, ConnectionLimit(max_connections), refusal, **chosen
+        surfaces.INFER, serve, ConnectionLimit(max_connections), refusal, **chosen
     )
 
 
@@ -109,7 +111,7 @@ async def test_a_client_without_access_gets_one_frame_without_an_id(
 
 async def test_a_client_that_no_backend_serves_is_told_at_which_socket(acceptor):
     with capture_logs() as log:
-        [frame] = await refused(acceptor, unserved_listener("infer.embed.sock"))
+        [frame] = await refused(acceptor, unserved_listener(surfaces.EMBED))
     assert (frame["id"], frame["code"]) == ("", "backend_unavailable")
     assert frame["message"] == "no backend serves infer.embed.sock"
     [line] = log

@@ -5,11 +5,12 @@ from hypothesis import given, strategies as st
 
 from inferd.server.listen.activation import (
     FIRST_FD,
-    SOCKETS_BY_FD_NAME,
     ActivationError,
     listen_fds,
 )
+from inferd.surfaces import SURFACES
 
+SOCKETS_BY_FD_NAME = {each.fd_name: each.socket for each in SURFACES}
 PID = 4711
 
 LISTS = st.lists(st.sampled_from(sorted(SOCKETS_BY_FD_NAME)), min_size=1, unique=True)

@@ -8,10 +8,12 @@ import trio.testing
 
 from inferd.server.connection.limit import ConnectionLimit
 from inferd.server.listen.acceptor import Acceptor, ListenerSpec, refusal_frame
-from inferd.server.listen.bind import ADMIN_MODE, INFERENCE_MODE, ListenError
+from inferd.server.listen.bind import ListenError
 from inferd.server.listen.listeners import Listeners, inherited_sockets
 from inferd.server.telemetry.metrics import Metrics
+from inferd.surfaces import ADMIN_MODE, INFERENCE_MODE
 from tests.fakes.serving import idle_scheduler
+from tests.fakes.streams import BY_SOCKET
 
 ACCEPTOR = Acceptor(Metrics(), idle_scheduler())
 
@@ -53,7 +55,7 @@ async def greet(stream: trio.SocketStream) -> None:
 
 def greeting(leaf: str = "infer.sock", mode: int = INFERENCE_MODE) -> ListenerSpec:
     return ListenerSpec(
-        leaf,
+        BY_SOCKET[leaf],
         greet,
         ConnectionLimit(9),
         refusal_frame,

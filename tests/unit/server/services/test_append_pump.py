@@ -6,6 +6,7 @@ import pytest
 import trio
 import trio.testing
 
+from inferd import surfaces
 from inferd.errors import BackendUnavailableError, InvalidRequestError
 from inferd.server.fd_passing.quota import FdQuota, LineFds
 from inferd.server.identity.peer import Peer
@@ -33,7 +34,7 @@ class Studio:
         )
         self.appends = AppendQueue(frozenset("a"), timeout_s=timeout_s)
         self.context = RequestContext(
-            PEER, "infer.v2.sock", "r", trio.current_time(), appends=self.appends
+            PEER, surfaces.V2, "r", trio.current_time(), appends=self.appends
         )
         self.told: list[tuple[int, bool]] = []
         self.pump = AppendPump(self.sound, self.context, self._tell)

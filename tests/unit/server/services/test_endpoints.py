@@ -1,12 +1,13 @@
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from inferd.admission.control import Admission
 from inferd.backend.capabilities import BackendCapabilities
 from inferd.config.settings import ListenSettings
+from inferd.server.connection.serve import Endpoint
 from inferd.server.queue.requests import RequestQueue
-from inferd.server.services.endpoints import endpoints
+from inferd.server.services.endpoints import BINDINGS, endpoints
 from inferd.server.services.pipeline import Pipeline
 from inferd.wire.blocks import BlocksRequest
 from inferd.wire.requests import EmbedRequest, GenerateRequest, RerankRequest
@@ -28,7 +29,8 @@ def leaves(*able: BackendCapabilities, **listen: Any) -> list[str]:
     backends = [ScriptedBackend(capabilities=each) for each in able]
     pipeline = Pipeline(backends, RequestQueue(Admission(max_active=1, max_queued=1)))
     return [
-        each.socket for each in endpoints(ListenSettings(**listen), backends, pipeline)
+        each.surface.socket
+        for each in endpoints(ListenSettings(**listen), backends, pipeline)
     ]
 
 
@@ -64,8 +66,7 @@ async def test_a_disabled_endpoint_does_not_exist(switch, leaf):
 
 
 async def test_each_endpoint_decodes_its_own_requests():
-    backends = [ScriptedBackend()]
-    pipeline = Pipeline(backends, RequestQueue(Admission(max_active=1, max_queued=1)))
-    found = endpoints(ListenSettings(), backends, pipeline)
+    pipeline = Pipeline([], RequestQueue(Admission(max_active=1, max_queued=1)))
+    found = [cast("Endpoint[Any]", each.endpoint(pipeline)) for each in BINDINGS]
     kinds = [type(each.decode(REQUESTS[each.socket]().rstrip())) for each in found]
     assert kinds == [GenerateRequest, BlocksRequest, EmbedRequest, RerankRequest]

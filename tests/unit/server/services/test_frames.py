@@ -7,6 +7,7 @@ from hypothesis import given, settings, strategies as st
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from inferd import surfaces
 from inferd.backend.events import (
     AudioRead,
     Done,
@@ -64,7 +65,7 @@ def plan(*, streams: bool = True) -> ResolvedRequest[GenerateJob]:
 
 
 def begin() -> RequestContext:
-    context = RequestContext(PEER, "infer.sock", "r", trio.current_time())
+    context = RequestContext(PEER, surfaces.INFER, "r", trio.current_time())
     context.backend = "chat"
     return context
 
@@ -316,7 +317,7 @@ async def test_an_answer_has_begun_with_its_first_content_frame():
 
 
 async def test_an_answer_cancelled_before_routing_names_no_backend():
-    context = RequestContext(PEER, "infer.sock", "r", trio.current_time())
+    context = RequestContext(PEER, surfaces.INFER, "r", trio.current_time())
     for answer in (V1FrameBuilder(plan(), context), V2FrameBuilder(plan(), context)):
         [done] = read(answer.build_cancelled(UNSET))
         assert done["backend"] == ""

@@ -4,6 +4,7 @@ import pytest
 import trio
 import trio.testing
 
+from inferd import surfaces
 from inferd.admission.control import Admission
 from inferd.backend.capabilities import BackendCapabilities
 from inferd.backend.interface import J
@@ -42,9 +43,7 @@ def make_pipeline(*backends: ScriptedBackend, max_queued: int = 10) -> Pipeline:
 
 def begin(uid: int = 1000) -> RequestContext:
     peer = Peer(pid=17, uid=uid, gid=100)
-    return RequestContext(
-        peer, "infer.embed.sock", "r", trio.current_time(), n_bytes=17
-    )
+    return RequestContext(peer, surfaces.EMBED, "r", trio.current_time(), n_bytes=17)
 
 
 def is_free(pipeline: Pipeline) -> bool:

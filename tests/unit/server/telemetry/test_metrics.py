@@ -2,6 +2,7 @@ import pytest
 import trio
 from prometheus_client.parser import text_string_to_metric_families
 
+from inferd import surfaces
 from inferd.errors import InvalidFrameError, QueueFullError
 from inferd.server.identity.peer import Peer
 from inferd.server.request_context import RequestContext
@@ -9,13 +10,14 @@ from inferd.server.telemetry.metrics import Metrics
 from inferd.server.telemetry.request_counts import LATENCY_BUCKETS_S
 from inferd.wire.responses import DraftCounts
 from tests.fakes.output import Spoken
+from tests.fakes.streams import BY_SOCKET
 
 PEER = Peer(pid=17, uid=1000, gid=100)
 Labels = dict[str, str]
 
 
 def begin(socket: str = "infer.sock") -> RequestContext:
-    return RequestContext(PEER, socket, "secret-id", trio.current_time())
+    return RequestContext(PEER, BY_SOCKET[socket], "secret-id", trio.current_time())
 
 
 def samples(metrics: Metrics, name: str) -> list[tuple[Labels, float]]:
@@ -178,7 +180,7 @@ async def test_the_text_grows_with_kinds_of_requests_and_not_with_requests(n_cli
     metrics = Metrics()
     for n in range(n_clients):
         metrics.count(
-            RequestContext(Peer(n, n, n), "infer.sock", f"r{n}", trio.current_time())
+            RequestContext(Peer(n, n, n), surfaces.INFER, f"r{n}", trio.current_time())
         )
     assert len(samples(metrics, "inferd_requests_total")) == 1
 

@@ -2,6 +2,7 @@ import pytest
 import trio
 from prometheus_client.parser import text_string_to_metric_families
 
+from inferd import surfaces
 from inferd.backend.interface import CacheReuse
 from inferd.limits.server import MAX_COUNTED_USERS
 from inferd.server.identity.mapping import Identity
@@ -15,7 +16,7 @@ ANNA, BERT = (Peer(pid=n, uid=70_000 + n, gid=1) for n in (1, 2))
 
 def asked(peer: Peer, n_tokens: int) -> RequestContext:
     context = RequestContext(
-        peer, "infer.sock", "r", trio.current_time(), backend="chat"
+        peer, surfaces.INFER, "r", trio.current_time(), backend="chat"
     )
     context.input_tokens = 5
     context.output = Spoken(n_tokens, reuse=CacheReuse(cached_tokens=2))
