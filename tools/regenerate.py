@@ -7,6 +7,8 @@ adr/README.md           the header of each record in adr/
 protocol/errors.md      the classes of inferd.errors
 protocol/schema/*.json  the messages of inferd.wire
 docs/configuration.md   the tables of inferd.config.settings and the places of inferd.paths
+systemd/**/*.socket     the surfaces of inferd.surfaces
+systemd/**/*.service    the same, in the lists of sockets; the rest is written by hand
 ======================  ===========================================================
 
 With ``--check`` nothing is written: stale files are named and the exit code is 1.
@@ -22,6 +24,7 @@ from tools.documents.failures import error_table
 from tools.documents.markdown import UnreadableError
 from tools.documents.schemas import MESSAGES, schema_text
 from tools.documents.settings import settings_reference
+from tools.documents.units import unit_texts, units_in
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -37,7 +40,8 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     stale = [path for path, text in wanted.items() if read(path) != text]
-    orphans = [path for path in schemas_in(ROOT) if path not in wanted]
+    there = (*schemas_in(ROOT), *units_in(ROOT / "systemd"))
+    orphans = [path for path in there if path not in wanted]
     if not check:
         write({path: wanted[path] for path in stale}, orphans)
     for path in (*stale, *orphans):
@@ -49,7 +53,8 @@ def generated(root: Path) -> dict[Path, str]:
     """Compute every generated file below ``root``.
 
     Raises:
-        UnreadableError: a record's header is not as the template has it.
+        UnreadableError: a record's header is not as the template has it, or a service
+            does not name its sockets.
     """
     return {
         root / "adr" / "README.md": adr_index(root / "adr"),
@@ -59,6 +64,7 @@ def generated(root: Path) -> dict[Path, str]:
             root / "protocol" / "schema" / f"{name}.json": schema_text(message)
             for name, message in MESSAGES.items()
         },
+        **unit_texts(root / "systemd"),
     }
 
 

@@ -54,7 +54,7 @@ def lines(language: str) -> list[str]:
 @pytest.fixture
 def tree(tmp_path, monkeypatch):
     """A copy of all that is generated and of what that follows from."""
-    for name in ("adr", "protocol", "docs"):
+    for name in ("adr", "protocol", "docs", "systemd"):
         shutil.copytree(ROOT / name, tmp_path / name)
     monkeypatch.setattr(regenerate, "ROOT", tmp_path)
     return tmp_path
@@ -87,6 +87,35 @@ def test_a_schema_of_no_message_is_stale_and_then_removed(tree, monkeypatch):
     assert run(monkeypatch, "--check") == 1
     assert run(monkeypatch) == 0
     assert not (tree / "protocol" / "schema" / "gone.json").exists()
+
+
+@pytest.mark.parametrize("place", [".", "user"])
+def test_the_unit_of_no_surface_is_stale_and_then_removed(
+    place, tree, monkeypatch, capsys
+):
+    unit = tree / "systemd" / place / "inferd-gone.socket"
+    unit.write_text("[Socket]\n")
+    assert run(monkeypatch, "--check") == 1
+    stale = capsys.readouterr().out
+    assert stale == f"stale: {unit.relative_to(tree)}\n"
+    assert run(monkeypatch) == 0
+    assert not unit.exists()
+
+
+def test_a_service_that_misses_a_socket_is_stale_and_then_written(tree, monkeypatch):
+    service = tree / "systemd" / "inferd@.service"
+    whole = service.read_text()
+    service.write_text(whole.replace(" inferd-embed@%i.socket", ""))
+    assert run(monkeypatch, "--check") == 1
+    assert run(monkeypatch) == 0
+    assert service.read_text() == whole
+
+
+def test_a_service_that_names_no_sockets_stops_it(tree, monkeypatch, capsys):
+    service = tree / "systemd" / "user" / "inferd.service"
+    service.write_text(service.read_text().replace("\nSockets=", "\n# Sockets="))
+    assert run(monkeypatch, "--check") == 2
+    assert "Sockets= does not end with sockets" in capsys.readouterr().err
 
 
 def test_a_record_that_cannot_be_read_stops_the_index(tree, monkeypatch, capsys):
