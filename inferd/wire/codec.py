@@ -32,6 +32,7 @@ from inferd.wire.status import AnyStatus, StatusFrame
 from inferd.wire.unknown_types import decode_with_unknowns, is_unknown_tag
 
 T = TypeVar("T")
+R = TypeVar("R", bound=Request)
 Q = TypeVar("Q", bound=Request | CancelLine | AppendLine)
 
 DECODE_FAILURES: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -45,10 +46,7 @@ class _Kind(Struct):
     type: str = ""
 
 
-_GENERATE: Final = msgspec.json.Decoder(GenerateRequest)
 _BLOCKS: Final = msgspec.json.Decoder(BlocksRequest)
-_EMBED: Final = msgspec.json.Decoder(EmbedRequest)
-_RERANK: Final = msgspec.json.Decoder(RerankRequest)
 _KIND: Final = msgspec.json.Decoder(_Kind)
 _CANCEL: Final = msgspec.json.Decoder(CancelLine)
 _APPEND: Final = msgspec.json.Decoder(AppendLine)
@@ -74,14 +72,27 @@ _ENCODER: Final = msgspec.json.Encoder()
 # --- what clients send ------------------------------------------------------------------
 
 
-def decode_generate(frame: bytes) -> GenerateRequest:
-    """Decode a v1 generation request.
+def request_decoder(kind: type[R]) -> Callable[[bytes], R]:
+    """Make the decoder of one type of requests.
 
-    Raises:
-        InvalidFrameError: the line is not JSON, or has a wrong type, a missing field, an
-            unknown role, a number outside u32, or a duplicate field.
+    Returns:
+        A function that raises ``InvalidFrameError`` if the line is not JSON, or has a wrong
+        type, a missing field, an unknown role, a number outside u32, or a duplicate field.
     """
-    return _request(_GENERATE.decode, frame, GenerateRequest)
+    decoder = msgspec.json.Decoder(kind)
+
+    def decode(frame: bytes) -> R:
+        return _request(decoder.decode, frame, kind)
+
+    return decode
+
+
+decode_generate: Final = request_decoder(GenerateRequest)
+"""Decodes a v1 generation request."""
+decode_embed: Final = request_decoder(EmbedRequest)
+"""Decodes an embed request."""
+decode_rerank: Final = request_decoder(RerankRequest)
+"""Decodes a rerank request."""
 
 
 def decode_blocks(frame: bytes) -> BlocksRequest:
@@ -98,16 +109,6 @@ def decode_blocks(frame: bytes) -> BlocksRequest:
         return request
 
     return _request(decode, frame, BlocksRequest)
-
-
-def decode_embed(frame: bytes) -> EmbedRequest:
-    """Decode an embed request; raises as ``decode_generate`` does."""
-    return _request(_EMBED.decode, frame, EmbedRequest)
-
-
-def decode_rerank(frame: bytes) -> RerankRequest:
-    """Decode a rerank request; raises as ``decode_generate`` does."""
-    return _request(_RERANK.decode, frame, RerankRequest)
 
 
 def decode_cancel(frame: bytes) -> CancelLine | None:

@@ -109,6 +109,8 @@ class DaemonProcess:
         self._held: HeldSockets | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._is_told = False
+        self.command: Sequence[str] = SERVE
+        """Its command line; the path of the configuration follows."""
         self.options: Sequence[str] = ()
         """More of its command line."""
 
@@ -131,7 +133,7 @@ class DaemonProcess:
     def spawn(self) -> None:
         """Start it, and wait for nothing."""
         self._is_told = False
-        command = [*SERVE, str(self.config_file), *self.options]
+        command = [*self.command, str(self.config_file), *self.options]
         environ, fds = self._environ, []
         if self._held is not None:
             command, fds = self._held.launch(*command), self._held.fds

@@ -10,8 +10,9 @@ from inferd.config.settings import ListenSettings
 from inferd.line_decoder.messages import LineKind
 from inferd.server.connection.dispatch import Service
 from inferd.server.connection.serve import AnyEndpoint, Endpoint
-from inferd.server.services.encode import embed_service, rerank_service
+from inferd.server.services.embed import embed_service
 from inferd.server.services.pipeline import Pipeline
+from inferd.server.services.rerank import rerank_service
 from inferd.server.services.v1 import V1Service
 from inferd.server.services.v2 import V2Service
 from inferd.surfaces import ADMIN, EMBED, INFER, RERANK, V2, Surface, check_surfaces

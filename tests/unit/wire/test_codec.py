@@ -55,10 +55,17 @@ DECODERS = {
 """What reads each kind of line from a client, what it gives, and an example."""
 ASIDE = (decode_cancel, decode_cancel_or_append)
 """What gives nothing for a line of another kind."""
+OF_REQUESTS = [each for each in DECODERS if each not in ASIDE]
 ANSWER_DECODERS = [
     *(decode_text_response, decode_blocks_response, decode_embed_response),
     *(decode_rerank_response, decode_status, decode_reply),
 ]
+
+
+def kind_of(decode) -> str:
+    return str(DECODERS[decode][0])
+
+
 MESSAGE = '"messages":[{"role":"user","content":"hi"}]'
 APPENDS = st.builds(
     AppendLine,
@@ -123,7 +130,7 @@ def damaged(draw: st.DrawFn) -> bytes:
     return frame
 
 
-@pytest.mark.parametrize("decode", DECODERS)
+@pytest.mark.parametrize("decode", DECODERS, ids=kind_of)
 @settings(max_examples=50)
 @given(frame=damaged() | OBJECTS | st.binary())
 def test_any_bytes_are_a_request_or_an_invalid_frame(decode, frame):
@@ -144,7 +151,7 @@ def test_any_bytes_are_an_answer_or_an_invalid_frame(frame):
             decode(frame)
 
 
-@pytest.mark.parametrize("decode", [each for each in DECODERS if each not in ASIDE])
+@pytest.mark.parametrize("decode", OF_REQUESTS, ids=kind_of)
 def test_half_a_request_is_none(decode):
     _, example = DECODERS[decode]
     decode(example)
@@ -153,7 +160,7 @@ def test_half_a_request_is_none(decode):
             decode(example[:n_bytes])
 
 
-@pytest.mark.parametrize("decode", [each for each in DECODERS if each not in ASIDE])
+@pytest.mark.parametrize("decode", OF_REQUESTS, ids=kind_of)
 @pytest.mark.parametrize(
     "frame",
     [
