@@ -16,7 +16,7 @@ from inferd import surfaces
 from inferd.backend.capabilities import BackendCapabilities
 from inferd.cli.connect import open_client
 from inferd.cli.console import CommandError
-from inferd.config.settings import AccessRule, AccessSettings
+from inferd.config.settings import AccessRule, AccessSettings, Config
 from inferd.doctor.check import Verdict
 from inferd.doctor.runtime import check_sockets
 from inferd.limits.server import OFFLOAD_LINE_BYTES
@@ -159,9 +159,17 @@ async def test_an_inherited_socket_of_it_serves_or_refuses(short_dir, autojump_c
 # --- beside it ------------------------------------------------------------------------
 
 
-def test_it_has_the_access_rule_of_infer_and_none_that_is_wider():
-    access = load_access(AccessSettings(infer=AccessRule(uids=(7,))), SURFACES)
-    assert access.rules[SOCKET].uids == {7}
+async def test_it_has_the_access_rule_of_infer_and_none_that_is_wider(
+    short_dir, autojump_clock
+):
+    rules = [AccessSettings(infer=AccessRule(uids=(uid,))) for uid in (7, 8)]
+    config = Config(access=rules[1])
+    daemon = echo_daemon(short_dir, access=rules[0], read_config=lambda: config)
+    acceptor = daemon.daemon._live_config.acceptor
+    assert acceptor.access.rules[SOCKET].uids == {7}
+    async with running(daemon):
+        daemon.daemon.reload()
+        assert acceptor.access.rules[SOCKET].uids == {8}
     assert SOCKET not in load_access(AccessSettings(), SURFACES).rules
 
 
