@@ -28,6 +28,8 @@ step    module                             takes                  gives
 12      server.services.frames             events                 response frames
         server.connection.response_writer  response frames        bytes
 beside  app                                a configuration        the daemon, composed
+        surfaces                           a kind of socket       its name, mode, protocol
+        server.services.endpoints          surfaces, backends     the sockets that are served
         config                             TOML                   settings
         server.daemon                      sockets, backends      the task tree
         server.media                       attachments            memfds
