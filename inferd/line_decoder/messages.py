@@ -5,36 +5,25 @@ bytes of the line, a result by its sections. The process sends the first message
 of its sandbox.
 """
 
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from inferd import errors
-from inferd.backend.job import EmbedJob, GenerateJob, RerankJob, TranscribeJob
+from inferd.backend.job import Job, TranscribeJob
 from inferd.errors import InferdError, InternalError
 from inferd.ipc.worker import SandboxReport
-from inferd.limits.engine import MAX_IPC_MESSAGE_BYTES
-from inferd.limits.line_decoder import MAX_HEAD_BYTES
-from inferd.limits.protocol import MAX_RERANK_BYTES
-from inferd.routing import decode_requirement
-from inferd.wire.blocks import BlocksRequest
-from inferd.wire.requests import EmbedRequest, GenerateRequest, RerankRequest
 from inferd.wire.speech import AppendLine
 
-LineKind = Literal["text", "blocks", "embed", "rerank"]
-"""The kinds of requests that are decoded."""
-
 LENGTH_BYTES: Final = 4
-
-STAT_NAMES: Final = frozenset(("n_attachments", "n_tools", "n_inputs", "n_documents"))
-"""Statistics of a request that may be logged."""
 
 
 class DecodeTask(Struct, frozen=True, kw_only=True):
     """A line to decode."""
 
-    kind: LineKind
+    kind: str
+    """Name of the kind of its request: a key of ``KINDS``."""
     n_bytes: int
     """Length of the line, which follows."""
     seed: int
@@ -58,15 +47,15 @@ class DecodeFailure(Struct, frozen=True):
 class RequestHead(Struct, frozen=True, kw_only=True):
     """A request without its large parts."""
 
-    text: GenerateRequest | None = None
-    blocks: BlocksRequest | None = None
-    embed: EmbedRequest | None = None
-    rerank: RerankRequest | None = None
+    kind: str
+    """As in the task."""
+    request: Raw
+    """A request of this kind, as msgpack."""
     stats: dict[str, int] = {}
     """Statistics for the log."""
     refusal: DecodeFailure | None = None
     """Why it is refused; there is no job then."""
-    job: GenerateJob | EmbedJob | RerankJob | None = None
+    job: Job | None = None
     transcription: TranscribeJob | None = None
     needs: list[list[str | int]] = []
     priority: int = 0
@@ -103,71 +92,6 @@ def error_of(failure: DecodeFailure) -> InferdError:
     ):
         return kind(failure.text)
     return InternalError("a large line could not be read")
-
-
-def max_result_bytes(task: DecodeTask) -> int:
-    """Return the most bytes of a result; that of a rerank request has the documents."""
-    return MAX_HEAD_BYTES + (MAX_RERANK_BYTES if task.kind == "rerank" else 0)
-
-
-def is_plausible(task: DecodeTask, result: DecodeResult) -> bool:
-    """Tell whether a result is possible for a line of this kind.
-
-    A process that another client's line has taken over is trusted no further: its results
-    may be wrong, but must not break the daemon.
-    """
-    parts = (result.failure, result.cancel, result.append, result.request)
-    if (
-        sum(part is not None for part in parts) != 1
-        or min(result.sections, default=0) < 0
-    ):
-        return False
-    n_sections = len(result.sections)
-    if sum(result.sections) > MAX_IPC_MESSAGE_BYTES + task.n_bytes:
-        return False
-    if result.request is not None:
-        return _is_request_plausible(task, result.request, n_sections)
-    if result.append is not None:
-        return task.kind == "blocks" and n_sections == 1
-    return n_sections == 0
-
-
-def _is_request_plausible(
-    task: DecodeTask, request: RequestHead, n_sections: int
-) -> bool:
-    heads: dict[LineKind, tuple[object, type[GenerateJob | EmbedJob | RerankJob]]] = {
-        "text": (request.text, GenerateJob),
-        "blocks": (request.blocks, GenerateJob),
-        "embed": (request.embed, EmbedJob),
-        "rerank": (request.rerank, RerankJob),
-    }
-    present = [name for name, (light, _) in heads.items() if light is not None]
-    if present != [task.kind] or not STAT_NAMES.issuperset(request.stats):
-        return False
-    job, speech = request.job, request.transcription
-    if request.refusal is not None:
-        return job is None and speech is None and n_sections == 0
-    n_texts = len(request.blocks.attachments) if request.blocks else 0
-    return (
-        isinstance(job, heads[task.kind][1])
-        and n_sections == 1 + n_texts
-        and _is_owned(task, job)
-        and (speech is None or speech.owner == task.owner)
-        and all(map(_is_requirement, request.needs))
-    )
-
-
-def _is_owned(task: DecodeTask, job: object) -> bool:
-    """Tell whether a job belongs to the user who sent the line."""
-    return not isinstance(job, GenerateJob) or job.owner == task.owner
-
-
-def _is_requirement(encoded: list[str | int]) -> bool:
-    try:
-        decode_requirement(encoded)
-    except ValueError:
-        return False
-    return True
 
 
 RESULT_DECODER: Final = msgspec.msgpack.Decoder(DecodeResult)

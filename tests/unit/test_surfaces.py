@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -10,6 +10,8 @@ import pytest
 from inferd import surfaces
 from inferd.backend.capabilities import BackendCapabilities
 from inferd.config.settings import AccessSettings, ListenSettings
+from inferd.line_decoder.kind import LineKind
+from inferd.line_decoder.kinds import KINDS
 from inferd.server.services.endpoints import BINDINGS, surfaces_of
 from inferd.surfaces import (
     SURFACES,
@@ -66,6 +68,14 @@ def test_two_surfaces_share_neither_a_name_nor_a_socket(name, socket, twice):
 def test_every_surface_that_takes_requests_is_bound_in_the_order_of_the_table():
     assert list(surfaces_of(BINDINGS)) == list(SURFACES)
     assert [each.surface for each in BINDINGS] == inference_surfaces()
+
+
+@pytest.mark.parametrize("binding", BINDINGS, ids=lambda each: each.surface.name)
+def test_large_lines_of_a_surface_are_decoded_as_its_other_lines(binding):
+    kind = binding.large_lines
+    assert KINDS[kind.name] is kind
+    assert cast("LineKind[Any, Any]", kind).decode is binding.decode
+    assert kind.takes_appends is binding.takes_media
 
 
 def test_every_setting_of_a_socket_is_about_a_surface():

@@ -10,7 +10,7 @@ import structlog
 import trio
 
 from inferd.errors import InvalidFrameError, PeerError, PermissionDeniedError
-from inferd.line_decoder.messages import LineKind
+from inferd.line_decoder.kind import AnyLineKind
 from inferd.server.connection.deps import ConnectionDeps
 from inferd.server.connection.dispatch import RefusingService, Service, dispatch
 from inferd.server.connection.read_ahead import PendingRequest, ReadAheadQueue
@@ -69,7 +69,7 @@ class Endpoint(Generic[R]):
     service: Service[R]
     takes_media: bool = False
     """Whether clients may pass descriptors with requests, and append to attachments."""
-    large_lines: LineKind | None = None
+    large_lines: AnyLineKind | None = None
     """As what the line decoder decodes large lines; without it they are refused."""
 
     @property

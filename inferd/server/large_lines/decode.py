@@ -8,13 +8,13 @@ from typing import NamedTuple, TypeAlias, cast
 from msgspec import Raw
 from msgspec.structs import replace
 
-from inferd.backend.job import EmbedJob, GenerateJob, RerankJob
+from inferd.backend.job import EmbedJob, GenerateJob, Job
 from inferd.errors import FrameTooLargeError, InferdError, InternalError, PeerError
 from inferd.limits.server import MEDIA_MARKER_BYTES, OFFLOAD_LINE_BYTES
+from inferd.line_decoder.kind import AnyLineKind
 from inferd.line_decoder.messages import (
     DecodeTask,
-    LineKind,
-    RequestHead as ReadRequest,
+    RequestHead,
     error_of,
 )
 from inferd.resolve.options import SEED_MAX
@@ -27,12 +27,7 @@ from inferd.wire.blocks import Attachment, BlocksRequest, UnknownAttachment
 from inferd.wire.requests import Request
 from inferd.wire.speech import AppendLine
 
-AnyResolved: TypeAlias = (
-    ResolvedRequest[GenerateJob]
-    | ResolvedRequest[EmbedJob]
-    | ResolvedRequest[RerankJob]
-)
-ResolveResult: TypeAlias = AnyResolved | InferdError
+ResolveResult: TypeAlias = ResolvedRequest[Job] | InferdError
 
 
 class ParsedLine(NamedTuple):
@@ -67,7 +62,7 @@ async def decode_line(
     decoders: DecoderPool,
     line: LongLine,
     *,
-    kind: LineKind | None,
+    kind: AnyLineKind | None,
     peer: Peer,
     n_fds: int,
 ) -> ParsedLine | PeerError:
@@ -87,7 +82,7 @@ async def decode_line(
             f"fewer than {OFFLOAD_LINE_BYTES} are allowed on this socket"
         )
     task = DecodeTask(
-        kind=kind,
+        kind=kind.name,
         n_bytes=line.n_bytes,
         seed=secrets.randbelow(SEED_MAX + 1),
         owner=peer.owner,
@@ -95,12 +90,13 @@ async def decode_line(
         n_fds=n_fds,
     )
     try:
-        return _parsed_line(await decoders.read(task, line.parts, user=peer.user))
+        output = await decoders.read(task, line.parts, user=peer.user)
+        return _parsed_line(kind, output)
     except PeerError as error:
         return error.with_traceback(None)  # its frames hold the line
 
 
-def _parsed_line(output: DecoderOutput) -> ParsedLine:
+def _parsed_line(kind: AnyLineKind, output: DecoderOutput) -> ParsedLine:
     result, sections = output
     if result.failure is not None:
         error = error_of(result.failure)
@@ -110,12 +106,14 @@ def _parsed_line(output: DecoderOutput) -> ParsedLine:
         [text] = sections
         return ParsedLine(append=replace(line, bytes=_as_text(text)) if text else line)
     if result.request is not None:
-        return _parsed_request(result.request, sections)
+        request, _ = kind.read_head(result.request)
+        return _parsed_request(request, result.request, sections)
     return ParsedLine(cancel=result.cancel or "")
 
 
-def _parsed_request(head: ReadRequest, sections: Sequence[bytearray]) -> ParsedLine:
-    request = head.text or head.blocks or head.embed or head.rerank
+def _parsed_request(
+    request: Request, head: RequestHead, sections: Sequence[bytearray]
+) -> ParsedLine:
     if head.refusal is not None:
         return ParsedLine(
             request=request, resolved=error_of(head.refusal), stats=head.stats
@@ -143,20 +141,17 @@ def _as_text(text: bytearray) -> str:
     return cast("str", text)
 
 
-def _resolve_result(head: ReadRequest, content: bytearray) -> ResolveResult:
+def _resolve_result(head: RequestHead, content: bytearray) -> ResolveResult:
     job = head.job
     if isinstance(job, GenerateJob | EmbedJob):
         job = replace(job, content=Raw(content))
     if job is None:
         return InternalError("the decoder returned no job for a large line")
-    return cast(
-        "AnyResolved",
-        ResolvedRequest(
-            job=job,
-            transcription=head.transcription,
-            needs=tuple(decode_requirement(each) for each in head.needs),
-            priority=head.priority,
-            deadline_ms=head.deadline_ms,
-            streams=head.streams,
-        ),
+    return ResolvedRequest(
+        job=job,
+        transcription=head.transcription,
+        needs=tuple(decode_requirement(each) for each in head.needs),
+        priority=head.priority,
+        deadline_ms=head.deadline_ms,
+        streams=head.streams,
     )

@@ -15,6 +15,7 @@ from inferd.ipc.worker import SandboxReport
 from inferd.limits.line_decoder import MAX_HEAD_BYTES
 from inferd.limits.protocol import MAX_FRAME_BYTES
 from inferd.limits.server import DECODE_TIMEOUT_S, MAX_LINE_DECODERS, OFFLOAD_LINE_BYTES
+from inferd.line_decoder.kinds import KINDS, is_plausible, max_result_bytes
 from inferd.line_decoder.messages import (
     LENGTH_BYTES,
     RESULT_DECODER,
@@ -22,8 +23,6 @@ from inferd.line_decoder.messages import (
     DecodeResult,
     DecodeTask,
     framed,
-    is_plausible,
-    max_result_bytes,
 )
 from inferd.server.event_loop.scheduler import LoopScheduler
 from inferd.server.large_lines.fair_limiter import FairLimiter
@@ -90,7 +89,7 @@ class DecoderProcess:
         for part in (framed(task), *parts):
             await self._send(part)
         result = RESULT_DECODER.decode(
-            await self._receive_message(max_result_bytes(task))
+            await self._receive_message(max_result_bytes(KINDS[task.kind]))
         )
         if not is_plausible(task, result):
             raise msgspec.DecodeError("the result does not fit the line")

@@ -7,7 +7,8 @@ from typing import Final, Generic, Protocol, TypeVar
 from inferd.backend.capabilities import BackendCapabilities
 from inferd.backend.interface import Backend
 from inferd.config.settings import ListenSettings
-from inferd.line_decoder.messages import LineKind
+from inferd.line_decoder.kind import AnyLineKind
+from inferd.line_decoder.kinds import KINDS
 from inferd.server.connection.dispatch import Service
 from inferd.server.connection.serve import AnyEndpoint, Endpoint
 from inferd.server.services.embed import embed_service
@@ -40,7 +41,7 @@ class Binding(Generic[R]):
     """Makes the service, which resolves a request and sends its answer."""
     takes_media: bool = False
     """Whether clients may pass descriptors with requests, and append to attachments."""
-    large_lines: LineKind | None = None
+    large_lines: AnyLineKind | None = None
     """As what the line decoder decodes large lines; without it they are refused."""
 
     def endpoint(self, pipeline: Pipeline) -> Endpoint[R]:
@@ -75,7 +76,7 @@ BINDINGS: Final[Sequence[AnyBinding]] = (
         is_served_by=lambda caps: caps.generate,
         decode=decode_generate,
         service=V1Service,
-        large_lines="text",
+        large_lines=KINDS["text"],
     ),
     Binding(
         surface=V2,
@@ -83,21 +84,21 @@ BINDINGS: Final[Sequence[AnyBinding]] = (
         decode=decode_blocks,
         service=V2Service,
         takes_media=True,
-        large_lines="blocks",
+        large_lines=KINDS["blocks"],
     ),
     Binding(
         surface=EMBED,
         is_served_by=lambda caps: caps.embed,
         decode=decode_embed,
         service=embed_service,
-        large_lines="embed",
+        large_lines=KINDS["embed"],
     ),
     Binding(
         surface=RERANK,
         is_served_by=lambda caps: caps.rerank,
         decode=decode_rerank,
         service=rerank_service,
-        large_lines="rerank",
+        large_lines=KINDS["rerank"],
     ),
 )
 """The inference surfaces, in the order in which their sockets are bound."""

@@ -7,17 +7,21 @@ import pytest
 from inferd.backend.job import GenerateJob, Turn
 from inferd.limits.line_decoder import MAX_HEAD_BYTES, MAX_TOOLS_BYTES
 from inferd.limits.protocol import MAX_JOB_MEDIA
-from inferd.line_decoder.decode import DecodeOutput, decode_large_line
-from inferd.line_decoder.messages import DecodeTask, LineKind, framed
+from inferd.line_decoder.decode import decode_large_line
+from inferd.line_decoder.kind import DecodeOutput
+from inferd.line_decoder.kinds import KINDS
+from inferd.line_decoder.messages import DecodeTask, framed
+from inferd.wire.blocks import BlocksRequest
+from inferd.wire.requests import GenerateRequest
 
 
-def ask_for(kind: LineKind, line: bytes, **fields: Any) -> DecodeTask:
+def ask_for(kind: str, line: bytes, **fields: Any) -> DecodeTask:
     return DecodeTask(
         kind=kind, n_bytes=len(line), seed=1, owner=7, marker="mark", **fields
     )
 
 
-def found(kind: LineKind, message: Any, **fields: Any) -> DecodeOutput:
+def found(kind: str, message: Any, **fields: Any) -> DecodeOutput:
     line = message if isinstance(message, bytes) else json.dumps(message).encode()
     return decode_large_line(ask_for(kind, line, **fields), line)
 
@@ -36,8 +40,9 @@ def test_large_parts_of_a_v1_request_are_sections():
     result = found("text", {"id": "r", "messages": messages, "max_tokens": 3})
     request = result.result.request
     assert request is not None
-    assert request.text is not None
-    assert (request.text.id, request.text.messages) == ("r", [])
+    light, n_texts = KINDS["text"].read_head(request)
+    assert isinstance(light, GenerateRequest)
+    assert (light.id, light.messages, n_texts) == ("r", [], 0)
     job = request.job
     assert isinstance(job, GenerateJob)
     assert (job.turns, job.max_tokens, job.owner) == ([], 3, 7)
@@ -51,8 +56,10 @@ def test_texts_of_attachments_are_sections_in_order():
     result = found("blocks", message)
     request = result.result.request
     assert request is not None
-    assert request.blocks is not None
-    assert [each.bytes for each in request.blocks.attachments] == [""]  # type: ignore[union-attr]
+    light, n_texts = KINDS["blocks"].read_head(request)
+    assert isinstance(light, BlocksRequest)
+    assert [each.bytes for each in light.attachments] == [""]  # type: ignore[union-attr]
+    assert n_texts == 1
     assert result.sections[1] == b"AAAAAA=="
     assert ["takes_rate", "a", 16000] in request.needs
     assert request.stats == {"n_attachments": 1, "n_tools": 0}
@@ -116,8 +123,7 @@ def test_a_request_that_cannot_be_served_keeps_its_id(kind, message, text):
     assert request is not None
     assert request.refusal is not None
     assert request.refusal.text.startswith(text)
-    light = request.text or request.blocks or request.embed or request.rerank
-    assert light is not None
+    light, _ = KINDS[kind].read_head(request)
     assert (light.id, request.job, result.sections) == ("r", None, ())
 
 

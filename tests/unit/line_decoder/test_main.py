@@ -19,7 +19,6 @@ from inferd.line_decoder.messages import (
     SANDBOX_REPORT_DECODER,
     DecodeResult,
     DecodeTask,
-    LineKind,
     framed,
 )
 from inferd.sandbox import landlock
@@ -29,7 +28,7 @@ pytestmark = pytest.mark.slow
 
 PROGRAM = ("-m", "inferd.line_decoder")
 LINE = b'{"messages":[{"role":"user","content":"hello"}]}'
-SURFACES: dict[LineKind, list[bytes]] = {
+SURFACES: dict[str, list[bytes]] = {
     "text": [*SEEDS["v1"]],
     "blocks": [*SEEDS["v2"]],
     "embed": [*SEEDS["embed"]],
@@ -45,12 +44,12 @@ def message(sock: socket.socket) -> bytes:
     return receive(sock, int.from_bytes(receive(sock, LENGTH_BYTES), "little"))
 
 
-def asking(kind: LineKind, line: bytes) -> DecodeTask:
+def asking(kind: str, line: bytes) -> DecodeTask:
     return DecodeTask(kind=kind, n_bytes=len(line), seed=1, owner=7, marker="mark")
 
 
 def answer_to(
-    sock: socket.socket, line: bytes, kind: LineKind = "text"
+    sock: socket.socket, line: bytes, kind: str = "text"
 ) -> tuple[DecodeResult, list[bytes]]:
     sock.sendall(framed(asking(kind, line)) + line)
     answer = RESULT_DECODER.decode(message(sock))

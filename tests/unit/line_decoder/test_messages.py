@@ -2,7 +2,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec import Raw
 from msgspec.structs import replace
 
 from inferd.backend.job import Media, TranscribeJob
@@ -16,6 +18,7 @@ from inferd.errors import (
 )
 from inferd.limits.engine import MAX_IPC_MESSAGE_BYTES
 from inferd.line_decoder.decode import decode_large_line
+from inferd.line_decoder.kinds import KINDS, is_plausible, max_result_bytes
 from inferd.line_decoder.messages import (
     LENGTH_BYTES,
     RESULT_DECODER,
@@ -23,14 +26,11 @@ from inferd.line_decoder.messages import (
     DecodeFailure,
     DecodeResult,
     DecodeTask,
-    LineKind,
     error_of,
     failure_of,
     framed,
-    is_plausible,
-    max_result_bytes,
 )
-from inferd.wire.requests import GenerateRequest
+from inferd.wire.blocks import BlocksRequest
 
 
 @pytest.mark.parametrize(
@@ -80,13 +80,13 @@ HEARD = {
     ],
     "attachments": [SOUND],
 }
-LINES: dict[LineKind, dict[str, Any]] = {
+LINES: dict[str, dict[str, Any]] = {
     "text": {"id": "r", "messages": [{"role": "user", "content": "hello"}]},
     "blocks": HEARD,
     "embed": {"id": "r", "input": ["a", "b"]},
     "rerank": {"id": "r", "query": "q", "documents": ["a"]},
 }
-REFUSED: dict[LineKind, dict[str, Any]] = {
+REFUSED: dict[str, dict[str, Any]] = {
     "text": {"id": "r", "messages": []},
     "blocks": {**HEARD, "attachments": []},
     "embed": {"id": "r", "input": []},
@@ -96,9 +96,7 @@ CANCEL = {"type": "cancel", "id": "r"}
 APPEND = {"type": "append", "id": "r", "attachment_id": "a", "bytes": "AAAA"}
 
 
-def answered(
-    kind: LineKind, message: dict[str, Any]
-) -> tuple[DecodeTask, DecodeResult]:
+def answered(kind: str, message: dict[str, Any]) -> tuple[DecodeTask, DecodeResult]:
     line = json.dumps(message).encode()
     ask = DecodeTask(kind=kind, n_bytes=len(line), seed=1, owner=7, marker="mark")
     return ask, decode_large_line(ask, line).result
@@ -109,7 +107,7 @@ def test_results_of_its_own_surface_are_plausible(kind):
     for message in (LINES[kind], REFUSED[kind], CANCEL, {"no": "request"}):
         ask, answer = answered(kind, message)
         assert is_plausible(ask, answer)
-        assert len(framed(answer)) <= max_result_bytes(ask)
+        assert len(framed(answer)) <= max_result_bytes(KINDS[ask.kind])
     ask, answer = answered("blocks", APPEND)
     assert is_plausible(ask, answer)
     assert not is_plausible(replace(ask, kind="text"), answer)
@@ -152,8 +150,13 @@ WRONG: dict[str, Callable[[DecodeResult], DecodeResult]] = {
     "a cancel with a section": lambda _: DecodeResult(cancel="r", sections=[1]),
     "no job": of_request(job=None),
     "a job that is refused": of_request(refusal=FAILURE),
-    "no request": of_request(blocks=None),
-    "a second request": of_request(text=GenerateRequest(messages=[])),
+    "a request of another kind": of_request(kind="text"),
+    "no request": of_request(request=Raw(msgspec.msgpack.encode(None))),
+    "no message": of_request(request=Raw(b"\xc1")),
+    "nothing of a message": of_request(request=Raw(b"")),
+    "a request with an attachment less": of_request(
+        request=Raw(msgspec.msgpack.encode(BlocksRequest(messages=[])))
+    ),
     "a need that nobody knows": of_request(needs=[["no such need"]]),
     "a need that is none": of_request(needs=[["takes_rate", 1, "a"]]),
     "a field of the log": of_request(stats={"event": 1}),

@@ -16,7 +16,8 @@ from inferd.errors import (
 )
 from inferd.limits.server import OFFLOAD_LINE_BYTES
 from inferd.line_decoder.decode import decode_large_line
-from inferd.line_decoder.messages import DecodeTask, LineKind
+from inferd.line_decoder.kinds import KINDS
+from inferd.line_decoder.messages import DecodeTask
 from inferd.resolve.request import ResolvedRequest
 from inferd.resolve.v1 import resolve_v1
 from inferd.routing import GENERATES
@@ -38,12 +39,16 @@ class LocalDecoder(DecoderPool):
         return DecoderOutput(answer, [bytearray(each) for each in sections])
 
 
-async def found(message: Any, kind: LineKind | None = "text", n_fds: int = 0) -> Any:
+async def found(message: Any, kind: str | None = "text", n_fds: int = 0) -> Any:
     text = message if isinstance(message, bytes) else json.dumps(message).encode()
     data = bytearray(text)
     line = LongLine([data], len(data))
     return await decode_line(
-        LocalDecoder(), line, kind=kind, peer=Peer(1, 7, 7), n_fds=n_fds
+        LocalDecoder(),
+        line,
+        kind=KINDS[kind] if kind else None,
+        peer=Peer(1, 7, 7),
+        n_fds=n_fds,
     )
 
 
@@ -73,7 +78,7 @@ async def test_a_refused_line_is_freed_as_its_refusal_is():
         it = await decode_line(
             LocalDecoder(),
             line,
-            kind="text",
+            kind=KINDS["text"],
             peer=Peer(1, 7, 7),
             n_fds=0,
         )
