@@ -96,7 +96,12 @@ def run_daemon(  # noqa: PLR0913  # the inputs of the process
 def _serve(
     make: Callable[[InheritedSockets], Daemon], surfaces: Sequence[Surface]
 ) -> str:
-    """Run a daemon with the sockets that systemd passed, if any; return why it could not start, or an empty string."""
+    """Run a daemon; return why it could not start, or an empty string.
+
+    Args:
+        make: builds it around the sockets that systemd passed.
+        surfaces: whose sockets these may be.
+    """
     reasons: list[str] = []
     try:
         with inherited_sockets(os.environ, surfaces) as inherited:
