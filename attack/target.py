@@ -11,11 +11,10 @@ from typing import Final, Protocol
 from attack.measures import Holdings
 from attack.users import shared_group
 from fuzz.process import n_fds, rss_bytes
-from tests.daemon.harness import Config, DaemonProcess
+from tests.daemon.harness import WORKER, Config, DaemonProcess
 from torture.litter import children_of
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-WORKER: Final = b"\0inferd.worker\0"
 MB: Final = 1e6
 CALM_S: Final = 10.0
 """Seconds in which what an attack left goes."""
@@ -63,7 +62,7 @@ def calmed(target: Target, before: Holdings) -> Holdings:
 
 def workers_of(pid: int) -> list[int]:
     """List the workers that a daemon has started, which hold its models."""
-    return sorted(child for child in children_of(pid) if WORKER in _command(child))
+    return sorted(child for child in children_of(pid) if WORKER.search(_command(child)))
 
 
 def _command(pid: int) -> bytes:

@@ -21,8 +21,8 @@ from pathlib import Path
 from bench.quiet import other_cpu_s
 from inferd.cli.commands.demo import private_daemon
 from inferd.client.sync import Client
+from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.config.load import locate_model
-from inferd.config.settings import LlamaCppSettings
 from inferd.wire.requests import ChatMessage, GenerateRequest
 from inferd.wire.responses import DoneFrame, ProgressFrame, TokenFrame
 
@@ -142,8 +142,6 @@ def serve_direct(n_tokens: int) -> None:
     from inferd.worker.llama.backend import LlamaBackend  # noqa: PLC0415
 
     settings = locate_model(LlamaCppSettings(name="chat"))
-    if not isinstance(settings, LlamaCppSettings):
-        raise TypeError(settings)
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     backend = LlamaBackend(settings, n_slots=len(os.sched_getaffinity(0)))
     backend.load(lambda _: None)

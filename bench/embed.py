@@ -29,8 +29,8 @@ from bench.daemon import RunningDaemon, connected, cpu_s, running_daemon
 from bench.peers.llama_server import RunningServer, running_server
 from bench.quiet import Measured, undisturbed
 from inferd import surfaces
+from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.config.load import locate_model
-from inferd.config.settings import LlamaCppSettings
 
 SEED: Final = 20_261_121
 WORDS: Final = (
@@ -106,8 +106,6 @@ def main() -> int:
     parser.add_argument("--tune", action="store_true")
     arguments = parser.parse_args()
     settings = locate_model(LlamaCppSettings(name="embed", model=arguments.model))
-    if not isinstance(settings, LlamaCppSettings):
-        raise TypeError(settings)
     model = Path(settings.model)
     if arguments.tune:
         tune(model, arguments)

@@ -19,8 +19,8 @@ from typing import Any, Final, NamedTuple
 
 from bench.quiet import Measured, undisturbed
 from inferd.backend.job import GenerateJob, Sampling, Structure, Turn
+from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.config.load import locate_model
-from inferd.config.settings import LlamaCppSettings
 from inferd.ipc.worker import Step
 from inferd.worker.backend import StepOutcome
 from inferd.worker.llama.backend import LlamaBackend
@@ -143,8 +143,6 @@ def load(arguments: argparse.Namespace) -> LlamaBackend:
             chat_template=arguments.chat_template,
         )
     )
-    if not isinstance(settings, LlamaCppSettings):
-        raise TypeError(settings)
     told = os.dup(sys.stderr.fileno())
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     backend = LlamaBackend(settings, n_slots=1)

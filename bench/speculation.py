@@ -21,8 +21,8 @@ from typing import Final, NamedTuple
 from bench.quiet import Measured, undisturbed
 from inferd.backend.job import GenerateJob, Sampling, Turn
 from inferd.config.choices import Family, Speculation
+from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.config.load import locate_model
-from inferd.config.settings import LlamaCppSettings
 from inferd.ipc.worker import Step
 from inferd.worker.llama.backend import LlamaBackend
 
@@ -120,8 +120,6 @@ def load(way: Speculation, arguments: argparse.Namespace) -> LlamaBackend:
             draft_model=arguments.draft if way == "draft" else None,
         )
     )
-    if not isinstance(settings, LlamaCppSettings):
-        raise TypeError(settings)
     backend = LlamaBackend(settings, n_slots=arguments.streams)
     backend.load(lambda _: None)
     return backend

@@ -22,8 +22,8 @@ import numpy as np
 
 from bench.quiet import Measured, undisturbed
 from inferd.backend.job import Structure
+from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.config.load import locate_model
-from inferd.config.settings import LlamaCppSettings
 from inferd.worker.llama.gguf.files import ModelFile
 from inferd.worker.llama.grammar.build import Grammar, grammar_of
 from inferd.worker.llama.grammar.checker import GrammarChecker
@@ -81,8 +81,6 @@ def main() -> int:
     parser.add_argument("--tries", type=int, default=3, help="at a quiet moment")
     arguments = parser.parse_args()
     settings = locate_model(LlamaCppSettings(name="bench", model=arguments.model))
-    if not isinstance(settings, LlamaCppSettings):
-        raise TypeError(settings)
     load_library()
     model = LlamaModel(ModelFile(Path(settings.model)), settings, lambda: None)
     measured = partial(undisturbed, tries=arguments.tries)

@@ -31,6 +31,7 @@ beside  app                                a configuration        the daemon, co
         surfaces                           a kind of socket       its name, mode, protocol
         server.services.endpoints          surfaces, backends     the sockets that are served
         config                             TOML                   settings
+        config.kinds                       settings of a backend  its kind: worker, policies
         server.daemon                      sockets, backends      the task tree
         server.media                       attachments            memfds
         server.identity                    uids                   users, access rights
@@ -38,6 +39,7 @@ beside  app                                a configuration        the daemon, co
         server.admin                       commands               replies, new settings
         server.telemetry                   events of the daemon   status, log, metrics
         engine.supervisor                  a worker process       its restart, or its end
+        engine.in_daemon                   a kind with no worker  its backend
         memory                             what models need       contexts, slots that fit
         backend                            calls of the server    the interface to engines
 ======  =================================  =====================  ==========================

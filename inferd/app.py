@@ -11,16 +11,18 @@ from typing import Final
 
 import trio
 
-from inferd.backend.interface import StartFailedError
+from inferd.backend.interface import Backend, StartFailedError
+from inferd.config.kinds.kind import InDaemon, InWorker
+from inferd.config.kinds.registry import KINDS, KindRegistry
 from inferd.config.load import socket_directory
-from inferd.config.settings import Config, ConfigError
+from inferd.config.settings import BackendSettings, Config, ConfigError
 from inferd.engine.engine import Engine
-from inferd.engine.supervisor.spawn import SpawnedProcess
-from inferd.ipc.worker import Load
+from inferd.engine.in_daemon import make_in_daemon
+from inferd.engine.supervisor.spawn import SpawnedProcess, first_start
 from inferd.memory.coordinator import MemoryCoordinator
 from inferd.paths import LOG_FILE, log_directory
 from inferd.server.admin.live_config import no_config_file
-from inferd.server.capacity import memory_budget
+from inferd.server.capacity import max_active_requests, memory_budget
 from inferd.server.daemon import Daemon
 from inferd.server.event_loop.scheduler import infrequent_gc
 from inferd.server.listen.bind import ListenError
@@ -50,22 +52,24 @@ class StartError(Exception):
 
 def run_daemon(  # noqa: PLR0913  # the inputs of the process
     config: Config,
-    loads: Sequence[Load],
+    backends: Sequence[BackendSettings],
     early: Mapping[str, SpawnedProcess],
     read_config: Callable[[], Config],
     *,
     refusal: str = "",
     bindings: Sequence[AnyBinding] = BINDINGS,
+    kinds: KindRegistry = KINDS,
 ) -> bool:
     """Serve until SIGTERM or SIGINT; return whether the daemon started.
 
     Args:
         config: the configuration.
-        loads: the first load message for the worker of each backend.
+        backends: its backends, with the paths of their models.
         early: workers that have been started already, by the names of their backends.
         read_config: reads the configuration again; raises ``ConfigError``.
         refusal: why the configuration is invalid; if there is a reason, only log it.
         bindings: the inference surfaces.
+        kinds: the kinds of the backends.
 
     Raises:
         StartError: it could not start, and the log could not be written.
@@ -77,12 +81,13 @@ def run_daemon(  # noqa: PLR0913  # the inputs of the process
     def make(inherited: InheritedSockets) -> Daemon:
         return make_daemon(
             config,
-            loads,
+            backends,
             telemetry,
             inherited=inherited,
             read_config=read_config,
             early=early,
             bindings=bindings,
+            kinds=kinds,
         )
 
     with writing_log(config.log.level, log_file(config), on_lost_line, surfaces) as log:
@@ -118,38 +123,60 @@ def _serve(
 
 def make_daemon(  # noqa: PLR0913  # the inputs of the process
     config: Config,
-    loads: Sequence[Load],
+    backends: Sequence[BackendSettings],
     telemetry: Telemetry | None = None,
     *,
     inherited: InheritedSockets = NO_INHERITED_SOCKETS,
     read_config: Callable[[], Config] = no_config_file,
     early: Mapping[str, SpawnedProcess] = NO_WORKERS,
     bindings: Sequence[AnyBinding] = BINDINGS,
+    kinds: KindRegistry = KINDS,
 ) -> Daemon:
     """Build the daemon from its configuration.
+
+    Args:
+        config: the configuration.
+        backends: its backends, with the paths of their models.
+        telemetry: status, notifications and metrics.
+        inherited: sockets of a service manager.
+        read_config: reads the configuration again; raises ``ConfigError``.
+        early: workers that have been started already, by the names of their backends.
+        kinds: the kinds of the backends.
 
     Raises:
         ConfigError: a user or a group of the configuration is unknown.
     """
     telemetry = telemetry or make_telemetry(os.environ)
     coordinator = MemoryCoordinator(
-        config.backend, memory_budget(config), telemetry.board.planned
+        kinds.demanding_memory(backends),
+        memory_budget(config),
+        telemetry.board.planned,
     )
     for name, text, read in coordinator.gauges():
         telemetry.metrics.add_gauge(name, text, read)
     telemetry.metrics.add_gauge("tasks", "Tasks of the event loop.", _count_tasks)
-    engines = [
-        Engine(
-            load,
-            limits=config.limits,
-            coordinator=coordinator,
-            observer=telemetry.board,
-            prespawned=early.get(load.settings.name),
-        )
-        for load in loads
-    ]
+
+    def make_backend(settings: BackendSettings) -> Backend:
+        match kinds.of(settings).served_by:
+            case InDaemon() as in_daemon:
+                return make_in_daemon(in_daemon, settings, telemetry.board)
+            case InWorker(program=program):
+                return Engine(
+                    first_start(
+                        program,
+                        settings,
+                        n_slots=max_active_requests(config),
+                        limits=config.limits,
+                    ),
+                    limits=config.limits,
+                    coordinator=coordinator,
+                    observer=telemetry.board,
+                    prespawned=early.get(settings.name),
+                )
+
     listeners = Listeners(socket_directory(config), config.listen.group, inherited)
-    return Daemon(config, listeners, engines, telemetry, read_config, bindings=bindings)
+    made = [make_backend(settings) for settings in backends]
+    return Daemon(config, listeners, made, telemetry, read_config, bindings=bindings)
 
 
 def log_file(config: Config) -> LogFile | None:

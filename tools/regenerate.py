@@ -6,7 +6,7 @@ file                    follows from
 adr/README.md           the header of each record in adr/
 protocol/errors.md      the classes of inferd.errors
 protocol/schema/*.json  the messages of inferd.wire
-docs/configuration.md   the tables of inferd.config.settings and the places of inferd.paths
+docs/configuration.md   the tables of inferd.config and the places of inferd.paths
 systemd/**/*.socket     the surfaces of inferd.surfaces
 systemd/**/*.service    the same, in the lists of sockets; the rest is written by hand
 ======================  ===========================================================

@@ -13,8 +13,9 @@ from inferd.cli.console import CommandError
 from inferd.client.discovery import NoDaemonError
 from inferd.client.exchange import ClientError, RequestFailedError
 from inferd.client.sync import READY, Client, command, connect, watch_status
+from inferd.config.kinds.registry import DEFAULT
 from inferd.config.load import load_config, socket_directory
-from inferd.config.settings import ConfigError, LlamaCppSettings
+from inferd.config.settings import ConfigError
 from inferd.models.embedded import (
     CHAT,
     CHAT_DEFAULTS,
@@ -154,7 +155,7 @@ def _configures_sample() -> bool:
     except ConfigError:
         return False
     chat = EMBEDDED_PREFIX + CHAT.name
-    models = [each.model for each in backends if isinstance(each, LlamaCppSettings)]
+    models = [each.model for each in backends if isinstance(each, DEFAULT.settings)]
     return chat in models and set(models) <= {
         EMBEDDED_PREFIX + name for name in EMBEDDED_MODELS
     }

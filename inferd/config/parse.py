@@ -7,19 +7,27 @@ and what is allowed. A configuration with an error is refused as a whole.
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from typing import Final
+from functools import reduce
+from operator import or_
+from types import GenericAlias
+from typing import Annotated, Final, cast
 
 import msgspec
-from msgspec import inspect
+from msgspec import Meta, inspect
 
-from inferd.config.settings import Config, ConfigError, LlamaCppSettings
+from inferd.config.kinds.registry import KINDS, KindRegistry
+from inferd.config.settings import Config, ConfigError
 
 SHOWN_CHARS = 120
 """Characters of a refused value that the error message repeats."""
 
 
-def parse_config(text: str) -> Config:
+def parse_config(text: str, kinds: KindRegistry = KINDS) -> Config:
     """Parse a TOML configuration.
+
+    Args:
+        text: of the file.
+        kinds: the kinds of backends that it may have.
 
     Raises:
         ConfigError: the message is one line with the key, the value and what is allowed.
@@ -28,15 +36,36 @@ def parse_config(text: str) -> Config:
         document = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise ConfigError(_one_line(f"not TOML: {error}")) from error
+    tables = config_type(kinds)
     try:
-        config = msgspec.convert(document, Config)
+        parsed = msgspec.convert(document, tables)
     except msgspec.ValidationError as error:
-        raise ConfigError(_one_line(_explain(document, str(error)))) from error
-    _refuse_contradictions(config)
+        explained = _Explainer(tables, document).explain(str(error))
+        raise ConfigError(_one_line(explained)) from error
+    config = Config(
+        **{field: getattr(parsed, field) for field in Config.__struct_fields__}
+    )
+    _refuse_contradictions(config, kinds)
     return config
 
 
-def _refuse_contradictions(config: Config) -> None:
+def config_type(kinds: KindRegistry) -> type[Config]:
+    """Make the type of configurations whose backends are of these kinds."""
+    one_of = reduce(or_, [kind.settings for kind in kinds.kinds])
+    tables = GenericAlias(tuple, (one_of, ...))
+    backends = Annotated[tables, Meta(min_length=1)]  # type: ignore[valid-type]  # made here
+    made = msgspec.defstruct(
+        "Config",
+        [("backend", backends, (kinds.default,))],
+        bases=(Config,),
+        frozen=True,
+        kw_only=True,
+        forbid_unknown_fields=True,
+    )
+    return cast("type[Config]", made)
+
+
+def _refuse_contradictions(config: Config, kinds: KindRegistry) -> None:
     seen: set[str] = set()
     for index, backend in enumerate(config.backend):
         if backend.name in seen:
@@ -44,23 +73,11 @@ def _refuse_contradictions(config: Config) -> None:
                 f"backend[{index}].name = {backend.name!r}: each backend needs its own name"
             )
         seen.add(backend.name)
-        match backend:
-            case LlamaCppSettings(speculation="draft", draft_model=None):
-                raise ConfigError(
-                    f"backend[{index}].speculation = 'draft': needs draft_model, the path "
-                    "of a GGUF file"
-                )
-            case LlamaCppSettings(speculation="off" | "lookup", draft_model=str(draft)):
-                raise ConfigError(
-                    f"backend[{index}].draft_model = {_shown(draft)}: needs "
-                    "speculation = 'draft'"
-                )
-            case LlamaCppSettings(mmproj=None, mmproj_sha256=str(digest)):
-                raise ConfigError(
-                    f"backend[{index}].mmproj_sha256 = {_shown(digest)}: needs mmproj"
-                )
-            case _:
-                pass
+        if found := kinds.of(backend).contradiction(backend):
+            raise ConfigError(
+                f"backend[{index}].{found.key} = {_shown(found.value)}: "
+                f"needs {found.needs}"
+            )
 
 
 def _one_line(text: str) -> str:
@@ -72,21 +89,67 @@ _MESSAGE: Final = re.compile(
 )
 _STEP: Final = re.compile(r"([A-Za-z0-9_]+)|\[(\d+)\]")
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
-_ROOT: Final = inspect.type_info(Config)
 
 
-def _explain(document: Mapping[str, object], message: str) -> str:
-    """Turn the message of msgspec into key, value and what is allowed."""
-    parts = _MESSAGE.fullmatch(message)
-    what, where = (parts["what"], parts["where"] or "") if parts else (message, "")
-    if unknown := _UNKNOWN.fullmatch(what):
-        key = f"{where}.{unknown[1]}".lstrip(".")
-        return f"{key}: no such key; allowed: {', '.join(_keys(document, where))}"
-    if what.startswith(("Invalid enum value", "Invalid value")):
-        what = f"expected one of {', '.join(_choices(document, where))}"
-    what = what[0].lower() + what[1:].replace(" | null`", "`")  # TOML has no null
-    value = _look_up(document, where)
-    return f"{where} = {_shown(value)}: {what}" if where else what
+class _Explainer:
+    """Explainer of what msgspec says of a document.
+
+    Args:
+        tables: the type that the document does not have.
+        document: the refused one.
+    """
+
+    def __init__(self, tables: type[Config], document: Mapping[str, object]) -> None:
+        self._root = inspect.type_info(tables)
+        self._document = document
+
+    def explain(self, message: str) -> str:
+        """Turn the message of msgspec into key, value and what is allowed."""
+        parts = _MESSAGE.fullmatch(message)
+        what, where = (parts["what"], parts["where"] or "") if parts else (message, "")
+        if unknown := _UNKNOWN.fullmatch(what):
+            key = f"{where}.{unknown[1]}".lstrip(".")
+            return f"{key}: no such key; allowed: {', '.join(self._keys(where))}"
+        if what.startswith(("Invalid enum value", "Invalid value")):
+            what = f"expected one of {', '.join(self._choices(where))}"
+        what = what[0].lower() + what[1:].replace(" | null`", "`")  # TOML has no null
+        value = _look_up(self._document, where)
+        return f"{where} = {_shown(value)}: {what}" if where else what
+
+    def _keys(self, where: str) -> list[str]:
+        """List the keys of the table at a path."""
+        keys: list[str] = []
+        value = _look_up(self._document, where)
+        for table in _of_kind(self._types_at(where), value):
+            if isinstance(table, inspect.StructType):
+                keys += [field.encode_name for field in table.fields]
+                keys += [table.tag_field] if table.tag_field else []
+        return sorted(keys)
+
+    def _choices(self, where: str) -> list[str]:
+        """List the words that a setting may be: of its ``Literal``, or kinds of a table."""
+        table, _, key = where.rpartition(".")
+        kinds = [
+            str(kind.tag)
+            for kind in self._types_at(table)
+            if isinstance(kind, inspect.StructType) and kind.tag_field == key
+        ]
+        words = [
+            str(word)
+            for literal in self._types_at(where)
+            if isinstance(literal, inspect.LiteralType)
+            for word in literal.values
+        ]
+        return [*sorted(kinds), *words]
+
+    def _types_at(self, where: str) -> list[inspect.Type]:
+        """List the types that the value at a path may have."""
+        types, path = _members(self._root), ""
+        for step in _STEP.finditer(where):
+            tables = _of_kind(types, _look_up(self._document, path))
+            types = [member for table in tables for member in _inside(table, step[1])]
+            path = where[: step.end()]
+        return types
 
 
 def _shown(value: object) -> str:
@@ -106,43 +169,6 @@ def _look_up(document: object, where: str) -> object:
         elif index and isinstance(document, Sequence):
             document = document[int(index)]
     return document
-
-
-def _keys(document: object, where: str) -> list[str]:
-    """List the keys of the table at a path."""
-    keys: list[str] = []
-    for table in _of_kind(_types_at(document, where), _look_up(document, where)):
-        if isinstance(table, inspect.StructType):
-            keys += [field.encode_name for field in table.fields]
-            keys += [table.tag_field] if table.tag_field else []
-    return sorted(keys)
-
-
-def _choices(document: object, where: str) -> list[str]:
-    """List the words that a setting may be: of its ``Literal``, or the kinds of a table."""
-    table, _, key = where.rpartition(".")
-    kinds = [
-        str(kind.tag)
-        for kind in _types_at(document, table)
-        if isinstance(kind, inspect.StructType) and kind.tag_field == key
-    ]
-    words = [
-        str(word)
-        for literal in _types_at(document, where)
-        if isinstance(literal, inspect.LiteralType)
-        for word in literal.values
-    ]
-    return [*sorted(kinds), *words]
-
-
-def _types_at(document: object, where: str) -> list[inspect.Type]:
-    """List the types that the value at a path may have."""
-    types, path = _members(_ROOT), ""
-    for step in _STEP.finditer(where):
-        tables = _of_kind(types, _look_up(document, path))
-        types = [member for table in tables for member in _inside(table, step[1])]
-        path = where[: step.end()]
-    return types
 
 
 def _of_kind(

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from inferd.config.choices import CacheType, Family, LogLevel, ModelUse, Speculation
+from inferd.config.choices import LogLevel
 from inferd.limits.admission import (
     MAX_LIVE_RECORDINGS,
     MAX_QUEUED,
@@ -32,16 +32,11 @@ from inferd.limits.connections import (
 from inferd.limits.engine import (
     BREAKER_DEATHS,
     BREAKER_OPEN_S,
-    DRAFT_TOKENS,
     LOAD_SILENCE_S,
     MAX_DRAFT_TOKENS,
     MAX_SEQUENCES,
-    MAX_THREADS,
-    MEDIA_CACHE_MB,
     MEMORY_RESERVE_BYTES,
-    PAUSE_MB,
     PREPARE_TIMEOUT_S,
-    PROMPT_CACHE_MB,
     WORKER_SILENCE_S,
 )
 from inferd.limits.log import (
@@ -69,11 +64,11 @@ class ConfigError(Exception):
     """The configuration cannot be used; the message is one line for the operator."""
 
 
-class _Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base class of the tables of the file."""
 
 
-class ListenSettings(_Table, frozen=True):
+class ListenSettings(Table, frozen=True):
     """The sockets."""
 
     directory: FilePath | None = None
@@ -93,7 +88,7 @@ Account = Annotated[int, Meta(ge=0, le=2**32 - 2)] | str
 """A user or a group, by number or name."""
 
 
-class AccessRule(_Table, frozen=True):
+class AccessRule(Table, frozen=True):
     """Users and groups that may use a socket, besides root and the daemon's own user."""
 
     uids: tuple[Account, ...] = ()
@@ -102,7 +97,7 @@ class AccessRule(_Table, frozen=True):
     """Groups, as a user's primary or supplementary group."""
 
 
-class AccessSettings(_Table, frozen=True):
+class AccessSettings(Table, frozen=True):
     """Access to each socket, for users whom its file mode admits.
 
     Root and the daemon's own user always have access.
@@ -124,7 +119,7 @@ class AccessSettings(_Table, frozen=True):
 Uid = Annotated[int, Meta(ge=1, le=2**32 - 2)]
 
 
-class UidRange(_Table, frozen=True):
+class UidRange(Table, frozen=True):
     """A range of uids that are not users of their own, such as those of containers."""
 
     first: Uid
@@ -137,7 +132,7 @@ class UidRange(_Table, frozen=True):
     """Without an owner: number of consecutive uids that are one user. Default: all."""
 
 
-class UserSettings(_Table, frozen=True):
+class UserSettings(Table, frozen=True):
     """Uids that count as one user, wherever users are counted or separated.
 
     Access to sockets is decided by the uids and groups themselves.
@@ -156,7 +151,7 @@ class UserSettings(_Table, frozen=True):
     is one user. They take precedence over the files, and may not overlap."""
 
 
-class AdmissionSettings(_Table, frozen=True):
+class AdmissionSettings(Table, frozen=True):
     """Limits of running and queued requests, over all backends and sockets."""
 
     max_active: Annotated[int, Meta(ge=1, le=MAX_SEQUENCES)] | None = None
@@ -180,7 +175,7 @@ class AdmissionSettings(_Table, frozen=True):
     """Requests of one user whose audio is still being appended; the next is refused."""
 
 
-class MemorySettings(_Table, frozen=True):
+class MemorySettings(Table, frozen=True):
     """Main memory shared by all backends; an accelerator's own memory is not counted."""
 
     budget: Bytes | None = None
@@ -191,7 +186,7 @@ class MemorySettings(_Table, frozen=True):
     while they are prepared; ignored if there is a budget."""
 
 
-class LogSettings(_Table, frozen=True):
+class LogSettings(Table, frozen=True):
     """The log on stderr, and its file, which has the same lines."""
 
     level: LogLevel = "info"
@@ -207,7 +202,7 @@ class LogSettings(_Table, frozen=True):
     """Older files that are kept, ``inferd.ndjson.1`` being the most recent."""
 
 
-class LimitSettings(_Table, frozen=True):
+class LimitSettings(Table, frozen=True):
     """Timeouts and bounds."""
 
     drain_s: Seconds = DRAIN_S
@@ -260,110 +255,14 @@ class LimitSettings(_Table, frozen=True):
     """Seconds that the circuit breaker stays open before the next start is tried."""
 
 
-class LlamaCppSettings(_Table, frozen=True, tag="llamacpp", tag_field="kind"):
-    """A backend that runs a GGUF model with llama.cpp."""
+class BackendSettings(Table, frozen=True):
+    """A backend; each kind extends this, with a tag that is its ``kind``."""
 
     name: Name
     """Name in frames and logs."""
-    model: FilePath = DEFAULT_CHAT_MODEL
-    """Path of a GGUF file, or ``embedded:chat``, ``embedded:embed``, ``embedded:rerank``."""
-    sha256: Sha256 | None = None
-    """Required SHA-256 of the file, checked at every load; a model in several files cannot
-    have one. Default: not checked."""
-    mmproj: FilePath | None = None
-    """Path of a GGUF file with the model's projector, which encodes images or audio."""
-    mmproj_sha256: Sha256 | None = None
-    """Required SHA-256 of the projector's file. Default: not checked."""
-    n_ctx: Annotated[int, Meta(ge=8, le=I32_MAX)] | None = None
-    """Tokens of one request, prompt and answer. Default: 8192, or the model's if that is
-    less; reduced to fit into memory, but to no less than 2048."""
-    cache_type_k: CacheType = "f16"
-    """Type of the keys in the KV cache: ``f16``, or ``q8_0`` in about half the memory."""
-    cache_type_v: CacheType = "f16"
-    """Type of the values; ``q8_0`` needs flash attention, which most models support."""
-    n_threads: Annotated[int, Meta(ge=1, le=MAX_THREADS)] | None = None
-    """Maximum of decoding threads; fewer while other processes use the cores. Default: the
-    cores that this process may use."""
-    cpu_variant: Name | None = None
-    """The only variant of llama.cpp's CPU code to use, as ``inferd doctor`` names it.
-    Default: the best for this processor, and the next one if that crashes."""
-    n_gpu_layers: Annotated[int, Meta(ge=-1, le=I32_MAX)] = 0
-    """Layers on the accelerator; -1 for all."""
-    serves: ModelUse | None = None
-    """Purpose of the model: ``generate``, ``embed`` or ``rerank``. Default: from its file,
-    where a pooling type makes it an embedding model or a reranker."""
-    embed_pooling: Annotated[int, Meta(ge=1, le=4)] | None = None
-    """Pooling of an embedding model: 1 mean, 2 first token, 3 last token; 4 for the score
-    of a reranker. Default: from its file."""
-    prompt_cache_mb: Annotated[int, Meta(ge=0, le=I32_MAX)] = PROMPT_CACHE_MB
-    """MiB of main memory to cache prompts and answers that may be continued, as far as the
-    budget allows; 0 disables all caching, also in the context."""
-    pause_mb: Annotated[int, Meta(ge=0, le=I32_MAX)] = PAUSE_MB
-    """MiB of main memory for the states of paused requests; further ones are prefilled
-    again when they are resumed."""
-    media_cache_mb: Annotated[int, Meta(ge=0, le=I32_MAX)] = MEDIA_CACHE_MB
-    """MiB of main memory to cache encoded images and audio; 0 disables it."""
-    speculation: Speculation = "off"
-    """Speculative decoding: ``lookup`` drafts the tokens that followed the same ones
-    earlier in the text, ``draft`` uses another model. It changes answers no more than
-    another batch size does, by the rounding of sums; its gain depends on machine and text.
-    Recurrent models do not support it."""
-    draft_model: FilePath | None = None
-    """With ``speculation = "draft"``: path of a GGUF file of a much smaller model with the
-    same vocabulary. Its weights and a context of the same size, in ``f16``, count as memory
-    of this backend."""
-    draft_max: DraftTokens = DRAFT_TOKENS
-    """Maximum of tokens of one answer that are drafted at once."""
-    chat_template: Family | None = None
-    """Model family that determines the format of prompts, reasoning and tool calls.
-    Default: from the file's architecture and chat template."""
 
 
-class WhisperCppSettings(_Table, frozen=True, tag="whispercpp", tag_field="kind"):
-    """A backend that transcribes speech with whisper.cpp."""
-
-    name: Name
-    """Name in frames and logs."""
-    model: FilePath = "embedded:speech"
-    """Path of a model file of whisper.cpp, or ``embedded:speech`` (English),
-    ``embedded:speech-multilingual``."""
-    sha256: Sha256 | None = None
-    """Required SHA-256 of the file, checked at every load. Default: not checked."""
-    n_threads: Annotated[int, Meta(ge=1, le=MAX_THREADS)] | None = None
-    """Number of threads. Default: the cores that this process may use."""
-
-
-class MockSettings(_Table, frozen=True, tag="mock", tag_field="kind"):
-    """A backend without a model that sends fixed tokens, for tests of clients and inferd."""
-
-    name: Name
-    """Name in frames and logs."""
-    tokens: tuple[str, ...] = ("mock-response",)
-    """The tokens of every answer, sent in one frame each."""
-    vision: bool = False
-    """Accept images."""
-    audio: bool = False
-    """Accept audio of 16 kHz."""
-    transcribe: bool = False
-    """Transcribe audio: every second of it yields the next token."""
-    prepare_delay_ms: Natural = 0
-    """Milliseconds that preparing a request takes."""
-    token_delay_ms: Natural = 0
-    """Milliseconds before every token."""
-    die_after_tokens: Natural = 0
-    """Tokens of one answer after which the worker kills itself; 0 for never."""
-    die_by: Annotated[str, Meta(pattern=r"^SIG(KILL|SEGV|ABRT|TERM|STOP)\Z")] = (
-        "SIGKILL"
-    )
-    """The signal that it sends itself; SIGSTOP makes it hang instead."""
-    die_at_load: bool = False
-    """Die while loading."""
-
-
-BackendSettings = LlamaCppSettings | WhisperCppSettings | MockSettings
-
-
-class Config(_Table, frozen=True):
+class Config(Table, frozen=True):
     """All settings, with defaults filled in."""
 
     listen: ListenSettings = ListenSettings()
@@ -373,6 +272,6 @@ class Config(_Table, frozen=True):
     memory: MemorySettings = MemorySettings()
     limits: LimitSettings = LimitSettings()
     log: LogSettings = LogSettings()
-    backend: Annotated[tuple[BackendSettings, ...], Meta(min_length=1)] = (
-        LlamaCppSettings(name="chat"),
-    )
+    backend: Annotated[tuple[BackendSettings, ...], Meta(min_length=1)] = ()
+    """The backends. A file may have any of the kinds that it is read with, and without
+    ``[[backend]]`` gets the default of those."""

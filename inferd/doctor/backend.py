@@ -1,41 +1,37 @@
 """Checks of a configured backend: its files, and a decode in a worker."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-import msgspec
 import trio
 
 from inferd.backend.capabilities import BackendCapabilities
-from inferd.config.settings import (
-    BackendSettings,
-    LimitSettings,
-    LlamaCppSettings,
-    MockSettings,
-    WhisperCppSettings,
-)
+from inferd.backend.interface import StartFailedError
+from inferd.config.kinds.kind import InDaemon, RequiredFile
+from inferd.config.settings import BackendSettings, LimitSettings
 from inferd.doctor.check import Finding, Verdict, failed, ok, warning
 from inferd.engine.channel.validator import SessionEndedError
+from inferd.engine.in_daemon import make_in_daemon
+from inferd.engine.supervisor.spawn import WorkerStart
 from inferd.engine.trial_load import trial_load
 from inferd.ipc.worker import Load
 from inferd.memory.plan import MemoryDemand, MemoryShare
 
 
-def check_model(settings: LlamaCppSettings | WhisperCppSettings) -> Finding:
-    """Check that the model's and the projector's files exist, with the pinned hashes."""
-    model = _check_file(Path(settings.model), settings.sha256)
-    if isinstance(settings, WhisperCppSettings) or settings.mmproj is None:
-        return model
-    if model.verdict is Verdict.FAILED:
-        return model
-    projector = _check_file(Path(settings.mmproj), settings.mmproj_sha256)
-    if projector.verdict is Verdict.FAILED:
-        return failed(
-            f"mmproj: {projector.detail}", "correct mmproj in its [[backend]]"
-        )
-    return ok(f"{model.detail}; mmproj: {projector.detail}")
+def check_files(files: Sequence[RequiredFile]) -> Finding:
+    """Check that the files of a model exist, with the pinned hashes; the model's is first."""
+    model, *others = files
+    found = _check_file(model.path, model.sha256)
+    for key, path, sha256 in others:
+        if found.verdict is Verdict.FAILED:
+            return found
+        other = _check_file(path, sha256)
+        if other.verdict is Verdict.FAILED:
+            return failed(f"{key}: {other.detail}", f"correct {key} in its [[backend]]")
+        found = ok(f"{found.detail}; {key}: {other.detail}")
+    return found
 
 
 def _check_file(path: Path, sha256: str | None) -> Finding:
@@ -55,6 +51,7 @@ def _check_file(path: Path, sha256: str | None) -> Finding:
 
 
 def check_worker(
+    program: str,
     settings: BackendSettings,
     limits: LimitSettings,
     share: Callable[[MemoryDemand], MemoryShare],
@@ -65,7 +62,8 @@ def check_worker(
     reports that it is ready; a crash affects only that process.
 
     Args:
-        settings: of the backend.
+        program: of the worker.
+        settings: of the backend, without hashes: ``check_files`` compares them.
         limits: with the timeout.
         share: returns the memory that it may use.
     """
@@ -73,8 +71,8 @@ def check_worker(
     async def grant(demand: MemoryDemand) -> MemoryShare:
         return share(demand)
 
-    load = Load(settings=_without_hashes(settings), n_slots=1)
-    attempt = partial(trial_load, load, grant, silence_s=limits.load_silence_s)
+    start = WorkerStart(program, Load(settings=settings, n_slots=1))
+    attempt = partial(trial_load, start, grant, silence_s=limits.load_silence_s)
     try:
         loaded, _, crashed = trio.run(attempt)
     except SessionEndedError as error:
@@ -85,15 +83,38 @@ def check_worker(
     return ok(detail)
 
 
-def _without_hashes(settings: BackendSettings) -> BackendSettings:
-    """Remove the hashes: ``check_model`` verifies them."""
-    match settings:
-        case LlamaCppSettings():
-            return msgspec.structs.replace(settings, sha256=None, mmproj_sha256=None)
-        case WhisperCppSettings():
-            return msgspec.structs.replace(settings, sha256=None)
-        case MockSettings():
-            return settings
+class _NoObserver:
+    """Observer that nobody asks."""
+
+    def ready(self, backend: str, capabilities: BackendCapabilities) -> None:
+        """Do nothing."""
+
+
+def check_in_daemon(
+    kind: InDaemon, settings: BackendSettings, limits: LimitSettings
+) -> Finding:
+    """Check that a backend without a worker gets ready within ``load_silence_s``."""
+    backend = make_in_daemon(kind, settings, _NoObserver())
+
+    async def attempt() -> bool:
+        with trio.move_on_after(limits.load_silence_s):
+            async with trio.open_nursery() as nursery:
+                is_ready = trio.Event()
+                nursery.start_soon(backend.run, is_ready.set)
+                await is_ready.wait()
+                nursery.cancel_scope.cancel()
+                return True
+        return False
+
+    reasons: list[str] = []
+    try:
+        if not trio.run(attempt):
+            reasons.append(f"not ready within {limits.load_silence_s:g} s")
+    except* StartFailedError as group:
+        reasons += map(str, group.exceptions)
+    if reasons:
+        return failed("; ".join(reasons))
+    return ok(_describe(backend.capabilities))
 
 
 def _describe(capabilities: BackendCapabilities) -> str:

@@ -7,9 +7,10 @@ from functools import partial
 import msgspec
 import trio
 
-from inferd.config.settings import LimitSettings, LlamaCppSettings, WhisperCppSettings
+from inferd.config.settings import BackendSettings, LimitSettings
 from inferd.doctor.check import Finding, failed, ok, warning
 from inferd.engine.channel.validator import SessionEndedError
+from inferd.engine.supervisor.spawn import WorkerStart
 from inferd.engine.trial_load import trial_load
 from inferd.ipc.worker import Load
 from inferd.memory.plan import (
@@ -22,9 +23,6 @@ from inferd.memory.plan import (
     mib,
     plan_memory,
 )
-
-ModelSettings = LlamaCppSettings | WhisperCppSettings
-"""Settings of the backends that need memory."""
 
 _HINT = "free memory, or set [memory] budget; docs/configuration.md says what it counts"
 
@@ -47,13 +45,22 @@ class Forecast:
 
 
 def forecast(
-    backends: Iterable[ModelSettings], budget: MemoryBudget, limits: LimitSettings
+    workers: Iterable[tuple[str, BackendSettings]],
+    budget: MemoryBudget,
+    limits: LimitSettings,
 ) -> Forecast:
-    """Ask a worker for the demand of each backend, and plan them together."""
+    """Ask a worker for the demand of each backend, and plan them together.
+
+    Args:
+        workers: the program of each backend that demands memory, and its settings without
+            hashes.
+        budget: the memory to share.
+        limits: with the timeout.
+    """
     demands: dict[str, MemoryDemand] = {}
     failures: dict[str, str] = {}
-    for settings in backends:
-        outcome = _predict(settings, budget.n_slots, limits)
+    for program, settings in workers:
+        outcome = _predict(program, settings, budget.n_slots, limits)
         if isinstance(outcome, MemoryDemand):
             demands[settings.name] = outcome
         else:
@@ -65,7 +72,7 @@ def forecast(
 
 
 def _predict(
-    settings: ModelSettings, n_slots: int, limits: LimitSettings
+    program: str, settings: BackendSettings, n_slots: int, limits: LimitSettings
 ) -> MemoryDemand | str:
     """Return the memory demand that a worker reports, or why it reports none.
 
@@ -77,8 +84,8 @@ def _predict(
         demands.append(demand)
         raise InsufficientMemoryError
 
-    load = Load(settings=_without_hashes(settings), n_slots=n_slots)
-    attempt = partial(trial_load, load, refuse, silence_s=limits.load_silence_s)
+    start = WorkerStart(program, Load(settings=settings, n_slots=n_slots))
+    attempt = partial(trial_load, start, refuse, silence_s=limits.load_silence_s)
     try:
         trio.run(attempt)
     except SessionEndedError as error:
@@ -127,10 +134,3 @@ def _figures(plan: MemoryPlan, need: MemoryNeed) -> dict[str, int]:
         "total": need.total,
         "budget": plan.budget,
     }
-
-
-def _without_hashes(settings: ModelSettings) -> ModelSettings:
-    """Remove the hashes: ``check_model`` verifies them."""
-    if isinstance(settings, LlamaCppSettings):
-        return msgspec.structs.replace(settings, sha256=None, mmproj_sha256=None)
-    return msgspec.structs.replace(settings, sha256=None)

@@ -3,9 +3,12 @@
 import msgspec
 import trio
 
-from inferd.config.settings import LimitSettings, MockSettings
+from inferd.config.kinds.kind import InWorker
+from inferd.config.kinds.registry import MODELLESS
+from inferd.config.settings import LimitSettings
 from inferd.doctor.check import Finding, failed, ok, warning
 from inferd.engine.channel.validator import SessionEndedError
+from inferd.engine.supervisor.spawn import WorkerStart
 from inferd.engine.trial_load import trial_load
 from inferd.ipc.worker import Load, SandboxReport
 from inferd.memory.plan import MemoryDemand, MemoryShare
@@ -36,9 +39,11 @@ def check_sandbox(limits: LimitSettings) -> Finding:
 
 
 async def _enter(limits: LimitSettings) -> SandboxReport | None:
-    load = Load(settings=MockSettings(name="sandbox"), n_slots=1)
+    assert isinstance(MODELLESS.served_by, InWorker)  # noqa: S101  # it is
+    load = Load(settings=MODELLESS.settings(name="sandbox"), n_slots=1)
+    start = WorkerStart(MODELLESS.served_by.program, load)
     try:
-        trial = await trial_load(load, _allot, silence_s=limits.load_silence_s)
+        trial = await trial_load(start, _allot, silence_s=limits.load_silence_s)
     except SessionEndedError:
         return None
     return trial.sandbox_report

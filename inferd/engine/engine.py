@@ -16,14 +16,13 @@ from inferd.engine.session import WorkerSession
 from inferd.engine.session_backend import SessionBackend
 from inferd.engine.supervisor.process import KILLED_BY, WorkerProcess, start_worker
 from inferd.engine.supervisor.restart_policy import RestartDelay, RestartPolicy
-from inferd.engine.supervisor.spawn import SpawnedProcess
+from inferd.engine.supervisor.spawn import SpawnedProcess, WorkerStart
 from inferd.engine.supervisor.variant_fallback import VariantFallback
 from inferd.errors import (
     BackendNotReadyError,
 )
 from inferd.ipc.worker import (
     CpuVariant,
-    Load,
     Loading,
     SandboxReport,
 )
@@ -67,16 +66,16 @@ class Engine(SessionBackend):
     """One configured backend: a worker process, replaced when it dies.
 
     Args:
-        load: the message that a worker is started with.
+        start: the program of its workers, and the message that they are started with.
         limits: timeouts and the restart policy's bounds.
         coordinator: grants memory to the worker.
         observer: receives the worker's lifecycle events.
-        prespawned: a process that was started, and sent ``load``, before; used once.
+        prespawned: a process that was started, and sent its ``Load``, before; used once.
     """
 
     def __init__(
         self,
-        load: Load,
+        start: WorkerStart,
         *,
         limits: LimitSettings,
         coordinator: MemoryCoordinator,
@@ -85,7 +84,7 @@ class Engine(SessionBackend):
     ) -> None:
         super().__init__(prepare_timeout_s=limits.prepare_timeout_s)
         self._variant_fallback = VariantFallback()
-        self._load = load
+        self._program, self._load = start
         self._prespawned = prespawned
         self._limits = limits
         self._coordinator = coordinator
@@ -173,7 +172,7 @@ class Engine(SessionBackend):
         """Start a worker and run it until it dies."""
         prespawned, self._prespawned = self._prespawned, None
         try:
-            async with start_worker(prespawned) as process:
+            async with start_worker(self._program, prespawned) as process:
                 return await self._serve_with(process, on_ready)
         except OSError as error:
             # Only from the start: errors beside a running worker come in an exception group.

@@ -7,8 +7,9 @@ from msgspec.structs import replace
 from inferd.engine.channel.validator import SessionEndedError
 from inferd.engine.session import WorkerSession
 from inferd.engine.supervisor.process import start_worker
+from inferd.engine.supervisor.spawn import WorkerStart
 from inferd.engine.supervisor.variant_fallback import VariantFallback
-from inferd.ipc.worker import Load, Loaded, SandboxReport
+from inferd.ipc.worker import Loaded, SandboxReport
 from inferd.memory.coordinator import RequestShare
 from inferd.memory.plan import InsufficientMemoryError
 
@@ -23,12 +24,12 @@ class TrialLoad(NamedTuple):
 
 
 async def trial_load(
-    load: Load, request_share: RequestShare, *, silence_s: float
+    start: WorkerStart, request_share: RequestShare, *, silence_s: float
 ) -> TrialLoad:
     """Have a worker load a model, with lower CPU variants if one crashes; then kill it.
 
     Args:
-        load: what to load.
+        start: the program to start, and what to load.
         request_share: grants the worker memory; may raise ``InsufficientMemoryError``.
         silence_s: seconds without a message after which the worker is killed.
 
@@ -38,7 +39,8 @@ async def trial_load(
     """
     fallback = VariantFallback()
     while True:
-        attempt = replace(load, crashed_variants=fallback.crashed)
+        load = replace(start.load, crashed_variants=fallback.crashed)
+        attempt = start._replace(load=load)
         outcome, session = await _attempt(attempt, request_share, silence_s)
         match outcome:
             case Loaded():
@@ -51,14 +53,14 @@ async def trial_load(
 
 
 async def _attempt(
-    load: Load, request_share: RequestShare, silence_s: float
+    start: WorkerStart, request_share: RequestShare, silence_s: float
 ) -> tuple[Loaded | SessionEndedError | InsufficientMemoryError, WorkerSession]:
     """Load once; errors are returned, as ``start_worker`` would raise them in a group."""
-    async with start_worker() as process:
+    async with start_worker(start.program) as process:
         session = WorkerSession(process)
         try:
             loaded = await session.load(
-                load, lambda _: None, request_share, silence_s=silence_s
+                start.load, lambda _: None, request_share, silence_s=silence_s
             )
         except (SessionEndedError, InsufficientMemoryError) as error:
             return error, session

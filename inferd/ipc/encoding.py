@@ -3,16 +3,27 @@
 The length has four bytes, little endian.
 """
 
+from typing import TypeVar
+
 import msgspec
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
 from inferd.backend.job import EmbedJob, GenerateJob, Job, Turn
+from inferd.config.settings import BackendSettings
 from inferd.ipc.preparer import FromPreparer, Render, ToPreparer
-from inferd.ipc.worker import FromWorker, Prepare, ToWorker
+from inferd.ipc.worker import (
+    FromWorker,
+    Prepare,
+    ReceivedByWorker,
+    ReceivedLoad,
+    ToWorker,
+)
 from inferd.limits.engine import MAX_IPC_MESSAGE_BYTES
 
 LENGTH_BYTES = 4
+
+S = TypeVar("S", bound=BackendSettings)
 
 
 class MalformedMessageError(Exception):
@@ -23,7 +34,9 @@ _ENCODER = msgspec.msgpack.Encoder()
 _NIL = Raw(b"\xc0")
 _TURNS: msgspec.msgpack.Decoder[list[Turn]] = msgspec.msgpack.Decoder(list[Turn])
 _TEXTS: msgspec.msgpack.Decoder[list[str]] = msgspec.msgpack.Decoder(list[str])
-_TO_WORKER: msgspec.msgpack.Decoder[ToWorker] = msgspec.msgpack.Decoder(ToWorker)
+_IN_WORKER: msgspec.msgpack.Decoder[ReceivedByWorker] = msgspec.msgpack.Decoder(
+    ReceivedByWorker
+)
 _FROM_WORKER: msgspec.msgpack.Decoder[FromWorker] = msgspec.msgpack.Decoder(FromWorker)
 _TO_PREPARER: msgspec.msgpack.Decoder[ToPreparer] = msgspec.msgpack.Decoder(ToPreparer)
 _FROM_PREPARER: msgspec.msgpack.Decoder[FromPreparer] = msgspec.msgpack.Decoder(
@@ -81,15 +94,23 @@ def encode_in_parts(message: ToWorker | ToPreparer) -> list[bytes | memoryview]:
             return [encode(message)]
 
 
-def decode_to_worker(payload: bytes | bytearray) -> ToWorker:
+def decode_to_worker(payload: bytes | bytearray) -> ReceivedByWorker:
     """Decode a message from the daemon; raises ``MalformedMessageError`` if it is none."""
     try:
-        message = _TO_WORKER.decode(payload)
+        message = _IN_WORKER.decode(payload)
         if isinstance(message, Prepare) and isinstance(message.content, Raw):
             job = _with_content(message.job, message.content)
             return replace(message, job=job, content=UNSET)
         return message  # noqa: TRY300  # one handler for all errors
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedMessageError(str(error)) from error
+
+
+def decode_settings(load: ReceivedLoad, settings: type[S]) -> S:
+    """Decode the settings of a kind; raises ``MalformedMessageError`` if they are others."""
+    try:
+        return msgspec.msgpack.decode(load.settings, type=settings)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MalformedMessageError(str(error)) from error
 
 

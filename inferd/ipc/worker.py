@@ -29,17 +29,26 @@ BoundedList = Annotated[list[T], Meta(max_length=IPC_ITEMS_MAX)]
 # --- daemon to worker ---------------------------------------------------------
 
 
-class Load(Struct, frozen=True, kw_only=True, tag=True):
-    """Load the model; the first message, sent once."""
-
-    settings: BackendSettings
-    """As configured, with the model's path made absolute."""
+class _LoadOptions(Struct, frozen=True, kw_only=True):
     n_slots: int
     """Jobs that are to run at once, if there is memory for them."""
     heartbeat_s: float = HEARTBEAT_S
     """Seconds between heartbeats."""
     crashed_variants: tuple[str, ...] = ()
     """Variants of the library's CPU code that are not to be used again."""
+
+
+class Load(_LoadOptions, frozen=True, kw_only=True, tag=True):
+    """Load the model; the first message, sent once."""
+
+    settings: BackendSettings
+    """As configured, with the model's path made absolute."""
+
+
+class ReceivedLoad(_LoadOptions, frozen=True, kw_only=True, tag="Load"):
+    """A ``Load`` as it is received: only the program of its kind knows the settings."""
+
+    settings: Raw
 
 
 class Prepare(Struct, frozen=True, kw_only=True, tag=True):
@@ -93,9 +102,11 @@ class GetTokenTable(Struct, frozen=True, kw_only=True, tag=True):
     """Send the model's vocabulary; answered by ``TokenTableReply``, once."""
 
 
-ToWorker = (
-    Load | MemoryShare | Prepare | Run | Append | Pause | Resume | Drop | GetTokenTable
-)
+AfterLoad = MemoryShare | Prepare | Run | Append | Pause | Resume | Drop | GetTokenTable
+ToWorker = Load | AfterLoad
+"""A message that is sent."""
+ReceivedByWorker = ReceivedLoad | AfterLoad
+"""A message that was received."""
 
 
 # --- worker to daemon ---------------------------------------------------------

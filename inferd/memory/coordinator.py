@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 import trio
 
-from inferd.config.settings import BackendSettings, MockSettings
 from inferd.memory.plan import (
+    InsufficientMemoryError,
     MemoryBudget,
     MemoryDemand,
     MemoryPlan,
@@ -27,22 +27,18 @@ class MemoryCoordinator:
     were sent hold as long as the daemon runs.
 
     Args:
-        backends: all configured ones; mock backends demand nothing.
+        awaited: names of the backends that demand memory; the plan waits for them all.
         budget: the memory to share.
         on_plan: called with the plan once it is made.
     """
 
     def __init__(
         self,
-        backends: Iterable[BackendSettings],
+        awaited: Iterable[str],
         budget: MemoryBudget,
         on_plan: Callable[[MemoryPlan], None] = lambda _: None,
     ) -> None:
-        self._awaited = {
-            settings.name
-            for settings in backends
-            if not isinstance(settings, MockSettings)
-        }
+        self._awaited = frozenset(awaited)
         self._budget = budget
         self._on_plan = on_plan
         self._demands: dict[str, MemoryDemand] = {}
@@ -54,8 +50,11 @@ class MemoryCoordinator:
 
         Raises:
             InsufficientMemoryError: there is not enough for all; raised to the backend
-                whose demand came last.
+                whose demand came last. Or the backend is none of those with a part in
+                the plan.
         """
+        if name not in self._awaited:
+            raise InsufficientMemoryError("its kind has no part in the memory plan")
         while self._plan is None:
             self._demands[name] = demand
             if self._awaited <= self._demands.keys():

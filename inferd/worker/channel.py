@@ -14,7 +14,7 @@ from inferd.ipc.encoding import (
     decode_to_worker,
     encode,
 )
-from inferd.ipc.worker import FromWorker, Prepare, ToWorker
+from inferd.ipc.worker import FromWorker, Prepare, ReceivedByWorker
 from inferd.limits.connections import READ_BYTES
 from inferd.limits.protocol import MAX_JOB_MEDIA
 from inferd.scm_rights import receive_fds
@@ -23,7 +23,7 @@ from inferd.scm_rights import receive_fds
 class ReceivedMessage(NamedTuple):
     """A message, with descriptors that are now the receiver's to close."""
 
-    message: ToWorker
+    message: ReceivedByWorker
     fds: tuple[int, ...] = ()
     """Of the media of the job to prepare, in their order."""
 
@@ -68,7 +68,7 @@ class WorkerChannel:
             raise MalformedMessageError("too many descriptors in one message")
         return data
 
-    def _fds_of(self, message: ToWorker) -> tuple[int, ...]:
+    def _fds_of(self, message: ReceivedByWorker) -> tuple[int, ...]:
         """Take a message's descriptors; those of the next may have arrived, too."""
         n_fds = len(media_of(message.job)) if isinstance(message, Prepare) else 0
         if n_fds > len(self._fds):

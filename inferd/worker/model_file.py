@@ -12,27 +12,15 @@ import stat
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
+from inferd.config.kinds.registry import KINDS
 from inferd.worker.backend import LoadError
 
 _HASH_BLOCK_BYTES: Final = 8 * 1024 * 1024
 MODEL_KIND: Final = "model file"
 _FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 """``O_NONBLOCK``: opening a pipe in place of a file does not block."""
-
-
-class _Format(NamedTuple):
-    name: str
-    kind: str
-    """The ``kind`` of the backend that reads it, as in the configuration."""
-
-
-_FORMATS: Final = {
-    b"GGUF": _Format("GGUF", "llamacpp"),
-    b"lmgg": _Format("whisper.cpp model", "whispercpp"),
-}
-"""By the magic number of the file."""
 
 
 def describe_format_error(expected: bytes, found: bytes) -> str:
@@ -42,9 +30,14 @@ def describe_format_error(expected: bytes, found: bytes) -> str:
         expected: the magic number that the backend reads.
         found: the magic number of the file.
     """
-    fault = f"not a {_FORMATS[expected].name} file"
-    if other := _FORMATS.get(found):
-        fault += f' but a {other.name} file, for kind = "{other.kind}"'
+    readers = {
+        kind.file_format.magic: (kind.file_format.name, kind.name)
+        for kind in KINDS.kinds
+        if kind.file_format is not None
+    }
+    fault = f"not a {readers[expected][0]} file"
+    if other := readers.get(found):
+        fault += f' but a {other[0]} file, for kind = "{other[1]}"'
     return fault
 
 

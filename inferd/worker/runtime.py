@@ -20,18 +20,18 @@ from inferd.ipc.worker import (
     Failed,
     GetTokenTable,
     Heartbeat,
-    Load,
     LoadFailed,
     Pause,
     Prepare,
     PromptOverflow,
     PromptReady,
+    ReceivedByWorker,
+    ReceivedLoad,
     Refused,
     Resume,
     Run,
     Step,
     TokenTableReply,
-    ToWorker,
 )
 from inferd.limits.engine import HEARTBEAT_S
 from inferd.memory.plan import MemoryShare
@@ -66,7 +66,7 @@ class Runtime:
     def __init__(
         self,
         channel: WorkerChannel,
-        make_backend: Callable[[Load], WorkerBackend],
+        make_backend: Callable[[ReceivedLoad], WorkerBackend],
         enter_serving: Callable[[], None] = lambda: None,
     ) -> None:
         self._channel = channel
@@ -86,7 +86,7 @@ class Runtime:
     def serve(self) -> int:
         """Load the model, then serve; return the exit code."""
         match self._channel.receive():
-            case ReceivedMessage(Load() as load):
+            case ReceivedMessage(ReceivedLoad() as load):
                 pass
             case _:
                 return EXIT_BUG
@@ -140,7 +140,7 @@ class Runtime:
         os._exit(0)  # the daemon is gone, and a decode may be under way
 
     def _dispatch(
-        self, backend: WorkerBackend, message: ToWorker, fds: tuple[int, ...]
+        self, backend: WorkerBackend, message: ReceivedByWorker, fds: tuple[int, ...]
     ) -> None:
         """Pass a message on to the thread that handles it."""
         match message:
@@ -164,7 +164,7 @@ class Runtime:
                 self._start_thread(
                     lambda: self._send_token_table(backend), "token_table"
                 )
-            case Load() | MemoryShare():
+            case ReceivedLoad() | MemoryShare():
                 raise RuntimeError("loaded twice")
 
     def _send_token_table(self, backend: WorkerBackend) -> None:

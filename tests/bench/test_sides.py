@@ -9,8 +9,8 @@ from bench.load.speech import ServerError
 from bench.peers.server_py import configuration
 from bench.sides import chat_sides, check_alike, peer_options, tables_for
 from bench.templates import TEMPLATES
+from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.config.parse import parse_config
-from inferd.config.settings import LlamaCppSettings
 
 PATH = Path("/a/m.gguf")
 

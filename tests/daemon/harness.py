@@ -6,6 +6,7 @@ other code than the daemon's own. Whatever is waited for has a bound.
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -55,8 +56,11 @@ POLL_S: Final = 0.002
 MARK: Final = "INFERD_TEST_DAEMON"
 """Environment variable by which a daemon's processes are found, orphaned or not."""
 
-STARTED: Final = (b"inferd.worker", b"inferd.line_decoder")
+STARTED: Final = (b"inferd.worker", b"inferd.line_decoder", b"tests.fakes.kinds.shout")
 """What is in the command line of each of them."""
+
+WORKER: Final = re.compile(rb"\0-m\0inferd\.worker(?:\.\w+)?\0")
+"""In the command line of a worker, and of no preparer."""
 
 N_ROUND_TRIPS: Final = 5
 
@@ -239,9 +243,7 @@ class DaemonProcess:
     def worker_pids(self) -> list[int]:
         """Find its workers that live, whoever is their parent by now."""
         return [
-            pid
-            for pid, command in self.processes().items()
-            if b"\0inferd.worker\0" in command
+            pid for pid, command in self.processes().items() if WORKER.search(command)
         ]
 
     def kill_worker(self, number: signal.Signals = signal.SIGKILL) -> None:

@@ -27,13 +27,14 @@ def main() -> None:
 
 def enter(stage: str) -> None:
     """Enter the sandbox of a worker that loads, or that serves."""
-    from inferd.config.settings import LlamaCppSettings  # noqa: PLC0415
+    from inferd.config.kinds.kind import Sandbox  # noqa: PLC0415
     from inferd.worker.sandbox import WorkerSandbox, drop_privileges  # noqa: PLC0415
 
     drop_privileges()
     sandbox = WorkerSandbox()
-    n_gpu_layers = -1 if stage == "accelerated" else 0
-    sandbox.enter_loading(LlamaCppSettings(name="m", n_gpu_layers=n_gpu_layers))
+    sandbox.enter_loading(
+        Sandbox.ACCELERATED if stage == "accelerated" else Sandbox.CPU
+    )
     if stage == "serving":
         sandbox.enter_serving()
 

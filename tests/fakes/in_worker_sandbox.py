@@ -1,6 +1,6 @@
 """Enter a worker's sandbox, then try what nobody in there should be able to do.
 
-``python tests/fakes/in_worker_sandbox.py MODEL OTHER SETTINGS STAGE`` prints what came of each attempt as
+``python tests/fakes/in_worker_sandbox.py MODEL OTHER POLICY STAGE`` prints what came of each attempt as
 JSON: empty where it worked, else the name of the error.
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from inferd.config.settings import LlamaCppSettings
+from inferd.config.kinds.kind import Sandbox
 from inferd.worker.sandbox import WorkerSandbox, drop_privileges
 
 PTRACE_SEIZE = 0x4206
@@ -31,23 +31,22 @@ GETPID = 39
 
 
 def try_in_sandbox(
-    directory: Path, *, n_gpu_layers: int = 0, stage: str = "loading"
+    directory: Path, *, policy: Sandbox = Sandbox.CPU, stage: str = "loading"
 ) -> dict[str, Any]:
     """Have a process of its own try; give what it prints.
 
     Args:
         directory: an empty one, for the models.
-        n_gpu_layers: of the backend.
+        policy: which sandbox.
         stage: "loading" or "serving".
     """
     model, other = directory / "m.gguf", directory / "other.gguf"
     for path in (model, other):
         path.write_bytes(b"weights")
-    settings = LlamaCppSettings(name="m", model=str(model), n_gpu_layers=n_gpu_layers)
     done = subprocess.run(
         [
             *(sys.executable, __file__, model, other),
-            *(msgspec.json.encode(settings), stage),
+            *(policy, stage),
         ],
         check=True,
         capture_output=True,
@@ -59,16 +58,14 @@ def try_in_sandbox(
 
 def main() -> None:
     """Open the model, enter, try."""
-    model, other, settings, stage = sys.argv[1:]
+    model, other, policy, stage = sys.argv[1:]
     libc = ctypes.CDLL(None, use_errno=True)
     fd = os.open(model, os.O_RDONLY)
     daemons, ours = socket.socketpair()
     send_medium(daemons)
     drop_privileges()
     sandbox = WorkerSandbox()
-    boxed = sandbox.enter_loading(
-        msgspec.json.decode(settings, type=LlamaCppSettings), [fd]
-    )
+    boxed = sandbox.enter_loading(Sandbox(policy), [fd])
     if stage == "serving":
         sandbox.enter_serving()
     attempts = reading(fd, Path(model), Path(other))

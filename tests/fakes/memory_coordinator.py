@@ -6,10 +6,10 @@ from inferd.memory.plan import MemoryBudget, MemoryDemand, MemoryShare
 DEMAND = MemoryDemand(n_ctx=512, is_set=False, has_slots=True, weights=1000, own=10)
 
 
-def unlimited_coordinator() -> MemoryCoordinator:
-    """Make a coordinator that grants every demand."""
+def unlimited_coordinator(backend: str) -> MemoryCoordinator:
+    """Make a coordinator that grants every demand of a backend."""
     return MemoryCoordinator(
-        [], MemoryBudget(n_bytes=2**50, n_slots=2, slots_are_set=True)
+        [backend], MemoryBudget(n_bytes=2**50, n_slots=2, slots_are_set=True)
     )
 
 

@@ -3,7 +3,7 @@ import signal
 import pytest
 import trio
 
-from inferd.config.settings import MockSettings
+from inferd.config.kinds.mock import MockSettings
 from inferd.engine.supervisor.process import WorkerProcess
 from inferd.ipc.worker import Drop, Load
 from inferd.limits.connections import READ_BYTES

@@ -12,7 +12,7 @@ import trio
 
 from inferd.backend.capabilities import BackendCapabilities
 from inferd.engine.supervisor.spawn import SpawnedProcess
-from inferd.ipc.encoding import MessageSplitter, decode_to_worker, encode
+from inferd.ipc.encoding import MessageSplitter, encode
 from inferd.ipc.worker import (
     Ended,
     FromWorker,
@@ -26,6 +26,7 @@ from inferd.ipc.worker import (
 )
 from inferd.limits.connections import READ_BYTES
 from inferd.wire.responses import StopReason, Usage
+from tests.fakes.starting import decode_load_too
 from tests.fakes.streams import unix_pair
 
 T = TypeVar("T", bound=ToWorker)
@@ -126,7 +127,7 @@ class FakeWorker:
                 data = await self._read()
                 assert data, "the engine closed the pipe"
                 self._splitter.feed(data)
-        message = decode_to_worker(payload)
+        message = decode_load_too(payload)
         self.received.append(message)
         assert isinstance(message, kind), message
         return message
@@ -222,7 +223,7 @@ class Workers:
 
     @asynccontextmanager
     async def start(
-        self, _: SpawnedProcess | None = None
+        self, _program: str = "", _: SpawnedProcess | None = None
     ) -> AsyncIterator[FakeProcess]:
         """Start one, unless that is to be refused, once; on leaving, it is ended."""
         if (refusal := self.refusal) is not None:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from inferd.backend.job import GenerateJob, Sampling, Structure, ToolChoice, ToolSpec
-from inferd.config.settings import LlamaCppSettings
+from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.dialects.registry import DIALECTS
 from inferd.limits.worker import FORCED_TOKENS, GRAMMAR_COMPILE_S, GRAMMAR_STEP_S
 from inferd.worker.backend import RefusedError

@@ -7,7 +7,7 @@ import pytest
 
 from inferd.backend.events import Text, Thinking, ToolUse
 from inferd.backend.job import GenerateJob, Sampling, Structure, ToolChoice, ToolSpec
-from inferd.config.settings import LlamaCppSettings
+from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.dialects.registry import DIALECTS
 from inferd.output.parser import BlockParser, ParsedBlock
 from inferd.worker.llama.gguf.files import ModelFile

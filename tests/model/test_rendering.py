@@ -7,7 +7,7 @@ import minijinja
 import pytest
 
 from inferd.backend.job import GenerateJob, Sampling, ToolSpec, Turn
-from inferd.config.settings import LlamaCppSettings
+from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.dialects.dialect import Dialect
 from inferd.dialects.families.chatml import CHATML
 from inferd.dialects.families.generic import GENERIC

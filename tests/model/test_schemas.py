@@ -6,7 +6,7 @@ import jsonschema_rs
 import pytest
 
 from inferd.backend.job import Sampling, Structure
-from inferd.config.settings import LlamaCppSettings
+from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.worker.backend import RefusedError
 from inferd.worker.llama.gguf.files import ModelFile
 from inferd.worker.llama.grammar.constraint import GrammarVocabulary

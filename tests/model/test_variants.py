@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from inferd.config.settings import LimitSettings, LlamaCppSettings
+from inferd.config.kinds.llamacpp import LlamaCppSettings
+from inferd.config.settings import LimitSettings
 from inferd.doctor.backend import check_worker
 from inferd.doctor.check import Verdict
 from inferd.doctor.memory import forecast
 from inferd.memory.plan import MemoryBudget, MemoryDemand, MemoryShare
 from tests.daemon.harness import MakeDaemon, llamacpp
+from tests.fakes.starting import program_of
 
 pytestmark = [pytest.mark.model, pytest.mark.slow]
 
@@ -101,7 +103,9 @@ def test_the_doctor_has_a_word_for_it(monkeypatch, tiny_q8_0, libraries):
     add_broken(libraries, "SIGILL")
     monkeypatch.setenv(*environ(libraries).popitem())
     settings = LlamaCppSettings(name="chat", model=str(tiny_q8_0), n_threads=1)
-    finding = check_worker(settings, LimitSettings(load_silence_s=20), take_all)
+    finding = check_worker(
+        program_of(settings), settings, LimitSettings(load_silence_s=20), take_all
+    )
     assert finding.verdict is Verdict.WARNING
     assert finding.detail.startswith("broken crashed and is not used; llama-cpp-python")
 
@@ -113,6 +117,8 @@ def test_the_doctor_knows_the_memory_of_what_is_used_instead(
     monkeypatch.setenv(*environ(libraries).popitem())
     settings = LlamaCppSettings(name="chat", model=str(tiny_q8_0), n_threads=1)
     budget = MemoryBudget(n_bytes=2**34, n_slots=1, slots_are_set=False)
-    found = forecast([settings], budget, LimitSettings(load_silence_s=20))
+    found = forecast(
+        [(program_of(settings), settings)], budget, LimitSettings(load_silence_s=20)
+    )
     assert found.failures == {}
     assert found.plan is not None

@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from inferd.config.settings import LlamaCppSettings
+from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.ipc.worker import Loaded, Loading
 from inferd.worker.backend import LoadError
 from tests.fakes.gguf_bytes import gguf

@@ -4,15 +4,16 @@ import trio.testing
 from hypothesis import given, settings, strategies as st
 
 from inferd.backend.job import GenerateJob, Sampling, Turn
-from inferd.config.settings import LimitSettings, MockSettings
+from inferd.config.kinds.mock import MockSettings
+from inferd.config.settings import LimitSettings
 from inferd.engine.engine import Engine
 from inferd.engine.supervisor.restart_policy import RestartPolicy
-from inferd.engine.supervisor.spawn import first_load
 from inferd.errors import InvalidRequestError
 from inferd.ipc.worker import Drop, Prepare, Refused, Run
 from inferd.limits.engine import RESTART_BACKOFF_MAX_S
 from inferd.server.telemetry.status import StatusBoard
 from tests.fakes.memory_coordinator import unlimited_coordinator
+from tests.fakes.starting import start_of
 from tests.fakes.worker import Workers
 
 JOB = GenerateJob(
@@ -57,9 +58,9 @@ async def test_clients_that_are_refused_or_leave_open_no_breaker(
     monkeypatch.setattr("inferd.engine.engine.start_worker", workers.start)
     limits = LimitSettings(breaker_deaths=1)
     engine = Engine(
-        first_load(MockSettings(name="chat"), n_slots=1, limits=limits),
+        start_of(MockSettings(name="chat"), n_slots=1, limits=limits),
         limits=limits,
-        coordinator=unlimited_coordinator(),
+        coordinator=unlimited_coordinator("chat"),
         observer=StatusBoard(),
     )
 

@@ -4,11 +4,11 @@ import pytest
 import trio
 
 from inferd.backend.job import GenerateJob, Sampling, Turn
-from inferd.config.settings import LimitSettings, MockSettings
+from inferd.config.kinds.mock import MockSettings
+from inferd.config.settings import LimitSettings
 from inferd.dialects.prompt import template
 from inferd.dialects.prompt.template import ChatTemplate, TemplateError
 from inferd.engine.engine import Engine
-from inferd.engine.supervisor.spawn import first_load
 from inferd.errors import BackendUnavailableError
 from inferd.limits.engine import PREPARE_TIMEOUT_S
 from inferd.limits.worker import TEMPLATE_MEMORY_BYTES
@@ -16,6 +16,7 @@ from inferd.server.telemetry.status import StatusBoard
 from inferd.worker.process_memory import GrowthLimit
 from tests.fakes.memory_coordinator import unlimited_coordinator
 from tests.fakes.source import imports, modules
+from tests.fakes.starting import start_of
 from tests.fakes.worker import Workers
 
 RENDERERS = tuple(
@@ -120,9 +121,9 @@ async def test_a_template_that_never_ends_costs_the_worker_alone(
     monkeypatch.setattr("inferd.engine.engine.start_worker", workers.start)
     limits = LimitSettings()
     engine = Engine(
-        first_load(MockSettings(name="chat"), n_slots=1, limits=limits),
+        start_of(MockSettings(name="chat"), n_slots=1, limits=limits),
         limits=limits,
-        coordinator=unlimited_coordinator(),
+        coordinator=unlimited_coordinator("chat"),
         observer=StatusBoard(),
     )
     async with trio.open_nursery() as nursery:

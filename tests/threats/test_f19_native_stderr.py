@@ -13,16 +13,18 @@ import trio
 import trio.testing
 
 from inferd.backend.job import GenerateJob, Sampling, Turn
-from inferd.config.settings import LimitSettings, MockSettings
+from inferd.config.kinds.mock import MockSettings
+from inferd.config.settings import LimitSettings
 from inferd.engine.engine import Engine
 from inferd.engine.supervisor.process import WorkerProcess
-from inferd.engine.supervisor.spawn import SpawnedProcess, first_load
+from inferd.engine.supervisor.spawn import SpawnedProcess
 from inferd.errors import BackendUnavailableError
 from inferd.ipc.worker import Run
 from inferd.server.telemetry.status import StatusBoard
 from tests.daemon.harness import MakeDaemon, blocks, eventually, generate, llamacpp
 from tests.fakes.memory_coordinator import unlimited_coordinator
 from tests.fakes.source import calls, modules, names
+from tests.fakes.starting import start_of
 from tests.fakes.streams import open_pair
 from tests.fakes.worker import Workers
 from tests.model.tiny import write_tiny_bert, write_tiny_model
@@ -87,9 +89,9 @@ async def test_no_line_of_it_reaches_a_client(job, monkeypatch, autojump_clock):
     limits = LimitSettings(breaker_deaths=1)
     settings = MockSettings(name="chat")
     engine = Engine(
-        first_load(settings, n_slots=1, limits=limits),
+        start_of(settings, n_slots=1, limits=limits),
         limits=limits,
-        coordinator=unlimited_coordinator(),
+        coordinator=unlimited_coordinator(settings.name),
         observer=StatusBoard(),
     )
     errors: list[str] = []

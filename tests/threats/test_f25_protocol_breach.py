@@ -7,9 +7,9 @@ import trio
 import trio.testing
 
 from inferd.backend.job import GenerateJob, Sampling, Turn
-from inferd.config.settings import LimitSettings, MockSettings
+from inferd.config.kinds.mock import MockSettings
+from inferd.config.settings import LimitSettings
 from inferd.engine.engine import Engine
-from inferd.engine.supervisor.spawn import first_load
 from inferd.errors import BackendUnavailableError
 from inferd.ipc.encoding import encode
 from inferd.ipc.worker import Embedded, Ended, Failed, Heartbeat, PromptReady, Run, Step
@@ -17,6 +17,7 @@ from inferd.limits.engine import MAX_IPC_MESSAGE_BYTES
 from inferd.server.telemetry.status import StatusBoard
 from inferd.wire.responses import Usage
 from tests.fakes.memory_coordinator import unlimited_coordinator
+from tests.fakes.starting import start_of
 from tests.fakes.worker import FakeWorker, Workers, ended
 
 ANSWER_BYTES = 64 * 1024
@@ -73,9 +74,9 @@ LATE_LIES = {
 def make_engine() -> Engine:
     limits = LimitSettings()
     return Engine(
-        first_load(MockSettings(name="chat"), n_slots=2, limits=limits),
+        start_of(MockSettings(name="chat"), n_slots=2, limits=limits),
         limits=limits,
-        coordinator=unlimited_coordinator(),
+        coordinator=unlimited_coordinator("chat"),
         observer=StatusBoard(),
     )
 

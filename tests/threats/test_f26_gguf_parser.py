@@ -3,7 +3,8 @@ import struct
 
 import pytest
 
-from inferd.config.settings import LlamaCppSettings, WhisperCppSettings
+from inferd.config.kinds.llamacpp import LlamaCppSettings
+from inferd.config.kinds.whispercpp import WhisperCppSettings
 from tests.fakes.gguf_bytes import (
     ARRAY,
     TEXT,

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from inferd.backend.job import Media
-from inferd.config.settings import LimitSettings, LlamaCppSettings
+from inferd.config.kinds.llamacpp import LlamaCppSettings
+from inferd.config.settings import LimitSettings
 from inferd.doctor.backend import check_worker
 from inferd.doctor.check import Verdict
 from inferd.ipc.worker import Step
@@ -14,6 +15,7 @@ from inferd.worker.llama.multimodal.media import Modalities, read_medium
 from inferd.worker.llama.multimodal.projector_thread import ProjectorThread
 from tests.fakes.gguf_bytes import TEXT, gguf, pair, sound, tensor, text
 from tests.fakes.loading import failed_load
+from tests.fakes.starting import program_of
 from tests.model.tiny import write_tiny_model
 from tests.model.tiny_projector import write_tiny_projector
 from tests.unit.worker.llama.running import answer, collect, job, load
@@ -64,7 +66,9 @@ def test_a_projector_is_loaded_in_the_sandbox(short_dir):
     model = write_tiny_model(short_dir / "m.gguf")
     projector = write_tiny_projector(short_dir / "p.gguf", hears=True)
     settings = LlamaCppSettings(name="m", model=str(model), mmproj=str(projector))
-    finding = check_worker(settings, LimitSettings(), lambda _: SHARE)
+    finding = check_worker(
+        program_of(settings), settings, LimitSettings(), lambda _: SHARE
+    )
     assert finding.verdict is Verdict.OK
     assert "accepts images, accepts audio of 16000 Hz" in finding.detail
 

@@ -12,7 +12,7 @@ import trio.testing
 
 from inferd import app
 from inferd.app import log_file, make_daemon
-from inferd.cli.commands.serve import first_loads
+from inferd.cli.commands.serve import locate_models
 from inferd.config.parse import parse_config
 from inferd.config.settings import Config, ConfigError
 from inferd.paths import LOG_FILE
@@ -57,14 +57,14 @@ class StoppableDaemon:
 
 def test_every_configured_backend_has_an_engine(short_dir):
     config = parse_config(mock_config(short_dir, "a", "b"))
-    daemon = make_daemon(config, first_loads(config))
+    daemon = make_daemon(config, locate_models(config))
     assert [backend.name for backend in daemon._backends] == ["a", "b"]
     assert daemon._listeners.directory == short_dir
 
 
 def test_the_memory_that_models_get_is_among_the_metrics(short_dir):
     config = parse_config(f"{mock_config(short_dir)}[memory]\nbudget = 5000\n")
-    text = make_daemon(config, first_loads(config))._commands.metrics.text()
+    text = make_daemon(config, locate_models(config))._commands.metrics.text()
     assert "\ninferd_memory_budget_bytes 5000.0\n" in text
     assert "\ninferd_memory_needed_bytes 0.0\n" in text
 

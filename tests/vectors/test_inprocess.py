@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from inferd.app import make_daemon
-from inferd.cli.commands.serve import first_loads
+from inferd.cli.commands.serve import locate_models
 from inferd.client.sync import wait_until_ready
 from inferd.config.parse import parse_config
 from inferd.config.settings import Config
@@ -47,7 +47,7 @@ def replay(vectors: list[Vector], directory: Path) -> None:
 
 async def replay_all(vectors: list[Vector], profile: str, directory: Path) -> None:
     config = config_for(profile, directory)
-    daemon = make_daemon(config, first_loads(config))
+    daemon = make_daemon(config, locate_models(config))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(daemon.run)
         await trio.to_thread.run_sync(replay, vectors, directory)

@@ -1,7 +1,8 @@
-"""The reference of all settings, from the structs of ``inferd.config.settings``."""
+"""The reference of all settings, from the structs of ``inferd.config``."""
 
 import inspect
 import json
+import sys
 from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
@@ -21,7 +22,8 @@ from msgspec.inspect import (
 )
 
 from inferd import paths
-from inferd.config import settings
+from inferd.config.kinds.registry import KINDS
+from inferd.config.parse import config_type
 from tools.documents.markdown import NOTE, attribute_docs, first_line, prose, table
 
 SETTINGS_INTRO = """# Configuration
@@ -58,7 +60,7 @@ def settings_reference() -> str:
 
 def tables() -> Iterator[tuple[str, StructType]]:
     """Give the tables of the file with their titles, in order."""
-    for field in fields_of(settings.Config):
+    for field in fields_of(config_type(KINDS)):
         for struct in structs_in(field.type):
             kind = f' with `kind = "{struct.tag}"`' if struct.tag else ""
             is_array = isinstance(field.type, VarTupleType)
@@ -88,7 +90,7 @@ def structs_in(kind: Type) -> list[StructType]:
 
 def settings_table(title: str, struct: StructType) -> str:
     """Write the section of one table."""
-    docs = attribute_docs(settings)[struct.cls.__name__]
+    docs = docs_of(struct.cls)
     rows = [
         (
             f"`{field.name}`",
@@ -102,6 +104,15 @@ def settings_table(title: str, struct: StructType) -> str:
         kind = (f"`{struct.tag_field}`", f'`"{struct.tag}"`', "required", "")
         rows.insert(0, kind)
     return f"## {title}\n\n{first_line(struct.cls.__doc__)}\n\n{table(HEAD, rows)}"
+
+
+def docs_of(struct: type[Struct]) -> dict[str, str]:
+    """Read the docstrings of a struct's keys, its base classes' as well."""
+    docs: dict[str, str] = {}
+    for base in reversed(struct.__mro__):
+        if issubclass(base, Struct) and base is not Struct:
+            docs |= attribute_docs(sys.modules[base.__module__])[base.__name__]
+    return docs
 
 
 def type_text(kind: Type) -> str:

@@ -27,7 +27,7 @@ import ctypes
 import signal
 import sys
 
-if "inferd.worker" in sys.orig_argv:
+if "inferd.worker.mock" in sys.orig_argv:
     signal.signal(signal.SIGUSR1, lambda *_: ctypes.string_at(0))
 """
 ENDLESS: Final = mock(tokens=["x"] * 100_000, token_delay_ms=2)

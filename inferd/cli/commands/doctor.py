@@ -1,9 +1,9 @@
 """inferd doctor: check the machine and the configuration, and hint at repairs."""
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from functools import cache, partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Final
 
@@ -11,12 +11,18 @@ import msgspec
 
 from inferd import __version__
 from inferd.cli.console import EXIT_NOT_READY, EXIT_OK
+from inferd.config.kinds.kind import (
+    InDaemon,
+    InWorker,
+    MemoryPolicy,
+)
+from inferd.config.kinds.registry import KINDS, KindRegistry, S
 from inferd.config.load import load_config, locate_model, socket_directory
-from inferd.config.settings import BackendSettings, Config, ConfigError, MockSettings
-from inferd.doctor.backend import check_model, check_worker
+from inferd.config.settings import BackendSettings, Config, ConfigError
+from inferd.doctor.backend import check_files, check_in_daemon, check_worker
 from inferd.doctor.check import Check, Finding, Verdict, failed, ok, run_checks
 from inferd.doctor.machine import check_cpu, check_packages, check_python
-from inferd.doctor.memory import Forecast, ModelSettings, check_memory, forecast
+from inferd.doctor.memory import Forecast, check_memory, forecast
 from inferd.doctor.runtime import (
     LOCK_HELD,
     check_admin,
@@ -25,10 +31,11 @@ from inferd.doctor.runtime import (
     check_sockets,
 )
 from inferd.doctor.sandbox import check_sandbox
+from inferd.memory.plan import MemoryDemand, MemoryShare
 from inferd.server.capacity import memory_budget
 from inferd.terminal import json_safe, print_json, print_line
 
-BACKEND_CHECKS: Final = ("model", "memory", "worker")
+BACKEND_CHECKS: Final = ("model", "memory", "worker", "backend")
 
 MARKS: Final = {
     Verdict.OK: "[ ok ]",
@@ -54,10 +61,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace, kinds: KindRegistry = KINDS) -> int:
     """Print a line for each check as soon as it is done, or one JSON report."""
     findings: list[Finding] = []
-    for finding in run_checks(list(all_checks(arguments.config))):
+    for finding in run_checks(list(all_checks(arguments.config, kinds))):
         findings.append(finding)
         if not arguments.json:
             print_line(f"{MARKS[finding.verdict]} {finding.check}: {finding.detail}")
@@ -80,20 +87,20 @@ def _json_safe(finding: Finding) -> Finding:
     )
 
 
-def all_checks(file: Path | None) -> Iterator[Check]:
+def all_checks(file: Path | None, kinds: KindRegistry = KINDS) -> Iterator[Check]:
     """Yield every check; those that need the configuration only if it can be read."""
     yield Check("python", check_python)
     yield Check("packages", check_packages)
     yield Check("cpu", check_cpu)
-    config, finding = _configuration(file)
+    config, finding = _configuration(file, kinds)
     yield Check("config", lambda: finding)
     if config is None:
         return
     yield Check("box", partial(check_sandbox, config.limits))
     directory = socket_directory(config)
-    lazy_forecast = _lazy_forecast(config)
+    checks = _BackendChecks(config, kinds)
     for settings in config.backend:
-        yield from _backend_checks(settings, config, lazy_forecast)
+        yield from checks.of(settings)
     yield Check("runtime-directory", partial(check_directory, directory))
     yield Check("lock", partial(check_lock, directory), ["runtime-directory"])
     yield Check(
@@ -106,55 +113,81 @@ def all_checks(file: Path | None) -> Iterator[Check]:
     yield Check("admin", partial(check_admin, directory), ["runtime-directory"])
 
 
-def _configuration(file: Path | None) -> tuple[Config | None, Finding]:
+def _configuration(
+    file: Path | None, kinds: KindRegistry
+) -> tuple[Config | None, Finding]:
     try:
-        config = load_config(file)
+        config = load_config(file, kinds=kinds)
     except ConfigError as error:
         return None, failed(str(error))
     names = ", ".join(backend.name for backend in config.backend)
     return config, ok(f"backends: {names}")
 
 
-def _lazy_forecast(config: Config) -> Callable[[], Forecast]:
-    """Return a function that forecasts the memory of all backends, once."""
+class _BackendChecks:
+    """The checks of backends, by the policies of their kinds."""
 
-    def models() -> Iterator[ModelSettings]:
-        for settings in config.backend:
-            with suppress(ConfigError):  # reported by the check of that model
-                found = locate_model(settings)
-                if not isinstance(found, MockSettings):
-                    yield found
+    def __init__(self, config: Config, kinds: KindRegistry) -> None:
+        self._config = config
+        self._kinds = kinds
 
-    return cache(lambda: forecast(models(), memory_budget(config), config.limits))
+    def of(self, settings: S) -> Iterator[Check]:
+        """Yield the checks of one backend."""
+        kind = self._kinds.of(settings)
+        names = {check: f"{check}[{settings.name}]" for check in BACKEND_CHECKS}
+        try:
+            settings = locate_model(settings, self._kinds)
+        except ConfigError as error:
+            finding = failed(str(error))
+            yield Check(names["model"], lambda: finding)
+            return
+        needs = [*kind.doctor.needs]
+        if files := kind.doctor.files(settings):
+            yield Check(names["model"], partial(check_files, files))
+            needs.append(names["model"])
+        if kind.memory is MemoryPolicy.DEMANDED:
+            yield Check(
+                names["memory"], partial(self._check_memory, settings.name), [*needs]
+            )
+            needs.append(names["memory"])
+        tried = kind.doctor.without_hashes(settings)
+        match kind.served_by:
+            case InDaemon() as in_daemon:
+                attempt = partial(
+                    check_in_daemon, in_daemon, tried, self._config.limits
+                )
+                yield Check(names["backend"], attempt, needs)
+            case InWorker(program=program):
+                attempt = partial(self._check_worker, program, tried)
+                yield Check(names["worker"], attempt, needs)
 
-
-def _backend_checks(
-    settings: BackendSettings, config: Config, lazy_forecast: Callable[[], Forecast]
-) -> Iterator[Check]:
-    name = settings.name
-    model, memory, worker = (f"{check}[{name}]" for check in BACKEND_CHECKS)
-    try:
-        settings = locate_model(settings)
-    except ConfigError as error:
-        finding = failed(str(error))
-        yield Check(model, lambda: finding)
-        return
-    if not isinstance(settings, MockSettings):
-        yield Check(model, partial(check_model, settings))
-        yield Check(
-            memory,
-            lambda: check_memory(
-                name, lazy_forecast(), daemon_runs=_daemon_runs(config)
-            ),
-            ["packages", model],
+    def _check_memory(self, name: str) -> Finding:
+        return check_memory(
+            name, self._forecast, daemon_runs=_daemon_runs(self._config)
         )
-    yield Check(
-        worker,
-        lambda: check_worker(
-            settings, config.limits, lambda demand: lazy_forecast().share(name, demand)
-        ),
-        () if isinstance(settings, MockSettings) else ["packages", model, memory],
-    )
+
+    def _check_worker(self, program: str, settings: BackendSettings) -> Finding:
+        def share(demand: MemoryDemand) -> MemoryShare:
+            return self._forecast.share(settings.name, demand)
+
+        return check_worker(program, settings, self._config.limits, share)
+
+    @cached_property
+    def _forecast(self) -> Forecast:
+        """The memory of all backends that demand some, asked for once."""
+        budget = memory_budget(self._config)
+        return forecast(self._demanding(), budget, self._config.limits)
+
+    def _demanding(self) -> Iterator[tuple[str, BackendSettings]]:
+        for settings in self._config.backend:
+            kind = self._kinds.of(settings)
+            match kind.served_by:
+                case InWorker(program=program, memory=MemoryPolicy.DEMANDED):
+                    with suppress(ConfigError):  # reported by the check of that model
+                        located = locate_model(settings, self._kinds)
+                        yield program, kind.doctor.without_hashes(located)
+                case _:
+                    pass
 
 
 def _daemon_runs(config: Config) -> bool:

@@ -5,7 +5,7 @@ started before the daemon's modules are imported.
 """
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -13,10 +13,11 @@ from msgspec.structs import replace
 
 from inferd.cli.console import EXIT_ERROR, EXIT_OK, CommandError
 from inferd.config.choices import LogLevel
+from inferd.config.kinds.kind import InWorker
+from inferd.config.kinds.registry import KINDS, KindRegistry
 from inferd.config.load import config_file, load_config, locate_model
-from inferd.config.settings import Config, ConfigError, LogSettings
-from inferd.engine.supervisor.spawn import first_load, prespawn_workers
-from inferd.ipc.worker import Load
+from inferd.config.settings import BackendSettings, Config, ConfigError, LogSettings
+from inferd.engine.supervisor.spawn import WorkerStart, first_start, prespawn_workers
 from inferd.server.capacity import max_active_requests
 
 
@@ -35,28 +36,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace, kinds: KindRegistry = KINDS) -> int:
     """Serve until SIGTERM or SIGINT."""
-    read_config = config_reader(arguments.config, arguments.model, arguments.log_level)
+    read_config = config_reader(
+        arguments.config, arguments.model, arguments.log_level, kinds
+    )
     config, refusal = Config(log=LogSettings(file=False)), ""
-    loads: list[Load] = []
+    backends: list[BackendSettings] = []
     try:
         config = read_config()
-        loads = first_loads(config)
+        backends = locate_models(config, kinds)
     except ConfigError as error:
         refusal = str(error)
-    with prespawn_workers(loads) as early:
+    with prespawn_workers(first_starts(config, backends, kinds)) as early:
         from inferd.app import StartError, run_daemon  # noqa: PLC0415  # see above
 
         try:
-            has_served = run_daemon(config, loads, early, read_config, refusal=refusal)
+            has_served = run_daemon(
+                config, backends, early, read_config, refusal=refusal, kinds=kinds
+            )
         except StartError as error:
             raise CommandError(str(error)) from error
     return EXIT_OK if has_served else EXIT_ERROR
 
 
 def config_reader(
-    file: Path | None, model: str | None, level: LogLevel | None = None
+    file: Path | None,
+    model: str | None,
+    level: LogLevel | None = None,
+    kinds: KindRegistry = KINDS,
 ) -> Callable[[], Config]:
     """Return a function that reads the configuration, always from the same file.
 
@@ -66,28 +74,38 @@ def config_reader(
         file: from the command line; ``None`` for the first one found.
         model: from the command line; replaces the configured backends.
         level: log level from the command line; overrides the configured one.
+        kinds: the kinds of backends that there are.
     """
 
     def read_config() -> Config:
         nonlocal file
         file = config_file(file)
-        config = load_config(file, model)
+        config = load_config(file, model, kinds=kinds)
         return replace(config, log=replace(config.log, level=level or config.log.level))
 
     return read_config
 
 
-def first_loads(config: Config) -> list[Load]:
-    """Build the first load message for the worker of each backend.
+def locate_models(config: Config, kinds: KindRegistry = KINDS) -> list[BackendSettings]:
+    """Give the backends the paths of their models.
 
     Raises:
         ConfigError: a model file cannot be found.
     """
+    return [locate_model(settings, kinds) for settings in config.backend]
+
+
+def first_starts(
+    config: Config, backends: Sequence[BackendSettings], kinds: KindRegistry = KINDS
+) -> list[WorkerStart]:
+    """List the starts of the workers, of those backends that have one."""
     return [
-        first_load(
-            locate_model(settings),
+        first_start(
+            kind.program,
+            settings,
             n_slots=max_active_requests(config),
             limits=config.limits,
         )
-        for settings in config.backend
+        for settings in backends
+        if isinstance(kind := kinds.of(settings).served_by, InWorker)
     ]

@@ -127,11 +127,12 @@ async def reap(spawned: SpawnedProcess) -> int:
 
 @asynccontextmanager
 async def start_worker(
-    spawned: SpawnedProcess | None = None,
+    program: str, spawned: SpawnedProcess | None = None
 ) -> AsyncIterator[WorkerProcess]:
     """Start a worker; on leaving, it is killed and reaped in any case.
 
     Args:
+        program: the module that is run as the process.
         spawned: a process that was started before, to be used instead.
 
     Raises:
@@ -139,7 +140,7 @@ async def start_worker(
             is left of the attempt.
     """
     with ExitStack() as cleanup:
-        spawned = spawned or spawn()
+        spawned = spawned or spawn(program, keeps_stderr=True)
         cleanup.callback(kill_and_reap, spawned)
         spawned.sock.setblocking(False)  # noqa: FBT003  # socket's own signature
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(spawned.sock))

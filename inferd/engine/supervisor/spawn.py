@@ -19,12 +19,20 @@ LISTEN_VARIABLES: Final = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 """Environment variables of systemd's socket activation, which child processes must not
 inherit."""
 
-WORKER: Final = "inferd.worker"
 PREPARER: Final = "inferd.worker.llama.prepare.fork_server"
 DECODER: Final = "inferd.line_decoder"
-"""Modules that are run as processes of their own."""
+"""Modules that are run as processes of their own, besides the programs of workers."""
 
 Process: TypeAlias = subprocess.Popen[bytes]
+
+
+class WorkerStart(NamedTuple):
+    """What a worker is started with."""
+
+    program: str
+    """The module that is run as the process."""
+    load: Load
+    """Its first message."""
 
 
 class SpawnedProcess(NamedTuple):
@@ -42,7 +50,7 @@ class SpawnedProcess(NamedTuple):
     """Whether the worker has been sent its ``Load`` message."""
 
 
-def spawn(module: str = WORKER) -> SpawnedProcess:
+def spawn(module: str, *, keeps_stderr: bool = False) -> SpawnedProcess:
     """Start a process.
 
     Spawns from the calling thread, not one of trio's: the kernel sends the process's
@@ -53,8 +61,8 @@ def spawn(module: str = WORKER) -> SpawnedProcess:
     leave it. So neither a terminal's keys nor signals for the daemon's group reach it.
 
     Args:
-        module: ``WORKER``, or ``PREPARER`` or ``DECODER``, whose stderr is discarded: it
-            could quote prompts.
+        module: the program of a worker, ``PREPARER`` or ``DECODER``.
+        keeps_stderr: for workers; that of the others is discarded: it could quote prompts.
 
     Raises:
         OSError: out of descriptors or processes; nothing is left of the attempt.
@@ -71,7 +79,7 @@ def spawn(module: str = WORKER) -> SpawnedProcess:
             env={k: v for k, v in os.environ.items() if k not in LISTEN_VARIABLES},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if module == PREPARER else subprocess.DEVNULL,
-            stderr=subprocess.PIPE if module == WORKER else subprocess.DEVNULL,
+            stderr=subprocess.PIPE if keeps_stderr else subprocess.DEVNULL,
             process_group=0,
         )
         on_failure.callback(_end, popen)
@@ -80,16 +88,19 @@ def spawn(module: str = WORKER) -> SpawnedProcess:
     return SpawnedProcess(popen, ours, pidfd)
 
 
-def first_load(
-    settings: BackendSettings, *, n_slots: int, limits: LimitSettings
-) -> Load:
-    """Make the ``Load`` message for a backend none of whose workers has crashed."""
+def first_start(
+    program: str, settings: BackendSettings, *, n_slots: int, limits: LimitSettings
+) -> WorkerStart:
+    """Make the start of a backend's worker before any of its workers has crashed."""
     heartbeat_s = min(HEARTBEAT_S, limits.worker_silence_s / HEARTBEATS_IN_SILENCE)
-    return Load(settings=settings, n_slots=n_slots, heartbeat_s=heartbeat_s)
+    load = Load(settings=settings, n_slots=n_slots, heartbeat_s=heartbeat_s)
+    return WorkerStart(program, load)
 
 
 @contextmanager
-def prespawn_workers(loads: Sequence[Load]) -> Iterator[Mapping[str, SpawnedProcess]]:
+def prespawn_workers(
+    starts: Sequence[WorkerStart],
+) -> Iterator[Mapping[str, SpawnedProcess]]:
     """Start workers and send them ``Load``, so that they import while the daemon starts.
 
     Yields those that were sent the message, by the names of their backends. They ask for
@@ -98,9 +109,9 @@ def prespawn_workers(loads: Sequence[Load]) -> Iterator[Mapping[str, SpawnedProc
     """
     spawned_workers: dict[str, SpawnedProcess] = {}
     with ExitStack() as cleanup:
-        for load in loads:
+        for program, load in starts:
             with suppress(OSError):
-                spawned = spawn()
+                spawned = spawn(program, keeps_stderr=True)
                 cleanup.callback(kill_and_reap, spawned)
                 spawned.sock.sendall(encode(load))
                 spawned_workers[load.settings.name] = spawned._replace(load_sent=True)

@@ -9,7 +9,7 @@ import msgspec
 
 from inferd.backend.capabilities import AcceleratorInfo, AcceleratorKind
 from inferd.backend.job import Job
-from inferd.config.settings import LlamaCppSettings
+from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.ipc.worker import Loaded, Loading
 from inferd.memory.plan import MemoryDemand, MemoryShare
 from inferd.worker.backend import (

@@ -20,7 +20,7 @@ import msgspec
 
 from inferd.backend.capabilities import BackendCapabilities
 from inferd.backend.job import EmbedJob, GenerateJob, Job, RerankJob, TranscribeJob
-from inferd.config.settings import MockSettings
+from inferd.config.kinds.mock import MockSettings
 from inferd.ipc.worker import (
     Embedded,
     Ended,

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from inferd.config.settings import LlamaCppSettings
+from inferd.config.kinds.kind import Sandbox
 from inferd.worker.sandbox import WorkerSandbox, drop_privileges
 from inferd.worker.sandbox.preloaded_modules import preload_modules
 
@@ -43,7 +43,7 @@ def enter() -> None:
     """Enter the sandbox as a llama.cpp worker does, and report missing parts."""
     drop_privileges()
     sandbox = WorkerSandbox()
-    report = sandbox.enter_loading(LlamaCppSettings(name="audit"))
+    report = sandbox.enter_loading(Sandbox.CPU)
     sandbox.enter_serving()
     for missing in report.missing:
         sys.stderr.write(f"missing: {missing}\n")

@@ -3,9 +3,9 @@
 Restrictions are irreversible and inherited by child processes. Features that the kernel
 lacks are skipped and reported.
 
-A backend that puts layers on an accelerator, ``n_gpu_layers`` other than 0, needs the
-devices, services and caches of its driver, so Landlock is skipped and a separate list of
-system calls applies, which stays the same while it serves.
+A backend that computes on an accelerator needs the devices, services and caches of its
+driver, so Landlock is skipped and a separate list of system calls applies, which stays the
+same while it serves.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from inferd.config.settings import BackendSettings, LlamaCppSettings
+from inferd.config.kinds.kind import Sandbox
 from inferd.ipc.worker import SandboxReport
 from inferd.limits.worker import WORKER_OPEN_FILES
 from inferd.sandbox.bpf import SyscallRules
@@ -73,16 +73,16 @@ class WorkerSandbox:
 
     def enter_loading(
         self,
-        settings: BackendSettings,
+        policy: Sandbox,
         models: Iterable[int] = (),
     ) -> SandboxReport:
         """Restrict this process to loading a backend; it has one thread so far.
 
         Args:
-            settings: of the backend.
+            policy: which sandbox the backend needs.
             models: descriptors of the files that its library opens.
         """
-        if isinstance(settings, LlamaCppSettings) and settings.n_gpu_layers:
+        if policy is Sandbox.ACCELERATED:
             missing = restrict_syscalls(_with_own_signals(ACCELERATED))
             return SandboxReport(
                 files_unrestricted=True, seccomp=not missing, missing=missing

@@ -11,7 +11,7 @@ import numpy as np
 
 from inferd.backend.capabilities import BackendCapabilities
 from inferd.backend.job import SAMPLE_BYTES, Job, TranscribeJob
-from inferd.config.settings import WhisperCppSettings
+from inferd.config.kinds.whispercpp import WhisperCppSettings
 from inferd.ipc.worker import Loaded, Loading, Paused, Transcribed
 from inferd.limits.worker import SPEECH_PROMPT_BYTES, SPEECH_STEP_S
 from inferd.memory.plan import MemoryDemand, MemoryShare

@@ -2,15 +2,11 @@ from pathlib import Path
 
 import pytest
 
+from inferd.config.kinds.llamacpp import LlamaCppSettings
+from inferd.config.kinds.mock import MockSettings
+from inferd.config.kinds.whispercpp import WhisperCppSettings
 from inferd.config.load import load_config, locate_model, socket_directory
-from inferd.config.settings import (
-    Config,
-    ConfigError,
-    ListenSettings,
-    LlamaCppSettings,
-    MockSettings,
-    WhisperCppSettings,
-)
+from inferd.config.settings import Config, ConfigError, ListenSettings
 from inferd.models.embedded import EMBEDDED_MODELS
 
 MOCK = '[[backend]]\nkind = "mock"\nname = "{}"\n'
@@ -47,7 +43,7 @@ def name_in(config):
 
 
 def test_without_a_file_there_are_defaults():
-    assert load_config(None) == Config()
+    assert load_config(None) == Config(backend=(LlamaCppSettings(name="chat"),))
 
 
 def test_the_first_default_path_counts(places, written):

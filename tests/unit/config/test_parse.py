@@ -5,17 +5,17 @@ import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from inferd.config.kinds.llamacpp import LlamaCppSettings
+from inferd.config.kinds.mock import MockSettings
+from inferd.config.kinds.registry import KINDS
 from inferd.config.parse import parse_config
 from inferd.config.settings import (
     AccessRule,
     AccessSettings,
-    BackendSettings,
     Config,
     ConfigError,
     LimitSettings,
-    LlamaCppSettings,
     MemorySettings,
-    MockSettings,
 )
 
 MOCK = '[[backend]]\nkind = "mock"\nname = "m"\n'
@@ -41,8 +41,8 @@ def complaint(text: str) -> str:
 
 
 def test_no_text_is_all_defaults():
-    assert parse_config("") == Config()
-    assert Config().backend == (LlamaCppSettings(name="chat", model="embedded:chat"),)
+    default = LlamaCppSettings(name="chat", model="embedded:chat")
+    assert parse_config("") == Config(backend=(default,))
 
 
 def test_every_table_is_read():
@@ -120,7 +120,7 @@ WORDS = [
     (table, field, get_args(literal))
     for settings, table in [
         *((kind, name) for name, kind in get_type_hints(Config).items()),
-        *((kind, "backend") for kind in get_args(BackendSettings)),
+        *((kind.settings, "backend") for kind in KINDS.kinds),
     ]
     if hasattr(settings, "__struct_fields__")
     for field, hint in get_type_hints(settings).items()

@@ -1,7 +1,9 @@
 import msgspec
 
-from inferd.config.settings import Config
+from inferd.config.kinds.registry import KINDS
+from inferd.config.parse import config_type
 
 
 def test_the_defaults_are_within_their_own_bounds():
-    assert msgspec.convert(msgspec.to_builtins(Config()), Config) == Config()
+    tables = config_type(KINDS)
+    assert msgspec.convert(msgspec.to_builtins(tables()), tables) == tables()

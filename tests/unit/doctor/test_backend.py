@@ -2,15 +2,15 @@ import hashlib
 
 import pytest
 
-from inferd.config.settings import (
-    LimitSettings,
-    LlamaCppSettings,
-    MockSettings,
-    WhisperCppSettings,
-)
-from inferd.doctor.backend import check_model, check_worker
-from inferd.doctor.check import Verdict
+from inferd.config.kinds.llamacpp import LlamaCppSettings
+from inferd.config.kinds.mock import MockSettings
+from inferd.config.kinds.registry import KINDS
+from inferd.config.kinds.whispercpp import WhisperCppSettings
+from inferd.config.settings import BackendSettings, LimitSettings
+from inferd.doctor.backend import check_files, check_worker
+from inferd.doctor.check import Finding, Verdict
 from inferd.memory.plan import MemoryDemand, MemoryShare
+from tests.fakes.starting import MOCK_PROGRAM, program_of
 from tests.unit.worker.whisper.models import write_model
 
 LIMITS = LimitSettings(load_silence_s=20)
@@ -18,6 +18,10 @@ LIMITS = LimitSettings(load_silence_s=20)
 
 def take_all(demand: MemoryDemand) -> MemoryShare:
     return MemoryShare(n_slots=1, n_ctx=demand.n_ctx)
+
+
+def check_model(settings: BackendSettings) -> Finding:
+    return check_files(KINDS.of(settings).doctor.files(settings))
 
 
 CONTENT = b"GGUF" + bytes(100)
@@ -101,7 +105,7 @@ def test_checking_changes_nothing(model):
 
 @pytest.mark.slow
 def test_a_worker_that_loads_is_ok_and_lists_its_capabilities():
-    finding = check_worker(MockSettings(name="m"), LIMITS, take_all)
+    finding = check_worker(MOCK_PROGRAM, MockSettings(name="m"), LIMITS, take_all)
     assert finding.verdict is Verdict.OK
     assert finding.detail.startswith("mock; ")
     assert "model mock" in finding.detail
@@ -112,7 +116,8 @@ def test_a_worker_that_loads_is_ok_and_lists_its_capabilities():
 def test_a_model_that_writes_speech_down_is_tried_like_any_other(short_dir):
     path = write_model(short_dir / "small.bin")
     speech = WhisperCppSettings(name="w", model=str(path), sha256="0" * 64)
-    finding = check_worker(speech, LIMITS, take_all)
+    tried = KINDS.of(speech).doctor.without_hashes(speech)
+    finding = check_worker(program_of(speech), tried, LIMITS, take_all)
     assert finding.verdict is Verdict.OK
     assert finding.detail.startswith("whisper.cpp ")
     assert "self-test passed; model small" in finding.detail
@@ -121,7 +126,7 @@ def test_a_model_that_writes_speech_down_is_tried_like_any_other(short_dir):
 
 def test_a_worker_that_crashes_costs_itself_alone():
     settings = MockSettings(name="m", die_at_load=True, die_by="SIGSEGV")
-    finding = check_worker(settings, LIMITS, take_all)
+    finding = check_worker(program_of(settings), settings, LIMITS, take_all)
     assert finding.verdict is Verdict.FAILED
     assert finding.detail == "killed by SIGSEGV"
     assert "make setup" in finding.hint
@@ -130,7 +135,9 @@ def test_a_worker_that_crashes_costs_itself_alone():
 @pytest.mark.slow
 def test_a_worker_that_hangs_is_a_failure():
     settings = MockSettings(name="m", die_at_load=True, die_by="SIGSTOP")
-    finding = check_worker(settings, LimitSettings(load_silence_s=0.5), take_all)
+    finding = check_worker(
+        program_of(settings), settings, LimitSettings(load_silence_s=0.5), take_all
+    )
     assert finding.verdict is Verdict.FAILED
     assert finding.detail == "hung: no message for 0.5 s"
 
@@ -138,7 +145,7 @@ def test_a_worker_that_hangs_is_a_failure():
 @pytest.mark.slow
 def test_the_message_of_a_worker_is_the_finding(short_dir):
     settings = LlamaCppSettings(name="chat", model=str(short_dir / "missing.gguf"))
-    finding = check_worker(settings, LIMITS, take_all)
+    finding = check_worker(program_of(settings), settings, LIMITS, take_all)
     assert finding.verdict is Verdict.FAILED
     assert finding.detail == f"model file not found: {short_dir}/missing.gguf"
     assert finding.hint == "make setup"

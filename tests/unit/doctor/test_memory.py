@@ -1,9 +1,12 @@
 import pytest
 from msgspec.structs import replace
 
-from inferd.config.settings import LimitSettings, LlamaCppSettings, WhisperCppSettings
+from inferd.config.kinds.llamacpp import LLAMACPP, LlamaCppSettings
+from inferd.config.kinds.registry import KINDS
+from inferd.config.kinds.whispercpp import WhisperCppSettings
+from inferd.config.settings import LimitSettings
 from inferd.doctor.check import Finding, Verdict
-from inferd.doctor.memory import Forecast, _without_hashes, check_memory, forecast
+from inferd.doctor.memory import Forecast, check_memory, forecast
 from inferd.memory.plan import (
     MIB,
     InsufficientMemoryError,
@@ -14,6 +17,7 @@ from inferd.memory.plan import (
     plan_memory,
 )
 from tests.fakes.memory_coordinator import DEMAND
+from tests.fakes.starting import program_of
 from tests.model.tiny import write_tiny_model
 
 GIB = 1024 * MIB
@@ -23,6 +27,11 @@ ENCODER = replace(BIG, has_slots=False)
 
 def budget(n_mib: int) -> MemoryBudget:
     return MemoryBudget(n_bytes=n_mib * MIB, n_slots=2, slots_are_set=False)
+
+
+def workers(*settings: LlamaCppSettings) -> list[tuple[str, LlamaCppSettings]]:
+    without_hashes = LLAMACPP.doctor.without_hashes
+    return [(program_of(each), without_hashes(each)) for each in settings]
 
 
 def known(n_mib: int) -> Forecast:
@@ -85,7 +94,7 @@ def test_nothing_is_loaded_to_find_out(short_dir):
         for name, sha256 in (("there", "0" * 64), ("missing", None))
     )
     write_tiny_model(short_dir / "there")
-    found = forecast([there, missing], budget(500), LimitSettings())
+    found = forecast(workers(there, missing), budget(500), LimitSettings())
     assert found.demands["there"].n_ctx == 512
     assert found.plan is not None
     assert replace(found.plan.share("there"), store=0, pause=0) == MemoryShare(
@@ -101,7 +110,7 @@ def test_nothing_is_loaded_to_find_out(short_dir):
 def test_what_is_too_large_is_found_out_without_loading_it(short_dir):
     path = write_tiny_model(short_dir / "tiny.gguf")
     settings = LlamaCppSettings(name="chat", model=str(path), n_ctx=10**8)
-    found = forecast([settings], budget(500), LimitSettings())
+    found = forecast(workers(settings), budget(500), LimitSettings())
     assert found.plan is None
     assert "for 1 slot of 100000000 tokens" in found.refusal
     assert found.refusal.endswith(" for chat would fit")
@@ -109,4 +118,5 @@ def test_what_is_too_large_is_found_out_without_loading_it(short_dir):
 
 @pytest.mark.parametrize("kind", [LlamaCppSettings, WhisperCppSettings])
 def test_no_hash_is_taken_to_predict(kind):
-    assert _without_hashes(kind(name="a", sha256="0" * 64)) == kind(name="a")
+    settings = kind(name="a", sha256="0" * 64)
+    assert KINDS.of(settings).doctor.without_hashes(settings) == kind(name="a")

@@ -28,10 +28,10 @@ from inferd.backend.job import (
     TranscribeJob,
     Turn,
 )
-from inferd.config.settings import LimitSettings, MockSettings
+from inferd.config.kinds.mock import MockSettings
+from inferd.config.settings import LimitSettings
 from inferd.engine.engine import Engine
 from inferd.engine.supervisor.restart_policy import RestartDelay
-from inferd.engine.supervisor.spawn import first_load
 from inferd.errors import (
     DAEMON_STOPS,
     BackendNotReadyError,
@@ -65,6 +65,7 @@ from inferd.limits.engine import PREPARE_ATTEMPTS_MAX, RESTART_BACKOFF_S
 from inferd.memory.plan import MemoryShare
 from inferd.wire.responses import UsageV2
 from tests.fakes.memory_coordinator import DEMAND, unlimited_coordinator
+from tests.fakes.starting import start_of
 from tests.fakes.worker import CAPABILITIES, MARKER, FakeWorker, Workers, ended
 
 R = TypeVar("R")
@@ -211,9 +212,9 @@ async def server(monkeypatch, **limits: Any) -> AsyncIterator[LocalServer]:
         patch.setattr("inferd.engine.engine.start_worker", workers.start)
         set_limits = msgspec.convert(limits, LimitSettings)
         engine = Engine(
-            first_load(SETTINGS, n_slots=2, limits=set_limits),
+            start_of(SETTINGS, n_slots=2, limits=set_limits),
             limits=set_limits,
-            coordinator=unlimited_coordinator(),
+            coordinator=unlimited_coordinator(SETTINGS.name),
             observer=events,
         )
         async with LocalServer(engine, workers, events).opened() as opened:
@@ -272,9 +273,9 @@ async def start_fails(monkeypatch, happen, **limits: Any) -> str:
     monkeypatch.setattr("inferd.engine.engine.start_worker", workers.start)
     set_limits = msgspec.convert(limits, LimitSettings)
     engine = Engine(
-        first_load(SETTINGS, n_slots=1, limits=set_limits),
+        start_of(SETTINGS, n_slots=1, limits=set_limits),
         limits=set_limits,
-        coordinator=unlimited_coordinator(),
+        coordinator=unlimited_coordinator(SETTINGS.name),
         observer=Events(),
     )
     with trio.fail_after(PATIENCE_S):

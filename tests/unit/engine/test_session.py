@@ -8,7 +8,7 @@ import trio.testing
 from msgspec.structs import replace
 
 from inferd.backend.job import EmbedJob
-from inferd.config.settings import MockSettings
+from inferd.config.kinds.mock import MockSettings
 from inferd.engine.channel.demultiplexer import PrefillProgress, WorkerDiedError
 from inferd.engine.channel.validator import SessionEndedError
 from inferd.engine.session import WorkerSession

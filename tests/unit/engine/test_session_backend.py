@@ -9,10 +9,10 @@ import trio.testing
 from msgspec.structs import replace
 
 from inferd.backend.job import RenderedJob, ToolSpec
-from inferd.config.settings import LimitSettings, MockSettings
+from inferd.config.kinds.mock import MockSettings
+from inferd.config.settings import LimitSettings
 from inferd.engine.channel.demultiplexer import WorkerDiedError
 from inferd.engine.engine import Engine
-from inferd.engine.supervisor.spawn import first_load
 from inferd.errors import BackendUnavailableError, InternalError, InvalidRequestError
 from inferd.ipc.worker import Append, Drop, Prepare, PromptReady
 from inferd.limits.engine import PREPARE_ATTEMPTS_MAX
@@ -21,6 +21,7 @@ from tests.fakes.fds import contents, memfds, n_open
 from tests.fakes.media import job_with, speech
 from tests.fakes.memory_coordinator import unlimited_coordinator
 from tests.fakes.observer import Deaf
+from tests.fakes.starting import start_of
 from tests.fakes.worker import Workers
 
 LIMITS = LimitSettings()
@@ -32,9 +33,9 @@ async def engine_at_work(monkeypatch):
     workers = Workers()
     monkeypatch.setattr("inferd.engine.engine.start_worker", workers.start)
     engine = Engine(
-        first_load(MockSettings(name="m"), n_slots=2, limits=LIMITS),
+        start_of(MockSettings(name="m"), n_slots=2, limits=LIMITS),
         limits=LIMITS,
-        coordinator=unlimited_coordinator(),
+        coordinator=unlimited_coordinator("m"),
         observer=Deaf(),
     )
     async with trio.open_nursery() as nursery:

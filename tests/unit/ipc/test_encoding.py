@@ -20,11 +20,13 @@ from inferd.backend.job import (
     ToolSpec,
     Turn,
 )
-from inferd.config.settings import LlamaCppSettings, MockSettings
+from inferd.config.kinds.llamacpp import LlamaCppSettings
+from inferd.config.kinds.mock import MockSettings
 from inferd.ipc.encoding import (
     MalformedMessageError,
     MessageSplitter,
     decode_from_worker,
+    decode_settings,
     decode_to_preparer,
     decode_to_worker,
     encode,
@@ -46,6 +48,7 @@ from inferd.ipc.worker import (
     Prepare,
     PromptOverflow,
     PromptReady,
+    ReceivedLoad,
     Refused,
     Run,
     SandboxReport,
@@ -66,6 +69,7 @@ from inferd.wire.requests import (
     RerankRequest,
 )
 from inferd.wire.responses import Usage
+from tests.fakes.starting import decode_load_too
 from tests.unit.strategies import FINITE, U32, chunked
 from tests.unit.wire.responses import LOGPROB
 
@@ -230,7 +234,23 @@ def payload_of(message):
 @settings(max_examples=60)
 @given(TO_WORKER)
 def test_a_message_to_a_worker_survives_encoding(message):
-    assert decode_to_worker(payload_of(message)) == message
+    assert decode_load_too(payload_of(message)) == message
+
+
+def test_settings_are_decoded_by_the_type_of_their_kind_alone():
+    load = decode_to_worker(payload_of(LOAD))
+    assert isinstance(load, ReceivedLoad)
+    assert decode_settings(load, MockSettings) == LOAD.settings
+    with pytest.raises(MalformedMessageError, match="'mock'"):
+        decode_settings(load, LlamaCppSettings)
+
+
+def test_settings_that_are_no_text_are_malformed():
+    payload = payload_of(LOAD).replace("é".encode(), b"\xff\xff")
+    load = decode_to_worker(payload)
+    assert isinstance(load, ReceivedLoad)
+    with pytest.raises(MalformedMessageError):
+        decode_settings(load, MockSettings)
 
 
 @settings(max_examples=60)
@@ -268,7 +288,6 @@ def test_any_payload_is_a_message_or_malformed(noise, payload, place):
         *(b"\xa1\xff", b"\x81\xa4type\xa5Never", b"\xd6\xff\xff\xff\xff\xff"),
         *(b"\xdd\xff\xff\xff\xff", payload_of(Heartbeat()) + b"\x00"),
         payload_of(LoadFailed(reason="é")).replace("é".encode(), b"\xff\xff"),
-        payload_of(LOAD).replace("é".encode(), b"\xff\xff"),
     ],
 )
 def test_other_bytes_are_malformed(decode, payload):

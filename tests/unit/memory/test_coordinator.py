@@ -3,7 +3,10 @@ import trio
 import trio.testing
 from msgspec.structs import replace
 
-from inferd.config.settings import LlamaCppSettings, MockSettings, WhisperCppSettings
+from inferd.config.kinds.llamacpp import LlamaCppSettings
+from inferd.config.kinds.mock import MockSettings
+from inferd.config.kinds.registry import KINDS
+from inferd.config.kinds.whispercpp import WhisperCppSettings
 from inferd.memory.coordinator import MemoryCoordinator
 from inferd.memory.plan import (
     InsufficientMemoryError,
@@ -26,7 +29,9 @@ GROWING = replace(DEMAND, n_ctx=8192, cache=LinearSize(per_token=1))
 def coordinator_of(*backends, n_bytes=100_000, plans=None) -> MemoryCoordinator:
     budget = MemoryBudget(n_bytes=n_bytes, n_slots=4, slots_are_set=False)
     return MemoryCoordinator(
-        backends, budget, (plans if plans is not None else []).append
+        KINDS.demanding_memory(backends),
+        budget,
+        (plans if plans is not None else []).append,
     )
 
 
@@ -98,3 +103,17 @@ async def test_gauges_are_known_once_there_is_a_plan(autojump_clock):
     assert gauges(coordinator) == {**budget, "memory_needed_bytes": 0}
     await coordinator.request_share("a", GROWING)
     assert gauges(coordinator) == {**budget, "memory_needed_bytes": 1010 + 4 * 8192}
+
+
+@pytest.mark.parametrize("is_planned", [False, True])
+async def test_a_demand_that_no_kind_foresees_is_refused(autojump_clock, is_planned):
+    coordinator = coordinator_of(A, MOCK)
+    if is_planned:
+        await coordinator.request_share("a", DEMAND)
+    with (
+        trio.fail_after(1),
+        pytest.raises(InsufficientMemoryError, match="no part in the memory plan"),
+    ):
+        await coordinator.request_share("m", DEMAND)
+    share = await coordinator.request_share("a", DEMAND)
+    assert share.n_ctx == DEMAND.n_ctx

@@ -4,11 +4,12 @@ from threading import Barrier, Thread
 
 import pytest
 
-from inferd.config.settings import MockSettings
+from inferd.config.kinds.mock import MockSettings
 from inferd.ipc.encoding import (
     MalformedMessageError,
     MessageSplitter,
     decode_from_worker,
+    decode_to_worker,
     encode,
 )
 from inferd.ipc.worker import Drop, Heartbeat, Load, Prepare, Refused, Run
@@ -18,6 +19,7 @@ from tests.fakes.fds import contents, memfds
 from tests.fakes.media import job_with
 
 LOAD = Load(settings=MockSettings(name="m"), n_slots=1)
+RECEIVED = decode_to_worker(encode(LOAD)[4:])
 
 
 @pytest.fixture
@@ -32,7 +34,7 @@ def test_messages_come_one_at_a_time_and_in_order(ends):
     ours, link = ends
     ours.sendall(encode(LOAD) + encode(Run(ticket=1)) + encode(Drop(ticket=1)))
     assert [link.receive() for _ in range(3)] == [
-        (LOAD, ()),
+        (RECEIVED, ()),
         (Run(ticket=1), ()),
         (Drop(ticket=1), ()),
     ]
@@ -48,7 +50,7 @@ def test_a_message_in_pieces_is_waited_for(ends):
 
     thread = Thread(target=dribble)
     thread.start()
-    assert link.receive() == (LOAD, ())
+    assert link.receive() == (RECEIVED, ())
     thread.join()
 
 

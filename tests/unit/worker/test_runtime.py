@@ -20,7 +20,7 @@ from inferd.backend.job import (
     Turn,
     needs_compile,
 )
-from inferd.config.settings import MockSettings
+from inferd.config.kinds.mock import MockSettings
 from inferd.ipc.encoding import MessageSplitter, decode_from_worker, encode
 from inferd.ipc.worker import (
     Append,

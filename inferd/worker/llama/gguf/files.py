@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from inferd.config.settings import LlamaCppSettings
+from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.limits.worker import MODEL_PARTS
 from inferd.worker.backend import LoadError
 from inferd.worker.llama.gguf.header import GgufHeader, read_header

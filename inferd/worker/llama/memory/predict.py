@@ -6,7 +6,8 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from inferd.config.settings import I32_MAX, LlamaCppSettings
+from inferd.config.kinds.llamacpp import LlamaCppSettings
+from inferd.config.settings import I32_MAX
 from inferd.limits.engine import DEFAULT_CONTEXT_TOKENS, MIN_FITTED_CONTEXT_TOKENS
 from inferd.memory.plan import LinearSize, MemoryDemand, Sample, upper_bound
 from inferd.worker.backend import LoadError

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inferd.config.choices import ModelUse
-from inferd.config.settings import LlamaCppSettings
+from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.wire.responses import Alternative, Logprob
 from inferd.worker.backend import LoadError
 from inferd.worker.llama.gguf.files import ModelFile

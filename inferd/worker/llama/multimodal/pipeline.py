@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Self
 
 from inferd.backend.job import GenerateJob
-from inferd.config.settings import LlamaCppSettings
+from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.ipc.worker import Loading
 from inferd.limits.worker import MEDIA_READ_S, PREFILL_CHUNK_TOKENS
 from inferd.worker.backend import LoadReporter, RefusedError

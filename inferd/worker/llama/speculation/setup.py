@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from inferd.config.settings import LlamaCppSettings
+from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.ipc.worker import Loading
 from inferd.memory.plan import MemoryShare
 from inferd.worker.backend import LoadError, LoadReporter

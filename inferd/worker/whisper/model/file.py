@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from inferd.config.settings import WhisperCppSettings
+from inferd.config.kinds.whispercpp import WhisperCppSettings
 from inferd.worker.backend import LoadError
 from inferd.worker.model_file import OpenedFile
 from inferd.worker.whisper.model.header import HeaderError, read_header

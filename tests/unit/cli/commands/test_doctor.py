@@ -23,7 +23,7 @@ def checks(monkeypatch):
 
     def use(*checks: Check) -> None:
         monkeypatch.setattr(
-            "inferd.cli.commands.doctor.all_checks", lambda _: iter(checks)
+            "inferd.cli.commands.doctor.all_checks", lambda *_: iter(checks)
         )
 
     return use
@@ -101,8 +101,8 @@ def test_a_model_is_checked_before_its_worker(inferd, short_dir):
 def test_memory_is_forecast_once_for_all_backends(inferd, monkeypatch, short_dir):
     asked: list[list[str]] = []
 
-    def forecast(backends, budget, _limits):
-        asked.append([each.name for each in backends])
+    def forecast(workers, budget, _limits):
+        asked.append([each.name for _, each in workers])
         demands = {"a": DEMAND, "b": DEMAND}
         return Forecast(demands, plan=plan_memory(demands, budget))
 

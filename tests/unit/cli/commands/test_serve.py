@@ -7,12 +7,19 @@ from pathlib import Path
 import pytest
 
 from inferd import app
-from inferd.cli.commands.serve import add_arguments, config_reader, first_loads, run
+from inferd.cli.commands.serve import (
+    add_arguments,
+    config_reader,
+    first_starts,
+    locate_models,
+    run,
+)
 from inferd.cli.console import EXIT_ERROR
+from inferd.config.kinds.mock import MockSettings
+from inferd.config.kinds.registry import KindRegistry
 from inferd.config.parse import parse_config
-from inferd.config.settings import Config, ConfigError, MockSettings
+from inferd.config.settings import BackendSettings, Config, ConfigError
 from inferd.engine.supervisor.spawn import SpawnedProcess
-from inferd.ipc.worker import Load
 
 
 def parse(*arguments: str) -> argparse.Namespace:
@@ -44,7 +51,7 @@ def test_a_worker_gets_the_load_message_of_its_backend():
     config = parse_config(
         "[admission]\nmax_active = 3\n" + table.format("a") + table.format("b")
     )
-    loads = first_loads(config)
+    loads = [load for _, load in first_starts(config, locate_models(config))]
     assert [load.settings for load in loads] == [
         MockSettings(name="a"),
         MockSettings(name="b"),
@@ -54,7 +61,7 @@ def test_a_worker_gets_the_load_message_of_its_backend():
 
 def test_a_model_that_was_not_brought_stops_the_start_before_any_worker(inferd):
     with pytest.raises(ConfigError, match="python -m inferd.models embedded:chat"):
-        first_loads(Config())
+        locate_models(parse_config(""))
 
 
 @pytest.mark.slow
@@ -65,12 +72,13 @@ def test_workers_start_before_the_daemon_and_end_after_it(short_dir, monkeypatch
 
     def run_daemon(
         _: Config,
-        loads: Sequence[Load],
+        backends: Sequence[BackendSettings],
         early: Mapping[str, SpawnedProcess],
         *__: object,
         refusal: str,
+        kinds: KindRegistry,
     ):
-        assert ([load.settings.name for load in loads], refusal) == (["a"], "")
+        assert ([each.name for each in backends], refusal) == (["a"], "")
         assert [*early] == ["a"]
         seen.extend(early.values())
         assert seen[0].popen.poll() is None
@@ -113,6 +121,6 @@ def test_a_file_that_comes_later_is_read_where_there_was_none(tmp_path, monkeypa
     usual = tmp_path / "user.toml"
     monkeypatch.setattr("inferd.config.load.config_files", lambda: [usual])
     read = config_reader(None, None)
-    assert read() == Config()
+    assert read() == parse_config("")
     usual.write_text(mock_config(tmp_path, "mine"))
     assert read().backend[0].name == "mine"

@@ -10,10 +10,11 @@ import trio.testing
 
 from inferd.backend.job import EmbedJob
 from inferd.engine.channel.transport import MessageWriter, SendQueueFullError
-from inferd.ipc.encoding import MessageSplitter, decode_to_worker, encode
+from inferd.ipc.encoding import MessageSplitter, encode
 from inferd.ipc.worker import Append, Prepare, Run, ToWorker
 from tests.fakes.fds import contents, memfds, n_open
 from tests.fakes.media import job_with
+from tests.fakes.starting import decode_load_too
 from tests.fakes.streams import fill_pipe, open_pair
 
 LARGE = EmbedJob(texts=["x" * 3_000_000], dimensions=None, task=None)
@@ -27,7 +28,7 @@ async def read(stream: trio.SocketStream, n_messages: int) -> list[ToWorker]:
     while len(messages) < n_messages:
         splitter.feed(await stream.receive_some())
         while (payload := splitter.next_payload()) is not None:
-            messages.append(decode_to_worker(payload))
+            messages.append(decode_load_too(payload))
     return messages
 
 

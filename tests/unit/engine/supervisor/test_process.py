@@ -14,7 +14,7 @@ import pytest
 import trio
 from hypothesis import given, strategies as st
 
-from inferd.config.settings import MockSettings
+from inferd.config.kinds.mock import MockSettings
 from inferd.engine.supervisor.process import (
     STDERR_DRAIN_S,
     WorkerProcess,
@@ -25,6 +25,7 @@ from inferd.engine.supervisor.spawn import SpawnedProcess
 from inferd.ipc.encoding import MessageSplitter, decode_from_worker, encode
 from inferd.ipc.worker import FromWorker, Load, Loaded, Loading, SandboxReport
 from inferd.limits.engine import NATIVE_LOG_BYTES_PER_S
+from tests.fakes.starting import MOCK_PROGRAM
 from tests.fakes.streams import open_pair
 
 LOAD = Load(settings=MockSettings(name="m"), n_slots=1)
@@ -196,7 +197,7 @@ def is_there(process: WorkerProcess) -> bool:
 
 async def test_leaving_kills_and_reaps_whatever_it_was_doing():
     before = descriptors()
-    async with start_worker() as process:
+    async with start_worker(MOCK_PROGRAM) as process:
         os.kill(process.pid, signal.SIGSTOP)
         assert is_there(process)
     assert not is_there(process)
@@ -205,7 +206,7 @@ async def test_leaving_kills_and_reaps_whatever_it_was_doing():
 
 async def test_a_cancelled_worker_is_killed_and_reaped():
     with trio.CancelScope() as scope:
-        async with start_worker() as process:
+        async with start_worker(MOCK_PROGRAM) as process:
             scope.cancel()
             await trio.sleep_forever()
     assert scope.cancelled_caught
@@ -213,7 +214,7 @@ async def test_a_cancelled_worker_is_killed_and_reaped():
 
 
 async def test_waiting_can_be_cancelled_and_repeated():
-    async with start_worker() as process:
+    async with start_worker(MOCK_PROGRAM) as process:
         with trio.move_on_after(0) as scope:
             await process.wait()
         assert scope.cancelled_caught
@@ -224,7 +225,7 @@ async def test_waiting_can_be_cancelled_and_repeated():
 async def test_a_worker_loads_when_it_is_told_to():
     answers: list[FromWorker] = []
     splitter = MessageSplitter()
-    async with start_worker() as process:
+    async with start_worker(MOCK_PROGRAM) as process:
         await process.stream.send_all(encode(LOAD))
         while not any(isinstance(answer, Loaded) for answer in answers):
             splitter.feed(await process.stream.receive_some(4096))
@@ -235,7 +236,7 @@ async def test_a_worker_loads_when_it_is_told_to():
 
 
 async def test_a_worker_that_gets_nonsense_reports_it_and_exits():
-    async with start_worker() as process:
+    async with start_worker(MOCK_PROGRAM) as process:
         await process.stream.send_all(b"\x04\x00\x00\x00oops")
         assert await process.wait() == 1
         assert "MalformedMessageError" in process.error_line
@@ -244,7 +245,7 @@ async def test_a_worker_that_gets_nonsense_reports_it_and_exits():
 @pytest.mark.parametrize("last_deed", ["time.sleep(60)", "os.abort()"])
 async def test_what_a_worker_started_ends_with_it(last_deed, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", forking(tmp_path, last_deed))
-    async with start_worker() as process:
+    async with start_worker(MOCK_PROGRAM) as process:
         assert await process.stream.receive_some(1) == b"."
         if "sleep" in last_deed:
             process.kill()
@@ -266,7 +267,7 @@ def forking(directory: Path, last_deed: str) -> str:
 
 
 async def test_a_worker_without_a_daemon_ends():
-    async with start_worker() as process:
+    async with start_worker(MOCK_PROGRAM) as process:
         await process.stream.aclose()
         assert await process.wait() > 0
 
@@ -281,7 +282,7 @@ async def test_without_descriptors_nothing_is_started_and_nothing_stays_open():
     for limit in range(first_free, first_free + 20):
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
         try:
-            async with start_worker():
+            async with start_worker(MOCK_PROGRAM):
                 break
         except OSError as error:
             n_refused += error.errno == errno.EMFILE

@@ -6,28 +6,26 @@ from pathlib import Path
 import pytest
 import trio
 
-from inferd.config.settings import LimitSettings, MockSettings
+from inferd.config.kinds.mock import MockSettings
+from inferd.config.settings import LimitSettings
 from inferd.engine.session import WorkerSession
 from inferd.engine.supervisor.process import start_worker
 from inferd.engine.supervisor.spawn import (
     SpawnedProcess,
-    first_load,
+    WorkerStart,
     kill_and_reap,
     prespawn_workers,
     spawn,
 )
-from inferd.ipc.worker import Load
 from inferd.limits.engine import HEARTBEAT_S
 from tests.fakes.memory_coordinator import grant_all
+from tests.fakes.starting import MOCK_PROGRAM, start_of
 
 pytestmark = pytest.mark.slow
 
 
-def loads(*names: str) -> list[Load]:
-    limits = LimitSettings()
-    return [
-        first_load(MockSettings(name=name), n_slots=2, limits=limits) for name in names
-    ]
+def starts(*names: str) -> list[WorkerStart]:
+    return [start_of(MockSettings(name=name), n_slots=2) for name in names]
 
 
 def is_there(spawned: SpawnedProcess) -> bool:
@@ -41,13 +39,14 @@ def is_closed(sock: socket.socket) -> bool:
 @pytest.mark.parametrize(("silence_s", "heartbeat_s"), [(60, HEARTBEAT_S), (4, 1)])
 def test_a_worker_sends_heartbeats_often_enough(silence_s, heartbeat_s):
     limits = LimitSettings(worker_silence_s=silence_s)
-    load = first_load(MockSettings(name="m"), n_slots=2, limits=limits)
+    program, load = start_of(MockSettings(name="m"), n_slots=2, limits=limits)
+    assert program == MOCK_PROGRAM
     assert load.heartbeat_s == heartbeat_s
     assert (load.settings.name, load.n_slots, load.crashed_variants) == ("m", 2, ())
 
 
 def test_a_process_that_was_started_can_be_ended_twice():
-    spawned = spawn()
+    spawned = spawn(MOCK_PROGRAM, keeps_stderr=True)
     assert is_there(spawned)
     for _ in range(2):
         kill_and_reap(spawned)
@@ -65,22 +64,22 @@ def test_a_process_without_a_pidfd_is_ended(monkeypatch):
 
     monkeypatch.setattr(os, "pidfd_open", out_of_descriptors)
     with pytest.raises(OSError, match="files"):
-        spawn()
+        spawn(MOCK_PROGRAM, keeps_stderr=True)
     [pid] = started
     assert not Path(f"/proc/{pid}").exists()
 
 
 def test_a_terminals_signals_do_not_reach_a_worker():
-    spawned = spawn()
+    spawned = spawn(MOCK_PROGRAM, keeps_stderr=True)
     assert os.getpgid(spawned.popen.pid) == spawned.popen.pid
     kill_and_reap(spawned)
 
 
 async def test_prespawned_workers_load_without_another_message():
-    with prespawn_workers(loads("a", "b")) as early:
+    with prespawn_workers(starts("a", "b")) as early:
         assert [*early] == ["a", "b"]
-        for load in loads("a", "b"):
-            async with start_worker(early[load.settings.name]) as process:
+        for program, load in starts("a", "b"):
+            async with start_worker(program, early[load.settings.name]) as process:
                 with trio.fail_after(20):
                     loaded = await WorkerSession(process).load(
                         load, lambda _: None, grant_all, silence_s=20
@@ -90,16 +89,16 @@ async def test_prespawned_workers_load_without_another_message():
 
 
 def test_unused_prespawned_workers_are_killed_and_reaped():
-    with prespawn_workers(loads("a", "b")) as early:
+    with prespawn_workers(starts("a", "b")) as early:
         assert all(is_there(each) for each in early.values())
     assert not any(is_there(each) for each in early.values())
     assert all(is_closed(each.sock) for each in early.values())
 
 
 def test_a_worker_that_cannot_be_started_is_skipped(monkeypatch):
-    def refuse() -> SpawnedProcess:
+    def refuse(*_: object, **__: object) -> SpawnedProcess:
         raise BlockingIOError
 
     monkeypatch.setattr("inferd.engine.supervisor.spawn.spawn", refuse)
-    with prespawn_workers(loads("a")) as early:
+    with prespawn_workers(starts("a")) as early:
         assert early == {}

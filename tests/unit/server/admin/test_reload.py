@@ -2,6 +2,8 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
+from inferd.config.kinds.llamacpp import LlamaCppSettings
+from inferd.config.kinds.mock import MockSettings
 from inferd.config.settings import (
     AccessRule,
     AccessSettings,
@@ -9,10 +11,8 @@ from inferd.config.settings import (
     Config,
     LimitSettings,
     ListenSettings,
-    LlamaCppSettings,
     LogSettings,
     MemorySettings,
-    MockSettings,
     UserSettings,
 )
 from inferd.server.admin.reload import (
@@ -23,6 +23,7 @@ from inferd.server.admin.reload import (
 )
 
 MOCK = MockSettings(name="a")
+BASE = Config(backend=(LlamaCppSettings(name="chat"),))
 
 
 def changed(running: Config, **tables) -> tuple[Config, list[str], list[str]]:
@@ -32,13 +33,13 @@ def changed(running: Config, **tables) -> tuple[Config, list[str], list[str]]:
 
 
 def test_the_same_again_changes_nothing():
-    assert changed(Config()) == (Config(), [], [])
+    assert changed(BASE) == (BASE, [], [])
 
 
 def test_the_log_goes_on_where_it_began_at_another_level():
     log = LogSettings(level="error", file=False, generations=9)
-    merged, applied, waiting = changed(Config(), log=log)
-    assert merged == Config(log=LogSettings(level="error"))
+    merged, applied, waiting = changed(BASE, log=log)
+    assert merged == msgspec.structs.replace(BASE, log=LogSettings(level="error"))
     assert (applied, waiting) == (["log.level"], ["log.file", "log.generations"])
 
 
@@ -48,10 +49,10 @@ def test_settings_that_can_change_are_applied():
     limits = LimitSettings(drain_s=3, max_connections=9)
     admission = AdmissionSettings(max_queued=7)
     merged, applied, waiting = changed(
-        Config(), access=access, users=users, limits=limits, admission=admission
+        BASE, access=access, users=users, limits=limits, admission=admission
     )
-    assert merged == Config(
-        access=access, users=users, limits=limits, admission=admission
+    assert merged == msgspec.structs.replace(
+        BASE, access=access, users=users, limits=limits, admission=admission
     )
     assert applied == [
         "access.infer",
@@ -84,11 +85,11 @@ def test_settings_that_can_change_are_applied():
     ],
 )
 def test_settings_that_need_a_restart_are_named_and_not_applied(tables, waiting):
-    assert changed(Config(), **tables) == (Config(), [], waiting)
+    assert changed(BASE, **tables) == (BASE, [], waiting)
 
 
 def test_settings_that_need_a_restart_are_named_at_every_reload():
-    merged, *_ = changed(Config(), memory=MemorySettings(budget=3))
+    merged, *_ = changed(BASE, memory=MemorySettings(budget=3))
     assert changed(merged, memory=MemorySettings(budget=3))[2] == ["memory.budget"]
 
 
@@ -102,7 +103,7 @@ def test_every_key_that_takes_effect_is_one():
 )
 def test_each_change_is_named_once(keys):
     limits = LimitSettings(**dict.fromkeys(keys, 12_345))
-    merged, applied, waiting = changed(Config(), limits=limits)
+    merged, applied, waiting = changed(BASE, limits=limits)
     assert sorted(applied + waiting) == sorted(f"limits.{key}" for key in keys)
     assert {each.rpartition(".")[2] for each in applied} == keys & set(
         RELOADABLE_LIMITS

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inferd.backend.job import EmbedJob, GenerateJob, Job, RerankJob, Sampling, Turn
-from inferd.config.settings import LlamaCppSettings
+from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.ipc.worker import Embedded, Ended, Failed, Loaded, Scored, Step
 from inferd.wire.responses import Logprob
 from inferd.worker.backend import PreparedJob, StepOutcome

@@ -2,7 +2,7 @@ import threading
 
 import pytest
 
-from inferd.config.settings import LlamaCppSettings
+from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.ipc.worker import Loaded, Loading
 from inferd.worker.backend import LoadError
 from inferd.worker.llama import generator

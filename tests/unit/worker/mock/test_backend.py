@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from inferd.backend.job import EmbedJob, GenerateJob, RerankJob, Sampling, Turn
-from inferd.config.settings import MockSettings
+from inferd.config.kinds.mock import MockSettings
 from inferd.dialects.registry import DIALECTS
 from inferd.ipc.worker import CpuVariant, Embedded, Ended, Loading, Paused, Scored, Step
 from inferd.wire.responses import Usage

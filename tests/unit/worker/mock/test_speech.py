@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from inferd.backend.job import GenerateJob, Media, Sampling, TranscribeJob, Turn
-from inferd.config.settings import MockSettings
+from inferd.config.kinds.mock import MockSettings
 from inferd.ipc.worker import AudioNeeded, Failed, Transcribed, TranscriptEnded
 from inferd.worker.mock.backend import SAMPLE_RATE, MockBackend
 from inferd.worker.mock.speech import MOCK_READ_BYTES, MockTranscription

@@ -8,11 +8,11 @@ from inferd.worker.sandbox.stages import reserve_closure_page
 
 SERVES = """
 import ctypes
-from inferd.config.settings import MockSettings
+from inferd.config.kinds.kind import Sandbox
 from inferd.worker.sandbox import WorkerSandbox, drop_privileges
 drop_privileges()
 sandbox = WorkerSandbox()
-sandbox.enter_loading(MockSettings(name="m"))
+sandbox.enter_loading(Sandbox.CPU)
 sandbox.enter_serving()
 kinds = [ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_int] * n) for n in range(3)]
 for number in range(1000):

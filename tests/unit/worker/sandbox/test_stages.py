@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from inferd.config.settings import LlamaCppSettings
+from inferd.config.kinds.kind import Sandbox
 from inferd.sandbox import landlock, seccomp
 from inferd.sandbox.syscalls import this_machine
 from inferd.worker.backend import LoadError
@@ -74,7 +74,7 @@ def test_while_serving_no_file_can_be_opened(tmp_path):
 def test_a_backend_with_an_accelerator_keeps_files_and_sockets_of_services(
     stage, tmp_path
 ):
-    found = try_in_sandbox(tmp_path, n_gpu_layers=-1, stage=stage)
+    found = try_in_sandbox(tmp_path, policy=Sandbox.ACCELERATED, stage=stage)
     assert found["boxed"]["files_unrestricted"]
     assert found["boxed"]["seccomp"]
     assert found["boxed"]["missing"] == []
@@ -120,13 +120,12 @@ def filters(monkeypatch):
 
 
 OWN = {"kill", "tgkill"}
-MODEL = LlamaCppSettings(name="m")
 
 
 def test_a_worker_loads_and_then_serves_with_less(filters):
     fake = filters()
     sandbox = WorkerSandbox()
-    assert sandbox.enter_loading(MODEL).seccomp
+    assert sandbox.enter_loading(Sandbox.CPU).seccomp
     assert fake.taken == [{*LOADING} | OWN]
     sandbox.enter_serving()
     assert fake.taken[1:] == [{*SERVING} | OWN]
@@ -139,7 +138,7 @@ def test_a_kernel_that_refuses_is_reported_and_not_fatal(monkeypatch, filters):
     filters(0)
     monkeypatch.setattr(landlock_paths, "restrict_to_paths", refuse)
     sandbox = WorkerSandbox()
-    boxed = sandbox.enter_loading(MODEL)
+    boxed = sandbox.enter_loading(Sandbox.CPU)
     assert (boxed.landlock, boxed.seccomp, boxed.files_unrestricted) == (
         0,
         False,
@@ -156,7 +155,7 @@ def test_a_kernel_without_landlock_is_reported_with_its_error(monkeypatch, filte
     filters()
     monkeypatch.setattr(landlock_paths, "restrict_to_paths", lambda _: 0)
     monkeypatch.setattr(landlock, "kernel_error", lambda: "Function not implemented")
-    [missing] = WorkerSandbox().enter_loading(MODEL).missing
+    [missing] = WorkerSandbox().enter_loading(Sandbox.CPU).missing
     assert missing.startswith("Landlock: ")
     assert missing.endswith("(Function not implemented)")
 
@@ -164,7 +163,7 @@ def test_a_kernel_without_landlock_is_reported_with_its_error(monkeypatch, filte
 def test_a_sandbox_that_cannot_be_tightened_fails_the_load(filters):
     filters(1)
     sandbox = WorkerSandbox()
-    sandbox.enter_loading(MODEL)
+    sandbox.enter_loading(Sandbox.CPU)
     with pytest.raises(LoadError, match="no such processor"):
         sandbox.enter_serving()
 

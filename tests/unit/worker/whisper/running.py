@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inferd.backend.job import Media, TranscribeJob
-from inferd.config.settings import WhisperCppSettings
+from inferd.config.kinds.whispercpp import WhisperCppSettings
 from inferd.ipc.worker import (
     AudioNeeded,
     Failed,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from inferd.backend.job import EmbedJob, Media, TranscribeJob
-from inferd.config.settings import WhisperCppSettings
+from inferd.config.kinds.whispercpp import WhisperCppSettings
 from inferd.ipc.worker import (
     AudioNeeded,
     CpuVariant,

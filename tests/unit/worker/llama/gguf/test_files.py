@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from inferd.config.settings import LlamaCppSettings
+from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.worker.backend import LoadError
 from inferd.worker.llama.gguf.files import ModelFile, open_files
 from inferd.worker.model_file import check_sha256

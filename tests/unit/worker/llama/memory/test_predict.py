@@ -1,6 +1,6 @@
 import pytest
 
-from inferd.config.settings import LlamaCppSettings
+from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.limits.engine import PROMPT_CACHE_MB
 from inferd.limits.worker import OUTPUTS_PER_SLOT
 from inferd.memory.plan import MemoryDemand

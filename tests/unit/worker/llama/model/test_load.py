@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from inferd.config.settings import LlamaCppSettings
+from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.worker.backend import LoadError
 from inferd.worker.llama.gguf.files import open_files
 from inferd.worker.llama.gguf.header import GgufHeader

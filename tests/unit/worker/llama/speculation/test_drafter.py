@@ -3,7 +3,7 @@ import random
 import pytest
 
 from inferd.backend.job import Sampling, Structure
-from inferd.config.settings import LlamaCppSettings
+from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.ipc.worker import Step
 from inferd.limits.worker import OUTPUTS_PER_SLOT
 from inferd.worker.llama.generate.sequence import RunningSequence

@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from inferd.config.settings import WhisperCppSettings
+from inferd.config.kinds.whispercpp import WhisperCppSettings
 from inferd.worker.backend import LoadError
 from inferd.worker.whisper.model.file import WhisperFile, open_file
 from tests.unit.worker.whisper.models import SMALL

@@ -1,0 +1,133 @@
+"""The record of a kind of backend: its settings, what serves it, and how it is treated."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Generic, NamedTuple, TypeVar
+
+from inferd.config.settings import BackendSettings
+
+S_co = TypeVar("S_co", bound=BackendSettings, covariant=True)
+
+
+class Sandbox(StrEnum):
+    """The sandbox that a worker enters before it runs native code or reads a request."""
+
+    CPU = "cpu"
+    """No devices and no network; once the worker serves, no files either."""
+    ACCELERATED = "accelerated"
+    """The devices, files and services of an accelerator's driver; no network."""
+
+
+class MemoryPolicy(StrEnum):
+    """The part of a backend in the memory plan."""
+
+    NONE = "none"
+    """None: it takes next to no memory, and a worker that demands some is refused."""
+    DEMANDED = "demanded"
+    """The plan waits for the demand that its worker sends before it loads."""
+
+
+class RequiredFile(NamedTuple):
+    """A file that a backend loads."""
+
+    key: str
+    """The setting that names it."""
+    path: Path
+    sha256: str | None
+    """Its required SHA-256, if one is configured."""
+
+
+class FileFormat(NamedTuple):
+    """The format of a kind's model files."""
+
+    magic: bytes
+    """The first four bytes."""
+    name: str
+    """In messages."""
+
+
+class Contradiction(NamedTuple):
+    """Settings of one backend that do not go together."""
+
+    key: str
+    value: object
+    needs: str
+    """What the setting needs besides."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InWorker(Generic[S_co]):
+    """A kind whose backends are worker processes, each supervised by an engine."""
+
+    program: str
+    """The module that is run as the process: ``python -P -m PROGRAM FD PARENT_PID``."""
+    sandbox: Callable[[S_co], Sandbox]
+    memory: MemoryPolicy
+
+
+@dataclass(frozen=True, kw_only=True)
+class InDaemon:
+    """A kind whose backends answer in the daemon's process and load no native code.
+
+    It has no part in the memory plan.
+    """
+
+    module: str
+    """The module with ``make_backend(settings, observer)``, which returns a ``Backend``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoctorPolicy(Generic[S_co]):
+    """What ``inferd doctor`` checks of a backend, besides that it gets ready."""
+
+    files: Callable[[S_co], Sequence[RequiredFile]]
+    """The files that must exist, the model's first; empty if there are none."""
+    without_hashes: Callable[[S_co], S_co]
+    """Removes the digests of these files, which the doctor compares itself."""
+    needs: Sequence[str]
+    """Names of the checks of the machine without which it cannot get ready."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackendKind(Generic[S_co]):
+    """A kind of backend; no part has a default, so that none is forgotten.
+
+    Its functions are pure but for ``locate``, which looks at the files that exist.
+    """
+
+    settings: type[S_co]
+    """The table of the configuration; its tag is the kind's name."""
+    served_by: InWorker[S_co] | InDaemon
+    doctor: DoctorPolicy[S_co]
+    file_format: FileFormat | None
+    """The format of its model files, if it has any."""
+    contradiction: Callable[[S_co], Contradiction | None]
+    """Finds settings that do not go together."""
+    locate: Callable[[S_co, Path], S_co]
+    """Replaces references to models by paths of files, given the directory of the cache;
+    raises ``ConfigError``."""
+
+    @property
+    def name(self) -> str:
+        """The ``kind`` in the configuration."""
+        return str(self.settings.__struct_config__.tag)
+
+    @property
+    def memory(self) -> MemoryPolicy:
+        """The part of its backends in the memory plan."""
+        match self.served_by:
+            case InWorker(memory=memory):
+                return memory
+            case InDaemon():
+                return MemoryPolicy.NONE
+
+
+def no_contradiction(_settings: BackendSettings) -> None:
+    """Find nothing: any settings go together."""
+
+
+def no_files(_settings: BackendSettings) -> tuple[RequiredFile, ...]:
+    """List no files."""
+    return ()

@@ -1,0 +1,155 @@
+"""The kind ``llamacpp``: GGUF models, run by llama.cpp in a worker."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+from msgspec import Meta
+from msgspec.structs import replace
+
+from inferd.config.choices import CacheType, Family, ModelUse, Speculation
+from inferd.config.kinds.kind import (
+    BackendKind,
+    Contradiction,
+    DoctorPolicy,
+    FileFormat,
+    InWorker,
+    MemoryPolicy,
+    RequiredFile,
+    Sandbox,
+)
+from inferd.config.kinds.model_paths import absolute_path, locate_model_file
+from inferd.config.settings import (
+    DEFAULT_CHAT_MODEL,
+    I32_MAX,
+    BackendSettings,
+    DraftTokens,
+    FilePath,
+    Name,
+    Sha256,
+)
+from inferd.limits.engine import (
+    DRAFT_TOKENS,
+    MAX_THREADS,
+    MEDIA_CACHE_MB,
+    PAUSE_MB,
+    PROMPT_CACHE_MB,
+)
+
+
+class LlamaCppSettings(BackendSettings, frozen=True, tag="llamacpp", tag_field="kind"):
+    """A backend that runs a GGUF model with llama.cpp."""
+
+    model: FilePath = DEFAULT_CHAT_MODEL
+    """Path of a GGUF file, or ``embedded:chat``, ``embedded:embed``, ``embedded:rerank``."""
+    sha256: Sha256 | None = None
+    """Required SHA-256 of the file, checked at every load; a model in several files cannot
+    have one. Default: not checked."""
+    mmproj: FilePath | None = None
+    """Path of a GGUF file with the model's projector, which encodes images or audio."""
+    mmproj_sha256: Sha256 | None = None
+    """Required SHA-256 of the projector's file. Default: not checked."""
+    n_ctx: Annotated[int, Meta(ge=8, le=I32_MAX)] | None = None
+    """Tokens of one request, prompt and answer. Default: 8192, or the model's if that is
+    less; reduced to fit into memory, but to no less than 2048."""
+    cache_type_k: CacheType = "f16"
+    """Type of the keys in the KV cache: ``f16``, or ``q8_0`` in about half the memory."""
+    cache_type_v: CacheType = "f16"
+    """Type of the values; ``q8_0`` needs flash attention, which most models support."""
+    n_threads: Annotated[int, Meta(ge=1, le=MAX_THREADS)] | None = None
+    """Maximum of decoding threads; fewer while other processes use the cores. Default: the
+    cores that this process may use."""
+    cpu_variant: Name | None = None
+    """The only variant of llama.cpp's CPU code to use, as ``inferd doctor`` names it.
+    Default: the best for this processor, and the next one if that crashes."""
+    n_gpu_layers: Annotated[int, Meta(ge=-1, le=I32_MAX)] = 0
+    """Layers on the accelerator; -1 for all."""
+    serves: ModelUse | None = None
+    """Purpose of the model: ``generate``, ``embed`` or ``rerank``. Default: from its file,
+    where a pooling type makes it an embedding model or a reranker."""
+    embed_pooling: Annotated[int, Meta(ge=1, le=4)] | None = None
+    """Pooling of an embedding model: 1 mean, 2 first token, 3 last token; 4 for the score
+    of a reranker. Default: from its file."""
+    prompt_cache_mb: Annotated[int, Meta(ge=0, le=I32_MAX)] = PROMPT_CACHE_MB
+    """MiB of main memory to cache prompts and answers that may be continued, as far as the
+    budget allows; 0 disables all caching, also in the context."""
+    pause_mb: Annotated[int, Meta(ge=0, le=I32_MAX)] = PAUSE_MB
+    """MiB of main memory for the states of paused requests; further ones are prefilled
+    again when they are resumed."""
+    media_cache_mb: Annotated[int, Meta(ge=0, le=I32_MAX)] = MEDIA_CACHE_MB
+    """MiB of main memory to cache encoded images and audio; 0 disables it."""
+    speculation: Speculation = "off"
+    """Speculative decoding: ``lookup`` drafts the tokens that followed the same ones
+    earlier in the text, ``draft`` uses another model. It changes answers no more than
+    another batch size does, by the rounding of sums; its gain depends on machine and text.
+    Recurrent models do not support it."""
+    draft_model: FilePath | None = None
+    """With ``speculation = "draft"``: path of a GGUF file of a much smaller model with the
+    same vocabulary. Its weights and a context of the same size, in ``f16``, count as memory
+    of this backend."""
+    draft_max: DraftTokens = DRAFT_TOKENS
+    """Maximum of tokens of one answer that are drafted at once."""
+    chat_template: Family | None = None
+    """Model family that determines the format of prompts, reasoning and tool calls.
+    Default: from the file's architecture and chat template."""
+
+
+def _contradiction(settings: LlamaCppSettings) -> Contradiction | None:
+    match settings:
+        case LlamaCppSettings(speculation="draft", draft_model=None):
+            return Contradiction(
+                "speculation", "draft", "draft_model, the path of a GGUF file"
+            )
+        case LlamaCppSettings(speculation="off" | "lookup", draft_model=str(draft)):
+            return Contradiction("draft_model", draft, "speculation = 'draft'")
+        case LlamaCppSettings(mmproj=None, mmproj_sha256=str(digest)):
+            return Contradiction("mmproj_sha256", digest, "mmproj")
+        case _:
+            return None
+
+
+def _locate(settings: LlamaCppSettings, cache: Path) -> LlamaCppSettings:
+    name, draft, mmproj = settings.name, settings.draft_model, settings.mmproj
+    if draft is not None:
+        draft = absolute_path(draft, backend=name, key="draft_model")
+    if mmproj is not None:
+        mmproj = absolute_path(mmproj, backend=name, key="mmproj")
+    model = locate_model_file(
+        settings.model, backend=name, kind=LLAMACPP.name, cache=cache
+    )
+    return replace(
+        settings,
+        model=model.path,
+        sha256=settings.sha256 or model.sha256,
+        draft_model=draft,
+        mmproj=mmproj,
+    )
+
+
+def _files(settings: LlamaCppSettings) -> list[RequiredFile]:
+    files = [RequiredFile("model", Path(settings.model), settings.sha256)]
+    if settings.mmproj is not None:
+        projector = Path(settings.mmproj)
+        files.append(RequiredFile("mmproj", projector, settings.mmproj_sha256))
+    return files
+
+
+def _without_hashes(settings: LlamaCppSettings) -> LlamaCppSettings:
+    return replace(settings, sha256=None, mmproj_sha256=None)
+
+
+def _sandbox(settings: LlamaCppSettings) -> Sandbox:
+    return Sandbox.ACCELERATED if settings.n_gpu_layers else Sandbox.CPU
+
+
+LLAMACPP: Final = BackendKind(
+    settings=LlamaCppSettings,
+    served_by=InWorker(
+        program="inferd.worker.llama", sandbox=_sandbox, memory=MemoryPolicy.DEMANDED
+    ),
+    doctor=DoctorPolicy(
+        files=_files, without_hashes=_without_hashes, needs=["packages"]
+    ),
+    file_format=FileFormat(b"GGUF", "GGUF"),
+    contradiction=_contradiction,
+    locate=_locate,
+)

@@ -1,0 +1,66 @@
+"""The kind ``mock``: a script in a worker, without a model."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+from msgspec import Meta
+
+from inferd.config.kinds.kind import (
+    BackendKind,
+    DoctorPolicy,
+    InWorker,
+    MemoryPolicy,
+    Sandbox,
+    no_contradiction,
+    no_files,
+)
+from inferd.config.settings import BackendSettings, Natural
+
+
+class MockSettings(BackendSettings, frozen=True, tag="mock", tag_field="kind"):
+    """A backend without a model that sends fixed tokens, for tests of clients and inferd."""
+
+    tokens: tuple[str, ...] = ("mock-response",)
+    """The tokens of every answer, sent in one frame each."""
+    vision: bool = False
+    """Accept images."""
+    audio: bool = False
+    """Accept audio of 16 kHz."""
+    transcribe: bool = False
+    """Transcribe audio: every second of it yields the next token."""
+    prepare_delay_ms: Natural = 0
+    """Milliseconds that preparing a request takes."""
+    token_delay_ms: Natural = 0
+    """Milliseconds before every token."""
+    die_after_tokens: Natural = 0
+    """Tokens of one answer after which the worker kills itself; 0 for never."""
+    die_by: Annotated[str, Meta(pattern=r"^SIG(KILL|SEGV|ABRT|TERM|STOP)\Z")] = (
+        "SIGKILL"
+    )
+    """The signal that it sends itself; SIGSTOP makes it hang instead."""
+    die_at_load: bool = False
+    """Die while loading."""
+
+
+def _locate(settings: MockSettings, _cache: Path) -> MockSettings:
+    return settings
+
+
+def _without_hashes(settings: MockSettings) -> MockSettings:
+    return settings
+
+
+def _sandbox(_settings: MockSettings) -> Sandbox:
+    return Sandbox.CPU
+
+
+MOCK: Final = BackendKind(
+    settings=MockSettings,
+    served_by=InWorker(
+        program="inferd.worker.mock", sandbox=_sandbox, memory=MemoryPolicy.NONE
+    ),
+    doctor=DoctorPolicy(files=no_files, without_hashes=_without_hashes, needs=[]),
+    file_format=None,
+    contradiction=no_contradiction,
+    locate=_locate,
+)

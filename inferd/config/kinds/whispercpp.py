@@ -1,0 +1,68 @@
+"""The kind ``whispercpp``: speech models, run by whisper.cpp in a worker."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+from msgspec import Meta
+from msgspec.structs import replace
+
+from inferd.config.kinds.kind import (
+    BackendKind,
+    DoctorPolicy,
+    FileFormat,
+    InWorker,
+    MemoryPolicy,
+    RequiredFile,
+    Sandbox,
+    no_contradiction,
+)
+from inferd.config.kinds.model_paths import locate_model_file
+from inferd.config.settings import BackendSettings, FilePath, Sha256
+from inferd.limits.engine import MAX_THREADS
+
+
+class WhisperCppSettings(
+    BackendSettings, frozen=True, tag="whispercpp", tag_field="kind"
+):
+    """A backend that transcribes speech with whisper.cpp."""
+
+    model: FilePath = "embedded:speech"
+    """Path of a model file of whisper.cpp, or ``embedded:speech`` (English),
+    ``embedded:speech-multilingual``."""
+    sha256: Sha256 | None = None
+    """Required SHA-256 of the file, checked at every load. Default: not checked."""
+    n_threads: Annotated[int, Meta(ge=1, le=MAX_THREADS)] | None = None
+    """Number of threads. Default: the cores that this process may use."""
+
+
+def _locate(settings: WhisperCppSettings, cache: Path) -> WhisperCppSettings:
+    model = locate_model_file(
+        settings.model, backend=settings.name, kind=WHISPERCPP.name, cache=cache
+    )
+    return replace(settings, model=model.path, sha256=settings.sha256 or model.sha256)
+
+
+def _files(settings: WhisperCppSettings) -> list[RequiredFile]:
+    return [RequiredFile("model", Path(settings.model), settings.sha256)]
+
+
+def _without_hashes(settings: WhisperCppSettings) -> WhisperCppSettings:
+    return replace(settings, sha256=None)
+
+
+def _sandbox(_settings: WhisperCppSettings) -> Sandbox:
+    return Sandbox.CPU
+
+
+WHISPERCPP: Final = BackendKind(
+    settings=WhisperCppSettings,
+    served_by=InWorker(
+        program="inferd.worker.whisper", sandbox=_sandbox, memory=MemoryPolicy.DEMANDED
+    ),
+    doctor=DoctorPolicy(
+        files=_files, without_hashes=_without_hashes, needs=["packages"]
+    ),
+    file_format=FileFormat(b"lmgg", "whisper.cpp model"),
+    contradiction=no_contradiction,
+    locate=_locate,
+)
