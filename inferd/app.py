@@ -18,11 +18,11 @@ from inferd.config.load import socket_directory
 from inferd.config.settings import BackendSettings, Config, ConfigError
 from inferd.engine.engine import Engine
 from inferd.engine.in_daemon import make_in_daemon
-from inferd.engine.supervisor.spawn import SpawnedProcess, first_start
+from inferd.engine.supervisor.spawn import SpawnedProcess
 from inferd.memory.coordinator import MemoryCoordinator
 from inferd.paths import LOG_FILE, log_directory
 from inferd.server.admin.live_config import no_config_file
-from inferd.server.capacity import max_active_requests, memory_budget
+from inferd.server.capacity import memory_budget, worker_start
 from inferd.server.daemon import Daemon
 from inferd.server.event_loop.scheduler import infrequent_gc
 from inferd.server.listen.bind import ListenError
@@ -162,12 +162,7 @@ def make_daemon(  # noqa: PLR0913  # the inputs of the process
                 return make_in_daemon(in_daemon, settings, telemetry.board)
             case InWorker(program=program):
                 return Engine(
-                    first_start(
-                        program,
-                        settings,
-                        n_slots=max_active_requests(config),
-                        limits=config.limits,
-                    ),
+                    worker_start(program, settings, config),
                     limits=config.limits,
                     coordinator=coordinator,
                     observer=telemetry.board,

@@ -33,7 +33,6 @@ from inferd.limits.engine import (
     BREAKER_DEATHS,
     BREAKER_OPEN_S,
     LOAD_SILENCE_S,
-    MAX_DRAFT_TOKENS,
     MAX_SEQUENCES,
     MEMORY_RESERVE_BYTES,
     PREPARE_TIMEOUT_S,
@@ -54,10 +53,7 @@ Bytes = Annotated[int, Meta(ge=0, le=2**50)]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")]
 FilePath = Annotated[str, Meta(min_length=1, pattern=r"^[^\x00]+\Z")]
 Quantum = Annotated[float, Meta(ge=QUANTUM_MIN_S, le=86_400)]
-DraftTokens = Annotated[int, Meta(ge=1, le=MAX_DRAFT_TOKENS)]
 Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
-
-DEFAULT_CHAT_MODEL = "embedded:chat"
 
 
 class ConfigError(Exception):

@@ -17,7 +17,7 @@ from inferd.engine.in_daemon import make_in_daemon
 from inferd.engine.supervisor.spawn import WorkerStart
 from inferd.engine.trial_load import trial_load
 from inferd.ipc.worker import Load
-from inferd.memory.plan import MemoryDemand, MemoryShare
+from inferd.memory.plan import InsufficientMemoryError, MemoryDemand, MemoryShare
 
 
 def check_files(files: Sequence[RequiredFile]) -> Finding:
@@ -65,7 +65,8 @@ def check_worker(
         program: of the worker.
         settings: of the backend, without hashes: ``check_files`` compares them.
         limits: with the timeout.
-        share: returns the memory that it may use.
+        share: returns the memory that it may use, or raises
+            ``InsufficientMemoryError``.
     """
 
     async def grant(demand: MemoryDemand) -> MemoryShare:
@@ -77,6 +78,8 @@ def check_worker(
         loaded, _, crashed = trio.run(attempt)
     except SessionEndedError as error:
         return failed(str(error), "make setup")
+    except InsufficientMemoryError as error:
+        return failed(str(error))
     detail = f"{loaded.library}; {_describe(loaded.capabilities)}"
     if crashed:
         return warning(f"{', '.join(crashed)} crashed and is not used; {detail}")

@@ -13,6 +13,7 @@ from inferd.engine.channel.validator import SessionEndedError
 from inferd.engine.supervisor.spawn import WorkerStart
 from inferd.engine.trial_load import trial_load
 from inferd.ipc.worker import Load
+from inferd.memory.coordinator import NO_PART
 from inferd.memory.plan import (
     InsufficientMemoryError,
     MemoryBudget,
@@ -39,7 +40,13 @@ class Forecast:
     """Why there is no plan."""
 
     def share(self, name: str, demand: MemoryDemand) -> MemoryShare:
-        """Return the memory that a backend may use for a decode by itself."""
+        """Return the memory that a backend may use for a decode by itself.
+
+        Raises:
+            InsufficientMemoryError: it is none of those that demand memory.
+        """
+        if name not in self.demands:
+            raise InsufficientMemoryError(NO_PART)
         n_ctx = self.plan.needs[name].n_ctx if self.plan else demand.n_ctx
         return MemoryShare(n_slots=1, n_ctx=n_ctx)
 

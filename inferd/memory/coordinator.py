@@ -1,6 +1,7 @@
 """The coordinator that shares the machine's memory among backends."""
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import Final
 
 import trio
 
@@ -18,6 +19,10 @@ RequestShare = Callable[[MemoryDemand], Awaitable[MemoryShare]]
 
 GaugeSpec = tuple[str, str, Callable[[], float]]
 """A number to watch: its name, its meaning, and how it is read."""
+
+
+NO_PART: Final = "its kind has no part in the memory plan"
+"""Why a worker that demands memory unforeseen gets none."""
 
 
 class MemoryCoordinator:
@@ -54,7 +59,7 @@ class MemoryCoordinator:
                 the plan.
         """
         if name not in self._awaited:
-            raise InsufficientMemoryError("its kind has no part in the memory plan")
+            raise InsufficientMemoryError(NO_PART)
         while self._plan is None:
             self._demands[name] = demand
             if self._awaited <= self._demands.keys():

@@ -3,7 +3,8 @@
 import os
 
 from inferd.admission.control import Admission
-from inferd.config.settings import Config
+from inferd.config.settings import BackendSettings, Config
+from inferd.engine.supervisor.spawn import WorkerStart, first_start
 from inferd.limits.admission import MAX_ACTIVE_DEFAULT_CAP
 from inferd.memory.available import available_bytes
 from inferd.memory.plan import MemoryBudget
@@ -13,6 +14,18 @@ def max_active_requests(config: Config) -> int:
     """Choose how many requests run at once: as configured, else one per core, capped."""
     cores = len(os.sched_getaffinity(0))
     return config.admission.max_active or min(cores, MAX_ACTIVE_DEFAULT_CAP)
+
+
+def worker_start(
+    program: str, settings: BackendSettings, config: Config
+) -> WorkerStart:
+    """Make the first start of a backend's worker, with as many slots as requests run."""
+    return first_start(
+        program,
+        settings,
+        n_slots=max_active_requests(config),
+        limits=config.limits,
+    )
 
 
 def make_admission(config: Config) -> Admission:

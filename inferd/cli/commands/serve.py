@@ -17,8 +17,8 @@ from inferd.config.kinds.kind import InWorker
 from inferd.config.kinds.registry import KINDS, KindRegistry
 from inferd.config.load import config_file, load_config, locate_model
 from inferd.config.settings import BackendSettings, Config, ConfigError, LogSettings
-from inferd.engine.supervisor.spawn import WorkerStart, first_start, prespawn_workers
-from inferd.server.capacity import max_active_requests
+from inferd.engine.supervisor.spawn import WorkerStart, prespawn_workers
+from inferd.server.capacity import worker_start
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -100,12 +100,7 @@ def first_starts(
 ) -> list[WorkerStart]:
     """List the starts of the workers, of those backends that have one."""
     return [
-        first_start(
-            kind.program,
-            settings,
-            n_slots=max_active_requests(config),
-            limits=config.limits,
-        )
+        worker_start(kind.program, settings, config)
         for settings in backends
         if isinstance(kind := kinds.of(settings).served_by, InWorker)
     ]

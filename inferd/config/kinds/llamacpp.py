@@ -19,16 +19,15 @@ from inferd.config.kinds.kind import (
 )
 from inferd.config.kinds.model_paths import absolute_path, locate_model_file
 from inferd.config.settings import (
-    DEFAULT_CHAT_MODEL,
     I32_MAX,
     BackendSettings,
-    DraftTokens,
     FilePath,
     Name,
     Sha256,
 )
 from inferd.limits.engine import (
     DRAFT_TOKENS,
+    MAX_DRAFT_TOKENS,
     MAX_THREADS,
     MEDIA_CACHE_MB,
     PAUSE_MB,
@@ -39,7 +38,7 @@ from inferd.limits.engine import (
 class LlamaCppSettings(BackendSettings, frozen=True, tag="llamacpp", tag_field="kind"):
     """A backend that runs a GGUF model with llama.cpp."""
 
-    model: FilePath = DEFAULT_CHAT_MODEL
+    model: FilePath = "embedded:chat"
     """Path of a GGUF file, or ``embedded:chat``, ``embedded:embed``, ``embedded:rerank``."""
     sha256: Sha256 | None = None
     """Required SHA-256 of the file, checked at every load; a model in several files cannot
@@ -86,7 +85,7 @@ class LlamaCppSettings(BackendSettings, frozen=True, tag="llamacpp", tag_field="
     """With ``speculation = "draft"``: path of a GGUF file of a much smaller model with the
     same vocabulary. Its weights and a context of the same size, in ``f16``, count as memory
     of this backend."""
-    draft_max: DraftTokens = DRAFT_TOKENS
+    draft_max: Annotated[int, Meta(ge=1, le=MAX_DRAFT_TOKENS)] = DRAFT_TOKENS
     """Maximum of tokens of one answer that are drafted at once."""
     chat_template: Family | None = None
     """Model family that determines the format of prompts, reasoning and tool calls.

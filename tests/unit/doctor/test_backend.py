@@ -1,15 +1,23 @@
 import hashlib
+import os
+from functools import partial
+from pathlib import Path
 
 import pytest
+import trio
 
+from inferd.config.kinds.kind import InDaemon
 from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.config.kinds.mock import MockSettings
 from inferd.config.kinds.registry import KINDS
 from inferd.config.kinds.whispercpp import WhisperCppSettings
 from inferd.config.settings import BackendSettings, LimitSettings
-from inferd.doctor.backend import check_files, check_worker
+from inferd.doctor.backend import check_files, check_in_daemon, check_worker
 from inferd.doctor.check import Finding, Verdict
+from inferd.doctor.memory import Forecast
 from inferd.memory.plan import MemoryDemand, MemoryShare
+from tests.fakes.kinds.echo import EchoBackend
+from tests.fakes.kinds.records import ECHO, EchoSettings, ShoutSettings
 from tests.fakes.starting import MOCK_PROGRAM, program_of
 from tests.unit.worker.whisper.models import write_model
 
@@ -149,3 +157,35 @@ def test_the_message_of_a_worker_is_the_finding(short_dir):
     assert finding.verdict is Verdict.FAILED
     assert finding.detail == f"model file not found: {short_dir}/missing.gguf"
     assert finding.hint == "make setup"
+
+
+# --- other kinds ------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_worker_that_demands_memory_unforeseen_is_a_failure(monkeypatch, short_dir):
+    monkeypatch.setenv("PYTHONPATH", os.fspath(Path.cwd()))
+    path = short_dir / "text"
+    path.write_text("hi")
+    settings = ShoutSettings(name="s", file=str(path))
+    finding = check_worker(
+        "tests.fakes.kinds.shout", settings, LIMITS, partial(Forecast().share, "s")
+    )
+    assert finding.verdict is Verdict.FAILED
+    assert finding.detail == "its kind has no part in the memory plan"
+
+
+@pytest.mark.slow
+def test_a_backend_in_the_daemon_that_never_gets_ready_is_a_failure(monkeypatch):
+    async def hang(_self: object, _on_ready: object) -> None:
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(EchoBackend, "run", hang)
+    settings = EchoSettings(name="e", greeting="hi")
+    assert isinstance(ECHO.served_by, InDaemon)
+    limits = LimitSettings(load_silence_s=0.01)
+    finding = check_in_daemon(ECHO.served_by, settings, limits)
+    assert (finding.verdict, finding.detail) == (
+        Verdict.FAILED,
+        "not ready within 0.01 s",
+    )

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from inferd.config.settings import DEFAULT_CHAT_MODEL
+from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.models.convert.recipes import RECIPES
 from inferd.models.embedded import (
     EMBEDDED_MODELS,
@@ -31,7 +31,7 @@ def members_of(model):
 
 
 def test_the_default_model_is_one_of_those_the_daemon_knows():
-    assert embedded_model(DEFAULT_CHAT_MODEL) is EMBEDDED_MODELS["chat"]
+    assert embedded_model(LlamaCppSettings(name="c").model) is EMBEDDED_MODELS["chat"]
 
 
 def test_there_is_a_model_for_each_use():
