@@ -12,7 +12,15 @@ import pytest
 
 from inferd.sandbox.syscalls import this_machine
 from tests.daemon.configuration import Table
-from tests.daemon.harness import Config, DaemonProcess, MakeDaemon, eventually, mock
+from tests.daemon.harness import (
+    Config,
+    DaemonProcess,
+    Frame,
+    MakeDaemon,
+    eventually,
+    generate,
+    mock,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -71,6 +79,14 @@ def capabilities(daemon: DaemonProcess) -> dict[str, str]:
     return {each["backend"]: each["model"] for each in frames[:-1]}
 
 
+def whole_answer(daemon: DaemonProcess) -> list[Frame]:
+    """Ask, and read to the end of the connection: what comes after the last frame, too."""
+    with daemon.connect() as connection:
+        connection.send(generate())
+        connection.half_close()
+        return connection.read_to_eof()
+
+
 def memory_needed(daemon: DaemonProcess) -> float:
     """Read how much the memory plan gives to all backends."""
     text = daemon.admin().order("metrics")["text"]
@@ -83,11 +99,9 @@ def memory_needed(daemon: DaemonProcess) -> float:
 
 def test_a_backend_in_the_daemon_answers_with_one_terminal_frame(make: MakeDaemon):
     daemon = make({"backend": [ECHO]}).start()
-    *tokens, last = daemon.ask()
-    assert [(each["type"], each.get("content")) for each in tokens] == [
-        ("token", "polly")
-    ]
-    assert (last["type"], last["backend"]) == ("done", "parrot")
+    token, done = whole_answer(daemon)
+    assert (token["type"], token["content"]) == ("token", "polly")
+    assert (done["type"], done["backend"]) == ("done", "parrot")
     assert capabilities(daemon) == {"parrot": "echo"}
     assert memory_needed(daemon) == 0
     assert daemon.worker_pids() == []
@@ -119,9 +133,9 @@ def test_doctor_tries_it_without_files_memory_or_a_worker(make: MakeDaemon):
 
 def test_a_worker_with_another_program_answers_from_its_sandbox(make: MakeDaemon, text):
     daemon = make({"backend": [shout(text)]}).start()
-    *tokens, last = daemon.ask()
-    assert [each["content"] for each in tokens] == ["BE QUIET"]
-    assert (last["type"], last["backend"]) == ("done", "crier")
+    token, done = whole_answer(daemon)
+    assert (token["type"], token["content"]) == ("token", "BE QUIET")
+    assert (done["type"], done["backend"]) == ("done", "crier")
     is_closed = this_machine() is not None
     network = "without" if is_closed else "with"
     assert capabilities(daemon) == {"crier": f"shout, {network} a network"}
