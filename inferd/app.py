@@ -141,6 +141,7 @@ def make_daemon(  # noqa: PLR0913  # the inputs of the process
         inherited: sockets of a service manager.
         read_config: reads the configuration again; raises ``ConfigError``.
         early: workers that have been started already, by the names of their backends.
+        bindings: the inference surfaces.
         kinds: the kinds of the backends.
 
     Raises:

@@ -11,7 +11,7 @@ from inferd.app import run_daemon
 from inferd.backend.events import Token
 from inferd.backend.interface import Backend, Prepared
 from inferd.backend.job import GenerateJob
-from inferd.cli.commands.serve import config_reader, first_loads
+from inferd.cli.commands.serve import config_reader, locate_models
 from inferd.errors import InvalidRequestError
 from inferd.resolve.request import ResolvedRequest
 from inferd.resolve.v1 import resolve_v1
@@ -107,7 +107,7 @@ def main(file: str) -> int:
     read_config = config_reader(Path(file), None)
     config = read_config()
     has_served = run_daemon(
-        config, first_loads(config), {}, read_config, bindings=WITH_ECHO
+        config, locate_models(config), {}, read_config, bindings=WITH_ECHO
     )
     return 0 if has_served else 2
 
