@@ -84,5 +84,6 @@ READ_BYTES: Final = 64 * 1024
 """Bytes of one ``recv``: the capacity of a pipe, small beside a frame."""
 
 WRITE_BYTES: Final = 64 * 1024
-"""Bytes of frames that are encoded for one write, unless one frame is larger: most socket
-buffers take no more at once."""
+"""Bytes of one write to a socket, in some 50 µs. A write to a non-blocking socket goes on for as
+long as the other side reads meanwhile: with a whole line of 62 MB that was 50 ms of the event
+loop's time. Frames are encoded until there are so many. F-35."""

@@ -16,7 +16,7 @@ from inferd.ipc.encoding import (
     encode_in_parts,
 )
 from inferd.ipc.worker import Append, FromWorker, ToWorker
-from inferd.limits.connections import READ_BYTES
+from inferd.limits.connections import READ_BYTES, WRITE_BYTES
 from inferd.limits.engine import IPC_SEND_QUEUE_MESSAGES
 
 
@@ -161,12 +161,16 @@ class MessageWriter:
             _close(self._unsent.popleft().fds)
 
     def _write_now(self) -> bool:
-        """Write what the socket takes; false if descriptors must be sent again later."""
+        """Write what the socket takes, of ``WRITE_BYTES``.
+
+        Returns:
+            Whether to go on as soon as it is writable: false if descriptors have to wait.
+        """
         if not self._unsent:
             return True
         data, fds, _ = self._unsent[0]
         try:
-            n_written = self._send(data, fds)
+            n_written = self._send(data[:WRITE_BYTES], fds)
         except BlockingIOError:
             return True
         except OSError as error:

@@ -29,7 +29,7 @@ from inferd.ipc.preparer import (
     RenderRefused,
     ToPreparer,
 )
-from inferd.limits.connections import READ_BYTES
+from inferd.limits.connections import READ_BYTES, WRITE_BYTES
 from inferd.limits.engine import RENDER_ATTEMPTS_MAX, RENDER_TIMEOUT_S
 
 RenderOutcome = Rendered | RenderRefused | RenderFailed | ForkExited
@@ -184,7 +184,8 @@ class PreparerProcess:
     async def _send(self, message: ToPreparer) -> None:
         try:
             for part in encode_in_parts(message):
-                await self._stream.send_all(part)
+                for begin in range(0, len(part), WRITE_BYTES):
+                    await self._stream.send_all(part[begin : begin + WRITE_BYTES])
         except _CONNECTION_ERRORS as error:
             raise PreparerGoneError("it has ended") from error
 

@@ -110,8 +110,10 @@ class ResponseWriter:
 
         Cancellation: unwritten bytes are written by the next call.
         """
-        if self.try_flush():
-            return
+        if not self.try_flush():
+            await self._flush_rest()
+
+    async def _flush_rest(self) -> None:
         try:
             with trio.fail_after(self._write_timeout_s):
                 while self._unsent or self._queued:
@@ -130,7 +132,7 @@ class ResponseWriter:
         if self.try_flush():
             return
         with self._output_quota.reserve(self._uid, self._count_unwritten()) as scope:
-            await self.flush()
+            await self._flush_rest()
         if scope.cancelled_caught:
             raise PeerGoneError
 
@@ -140,7 +142,8 @@ class ResponseWriter:
         if not self._unsent:
             return
         try:
-            n_written = os.write(self._stream.socket.fileno(), self._unsent)
+            part = self._unsent[:WRITE_BYTES]
+            n_written = os.write(self._stream.socket.fileno(), part)
         except BlockingIOError:
             return
         del self._unsent[:n_written]

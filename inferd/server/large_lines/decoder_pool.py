@@ -12,6 +12,7 @@ from inferd.engine.supervisor.process import reap
 from inferd.engine.supervisor.spawn import DECODER, kill, kill_and_reap, spawn
 from inferd.errors import DAEMON_STOPS, InvalidFrameError
 from inferd.ipc.worker import SandboxReport
+from inferd.limits.connections import WRITE_BYTES
 from inferd.limits.line_decoder import MAX_HEAD_BYTES
 from inferd.limits.protocol import MAX_FRAME_BYTES
 from inferd.limits.server import DECODE_TIMEOUT_S, MAX_LINE_DECODERS, OFFLOAD_LINE_BYTES
@@ -117,12 +118,13 @@ class DecoderProcess:
         rest = memoryview(part)
         while rest:
             try:
-                n_sent = self._sock.send(rest)
+                n_sent = self._sock.send(rest[:WRITE_BYTES])
             except BlockingIOError:
                 await trio.lowlevel.wait_writable(self._sock)
-                await self._loop.turn()
             else:
                 rest = rest[n_sent:]
+                await trio.lowlevel.checkpoint()  # the process may read as fast as this
+            await self._loop.turn()
 
     async def _receive_message(self, max_bytes: int) -> bytearray:
         n_bytes = int.from_bytes(await self._receive(LENGTH_BYTES), "little")

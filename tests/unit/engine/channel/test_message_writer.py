@@ -12,10 +12,12 @@ from inferd.backend.job import EmbedJob
 from inferd.engine.channel.transport import MessageWriter, SendQueueFullError
 from inferd.ipc.encoding import MessageSplitter, encode
 from inferd.ipc.worker import Append, Prepare, Run, ToWorker
+from inferd.limits.connections import WRITE_BYTES
 from tests.fakes.fds import contents, memfds, n_open
 from tests.fakes.media import job_with
 from tests.fakes.starting import decode_load_too
 from tests.fakes.streams import fill_pipe, open_pair
+from tests.fakes.writes import os_writes
 
 LARGE = EmbedJob(texts=["x" * 3_000_000], dimensions=None, task=None)
 """More than a pipe holds."""
@@ -58,6 +60,16 @@ async def test_messages_larger_than_the_socket_buffer_arrive_in_order():
         for message in sent:
             writer.send(message)
         assert await read(theirs, 3) == sent
+
+
+async def test_no_step_offers_more_than_one_write_to_the_worker(monkeypatch, nursery):
+    message = Prepare(ticket=1, job=LARGE)
+    async with draining() as (writer, theirs):
+        with os_writes(monkeypatch) as steps:
+            writer.send(message)
+            assert await read(theirs, 1) == [message]
+    assert max(steps.n_bytes.values()) == WRITE_BYTES
+    assert steps.n_bytes.total() >= len(encode(message))
 
 
 async def test_flush_waits_until_the_queue_is_sent(nursery):

@@ -13,6 +13,7 @@ from inferd.backend.job import GenerateJob, Sampling, Structure, Turn
 from inferd.engine.prepare import process as module
 from inferd.engine.prepare.process import PreparerGoneError, PreparerProcess
 from inferd.ipc.preparer import Configure, ForkExited, Render, Rendered, RenderRefused
+from inferd.limits.connections import WRITE_BYTES
 
 pytestmark = pytest.mark.slow
 
@@ -49,6 +50,22 @@ async def process():
         yield process
         await process.aclose()
         assert not os.path.exists(f"/proc/{process.pid}")  # noqa: ASYNC240, PTH110
+
+
+async def test_a_large_job_is_sent_in_parts(process, monkeypatch):
+    send_all, sizes = process._stream.send_all, []
+
+    async def count(data: bytes | memoryview) -> None:
+        sizes.append(len(data))
+        await send_all(data)
+
+    monkeypatch.setattr(process._stream, "send_all", count)
+    job = msgspec.structs.replace(
+        asking(1).job, turns=[Turn("user", "x" * 10 * WRITE_BYTES)]
+    )
+    await process.render(Render(ticket=1, job=job))
+    assert max(sizes) == WRITE_BYTES
+    assert len(sizes) == 11
 
 
 async def test_jobs_are_written_one_after_another(process):

@@ -14,7 +14,7 @@ from inferd.errors import (
     InvalidRequestError,
     QueueFullError,
 )
-from inferd.limits.connections import MAX_UNREAD_BYTES
+from inferd.limits.connections import MAX_UNREAD_BYTES, WRITE_BYTES
 from inferd.server.connection.output_quota import OutputQuota
 from inferd.server.connection.response_writer import (
     PeerGoneError,
@@ -30,6 +30,7 @@ from inferd.wire.responses import (
     Usage,
 )
 from tests.fakes.streams import FrameClient, open_pair
+from tests.fakes.writes import os_writes
 
 DONE = DoneFrame(
     id="r",
@@ -244,6 +245,24 @@ async def test_what_no_buffer_holds_arrives_whole(autojump_clock, nursery):
         await trio.testing.wait_all_tasks_blocked()
         frame = await FrameClient(theirs).frame()
     assert frame == {"type": "token", "id": "r", "content": text}
+
+
+async def test_no_step_offers_more_than_one_write_to_a_client(monkeypatch, nursery):
+    async with open_pair() as (ours, theirs):
+        client, answers = FrameClient(theirs), []
+
+        async def read() -> None:
+            answers.append(await client.answer())
+
+        nursery.start_soon(read)
+        reply = make_reply(ours)
+        with os_writes(monkeypatch) as steps:
+            reply.put([token("x" * 2_000_000), DONE])
+            await reply.finish()
+        await trio.testing.wait_all_tasks_blocked()
+    assert [len(answer) for answer in answers] == [2]
+    assert max(steps.n_bytes.values()) == WRITE_BYTES
+    assert steps.n_bytes.total() > 2_000_000
 
 
 async def test_a_client_that_left_is_gone(autojump_clock):

@@ -14,11 +14,19 @@ from structlog.testing import capture_logs
 from inferd.engine.supervisor.spawn import SpawnedProcess
 from inferd.errors import InvalidFrameError
 from inferd.ipc.worker import SandboxReport
+from inferd.limits.connections import WRITE_BYTES
 from inferd.limits.protocol import MAX_FRAME_BYTES
 from inferd.limits.server import OFFLOAD_LINE_BYTES
-from inferd.line_decoder.messages import LENGTH_BYTES, DecodeTask, framed
+from inferd.line_decoder.messages import (
+    LENGTH_BYTES,
+    DecodeResult,
+    DecodeTask,
+    framed,
+)
+from inferd.server.event_loop.scheduler import LoopScheduler
 from inferd.server.large_lines import decoder_pool
-from inferd.server.large_lines.decoder_pool import DecoderPool
+from inferd.server.large_lines.decoder_pool import DecoderPool, DecoderProcess
+from tests.fakes.writes import WriteSteps
 
 LINE = b'{"id":"r","messages":[{"role":"user","content":"hello"}]}'
 
@@ -141,6 +149,45 @@ async def test_one_that_takes_too_long_is_killed(monkeypatch, run_instead):
         with pytest.raises(InvalidFrameError, match="too much time"):
             await read(decoders)
         assert not decoders._all
+
+
+class EagerSocket:
+    """The socket to a process that reads as fast as it is written to.
+
+    Args:
+        steps: is told what is written.
+        answer: is what the process has sent.
+    """
+
+    def __init__(self, steps: WriteSteps, answer: bytes) -> None:
+        self._steps = steps
+        self._answer = answer
+
+    def setblocking(self, _: object) -> None:
+        pass
+
+    def send(self, data: memoryview) -> int:
+        self._steps.offer(data)
+        return len(data)
+
+    def recv(self, n_bytes: int) -> bytes:
+        data, self._answer = self._answer[:n_bytes], self._answer[n_bytes:]
+        return data
+
+
+async def test_no_step_offers_more_than_one_write_to_a_process(monkeypatch):
+    parts = [bytearray(WRITE_BYTES)] * 50 + [bytearray(3 * WRITE_BYTES)]
+    n_bytes = sum(map(len, parts))
+    result = DecodeResult(cancel="r")
+    with WriteSteps().counting() as steps:
+        sock = EagerSocket(steps, framed(result))
+        spawned = SpawnedProcess(None, sock, None)  # type: ignore[arg-type]
+        monkeypatch.setattr(decoder_pool, "spawn", lambda _: spawned)
+        process = DecoderProcess(LoopScheduler())
+        output = await process.read(ask_for(bytes(n_bytes)), parts)
+    assert output.result == result
+    assert max(steps.n_bytes.values()) == WRITE_BYTES
+    assert steps.n_bytes.total() > n_bytes
 
 
 @pytest.mark.parametrize("is_idle", [True, False])
