@@ -24,7 +24,7 @@ from inferd.paths import LOG_FILE, log_directory
 from inferd.server.admin.live_config import no_config_file
 from inferd.server.capacity import memory_budget, worker_start
 from inferd.server.daemon import Daemon
-from inferd.server.event_loop.scheduler import infrequent_gc
+from inferd.server.event_loop.garbage import infrequent_gc
 from inferd.server.listen.bind import ListenError
 from inferd.server.listen.listeners import (
     NO_INHERITED_SOCKETS,

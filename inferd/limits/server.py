@@ -119,15 +119,22 @@ MAX_FAIR_SHARE_USERS: Final = 4096
 """Users whose use of the event loop is remembered: more than can be connected by default.
 F-35."""
 
+GC_YOUNG_S: Final = 0.005
+"""Seconds of the event loop's processor time after which what is young is collected: it makes a
+few thousand objects meanwhile, which takes 1 ms at most. F-35."""
+
 GC_YOUNG_OBJECTS: Final = 20_000
-"""Allocations, less frees, after which Python collects its youngest generation. F-35."""
+"""Allocations, less frees, after which Python collects its youngest generation in any case:
+more than there are between two of those collections. F-35."""
 
 GC_INTERVAL_S: Final = 2.0
-"""Seconds after which it does so in any case: a cycle may hold a line of 64 MiB. F-35."""
+"""Seconds after which what is young is collected in an idle loop: a cycle may hold a line of
+64 MiB. F-35."""
 
-GC_FULL_DIVISOR: Final = 100
-"""One in so many of Python's full collections is run: each takes 60 to 100 ms with a thousand
-connections, and the daemon leaves few cycles. F-35."""
+GC_FULL_S: Final = 1000.0
+"""Seconds of the event loop's processor time after which all garbage is collected: that takes
+60 to 100 ms with a thousand connections, and no cycles were found that live longer than what is
+young. F-35."""
 
 LINES_PER_TASK: Final = 32
 """Lines that are read in one task: the shortest take some 5 µs each and requests some 30 µs, less

@@ -22,7 +22,8 @@ from inferd.server.connection.limit import ConnectionLimit
 from inferd.server.connection.output_quota import OutputQuota
 from inferd.server.connection.registry import ConnectionRegistry
 from inferd.server.connection.serve import AnyEndpoint
-from inferd.server.event_loop.scheduler import LoopScheduler, collect_young_garbage
+from inferd.server.event_loop.garbage import GarbageCollector
+from inferd.server.event_loop.scheduler import LoopScheduler
 from inferd.server.identity.peer import peer_of
 from inferd.server.inflight import InFlight
 from inferd.server.large_lines.decoder_pool import DecoderPool
@@ -189,13 +190,15 @@ class Daemon:
             stack.enter_context(closing(acceptor))
             stack.enter_context(self._listeners.locked())
             stack.enter_context(self._deps.loop.measuring())
+            collector = GarbageCollector()
+            stack.enter_context(collector.collecting())
             stack.enter_context(self._deps.decoders.open())
             stack.enter_context(self._scope)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._deps.disconnects.run)
                 nursery.start_soon(self._queue.run)
                 nursery.start_soon(self._deps.loop.run)
-                nursery.start_soon(collect_young_garbage)
+                nursery.start_soon(collector.run)
                 nursery.start_soon(self._notifier.feed_watchdog)
                 with self._listeners.open(nursery, self._admin_listener(), acceptor):
                     await self._run_backends()

@@ -8,7 +8,6 @@ however many connections one user has, and other users' tasks run in between.
 The time of each step of a task is measured and charged to the task's user.
 """
 
-import gc
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,9 +18,6 @@ import trio
 from trio.lowlevel import Abort, Task
 
 from inferd.limits.server import (
-    GC_FULL_DIVISOR,
-    GC_INTERVAL_S,
-    GC_YOUNG_OBJECTS,
     LOOP_PASS_S,
     TASKS_PER_PASS,
 )
@@ -32,33 +28,6 @@ TASK_USER: Final[ContextVar[int | None]] = ContextVar("TASK_USER", default=None)
 """The user for whom a task and its children run. Tasks without one never wait."""
 
 Work = Task | Callable[[], None]
-
-
-@contextmanager
-def infrequent_gc() -> Iterator[None]:
-    """Have Python collect garbage rarely while inside, as collections block the event loop.
-
-    A collection takes 0.1 µs or more for each object that it visits. One of the youngest
-    generation visits all objects since the last one, which may be more than the threshold:
-    that counts allocations less deallocations. With a thousand connections a full
-    collection takes 60 to 100 ms. The daemon makes few reference cycles.
-    """
-    before = gc.get_threshold()
-    gc.collect()
-    gc.freeze()  # objects from start-up stay
-    gc.set_threshold(GC_YOUNG_OBJECTS, before[1], before[2] * GC_FULL_DIVISOR)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
-
-
-async def collect_young_garbage() -> None:
-    """Collect young garbage every ``GC_INTERVAL_S`` seconds, until cancelled."""
-    while True:
-        await trio.sleep(GC_INTERVAL_S)
-        gc.collect(1)
 
 
 class LoopScheduler(trio.abc.Instrument):

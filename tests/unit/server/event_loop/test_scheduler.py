@@ -1,5 +1,3 @@
-import gc
-import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -7,30 +5,11 @@ from functools import partial
 import trio
 import trio.testing
 
-from inferd.limits.server import (
-    GC_FULL_DIVISOR,
-    GC_INTERVAL_S,
-    GC_YOUNG_OBJECTS,
-    LOOP_PASS_S,
-)
-from inferd.server.event_loop.scheduler import (
-    TASK_USER,
-    LoopScheduler,
-    collect_young_garbage,
-    infrequent_gc,
-)
+from inferd.limits.server import LOOP_PASS_S
+from inferd.server.event_loop.scheduler import TASK_USER, LoopScheduler
+from tests.fakes.clock import Clock
 
 ANNA, BERT = 1, 2
-
-
-class Clock:
-    """Fake clock of processor time."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Work:
@@ -149,32 +128,3 @@ async def test_a_cancelled_task_does_not_block_others(autojump_clock):
             await trio.lowlevel.checkpoint()
         waiting.cancel_scope.cancel()
     assert not work.loop._queue
-
-
-def test_full_collections_are_rare_while_inside_and_as_before_afterwards():
-    before = gc.get_threshold()
-    with infrequent_gc():
-        young, middle, old = gc.get_threshold()
-        assert young == GC_YOUNG_OBJECTS > before[0]
-        assert (middle, old) == (before[1], before[2] * GC_FULL_DIVISOR)
-        assert gc.get_freeze_count() > 0
-    assert (gc.get_threshold(), gc.get_freeze_count()) == (before, 0)
-
-
-async def test_young_garbage_is_collected_regularly(autojump_clock, nursery):
-    class Node:
-        itself: object
-
-    with infrequent_gc():
-        gc.disable()  # but for what it does by itself
-        try:
-            node = Node()
-            node.itself = node
-            freed = weakref.ref(node)
-            del node
-            nursery.start_soon(collect_young_garbage)
-            await trio.sleep(GC_INTERVAL_S + 1)
-            assert freed() is None
-        finally:
-            gc.enable()
-        nursery.cancel_scope.cancel()
