@@ -148,7 +148,7 @@ class BusyError(InferdError):
 
 
 class QueueFullError(BusyError):
-    """The queue is full: a limit on waiting requests, their tokens or their bytes.
+    """A limit shared by requests is reached: on waiting ones, their tokens, bytes or media.
 
     Attributes:
         depth: requests that wait.
@@ -165,7 +165,10 @@ class QueueFullError(BusyError):
 
 
 class TooManyConnectionsError(BusyError):
-    """The limit on connections is reached; the error belongs to no request."""
+    """The limit on connections is reached; the error belongs to no request.
+
+    It has no ``retry_after_ms``: when a connection ends is unknown.
+    """
 
     code = ErrorCode.QUEUE_FULL
     closes_connection = True

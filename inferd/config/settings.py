@@ -73,11 +73,11 @@ class ListenSettings(Table, frozen=True):
     group: str | None = None
     """Group that may use the inference sockets. Default: the daemon's own."""
     v2: bool = True
-    """False never binds the v2 socket; true binds it when a backend can serve it."""
+    """``false``: never bind the v2 socket. ``true``: bind it if a backend can serve it."""
     embed: bool = True
-    """False never binds the embed socket; true binds it when a backend can serve it."""
+    """``false``: never bind the embed socket. ``true``: bind it if a backend can serve it."""
     rerank: bool = True
-    """False never binds the rerank socket; true binds it when a backend can serve it."""
+    """``false``: never bind the rerank socket. ``true``: bind it if a backend can serve it."""
 
 
 Account = Annotated[int, Meta(ge=0, le=2**32 - 2)] | str
@@ -129,22 +129,24 @@ class UidRange(Table, frozen=True):
 
 
 class UserSettings(Table, frozen=True):
-    """Uids that count as one user, wherever users are counted or separated.
+    """Uids that count as one user, in every limit for a user and in who owns data.
 
     Access to sockets is decided by the uids and groups themselves.
     """
 
     subuid_file: FilePath = "/etc/subuid"
-    """List of subordinate uids, see ``subuid(5)``: they count as their owner. Those of
-    root, of system accounts and of unknown names count as one user for each line, and
-    share no cached state. Uids below 65,536 and those in ``/etc/passwd`` are always users
-    of their own."""
+    """File with ranges of subordinate uids, see ``subuid(5)``. A uid in such a range counts
+    as the owner of the range. If the owner is root, a system account or an unknown name, all
+    uids of that line of the file count as one user, but share no cached state. Uids below
+    65,536 and those in ``/etc/passwd`` are always users of their own."""
     subgid_file: FilePath = "/etc/subgid"
-    """The same for groups: it gives the owner of a uid that is in no range."""
+    """File with ranges of subordinate gids, see ``subgid(5)``. A client whose uid is in no
+    range counts as the owner of the range that has its gid, if there is one."""
     ranges: Annotated[tuple[UidRange, ...], Meta(max_length=MAX_UID_RANGES)] = ()
     """Ranges that these files lack, of a directory service or of containers: ``count`` uids
-    from ``first`` on count as ``owner``; without an owner, every ``block`` of them, or all,
-    is one user. They take precedence over the files, and may not overlap."""
+    from ``first`` on count as ``owner``. Without an owner, each ``block`` consecutive uids
+    of them count as one user, or all of them if there is no ``block``. Ranges take precedence
+    over the files, and may not overlap."""
 
 
 class AdmissionSettings(Table, frozen=True):
@@ -155,18 +157,18 @@ class AdmissionSettings(Table, frozen=True):
     memory is short."""
     max_queued: Natural = MAX_QUEUED
     """Requests that wait; the next is refused. One user may fill the queue while no other
-    waits, otherwise an equal share of it. The first request of a user who has no other
-    queued may exceed this by as much again, and exceed the next two limits by an equal
-    share among such requests."""
+    waits, otherwise an equal share of it. For the first request of users who have no other
+    one queued there are as many places again; such a request may also exceed each of the
+    next two limits by an equal share of that limit among such requests."""
     max_queued_tokens: Positive = MAX_QUEUED_TOKENS
-    """Tokens of the prompts and texts of queued requests; a request over it is refused once
-    its tokens are counted, unless it waits alone."""
+    """Tokens of the prompts and texts of queued requests together. A request that would
+    exceed it is refused once its tokens are counted, unless it waits alone."""
     max_queued_bytes: Positive = MAX_QUEUED_BYTES
-    """Bytes of queued requests, as received; a request over it is refused, unless it waits
-    alone."""
+    """Bytes of queued requests together, as received. A request that would exceed it is
+    refused, unless it waits alone."""
     quantum_s: Quantum = QUANTUM_S
-    """Seconds that a request runs at least before it may be paused in favour of a waiting
-    user who has less than an equal share of the running requests; it is resumed later."""
+    """Seconds that a request runs before it may be paused for a waiting user who has less
+    than an equal share of the running requests; it is resumed later."""
     max_live: Positive = MAX_LIVE_RECORDINGS
     """Requests of one user whose audio is still being appended; the next is refused."""
 
@@ -188,7 +190,7 @@ class LogSettings(Table, frozen=True):
     level: LogLevel = "info"
     """Events below this level are omitted; ``inferd serve --log-level`` overrides it."""
     file: bool = True
-    """False writes no file: lines go to stderr only."""
+    """``false``: write no file; lines go to stderr only."""
     directory: FilePath | None = None
     """Directory of ``inferd.ndjson``. Default: the first that is set of
     ``$INFERD_LOG_DIR``, ``$LOGS_DIRECTORY``, ``~/.inferd/logs``."""
@@ -210,15 +212,15 @@ class LimitSettings(Table, frozen=True):
     of the user with the most is discarded, and its client disconnected."""
     max_connections: Positive = MAX_CONNECTIONS
     """Clients connected at once, without those of the admin socket. One user may use them
-    all; an eighth as many more are then reserved for users with fewer than an equal share.
+    all; in addition, an eighth as many are reserved for users with fewer than an equal share.
     The limit of open files may reduce it."""
     max_admin_connections: Positive = MAX_ADMIN_CONNECTIONS
     """Clients connected to the admin socket at once."""
     max_media_bytes: Bytes = MAX_MEDIA_BYTES
-    """Bytes of decoded pixels and audio samples that came in request lines, of all
-    requests; a request over it is refused, unless no other has any. One user may use all of
-    it while no other user has any, otherwise an equal share. An open attachment counts as
-    ``max_audio_ahead_bytes`` from its beginning."""
+    """Bytes of decoded pixels and audio samples that came in request lines, of all requests
+    together. A request that would exceed it is refused, unless no other request has any such
+    bytes. One user may use all of it while no other user has any, otherwise an equal share.
+    An open attachment counts as ``max_audio_ahead_bytes`` from its beginning."""
     max_passed_bytes: Bytes = MAX_PASSED_BYTES
     """Bytes of the attachments that one request passes as descriptors."""
     max_appended_bytes: Bytes = MAX_APPENDED_BYTES
@@ -226,17 +228,18 @@ class LimitSettings(Table, frozen=True):
     max_audio_ahead_bytes: Annotated[int, Meta(ge=MIN_AUDIO_AHEAD_BYTES, le=2**40)] = (
         MAX_AUDIO_AHEAD_BYTES
     )
-    """Bytes of appended audio that are not transcribed yet; over it, the connection is not
-    read: four minutes by default."""
+    """Bytes of appended audio that are not transcribed yet. Above this (four minutes by
+    default), the connection is not read."""
     idle_s: Seconds = IDLE_S
     """Seconds after which a connection without a request in progress may be closed: only
     while less than a quarter of ``max_connections`` is free, and only of a user who has no
     fewer connections than others."""
     line_timeout_s: Seconds = LINE_TIMEOUT_S
     """Seconds that a client may take to send a line while none of its requests is in
-    progress; and to send the next append line while the answer waits for it."""
+    progress. Also the seconds that it may take to send the next append line while the answer
+    waits for it."""
     max_large_lines: Positive = MAX_LARGE_LINES
-    """Lines over 128 KiB, of up to 64 MiB, that are received at once; others wait."""
+    """Lines of over 128 KiB, and up to 64 MiB, that are received at once; others wait."""
     worker_silence_s: Seconds = WORKER_SILENCE_S
     """Seconds without a message from a ready worker, or without progress of any job that it
     runs, before it is killed as hung."""

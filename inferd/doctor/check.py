@@ -31,17 +31,17 @@ class Finding(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def ok(detail: str) -> Finding:
-    """Make a finding that nothing is wrong."""
+    """Make a finding for a check that found no problem."""
     return Finding(verdict=Verdict.OK, detail=detail)
 
 
 def warning(detail: str, hint: str = "") -> Finding:
-    """Make a finding that the daemon works in spite of, but that matters."""
+    """Make a finding for a problem that does not stop the daemon."""
     return Finding(verdict=Verdict.WARNING, detail=detail, hint=hint)
 
 
 def failed(detail: str, hint: str = "") -> Finding:
-    """Make a finding because of which the daemon would not start or not serve."""
+    """Make a finding for a problem that stops the daemon from starting or serving."""
     return Finding(verdict=Verdict.FAILED, detail=detail, hint=hint)
 
 

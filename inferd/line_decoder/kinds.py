@@ -28,7 +28,7 @@ def max_result_bytes(kind: AnyLineKind) -> int:
 def is_plausible(task: DecodeTask, result: DecodeResult) -> bool:
     """Tell whether a result is possible for a line of this kind.
 
-    A process that another client's line has taken over is trusted no further: its results
+    An earlier line may have compromised the process, so its results are checked: they
     may be wrong, but must not break the daemon.
     """
     parts = (result.failure, result.cancel, result.append, result.request)

@@ -118,7 +118,7 @@ class PhraseMatcher:
         self._start = 0  # of the candidate, in the held text
 
     def feed(self, text: str) -> str:
-        """Add text; return the text that is certainly before any phrase, possibly none."""
+        """Add text; return the text that can no longer be part of a phrase, possibly none."""
         tree, node, at = self._tree, self._node, len(self._held)
         if node == ROOT and tree.first_in(text) is None:
             return text

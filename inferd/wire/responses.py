@@ -298,9 +298,11 @@ class ErrorFrame(
     at_least: bool | UnsetType = UNSET
     """With a context overflow: true if the prompt was not counted to its end."""
     queue_depth: int | UnsetType = UNSET
-    """With ``queue_full``: requests that wait."""
+    """With ``queue_full``, unless connections or descriptors are too many: requests that
+    wait."""
     retry_after_ms: int | UnsetType = UNSET
-    """With ``queue_full``: estimated milliseconds until a request may be accepted."""
+    """With ``queue_full`` of the request queue, if it can be estimated: milliseconds until a
+    request may be accepted."""
 
 
 TextResponse = TokenFrame | DoneFrame | ProgressFrame | ErrorFrame

@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             dest="media",
             default=[],
             metavar="FILE",
-            help=f"an {kind} file before the prompt, for a model that accepts it; "
+            help=f"{kind} file to place before the prompt, for a model that accepts it; "
             "may be repeated",
         )
     add_id_argument(parser)
@@ -142,7 +142,7 @@ def _use_sample_defaults(arguments: argparse.Namespace) -> None:
 def _ask(
     client: Client, prompt: str, media: Attachments, arguments: argparse.Namespace
 ) -> Iterator[TextAnswer | BlocksAnswer]:
-    """Send the request: over v2 with media, which v1 does not have."""
+    """Send the request; over v2 if it has media, which v1 lacks."""
     if not arguments.media:
         return client.generate(make_request(prompt, arguments))
     blocks = [_attach(file, media) for file in arguments.media]

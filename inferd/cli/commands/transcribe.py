@@ -48,9 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_socket_argument(parser)
     parser.epilog = (
         "A file that cannot be decoded is reported on stderr and skipped, and the exit "
-        "code is 2. So is a truncated file, and one whose answer is incomplete: "
-        "its transcript is written as far as it goes. With --live, ^C ends the "
-        "recording, and a second ^C the command. "
+        "code is 2. For a truncated file, and for an incomplete answer, the part that "
+        "was transcribed is written, and the exit code is 2 as well. With --live, ^C ends the "
+        "recording, and a second ^C ends the command. "
         "Files are decoded by this command, which needs the package av."
     )
 
@@ -66,7 +66,8 @@ def _add_speech_arguments(parser: argparse.ArgumentParser) -> None:
         "--timestamps",
         choices=("segment", "word"),
         default="segment",
-        help="unit with timestamps, and of a subtitle cue (default segment)",
+        help="unit that gets timestamps, and a subtitle cue of its own "
+        "(default segment)",
     )
     parser.add_argument(
         "--prompt", metavar="TEXT", help="names and words that may occur in the speech"

@@ -97,7 +97,10 @@ class WorkQueue(Generic[W]):
             self._forget()
 
     def _used_by(self, user: int) -> float:
-        """Return a user's time, raised to the present virtual time less the credit."""
+        """Return the time charged to a user, at least the virtual time minus the credit.
+
+        The credit is ``FAIR_SHARE_CREDIT_S``.
+        """
         oldest = self._virtual_time_s - FAIR_SHARE_CREDIT_S
         return max(self._used_s.get(user, oldest), oldest)
 

@@ -109,7 +109,7 @@ class LineFds:
 
     @property
     def cost_bytes(self) -> int:
-        """Bytes that they count for in the read-ahead bound."""
+        """Bytes charged for these descriptors against the read-ahead limit."""
         return len(self.fds) * READ_AHEAD_DESCRIPTOR_BYTES
 
     def add(self, fds: tuple[int, ...], *, is_cut: bool) -> None:

@@ -39,7 +39,7 @@ class FdAllocation(NamedTuple):
 
     @property
     def descriptors(self) -> int:
-        """Descriptors that these take, with the reserved connections."""
+        """Descriptors that this allocation uses, including reserved connections."""
         return self.media + sum(
             each + n_reserved(each) for each in (self.clients, self.admin_clients)
         )

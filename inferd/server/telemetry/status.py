@@ -58,7 +58,7 @@ class StatusSubscriber:
 
 
 class StatusBoard:
-    """Publisher of the daemon's status; also the ``Observer`` of its engines.
+    """Publisher of the daemon's status; also the ``WorkerObserver`` of its engines.
 
     Args:
         on_publish: called with every published frame, and with repeated ones.

@@ -193,9 +193,10 @@ class PrefixCache:
 
 
 def _sharer(owner: int) -> int:
-    """Return the share that a user counts towards: all below ``NO_UID`` share one.
+    """Return the id whose memory share is used; ids below ``NO_UID`` use one share together.
 
-    These are unmapped users and uids that count as one user, who would otherwise get many.
+    These are unmapped users, and uids that count as one user: with a share each, they would
+    get many.
     """
     return max(owner, NO_UID)
 

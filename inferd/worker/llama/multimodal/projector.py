@@ -112,7 +112,7 @@ class Projector:
         """Refuse a projector whose images depend on the text before them.
 
         Raises:
-            LoadError: they do.
+            LoadError: its images depend on the text before them.
         """
         if self.modalities.vision and (
             self._depends_on_text() or self._has_own_positions()

@@ -15,7 +15,7 @@ class PromptMedia(NamedTuple):
 
     digest: bytes
     chunks: Sequence[Chunk]
-    """Its chunks, which may not be encoded yet."""
+    """The medium's chunks, encoded or not yet encoded."""
 
     def copy_vectors(self, chunks: Sequence[Chunk]) -> None:
         """Use the embeddings of the same medium's encoded chunks."""
@@ -25,12 +25,12 @@ class PromptMedia(NamedTuple):
 
     @property
     def media_chunks(self) -> list[MediaChunk]:
-        """Its chunks that are not text tokens."""
+        """The medium's chunks, without text chunks."""
         return [chunk for chunk in self.chunks if isinstance(chunk, MediaChunk)]
 
     @property
     def tokens(self) -> list[int]:
-        """Its tokens, with placeholders for embeddings."""
+        """The medium's tokens, with placeholder tokens in place of embeddings."""
         encoded = self.media_chunks
         made_up = iter(
             placeholder_tokens(self.digest, [each.n_tokens for each in encoded])

@@ -143,8 +143,9 @@ class GrammarWriter:
     def _refuse_alike(self, structure: Structure, whole: Grammar) -> None:
         """Refuse a structure whose text may begin like a call, which would be ambiguous.
 
-        The lexer prefers the longest lexeme: if the text's is longer than a call's, no call
-        could be generated, and if it contains a whole marker, it would be parsed as a call.
+        The lexer prefers the longest lexeme: if the text's lexeme is longer than the call's,
+        no call could be generated. If the text contains a whole marker, it would be parsed as
+        a call.
         """
         alone = matcher_of(self._tokenizer, grammar_of(structure).source)
         both = matcher_of(self._tokenizer, whole.source)
