@@ -74,7 +74,7 @@ def run_daemon(  # noqa: PLR0913  # the inputs of the process
     Raises:
         StartError: it could not start, and the log could not be written.
     """
-    telemetry = make_telemetry(os.environ)
+    telemetry = _telemetry_for(config)
     on_lost_line = telemetry.metrics.line_lost
     surfaces = surfaces_of(bindings)
 
@@ -147,7 +147,7 @@ def make_daemon(  # noqa: PLR0913  # the inputs of the process
     Raises:
         ConfigError: a user or a group of the configuration is unknown.
     """
-    telemetry = telemetry or make_telemetry(os.environ)
+    telemetry = telemetry or _telemetry_for(config)
     coordinator = MemoryCoordinator(
         kinds.demanding_memory(backends),
         memory_budget(config),
@@ -173,6 +173,11 @@ def make_daemon(  # noqa: PLR0913  # the inputs of the process
     listeners = Listeners(socket_directory(config), config.listen.group, inherited)
     made = [make_backend(settings) for settings in backends]
     return Daemon(config, listeners, made, telemetry, read_config, bindings=bindings)
+
+
+def _telemetry_for(config: Config) -> Telemetry:
+    """Make the telemetry of a daemon with this configuration."""
+    return make_telemetry(os.environ, load_silence_s=config.limits.load_silence_s)
 
 
 def log_file(config: Config) -> LogFile | None:

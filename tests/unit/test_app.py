@@ -3,6 +3,7 @@ import json
 import os
 import resource
 import signal
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -16,6 +17,7 @@ from inferd.cli.commands.serve import locate_models
 from inferd.config.parse import parse_config
 from inferd.config.settings import Config, ConfigError
 from inferd.paths import LOG_FILE
+from inferd.wire.status import LifecycleFrame
 
 
 def mock_config(directory, *names: str) -> str:
@@ -67,6 +69,21 @@ def test_the_memory_that_models_get_is_among_the_metrics(short_dir):
     text = make_daemon(config, locate_models(config))._commands.metrics.text()
     assert "\ninferd_memory_budget_bytes 5000.0\n" in text
     assert "\ninferd_memory_needed_bytes 0.0\n" in text
+
+
+def test_the_start_timeout_is_extended_by_the_configured_silence(
+    short_dir, monkeypatch
+):
+    text = f"{mock_config(short_dir)}[limits]\nload_silence_s = 700\n"
+    monkeypatch.setenv("NOTIFY_SOCKET", f"{short_dir}/notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(f"{short_dir}/notify")
+        manager.setblocking(False)
+        config = parse_config(text)
+        daemon = make_daemon(config, first_loads(config))
+        loading = LifecycleFrame(status="loading_model", phase="mmap", backend="a")
+        daemon._notifier.follow(loading)
+        assert b"EXTEND_TIMEOUT_USEC=700000000" in manager.recv(1000)
 
 
 @pytest.mark.parametrize(

@@ -18,12 +18,17 @@ class Notifier:
 
     Args:
         environ: with ``NOTIFY_SOCKET``, ``WATCHDOG_USEC`` and ``WATCHDOG_PID``, if set.
+        load_silence_s: seconds without progress that a worker may take while it loads; the
+            start timeout is extended by as much at each sign of progress.
     """
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, environ: Mapping[str, str], *, load_silence_s: float = LOAD_SILENCE_S
+    ) -> None:
         self._address = environ.get("NOTIFY_SOCKET", "")
         if self._address.startswith("@"):
             self._address = "\0" + self._address[1:]
+        self._load_silence_s = load_silence_s
         is_for_us = environ.get("WATCHDOG_PID") in (None, str(os.getpid()))
         self._watchdog_us = int(environ.get("WATCHDOG_USEC", 0)) if is_for_us else 0
 
@@ -44,7 +49,7 @@ class Notifier:
         """Send a status frame as STATUS; extend the start timeout while a model loads."""
         match frame:
             case LifecycleFrame(status="loading_model", phase=phase):
-                extension = int(LOAD_SILENCE_S * _MICROSECONDS)
+                extension = int(self._load_silence_s * _MICROSECONDS)
                 self._send(f"STATUS=loading: {phase}\nEXTEND_TIMEOUT_USEC={extension}")
             case LifecycleFrame(status="restarting", backend=backend):
                 self._send(f"STATUS=restarting {backend}")

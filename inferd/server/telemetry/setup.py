@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from inferd.limits.engine import LOAD_SILENCE_S
 from inferd.server.telemetry.metrics import Metrics
 from inferd.server.telemetry.sd_notify import Notifier
 from inferd.server.telemetry.status import StatusBoard
@@ -16,13 +17,16 @@ class Telemetry(NamedTuple):
     metrics: Metrics
 
 
-def make_telemetry(environ: Mapping[str, str]) -> Telemetry:
+def make_telemetry(
+    environ: Mapping[str, str], *, load_silence_s: float = LOAD_SILENCE_S
+) -> Telemetry:
     """Make and connect them.
 
     Args:
         environ: of the process, with systemd's variables.
+        load_silence_s: as configured; seconds that a loading worker may be silent.
     """
-    notifier = Notifier(environ)
+    notifier = Notifier(environ, load_silence_s=load_silence_s)
     metrics = Metrics()
     board = StatusBoard(on_publish=notifier.follow, on_death=metrics.worker_died)
     return Telemetry(board, notifier, metrics)

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 import pytest
 import trio
 
-from inferd.limits.engine import LOAD_SILENCE_S
 from inferd.server.telemetry.sd_notify import Notifier
 from inferd.wire.status import CapabilitiesFrame, LifecycleFrame
 
@@ -100,14 +99,15 @@ def test_published_frames_are_notified(frame, words, short_dir):
         assert heard(sock) == words
 
 
-def test_loading_extends_the_start_timeout(short_dir):
+def test_loading_extends_the_start_timeout_by_the_silence_that_is_allowed(short_dir):
     loading = LifecycleFrame(status="loading_model", phase="mmap", backend="chat")
     with manager(f"{short_dir}/notify") as sock:
-        Notifier({"NOTIFY_SOCKET": f"{short_dir}/notify"}).follow(loading)
+        environ = {"NOTIFY_SOCKET": f"{short_dir}/notify"}
+        Notifier(environ, load_silence_s=1234.5).follow(loading)
         [message] = heard(sock)
     status, extension = message.splitlines()
     assert status == "STATUS=loading: mmap"
-    assert extension == f"EXTEND_TIMEOUT_USEC={int(LOAD_SILENCE_S * 1_000_000)}"
+    assert extension == "EXTEND_TIMEOUT_USEC=1234500000"
 
 
 @pytest.mark.parametrize(
