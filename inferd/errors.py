@@ -72,7 +72,11 @@ class EmbedError(InferdError):
 
 
 class PeerError(GenerateError, EmbedError):
-    """The client sent something that cannot be served."""
+    """The client sent something that cannot be served.
+
+    A subclass that is raised while a request is decoded or resolved takes its text as its
+    only argument: for a large line it comes from another process, by name and text.
+    """
 
     code = ErrorCode.INVALID_REQUEST
 

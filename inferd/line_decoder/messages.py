@@ -12,7 +12,7 @@ from msgspec import Raw, Struct
 
 from inferd import errors
 from inferd.backend.job import Job, TranscribeJob
-from inferd.errors import InferdError, InternalError
+from inferd.errors import InferdError, InternalError, PeerError
 from inferd.ipc.worker import SandboxReport
 from inferd.wire.speech import AppendLine
 
@@ -83,12 +83,17 @@ def failure_of(error: InferdError, *, max_chars: int) -> DecodeFailure:
 
 
 def error_of(failure: DecodeFailure) -> InferdError:
-    """Rebuild the error of a failure; an unknown one becomes an ``InternalError``."""
+    """Rebuild the error of a failure, which only has the name of its class and its text.
+
+    That suffices for every ``PeerError`` but those with a constructor of their own, such as
+    ``ContextOverflowError``. These, and names of other classes, become an
+    ``InternalError``: no line decoder raises them, so the process misbehaves.
+    """
     kind = getattr(errors, failure.name, None)
     if (
         isinstance(kind, type)
-        and issubclass(kind, errors.PeerError)
-        and "__init__" not in vars(kind)  # made of its text alone
+        and issubclass(kind, PeerError)
+        and kind.__init__ is PeerError.__init__
     ):
         return kind(failure.text)
     return InternalError("a large line could not be read")

@@ -1,5 +1,5 @@
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -7,14 +7,13 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
+from inferd import errors
 from inferd.backend.job import Media, TranscribeJob
 from inferd.errors import (
-    AttachmentsTooLargeError,
-    AttachmentUnsupportedError,
-    FrameTooLargeError,
+    ContextOverflowError,
     InternalError,
-    InvalidFrameError,
     InvalidRequestError,
+    PeerError,
 )
 from inferd.limits.engine import MAX_IPC_MESSAGE_BYTES
 from inferd.line_decoder.decode import decode_large_line
@@ -32,20 +31,34 @@ from inferd.line_decoder.messages import (
 )
 from inferd.wire.blocks import BlocksRequest
 
+NEVER_RAISED_BY_A_DECODER = {ContextOverflowError}
+"""It counts no tokens."""
+
+
+def subclasses(kind: type[PeerError]) -> Iterator[type[PeerError]]:
+    for each in kind.__subclasses__():
+        yield each
+        yield from subclasses(each)
+
+
+def peer_errors() -> list[type[PeerError]]:
+    """The classes of errors.py that say what is wrong with a request."""
+    found = [PeerError, *subclasses(PeerError)]
+    return [each for each in found if each.__module__ == errors.__name__]
+
 
 @pytest.mark.parametrize(
-    "kind",
-    [
-        InvalidFrameError,
-        InvalidRequestError,
-        AttachmentsTooLargeError,
-        AttachmentUnsupportedError,
-        FrameTooLargeError,
-    ],
+    "kind", [each for each in peer_errors() if each not in NEVER_RAISED_BY_A_DECODER]
 )
 def test_a_failure_of_a_client_is_the_same_behind_the_process(kind):
     error = error_of(failure_of(kind("what is wrong"), max_chars=100))
     assert (type(error), error.message) == (kind, kind("what is wrong").message)
+
+
+def test_an_error_with_a_constructor_of_its_own_is_none_of_a_decoder(monkeypatch):
+    inheriting = type("InheritingError", (ContextOverflowError,), {})
+    monkeypatch.setattr(errors, "InheritingError", inheriting, raising=False)
+    assert isinstance(error_of(DecodeFailure("InheritingError", "t")), InternalError)
 
 
 @pytest.mark.parametrize(
