@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from inferd.config.parse import parse_config
+from inferd.server.admin.reload import RELOADABLE_ADMISSION, RELOADABLE_LIMITS
 from inferd.wire import codec
 from tools import regenerate
 from tools.documents import schemas
@@ -294,6 +295,16 @@ def test_paths_in_the_recipes_of_contributing_exist():
         and not (ROOT / "inferd" / name).exists()
     }
     assert missing == set()
+
+
+@pytest.mark.parametrize(
+    ("table", "keys"),
+    [("admission", RELOADABLE_ADMISSION), ("limits", RELOADABLE_LIMITS)],
+)
+def test_the_readme_lists_the_settings_that_a_reload_applies(table, keys):
+    _, _, section = (ROOT / "README.md").read_text().partition("a reload applies |")
+    [row] = re.findall(rf"^\| `\[{table}\]` \| (.+) \|$", section, re.MULTILINE)
+    assert re.findall(r"`(\w+)`", row) == [*keys]
 
 
 def test_examples_of_configuration_are_accepted():
