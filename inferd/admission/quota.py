@@ -1,11 +1,11 @@
-"""Quotas: a limit on the sum of amounts, shared fairly between users."""
+"""Quotas: a limit on the sum of charges, shared fairly between users."""
 
 from collections import Counter
 from typing import NamedTuple
 
 
-class Amount(NamedTuple):
-    """An amount charged to a user."""
+class Charge(NamedTuple):
+    """Units of a quota that are charged to a user."""
 
     uid: int
     units: int
@@ -14,19 +14,19 @@ class Amount(NamedTuple):
 
     @property
     def is_counted_first(self) -> bool:
-        """Whether it counts among the first amounts; an amount of 0 does not."""
+        """Whether it counts among the first charges; a charge of 0 does not."""
         return self.is_first and self.units > 0
 
 
 class Quota:
-    """A limit on the sum of amounts, and an equal share of it as a limit per user.
+    """A limit on the sum of charges, and an equal share of it as a limit per user.
 
-    First amounts are compared with first amounts only. One fits if all of them fit, and
+    First charges are compared with first charges only. One fits if all of them fit, and
     always if it is at most an even share: the limit divided by their number, this one
     included. So the n-th adds at most one n-th of the limit, and n of them are at most the
     limit times 1 + 1/2 + … + 1/n.
 
-    An amount over the limit fits if there is no other to compare it with; it then counts as
+    A charge over the limit fits if there is no other to compare it with; it then counts as
     the limit in that sum.
 
     Args:
@@ -35,46 +35,46 @@ class Quota:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        """May change at any time; amounts that were charged stay."""
+        """May change at any time; charges that were made stay."""
         self._by_user: Counter[int] = Counter()
         self._first = 0
         self._n_first = 0
         self.spent = 0
-        """The sum of all amounts."""
+        """The sum of all charges."""
 
-    def fits(self, amount: Amount, *, n_users: int) -> bool:
-        """Return whether one more amount fits.
+    def fits(self, charge: Charge, *, n_users: int) -> bool:
+        """Return whether one more charge fits.
 
         Args:
-            amount: the amount to add.
+            charge: the charge to add.
             n_users: users who wait, its own included.
         """
-        if amount.is_first:
+        if charge.is_first:
             share = self.limit // (self._n_first + 1)
-            fits_firsts = self._first + amount.units <= self.limit
-            return not self._first or fits_firsts or amount.units <= share
+            fits_firsts = self._first + charge.units <= self.limit
+            return not self._first or fits_firsts or charge.units <= share
         if not self.spent:
             return True
-        own = self._by_user[amount.uid] + amount.units
-        fits_all = self.spent + amount.units <= self.limit
+        own = self._by_user[charge.uid] + charge.units
+        fits_all = self.spent + charge.units <= self.limit
         return fits_all and own <= self.limit // n_users
 
     def n_users(self, *uids: int) -> int:
-        """Count the users with any amount, and the given users."""
+        """Count the users with any charge, and the given users."""
         return len(self._by_user.keys() | {*uids})
 
-    def spend(self, amount: Amount) -> None:
-        """Add an amount."""
-        self.spent += amount.units
-        self._first += amount.units * amount.is_first
-        self._n_first += amount.is_counted_first
-        self._by_user[amount.uid] += amount.units
+    def spend(self, charge: Charge) -> None:
+        """Add a charge."""
+        self.spent += charge.units
+        self._first += charge.units * charge.is_first
+        self._n_first += charge.is_counted_first
+        self._by_user[charge.uid] += charge.units
 
-    def release(self, amount: Amount) -> None:
-        """Subtract an amount."""
-        self.spent -= amount.units
-        self._first -= amount.units * amount.is_first
-        self._n_first -= amount.is_counted_first
-        self._by_user[amount.uid] -= amount.units
-        if not self._by_user[amount.uid]:
-            del self._by_user[amount.uid]
+    def release(self, charge: Charge) -> None:
+        """Subtract a charge."""
+        self.spent -= charge.units
+        self._first -= charge.units * charge.is_first
+        self._n_first -= charge.is_counted_first
+        self._by_user[charge.uid] -= charge.units
+        if not self._by_user[charge.uid]:
+            del self._by_user[charge.uid]

@@ -28,14 +28,17 @@ class Progress(Struct, frozen=True):
     total: int
 
 
-class Queued(Struct, frozen=True):
-    """The job is paused and queued; only for a job that wants to know."""
+class PausedPosition(Struct, frozen=True):
+    """The queue position of a job that is paused; only for a job that wants progress.
+
+    A job that has not started yet has no events: its position comes from the queue.
+    """
 
     position: int
-    """1 for the next job to continue."""
+    """1 for the next request to run or to continue."""
 
 
-TokenEvent = Token | Progress | Queued | Done
+TokenEvent = Token | Progress | PausedPosition | Done
 
 
 class Span(Struct, frozen=True, kw_only=True):
@@ -123,5 +126,5 @@ class DoneV2(Struct, frozen=True, kw_only=True):
 
 
 TokenEventV2 = (
-    Text | Thinking | ToolUse | Progress | Queued | Partial | AudioRead | DoneV2
+    Text | Thinking | ToolUse | Progress | PausedPosition | Partial | AudioRead | DoneV2
 )

@@ -14,7 +14,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 from msgspec import Struct
 
-from inferd.client.frames import Failure
+from inferd.client.frames import ClientErrorFrame
 from inferd.errors import FrameTooLargeError, InvalidFrameError
 from inferd.wire.blocks import AudioAttachment, BlocksRequest
 from inferd.wire.codec import DECODE_FAILURES, encode
@@ -43,7 +43,7 @@ class RequestFailedError(ClientError):
         frame: the error frame, with ``code``, ``message`` and their details.
     """
 
-    def __init__(self, frame: Failure) -> None:
+    def __init__(self, frame: ClientErrorFrame) -> None:
         self.frame = frame
         named = f"{frame.code.replace('_', ' ')}: "  # "invalid request: "
         is_named = frame.message.startswith(named)
@@ -71,9 +71,9 @@ class ClientSurface(Generic[Q, A]):
 
     socket: str
     """File name of the socket."""
-    decoder: msgspec.json.Decoder[A | Failure]
+    decoder: msgspec.json.Decoder[A | ClientErrorFrame]
 
-    def read(self, frame: bytes) -> A | Failure | None:
+    def read(self, frame: bytes) -> A | ClientErrorFrame | None:
         """Decode a frame; ``None`` for one of a kind that only a later daemon has.
 
         Raises:
@@ -195,15 +195,15 @@ class Exchange(Generic[Q, A]):
             raise ProtocolError(error.message) from error
         return None
 
-    def _accept(self, answer: A | Failure) -> A:
-        is_about_connection = isinstance(answer, Failure) and answer.id == ""
+    def _accept(self, answer: A | ClientErrorFrame) -> A:
+        is_about_connection = isinstance(answer, ClientErrorFrame) and answer.id == ""
         if self._id is None or (answer.id != self._id and not is_about_connection):
             raise ProtocolError(
                 f"a frame for request {answer.id!r}, which is not in progress"
             )
         if isinstance(answer, TerminalFrame):
             self._id = None
-        if isinstance(answer, Failure):
+        if isinstance(answer, ClientErrorFrame):
             raise RequestFailedError(answer)
         return answer
 

@@ -1,7 +1,7 @@
 """The frames that a client decodes, from a daemon of any version.
 
-They are the frames of ``wire.responses``, except that an enumeration that a later daemon
-may extend is a plain string here.
+They are the frames of ``wire.responses``, under the same names with ``Client`` before them,
+except that an enumeration that a later daemon may extend is a plain string here.
 """
 
 from msgspec import UNSET, UnsetType
@@ -17,32 +17,32 @@ from inferd.wire.responses import (
 )
 
 
-class Failure(ErrorFrame, frozen=True, kw_only=True):
+class ClientErrorFrame(ErrorFrame, frozen=True, kw_only=True):
     """The terminal frame of a failed request."""
 
     code: str  # type: ignore[assignment]  # wider than in wire.responses
     """One of ``inferd.errors.ErrorCode``, or a later daemon's."""
 
 
-class DoneText(DoneFrame, frozen=True, kw_only=True):
+class ClientDoneFrame(DoneFrame, frozen=True, kw_only=True):
     """The terminal frame of a v1 answer."""
 
     stop_reason: str  # type: ignore[assignment]  # wider, as above
 
 
-class Warned(AnswerWarning, frozen=True, kw_only=True):
+class ClientAnswerWarning(AnswerWarning, frozen=True, kw_only=True):
     """A warning about the answer."""
 
     code: str  # type: ignore[assignment]  # wider, as above
 
 
-class DoneBlocks(BlocksDone, frozen=True, kw_only=True):
+class ClientBlocksDone(BlocksDone, frozen=True, kw_only=True):
     """The terminal frame of a v2 answer."""
 
     stop_reason: str  # type: ignore[assignment]  # wider, as above
     detail: str | UnsetType = UNSET  # type: ignore[assignment]  # wider, as above
-    warnings: list[Warned] | UnsetType = UNSET  # type: ignore[assignment]  # as above
+    warnings: list[ClientAnswerWarning] | UnsetType = UNSET  # type: ignore[assignment]
 
 
-TextAnswer = TokenFrame | ProgressFrame | DoneText
-BlocksAnswer = BlockFrame | ProgressFrame | DoneBlocks
+TextAnswer = TokenFrame | ProgressFrame | ClientDoneFrame
+BlocksAnswer = BlockFrame | ProgressFrame | ClientBlocksDone

@@ -5,6 +5,7 @@ from typing import Final
 
 import trio
 
+from inferd.backend.gauge import GaugeSpec
 from inferd.memory.plan import (
     InsufficientMemoryError,
     MemoryBudget,
@@ -16,9 +17,6 @@ from inferd.memory.plan import (
 
 RequestShare = Callable[[MemoryDemand], Awaitable[MemoryShare]]
 """Request a worker's share for its demand; raises ``InsufficientMemoryError``."""
-
-GaugeSpec = tuple[str, str, Callable[[], float]]
-"""A number to watch: its name, its meaning, and how it is read."""
 
 
 NO_PART: Final = "its kind has no part in the memory plan"

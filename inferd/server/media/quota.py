@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from inferd.admission.quota import Amount, Quota
+from inferd.admission.quota import Charge, Quota
 from inferd.config.settings import LimitSettings
 from inferd.errors import InvalidRequestError, QueueFullError
 from inferd.server.media.attachments import (
@@ -18,9 +18,9 @@ from inferd.server.media.growing_audio import GrowingAudioFile
 from inferd.wire.blocks import AudioAttachment
 
 
-class _Amounts(NamedTuple):
-    n_bytes: Amount
-    files: Amount
+class _Charges(NamedTuple):
+    n_bytes: Charge
+    files: Charge
 
 
 class MediaQuota:
@@ -68,33 +68,33 @@ class MediaQuota:
         finally:
             request_media.close()
 
-    def spend(self, uid: int, n_bytes: int, n_files: int) -> _Amounts:
+    def spend(self, uid: int, n_bytes: int, n_files: int) -> _Charges:
         """Acquire quota for a request.
 
         Raises:
             QueueFullError: the user's share, or the quota, is exhausted.
         """
         is_first = not self._users[uid]
-        amounts = _Amounts(
-            Amount(uid, n_bytes, is_first), Amount(uid, n_files, is_first)
+        charges = _Charges(
+            Charge(uid, n_bytes, is_first), Charge(uid, n_files, is_first)
         )
         n_users = len({*self._users, uid})
         if not (
             n_files <= self._files.limit
-            and self._bytes.fits(amounts.n_bytes, n_users=n_users)
-            and self._files.fits(amounts.files, n_users=n_users)
+            and self._bytes.fits(charges.n_bytes, n_users=n_users)
+            and self._files.fits(charges.files, n_users=n_users)
         ):
             raise QueueFullError(depth=self._depth())
-        self._bytes.spend(amounts.n_bytes)
-        self._files.spend(amounts.files)
+        self._bytes.spend(charges.n_bytes)
+        self._files.spend(charges.files)
         self._users[uid] += 1
-        return amounts
+        return charges
 
-    def release(self, amounts: _Amounts) -> None:
+    def release(self, charges: _Charges) -> None:
         """Release the quota of a request."""
-        self._bytes.release(amounts.n_bytes)
-        self._files.release(amounts.files)
-        uid = amounts.files.uid
+        self._bytes.release(charges.n_bytes)
+        self._files.release(charges.files)
+        uid = charges.files.uid
         self._users[uid] -= 1
         if not self._users[uid]:
             del self._users[uid]
@@ -106,7 +106,7 @@ class RequestMedia:
     def __init__(self, quota: MediaQuota, uid: int) -> None:
         self._quota = quota
         self._uid = uid
-        self._amounts: _Amounts | None = None
+        self._charges: _Charges | None = None
         self.media: dict[str, AttachmentFile] = {}
         """Files by the ids of their attachments, in the order of the request."""
 
@@ -131,7 +131,7 @@ class RequestMedia:
         ahead_bytes = limits.max_audio_ahead_bytes + MEDIA_SLICE_BYTES
         n_bytes = sum(decoded_size(each.bytes or "") for each in attachments)
         n_bytes += ahead_bytes * sum(map(_is_open, attachments))
-        self._amounts = self._quota.spend(self._uid, n_bytes, len(attachments))
+        self._charges = self._quota.spend(self._uid, n_bytes, len(attachments))
         n_passed = 0
         for each in attachments:
             fd = None if each.fd is None else fds[each.fd]
@@ -147,9 +147,9 @@ class RequestMedia:
         """Close all files, and release their quota."""
         for file in self.media.values():
             file.close()
-        if self._amounts is not None:
-            self._quota.release(self._amounts)
-            self._amounts = None
+        if self._charges is not None:
+            self._quota.release(self._charges)
+            self._charges = None
 
     async def _load_one(
         self, attachment: MediaAttachment, fd: int | None

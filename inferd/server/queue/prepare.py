@@ -13,7 +13,7 @@ import trio
 from inferd.server.queue.requests import Permit
 
 
-class PrepareQueue:
+class PrepareLocks:
     """A lock for each backend, passed on in the order of the request queue."""
 
     def __init__(self) -> None:

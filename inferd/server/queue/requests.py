@@ -143,9 +143,8 @@ class RequestQueue:
             max_queued_tokens=settings.max_queued_tokens,
             max_queued_bytes=settings.max_queued_bytes,
         )
-        self._admission.set_quantum(
-            quantum_s=settings.quantum_s, max_live=settings.max_live
-        )
+        self._admission.set_quantum(settings.quantum_s)
+        self._admission.set_max_live(settings.max_live)
 
     def close(self) -> None:
         """Refuse all further requests."""
@@ -159,6 +158,10 @@ class RequestQueue:
     def order(self) -> list[Permit]:
         """List the waiting requests, the next to run first."""
         return [self._permits[ticket] for ticket in self._admission.order()]
+
+    def positions(self) -> dict[Permit, int]:
+        """Return the position of each waiting request; 1 for the next to run."""
+        return {permit: at for at, permit in enumerate(self.order(), start=1)}
 
     def _on_change(self) -> None:
         self._update_positions()
@@ -196,5 +199,5 @@ class RequestQueue:
 
     def _update_positions(self) -> None:
         if any(permit.wants_position for permit in self._permits.values()):
-            for position, permit in enumerate(self.order(), start=1):
+            for permit, position in self.positions().items():
                 permit.set_position(position)

@@ -13,8 +13,8 @@ from inferd.backend.events import (
     DoneV2,
     MalformedToolCall,
     Partial,
+    PausedPosition,
     Progress,
-    Queued,
     Span,
     Text,
     Thinking,
@@ -72,14 +72,19 @@ class FrameBuilder(ABC, Generic[E]):
     def build_cancelled(self, detail: Detail | UnsetType) -> Sequence[Response]:
         """Build the last frames of a cancelled answer."""
 
-    def _progress(self, event: Progress | Queued) -> ProgressFrame:
+    def _progress(self, event: Progress | PausedPosition) -> ProgressFrame:
         match event:
-            case Queued(position):
-                return ProgressFrame(id=self._id, status="queued", position=position)
+            case PausedPosition(position):
+                return queued_frame(self._id, position)
             case Progress(processed, total):
                 return ProgressFrame(
                     id=self._id, status="prefill", processed=processed, total=total
                 )
+
+
+def queued_frame(request_id: str, position: int) -> ProgressFrame:
+    """Build the frame of a request's queue position, before it starts or while paused."""
+    return ProgressFrame(id=request_id, status="queued", position=position)
 
 
 class V1FrameBuilder(FrameBuilder[TokenEvent]):
@@ -101,7 +106,7 @@ class V1FrameBuilder(FrameBuilder[TokenEvent]):
                     if self._streams:
                         self.has_begun = True
                         frames.append(TokenFrame(id=self._id, content=text))
-                case Progress() | Queued():
+                case Progress() | PausedPosition():
                     frames.append(self._progress(event))
                 case Done():
                     frames.append(self._done(event))
@@ -152,7 +157,7 @@ class V2FrameBuilder(FrameBuilder[TokenEventV2]):
         frames: list[Response] = []
         for event in events:
             match event:
-                case Progress() | Queued() | Partial() | AudioRead():
+                case Progress() | PausedPosition() | Partial() | AudioRead():
                     frames += self._progress_frames(event)
                 case DoneV2():
                     frames += self._blocks(merge_deltas(self._unsent))
@@ -179,10 +184,10 @@ class V2FrameBuilder(FrameBuilder[TokenEventV2]):
         return [*self._blocks(merge_deltas(self._unsent)), self._done(done, detail)]
 
     def _progress_frames(
-        self, event: Progress | Queued | Partial | AudioRead
+        self, event: Progress | PausedPosition | Partial | AudioRead
     ) -> Sequence[ProgressFrame]:
         match event:
-            case Progress() | Queued():
+            case Progress() | PausedPosition():
                 return [self._progress(event)]
             case Partial(text, span) if self._streams:
                 partial = ProgressFrame(

@@ -17,9 +17,8 @@ from inferd.resolve.request import ResolvedRequest
 from inferd.server.connection.response_writer import ResponseWriter
 from inferd.server.large_lines.decode import resolved_or
 from inferd.server.request_context import RequestContext
-from inferd.server.services.frames import FrameBuilder
+from inferd.server.services.frames import FrameBuilder, queued_frame
 from inferd.server.services.pipeline import OnPosition, Pipeline
-from inferd.wire.responses import ProgressFrame
 
 R = TypeVar("R")
 E = TypeVar("E", TokenEvent, TokenEventV2)
@@ -90,10 +89,7 @@ class GenerateService(ABC, Generic[R, E]):
         """Run the job; frames still unsent when it ends do not hold its permit."""
 
         async def send_position(position: int) -> None:
-            frame = ProgressFrame(
-                id=context.request_id, status="queued", position=position
-            )
-            reply.put([frame])
+            reply.put([queued_frame(context.request_id, position)])
             await reply.flush()
 
         on_position = send_position if plan.job.wants_progress else None

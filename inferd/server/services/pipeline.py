@@ -16,7 +16,7 @@ from inferd.limits.server import MAX_MEDIA_FILES
 from inferd.resolve.request import ResolvedRequest
 from inferd.routing import route
 from inferd.server.media.quota import MediaQuota
-from inferd.server.queue.prepare import PrepareQueue
+from inferd.server.queue.prepare import PrepareLocks
 from inferd.server.queue.requests import Permit, RequestQueue
 from inferd.server.request_context import RequestContext
 
@@ -63,10 +63,10 @@ class Pipeline:
 
     backends: Sequence[Backend]
     queue: RequestQueue
-    prepare_queue: PrepareQueue = field(default_factory=PrepareQueue)
-    render_queue: PrepareQueue = field(default_factory=PrepareQueue)
+    prepare_locks: PrepareLocks = field(default_factory=PrepareLocks)
+    render_locks: PrepareLocks = field(default_factory=PrepareLocks)
     """For prompts that the backend renders; it does not delay plain requests."""
-    compile_queue: PrepareQueue = field(default_factory=PrepareQueue)
+    compile_locks: PrepareLocks = field(default_factory=PrepareLocks)
     """For rendered requests whose grammar the backend compiles."""
     media_quota: MediaQuota = field(default_factory=_default_media_quota)
 
@@ -110,8 +110,8 @@ class Pipeline:
             context.backend = backend.name
             rendered = await self._render(backend, plan.job, permit)
             async with AsyncExitStack() as prepares:
-                prepare_queue = self._queue_for(rendered)
-                async with prepare_queue.acquire(
+                prepare_locks = self._locks_for(rendered)
+                async with prepare_locks.acquire(
                     backend.name, permit, self.queue.order
                 ):
                     job, fds = await make_job(backend)
@@ -129,9 +129,9 @@ class Pipeline:
                 context.started()
                 yield backend, prepared
 
-    def _queue_for(self, rendered: RenderedJob | None) -> PrepareQueue:
+    def _locks_for(self, rendered: RenderedJob | None) -> PrepareLocks:
         has_grammar = rendered is not None and bool(rendered.grammar)
-        return self.compile_queue if has_grammar else self.prepare_queue
+        return self.compile_locks if has_grammar else self.prepare_locks
 
     async def _render(
         self, backend: Backend, job: Job, permit: Permit
@@ -139,7 +139,7 @@ class Pipeline:
         """Have the backend render a job that is not plain, in queue order."""
         if not isinstance(job, GenerateJob) or job.is_plain:
             return None
-        async with self.render_queue.acquire(backend.name, permit, self.queue.order):
+        async with self.render_locks.acquire(backend.name, permit, self.queue.order):
             return await backend.render(job)
 
 

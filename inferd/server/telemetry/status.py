@@ -137,7 +137,7 @@ class StatusBoard:
         for subscriber in self._subscribers:
             subscriber.close()
 
-    # --- Observer -----------------------------------------------------------------
+    # --- WorkerObserver -----------------------------------------------------------
 
     def loading(self, backend: str, loading: Loading) -> None:
         """Publish that a worker loads its model."""

@@ -32,7 +32,7 @@ from inferd.worker.whisper.model.memory import predict_memory, state_bytes
 from inferd.worker.whisper.model.weights import ENGLISH, WhisperModel
 from inferd.worker.whisper.transcribe.audio import SAMPLE_RATE, AudioFile
 from inferd.worker.whisper.transcribe.inference import (
-    Hooks,
+    InferenceCallbacks,
     InferenceError,
     InferenceOptions,
     WhisperState,
@@ -241,7 +241,11 @@ class WhisperBackend(WorkerBackend):
         options = InferenceOptions(audio_ctx=_TEST_POSITIONS)
         try:
             state = WhisperState(self._model)
-            state.run(silence, options, Hooks(lambda _: None, should_abort=is_over))
+            state.run(
+                silence,
+                options,
+                InferenceCallbacks(lambda _: None, should_abort=is_over),
+            )
             state.close()
         except InferenceError as error:
             raise LoadError(f"self-test failed: {error}") from error

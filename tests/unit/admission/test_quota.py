@@ -1,15 +1,15 @@
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from inferd.admission.quota import Amount, Quota
+from inferd.admission.quota import Charge, Quota
 
-AMOUNTS = st.builds(Amount, st.integers(0, 3), st.integers(0, 20), st.booleans())
+AMOUNTS = st.builds(Charge, st.integers(0, 3), st.integers(0, 20), st.booleans())
 
 
-def budget_of(bound: int, *amounts: Amount) -> Quota:
+def budget_of(bound: int, *charges: Charge) -> Quota:
     budget = Quota(bound)
-    for amount in amounts:
-        budget.spend(amount)
+    for charge in charges:
+        budget.spend(charge)
     return budget
 
 
@@ -18,14 +18,14 @@ def budget_of(bound: int, *amounts: Amount) -> Quota:
     [(1, 7, True), (1, 8, False), (2, 2, True), (2, 3, False), (4, 1, False)],
 )
 def test_an_amount_fits_its_users_share_and_all(n_users, units, has_room):
-    budget = budget_of(10, Amount(1, 3, is_first=False))
-    asked = Amount(1, units, is_first=False)
+    budget = budget_of(10, Charge(1, 3, is_first=False))
+    asked = Charge(1, units, is_first=False)
     assert budget.fits(asked, n_users=n_users) is has_room
 
 
 def test_a_share_that_is_free_is_of_no_use_where_all_is_spent():
-    budget = budget_of(10, Amount(1, 9, is_first=False))
-    assert not budget.fits(Amount(2, 2, is_first=False), n_users=2)
+    budget = budget_of(10, Charge(1, 9, is_first=False))
+    assert not budget.fits(Charge(2, 2, is_first=False), n_users=2)
 
 
 @pytest.mark.parametrize(
@@ -42,23 +42,23 @@ def test_a_share_that_is_free_is_of_no_use_where_all_is_spent():
     ],
 )
 def test_a_first_one_fits_what_firsts_leave_or_an_even_share(firsts, units, has_room):
-    there = [Amount(uid, each, is_first=True) for uid, each in enumerate(firsts)]
-    budget = budget_of(10, *there, Amount(20, 100, is_first=False))
-    asked = Amount(21, units, is_first=True)
+    there = [Charge(uid, each, is_first=True) for uid, each in enumerate(firsts)]
+    budget = budget_of(10, *there, Charge(20, 100, is_first=False))
+    asked = Charge(21, units, is_first=True)
     assert budget.fits(asked, n_users=30) is has_room
 
 
 @settings(max_examples=50)
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 40)), max_size=30))
 def test_firsts_are_bounded_however_they_come_and_go(steps):
-    budget, there = Quota(30), list[Amount]()
+    budget, there = Quota(30), list[Charge]()
     for comes, units in steps:
-        amount = Amount(len(there), units, is_first=True)
+        charge = Charge(len(there), units, is_first=True)
         if not comes and there:
             budget.release(there.pop(units % len(there)))
-        elif budget.fits(amount, n_users=1):
-            budget.spend(amount)
-            there.append(amount)
+        elif budget.fits(charge, n_users=1):
+            budget.spend(charge)
+            there.append(charge)
         sizes = [each.units for each in there]
         shares = sum(30 // place for place in range(2, len(there) + 1))
         assert sum(sizes) <= max([30, *sizes]) + shares
@@ -66,14 +66,14 @@ def test_firsts_are_bounded_however_they_come_and_go(steps):
 
 @pytest.mark.parametrize("is_first", [True, False])
 def test_where_there_is_nothing_to_weigh_it_against_any_amount_fits(is_first):
-    assert budget_of(10).fits(Amount(1, 11, is_first), n_users=1)
+    assert budget_of(10).fits(Charge(1, 11, is_first), n_users=1)
 
 
 @settings(max_examples=30)
 @given(st.lists(AMOUNTS))
-def test_what_is_given_back_leaves_nothing(amounts):
-    budget = budget_of(10, *amounts)
-    assert budget.spent == sum(each.units for each in amounts)
-    for amount in amounts:
-        budget.release(amount)
+def test_what_is_given_back_leaves_nothing(charges):
+    budget = budget_of(10, *charges)
+    assert budget.spent == sum(each.units for each in charges)
+    for charge in charges:
+        budget.release(charge)
     assert vars(budget) == vars(budget_of(10))

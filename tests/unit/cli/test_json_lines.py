@@ -13,7 +13,7 @@ from inferd.cli.json_lines import (
     read_texts,
 )
 from inferd.client.exchange import RequestFailedError
-from inferd.client.frames import Failure
+from inferd.client.frames import ClientErrorFrame
 
 
 class Stdin(io.TextIOWrapper):
@@ -41,7 +41,7 @@ def parse(*arguments: str) -> list[str]:
 
 
 def failed(message):
-    frame = Failure(id="r", code="invalid_request", message=message)
+    frame = ClientErrorFrame(id="r", code="invalid_request", message=message)
     return RequestFailedError(frame)
 
 

@@ -23,7 +23,7 @@ from inferd.client.exchange import (
     RequestFailedError,
     embeddings_of,
 )
-from inferd.client.frames import DoneBlocks
+from inferd.client.frames import ClientBlocksDone
 from inferd.client.memfd import Memfd
 from inferd.errors import ErrorCode
 from inferd.wire.blocks import (
@@ -201,7 +201,7 @@ async def test_a_conversation_is_answered_in_blocks(short_dir, autojump_clock):
     async with listening(short_dir / "infer.v2.sock", answers([delta, end])):
         async with AsyncClient(short_dir) as client:
             frames = [type(each).__name__ async for each in client.converse(asked)]
-    assert frames == ["BlockFrame", "DoneBlocks"]
+    assert frames == ["BlockFrame", "ClientBlocksDone"]
 
 
 async def test_texts_become_embeddings_which_can_be_read(short_dir, autojump_clock):
@@ -299,7 +299,7 @@ async def test_memory_is_passed_with_the_request(short_dir, autojump_clock):
                 frames = client.converse(spoken(fd=0), descriptors=[memory.fd])
                 [last] = [frame async for frame in frames]
     assert came == [BLOCK]
-    assert isinstance(last, DoneBlocks)
+    assert isinstance(last, ClientBlocksDone)
 
 
 async def test_audio_is_appended_while_another_task_reads(

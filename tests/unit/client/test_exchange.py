@@ -14,7 +14,7 @@ from inferd.client.exchange import (
     check_sound,
     embeddings_of,
 )
-from inferd.client.frames import DoneText, Failure
+from inferd.client.frames import ClientDoneFrame, ClientErrorFrame
 from inferd.client.surfaces import BLOCKS, EMBED, TEXT
 from inferd.wire.blocks import (
     AudioAttachment,
@@ -40,10 +40,10 @@ from inferd.wire.speech import AppendLine
 from tests.unit.strategies import chunked
 
 REQUEST = GenerateRequest(id="r", messages=[ChatMessage("user", "hi")])
-DONE = DoneText(
+DONE = ClientDoneFrame(
     id="r", content="", usage=Usage(1, 1), stop_reason="end", backend="mock"
 )
-REFUSED = Failure(id="r", code="queue_full", message="queue full")
+REFUSED = ClientErrorFrame(id="r", code="queue_full", message="queue full")
 EMBEDDED = EmbeddingsFrame(
     id="r",
     embeddings=Raw(b"[[1,2.5],[-3e-2,0]]"),
@@ -145,7 +145,7 @@ def test_frames_before_an_error_frame_are_yielded_first():
 
 
 def test_an_error_about_the_connection_ends_any_request():
-    refusal = Failure(id="", code="frame_too_large", message="too large")
+    refusal = ClientErrorFrame(id="", code="frame_too_large", message="too large")
     exchange = started()
     assert take_all(exchange, lines(refusal)) == [refusal]
     assert exchange.is_done
@@ -170,7 +170,7 @@ def test_a_frame_of_an_unknown_kind_is_skipped():
     [
         lines(token("a", "another")),
         lines(token("a", "")),
-        lines(Failure(id="another", code="internal", message="m")),
+        lines(ClientErrorFrame(id="another", code="internal", message="m")),
         lines(DONE, token("late")),
         lines(DONE, DONE),
         *(b"\n", b"null\n", b'{"type":"status","id":"r"}\n', b'{"type":"token"}\n'),
@@ -183,7 +183,7 @@ def test_what_is_no_answer_to_us_is_refused(sent):
 
 @pytest.mark.parametrize("request_id", ["", "r"])
 def test_an_answer_without_a_request_is_refused(request_id):
-    error = Failure(id=request_id, code="queue_full", message="queue full")
+    error = ClientErrorFrame(id=request_id, code="queue_full", message="queue full")
     with pytest.raises(
         ProtocolError, match=f"'{request_id}', which is not in progress"
     ):
@@ -243,7 +243,7 @@ def test_the_text_of_a_failed_request_has_code_and_message():
 
 def test_a_message_that_begins_with_its_code_does_not_have_it_twice():
     message = "invalid request: top_k 0 not in [1, 9]"
-    frame = Failure(id="r", code="invalid_request", message=message)
+    frame = ClientErrorFrame(id="r", code="invalid_request", message=message)
     assert str(RequestFailedError(frame)) == message
 
 

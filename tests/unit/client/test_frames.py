@@ -1,14 +1,19 @@
 import msgspec
 import pytest
 
-from inferd.client.frames import DoneBlocks, DoneText, Failure, Warned
+from inferd.client.frames import (
+    ClientAnswerWarning,
+    ClientBlocksDone,
+    ClientDoneFrame,
+    ClientErrorFrame,
+)
 from inferd.wire.responses import AnswerWarning, BlocksDone, DoneFrame, ErrorFrame
 
 WIDER = [
-    (Failure, ErrorFrame),
-    (DoneText, DoneFrame),
-    (DoneBlocks, BlocksDone),
-    (Warned, AnswerWarning),
+    (ClientErrorFrame, ErrorFrame),
+    (ClientDoneFrame, DoneFrame),
+    (ClientBlocksDone, BlocksDone),
+    (ClientAnswerWarning, AnswerWarning),
 ]
 
 
@@ -22,9 +27,9 @@ def test_a_frame_has_the_fields_of_the_wire_and_no_other(ours, wires):
 @pytest.mark.parametrize(
     ("frame", "fields"),
     [
-        (Failure, {"id": "r", "code": "news", "message": "m", "n_ctx": 8}),
+        (ClientErrorFrame, {"id": "r", "code": "news", "message": "m", "n_ctx": 8}),
         (
-            DoneText,
+            ClientDoneFrame,
             {
                 "id": "r",
                 "content": "",
@@ -34,7 +39,7 @@ def test_a_frame_has_the_fields_of_the_wire_and_no_other(ours, wires):
             },
         ),
         (
-            DoneBlocks,
+            ClientBlocksDone,
             {
                 "id": "r",
                 "stop_reason": "news",

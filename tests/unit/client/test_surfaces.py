@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from inferd.client.frames import DoneBlocks, DoneText, Failure
+from inferd.client.frames import ClientBlocksDone, ClientDoneFrame, ClientErrorFrame
 from inferd.client.surfaces import BLOCKS, EMBED, RERANK, TEXT
 from inferd.errors import ErrorCode, InvalidFrameError
 from inferd.wire.codec import encode
@@ -81,17 +81,21 @@ def test_what_a_daemon_answers_is_read(surface, answer):
             DoneFrame(
                 id="r", content="a", usage=Usage(1, 2), stop_reason="end", backend="b"
             ),
-            DoneText,
+            ClientDoneFrame,
         ),
         (
             BLOCKS,
             BlocksDone(
                 id="r", usage=UsageV2(1, 2), stop_reason="tool_use", backend="b"
             ),
-            DoneBlocks,
+            ClientBlocksDone,
         ),
         *[
-            (each, ErrorFrame(id="", code=ErrorCode.INTERNAL, message="m"), Failure)
+            (
+                each,
+                ErrorFrame(id="", code=ErrorCode.INTERNAL, message="m"),
+                ClientErrorFrame,
+            )
             for each in SURFACES
         ],
     ],

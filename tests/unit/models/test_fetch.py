@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from inferd.models.fetch import Builder, FetchError, fetch, is_cached
+from inferd.models.fetch import FetchError, ProgramRunner, fetch, is_cached
 from tests.unit.models.fake_builder import MADE, PLAIN, WEIGHTS, WORDS, FakeBuilder
 
 MODELS = pytest.mark.parametrize("model", [PLAIN, MADE], ids=lambda model: model.name)
@@ -18,7 +18,7 @@ def builder(tmp_path):
     directory = tmp_path / "builder"
     directory.mkdir()
     fake = FakeBuilder(directory)
-    interface: Builder = fake
+    interface: ProgramRunner = fake
     assert interface is fake
     return fake
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from inferd.models.__main__ import CONVERTER_FILES, CONVERTER_NEEDS, PipBuilder, main
+from inferd.models.__main__ import CONVERTER_FILES, CONVERTER_NEEDS, PipPrograms, main
 from inferd.models.embedded import EMBEDDED_MODELS
 from inferd.models.fetch import FetchError
 from tests.unit.models.fake_builder import MADE, PLAIN, FakeBuilder
@@ -60,7 +60,7 @@ def command(builders, monkeypatch, tmp_path):
             vars(builders[-1]).update(state)
             return builders[-1]
 
-        monkeypatch.setattr("inferd.models.__main__.PipBuilder", open_builder)
+        monkeypatch.setattr("inferd.models.__main__.PipPrograms", open_builder)
         monkeypatch.setattr(sys, "argv", ["inferd.models", *arguments])
         return main()
 
@@ -144,7 +144,7 @@ def asked(pip):
 def builder(pip, tmp_path):
     directory = tmp_path / "builder"
     directory.mkdir()
-    return PipBuilder(directory)
+    return PipPrograms(directory)
 
 
 def test_a_wheel_is_downloaded_alone_and_never_built(builder, pip, tmp_path):

@@ -62,7 +62,7 @@ class InferenceOptions(NamedTuple):
     """Encoder positions for a chunk, fewer than the model has; 0 for all."""
 
 
-class Hooks(NamedTuple):
+class InferenceCallbacks(NamedTuple):
     """Callbacks of a running call, on the thread of the call."""
 
     on_segment: Callable[[list[Piece]], None]
@@ -121,13 +121,15 @@ class WhisperState:
         best = max(range(len(known)), key=lambda index: probabilities[index])
         return known[best], probabilities[best]
 
-    def run(self, samples: Samples, options: InferenceOptions, hooks: Hooks) -> None:
+    def run(
+        self, samples: Samples, options: InferenceOptions, callbacks: InferenceCallbacks
+    ) -> None:
         """Transcribe samples until they end or a hook ends the call.
 
         Raises:
             InferenceError: the library failed.
         """
-        with closing(_Call(self, options, hooks)) as call:
+        with closing(_Call(self, options, callbacks)) as call:
             code = self._library.whisper_full_with_state(
                 self._model.handle,
                 self._handle,
@@ -193,10 +195,13 @@ class _Call:
     """The parameters of one call, with their C callbacks."""
 
     def __init__(
-        self, state: WhisperState, options: InferenceOptions, hooks: Hooks
+        self,
+        state: WhisperState,
+        options: InferenceOptions,
+        callbacks: InferenceCallbacks,
     ) -> None:
         self._state = state
-        self._hooks = hooks
+        self._callbacks = callbacks
         self._n_chunks = 0
         self.is_cut = False
         self.error: Exception | None = None
@@ -223,7 +228,7 @@ class _Call:
         self, _model: object, _state: object, n_new: int, _: object
     ) -> None:
         try:
-            self._hooks.on_segment(self._state.pieces(n_new))
+            self._callbacks.on_segment(self._state.pieces(n_new))
         except Exception as error:  # noqa: BLE001  # raised again by ``run``
             self.error = error
 
@@ -232,14 +237,14 @@ class _Call:
         if self._n_chunks == 1:
             return True
         try:
-            goes_on = self.error is None and self._hooks.on_chunk()
+            goes_on = self.error is None and self._callbacks.on_chunk()
         except Exception as error:  # noqa: BLE001  # raised again by ``run``
             self.error, goes_on = error, False
         self.is_cut = self.is_cut or not goes_on
         return goes_on
 
     def _should_abort(self, _: object) -> bool:
-        self.is_cut = self.error is not None or self._hooks.should_abort()
+        self.is_cut = self.error is not None or self._callbacks.should_abort()
         return self.is_cut
 
 

@@ -18,7 +18,7 @@ from inferd.worker.whisper.transcribe.audio import (
     positions,
 )
 from inferd.worker.whisper.transcribe.inference import (
-    Hooks,
+    InferenceCallbacks,
     InferenceOptions,
     Piece,
     WhisperState,
@@ -155,8 +155,8 @@ class TranscriptionSession:
             translates=job.translates,
             temperature=job.temperature,
         )
-        hooks = Hooks(on_segment, self._next_chunk, self._should_abort)
-        self._ensure_state().run(samples, options, hooks)
+        callbacks = InferenceCallbacks(on_segment, self._next_chunk, self._should_abort)
+        self._ensure_state().run(samples, options, callbacks)
         if self.thread.is_dropped:
             raise JobDroppedError
 

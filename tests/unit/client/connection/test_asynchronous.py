@@ -6,7 +6,7 @@ import trio.testing
 
 from inferd.client.asynchronous import AsyncClient
 from inferd.client.exchange import ClientError, ConnectionLostError
-from inferd.client.frames import DoneBlocks, DoneText
+from inferd.client.frames import ClientBlocksDone, ClientDoneFrame
 from inferd.wire.blocks import AudioAttachment, AudioBlock, BlocksRequest, Message
 from inferd.wire.requests import ChatMessage, GenerateRequest
 from tests.fakes.listener import done, token
@@ -101,7 +101,7 @@ async def test_after_an_answer_that_was_interrupted_the_next_is_had_anew(
         async with AsyncClient(short_dir) as client:
             await interrupt(client)
             [frame] = [each async for each in client.generate(request())]
-    assert isinstance(frame, DoneText)
+    assert isinstance(frame, ClientDoneFrame)
     assert frame.content == "b"
 
 
@@ -179,7 +179,7 @@ async def test_after_an_append_that_was_cut_short_the_next_request_is_served(
             assert scope.cancelled_caught
             await trio.testing.wait_all_tasks_blocked()
             [frame] = [each async for each in client.converse(spoken())]
-    assert isinstance(frame, DoneBlocks)
+    assert isinstance(frame, ClientBlocksDone)
 
 
 async def test_after_a_request_that_was_cut_short_the_next_one_is_served(
@@ -195,7 +195,7 @@ async def test_after_a_request_that_was_cut_short_the_next_one_is_served(
                 [each async for each in client.generate(large)]
             assert scope.cancelled_caught
             [frame] = [each async for each in client.generate(request())]
-    assert isinstance(frame, DoneText)
+    assert isinstance(frame, ClientDoneFrame)
 
 
 async def test_a_closed_client_appends_nothing(short_dir, autojump_clock):

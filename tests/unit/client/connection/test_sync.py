@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from inferd.client.exchange import APPEND_BYTES, ClientError, ConnectionLostError
-from inferd.client.frames import DoneText
+from inferd.client.frames import ClientDoneFrame
 from inferd.client.sync import Client
 from inferd.wire.blocks import AudioAttachment, AudioBlock, BlocksRequest, Message
 from inferd.wire.requests import ChatMessage, GenerateRequest
@@ -103,7 +103,7 @@ def test_after_an_answer_that_was_interrupted_the_next_is_had_anew(
     with Client(serve(dialogue, answers), timeout_s=0.2) as client:
         interrupt(client)
         [frame] = client.generate(request())
-    assert isinstance(frame, DoneText)
+    assert isinstance(frame, ClientDoneFrame)
     assert frame.content == "b"
 
 

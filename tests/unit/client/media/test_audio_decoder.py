@@ -6,7 +6,7 @@ import av
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from inferd.client.media.audio_decoder import EndCheck, convert_raw, decode_file
+from inferd.client.media.audio_decoder import TruncationCheck, convert_raw, decode_file
 from inferd.client.media.sound import SoundError
 from tests.fakes.recordings import (
     CODERS,
@@ -198,7 +198,7 @@ def test_a_file_with_a_hole_gives_sound_or_one_line(tmp_path_factory, name, data
 
 
 def ending(said_s, *seen):
-    judge = EndCheck(said_s)
+    judge = TruncationCheck(said_s)
     for seconds, fault in seen:
         judge.note_fault(fault)
         judge.add_decoded(seconds)

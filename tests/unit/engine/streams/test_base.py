@@ -4,7 +4,7 @@ import pytest
 import trio
 import trio.testing
 
-from inferd.backend.events import Queued, Token, TokenEvent
+from inferd.backend.events import PausedPosition, Token, TokenEvent
 from inferd.engine.channel.demultiplexer import (
     JobMessage,
     QueuePosition,
@@ -94,4 +94,4 @@ def test_token_counts_are_the_same_in_v2():
 
 async def test_a_queue_position_is_an_event_among_others(autojump_clock):
     _, stream = words(b"a", QueuePosition(2), b".")
-    assert await batches_of(stream) == [[Token("a"), Queued(2), Token(".")]]
+    assert await batches_of(stream) == [[Token("a"), PausedPosition(2), Token(".")]]

@@ -21,7 +21,7 @@ from tests.fakes.bpf import verdict
 ALL = {
     "serving": SERVING,
     "loading": LOADING,
-    "writing": RENDERING,
+    "rendering": RENDERING,
     "preparing": PREPARING,
     "accelerated": ACCELERATED,
 }
@@ -250,7 +250,7 @@ def test_another_stage_has_forms_of_its_own(machine, rules, call, arguments, all
         (PREPARING, 89, 82),
         (ACCELERATED, 148, 132),
     ],
-    ids=["serving", "writing", "loading", "preparing", "accelerated"],
+    ids=["serving", "rendering", "loading", "preparing", "accelerated"],
 )
 def test_few_calls_are_left(rules, n_x86_64, n_aarch64):
     """What the documents say; who makes a list longer says so there."""

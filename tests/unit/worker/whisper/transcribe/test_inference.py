@@ -8,7 +8,7 @@ from inferd.worker.whisper.model.file import WhisperFile
 from inferd.worker.whisper.model.weights import WhisperModel
 from inferd.worker.whisper.structs import FULL_DEFAULTS
 from inferd.worker.whisper.transcribe.inference import (
-    Hooks,
+    InferenceCallbacks,
     InferenceError,
     InferenceOptions,
     Piece,
@@ -37,7 +37,7 @@ def listener(model) -> Iterator[WhisperState]:
 
 
 def params(listener: WhisperState, options: InferenceOptions):
-    return _Call(listener, options, Hooks(lambda _: None)).params
+    return _Call(listener, options, InferenceCallbacks(lambda _: None)).params
 
 
 def changed(made) -> dict[str, object]:
@@ -92,7 +92,7 @@ def test_a_temperature_that_is_too_high_to_fall_back_from_is_the_only_one(
 
 def test_samples_are_heard_as_segments_with_their_tokens(listener):
     heard: list[Piece] = []
-    listener.run(noise(3), QUICK, Hooks(heard.extend))
+    listener.run(noise(3), QUICK, InferenceCallbacks(heard.extend))
     assert heard
     for piece in heard:
         assert piece.text == b"".join(token.text for token in piece.tokens)
@@ -105,7 +105,7 @@ def test_times_are_milliseconds_and_tokens_those_of_text(tmp_path):
     path = write_tiny_whisper(tmp_path / "reciter.bin", end_ms=28_000)
     reciter = WhisperState(WhisperModel(WhisperFile(path)))
     heard: list[Piece] = []
-    reciter.run(noise(60), InferenceOptions(), Hooks(heard.extend))
+    reciter.run(noise(60), InferenceOptions(), InferenceCallbacks(heard.extend))
     reciter.close()
     times = [(piece.start_ms, piece.end_ms) for piece in heard]
     assert times == [(0, 2000), (2020, 28_000), (30_000, 32_000), (32_020, 58_000)]
@@ -125,9 +125,11 @@ def test_a_call_ends_when_it_is_told_to_at_the_next_chunk_or_token(listener):
         n_beats += 1
         return n_beats >= 3
 
-    listener.run(noise(62), QUICK, Hooks(lambda _: None, on_chunk=stop))
+    listener.run(noise(62), QUICK, InferenceCallbacks(lambda _: None, on_chunk=stop))
     assert n_chunks == 1
-    listener.run(noise(3), QUICK, Hooks(lambda _: None, should_abort=is_over))
+    listener.run(
+        noise(3), QUICK, InferenceCallbacks(lambda _: None, should_abort=is_over)
+    )
     assert n_beats == 3
 
 
@@ -137,14 +139,18 @@ def test_what_goes_wrong_in_a_hook_goes_wrong_here(listener, hook):
         raise KeyError(hook)
 
     failing: dict[str, Any] = {hook: fail}
-    hooks = Hooks(lambda _: None)._replace(**failing)
+    callbacks = InferenceCallbacks(lambda _: None)._replace(**failing)
     with pytest.raises(KeyError, match=hook):
-        listener.run(noise(62), QUICK, hooks)
+        listener.run(noise(62), QUICK, callbacks)
 
 
 def test_a_failure_of_the_library_is_told(listener):
     with pytest.raises(InferenceError, match=r"whisper.cpp failed \(error -5\)"):
-        listener.run(noise(1), InferenceOptions(audio_ctx=9999), Hooks(lambda _: None))
+        listener.run(
+            noise(1),
+            InferenceOptions(audio_ctx=9999),
+            InferenceCallbacks(lambda _: None),
+        )
 
 
 def test_a_language_is_one_that_the_model_knows(listener, model):
@@ -160,4 +166,4 @@ def test_a_sound_too_short_to_tell_its_language_is_a_failure(listener):
 
 def test_silence_and_noise_as_loud_as_can_be_are_heard(listener):
     for samples in (np.zeros(16_000, np.float32), np.sign(noise(1)), noise(1) * 3e5):
-        listener.run(samples, QUICK, Hooks(lambda _: None))
+        listener.run(samples, QUICK, InferenceCallbacks(lambda _: None))

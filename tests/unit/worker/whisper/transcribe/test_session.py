@@ -141,10 +141,10 @@ class Library:
         self.detected.append((len(samples), n_threads))
         return "de", 0.75
 
-    def run(self, samples, options, hooks) -> None:
+    def run(self, samples, options, callbacks) -> None:
         self.asked.append((len(samples), options))
-        hooks.on_segment([WORD])
-        self.went_on.append((hooks.on_chunk(), hooks.should_abort()))
+        callbacks.on_segment([WORD])
+        self.went_on.append((callbacks.on_chunk(), callbacks.should_abort()))
 
 
 @pytest.fixture
