@@ -25,7 +25,8 @@ _FAMILIES: Final = (
 )
 
 DIALECTS: Final[Mapping[str, Dialect]] = {each.name: each for each in _FAMILIES}
-"""By name; those with markers of their own come first."""
+"""By name, in the order in which ``detect_dialect`` asks them: the first that recognises a
+model is its dialect, so those with markers of their own come before more general ones."""
 
 
 def detect_dialect(architecture: str, template: str) -> Dialect:

@@ -65,6 +65,8 @@ class _Death(NamedTuple):
 class Engine(SessionBackend):
     """One configured backend: a worker process, replaced when it dies.
 
+    What its jobs send to the worker, and get back, is in ``SessionBackend``.
+
     Args:
         start: the program of its workers, and the message that they are started with.
         limits: timeouts and the restart policy's bounds.

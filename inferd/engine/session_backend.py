@@ -57,7 +57,10 @@ from inferd.limits.protocol import MAX_FRAME_BYTES, MAX_JOB_MEDIA
 
 
 class SessionBackend(Backend):
-    """A backend whose jobs run in a worker session; a new session may replace it.
+    """The part of an ``Engine`` that runs jobs: it sends them to the present worker session.
+
+    ``Engine`` adds the rest: the worker process, which it starts, watches and replaces, and
+    with each worker a new session.
 
     Args:
         prepare_timeout_s: seconds that preparing one job may take.

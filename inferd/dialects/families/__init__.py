@@ -1,1 +1,1 @@
-"""Model families, one dialect a module."""
+"""Model families, one dialect a module; ``hermes`` is a syntax that several of them use."""

@@ -1,4 +1,6 @@
-"""Tools in plain text, in the format of Hermes 2 Pro; shared by families without their own.
+"""Tools in plain text, in the format of Hermes 2 Pro: a shared syntax, not a family.
+
+Families without a format of their own use it, so it has no dialect in the registry.
 
 A system turn describes the tools in JSON, the assistant generates calls as JSON between
 markers, and a user turn has the results. Qwen was trained with exactly this text, and other

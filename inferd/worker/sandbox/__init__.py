@@ -3,6 +3,9 @@
 Seccomp lists the allowed system calls: more while a worker loads, few while it serves;
 Landlock lists the files. ``python -m inferd.worker.sandbox SCRIPT`` runs a script in the
 sandbox of a serving worker.
+
+This has the lists and their stages; the mechanism that installs them is the package
+``inferd.sandbox``.
 """
 
 from inferd.worker.sandbox.stages import (

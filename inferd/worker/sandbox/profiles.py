@@ -5,6 +5,10 @@
 for such a fork, ``ACCELERATED`` for a backend whose driver needs devices. Frequent calls
 come first: kernels before 5.11 walk down a filter at each call.
 
+Each profile includes another, so a call that is added to ``SERVING`` is in all of them:
+``LOADING`` and ``RENDERING`` include ``SERVING``, ``PREPARING`` both of these, and
+``ACCELERATED`` includes ``LOADING``.
+
 A call is on a list because it was observed, or because a C library makes it in place of one
 that was: older libraries, and those of another processor.
 """

@@ -2,6 +2,11 @@
 
 llguidance reads numbers as imprecise floating-point numbers and puts these in the grammar, so
 an answer would hold another number than its schema. Some numbers crash it.
+
+Which keywords are enforced is not decided here. For ``response_format`` and for calls that
+are JSON, llguidance compiles the schema, and refuses keywords that it does not support. For
+calls in another syntax, ``dialects.schema.subset`` has the list, and the modules
+``dialects.calls.gemma4_grammar`` and ``tagged_grammar`` write the rules.
 """
 
 import json
