@@ -12,13 +12,14 @@ import trio
 
 from attack.measures import DONE, HUNG, LOST, REFUSED, Sample
 from inferd import surfaces
+from inferd.limits.protocol import MAX_FRAME_BYTES
 from tests.daemon.connection import TERMINAL
 from torture.clients import connect
 
 TIMEVAL: Final = struct.Struct("ll")
 READ_BYTES: Final = 64 * 1024
-KEPT_BYTES: Final = 64 * 1024 * 1024 + 1
-"""Of one line that the daemon writes."""
+KEPT_BYTES: Final = MAX_FRAME_BYTES + 1
+"""Bytes that are kept of one line that the daemon writes."""
 ENDING: Final = tuple(f'"type":"{each}"'.encode() for each in TERMINAL)
 
 

@@ -21,7 +21,7 @@ from inferd.engine.in_daemon import make_in_daemon
 from inferd.engine.supervisor.spawn import SpawnedProcess
 from inferd.memory.coordinator import MemoryCoordinator
 from inferd.paths import LOG_FILE, log_directory
-from inferd.server.admin.live_config import no_config_file
+from inferd.server.admin.running_config import no_config_file
 from inferd.server.capacity import memory_budget, worker_start
 from inferd.server.daemon import Daemon
 from inferd.server.event_loop.garbage import infrequent_gc

@@ -18,6 +18,7 @@ TERMINAL: Final = frozenset({"done", "error", "embeddings", "rerank"})
 """The types of frames that end a request."""
 
 MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of one line, as the protocol has it. A copy: this program uses nothing of inferd."""
 SEALS: Final = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 READ_BYTES: Final = 64 * 1024
 PAUSE_S: Final = 0.01

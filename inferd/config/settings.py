@@ -239,7 +239,7 @@ class LimitSettings(Table, frozen=True):
     progress. Also the seconds that it may take to send the next append line while the answer
     waits for it."""
     max_large_lines: Positive = MAX_LARGE_LINES
-    """Lines of over 128 KiB, and up to 64 MiB, that are received at once; others wait."""
+    """Request lines of 128 KiB to 64 MiB that are received at once; others wait."""
     worker_silence_s: Seconds = WORKER_SILENCE_S
     """Seconds without a message from a ready worker, or without progress of any job that it
     runs, before it is killed as hung."""

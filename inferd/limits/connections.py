@@ -29,14 +29,15 @@ LINE_TIMEOUT_S: Final = 60.0
 """Seconds from the first byte of a line to its last: a program that has a line ready sends
 even 64 MiB in less than one second. F-28."""
 
-LARGE_LINE_BYTES: Final = 128 * 1024
-"""Bytes of an unfinished line above which reading on needs one of ``MAX_LARGE_LINES``
-permits. Prompts of some 30,000 tokens stay below, and 1,024 unfinished lines of this size
-take 128 MiB. F-28."""
+LIMITED_LINE_BYTES: Final = 128 * 1024
+"""Bytes of an unfinished line from which on only ``MAX_LARGE_LINES`` lines are read at once.
+Prompts of some 30,000 tokens stay below, and 1,024 unfinished lines of this size take
+128 MiB. From ``OFFLOAD_LINE_BYTES`` on, which is less, a line is large: it is decoded in
+another process. F-28."""
 
 MAX_LARGE_LINES: Final = 4
-"""Large lines that are read at once, over all connections: each may grow to 64 MiB, so they
-take 256 MiB at most. F-28."""
+"""Lines of ``LIMITED_LINE_BYTES`` and more that are read at once, over all connections: each
+may grow to ``MAX_FRAME_BYTES``, so they take 256 MiB at most. F-28."""
 
 WRITE_TIMEOUT_S: Final = 60.0
 """Seconds one write may take before a client that stopped reading is disconnected. F-17."""

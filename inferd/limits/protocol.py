@@ -3,7 +3,10 @@
 from typing import Final
 
 MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
-"""Bytes of one line without its newline; the protocol's own cap. F-1."""
+"""Bytes of one line without its newline, in both directions: requests, and answers; the
+protocol's own cap. Messages between processes, the lines of waiting requests and unread
+answers have twice as many bytes (``MAX_IPC_MESSAGE_BYTES``, ``JOB_ANSWER_BYTES``,
+``MAX_QUEUED_BYTES``, ``MAX_UNREAD_BYTES``), so that the largest line fits. F-1."""
 
 MAX_ID_CHARS: Final = 128 * 1024
 """Characters of a request's id, which is repeated on every frame of its answer. F-1."""

@@ -159,8 +159,9 @@ takes 0.3 to 1 ms. F-35."""
 # --- large lines ------------------------------------------------------------------------
 
 OFFLOAD_LINE_BYTES: Final = 32 * 1024
-"""Bytes of the shortest line that is decoded in another process. Shorter lines take at most 4 ms
-to decode and check; handing a line over takes 0.5 ms. F-35."""
+"""Bytes of the shortest large line: large lines are decoded in another process. Shorter lines
+take at most 4 ms to decode and check; handing a line over takes 0.5 ms. Reading is limited from
+``LIMITED_LINE_BYTES`` on, which is more. F-35."""
 
 MAX_LINE_DECODERS: Final = 2
 """Processes that decode large lines at once; one user has at most one of them. F-35."""

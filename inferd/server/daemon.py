@@ -12,8 +12,8 @@ from inferd.config.settings import Config, ConfigError
 from inferd.errors import DAEMON_STOPS
 from inferd.limits.server import MAX_MEDIA_FILES
 from inferd.server.admin.commands import Commands
-from inferd.server.admin.live_config import LiveConfig, no_config_file
 from inferd.server.admin.reload import ReloadResult
+from inferd.server.admin.running_config import RunningConfig, no_config_file
 from inferd.server.admin.serve import serve_admin
 from inferd.server.capacity import make_admission
 from inferd.server.connection.deps import ConnectionDeps
@@ -94,7 +94,7 @@ class Daemon:
             in_flight=InFlight(metrics),
             metrics=metrics,
             connection_limit=ConnectionLimit(config.limits.max_connections),
-            large_line_limiter=FairLimiter(config.limits.max_large_lines),
+            line_limiter=FairLimiter(config.limits.max_large_lines),
             output_quota=OutputQuota(config.limits.max_unread_bytes),
             media_quota=MediaQuota(
                 config.limits, MAX_MEDIA_FILES, self._queue.count_waiting
@@ -103,7 +103,7 @@ class Daemon:
             loop=loop,
             decoders=DecoderPool(loop),
         )
-        self._live_config = LiveConfig(
+        self._running_config = RunningConfig(
             config=config,
             acceptor=Acceptor(metrics, self._deps.loop),
             deps=self._deps,
@@ -165,14 +165,14 @@ class Daemon:
         if is_serving:
             self._notifier.reloading()
         try:
-            reloaded = self._live_config.apply(self._read_config())
+            reloaded = self._running_config.apply(self._read_config())
         except ConfigError as error:
             log.warning("config.refused", reason=str(error))
             raise
         finally:
             if is_serving:
                 self._notifier.ready()
-        self._connections.recheck_access(self._live_config.acceptor.access)
+        self._connections.recheck_access(self._running_config.acceptor.access)
         log.info("config.reloaded", **reloaded._asdict())
         return reloaded
 
@@ -183,8 +183,8 @@ class Daemon:
             ListenError: a socket or the lock is not available.
             StartFailedError: a backend did not get ready. Both are raised in groups.
         """
-        self._live_config.allocate_fds()
-        acceptor = self._live_config.acceptor
+        self._running_config.allocate_fds()
+        acceptor = self._running_config.acceptor
         acceptor.open()
         with ExitStack() as stack:
             stack.enter_context(closing(acceptor))
@@ -233,7 +233,7 @@ class Daemon:
                 for spec in self._inference_listeners():
                     leaves.append(spec.leaf)
                     opened = self._listeners.open(
-                        nursery, spec, self._live_config.acceptor
+                        nursery, spec, self._running_config.acceptor
                     )
                     open_listeners.enter_context(opened)
                 self._is_ready = True
@@ -254,7 +254,7 @@ class Daemon:
 
     async def _drain(self) -> None:
         """Finish running and queued requests for ``drain_s`` at most; fail the rest."""
-        drain_s = self._live_config.config.limits.drain_s
+        drain_s = self._running_config.config.limits.drain_s
         log.info("daemon.draining", drain_s=drain_s)
         with self._drain_scope:
             await self._finish(by=trio.current_time() + drain_s)
@@ -280,7 +280,7 @@ class Daemon:
 
         Inherited sockets that no backend serves follow: they refuse every connection.
         """
-        config = self._live_config.config
+        config = self._running_config.config
         pipeline = Pipeline(
             self._backends, self._queue, media_quota=self._deps.media_quota
         )
@@ -304,12 +304,12 @@ class Daemon:
         yield from map(unserved_listener, not_served)
 
     def _admin_listener(self) -> ListenerSpec:
-        config = self._live_config.config
+        config = self._running_config.config
         is_shared = config.access.admin is not None
         return ListenerSpec(
             ADMIN,
             self._serve_admin_client,
-            self._live_config.admin_limit,
+            self._running_config.admin_limit,
             refusal_reply,
             may_use_reserve_fd=True,
             mode=INFERENCE_MODE if is_shared else ADMIN.mode,

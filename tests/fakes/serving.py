@@ -15,7 +15,7 @@ from inferd.admission.control import Admission
 from inferd.backend.interface import Backend
 from inferd.config.settings import AdmissionSettings, Config, LimitSettings
 from inferd.limits.server import MAX_MEDIA_FILES
-from inferd.server.admin.live_config import no_config_file
+from inferd.server.admin.running_config import no_config_file
 from inferd.server.connection.deps import ConnectionDeps
 from inferd.server.connection.disconnect_watch import DisconnectWatch
 from inferd.server.connection.limit import ConnectionLimit
@@ -80,7 +80,7 @@ class LocalServer:
             in_flight=self.in_flight,
             metrics=self.metrics,
             connection_limit=ConnectionLimit(max_connections),
-            large_line_limiter=FairLimiter(settings.max_large_lines),
+            line_limiter=FairLimiter(settings.max_large_lines),
             output_quota=OutputQuota(settings.max_unread_bytes),
             media_quota=self.media,
             limits=settings,

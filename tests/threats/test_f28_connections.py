@@ -10,7 +10,7 @@ import trio.testing
 from inferd.config.settings import LimitSettings
 from inferd.limits.connections import (
     IDLE_S,
-    LARGE_LINE_BYTES,
+    LIMITED_LINE_BYTES,
     LINE_TIMEOUT_S,
     MAX_LARGE_LINES,
 )
@@ -134,7 +134,7 @@ async def test_of_many_who_send_a_huge_line_at_once_few_are_read(autojump_clock)
             await trio.testing.wait_all_tasks_blocked()
             nursery.cancel_scope.cancel()
         begun = [each._reader._lines.pending_bytes for each in server.connections]
-        n_large = sum(n_bytes > 2 * LARGE_LINE_BYTES for n_bytes in begun)
+        n_large = sum(n_bytes > 2 * LIMITED_LINE_BYTES for n_bytes in begun)
         assert 0 < n_large < MAX_LARGE_LINES
         for client in clients:
             await client.aclose()

@@ -26,14 +26,14 @@ class ConnectionDeps:
     in_flight: InFlight
     metrics: Metrics
     connection_limit: ConnectionLimit
-    large_line_limiter: FairLimiter
+    line_limiter: FairLimiter
     output_quota: OutputQuota
     media_quota: MediaQuota
     limits: LimitSettings
     """The current limits: a change applies to whatever begins after it."""
     loop: LoopScheduler = field(default_factory=LoopScheduler)
     decoders: DecoderPool = field(default_factory=DecoderPool)
-    """Decodes long lines; until it is opened, all lines are decoded in the daemon."""
+    """Decodes large lines; until it is opened, all lines are decoded in the daemon."""
     read_ahead: ReadAheadCounter = field(default_factory=ReadAheadCounter)
     fd_quota: FdQuota = field(default_factory=lambda: FdQuota(MAX_CLIENT_DESCRIPTORS))
     identities: Identities = field(default_factory=Identities)

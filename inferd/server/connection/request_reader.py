@@ -10,7 +10,7 @@ from inferd.errors import (
     PeerError,
 )
 from inferd.limits.connections import (
-    LARGE_LINE_BYTES,
+    LIMITED_LINE_BYTES,
     READ_AHEAD_BYTES,
     READ_AHEAD_REQUESTS,
 )
@@ -25,7 +25,7 @@ from inferd.server.connection.read_ahead import (
 from inferd.server.fd_passing.quota import NO_FDS, LineFds
 from inferd.server.fd_passing.receive import FdsByLine
 from inferd.server.large_lines.decode import ParsedLine
-from inferd.server.large_lines.lines import LineBuffer, LongLine
+from inferd.server.large_lines.lines import LargeLine, LineBuffer
 from inferd.server.request_context import RequestContext
 from inferd.wire.codec import decode_cancel, decode_cancel_or_append
 from inferd.wire.requests import CancelLine, Request
@@ -51,7 +51,7 @@ class RequestReader(Generic[R]):
         fds_by_line: where clients may pass descriptors and append to requests: must be fed
             all bytes that this is fed.
         offload_line_bytes: from this length on a line is not decoded here, but left in
-            ``long_line``.
+            ``large_line``.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class RequestReader(Generic[R]):
         self._is_shut_down = False
         self._has_ended = False
         self._is_closed = False
-        self.long_line: LongLine | None = None
+        self.large_line: LargeLine | None = None
         """A line to be decoded elsewhere; no other is parsed until ``put_decoded_line``."""
         self.has_more_lines = False
         """Whether ``parse_lines`` stopped at the bound of one call."""
@@ -81,7 +81,7 @@ class RequestReader(Generic[R]):
     @property
     def is_over(self) -> bool:
         """Whether all requests are taken and no more will come."""
-        return self._is_closed and not self._queue and self.long_line is None
+        return self._is_closed and not self._queue and self.large_line is None
 
     @property
     def accepts_more(self) -> bool:
@@ -108,15 +108,15 @@ class RequestReader(Generic[R]):
         return self._queue.accepts_request(is_awaited=is_awaited)
 
     @property
-    def is_in_large_line(self) -> bool:
-        """Whether there is only an unfinished line, which is large and may still grow."""
+    def is_in_limited_line(self) -> bool:
+        """Whether all input is one unfinished line that may grow only if a limiter allows it."""
         return (
             self.accepts_more
             and not self._is_shut_down
             and not self.has_more_lines
             and self._current is None
             and not self._queue
-            and self._lines.pending_bytes >= LARGE_LINE_BYTES
+            and self._lines.pending_bytes >= LIMITED_LINE_BYTES
         )
 
     @property
@@ -135,7 +135,7 @@ class RequestReader(Generic[R]):
     def close(self) -> None:
         """Accept no more input, and discard what is not parsed yet."""
         self._is_closed = True
-        self.long_line = None
+        self.large_line = None
 
     def refuse_new(self, refusal: InferdError) -> None:
         """Refuse all requests that are read from here on; cancels still take effect."""
@@ -193,13 +193,13 @@ class RequestReader(Generic[R]):
 
     @property
     def _can_parse(self) -> bool:
-        return self._accepts_request and not self._is_closed and self.long_line is None
+        return self._accepts_request and not self._is_closed and self.large_line is None
 
-    def _add_line(self, line: bytes | LongLine) -> int:
-        """Parse a line, or leave it in ``long_line``; return its length."""
+    def _add_line(self, line: bytes | LargeLine) -> int:
+        """Parse a line, or leave it in ``large_line``; return its length."""
         self._n_lines += 1
-        if isinstance(line, LongLine):
-            self.long_line = line
+        if isinstance(line, LargeLine):
+            self.large_line = line
             return line.n_bytes
         self._parse_line(line)
         return len(line)
@@ -207,7 +207,7 @@ class RequestReader(Generic[R]):
     def _check_open_appends(self) -> None:
         """End or fail open attachments for which no more input can be read."""
         current = self._current
-        if self._is_closed and self.long_line is None:
+        if self._is_closed and self.large_line is None:
             for context in self._all_contexts:
                 context.appends.end()
         elif current and current.appends.is_open and not self._accepts_behind_current:
@@ -251,19 +251,19 @@ class RequestReader(Generic[R]):
                 route_append(append, len(frame), line_fds, self._all_contexts)
 
     @property
-    def n_long_line_fds(self) -> int:
-        """Descriptors that came with the long line."""
+    def n_large_line_fds(self) -> int:
+        """Descriptors that came with the large line."""
         if self._fds_by_line is None:
             return 0
         return self._fds_by_line.count(self._n_lines - 1)
 
     def put_decoded_line(self, parsed: ParsedLine | PeerError) -> None:
-        """Add the decoded long line, and go on with the lines after it.
+        """Add the decoded large line, and go on with the lines after it.
 
         Args:
             parsed: the decoded line, or why it is invalid.
         """
-        line, self.long_line = self.long_line, None
+        line, self.large_line = self.large_line, None
         if line is None:  # the reader was closed meanwhile
             return
         fds_by_line = self._fds_by_line

@@ -24,7 +24,7 @@ from inferd.server.fd_passing.receive import FdsByLine
 from inferd.server.identity.access import Access
 from inferd.server.identity.peer import Peer, groups_of, peer_of
 from inferd.server.large_lines.decode import decode_line
-from inferd.server.large_lines.lines import LongLine
+from inferd.server.large_lines.lines import LargeLine
 from inferd.server.media.append_queue import make_append_queue
 from inferd.server.request_context import (
     RequestContext,
@@ -151,7 +151,7 @@ class ClientConnection(Generic[R]):
         self._changed = trio.Event()
         self._is_paused = False  # while a large line waits for its permit
         self._is_ending = False
-        self._large_line_scope = trio.CancelScope()
+        self._limited_line_scope = trio.CancelScope()
         # Left lazy: a bound logger keeps the log level of its creation.
         self._log = structlog.get_logger(
             "activity", **socket_fields(endpoint.surface), **peer_fields(self._peer)
@@ -201,40 +201,40 @@ class ClientConnection(Generic[R]):
         while True:
             while not (self._reader.accepts_more or self._has_lines):
                 await self._can_read_more.park()
-            if (line := self._reader.long_line) is not None:
-                await self._decode_long_line(line)
+            if (line := self._reader.large_line) is not None:
+                await self._decode_large_line(line)
             elif self._reader.has_more_lines:
                 await self._parse_more()
-            elif self._reader.is_in_large_line:
-                await self._read_large_line()
+            elif self._reader.is_in_limited_line:
+                await self._read_limited_line()
             else:
                 await self._read_more()
 
-    async def _read_large_line(self) -> None:
-        """Read and decode a large line with a permit of the limiter, as it takes memory."""
+    async def _read_limited_line(self) -> None:
+        """Read on in a line that may take much memory, and decode it, when the limiter allows."""
         self._is_paused = True
-        with trio.CancelScope() as self._large_line_scope:
-            async with self._deps.large_line_limiter.acquire(self._peer.user):
+        with trio.CancelScope() as self._limited_line_scope:
+            async with self._deps.line_limiter.acquire(self._peer.user):
                 self._is_paused = False
                 self._changed.set()
-                while self._reader.is_in_large_line:
+                while self._reader.is_in_limited_line:
                     await self._read_more()
-                if (line := self._reader.long_line) is not None:
-                    await self._decode_long_line(line)
+                if (line := self._reader.large_line) is not None:
+                    await self._decode_large_line(line)
 
     @property
     def _has_lines(self) -> bool:
         """Whether received lines are waiting to be parsed or decoded."""
-        return self._reader.has_more_lines or self._reader.long_line is not None
+        return self._reader.has_more_lines or self._reader.large_line is not None
 
-    async def _decode_long_line(self, line: LongLine) -> None:
-        """Have a decoder process decode a long line."""
+    async def _decode_large_line(self, line: LargeLine) -> None:
+        """Have a decoder process decode a large line."""
         parsed = await decode_line(
             self._deps.decoders,
             line,
             kind=self._endpoint.large_lines,
             peer=self._peer,
-            n_fds=self._reader.n_long_line_fds,
+            n_fds=self._reader.n_large_line_fds,
         )
         self._reader.put_decoded_line(parsed)
         self._changed.set()
@@ -258,8 +258,8 @@ class ClientConnection(Generic[R]):
         EPIPE.
         """
         self._reader.mark_shut_down()
-        if self._reader.long_line is None:  # the rest is in the socket's buffer
-            self._large_line_scope.cancel()
+        if self._reader.large_line is None:  # the rest is in the socket's buffer
+            self._limited_line_scope.cancel()
         with suppress(OSError):  # the client has disconnected
             self._stream.socket.shutdown(socket.SHUT_RD)
 

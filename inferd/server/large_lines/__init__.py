@@ -1,1 +1,1 @@
-"""Long request lines: kept in parts, decoded in child processes, a few at a time."""
+"""Large request lines, of 32 KiB and more: kept in parts, decoded in child processes."""

@@ -1,4 +1,4 @@
-"""Decode a long line in a child process, and convert the result."""
+"""Decode a large line in a child process, and convert the result."""
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ from inferd.resolve.request import J, ResolvedRequest
 from inferd.routing import decode_requirement
 from inferd.server.identity.peer import Peer
 from inferd.server.large_lines.decoder_pool import DecoderOutput, DecoderPool
-from inferd.server.large_lines.lines import LongLine
+from inferd.server.large_lines.lines import LargeLine
 from inferd.wire.blocks import Attachment, BlocksRequest, UnknownAttachment
 from inferd.wire.requests import Request
 from inferd.wire.speech import AppendLine
@@ -60,13 +60,13 @@ def resolved_or(
 
 async def decode_line(
     decoders: DecoderPool,
-    line: LongLine,
+    line: LargeLine,
     *,
     kind: AnyLineKind | None,
     peer: Peer,
     n_fds: int,
 ) -> ParsedLine | PeerError:
-    """Have a long line decoded; return it, or the error where it is invalid.
+    """Have a large line decoded; return it, or the error where it is invalid.
 
     Args:
         decoders: decode it.

@@ -1,4 +1,4 @@
-"""Split bytes into lines: short ones as a whole, long ones in parts."""
+"""Split bytes into lines: small ones as a whole, large ones in parts."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from inferd.limits.protocol import MAX_FRAME_BYTES
 from inferd.wire.framing import LineSplitter
 
 
-class LongLine(NamedTuple):
+class LargeLine(NamedTuple):
     """A line to be decoded by another process."""
 
     parts: list[bytearray]
@@ -16,10 +16,10 @@ class LongLine(NamedTuple):
 
 
 class LineBuffer:
-    """Splits a stream of bytes into lines without ever copying a long line as a whole.
+    """Splits a stream of bytes into lines without ever copying a large line as a whole.
 
     Args:
-        offload_line_bytes: the length from which on a line is long.
+        offload_line_bytes: the length from which on a line is large.
 
     Bounds:
         As a ``LineSplitter``; parts have up to ``READ_BYTES``, however small the reads.
@@ -27,7 +27,7 @@ class LineBuffer:
 
     def __init__(self, offload_line_bytes: int) -> None:
         self._offload_line_bytes = offload_line_bytes
-        self._short = LineSplitter()
+        self._small = LineSplitter()
         self._parts: list[bytearray] = []
         self._n_bytes = 0
         self._is_whole = False
@@ -35,7 +35,7 @@ class LineBuffer:
     @property
     def pending_bytes(self) -> int:
         """Bytes fed that are not part of a taken line."""
-        return self._short.pending_bytes + self._n_bytes
+        return self._small.pending_bytes + self._n_bytes
 
     def feed(self, data: bytes | bytearray) -> None:
         """Add bytes; the caller has taken all complete lines."""
@@ -44,9 +44,9 @@ class LineBuffer:
             self._is_whole = bool(newline)
             self._add(line)
         if data:
-            self._short.feed(data)
+            self._small.feed(data)
 
-    def next_line(self) -> bytes | LongLine | None:
+    def next_line(self) -> bytes | LargeLine | None:
         """Take the next line, without its newline; ``None`` if it is incomplete.
 
         Raises:
@@ -56,24 +56,24 @@ class LineBuffer:
             raise FrameTooLargeError(f"frame exceeds {MAX_FRAME_BYTES} byte cap")
         if self._parts:
             return self._take() if self._is_whole else None
-        line = self._short.next_frame()
+        line = self._small.next_frame()
         if line is None:
-            if self._short.pending_bytes >= self._offload_line_bytes:
-                self._add(self._short.last_frame() or b"")
+            if self._small.pending_bytes >= self._offload_line_bytes:
+                self._add(self._small.last_frame() or b"")
             return None
-        return self._short_or_long(line)
+        return self._small_or_large(line)
 
-    def last_line(self) -> bytes | LongLine | None:
+    def last_line(self) -> bytes | LargeLine | None:
         """Take the bytes after the last newline; raises as ``next_line``."""
         if self._parts:
             return self._take()
-        line = self._short.last_frame()
-        return None if line is None else self._short_or_long(line)
+        line = self._small.last_frame()
+        return None if line is None else self._small_or_large(line)
 
-    def _short_or_long(self, line: bytes) -> bytes | LongLine:
+    def _small_or_large(self, line: bytes) -> bytes | LargeLine:
         if len(line) < self._offload_line_bytes:
             return line
-        return LongLine([bytearray(line)], len(line))
+        return LargeLine([bytearray(line)], len(line))
 
     def _add(self, data: bytes | bytearray) -> None:
         self._n_bytes += len(data)
@@ -82,7 +82,7 @@ class LineBuffer:
         else:
             self._parts.append(bytearray(data))
 
-    def _take(self) -> LongLine:
-        line = LongLine(self._parts, self._n_bytes)
+    def _take(self) -> LargeLine:
+        line = LargeLine(self._parts, self._n_bytes)
         self._parts, self._n_bytes, self._is_whole = [], 0, False
         return line

@@ -51,10 +51,10 @@ def test_requests_read_ahead_are_small_beside_a_frame():
 
 
 def test_unfinished_lines_of_all_clients_are_bounded():
-    small = connections.MAX_CONNECTIONS * connections.LARGE_LINE_BYTES
+    small = connections.MAX_CONNECTIONS * connections.LIMITED_LINE_BYTES
     large = connections.MAX_LARGE_LINES * protocol.MAX_FRAME_BYTES
     assert small + large < 400 * 1024 * 1024
-    assert connections.LARGE_LINE_BYTES < connections.READ_AHEAD_BYTES
+    assert connections.LIMITED_LINE_BYTES < connections.READ_AHEAD_BYTES
 
 
 def test_a_list_of_requests_is_small_beside_a_frame():

@@ -43,7 +43,7 @@ def subclasses(kind: type[PeerError]) -> Iterator[type[PeerError]]:
 
 def peer_errors() -> list[type[PeerError]]:
     """The classes of errors.py that say what is wrong with a request."""
-    found = [PeerError, *subclasses(PeerError)]
+    found: list[type[PeerError]] = [PeerError, *subclasses(PeerError)]
     return [each for each in found if each.__module__ == errors.__name__]
 
 

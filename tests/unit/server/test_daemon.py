@@ -522,7 +522,7 @@ async def test_the_admin_socket_admits_configured_users(short_dir, autojump_cloc
 async def test_a_daemon_without_enough_descriptors_does_not_start(
     short_dir, monkeypatch
 ):
-    monkeypatch.setattr("inferd.server.admin.live_config.fd_limit", lambda: 30)
+    monkeypatch.setattr("inferd.server.admin.running_config.fd_limit", lambda: 30)
     with pytest.raises(ConfigError, match="open files = 30"):
         await make_daemon(short_dir, ScriptedBackend()).daemon.run()
 

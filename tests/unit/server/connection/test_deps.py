@@ -8,4 +8,4 @@ def test_default_dependencies_are_not_shared():
     assert one.loop is not other.loop
     assert one.fd_quota is not other.fd_quota
     assert one.fd_quota.max_fds == MAX_CLIENT_DESCRIPTORS
-    assert one.large_line_limiter.limit == MAX_LARGE_LINES
+    assert one.line_limiter.limit == MAX_LARGE_LINES

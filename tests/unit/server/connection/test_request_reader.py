@@ -14,7 +14,7 @@ from inferd.errors import (
     PeerError,
 )
 from inferd.limits.connections import (
-    LARGE_LINE_BYTES,
+    LIMITED_LINE_BYTES,
     READ_AHEAD_BYTES,
     READ_AHEAD_REQUESTS,
 )
@@ -594,34 +594,34 @@ def test_a_line_that_has_begun_has_the_number_of_those_before_it():
 
 
 def test_a_line_is_large_from_a_bound_on():
-    reader = filled(b"x" * (LARGE_LINE_BYTES - 1))
-    assert not reader.is_in_large_line
+    reader = filled(b"x" * (LIMITED_LINE_BYTES - 1))
+    assert not reader.is_in_limited_line
     reader.feed(b"x")
-    assert reader.is_in_large_line
+    assert reader.is_in_limited_line
 
 
 @pytest.mark.parametrize("before", [generate("a"), BAD])
 def test_a_line_behind_others_is_not_large_before_its_turn(before):
-    reader = filled(before + b"x" * LARGE_LINE_BYTES)
-    assert not reader.is_in_large_line
+    reader = filled(before + b"x" * LIMITED_LINE_BYTES)
+    assert not reader.is_in_limited_line
 
 
 def test_a_line_is_not_large_while_a_request_is_answered():
-    reader = filled(generate("a") + b"x" * LARGE_LINE_BYTES)
+    reader = filled(generate("a") + b"x" * LIMITED_LINE_BYTES)
     assert reader.take() is not None
-    assert not reader.is_in_large_line
+    assert not reader.is_in_limited_line
     assert reader.take() is None
-    assert reader.is_in_large_line
+    assert reader.is_in_limited_line
 
 
 def test_a_line_that_is_whole_or_will_not_be_is_not_large():
-    large = generate("a", "x" * LARGE_LINE_BYTES)
+    large = generate("a", "x" * LIMITED_LINE_BYTES)
     reader = filled(large[:-1])
-    assert reader.is_in_large_line
+    assert reader.is_in_limited_line
     reader.feed(large[-1:])
-    assert not reader.is_in_large_line
+    assert not reader.is_in_limited_line
     cut_off = filled(large[:-1])
     cut_off.mark_shut_down()
-    assert not cut_off.is_in_large_line
+    assert not cut_off.is_in_limited_line
     ended = filled(large[:-1], END)
-    assert not ended.is_in_large_line
+    assert not ended.is_in_limited_line

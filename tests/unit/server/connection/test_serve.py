@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from inferd.errors import InvalidRequestError
 from inferd.limits.connections import (
-    LARGE_LINE_BYTES,
+    LIMITED_LINE_BYTES,
     READ_AHEAD_BYTES,
     READ_AHEAD_REQUESTS,
     READ_BYTES,
@@ -763,10 +763,10 @@ async def test_a_large_line_that_waits_for_its_turn_does_not_hold_up_the_end(
 ):
     server = LocalServer(ScriptedBackend(), max_large_lines=1)
     async with server.opened(), server.connect() as reading:
-        await reading.send(LARGE[: LARGE_LINE_BYTES + 1])
+        await reading.send(LARGE[: LIMITED_LINE_BYTES + 1])
         await settled()
         async with server.connect() as waiting:
-            await waiting.send(LARGE[: LARGE_LINE_BYTES + 1])
+            await waiting.send(LARGE[: LIMITED_LINE_BYTES + 1])
             await settled()
             server.connections[1].close_when_idle()
             assert await waiting.rest() == []
@@ -904,7 +904,7 @@ async def test_a_user_who_may_no_longer_come_in_can_cancel_what_runs(
 
 # --- large lines ------------------------------------------------------------------------
 
-LARGE = generate("large", "x" * (2 * LARGE_LINE_BYTES))
+LARGE = generate("large", "x" * (2 * LIMITED_LINE_BYTES))
 
 
 def begun(connection: ClientConnection[Any]) -> int:
@@ -921,7 +921,7 @@ async def test_large_lines_are_read_one_after_the_other(autojump_clock):
             nursery.start_soon(second.send, LARGE * 5)
             await settled()
             held_up, read = sorted(begun(each) for each in server.connections)
-            assert LARGE_LINE_BYTES <= held_up < LARGE_LINE_BYTES + READ_BYTES
+            assert LIMITED_LINE_BYTES <= held_up < LIMITED_LINE_BYTES + READ_BYTES
             assert read == len(LARGE) - 1
             await first.send(b"\n")
             assert (await first.answer())[-1]["type"] == "done"
@@ -941,7 +941,7 @@ async def test_the_time_for_a_line_does_not_pass_while_it_waits_for_its_turn(
             [refusal] = await slow.rest()
             assert (refusal["code"], trio.current_time()) == ("invalid_request", 60)
             assert (await client.answer())[-1]["type"] == "done"
-    assert server.deps.large_line_limiter.n_active == 0
+    assert server.deps.line_limiter.n_active == 0
 
 
 async def test_small_lines_overtake_large_ones_that_wait(autojump_clock):
@@ -962,9 +962,9 @@ async def test_a_client_that_disconnects_within_a_large_line_returns_its_permit(
             async with server.connect() as client:
                 await client.send(LARGE[:-1])
                 await settled()
-                assert server.deps.large_line_limiter.n_active == 1
+                assert server.deps.line_limiter.n_active == 1
         await settled()
-        assert server.deps.large_line_limiter.n_active == 0
+        assert server.deps.line_limiter.n_active == 0
 
 
 class Blocked(DecoderPool):
@@ -993,7 +993,7 @@ async def test_a_large_line_keeps_its_permit_until_it_is_decoded(autojump_clock)
             for client in clients:
                 sending.start_soon(client.send, LARGE)
             await settled()
-            assert (decoders.n_waiting, server.deps.large_line_limiter.n_active) == (
+            assert (decoders.n_waiting, server.deps.line_limiter.n_active) == (
                 1,
                 1,
             )
@@ -1001,7 +1001,7 @@ async def test_a_large_line_keeps_its_permit_until_it_is_decoded(autojump_clock)
         for client in clients:
             await client.aclose()
         await settled()
-        assert server.deps.large_line_limiter.n_active == 0
+        assert server.deps.line_limiter.n_active == 0
     assert server.is_empty
 
 

@@ -24,7 +24,7 @@ from inferd.routing import GENERATES
 from inferd.server.identity.peer import Peer
 from inferd.server.large_lines.decode import ParsedLine, decode_line, resolved_or
 from inferd.server.large_lines.decoder_pool import DecoderOutput, DecoderPool
-from inferd.server.large_lines.lines import LongLine
+from inferd.server.large_lines.lines import LargeLine
 from inferd.wire.requests import GenerateRequest
 
 REQUEST = {"id": "r", "messages": [{"role": "user", "content": "hello"}]}
@@ -42,7 +42,7 @@ class LocalDecoder(DecoderPool):
 async def found(message: Any, kind: str | None = "text", n_fds: int = 0) -> Any:
     text = message if isinstance(message, bytes) else json.dumps(message).encode()
     data = bytearray(text)
-    line = LongLine([data], len(data))
+    line = LargeLine([data], len(data))
     return await decode_line(
         LocalDecoder(),
         line,
@@ -72,7 +72,7 @@ class Part(bytearray):
 
 async def test_a_refused_line_is_freed_as_its_refusal_is():
     part = Part(b'{"id": 7, "messages": []}')
-    line, freed = LongLine([part], len(part)), weakref.ref(part)
+    line, freed = LargeLine([part], len(part)), weakref.ref(part)
     gc.disable()
     try:
         it = await decode_line(

@@ -3,7 +3,7 @@ from hypothesis import given, strategies as st
 
 from inferd.errors import FrameTooLargeError
 from inferd.limits.connections import READ_BYTES
-from inferd.server.large_lines.lines import LineBuffer, LongLine
+from inferd.server.large_lines.lines import LargeLine, LineBuffer
 
 APART = 50
 
@@ -15,8 +15,8 @@ def taken(lines: LineBuffer) -> list[bytes]:
     return found
 
 
-def whole(line: bytes | LongLine) -> bytes:
-    if isinstance(line, LongLine):
+def whole(line: bytes | LargeLine) -> bytes:
+    if isinstance(line, LargeLine):
         data = b"".join(line.parts)
         assert len(data) == line.n_bytes >= APART
         return data

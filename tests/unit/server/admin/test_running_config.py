@@ -18,7 +18,7 @@ from inferd.config.settings import (
     UserSettings,
 )
 from inferd.limits.server import MAX_MEDIA_FILES
-from inferd.server.admin.live_config import LiveConfig, no_config_file
+from inferd.server.admin.running_config import RunningConfig, no_config_file
 from inferd.server.connection.deps import ConnectionDeps
 from inferd.server.connection.disconnect_watch import DisconnectWatch
 from inferd.server.connection.limit import ConnectionLimit
@@ -36,11 +36,11 @@ from tests.fakes.serving import idle_scheduler
 
 @pytest.fixture(autouse=True)
 def _enough_descriptors(monkeypatch):
-    monkeypatch.setattr("inferd.server.admin.live_config.fd_limit", lambda: 100_000)
+    monkeypatch.setattr("inferd.server.admin.running_config.fd_limit", lambda: 100_000)
 
 
-def make_live_config(config: Config) -> LiveConfig:
-    return LiveConfig(
+def make_running_config(config: Config) -> RunningConfig:
+    return RunningConfig(
         config=config,
         acceptor=Acceptor(Metrics(), idle_scheduler()),
         deps=ConnectionDeps(
@@ -48,7 +48,7 @@ def make_live_config(config: Config) -> LiveConfig:
             in_flight=InFlight(Metrics()),
             metrics=Metrics(),
             connection_limit=ConnectionLimit(1),
-            large_line_limiter=FairLimiter(1),
+            line_limiter=FairLimiter(1),
             output_quota=OutputQuota(1),
             media_quota=MediaQuota(config.limits, 1, int),
             limits=config.limits,
@@ -60,7 +60,7 @@ def make_live_config(config: Config) -> LiveConfig:
 
 
 def test_changed_settings_reach_every_part():
-    live_config = make_live_config(Config())
+    running_config = make_running_config(Config())
     limits = LimitSettings(
         max_connections=11,
         max_admin_connections=12,
@@ -72,30 +72,30 @@ def test_changed_settings_reach_every_part():
     access = AccessSettings(infer=AccessRule(uids=(5,)))
     admission = AdmissionSettings(max_queued=15)
     new = Config(limits=limits, access=access, admission=admission)
-    applied, _ = live_config.apply(new)
+    applied, _ = running_config.apply(new)
     assert len(applied) == 8
-    assert live_config.config == new
+    assert running_config.config == new
     assert (
-        live_config.deps.connection_limit.max_connections,
-        live_config.admin_limit.max_connections,
+        running_config.deps.connection_limit.max_connections,
+        running_config.admin_limit.max_connections,
     ) == (11, 12)
-    assert (live_config.deps.large_line_limiter.limit, live_config.deps.limits) == (
+    assert (running_config.deps.line_limiter.limit, running_config.deps.limits) == (
         13,
         limits,
     )
-    assert live_config.deps.output_quota.max_bytes == 15
-    assert live_config.deps.media_quota._bytes.limit == 16
-    assert live_config.deps.media_quota._files.limit == MAX_MEDIA_FILES
-    assert live_config.queue._admission._backlog.requests.limit == 15
-    assert live_config.acceptor.access.rules["infer.sock"].uids == {5}
+    assert running_config.deps.output_quota.max_bytes == 15
+    assert running_config.deps.media_quota._bytes.limit == 16
+    assert running_config.deps.media_quota._files.limit == MAX_MEDIA_FILES
+    assert running_config.queue._admission._backlog.requests.limit == 15
+    assert running_config.acceptor.access.rules["infer.sock"].uids == {5}
 
 
 def test_another_level_holds_for_the_next_line_of_a_log_that_is_written(monkeypatch):
     log = structlog.get_logger("test")
     with logged(monkeypatch) as lines:
-        live_config = make_live_config(Config())
+        running_config = make_running_config(Config())
         for level in ("debug", "error", "info"):
-            live_config.apply(Config(log=LogSettings(level=level)))
+            running_config.apply(Config(log=LogSettings(level=level)))
             log.debug("detail", at=level)
             log.info("event", at=level)
     said = [(line["msg"], line["at"]) for line in map(json.loads, lines)]
@@ -103,57 +103,64 @@ def test_another_level_holds_for_the_next_line_of_a_log_that_is_written(monkeypa
 
 
 def test_settings_that_need_a_restart_are_not_applied():
-    live_config = make_live_config(Config())
+    running_config = make_running_config(Config())
     new = Config(memory=MemorySettings(budget=5))
-    assert live_config.apply(new) == ([], ["memory.budget"])
-    assert live_config.config == Config()
+    assert running_config.apply(new) == ([], ["memory.budget"])
+    assert running_config.config == Config()
 
 
 def test_an_invalid_configuration_changes_nothing(monkeypatch):
-    live_config = make_live_config(Config())
+    running_config = make_running_config(Config())
     limits = LimitSettings(max_connections=11)
     access = AccessSettings(infer=AccessRule(uids=("no-such-user",)))
     with pytest.raises(ConfigError, match=r"access.infer.uids = 'no-such-user'"):
-        live_config.apply(Config(limits=limits, access=access))
-    monkeypatch.setattr("inferd.server.admin.live_config.fd_limit", lambda: 10)
+        running_config.apply(Config(limits=limits, access=access))
+    monkeypatch.setattr("inferd.server.admin.running_config.fd_limit", lambda: 10)
     with pytest.raises(ConfigError, match="open files = 10"):
-        live_config.apply(Config(limits=limits))
-    assert (live_config.config, live_config.deps.connection_limit.max_connections) == (
+        running_config.apply(Config(limits=limits))
+    assert (
+        running_config.config,
+        running_config.deps.connection_limit.max_connections,
+    ) == (
         Config(),
         1,
     )
-    assert live_config.acceptor.access.rules == {"admin.sock": OPERATORS_ONLY}
+    assert running_config.acceptor.access.rules == {"admin.sock": OPERATORS_ONLY}
 
 
 def test_a_missing_user_stops_the_start():
     access = AccessSettings(infer=AccessRule(uids=("no-such-user",)))
     with pytest.raises(ConfigError, match="no-such-user"):
-        make_live_config(Config(access=access))
+        make_running_config(Config(access=access))
 
 
 def test_connection_limits_are_as_configured():
-    live_config = make_live_config(Config(limits=LimitSettings(max_connections=5)))
+    running_config = make_running_config(
+        Config(limits=LimitSettings(max_connections=5))
+    )
     with capture_logs() as log:
-        live_config.allocate_fds()
-    assert (live_config.deps.connection_limit.max_connections, log) == (5, [])
+        running_config.allocate_fds()
+    assert (running_config.deps.connection_limit.max_connections, log) == (5, [])
 
 
 def test_few_descriptors_lower_the_connection_limits_with_a_warning(monkeypatch):
-    monkeypatch.setattr("inferd.server.admin.live_config.fd_limit", lambda: 64)
-    live_config = make_live_config(Config())
+    monkeypatch.setattr("inferd.server.admin.running_config.fd_limit", lambda: 64)
+    running_config = make_running_config(Config())
     with capture_logs() as log:
-        live_config.allocate_fds()
+        running_config.allocate_fds()
     [line] = log
     assert (line["event"], line["log_level"]) == ("connections.lowered", "warning")
     assert line["open_files"] == 64
     assert (
         line["max_connections"]
-        == live_config.deps.connection_limit.max_connections
+        == running_config.deps.connection_limit.max_connections
         == 8
     )
-    assert line["max_admin_connections"] == live_config.admin_limit.max_connections == 3
-    assert line["max_media"] == live_config.deps.media_quota._files.limit == 2
-    assert live_config.deps.fd_quota.max_fds == 8
+    assert (
+        line["max_admin_connections"] == running_config.admin_limit.max_connections == 3
+    )
+    assert line["max_media"] == running_config.deps.media_quota._files.limit == 2
+    assert running_config.deps.fd_quota.max_fds == 8
 
 
 def test_without_a_configuration_file_a_reload_fails():
@@ -165,14 +172,14 @@ def test_the_mapping_of_users_is_reloaded_everywhere(tmp_path):
     file = tmp_path / "subuid"
     file.write_text("70001:100000:65536\n")
     users = UserSettings(subuid_file=str(file), subgid_file="/dev/null")
-    live_config = make_live_config(Config(users=users))
-    assert live_config.acceptor.identities is live_config.deps.identities
-    assert live_config.deps.identities.of(100_001, 5).user == 70_001
+    running_config = make_running_config(Config(users=users))
+    assert running_config.acceptor.identities is running_config.deps.identities
+    assert running_config.deps.identities.of(100_001, 5).user == 70_001
     file.write_text("70002:100000:65536\n")
-    assert live_config.apply(Config(users=users)) == ([], [])
-    assert live_config.acceptor.identities is live_config.deps.identities
-    assert live_config.deps.identities.of(100_001, 5).user == 70_002
+    assert running_config.apply(Config(users=users)) == ([], [])
+    assert running_config.acceptor.identities is running_config.deps.identities
+    assert running_config.deps.identities.of(100_001, 5).user == 70_002
     both = (UidRange(first=10, count=2), UidRange(first=11, count=1))
     with pytest.raises(ConfigError, match="in common"):
-        live_config.apply(Config(users=UserSettings(ranges=both)))
-    assert live_config.deps.identities.of(100_001, 5).user == 70_002
+        running_config.apply(Config(users=UserSettings(ranges=both)))
+    assert running_config.deps.identities.of(100_001, 5).user == 70_002

@@ -38,7 +38,7 @@ def no_config_file() -> Config:
 
 
 @dataclass
-class LiveConfig:
+class RunningConfig:
     """The configuration in force, and the parts of the daemon that it applies to.
 
     Args:
@@ -85,7 +85,7 @@ class LiveConfig:
         self.acceptor.access = access
         self._set_identities(identities)
         self.deps.limits = merged.limits
-        self.deps.large_line_limiter.limit = merged.limits.max_large_lines
+        self.deps.line_limiter.limit = merged.limits.max_large_lines
         self.deps.output_quota.max_bytes = merged.limits.max_unread_bytes
         self.deps.media_quota.reconfigure(merged.limits)
         self.queue.reconfigure(merged.admission)
