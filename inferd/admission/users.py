@@ -16,7 +16,7 @@ class UserRequests:
         self._live: Counter[int] = Counter()
 
     def is_first(self, traits: RequestTraits) -> bool:
-        """Return whether a request is the first of its user, or the first that writes."""
+        """Return whether a request is its user's first; of one that generates, the first such."""
         return not (self._writers if traits.writes else self._all)[traits.uid]
 
     def n_live(self, uid: int) -> int:
@@ -30,7 +30,7 @@ class UserRequests:
         self._live[traits.uid] += traits.is_live
 
     def remove(self, traits: RequestTraits) -> None:
-        """Uncount a request that left."""
+        """Stop counting a request that left."""
         self._all[traits.uid] -= 1
         self._writers[traits.uid] -= traits.writes
         self._live[traits.uid] -= traits.is_live

@@ -67,9 +67,9 @@ class CacheReuse(Struct, frozen=True, kw_only=True):
     """A job's use of the prompt cache."""
 
     cached_tokens: int = 0
-    """Tokens that need not be decoded."""
+    """Tokens of the prompt that were in the cache, and so are not decoded."""
     miss: CacheMiss | None = None
-    """Why there are none."""
+    """The reason if no token was in the cache."""
     saved_bytes: int = 0
     """Host memory of all cached prompts."""
 

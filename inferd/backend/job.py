@@ -212,7 +212,7 @@ class GenerateJob(Struct, frozen=True, kw_only=True, tag="generate"):
 
     @property
     def tells_structure(self) -> bool:
-        """Whether its end reports if the structure is complete: if it generates at all."""
+        """Whether its end reports if the structure is complete: only if it generates."""
         return self.is_structured and self.max_tokens > 0 and not self.prefill_only
 
 
@@ -223,7 +223,7 @@ class EmbedJob(Struct, frozen=True, kw_only=True, tag="embed"):
     content: Raw | UnsetType = UNSET
     """The texts as msgpack, as in ``GenerateJob``: ``texts`` has as many empty strings."""
     dimensions: int | None
-    """Leading numbers of a vector to keep; ``None`` for all."""
+    """How many numbers of a vector to keep, from its beginning; ``None`` for all."""
     task: str | None
 
 

@@ -134,8 +134,9 @@ def _status(
 def serves_sample(directory: Path | None) -> bool:
     """Tell whether the embedded chat model is the only one that generates.
 
-    The daemon reports its models on the admin socket. Users without access to that get the
-    answer from the configuration, unless they name a directory that it may not be about.
+    The daemon reports its models on the admin socket. Where the user has no access to that
+    socket, the configuration decides; with a directory from the command line the answer is
+    no then, as the configuration may be that of another daemon.
     """
     models: list[object] = []
     with suppress(NoDaemonError, ClientError, OSError):

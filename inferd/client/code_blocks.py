@@ -49,8 +49,8 @@ Part = Prose | CodeBegins | Code | CodeEnds
 class CodeBlocks:
     """Incremental parser that splits text into prose and code, as soon as either is certain.
 
-    The lines of fences are removed; all other text is unchanged. However the same text is
-    split into calls of ``feed``, the parts are the same except for where text is cut.
+    The lines of fences are removed; all other text is unchanged. If the same text is fed in
+    other pieces, the same prose and code come out, perhaps cut in other places.
 
     Bounds:
         Buffers the beginning of a line, at most ``FENCE_LINE_MAX_CHARS``.

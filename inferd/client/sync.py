@@ -32,7 +32,7 @@ class Client:
     """Client for a daemon's inference sockets; one request at a time on each.
 
     It connects to a socket when that is first needed, and reconnects after an answer that
-    did not come to its end. Methods raise:
+    was not read to its end. Methods raise:
 
     - ``NoDaemonError``: nothing accepts connections there.
     - ``UntrustedServerError``: the server's uid is not trusted; nothing was sent.

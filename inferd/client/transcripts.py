@@ -141,6 +141,7 @@ FORMATS: Final = {
     "vtt": TranscriptFormat(head="WEBVTT\n\n", cue=_vtt),
     "json": TranscriptFormat(tail=_json),
 }
-"""By file name extension: a line or a cue for each segment, or one line of JSON."""
+"""By file name extension: ``txt`` has a line for each segment, ``srt`` and ``vtt`` have a cue
+for each, ``json`` is one line for the whole transcript."""
 RUNNING_TEXT: Final = TranscriptFormat(cue=_prose, tail=lambda _name, _transcript: "\n")
 """All text in one line, for segments that are words."""

@@ -104,7 +104,7 @@ class _Explainer:
         self._document = document
 
     def explain(self, message: str) -> str:
-        """Turn the message of msgspec into key, value and what is allowed."""
+        """Rewrite a message of msgspec, to name the key, the value and what is allowed."""
         parts = _MESSAGE.fullmatch(message)
         what, where = (parts["what"], parts["where"] or "") if parts else (message, "")
         if unknown := _UNKNOWN.fullmatch(what):

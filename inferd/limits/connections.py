@@ -51,8 +51,8 @@ MAX_MEDIA_BYTES: Final = 256 * 1024 * 1024
 largest lines, or of fifteen live recordings. F-30."""
 
 MAX_PASSED_BYTES: Final = 1024 * 1024 * 1024
-"""Bytes of the descriptors that are passed with one request: four hours of audio. They are
-the client's own memory, but a worker reads all of them. F-30."""
+"""Bytes of all files whose descriptors are passed with one request: four hours of audio. They
+are the client's own memory, but a worker reads all of them. F-30."""
 
 MAX_APPENDED_BYTES: Final = 24 * 3600 * 16_000 * 4
 """Bytes of audio that may be appended to one request in all: a day at 16 kHz. Audio that the

@@ -18,8 +18,8 @@ class AlignedSpan(NamedTuple, Generic[T]):
 class TokenAlignment(Generic[T]):
     """Queue of pieces with their tokens, taken from the front by characters.
 
-    A piece without characters, as half of a character, goes with the next character. The
-    tokens of a piece that is taken in parts go with the first part.
+    A piece may have no whole character: its tokens go with the character that it begins. If
+    a piece is taken in parts, its tokens go with the first part.
     """
 
     def __init__(self) -> None:

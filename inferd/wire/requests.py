@@ -74,7 +74,7 @@ class EmbedRequest(Request, frozen=True, kw_only=True):
     input: list[str]
     """1 to 2048 texts, none empty."""
     dimensions: U32 | None = None
-    """Keep this many leading numbers of each vector; default all."""
+    """How many numbers of each vector to keep, from its beginning; default all."""
     task: str | None = None
     """Purpose of the vectors, for models that distinguish tasks: ``retrieval_query``,
     ``retrieval_document``, ``similarity``, ``classification``, ``clustering``,
@@ -91,7 +91,7 @@ class RerankRequest(Request, frozen=True, kw_only=True):
     id: str = ""
     """Echoed on the answer."""
     query: str
-    """Not empty."""
+    """The search text; not empty."""
     documents: list[str]
     """1 to 256 texts, none empty; with the query at most 8 MiB."""
     top_n: U32 | None = None

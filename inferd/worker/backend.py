@@ -185,4 +185,7 @@ class WorkerBackend(ABC):
         return b""
 
     def interrupt(self, ticket: int) -> None:  # noqa: B027  # optional: most steps are short
-        """Cut short the current step if this job is the reason why it takes long."""
+        """Abort the current step if a prompt or audio of this job makes it long.
+
+        Any thread may call.
+        """

@@ -98,12 +98,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_socket_argument(parser)
     parser.epilog = (
-        "A cancelled answer is printed as far as it was generated, with exit code 2. "
-        "With the embedded chat model, a small sample, "
+        "A cancelled answer is printed as far as it was generated, and the exit code is 2. "
+        "If the daemon serves the small embedded chat model, the defaults are "
         f"--temperature {CHAT_DEFAULTS.temperature:g} "
-        f"--top-p {CHAT_DEFAULTS.top_p:g} --max-tokens {CHAT_DEFAULTS.max_tokens} are the "
-        "defaults. "
-        "With --count, a prompt that does not fit is counted, too, with exit code 2. "
+        f"--top-p {CHAT_DEFAULTS.top_p:g} --max-tokens {CHAT_DEFAULTS.max_tokens}. "
+        "With --count, a prompt that does not fit is counted as well, and the exit code "
+        "is 2. "
         "Images and audio are decoded by this command, which needs the packages "
         "pillow and av."
     )

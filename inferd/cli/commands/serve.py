@@ -24,7 +24,10 @@ from inferd.server.capacity import worker_start
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument(
-        "--config", type=Path, metavar="FILE", help="a TOML configuration"
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="file with the configuration, in TOML",
     )
     parser.add_argument(
         "--model",

@@ -25,7 +25,7 @@ CAPABILITIES: Final = (
     *("v2", "vision", "audio", "tools", "thinking"),
     *("embed", "rerank", "transcribe"),
 )
-"""Fields of a ``capabilities`` frame that are printed by their names."""
+"""Boolean fields of a ``capabilities`` frame; the names of those that are true are printed."""
 
 
 class Snapshot(msgspec.Struct, kw_only=True):

@@ -9,7 +9,7 @@ MEDIA_PACKAGES: Final = {"av": ("av", "audio"), "PIL": ("pillow", "images")}
 
 
 class MediaError(Exception):
-    """A file cannot be decoded, or not to its end."""
+    """A file cannot be decoded, or only a part of it."""
 
 
 class MissingExtraError(Exception):

@@ -72,21 +72,21 @@ class LlamaCppSettings(BackendSettings, frozen=True, tag="llamacpp", tag_field="
     """MiB of main memory to cache prompts and answers that may be continued, as far as the
     budget allows; 0 disables all caching, also in the context."""
     pause_mb: Annotated[int, Meta(ge=0, le=I32_MAX)] = PAUSE_MB
-    """MiB of main memory for the states of paused requests; further ones are prefilled
-    again when they are resumed."""
+    """MiB of main memory for the states of paused requests; a request whose state does not
+    fit is prefilled again when it is resumed."""
     media_cache_mb: Annotated[int, Meta(ge=0, le=I32_MAX)] = MEDIA_CACHE_MB
     """MiB of main memory to cache encoded images and audio; 0 disables it."""
     speculation: Speculation = "off"
     """Speculative decoding: ``lookup`` drafts the tokens that followed the same ones
-    earlier in the text, ``draft`` uses another model. It changes answers no more than
-    another batch size does, by the rounding of sums; its gain depends on machine and text.
-    Recurrent models do not support it."""
+    earlier in the text, ``draft`` uses another model. It changes answers only as another
+    batch size does, by the rounding of sums. How much faster answers are depends on machine
+    and text. Recurrent models do not support it."""
     draft_model: FilePath | None = None
     """With ``speculation = "draft"``: path of a GGUF file of a much smaller model with the
-    same vocabulary. Its weights and a context of the same size, in ``f16``, count as memory
-    of this backend."""
+    same vocabulary. Its weights, and a context as large as that of the model in ``f16``, count as
+    memory of this backend."""
     draft_max: Annotated[int, Meta(ge=1, le=MAX_DRAFT_TOKENS)] = DRAFT_TOKENS
-    """Maximum of tokens of one answer that are drafted at once."""
+    """Most tokens that are drafted at once for one answer."""
     chat_template: Family | None = None
     """Model family that determines the format of prompts, reasoning and tool calls.
     Default: from the file's architecture and chat template."""

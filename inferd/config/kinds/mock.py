@@ -21,7 +21,7 @@ class MockSettings(BackendSettings, frozen=True, tag="mock", tag_field="kind"):
     """A backend without a model that sends fixed tokens, for tests of clients and inferd."""
 
     tokens: tuple[str, ...] = ("mock-response",)
-    """The tokens of every answer, sent in one frame each."""
+    """The tokens of every answer, each sent in a frame of its own."""
     vision: bool = False
     """Accept images."""
     audio: bool = False
@@ -33,11 +33,11 @@ class MockSettings(BackendSettings, frozen=True, tag="mock", tag_field="kind"):
     token_delay_ms: Natural = 0
     """Milliseconds before every token."""
     die_after_tokens: Natural = 0
-    """Tokens of one answer after which the worker kills itself; 0 for never."""
+    """Tokens of one answer after which the worker sends itself ``die_by``; 0 for never."""
     die_by: Annotated[str, Meta(pattern=r"^SIG(KILL|SEGV|ABRT|TERM|STOP)\Z")] = (
         "SIGKILL"
     )
-    """The signal that it sends itself; SIGSTOP makes it hang instead."""
+    """The signal that the worker sends itself; SIGSTOP makes it hang instead of die."""
     die_at_load: bool = False
     """Die while loading."""
 

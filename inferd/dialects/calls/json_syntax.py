@@ -37,7 +37,7 @@ class JsonCall(Struct, frozen=True):
     arguments: Arguments | str | None = None
     """An object, or the text of one."""
     parameters: Arguments | str | None = None
-    """The name of ``arguments`` in some models."""
+    """What some models write instead of ``arguments``."""
 
 
 def read_call(text: str) -> ParsedCall | None:

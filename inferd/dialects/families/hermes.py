@@ -60,7 +60,7 @@ def tools_as_text(turns: Sequence[Turn], tools: Sequence[ToolSpec]) -> list[Turn
 
 
 def write_calls(lark: LarkBuilder, tools: Sequence[ToolSpec]) -> str:
-    """Return the expression for calls."""
+    """Return the Lark expression for one or more calls of the tools."""
     begin, end = lark.marker(f"{_BEGIN}\n"), lark.marker(f"\n{_END}")
     return one_or_more_calls(lark, f"{begin} {write_any_call(lark, tools)} {end}", "\n")
 

@@ -36,16 +36,17 @@ class TemplateCaps:
     repeated_roles: bool
     """Several turns of one role in a row."""
     tools: bool
+    """Descriptions of tools."""
     calls: bool
-    """Calls and their results."""
+    """Turns with calls, and turns with their results."""
     parallel_calls: bool
     """Several calls in one turn."""
     text_beside_calls: bool
     """Whether it accepts text and calls in one turn, even if it omits the text."""
     toggles_thinking: bool
-    """Whether its output depends on whether the model is to think."""
+    """Whether an option of it turns reasoning on and off."""
     toggles_beside_system: bool
-    """Whether that is so with a system turn as well."""
+    """Whether that option has an effect in conversations with a system turn, too."""
 
     def supports(self, turns: Sequence[Turn], tools: Sequence[ToolSpec]) -> bool:
         """Return whether it supports the tools, calls and results of a conversation."""

@@ -26,13 +26,13 @@ _NAMES: Final = {
 }
 _ANY: Final = "any"
 _TYPE_CHARS: Final = 8
-"""Characters that a type counts as, at the least."""
+"""Characters that a shorter type counts as."""
 _MAX_DEPTH: Final = 8
 """Nesting depth of types; deeper ones become ``any``."""
 _REFERRED_CHARS: Final = 512
 _REFERRED_CHARS_PER_CHAR: Final = 4
-"""Limit on the characters of a function, fixed and per character of its schema. Beyond it,
-references become ``any``, as short references can expand to much text."""
+"""Characters that a function may have: a fixed number, and so many for each character of its
+schema. Above this, references become ``any``, as short references can expand to much text."""
 
 
 def namespace(name: str, tools: Sequence[ToolSpec]) -> str:

@@ -105,11 +105,11 @@ class _GeneratedStream(AnswerStream[E]):
 
     @abstractmethod
     def _feed(self, text: str) -> Sequence[E]:
-        """Make events of text, up to a stop string."""
+        """Turn text into events; text from a stop string on is dropped."""
 
     @abstractmethod
     def _flush(self, end: Ended) -> Sequence[E]:
-        """Make events of text that was held back, up to a stop string."""
+        """Turn text that was held back into events, up to a stop string."""
 
     @abstractmethod
     def _done(self, end: Ended) -> E:

@@ -26,8 +26,9 @@ _SHARED_USER_OFFSET: Final = 2**32
 """Added to the first uid of a range that counts as one user: larger than any uid."""
 
 _SEPARATE_OWNER_BASE: Final = NO_UID - 2**40
-"""Owners of uids that count as one user and share no data are numbered from here down to
-2**32 below. The numbers between it and ``NO_UID`` are for peers with the overflow uid."""
+"""Largest owner id for uids that count as one user but share no data: the owner id of such a
+uid is this number minus the uid. The ids between this and ``NO_UID`` are for peers with the
+overflow uid."""
 
 _MAX_NESTED: Final = 8
 """Nested ranges that are followed to a person: newuidmap does not nest deeper in practice,

@@ -42,7 +42,7 @@ class Peer:
     """Unique to the connection where the uid is the overflow uid; else 0."""
 
     identity: Identity | None = None
-    """The identity that it counts as, where that is not its own uid."""
+    """The user and owner that it counts as; ``None`` if both are its own uid."""
 
     @property
     def user(self) -> int:

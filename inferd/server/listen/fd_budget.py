@@ -131,7 +131,7 @@ class ReserveFd:
         self.restore()
 
     def restore(self) -> None:
-        """Reopen the reserve after it was used, if a descriptor is available."""
+        """Open the reserve again if it was used and a descriptor is available."""
         if self._fd is None and self._is_open:
             try:
                 self._fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)

@@ -194,7 +194,10 @@ class LlamaBackend(WorkerBackend):
         return self._engine.n_busy_cores if isinstance(self._engine, Generator) else 0
 
     def interrupt(self, ticket: int) -> None:
-        """Cut short the current step if this job makes it long."""
+        """Abort the current step if a prompt or audio of this job makes it long.
+
+        Any thread may call.
+        """
         self._runner.interrupt(ticket)
 
     @property

@@ -23,7 +23,7 @@ class BatchRow:
     is_sampled: bool
     """Whether the row ends at the sequence's last token, so that the next one is sampled."""
     drafts: list[int] = field(default_factory=list)
-    """Tokens decoded after them that may be chosen."""
+    """Tokens that are likely to be chosen next; decoded after the sequence's own tokens."""
     n_drafted: int = 0
     """Number of drafts, counted from the last, that speculation predicted."""
     logits_row: int = -1

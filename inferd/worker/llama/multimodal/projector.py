@@ -276,7 +276,7 @@ class Projector:
         return progress, watch
 
     def _on_node(self, _tensor: object, asks: bool, _: object) -> bool:  # noqa: FBT001  # the library's signature
-        """Select the operations to be called after (``asks``), and decide whether to go on."""
+        """Answer ggml: whether to be called after this operation (``asks``), or to go on."""
         if asks:
             self._n_nodes += 1
             return self._n_nodes % MEDIA_NODES_PER_CHECK == 0

@@ -1,4 +1,4 @@
-"""Transcription of live audio, which is still appended to."""
+"""Transcription of live audio: samples are appended while the job runs."""
 
 from typing import Final
 
@@ -83,7 +83,7 @@ class _LiveTranscription:
     def _is_far_behind(self) -> bool:
         """Return whether to transcribe the audio like a recording, every part once.
 
-        That is so if much of it waits or it has ended, and all words are settled.
+        That is so if all words are settled, and the audio has ended or much of it waits.
         """
         n_ahead = (
             self._speech.audio.n_samples - self._agreement.start_ms * SAMPLES_PER_MS
