@@ -71,7 +71,7 @@ class FdQuota:
             del self._held[uid]
 
     def close_fds(self, uid: int, fds: Sequence[int]) -> None:
-        """Close a user's descriptors; those that may block count until they are closed.
+        """Close a user's descriptors; those whose closing may block are counted until it ends.
 
         Args:
             uid: the user.

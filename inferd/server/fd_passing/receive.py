@@ -15,7 +15,7 @@ class FdsByLine:
     """Assigns descriptors to the line of the last byte with which they were received.
 
     The kernel delivers the descriptors of one ``sendmsg`` with its first bytes, perhaps
-    after bytes that were sent before, and a single read does not go beyond its last byte.
+    after bytes that were sent before, and a single read does not go beyond the last byte of that call.
     So a client that sends descriptors with bytes of one line alone has them assigned to
     this line, however it is read.
 
@@ -37,7 +37,7 @@ class FdsByLine:
 
     @property
     def cost_bytes(self) -> int:
-        """Bytes that all descriptors here count for in the read-ahead bound."""
+        """Bytes charged for all descriptors here against the read-ahead limit."""
         return sum(each.cost_bytes for each in self._by_line.values())
 
     def feed(

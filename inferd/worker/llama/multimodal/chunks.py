@@ -34,7 +34,7 @@ class MropeGrid(NamedTuple):
     base: Positions
     """``(4, n_tokens)``, for a chunk at position 0."""
     slope: Positions
-    """Increase of each number per position that the chunk begins later."""
+    """Increase of each number for each position by which the chunk begins later."""
     n_positions: int
     """Positions that the chunk takes up."""
 

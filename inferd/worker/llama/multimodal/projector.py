@@ -40,7 +40,7 @@ _TEST_PREFIXES: Final = (b"", b"a", b"a b", b"a b c")
 _TEST_SIDE: Final = 64
 _TEST_S: Final = 1
 _PLACED: Final = 3
-"""Leading numbers of an M-RoPE position that must grow with the prompt."""
+"""How many numbers of an M-RoPE position, from the first, must grow with the prompt."""
 
 
 class ProjectorError(Exception):
