@@ -18,6 +18,8 @@ step    module                             takes                  gives
 8       routing                            requirements           a backend
 9       engine.prepare, ipc.preparer       a job with tools       prompt, checked grammar
         dialects                           messages, tools        the prompt of a family
+        dialects.schema                    schemas of tools       keywords, enforced or not
+        worker.llama.grammar               structures, tools      a grammar for llguidance
 10      engine.session_backend             a job                  messages to a worker
         ipc.worker, ipc.encoding           messages               bytes on a socket pair
         worker.runtime                     messages               calls of a backend

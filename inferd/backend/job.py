@@ -144,14 +144,15 @@ class GenerateJob(Struct, frozen=True, kw_only=True, tag="generate"):
     owner: int = NO_UID
     """The user who sent the request: cached state is reused only for the same user.
 
-    Each number below ``NO_UID`` is a peer whose uid the kernel does not know."""
+    Numbers below ``NO_UID`` are owners without a uid of their own, such as a connection whose
+    uid the kernel does not know."""
     turns: list[Turn]
     """The conversation, oldest first."""
     content: Raw | UnsetType = UNSET
     """The turns as msgpack, if another process has decoded them: ``turns`` is then a short
     list that only tells whether there are calls. The worker gets the turns."""
     media: tuple[Media, ...] = ()
-    """The media in its texts, in their order."""
+    """The media that its texts refer to, in order."""
     marker: str = ""
     """The placeholder in texts of turns for each of the media; random, so that no client
     can have sent it."""

@@ -34,7 +34,7 @@ class InputText(NamedTuple):
     origin: str
     """Where it came from, for error messages: ``line 3`` or ``text 2``."""
     fields: Mapping[str, object]
-    """Printed with the result."""
+    """Further fields of the line's object; printed with the result."""
 
 
 def add_texts_argument(parser: argparse.ArgumentParser, name: str) -> None:

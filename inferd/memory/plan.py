@@ -95,7 +95,7 @@ class MemoryDemand(Struct, frozen=True, kw_only=True, tag=True):
     cache: LinearSize = LinearSize()
     """By the tokens of all slots together."""
     compute: LinearSize = LinearSize()
-    """By the tokens of one slot: a sequence attends to no other's."""
+    """By the tokens of one slot, as a sequence attends to its own tokens alone."""
     pause: Size = 0
     """What it would keep of paused jobs, at most; granted from what no backend needs."""
     store: Size = 0

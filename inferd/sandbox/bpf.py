@@ -126,7 +126,7 @@ def _rule(number: int, tests: Sequence[ArgTest]) -> Iterator[_Line]:
 
 
 def _test(test: ArgTest, passed: str) -> Iterator[_Line]:
-    """Continue behind a test that holds; jump to "refused" otherwise."""
+    """Continue after a test that holds; jump to "refused" otherwise."""
     at = _ARGUMENTS_AT + test.argument * _ARGUMENT_BYTES
     yield _Step(LOAD, at)
     match test:

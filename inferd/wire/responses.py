@@ -102,7 +102,8 @@ class Timing(Struct, frozen=True, kw_only=True):
     started_ns: int
     finished_ns: int
     paused_ms: float | UnsetType = UNSET
-    """Time for which it was paused for other users, if it was; included in the others."""
+    """Milliseconds for which it was paused for other users, if it was; the other times
+    include them."""
 
 
 # --- v1 ---------------------------------------------------------------------------------

@@ -59,7 +59,9 @@ class SpecialTokens:
     def starts_in(self, text: str) -> Iterator[tuple[str, re.Pattern[str]]]:
         """Find tokens that begin in a text, complete or cut off by its end.
 
-        It returns their first characters, with patterns that find these in such a text.
+        Yields:
+            A first character of such tokens, and a pattern that finds those that begin with
+            it.
         """
         for letter in self._trees:
             if letter in text and (begun := self._begun_with(letter)).search(text):

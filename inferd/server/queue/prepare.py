@@ -1,8 +1,8 @@
 """The order in which a backend prepares requests: one at a time, as the queue has them.
 
-A backend prepares requests one after another anyway. In order of arrival, the prompts of
-one user who floods the queue would be prepared before those of another user who is to
-run sooner. Users whose requests already have permits alternate.
+A backend prepares requests one after another. In order of arrival it would prepare all
+prompts of a user who floods the queue before the prompt of another user whose turn to run
+comes sooner. Users whose requests already have permits alternate.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence

@@ -65,7 +65,7 @@ class Pipeline:
     queue: RequestQueue
     prepare_locks: PrepareLocks = field(default_factory=PrepareLocks)
     render_locks: PrepareLocks = field(default_factory=PrepareLocks)
-    """For prompts that the backend renders; it does not delay plain requests."""
+    """For prompts that the backend renders. Plain requests need none of these locks."""
     compile_locks: PrepareLocks = field(default_factory=PrepareLocks)
     """For rendered requests whose grammar the backend compiles."""
     media_quota: MediaQuota = field(default_factory=_default_media_quota)

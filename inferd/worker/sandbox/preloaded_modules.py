@@ -29,7 +29,7 @@ _EXCLUDED: Final = frozenset(
         *("test", "tests", "idlelib", "lib2to3", "tkinter", "turtledemo"),
     )
 )
-"""Folders of Python's library that audits do not need: they are larger than the rest."""
+"""Folders of Python's library that audits do not need, larger than the rest of it."""
 _NOT_IMPORTED: Final = ("_test", "_xx", "_ctypes_test", "_tkinter", "readline", "xx")
 """Prefixes of extensions that are for tests, or that take the terminal."""
 

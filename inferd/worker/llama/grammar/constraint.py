@@ -29,12 +29,12 @@ _Words = npt.NDArray[np.uint32]
 
 
 class Lookahead(NamedTuple):
-    """Tokens that come next by the grammar."""
+    """Tokens that follow next because the grammar allows only one text."""
 
     forced: list[int]
-    """Tokens that the grammar leaves no choice about."""
+    """Tokens that must follow."""
     likely: list[int]
-    """Tokens after them, if the text is tokenised as the model would."""
+    """Tokens that follow those, unless the model tokenises the text in another way."""
 
 
 class ConstraintError(Exception):
