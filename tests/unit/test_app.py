@@ -80,7 +80,7 @@ def test_the_start_timeout_is_extended_by_the_configured_silence(
         manager.bind(f"{short_dir}/notify")
         manager.setblocking(False)
         config = parse_config(text)
-        daemon = make_daemon(config, first_loads(config))
+        daemon = make_daemon(config, locate_models(config))
         loading = LifecycleFrame(status="loading_model", phase="mmap", backend="a")
         daemon._notifier.follow(loading)
         assert b"EXTEND_TIMEOUT_USEC=700000000" in manager.recv(1000)
