@@ -165,7 +165,7 @@ async def test_it_has_the_access_rule_of_infer_and_none_that_is_wider(
     rules = [AccessSettings(infer=AccessRule(uids=(uid,))) for uid in (7, 8)]
     config = Config(access=rules[1])
     daemon = echo_daemon(short_dir, access=rules[0], read_config=lambda: config)
-    acceptor = daemon.daemon._live_config.acceptor
+    acceptor = daemon.daemon._running_config.acceptor
     assert acceptor.access.rules[SOCKET].uids == {7}
     async with running(daemon):
         daemon.daemon.reload()
