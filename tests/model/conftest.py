@@ -1,15 +1,22 @@
 """Fixtures of the tests that load a real model."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from inferd.config.settings import LlamaCppSettings
 from inferd.models.embedded import EMBEDDED_MODELS
 from inferd.paths import cache_directory
+from inferd.worker.llama.gguf.files import ModelFile
+from inferd.worker.llama.grammar.constraint import GrammarVocabulary
+from inferd.worker.llama.library.binding import load_library
+from inferd.worker.llama.model.weights import LlamaModel
 from tests.daemon.fixtures import daemons, make_daemon, pytest_runtest_makereport
 from tests.daemon.harness import DaemonProcess, llamacpp
 from tests.model.tiny import write_tiny_model
+from tests.model.walking import Walker
 
 __all__ = ["make_daemon", "pytest_runtest_makereport"]
 
@@ -30,6 +37,17 @@ def tiny_q8_0(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def embedded_chat() -> Path:
     """The model that a daemon without a configuration serves."""
     return EMBEDDED_MODELS["chat"].path_in(cache_directory())
+
+
+@pytest.fixture(scope="session")
+def walker(embedded_chat: Path) -> Iterator[Walker]:
+    """What writes answers with that model's tokens and without the model."""
+    load_library()
+    model = LlamaModel(
+        ModelFile(embedded_chat), LlamaCppSettings(name="m"), lambda: None
+    )
+    with closing(Walker(model, GrammarVocabulary(model))) as walker:
+        yield walker
 
 
 @pytest.fixture(scope="module")

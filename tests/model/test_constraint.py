@@ -5,17 +5,12 @@ import numpy as np
 import pytest
 
 from inferd.backend.job import GenerateJob, Sampling, Structure, ToolChoice, ToolSpec
-from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.dialects.registry import DIALECTS
 from inferd.limits.worker import FORCED_TOKENS, GRAMMAR_COMPILE_S, GRAMMAR_STEP_S
 from inferd.worker.backend import RefusedError
-from inferd.worker.llama.gguf.files import ModelFile
 from inferd.worker.llama.grammar.build import answer_grammar
-from inferd.worker.llama.grammar.constraint import ConstraintError, GrammarVocabulary
-from inferd.worker.llama.library.binding import load_library
-from inferd.worker.llama.model.weights import LlamaModel
+from inferd.worker.llama.grammar.constraint import ConstraintError
 from tests.model.schemas import an_object
-from tests.model.walking import Walker
 
 pytestmark = pytest.mark.model
 
@@ -27,15 +22,6 @@ WEATHER = ToolSpec(
 )
 CLOCK = ToolSpec(name="get_time", description="", input_schema='{"properties": {}}')
 SAMPLING = Sampling(temperature=0, top_p=1, top_k=0, seed=0)
-
-
-@pytest.fixture(scope="module")
-def walker(embedded_chat) -> Walker:
-    load_library()
-    model = LlamaModel(
-        ModelFile(embedded_chat), LlamaCppSettings(name="m"), lambda: None
-    )
-    return Walker(model, GrammarVocabulary(model))
 
 
 def tokens_of(walker, text):

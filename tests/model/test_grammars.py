@@ -7,16 +7,11 @@ import pytest
 
 from inferd.backend.events import Text, Thinking, ToolUse
 from inferd.backend.job import GenerateJob, Sampling, Structure, ToolChoice, ToolSpec
-from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.dialects.registry import DIALECTS
 from inferd.output.parser import BlockParser, ParsedBlock
-from inferd.worker.llama.gguf.files import ModelFile
 from inferd.worker.llama.grammar.build import answer_grammar
-from inferd.worker.llama.grammar.constraint import ConstraintError, GrammarVocabulary
-from inferd.worker.llama.library.binding import load_library
-from inferd.worker.llama.model.weights import LlamaModel
+from inferd.worker.llama.grammar.constraint import ConstraintError
 from tests.model.spellings import FAMILIES, WAYS, Spoken
-from tests.model.walking import Walker
 
 pytestmark = pytest.mark.model
 
@@ -111,15 +106,6 @@ NEARBY: dict[str, Any] = {
 """What a walk at random comes to the end of."""
 WALKED = {"near": NEARBY, "now": SCHEMAS["now"]}
 N_WALKS = 24
-
-
-@pytest.fixture(scope="module")
-def walker(embedded_chat) -> Walker:
-    load_library()
-    model = LlamaModel(
-        ModelFile(embedded_chat), LlamaCppSettings(name="m"), lambda: None
-    )
-    return Walker(model, GrammarVocabulary(model))
 
 
 def tools_of(schemas) -> tuple[ToolSpec, ...]:

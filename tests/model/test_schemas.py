@@ -6,14 +6,8 @@ import jsonschema_rs
 import pytest
 
 from inferd.backend.job import Sampling, Structure
-from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.worker.backend import RefusedError
-from inferd.worker.llama.gguf.files import ModelFile
-from inferd.worker.llama.grammar.constraint import GrammarVocabulary
-from inferd.worker.llama.library.binding import load_library
-from inferd.worker.llama.model.weights import LlamaModel
 from tests.model.schemas import VALUES, all_schemas, around
-from tests.model.walking import Walker
 from tests.unit.worker.llama.running import answer, job, load
 from tools.schema_suite import suite_directory
 
@@ -41,15 +35,6 @@ N_WRITTEN = 160
 """Schemas of the published suite that answers are held to, at least."""
 LENIENT: Final = {b":60": b":06", b"-02-29": b"-02-28"}
 """A leap second in any minute, a leap day in any year: grammars know no calendar."""
-
-
-@pytest.fixture(scope="module")
-def walker(embedded_chat) -> Walker:
-    load_library()
-    model = LlamaModel(
-        ModelFile(embedded_chat), LlamaCppSettings(name="m"), lambda: None
-    )
-    return Walker(model, GrammarVocabulary(model))
 
 
 def faults(schema, text):

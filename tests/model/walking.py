@@ -1,9 +1,13 @@
 """Write answers under a constraint without a model: any token that is allowed."""
 
 import faulthandler
+import multiprocessing
 import os
 import random
 from collections.abc import Sequence
+from contextlib import suppress
+from copy import copy
+from multiprocessing.connection import Connection
 from typing import Final
 
 import numpy as np
@@ -17,6 +21,7 @@ from inferd.worker.llama.grammar.compiler import tokenizer_of
 from inferd.worker.llama.grammar.constraint import Constraint, GrammarVocabulary
 from inferd.worker.llama.model.weights import LlamaModel
 from inferd.worker.llama.prepare import fork_server
+from inferd.worker.llama.prepare.model_info import TokenTable
 
 PATIENCE: Final = 30
 """Tokens after which a walk takes what closes something, mostly."""
@@ -43,6 +48,42 @@ def refusal_of(tokenizer: LLTokenizer, grammar: Grammar) -> str:
     return f"{grammar.where}: it takes too much" if status else reason
 
 
+def refuse_all(pipe: Connection, table: TokenTable) -> None:
+    """Try each grammar that is sent, and answer with the reason, until nobody sends."""
+    tokenizer = tokenizer_of(table)
+    with suppress(EOFError):
+        while True:
+            pipe.send(refusal_of(tokenizer, pipe.recv()))
+
+
+class Preparer:
+    """A small process that tries grammars, each of them once.
+
+    A fork of the tests' own process takes far longer: all their memory is copied on write.
+    """
+
+    def __init__(self, table: TokenTable) -> None:
+        self._told: dict[Grammar, str] = {}
+        self._pipe, theirs = multiprocessing.Pipe()
+        self._process = multiprocessing.get_context("spawn").Process(
+            target=refuse_all, args=(theirs, table), daemon=True
+        )
+        self._process.start()
+        theirs.close()
+
+    def refusal_of(self, grammar: Grammar) -> str:
+        """Try a grammar; give the reason where it is refused."""
+        if grammar not in self._told:
+            self._pipe.send(grammar)
+            self._told[grammar] = self._pipe.recv()
+        return self._told[grammar]
+
+    def close(self) -> None:
+        """End it."""
+        self._pipe.close()
+        self._process.join()
+
+
 class Walker:
     """Chooses at random, and comes to an end.
 
@@ -54,7 +95,8 @@ class Walker:
     def __init__(self, model: LlamaModel, vocabulary: GrammarVocabulary) -> None:
         self.model = model
         self.vocabulary = vocabulary
-        self._tokenizer = tokenizer_of(vocabulary.token_table())
+        self._preparer = Preparer(vocabulary.token_table())
+        self._compiled: dict[str, Constraint] = {}
         self._ends = [*model.end_tokens]
         pieces = [model.piece(token) for token in range(model.n_vocab)]
         self._closes = np.array([piece in (b'"', b"}", b"]") for piece in pieces])
@@ -65,10 +107,23 @@ class Walker:
         )
 
     def hold(self, grammar: Grammar) -> Constraint:
-        """Try a grammar, as a preparer does, and compile it, as a worker does."""
-        if reason := refusal_of(self._tokenizer, grammar):
+        """Try a grammar, as a preparer does, and compile it, as a worker does.
+
+        Each is tried and compiled once, and is at its beginning each time.
+        """
+        if reason := self._preparer.refusal_of(grammar):
             raise RefusedError(reason)
-        return self.vocabulary.compile(grammar.source)
+        if grammar.source not in self._compiled:
+            compiled = self.vocabulary.compile(grammar.source)
+            self._compiled[grammar.source] = compiled
+        first = self._compiled[grammar.source]
+        fresh = copy(first)
+        fresh._matcher = first._matcher.deep_copy()
+        return fresh
+
+    def close(self) -> None:
+        """End what tries grammars."""
+        self._preparer.close()
 
     def allowed(self, constraint: Constraint) -> np.ndarray:
         """Find what a mask leaves: ``(n_vocab,)`` truth values."""

@@ -1,4 +1,5 @@
 import json
+from contextlib import closing
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,7 +18,8 @@ pytestmark = pytest.mark.model
 @pytest.fixture(scope="module")
 def walker(loaded):
     model = loaded._model
-    return Walker(model, GrammarVocabulary(model))
+    with closing(Walker(model, GrammarVocabulary(model))) as walker:
+        yield walker
 
 
 def tokens_of(walker, text):
