@@ -4,6 +4,9 @@ BIN := .venv/bin
 
 .PHONY: setup demo test test-fast test-all check bench fuzz torture attack install rollback verify uninstall clean
 
+# Tests and commands start some thousand processes: none compiles all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 setup:
 	@$(PYTHON) -m tools.setup
 
