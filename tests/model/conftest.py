@@ -15,6 +15,7 @@ from inferd.worker.llama.library.binding import load_library
 from inferd.worker.llama.model.weights import LlamaModel
 from tests.daemon.fixtures import daemons, make_daemon, pytest_runtest_makereport
 from tests.daemon.harness import DaemonProcess, llamacpp
+from tests.model.shortened import write_shortened
 from tests.model.tiny import write_tiny_model
 from tests.model.walking import Walker
 
@@ -37,6 +38,15 @@ def tiny_q8_0(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def embedded_chat() -> Path:
     """The model that a daemon without a configuration serves."""
     return EMBEDDED_MODELS["chat"].path_in(cache_directory())
+
+
+@pytest.fixture(scope="session")
+def shortened_chat(
+    embedded_chat: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The same tokens and one layer, for tests that leave a model no choice."""
+    path = tmp_path_factory.mktemp("shortened") / "chat.gguf"
+    return write_shortened(embedded_chat, path)
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,8 @@
 """Every family with a daemon of its own, from one end to the other.
 
-The model is the embedded one, which is of one family; for the others it is only a set of
-tokens, in which their markers are plain text. What it would rather write does not matter.
+The model has the embedded one's tokens; it is of one family, and for the others it is only
+a set of tokens, in which their markers are plain text. What it would rather write does not
+matter, and so it has one layer, unless it has to end a thought.
 """
 
 import json
@@ -43,8 +44,9 @@ def family(request) -> str:
 
 
 @pytest.fixture(scope="module")
-def daemon(family) -> Iterator[DaemonProcess]:
-    backend = llamacpp("embedded:chat", n_ctx=1024, n_threads=2, chat_template=family)
+def daemon(family, shortened_chat) -> Iterator[DaemonProcess]:
+    model = "embedded:chat" if family in CLOSING else shortened_chat
+    backend = llamacpp(model, n_ctx=1024, chat_template=family)
     with daemons() as make:
         yield make({"backend": [backend], "admission": {"max_active": 1}}).start()
 
@@ -194,7 +196,7 @@ OPENS: Final = {
 CLOSES: Final = favoured("<", bias=60) | favoured("</", "think", ">")
 """What opens a thought and closes it soon, at once or after some of the same tokens."""
 CLOSING: Final = {"qwen", "qwen3-coder", "deepseek"}
-"""Families of which that is known."""
+"""Families of which that is known; their model is the embedded one."""
 WITHOUT: Final = {name for name in FAMILIES if not FAMILIES[name].thought} | {"generic"}
 """Families without thoughts; the generic one has those of the model's own template."""
 
