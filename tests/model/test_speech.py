@@ -89,7 +89,7 @@ def test_words_have_times_inside_the_clip_that_never_go_back(english, clip):
 
 
 def test_speech_in_pieces_has_the_words_of_the_whole(english, clip):
-    heard = hear_live(english, clip, SAMPLE_RATE, wants_partials=True)
+    heard = hear_live(english, clip, 2 * SAMPLE_RATE, wants_partials=True)
     assert words(heard) == words(hear(english, clip))
     assert len(heard.segments) > 3
     assert len(heard.partials) > 3

@@ -40,7 +40,7 @@ V2 = "infer.v2.sock"
 
 
 def whispercpp(**settings: object) -> dict[str, object]:
-    return {"name": "speech", "kind": "whispercpp", "n_threads": 2, **settings}
+    return {"name": "speech", "kind": "whispercpp", "n_threads": 1, **settings}
 
 
 @pytest.fixture(scope="module")
