@@ -73,6 +73,18 @@ def templates() -> Path:
 NAMES: Final = sorted(path.stem for path in templates().glob("*.jinja"))
 
 
+UNUSABLE: Final = {
+    "CohereForAI-c4ai-command-r-plus-tool_use",
+    "NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use",
+    "NousResearch-Hermes-3-Llama-3.1-8B-tool_use",
+    "fireworks-ai-llama-3-firefunction-v2",
+}
+"""Templates that want what nobody gives, or tools always."""
+
+
+def source_of(name: str) -> str:
+    return (templates() / f"{name}.jinja").read_text()
+
+
 def compiled(name: str, tokens=TOKENS) -> ChatTemplate:
-    source = (templates() / f"{name}.jinja").read_text()
-    return ChatTemplate(source, tokens, lambda: TODAY)
+    return ChatTemplate(source_of(name), tokens, lambda: TODAY)

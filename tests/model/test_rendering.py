@@ -18,7 +18,15 @@ from inferd.dialects.registry import DIALECTS, detect_dialect
 from inferd.worker.llama.gguf.files import ModelFile
 from inferd.worker.llama.library.binding import load_library
 from inferd.worker.llama.model.weights import LlamaModel
-from tests.model.chat_templates import CONVERSATIONS, NAMES, TODAY, TOKENS, compiled
+from tests.model.chat_templates import (
+    CONVERSATIONS,
+    NAMES,
+    TODAY,
+    TOKENS,
+    UNUSABLE,
+    compiled,
+    source_of,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -147,15 +155,6 @@ def test_another_engine_writes_the_same_prompts_or_refuses_the_same(name):
 # --- what a template can say ----------------------------------------------------------
 
 
-UNUSABLE: Final = {
-    "CohereForAI-c4ai-command-r-plus-tool_use",
-    "NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use",
-    "NousResearch-Hermes-3-Llama-3.1-8B-tool_use",
-    "fireworks-ai-llama-3-firefunction-v2",
-}
-"""Templates that want what nobody gives, or tools always."""
-
-
 def test_all_but_a_few_can_be_used():
     assert {name for name in NAMES if not probe_template(compiled(name))} == UNUSABLE
 
@@ -256,7 +255,7 @@ FAMILIES: Final = {
     name: dialect
     for name in NAMES
     if name not in UNUSABLE
-    and (dialect := detect_dialect("", compiled(name).source)) is not GENERIC
+    and (dialect := detect_dialect("", source_of(name))) is not GENERIC
 }
 
 
