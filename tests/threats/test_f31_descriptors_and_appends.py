@@ -1,4 +1,5 @@
 import os
+import signal
 import socket
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -144,8 +145,12 @@ def test_a_socket_that_waits_to_be_closed_keeps_nobody_waiting(
     data, has_left = HOLDING_UP[how]
     with lingering() as (fd, _), socket.socket(socket.AF_UNIX) as client:
         client.connect(str(daemon.directory / leaf))
+        daemon.send_signal(signal.SIGSTOP)  # or it might close first, and we would wait
+        stat = Path(f"/proc/{daemon.pid}/stat")
+        assert eventually(lambda: stat.read_text().rpartition(") ")[2][0] == "T")
         socket.send_fds(client, [data], [fd])
         os.close(fd)
+        daemon.send_signal(signal.SIGCONT)
         if has_left:
             client.close()
         assert daemon.ask()[-1]["type"] == "done"
