@@ -123,7 +123,8 @@ def _press(scene: Scene, load: Load, target: Target) -> None:
         _tell(scene, neighbour, "after")
         neighbour.tell(STOP)
         neighbour.result()
-    scene.holdings["after"] = calmed(target, scene.holdings["before"])
+    n_kept = scene.holdings["before"].n_fds + KEPT_FDS
+    scene.holdings["after"] = calmed(target, n_kept)
 
 
 def _tell(scene: Scene, neighbour: Person, when: str) -> None:

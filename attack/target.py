@@ -50,10 +50,10 @@ def holdings(target: Target) -> Holdings:
         return Holdings(workers=[], rss_mb=0.0, n_fds=0)
 
 
-def calmed(target: Target, before: Holdings) -> Holdings:
-    """Look until there are no more descriptors than before, for a while."""
+def calmed(target: Target, n_fds: int) -> Holdings:
+    """Look until there are no more descriptors than so many, for a while."""
     deadline = time.monotonic() + CALM_S
-    while (now := holdings(target)).n_fds > before.n_fds:
+    while (now := holdings(target)).n_fds > n_fds:
         if time.monotonic() > deadline:
             break
         time.sleep(STEP_S)
