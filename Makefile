@@ -17,10 +17,12 @@ demo: setup
 WORKERS ?= 3
 PARALLEL := -n $(WORKERS) --dist worksteal
 ELSEWHERE := root or systemd or short_version
+# The others of sixteen thousand need not be collected again.
+ALONE_IN = $$(grep -rl --include='test_*.py' 'mark\.alone' tests)
 
 test: setup
 	@$(BIN)/python -m pytest $(PARALLEL) -m "not ($(ELSEWHERE) or alone)"
-	@$(BIN)/python -m pytest -m "alone and not ($(ELSEWHERE))"
+	@$(BIN)/python -m pytest -m "alone and not ($(ELSEWHERE))" $(ALONE_IN)
 
 test-fast: setup
 	@$(BIN)/python -m pytest $(PARALLEL) -m "not ($(ELSEWHERE) or alone or slow or model)" tests/unit tests/architecture
