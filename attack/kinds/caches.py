@@ -89,7 +89,7 @@ def broken(word: str) -> Question:
 def _guess(scene: Scene, make: Make) -> None:
     if not is_root():
         raise SkippedError("needs root, to be two users")
-    n_trials = max(4, round(N_TRIALS * scene.scale))
+    n_trials = max(2, round(N_TRIALS * scene.scale))
     n_right = n_cached = 0
     with scene.target(CHAT, is_any=True) as target, victim() as one, person() as other:
         for _ in range(n_trials):
