@@ -152,8 +152,8 @@ def test_sounds_without_words_are_heard_to_their_end(english, clip, kind):
     assert heard.end.audio_ms == len(samples) * 1000 // SAMPLE_RATE
 
 
-def test_segments_come_before_the_end_of_two_minutes(english, clip):
-    samples = np.tile(clip, 11)
+def test_segments_come_before_the_end_of_a_minute(english, clip):
+    samples = np.tile(clip, 6)
     start(english, 1, samples)
     told_at: list[int] = []
     n_steps = 0
@@ -163,7 +163,7 @@ def test_segments_come_before_the_end_of_two_minutes(english, clip):
             assert isinstance(outcome, Transcribed | TranscriptEnded | Failed)
             if isinstance(outcome, Transcribed) and outcome.segments:
                 told_at.append(n_steps)
-    assert len(told_at) >= 4
+    assert len(told_at) >= 2
     assert told_at[0] < n_steps // 2
 
 

@@ -115,18 +115,18 @@ def test_what_one_client_sets_does_not_leak_to_the_next(daemon, clip):
 
 
 @pytest.mark.alone
-def test_segments_of_two_minutes_come_before_the_end(daemon, clip):
+def test_segments_of_a_minute_come_before_the_end(daemon, clip):
     with daemon.connect(V2) as client:
         began = time.monotonic()
-        client.send(speech(clip * 11))
+        client.send(speech(clip * 6))
         frames = [client.frame()]
         first_s = time.monotonic() - began
         frames += client.frames()
     whole_s = time.monotonic() - began
     assert first_s < whole_s / 2
     assert frames[0]["block"]["end_ms"] <= 30_000
-    assert spans(frames)[-1][1] >= 10.5 * CLIP_MS
-    assert said(frames).count("fellow Americans") >= 9
+    assert spans(frames)[-1][1] >= 5.5 * CLIP_MS
+    assert said(frames).count("fellow Americans") >= 4
 
 
 def test_a_descriptor_does_what_base64_does(daemon, clip):
@@ -232,7 +232,7 @@ def test_ten_clients_at_once_get_what_one_gets(daemon, clip):
 
 def test_a_cancel_stops_within_a_segment(daemon, clip):
     with daemon.connect(V2) as client:
-        client.send(speech(clip * 11))
+        client.send(speech(clip * 6))
         client.frame()
         client.send({"type": "cancel", "id": "s"})
         done = client.frames()[-1]
@@ -243,7 +243,7 @@ def test_a_cancel_stops_within_a_segment(daemon, clip):
 def test_a_worker_that_dies_in_mid_file_costs_one_error(make_daemon: MakeDaemon, clip):
     daemon = make_daemon({"backend": [whispercpp()]}).start()
     with daemon.connect(V2) as client, daemon.connect(V2) as waiting:
-        client.send(speech(clip * 11))
+        client.send(speech(clip * 6))
         client.frame()
         waiting.send(speech(clip))
         daemon.kill_worker()
