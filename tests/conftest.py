@@ -15,7 +15,7 @@ from hypothesis import settings
 RESET_BY_PYTHON: Final = {signal.SIGPIPE, signal.SIGXFSZ}
 """Signals that Python ignores, and that `subprocess` resets in children."""
 
-settings.register_profile("inferd", deadline=None, max_examples=200)
+settings.register_profile("inferd", deadline=None, max_examples=100)
 settings.load_profile("inferd")
 
 
