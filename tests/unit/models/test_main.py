@@ -49,10 +49,9 @@ def builders():
 def command(builders, monkeypatch, tmp_path):
     """Run it with arguments; it knows two small models alone."""
     monkeypatch.setenv("INFERD_CACHE_DIR", str(tmp_path))
-    for name in list(EMBEDDED_MODELS):
-        monkeypatch.delitem(EMBEDDED_MODELS, name)
-    for model in (PLAIN, MADE):
-        monkeypatch.setitem(EMBEDDED_MODELS, model.name, model)
+    known = dict(EMBEDDED_MODELS)
+    EMBEDDED_MODELS.clear()
+    EMBEDDED_MODELS.update({model.name: model for model in (PLAIN, MADE)})
 
     def run(*arguments, **state):
         def open_builder(directory):
@@ -64,7 +63,9 @@ def command(builders, monkeypatch, tmp_path):
         monkeypatch.setattr(sys, "argv", ["inferd.models", *arguments])
         return main()
 
-    return run
+    yield run
+    EMBEDDED_MODELS.clear()
+    EMBEDDED_MODELS.update(known)  # in their order
 
 
 @pytest.mark.parametrize(
