@@ -84,6 +84,10 @@ class Office:
         context.permit = self._stack.enter_context(self.turns.admitted(RequestTraits()))
         return context.permit
 
+    def leave(self) -> None:
+        """End all that wait or have a permit: it takes the clock of the test."""
+        self._stack.close()
+
     def ask(self, line: Frame | bytes, peer: Peer = DAEMON) -> Frame:
         """Give a command; read the reply as a listener does."""
         data = line if isinstance(line, bytes) else to_line(line)
@@ -129,6 +133,7 @@ async def test_requests_are_listed_in_order_of_arrival(autojump_clock):
         {**anna, "id": "c", "phase": "queued", "output_tokens": 0},
     ]
     assert new.permit is None
+    office.leave()
 
 
 async def test_users_who_are_no_operators_see_only_their_own_requests():
@@ -167,6 +172,7 @@ async def test_waiting_requests_are_listed_with_their_positions():
         office.queue(context)
     told = office.ask({"command": "requests"})["requests"]
     assert [each.get("position") for each in told] == [None, 1, 2]
+    office.leave()
 
 
 # --- backends ---------------------------------------------------------------------------
