@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from inferd.config.settings import LlamaCppSettings
+from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.models.embedded import EMBEDDED_MODELS
 from inferd.paths import cache_directory
 from inferd.worker.llama.gguf.files import ModelFile
