@@ -267,6 +267,7 @@ class Daemon:
 
     async def _finish(self, *, by: float) -> None:
         try:
+            await self._running_config.acceptor.wait_started(by=by)
             await self._connections.wait_first_requests(by=by)
         finally:  # also when ``stop`` is called again, which cancels this scope
             self._queue.close()

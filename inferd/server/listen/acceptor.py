@@ -132,7 +132,8 @@ class Acceptor:
         self._reserve_fd = ReserveFd()
         self._loop = LoopScheduler() if loop is None else loop
         self._log_throttle = LogThrottle()
-        self._queued: dict[socket.socket, AcceptedConnection] = {}
+        self._unstarted: dict[socket.socket, AcceptedConnection] = {}
+        self._one_started = trio.lowlevel.ParkingLot()
         self._n_lingering = 0
 
     def open(self) -> None:
@@ -141,8 +142,8 @@ class Acceptor:
 
     def close(self) -> None:
         """Close the reserve descriptor and the connections that are not started yet."""
-        while self._queued:
-            sock, accepted = self._queued.popitem()
+        while self._unstarted:
+            sock, accepted = self._unstarted.popitem()
             accepted.spec.connection_limit.release(accepted.lease)
             close_socket(sock)
         self._reserve_fd.close()
@@ -236,18 +237,33 @@ class Acceptor:
                 self._close(sock)
         else:
             accepted = AcceptedConnection(sock, peer, spec, lease)
-            self._queued[sock] = accepted
+            self._unstarted[sock] = accepted
             self._loop.call_later(peer.user, partial(self._start, accepted, clients))
 
     def _start(self, accepted: "AcceptedConnection", clients: trio.Nursery) -> None:
         """Start serving a connection unless its client has disconnected meanwhile."""
-        if self._queued.pop(accepted.sock, None) is None:
+        if accepted.sock not in self._unstarted:
             return
         if is_disconnected(accepted.sock):
+            self._remove_unstarted(accepted)
             accepted.spec.connection_limit.release(accepted.lease)
             self._close(accepted.sock)
         else:
             clients.start_soon(self._serve, accepted)
+
+    def _remove_unstarted(self, accepted: "AcceptedConnection") -> None:
+        del self._unstarted[accepted.sock]
+        self._one_started.unpark_all()
+
+    async def wait_started(self, *, by: float) -> None:
+        """Wait until every admitted connection is served, or there is no more time.
+
+        Args:
+            by: on trio's clock, in seconds.
+        """
+        with trio.move_on_at(by):
+            while self._unstarted:
+                await self._one_started.park()
 
     def _admit(
         self, sock: socket.socket, peer: Peer, spec: ListenerSpec
@@ -294,6 +310,7 @@ class Acceptor:
 
     async def _serve(self, accepted: "AcceptedConnection") -> None:
         TASK_USER.set(accepted.peer.user)
+        self._remove_unstarted(accepted)
         try:
             await accepted.spec.serve(stream_of(accepted.sock))
         except Exception:  # a bug in one connection must not affect others

@@ -577,6 +577,31 @@ async def test_draining_goes_in_order(short_dir, autojump_clock):
     assert set(events[8:]) == {(10, "waits EOF"), (10, "listener EOF")}
 
 
+async def test_a_connection_that_waits_for_its_turn_is_answered_in_a_drain(
+    short_dir, autojump_clock, monkeypatch
+):
+    server = make_daemon(short_dir, ScriptedBackend(), drain_s=15)
+    async with running(server):
+        waiting = []
+        monkeypatch.setattr(
+            server.daemon._deps.loop,
+            "call_later",
+            lambda _, start: waiting.append(start),
+        )
+        clients = [await server.connect() for _ in range(4)]
+        for client in clients:
+            await client.send(generate())
+        await settled()
+        assert len(waiting) == len(clients)
+        server.daemon.stop()
+        for start in waiting:
+            await trio.sleep(FIRST_REQUEST_S)
+            start()
+        for client in clients:
+            async with client:
+                assert types(await client.rest())[-1] == "done"
+
+
 async def test_unfinished_requests_get_an_error_after_the_drain_time(
     short_dir, autojump_clock
 ):
