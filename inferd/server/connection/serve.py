@@ -157,7 +157,7 @@ class ClientConnection(Generic[R]):
             "activity", **socket_fields(endpoint.surface), **peer_fields(self._peer)
         )
         self.has_sent_request = False
-        """Whether a request or an invalid line has been taken from the queue."""
+        """Whether a request has come to its service, or an invalid line been refused."""
 
     def close_when_idle(self) -> None:
         """Close the connection as soon as no request is being answered."""
@@ -281,9 +281,9 @@ class ClientConnection(Generic[R]):
         item = await self._next()
         if item is None:
             return False
-        self.has_sent_request = True
         if isinstance(item, PeerError):
             await self._deps.loop.turn()
+            self.has_sent_request = True
             if not await self._send_refusal(item):
                 self._reader.close()
         elif not await self._answer(item):
@@ -294,6 +294,7 @@ class ClientConnection(Generic[R]):
         request, context, refusal = item
         try:
             await self._wait_for_turn(context)
+            self.has_sent_request = True
             if context.resolved is None:
                 context.stats.update(request.counts())
             service = RefusingService(refusal) if refusal else self._endpoint.service

@@ -602,6 +602,24 @@ async def test_a_connection_that_waits_for_its_turn_is_answered_in_a_drain(
                 assert types(await client.rest())[-1] == "done"
 
 
+async def test_a_request_that_waits_for_its_turn_is_answered_in_a_drain(
+    short_dir, autojump_clock, monkeypatch
+):
+    server = make_daemon(short_dir, ScriptedBackend(), drain_s=15)
+    async with running(server):
+
+        async def late_turn() -> None:
+            await trio.sleep(FIRST_REQUEST_S / 5)
+
+        loop = server.daemon._deps.loop
+        monkeypatch.setattr(loop, "turn", late_turn)
+        async with await server.connect() as client:
+            await client.send(generate())
+            await settled()
+            server.daemon.stop()
+            assert types(await client.rest())[-1] == "done"
+
+
 async def test_unfinished_requests_get_an_error_after_the_drain_time(
     short_dir, autojump_clock
 ):
@@ -758,13 +776,13 @@ async def test_a_client_accepted_before_draining_may_send_one_request(
         async with await server.connect(leaf) as client:
             await settled()
             server.daemon.stop()
-            await trio.sleep(FIRST_REQUEST_S / 2)
+            await trio.sleep(FIRST_REQUEST_S / 5)
             [*_, end] = await client.ask()
             assert (end["type"] in TERMINAL, end.get("code")) == (True, None)
             assert await client.frame() is None
 
 
-@pytest.mark.parametrize("drain_s", [FIRST_REQUEST_S / 2, FIRST_REQUEST_S * 5])
+@pytest.mark.parametrize("drain_s", [FIRST_REQUEST_S / 5, FIRST_REQUEST_S * 5])
 async def test_a_client_that_sends_nothing_delays_a_drain_no_longer_than_first_request_s(
     drain_s, short_dir, autojump_clock
 ):
@@ -784,7 +802,7 @@ async def test_a_client_that_has_sent_a_request_before_does_not_delay_a_drain(
             await client.ask()
             server.daemon.stop()
             assert await client.frame() is None
-            assert trio.current_time() < FIRST_REQUEST_S / 2
+            assert trio.current_time() < FIRST_REQUEST_S / 5
 
 
 # --- sockets that are held by somebody else -----------------------------------------------
