@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from inferd.models.embedded import EMBEDDED_MODELS, EmbeddedModel
+from inferd.trusted_path import UntrustedError, open_directory
 from tools.packages import (
     BUILDING,
     ROOT,
@@ -57,15 +58,7 @@ from tools.service import (
     restart,
     running,
 )
-from tools.trusted import (
-    MAX_MODEL_BYTES,
-    TreeCopy,
-    UntrustedError,
-    copy_file,
-    open_directory,
-    open_file,
-    remove_tree,
-)
+from tools.trusted import MAX_MODEL_BYTES, TreeCopy, copy_file, open_file, remove_tree
 from tools.wheel import PACKAGE, cache, llama_wheel, say
 
 PREFIX = Path("/opt/inferd")

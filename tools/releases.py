@@ -23,13 +23,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from tools.trusted import (
-    UntrustedError,
-    open_directory,
-    open_file,
-    replace_link,
-    sha256_of,
-)
+from inferd.trusted_path import UntrustedError, open_directory
+from tools.trusted import open_file, replace_link, sha256_of
 
 RELEASES: Final = "releases"
 CURRENT: Final = "current"

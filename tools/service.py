@@ -6,13 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from tools.trusted import (
-    FILE,
-    UntrustedError,
-    copy_file,
-    open_directory,
-    replace_link,
-)
+from inferd.trusted_path import UntrustedError, open_directory
+from tools.trusted import FILE, copy_file, replace_link
 from tools.wheel import say
 
 LINK = Path("/usr/local/bin/inferd")

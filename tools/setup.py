@@ -11,6 +11,7 @@ import subprocess
 import sys
 import venv
 
+from inferd.trusted_path import UntrustedError, open_directory
 from tools.packages import (
     BUILDING,
     CONSTRAINTS,
@@ -21,7 +22,6 @@ from tools.packages import (
     pip,
     wanted,
 )
-from tools.trusted import UntrustedError, open_directory
 from tools.wheel import CMAKE_ARGS, PACKAGE, TRIM, VARIANTS, cache, llama_wheel, say
 
 VENV = ROOT / ".venv"

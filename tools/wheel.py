@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from inferd.trusted_path import UntrustedError, open_directory
 from tools.packages import BUILDING, PIP, ROOT, download_source, pinned, pinned_block
-from tools.trusted import UntrustedError, open_directory, open_file, sha256_of
+from tools.trusted import open_file, sha256_of
 
 PACKAGE: Final = "llama-cpp-python"
 BUILT_WITH: Final = (PACKAGE, "scikit-build-core", "cmake", "ninja")

@@ -13,15 +13,10 @@ from pathlib import Path
 import pytest
 
 from inferd.models.embedded import EmbeddedModel
+from inferd.trusted_path import UntrustedError, open_directory
 from tools import install, setup, wheel
 from tools.releases import Releases
-from tools.trusted import (
-    TreeCopy,
-    UntrustedError,
-    copy_file,
-    open_directory,
-    remove_tree,
-)
+from tools.trusted import TreeCopy, copy_file, remove_tree
 
 ATTACKER = 20_037
 N_ROUNDS = 150
@@ -289,6 +284,7 @@ def test_removing_takes_no_more_rights_than_the_owner_s(place, theirs, victim):
 
 IN_A_TERMINAL = """
 import os, sys
+from inferd import trusted_path
 from tools import trusted
 
 run = trusted.subprocess.run
@@ -301,7 +297,7 @@ def run_other(command, **options):
 os.setsid()
 os.dup2(os.open(sys.argv[1], os.O_RDWR), 0)
 trusted.subprocess.run = run_other
-trusted.remove_tree("theirs", trusted.open_directory(sys.argv[2]))
+trusted.remove_tree("theirs", trusted_path.open_directory(sys.argv[2]))
 """
 
 

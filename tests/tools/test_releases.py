@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from inferd.trusted_path import UntrustedError
 from tools.releases import (
     CURRENT,
     MODELS_LISTED,
@@ -16,7 +17,6 @@ from tools.releases import (
     differences,
     seal,
 )
-from tools.trusted import UntrustedError
 
 MODEL = b"weights"
 SHA256 = hashlib.sha256(MODEL).hexdigest()

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from inferd.trusted_path import UntrustedError
 from tools import wheel
 from tools.packages import pinned, pinned_block
-from tools.trusted import UntrustedError
 
 NAME = "llama_cpp_python-1-py3-none-any.whl"
 CONTENT = b"PK and code"

@@ -1,0 +1,1 @@
+"""Models that other programs have on this machine; they are read and never changed."""
