@@ -1,4 +1,4 @@
-"""Default paths of sockets, configuration, cache and log."""
+"""Default paths of sockets, configuration, models, cache and log."""
 
 import os
 from collections.abc import Mapping
@@ -73,3 +73,21 @@ def log_directory(environ: Mapping[str, str] | None = None) -> Path | None:
     if home := environ.get("HOME"):
         return Path(home) / ".inferd" / "logs"
     return None
+
+
+SYSTEM_MODELS = Path("/var/lib/inferd/models")
+
+
+def models_directory(environ: Mapping[str, str] | None = None) -> Path:
+    """Return the directory of a user's model store.
+
+    1. ``$INFERD_MODELS``.
+    2. ``$XDG_DATA_HOME/inferd/models``, else ``~/.local/share/inferd/models``.
+    """
+    environ = os.environ if environ is None else environ
+    if given := environ.get("INFERD_MODELS"):
+        return Path(given)
+    home = environ.get("XDG_DATA_HOME") or str(
+        Path(environ.get("HOME", "/")) / ".local" / "share"
+    )
+    return Path(home) / "inferd" / "models"

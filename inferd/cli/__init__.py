@@ -2,8 +2,9 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from keyword import iskeyword
 from typing import Final
 
 from inferd import __version__
@@ -21,10 +22,23 @@ COMMANDS: Final = {
     "drain": "finish the running and queued requests, then stop the daemon",
     "reload": "make the daemon read its configuration again",
     "status": "show whether the daemon is ready; exit 0 only when it is",
+    "model": "bring models, list them and remove them",
     "doctor": "check this machine and the configuration; exit 0 unless a check failed",
 }
 """Name to help text. A command is a module with ``add_arguments(parser)`` and
 ``run(arguments)``; only the requested one is imported."""
+
+MODEL_COMMANDS: Final = {
+    "list": "list the models of the store",
+    "show": "show what a model is made of, and where it came from",
+    "import": "bring a file into the store, or a model that another program has",
+    "verify": "compare the files of models with their SHA-256; exit 0 only if they agree",
+    "remove": "remove a model, and its files that no other model uses",
+    "prune": "remove files that no model uses",
+}
+
+GROUPS: Final = {"model": ("inferd.cli.models", MODEL_COMMANDS)}
+"""Commands that have commands: the package of these, and what ``COMMANDS`` is to others."""
 
 EXIT_INTERRUPTED: Final = 130
 
@@ -64,15 +78,27 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         "answer that was cancelled; 130 interrupted",
     )
     parser.add_argument("--version", action="version", version=f"inferd {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    return _parse_command(parser, "inferd.cli.commands", COMMANDS, argv)
+
+
+def _parse_command(
+    parser: argparse.ArgumentParser,
+    package: str,
+    commands: Mapping[str, str],
+    argv: Sequence[str],
+) -> argparse.Namespace:
+    """Parse the arguments of one of a package's commands; import only that one."""
+    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
     parsers = {
-        name: commands.add_parser(name, help=text, description=text)
-        for name, text in COMMANDS.items()
+        name: subparsers.add_parser(name, help=text, description=text)
+        for name, text in commands.items()
     }
-    if not argv or argv[0] not in COMMANDS:
+    if not argv or argv[0] not in commands:
         return parser.parse_args(argv)  # help, the version, or an error
-    module = import_module(f"inferd.cli.commands.{argv[0]}")
-    command = parsers[argv[0]]
+    name, command = argv[0], parsers[argv[0]]
+    if name in GROUPS:
+        return _parse_command(command, *GROUPS[name], argv[1:])
+    module = import_module(f"{package}.{name}{'_' if iskeyword(name) else ''}")
     module.add_arguments(command)
     command.set_defaults(run=module.run)
     if "--" in argv:  # parse_intermixed_args loses the arguments after it

@@ -1,0 +1,1 @@
+"""``inferd model``: one module per command."""

@@ -1,0 +1,82 @@
+"""The store that a command works on, and how it shows sizes and progress."""
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from inferd.cli.console import CommandError, ProgressLine
+from inferd.models.store.directory import StoreDirectory, StoreError
+from inferd.models.store.manifest import ManifestError
+from inferd.models.store.names import InvalidNameError
+from inferd.models.store.store import ModelStore
+from inferd.paths import SYSTEM_MODELS, models_directory
+
+_UNITS: Final = ("B", "kB", "MB", "GB", "TB")
+_STEP: Final = 1000
+_TEN: Final = 10
+
+
+def add_store_argument(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says which store."""
+    parser.add_argument(
+        "--system",
+        action="store_true",
+        help=f"the store of the system service, {SYSTEM_MODELS}; to change it, as root",
+    )
+
+
+@contextmanager
+def opened_store(
+    arguments: argparse.Namespace, *, makes: bool = False
+) -> Iterator[ModelStore]:
+    """Open the store that the arguments say.
+
+    Args:
+        arguments: with those of ``add_store_argument``.
+        makes: whether a store that does not exist is made.
+
+    Raises:
+        CommandError: there is none, or the body failed with an error of the store.
+    """
+    path = SYSTEM_MODELS if arguments.system else models_directory()
+    try:
+        directory = StoreDirectory.open(path, makes=makes)
+        if directory is None:
+            raise CommandError(
+                f"there is no model store at {path}",
+                "bring a model first: inferd model import FILE",
+            )
+        with directory:
+            yield ModelStore(directory)
+    except (StoreError, ManifestError, InvalidNameError) as error:
+        raise CommandError(str(error)) from error
+
+
+def size(n_bytes: int) -> str:
+    """Write a number of bytes with three digits at most, as file managers do."""
+    amount, unit = float(n_bytes), 0
+    while amount >= _STEP - 0.5 and unit < len(_UNITS) - 1:
+        amount, unit = amount / _STEP, unit + 1
+    digits = 1 if unit and amount < _TEN else 0
+    return f"{amount:.{digits}f} {_UNITS[unit]}"
+
+
+class FileProgress:
+    """The progress of one file, on a line that is overwritten, if stderr is a terminal."""
+
+    def __init__(self, verb: str, name: str) -> None:
+        self._text = f"{verb} {name}"
+        self._line = ProgressLine()
+        self._percent = -1
+
+    def update(self, n_done: int, n_bytes: int) -> None:
+        """Show how many bytes of the file are done."""
+        percent = 100 * n_done // max(1, n_bytes)
+        if percent != self._percent:
+            self._percent = percent
+            self._line.show(f"{self._text}: {percent} % of {size(n_bytes)}")
+
+    def clear(self) -> None:
+        """Empty the line."""
+        self._line.clear()

@@ -1,0 +1,37 @@
+"""inferd model verify: compare files with their SHA-256."""
+
+import argparse
+
+from inferd.cli.console import EXIT_NOT_READY, EXIT_OK
+from inferd.cli.models.opening import FileProgress, add_store_argument, opened_store
+from inferd.models.store.manifest import Manifest
+from inferd.models.store.store import ModelStore
+from inferd.terminal import print_line
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    add_store_argument(parser)
+    parser.add_argument(
+        "names", metavar="NAME", nargs="*", help="a model; default: all"
+    )
+    parser.epilog = "A file that differs is moved to the quarantine of the store."
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print a line for each model; exit 1 if a file of one differs or is missing."""
+    with opened_store(arguments) as store:
+        names = arguments.names or store.names()
+        results = [_verify(store, store.model(name)) for name in names]
+    return EXIT_OK if all(results) else EXIT_NOT_READY
+
+
+def _verify(store: ModelStore, manifest: Manifest) -> bool:
+    progress = FileProgress("reading", manifest.name)
+    largest = max(file.n_bytes for file in manifest.files)
+    damages = store.verify(manifest, lambda n_done: progress.update(n_done, largest))
+    progress.clear()
+    print_line(f"{manifest.name}: {'damaged' if damages else 'ok'}")
+    for damage in damages:
+        print_line(f"  {damage.file.name}: {damage.reason}")
+    return not damages
