@@ -1,0 +1,167 @@
+import hashlib
+import io
+import json
+
+import pytest
+
+from inferd.cli.models.opening import size
+from tests.unit.models.found.test_found import add_ollama
+
+WEIGHTS = b"GGUF" + b"w" * 96
+DIGEST = hashlib.sha256(WEIGHTS).hexdigest()
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    monkeypatch.setenv("INFERD_MODELS", str(tmp_path / "store"))
+    return tmp_path
+
+
+def write(path, data=WEIGHTS):
+    path.write_bytes(data)
+    return path
+
+
+def test_a_file_is_brought_listed_shown_verified_and_removed(inferd, home):
+    path = write(home / "tiny-q4.gguf")
+    assert inferd("model", "import", path, "--name", "me/tiny:q4") == (
+        0,
+        "",
+        "me/tiny:q4: 100 B, linked\n",
+    )
+    assert inferd("model", "list") == (0, f"me/tiny:q4  100 B  {path}\n", "")
+    code, shown, _ = inferd("model", "show", "me/tiny:q4")
+    assert code == 0
+    assert f"model      tiny-q4.gguf, 100 B, SHA-256 {DIGEST}\n" in shown
+    assert "licence    not known\n" in shown
+    manifest = json.loads(inferd("model", "show", "me/tiny:q4", "--json")[1])
+    assert manifest["files"][0]["sha256"] == DIGEST
+    assert inferd("model", "verify") == (0, "me/tiny:q4: ok\n", "")
+    assert inferd("model", "remove", "me/tiny:q4") == (
+        0,
+        "",
+        "me/tiny:q4 is removed; 0 B freed\n",  # the file itself has the bytes
+    )
+    assert inferd("model", "list") == (0, "", "")
+    assert path.read_bytes() == WEIGHTS
+
+
+def test_the_name_is_that_of_the_file_if_none_is_given(inferd, home):
+    inferd("model", "import", write(home / "My Model (v2).gguf"))
+    assert inferd("model", "list")[1].startswith("My-Model-v2  100 B")
+
+
+def test_a_split_file_and_a_projector_are_one_model(inferd, home):
+    for number in (1, 2):
+        write(home / f"m-0000{number}-of-00002.gguf", WEIGHTS + bytes([number]))
+    projector = write(home / "mmproj.gguf", b"GGUF projector")
+    code, _, stderr = inferd(
+        *("model", "import", home / "m-00002-of-00002.gguf", "--projector", projector)
+    )
+    assert (code, stderr) == (0, "m: 216 B, linked\n")
+    files = json.loads(inferd("model", "list", "--json")[1])["files"]
+    assert [(file["name"], file["role"]) for file in files] == [
+        ("m-00001-of-00002.gguf", "model"),
+        ("m-00002-of-00002.gguf", "model"),
+        ("mmproj.gguf", "projector"),
+    ]
+    (home / "m-00001-of-00002.gguf").unlink()
+    code, _, stderr = inferd("model", "import", home / "m-00002-of-00002.gguf")
+    assert (code, stderr) == (1, "error: m: part 1 of 2 is missing\n")
+
+
+def test_what_another_program_has_is_brought(inferd, home):
+    models = home / ".ollama" / "models"
+    add_ollama(models, ("h", "library", "qwen3", "0.6b"), ("model", WEIGHTS))
+    add_ollama(
+        *(models, ("h", "library", "other", "1b"), ("model", WEIGHTS + b"!")),
+        has_blobs=False,
+    )
+    code, listed, _ = inferd("model", "import", "--from", "ollama", "--dry-run")
+    assert code == 0
+    assert "qwen3:0.6b  ollama:qwen3:0.6b\n" in listed
+    assert "other:1b  ollama:other:1b  cannot be brought: sha256-" in listed
+    code, _, stderr = inferd("model", "import", "--from", "ollama")
+    assert code == 1
+    assert "qwen3:0.6b: 100 B, linked\n" in stderr
+    assert "error: other:1b: sha256-" in stderr
+    assert inferd("model", "list")[1] == "qwen3:0.6b  100 B  ollama:qwen3:0.6b\n"
+    assert inferd("model", "import", "--from", "ollama", "--only", "qwen3:0.6b") == (
+        0,
+        "",
+        "qwen3:0.6b: 100 B, was there\n",
+    )
+
+
+def test_a_damaged_file_is_told_and_moved(inferd, home):
+    path = write(home / "m.gguf")
+    inferd("model", "import", path)
+    path.write_bytes(b"x" * 100)  # what is linked changes as well
+    code, stdout, _ = inferd("model", "verify", "m")
+    assert code == 1
+    assert stdout.startswith("m: damaged\n  m.gguf: its SHA-256 is ")
+    code, stdout, _ = inferd("model", "list")
+    assert (code, stdout) == (1, f"m  100 B  {path}  files are missing\n")
+
+
+def test_pruning_lists_asks_and_removes(inferd, home, monkeypatch):
+    inferd("model", "import", write(home / "m.gguf"))
+    (home / "store/manifests/m.json").unlink()
+    listed = f"{home}/store/blobs/{DIGEST}  0 B\n"
+    told = "1 files that no model uses, 0 B to free\n"
+    assert inferd("model", "prune", "--dry-run") == (0, listed, told)
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    code, _, stderr = inferd("model", "prune")
+    assert (code, "stdin is not a terminal" in stderr) == (2, True)
+    assert inferd("model", "prune", "--yes") == (0, listed, f"{told}0 B freed\n")
+    assert inferd("model", "prune")[1] == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["list"], "there is no model store at"),
+        (["import"], "one of FILE and --from PROGRAM is needed"),
+        (["import", "no.gguf"], "no.gguf is not a file"),
+        (["import", "--from", "ollama"], "no models of ollama were found"),
+        (["import", "page.gguf"], "neither a GGUF file nor a model of whisper.cpp"),
+        (["import", "page.gguf", "--name", "../x"], "a model's name is family/model"),
+        (
+            ["import", "--from", "ollama", "--name", "x"],
+            "--name and --projector go with",
+        ),
+        (["import", "page.gguf", "no.gguf"], "one model at a time"),
+    ],
+)
+def test_what_cannot_be_done_is_an_error(arguments, words, inferd, home, monkeypatch):
+    monkeypatch.chdir(home)
+    write(home / "page.gguf", b"<html>")
+    code, _, stderr = inferd("model", *arguments)
+    assert code in {1, 2}
+    assert words in stderr
+    assert stderr.startswith("error: ")
+
+
+@pytest.mark.parametrize("command", ["show", "verify", "remove"])
+def test_a_name_that_is_not_there_is_an_error(command, inferd, home):
+    inferd("model", "import", write(home / "tiny.gguf"))
+    code, _, stderr = inferd("model", command, "tony")
+    assert code == 2
+    assert stderr == f"error: {home}/store has no model tony; there are: tiny\n"
+
+
+@pytest.mark.parametrize(
+    ("n_bytes", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1_000, "1.0 kB"),
+        (98_362_432, "98 MB"),
+        (999_600_000, "1.0 GB"),
+        (7_100_000_000, "7.1 GB"),
+    ],
+)
+def test_sizes_are_written_for_people(n_bytes, text):
+    assert size(n_bytes) == text
