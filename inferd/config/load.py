@@ -1,14 +1,22 @@
 """Find the configuration file, read it, and locate the model files that it names."""
 
 import os
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
+from inferd.config.find_model import find_model
 from inferd.config.kinds.registry import DEFAULT, KINDS, KindRegistry, S
 from inferd.config.parse import parse_config
 from inferd.config.settings import Config, ConfigError
-from inferd.paths import cache_directory, config_files, runtime_directory
+from inferd.paths import (
+    SYSTEM_MODELS,
+    cache_directory,
+    config_files,
+    models_directory,
+    runtime_directory,
+)
 
 
 def load_config(
@@ -71,7 +79,9 @@ def locate_model(settings: S, kinds: KindRegistry = KINDS) -> S:
     """Replace references to models by the paths, and the SHA-256, of their files.
 
     Raises:
-        ConfigError: there is no such model, its file is not in the cache, or a path
-            cannot be expanded.
+        ConfigError: there is no such model, its files are missing, or a path cannot be
+            expanded.
     """
-    return kinds.of(settings).locate(settings, cache_directory())
+    stores = [models_directory(), SYSTEM_MODELS]
+    find = partial(find_model, cache=cache_directory(), stores=stores)
+    return kinds.of(settings).locate(settings, find)

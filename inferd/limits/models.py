@@ -13,8 +13,8 @@ MODEL_MAX_FILES: Final = 1024
 MANIFEST_MAX_BYTES: Final = 1024 * 1024
 """Bytes of a manifest; one of ``MODEL_MAX_FILES`` files has about half of it."""
 STORE_MAX_MODELS: Final = 10_000
-"""Models of a store that are listed. More are an error, so that a directory that is no store
-does not occupy whoever reads it."""
+"""Models of a store that are listed. More are an error: the directory is then no store, and
+reading it would take too long."""
 BLOB_BLOCK_BYTES: Final = 1024 * 1024
 """Bytes of a model that are copied and hashed at a time."""
 STORE_FREE_BYTES: Final = 64 * 1024 * 1024

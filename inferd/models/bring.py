@@ -22,7 +22,7 @@ from inferd.models.store.directory import (
     StoreError,
     try_lock,
 )
-from inferd.models.store.manifest import Kind, ModelFile
+from inferd.models.store.manifest import Kind, StoredFile
 
 _MAGIC_BYTES: Final = 4
 _KINDS: Final[dict[bytes, Kind]] = {b"GGUF": "llamacpp", b"lmgg": "whispercpp"}
@@ -44,7 +44,7 @@ class Means(StrEnum):
 class Brought(NamedTuple):
     """A file that is in the store now."""
 
-    file: ModelFile
+    file: StoredFile
     means: Means
     kind: Kind
 
@@ -68,7 +68,7 @@ def bring_file(
         kind = _kind_of(source, status, found.path)
         sha256, means = _bring(directory, source, status, found, progress)
         return Brought(
-            ModelFile(
+            StoredFile(
                 name=found.name, sha256=sha256, n_bytes=status.st_size, role=found.role
             ),
             means,

@@ -6,6 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
+from inferd.config.kinds.model_paths import FindModel
 from inferd.config.settings import BackendSettings
 
 S_co = TypeVar("S_co", bound=BackendSettings, covariant=True)
@@ -105,8 +106,8 @@ class BackendKind(Generic[S_co]):
     """The format of its model files, if it has any."""
     contradiction: Callable[[S_co], Contradiction | None]
     """Finds settings that do not go together."""
-    locate: Callable[[S_co, Path], S_co]
-    """Replaces references to models by paths of files, given the directory of the cache;
+    locate: Callable[[S_co, FindModel], S_co]
+    """Replaces references to models by paths of files, given what finds models by name;
     raises ``ConfigError``."""
 
     @property

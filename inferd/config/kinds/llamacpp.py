@@ -17,7 +17,11 @@ from inferd.config.kinds.kind import (
     RequiredFile,
     Sandbox,
 )
-from inferd.config.kinds.model_paths import absolute_path, locate_model_file
+from inferd.config.kinds.model_paths import (
+    FindModel,
+    absolute_path,
+    locate_model_files,
+)
 from inferd.config.settings import (
     I32_MAX,
     BackendSettings,
@@ -39,12 +43,14 @@ class LlamaCppSettings(BackendSettings, frozen=True, tag="llamacpp", tag_field="
     """A backend that runs a GGUF model with llama.cpp."""
 
     model: FilePath = "embedded:chat"
-    """Path of a GGUF file, or ``embedded:chat``, ``embedded:embed``, ``embedded:rerank``."""
+    """Path of a GGUF file, name of a model in the store (``inferd model list``), or
+    ``embedded:chat``, ``embedded:embed``, ``embedded:rerank``."""
     sha256: Sha256 | None = None
     """Required SHA-256 of the file, checked at every load; a model in several files cannot
     have one. Default: not checked."""
     mmproj: FilePath | None = None
-    """Path of a GGUF file with the model's projector, which encodes images or audio."""
+    """Path of a GGUF file with the model's projector, which encodes images or audio. Default:
+    that of a model in the store, if it has one."""
     mmproj_sha256: Sha256 | None = None
     """Required SHA-256 of the projector's file. Default: not checked."""
     n_ctx: Annotated[int, Meta(ge=8, le=I32_MAX)] | None = None
@@ -106,22 +112,26 @@ def _contradiction(settings: LlamaCppSettings) -> Contradiction | None:
             return None
 
 
-def _locate(settings: LlamaCppSettings, cache: Path) -> LlamaCppSettings:
+def _locate(settings: LlamaCppSettings, find: FindModel) -> LlamaCppSettings:
     name, draft, mmproj = settings.name, settings.draft_model, settings.mmproj
     if draft is not None:
         draft = absolute_path(draft, backend=name, key="draft_model")
     if mmproj is not None:
         mmproj = absolute_path(mmproj, backend=name, key="mmproj")
-    model = locate_model_file(
-        settings.model, backend=name, kind=LLAMACPP.name, cache=cache
+    located = locate_model_files(
+        settings.model, backend=name, kind=LLAMACPP.name, find=find
     )
-    return replace(
+    settings = replace(
         settings,
-        model=model.path,
-        sha256=settings.sha256 or model.sha256,
+        model=located.model.path,
+        sha256=settings.sha256 or located.model.sha256,
         draft_model=draft,
         mmproj=mmproj,
     )
+    if located.projector is None or mmproj is not None:
+        return settings
+    projector = located.projector
+    return replace(settings, mmproj=projector.path, mmproj_sha256=projector.sha256)
 
 
 def _files(settings: LlamaCppSettings) -> list[RequiredFile]:

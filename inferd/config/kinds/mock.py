@@ -1,6 +1,5 @@
 """The kind ``mock``: a script in a worker, without a model."""
 
-from pathlib import Path
 from typing import Annotated, Final
 
 from msgspec import Meta
@@ -14,6 +13,7 @@ from inferd.config.kinds.kind import (
     no_contradiction,
     no_files,
 )
+from inferd.config.kinds.model_paths import FindModel
 from inferd.config.settings import BackendSettings, Natural
 
 
@@ -42,7 +42,7 @@ class MockSettings(BackendSettings, frozen=True, tag="mock", tag_field="kind"):
     """Die while loading."""
 
 
-def _locate(settings: MockSettings, _cache: Path) -> MockSettings:
+def _locate(settings: MockSettings, _: FindModel) -> MockSettings:
     return settings
 
 

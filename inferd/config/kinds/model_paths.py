@@ -1,53 +1,61 @@
 """The paths of the model files that settings name."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from inferd.config.settings import ConfigError
-from inferd.models.embedded import UnknownModelError, embedded_model
 
 
-class LocatedModel(NamedTuple):
-    """A model file."""
+class LocatedFile(NamedTuple):
+    """A file of a model."""
 
     path: str
     sha256: str | None
-    """Its SHA-256, if it is an embedded model."""
+    """Its SHA-256, if it is in a store or embedded."""
 
 
-def locate_model_file(
-    reference: str, *, backend: str, kind: str, cache: Path
+class LocatedModel(NamedTuple):
+    """The files of a model."""
+
+    model: LocatedFile
+    projector: LocatedFile | None = None
+    """``None`` if it has none, or is not in a store."""
+    kind: str | None = None
+    """Kind of the backends that it is for; ``None`` if that is not known."""
+
+
+FindModel = Callable[[str], LocatedModel | None]
+"""Finds the model of a name; ``None`` for the path of a file. Raises ``ConfigError``."""
+
+
+def locate_model_files(
+    reference: str, *, backend: str, kind: str, find: FindModel
 ) -> LocatedModel:
-    """Find the model file that a reference, ``embedded:NAME`` or a path, is about.
+    """Find the files of a model.
 
     Args:
-        reference: from the configuration.
+        reference: from the configuration: a name, or the path of a file.
         backend: name of the backend, for messages.
-        kind: its kind, which must be the one that an embedded model is for.
-        cache: directory of the embedded models.
+        kind: its kind, which must be the one that the model is for.
+        find: finds models by name.
 
     Raises:
-        ConfigError: there is no such model, its file is not in the cache, or the path
-            cannot be expanded.
+        ConfigError: there is no such model, it is for another kind, its files are missing,
+            or the path cannot be expanded.
     """
     try:
-        model = embedded_model(reference)
-    except UnknownModelError as error:
-        raise ConfigError(f"backend {backend}: model = {error}") from error
-    if model is None:
+        found = find(reference)
+    except ConfigError as error:
+        raise ConfigError(f"backend {backend}: {error}") from error
+    if found is None:
         path = absolute_path(reference, backend=backend, key="model")
-        return LocatedModel(path, None)
-    if model.kind != kind:
+        return LocatedModel(LocatedFile(path, None))
+    if found.kind not in {None, kind}:
         raise ConfigError(
-            f'backend {backend}: {reference} is for kind = "{model.kind}", not "{kind}"'
+            f'backend {backend}: {reference} is for kind = "{found.kind}", not "{kind}"'
         )
-    path_in_cache = model.path_in(cache)
-    if not path_in_cache.is_file():
-        raise ConfigError(
-            f"backend {backend}: {reference} is not in the cache ({path_in_cache}); "
-            f"run: python -m inferd.models {reference}"
-        )
-    return LocatedModel(str(path_in_cache), model.sha256)
+    return found
 
 
 def absolute_path(reference: str, *, backend: str, key: str) -> str:

@@ -16,7 +16,7 @@ from inferd.config.kinds.kind import (
     Sandbox,
     no_contradiction,
 )
-from inferd.config.kinds.model_paths import locate_model_file
+from inferd.config.kinds.model_paths import FindModel, locate_model_files
 from inferd.config.settings import BackendSettings, FilePath, Sha256
 from inferd.limits.engine import MAX_THREADS
 
@@ -27,19 +27,23 @@ class WhisperCppSettings(
     """A backend that transcribes speech with whisper.cpp."""
 
     model: FilePath = "embedded:speech"
-    """Path of a model file of whisper.cpp, or ``embedded:speech`` (English),
-    ``embedded:speech-multilingual``."""
+    """Path of a model file of whisper.cpp, name of a model in the store, or
+    ``embedded:speech`` (English), ``embedded:speech-multilingual``."""
     sha256: Sha256 | None = None
     """Required SHA-256 of the file, checked at every load. Default: not checked."""
     n_threads: Annotated[int, Meta(ge=1, le=MAX_THREADS)] | None = None
     """Number of threads. Default: the cores that this process may use."""
 
 
-def _locate(settings: WhisperCppSettings, cache: Path) -> WhisperCppSettings:
-    model = locate_model_file(
-        settings.model, backend=settings.name, kind=WHISPERCPP.name, cache=cache
+def _locate(settings: WhisperCppSettings, find: FindModel) -> WhisperCppSettings:
+    located = locate_model_files(
+        settings.model,
+        backend=settings.name,
+        kind=WHISPERCPP.name,
+        find=find,
     )
-    return replace(settings, model=model.path, sha256=settings.sha256 or model.sha256)
+    path, sha256 = located.model
+    return replace(settings, model=path, sha256=settings.sha256 or sha256)
 
 
 def _files(settings: WhisperCppSettings) -> list[RequiredFile]:

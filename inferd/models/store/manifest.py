@@ -19,7 +19,7 @@ FORMAT: Final = 1
 
 Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 Text = Annotated[str, msgspec.Meta(max_length=MODEL_TEXT_MAX_CHARS)]
-Role = Literal["model", "projector", "draft"]
+Role = Literal["model", "projector"]
 Kind = Literal["llamacpp", "whispercpp"]
 
 _PRINTABLE: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f/]+")
@@ -29,7 +29,7 @@ class ManifestError(Exception):
     """A manifest cannot be used; the message is one line, without its path."""
 
 
-class ModelFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StoredFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A file of a model."""
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=FILE_NAME_MAX_CHARS)]
@@ -56,7 +56,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     created: Text = ""
     """UTC, RFC 3339."""
     files: Annotated[
-        tuple[ModelFile, ...], msgspec.Meta(min_length=1, max_length=MODEL_MAX_FILES)
+        tuple[StoredFile, ...], msgspec.Meta(min_length=1, max_length=MODEL_MAX_FILES)
     ]
 
     @property
@@ -64,7 +64,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """Bytes of all files."""
         return sum({file.sha256: file.n_bytes for file in self.files}.values())
 
-    def files_of(self, role: Role) -> tuple[ModelFile, ...]:
+    def files_of(self, role: Role) -> tuple[StoredFile, ...]:
         """Return the files of a role: none, one, or the parts of a split file."""
         return tuple(file for file in self.files if file.role == role)
 

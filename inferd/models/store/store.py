@@ -21,7 +21,7 @@ from inferd.models.store.directory import (
 from inferd.models.store.manifest import (
     Manifest,
     ManifestError,
-    ModelFile,
+    StoredFile,
     decode_manifest,
     encode_manifest,
 )
@@ -31,7 +31,7 @@ N_SUGGESTIONS = 5
 """Names that are suggested in place of one that is not there."""
 
 
-class UnknownModelError(StoreError):
+class ModelNotInStoreError(StoreError):
     """The store has no model of this name; the message has similar names."""
 
 
@@ -47,7 +47,7 @@ class Unused(NamedTuple):
 class Damage(NamedTuple):
     """A file of a model that cannot be used."""
 
-    file: ModelFile
+    file: StoredFile
     reason: str
 
 
@@ -72,7 +72,7 @@ class ModelStore:
         for name in self.names():
             try:
                 yield self.model(name)
-            except UnknownModelError:
+            except ModelNotInStoreError:
                 continue  # removed meanwhile
             except ManifestError as error:
                 yield error
@@ -96,7 +96,7 @@ class ModelStore:
 
         Raises:
             InvalidNameError: it is no name.
-            UnknownModelError: the store has no such model.
+            ModelNotInStoreError: the store has no such model.
             ManifestError: its manifest cannot be used.
         """
         try:
@@ -111,17 +111,17 @@ class ModelStore:
             path = self.directory.path_of(MANIFESTS, file_of(name))
             raise ManifestError(f"{path}: {error}") from error
 
-    def _unknown(self, name: str) -> UnknownModelError:
+    def _unknown(self, name: str) -> ModelNotInStoreError:
         names = self.names()
         similar = difflib.get_close_matches(name, names, N_SUGGESTIONS, cutoff=0.4)
         shown = similar or names[:N_SUGGESTIONS]
         known = f"; there are: {', '.join(shown)}" if shown else "; it has no models"
         more = ", …" if len(names) > len(shown) else ""
-        return UnknownModelError(
+        return ModelNotInStoreError(
             f"{self.directory.path} has no model {name}{known}{more}"
         )
 
-    def open_blob(self, file: ModelFile) -> int:
+    def open_blob(self, file: StoredFile) -> int:
         """Open the content of a file; the caller checks its SHA-256 as it reads it.
 
         Raises:
@@ -138,7 +138,7 @@ class ModelStore:
             raise StoreError(f"{path} has {n_bytes} bytes, not {file.n_bytes}")
         return descriptor
 
-    def has_blob(self, file: ModelFile) -> bool:
+    def has_blob(self, file: StoredFile) -> bool:
         """Tell whether a file's content is there, by its size."""
         try:
             os.close(self.open_blob(file))
@@ -176,7 +176,7 @@ class ModelStore:
             The files that were removed.
 
         Raises:
-            UnknownModelError: the store has no such model.
+            ModelNotInStoreError: the store has no such model.
             StoreError: another process is changing the store.
         """
         with self.directory.locked():

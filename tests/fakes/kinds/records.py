@@ -22,7 +22,7 @@ from inferd.config.kinds.kind import (
     no_contradiction,
     no_files,
 )
-from inferd.config.kinds.model_paths import absolute_path
+from inferd.config.kinds.model_paths import FindModel, absolute_path
 from inferd.config.kinds.registry import KINDS
 from inferd.config.settings import BackendSettings, FilePath, Positive, Sha256
 
@@ -36,7 +36,7 @@ class EchoSettings(BackendSettings, frozen=True, tag="echo", tag_field="kind"):
     """It does not get ready."""
 
 
-def _locate_echo(settings: EchoSettings, _cache: Path) -> EchoSettings:
+def _locate_echo(settings: EchoSettings, _: FindModel) -> EchoSettings:
     return settings
 
 
@@ -73,7 +73,7 @@ def _contradiction(settings: ShoutSettings) -> Contradiction | None:
     return Contradiction("is_loud", value=False, needs="another kind")
 
 
-def _locate_shout(settings: ShoutSettings, _cache: Path) -> ShoutSettings:
+def _locate_shout(settings: ShoutSettings, _: FindModel) -> ShoutSettings:
     path = absolute_path(settings.file, backend=settings.name, key="file")
     return replace(settings, file=path)
 

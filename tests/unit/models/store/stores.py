@@ -6,7 +6,7 @@ from pathlib import Path
 
 from inferd.models.store.blobs import PartialFile
 from inferd.models.store.directory import BLOBS, MANIFESTS, StoreDirectory
-from inferd.models.store.manifest import Manifest, ModelFile
+from inferd.models.store.manifest import Manifest, StoredFile
 from inferd.models.store.store import ModelStore
 
 
@@ -17,12 +17,12 @@ def open_store(path: Path) -> ModelStore:
     return ModelStore(directory)
 
 
-def add_file(store: ModelStore, data: bytes, key: str = "key") -> ModelFile:
+def add_file(store: ModelStore, data: bytes, key: str = "key") -> StoredFile:
     """Write a file into the store."""
     with PartialFile(store.directory, key) as partial:
         partial.write(data)
         sha256 = partial.finish()
-    return ModelFile(name="m.gguf", sha256=sha256, n_bytes=len(data))
+    return StoredFile(name="m.gguf", sha256=sha256, n_bytes=len(data))
 
 
 def add_model(store: ModelStore, name: str, *contents: bytes) -> Manifest:

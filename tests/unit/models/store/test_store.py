@@ -14,7 +14,7 @@ from inferd.models.store.directory import (
     StoreError,
 )
 from inferd.models.store.manifest import ManifestError
-from inferd.models.store.store import Damage, UnknownModelError
+from inferd.models.store.store import Damage, ModelNotInStoreError
 from tests.unit.models.store.stores import (
     add_file,
     add_model,
@@ -46,7 +46,7 @@ def test_a_model_is_found_by_its_name(store):
 def test_a_name_that_is_not_there_is_told_with_those_that_are(store):
     add_model(store, "qwen/qwen3:0.6b", A)
     with pytest.raises(
-        UnknownModelError, match=r"no model qwen3; there are: qwen/qwen3"
+        ModelNotInStoreError, match=r"no model qwen3; there are: qwen/qwen3"
     ):
         store.model("qwen3")
 
@@ -137,7 +137,7 @@ def test_removing_a_model_keeps_what_others_use(store):
     assert removed.n_bytes == len(A)
     assert_whole(store)
     assert store.names() == ["b"]
-    with pytest.raises(UnknownModelError):
+    with pytest.raises(ModelNotInStoreError):
         store.remove("a")
 
 
@@ -179,7 +179,7 @@ def test_a_changed_file_is_found_moved_and_can_be_replaced(store):
     path = store.directory.path_of(BLOBS, manifest.files[0].sha256)
     path.write_bytes(b"x" + A[1:])
     store.directory.path_of(BLOBS, manifest.files[1].sha256).write_bytes(b"short")
-    seen = []
+    seen: list[int] = []
     first, second = store.verify(manifest, seen.append)
     assert isinstance(first, Damage)
     assert "its SHA-256 is" in first.reason
@@ -200,7 +200,7 @@ def test_a_model_whose_files_are_missing_is_not_published(store):
 
 
 def test_a_change_waits_for_another_and_then_says_so(store):
-    other = StoreDirectory.open(store.directory.path, makes=False)
+    other = open_store(store.directory.path).directory
     with other, other.locked(), pytest.raises(StoreError, match="another process"):
         with store.directory.locked(wait_s=0.05):
             pass

@@ -1,0 +1,116 @@
+"""Models by the names that a configuration gives them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from inferd.config.kinds.model_paths import LocatedFile, LocatedModel
+from inferd.config.settings import ConfigError
+from inferd.models.embedded import EmbeddedModel, UnknownModelError, embedded_model
+from inferd.models.store.directory import BLOBS, StoreDirectory, StoreError
+from inferd.models.store.manifest import Manifest, ManifestError, StoredFile
+from inferd.models.store.names import InvalidNameError
+from inferd.models.store.store import (
+    ModelNotInStoreError,
+    ModelStore,
+)
+
+_PATH_PREFIXES: Final = ("/", "./", "../", "~")
+_PATH_SUFFIXES: Final = (".gguf", ".bin")
+
+
+def find_model(
+    reference: str, *, cache: Path, stores: Sequence[Path]
+) -> LocatedModel | None:
+    """Find the model of a name.
+
+    Args:
+        reference: ``embedded:NAME``, the name of a model in a store, or the path of a file.
+            What begins like a path, ends like a model file or exists as a file is a path.
+        cache: directory of the embedded models.
+        stores: model stores; the first that has the model counts.
+
+    Returns:
+        Its files; ``None`` for a path.
+
+    Raises:
+        ConfigError: there is no such model, or its files are missing.
+    """
+    try:
+        embedded = embedded_model(reference)
+    except UnknownModelError as error:
+        raise ConfigError(f"model = {error}") from error
+    if embedded is not None:
+        return _embedded(embedded, reference, cache)
+    if _is_path(reference):
+        return None
+    try:
+        return _stored(reference, stores)
+    except (StoreError, ManifestError, InvalidNameError, OSError) as error:
+        raise ConfigError(f"model = {reference!r}: {error}") from error
+
+
+def _embedded(model: EmbeddedModel, reference: str, cache: Path) -> LocatedModel:
+    path = model.path_in(cache)
+    if not path.is_file():
+        raise ConfigError(
+            f"{reference} is not in the cache ({path}); "
+            f"run: python -m inferd.models {reference}"
+        )
+    return LocatedModel(LocatedFile(str(path), model.sha256), kind=model.kind)
+
+
+def _is_path(reference: str) -> bool:
+    return (
+        reference.startswith(_PATH_PREFIXES)
+        or reference.endswith(_PATH_SUFFIXES)
+        or Path(reference).is_file()
+    )
+
+
+def _stored(name: str, stores: Sequence[Path]) -> LocatedModel:
+    """Find a model in the first store that has it.
+
+    Raises:
+        StoreError: none has it, or a file of it is missing.
+    """
+    reasons: list[str] = []
+    for path in stores:
+        directory = StoreDirectory.open(path, makes=False)
+        if directory is None:
+            continue
+        with directory:
+            store = ModelStore(directory)
+            try:
+                return _files_of(store, store.model(name))
+            except ModelNotInStoreError as error:
+                reasons.append(str(error))
+    raise StoreError(
+        "; ".join(reasons) or "there is no file of this path, and no model store"
+    )
+
+
+def _files_of(store: ModelStore, manifest: Manifest) -> LocatedModel:
+    """Return a model's files.
+
+    Raises:
+        StoreError: one is missing, or the model is in several files.
+    """
+    parts = manifest.files_of("model")
+    if len(parts) > 1:
+        raise StoreError(
+            f"{manifest.name} is in {len(parts)} files, which can be loaded by the path "
+            "of the first part alone, outside a store"
+        )
+
+    def located(file: StoredFile) -> LocatedFile:
+        if not store.has_blob(file):
+            raise StoreError(
+                f"{manifest.name}: {file.name} is missing or not complete; "
+                "bring the model again"
+            )
+        path = store.directory.path_of(BLOBS, file.sha256)
+        return LocatedFile(str(path), file.sha256)
+
+    projector = next(map(located, manifest.files_of("projector")), None)
+    return LocatedModel(located(parts[0]), projector, manifest.kind)
