@@ -131,6 +131,7 @@ CHECKS: Final[dict[str, Callable[[str], None]]] = {
     ".venv/bin/inferd rerank": check_order,
     ".venv/bin/inferd status": check_status,
     ".venv/bin/inferd doctor": check_doctor,
+    ".venv/bin/inferd model import": check_nothing_is_printed,
 }
 """How a command's output is checked, by how the command begins."""
 
@@ -180,6 +181,7 @@ def files(scratch: Path) -> Path:
     shutil.copy(compressed_clip_path(), directory / "talk.mp3")
     shutil.copy(clip_path(), directory / "call.wav")
     transcode(clip_path(), directory / "a.m4a")
+    write_tiny_model(directory / "my-model.gguf")
     for number, name in enumerate(("before.jpg", "after.png")):
         Image.new("RGB", (64, 48), (200 * number, 90, 20)).save(directory / name)
     microphone = scratch / "arecord"
@@ -211,6 +213,7 @@ def environ(scratch: Path) -> dict[str, str]:
     return clean_environ() | {
         "INFERD_LOG_DIR": str(scratch / "log"),
         "XDG_RUNTIME_DIR": str(scratch),
+        "INFERD_MODELS": str(scratch / "models"),
         "INFERD_CONFIG": str(config),
         "PATH": f"{scratch}:{os.environ['PATH']}",
     }
