@@ -49,7 +49,8 @@ beside  app                                a configuration        the daemon, co
 The daemon imports no model library: each ``worker`` is a process of its own, and so is the
 ``line_decoder``. Both enter a ``sandbox`` before they read a client's request. ``limits`` has
 the bounds, ``errors`` the failures that clients are sent. ``client`` and ``cli`` are the other
-side of the sockets; ``doctor`` checks a machine, and ``models`` fetches the embedded models.
+side of the sockets; ``doctor`` checks a machine, and ``models`` has the model
+store and fetches the embedded models.
 """
 
 __version__ = "0.1.0"

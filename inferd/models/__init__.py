@@ -1,1 +1,1 @@
-"""The embedded models: their names, and how they are fetched."""
+"""Models as files: the model store, what other programs have, and the embedded models."""
