@@ -75,9 +75,6 @@ def log_directory(environ: Mapping[str, str] | None = None) -> Path | None:
     return None
 
 
-SYSTEM_MODELS = Path("/var/lib/inferd/models")
-
-
 def models_directory(environ: Mapping[str, str] | None = None) -> Path:
     """Return the directory of a user's model store.
 

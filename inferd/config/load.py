@@ -11,7 +11,6 @@ from inferd.config.kinds.registry import DEFAULT, KINDS, KindRegistry, S
 from inferd.config.parse import parse_config
 from inferd.config.settings import Config, ConfigError
 from inferd.paths import (
-    SYSTEM_MODELS,
     cache_directory,
     config_files,
     models_directory,
@@ -82,6 +81,5 @@ def locate_model(settings: S, kinds: KindRegistry = KINDS) -> S:
         ConfigError: there is no such model, its files are missing, or a path cannot be
             expanded.
     """
-    stores = [models_directory(), SYSTEM_MODELS]
-    find = partial(find_model, cache=cache_directory(), stores=stores)
+    find = partial(find_model, cache=cache_directory(), stores=[models_directory()])
     return kinds.of(settings).locate(settings, find)

@@ -9,7 +9,6 @@ from typing import Final
 from inferd.cli.console import EXIT_NOT_READY, EXIT_OK, CommandError
 from inferd.cli.models.opening import (
     FileProgress,
-    add_store_argument,
     opened_store,
     size,
 )
@@ -34,7 +33,6 @@ _FILE: Final = "file"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    add_store_argument(parser)
     parser.add_argument(
         "paths",
         metavar="FILE",
@@ -79,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
             state = f"  cannot be brought: {model.missing}" if model.missing else ""
             print_line(f"{model.name}  {model.source}{state}")
         return EXIT_OK
-    with opened_store(arguments, makes=True) as store:
+    with opened_store(makes=True) as store:
         results = [_import(store, model) for model in models]
     return EXIT_OK if all(results) else EXIT_NOT_READY
 

@@ -5,14 +5,13 @@ import argparse
 import msgspec
 
 from inferd.cli.console import EXIT_NOT_READY, EXIT_OK
-from inferd.cli.models.opening import add_store_argument, opened_store, size
+from inferd.cli.models.opening import opened_store, size
 from inferd.models.store.manifest import Manifest
 from inferd.terminal import print_json, print_line, print_stderr
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    add_store_argument(parser)
     parser.add_argument(
         "--json", action="store_true", help="print a JSON line for each"
     )
@@ -21,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print a line for each model; exit 1 if a manifest or a file cannot be used."""
     all_usable = True
-    with opened_store(arguments) as store:
+    with opened_store() as store:
         for model in store.models():
             if not isinstance(model, Manifest):
                 print_stderr(f"error: {model}")

@@ -1,6 +1,5 @@
 """The store that a command works on, and how it shows sizes and progress."""
 
-import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -10,36 +9,24 @@ from inferd.models.store.directory import StoreDirectory, StoreError
 from inferd.models.store.manifest import ManifestError
 from inferd.models.store.names import InvalidNameError
 from inferd.models.store.store import ModelStore
-from inferd.paths import SYSTEM_MODELS, models_directory
+from inferd.paths import models_directory
 
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 _STEP: Final = 1000
 _TEN: Final = 10
 
 
-def add_store_argument(parser: argparse.ArgumentParser) -> None:
-    """Add the option that says which store."""
-    parser.add_argument(
-        "--system",
-        action="store_true",
-        help=f"the store of the system service, {SYSTEM_MODELS}; to change it, as root",
-    )
-
-
 @contextmanager
-def opened_store(
-    arguments: argparse.Namespace, *, makes: bool = False
-) -> Iterator[ModelStore]:
-    """Open the store that the arguments say.
+def opened_store(*, makes: bool = False) -> Iterator[ModelStore]:
+    """Open the user's store.
 
     Args:
-        arguments: with those of ``add_store_argument``.
         makes: whether a store that does not exist is made.
 
     Raises:
         CommandError: there is none, or the body failed with an error of the store.
     """
-    path = SYSTEM_MODELS if arguments.system else models_directory()
+    path = models_directory()
     try:
         directory = StoreDirectory.open(path, makes=makes)
         if directory is None:

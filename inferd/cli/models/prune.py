@@ -4,14 +4,13 @@ import argparse
 import sys
 
 from inferd.cli.console import EXIT_OK, CommandError, stdin
-from inferd.cli.models.opening import add_store_argument, opened_store, size
+from inferd.cli.models.opening import opened_store, size
 from inferd.models.store.store import ModelStore, Unused
 from inferd.terminal import print_line, print_stderr
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    add_store_argument(parser)
     parser.add_argument("--yes", action="store_true", help="remove without asking")
     parser.add_argument(
         "--dry-run", action="store_true", help="list, and remove nothing"
@@ -20,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """List what no model uses, ask, and remove it."""
-    with opened_store(arguments) as store:
+    with opened_store() as store:
         unused = store.unused()
         _print(store, unused)
         if arguments.dry_run or not unused:

@@ -5,14 +5,13 @@ import argparse
 import msgspec
 
 from inferd.cli.console import EXIT_OK
-from inferd.cli.models.opening import add_store_argument, opened_store, size
+from inferd.cli.models.opening import opened_store, size
 from inferd.models.store.manifest import Manifest
 from inferd.terminal import print_json, print_line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    add_store_argument(parser)
     parser.add_argument("name", metavar="NAME", help="the model's name")
     parser.add_argument(
         "--json", action="store_true", help="print its manifest as JSON"
@@ -21,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the manifest of a model."""
-    with opened_store(arguments) as store:
+    with opened_store() as store:
         manifest = store.model(arguments.name)
     if arguments.json:
         print_json(msgspec.json.encode(manifest))

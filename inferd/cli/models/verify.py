@@ -3,7 +3,7 @@
 import argparse
 
 from inferd.cli.console import EXIT_NOT_READY, EXIT_OK
-from inferd.cli.models.opening import FileProgress, add_store_argument, opened_store
+from inferd.cli.models.opening import FileProgress, opened_store
 from inferd.models.store.manifest import Manifest
 from inferd.models.store.store import ModelStore
 from inferd.terminal import print_line
@@ -11,7 +11,6 @@ from inferd.terminal import print_line
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    add_store_argument(parser)
     parser.add_argument(
         "names", metavar="NAME", nargs="*", help="a model; default: all"
     )
@@ -20,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print a line for each model; exit 1 if a file of one differs or is missing."""
-    with opened_store(arguments) as store:
+    with opened_store() as store:
         names = arguments.names or store.names()
         results = [_verify(store, store.model(name)) for name in names]
     return EXIT_OK if all(results) else EXIT_NOT_READY
