@@ -8,6 +8,7 @@ from inferd.paths import (
     client_directories,
     config_files,
     log_directory,
+    models_directory,
     runtime_directory,
 )
 
@@ -104,3 +105,15 @@ def test_the_environment_of_the_process_is_the_default(monkeypatch):
 )
 def test_the_log_is_in_the_first_directory_that_is_set(environ, directory):
     assert log_directory(environ) == directory
+
+
+@pytest.mark.parametrize(
+    ("environ", "directory"),
+    [
+        ({**HOME, "INFERD_MODELS": "/m", "XDG_DATA_HOME": "/d"}, "/m"),
+        ({**HOME, "INFERD_MODELS": "", "XDG_DATA_HOME": "/d"}, "/d/inferd/models"),
+        (HOME, "/home/ada/.local/share/inferd/models"),
+    ],
+)
+def test_models_are_in_the_first_directory_that_is_set(environ, directory):
+    assert models_directory(environ) == Path(directory)
