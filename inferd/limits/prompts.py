@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from inferd.limits.protocol import MAX_FRAME_BYTES
+
 TRANSLATION_STEPS: Final = 500_000
 """Nodes visited and characters written that any translation may take. F-11."""
 
@@ -32,7 +34,7 @@ process that can be killed. Quadratic work on so few messages is negligible. F-1
 PLAIN_CHARS: Final = 64 * 1024
 """Characters of a prompt that a worker renders itself, in some milliseconds. F-11."""
 
-TEMPLATE_OUTPUT_CHARS: Final = 64 * 1024 * 1024
+TEMPLATE_OUTPUT_CHARS: Final = MAX_FRAME_BYTES
 """Characters that a chat template may produce: no request is larger than a frame."""
 
 TEMPLATE_NUMBER_BITS: Final = 4096
