@@ -52,6 +52,18 @@ def clip() -> Samples:
     return (samples / 32_768).astype(np.float32)
 
 
+@pytest.fixture(scope="module")
+def plain(english, clip) -> Heard:
+    """What the English model hears in the clip."""
+    return hear(english, clip)
+
+
+@pytest.fixture(scope="module")
+def plain_multilingual(multilingual, clip) -> Heard:
+    """What the model of many languages hears in it as English."""
+    return hear(multilingual, clip, language="en")
+
+
 def words(heard: Heard) -> list[bytes]:
     """Give the words, without marks and capitals."""
     return heard.text.translate(None, string.punctuation.encode()).lower().split()
@@ -61,21 +73,18 @@ def times(heard: Heard) -> list[int]:
     return [time for each in heard.segments for time in (each.start_ms, each.end_ms)]
 
 
-def test_recorded_speech_is_written_down_word_by_word(english, clip):
-    heard = hear(english, clip)
-    assert heard.text == TEXT
-    assert times(heard) == [0, 8000, 8000, CLIP_MS]
-    assert heard.end.usage.completion_tokens == heard.n_tokens == 23
-    assert heard.end.usage.prompt_tokens == 550
-    assert all(each.no_speech is not None for each in heard.segments)
-    assert all(0 <= (each.no_speech or 0) < 0.5 for each in heard.segments)
+def test_recorded_speech_is_written_down_word_by_word(plain):
+    assert plain.text == TEXT
+    assert times(plain) == [0, 8000, 8000, CLIP_MS]
+    assert plain.end.usage.completion_tokens == plain.n_tokens == 23
+    assert plain.end.usage.prompt_tokens == 550
+    assert all(each.no_speech is not None for each in plain.segments)
+    assert all(0 <= (each.no_speech or 0) < 0.5 for each in plain.segments)
 
 
-def test_a_larger_model_finds_the_language_and_the_comma(multilingual, clip):
-    heard = hear(multilingual, clip)
-    assert heard.text == TEXT.replace(b"for you ask", b"for you, ask")
-    assert heard.end.language == "en"
-    assert heard.end.language_probability == pytest.approx(0.96, abs=0.03)
+def test_a_larger_model_finds_the_comma(plain_multilingual):
+    assert plain_multilingual.text == TEXT.replace(b"for you ask", b"for you, ask")
+    assert plain_multilingual.end.language == "en"
 
 
 def test_words_have_times_inside_the_clip_that_never_go_back(english, clip):
@@ -88,27 +97,28 @@ def test_words_have_times_inside_the_clip_that_never_go_back(english, clip):
     assert all(each.start_ms < each.end_ms for each in heard.segments)
 
 
-def test_speech_in_pieces_has_the_words_of_the_whole(english, clip):
-    heard = hear_live(english, clip, 2 * SAMPLE_RATE, wants_partials=True)
-    assert words(heard) == words(hear(english, clip))
-    assert len(heard.segments) > 3
-    assert len(heard.partials) > 3
+def test_speech_in_pieces_has_the_words_of_the_whole(english, plain, clip):
+    heard = hear_live(english, clip, 3 * SAMPLE_RATE, wants_partials=True)
+    assert words(heard) == words(plain)
+    assert len(heard.segments) > 2
+    assert len(heard.partials) > 2
     assert times(heard) == sorted(times(heard))
     assert times(heard)[-1] <= CLIP_MS
     assert 0 < heard.n_bytes_read <= clip.nbytes
 
 
-def test_two_that_take_turns_hear_what_each_would_alone(english, clip):
-    sounds = {1: np.tile(clip, 4), 2: np.tile(clip[: 8 * SAMPLE_RATE], 3)}
-    alone = {ticket: hear(english, each).segments for ticket, each in sounds.items()}
+def test_two_that_take_turns_hear_what_each_would_alone(english, plain, clip):
+    sounds = {1: np.tile(clip, 3), 2: clip}  # two chunks, and one
+    alone = {1: hear(english, sounds[1]).segments, 2: plain.segments}
     for ticket, samples in sounds.items():
         start(english, ticket, samples)
     together = run(english)
     assert {ticket: each.segments for ticket, each in together.items()} == alone
 
 
-def test_nothing_of_one_job_is_left_for_the_next(multilingual, clip):
-    plain = hear(multilingual, clip, language="en")
+def test_nothing_of_one_job_is_left_for_the_next(
+    multilingual, plain_multilingual, clip
+):
     hear(
         multilingual,
         clip,
@@ -119,7 +129,8 @@ def test_nothing_of_one_job_is_left_for_the_next(multilingual, clip):
         temperature=0.4,
         max_tokens=5,
     )
-    assert hear(multilingual, clip, language="en").segments == plain.segments
+    again = hear(multilingual, clip, language="en")
+    assert again.segments == plain_multilingual.segments
 
 
 def test_the_first_tokens_are_those_of_the_whole(english, clip):

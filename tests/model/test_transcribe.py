@@ -58,6 +58,12 @@ def daemon() -> Iterator[DaemonProcess]:
         yield make(config).start()
 
 
+@pytest.fixture(scope="module")
+def plain(daemon, clip):
+    """The frames of a request for the clip that sets nothing."""
+    return ask(daemon, speech(clip))
+
+
 def ask(daemon: DaemonProcess, request):
     with daemon.connect(V2) as client:
         return client.ask(request)
@@ -69,10 +75,9 @@ def refusal(daemon, request):
     return frame["code"], frame["message"]
 
 
-def test_the_english_model_writes_the_clip_down_exactly(daemon, clip):
-    frames = ask(daemon, speech(clip))
-    assert said(frames) == WORDS.format("")
-    done = frames[-1]
+def test_the_english_model_writes_the_clip_down_exactly(plain):
+    assert said(plain) == WORDS.format("")
+    done = plain[-1]
     assert (done["type"], done["stop_reason"], done["backend"]) == (
         "done",
         "end_turn",
@@ -93,7 +98,7 @@ def test_the_multilingual_model_writes_it_down_and_tells_the_language(
     assert said(frames) == WORDS.format(",")
     told = frames[-1]["transcription"]
     assert told["language"] == "en"
-    assert told["language_probability"] > 0.5
+    assert told["language_probability"] == pytest.approx(0.96, abs=0.03)
 
 
 def test_words_come_in_order_and_inside_the_clip(daemon, clip):
@@ -107,8 +112,7 @@ def test_words_come_in_order_and_inside_the_clip(daemon, clip):
     assert times[0][1] < CLIP_MS / 4 < CLIP_MS * 3 / 4 < times[-1][0]
 
 
-def test_what_one_client_sets_does_not_leak_to_the_next(daemon, clip):
-    plain = ask(daemon, speech(clip))
+def test_what_one_client_sets_does_not_leak_to_the_next(daemon, plain, clip):
     ask(daemon, speech(clip, timestamps="word", temperature=1, prompt="JOHN F KENNEDY"))
     again = ask(daemon, speech(clip))
     assert (said(again), spans(again)) == (said(plain), spans(plain))
@@ -223,11 +227,11 @@ def test_sound_without_speech_ends_well(daemon, sound):
     assert (done["type"], done["stop_reason"]) == ("done", "end_turn")
 
 
-def test_ten_clients_at_once_get_what_one_gets(daemon, clip):
-    clients = [daemon.connect(V2) for _ in range(10)]
+def test_two_that_run_and_two_that_wait_get_what_one_gets(daemon, clip):
+    clients = [daemon.connect(V2) for _ in range(4)]
     for client in clients:
         client.send(speech(clip))
-    assert [said(client.frames()) for client in clients] == [WORDS.format("")] * 10
+    assert [said(client.frames()) for client in clients] == [WORDS.format("")] * 4
 
 
 def test_a_cancel_stops_within_a_segment(daemon, clip):
@@ -273,8 +277,8 @@ LONG_S = 1200
 """Of sound: it is heard in two windows of ten minutes."""
 APPENDED_BYTES = 180_000_000
 """More than it takes; 220 MB if nothing that was heard were given back."""
-RECORDED_BYTES = 230_000_000
-"""More than it takes; 270 MB if all were heard in one window."""
+RECORDED_BYTES = 210_000_000
+"""More than it takes; 235 MB if all were heard in one window."""
 
 
 @pytest.fixture

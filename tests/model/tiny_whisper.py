@@ -35,6 +35,8 @@ STEP_MS: Final = 20
 """Between two tokens of time."""
 SURE: Final = 40.0
 """How far the next token's dimension stands out."""
+CERTAIN: Final = 8.0
+"""Factor of the scores: whisper.cpp decodes again what is not probable enough."""
 
 
 def write_tiny_whisper(
@@ -109,6 +111,7 @@ def tensors_of(chain: dict[int, int], n_vocab: int) -> dict[str, Array]:
         tensors[f"{side}/position_encodings/encodings"] = zeros(n_ctx, N_WIDTH)
         tensors |= norm(side)
         tensors |= block(f"{side}/layer_0", is_decoder=side == "decoder")
+    tensors["decoder/layer_norm/gamma"] *= CERTAIN
     tensors["decoder/layer_0/ffn/linear_0/weight"] = step_in
     tensors["decoder/layer_0/ffn/linear_0/bias"] -= 4
     tensors["decoder/layer_0/ffn/linear_1/weight"] = step_out
