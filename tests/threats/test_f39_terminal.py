@@ -14,7 +14,7 @@ import pytest
 from tests.daemon.configuration import clean_environ, llamacpp, to_toml
 from tests.fakes.gguf_bytes import TEXT, gguf, pair, text as gguf_text
 from tests.fakes.recordings import tone, wav
-from tests.vectors.scripted import frames, says, scripted
+from tests.vectors.scripted import Last, frames, says, scripted
 
 pytestmark = pytest.mark.slow
 
@@ -74,19 +74,29 @@ ANSWERS = {
             "detail": HOSTILE,
         },
     ),
-    "admin": frames(
-        STATUS | ABLE,
-        {**STATUS, "status": HOSTILE, **PATHS},
-        {"id": "admin", "type": "reply", "command": "", "ok": False, "error": HOSTILE},
+    "admin": Last(
+        frames(
+            STATUS | ABLE,
+            {**STATUS, "status": HOSTILE, **PATHS},
+            {
+                "id": "admin",
+                "type": "reply",
+                "command": "",
+                "ok": False,
+                "error": HOSTILE,
+            },
+        )
     ),
 }
 FAILURES = {
     **dict.fromkeys(("v1", "v2", "embed", "rerank"), says(ERROR)),
-    "admin": frames({"type": "reply", "command": "", "ok": False, "error": HOSTILE}),
+    "admin": Last(
+        frames({"type": "reply", "command": "", "ok": False, "error": HOSTILE})
+    ),
 }
 NONSENSE = {
     **dict.fromkeys(("v1", "v2", "embed", "rerank"), says(ERROR | {"id": HOSTILE})),
-    "admin": frames({"type": HOSTILE, "status": 5, HOSTILE: HOSTILE}),
+    "admin": Last(frames({"type": HOSTILE, "status": 5, HOSTILE: HOSTILE})),
 }
 REPLY = {"id": "admin", "type": "reply", "command": "reload", "ok": True}
 COMMANDS = (

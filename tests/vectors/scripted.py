@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from socket import SHUT_WR
 from socketserver import StreamRequestHandler, ThreadingUnixStreamServer
 from threading import Thread
 from typing import Final
@@ -16,7 +17,7 @@ Answer = Callable[[bytes], bytes | None] | bytes
 
 
 class Last(bytes):
-    """What is sent before the connection is closed."""
+    """What is sent before the connection is closed; lines are read on after a beginning."""
 
     __slots__ = ()
 
@@ -50,6 +51,8 @@ def _serving(path: Path, answer: Answer) -> Iterator[None]:
             with suppress(OSError):  # the client left
                 if isinstance(answer, bytes):
                     self.wfile.write(answer)
+                if isinstance(answer, Last):
+                    self.connection.shutdown(SHUT_WR)
                 for line in self.rfile:
                     reply = _reply(line, answer)
                     if reply is None:
