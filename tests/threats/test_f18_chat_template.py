@@ -1,4 +1,6 @@
 import datetime as dt
+import subprocess
+import sys
 
 import pytest
 import trio
@@ -85,13 +87,32 @@ GROWS = "{% set n = namespace(s=[1, 'a']) %}{% for _ in range(60) %}{% set n.s =
             "{{ {'a': 1} | tojson(indent=10**11) }}",
         ),
         *(GROWS + "n.s + n.s %}{% endfor %}", GROWS + "n.s ~ n.s %}{% endfor %}"),
-        # Of small pieces, for which memory that was freed before will do: so, many.
-        GROWS.replace("60", "9000") + "n.s + [range(99999) | list] %}{% endfor %}",
     ],
 )
 def test_what_a_template_takes_of_memory_is_bounded(source):
     with GrowthLimit(32 * 1024 * 1024), pytest.raises(TemplateError, match="Memory"):
         render(source)
+
+
+RENDERED_ALONE = """
+import sys
+from inferd.backend.job import Turn
+from inferd.dialects.prompt.template import ChatTemplate, TemplateError
+from inferd.worker.process_memory import GrowthLimit
+with GrowthLimit(32 * 1024 * 1024):
+    try:
+        ChatTemplate(sys.argv[1], {}, lambda: None).render([Turn("user", "hello")])
+    except TemplateError as error:
+        print(error)
+"""
+
+
+@pytest.mark.slow
+def test_so_is_what_it_takes_in_small_pieces():
+    """In a process of its own: here, what other tests have freed would do for long."""
+    source = GROWS.replace("60", "9000") + "n.s + [range(99999) | list] %}{% endfor %}"
+    told = subprocess.check_output([sys.executable, "-c", RENDERED_ALONE, source])
+    assert b"MemoryError" in told
 
 
 HUGE = "{% set n = (1).from_bytes(('f' * 65536).encode(), 'big') %}"
