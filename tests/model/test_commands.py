@@ -74,9 +74,7 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-@pytest.mark.parametrize(
-    "name", ["a.flac", "a.m4a", "a.mp3", "a.ogg", "a.opus", "a.wav", "a.webm"]
-)
+@pytest.mark.parametrize("name", ["a.flac", "a.m4a", "a.ogg", "a.opus", "a.webm"])
 def test_what_the_clip_is_written_in_makes_no_difference(transcribe, tmp_path, name):
     file = transcode(CLIP, tmp_path / name)
     code, stdout, stderr = transcribe(file)

@@ -119,9 +119,9 @@ def test_what_nobody_has_set_shrinks_to_the_budget_and_is_told(
 
 
 def test_the_process_that_tries_grammars_takes_what_is_predicted(
-    make_daemon: MakeDaemon, embedded_chat
+    make_daemon: MakeDaemon, shortened_chat
 ):
-    daemon = make_daemon({"backend": [llamacpp(embedded_chat, n_ctx=512)]})
+    daemon = make_daemon({"backend": [llamacpp(shortened_chat, n_ctx=512)]})
     daemon.start()
     assert daemon.ask(max_tokens=4, grammar="root ::= [a-z]+")[-1]["type"] == "done"
     taken = sum(map(proportional, daemon.stop_fork()))
@@ -156,10 +156,10 @@ def test_a_draft_model_counts_in_the_budget_and_keeps_to_it(
 
 
 def test_a_smaller_kind_of_cache_is_told_and_answers(
-    make_daemon: MakeDaemon, embedded_chat
+    make_daemon: MakeDaemon, shortened_chat
 ):
     small = {"cache_type_k": "q8_0", "cache_type_v": "q8_0"}
-    daemon = make_daemon({"backend": [llamacpp(embedded_chat, n_ctx=512, **small)]})
+    daemon = make_daemon({"backend": [llamacpp(shortened_chat, n_ctx=512, **small)]})
     daemon.start()
     able, *_ = daemon.admin().until("ready")
     assert {name: able[name] for name in small} == small

@@ -1,5 +1,6 @@
 import json
 from collections import Counter
+from itertools import cycle
 from typing import Any, Final
 
 import jsonschema_rs
@@ -193,8 +194,9 @@ def backend(embedded_chat):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", WANTED)
-@pytest.mark.parametrize("temperature", [0, 1.0])
+@pytest.mark.parametrize(
+    ("name", "temperature"), [*zip(WANTED, cycle([0, 1.0]), strict=False)]
+)
 def test_the_model_writes_what_satisfies_the_schema(backend, name, temperature):
     structure = Structure(kind="json_schema", source=json.dumps(SCHEMAS[name]))
     sampling = Sampling(temperature=temperature, top_p=0.95, top_k=40, seed=1)

@@ -21,7 +21,7 @@ BEARABLE = 0.4
 in figures included."""
 TEXTS = [
     " ".join(SENTENCES[first : first + AT_ONCE])
-    for first in range(0, len(SENTENCES), AT_ONCE)
+    for first in (0, len(SENTENCES) - AT_ONCE)
 ]
 
 
