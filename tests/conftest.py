@@ -1,5 +1,6 @@
 """Settings and fixtures that all tests share."""
 
+import atexit
 import gc
 import os
 import signal
@@ -54,8 +55,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_unconfigure() -> None:
-    """Have the interpreter end as without all this."""
-    gc.unfreeze()
+    """Have the interpreter end as without all this, and pytest's collections be quick."""
+    atexit.register(gc.unfreeze)
 
 
 @pytest.fixture
