@@ -140,13 +140,14 @@ def test_others_are_answered_while_a_large_line_is_read(
 
 def test_a_large_request_is_answered_like_a_short_one(make_daemon: MakeDaemon):
     daemon = start(make_daemon)
+    workers = daemon.worker_pids()
     text = "x" * 200_000
     for _ in range(2):
         frames = connect_as(daemon, ANNA).ask(generate(text))
         assert [frame["type"] for frame in frames][-1] == "done"
         v2 = connect_as(daemon, ANNA, leaf="infer.v2.sock")
         assert v2.ask(blocks(text))[-1]["type"] == "done"
-    assert not daemon.logged(msg="worker.exited")
+    assert daemon.worker_pids() == workers
 
 
 def n_answered(hogs: list[socket.socket]) -> int:
