@@ -17,7 +17,7 @@ from attack.catalogue import ATTACKS, chosen
 from attack.container import attack_unit
 from attack.report import read_report, write_report
 from attack.scene import Scene
-from attack.target import ROOT
+from attack.target import ROOT, Running
 from attack.trial import Outcome, Verdict, try_attack
 from attack.users import choose_group
 from bench.machine import machine
@@ -34,6 +34,7 @@ def main() -> int:
         return attack_unit(arguments.only, arguments.seconds, arguments.json)
     if arguments.group:
         choose_group(arguments.group)
+    running = arguments.running
     n_broken = 0
     for attack in chosen(arguments.only):
         for daemon, checkout in daemons(arguments).items():
@@ -42,7 +43,7 @@ def main() -> int:
                 checkout,
                 arguments.seconds,
                 arguments.scale,
-                running=arguments.running,
+                running=None if running is None else Running(running),
             )
             outcome = try_attack(attack, scene)
             n_broken += outcome.verdict is Verdict.BROKEN

@@ -32,7 +32,8 @@ CYCLE_S: Final = 240.0
 END_S: Final = 30.0
 IDLE_SHARE: Final = 0.5
 """Of the seconds of the attack, before it."""
-AFTER_S: Final = 1.0
+AFTER_SHARE: Final = 0.1
+"""Of the seconds of the attack, after it."""
 KEPT_FDS: Final = 4
 """Descriptors that a daemon may have more than before: of what it starts when needed."""
 HOSTILE_S: Final = 5.0
@@ -114,12 +115,12 @@ def _press(scene: Scene, load: Load, target: Target) -> None:
         neighbour.begin(ask_on, target.directory, load.question, PATIENCE_S)
         neighbour.tell("tell")
         neighbour.result()  # the first of all, before whatever is made only once
-        time.sleep(max(AFTER_S, scene.seconds * IDLE_SHARE))
+        time.sleep(scene.seconds * IDLE_SHARE)
         _tell(scene, neighbour, "idle")
         scene.holdings["before"] = holdings(target)
         tally = _attack(scene, load, attackers, neighbour, target.directory)
         scene.codes, scene.slowest = dict(tally.codes), tally.slowest
-        time.sleep(AFTER_S)
+        time.sleep(scene.seconds * AFTER_SHARE)
         _tell(scene, neighbour, "after")
         neighbour.tell(STOP)
         neighbour.result()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from attack.measures import Check, Holdings, Latency, Sample
-from attack.target import Running, Started, Target, pid_at, started
+from attack.target import Started, Target, started
 from attack.users import ATTACKER, VICTIM, Person, User, shared_group
 from tests.daemon.harness import Config
 
@@ -24,13 +24,13 @@ class Scene:
         checkout: whose code the daemon runs.
         seconds: that a load lasts, at least.
         scale: share of the full size, for the tests.
-        running: directory of a service's sockets that runs already; ``None`` to start one.
+        running: a daemon that runs already; ``None`` to start one.
     """
 
     checkout: Path
     seconds: float = 10.0
     scale: float = 1.0
-    running: Path | None = None
+    running: Target | None = None
     latencies: dict[str, Latency] = field(default_factory=dict)
     """Of the victim: when, and on which connection."""
     codes: dict[str, int] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Scene:
             prefix: words before the daemon's command.
         """
         if self.running is not None and is_any:
-            yield Running(self.running, pid_at(self.running))
+            yield self.running
             return
         with self.daemon(config, prefix=prefix) as daemon:
             yield daemon

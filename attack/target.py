@@ -5,6 +5,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -121,12 +122,15 @@ class Running:
 
     Args:
         directory: where its sockets are.
-        pid: its process id.
     """
 
-    def __init__(self, directory: Path, pid: int) -> None:
+    def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.pid = pid
+
+    @cached_property
+    def pid(self) -> int:
+        """Its process id, when it was first asked for."""
+        return pid_at(self.directory)
 
 
 def pid_at(directory: Path) -> int:
@@ -134,6 +138,8 @@ def pid_at(directory: Path) -> int:
     lock = (directory / "inferd.lock").stat()
     for line in Path("/proc/locks").read_text().splitlines():
         fields = line.split()
+        if fields[1] == "->":
+            continue  # who waits for it
         if int(fields[5].split(":")[2]) == lock.st_ino:
             return int(fields[4])
     raise FileNotFoundError(f"nobody holds the lock in {directory}")

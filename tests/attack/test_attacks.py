@@ -4,13 +4,16 @@ A daemon's answer to each question is asked for with a patience of half a minute
 nothing here comes near but what starves.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from attack.catalogue import BY_NAME
+from attack.load import CHAT, Load
 from attack.scene import Scene
+from attack.target import Started, started
 from attack.trial import Verdict, try_attack
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +43,7 @@ WITH_A_MODEL = {
     "headers": Short(),
     "terminal-names": Short(),
 }
-ALONE = {
+WITHOUT_A_MODEL = {
     "cancels": Short(0.1),
     "appends": Short(0.1),
     "refusals": Short(0.1),
@@ -65,18 +68,38 @@ ALONE = {
     "log-refusals": Short(),
     "log-broken-lines": Short(),
 }
-NAMES = [
-    *(pytest.param(name, marks=pytest.mark.model) for name in WITH_A_MODEL),
-    *ALONE,
-]
+AT_ONE_DAEMON = {
+    *("gbnf-escapes", "gbnf", "lark", "patterns", "schemas", "conversations"),
+    *("hogs", "held-hogs"),
+}
+SHORT = WITH_A_MODEL | WITHOUT_A_MODEL
+
+
+def marks_of(name: str) -> list[pytest.MarkDecorator]:
+    """Run alone what asks who is served."""
+    marks = [pytest.mark.alone] * isinstance(BY_NAME[name], Load)
+    return [*marks, pytest.mark.model] if name in WITH_A_MODEL else marks
+
+
+NAMES = [pytest.param(name, marks=marks_of(name)) for name in SHORT]
+
+
+@pytest.fixture(scope="module")
+def chat() -> Iterator[Started]:
+    """A daemon with a model for one attack after another: what one leaves, all see."""
+    faults: list[str] = []
+    with started(Started(ROOT, CHAT), faults) as daemon:
+        yield daemon
+    assert faults == []
 
 
 @pytest.mark.slow
 @pytest.mark.short_version
 @pytest.mark.parametrize("name", NAMES)
-def test_what_one_user_does_takes_nothing_from_another(name):
-    short = (WITH_A_MODEL | ALONE)[name]
-    scene = Scene(ROOT, short.seconds, short.scale)
+def test_what_one_user_does_takes_nothing_from_another(name, request):
+    short = SHORT[name]
+    running = request.getfixturevalue("chat") if name in AT_ONE_DAEMON else None
+    scene = Scene(ROOT, short.seconds, short.scale, running)
     outcome = try_attack(BY_NAME[name], scene)
     if outcome.verdict is Verdict.SKIPPED:
         pytest.skip(f"{name}: {outcome.reason}")
