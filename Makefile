@@ -19,6 +19,9 @@ PARALLEL := -n $(WORKERS) --dist worksteal
 ELSEWHERE := root or systemd or short_version
 # The others of sixteen thousand need not be collected again.
 ALONE_IN = $$(grep -rl --include='test_*.py' 'mark\.alone' tests)
+ELSEWHERE_IN = $$(grep -rlE --include='test_*.py' 'mark\.(root|systemd|short_version)|needs_root' tests)
+# Tests that share users, paths or a container are one scope; see tests/scheduling.py.
+SCOPED := -n 2 --dist loadscope
 
 test: setup
 	@$(BIN)/python -m pytest $(PARALLEL) -m "not ($(ELSEWHERE) or alone)"
@@ -28,7 +31,8 @@ test-fast: setup
 	@$(BIN)/python -m pytest $(PARALLEL) -m "not ($(ELSEWHERE) or alone or slow or model)" tests/unit tests/architecture
 
 test-all: setup
-	@$(BIN)/python -m pytest -m "$(ELSEWHERE)"
+	@$(BIN)/python -m pytest $(SCOPED) -m "($(ELSEWHERE)) and not alone" $(ELSEWHERE_IN)
+	@$(BIN)/python -m pytest -m "($(ELSEWHERE)) and alone" $(ELSEWHERE_IN)
 
 check: setup
 	@$(BIN)/ruff format --check .

@@ -13,6 +13,10 @@ from typing import Final
 import pytest
 from hypothesis import settings
 
+from tests.scheduling import pytest_xdist_make_scheduler
+
+__all__ = ["pytest_xdist_make_scheduler"]
+
 RESET_BY_PYTHON: Final = {signal.SIGPIPE, signal.SIGXFSZ}
 """Signals that Python ignores, and that `subprocess` resets in children."""
 

@@ -13,7 +13,12 @@ from attack.users import ATTACKER, VICTIM, shared_group
 from tests.daemon.harness import DaemonProcess
 from tests.daemon.users import as_user, needs_root
 
-pytestmark = [pytest.mark.slow, pytest.mark.short_version, needs_root]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.short_version,
+    pytest.mark.alone,
+    needs_root,
+]
 
 ROOT = Path(__file__).parents[2]
 N_CONNECTIONS = 100

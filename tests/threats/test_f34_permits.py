@@ -24,7 +24,7 @@ from tests.daemon.users import (
 )
 from tests.model.tiny import write_tiny_model
 
-pytestmark = [pytest.mark.slow, needs_root]
+pytestmark = [pytest.mark.slow, pytest.mark.alone, needs_root]
 
 CARL = 70_003
 SAMPLE = b"\0\0\0\0"

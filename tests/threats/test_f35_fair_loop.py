@@ -23,7 +23,7 @@ from tests.daemon.users import (
     open_to_all,
 )
 
-pytestmark = [pytest.mark.slow, needs_root]
+pytestmark = [pytest.mark.slow, pytest.mark.alone, needs_root]
 
 N_HOGS: Final = 60
 """Connections of the one who floods."""

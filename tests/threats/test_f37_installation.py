@@ -53,12 +53,10 @@ pytestmark = pytest.mark.root  # who is attacked
 
 
 @pytest.fixture
-def place(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> Path:
+def place(short_dir: Path) -> Path:
     """A directory that others can reach."""
-    base = tmp_path_factory.getbasetemp()
-    for directory in (base.parent, base, tmp_path):
-        directory.chmod(stat.S_IMODE(directory.stat().st_mode) | 0o055)
-    return tmp_path
+    short_dir.chmod(0o755)
+    return short_dir
 
 
 @pytest.fixture
