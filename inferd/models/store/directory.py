@@ -14,6 +14,7 @@ import fcntl
 import os
 import stat
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -47,6 +48,7 @@ class StoreDirectory:
         self.path = path
         self._root = root
         self._parts = parts
+        self._finalizer = weakref.finalize(self, _close, root, parts)
 
     @classmethod
     def open(cls, path: Path, *, makes: bool) -> Self | None:
@@ -86,8 +88,8 @@ class StoreDirectory:
         return None
 
     def close(self) -> None:
-        """Close the descriptors."""
-        _close(self._root, self._parts)
+        """Close the descriptors, at the latest when nothing refers to the store."""
+        self._finalizer()
 
     def __enter__(self) -> Self:
         return self

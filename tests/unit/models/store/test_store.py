@@ -1,5 +1,6 @@
 import errno
 import os
+from pathlib import Path
 
 import pytest
 
@@ -214,3 +215,9 @@ def test_links_in_a_store_are_not_followed(store, tmp_path):
     path.symlink_to(tmp_path / "secret")
     with pytest.raises(OSError, match="symbolic links"):
         store.open_blob(manifest.files[0])
+
+
+def test_a_store_to_which_nothing_refers_has_no_descriptors(store):
+    before = sorted(Path("/proc/self/fd").iterdir())
+    add_model(open_store(store.directory.path), "a", B)
+    assert sorted(Path("/proc/self/fd").iterdir()) == before

@@ -20,9 +20,10 @@ ACCEPTOR = Acceptor(Metrics(), idle_scheduler())
 
 @pytest.fixture
 def first_fd(monkeypatch) -> int:
-    """Number inherited descriptors from 900 on, where a test can have some."""
-    monkeypatch.setattr("inferd.server.listen.activation.FIRST_FD", 900)
-    return 900
+    """Number inherited descriptors above all that are open, and that a test opens."""
+    first = max(int(each) for each in os.listdir("/proc/self/fd")) + 100  # noqa: PTH208
+    monkeypatch.setattr("inferd.server.listen.activation.FIRST_FD", first)
+    return first
 
 
 @pytest.fixture
