@@ -133,15 +133,17 @@ def test_another_kind_of_socket_is_refused(family, kind, listens, hand_over, sho
 def test_a_descriptor_that_is_not_a_socket_is_refused(short_dir, hand_over, first_fd):
     with (short_dir / "file").open("w") as file:
         environ = hand_over(infer=file.fileno())
-        with pytest.raises(ListenError, match="descriptor 900 is not a socket"):
+        with pytest.raises(ListenError, match=f"descriptor {first_fd} is not a socket"):
             with inherited_sockets(environ):
                 pytest.fail("adopted")
     os.close(first_fd)
 
 
-def test_a_descriptor_that_is_not_open_is_refused(hand_over):
+def test_a_descriptor_that_is_not_open_is_refused(hand_over, first_fd):
     environ = hand_over() | {"LISTEN_FDS": "1", "LISTEN_FDNAMES": "infer"}
-    with pytest.raises(ListenError, match="descriptor 900: Bad file descriptor"):
+    with pytest.raises(
+        ListenError, match=f"descriptor {first_fd}: Bad file descriptor"
+    ):
         with inherited_sockets(environ):
             pytest.fail("adopted")
 
