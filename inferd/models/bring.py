@@ -3,6 +3,7 @@
 import os
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -105,7 +106,7 @@ def _bring(
         if found.sha256 not in {None, sha256}:
             directory.remove(PARTIAL, f"{key}-link")
             raise DigestError(_differs(found, sha256))
-        return sha256, _keep(directory, f"{key}-link", sha256)
+        return sha256, _keep(directory, f"{key}-link", sha256, status.st_size)
     with PartialFile(directory, key) as partial:
         partial.restart()
         partial.reserve(status.st_size)
@@ -141,15 +142,14 @@ def _link(directory: StoreDirectory, source: int, name: str) -> bool:
     return True
 
 
-def _keep(directory: StoreDirectory, name: str, sha256: str) -> Means:
-    """Move a link to the blobs, unless the blob is there."""
-    try:
-        directory.status(BLOBS, sha256)
-    except FileNotFoundError:
-        directory.move(PARTIAL, name, BLOBS, sha256)
-        return Means.LINKED
-    directory.remove(PARTIAL, name)
-    return Means.KEPT
+def _keep(directory: StoreDirectory, name: str, sha256: str, n_bytes: int) -> Means:
+    """Move a link to the blobs, unless the blob is there and complete."""
+    with suppress(FileNotFoundError):
+        if directory.status(BLOBS, sha256).st_size == n_bytes:
+            directory.remove(PARTIAL, name)
+            return Means.KEPT
+    directory.move(PARTIAL, name, BLOBS, sha256)
+    return Means.LINKED
 
 
 def _differs(found: FoundFile, sha256: str) -> str:

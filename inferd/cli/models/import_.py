@@ -98,6 +98,8 @@ def _wanted(arguments: argparse.Namespace) -> list[FoundModel]:
         models = [*find_models(arguments.program, os.environ, Path.home())]
     except TooManyFilesError as error:
         raise CommandError(str(error)) from error
+    except PermissionError as error:
+        raise CommandError(f"{error.filename}: {error.strerror}") from error
     chosen = [
         model for model in models if not arguments.only or model.name in arguments.only
     ]

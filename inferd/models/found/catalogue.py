@@ -28,11 +28,20 @@ PROGRAMS: Final = {
 def find_models(
     program: str, environ: Mapping[str, str], home: Path
 ) -> Iterator[FoundModel]:
-    """Find all models of a program.
+    """Find all models of a program, where this user may read them.
 
     Raises:
         TooManyFilesError: there are more files than any cache has.
-        OSError: a directory cannot be read.
+        PermissionError: there are none but perhaps where this user may not read.
+        OSError: a directory cannot be read for another reason.
     """
+    has_found, refusal = False, None
     for directory in PROGRAMS[program].directories(environ, home):
-        yield from PROGRAMS[program].find(directory)
+        try:
+            for model in PROGRAMS[program].find(directory):
+                has_found = True
+                yield model
+        except PermissionError as error:
+            refusal = error
+    if refusal is not None and not has_found:
+        raise refusal

@@ -107,3 +107,12 @@ def test_a_file_that_is_being_brought_is_not_linked_twice(directory, tmp_path):
     found = FoundFile(path, path.name)
     assert bring_file(directory, found, again).means == Means.KEPT
     assert_whole(open_store(directory.path))
+
+
+def test_a_blob_that_is_not_complete_is_replaced(directory, tmp_path):
+    path = write(tmp_path / "m.gguf", mode=0o666)
+    file, *_ = bring(directory, path)
+    directory.path_of(BLOBS, file.sha256).write_bytes(b"GGUF")
+    path.chmod(0o644)
+    assert bring(directory, path).means == Means.LINKED
+    assert directory.path_of(BLOBS, file.sha256).read_bytes() == MODEL

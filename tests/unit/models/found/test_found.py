@@ -221,3 +221,18 @@ def test_a_directory_with_too_many_files_is_no_cache(tmp_path, monkeypatch):
         write(tmp_path / ".lmstudio/models" / name)
     with pytest.raises(TooManyFilesError, match="has over 2 files"):
         found("lmstudio", tmp_path)
+
+
+def test_a_directory_that_may_not_be_read_hides_no_other(tmp_path, monkeypatch):
+    def find(directory):
+        if directory == tmp_path / ".ollama" / "models":
+            return real(directory)
+        raise PermissionError(13, "Permission denied", str(directory))
+
+    real = PROGRAMS["ollama"].find
+    monkeypatch.setitem(PROGRAMS, "ollama", PROGRAMS["ollama"]._replace(find=find))
+    with pytest.raises(PermissionError, match="/usr/share/ollama"):
+        found("ollama", tmp_path)
+    layers = ("model", WEIGHTS)
+    add_ollama(tmp_path / ".ollama/models", ("h", "library", "a", "b"), layers)
+    assert len(found("ollama", tmp_path)) == 1
