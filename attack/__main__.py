@@ -17,13 +17,15 @@ from attack.catalogue import ATTACKS, chosen
 from attack.container import attack_unit
 from attack.report import read_report, write_report
 from attack.scene import Scene
-from attack.target import ROOT, Running
+from attack.target import ROOT, Running, Service
 from attack.trial import Outcome, Verdict, try_attack
 from attack.users import choose_group
 from bench.machine import machine
 from torture.report import MACHINE
 
 REPORT: Final = ROOT / "attack" / "report.json"
+
+CONFIG_FILE: Final = Path("/etc/inferd/config.toml")
 
 
 def main() -> int:
@@ -34,7 +36,7 @@ def main() -> int:
         return attack_unit(arguments.only, arguments.seconds, arguments.json)
     if arguments.group:
         choose_group(arguments.group)
-    running = arguments.running
+    running = service(arguments)
     n_broken = 0
     for attack in chosen(arguments.only):
         for daemon, checkout in daemons(arguments).items():
@@ -43,7 +45,7 @@ def main() -> int:
                 checkout,
                 arguments.seconds,
                 arguments.scale,
-                running=None if running is None else Running(running),
+                running=running,
             )
             outcome = try_attack(attack, scene)
             n_broken += outcome.verdict is Verdict.BROKEN
@@ -72,6 +74,12 @@ def parsed() -> argparse.Namespace:
         metavar="DIRECTORY",
         help="sockets of a service that runs",
     )
+    add(
+        "--restart",
+        dest="unit_name",
+        metavar="UNIT",
+        help="restart that service with each attack's configuration, which replaces its own",
+    )
     add("--group", metavar="NAME", help="which may use those")
     add("--unit", action="store_true", help="the installed service, in a container")
     add(
@@ -90,6 +98,14 @@ def parsed() -> argparse.Namespace:
     except KeyError as error:
         parser.error(f"no such attack: {error}")
     return arguments
+
+
+def service(arguments: argparse.Namespace) -> Running | None:
+    """Give the service that runs already; ``None`` if daemons are started instead."""
+    directory, unit = arguments.running, arguments.unit_name
+    if directory is None:
+        return None
+    return Service(directory, unit, CONFIG_FILE) if unit else Running(directory)
 
 
 def daemons(arguments: argparse.Namespace) -> Mapping[str, Path]:

@@ -13,7 +13,7 @@ from tests.systemd.container import Container, booted, install, missing, overlay
 GROUP: Final = "inferd"
 SOCKETS: Final = Path("/run/inferd")
 AT_A_SERVICE: Final = ("structures", "permits", "loop", "lines", "caches")
-"""Kinds that are about a service, whatever its configuration is."""
+"""Kinds of attacks at sockets; the others start daemons or use files of their own."""
 INSIDE: Final = Path("/opt/attack/report.json")
 """Of the report in there; what is below /tmp is gone with the container."""
 PATIENCE_S: Final = 2 * 3600.0
@@ -49,7 +49,7 @@ def _attack(container: Container, names: Sequence[str], seconds: float) -> int:
     only = ["--only", *(names or AT_A_SERVICE)]
     result = container.run(
         *("env", "-C", str(ROOT), sys.executable, "-m", "attack", *only),
-        *("--running", str(SOCKETS), "--group", GROUP),
+        *("--running", str(SOCKETS), "--group", GROUP, "--restart", GROUP),
         *("--seconds", str(seconds), "--json", str(INSIDE)),
         check=False,
         timeout_s=PATIENCE_S,

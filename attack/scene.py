@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from attack.measures import Check, Holdings, Latency, Sample
-from attack.target import Started, Target, started
+from attack.target import Service, Started, Target, started
 from attack.users import ATTACKER, VICTIM, Person, User, shared_group
 from tests.daemon.harness import Config
 
@@ -75,13 +75,16 @@ class Scene:
     def target(
         self, config: Config, *, is_any: bool, prefix: Sequence[str] = ()
     ) -> Iterator[Target]:
-        """Give what is attacked: the service that runs, or a daemon.
+        """Give what is attacked: a service, or a daemon.
 
         Args:
-            config: of the daemon.
+            config: of the daemon, and of a service that may be restarted with it.
             is_any: whether a service with the configuration of its own will do.
             prefix: words before the daemon's command.
         """
+        if isinstance(self.running, Service) and not prefix:
+            yield self.running.restart(config)
+            return
         if self.running is not None and is_any:
             yield self.running
             return

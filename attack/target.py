@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from attack.measures import Holdings
 from attack.users import shared_group
 from fuzz.process import n_fds, rss_bytes
+from tests.daemon.configuration import to_toml
 from tests.daemon.harness import WORKER, Config, DaemonProcess
 from torture.litter import children_of
 
@@ -20,6 +21,8 @@ MB: Final = 1e6
 CALM_S: Final = 10.0
 """Seconds in which what an attack left goes."""
 STEP_S: Final = 0.2
+START_S: Final = 120.0
+"""Seconds in which a service starts."""
 
 
 class Target(Protocol):
@@ -131,6 +134,33 @@ class Running:
     def pid(self) -> int:
         """Its process id, when it was first asked for."""
         return pid_at(self.directory)
+
+
+class Service(Running):
+    """A service of systemd's, which is given the configuration of each attack.
+
+    Args:
+        directory: where its sockets are.
+        unit: its name.
+        config_file: which it reads; overwritten.
+    """
+
+    def __init__(self, directory: Path, unit: str, config_file: Path) -> None:
+        super().__init__(directory)
+        self._unit = unit
+        self._config_file = config_file
+
+    def restart(self, config: Config) -> Running:
+        """Restart it with a configuration; give the process that runs now.
+
+        Raises:
+            subprocess.CalledProcessError: it did not start.
+        """
+        self._config_file.parent.mkdir(exist_ok=True)
+        self._config_file.write_text(to_toml(config))
+        command = ["systemctl", "restart", self._unit]
+        subprocess.run(command, check=True, timeout=START_S)
+        return Running(self.directory)
 
 
 def pid_at(directory: Path) -> int:
