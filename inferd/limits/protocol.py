@@ -59,7 +59,7 @@ MAX_ATTACHMENTS: Final = 32
 """Attachments of one request; set by the protocol."""
 
 MAX_ATTACHMENT_BYTES: Final = 128 * 1024 * 1024
-"""Bytes of all attachments of one request, as they are encoded in it. F-1."""
+"""Bytes of base64 in all attachments of one request; set by the protocol. A line holds less. F-1."""
 
 MAX_JOB_MEDIA: Final = 64
 """Media blocks of one conversation; a file that is used twice counts twice. Each is a

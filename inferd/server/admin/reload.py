@@ -17,10 +17,10 @@ RELOADABLE_LIMITS: Final = (
     *("max_media_bytes", "max_passed_bytes"),
     *("max_appended_bytes", "max_audio_ahead_bytes"),
 )
-"""Keys of ``[limits]`` that can change. Nearly all of ``[access]`` can change, all of
-``[users]``, the level of ``[log]``, and nothing of the other tables.
+"""Keys of ``[limits]`` that can change. Nearly all of ``[access]`` can change as well, all of
+``[users]``, and the level of ``[log]``.
 
-The other settings are used once, to make workers, sockets and slots.
+All other settings are used once, to make workers, sockets and slots.
 """
 
 

@@ -90,7 +90,7 @@ def context_maker(
     """Make the function that makes contexts for the requests of one connection.
 
     The function does not refer to the connection: its request reader, which may hold
-    64 MiB, would be part of a reference cycle.
+    a large line, would be part of a reference cycle.
 
     Args:
         deps: their requests in flight and their limits.
