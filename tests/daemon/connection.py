@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-PATIENCE_S: Final = 20.0
+PATIENCE_S: Final = 90.0
 """Seconds anything may take before a test gives up on it."""
 
 READ_BYTES: Final = 64 * 1024

@@ -20,7 +20,7 @@ RELOADABLE_LIMITS: Final = (
 """Keys of ``[limits]`` that can change. Nearly all of ``[access]`` can change as well, all of
 ``[users]``, and the level of ``[log]``.
 
-All other settings are used once, to make workers, sockets and slots.
+Settings that are in none of these tables are used once, to make workers, sockets and slots.
 """
 
 
