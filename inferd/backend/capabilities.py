@@ -1,7 +1,7 @@
 """Capabilities of backends."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
@@ -9,8 +9,14 @@ Count = Annotated[int, Meta(ge=0, le=2**53)]
 """A count: at most what every JSON reader can represent."""
 
 
+MAX_DEVICE_NAME_CHARS: Final = 512
+"""Characters of the names of all accelerators of a backend."""
+
+DeviceName = Annotated[str, Meta(max_length=MAX_DEVICE_NAME_CHARS)]
+
+
 class AcceleratorKind(StrEnum):
-    """The accelerator that the engine was built for."""
+    """A kind of accelerator; ``cpu`` where there is none."""
 
     CPU = "cpu"
     CUDA = "cuda"
@@ -25,6 +31,12 @@ class AcceleratorInfo(Struct, frozen=True, kw_only=True):
     kind: AcceleratorKind = AcceleratorKind.CPU
     gpu_layers: Count = 0
     """Layers on the accelerator; 0 means that the CPU does all, whatever ``kind`` is."""
+    device_name: DeviceName = ""
+    """The products' names, if there are any."""
+    vram_total_bytes: Count = 0
+    """Memory of all of them; 0 if it is not known."""
+    vram_free_bytes: Count = 0
+    """Free memory of all of them when the model had been loaded."""
 
 
 class BackendCapabilities(Struct, frozen=True, kw_only=True):

@@ -50,6 +50,12 @@ class CapabilitiesFrame(Struct, frozen=True, kw_only=True):
     rerank: bool
     accelerator: str
     gpu_layers: int
+    device_name: str | UnsetType = UNSET
+    """Names of the accelerators."""
+    vram_total_bytes: int | UnsetType = UNSET
+    """Bytes of memory of the accelerators."""
+    vram_free_bytes: int | UnsetType = UNSET
+    """Bytes of it that were free when the model had been loaded."""
     cpu_variant: str | UnsetType = UNSET
     """The variant of the library's CPU code in use."""
     wire_version: int

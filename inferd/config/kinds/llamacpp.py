@@ -1,7 +1,7 @@
 """The kind ``llamacpp``: GGUF models, run by llama.cpp in a worker."""
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 from msgspec.structs import replace
@@ -29,6 +29,7 @@ from inferd.config.settings import (
     Name,
     Sha256,
 )
+from inferd.limits.accelerator import MAX_DEVICES, MAX_SPLIT
 from inferd.limits.engine import (
     DRAFT_TOKENS,
     MAX_DRAFT_TOKENS,
@@ -66,8 +67,23 @@ class LlamaCppSettings(BackendSettings, frozen=True, tag="llamacpp", tag_field="
     cpu_variant: Name | None = None
     """The only variant of llama.cpp's CPU code to use, as ``inferd doctor`` names it.
     Default: the best for this processor, and the next one if that crashes."""
-    n_gpu_layers: Annotated[int, Meta(ge=-1, le=I32_MAX)] = 0
-    """Layers on the accelerator; -1 for all."""
+    n_gpu_layers: Annotated[int, Meta(ge=-1, le=I32_MAX)] | Literal["auto", "all"] = 0
+    """Layers on accelerators: a number, ``all`` (or -1), or ``auto`` for as many as fit into
+    their free memory, none where there is no accelerator."""
+    main_gpu: Annotated[int, Meta(ge=0, lt=MAX_DEVICES)] | None = None
+    """The only accelerator to use, counted from 0 as ``inferd doctor`` lists them. Default:
+    all of them."""
+    tensor_split: (
+        Annotated[
+            tuple[Annotated[float, Meta(ge=0, le=MAX_SPLIT)], ...],
+            Meta(min_length=1, max_length=MAX_DEVICES),
+        ]
+        | None
+    ) = None
+    """Parts of the layers that each accelerator gets, in the order of ``inferd doctor``; only
+    their ratios matter. Default: by free memory."""
+    require_accelerator: bool = False
+    """Whether the start fails where no layer would be on an accelerator."""
     serves: ModelUse | None = None
     """Purpose of the model: ``generate``, ``embed`` or ``rerank``. Default: from its file,
     where a pooling type makes it an embedding model or a reranker."""
@@ -98,6 +114,12 @@ class LlamaCppSettings(BackendSettings, frozen=True, tag="llamacpp", tag_field="
     Default: from the file's architecture and chat template."""
 
 
+def n_gpu_layers(settings: LlamaCppSettings) -> int:
+    """Return the layers on accelerators; -1 for all, also for ``auto`` until it is fitted."""
+    wanted = settings.n_gpu_layers
+    return -1 if isinstance(wanted, str) else wanted
+
+
 def _contradiction(settings: LlamaCppSettings) -> Contradiction | None:
     match settings:
         case LlamaCppSettings(speculation="draft", draft_model=None):
@@ -108,6 +130,20 @@ def _contradiction(settings: LlamaCppSettings) -> Contradiction | None:
             return Contradiction("draft_model", draft, "speculation = 'draft'")
         case LlamaCppSettings(mmproj=None, mmproj_sha256=str(digest)):
             return Contradiction("mmproj_sha256", digest, "mmproj")
+        case _:
+            return _contradicting_placement(settings)
+
+
+def _contradicting_placement(settings: LlamaCppSettings) -> Contradiction | None:
+    match settings:
+        case LlamaCppSettings(require_accelerator=True, n_gpu_layers=0):
+            key = "require_accelerator"
+            return Contradiction(key, "true", "n_gpu_layers other than 0")
+        case LlamaCppSettings(main_gpu=int(), tensor_split=tuple(parts)):
+            return Contradiction("tensor_split", list(parts), "no main_gpu")
+        case LlamaCppSettings(tensor_split=tuple(parts)) if not any(parts):
+            needs = "a number above 0 in it"
+            return Contradiction("tensor_split", list(parts), needs)
         case _:
             return None
 

@@ -233,6 +233,11 @@ def _capabilities_frame(
         rerank=capabilities.rerank,
         accelerator=capabilities.accelerator.kind,
         gpu_layers=capabilities.accelerator.gpu_layers,
+        device_name=capabilities.accelerator.device_name or UNSET,
+        vram_total_bytes=capabilities.accelerator.vram_total_bytes or UNSET,
+        vram_free_bytes=UNSET
+        if not capabilities.accelerator.vram_total_bytes
+        else capabilities.accelerator.vram_free_bytes,
         cpu_variant=capabilities.cpu_variant or UNSET,
         wire_version=WIRE_VERSION,
         n_ctx=capabilities.n_ctx or UNSET,

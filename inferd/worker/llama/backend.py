@@ -7,13 +7,12 @@ from pathlib import Path
 
 import msgspec
 
-from inferd.backend.capabilities import AcceleratorInfo, AcceleratorKind
+from inferd.backend.capabilities import MAX_DEVICE_NAME_CHARS, AcceleratorInfo
 from inferd.backend.job import Job
-from inferd.config.kinds.llamacpp import LlamaCppSettings
+from inferd.config.kinds.llamacpp import LlamaCppSettings, n_gpu_layers
 from inferd.ipc.worker import Loaded, Loading
 from inferd.memory.plan import MemoryDemand, MemoryShare
 from inferd.worker.backend import (
-    LoadError,
     LoadReporter,
     PreparedJob,
     StepOutcome,
@@ -23,8 +22,9 @@ from inferd.worker.llama.encoder import Encoder
 from inferd.worker.llama.generate.decoder import BatchDecoder
 from inferd.worker.llama.generator import Generator
 from inferd.worker.llama.gguf.files import ModelFiles, open_files
-from inferd.worker.llama.library.binding import Library, accelerator, load_library
-from inferd.worker.llama.memory.predict import predict
+from inferd.worker.llama.library.binding import Library, load_library
+from inferd.worker.llama.library.devices import kind_of, list_devices
+from inferd.worker.llama.memory.placement import place_layers
 from inferd.worker.llama.model.weights import LlamaModel
 from inferd.worker.llama.multimodal.pipeline import MediaPipeline
 from inferd.worker.llama.speculation.setup import make_speculation
@@ -81,12 +81,12 @@ class LlamaBackend(WorkerBackend):
         self._library = load_library(
             report, wanted=self._settings.cpu_variant, crashed=self._crashed
         )
-        self._refuse_missing_accelerator()
         mapping = Loading(phase="mmap", path=str(self._path))
         report(mapping)
-        return predict(
+        self._settings, demand = place_layers(
             self._files, self._settings, self._n_slots, lambda: report(mapping)
         )
+        return demand
 
     def load(self, report: LoadReporter, share: MemoryShare | None = None) -> Loaded:
         """Load the model, create a context for its memory share, and run a self-test.
@@ -127,9 +127,7 @@ class LlamaBackend(WorkerBackend):
             self._engine.capabilities,
             model=self._model.name or path.stem,
             cpu_variant=self._library.cpu_variant,
-            accelerator=AcceleratorInfo(
-                kind=accelerator(), gpu_layers=self._n_gpu_layers
-            ),
+            accelerator=self._accelerator_info(),
         )
         return Loaded(
             capabilities=capabilities,
@@ -253,14 +251,14 @@ class LlamaBackend(WorkerBackend):
                 report(verifying)
                 check_sha256(file, expected, partial(report, verifying))
 
-    @property
-    def _n_gpu_layers(self) -> int:
-        wanted = self._settings.n_gpu_layers
-        return self._model.n_layers if wanted < 0 else min(wanted, self._model.n_layers)
-
-    def _refuse_missing_accelerator(self) -> None:
-        if self._settings.n_gpu_layers and accelerator() is AcceleratorKind.CPU:
-            raise LoadError(
-                f"n_gpu_layers = {self._settings.n_gpu_layers}: this build of llama.cpp "
-                "has no accelerator; 0 is allowed"
-            )
+    def _accelerator_info(self) -> AcceleratorInfo:
+        n_all, wanted = self._model.n_layers, n_gpu_layers(self._settings)
+        devices = list_devices()
+        names = ", ".join(each.description for each in devices)
+        return AcceleratorInfo(
+            kind=kind_of(devices),
+            gpu_layers=n_all if wanted < 0 else min(wanted, n_all),
+            device_name=names[:MAX_DEVICE_NAME_CHARS],
+            vram_total_bytes=sum(each.total_bytes for each in devices),
+            vram_free_bytes=sum(each.free_bytes for each in devices),
+        )

@@ -29,8 +29,8 @@ ADMISSION_KEYS = (
 )
 LLAMA_KEYS = (
     "cache_type_k, cache_type_v, chat_template, cpu_variant, draft_max, draft_model, "
-    "embed_pooling, kind, media_cache_mb, mmproj, mmproj_sha256, model, n_ctx, n_gpu_layers, n_threads, name, pause_mb, prompt_cache_mb, serves, sha256, "
-    "speculation"
+    "embed_pooling, kind, main_gpu, media_cache_mb, mmproj, mmproj_sha256, model, n_ctx, n_gpu_layers, n_threads, name, pause_mb, prompt_cache_mb, "
+    "require_accelerator, serves, sha256, speculation, tensor_split"
 )
 
 
@@ -266,6 +266,19 @@ def test_a_wrong_type_is_refused_with_key_and_value(text, line):
             f"{LLAMA}mmproj_sha256 = '{'0' * 64}'",
             f"backend[0].mmproj_sha256 = '{'0' * 64}': needs mmproj",
         ),
+        (
+            f"{LLAMA}require_accelerator = true",
+            "backend[0].require_accelerator = 'true': needs n_gpu_layers other than 0",
+        ),
+        (
+            f"{LLAMA}main_gpu = 1\ntensor_split = [1, 2.5]",
+            "backend[0].tensor_split = [1.0, 2.5]: needs no main_gpu",
+        ),
+        (
+            f"{LLAMA}tensor_split = [0, 0]",
+            "backend[0].tensor_split = [0.0, 0.0]: needs a number above 0 in it",
+        ),
+        (f"{LLAMA}main_gpu = 16", "backend[0].main_gpu = 16: expected `int` <= 15"),
         (f"{LLAMA}draft_max = 0", "backend[0].draft_max = 0: expected `int` >= 1"),
         (f"{LLAMA}draft_max = 8", "backend[0].draft_max = 8: expected `int` <= 7"),
     ],

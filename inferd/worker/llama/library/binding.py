@@ -12,7 +12,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from inferd.backend.capabilities import AcceleratorKind
 from inferd.worker.backend import LoadError, LoadReporter
 from inferd.worker.llama.library import cpu_variants
 from inferd.worker.native.struct_size import written_bytes
@@ -28,7 +27,6 @@ except (ImportError, OSError, RuntimeError) as error:
 
 __all__ = [
     "Library",
-    "accelerator",
     "check_struct",
     "llama",
     "load_library",
@@ -146,22 +144,3 @@ def cpu_features() -> list[str]:
     """List the CPU features in use, by the names of ``llama_print_system_info``."""
     system = llama.llama_print_system_info().decode()
     return re.findall(r"(\w+) = 1", system)
-
-
-def accelerator() -> AcceleratorKind:
-    """Return the kind of accelerator that this build of llama.cpp supports."""
-    if llama.llama_supports_gpu_offload():
-        system = llama.llama_print_system_info().decode()
-        for name, kind in _ACCELERATORS.items():
-            if f"{name} :" in system:
-                return kind
-    return AcceleratorKind.CPU
-
-
-_ACCELERATORS = {
-    "CUDA": AcceleratorKind.CUDA,
-    "ROCm": AcceleratorKind.ROCM,
-    "Metal": AcceleratorKind.METAL,
-    "Vulkan": AcceleratorKind.VULKAN,
-}
-"""ggml backends by their names in ``llama_print_system_info``."""

@@ -5,6 +5,7 @@ layout is detected.
 """
 
 import ctypes
+from collections import Counter
 from typing import Final, NamedTuple
 
 from inferd.worker.llama.library.binding import llama
@@ -29,8 +30,8 @@ class Breakdown(NamedTuple):
     cache: int
     """KV cache or recurrent states."""
     compute: int
-    accelerator: int
-    """Everything outside host memory."""
+    accelerator: dict[int, int]
+    """Everything outside host memory, by the handle of the device."""
 
 
 class _Node(NamedTuple):
@@ -64,17 +65,19 @@ def breakdown(context: ctypes.c_void_p, n_weights: int) -> Breakdown:
 
 def _sorted(nodes: list[_Node]) -> Breakdown:
     """Add up the buffers by their location."""
-    mapped = repacked = cache = compute = accelerator = 0
+    mapped = repacked = cache = compute = 0
+    accelerator: Counter[int] = Counter()
     for node in nodes:
         is_plain = _is_plain(node.buffer_type)
-        if is_plain or _is_cpu(node.buffer_type):
+        device = _device_of(node.buffer_type)
+        if is_plain or not device or is_cpu(device):
             mapped += node.model * is_plain
             repacked += node.model * (not is_plain)
             cache += node.context
             compute += node.compute
         else:
-            accelerator += node.model + node.context + node.compute
-    return Breakdown(mapped, repacked, cache, compute, accelerator)
+            accelerator[device] += node.model + node.context + node.compute
+    return Breakdown(mapped, repacked, cache, compute, dict(accelerator))
 
 
 def _is_plain(buffer_type: int) -> bool:
@@ -84,9 +87,8 @@ def _is_plain(buffer_type: int) -> bool:
     return bool(ask(buffer_type))
 
 
-def _is_cpu(buffer_type: int) -> bool:
-    """Tell whether a buffer belongs to the CPU."""
+def _device_of(buffer_type: int) -> int:
+    """Return the handle of a buffer's device; 0 if it has none."""
     device = llama._lib.ggml_backend_buft_get_device
     device.restype, device.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
-    found = device(buffer_type)
-    return not found or is_cpu(found)
+    return device(buffer_type) or 0

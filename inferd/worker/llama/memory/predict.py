@@ -1,6 +1,7 @@
 """Predict the memory that serving a model takes, without loading its weights."""
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from typing import Final, NamedTuple
 
@@ -66,7 +67,16 @@ class _ModelMemory(NamedTuple):
     weights: int
     cache: LinearSize
     compute: LinearSize
-    accelerator: int
+    accelerator: Counter[int]
+    """By the handle of the device."""
+
+
+class Prediction(NamedTuple):
+    """What serving a model takes."""
+
+    demand: MemoryDemand
+    devices: Mapping[int, int]
+    """Bytes on each accelerator, by its handle."""
 
 
 _Make = Callable[[LlamaModel, int, int], LlamaContext]
@@ -78,7 +88,7 @@ def predict(
     settings: LlamaCppSettings,
     n_slots: int,
     alive: Callable[[], None],
-) -> MemoryDemand:
+) -> Prediction:
     """Load a model without weights, create contexts without buffers, and add up.
 
     A draft model counts like the model itself, a projector with its compute buffers and the
@@ -86,7 +96,7 @@ def predict(
 
     Args:
         files: the files that the settings name.
-        settings: as configured.
+        settings: as configured, with a number of layers on accelerators.
         n_slots: jobs that run at once.
         alive: called regularly as a sign of life.
 
@@ -110,6 +120,19 @@ def predict(
             )
 
 
+def count_layers(
+    files: ModelFiles, settings: LlamaCppSettings, alive: Callable[[], None]
+) -> int:
+    """Return the layers of a model that accelerators can hold.
+
+    Raises:
+        LoadError: the library refused the file.
+    """
+    extent: LoadExtent = "no_vocabulary"
+    with closing(LlamaModel(files.model, settings, alive, extent)) as model:
+        return model.n_layers
+
+
 def _projector_memory(
     projector: ModelFile | None, model: LlamaModel, settings: LlamaCppSettings
 ) -> ProjectorMemory | None:
@@ -128,15 +151,22 @@ def _projector_memory(
 
 
 def _add_projector(
-    projector: ProjectorMemory | None, demand: MemoryDemand, settings: LlamaCppSettings
-) -> MemoryDemand:
+    projector: ProjectorMemory | None,
+    prediction: Prediction,
+    settings: LlamaCppSettings,
+) -> Prediction:
     if projector is None:
-        return demand
-    return replace(
-        demand,
-        weights=demand.weights + projector.host,
-        own=demand.own + settings.media_cache_mb * 2**20,
-        accelerator=demand.accelerator + projector.accelerator,
+        return prediction
+    demand = prediction.demand
+    devices = Counter(prediction.devices) + Counter(projector.accelerator)
+    return Prediction(
+        replace(
+            demand,
+            weights=demand.weights + projector.host,
+            own=demand.own + settings.media_cache_mb * 2**20,
+            accelerator=devices.total(),
+        ),
+        devices,
     )
 
 
@@ -145,7 +175,7 @@ def _predict(
     draft: LlamaModel | None,
     settings: LlamaCppSettings,
     n_slots: int,
-) -> MemoryDemand:
+) -> Prediction:
     generates = model.use == "generate"
     n_ctx = _wanted_tokens(model, settings)
     slots = n_slots if generates else 1
@@ -161,7 +191,8 @@ def _predict(
     ]
     if draft is not None:
         memories.append(_measure_model(draft, _for_drafting, n_ctx, slots))
-    return MemoryDemand(
+    devices = sum((each.accelerator for each in memories), Counter[int]())
+    demand = MemoryDemand(
         n_ctx=n_ctx,
         is_set=settings.n_ctx is not None,
         has_slots=generates,
@@ -172,10 +203,11 @@ def _predict(
         + generates * _grammar_bytes(model),
         cache=sum((each.cache for each in memories), LinearSize()),
         compute=sum((each.compute for each in memories), LinearSize()),
-        accelerator=sum(each.accelerator for each in memories),
+        accelerator=devices.total(),
         pause=generates * settings.pause_mb * 2**20,
         store=generates * settings.prompt_cache_mb * 2**20,
     )
+    return Prediction(demand, devices)
 
 
 def _grammar_bytes(model: LlamaModel) -> int:
@@ -211,7 +243,7 @@ def _measure_model(
                 for each in points
             ]
         ),
-        accelerator=last.accelerator,
+        accelerator=Counter(last.accelerator),
     )
 
 

@@ -26,7 +26,8 @@ class ProjectorMemory(NamedTuple):
     """Bytes of a projector with its compute buffers."""
 
     host: int
-    accelerator: int
+    accelerator: dict[int, int]
+    """By the handle of the device."""
 
 
 def projector_bytes(file: ModelFile, *, uses_accelerator: bool) -> ProjectorMemory:
@@ -50,4 +51,6 @@ def projector_bytes(file: ModelFile, *, uses_accelerator: bool) -> ProjectorMemo
             mtmd.mtmd_init_from_file(path, None, params)
         raise projector_load_error(file, log)
     host = sum(n_bytes for device, n_bytes in found if is_cpu(device))
-    return ProjectorMemory(host, sum(n_bytes for _, n_bytes in found) - host)
+    return ProjectorMemory(
+        host, {device: n_bytes for device, n_bytes in found if not is_cpu(device)}
+    )

@@ -4,6 +4,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Final, Literal, NamedTuple
 
+from inferd.config.kinds.llamacpp import LlamaCppSettings, n_gpu_layers
 from inferd.worker.backend import LoadError
 from inferd.worker.llama.gguf.files import ModelFile
 from inferd.worker.llama.gguf.header import GgufHeader
@@ -22,20 +23,29 @@ class OpenedModel(NamedTuple):
     handle: int
     n_skipped_texts: int
     """Tokens and merge rules of the vocabulary that were not loaded."""
-    progress: object
-    """The library's progress callback; must be kept alive."""
+    kept: object
+    """What the library refers to; must be kept alive."""
 
 
 def open_model(
-    file: ModelFile, n_gpu_layers: int, alive: Callable[[], None], extent: LoadExtent
+    file: ModelFile,
+    settings: LlamaCppSettings,
+    alive: Callable[[], None],
+    extent: LoadExtent,
 ) -> OpenedModel:
     """Load a model's files.
+
+    Args:
+        file: a GGUF file.
+        settings: where its layers go.
+        alive: called regularly while it loads, as a sign of life.
+        extent: the parts to load.
 
     Raises:
         LoadError: the library refused the file; its log, on stderr, says why.
     """
     params = llama.llama_model_default_params()
-    params.n_gpu_layers = n_gpu_layers
+    kept = _place_layers(params, settings)
     if extent != "full":
         params.no_alloc = True
         params.load_mode = llama.LLAMA_LOAD_MODE_NONE
@@ -54,7 +64,25 @@ def open_model(
         handle = load_model(file.library_paths, params)
     if not handle:
         raise LoadError.of_file(file.path, "llama.cpp cannot load it")
-    return OpenedModel(handle, file.header.n_texts if overrides else 0, progress)
+    n_skipped = file.header.n_texts if overrides else 0
+    return OpenedModel(handle, n_skipped, (progress, kept))
+
+
+def _place_layers(params: ctypes.Structure, settings: LlamaCppSettings) -> object:
+    """Set where layers go; return what must be kept alive while the model is loaded."""
+    params.n_gpu_layers = n_gpu_layers(settings)
+    if not params.n_gpu_layers:  # else large batches would be computed on a device
+        none = (ctypes.c_void_p * 1)()  # the list ends in a null pointer
+        params.devices = ctypes.addressof(none)
+        return none
+    if settings.main_gpu is not None:
+        params.split_mode = llama.LLAMA_SPLIT_MODE_NONE
+        params.main_gpu = settings.main_gpu
+    if settings.tensor_split is None:
+        return None
+    parts = (ctypes.c_float * llama.llama_max_devices())(*settings.tensor_split)
+    params.tensor_split = parts
+    return parts
 
 
 def _without_vocabulary(header: GgufHeader) -> "ctypes.Array[ctypes.Structure] | None":

@@ -32,7 +32,7 @@ class LlamaModel:
 
     Args:
         file: a GGUF file.
-        settings: layers on the accelerator, and values that override the file's.
+        settings: layers on accelerators, and values that override the file's.
         alive: called regularly while it loads, as a sign of life.
         extent: the parts to load.
 
@@ -51,8 +51,8 @@ class LlamaModel:
         alive: Callable[[], None],
         extent: LoadExtent = "full",
     ) -> None:
-        opened = open_model(file, settings.n_gpu_layers, alive, extent)
-        self.handle, self.n_skipped_texts, self._progress = opened
+        opened = open_model(file, settings, alive, extent)
+        self.handle, self.n_skipped_texts, self._kept = opened
         self.vocab = llama.llama_model_get_vocab(self.handle)
         self.n_vocab: int = llama.llama_vocab_n_tokens(self.vocab)
         self.n_ctx_train: int = llama.llama_model_n_ctx_train(self.handle)

@@ -53,7 +53,12 @@ def open_draft(
     Raises:
         LoadError: llama.cpp cannot load it.
     """
-    own = LlamaCppSettings(name="draft", n_gpu_layers=settings.n_gpu_layers)
+    own = LlamaCppSettings(
+        name="draft",
+        n_gpu_layers=settings.n_gpu_layers,
+        main_gpu=settings.main_gpu,
+        tensor_split=settings.tensor_split,
+    )
     return LlamaModel(file, own, alive, extent)
 
 

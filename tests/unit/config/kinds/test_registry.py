@@ -75,7 +75,8 @@ def test_only_backends_whose_kind_demands_memory_are_waited_for():
 
 
 @pytest.mark.parametrize(
-    ("n_gpu_layers", "sandbox"), [(0, Sandbox.CPU), (-1, Sandbox.ACCELERATED)]
+    ("n_gpu_layers", "sandbox"),
+    [(0, Sandbox.CPU), (-1, Sandbox.ACCELERATED), ("auto", Sandbox.ACCELERATED)],
 )
 def test_layers_on_an_accelerator_need_its_sandbox(n_gpu_layers, sandbox):
     settings = LlamaCppSettings(name="c", n_gpu_layers=n_gpu_layers)

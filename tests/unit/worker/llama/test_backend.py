@@ -2,6 +2,7 @@ import threading
 
 import pytest
 
+from inferd.backend.capabilities import AcceleratorInfo
 from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.ipc.worker import Loaded, Loading
 from inferd.worker.backend import LoadError
@@ -81,10 +82,20 @@ def test_a_smaller_context_may_be_asked_for(tiny_model):
     assert usage.prompt_tokens + usage.completion_tokens == 64
 
 
-@pytest.mark.parametrize("n_gpu_layers", [-1, 3])
+@pytest.mark.parametrize("n_gpu_layers", [-1, 3, "all"])
 def test_an_accelerator_that_is_not_there_is_refused(tiny_model, n_gpu_layers):
     with pytest.raises(LoadError, match=f"n_gpu_layers = {n_gpu_layers}"):
         load(tiny_model, n_gpu_layers=n_gpu_layers)
+
+
+def test_a_required_accelerator_that_is_not_there_is_refused(tiny_model):
+    with pytest.raises(LoadError, match="require_accelerator: no accelerator"):
+        load(tiny_model, n_gpu_layers="auto", require_accelerator=True)
+
+
+def test_without_an_accelerator_no_layers_are_put_there(tiny_model):
+    _, loaded = load(tiny_model, n_gpu_layers="auto")
+    assert loaded.capabilities.accelerator == AcceleratorInfo()
 
 
 def test_a_quantised_model_computes_too(tmp_path):

@@ -32,7 +32,7 @@ def test_a_breakdown_sorts_memory_by_its_use(context, model):
     assert 0 <= found.mapped - model.n_bytes < 1000
     assert found.cache == 512 * LAYERS * 2 * KV_HEADS * HEAD * F16_BYTES
     assert found.compute > 0
-    assert (found.repacked, found.accelerator) == (0, 0)
+    assert (found.repacked, found.accelerator) == (0, {})
 
 
 @pytest.mark.parametrize("factor", [0.5, 2])
@@ -51,7 +51,8 @@ def test_a_library_without_accounts_is_refused(monkeypatch):
 def test_repacked_and_accelerator_buffers_are_distinguished(monkeypatch):
     plain, packed, card = 1, 2, 3
     monkeypatch.setattr(module, "_is_plain", lambda kind: kind == plain)
-    monkeypatch.setattr(module, "_is_cpu", lambda kind: kind == packed)
+    monkeypatch.setattr(module, "_device_of", lambda kind: 10 * kind)
+    monkeypatch.setattr(module, "is_cpu", lambda device: device == 10 * packed)
     nodes = [
         module._Node(kind, 10 * kind, 100 * kind, 1000 * kind)
         for kind in (plain, packed, card)
@@ -59,4 +60,4 @@ def test_repacked_and_accelerator_buffers_are_distinguished(monkeypatch):
     found = module._sorted(nodes)
     assert (found.mapped, found.repacked) == (10, 20)
     assert (found.cache, found.compute) == (100 + 200, 1000 + 2000)
-    assert found.accelerator == 3330
+    assert found.accelerator == {10 * card: 3330}

@@ -25,7 +25,7 @@ F16_CELL = LAYERS * 2 * KV_HEADS * 16 * 2
 
 def predicted(path, *, n_slots=2, **settings) -> MemoryDemand:
     made = LlamaCppSettings(name="tiny", model=str(path), **settings)
-    return predict(open_files(made), made, n_slots, lambda: None)
+    return predict(open_files(made), made, n_slots, lambda: None).demand
 
 
 def test_a_writer_demands_a_context_for_each_slot(tiny_model, loaded):

@@ -19,7 +19,7 @@ def test_a_projectors_memory_is_its_weights_and_compute_buffers(tmp_path):
     host, accelerator = taken(path)
     n_bytes = path.stat().st_size
     assert n_bytes * 0.8 < host < n_bytes + 2**20
-    assert accelerator == 0
+    assert accelerator == {}
 
 
 def test_one_for_both_takes_more(tmp_path):

@@ -48,9 +48,9 @@ def test_without_words_a_model_is_as_large_as_with_them(settings):
 
 @pytest.mark.parametrize("settings", FILES, indirect=True)
 def test_without_words_a_model_demands_the_same(settings, monkeypatch):
-    wordless = predict(open_files(settings), settings, 2, lambda: None)
+    wordless = predict(open_files(settings), settings, 2, lambda: None).demand
     monkeypatch.setattr(load, "_without_vocabulary", lambda _: None)
-    dry = predict(open_files(settings), settings, 2, lambda: None)
+    dry = predict(open_files(settings), settings, 2, lambda: None).demand
     for name in ("n_ctx", "has_slots", "weights", "cache", "compute", "store"):
         assert getattr(wordless, name) == getattr(dry, name), name
 
