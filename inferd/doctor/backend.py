@@ -7,7 +7,7 @@ from pathlib import Path
 
 import trio
 
-from inferd.backend.capabilities import BackendCapabilities
+from inferd.backend.capabilities import AcceleratorInfo, BackendCapabilities
 from inferd.backend.interface import StartFailedError
 from inferd.config.kinds.kind import InDaemon, RequiredFile
 from inferd.config.settings import BackendSettings, LimitSettings
@@ -17,7 +17,12 @@ from inferd.engine.in_daemon import make_in_daemon
 from inferd.engine.supervisor.spawn import WorkerStart
 from inferd.engine.trial_load import trial_load
 from inferd.ipc.worker import Load
-from inferd.memory.plan import InsufficientMemoryError, MemoryDemand, MemoryShare
+from inferd.memory.plan import (
+    InsufficientMemoryError,
+    MemoryDemand,
+    MemoryShare,
+    mib,
+)
 
 
 def check_files(files: Sequence[RequiredFile]) -> Finding:
@@ -124,12 +129,22 @@ def _describe(capabilities: BackendCapabilities) -> str:
     return (
         f"self-test passed; model {capabilities.model}, "
         f"context {capabilities.n_ctx or 'unbounded'}, "
-        f"accelerator {capabilities.accelerator.kind}, "
-        f"gpu_layers {capabilities.accelerator.gpu_layers}"
+        f"accelerator {_accelerator(capabilities.accelerator)}"
         + (", accepts images" if capabilities.vision else "")
         + (
             f", accepts audio of {capabilities.audio_sample_rate} Hz"
             if capabilities.audio
             else ""
         )
+    )
+
+
+def _accelerator(info: AcceleratorInfo) -> str:
+    if not info.device_name:
+        return f"{info.kind}, gpu_layers {info.gpu_layers}"
+    total, free = (mib(each) for each in (info.vram_total_bytes, info.vram_free_bytes))
+    unused = "" if info.gpu_layers else ' and unused (n_gpu_layers = "auto" uses it)'
+    return (
+        f"{info.kind}: {info.device_name}, {free} of {total} free{unused}, "
+        f"gpu_layers {info.gpu_layers}"
     )

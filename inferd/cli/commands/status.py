@@ -1,6 +1,7 @@
 """inferd status: show the state of the daemon and its backends."""
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -123,6 +124,19 @@ def _print(snapshot: Snapshot) -> None:
             f"backend {fields.get('backend', 'unknown')}: "
             f"model {fields.get('model', 'unknown')}, "
             f"context {fields.get('n_ctx', 'unknown')}, "
-            f"{fields.get('accelerator', 'unknown')}, "
+            f"{_accelerator(fields)}, "
             f"gpu_layers {fields.get('gpu_layers', 'unknown')}, {' '.join(names)}"
         )
+
+
+def _accelerator(fields: Mapping[str, object]) -> str:
+    """Describe the accelerator of a backend: its kind, its names, its memory."""
+    kind, name = fields.get("accelerator", "unknown"), fields.get("device_name")
+    if not name:
+        return f"{kind}"
+    match fields.get("vram_free_bytes"), fields.get("vram_total_bytes"):
+        case int(free), int(total):
+            memory = f", {free >> 20} of {total >> 20} MiB free after loading"
+        case _:
+            memory = ""
+    return f"{kind} ({name}{memory})"

@@ -12,6 +12,7 @@ from inferd.server.telemetry.request_counts import (
     UserCounts,
     used_prefix_cache,
 )
+from inferd.wire.status import CapabilitiesFrame, StatusFrame
 
 
 class Metrics:
@@ -29,6 +30,18 @@ class Metrics:
             "inferd_saved_prompt_bytes",
             "Host memory that saved prompts take.",
             ("backend",),
+            registry=self._registry,
+        )
+        self._gpu_layers = Gauge(
+            "inferd_gpu_layers",
+            "Layers on accelerators.",
+            ("backend",),
+            registry=self._registry,
+        )
+        self._device_memory = Gauge(
+            "inferd_device_memory_bytes",
+            "Memory of accelerators in all, and free when the model had been loaded.",
+            ("backend", "kind"),
             registry=self._registry,
         )
         self._pauses = self._counter(
@@ -70,6 +83,18 @@ class Metrics:
     def count_refused_connection(self, socket: str, error: InferdError) -> None:
         """Count a connection that was closed at once."""
         self._refused_connections.labels(socket, error.code.value).inc()
+
+    def follow(self, frame: StatusFrame) -> None:
+        """Note what a backend that is ready has on accelerators."""
+        match frame:
+            case CapabilitiesFrame(
+                backend=name, vram_total_bytes=int(total), vram_free_bytes=int(free)
+            ):
+                self._gpu_layers.labels(name).set(frame.gpu_layers)
+                self._device_memory.labels(name, "total").set(total)
+                self._device_memory.labels(name, "free").set(free)
+            case _:
+                pass
 
     def worker_died(self, backend: str) -> None:
         """Count a worker's death."""

@@ -7,10 +7,11 @@ from inferd.limits.engine import LOAD_SILENCE_S
 from inferd.server.telemetry.metrics import Metrics
 from inferd.server.telemetry.sd_notify import Notifier
 from inferd.server.telemetry.status import StatusBoard
+from inferd.wire.status import StatusFrame
 
 
 class Telemetry(NamedTuple):
-    """Status board, notifier and metrics; the board passes its frames to the notifier."""
+    """Status board, notifier and metrics; the board passes its frames to the other two."""
 
     board: StatusBoard
     notifier: Notifier
@@ -28,5 +29,10 @@ def make_telemetry(
     """
     notifier = Notifier(environ, load_silence_s=load_silence_s)
     metrics = Metrics()
-    board = StatusBoard(on_publish=notifier.follow, on_death=metrics.worker_died)
+
+    def follow(frame: StatusFrame) -> None:
+        notifier.follow(frame)
+        metrics.follow(frame)
+
+    board = StatusBoard(on_publish=follow, on_death=metrics.worker_died)
     return Telemetry(board, notifier, metrics)

@@ -40,6 +40,26 @@ def test_a_ready_daemon_is_printed_as_text(inferd, short_dir):
 
 
 @pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"device_name": "Card"}, "cuda (Card)"),
+        (
+            {
+                "device_name": "Card",
+                "vram_total_bytes": 3 << 20,
+                "vram_free_bytes": 1 << 20,
+            },
+            "cuda (Card, 1 of 3 MiB free after loading)",
+        ),
+    ],
+)
+def test_an_accelerator_is_printed_with_its_memory(inferd, short_dir, fields, words):
+    able = ABLE | {"accelerator": "cuda", "gpu_layers": 7} | fields
+    _, stdout, _ = ask(inferd, short_dir, says(able, status("ready")))
+    assert f"context 512, {words}, gpu_layers 7," in stdout
+
+
+@pytest.mark.parametrize(
     ("able", "words"),
     [
         ({"generate": False, "vision": False, "thinking": False}, ""),

@@ -60,7 +60,13 @@ def test_capabilities_are_told_by_name_and_then_the_lifecycle():
 
 
 def test_capabilities_say_all_that_a_backend_can():
-    accelerator = AcceleratorInfo(kind=AcceleratorKind.CUDA, gpu_layers=7)
+    accelerator = AcceleratorInfo(
+        kind=AcceleratorKind.CUDA,
+        gpu_layers=7,
+        device_name="Card",
+        vram_total_bytes=9,
+        vram_free_bytes=0,
+    )
     board = StatusBoard()
     board.ready(
         "chat",
@@ -93,6 +99,9 @@ def test_capabilities_say_all_that_a_backend_can():
         "rerank": False,
         "accelerator": "cuda",
         "gpu_layers": 7,
+        "device_name": "Card",
+        "vram_total_bytes": 9,
+        "vram_free_bytes": 0,
         "cpu_variant": "haswell",
         "wire_version": 1,
         "n_ctx": 8,
