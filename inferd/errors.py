@@ -18,6 +18,7 @@
         - ``UnservedError``: closes the connection
     - ``PermissionDeniedError``: the user may not use the socket; closes the connection
     - ``InternalError``: a bug; its text has the number under which it was logged
+    - ``ModelNotFoundError``: no backend of that name can do what is asked
     - ``EmbedUnsupportedError``, ``RerankUnsupportedError``
     - ``EndedError``: the request was ended before its answer began
         - ``DeadlineExceededError``
@@ -27,6 +28,7 @@
 unions of the above, by inheritance.
 """
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import ClassVar, Final
 
@@ -48,6 +50,7 @@ class ErrorCode(StrEnum):
     DEADLINE_EXCEEDED = "deadline_exceeded"
     CANCELLED = "cancelled"
     PERMISSION_DENIED = "permission_denied"
+    MODEL_NOT_FOUND = "model_not_found"
 
 
 class InferdError(Exception):
@@ -232,6 +235,24 @@ class PermissionDeniedError(InferdError):
 
     def __init__(self, uid: int, socket: str) -> None:
         super().__init__(f"uid {uid} may not use {socket}")
+
+
+class ModelNotFoundError(InferdError):
+    """The request names a model that is not served, or that cannot do what is asked.
+
+    Attributes:
+        models: names of models that can do it, at most ``MAX_LISTED_MODELS``.
+    """
+
+    code = ErrorCode.MODEL_NOT_FOUND
+
+    def __init__(self, model: str, reason: str, models: Sequence[str]) -> None:
+        self.models = [*models]
+        names = ", ".join(models)
+        can = (
+            f"names that can do this: {names}" if names else "no model here can do this"
+        )
+        super().__init__(f'model "{model}" {reason}; {can}')
 
 
 class InternalError(GenerateError, EmbedError):

@@ -1,6 +1,7 @@
 """Routing of requests to backends."""
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 from inferd.backend.capabilities import BackendCapabilities
@@ -12,12 +13,16 @@ from inferd.errors import (
     InferdError,
     InternalError,
     InvalidRequestError,
+    ModelNotFoundError,
 )
+from inferd.limits.protocol import MAX_LISTED_MODELS
 
 
 class Requirement(NamedTuple):
     """A capability that a request requires of a backend."""
 
+    subject: str
+    """What a backend without it has no support for, as in an error message."""
     is_met_by: Callable[[BackendCapabilities], bool]
     refusal: Callable[[str, BackendCapabilities], InferdError]
     """Makes the error if no backend meets it, from the first backend's name and
@@ -27,54 +32,68 @@ class Requirement(NamedTuple):
 
 
 GENERATES: Final = Requirement(
+    "text generation",
     lambda caps: caps.generate,
     lambda *_: BackendUnavailableError("no backend available"),
 )
 SERVES_V2: Final = Requirement(
+    "answers in typed blocks",
     lambda caps: caps.v2,
     lambda name, _: InternalError(f'backend "{name}" does not advertise v2 capability'),
 )
 TAKES_IMAGES: Final = Requirement(
+    "image attachments",
     lambda caps: caps.vision,
     lambda *_: AttachmentUnsupportedError("no backend takes image attachments"),
 )
 TAKES_AUDIO: Final = Requirement(
+    "answers to audio",
     lambda caps: caps.audio,
     lambda *_: AttachmentUnsupportedError("no backend answers to audio attachments"),
 )
 TAKES_VIDEO: Final = Requirement(
+    "video attachments",
     lambda caps: caps.video,
     lambda *_: AttachmentUnsupportedError("no backend takes video attachments"),
 )
 TAKES_TOOLS: Final = Requirement(
-    lambda caps: caps.tools, lambda *_: InvalidRequestError("no backend takes tools")
+    "tools",
+    lambda caps: caps.tools,
+    lambda *_: InvalidRequestError("no backend takes tools"),
 )
 HAS_REASONING: Final = Requirement(
+    "reasoning traces",
     lambda caps: caps.thinking,
     lambda *_: InvalidRequestError("thinking true: no backend has a reasoning trace"),
 )
 CONSTRAINS_OUTPUT: Final = Requirement(
+    "structured answers",
     lambda caps: caps.structure,
     lambda *_: InvalidRequestError("no backend holds an answer to a structure"),
 )
 GENERATES_OR_TRANSCRIBES: Final = Requirement(
+    "text generation or transcription",
     lambda caps: caps.generate or caps.transcribe,
     lambda *_: BackendUnavailableError("no backend available"),
 )
 """For a request with audio: a text may be generated from it, or a transcript made."""
 GENERATES_V2_OR_TRANSCRIBES: Final = Requirement(
+    "answers in typed blocks",
     lambda caps: caps.v2 or caps.transcribe,
     lambda name, _: InternalError(f'backend "{name}" does not advertise v2 capability'),
 )
 HANDLES_AUDIO: Final = Requirement(
+    "audio attachments",
     lambda caps: caps.audio or caps.transcribe,
     lambda *_: AttachmentUnsupportedError("no backend takes audio attachments"),
 )
 EMBEDS: Final = Requirement(
+    "embeddings",
     lambda caps: caps.embed,
     lambda *_: BackendUnavailableError("no embed-capable backend available"),
 )
 RERANKS: Final = Requirement(
+    "reranking",
     lambda caps: caps.rerank,
     lambda *_: BackendUnavailableError("no rerank-capable backend available"),
 )
@@ -87,6 +106,7 @@ def transcribes(asking: str) -> Requirement:
         asking: the field of the request that asks for it.
     """
     return Requirement(
+        "transcription",
         lambda caps: caps.transcribe,
         lambda *_: InvalidRequestError(f"{asking}: no backend transcribes speech"),
         ("transcribes", asking),
@@ -101,6 +121,7 @@ def takes_rate(audio_id: str, rate: int) -> Requirement:
         rate: its sample rate in Hz.
     """
     return Requirement(
+        f"audio of {rate} samples a second",
         lambda caps: caps.audio_sample_rate in (0, rate),
         lambda name, caps: InvalidRequestError(
             f'attachment "{audio_id}": sample_rate {rate} is not the '
@@ -138,19 +159,82 @@ def decode_requirement(encoded: Sequence[str | int]) -> Requirement:
             raise ValueError(f"no requirement: {encoded}")
 
 
-def route(backends: Sequence[Backend], requirements: Sequence[Requirement]) -> Backend:
+class ModelNames:
+    """The names by which requests may ask for a backend.
+
+    A request's ``model`` is matched in this order: the name of a backend, an alias of one.
+    A configuration has no two that are equal; case matters.
+
+    Args:
+        aliases: the aliases of each backend that has any, by its name.
+    """
+
+    def __init__(self, aliases: Mapping[str, Sequence[str]] | None = None) -> None:
+        self._aliases = aliases or {}
+
+    def replace(self, aliases: Mapping[str, Sequence[str]]) -> None:
+        """Set the aliases of all backends; requests that are routed already stay there."""
+        self._aliases = aliases
+
+    def aliases_of(self, backend: str) -> Sequence[str]:
+        """Return the aliases of a backend, by its name."""
+        return self._aliases.get(backend, ())
+
+    def find(self, backends: Sequence[Backend], model: str) -> Backend | None:
+        """Find the backend that a request names; ``None`` if there is none."""
+        for backend in backends:
+            if backend.name == model:
+                return backend
+        for backend in backends:
+            if model in self.aliases_of(backend.name):
+                return backend
+        return None
+
+    def list_names(self, backends: Sequence[Backend]) -> Sequence[str]:
+        """List names for requests, each backend's name before its aliases.
+
+        Bounds: ``MAX_LISTED_MODELS`` at most.
+        """
+        names = (
+            name
+            for backend in backends
+            for name in (backend.name, *self.aliases_of(backend.name))
+        )
+        return [*islice(names, MAX_LISTED_MODELS)]
+
+
+_NO_ALIASES: Final = ModelNames()
+
+
+def route(
+    backends: Sequence[Backend],
+    requirements: Sequence[Requirement],
+    model: str | None = None,
+    names: ModelNames = _NO_ALIASES,
+) -> Backend:
     """Choose the first backend, in configured order, that meets all requirements.
 
     1. One that is ready.
     2. One that is only restarting: the request waits for it.
     3. One that is out of service: the request is refused with its reason.
 
+    Args:
+        backends: that the caller may use.
+        requirements: of the request.
+        model: if given, only the backend of this name or alias is considered.
+        names: what ``model`` may be.
+
     Raises:
         InferdError: no backend can ever serve it: the refusal of the first requirement that
             eliminates the last candidate.
+        ModelNotFoundError: no backend is called ``model``, or that one does not meet all
+            requirements.
         BackendUnavailableError: case 3.
     """
-    capable = _capable(backends, requirements)
+    if model is not None:
+        capable: Sequence[Backend] = [_named(backends, requirements, model, names)]
+    else:
+        capable = _capable(backends, requirements)
     for backend in capable:
         if backend.ready:
             return backend
@@ -158,6 +242,30 @@ def route(backends: Sequence[Backend], requirements: Sequence[Requirement]) -> B
         if backend.unavailable is None:
             return backend
     raise BackendNotReadyError(capable[0].unavailable or "")
+
+
+def _named(
+    backends: Sequence[Backend],
+    requirements: Sequence[Requirement],
+    model: str,
+    names: ModelNames,
+) -> Backend:
+    backend = names.find(backends, model)
+    if backend is None:
+        reason = "is not served here"
+    elif lacking := _first_unmet(backend, requirements):
+        reason = f"has no support for {lacking.subject}"
+    else:
+        return backend
+    able = [each for each in backends if _first_unmet(each, requirements) is None]
+    raise ModelNotFoundError(model, reason, names.list_names(able))
+
+
+def _first_unmet(
+    backend: Backend, requirements: Sequence[Requirement]
+) -> Requirement | None:
+    unmet = (each for each in requirements if not each.is_met_by(backend.capabilities))
+    return next(unmet, None)
 
 
 def _capable(

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta, inspect
 
 from inferd.config.kinds.registry import KINDS, KindRegistry
-from inferd.config.settings import Config, ConfigError
+from inferd.config.settings import BackendSettings, Config, ConfigError
 
 SHOWN_CHARS = 120
 """Characters of a refused value that the error message repeats."""
@@ -66,18 +66,30 @@ def config_type(kinds: KindRegistry) -> type[Config]:
 
 
 def _refuse_contradictions(config: Config, kinds: KindRegistry) -> None:
-    seen: set[str] = set()
+    _refuse_equal_names(config.backend)
     for index, backend in enumerate(config.backend):
-        if backend.name in seen:
-            raise ConfigError(
-                f"backend[{index}].name = {backend.name!r}: each backend needs its own name"
-            )
-        seen.add(backend.name)
         if found := kinds.of(backend).contradiction(backend):
             raise ConfigError(
                 f"backend[{index}].{found.key} = {_shown(found.value)}: "
                 f"needs {found.needs}"
             )
+
+
+def _refuse_equal_names(backends: Sequence[BackendSettings]) -> None:
+    seen: dict[str, str] = {}
+    for index, backend in enumerate(backends):
+        if backend.name in seen:
+            raise ConfigError(
+                f"backend[{index}].name = {backend.name!r}: each backend needs its own name"
+            )
+        seen[backend.name] = f"the name of backend {backend.name}"
+    for index, backend in enumerate(backends):
+        for alias in backend.aliases:
+            if alias in seen:
+                raise ConfigError(
+                    f"backend[{index}].aliases = {alias!r}: this is already {seen[alias]}"
+                )
+            seen[alias] = f"an alias of backend {backend.name}"
 
 
 def _one_line(text: str) -> str:

@@ -44,6 +44,8 @@ from inferd.limits.log import (
     LOG_GENERATIONS,
     LOG_GENERATIONS_MAX,
 )
+from inferd.limits.protocol import MAX_MODEL_CHARS
+from inferd.limits.server import MAX_ALIASES
 
 I32_MAX = 2**31 - 1
 Positive = Annotated[int, Meta(ge=1, le=I32_MAX)]
@@ -51,6 +53,9 @@ Natural = Annotated[int, Meta(ge=0, le=I32_MAX)]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Bytes = Annotated[int, Meta(ge=0, le=2**50)]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")]
+Alias = Annotated[
+    str, Meta(pattern=rf"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{{0,{MAX_MODEL_CHARS - 1}}}\Z")
+]
 FilePath = Annotated[str, Meta(min_length=1, pattern=r"^[^\x00]+\Z")]
 Quantum = Annotated[float, Meta(ge=QUANTUM_MIN_S, le=86_400)]
 Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
@@ -258,7 +263,9 @@ class BackendSettings(Table, frozen=True):
     """A backend; each kind extends this, with a tag that is its ``kind``."""
 
     name: Name
-    """Name in frames and logs."""
+    """Name in frames and logs, and for the ``model`` of requests."""
+    aliases: Annotated[tuple[Alias, ...], Meta(max_length=MAX_ALIASES)] = ()
+    """Further names for the ``model`` of requests; no two backends have one in common."""
 
 
 class Config(Table, frozen=True):

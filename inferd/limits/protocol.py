@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from inferd.limits.models import MODEL_NAME_MAX_CHARS
+
 MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
 """Bytes of one line without its newline, in both directions: requests, and answers; the
 protocol's own cap. Messages between processes, the lines of waiting requests and unread
@@ -10,6 +12,13 @@ answers have twice as many bytes (``MAX_IPC_MESSAGE_BYTES``, ``JOB_ANSWER_BYTES`
 
 MAX_ID_CHARS: Final = 128 * 1024
 """Characters of a request's id, which is repeated on every frame of its answer. F-1."""
+
+MAX_MODEL_CHARS: Final = MODEL_NAME_MAX_CHARS
+"""Characters of a request's ``model``: those of the longest name of a model."""
+
+MAX_LISTED_MODELS: Final = 32
+"""Names of models in one ``model_not_found``: more than people read, in at most 4 KiB. A name
+has up to 128 characters, and backends and aliases may be many. F-1."""
 
 MAX_ERROR_CHARS: Final = 1024
 """Characters of an error message, since a refused value may be as long as a frame. F-1."""

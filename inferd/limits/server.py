@@ -49,6 +49,10 @@ the requests read ahead on each. F-27."""
 MAX_LISTED_ID_CHARS: Final = 1024
 """Characters of an id in that list; an id may have 131,072. F-27."""
 
+MAX_ALIASES: Final = 32
+"""Aliases of one backend: they are in each of its ``capabilities`` frames, and all of them are
+compared with a request's ``model``."""
+
 MAX_COUNTED_USERS: Final = 256
 """Users with request counters of their own, some 30 kB each; the users who asked for theirs
 last are kept. F-27."""

@@ -112,6 +112,7 @@ class LineKind(Generic[R, J]):
             job=self.job_head(resolved.job),
             transcription=resolved.transcription,
             needs=[list(encode_requirement(each)) for each in resolved.needs],
+            model=resolved.model,
             priority=resolved.priority,
             deadline_ms=resolved.deadline_ms,
             streams=resolved.streams,

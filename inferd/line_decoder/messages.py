@@ -5,15 +5,16 @@ bytes of the line, a result by its sections. The process sends the first message
 of its sandbox.
 """
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct
 
 from inferd import errors
 from inferd.backend.job import Job, TranscribeJob
 from inferd.errors import InferdError, InternalError, PeerError
 from inferd.ipc.worker import SandboxReport
+from inferd.limits.protocol import MAX_MODEL_CHARS
 from inferd.wire.speech import AppendLine
 
 LENGTH_BYTES: Final = 4
@@ -58,6 +59,7 @@ class RequestHead(Struct, frozen=True, kw_only=True):
     job: Job | None = None
     transcription: TranscribeJob | None = None
     needs: list[list[str | int]] = []
+    model: Annotated[str, Meta(max_length=MAX_MODEL_CHARS)] | None = None
     priority: int = 0
     deadline_ms: int | None = None
     streams: bool = True

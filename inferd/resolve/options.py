@@ -9,12 +9,14 @@ from inferd.errors import InvalidRequestError
 from inferd.limits.protocol import (
     MAX_LOGIT_BIASES,
     MAX_MESSAGES,
+    MAX_MODEL_CHARS,
     MAX_STOP_BYTES,
     MAX_STOP_TOKENS,
     MAX_STOPS,
     TEMPERATURE_MAX,
     U32_MAX,
 )
+from inferd.wire.requests import Request
 
 SEED_MAX = U32_MAX - 1
 """The largest u32 is not a valid seed: llama.cpp treats it as random."""
@@ -94,6 +96,20 @@ def count_in_range(field: str, value: int, low: int, high: int) -> int:
     if not low <= value <= high:
         raise out_of_range(field, value, f"[{low}, {high}]")
     return value
+
+
+def model_of(request: Request) -> str | None:
+    """Return the name of the model that must answer; ``None`` if any may.
+
+    Raises:
+        InvalidRequestError: it is empty or too long.
+    """
+    model = request.model
+    if model is not None and not 1 <= len(model) <= MAX_MODEL_CHARS:
+        raise InvalidRequestError(
+            f"model has {len(model)} characters, 1 to {MAX_MODEL_CHARS} are allowed"
+        )
+    return model
 
 
 def check_message_count(n_messages: int) -> None:

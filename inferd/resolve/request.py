@@ -18,6 +18,8 @@ class ResolvedRequest(Struct, Generic[J], frozen=True, kw_only=True):
     """The same work as a transcription, if a backend for speech can serve it."""
     needs: tuple[Requirement, ...]
     """Requirements that a backend must satisfy."""
+    model: str | None = None
+    """Name or alias of the backend that must serve it; ``None`` for any."""
     priority: int = 0
     """Among the caller's own requests, higher first."""
     deadline_ms: int | None = None

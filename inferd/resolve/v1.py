@@ -9,7 +9,13 @@ from inferd.limits.protocol import (
     DEFAULT_TOP_P,
     IMAGE_TOKEN_BUDGETS,
 )
-from inferd.resolve.options import check_message_count, in_range, seed_of, stops_of
+from inferd.resolve.options import (
+    check_message_count,
+    in_range,
+    model_of,
+    seed_of,
+    stops_of,
+)
 from inferd.resolve.request import ResolvedRequest
 from inferd.resolve.structure import grammar_of
 from inferd.routing import CONSTRAINS_OUTPUT, GENERATES
@@ -44,6 +50,7 @@ def resolve_v1(
     return ResolvedRequest(
         job=job,
         needs=(GENERATES, CONSTRAINS_OUTPUT) if job.is_structured else (GENERATES,),
+        model=model_of(request),
         streams=request.stream is not False,
     )
 

@@ -17,6 +17,7 @@ from inferd.resolve.options import (
     count_in_range,
     format_list,
     in_range,
+    model_of,
     out_of_range,
     seed_of,
     stop_tokens_of,
@@ -61,6 +62,7 @@ def resolve_v2(
         job=job,
         transcription=transcription,
         needs=tuple(_needs(request, job, is_speech=transcription is not None)),
+        model=model_of(request),
         streams=request.stream is not False,
         priority=count_in_range(
             "priority", request.priority or 0, -MAX_PRIORITY, MAX_PRIORITY

@@ -283,7 +283,10 @@ class Daemon:
         """
         config = self._running_config.config
         pipeline = Pipeline(
-            self._backends, self._queue, media_quota=self._deps.media_quota
+            self._backends,
+            self._queue,
+            media_quota=self._deps.media_quota,
+            names=self._running_config.names,
         )
         inherited = self._listeners.inherited
         not_served = [each.surface for each in self._bindings]

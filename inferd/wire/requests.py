@@ -28,6 +28,9 @@ class Request(Struct, frozen=True, kw_only=True):
 
     id: str
     """Echoed on every frame of the answer."""
+    model: str | None = None
+    """1 to 128 characters: the name or an alias of the backend that must answer. Default:
+    the first that can do what is asked."""
 
     def counts(self) -> dict[str, int]:
         """Count its parts, for the log; never with content."""

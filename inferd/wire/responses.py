@@ -304,6 +304,8 @@ class ErrorFrame(
     retry_after_ms: int | UnsetType = UNSET
     """With ``queue_full`` of the request queue, if it can be estimated: milliseconds until a
     request may be accepted."""
+    models: list[str] | UnsetType = UNSET
+    """With ``model_not_found``: names of models that can do what is asked, 32 at most."""
 
 
 TextResponse = TokenFrame | DoneFrame | ProgressFrame | ErrorFrame

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "tests.fakes.kinds.command")
 ECHO: Table = {"name": "parrot", "kind": "echo", "greeting": "polly"}
-ECHO_KEYS = "greeting, is_broken, kind, name"
+ECHO_KEYS = "aliases, greeting, is_broken, kind, name"
 KIND_NAMES = ("echo", "llamacpp", "mock", "shout", "whispercpp")
 MIB = 2**20
 

@@ -47,6 +47,7 @@ REQUESTS = st.builds(
     stop=STOPS,
     seed=st.none() | U32,
     progress=st.none() | st.booleans(),
+    model=st.none() | st.text(),
 )
 
 # --- v2 -------------------------------------------------------------------------------
@@ -96,6 +97,7 @@ OPTIONS: dict[str, st.SearchStrategy[Any]] = {
     "timestamps": st.sampled_from(["segment", "word"]) | st.text(),
     "priority": st.integers(),
     "cache": st.text(),
+    "model": st.text(),
 }
 """Values of all the optional fields of a v2 request."""
 
@@ -128,6 +130,7 @@ EMBED_REQUESTS = st.builds(
     input=st.lists(st.text(), max_size=3),
     dimensions=st.none() | U32,
     task=st.none() | st.text(),
+    model=st.none() | st.text(),
 )
 RERANK_REQUESTS = st.builds(
     RerankRequest,
@@ -135,6 +138,7 @@ RERANK_REQUESTS = st.builds(
     query=st.text(),
     documents=st.lists(st.text(), max_size=3),
     top_n=st.none() | U32,
+    model=st.none() | st.text(),
 )
 
 

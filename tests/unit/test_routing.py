@@ -1,11 +1,13 @@
 from typing import Any
 
 import pytest
+from hypothesis import given, settings, strategies as st
 from msgspec.structs import asdict
 
 from inferd import routing
 from inferd.backend.capabilities import BackendCapabilities
-from inferd.errors import BackendNotReadyError, InferdError
+from inferd.errors import BackendNotReadyError, InferdError, ModelNotFoundError
+from inferd.limits.protocol import MAX_LISTED_MODELS
 from inferd.routing import (
     CONSTRAINS_OUTPUT,
     EMBEDS,
@@ -20,6 +22,7 @@ from inferd.routing import (
     TAKES_IMAGES,
     TAKES_TOOLS,
     TAKES_VIDEO,
+    ModelNames,
     Requirement,
     route,
     takes_rate,
@@ -238,3 +241,138 @@ def test_an_encoded_requirement_decodes_to_an_equal_one():
         assert str(again.refusal("b", able)) == str(need.refusal("b", able))
     with pytest.raises(ValueError, match="no requirement"):
         routing.decode_requirement(["nothing"])
+
+
+# --- requests that name their model -----------------------------------------------------
+
+ALIASES = ModelNames({"a": ("fast", "gpt-4o"), "b": ("e5",)})
+
+
+def test_a_name_is_found_before_an_alias_and_nothing_else_is():
+    backends = [ready("a"), ready("b")]
+    found = {
+        name: ALIASES.find(backends, name)
+        for name in ("a", "b", "fast", "gpt-4o", "e5", "A", "", "c", "script")
+    }
+    assert {name: each.name for name, each in found.items() if each is not None} == {
+        "a": "a",
+        "b": "b",
+        "fast": "a",
+        "gpt-4o": "a",
+        "e5": "b",
+    }
+    taken = ModelNames({"a": ("b",)})  # as after a reload beside a removed backend
+    assert taken.find(backends, "b") is backends[1]
+
+
+def test_the_named_backend_answers_whatever_the_state_of_others():
+    backends = [ready("a"), restarting("b"), ready("c")]
+    for name in "abc":
+        assert route(backends, [GENERATES], name).name == name
+    assert route(backends, [GENERATES], "e5", ALIASES) is backends[1]
+
+
+def test_a_named_backend_that_is_out_of_service_is_not_replaced_by_another():
+    with pytest.raises(BackendNotReadyError, match="it is on fire"):
+        route([ready("a"), broken()], [GENERATES], "broken")
+
+
+@pytest.mark.parametrize("model", ["gone", "A", "", "x" * 128])
+def test_an_unknown_name_is_refused_with_the_names_that_would_do(model):
+    backends = [ready("b", embed=True), broken(), ready("a")]
+    with pytest.raises(ModelNotFoundError) as caught:
+        route(backends, [GENERATES], model, ALIASES)
+    assert caught.value.models == ["b", "e5", "broken", "a", "fast", "gpt-4o"]
+    assert caught.value.message == (
+        f'model "{model}" is not served here; '
+        "names that can do this: b, e5, broken, a, fast, gpt-4o"
+    )
+    with pytest.raises(ModelNotFoundError) as caught:
+        route(backends, [GENERATES, EMBEDS], model)
+    assert caught.value.models == ["b"]
+    assert not caught.value.closes_connection
+
+
+def test_a_name_that_cannot_do_what_is_asked_is_refused_with_what_it_lacks():
+    backends = [ready("a"), ready("b", generate=False, embed=True)]
+    with pytest.raises(ModelNotFoundError) as caught:
+        route(backends, [EMBEDS], "fast", ALIASES)
+    assert caught.value.message == (
+        'model "fast" has no support for embeddings; names that can do this: b, e5'
+    )
+    with pytest.raises(ModelNotFoundError) as caught:
+        route(backends, [GENERATES, TAKES_IMAGES], "a")
+    assert caught.value.message == (
+        'model "a" has no support for image attachments; no model here can do this'
+    )
+
+
+WORDS = st.text("abcX:/", min_size=1, max_size=3)
+
+
+@st.composite
+def named_backends(draw):
+    """Draw backends with capabilities, states and unique names and aliases."""
+    words = draw(st.lists(WORDS, min_size=1, max_size=8, unique=True))
+    backends: list[ScriptedBackend] = []
+    aliases: dict[str, list[str]] = {}
+    for word in words:
+        if not backends or draw(st.booleans()):
+            abilities = {"generate": draw(st.booleans()), "embed": draw(st.booleans())}
+            make = draw(st.sampled_from([ready, restarting]))
+            backends.append(make(word, **abilities))
+            aliases[word] = []
+        else:
+            aliases[backends[-1].name].append(word)
+    return backends, aliases
+
+
+@settings(max_examples=50)
+@given(
+    named=named_backends(),
+    model=WORDS,
+    needs=st.lists(st.sampled_from([GENERATES, EMBEDS]), unique=True),
+)
+def test_a_name_is_answered_by_its_backend_or_by_none(named, model, needs):
+    backends, aliases = named
+    able = [
+        each
+        for each in backends
+        if all(need.is_met_by(each.capabilities) for need in needs)
+    ]
+    names = ModelNames(aliases)
+    would_do = [name for each in able for name in (each.name, *aliases[each.name])]
+    if model in would_do:
+        chosen = route(backends, needs, model, names)
+        assert chosen in able
+        assert model in (chosen.name, *aliases[chosen.name])
+    else:
+        with pytest.raises(ModelNotFoundError) as caught:
+            route(backends, needs, model, names)
+        assert caught.value.models == would_do
+
+
+def test_names_are_listed_up_to_a_bound():
+    aliases = {"a": [f"alias{number}" for number in range(2 * MAX_LISTED_MODELS)]}
+    with pytest.raises(ModelNotFoundError) as caught:
+        route([ready("a")], [GENERATES], "x", ModelNames(aliases))
+    assert caught.value.models == ["a", *aliases["a"][: MAX_LISTED_MODELS - 1]]
+
+
+def test_replaced_aliases_are_found_from_then_on():
+    names = ModelNames({"a": ("old",)})
+    names.replace({"a": ("new",)})
+    backends = [ready("a")]
+    assert names.find(backends, "old") is None
+    assert names.find(backends, "new") is backends[0]
+
+
+@pytest.mark.parametrize("need", [*REFUSALS, transcribes("x"), takes_rate("a", 8000)])
+def test_what_a_named_model_lacks_is_said(need):
+    with pytest.raises(ModelNotFoundError, match=f"no support for {need.subject};"):
+        route(
+            [ready("a", **NOTHING | {"audio_sample_rate": 1})],
+            [need],
+            "a",
+            ModelNames(),
+        )

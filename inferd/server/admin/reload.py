@@ -1,11 +1,11 @@
 """The settings that a running daemon can change, and the comparison of configurations."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 
-from inferd.config.settings import Config
+from inferd.config.settings import BackendSettings, Config
 
 RELOADABLE_ADMISSION: Final = (
     *("max_queued", "max_queued_tokens", "max_queued_bytes"),
@@ -18,7 +18,7 @@ RELOADABLE_LIMITS: Final = (
     *("max_appended_bytes", "max_audio_ahead_bytes"),
 )
 """Keys of ``[limits]`` that can change. Nearly all of ``[access]`` can change as well, all of
-``[users]``, and the level of ``[log]``.
+``[users]``, the level of ``[log]``, and the aliases of each ``[[backend]]``.
 
 Settings that are in none of these tables are used once, to make workers, sockets and slots.
 """
@@ -52,6 +52,18 @@ def merge_config(running: Config, new: Config) -> Config:
             **{key: getattr(new.limits, key) for key in RELOADABLE_LIMITS},
         ),
         log=msgspec.structs.replace(running.log, level=new.log.level),
+        backend=_with_aliases(running.backend, new.backend),
+    )
+
+
+def _with_aliases(
+    running: Sequence[BackendSettings], new: Sequence[BackendSettings]
+) -> tuple[BackendSettings, ...]:
+    """Replace the aliases of backends; one that the new file lacks gets none."""
+    aliases = {each.name: each.aliases for each in new}
+    return tuple(
+        msgspec.structs.replace(each, aliases=aliases.get(each.name, ()))
+        for each in running
     )
 
 

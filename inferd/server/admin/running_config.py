@@ -1,12 +1,13 @@
 """The configuration in force, and its application to a running daemon."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
 from inferd.config.settings import Config, ConfigError
 from inferd.limits.server import MAX_MEDIA_FILES
+from inferd.routing import ModelNames
 from inferd.server.admin.reload import ReloadResult, compare_configs, merge_config
 from inferd.server.connection.deps import ConnectionDeps
 from inferd.server.connection.limit import ConnectionLimit
@@ -61,10 +62,13 @@ class RunningConfig:
     queue: RequestQueue
     n_backends: int
     surfaces: Sequence[Surface] = SURFACES
+    names: ModelNames = field(default_factory=ModelNames)
+    """The names that requests may give to backends; it gets their aliases."""
 
     def __post_init__(self) -> None:
         self.acceptor.access = load_access(self.config.access, self.surfaces)
         self._set_identities(load_identities(self.config.users))
+        self.names.replace(_aliases_in(self.config))
 
     def apply(self, new: Config) -> ReloadResult:
         """Apply those settings of a new configuration that can change.
@@ -89,6 +93,7 @@ class RunningConfig:
         self.deps.output_quota.max_bytes = merged.limits.max_unread_bytes
         self.deps.media_quota.reconfigure(merged.limits)
         self.queue.reconfigure(merged.admission)
+        self.names.replace(_aliases_in(merged))
         self._set_fd_limits(allocation)
         return reloaded
 
@@ -133,3 +138,7 @@ class RunningConfig:
                 open_files=n_files,
             )
         return allocation
+
+
+def _aliases_in(config: Config) -> dict[str, tuple[str, ...]]:
+    return {backend.name: backend.aliases for backend in config.backend}

@@ -12,6 +12,7 @@ from inferd.errors import (
     ContextOverflowError,
     FrameTooLargeError,
     InferdError,
+    ModelNotFoundError,
     QueueFullError,
 )
 from inferd.limits.connections import WRITE_BYTES
@@ -189,5 +190,7 @@ def error_frame(request_id: str, error: InferdError) -> ErrorFrame:
                 queue_depth=depth,
                 retry_after_ms=UNSET if retry_after_ms is None else retry_after_ms,
             )
+        case ModelNotFoundError(models=models):
+            return msgspec.structs.replace(frame, models=models)
         case _:
             return frame

@@ -151,6 +151,7 @@ def _resolve_result(head: RequestHead, content: bytearray) -> ResolveResult:
         job=job,
         transcription=head.transcription,
         needs=tuple(decode_requirement(each) for each in head.needs),
+        model=head.model,
         priority=head.priority,
         deadline_ms=head.deadline_ms,
         streams=head.streams,

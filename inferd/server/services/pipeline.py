@@ -14,7 +14,7 @@ from inferd.backend.job import GenerateJob, Job, RenderedJob
 from inferd.config.settings import LimitSettings
 from inferd.limits.server import MAX_MEDIA_FILES
 from inferd.resolve.request import ResolvedRequest
-from inferd.routing import route
+from inferd.routing import ModelNames, route
 from inferd.server.media.quota import MediaQuota
 from inferd.server.queue.prepare import PrepareLocks
 from inferd.server.queue.requests import Permit, RequestQueue
@@ -69,6 +69,8 @@ class Pipeline:
     compile_locks: PrepareLocks = field(default_factory=PrepareLocks)
     """For rendered requests whose grammar the backend compiles."""
     media_quota: MediaQuota = field(default_factory=_default_media_quota)
+    names: ModelNames = field(default_factory=ModelNames)
+    """The names by which requests ask for a backend."""
 
     @asynccontextmanager
     async def admit(
@@ -106,7 +108,7 @@ class Pipeline:
             traits, wants_position=on_position is not None
         ) as permit:
             context.permit = permit
-            backend = route(self.backends, plan.needs)
+            backend = route(self.backends, plan.needs, plan.model, self.names)
             context.backend = backend.name
             rendered = await self._render(backend, plan.job, permit)
             async with AsyncExitStack() as prepares:

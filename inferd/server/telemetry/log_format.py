@@ -50,6 +50,7 @@ REASONS: Final[Mapping[str, str]] = {
     ErrorCode.DEADLINE_EXCEEDED: "the deadline of the request has passed",
     ErrorCode.CANCELLED: "cancelled on request",
     ErrorCode.PERMISSION_DENIED: "the user may not use this socket",
+    ErrorCode.MODEL_NOT_FOUND: "no model of that name can do what is asked",
 }
 """Error code to its meaning. The message of an error may quote the client's text, which no
 log has."""

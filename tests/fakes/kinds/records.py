@@ -27,7 +27,9 @@ from inferd.config.kinds.registry import KINDS
 from inferd.config.settings import BackendSettings, FilePath, Positive, Sha256
 
 
-class EchoSettings(BackendSettings, frozen=True, tag="echo", tag_field="kind"):
+class EchoSettings(
+    BackendSettings, frozen=True, kw_only=True, tag="echo", tag_field="kind"
+):
     """A backend that greets, and repeats nothing."""
 
     greeting: str
@@ -54,7 +56,9 @@ ECHO: Final = BackendKind(
 )
 
 
-class ShoutSettings(BackendSettings, frozen=True, tag="shout", tag_field="kind"):
+class ShoutSettings(
+    BackendSettings, frozen=True, kw_only=True, tag="shout", tag_field="kind"
+):
     """A backend that answers with a file's text, in capitals."""
 
     file: FilePath

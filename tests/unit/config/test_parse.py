@@ -17,21 +17,18 @@ from inferd.config.settings import (
     LimitSettings,
     MemorySettings,
 )
+from inferd.limits.server import MAX_ALIASES
 
 MOCK = '[[backend]]\nkind = "mock"\nname = "m"\n'
 LLAMA = '[[backend]]\nkind = "llamacpp"\nname = "c"\n'
 MOCK_KEYS = (
-    "audio, die_after_tokens, die_at_load, die_by, kind, name, prepare_delay_ms, "
+    "aliases, audio, die_after_tokens, die_at_load, die_by, kind, name, prepare_delay_ms, "
     "token_delay_ms, tokens, transcribe, vision"
 )
 ADMISSION_KEYS = (
     "max_active, max_live, max_queued, max_queued_bytes, max_queued_tokens, quantum_s"
 )
-LLAMA_KEYS = (
-    "cache_type_k, cache_type_v, chat_template, cpu_variant, draft_max, draft_model, "
-    "embed_pooling, kind, main_gpu, media_cache_mb, mmproj, mmproj_sha256, model, n_ctx, n_gpu_layers, n_threads, name, pause_mb, prompt_cache_mb, "
-    "require_accelerator, serves, sha256, speculation, tensor_split"
-)
+LLAMA_KEYS = ", ".join(sorted([*LlamaCppSettings.__struct_fields__, "kind"]))
 
 
 def complaint(text: str) -> str:
@@ -251,6 +248,22 @@ def test_a_wrong_type_is_refused_with_key_and_value(text, line):
         ("[memory]\nbudget = -1", "memory.budget = -1: expected `int` >= 0"),
         (MOCK + MOCK, "backend[1].name = 'm': each backend needs its own name"),
         (
+            f"{MOCK}aliases = ['m']",
+            "backend[0].aliases = 'm': this is already the name of backend m",
+        ),
+        (
+            f"{MOCK}aliases = ['c']\n{LLAMA}",
+            "backend[0].aliases = 'c': this is already the name of backend c",
+        ),
+        (
+            f"{MOCK}aliases = ['x']\n{LLAMA}aliases = ['y', 'x']",
+            "backend[1].aliases = 'x': this is already an alias of backend m",
+        ),
+        (
+            f"{MOCK}aliases = ['x', 'x']",
+            "backend[0].aliases = 'x': this is already an alias of backend m",
+        ),
+        (
             f"{LLAMA}speculation = 'guess'",
             "backend[0].speculation = 'guess': expected one of draft, lookup, off",
         ),
@@ -388,3 +401,23 @@ def test_any_text_is_a_configuration_or_one_line(text):
     except ConfigError as error:
         outcome = error
     assert isinstance(outcome, Config) or len(str(outcome).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "alias", ["gpt-4o", "qwen/qwen2.5:7b-q4_k_m", "A.b@1+2", "x" * 128]
+)
+def test_an_alias_may_be_what_models_are_called_elsewhere(alias):
+    [backend] = parse_config(f"{MOCK}aliases = ['{alias}']").backend
+    assert backend.aliases == (alias,)
+
+
+@pytest.mark.parametrize("alias", ["", "x" * 129, "-x", "a b", "a\\u0000", "ü"])
+def test_an_alias_that_nobody_can_type_is_refused(alias):
+    assert complaint(f'{MOCK}aliases = ["{alias}"]').startswith("backend[0].aliases[0]")
+
+
+def test_a_backend_has_a_bounded_number_of_aliases():
+    aliases = [f"a{number}" for number in range(MAX_ALIASES + 1)]
+    assert complaint(f"{MOCK}aliases = {aliases}").startswith("backend[0].aliases = ")
+    [backend] = parse_config(f"{MOCK}aliases = {aliases[1:]}").backend
+    assert len(backend.aliases) == MAX_ALIASES

@@ -175,3 +175,22 @@ def test_documents_to_be_scored_may_be_longer():
     answer = found("rerank", {"id": "r", "query": "q", "documents": documents}).result
     assert answer.request is not None
     assert answer.request.job is not None
+
+
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [
+        ("text", {"messages": [{"role": "user", "content": "hello"}]}),
+        ("blocks", {"messages": blocks()["messages"]}),
+        ("embed", {"input": ["x"]}),
+        ("rerank", {"query": "q", "documents": ["x"]}),
+    ],
+)
+def test_the_model_that_a_request_names_is_passed_on(kind, content):
+    head = found(kind, {"id": "r", "model": "m", **content}).result.request
+    assert head is not None
+    assert head.model == "m"
+    head = found(kind, {"id": "r", "model": "m" * 129, **content}).result.request
+    assert head is not None
+    assert head.refusal is not None
+    assert (head.refusal.name, head.model) == ("InvalidRequestError", None)

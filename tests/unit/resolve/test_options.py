@@ -5,16 +5,29 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from inferd.errors import InvalidRequestError
+from inferd.limits.protocol import MAX_MODEL_CHARS
+from inferd.resolve.embed import resolve_embed
 from inferd.resolve.options import (
     RANGES,
     biases_of,
     check_message_count,
     count_in_range,
     in_range,
+    model_of,
     out_of_range,
     seed_of,
     stop_tokens_of,
     stops_of,
+)
+from inferd.resolve.rerank import resolve_rerank
+from inferd.resolve.v1 import resolve_v1
+from inferd.resolve.v2 import resolve_v2
+from inferd.wire.blocks import BlocksRequest, Message, TextBlock
+from inferd.wire.requests import (
+    ChatMessage,
+    EmbedRequest,
+    GenerateRequest,
+    RerankRequest,
 )
 
 ALLOWED = {
@@ -197,3 +210,38 @@ def test_a_conversation_over_the_bound_is_refused():
     assert said(check_message_count, 65_537) == (
         "messages has 65537 entries, at most 65536 are allowed"
     )
+
+
+@pytest.mark.parametrize("model", [None, "x", "ü" * MAX_MODEL_CHARS])
+def test_a_model_may_have_any_short_name(model):
+    assert model_of(EmbedRequest(input=[], model=model)) == model
+
+
+@pytest.mark.parametrize("n_chars", [0, MAX_MODEL_CHARS + 1])
+def test_a_model_without_a_name_or_with_a_long_one_is_refused(n_chars):
+    request = EmbedRequest(input=[], model="x" * n_chars)
+    expected = f"model has {n_chars} characters, 1 to 128 are allowed"
+    assert said(model_of, request) == expected
+
+
+@pytest.mark.parametrize(
+    "resolve",
+    [
+        lambda **model: resolve_v1(
+            GenerateRequest(messages=[ChatMessage("user", "")], **model), seed=1
+        ),
+        lambda **model: resolve_v2(
+            BlocksRequest(messages=[Message("user", [TextBlock("")])], **model), seed=1
+        ),
+        lambda **model: resolve_embed(EmbedRequest(input=["x"], **model)),
+        lambda **model: resolve_rerank(
+            RerankRequest(query="q", documents=["x"], **model)
+        ),
+    ],
+    ids=["v1", "v2", "embed", "rerank"],
+)
+def test_every_request_may_name_its_model(resolve):
+    assert resolve(model="m").model == "m"
+    assert resolve().model is None
+    with pytest.raises(InvalidRequestError, match="model has 0 characters"):
+        resolve(model="")

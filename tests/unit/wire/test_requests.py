@@ -57,15 +57,24 @@ def read(kind=GenerateRequest, **fields):
                 stop=["\n", "b"],
                 seed=7,
                 progress=True,
+                model="m",
             ),
         ),
         (
             examples.EMBED,
-            EmbedRequest(id="a", input=["one", "two"], dimensions=4, task="similarity"),
+            EmbedRequest(
+                id="a",
+                input=["one", "two"],
+                dimensions=4,
+                task="similarity",
+                model="m",
+            ),
         ),
         (
             examples.RERANK,
-            RerankRequest(id="a", query="q", documents=["one", "two"], top_n=1),
+            RerankRequest(
+                id="a", query="q", documents=["one", "two"], top_n=1, model="m"
+            ),
         ),
     ],
     ids=["text", "embed", "rerank"],

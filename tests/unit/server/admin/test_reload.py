@@ -109,3 +109,24 @@ def test_each_change_is_named_once(keys):
         RELOADABLE_LIMITS
     )
     assert merge_config(merged, merged) == merged
+
+
+def test_aliases_are_applied_also_beside_what_needs_a_restart():
+    new = LlamaCppSettings(name="chat", aliases=("fast",), n_ctx=9)
+    merged, applied, waiting = changed(BASE, backend=(new,))
+    assert merged.backend == (LlamaCppSettings(name="chat", aliases=("fast",)),)
+    assert (applied, waiting) == (
+        ["backend chat: aliases"],
+        ["backend chat: n_ctx"],
+    )
+
+
+def test_a_backend_that_the_new_file_lacks_has_no_aliases_until_the_restart():
+    running = Config(
+        backend=(MockSettings(name="a", aliases=("x",)), MockSettings(name="b"))
+    )
+    new = (MockSettings(name="b", aliases=("x",)),)
+    merged, applied, waiting = changed(running, backend=new)
+    assert [each.aliases for each in merged.backend] == [(), ("x",)]
+    assert applied == ["backend a: aliases", "backend b: aliases"]
+    assert waiting == ["backend"]

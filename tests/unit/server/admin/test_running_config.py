@@ -5,6 +5,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from inferd.admission.control import Admission
+from inferd.config.kinds.mock import MockSettings
 from inferd.config.settings import (
     AccessRule,
     AccessSettings,
@@ -183,3 +184,12 @@ def test_the_mapping_of_users_is_reloaded_everywhere(tmp_path):
     with pytest.raises(ConfigError, match="in common"):
         running_config.apply(Config(users=UserSettings(ranges=both)))
     assert running_config.deps.identities.of(100_001, 5).user == 70_002
+
+
+def test_changed_aliases_are_names_from_then_on():
+    config = Config(backend=(MockSettings(name="m", aliases=("old",)),))
+    running_config = make_running_config(config)
+    assert running_config.names.aliases_of("m") == ("old",)
+    new = Config(backend=(MockSettings(name="m", aliases=("new",)),))
+    assert running_config.apply(new).applied == ["backend m: aliases"]
+    assert running_config.names.aliases_of("m") == ("new",)

@@ -12,6 +12,7 @@ from inferd.errors import (
     InternalError,
     InvalidFrameError,
     InvalidRequestError,
+    ModelNotFoundError,
     QueueFullError,
 )
 from inferd.limits.connections import MAX_UNREAD_BYTES, WRITE_BYTES
@@ -214,6 +215,12 @@ def test_an_overflow_tells_where_its_numbers_are_the_least_that_they_may_be():
     error = ContextOverflowError(prompt_tokens=230, n_ctx=100, at_least=True)
     frame = error_frame("r", error)
     assert (frame.tokens_over, frame.at_least) == (131, True)
+
+
+@pytest.mark.parametrize("models", [[], ["a", "b"]])
+def test_a_model_that_is_not_found_is_told_with_those_that_would_do(models):
+    frame = error_frame("r", ModelNotFoundError("x", "is not served here", models))
+    assert (frame.code, frame.models) == ("model_not_found", models)
 
 
 @pytest.mark.parametrize("retry_after_ms", [None, 250])

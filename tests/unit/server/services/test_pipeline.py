@@ -20,6 +20,7 @@ from inferd.errors import (
     BackendUnavailableError,
     DrainingError,
     InvalidRequestError,
+    ModelNotFoundError,
     QueueFullError,
 )
 from inferd.resolve.request import ResolvedRequest
@@ -404,3 +405,19 @@ async def test_users_alternate_in_rendering(autojump_clock, nursery):
     assert backend.owners[0] == 2
     assert 3 in backend.owners[1:3]
     nursery.cancel_scope.cancel()
+
+
+async def test_a_request_goes_to_the_backend_that_it_names():
+    backends = [ScriptedBackend(name="a"), ScriptedBackend(name="b")]
+    pipeline = make_pipeline(*backends)
+    pipeline.names.replace({"b": ("fast",)})
+    for model, chosen in ((None, "a"), ("a", "a"), ("b", "b"), ("fast", "b")):
+        context = begin()
+        plan = ResolvedRequest(job=JOB, needs=(EMBEDS,), model=model)
+        async with admitted(pipeline, plan, context) as (backend, _):
+            assert backend.name == context.backend == chosen
+    plan = ResolvedRequest(job=JOB, needs=(EMBEDS,), model="c")
+    with pytest.raises(ModelNotFoundError, match="a, b, fast"):
+        async with admitted(pipeline, plan, begin()):
+            pass
+    assert is_free(pipeline)
