@@ -36,6 +36,8 @@ from inferd.wire.codec import (
 )
 from inferd.wire.commands import Reply
 from inferd.wire.framing import LineSplitter
+from inferd.wire.requests import Request as WireRequest
+from inferd.wire.unknown_fields import strict_refusal
 
 MAX_ERROR_BYTES: Final = 6 * MAX_ERROR_CHARS + 256
 """Bytes of an error frame besides the request's id, if every character is escaped."""
@@ -69,13 +71,19 @@ class Request(NamedTuple):
 
 def _read_v1(frame: bytes) -> Request:
     request = decode_generate(frame)
-    return Request(request.id, lambda: Work(resolve_v1(request, seed=SEED).job))
+
+    def resolve() -> Work:
+        _refuse_unknown_fields(frame, request)
+        return Work(resolve_v1(request, seed=SEED).job)
+
+    return Request(request.id, resolve)
 
 
 def _read_v2(frame: bytes) -> Request:
     request = decode_blocks(frame)
 
     def resolve() -> Work:
+        _refuse_unknown_fields(frame, request)
         plan = resolve_v2(request, seed=SEED, n_fds=N_FDS)
         return Work(plan.job, plan.priority, plan.deadline_ms)
 
@@ -86,6 +94,7 @@ def _read_embed(frame: bytes) -> Request:
     request = decode_embed(frame)
 
     def resolve() -> Work:
+        _refuse_unknown_fields(frame, request)
         job = resolve_embed(request).job
         check_answer_fits(job, n_embd=N_EMBD)
         return Work(job)
@@ -95,7 +104,17 @@ def _read_embed(frame: bytes) -> Request:
 
 def _read_rerank(frame: bytes) -> Request:
     request = decode_rerank(frame)
-    return Request(request.id, lambda: Work(resolve_rerank(request).job))
+
+    def resolve() -> Work:
+        _refuse_unknown_fields(frame, request)
+        return Work(resolve_rerank(request).job)
+
+    return Request(request.id, resolve)
+
+
+def _refuse_unknown_fields(frame: bytes, request: WireRequest) -> None:
+    if refusal := strict_refusal(frame, request):
+        raise refusal
 
 
 def _read_admin(frame: bytes) -> Request:

@@ -20,6 +20,18 @@ MAX_LISTED_MODELS: Final = 32
 """Names of models in one ``model_not_found``: more than people read, in at most 4 KiB. A name
 has up to 128 characters, and backends and aliases may be many. F-1."""
 
+MAX_UNKNOWN_FIELDS: Final = 8
+"""Unknown fields of a strict request that its refusal names: who reads it mends these first. The
+search ends with the next one. F-1."""
+
+MAX_UNKNOWN_FIELD_CHARS: Final = 64
+"""Characters of an unknown field's name in that text; it may be as long as a frame. F-1."""
+
+STRICT_OBJECTS: Final = 384 * 1024
+"""Objects and arrays of a strict request that are searched for unknown fields, in a second:
+more than messages, their content, blocks and tools can be in a request that is not refused for
+their number. F-35."""
+
 MAX_ERROR_CHARS: Final = 1024
 """Characters of an error message, since a refused value may be as long as a frame. F-1."""
 

@@ -22,6 +22,7 @@ from inferd.line_decoder.messages import (
 from inferd.resolve.request import ResolvedRequest
 from inferd.routing import encode_requirement
 from inferd.wire.requests import Request
+from inferd.wire.unknown_fields import strict_refusal
 
 R = TypeVar("R", bound=Request)
 J = TypeVar("J", bound=GenerateJob | EmbedJob | RerankJob)
@@ -103,6 +104,8 @@ class LineKind(Generic[R, J]):
             stats=request.counts(),
         )
         try:
+            if refusal := strict_refusal(line, request):
+                raise refusal
             resolved = self.resolve(request, task)
         except PeerError as error:
             refused = replace(head, refusal=client_failure(error))

@@ -1,6 +1,6 @@
 """Requests on the v1, embed and rerank sockets.
 
-Unknown fields are ignored. ``null`` means an omitted field where the type allows it. Only
+Unknown fields are ignored, unless the request is ``strict``. ``null`` means an omitted field where the type allows it. Only
 the ranges of integer types are checked here; all others in ``resolve``. Module ``blocks``
 has the requests of v2.
 """
@@ -31,6 +31,9 @@ class Request(Struct, frozen=True, kw_only=True):
     model: str | None = None
     """1 to 128 characters: the name or an alias of the backend that must answer. Default:
     the first that can do what is asked."""
+    strict: bool | None = None
+    """True: refuse the request if it has fields that are not known here. Default false:
+    they are ignored."""
 
     def counts(self) -> dict[str, int]:
         """Count its parts, for the log; never with content."""

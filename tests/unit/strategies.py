@@ -48,6 +48,7 @@ REQUESTS = st.builds(
     seed=st.none() | U32,
     progress=st.none() | st.booleans(),
     model=st.none() | st.text(),
+    strict=st.none() | st.booleans(),
 )
 
 # --- v2 -------------------------------------------------------------------------------
@@ -84,7 +85,9 @@ OPTIONS: dict[str, st.SearchStrategy[Any]] = {
     **dict.fromkeys(
         ["top_k", "seed", "max_tokens", "min_tokens", "logprobs", "deadline_ms"], U32
     ),
-    **dict.fromkeys(["thinking", "stream", "prefill_only", "progress"], st.booleans()),
+    **dict.fromkeys(
+        ["thinking", "stream", "prefill_only", "progress", "strict"], st.booleans()
+    ),
     "logit_bias": st.dictionaries(st.text(max_size=3), FINITE, max_size=2),
     "stop": STOPS,
     "stop_token_ids": st.lists(U32, max_size=2),
@@ -131,6 +134,7 @@ EMBED_REQUESTS = st.builds(
     dimensions=st.none() | U32,
     task=st.none() | st.text(),
     model=st.none() | st.text(),
+    strict=st.none() | st.booleans(),
 )
 RERANK_REQUESTS = st.builds(
     RerankRequest,
@@ -139,6 +143,7 @@ RERANK_REQUESTS = st.builds(
     documents=st.lists(st.text(), max_size=3),
     top_n=st.none() | U32,
     model=st.none() | st.text(),
+    strict=st.none() | st.booleans(),
 )
 
 

@@ -29,6 +29,7 @@ from inferd.server.large_lines.lines import LargeLine, LineBuffer
 from inferd.server.request_context import RequestContext
 from inferd.wire.codec import decode_cancel, decode_cancel_or_append
 from inferd.wire.requests import CancelLine, Request
+from inferd.wire.unknown_fields import strict_refusal
 
 R = TypeVar("R", bound=Request)
 
@@ -243,7 +244,9 @@ class RequestReader(Generic[R]):
         takes_appends = self._fds_by_line is not None
         match (decode_cancel_or_append if takes_appends else decode_cancel)(frame):
             case None:
-                self._add_request(self._decode(frame), len(frame), line_fds)
+                request = self._decode(frame)
+                refusal = strict_refusal(frame, request)
+                self._add_request(request, len(frame), line_fds, refusal)
             case CancelLine(id=request_id):
                 line_fds.close()
                 cancel_by_id(request_id, self._all_contexts)
@@ -287,10 +290,14 @@ class RequestReader(Generic[R]):
         self.parse_lines()
 
     def _add_request(
-        self, request: R, n_bytes: int, line_fds: LineFds
+        self,
+        request: R,
+        n_bytes: int,
+        line_fds: LineFds,
+        refusal: InferdError | None = None,
     ) -> RequestContext:
         context = self._make_context(request, n_bytes, line_fds)
-        refusal = self._refusal or line_fds.refusal
+        refusal = self._refusal or line_fds.refusal or refusal
         self._queue.append(PendingRequest(request, context, refusal))
         return context
 

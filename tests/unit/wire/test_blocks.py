@@ -25,7 +25,7 @@ NUMBERS = [
     *("temperature", "top_p", "min_p", "repeat_penalty"),
     *("presence_penalty", "frequency_penalty"),
 ]
-FLAGS = ["thinking", "stream", "prefill_only", "progress", "translate"]
+FLAGS = ["thinking", "stream", "prefill_only", "progress", "translate", "strict"]
 OTHERS = [
     *("logit_bias", "stop", "stop_token_ids", "response_format", "tool_choice"),
     *("priority", "cache", "language", "timestamps", "model"),

@@ -58,6 +58,7 @@ def read(kind=GenerateRequest, **fields):
                 seed=7,
                 progress=True,
                 model="m",
+                strict=True,
             ),
         ),
         (
@@ -68,12 +69,18 @@ def read(kind=GenerateRequest, **fields):
                 dimensions=4,
                 task="similarity",
                 model="m",
+                strict=True,
             ),
         ),
         (
             examples.RERANK,
             RerankRequest(
-                id="a", query="q", documents=["one", "two"], top_n=1, model="m"
+                id="a",
+                query="q",
+                documents=["one", "two"],
+                top_n=1,
+                model="m",
+                strict=True,
             ),
         ),
     ],
