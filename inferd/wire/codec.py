@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Final, TypeVar
+from typing import Final, TypeVar, get_args
 
 import msgspec
 from msgspec import Struct
@@ -18,6 +18,7 @@ from inferd.wire.requests import (
     GenerateRequest,
     Request,
     RerankRequest,
+    Role,
 )
 from inferd.wire.responses import (
     BlocksResponse,
@@ -38,6 +39,12 @@ Q = TypeVar("Q", bound=Request | CancelLine | AppendLine)
 DECODE_FAILURES: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """All exceptions that decoding malformed bytes can raise."""
 _EXPECTED: Final = re.compile(r"Expected `[^`]*`")
+
+_ROLES: Final = f"; allowed: {', '.join(get_args(Role))}"
+_TOOL_ROLE: Final = "; in v2 the result of a tool is a tool_result block of the user"
+_CONTENT: Final = (
+    '; content is an array of blocks, such as [{"type":"text","text":"hello"}]'
+)
 
 
 class _Kind(Struct):
@@ -193,7 +200,8 @@ def _read(decode: Callable[[bytes], T], frame: bytes) -> T:
     except UnicodeDecodeError as error:
         raise InvalidFrameError("a string is not valid UTF-8") from error
     except DECODE_FAILURES as error:
-        raise InvalidFrameError(_plain_types(str(error))) from error
+        message = str(error)
+        raise InvalidFrameError(_plain_types(message) + _advice(message)) from error
 
 
 def _plain_types(message: str) -> str:
@@ -203,6 +211,16 @@ def _plain_types(message: str) -> str:
         return message
     types = expected[0].replace(" | ", "` or `")
     return types + message[expected.end() :]
+
+
+def _advice(message: str) -> str:
+    """Say what is allowed, where msgspec does not and clients of other servers differ."""
+    if message.startswith("Invalid enum value") and message.endswith(".role`"):
+        is_tool = message.startswith("Invalid enum value 'tool'")
+        return _ROLES + (_TOOL_ROLE if is_tool else "")
+    if message.startswith("Expected `array`") and message.endswith(".content`"):
+        return _CONTENT
+    return ""
 
 
 # --- what the daemon sends --------------------------------------------------------------

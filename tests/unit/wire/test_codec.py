@@ -497,3 +497,50 @@ def test_what_python_says_of_a_fault_is_not_repeated(frame, said):
     with pytest.raises(InvalidFrameError) as caught:
         decode_generate(frame)
     assert caught.value.message == said
+
+
+@pytest.mark.parametrize("decode", [decode_generate, decode_blocks])
+@pytest.mark.parametrize("role", ["User", "function", "tool"])
+def test_an_unknown_role_is_told_with_those_that_are_allowed(decode, role):
+    message = b'{"messages":[{"role":"%s","content":%s}]}'
+    content = b"[]" if decode is decode_blocks else b'""'
+    with pytest.raises(InvalidFrameError) as caught:
+        decode(message % (role.encode(), content))
+    text = (
+        f"Invalid enum value '{role}' - at `$.messages[0].role`"
+        "; allowed: system, user, assistant"
+    )
+    if role == "tool":
+        text += "; in v2 the result of a tool is a tool_result block of the user"
+    assert str(caught.value) == text
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'"hi"',
+        b"null",
+        b'[{"type":"tool_result","tool_call_id":"t","content":"hi"}]',
+        b'[{"type":"x"},{"type":"tool_result","tool_call_id":"t","content":"hi"}]',
+    ],
+)
+def test_content_that_is_no_array_is_told_with_what_it_is(content):
+    with pytest.raises(InvalidFrameError, match="^Expected `array`, got") as caught:
+        decode_blocks(b'{"messages":[{"role":"user","content":%s}]}' % content)
+    assert str(caught.value).endswith(
+        '; content is an array of blocks, such as [{"type":"text","text":"hello"}]'
+    )
+
+
+@pytest.mark.parametrize(
+    ("decode", "line"),
+    [
+        (decode_generate, b'{"messages":[{"role":"user","content":[]}]}'),
+        (decode_generate, b'{"messages":[{"role":1,"content":""}]}'),
+        (decode_blocks, b'{"messages":"hi"}'),
+        (decode_blocks, b'{"messages":[{"role":"user","content":["hi"]}]}'),
+    ],
+)
+def test_other_faults_are_told_as_they_are(decode, line):
+    with pytest.raises(InvalidFrameError, match="^Expected `[^;]*$"):
+        decode(line)
