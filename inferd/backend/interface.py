@@ -7,7 +7,7 @@ knows nothing more of it than this module.
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -28,6 +28,8 @@ from inferd.wire.responses import (
 )
 
 J = TypeVar("J", bound=Job)
+BackendState = Literal["loading", "ready", "failed"]
+"""The state of a backend, in words for people and programs."""
 
 
 class EmbedResult(Struct, frozen=True, kw_only=True):
@@ -123,6 +125,13 @@ class Backend(ABC):
     @abstractmethod
     def unavailable(self) -> str | None:
         """Why it will not be ready soon, or ``None`` if waiting for it makes sense."""
+
+    @property
+    def state(self) -> BackendState:
+        """``ready``; ``failed`` while it is unavailable; otherwise ``loading``."""
+        if self.unavailable is not None:
+            return "failed"
+        return "ready" if self.ready else "loading"
 
     @property
     @abstractmethod

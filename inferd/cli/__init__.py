@@ -29,7 +29,7 @@ COMMANDS: Final = {
 ``run(arguments)``; only the requested one is imported."""
 
 MODEL_COMMANDS: Final = {
-    "list": "list the models of the store",
+    "list": "list the models of the store, and those that a daemon serves",
     "show": "show what a model is made of, and where it came from",
     "import": "bring a file into the store, or a model that another program has",
     "verify": "compare the files of models with their SHA-256; exit 0 only if they agree",

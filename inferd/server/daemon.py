@@ -46,6 +46,7 @@ from inferd.server.services.endpoints import (
 )
 from inferd.server.services.pipeline import Pipeline
 from inferd.server.telemetry.setup import Telemetry
+from inferd.server.telemetry.status import BackendFacts
 from inferd.surfaces import ADMIN, INFERENCE_MODE
 
 log = structlog.get_logger("daemon")
@@ -184,6 +185,7 @@ class Daemon:
             StartFailedError: a backend did not get ready. Both are raised in groups.
         """
         self._running_config.allocate_fds()
+        self._board.facts_of = self._facts_of
         acceptor = self._running_config.acceptor
         acceptor.open()
         with ExitStack() as stack:
@@ -205,6 +207,12 @@ class Daemon:
                 await self._flush_admin()
                 nursery.cancel_scope.cancel()
         log.info("daemon.stopped")
+
+    def _facts_of(self, name: str) -> BackendFacts | None:
+        states = {backend.name: backend.state for backend in self._backends}
+        if name not in states:
+            return None
+        return BackendFacts(self._running_config.names.aliases_of(name), states[name])
 
     async def _run_backends(self) -> None:
         async with trio.open_nursery() as nursery:

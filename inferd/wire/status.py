@@ -78,6 +78,11 @@ class CapabilitiesFrame(Struct, frozen=True, kw_only=True):
     """Samples per second that audio must have."""
     dialect: str | UnsetType = UNSET
     """The model family whose prompt and call format it uses."""
+    aliases: list[str] | UnsetType = UNSET
+    """Further names of the backend, for the ``model`` of requests."""
+    state: str | UnsetType = UNSET
+    """``ready``; ``loading``, where requests wait for it; or ``failed``, where they are
+    refused for a while. On connect it is the present state."""
     daemon_version: str
     """Version of the daemon."""
 

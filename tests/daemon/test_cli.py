@@ -310,7 +310,7 @@ def test_commands_find_the_daemon_by_the_configuration(shared_daemon: DaemonProc
     result = inferd("status", INFERD_CONFIG=str(shared_daemon.config_file))
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.startswith(f"ready\nversion {__version__}")
-    assert "backend mock: model mock" in result.stdout
+    assert "backend mock: ready, model mock" in result.stdout
     assert result.stdout.endswith("text v2 tools thinking embed rerank\n")
 
 

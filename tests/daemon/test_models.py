@@ -94,3 +94,31 @@ def test_a_reload_changes_aliases_without_a_restart(daemon: DaemonProcess):
     assert (reply["applied"], reply["needs_restart"]) == (["backend one: aliases"], [])
     assert end(daemon, TEXT, model="gpt-4o")["code"] == "model_not_found"
     assert end(daemon, TEXT, model="gpt-5")["backend"] == "one"
+
+
+def test_names_and_states_are_told_on_connect(daemon: DaemonProcess):
+    def told() -> dict[str, tuple[list[str], str]]:
+        with daemon.admin() as listener:
+            *able, _ = listener.until("ready")
+        return {each["backend"]: (each["aliases"], each["state"]) for each in able}
+
+    assert told() == {
+        "one": (["fast", "gpt-4o"], "ready"),
+        "parrot": ([], "ready"),
+        "two": (["team/two:q4"], "ready"),
+    }
+    text = daemon.config_file.read_text()
+    daemon.config_file.write_text(text.replace('"gpt-4o"', '"gpt-5"'))
+    assert daemon.admin().order("reload")["ok"]
+    assert told()["one"] == (["fast", "gpt-5"], "ready")
+
+
+def test_a_backend_that_is_out_of_service_is_told_as_failed(make_daemon: MakeDaemon):
+    daemon = make_daemon({"backend": [mock()], "limits": {"breaker_deaths": 1}}).start()
+    with daemon.admin() as listener:
+        listener.until("ready")
+        daemon.kill_worker()
+        listener.until("restarting", phase="breaker_open")
+    with daemon.admin() as listener:
+        able = listener.frame()
+    assert (able["status"], able["state"]) == ("capabilities", "failed")

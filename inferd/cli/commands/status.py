@@ -120,8 +120,11 @@ def _print(snapshot: Snapshot) -> None:
         fields = msgspec.json.decode(raw)
         names = ["text"] if fields.get("generate", True) else []
         names += [name for name in CAPABILITIES if fields.get(name)]
+        aliases = fields.get("aliases")
+        also = f" (also {', '.join(aliases)})" if aliases else ""
+        state = f"{fields['state']}, " if "state" in fields else ""
         print_line(
-            f"backend {fields.get('backend', 'unknown')}: "
+            f"backend {fields.get('backend', 'unknown')}{also}: {state}"
             f"model {fields.get('model', 'unknown')}, "
             f"context {fields.get('n_ctx', 'unknown')}, "
             f"{_accelerator(fields)}, "

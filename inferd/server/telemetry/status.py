@@ -4,12 +4,14 @@ A subscriber has a queue of ``ADMIN_LISTENER_EVENTS`` events. One that falls fur
 behind is disconnected; it may reconnect and get the present status.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import structlog
 import trio
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from inferd import __version__
 from inferd.backend.capabilities import BackendCapabilities
@@ -23,6 +25,13 @@ from inferd.wire.status import CapabilitiesFrame, LifecycleFrame, StatusFrame
 log = structlog.get_logger("daemon")
 
 WIRE_VERSION = 1
+
+
+class BackendFacts(NamedTuple):
+    """What the daemon knows of a backend besides its capabilities."""
+
+    aliases: Sequence[str]
+    state: str
 
 
 class StatusSubscriber:
@@ -72,6 +81,8 @@ class StatusBoard:
     ) -> None:
         self._on_publish = on_publish
         self._on_death = on_death
+        self.facts_of: Callable[[str], BackendFacts | None] = lambda _: None
+        """Looks up a backend by its name; ``None`` for one that is not known."""
         self._lifecycle = LifecycleFrame(status="starting")
         self._capabilities: dict[str, CapabilitiesFrame] = {}
         self._down: set[str] = set()
@@ -85,6 +96,7 @@ class StatusBoard:
     def snapshot(self) -> list[bytes]:
         """The present status as frames: capabilities by backend name, then lifecycle."""
         known = [self._capabilities[name] for name in sorted(self._capabilities)]
+        known = [self._with_facts(frame) for frame in known]
         frames: list[StatusFrame] = [*known, self._lifecycle]
         return [encode(frame) for frame in frames]
 
@@ -178,7 +190,7 @@ class StatusBoard:
         """Publish that a worker serves, and that the daemon is ready once all do."""
         if self._has_been_ready:
             log.info("worker.ready", backend=backend)
-        self.publish(_capabilities_frame(backend, capabilities))
+        self.publish(self._with_facts(_capabilities_frame(backend, capabilities)))
         self._down.discard(backend)
         if self._has_been_ready and not self._down:
             self.publish(LifecycleFrame(status="ready"))
@@ -210,6 +222,12 @@ class StatusBoard:
             lower=lower,
         )
         self._on_death(backend)
+
+    def _with_facts(self, frame: CapabilitiesFrame) -> CapabilitiesFrame:
+        facts = self.facts_of(frame.backend)
+        if facts is None:
+            return frame
+        return replace(frame, aliases=[*facts.aliases], state=facts.state)
 
     def _log_sandbox_reports(self) -> None:
         for backend, report in self._sandbox_reports.items():

@@ -40,3 +40,14 @@ def test_v2_is_refused_by_default():
 def test_an_interface_serves_nobody():
     with pytest.raises(TypeError, match="abstract"):
         Backend()  # type: ignore[abstract]
+
+
+@pytest.mark.parametrize(
+    ("is_ready", "reason", "state"),
+    [(True, None, "ready"), (False, None, "loading"), (False, "on fire", "failed")],
+)
+def test_a_backend_has_a_state_in_one_word(is_ready, reason, state):
+    backend = ScriptedBackend()
+    if not is_ready:
+        backend.go_down(reason)
+    assert backend.state == state

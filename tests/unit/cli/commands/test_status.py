@@ -140,3 +140,15 @@ def test_watching_prints_frames_as_they_came(inferd, short_dir):
     options = ["--watch", "--json"]
     _, stdout, _ = ask(inferd, short_dir, options=options)
     assert [json.loads(line) for line in stdout.splitlines()] == [ABLE, status("ready")]
+
+
+def test_a_backend_is_printed_with_its_aliases_and_state(inferd, short_dir):
+    named = ABLE | {"aliases": ["fast", "gpt-4o"], "state": "loading"}
+    _, stdout, _ = ask(inferd, short_dir, says(named, status("ready")))
+    assert stdout.splitlines()[2].startswith(
+        "backend chat (also fast, gpt-4o): loading, model m, context 512, "
+    )
+    _, stdout, _ = ask(
+        inferd, short_dir, says(named | {"aliases": []}, status("ready"))
+    )
+    assert stdout.splitlines()[2].startswith("backend chat: loading, model m, ")

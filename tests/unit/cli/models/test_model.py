@@ -5,6 +5,7 @@ import json
 import pytest
 
 from inferd.cli.models.opening import size
+from tests.fakes.listener import listening, says, status
 from tests.unit.models.found.test_found import add_ollama
 
 WEIGHTS = b"GGUF" + b"w" * 96
@@ -165,3 +166,53 @@ def test_a_name_that_is_not_there_is_an_error(command, inferd, home):
 )
 def test_sizes_are_written_for_people(n_bytes, text):
     assert size(n_bytes) == text
+
+
+SERVED = (
+    status(
+        "capabilities", backend="chat", aliases=["fast"], state="ready", model="M 1"
+    ),
+    status("capabilities", backend="old"),
+    status("ready"),
+)
+
+
+def list_with(inferd, directory, *dialogue, options=()):
+    with listening(directory / "admin.sock", *(dialogue or [says(*SERVED)])):
+        return inferd("model", "list", "--directory", directory, *options)
+
+
+def test_what_a_daemon_serves_is_listed_behind_the_store(inferd, home, short_dir):
+    path = write(home / "tiny.gguf")
+    inferd("model", "import", path)
+    lines = "served: chat (also fast): ready, M 1\nserved: old: of an unknown state\n"
+    assert list_with(inferd, short_dir) == (0, f"tiny  100 B  {path}\n{lines}", "")
+    code, stdout, _ = list_with(inferd, short_dir, options=["--json"])
+    stored, *served = map(json.loads, stdout.splitlines())
+    assert (code, stored["name"]) == (0, "tiny")
+    assert served == [
+        {"backend": "chat", "aliases": ["fast"], "state": "ready", "model": "M 1"},
+        {"backend": "old", "aliases": [], "state": None, "model": None},
+    ]
+
+
+def test_what_a_daemon_serves_is_listed_without_a_store(inferd, home, short_dir):
+    code, stdout, stderr = list_with(inferd, short_dir)
+    assert (code, stderr) == (0, "")
+    assert stdout.startswith("served: chat (also fast): ready")
+
+
+@pytest.mark.parametrize(
+    "dialogue",
+    [
+        says(status("ready", id=7)),
+        says({"type": "reply", "ok": False, "error": "no"}),
+        lambda _: None,
+    ],
+    ids=["no status", "refused", "closed"],
+)
+def test_a_daemon_that_does_not_tell_hides_no_store(inferd, home, short_dir, dialogue):
+    path = write(home / "tiny.gguf")
+    inferd("model", "import", path)
+    code, stdout, _ = list_with(inferd, short_dir, dialogue)
+    assert (code, stdout) == (0, f"tiny  100 B  {path}\n")

@@ -17,7 +17,7 @@ from inferd.engine.supervisor.restart_policy import RestartDelay
 from inferd.ipc.worker import Loading, SandboxReport
 from inferd.limits.connections import ADMIN_LISTENER_EVENTS
 from inferd.memory.plan import MIB, LinearSize, MemoryBudget, plan_memory
-from inferd.server.telemetry.status import StatusBoard, StatusSubscriber
+from inferd.server.telemetry.status import BackendFacts, StatusBoard, StatusSubscriber
 from inferd.wire.status import LifecycleFrame, StatusFrame
 from tests.fakes.memory_coordinator import DEMAND
 
@@ -384,3 +384,18 @@ def known(frames: list[dict[str, object]]) -> tuple[set[object], object]:
     """Give what a listener knows in the end: the backends, and the last word."""
     able = {frame["backend"] for frame in frames if frame["status"] == "capabilities"}
     return able, [frame for frame in frames if frame["status"] != "capabilities"][-1]
+
+
+def test_capabilities_have_the_aliases_and_the_state_of_the_moment():
+    board = StatusBoard()
+    facts = {"chat": BackendFacts(("fast",), "ready")}
+    board.facts_of = facts.get
+    with board.subscribe() as listener:
+        board.ready("chat", CHAT)
+        board.ready("other", CHAT)
+        _, chat, other = heard(listener)
+    assert (chat["aliases"], chat["state"]) == (["fast"], "ready")
+    assert not {"aliases", "state"} & other.keys()
+    facts["chat"] = BackendFacts((), "failed")
+    chat, *_ = snapshot(board)
+    assert (chat["aliases"], chat["state"]) == ([], "failed")
