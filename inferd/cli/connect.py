@@ -16,6 +16,7 @@ from inferd.client.sync import READY, Client, command, connect, watch_status
 from inferd.config.kinds.registry import DEFAULT
 from inferd.config.load import load_config, socket_directory
 from inferd.config.settings import ConfigError
+from inferd.errors import ErrorCode
 from inferd.models.embedded import (
     CHAT,
     CHAT_DEFAULTS,
@@ -56,6 +57,16 @@ def add_id_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_model_argument(parser: argparse.ArgumentParser) -> None:
+    """Add the option for the model that must answer."""
+    parser.add_argument(
+        "--model",
+        metavar="NAME",
+        help="name or alias of the backend that must answer, as inferd model list "
+        "prints it (default: the first that can)",
+    )
+
+
 def configured_directory() -> Path | None:
     """Read the directory of the sockets from the configuration, if it sets one."""
     try:
@@ -83,12 +94,18 @@ def open_client(
     except NoDaemonError as error:
         raise _unserved(error, directory, wanted, surfaces) from error
     except RequestFailedError as error:
-        is_undecodable = error.frame.message.startswith(DECODE_ERROR_PREFIX)
-        raise CommandError(
-            str(error), hint=OLD_DAEMON_HINT if is_undecodable else ""
-        ) from error
+        raise CommandError(str(error), hint=hint_for(error)) from error
     except ClientError as error:
         raise CommandError(str(error)) from error
+
+
+def hint_for(error: RequestFailedError) -> str:
+    """Return what to do about a refused request; empty if its message says it."""
+    if error.frame.message.startswith(DECODE_ERROR_PREFIX):
+        return OLD_DAEMON_HINT
+    if error.code == ErrorCode.MODEL_NOT_FOUND:
+        return "inferd model list"
+    return ""
 
 
 def _unserved(

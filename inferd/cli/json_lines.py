@@ -8,6 +8,7 @@ from typing import BinaryIO, Final, NamedTuple
 import msgspec
 from msgspec import Raw
 
+from inferd.cli.connect import hint_for
 from inferd.cli.console import CommandError, stdin
 from inferd.client.exchange import RequestFailedError
 from inferd.limits.protocol import MAX_FRAME_BYTES
@@ -76,7 +77,8 @@ def input_error(
         index = int(found[1])
         return texts[index].origin if index < len(texts) else found[0]
 
-    return CommandError(re.sub(rf"\b{name}\[(\d{{1,9}})\]", origin, str(error)))
+    text = re.sub(rf"\b{name}\[(\d{{1,9}})\]", origin, str(error))
+    return CommandError(text, hint=hint_for(error))
 
 
 def _read(source: BinaryIO) -> Iterator[InputText]:

@@ -7,6 +7,7 @@ from typing import Self
 
 from inferd.client.admin import AdminExchange, StatusStream
 from inferd.client.connection.asynchronous import AsyncConnection, connect, read, send
+from inferd.client.exchange import with_model
 from inferd.client.frames import BlocksAnswer, TextAnswer
 from inferd.client.surfaces import BLOCKS, EMBED, RERANK, TEXT
 from inferd.surfaces import ADMIN
@@ -61,15 +62,26 @@ class AsyncClient:
         for connection in self._all:
             connection.close()
 
-    def generate(self, request: GenerateRequest) -> AsyncIterator[TextAnswer]:
+    def generate(
+        self, request: GenerateRequest, *, model: str | None = None
+    ) -> AsyncIterator[TextAnswer]:
         """Send a v1 request and yield the frames of its answer, ``done`` last.
 
         With ``progress`` there are ``status`` frames among them.
+
+        Args:
+            request: to send.
+            model: the name or an alias of the backend that must answer; replaces the
+                request's own.
         """
-        return self._text.ask(request)
+        return self._text.ask(with_model(request, model))
 
     def converse(
-        self, request: BlocksRequest, *, descriptors: Sequence[int] = ()
+        self,
+        request: BlocksRequest,
+        *,
+        descriptors: Sequence[int] = (),
+        model: str | None = None,
     ) -> AsyncIterator[BlocksAnswer]:
         """Send a v2 request and yield the frames of its answer, ``done`` last.
 
@@ -77,8 +89,9 @@ class AsyncClient:
             request: its attachments may be ``open``, for ``append``, or have an ``fd``.
             descriptors: of sealed memfds; an attachment's ``fd`` is an index into them.
                 Keep them open until the first frame has come.
+            model: as for ``generate``.
         """
-        return self._blocks.ask(request, descriptors)
+        return self._blocks.ask(with_model(request, model), descriptors)
 
     async def append(
         self, request_id: str, samples: bytes, *, is_last: bool = False
@@ -104,14 +117,32 @@ class AsyncClient:
         """
         return await self._blocks.append(request_id, samples, is_last=is_last)
 
-    async def embed(self, request: EmbedRequest) -> EmbeddingsFrame:
-        """Compute the embeddings of texts; ``embeddings_of`` decodes them."""
-        [frame] = [answer async for answer in self._embed.ask(request)]
+    async def embed(
+        self, request: EmbedRequest, *, model: str | None = None
+    ) -> EmbeddingsFrame:
+        """Compute the embeddings of texts; ``embeddings_of`` decodes them.
+
+        Args:
+            request: to send.
+            model: as for ``generate``.
+        """
+        [frame] = [
+            answer async for answer in self._embed.ask(with_model(request, model))
+        ]
         return frame
 
-    async def rerank(self, request: RerankRequest) -> RerankFrame:
-        """Sort documents by relevance to a query."""
-        [frame] = [answer async for answer in self._rerank.ask(request)]
+    async def rerank(
+        self, request: RerankRequest, *, model: str | None = None
+    ) -> RerankFrame:
+        """Sort documents by relevance to a query.
+
+        Args:
+            request: to send.
+            model: as for ``generate``.
+        """
+        [frame] = [
+            answer async for answer in self._rerank.ask(with_model(request, model))
+        ]
         return frame
 
     async def cancel(self, request_id: str) -> bool:

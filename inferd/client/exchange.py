@@ -13,6 +13,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from inferd.client.frames import ClientErrorFrame
 from inferd.errors import FrameTooLargeError, InvalidFrameError
@@ -206,6 +207,11 @@ class Exchange(Generic[Q, A]):
         if isinstance(answer, ClientErrorFrame):
             raise RequestFailedError(answer)
         return answer
+
+
+def with_model(request: Q, model: str | None) -> Q:
+    """Return the request, with its ``model`` replaced if one is given."""
+    return request if model is None else replace(request, model=model)
 
 
 def open_attachment(request: Request) -> str | None:

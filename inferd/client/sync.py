@@ -11,7 +11,7 @@ from typing import Self
 from inferd.client.admin import AdminExchange, StatusStream
 from inferd.client.connection.sync import SyncConnection, connect
 from inferd.client.discovery import NoDaemonError, backoff
-from inferd.client.exchange import ClientError, ConnectionLostError
+from inferd.client.exchange import ClientError, ConnectionLostError, with_model
 from inferd.client.frames import BlocksAnswer, TextAnswer
 from inferd.client.peer_check import UntrustedServerError
 from inferd.client.surfaces import BLOCKS, EMBED, RERANK, TEXT
@@ -84,12 +84,19 @@ class Client:
         for connection in self._all:
             connection.close()
 
-    def generate(self, request: GenerateRequest) -> Iterator[TextAnswer]:
+    def generate(
+        self, request: GenerateRequest, *, model: str | None = None
+    ) -> Iterator[TextAnswer]:
         """Send a v1 request and yield the frames of its answer, ``done`` last.
 
         With ``progress`` there are ``status`` frames among them.
+
+        Args:
+            request: to send.
+            model: the name or an alias of the backend that must answer; replaces the
+                request's own.
         """
-        return self._text.ask(request)
+        return self._text.ask(with_model(request, model))
 
     def converse(
         self,
@@ -97,6 +104,7 @@ class Client:
         *,
         descriptors: Sequence[int] = (),
         sound: Iterable[bytes] | None = None,
+        model: str | None = None,
     ) -> Iterator[BlocksAnswer]:
         """Send a v2 request and yield the frames of its answer, ``done`` last.
 
@@ -107,17 +115,32 @@ class Client:
             sound: audio of the open attachment, in blocks of whole samples. A block is
                 sent once the last one is, so no faster than the daemon reads. Frames are
                 read between blocks: yield an empty block while no samples are available.
+            model: as for ``generate``.
         """
-        return self._blocks.ask(request, descriptors, sound)
+        return self._blocks.ask(with_model(request, model), descriptors, sound)
 
-    def embed(self, request: EmbedRequest) -> EmbeddingsFrame:
-        """Compute the embeddings of texts; ``embeddings_of`` decodes them."""
-        [frame] = self._embed.ask(request)
+    def embed(
+        self, request: EmbedRequest, *, model: str | None = None
+    ) -> EmbeddingsFrame:
+        """Compute the embeddings of texts; ``embeddings_of`` decodes them.
+
+        Args:
+            request: to send.
+            model: as for ``generate``.
+        """
+        [frame] = self._embed.ask(with_model(request, model))
         return frame
 
-    def rerank(self, request: RerankRequest) -> RerankFrame:
-        """Sort documents by relevance to a query."""
-        [frame] = self._rerank.ask(request)
+    def rerank(
+        self, request: RerankRequest, *, model: str | None = None
+    ) -> RerankFrame:
+        """Sort documents by relevance to a query.
+
+        Args:
+            request: to send.
+            model: as for ``generate``.
+        """
+        [frame] = self._rerank.ask(with_model(request, model))
         return frame
 
     def cancel(self, request_id: str) -> bool:

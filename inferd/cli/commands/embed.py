@@ -4,7 +4,12 @@ import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from inferd.cli.connect import add_id_argument, add_socket_argument, open_client
+from inferd.cli.connect import (
+    add_id_argument,
+    add_model_argument,
+    add_socket_argument,
+    open_client,
+)
 from inferd.cli.console import EXIT_OK, CommandError
 from inferd.cli.json_lines import (
     JSON_LINES_HELP,
@@ -47,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"texts in one request, at most {MAX_EMBED_INPUTS} (default {BATCH_TEXTS})",
     )
+    add_model_argument(parser)
     add_id_argument(parser)
     add_socket_argument(parser)
     parser.epilog = (
@@ -98,6 +104,7 @@ def _embed(
 ) -> list[list[float]]:
     request = EmbedRequest(
         id=arguments.id,
+        model=arguments.model,
         input=[text.text for text in batch],
         dimensions=arguments.dimensions,
         task=arguments.task,

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from inferd.cli.connect import (
     add_id_argument,
+    add_model_argument,
     add_socket_argument,
     open_client,
     serves_sample,
@@ -82,6 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help=f"{kind} file to place before the prompt, for a model that accepts it; "
             "may be repeated",
         )
+    add_model_argument(parser)
     add_id_argument(parser)
     parser.add_argument(
         "--progress",
@@ -192,6 +194,7 @@ def make_request(prompt: str, arguments: argparse.Namespace) -> GenerateRequest:
     system = [ChatMessage("system", arguments.system)] if arguments.system else []
     return GenerateRequest(
         id=arguments.id,
+        model=arguments.model,
         messages=[*system, ChatMessage("user", prompt)],
         temperature=arguments.temperature,
         top_p=arguments.top_p,
@@ -211,6 +214,7 @@ def make_blocks_request(
     system = [Message("system", [TextBlock(arguments.system)])]
     return BlocksRequest(
         id=text.id,
+        model=text.model,
         messages=[*(system if arguments.system else []), Message("user", content)],
         attachments=table,
         temperature=text.temperature,

@@ -3,7 +3,12 @@
 import argparse
 from itertools import islice
 
-from inferd.cli.connect import add_id_argument, add_socket_argument, open_client
+from inferd.cli.connect import (
+    add_id_argument,
+    add_model_argument,
+    add_socket_argument,
+    open_client,
+)
 from inferd.cli.console import EXIT_OK, CommandError
 from inferd.cli.json_lines import (
     JSON_LINES_HELP,
@@ -27,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--top-n", type=u32, metavar="N", help="print only the best N (default all)"
     )
+    add_model_argument(parser)
     add_id_argument(parser)
     add_socket_argument(parser)
     parser.epilog = (
@@ -41,6 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     documents = _documents(arguments)
     request = RerankRequest(
         id=arguments.id,
+        model=arguments.model,
         query=arguments.query,
         documents=[document.text for document in documents],
         top_n=arguments.top_n,

@@ -5,7 +5,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from inferd.cli.connect import add_id_argument, add_socket_argument, open_client
+from inferd.cli.connect import (
+    add_id_argument,
+    add_model_argument,
+    add_socket_argument,
+    open_client,
+)
 from inferd.cli.console import EXIT_ERROR, EXIT_OK, CommandError
 from inferd.cli.numbers import int_range
 from inferd.cli.transcription.output import Destination, parse_formats
@@ -20,6 +25,7 @@ from inferd.client.exchange import RequestFailedError
 from inferd.client.media.errors import MissingExtraError
 from inferd.client.media.sound import RAW_BYTES, SAMPLE_RATE_HZ, SoundError
 from inferd.client.transcripts import FORMATS
+from inferd.errors import ErrorCode
 from inferd.terminal import print_stderr
 from inferd.wire.blocks import (
     AudioAttachment,
@@ -44,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_speech_arguments(parser)
     _add_output_arguments(parser)
     _add_stdin_arguments(parser)
+    add_model_argument(parser)
     add_id_argument(parser)
     add_socket_argument(parser)
     parser.epilog = (
@@ -145,6 +152,7 @@ def make_request(
     prompt = [TextBlock(arguments.prompt)] if arguments.prompt else []
     return BlocksRequest(
         id=arguments.id,
+        model=arguments.model,
         messages=[Message("user", [*prompt, AudioBlock(attachment.id)])],
         attachments=[attachment],
         language=arguments.language,
@@ -155,7 +163,9 @@ def make_request(
 
 def _concerns_all_files(error: Exception, request_id: str) -> bool:
     """Tell whether the daemon would refuse the other files, too."""
-    return isinstance(error, RequestFailedError) and error.frame.id != request_id
+    return isinstance(error, RequestFailedError) and (
+        error.frame.id != request_id or error.code == ErrorCode.MODEL_NOT_FOUND
+    )
 
 
 def _names(arguments: argparse.Namespace) -> list[str]:

@@ -75,6 +75,12 @@ def test_a_daemon_that_cannot_read_a_request_may_be_an_older_one(short_dir):
     assert "older than this command" in hint
 
 
+def test_a_model_that_is_not_found_has_a_hint_at_those_that_are(short_dir):
+    path = short_dir / "infer.embed.sock"
+    with listening(path, answers([failure("model_not_found", "no")])):
+        assert error_of(short_dir) == ("model_not_found: no", "inferd model list")
+
+
 def test_without_a_daemon_the_hint_is_to_start_one(short_dir):
     text, hint = error_of(short_dir)
     assert text.startswith(

@@ -462,3 +462,48 @@ async def test_a_daemon_that_ends_before_its_reply_lost_the_connection(
     async with listening(short_dir / "admin.sock", says(status("ready"))):
         with pytest.raises(ConnectionLostError):
             await command(Command(command="drain"), short_dir)
+
+
+BLOCKS = BlocksRequest(id="r", messages=[Message("user", [TextBlock("hello")])])
+
+
+async def every(answers: AsyncIterator[object]) -> list[object]:
+    return [each async for each in answers]
+
+
+@pytest.mark.parametrize(
+    ("leaf", "ask"),
+    [
+        ("infer", lambda client, **model: every(client.generate(request(), **model))),
+        ("infer.v2", lambda client, **model: every(client.converse(BLOCKS, **model))),
+        (
+            "infer.embed",
+            lambda client, **model: client.embed(
+                EmbedRequest(id="r", input=["a"]), **model
+            ),
+        ),
+        (
+            "infer.rerank",
+            lambda client, **model: client.rerank(
+                RerankRequest(id="r", query="q", documents=["a"]), **model
+            ),
+        ),
+    ],
+    ids=["generate", "converse", "embed", "rerank"],
+)
+async def test_a_model_is_named(short_dir, leaf, ask, autojump_clock):
+    asked: list[str | None] = []
+
+    async def listen(stream: trio.SocketStream) -> None:
+        async for data in stream:
+            asked.append(json.loads(data)["model"])
+            await stream.send_all(to_line(failure("model_not_found")))
+
+    async with (
+        listening(short_dir / f"{leaf}.sock", listen),
+        AsyncClient(short_dir) as client,
+    ):
+        for model in ({"model": "big"}, {}):
+            with pytest.raises(RequestFailedError, match="^model_not_found: "):
+                await ask(client, **model)
+    assert asked == ["big", None]

@@ -13,6 +13,7 @@ from inferd.client.exchange import (
     RequestFailedError,
     check_sound,
     embeddings_of,
+    with_model,
 )
 from inferd.client.frames import ClientDoneFrame, ClientErrorFrame
 from inferd.client.surfaces import BLOCKS, EMBED, TEXT
@@ -335,3 +336,10 @@ def test_audio_and_an_open_attachment_require_each_other():
     for closed in (spoken(is_open=False), REQUEST):
         with pytest.raises(ClientError, match="no attachment of the request is open"):
             check_sound(closed, is_given=True)
+
+
+def test_a_model_is_set_if_one_is_given_and_else_left_as_it_is():
+    request = EmbedRequest(id="r", input=["a"], model="own")
+    assert with_model(request, None) is request
+    assert with_model(request, "other").model == "other"
+    assert request.model == "own"

@@ -751,3 +751,45 @@ def test_waiting_times_out_whatever_the_status(short_dir, fake_time):
     with listening(admin(short_dir), restarting), pytest.raises(NoDaemonError):
         wait_until_ready(short_dir, timeout_s=10, on_status=pass_time)
     assert fake_time.now < 20
+
+
+BLOCKS = BlocksRequest(id="r", messages=[Message("user", [TextBlock("hello")])])
+
+
+@pytest.mark.parametrize(
+    ("leaf", "ask"),
+    [
+        ("infer", lambda client, **model: list(client.generate(request(), **model))),
+        ("infer.v2", lambda client, **model: list(client.converse(BLOCKS, **model))),
+        (
+            "infer.embed",
+            lambda client, **model: client.embed(
+                EmbedRequest(id="r", input=["a"]), **model
+            ),
+        ),
+        (
+            "infer.rerank",
+            lambda client, **model: client.rerank(
+                RerankRequest(id="r", query="q", documents=["a"]), **model
+            ),
+        ),
+    ],
+    ids=["generate", "converse", "embed", "rerank"],
+)
+def test_a_model_is_named_and_those_that_would_do_are_read(short_dir, leaf, ask):
+    asked: list[str | None] = []
+
+    def listen(sock: socket.socket) -> None:
+        for _ in range(2):
+            asked.append(json.loads(read_line(sock))["model"])
+            says(failure("model_not_found") | {"models": ["a", "b"]})(sock)
+
+    with (
+        listening(short_dir / f"{leaf}.sock", listen),
+        Client(short_dir) as client,
+    ):
+        for model in ({"model": "big"}, {}):
+            with pytest.raises(RequestFailedError) as caught:
+                ask(client, **model)
+            assert caught.value.frame.models == ["a", "b"]
+    assert asked == ["big", None]

@@ -194,3 +194,24 @@ def test_the_model_that_a_request_names_is_passed_on(kind, content):
     assert head is not None
     assert head.refusal is not None
     assert (head.refusal.name, head.model) == ("InvalidRequestError", None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [
+        ("text", {"messages": [{"role": "user", "content": "hello"}]}),
+        ("blocks", {"messages": blocks()["messages"]}),
+        ("embed", {"input": ["x"]}),
+        ("rerank", {"query": "q", "documents": ["x"]}),
+    ],
+)
+def test_unknown_fields_of_a_strict_request_are_a_refusal_with_its_id(kind, content):
+    for strict in (True, False):
+        message = {"id": "r", "strict": strict, "temprature": 1, **content}
+        head = found(kind, message).result.request
+        assert head is not None
+        assert (head.refusal is not None, head.job is None) == (strict, strict)
+        assert KINDS[kind].read_head(head)[0].id == "r"
+        if head.refusal is not None:
+            assert head.refusal.name == "InvalidRequestError"
+            assert head.refusal.text.startswith("strict: no such field: temprature; ")

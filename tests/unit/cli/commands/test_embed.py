@@ -117,12 +117,13 @@ def test_every_option_reaches_the_request_and_every_batch_is_one(embed):
             says(frame(*embeddings) | {"id": "mine"})(sock)
 
     options = ["--dimensions", "4", "--task", "similarity", "--batch", "2"]
-    options += ["--id", "mine"]
+    options += ["--id", "mine", "--model", "e5"]
     code, stdout, _ = embed(*options, stdin=b'"a"\n"b"\n"c"', dialogue=listen)
     assert (code, len(lines_of(stdout))) == (0, 3)
     assert [each["input"] for each in asked] == [["a", "b"], ["c"]]
-    others = {(each["id"], each["dimensions"], each["task"]) for each in asked}
-    assert others == {("mine", 4, "similarity")}
+    names = ("id", "dimensions", "task", "model")
+    others = {tuple(each[name] for name in names) for each in asked}
+    assert others == {("mine", 4, "similarity", "e5")}
 
 
 def test_texts_may_stand_among_options(embed):

@@ -44,10 +44,12 @@ def test_options_that_are_not_given_are_left_to_the_daemon():
 
 def test_every_option_reaches_the_request():
     options = "--temperature 0 --top-p 0.5 --top-k 3 --max-tokens 7 --seed 9 --id x"
+    options += " --model gpt-4o"
     stops = ["--stop", "\n", "--stop", "the end"]
     arguments = parse("-", *options.split(), *stops, "--system", "Be brief.")
     assert make_request("from stdin", arguments) == GenerateRequest(
         id="x",
+        model="gpt-4o",
         messages=[
             ChatMessage("system", "Be brief."),
             ChatMessage("user", "from stdin"),
@@ -154,6 +156,21 @@ def test_a_refusal_is_one_line(inferd, short_dir):
     refusal = answers([failure("queue_full", "queue full", "cli")])
     outcome = ask(inferd, short_dir, refusal)
     assert outcome == (2, "", "error: queue_full: queue full\n")
+
+
+def test_a_model_that_is_not_there_is_told_with_where_names_are(inferd, short_dir):
+    refusal = failure("model_not_found", 'model "x" is not served here; …', "cli")
+    code, _, stderr = ask(
+        inferd, short_dir, answers([refusal]), options=["--model", "x"]
+    )
+    assert (code, stderr.splitlines()) == (
+        2,
+        [
+            'error: model_not_found: model "x" is not served here; …',
+            "",
+            "hint: inferd model list",
+        ],
+    )
 
 
 def test_a_daemon_that_ends_during_an_answer_is_an_error(inferd, short_dir):
@@ -313,7 +330,7 @@ def test_files_come_before_the_prompt_in_their_order(inferd, files):
 def test_options_reach_a_request_with_pictures(inferd, files):
     came: list[Any] = []
     numbers = "--temperature 0 --top-p 0.5 --top-k 3 --max-tokens 7 --seed 9"
-    options = [*numbers.split(), "--stop", "x", "--progress"]
+    options = [*numbers.split(), "--stop", "x", "--progress", "--model", "m"]
     ask_about(inferd, files, came, "--image", files / "a.png", *options)
     request = came[0]
     assert {
@@ -324,6 +341,7 @@ def test_options_reach_a_request_with_pictures(inferd, files):
         "seed": 9,
         "stop": ["x"],
         "progress": True,
+        "model": "m",
     }.items() <= request.items()
 
 

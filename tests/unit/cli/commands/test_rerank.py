@@ -57,11 +57,11 @@ def test_query_documents_and_options_reach_the_request(rerank):
         asked.append(json.loads(read_line(sock)))
         says(frame((0, 1)) | {"id": "mine"})(sock)
 
-    options = ("--top-n", "1", "--id", "mine")
+    options = ("--top-n", "1", "--id", "mine", "--model", "m")
     assert rerank("q", *options, "a", "b", dialogue=listen).code == 0
     [request] = asked
     assert (request["query"], request["documents"]) == ("q", ["a", "b"])
-    assert (request["top_n"], request["id"]) == (1, "mine")
+    assert (request["top_n"], request["id"], request["model"]) == (1, "mine", "m")
 
 
 def test_as_many_documents_as_may_be_are_ranked(rerank):
@@ -110,3 +110,17 @@ def test_a_number_that_no_request_can_carry_is_refused(inferd, capfd, words):
     assert caught.value.code == 2
     told = f"argument {words[-1]}: -1 not in [0, 4294967295]"
     assert told in capfd.readouterr().err
+
+
+def test_a_model_that_is_not_there_is_told_with_where_names_are(rerank):
+    refusal = failure("model_not_found", 'model "x" is not served here; …', "cli")
+    code, _, stderr = rerank("q", "a", "--model", "x", dialogue=answers([refusal]))
+    assert (code, stderr.split("\n")) == (
+        2,
+        [
+            'error: model_not_found: model "x" is not served here; …',
+            "",
+            "hint: inferd model list",
+            "",
+        ],
+    )

@@ -86,10 +86,13 @@ def test_every_option_reaches_the_request():
         "word",
         "--id",
         "mine",
+        "--model",
+        "whisper",
     ]
     request = make_request(parse("-", *options, "--prompt", "Kennedy"), SOUND)
     assert request == BlocksRequest(
         id="mine",
+        model="whisper",
         messages=[Message("user", [TextBlock("Kennedy"), AudioBlock("sound")])],
         attachments=[SOUND],
         language="de",
@@ -142,12 +145,27 @@ def test_a_files_name_steers_no_terminal(transcribe, files):
     assert stderr.endswith("/\\x1b[2J: No such file or directory\n")
 
 
-def test_a_refusal_that_concerns_all_files_is_reported_once(transcribe, files):
-    unread = failure("invalid_request", "decode: Expected `str`, got `null`", "")
+@pytest.mark.parametrize(
+    ("refusal", "text"),
+    [
+        (
+            failure("invalid_request", "decode: Expected `str`, got `null`", ""),
+            "error: invalid_request: decode: Expected `str`",
+        ),
+        (
+            failure("model_not_found", 'model "x" is not served here', "cli"),
+            'error: model_not_found: model "x" is not served here',
+        ),
+    ],
+    ids=["unreadable", "no such model"],
+)
+def test_a_refusal_that_concerns_all_files_is_reported_once(
+    transcribe, files, refusal, text
+):
     names = [files / "a.wav", files / "b.wav"]
-    code, _, stderr = transcribe(*names, dialogue=hears([unread]))
+    code, _, stderr = transcribe(*names, dialogue=hears([refusal]))
     assert code == 2
-    assert stderr.startswith("error: invalid_request: decode: Expected `str`")
+    assert stderr.startswith(text)
     assert stderr.count("error:") == 1
 
 
