@@ -15,7 +15,7 @@ step    module                             takes                  gives
 5       resolve                            a request              a job, its requirements
 6       server.services.pipeline           a job                  a permit, by steps 7 to 10
 7       admission, server.queue            user, priority, size   a permit, or a position
-8       routing                            requirements           a backend
+8       routing                            requirements, a name   a backend
 9       engine.prepare, ipc.preparer       a job with tools       prompt, checked grammar
         dialects                           messages, tools        the prompt of a family
         dialects.schema                    schemas of tools       keywords, enforced or not

@@ -1,9 +1,15 @@
+from typing import Any
+
 import pytest
 import trio
 
 from inferd.backend.capabilities import BackendCapabilities
 from inferd.limits.connections import READ_AHEAD_BYTES, READ_AHEAD_REQUESTS, READ_BYTES
-from inferd.limits.protocol import MAX_FRAME_BYTES
+from inferd.limits.protocol import (
+    MAX_ERROR_CHARS,
+    MAX_FRAME_BYTES,
+    MAX_UNKNOWN_FIELD_CHARS,
+)
 from inferd.server.large_lines import lines
 from inferd.wire.framing import LineSplitter
 from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
@@ -125,3 +131,19 @@ async def test_no_vectors_are_made_that_no_frame_could_hold(autojump_clock):
     assert (frame["id"], frame["code"]) == ("r", "invalid_request")
     assert frame["message"].startswith("invalid request: input has 100 entries")
     assert is_kept
+
+
+async def test_names_that_nobody_knows_are_repeated_in_part(autojump_clock):
+    names: dict[str, Any] = {f"{number}{'x' * 1000}": 1 for number in range(20)}
+    frame, is_kept = await refusal_of(
+        "infer.embed.sock", embed("r", input=["x"], strict=True, **names)
+    )
+    assert (frame["id"], frame["code"]) == ("r", "invalid_request")
+    assert is_kept
+    assert len(frame["message"]) <= MAX_ERROR_CHARS + 1
+    assert "x" * (MAX_UNKNOWN_FIELD_CHARS + 1) not in frame["message"]
+    for n_chars, code in ((128, "model_not_found"), (129, "invalid_request")):
+        line = embed("r", input=["x"], model="x" * n_chars)
+        frame, is_kept = await refusal_of("infer.embed.sock", line)
+        assert (frame["code"], is_kept) == (code, True)
+        assert len(frame["message"]) <= MAX_ERROR_CHARS + 1

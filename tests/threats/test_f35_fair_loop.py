@@ -38,6 +38,10 @@ FLOODS: Final = {
         "infer.v2.sock",
         to_line({"type": "append", "id": "r", "attachment_id": "a", "bytes": ""}),
     ),
+    "strict requests": (
+        "infer.sock",
+        to_line({"strict": True, "messages": [], **dict.fromkeys("abcdefgh", 1)}),
+    ),
     "unknown blocks": (
         "infer.v2.sock",
         to_line({"messages": [{"role": "user", "content": [{"type": "z"}]}]}),
@@ -92,6 +96,11 @@ LARGE: Final = {
         b'{"role":"user","content":""}',
     ),
     "unknown fields": ("infer.sock", b'{"messages":[],"x":[%b]}', b"[]"),
+    "strict": (
+        "infer.sock",
+        b'{"strict":true,"messages":[%b]}',
+        b'{"role":"user","content":""}',
+    ),
     "inputs": ("infer.embed.sock", b'{"input":[%b]}', b'"a"'),
     "unknown blocks": (
         "infer.v2.sock",
