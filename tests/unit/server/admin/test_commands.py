@@ -183,7 +183,13 @@ async def test_backends_are_listed_with_state_and_capabilities():
         model="m",
         n_ctx=8,
         embed=True,
-        accelerator=AcceleratorInfo(kind=AcceleratorKind.CUDA, gpu_layers=7),
+        accelerator=AcceleratorInfo(
+            kind=AcceleratorKind.CUDA,
+            gpu_layers=7,
+            device_name="Card",
+            vram_total_bytes=9,
+            vram_free_bytes=2,
+        ),
     )
     down = ScriptedBackend(name="down")
     down.go_down("on fire")
@@ -196,7 +202,13 @@ async def test_backends_are_listed_with_state_and_capabilities():
     assert capabilities["model"] == "m"
     assert capabilities["generate"] is capabilities["embed"] is True
     assert capabilities["rerank"] is False
-    assert capabilities["accelerator"] == {"kind": "cuda", "gpu_layers": 7}
+    assert capabilities["accelerator"] == {
+        "kind": "cuda",
+        "gpu_layers": 7,
+        "device_name": "Card",
+        "vram_total_bytes": 9,
+        "vram_free_bytes": 2,
+    }
     states = [(each["name"], each["ready"], each.get("unavailable")) for each in others]
     assert states == [("down", False, "on fire"), ("waiting", False, None)]
 
