@@ -3,9 +3,9 @@
 import array
 import math
 import os
-import time
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -59,6 +59,14 @@ def daemon() -> Iterator[DaemonProcess]:
 
 
 @pytest.fixture(scope="module")
+def reciting(tmp_path_factory) -> Iterator[DaemonProcess]:
+    """What hears nothing, says the same of each half minute, and takes no time to."""
+    model = write_tiny_whisper(tmp_path_factory.mktemp("whisper") / "m.bin")
+    with daemons() as make:
+        yield make({"backend": [whispercpp(model=str(model))]}).start()
+
+
+@pytest.fixture(scope="module")
 def plain(daemon, clip):
     """The frames of a request for the clip that sets nothing."""
     return ask(daemon, speech(clip))
@@ -104,11 +112,11 @@ def test_the_multilingual_model_writes_it_down_and_tells_the_language(
 def test_words_come_in_order_and_inside_the_clip(daemon, clip):
     frames = ask(daemon, speech(clip, timestamps="word"))
     assert said(frames) == WORDS.format("")
+    heard = [each["block"]["delta"].strip() for each in frames[:-1]]
+    assert heard == WORDS.format("").split()
     times = spans(frames)
-    assert len(times) == len(WORDS.split())
-    assert all(0 <= start <= end <= CLIP_MS for start, end in times)
-    starts = [start for start, _ in times]
-    assert starts == sorted(starts)
+    assert all(0 <= start < end <= CLIP_MS for start, end in times)
+    assert all(end <= start for (_, end), (start, _) in pairwise(times))
     assert times[0][1] < CLIP_MS / 4 < CLIP_MS * 3 / 4 < times[-1][0]
 
 
@@ -118,21 +126,6 @@ def test_what_one_client_sets_does_not_leak_to_the_next(daemon, plain, clip):
     assert (said(again), spans(again)) == (said(plain), spans(plain))
 
 
-@pytest.mark.alone
-def test_segments_of_a_minute_come_before_the_end(daemon, clip):
-    with daemon.connect(V2) as client:
-        began = time.monotonic()
-        client.send(speech(clip * 6))
-        frames = [client.frame()]
-        first_s = time.monotonic() - began
-        frames += client.frames()
-    whole_s = time.monotonic() - began
-    assert first_s < whole_s / 2
-    assert frames[0]["block"]["end_ms"] <= 30_000
-    assert spans(frames)[-1][1] >= 5.5 * CLIP_MS
-    assert said(frames).count("fellow Americans") >= 4
-
-
 def test_a_descriptor_does_what_base64_does(daemon, clip):
     attachment = {"kind": "audio", "id": "a", "sample_rate": RATE, "fd": 0}
     with daemon.connect(V2) as client:
@@ -140,16 +133,16 @@ def test_a_descriptor_does_what_base64_does(daemon, clip):
         assert said(client.frames()) == WORDS.format("")
 
 
-def test_an_unsealed_descriptor_is_refused_and_the_connection_goes_on(daemon, clip):
+def test_an_unsealed_descriptor_is_refused_and_the_connection_goes_on(reciting, clip):
     attachment = {"kind": "audio", "id": "a", "sample_rate": RATE, "fd": 0}
-    with daemon.connect(V2) as client:
+    with reciting.connect(V2) as client:
         fd = os.memfd_create("open", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.write(fd, clip)
         client.hand_over(to_line(speech_in(attachment)), [fd])
         [frame] = client.frames()
         assert (frame["id"], frame["code"]) == ("s", "invalid_request")
         assert "seal" in frame["message"]
-        assert said(client.ask(speech(clip))) == WORDS.format("")
+        assert client.ask(speech(clip))[-1]["transcription"]["audio_ms"] == CLIP_MS
 
 
 def test_speech_is_heard_while_it_is_spoken(daemon, clip):
@@ -178,14 +171,14 @@ def append(data: bytes):
     return {"type": "append", "id": "s", "attachment_id": "a", "bytes": text64(data)}
 
 
-def test_a_half_closed_client_has_ended_its_sound(daemon, clip):
-    with daemon.connect(V2) as client:
+def test_a_half_closed_client_has_ended_its_sound(reciting, clip):
+    with reciting.connect(V2) as client:
         client.send(speech())
         client.send(append(clip))
         client.half_close()
-        frames = client.frames()
-    assert frames[-1]["type"] == "done"
-    assert "country" in said(frames)
+        done = client.frames()[-1]
+    assert (done["type"], done["stop_reason"]) == ("done", "end_turn")
+    assert done["transcription"]["audio_ms"] == CLIP_MS
 
 
 @pytest.mark.parametrize(
@@ -219,12 +212,11 @@ def test_both_rates_are_named(daemon):
     assert "16000" in message
 
 
-@pytest.mark.parametrize(
-    "sound", [silence(3), tone(3), tone(3, level=9), silence(0.05)]
-)
+@pytest.mark.parametrize("sound", [silence(3), tone(3, level=9), silence(0.05)])
 def test_sound_without_speech_ends_well(daemon, sound):
     done = ask(daemon, speech(sound))[-1]
     assert (done["type"], done["stop_reason"]) == ("done", "end_turn")
+    assert done["transcription"]["audio_ms"] == len(sound) // 4 * 1000 // RATE
 
 
 def test_two_that_run_and_two_that_wait_get_what_one_gets(daemon, clip):
