@@ -34,8 +34,12 @@ NEVER: Final = 2**31 - 1
 
 @contextmanager
 def infrequent_gc() -> Iterator[None]:
-    """Have Python itself collect garbage rarely, and all of it never, while inside."""
-    before = gc.get_threshold()
+    """Have Python itself collect garbage rarely, and all of it never, while inside.
+
+    If the process has frozen objects before, those of start-up stay frozen as well: Python
+    cannot tell them apart, and would visit all of them in each full collection from then on.
+    """
+    before, was_frozen = gc.get_threshold(), gc.get_freeze_count() > 0
     gc.collect()
     gc.freeze()  # objects from start-up stay
     gc.set_threshold(GC_YOUNG_OBJECTS, before[1], NEVER)
@@ -43,7 +47,8 @@ def infrequent_gc() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
-        gc.unfreeze()
+        if not was_frozen:
+            gc.unfreeze()
 
 
 class GarbageCollector(trio.abc.Instrument):
