@@ -4,10 +4,13 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 Table = dict[str, Any]
 Config = Mapping[str, Any]
+
+ABSENT: Final = Path(__file__).parents[1] / "fakes" / "absent"
+"""Modules that a daemon must not find, since no installation has them."""
 
 
 def to_toml(config: Config) -> str:
@@ -43,7 +46,7 @@ def llamacpp(model: Path | str, **settings: Any) -> Table:
 def clean_environ() -> dict[str, str]:
     """Copy our environment without what would tell a daemon where it runs.
 
-    A daemon in it writes no file of its log.
+    A daemon in it writes no file of its log, and finds the packages of an installation.
     """
     ours = ("INFERD_CONFIG", "NOTIFY_SOCKET", "RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR")
     kept = {
@@ -51,4 +54,5 @@ def clean_environ() -> dict[str, str]:
         for name, value in os.environ.items()
         if name not in ours and not name.startswith("WATCHDOG_")
     }
-    return {**kept, "INFERD_LOG_DIR": ""}
+    paths = [str(ABSENT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**kept, "INFERD_LOG_DIR": "", "PYTHONPATH": os.pathsep.join(paths)}
