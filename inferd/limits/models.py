@@ -24,3 +24,40 @@ LOCK_WAIT_S: Final = 30.0
 as files are written before it."""
 FOUND_MAX_FILES: Final = 100_000
 """Files below the cache of another program that are looked at; large caches have thousands."""
+
+# --- pull -------------------------------------------------------------------------------
+
+PULL_START_S: Final = 60.0
+"""Seconds until the downloader has imported its libraries and restricted itself; it takes one,
+more on a machine that is busy or has a slow disk."""
+PULL_END_S: Final = 5.0
+"""Seconds for a downloader that has closed its socket to say why, and end."""
+PULL_CONNECT_S: Final = 30.0
+"""Seconds for a connection with TLS; the defaults of other clients are between 5 and 60."""
+PULL_ANSWER_S: Final = 60.0
+"""Seconds from a request to the header of its response: hubs take long for rare files."""
+PULL_STALL_S: Final = 60.0
+"""Seconds that a download may bring fewer than ``PULL_STALL_BYTES`` before it is given up."""
+PULL_STALL_BYTES: Final = 64 * 1024
+"""Bytes in ``PULL_STALL_S`` below which a download counts as stalled: one kibibyte a second,
+at which one gigabyte would take twelve days."""
+PULL_MAX_BYTES: Final = 64 * 1024 * 1024 * 1024
+"""Bytes of a file whose length the server does not state; an option of ``pull`` changes it."""
+PULL_RETRY_BYTES: Final = 16 * 1024 * 1024
+"""Bytes that a connection must have brought for the next one to be made at once when it
+drops: a server that drops all of them is asked once."""
+PULL_MAX_CONNECTIONS: Final = 100
+"""Connections for one file in one command."""
+PULL_MAX_REDIRECTS: Final = 5
+"""Redirects of one request; hubs use one or two."""
+PULL_MESSAGE_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of a message of the downloader: ``PULL_MAX_LISTED`` files fit."""
+PULL_BLOCK_BYTES: Final = 1024 * 1024
+"""Bytes of a file that the downloader sends at a time, at most."""
+PULL_MAX_LISTED: Final = 10_000
+"""Files of a repository that are looked at; the largest have some hundred."""
+PULL_MEMORY_BYTES: Final = 2 * 1024 * 1024 * 1024
+"""Bytes of address space of the downloader, so that no response fills the memory: Python and
+its libraries take a quarter of it."""
+SOURCE_MAX_CHARS: Final = 2048
+"""Characters of a source on the command line; browsers take as many in addresses."""

@@ -7,10 +7,11 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from inferd.limits.models import BLOB_BLOCK_BYTES
 from inferd.models.found.model import FoundFile
+from inferd.models.kinds import MAGIC_BYTES, kind_of
 from inferd.models.store.blobs import (
     DigestError,
     PartialFile,
@@ -24,10 +25,6 @@ from inferd.models.store.directory import (
     try_lock,
 )
 from inferd.models.store.manifest import Kind, StoredFile
-
-_MAGIC_BYTES: Final = 4
-_KINDS: Final[dict[bytes, Kind]] = {b"GGUF": "llamacpp", b"lmgg": "whispercpp"}
-"""Kind of backend by the first bytes of a model file."""
 
 Progress = Callable[[int, int], object]
 """Is called with the bytes that are done, and all bytes of the file."""
@@ -87,7 +84,7 @@ def now() -> str:
 def _kind_of(source: int, status: os.stat_result, path: Path) -> Kind:
     if not stat.S_ISREG(status.st_mode):
         raise StoreError(f"{path} is not a regular file")
-    kind = _KINDS.get(os.pread(source, _MAGIC_BYTES, 0))
+    kind = kind_of(os.pread(source, MAGIC_BYTES, 0))
     if kind is None:
         raise StoreError(f"{path} is neither a GGUF file nor a model of whisper.cpp")
     return kind

@@ -26,8 +26,8 @@ _PATH_BENEATH: Final = 1
 _FILE_RIGHTS: Final = ((5, 16), (3, 15), (2, 14), (1, 13))
 """Number of file rights, by the first version that has so many."""
 _TCP_SINCE: Final = 4
-_TCP_RIGHTS: Final = 0b11
-"""Bind and connect."""
+BIND_TCP: Final = 1 << 0
+CONNECT_TCP: Final = 1 << 1
 _SCOPES_SINCE: Final = 6
 _SCOPES: Final = 0b11
 """Abstract Unix sockets and signals: only to processes in the same sandbox."""
@@ -51,7 +51,9 @@ def kernel_error() -> str:
     return os.strerror(ctypes.get_errno())
 
 
-def restrict(allowed: Iterable[tuple[int, int]]) -> int:
+def restrict(
+    allowed: Iterable[tuple[int, int]], *, refused_tcp: int = BIND_TCP | CONNECT_TCP
+) -> int:
     """Drop all file rights but these, and TCP; confine signals to the sandbox.
 
     Applies to the calling thread and to what it starts afterwards.
@@ -59,6 +61,7 @@ def restrict(allowed: Iterable[tuple[int, int]]) -> int:
     Args:
         allowed: descriptors of files and directories, and the rights over them and what is
             beneath.
+        refused_tcp: what may not be done with TCP.
 
     Returns:
         The kernel's version; 0 if it has none, so that nothing is restricted.
@@ -72,7 +75,7 @@ def restrict(allowed: Iterable[tuple[int, int]]) -> int:
     rules = struct.pack(
         "=QQQ",
         (1 << next(n for since, n in _FILE_RIGHTS if abi >= since)) - 1,
-        _TCP_RIGHTS if abi >= _TCP_SINCE else 0,
+        refused_tcp if abi >= _TCP_SINCE else 0,
         _SCOPES if abi >= _SCOPES_SINCE else 0,
     )
     ruleset = _checked_syscall(_CREATE_RULESET, rules, ctypes.c_size_t(len(rules)), 0)

@@ -30,9 +30,14 @@ BREACHES = [
     ("engine/engine.py", "import inferd.worker.channel", "The worker runs alone"),
     ("server/daemon.py", "import inferd.sandbox.seccomp", "A process confines itself"),
     (
+        "cli/models/pull.py",
+        "import inferd.downloader.fetch",
+        "The downloader runs alone",
+    ),
+    (
         "worker/runtime.py",
         "import trio",
-        "Neither the worker nor the line decoder runs on trio",
+        "Neither workers, line decoder nor downloader run on trio",
     ),
     (
         "cli/commands/serve.py",

@@ -17,6 +17,7 @@ from PIL import Image
 from inferd.client.sync import wait_until_ready
 from inferd.paths import runtime_directory
 from tests.daemon.harness import Frame, clean_environ, eventually
+from tests.fakes.hub import Hub, running_hub
 from tests.fakes.recordings import transcode
 from tests.model.tiny import write_tiny_model
 from tests.model.tiny_projector import write_tiny_projector
@@ -132,6 +133,7 @@ CHECKS: Final[dict[str, Callable[[str], None]]] = {
     ".venv/bin/inferd status": check_status,
     ".venv/bin/inferd doctor": check_doctor,
     ".venv/bin/inferd model import": check_nothing_is_printed,
+    ".venv/bin/inferd model pull": check_nothing_is_printed,
 }
 """How a command's output is checked, by how the command begins."""
 
@@ -206,7 +208,16 @@ def configuration(scratch: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def environ(scratch: Path) -> dict[str, str]:
+def hub() -> Iterator[Hub]:
+    """A hub that has the README's repository."""
+    [repository] = re.findall(r"model pull hf:([\w/.-]+)", "\n".join(COMMANDS))
+    with running_hub() as hub:
+        hub.add_repository(repository, {"m-Q4_K_M.gguf": b"GGUF" + b"w" * 100})
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def environ(scratch: Path, hub: Hub) -> dict[str, str]:
     """Nothing of the machine's own but the cache, and the README's models."""
     config = scratch / "config.toml"
     config.write_text(configuration(scratch))
@@ -214,6 +225,8 @@ def environ(scratch: Path) -> dict[str, str]:
         "INFERD_LOG_DIR": str(scratch / "log"),
         "XDG_RUNTIME_DIR": str(scratch),
         "INFERD_MODELS": str(scratch / "models"),
+        "HF_ENDPOINT": hub.endpoint,
+        "SSL_CERT_FILE": str(hub.ca_file),
         "INFERD_CONFIG": str(config),
         "PATH": f"{scratch}:{os.environ['PATH']}",
     }

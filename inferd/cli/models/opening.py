@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 from inferd.cli.console import CommandError, ProgressLine
@@ -21,23 +22,41 @@ def opened_store(*, makes: bool = False) -> Iterator[ModelStore]:
     """Open the user's store.
 
     Args:
-        makes: whether a store that does not exist is made.
+        makes: whether a store that does not exist is made, and changed.
 
     Raises:
         CommandError: there is none, or the body failed with an error of the store.
     """
     path = models_directory()
     try:
-        directory = StoreDirectory.open(path, makes=makes)
+        directory = _open(path, makes=makes)
         if directory is None:
             raise CommandError(
                 f"there is no model store at {path}",
-                "bring a model first: inferd model import FILE",
+                "bring a model first: inferd model pull SOURCE, or import FILE",
             )
         with directory:
             yield ModelStore(directory)
     except (StoreError, ManifestError, InvalidNameError) as error:
         raise CommandError(str(error)) from error
+
+
+def _open(path: Path, *, makes: bool) -> StoreDirectory | None:
+    """Open a store.
+
+    Raises:
+        CommandError: its directory cannot be opened, made or written to.
+    """
+    try:
+        directory = StoreDirectory.open(path, makes=makes)
+        if makes and directory is not None:
+            directory.check_writable()
+    except OSError as error:
+        raise CommandError(
+            f"the model store {path}: {error.strerror}",
+            "choose another directory: INFERD_MODELS=DIRECTORY" if makes else "",
+        ) from error
+    return directory
 
 
 def size(n_bytes: int) -> str:

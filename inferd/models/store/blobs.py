@@ -117,6 +117,10 @@ class PartialFile:
         os.lseek(self._descriptor, 0, os.SEEK_SET)
         self._digest, self.n_bytes = hashlib.sha256(), 0
 
+    def sha256(self) -> str:
+        """Return the SHA-256 of what is written."""
+        return self._digest.hexdigest()
+
     def finish(self, sha256: str | None = None) -> str:
         """Have the file in the store, as a blob; return its SHA-256.
 

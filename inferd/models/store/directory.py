@@ -148,6 +148,15 @@ class StoreDirectory:
         os.unlink(name, dir_fd=self._parts[part])
         os.fsync(self._parts[part])
 
+    def check_writable(self) -> None:
+        """Check that this user may change the store.
+
+        Raises:
+            OSError: the file system is read-only, or it belongs to another user.
+        """
+        descriptor = self._open_lock()
+        os.close(descriptor)
+
     def free_bytes(self) -> int:
         """Tell how many bytes the file system has for this user."""
         system = os.fstatvfs(self._root)
@@ -162,9 +171,7 @@ class StoreDirectory:
         Raises:
             StoreError: another process holds it all the time.
         """
-        descriptor = os.open(
-            LOCK, os.O_RDWR | os.O_CREAT | _FILE, 0o600, dir_fd=self._root
-        )
+        descriptor = self._open_lock()
         try:
             deadline = time.monotonic() + wait_s
             while not try_lock(descriptor):
@@ -176,6 +183,9 @@ class StoreDirectory:
             yield
         finally:
             os.close(descriptor)
+
+    def _open_lock(self) -> int:
+        return os.open(LOCK, os.O_RDWR | os.O_CREAT | _FILE, 0o600, dir_fd=self._root)
 
 
 def try_lock(descriptor: int) -> bool:

@@ -1,0 +1,88 @@
+"""The failures of a pull, each with what to type."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from inferd.models.pull.messages import Failure, FailureCode
+
+AGAIN: Final = "type the same command again: it goes on where it stopped"
+
+
+@dataclass
+class PullError(Exception):
+    """A model could not be pulled; the store is as it was."""
+
+    text: str
+    """One line."""
+    hint: str = ""
+    """What to type; empty if that follows from the text."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class StalledError(PullError):
+    """The server sends nothing, or next to nothing."""
+
+
+class DroppedError(PullError):
+    """The connection ended before the file did."""
+
+
+_SPELLING: Final = "check the spelling; for what is not public, set HF_TOKEN to a token that may read it"
+_GATED: Final = (
+    "set HF_TOKEN to a token that may read it, and accept the conditions that the page of "
+    "the repository has"
+)
+_FILE: Final = (
+    "give the address of the file, as a link to download has it; for a model of a hub: "
+    "inferd model pull hf:OWNER/REPO"
+)
+_TEXTS: Final[dict[FailureCode, tuple[str, str]]] = {
+    "unreachable": (
+        "{host} cannot be reached: {detail}",
+        "check the name, the network and $HTTPS_PROXY",
+    ),
+    "certificate": (
+        "the certificate of {host} is not accepted: {detail}",
+        "for a certificate authority of your own: --ca-file FILE",
+    ),
+    "status": ("{host} answers: {detail}", "check the address"),
+    "not_found": (
+        "{host} answers: {detail}",
+        _SPELLING,
+    ),
+    "not_allowed": (
+        "{host} answers: {detail}",
+        _GATED,
+    ),
+    "redirect": (
+        "{host} redirects to {detail}, which is refused",
+        "give the address where the file is",
+    ),
+    "web_page": (
+        "{host} sends a web page instead of a file: {detail}",
+        _FILE,
+    ),
+    "stalled": ("{host} does not answer: {detail}", AGAIN),
+    "dropped": ("{host} ended the connection: {detail}", AGAIN),
+    "invalid": ("{host} sends what is not a valid response: {detail}", ""),
+    "not_installed": (
+        "downloads need packages that are not installed: {detail}",
+        "pip install httpx2 huggingface_hub, or in a checkout: make setup",
+    ),
+}
+
+
+def error_of(failure: Failure, host: str) -> PullError:
+    """Describe what the downloader reports, in words of this process.
+
+    Args:
+        failure: as it was sent.
+        host: that was asked.
+    """
+    text, hint = _TEXTS[failure.code]
+    detail = " ".join(failure.detail.split())
+    kinds = {"stalled": StalledError, "dropped": DroppedError}
+    kind = kinds.get(failure.code, PullError)
+    return kind(text.format(host=host, detail=detail), hint)
