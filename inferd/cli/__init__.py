@@ -34,6 +34,7 @@ MODEL_COMMANDS: Final = {
     "pull": "bring a model from Hugging Face's hub or another server",
     "import": "bring a file into the store, or a model that another program has",
     "verify": "compare the files of models with their SHA-256; exit 0 only if they agree",
+    "outdated": "tell which models have newer files at their source",
     "remove": "remove a model, and its files that no other model uses",
     "prune": "remove files that no model uses",
 }

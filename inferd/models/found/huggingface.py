@@ -58,12 +58,13 @@ def _models(repository: str, snapshot: Path) -> Iterator[FoundModel]:
     folders: dict[Path, list[Path]] = defaultdict(list)
     for path in list_files(snapshot):
         folders[path.parent].append(path)
-    for paths in folders.values():
+    for folder, paths in folders.items():
+        place = folder.relative_to(snapshot)
         for group in group_files(paths):
             yield FoundModel(
                 program=PROGRAM,
                 name=fitting_name(*repository.split("/"), variant=group.stem),
-                source=f"hf:{repository}#{group.files[0].name}",
+                source=f"hf:{repository}/{(place / group.files[0].name).as_posix()}",
                 revision=snapshot.name,
                 files=group.files,
                 missing=group.missing,

@@ -9,6 +9,8 @@ from inferd.models.pull.messages import End, Fetch, Head, ListHub
 from inferd.models.pull.process import Downloader
 from tests.fakes.hub import COMMIT, Behaviour, running_hub
 
+pytestmark = pytest.mark.slow  # a process, a server
+
 TOKEN = "secret"
 MODEL = b"GGUF" + b"w" * 100_000
 

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from inferd.cli.models.pull import hub_token
@@ -116,3 +118,27 @@ def test_no_token_is_needed(tmp_path):
     assert hub_token({"HOME": str(tmp_path)}) == ""
     (tmp_path / ".cache/huggingface/token").mkdir(parents=True)
     assert hub_token({"HOME": str(tmp_path)}) == ""
+
+
+@pytest.mark.slow
+def test_outdated_models_are_told_with_what_to_type(pull, inferd, hub):
+    def outdated(*words):
+        return inferd("model", "outdated", *words, "--ca-file", hub.ca_file)
+
+    hub.add_repository("me/m", {"m.gguf": MODEL}, "a" * 40)
+    pull("hf:me/m", "--name", "m")
+    assert outdated() == (0, "m  current\n", "")
+    hub.add_repository("me/m", {"m.gguf": MODEL + b"!"}, "b" * 40)
+    assert outdated("m") == (
+        1,
+        f"m  outdated  {'a' * 12} -> {'b' * 12}\n",
+        "hint: inferd model pull hf:me/m --name m\n",
+    )
+    entry = json.loads(outdated("--json")[1])
+    assert (entry["name"], entry["age"], entry["has"]) == ("m", "outdated", "a" * 40)
+    assert pull("hf:me/m", "--name", "m")[0] == 0
+    assert outdated() == (0, "m  current\n", "")
+    hub.repositories.clear()
+    code, stdout, stderr = outdated()
+    assert (code, stdout) == (1, "m  unknown\n")
+    assert stderr == "error: m: the hub answers: 404 Not Found\n"

@@ -150,7 +150,7 @@ def test_hugging_face_s_models_are_found(tmp_path):
     add_hugging_face(hub, "org/m-GGUF", "ffff0000", old, is_main=False)
     first, second = found("huggingface", tmp_path)
     assert first.name == "org/m-GGUF:m-Q4_K_M"
-    assert first.source == "hf:org/m-GGUF#m-Q4_K_M.gguf"
+    assert first.source == "hf:org/m-GGUF/m-Q4_K_M.gguf"
     assert first.revision == "0123abcd"
     assert [file.role for file in first.files] == ["model", "projector"]
     assert first.files[0].path.read_bytes() == WEIGHTS

@@ -11,6 +11,8 @@ from inferd.models.store.blobs import DigestError, PartialFile
 from inferd.models.store.directory import BLOBS, PARTIAL, QUARANTINE, StoreError
 from tests.fakes.hub import BLOCK_BYTES, Behaviour
 
+pytestmark = pytest.mark.slow  # a process, a server
+
 MODEL = b"GGUF" + bytes(range(256)) * 1_000
 OTHER = b"GGUF" + bytes(range(255)) * 1_000
 PATH = "/x/m.gguf"

@@ -15,6 +15,8 @@ from inferd.models.store.names import file_of
 from tests.fakes.hub import COMMIT, Behaviour
 from tests.unit.models.store.stores import add_model, assert_whole, open_store
 
+pytestmark = pytest.mark.slow  # a process, a server
+
 MODEL = b"GGUF" + bytes(range(256)) * 400
 PROJECTOR = b"GGUF projector"
 PARTS = {f"m-Q8_0-0000{n}-of-00002.gguf": MODEL + bytes([n]) for n in (1, 2)}
