@@ -40,8 +40,6 @@ class Behaviour:
     """Responses that are so; others are as they should be."""
     has_ranges: bool = True
     has_length: bool = True
-    on_byte: Callable[[int], None] | None = None
-    """Is called with the bytes of the body that have been sent, block by block."""
 
 
 @dataclass
@@ -62,6 +60,9 @@ class Hub:
         self.repositories: dict[str, dict[str, object]] = {}
         self.behaviours: dict[str, Behaviour] = {}
         self.asked: list[Asked] = []
+        self.meter: Callable[[int], int] | None = None
+        """Is given the bytes of a file that come next, and says how many are sent; after
+        fewer the connection ends."""
         self.released = threading.Event()
         """Ends stalls."""
 
@@ -156,14 +157,21 @@ class _Handler(BaseHTTPRequestHandler):
         stop = len(body) if behaviour.sends is None else behaviour.sends
         for begin in range(0, min(stop, len(body)), BLOCK_BYTES):
             block = body[begin : min(stop, begin + BLOCK_BYTES)]
-            self.wfile.write(block)
-            if behaviour.on_byte is not None:
-                behaviour.on_byte(begin + len(block))
+            n_bytes = self._metered(len(block), headers)
+            self.wfile.write(block[:n_bytes])
+            if n_bytes < len(block):
+                self.close_connection = True
+                return
         self.wfile.flush()
         if behaviour.sends is not None:
             if behaviour.then == "stall":
                 self.hub.released.wait()
             self.close_connection = True
+
+    def _metered(self, n_bytes: int, headers: dict[str, str]) -> int:
+        if self.hub.meter is None or "ETag" not in headers:
+            return n_bytes
+        return self.hub.meter(n_bytes)
 
 
 class _Server(ThreadingHTTPServer):
