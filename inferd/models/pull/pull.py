@@ -19,7 +19,14 @@ from inferd.models.pull.errors import PullError
 from inferd.models.pull.messages import ListHub
 from inferd.models.pull.process import Downloader
 from inferd.models.pull.source import HttpsSource, HubSource, Source
-from inferd.models.store.manifest import Kind, Manifest, ManifestError, Role, StoredFile
+from inferd.models.store.manifest import (
+    Kind,
+    Manifest,
+    ManifestError,
+    Role,
+    StoredFile,
+    is_file_name,
+)
 from inferd.models.store.names import InvalidNameError, check_name
 from inferd.models.store.store import ModelNotInStoreError, ModelStore
 
@@ -57,6 +64,9 @@ def plan_pull(
         InvalidNameError: the name cannot be one.
     """
     plan = _plan(downloader, source, options)
+    for wanted, _ in plan.files:
+        if not is_file_name(wanted.name):
+            raise PullError(f"{wanted.name!r} cannot be the name of a file")
     _check_name_is_free(store, plan)
     return plan
 

@@ -75,6 +75,12 @@ class _Version(msgspec.Struct):
     format: int
 
 
+def is_file_name(name: str) -> bool:
+    """Tell whether a manifest may have a file of this name."""
+    is_printable = _PRINTABLE.fullmatch(name) is not None
+    return is_printable and len(name) <= FILE_NAME_MAX_CHARS and name not in {".", ".."}
+
+
 def encode_manifest(manifest: Manifest) -> bytes:
     """Encode a manifest, for people as well.
 
@@ -107,7 +113,7 @@ def decode_manifest(data: bytes, name: str) -> Manifest:
     if manifest.name != name:
         raise ManifestError(f"it is that of {manifest.name}")
     for file in manifest.files:
-        if not _PRINTABLE.fullmatch(file.name) or file.name in {".", ".."}:
+        if not is_file_name(file.name):
             raise ManifestError(f"{file.name!r} is no name of a file")
     if not manifest.files_of("model"):
         raise ManifestError("none of its files is a model")
