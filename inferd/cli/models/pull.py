@@ -3,7 +3,8 @@
 import argparse
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -95,20 +96,25 @@ def run(arguments: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def started(arguments: argparse.Namespace) -> Downloader:
-    """Prepare a downloader; entering it starts the process.
+@contextmanager
+def started(arguments: argparse.Namespace) -> Iterator[Downloader]:
+    """Run a downloader while inside; say what its sandbox lacks.
 
     Raises:
         CommandError: the file of the certificate authorities cannot be read.
+        PullError: it did not start.
     """
     ca_file: Path | None = arguments.ca_file
-    if ca_file is None:
-        return Downloader(os.environ)
-    try:
-        ca_file.open("rb").close()
-    except OSError as error:
-        raise CommandError(f"{ca_file}: {error.strerror}") from error
-    return Downloader(os.environ, str(ca_file.absolute()))
+    if ca_file is not None:
+        try:
+            ca_file.open("rb").close()
+        except OSError as error:
+            raise CommandError(f"{ca_file}: {error.strerror}") from error
+    chosen = None if ca_file is None else str(ca_file.absolute())
+    with Downloader(os.environ, chosen) as downloader:
+        for missing in downloader.missing:
+            print_stderr(f"note: the downloader's sandbox is weaker: {missing}")
+        yield downloader
 
 
 def hub_token(environ: Mapping[str, str]) -> str:

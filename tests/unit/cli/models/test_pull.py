@@ -3,6 +3,7 @@ import json
 import pytest
 
 from inferd.cli.models.pull import hub_token
+from inferd.models.pull.process import Downloader
 from tests.fakes.hub import Behaviour, running_hub
 
 MODEL = b"GGUF" + bytes(range(256)) * 1_000
@@ -75,6 +76,15 @@ def test_what_is_not_pulled_is_told_with_a_hint(pull, hub):
     assert f"hint: inferd model pull {hub.url('/m.gguf')} --sha256 SHA256\n" in stderr
     code, _, stderr = pull("hf:a/\x1b[2J")
     assert "\x1b" not in stderr
+
+
+@pytest.mark.slow
+def test_a_sandbox_that_is_weaker_is_told(pull, hub, monkeypatch):
+    monkeypatch.setattr(Downloader, "_await_ready", lambda _: ("Landlock: no", "b"))
+    _, _, stderr = pull("hf:me/nothing")
+    first, second, *_ = stderr.splitlines()
+    assert first == "note: the downloader's sandbox is weaker: Landlock: no"
+    assert second.endswith("weaker: b")
 
 
 def test_a_file_of_authorities_that_is_not_there_is_told(inferd, hub, tmp_path):

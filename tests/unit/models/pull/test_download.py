@@ -1,12 +1,14 @@
 """Downloads from a server on loopback that does what it should, or not."""
 
 import os
+from types import SimpleNamespace
 
 import pytest
 
 from inferd.limits.models import STORE_FREE_BYTES
 from inferd.models.pull.download import DownloadBounds, WantedFile, download, has_file
 from inferd.models.pull.errors import DroppedError, PullError, StalledError
+from inferd.models.pull.messages import Head
 from inferd.models.store.blobs import DigestError, PartialFile
 from inferd.models.store.directory import BLOBS, PARTIAL, QUARANTINE, StoreError
 from tests.fakes.hub import BLOCK_BYTES, Behaviour
@@ -257,17 +259,44 @@ def test_a_server_that_stalls_is_given_up(get, hub, store, downloader, n_bytes):
     with pytest.raises(
         StalledError, match="localhost sent nothing for 0.05 s"
     ) as raised:
-        get(DownloadBounds(stall_s=SHORT_S), downloader=downloader)
+        bounds = DownloadBounds(stall_s=SHORT_S, stall_bytes=0)
+        get(bounds, downloader=downloader)
     assert "type the same command again" in raised.value.hint
     hub.behaviours.clear()
     assert begun(store) <= n_bytes
 
 
-def test_a_server_that_trickles_is_given_up(get, hub, downloader):
-    bounds = DownloadBounds(stall_s=SHORT_S, stall_bytes=10**9)
-    hub.behaviours[PATH] = Behaviour(sends=50_000, then="stall")
-    with pytest.raises(StalledError, match="nothing|fewer than 1000000000 bytes"):
-        get(bounds, downloader=downloader)
+class Trickle:
+    """A downloader that brings few bytes each second of a clock."""
+
+    def __init__(self, n_bytes):
+        self.now = 0.0
+        self._n_bytes = n_bytes
+
+    def send(self, _):
+        self.now = 0.0
+
+    def receive(self, _):
+        self.now += 1.0
+        if self.now == 1.0:
+            return Head(offset=0)
+        return b"GGUF" + b"w" * (self._n_bytes - 4)
+
+
+@pytest.mark.parametrize("case", [(9, StalledError), (10, PullError)])
+def test_a_server_that_trickles_is_given_up(get, store, monkeypatch, case):
+    """Ten bytes a second are enough, and go on until there are too many."""
+    n_bytes, error = case
+    trickle = Trickle(n_bytes)
+    clock = SimpleNamespace(monotonic=lambda: trickle.now)
+    monkeypatch.setattr("inferd.models.pull.download.time", clock)
+    bounds = DownloadBounds(stall_s=60.0, stall_bytes=600, max_bytes=5_000)
+    with pytest.raises(PullError) as raised:
+        get(bounds, downloader=trickle)
+    assert type(raised.value) is error
+    monkeypatch.undo()
+    begun(store)
+    get()
 
 
 def test_a_redirect_to_another_host_is_followed_to_what_is_pinned(get, hub):
