@@ -119,9 +119,9 @@ def test_one_whose_client_does_not_read_frees_its_permit(shouter: DaemonProcess,
     assert shouter.ask(max_tokens=1)[-1]["stop_reason"] == "length"
 
 
-# --- a thousand -----------------------------------------------------------------------------
+# --- hundreds -------------------------------------------------------------------------------
 
-N_REQUESTS = 1000
+N_REQUESTS = 400
 MOST_AT_ONCE = 12
 SEED = 5
 ASKS = {
@@ -178,7 +178,7 @@ class ManyClients:
         client.close()
 
 
-def test_of_a_thousand_requests_that_end_at_any_time_nothing_is_left():
+def test_of_hundreds_of_requests_that_end_at_any_time_nothing_is_left():
     admission = {"max_active": 3, "max_queued": 6}
     with daemons() as make:
         daemon = make({"backend": [MIXED], "admission": admission}).start()

@@ -21,7 +21,7 @@ LONG = "x" * 60_000
 SOON_S = 3.0
 """Seconds in which the worker is idle: far fewer than what is ended would take."""
 DEADLINE_MS = 1500
-N_REQUESTS = 100
+N_REQUESTS = 60
 SEED = 7
 
 

@@ -150,7 +150,7 @@ def test_a_draft_model_counts_in_the_budget_and_keeps_to_it(
     daemon.start()
     [line] = daemon.logged(msg="memory.planned")
     assert line["shrunk"]
-    *_, done = daemon.ask("Write a long story.", max_tokens=64, temperature=0)
+    *_, done = daemon.ask("Write a long story.", max_tokens=12, temperature=0)
     assert done["usage"]["drafted_tokens"] > 0
     assert 280 * MIB < resident(daemon) <= 550 * MIB
 

@@ -49,18 +49,17 @@ def run(backend, asked):
 
 
 @pytest.mark.parametrize("prompt", PROMPTS)
-def test_the_likeliest_answer_is_the_same_with_lookups(plain, with_lookup, prompt):
+def test_the_likeliest_answer_is_the_same_with_lookups_which_guess_repetitions_well(
+    plain, with_lookup, prompt
+):
     asked = job(PROMPTS[prompt], max_tokens=64)
     given, guesses = run(with_lookup, asked)
     expected = answer(plain, asked)
     assert (given.text, given.end) == (expected.text, expected.end)
-    assert sum(each.drafted_tokens for each in guesses) > 0
-
-
-def test_what_is_repeated_is_guessed_well(with_lookup):
-    _, guesses = run(with_lookup, job(PROMPTS["repeat"], max_tokens=64))
     drafted = sum(each.drafted_tokens for each in guesses)
-    assert sum(each.accepted_tokens for each in guesses) > 0.5 * drafted > 10
+    assert drafted > 0
+    if prompt == "repeat":
+        assert sum(each.accepted_tokens for each in guesses) > 0.5 * drafted > 10
 
 
 def test_a_draft_model_that_is_the_model_is_right(plain, drafting):

@@ -200,7 +200,7 @@ def test_a_job_that_is_dropped_amid_its_sound_leaves_nothing_behind(backend):
 
 @pytest.mark.slow
 def test_jobs_take_turns_and_hear_what_they_would_alone(backend):
-    sounds = {ticket: noise(32, seed=ticket) for ticket in (1, 2, 3)}
+    sounds = {ticket: noise(32, seed=ticket) for ticket in (1, 2)}
     alone = {ticket: hear(backend, each, **SURE) for ticket, each in sounds.items()}
     for ticket, samples in sounds.items():
         start(backend, ticket, samples, **SURE)
@@ -213,7 +213,7 @@ def test_jobs_take_turns_and_hear_what_they_would_alone(backend):
                 order.append(outcome.ticket)
                 together[outcome.ticket] += outcome.segments
     assert {ticket: each.segments for ticket, each in alone.items()} == together
-    assert set(order[:3]) == {1, 2, 3}
+    assert set(order[:2]) == {1, 2}
 
 
 @pytest.mark.slow
@@ -246,7 +246,7 @@ def test_a_language_is_found_where_none_is_given(many):
 @pytest.mark.slow
 def test_a_job_is_dropped_in_the_middle_and_says_nothing_more(backend):
     for ticket in (1, 2):
-        start(backend, ticket, noise(70), **SURE)
+        start(backend, ticket, noise(32), **SURE)
     backend.step()
     backend.interrupt(1)
     backend.drop(1)
