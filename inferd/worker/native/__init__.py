@@ -1,1 +1,1 @@
-"""Code that llama.cpp and whisper.cpp share: threads, tensor types, struct sizes."""
+"""Code that llama.cpp and whisper.cpp share: threads and struct sizes."""

@@ -1,1 +1,1 @@
-"""Open GGUF files and validate their headers before llama.cpp sees them."""
+"""Open GGUF files once, with their headers checked before llama.cpp sees them."""

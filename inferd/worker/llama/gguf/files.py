@@ -1,19 +1,21 @@
 """Open a GGUF model's files once, and check them before the library sees them."""
 
 import os
-import re
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from inferd.config.kinds.llamacpp import LlamaCppSettings
-from inferd.limits.worker import MODEL_PARTS
+from inferd.models.file_error import ModelFileError, WrongFormatError
+from inferd.models.gguf.header import MAGIC, GgufHeader, read_header
+from inferd.models.gguf.parts import other_parts
 from inferd.worker.backend import LoadError
-from inferd.worker.llama.gguf.header import GgufHeader, read_header
-from inferd.worker.llama.gguf.reader import GgufError
-from inferd.worker.model_file import MODEL_KIND, OpenedFile
+from inferd.worker.model_file import (
+    MODEL_KIND,
+    OpenedFile,
+    describe_format_error,
+)
 
 _PROJECTOR: Final = b"clip"
-_FIRST_PART: Final = re.compile(r"(?P<stem>.+)-00001-of-(?P<n_parts>\d{5})\.gguf")
 
 
 class ModelFile(OpenedFile):
@@ -34,7 +36,7 @@ class ModelFile(OpenedFile):
     def __init__(self, path: Path, kind: str = MODEL_KIND) -> None:
         super().__init__(path, kind)
         self.header = self._add(path)
-        for each in _other_parts(path, self.header.n_parts):
+        for each in self._other_parts():
             self._add(each)
         self._note_opened()
 
@@ -44,11 +46,21 @@ class ModelFile(OpenedFile):
         try:
             with open(fd, "rb", buffering=0, closefd=False) as file:
                 return read_header(file, os.fstat(fd).st_size)
-        except GgufError as error:
+        except WrongFormatError as error:
+            fault = describe_format_error(MAGIC, error.magic)
+            raise LoadError.of_file(path, fault, kind=self.kind) from error
+        except ModelFileError as error:
             raise LoadError.of_file(path, str(error), kind=self.kind) from error
         except OSError as error:
             fault = str(error.strerror)
             raise LoadError.of_file(path, fault, kind=self.kind) from error
+
+    def _other_parts(self) -> list[Path]:
+        """Return the paths of a split model's other parts."""
+        try:
+            return other_parts(self.path, self.header.n_parts)
+        except ModelFileError as error:
+            raise LoadError.of_file(self.path, str(error)) from error
 
 
 class ModelFiles(NamedTuple):
@@ -86,22 +98,3 @@ def _open_projector(path: Path) -> ModelFile:
             f"its architecture is {found!r}; that of a projector is 'clip'"
         )
     return file
-
-
-def _other_parts(path: Path, n_parts: int) -> list[Path]:
-    """Return the paths of a split model's other parts, by the naming convention."""
-    if n_parts <= 1:
-        return []
-    if n_parts > MODEL_PARTS:
-        raise LoadError.of_file(path, f"{n_parts} parts, over {MODEL_PARTS}")
-    named = _FIRST_PART.fullmatch(path.name)
-    if named is None or int(named["n_parts"]) != n_parts:
-        raise LoadError.of_file(
-            path,
-            f"it is one of {n_parts} parts, so the first one's name must end in "
-            f"-00001-of-{n_parts:05}.gguf",
-        )
-    return [
-        path.with_name(f"{named['stem']}-{number:05}-of-{n_parts:05}.gguf")
-        for number in range(2, n_parts + 1)
-    ]

@@ -4,9 +4,10 @@ import os
 from pathlib import Path
 
 from inferd.config.kinds.whispercpp import WhisperCppSettings
+from inferd.models.file_error import ModelFileError, WrongFormatError
+from inferd.models.whisper.header import MAGIC, read_header
 from inferd.worker.backend import LoadError
-from inferd.worker.model_file import OpenedFile
-from inferd.worker.whisper.model.header import HeaderError, read_header
+from inferd.worker.model_file import OpenedFile, describe_format_error
 
 
 class WhisperFile(OpenedFile):
@@ -28,7 +29,10 @@ class WhisperFile(OpenedFile):
         try:
             with open(fd, "rb", buffering=0, closefd=False) as file:
                 self.header = read_header(file, os.fstat(fd).st_size)
-        except HeaderError as error:
+        except WrongFormatError as error:
+            fault = describe_format_error(MAGIC, error.magic)
+            raise LoadError.of_file(path, fault) from error
+        except ModelFileError as error:
             raise LoadError.of_file(path, str(error)) from error
         except OSError as error:
             raise LoadError.of_file(path, str(error.strerror)) from error

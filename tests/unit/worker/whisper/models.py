@@ -9,15 +9,15 @@ from typing import Final
 
 import numpy as np
 
-from inferd.worker.native.ggml_types import BLOCKS
-from inferd.worker.whisper.model.header import (
+from inferd.models.ggml_types import BLOCKS
+from inferd.models.whisper.header import (
     F16,
     F32,
     FREQUENCIES,
     MAGIC,
     WhisperHeader,
 )
-from inferd.worker.whisper.model.tensors import tensor_shapes
+from inferd.models.whisper.tensors import tensor_shapes
 
 SMALL: Final = WhisperHeader(
     n_vocab=51_864,

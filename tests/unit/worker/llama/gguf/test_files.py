@@ -56,6 +56,13 @@ def test_a_file_that_is_not_gguf_is_refused(path, content):
         ModelFile(path)
 
 
+def test_a_file_for_another_kind_of_backend_is_told_so(path):
+    path.write_bytes(b"lmgg" + bytes(20))
+    reason = 'not a GGUF file but a whisper.cpp model file, for kind = "whispercpp"'
+    with pytest.raises(LoadError, match=reason):
+        ModelFile(path)
+
+
 def test_a_file_that_is_not_there_is_named(path):
     for missing in (path, path.parent):
         with pytest.raises(LoadError, match=f"^model file not found: {missing}$"):

@@ -24,6 +24,14 @@ def test_a_file_that_is_no_model_is_refused_in_one_line(tmp_path):
     assert caught.value.reason == "model file: not a whisper.cpp model file"
 
 
+def test_a_file_for_another_kind_of_backend_is_told_so(tmp_path):
+    path = tmp_path / "m.gguf"
+    path.write_bytes(b"GGUF" + bytes(100))
+    reason = 'not a whisper.cpp model file but a GGUF file, for kind = "llamacpp"'
+    with pytest.raises(LoadError, match=reason):
+        WhisperFile(path)
+
+
 def test_a_file_that_cannot_be_read_is_refused_in_one_line(small_model, monkeypatch):
     def fail(*_: object) -> None:
         raise OSError(errno.EIO, "Input/output error")

@@ -8,16 +8,18 @@ texts are skipped by their lengths, and weights are not read.
 from collections.abc import Iterator
 from typing import BinaryIO, Final, NamedTuple
 
-from inferd.limits.worker import (
+from inferd.limits.model_files import (
     GGUF_ALIGNMENT_BYTES,
     GGUF_ARRAY_TEXTS,
     GGUF_KEYS,
     GGUF_NAME_BYTES,
     GGUF_TENSORS,
 )
-from inferd.worker.llama.gguf.reader import GgufError, Reader, read_name, refuse_over
-from inferd.worker.llama.gguf.rules import TOKENS_KEY, fault_of
-from inferd.worker.llama.gguf.values import (
+from inferd.models.file_error import ModelFileError, WrongFormatError
+from inferd.models.ggml_types import BLOCKS
+from inferd.models.gguf.reader import Reader, read_name, refuse_over
+from inferd.models.gguf.rules import TOKENS_KEY, fault_of
+from inferd.models.gguf.values import (
     ARRAY,
     KEPT_TEXT_BYTES,
     SIZES,
@@ -28,8 +30,6 @@ from inferd.worker.llama.gguf.values import (
     read_number,
     read_numbers,
 )
-from inferd.worker.model_file import describe_format_error
-from inferd.worker.native.ggml_types import BLOCKS
 
 MAGIC: Final = b"GGUF"
 VERSIONS: Final = range(2, 4)
@@ -68,7 +68,7 @@ def read_header(file: BinaryIO, n_bytes: int) -> GgufHeader:
         n_bytes: its size.
 
     Raises:
-        GgufError: it is not a GGUF file, its header contradicts itself, or it is truncated.
+        ModelFileError: it is not a GGUF file, its header contradicts itself, or it is truncated.
 
     Bounds:
         Memory: a chunk of 1 MiB or one name, and the set of names. Time: 0.2 µs per text.
@@ -76,21 +76,21 @@ def read_header(file: BinaryIO, n_bytes: int) -> GgufHeader:
     reader = Reader(file, n_bytes)
     magic = reader.take(min(n_bytes, len(MAGIC)))
     if magic != MAGIC:
-        raise GgufError(describe_format_error(MAGIC, magic))
+        raise WrongFormatError("GGUF", magic)
     version = reader.number(4)
     if version not in VERSIONS:
-        raise GgufError(f"GGUF version {version} is not supported (2 and 3 are)")
+        raise ModelFileError(f"GGUF version {version} is not supported (2 and 3 are)")
     n_tensors, n_keys = reader.number(8), reader.number(8)
     refuse_over("tensors", n_tensors, GGUF_TENSORS)
     refuse_over("keys", n_keys, GGUF_KEYS)
     values = _read_values(reader, n_keys)
     alignment = values.number(_ALIGNMENT_KEY, _DEFAULT_ALIGNMENT)
     if not 0 < alignment <= GGUF_ALIGNMENT_BYTES or alignment & (alignment - 1):
-        raise GgufError(f"its alignment of {alignment} bytes is not valid")
+        raise ModelFileError(f"its alignment of {alignment} bytes is not valid")
     sizes = list(_read_tensors(reader, n_tensors, alignment))
     _refuse_short(reader, sizes, alignment)
     if fault := fault_of(values.architecture.decode("utf-8", "replace"), values.all):
-        raise GgufError(fault)
+        raise ModelFileError(fault)
     return GgufHeader(
         n_tensors,
         values.number(_PARTS_KEY, 0),
@@ -163,14 +163,14 @@ def _read_values(reader: Reader, n_keys: int) -> _Values:
     for _ in range(n_keys):
         key = read_name(reader, GGUF_NAME_BYTES)
         if key in seen:
-            raise GgufError(f"it has the key {_quoted(key)} twice")
+            raise ModelFileError(f"it has the key {_quoted(key)} twice")
         seen.add(key)
         values.read(reader, key)
     return values
 
 
-def _wrong_kind(key: bytes, kind: int) -> GgufError:
-    return GgufError(f"its key {_quoted(key)} has a value of type {kind}")
+def _wrong_kind(key: bytes, kind: int) -> ModelFileError:
+    return ModelFileError(f"its key {_quoted(key)} has a value of type {kind}")
 
 
 def _read_tensors(reader: Reader, n_tensors: int, alignment: int) -> Iterator[int]:
@@ -184,12 +184,12 @@ def _read_tensors(reader: Reader, n_tensors: int, alignment: int) -> Iterator[in
     for _ in range(n_tensors):
         name = read_name(reader, _MAX_TENSOR_NAME_BYTES)
         if name in seen:
-            raise GgufError(f"it has the tensor {_quoted(name)} twice")
+            raise ModelFileError(f"it has the tensor {_quoted(name)} twice")
         seen.add(name)
         size = _tensor_bytes(reader, name)
         offset = reader.number(8)
         if offset != expected:
-            raise GgufError(
+            raise ModelFileError(
                 f"its tensor {_quoted(name)} is at {offset}, not at {expected}"
             )
         expected = _aligned(offset + size, alignment)
@@ -199,22 +199,26 @@ def _read_tensors(reader: Reader, n_tensors: int, alignment: int) -> Iterator[in
 def _tensor_bytes(reader: Reader, name: bytes) -> int:
     n_dimensions = reader.number(4)
     if not 1 <= n_dimensions <= _MAX_DIMENSIONS:
-        raise GgufError(f"its tensor {_quoted(name)} has {n_dimensions} dimensions")
+        raise ModelFileError(
+            f"its tensor {_quoted(name)} has {n_dimensions} dimensions"
+        )
     shape = [reader.number(8) for _ in range(n_dimensions)]
     kind = reader.number(4)
     if kind not in BLOCKS:
-        raise GgufError(f"its tensor {_quoted(name)} is of the unknown type {kind}")
+        raise ModelFileError(
+            f"its tensor {_quoted(name)} is of the unknown type {kind}"
+        )
     n_numbers, n_bytes = BLOCKS[kind]
     n_items = 1
     for each in shape:
         n_items *= each
         if not 0 < n_items * n_bytes <= reader.n_bytes * n_numbers:
-            raise GgufError(
+            raise ModelFileError(
                 f"its tensor {_quoted(name)} of the shape {shape} cannot be in a file of "
                 f"{reader.n_bytes} bytes"
             )
     if shape[0] % n_numbers:
-        raise GgufError(
+        raise ModelFileError(
             f"its tensor {_quoted(name)} has rows that are not whole blocks"
         )
     return n_items // n_numbers * n_bytes
@@ -226,7 +230,9 @@ def _refuse_short(reader: Reader, sizes: list[int], alignment: int) -> None:
     for size in sizes:
         needed = _aligned(needed, alignment) + size
     if sizes and needed > reader.n_bytes:
-        raise GgufError(f"it has {reader.n_bytes} bytes of {needed}: part is missing")
+        raise ModelFileError(
+            f"it has {reader.n_bytes} bytes of {needed}: part is missing"
+        )
 
 
 def _aligned(place: int, alignment: int) -> int:

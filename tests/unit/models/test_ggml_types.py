@@ -1,6 +1,6 @@
 import gguf as reference
 
-from inferd.worker.native.ggml_types import BLOCKS
+from inferd.models.ggml_types import BLOCKS
 
 
 def test_sizes_of_blocks_are_those_of_the_format():

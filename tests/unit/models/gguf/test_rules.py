@@ -4,9 +4,9 @@ import math
 import pytest
 from hypothesis import given, strategies as st
 
-from inferd.worker.llama.gguf.header import read_header
-from inferd.worker.llama.gguf.reader import GgufError
-from inferd.worker.llama.gguf.rules import MODEL_RULES, PROJECTOR_RULES
+from inferd.models.file_error import ModelFileError
+from inferd.models.gguf.header import read_header
+from inferd.models.gguf.rules import MODEL_RULES, PROJECTOR_RULES
 from tests.fakes.gguf_bytes import (
     ARRAY,
     BOOL,
@@ -40,7 +40,7 @@ def refusal(content: bytes) -> str | None:
     """Read a header; give why it is refused, if it is."""
     try:
         read_header(io.BytesIO(content), len(content))
-    except GgufError as error:
+    except ModelFileError as error:
         return str(error)
     return None
 

@@ -7,7 +7,7 @@ each value is compared with the range that real models have, and with the other 
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from inferd.limits.worker import (
+from inferd.limits.model_files import (
     GGUF_ARRAY_NUMBERS,
     GGUF_ARRAY_TEXTS,
     GGUF_CONTEXT_TOKENS,
@@ -19,8 +19,8 @@ from inferd.limits.worker import (
     GGUF_LAYERS,
     GGUF_WIDTH,
 )
-from inferd.worker.llama.gguf.consistency import Numbers, contradiction
-from inferd.worker.llama.gguf.values import (
+from inferd.models.gguf.consistency import Numbers, contradiction
+from inferd.models.gguf.values import (
     BOOL,
     F32,
     FLOATS,

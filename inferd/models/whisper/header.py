@@ -9,10 +9,10 @@ import math
 import struct
 from typing import BinaryIO, Final, NamedTuple
 
-from inferd.limits.worker import WHISPER_TEXT_BYTES
-from inferd.worker.model_file import describe_format_error
-from inferd.worker.native.ggml_types import BLOCKS
-from inferd.worker.whisper.model.tensors import Shape, tensor_shapes
+from inferd.limits.model_files import WHISPER_TEXT_BYTES
+from inferd.models.file_error import ModelFileError, WrongFormatError
+from inferd.models.ggml_types import BLOCKS
+from inferd.models.whisper.tensors import Shape, tensor_shapes
 
 MAGIC: Final = b"lmgg"
 """``ggml`` as a number, little endian."""
@@ -51,10 +51,6 @@ _LENGTH_BYTES: Final = 4
 _MAX_DIMENSIONS: Final = 4
 _CHUNK_BYTES: Final = 1024 * 1024
 _SPACE: Final = b" "
-
-
-class HeaderError(Exception):
-    """The file is not a model that whisper.cpp can load; the text says what is wrong."""
 
 
 class WhisperHeader(NamedTuple):
@@ -96,7 +92,7 @@ def read_header(file: BinaryIO, n_bytes: int) -> WhisperHeader:
         n_bytes: its size.
 
     Raises:
-        HeaderError: the file has another format, is inconsistent or is truncated.
+        ModelFileError: the file has another format, is inconsistent or is truncated.
 
     Bounds:
         Memory: a chunk of 1 MiB. Time: 0.5 µs per token of the vocabulary.
@@ -104,17 +100,17 @@ def read_header(file: BinaryIO, n_bytes: int) -> WhisperHeader:
     reader = _Reader(file, n_bytes)
     magic = reader.take(min(n_bytes, len(MAGIC)))
     if magic != MAGIC:
-        raise HeaderError(describe_format_error(MAGIC, magic))
+        raise WrongFormatError("whisper.cpp model", magic)
     header = WhisperHeader(*reader.numbers(len(WhisperHeader._fields)))
     _check(header)
     n_mels, n_frequencies = reader.numbers(2)
     if (n_mels, n_frequencies) != (header.n_mels, FREQUENCIES):
-        raise HeaderError(
+        raise ModelFileError(
             f"its mel filters are {n_mels} by {n_frequencies}, not "
             f"{header.n_mels} by {FREQUENCIES}"
         )
     if not all(map(math.isfinite, reader.reals(n_mels * n_frequencies))):
-        raise HeaderError("its mel filters are not all finite")
+        raise ModelFileError("its mel filters are not all finite")
     _read_vocabulary(reader, header.n_vocab)
     _read_tensors(reader, header)
     return header
@@ -122,19 +118,21 @@ def read_header(file: BinaryIO, n_bytes: int) -> WhisperHeader:
 
 def _check(header: WhisperHeader) -> None:
     if header.n_vocab not in VOCABULARIES:
-        raise HeaderError(f"a vocabulary of {header.n_vocab} tokens is not supported")
+        raise ModelFileError(
+            f"a vocabulary of {header.n_vocab} tokens is not supported"
+        )
     if (header.n_audio_ctx, header.n_text_ctx) != (AUDIO_CTX, TEXT_CTX):
-        raise HeaderError(
+        raise ModelFileError(
             f"contexts of {header.n_audio_ctx} and {header.n_text_ctx} are not supported"
         )
     if header.n_mels not in MELS:
-        raise HeaderError(f"{header.n_mels} mel bands are not supported")
+        raise ModelFileError(f"{header.n_mels} mel bands are not supported")
     if header.kind % _QUANTISATION_FACTOR not in TYPES:
-        raise HeaderError(f"its file type {header.kind} is not supported")
+        raise ModelFileError(f"its file type {header.kind} is not supported")
     for n_state, n_head, n_layer in (header[2:5], header[6:9]):
         _check_half(n_state, n_head, n_layer, BLOCKS[header.weights_type][0])
     if header.n_audio_state != header.n_text_state:
-        raise HeaderError(
+        raise ModelFileError(
             f"its encoder has {header.n_audio_state} numbers per state and its decoder "
             f"{header.n_text_state}"
         )
@@ -142,13 +140,13 @@ def _check(header: WhisperHeader) -> None:
 
 def _check_half(n_state: int, n_head: int, n_layer: int, block: int) -> None:
     if n_state not in STATES or n_layer not in LAYERS:
-        raise HeaderError(f"{n_layer} layers of size {n_state} are not supported")
+        raise ModelFileError(f"{n_layer} layers of size {n_state} are not supported")
     if n_head <= 0 or n_state % n_head:
-        raise HeaderError(
+        raise ModelFileError(
             f"a layer of size {n_state} does not divide by {n_head} heads"
         )
     if n_state % block:
-        raise HeaderError(
+        raise ModelFileError(
             f"a layer of size {n_state} does not divide into blocks of {block}"
         )
 
@@ -156,10 +154,10 @@ def _check_half(n_state: int, n_head: int, n_layer: int, block: int) -> None:
 def _read_vocabulary(reader: "_Reader", most: int) -> None:
     (n_tokens,) = reader.numbers(1)
     if not 0 < n_tokens <= most:
-        raise HeaderError(f"it has {n_tokens} tokens, 1 to {most} are allowed")
+        raise ModelFileError(f"it has {n_tokens} tokens, 1 to {most} are allowed")
     # Without a token for a space the library would abort the process.
     if not reader.has_text(_SPACE, n_tokens):
-        raise HeaderError("its vocabulary has no token for a space")
+        raise ModelFileError("its vocabulary has no token for a space")
 
 
 def _read_tensors(reader: "_Reader", header: WhisperHeader) -> None:
@@ -167,7 +165,7 @@ def _read_tensors(reader: "_Reader", header: WhisperHeader) -> None:
     while reader.n_left:
         n_dimensions, n_name, kind = reader.numbers(3)
         if not 0 < n_dimensions <= _MAX_DIMENSIONS or not 0 < n_name <= _NAME_BYTES:
-            raise HeaderError(
+            raise ModelFileError(
                 f"it has a tensor with {n_dimensions} dimensions and a name of {n_name} "
                 f"bytes, 1 to {_MAX_DIMENSIONS} and 1 to {_NAME_BYTES} are allowed"
             )
@@ -175,11 +173,11 @@ def _read_tensors(reader: "_Reader", header: WhisperHeader) -> None:
         name = reader.take(n_name).decode(errors="replace")
         shape = missing.pop(name, None)
         if shape is None:
-            raise HeaderError(f"its tensor {name!r} is unknown or duplicate")
+            raise ModelFileError(f"its tensor {name!r} is unknown or duplicate")
         _check_tensor(name, shape, header, (found, kind))
         reader.skip(_tensor_bytes(found, kind))
     if missing:
-        raise HeaderError(f"its tensor {min(missing)} is missing")
+        raise ModelFileError(f"its tensor {min(missing)} is missing")
 
 
 def _check_tensor(
@@ -193,7 +191,7 @@ def _check_tensor(
         # Convolutions are not quantised.
         kind = F16 if ".conv" in name else header.weights_type
     if found != (sizes, kind):
-        raise HeaderError(f"its tensor {name} has the wrong shape or type")
+        raise ModelFileError(f"its tensor {name} has the wrong shape or type")
 
 
 def _tensor_bytes(sizes: tuple[int, ...], kind: int) -> int:
@@ -244,7 +242,7 @@ class _Reader:
             while n_texts and place + _LENGTH_BYTES <= len(chunk):
                 (length,) = unpack(chunk, place)
                 if length > WHISPER_TEXT_BYTES:
-                    raise HeaderError(
+                    raise ModelFileError(
                         f"it has a token of {length} bytes, at most {WHISPER_TEXT_BYTES} "
                         "are allowed"
                     )
@@ -271,9 +269,11 @@ class _Reader:
             self._chunk = self._file.read(max(n_bytes, _CHUNK_BYTES))
             self._chunk_at, begin = self._at, 0
             if len(self._chunk) < n_bytes:
-                raise HeaderError("it was truncated while it was read")
+                raise ModelFileError("it was truncated while it was read")
         return begin
 
     def _check_left(self, n_bytes: int) -> None:
         if n_bytes > self.n_left:
-            raise HeaderError(f"it is truncated: it ends after {self._n_bytes} bytes")
+            raise ModelFileError(
+                f"it is truncated: it ends after {self._n_bytes} bytes"
+            )

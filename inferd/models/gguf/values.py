@@ -5,7 +5,7 @@ import struct
 from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol
 
-from inferd.limits.worker import GGUF_ARRAY_NUMBERS, GGUF_ARRAY_TEXTS
+from inferd.limits.model_files import GGUF_ARRAY_NUMBERS, GGUF_ARRAY_TEXTS
 
 U8, I8, U16, I16, U32, I32, F32, BOOL, TEXT, ARRAY, U64, I64, F64 = range(13)
 """Types of values, by their numbers in the file."""

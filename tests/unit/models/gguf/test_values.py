@@ -5,9 +5,9 @@ import struct
 import pytest
 from hypothesis import given, strategies as st
 
-from inferd.limits.worker import GGUF_ARRAY_NUMBERS
-from inferd.worker.llama.gguf.reader import Reader
-from inferd.worker.llama.gguf.values import (
+from inferd.limits.model_files import GGUF_ARRAY_NUMBERS
+from inferd.models.gguf.reader import Reader
+from inferd.models.gguf.values import (
     BOOL,
     F32,
     FLOATS,

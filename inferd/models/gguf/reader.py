@@ -3,13 +3,10 @@
 import struct
 from typing import BinaryIO, Final
 
-from inferd.limits.worker import GGUF_TEXT_BYTES
+from inferd.limits.model_files import GGUF_TEXT_BYTES
+from inferd.models.file_error import ModelFileError
 
 _CHUNK_BYTES: Final = 1024 * 1024
-
-
-class GgufError(Exception):
-    """The file is not a GGUF file that can be loaded; the text says why."""
 
 
 class Reader:
@@ -56,7 +53,7 @@ class Reader:
             while n_left and place <= end:
                 (length,) = unpack(chunk, place)
                 if length > GGUF_TEXT_BYTES:
-                    raise GgufError(f"it has a text of {length} bytes")
+                    raise ModelFileError(f"it has a text of {length} bytes")
                 place += 8 + length
                 n_left -= 1
             self.skip(place - begin)
@@ -70,23 +67,23 @@ class Reader:
             self._chunk = self._file.read(max(n_bytes, _CHUNK_BYTES))
             self._chunk_at, begin = self.at, 0
             if len(self._chunk) < n_bytes:
-                raise GgufError("it became shorter while it was read")
+                raise ModelFileError("it became shorter while it was read")
         return begin
 
     def _refuse_beyond(self, n_bytes: int) -> None:
         if n_bytes > self.n_bytes - self.at:
-            raise GgufError(f"it ends after {self.n_bytes} bytes, amid its header")
+            raise ModelFileError(f"it ends after {self.n_bytes} bytes, amid its header")
 
 
 def refuse_over(what: str, n_found: int, most: int) -> None:
     """Raise if a count is over its limit."""
     if n_found > most:
-        raise GgufError(f"it has {n_found} {what}, over {most}")
+        raise ModelFileError(f"it has {n_found} {what}, over {most}")
 
 
 def read_name(reader: Reader, most: int) -> bytes:
     """Read a short text."""
     length = reader.number(8)
     if length > most:
-        raise GgufError(f"it has a name of {length} bytes, over {most}")
+        raise ModelFileError(f"it has a name of {length} bytes, over {most}")
     return reader.take(length)

@@ -1,0 +1,1 @@
+"""Read the headers of GGUF files, and refuse those that contradict themselves."""
