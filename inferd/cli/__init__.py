@@ -30,7 +30,7 @@ COMMANDS: Final = {
 
 MODEL_COMMANDS: Final = {
     "list": "list the models of the store, and those that a daemon serves",
-    "show": "show what a model is made of, and where it came from",
+    "show": "show what a model is, and what it can do on this machine",
     "pull": "bring a model from Hugging Face's hub or another server",
     "import": "bring a file into the store, or a model that another program has",
     "verify": "compare the files of models with their SHA-256; exit 0 only if they agree",

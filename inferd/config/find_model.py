@@ -42,7 +42,7 @@ def find_model(
         raise ConfigError(f"model = {error}") from error
     if embedded is not None:
         return _embedded(embedded, reference, cache)
-    if _is_path(reference):
+    if is_path(reference):
         return None
     try:
         return _stored(reference, stores)
@@ -60,7 +60,8 @@ def _embedded(model: EmbeddedModel, reference: str, cache: Path) -> LocatedModel
     return LocatedModel(LocatedFile(str(path), model.sha256), kind=model.kind)
 
 
-def _is_path(reference: str) -> bool:
+def is_path(reference: str) -> bool:
+    """Tell whether a reference to a model is the path of a file, and no name."""
     return (
         reference.startswith(_PATH_PREFIXES)
         or reference.endswith(_PATH_SUFFIXES)

@@ -63,3 +63,16 @@ TEMPLATE_ALIASES: Final[Mapping[str, Dialect]] = {
 def is_template_alias(template: str) -> bool:
     """Return whether a chat template is only the name of a built-in one."""
     return "{" not in template
+
+
+def dialect_of(architecture: str, template: str) -> Dialect:
+    """Return the dialect of a model whose chat template may be a mere name.
+
+    Args:
+        architecture: ``general.architecture`` of the model.
+        template: the chat template that it carries, or the name of a built-in one; empty
+            without one.
+    """
+    if is_template_alias(template):
+        return TEMPLATE_ALIASES.get(template) or detect_dialect(architecture, "")
+    return detect_dialect(architecture, template)

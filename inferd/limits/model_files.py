@@ -56,3 +56,9 @@ MODEL_PARTS: Final = 256
 
 WHISPER_TEXT_BYTES: Final = 1024
 """Bytes of one token in a whisper model's vocabulary; the longest in use has 33. F-26."""
+
+SHOWN_TEXT_BYTES: Final = 256
+"""Bytes of a name or licence in a header that is shown; a longer one is no name. F-26."""
+
+SHOWN_TEMPLATE_BYTES: Final = 1024 * 1024
+"""Bytes of a chat template whose family is looked for; the longest in use has 20 kB. F-26."""

@@ -24,6 +24,14 @@ LOCK_WAIT_S: Final = 30.0
 as files are written before it."""
 FOUND_MAX_FILES: Final = 100_000
 """Files below the cache of another program that are looked at; large caches have thousands."""
+BANDWIDTH_PROBE_BYTES: Final = 64 * 1024 * 1024
+"""Bytes that are copied to measure how fast memory is read: more than most caches hold, and
+the copy takes some milliseconds."""
+BANDWIDTH_PROBES: Final = 3
+"""Copies, of which the fastest counts: the others may have been interrupted."""
+ASSUMED_BANDWIDTH_BYTES_PER_S: Final = 10_000_000_000
+"""Bytes per second that memory is assumed to give where that cannot be measured for want of
+memory; two channels of DDR4 give twice as much, one of DDR3 half."""
 
 # --- pull -------------------------------------------------------------------------------
 

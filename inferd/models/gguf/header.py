@@ -5,7 +5,8 @@ offset is compared with the file's size here first. Only the header is read: lon
 texts are skipped by their lengths, and weights are not read.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import BinaryIO, Final, NamedTuple
 
 from inferd.limits.model_files import (
@@ -60,18 +61,51 @@ class GgufHeader(NamedTuple):
     """Texts in all arrays: tokens and merges."""
 
 
+class Tensor(NamedTuple):
+    """A tensor's description."""
+
+    name: bytes
+    kind: int
+    """Its type, as ggml numbers types."""
+    n_items: int
+    """Its numbers."""
+    n_bytes: int
+
+
+class GgufContents(NamedTuple):
+    """All that a header says, but for long texts and the items of long arrays."""
+
+    header: GgufHeader
+    values: Mapping[str, Value]
+    """By key, without the architecture."""
+    tensors: tuple[Tensor, ...]
+
+
+_NO_TEXTS: Final[Mapping[str, int]] = MappingProxyType({})
+
+
 def read_header(file: BinaryIO, n_bytes: int) -> GgufHeader:
+    """Read the facts that loading needs, and check the header as ``read_contents`` does."""
+    return read_contents(file, n_bytes).header
+
+
+def read_contents(
+    file: BinaryIO, n_bytes: int, kept_texts: Mapping[str, int] = _NO_TEXTS
+) -> GgufContents:
     """Read a header, and check that the file is large enough for its contents.
 
     Args:
         file: a seekable file, at any offset.
         n_bytes: its size.
+        kept_texts: keys whose texts are kept, with the most bytes of each; other texts
+            are kept if they have ``KEPT_TEXT_BYTES`` at most.
 
     Raises:
         ModelFileError: it is not a GGUF file, its header contradicts itself, or it is truncated.
 
     Bounds:
-        Memory: a chunk of 1 MiB or one name, and the set of names. Time: 0.2 µs per text.
+        Memory: a chunk of 1 MiB or one name, the descriptions of tensors, and the texts
+        that are kept. Time: 0.2 µs per text.
     """
     reader = Reader(file, n_bytes)
     magic = reader.take(min(n_bytes, len(MAGIC)))
@@ -83,27 +117,29 @@ def read_header(file: BinaryIO, n_bytes: int) -> GgufHeader:
     n_tensors, n_keys = reader.number(8), reader.number(8)
     refuse_over("tensors", n_tensors, GGUF_TENSORS)
     refuse_over("keys", n_keys, GGUF_KEYS)
-    values = _read_values(reader, n_keys)
+    values = _read_values(reader, n_keys, kept_texts)
     alignment = values.number(_ALIGNMENT_KEY, _DEFAULT_ALIGNMENT)
     if not 0 < alignment <= GGUF_ALIGNMENT_BYTES or alignment & (alignment - 1):
         raise ModelFileError(f"its alignment of {alignment} bytes is not valid")
-    sizes = list(_read_tensors(reader, n_tensors, alignment))
-    _refuse_short(reader, sizes, alignment)
+    tensors = tuple(_read_tensors(reader, n_tensors, alignment))
+    _refuse_short(reader, [tensor.n_bytes for tensor in tensors], alignment)
     if fault := fault_of(values.architecture.decode("utf-8", "replace"), values.all):
         raise ModelFileError(fault)
-    return GgufHeader(
+    header = GgufHeader(
         n_tensors,
         values.number(_PARTS_KEY, 0),
         values.architecture,
         values.n_tokens,
         values.n_texts,
     )
+    return GgufContents(header, values.all, tensors)
 
 
 class _Values:
     """The values of a header that are checked."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept_texts: Mapping[str, int]) -> None:
+        self._kept_texts = kept_texts
         self.all: dict[str, Value] = {}
         self.architecture = b""
         self.n_texts = 0
@@ -130,7 +166,8 @@ class _Values:
         elif kind == TEXT and key == _ARCHITECTURE_KEY:
             self.architecture = read_name(reader, _ARCHITECTURE_BYTES)
         elif kind == TEXT:
-            self.all[name] = _read_text(reader)
+            most = self._kept_texts.get(name, KEPT_TEXT_BYTES)
+            self.all[name] = _read_text(reader, most)
         elif kind in SIZES:
             self.all[name] = read_number(reader, kind)
         else:
@@ -149,16 +186,16 @@ class _Values:
         return read_numbers(reader, name, kind, n_items)
 
 
-def _read_text(reader: Reader) -> Value:
-    length = reader.peek()
-    if length <= KEPT_TEXT_BYTES:
-        return Value(TEXT, text=read_name(reader, KEPT_TEXT_BYTES))
+def _read_text(reader: Reader, most: int) -> Value:
+    """Read a text, or skip one of more bytes than are kept."""
+    if reader.peek() <= most:
+        return Value(TEXT, text=read_name(reader, most))
     reader.skip_texts(1)
     return Value(TEXT, text=b"")
 
 
-def _read_values(reader: Reader, n_keys: int) -> _Values:
-    values = _Values()
+def _read_values(reader: Reader, n_keys: int, kept_texts: Mapping[str, int]) -> _Values:
+    values = _Values(kept_texts)
     seen: set[bytes] = set()
     for _ in range(n_keys):
         key = read_name(reader, GGUF_NAME_BYTES)
@@ -173,8 +210,8 @@ def _wrong_kind(key: bytes, kind: int) -> ModelFileError:
     return ModelFileError(f"its key {_quoted(key)} has a value of type {kind}")
 
 
-def _read_tensors(reader: Reader, n_tensors: int, alignment: int) -> Iterator[int]:
-    """Read the tensor descriptions; yield each tensor's size in bytes.
+def _read_tensors(reader: Reader, n_tensors: int, alignment: int) -> Iterator[Tensor]:
+    """Read the tensor descriptions.
 
     As in ggml, tensors must follow one another without gaps except for alignment, so no two
     can overlap.
@@ -186,17 +223,17 @@ def _read_tensors(reader: Reader, n_tensors: int, alignment: int) -> Iterator[in
         if name in seen:
             raise ModelFileError(f"it has the tensor {_quoted(name)} twice")
         seen.add(name)
-        size = _tensor_bytes(reader, name)
+        tensor = _read_tensor(reader, name)
         offset = reader.number(8)
         if offset != expected:
             raise ModelFileError(
                 f"its tensor {_quoted(name)} is at {offset}, not at {expected}"
             )
-        expected = _aligned(offset + size, alignment)
-        yield size
+        expected = _aligned(offset + tensor.n_bytes, alignment)
+        yield tensor
 
 
-def _tensor_bytes(reader: Reader, name: bytes) -> int:
+def _read_tensor(reader: Reader, name: bytes) -> Tensor:
     n_dimensions = reader.number(4)
     if not 1 <= n_dimensions <= _MAX_DIMENSIONS:
         raise ModelFileError(
@@ -221,7 +258,7 @@ def _tensor_bytes(reader: Reader, name: bytes) -> int:
         raise ModelFileError(
             f"its tensor {_quoted(name)} has rows that are not whole blocks"
         )
-    return n_items // n_numbers * n_bytes
+    return Tensor(name, kind, n_items, n_items // n_numbers * n_bytes)
 
 
 def _refuse_short(reader: Reader, sizes: list[int], alignment: int) -> None:

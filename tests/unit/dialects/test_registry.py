@@ -12,7 +12,7 @@ from inferd.backend.events import MalformedToolCall
 from inferd.backend.job import PastCall, ToolSpec, Turn
 from inferd.dialects.dialect import Dialect, ParsedCall
 from inferd.dialects.lark import LarkBuilder
-from inferd.dialects.registry import DIALECTS, detect_dialect
+from inferd.dialects.registry import DIALECTS, detect_dialect, dialect_of
 from inferd.dialects.schema.subset import UnsupportedSchemaError
 from tests.model.spellings import FAMILIES, WAYS, Spoken
 from tests.unit.dialects.conversations import (
@@ -344,3 +344,17 @@ def test_a_name_that_a_family_can_write_is_read_as_it_is(family, way, name):
 def test_a_name_is_refused_by_those_who_cannot_write_it_alone(name, families):
     unable = {each for each in DIALECTS if not DIALECTS[each].can_call(name)}
     assert unable == families
+
+
+@pytest.mark.parametrize(
+    ("template", "name"),
+    [
+        ("", "chatml"),
+        ("llama3", "llama3"),
+        ("no-such-name", "chatml"),
+        ("{{ '<|im_start|>' }}", "chatml"),
+        ("{{ '<start_of_turn>' }}", "gemma3"),
+    ],
+)
+def test_a_template_may_be_the_name_of_a_built_in_one(template, name):
+    assert dialect_of("qwen2", template).name == name

@@ -10,7 +10,7 @@ from inferd.dialects.prompt.template import TemplateError
 from inferd.dialects.registry import (
     DIALECTS,
     TEMPLATE_ALIASES,
-    detect_dialect,
+    dialect_of,
     is_template_alias,
 )
 from inferd.limits.worker import TEMPLATE_MEMORY_BYTES
@@ -64,9 +64,7 @@ def _prompt_format_of(
     if not family and (name or not source) and name not in TEMPLATE_ALIASES:
         but = f" but the name {name[:_NAME_CHARS]!r}" if name else ""
         raise LoadError.of_file(path, f"it has no chat template{but}; {_HINT}")
-    found = TEMPLATE_ALIASES.get(name) or detect_dialect(
-        model.architecture, "" if name else source
-    )
+    found = dialect_of(model.architecture, source)
     dialect = DIALECTS[family] if family else found
     is_kept = source and not name and dialect in (found, GENERIC)
     texts = single_token_texts(model)

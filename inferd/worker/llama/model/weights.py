@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from inferd.config.choices import ModelUse
 from inferd.config.kinds.llamacpp import LlamaCppSettings
+from inferd.models.facts.gguf_facts import RANK_POOLING, use_of
 from inferd.wire.responses import Alternative, Logprob
 from inferd.worker.backend import LoadError
 from inferd.worker.llama.gguf.files import ModelFile
@@ -19,8 +20,6 @@ from inferd.worker.llama.library.binding import llama
 from inferd.worker.llama.model.load import LoadExtent, open_model
 
 _TEXT_BYTES = 256
-RANK_POOLING: Final = 4
-"""``LLAMA_POOLING_TYPE_RANK``: a score instead of a vector."""
 _VECTOR_POOLINGS = range(1, 4)
 _RENDER_SPECIAL = False
 SECOND_SEGMENT_KEY: Final = "inferd.second_segment_offset"
@@ -80,11 +79,9 @@ class LlamaModel:
         return int(self.metadata(f"{self.architecture}.pooling_type") or 0)
 
     def _use(self) -> ModelUse:
-        """Derive the model's use from its pooling, which yields an embedding or a score."""
-        if self.pooling == RANK_POOLING:
-            return "rerank"
+        """Derive the model's use from its pooling and its attention."""
         is_causal = self.metadata(f"{self.architecture}.attention.causal") != "false"
-        return "generate" if is_causal and not self.pooling else "embed"
+        return use_of(self.pooling, is_causal=is_causal)
 
     def _refuse_pooling(self, path: Path) -> None:
         """Refuse a pooling that does not fit the model's use.

@@ -1,0 +1,89 @@
+"""Read the headers of a model's files: one way for both formats."""
+
+import os
+import stat
+from collections.abc import Sequence
+from io import FileIO
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from inferd.models.facts.gguf_facts import KEPT_TEXTS, chat_template, gguf_facts
+from inferd.models.facts.model import ModelFacts
+from inferd.models.facts.whisper_facts import whisper_facts
+from inferd.models.file_error import ModelFileError
+from inferd.models.gguf.header import MAGIC as GGUF_MAGIC, GgufContents, read_contents
+from inferd.models.gguf.parts import other_parts
+from inferd.models.whisper.header import MAGIC as WHISPER_MAGIC, read_header
+
+_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+"""``O_NONBLOCK``: opening a pipe in place of a file does not block."""
+
+
+class ReadModel(NamedTuple):
+    """What the files of a model say."""
+
+    facts: ModelFacts
+    chat_template: str = ""
+    """Empty without one."""
+
+
+def read_model(paths: Sequence[Path]) -> ReadModel:
+    """Read the headers of a model's files. Weights are not read, and nothing is mapped.
+
+    Args:
+        paths: of the file, or of all parts of a split one in order. If only the first
+            part of a split one is given, the others are found by their names.
+
+    Raises:
+        ModelFileError: a file is not one that can be loaded; the text has its path.
+
+    Bounds:
+        As ``read_contents`` and ``read_header`` have them, a file at a time.
+    """
+    first = _open(paths[0])
+    with first:
+        magic = first.read(len(GGUF_MAGIC))
+        n_bytes = os.fstat(first.fileno()).st_size
+        if magic != GGUF_MAGIC:
+            return _read_whisper(first, n_bytes, paths[0], magic)
+        contents = _read_gguf(first, paths[0])
+    try:
+        n_parts = contents.header.n_parts
+        others = paths[1:] or other_parts(paths[0], n_parts)
+    except ModelFileError as error:
+        raise ModelFileError(f"{paths[0]}: {error}") from error
+    parts = [contents]
+    for path in others:
+        with _open(path) as file:
+            parts.append(_read_gguf(file, path))
+    return ReadModel(gguf_facts(parts), chat_template(contents))
+
+
+def _read_whisper(file: FileIO, n_bytes: int, path: Path, magic: bytes) -> ReadModel:
+    if magic != WHISPER_MAGIC:
+        raise ModelFileError(f"{path}: neither a GGUF file nor a model of whisper.cpp")
+    file.seek(0)
+    try:
+        return ReadModel(whisper_facts(read_header(file, n_bytes), n_bytes))
+    except (ModelFileError, OSError) as error:
+        raise ModelFileError(f"{path}: {error}") from error
+
+
+def _read_gguf(file: FileIO, path: Path) -> GgufContents:
+    file.seek(0)
+    try:
+        return read_contents(file, os.fstat(file.fileno()).st_size, KEPT_TEXTS)
+    except (ModelFileError, OSError) as error:
+        raise ModelFileError(f"{path}: {error}") from error
+
+
+def _open(path: Path) -> FileIO:
+    """Open a regular file."""
+    try:
+        fd = os.open(path, _FLAGS)
+    except OSError as error:
+        raise ModelFileError(f"{path}: {error.strerror}") from error
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise ModelFileError(f"{path}: not a regular file")
+    return FileIO(fd)
