@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "reload": "make the daemon read its configuration again",
     "status": "show whether the daemon is ready; exit 0 only when it is",
     "model": "bring models, list them and remove them",
+    "config": "check the configuration, show the settings in force, write a first one",
     "doctor": "check this machine and the configuration; exit 0 unless a check failed",
 }
 """Name to help text. A command is a module with ``add_arguments(parser)`` and
@@ -39,7 +40,15 @@ MODEL_COMMANDS: Final = {
     "prune": "remove files that no model uses",
 }
 
-GROUPS: Final = {"model": ("inferd.cli.models", MODEL_COMMANDS)}
+CONFIG_COMMANDS: Final = {
+    "check": "list all that is wrong with the configuration; exit 0 only if nothing is",
+    "show": "print all settings in force, and where each comes from",
+}
+
+GROUPS: Final = {
+    "model": ("inferd.cli.models", MODEL_COMMANDS),
+    "config": ("inferd.cli.config", CONFIG_COMMANDS),
+}
 """Commands that have commands: the package of these, and what ``COMMANDS`` is to others."""
 
 EXIT_INTERRUPTED: Final = 130

@@ -34,19 +34,30 @@ def load_config(
     """
     config = Config(backend=(kinds.default,))
     if path := config_file(file):
+        text = read_text(path)
         try:
-            config = parse_config(path.read_text(encoding="utf-8"), kinds)
+            config = parse_config(text, kinds)
         except ConfigError as error:
             raise ConfigError(f"{path}: {error}") from error
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise ConfigError(f"configuration {path}: {reason}") from error
-        except UnicodeDecodeError as error:
-            raise ConfigError(f"configuration {path}: not UTF-8: {error}") from error
     if model is not None:
         backend = (DEFAULT.settings(name="chat", model=model),)
         config = msgspec.structs.replace(config, backend=backend)
     return config
+
+
+def read_text(path: Path) -> str:
+    """Read a configuration file.
+
+    Raises:
+        ConfigError: it cannot be read, or is not UTF-8.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigError(f"configuration {path}: {reason}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"configuration {path}: not UTF-8: {error}") from error
 
 
 def config_file(file: Path | None) -> Path | None:

@@ -1,0 +1,1 @@
+"""``inferd config``: one module per command."""
