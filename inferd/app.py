@@ -38,6 +38,7 @@ from inferd.server.telemetry.log_file import LogFile
 from inferd.server.telemetry.setup import Telemetry, make_telemetry
 from inferd.surfaces import Surface
 
+NO_CHOICES: Final[Mapping[str, str]] = MappingProxyType({})
 NO_WORKERS: Final[Mapping[str, SpawnedProcess]] = MappingProxyType({})
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -57,6 +58,7 @@ def run_daemon(  # noqa: PLR0913  # the inputs of the process
     read_config: Callable[[], Config],
     *,
     refusal: str = "",
+    choices: Mapping[str, str] = NO_CHOICES,
     bindings: Sequence[AnyBinding] = BINDINGS,
     kinds: KindRegistry = KINDS,
 ) -> bool:
@@ -68,6 +70,7 @@ def run_daemon(  # noqa: PLR0913  # the inputs of the process
         early: workers that have been started already, by the names of their backends.
         read_config: reads the configuration again; raises ``ConfigError``.
         refusal: why the configuration is invalid; if there is a reason, only log it.
+        choices: which model was chosen from a ladder and why, by the names of backends.
         bindings: the inference surfaces.
         kinds: the kinds of the backends.
 
@@ -75,6 +78,7 @@ def run_daemon(  # noqa: PLR0913  # the inputs of the process
         StartError: it could not start, and the log could not be written.
     """
     telemetry = _telemetry_for(config)
+    telemetry.board.model_choices = choices
     on_lost_line = telemetry.metrics.line_lost
     surfaces = surfaces_of(bindings)
 

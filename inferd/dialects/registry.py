@@ -65,6 +65,14 @@ def is_template_alias(template: str) -> bool:
     return "{" not in template
 
 
+def has_format(template: str) -> bool:
+    """Tell whether a chat template, or the name in place of one, determines the prompts.
+
+    A model without it is served only where the configuration names its family.
+    """
+    return not is_template_alias(template) or template in TEMPLATE_ALIASES
+
+
 def dialect_of(architecture: str, template: str) -> Dialect:
     """Return the dialect of a model whose chat template may be a mere name.
 

@@ -2,17 +2,12 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import partial
 
 import msgspec
-import trio
 
 from inferd.config.settings import BackendSettings, LimitSettings
 from inferd.doctor.check import Finding, failed, ok, warning
-from inferd.engine.channel.validator import SessionEndedError
-from inferd.engine.supervisor.spawn import WorkerStart
-from inferd.engine.trial_load import trial_load
-from inferd.ipc.worker import Load
+from inferd.engine.demand import DemandUnknownError, predict_demand
 from inferd.memory.coordinator import NO_PART
 from inferd.memory.plan import (
     InsufficientMemoryError,
@@ -67,39 +62,16 @@ def forecast(
     demands: dict[str, MemoryDemand] = {}
     failures: dict[str, str] = {}
     for program, settings in workers:
-        outcome = _predict(program, settings, budget.n_slots, limits)
-        if isinstance(outcome, MemoryDemand):
-            demands[settings.name] = outcome
-        else:
-            failures[settings.name] = outcome
+        try:
+            demands[settings.name] = predict_demand(
+                program, settings, budget.n_slots, limits
+            )
+        except DemandUnknownError as error:
+            failures[settings.name] = str(error)
     try:
         return Forecast(demands, failures, plan_memory(demands, budget))
     except InsufficientMemoryError as error:
         return Forecast(demands, failures, refusal=str(error))
-
-
-def _predict(
-    program: str, settings: BackendSettings, n_slots: int, limits: LimitSettings
-) -> MemoryDemand | str:
-    """Return the memory demand that a worker reports, or why it reports none.
-
-    The worker is killed before it loads. If a CPU variant crashes, the next one is tried.
-    """
-    demands: list[MemoryDemand] = []
-
-    async def refuse(demand: MemoryDemand) -> MemoryShare:
-        demands.append(demand)
-        raise InsufficientMemoryError
-
-    start = WorkerStart(program, Load(settings=settings, n_slots=n_slots))
-    attempt = partial(trial_load, start, refuse, silence_s=limits.load_silence_s)
-    try:
-        trio.run(attempt)
-    except SessionEndedError as error:
-        return str(error)
-    except InsufficientMemoryError:
-        return demands[0]
-    return "the worker loaded without reporting its memory demand"
 
 
 def check_memory(name: str, known: Forecast, *, daemon_runs: bool) -> Finding:

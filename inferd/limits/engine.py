@@ -141,3 +141,7 @@ a megabyte each with a vocabulary of 262,144."""
 
 DEFAULT_CONTEXT_TOKENS: Final = 8192
 """Context of one request unless configured: prompt and answer together."""
+
+MAX_RUNGS: Final = 16
+"""Models of one ladder, of which the first that fits is served: a worker is asked at the start
+what each of them needs, in half a second."""

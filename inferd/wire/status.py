@@ -70,6 +70,8 @@ class CapabilitiesFrame(Struct, frozen=True, kw_only=True):
     """Data type of the values in the KV cache."""
     model: str | UnsetType = UNSET
     """The model's own name."""
+    model_choice: str | UnsetType = UNSET
+    """With ``model = "auto"``: which model of the ladder was chosen at the start, and why."""
     structure: bool = False
     """Whether it can constrain an answer to a grammar, a schema or a tool call."""
     transcribe: Literal[True] | UnsetType = UNSET

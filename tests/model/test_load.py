@@ -197,3 +197,21 @@ def test_a_listener_hears_each_phase_of_a_load(make_daemon: MakeDaemon, tiny_f32
     [capabilities] = [each for each in frames if each["status"] == "capabilities"]
     assert (capabilities["model"], capabilities["n_ctx"]) == ("tiny-random", 512)
     assert frames[-1]["status"] == "ready"
+
+
+def test_the_first_model_of_a_ladder_that_fits_is_served(
+    make_daemon: MakeDaemon, tiny_f32, embedded_chat
+):
+    ladder = [str(embedded_chat), str(tiny_f32)]
+    backend = llamacpp("auto", ladder=ladder, n_ctx=512)
+    config = {"memory": {"budget": 200 * MIB}, "backend": [backend]}
+    daemon = make_daemon(config).start()
+    with daemon.admin() as listener:
+        able = listener.frame()
+    assert able["model"] == "tiny-random"
+    assert able["model_choice"].startswith(f"{tiny_f32}, 2 of 2 in its ladder: ")
+    assert f"; {embedded_chat} needs " in able["model_choice"]
+    refused = make_daemon(config | {"memory": {"budget": MIB}})
+    assert_refused(
+        refused, f"no model of its ladder fits; {tiny_f32}: not enough memory"
+    )

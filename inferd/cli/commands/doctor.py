@@ -21,6 +21,7 @@ from inferd.config.load import load_config, locate_model, socket_directory
 from inferd.config.settings import BackendSettings, Config, ConfigError
 from inferd.doctor.backend import check_files, check_in_daemon, check_worker
 from inferd.doctor.check import Check, Finding, Verdict, failed, ok, run_checks
+from inferd.doctor.ladder import Ladders
 from inferd.doctor.machine import check_cpu, check_packages, check_python
 from inferd.doctor.memory import Forecast, check_memory, forecast
 from inferd.doctor.runtime import (
@@ -98,6 +99,9 @@ def all_checks(file: Path | None, kinds: KindRegistry = KINDS) -> Iterator[Check
         return
     yield Check("box", partial(check_sandbox, config.limits))
     directory = socket_directory(config)
+    ladders = Ladders(config.backend, memory_budget(config), config.limits, kinds)
+    yield from ladders.checks()
+    config = msgspec.structs.replace(config, backend=ladders.backends)
     checks = _BackendChecks(config, kinds)
     for settings in config.backend:
         yield from checks.of(settings)

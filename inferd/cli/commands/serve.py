@@ -5,7 +5,7 @@ started before the daemon's modules are imported.
 """
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -18,7 +18,7 @@ from inferd.config.kinds.registry import KINDS, KindRegistry
 from inferd.config.load import config_file, load_config, locate_model
 from inferd.config.settings import BackendSettings, Config, ConfigError, LogSettings
 from inferd.engine.supervisor.spawn import WorkerStart, prespawn_workers
-from inferd.server.capacity import worker_start
+from inferd.server.capacity import memory_budget, worker_start
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,9 +46,11 @@ def run(arguments: argparse.Namespace, kinds: KindRegistry = KINDS) -> int:
     )
     config, refusal = Config(log=LogSettings(file=False)), ""
     backends: list[BackendSettings] = []
+    choices: Mapping[str, str] = {}
     try:
         config = read_config()
-        backends = locate_models(config, kinds)
+        config_of_now, choices = without_ladders(config, kinds)
+        backends = locate_models(config_of_now, kinds)
     except ConfigError as error:
         refusal = str(error)
     with prespawn_workers(first_starts(config, backends, kinds)) as early:
@@ -56,7 +58,13 @@ def run(arguments: argparse.Namespace, kinds: KindRegistry = KINDS) -> int:
 
         try:
             has_served = run_daemon(
-                config, backends, early, read_config, refusal=refusal, kinds=kinds
+                config,
+                backends,
+                early,
+                read_config,
+                refusal=refusal,
+                choices=choices,
+                kinds=kinds,
             )
         except StartError as error:
             raise CommandError(str(error)) from error
@@ -87,6 +95,28 @@ def config_reader(
         return replace(config, log=replace(config.log, level=level or config.log.level))
 
     return read_config
+
+
+def without_ladders(
+    config: Config, kinds: KindRegistry = KINDS
+) -> tuple[Config, dict[str, str]]:
+    """Choose the models of backends with a ladder, by the memory that is free.
+
+    Returns:
+        The configuration with these models, and what was chosen and why by the name of
+        the backend.
+
+    Raises:
+        ConfigError: a model cannot be found or read, or a ladder has none that fits.
+    """
+    if not any(kinds.of(each).rungs(each) for each in config.backend):
+        return config, {}
+    from inferd.engine.ladder import choose_models  # noqa: PLC0415  # it imports trio
+
+    budget = memory_budget(config)
+    chosen = choose_models(config.backend, budget, config.limits, kinds)
+    choices = {name: str(choice) for name, choice in chosen.choices.items()}
+    return replace(config, backend=chosen.backends), choices
 
 
 def locate_models(config: Config, kinds: KindRegistry = KINDS) -> list[BackendSettings]:

@@ -130,6 +130,8 @@ def _print(snapshot: Snapshot) -> None:
             f"{_accelerator(fields)}, "
             f"gpu_layers {fields.get('gpu_layers', 'unknown')}, {' '.join(names)}"
         )
+        if choice := fields.get("model_choice"):
+            print_line(f"  chosen at the start: {choice}")
 
 
 def _accelerator(fields: Mapping[str, object]) -> str:

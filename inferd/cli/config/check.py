@@ -58,10 +58,11 @@ def run(arguments: argparse.Namespace, kinds: KindRegistry = KINDS) -> int:
 def _faults_here(config: Config, kinds: KindRegistry) -> Iterator[str]:
     """Yield what a configuration names and this machine has not."""
     for index, backend in enumerate(config.backend):
-        try:
-            locate_model(backend, kinds)
-        except ConfigError as error:
-            yield f"backend[{index}]: {error}"
+        for settings in kinds.of(backend).rungs(backend) or [backend]:
+            try:
+                locate_model(settings, kinds)
+            except ConfigError as error:
+                yield f"backend[{index}]: {error}"
     lookups: list[tuple[str, Callable[[], object]]] = [
         ("access: ", lambda: load_access(config.access)),
         ("users: ", lambda: load_identities(config.users)),

@@ -11,7 +11,7 @@ from inferd.cli.models.shown import ShownModel, model_to_show
 from inferd.config.kinds.registry import KINDS
 from inferd.config.load import load_config
 from inferd.config.settings import BackendSettings, Config, ConfigError
-from inferd.dialects.registry import dialect_of
+from inferd.dialects.registry import dialect_of, has_format
 from inferd.doctor.fit import Fit, fit_alone
 from inferd.doctor.speed import Speed, speed_here
 from inferd.memory.available import available_bytes
@@ -37,6 +37,9 @@ class ModelReport(msgspec.Struct, kw_only=True):
     error: str = ""
     template_family: str | None = None
     """The dialect of its prompts, if it generates text."""
+    has_template: bool | None = None
+    """Whether it has a chat template, if it generates text. Without one it is served only if
+    ``chat_template`` in its ``[[backend]]`` names the family."""
     here: Fit | None = None
     """``None`` with ``--header-only``, and for files that are no model by themselves."""
     speed: Speed | None = None
@@ -129,6 +132,7 @@ def _report(model: ShownModel, read: ReadModel, config: Config | None) -> ModelR
     if facts.use == "generate":
         dialect = dialect_of(facts.architecture, read.chat_template)
         report.template_family = dialect.name
+        report.has_template = has_format(read.chat_template)
     if facts.token_bytes:
         report.speed = speed_here(facts.token_bytes, available_bytes())
     if config is not None and facts.use != "project":
@@ -160,7 +164,13 @@ def _lines(model: ShownModel, report: ModelReport) -> list[tuple[str, str]]:
         ("size", size(sum(file.n_bytes for file in model.files))),
     ]
     if facts is not None:
-        lines += _fact_lines(facts, report.template_family)
+        family = report.template_family or ""
+        if report.has_template is False:
+            family += (
+                " by its architecture; the file has no template, so its [[backend]] "
+            )
+            family += f'needs chat_template = "{report.template_family}"'
+        lines += _fact_lines(facts, family)
     if facts is not None and report.here is not None:
         fit = _fit_text(report.here, has_tokens=facts.use != "transcribe")
         lines.append(("here", fit))
@@ -172,7 +182,7 @@ def _lines(model: ShownModel, report: ModelReport) -> list[tuple[str, str]]:
     return [(title, value) for title, value in lines if value]
 
 
-def _fact_lines(facts: ModelFacts, family: str | None) -> list[tuple[str, str]]:
+def _fact_lines(facts: ModelFacts, family: str) -> list[tuple[str, str]]:
     shape = f"{facts.n_layers} layers of width {facts.n_embd}"
     experts = (
         f", {facts.n_experts_used} of {facts.n_experts} experts"
@@ -194,7 +204,7 @@ def _fact_lines(facts: ModelFacts, family: str | None) -> list[tuple[str, str]]:
         ("parameters", _count(facts.n_parameters)),
         ("quantisation", f"{facts.quantisation} ({_shares(facts)})"),
         ("context", f"{facts.n_ctx} tokens in training" if facts.n_ctx else ""),
-        ("template", family or ""),
+        ("template", family),
     ]
 
 

@@ -106,6 +106,9 @@ class BackendKind(Generic[S_co]):
     """The format of its model files, if it has any."""
     contradiction: Callable[[S_co], Contradiction | None]
     """Finds settings that do not go together."""
+    rungs: Callable[[S_co], Sequence[S_co]]
+    """Lists the settings with each model of a ladder, of which the first that fits into memory
+    is served; none if the settings name one model."""
     locate: Callable[[S_co, FindModel], S_co]
     """Replaces references to models by paths of files, given what finds models by name;
     raises ``ConfigError``."""
@@ -127,6 +130,11 @@ class BackendKind(Generic[S_co]):
 
 def no_contradiction(_settings: BackendSettings) -> None:
     """Find nothing: any settings go together."""
+
+
+def no_rungs(_settings: BackendSettings) -> tuple[()]:
+    """List nothing: the settings name one model, or none."""
+    return ()
 
 
 def no_files(_settings: BackendSettings) -> tuple[RequiredFile, ...]:

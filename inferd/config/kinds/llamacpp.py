@@ -25,6 +25,7 @@ from inferd.config.kinds.model_paths import (
 from inferd.config.settings import (
     I32_MAX,
     BackendSettings,
+    ConfigError,
     FilePath,
     Name,
     Sha256,
@@ -33,19 +34,28 @@ from inferd.limits.accelerator import MAX_DEVICES, MAX_SPLIT
 from inferd.limits.engine import (
     DRAFT_TOKENS,
     MAX_DRAFT_TOKENS,
+    MAX_RUNGS,
     MAX_THREADS,
     MEDIA_CACHE_MB,
     PAUSE_MB,
     PROMPT_CACHE_MB,
 )
 
+AUTO: Final = "auto"
+"""In place of a model: the first of the ladder that fits."""
+
 
 class LlamaCppSettings(BackendSettings, frozen=True, tag="llamacpp", tag_field="kind"):
     """A backend that runs a GGUF model with llama.cpp."""
 
     model: FilePath = "embedded:chat"
-    """Path of a GGUF file, name of a model in the store (``inferd model list``), or
-    ``embedded:chat``, ``embedded:embed``, ``embedded:rerank``."""
+    """Path of a GGUF file, name of a model in the store (``inferd model list``),
+    ``embedded:chat``, ``embedded:embed``, ``embedded:rerank``, or ``auto``: the first of
+    ``ladder`` that fits into memory. A file of that name is ``./auto``."""
+    ladder: Annotated[tuple[FilePath, ...], Meta(max_length=MAX_RUNGS)] = ()
+    """With ``model = "auto"``: models as above, the largest first. At the start the first one is
+    chosen that fits into the memory budget beside the other backends, with one slot and 2048
+    tokens at least, or with ``n_ctx`` and ``max_active`` as configured."""
     sha256: Sha256 | None = None
     """Required SHA-256 of the file, checked at every load; a model in several files cannot
     have one. Default: not checked."""
@@ -121,6 +131,24 @@ def n_gpu_layers(settings: LlamaCppSettings) -> int:
 
 
 def _contradiction(settings: LlamaCppSettings) -> Contradiction | None:
+    return _of_ladder(settings) or _of_files(settings)
+
+
+def _of_ladder(settings: LlamaCppSettings) -> Contradiction | None:
+    match settings:
+        case LlamaCppSettings(model="auto", ladder=()):
+            return Contradiction("model", AUTO, "ladder, the models to choose from")
+        case LlamaCppSettings(model="auto", sha256=str(digest)):
+            return Contradiction("sha256", digest, "a model that is not 'auto'")
+        case LlamaCppSettings(model="auto", mmproj=str(path)):
+            return Contradiction("mmproj", path, "a model that is not 'auto'")
+        case LlamaCppSettings(model=model, ladder=(_, *_) as rungs) if model != AUTO:
+            return Contradiction("ladder", rungs, "model = 'auto'")
+        case _:
+            return None
+
+
+def _of_files(settings: LlamaCppSettings) -> Contradiction | None:
     match settings:
         case LlamaCppSettings(speculation="draft", draft_model=None):
             return Contradiction(
@@ -148,7 +176,18 @@ def _contradicting_placement(settings: LlamaCppSettings) -> Contradiction | None
             return None
 
 
+def _rungs(settings: LlamaCppSettings) -> list[LlamaCppSettings]:
+    if settings.model != AUTO:
+        return []
+    return [replace(settings, model=rung, ladder=()) for rung in settings.ladder]
+
+
 def _locate(settings: LlamaCppSettings, find: FindModel) -> LlamaCppSettings:
+    if settings.model == AUTO:
+        raise ConfigError(
+            f"backend {settings.name}: model = 'auto' needs a ladder, and is chosen when the "
+            "daemon starts"
+        )
     name, draft, mmproj = settings.name, settings.draft_model, settings.mmproj
     if draft is not None:
         draft = absolute_path(draft, backend=name, key="draft_model")
@@ -196,5 +235,6 @@ LLAMACPP: Final = BackendKind(
     ),
     file_format=FileFormat(b"GGUF", "GGUF"),
     contradiction=_contradiction,
+    rungs=_rungs,
     locate=_locate,
 )

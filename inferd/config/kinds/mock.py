@@ -12,6 +12,7 @@ from inferd.config.kinds.kind import (
     Sandbox,
     no_contradiction,
     no_files,
+    no_rungs,
 )
 from inferd.config.kinds.model_paths import FindModel
 from inferd.config.settings import BackendSettings, Natural
@@ -62,5 +63,6 @@ MOCK: Final = BackendKind(
     doctor=DoctorPolicy(files=no_files, without_hashes=_without_hashes, needs=[]),
     file_format=None,
     contradiction=no_contradiction,
+    rungs=no_rungs,
     locate=_locate,
 )

@@ -15,6 +15,7 @@ from inferd.config.kinds.kind import (
     RequiredFile,
     Sandbox,
     no_contradiction,
+    no_rungs,
 )
 from inferd.config.kinds.model_paths import FindModel, locate_model_files
 from inferd.config.settings import BackendSettings, FilePath, Sha256
@@ -68,5 +69,6 @@ WHISPERCPP: Final = BackendKind(
     ),
     file_format=FileFormat(b"lmgg", "whisper.cpp model"),
     contradiction=no_contradiction,
+    rungs=no_rungs,
     locate=_locate,
 )

@@ -4,7 +4,7 @@ A subscriber has a queue of ``ADMIN_LISTENER_EVENTS`` events. One that falls fur
 behind is disconnected; it may reconnect and get the present status.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -79,6 +79,8 @@ class StatusBoard:
         on_publish: Callable[[StatusFrame], None] = lambda _: None,
         on_death: Callable[[str], None] = lambda _: None,
     ) -> None:
+        self.model_choices: Mapping[str, str] = {}
+        """Which model of its ladder each backend has, and why."""
         self._on_publish = on_publish
         self._on_death = on_death
         self.facts_of: Callable[[str], BackendFacts | None] = lambda _: None
@@ -190,7 +192,9 @@ class StatusBoard:
         """Publish that a worker serves, and that the daemon is ready once all do."""
         if self._has_been_ready:
             log.info("worker.ready", backend=backend)
-        self.publish(self._with_facts(_capabilities_frame(backend, capabilities)))
+        choice = self.model_choices.get(backend)
+        frame = _capabilities_frame(backend, capabilities, choice)
+        self.publish(self._with_facts(frame))
         self._down.discard(backend)
         if self._has_been_ready and not self._down:
             self.publish(LifecycleFrame(status="ready"))
@@ -237,7 +241,7 @@ class StatusBoard:
 
 
 def _capabilities_frame(
-    name: str, capabilities: BackendCapabilities
+    name: str, capabilities: BackendCapabilities, model_choice: str | None
 ) -> CapabilitiesFrame:
     return CapabilitiesFrame(
         backend=name,
@@ -263,6 +267,7 @@ def _capabilities_frame(
         cache_type_k=capabilities.cache_type_k or UNSET,
         cache_type_v=capabilities.cache_type_v or UNSET,
         model=capabilities.model or UNSET,
+        model_choice=model_choice or UNSET,
         structure=capabilities.structure,
         transcribe=capabilities.transcribe or UNSET,
         audio_sample_rate=capabilities.audio_sample_rate or UNSET,

@@ -21,6 +21,7 @@ from inferd.config.kinds.kind import (
     Sandbox,
     no_contradiction,
     no_files,
+    no_rungs,
 )
 from inferd.config.kinds.model_paths import FindModel, absolute_path
 from inferd.config.kinds.registry import KINDS
@@ -52,6 +53,7 @@ ECHO: Final = BackendKind(
     doctor=DoctorPolicy(files=no_files, without_hashes=_same_echo, needs=[]),
     file_format=None,
     contradiction=no_contradiction,
+    rungs=no_rungs,
     locate=_locate_echo,
 )
 
@@ -104,6 +106,7 @@ SHOUT: Final = BackendKind(
     doctor=DoctorPolicy(files=_files, without_hashes=_without_hashes, needs=["python"]),
     file_format=FileFormat(b"loud", "text"),
     contradiction=_contradiction,
+    rungs=no_rungs,
     locate=_locate_shout,
 )
 

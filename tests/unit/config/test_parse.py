@@ -292,6 +292,22 @@ def test_a_wrong_type_is_refused_with_key_and_value(text, line):
             "backend[0].tensor_split = [0.0, 0.0]: needs a number above 0 in it",
         ),
         (f"{LLAMA}main_gpu = 16", "backend[0].main_gpu = 16: expected `int` <= 15"),
+        (
+            f"{LLAMA}model = 'auto'",
+            "backend[0].model = 'auto': needs ladder, the models to choose from",
+        ),
+        (
+            f"{LLAMA}ladder = ['a.gguf']",
+            "backend[0].ladder = ('a.gguf',): needs model = 'auto'",
+        ),
+        (
+            f"{LLAMA}model = 'auto'\nladder = ['a.gguf']\nsha256 = '{'0' * 64}'",
+            f"backend[0].sha256 = '{'0' * 64}': needs a model that is not 'auto'",
+        ),
+        (
+            f"{LLAMA}model = 'auto'\nladder = ['a.gguf']\nmmproj = 'p.gguf'",
+            "backend[0].mmproj = 'p.gguf': needs a model that is not 'auto'",
+        ),
         (f"{LLAMA}draft_max = 0", "backend[0].draft_max = 0: expected `int` >= 1"),
         (f"{LLAMA}draft_max = 8", "backend[0].draft_max = 8: expected `int` <= 7"),
     ],

@@ -9,8 +9,8 @@ from inferd.dialects.prompt.renderer import PromptRenderer
 from inferd.dialects.prompt.template import TemplateError
 from inferd.dialects.registry import (
     DIALECTS,
-    TEMPLATE_ALIASES,
     dialect_of,
+    has_format,
     is_template_alias,
 )
 from inferd.limits.worker import TEMPLATE_MEMORY_BYTES
@@ -61,7 +61,7 @@ def _prompt_format_of(
 ) -> PromptFormat:
     source = model.chat_template or ""
     name = source if is_template_alias(source) else ""
-    if not family and (name or not source) and name not in TEMPLATE_ALIASES:
+    if not family and not has_format(source):
         but = f" but the name {name[:_NAME_CHARS]!r}" if name else ""
         raise LoadError.of_file(path, f"it has no chat template{but}; {_HINT}")
     found = dialect_of(model.architecture, source)

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from inferd import app
 from inferd.cli.commands.serve import (
@@ -13,13 +14,16 @@ from inferd.cli.commands.serve import (
     first_starts,
     locate_models,
     run,
+    without_ladders,
 )
 from inferd.cli.console import EXIT_ERROR
+from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.config.kinds.mock import MockSettings
 from inferd.config.kinds.registry import KindRegistry
 from inferd.config.parse import parse_config
 from inferd.config.settings import BackendSettings, Config, ConfigError
 from inferd.engine.supervisor.spawn import SpawnedProcess
+from tests.fakes.memory_coordinator import DEMAND
 
 
 def parse(*arguments: str) -> argparse.Namespace:
@@ -64,6 +68,26 @@ def test_a_model_that_was_not_brought_stops_the_start_before_any_worker(inferd):
         locate_models(parse_config(""))
 
 
+def test_without_a_ladder_nothing_is_chosen():
+    config = parse_config("")
+    assert without_ladders(config) == (config, {})
+
+
+def test_the_model_of_a_ladder_is_chosen_within_the_budget(monkeypatch, tmp_path):
+    def predict_demand(_program, settings, _n_slots, _limits):
+        return replace(DEMAND, weights=len(settings.model) * 2**20, own=0)
+
+    monkeypatch.setattr("inferd.engine.ladder.predict_demand", predict_demand)
+    config = parse_config(
+        f"[memory]\nbudget = {100 * 2**20}\n[[backend]]\nname = 'a'\n"
+        f"kind = 'llamacpp'\nmodel = 'auto'\nladder = ['/{'x' * 999}', '/small']\n"
+    )
+    chosen, choices = without_ladders(config)
+    assert chosen.backend == (LlamaCppSettings(name="a", model="/small"),)
+    assert chosen.memory == config.memory
+    assert choices["a"].startswith("/small, 2 of 2 in its ladder: it needs ")
+
+
 @pytest.mark.slow
 def test_workers_start_before_the_daemon_and_end_after_it(short_dir, monkeypatch):
     config = short_dir / "config.toml"
@@ -76,6 +100,7 @@ def test_workers_start_before_the_daemon_and_end_after_it(short_dir, monkeypatch
         early: Mapping[str, SpawnedProcess],
         *__: object,
         refusal: str,
+        choices: Mapping[str, str],
         kinds: KindRegistry,
     ):
         assert ([each.name for each in backends], refusal) == (["a"], "")

@@ -74,6 +74,14 @@ def test_a_backend_is_printed_with_its_capabilities(inferd, short_dir, able, wor
     assert stdout.splitlines()[2].partition("gpu_layers 0,")[2].rstrip() == words
 
 
+def test_a_model_that_was_chosen_is_printed_with_the_reason(inferd, short_dir):
+    able = ABLE | {"model_choice": "small, 2 of 2 in its ladder: \x1b[31m"}
+    _, stdout, _ = ask(inferd, short_dir, says(able, status("ready")))
+    assert stdout.splitlines()[3] == (
+        r"  chosen at the start: small, 2 of 2 in its ladder: \x1b[31m"
+    )
+
+
 def test_a_ready_daemon_is_printed_as_json(inferd, short_dir):
     code, stdout, _ = ask(inferd, short_dir, options=["--json"])
     assert code == 0

@@ -46,6 +46,18 @@ def test_what_this_machine_lacks_is_told_all_at_once(inferd, file):
     assert told[3] == "listen.group: group not found: 'nobody-has-this'"
 
 
+def test_every_model_of_a_ladder_is_looked_for(inferd, file):
+    file.write_text(
+        "[[backend]]\nkind = 'llamacpp'\nname = 'a'\nmodel = 'auto'\n"
+        "ladder = ['no-large', '/small.gguf', 'no-middle']\n"
+    )
+    _, _, stderr = inferd("config", "check", "--config", file)
+    told = [line for line in stderr.splitlines() if line.startswith("error: ")]
+    assert len(told) == 2
+    assert "model = 'no-large': " in told[0]
+    assert "model = 'no-middle': " in told[1]
+
+
 def test_the_file_that_would_be_served_is_checked(inferd, short_dir):
     code, stdout, stderr = inferd("config", "check")
     # The embedded model is not in this cache.

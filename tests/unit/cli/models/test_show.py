@@ -83,6 +83,15 @@ def as_json(inferd, *arguments: object):
     return json.loads(stdout)
 
 
+def test_a_model_without_a_chat_template_is_told_what_it_needs(inferd, home, fit):
+    path = write_tiny_model(home / "m.gguf", template=None, window=8)
+    assert table(inferd, path)["template"] == (
+        "gemma3 by its architecture; the file has no template, so its [[backend]] needs "
+        'chat_template = "gemma3"'
+    )
+    assert as_json(inferd, path)["has_template"] is False
+
+
 def test_a_program_reads_the_same(inferd, home, fit):
     found = as_json(inferd, write_tiny_model(home / "m.gguf"))
     assert (found["template_family"], found["here"]["n_ctx"]) == ("chatml", 4096)

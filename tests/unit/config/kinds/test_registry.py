@@ -15,7 +15,7 @@ from inferd.config.kinds.llamacpp import LLAMACPP, LlamaCppSettings
 from inferd.config.kinds.mock import MOCK, MockSettings
 from inferd.config.kinds.registry import KINDS
 from inferd.config.kinds.whispercpp import WHISPERCPP, WhisperCppSettings
-from inferd.config.settings import BackendSettings
+from inferd.config.settings import BackendSettings, ConfigError
 from tests.fakes.kinds.records import ECHO, EXTENDED, EchoSettings
 
 RECORDS = [kind for kind in EXTENDED.kinds if kind not in KINDS.kinds] + [*KINDS.kinds]
@@ -82,3 +82,25 @@ def test_layers_on_an_accelerator_need_its_sandbox(n_gpu_layers, sandbox):
     settings = LlamaCppSettings(name="c", n_gpu_layers=n_gpu_layers)
     assert isinstance(LLAMACPP.served_by, InWorker)
     assert LLAMACPP.served_by.sandbox(settings) is sandbox
+
+
+def test_a_ladder_is_settings_by_model_and_the_others_have_none():
+    auto = LlamaCppSettings(name="c", model="auto", ladder=("/a.gguf", "b"), n_ctx=64)
+    assert LLAMACPP.rungs(auto) == [
+        LlamaCppSettings(name="c", model="/a.gguf", n_ctx=64),
+        LlamaCppSettings(name="c", model="b", n_ctx=64),
+    ]
+    for kind, settings in [
+        (LLAMACPP, LlamaCppSettings(name="c", model="/auto")),
+        (MOCK, MockSettings(name="m")),
+        (WHISPERCPP, WhisperCppSettings(name="w", model="auto")),
+    ]:
+        assert [*kind.rungs(settings)] == []
+
+
+def test_a_model_that_was_not_chosen_yet_has_no_place():
+    def find(_: str) -> None:
+        raise AssertionError("nothing to find")
+
+    with pytest.raises(ConfigError, match="'auto' needs a ladder, and is chosen when"):
+        LLAMACPP.locate(LlamaCppSettings(name="c", model="auto"), find)

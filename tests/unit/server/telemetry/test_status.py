@@ -59,6 +59,16 @@ def test_capabilities_are_told_by_name_and_then_the_lifecycle():
     assert lifecycle["status"] == "ready"
 
 
+def test_a_model_that_was_chosen_is_told_with_the_reason():
+    board = StatusBoard()
+    board.model_choices = {"chat": "small, 2 of 2 in its ladder: it needs 5 MiB"}
+    board.ready("chat", CHAT)
+    board.ready("other", CHAT)
+    chat, other, _ = snapshot(board)
+    assert chat["model_choice"] == "small, 2 of 2 in its ladder: it needs 5 MiB"
+    assert "model_choice" not in other
+
+
 def test_capabilities_say_all_that_a_backend_can():
     accelerator = AcceleratorInfo(
         kind=AcceleratorKind.CUDA,
