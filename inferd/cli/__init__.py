@@ -43,6 +43,7 @@ MODEL_COMMANDS: Final = {
 CONFIG_COMMANDS: Final = {
     "check": "list all that is wrong with the configuration; exit 0 only if nothing is",
     "show": "print all settings in force, and where each comes from",
+    "init": "write a first configuration, with comments, for this machine and its models",
 }
 
 GROUPS: Final = {

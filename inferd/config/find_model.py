@@ -83,7 +83,7 @@ def _stored(name: str, stores: Sequence[Path]) -> LocatedModel:
         with directory:
             store = ModelStore(directory)
             try:
-                return _files_of(store, store.model(name))
+                return located_files(store, store.model(name))
             except ModelNotInStoreError as error:
                 reasons.append(str(error))
     raise StoreError(
@@ -91,8 +91,8 @@ def _stored(name: str, stores: Sequence[Path]) -> LocatedModel:
     )
 
 
-def _files_of(store: ModelStore, manifest: Manifest) -> LocatedModel:
-    """Return a model's files.
+def located_files(store: ModelStore, manifest: Manifest) -> LocatedModel:
+    """Return the files of a model in a store.
 
     Raises:
         StoreError: one is missing, or the model is in several files.

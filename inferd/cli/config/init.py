@@ -1,0 +1,170 @@
+"""inferd config init: write a first configuration for this machine."""
+
+import argparse
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from inferd.cli.console import EXIT_OK, CommandError
+from inferd.config.faults import examine_config
+from inferd.config.find_model import located_files
+from inferd.config.first_config import KnownModel, MachineFacts, first_config
+from inferd.config.kinds.llamacpp import AUTO
+from inferd.config.load import socket_directory
+from inferd.config.settings import Config
+from inferd.dialects.registry import has_format
+from inferd.limits.models import INIT_MAX_MODELS
+from inferd.memory.available import available_bytes
+from inferd.models.embedded import EMBEDDED_MODELS, EMBEDDED_PREFIX
+from inferd.models.facts.read import read_model
+from inferd.models.file_error import ModelFileError
+from inferd.models.store.directory import StoreDirectory, StoreError
+from inferd.models.store.manifest import Manifest
+from inferd.models.store.store import ModelStore
+from inferd.paths import cache_directory, config_files, models_directory
+from inferd.server.capacity import max_active_requests
+from inferd.terminal import print_stderr, print_text
+
+_STDOUT: Final = Path("-")
+_MODE: Final = 0o644
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="the file to write, or - for stdout; by default the one of this user that "
+        "inferd serve reads first",
+    )
+    parser.epilog = (
+        "The models are those of the store, and the embedded ones that were fetched. A "
+        "file that exists is never overwritten."
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the configuration; exit 2 if there is a file, or no model."""
+    path = arguments.output or config_files()[0]
+    if path != _STDOUT and os.path.lexists(path):
+        raise _exists(path)
+    text = _text()
+    if path == _STDOUT:
+        print_text(text)
+        return EXIT_OK
+    _write(path, text)
+    print_stderr(f"{path} is written")
+    print_stderr("")
+    print_stderr(f"hint: inferd config check --config {path}")
+    return EXIT_OK
+
+
+def _text() -> str:
+    """Write the text, and check that it is a configuration."""
+    config = Config()
+    models = [*_stored_models(), *_embedded_models()]
+    if all(model.fault for model in models):
+        raise CommandError(
+            f"there is no model to serve: none in the store at {models_directory()}, and "
+            "no embedded one",
+            "inferd model import FILE, or python -m inferd.models embedded:chat",
+        )
+    text = first_config(
+        MachineFacts(
+            n_cores=len(os.sched_getaffinity(0)),
+            max_active=max_active_requests(config),
+            available=available_bytes(),
+            socket_directory=str(socket_directory(config)),
+            store=str(models_directory()),
+            models=models,
+        )
+    )
+    if faults := examine_config(text).faults:
+        raise CommandError(f"the configuration would be refused: {faults[0]}")
+    return text
+
+
+def _embedded_models() -> Iterator[KnownModel]:
+    """Yield the embedded models that are in the cache."""
+    for model in EMBEDDED_MODELS.values():
+        path = model.path_in(cache_directory())
+        if path.is_file():
+            yield _known(f"{EMBEDDED_PREFIX}{model.name}", path)
+
+
+def _stored_models() -> Iterator[KnownModel]:
+    """Yield the models of the store, ``INIT_MAX_MODELS`` at most.
+
+    Raises:
+        CommandError: the store cannot be used.
+    """
+    try:
+        directory = StoreDirectory.open(models_directory(), makes=False)
+        if directory is None:
+            return
+        with directory:
+            store = ModelStore(directory)
+            for _, model in zip(range(INIT_MAX_MODELS), store.models(), strict=False):
+                if isinstance(model, Manifest):
+                    yield _stored(store, model)
+    except StoreError as error:
+        raise CommandError(str(error)) from error
+
+
+def _stored(store: ModelStore, manifest: Manifest) -> KnownModel:
+    try:
+        located = located_files(store, manifest)
+    except StoreError as error:
+        return KnownModel(manifest.name, manifest.kind, "generate", 0, str(error))
+    return _known(manifest.name, Path(located.model.path))
+
+
+def _known(reference: str, path: Path) -> KnownModel:
+    """Read what a model is for."""
+    try:
+        facts, template = read_model([path])
+    except ModelFileError as error:
+        return KnownModel(reference, "llamacpp", "generate", 0, str(error))
+    fault = ""
+    if facts.use == "generate" and not has_format(template):
+        fault = "it has no chat template; chat_template can name its family"
+    if reference == AUTO:
+        fault = "this name is a word of the configuration"
+    return KnownModel(reference, facts.kind, facts.use, facts.n_bytes, fault)
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file that does not exist, whole or not at all.
+
+    Raises:
+        CommandError: it exists by now, or cannot be written.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CommandError(f"{path.parent}: {error.strerror}") from error
+    try:
+        fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE)
+        try:
+            with os.fdopen(fd, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            path.hardlink_to(partial)
+        finally:
+            with suppress(OSError):
+                partial.unlink()
+    except FileExistsError as error:
+        raise _exists(path) from error
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}") from error
+
+
+def _exists(path: Path) -> CommandError:
+    return CommandError(
+        f"{path} exists, and is not overwritten", "inferd config init --output FILE"
+    )
