@@ -51,6 +51,7 @@ bench: setup
 
 fuzz: setup
 	@$(BIN)/python -m fuzz.lines 10000000 --processes 2
+	@$(BIN)/python -m fuzz.headers 100000
 	@$(BIN)/python -m fuzz.socket 100000
 	@$(BIN)/python -m fuzz.truncation
 	@$(BIN)/python -m fuzz.large

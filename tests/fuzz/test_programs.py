@@ -8,7 +8,9 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("program", ["lines", "socket", "truncation", "large"])
+@pytest.mark.parametrize(
+    "program", ["lines", "headers", "socket", "truncation", "large"]
+)
 def test_a_program_that_is_asked_for_help_does_nothing_else(program):
     result = subprocess.run(
         [sys.executable, "-m", f"fuzz.{program}", "--help"],

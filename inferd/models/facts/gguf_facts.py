@@ -102,7 +102,9 @@ class _Numbers:
 
 def _number(values: Mapping[str, Value], key: str) -> int | None:
     value = values.get(key)
-    return int(value.items[0]) if value is not None and value.items else None
+    if value is None or not value.items or not value.is_finite:
+        return None
+    return int(value.items[0])
 
 
 def _text(values: Mapping[str, Value], key: str) -> str:

@@ -14,6 +14,7 @@ from inferd.models.gguf.header import GgufContents, read_contents
 from tests.fakes.gguf_bytes import (
     BOOL,
     F32,
+    F32_VALUE,
     Q8_0,
     TEXT,
     U32,
@@ -147,6 +148,18 @@ def test_long_texts_are_no_names_and_templates_are_kept():
 def test_bytes_that_are_not_utf_8_do_no_harm():
     found = facts(pair(b"general.name", TEXT, text(b"\xff\x1b[31m")))
     assert found.name == "\ufffd\x1b[31m"
+
+
+def test_a_number_that_is_not_finite_is_none():
+    """Header rules let it pass under the prefix of recommended sampling options."""
+    content = gguf(
+        pairs=[
+            words("general.architecture", "general.sampling"),
+            number("general.sampling.attention.causal", F32_VALUE, float("nan")),
+        ]
+    )
+    found = gguf_facts([read_contents(io.BytesIO(content), len(content))])
+    assert found.use == "generate"
 
 
 def test_types_of_tensors_are_listed_by_their_bytes():
