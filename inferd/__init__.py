@@ -50,8 +50,8 @@ The daemon imports no model library: each ``worker`` is a process of its own, an
 ``line_decoder``. Both enter a ``sandbox`` before they read a client's request. ``limits`` has
 the bounds, ``errors`` the failures that clients are sent. ``client`` and ``cli`` are the other
 side of the sockets; ``doctor`` checks a machine, and ``models`` has the model
-store and fetches the embedded models. ``downloader`` is the process that alone speaks to
-hubs and servers, for ``inferd model pull``.
+store, reads the headers of model files and fetches the embedded models. ``downloader`` is
+the process that alone speaks to hubs and servers, for ``inferd model pull``.
 """
 
 __version__ = "0.1.0"

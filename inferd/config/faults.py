@@ -60,9 +60,10 @@ class _Repair:
     def __init__(self, document: dict[str, object], kinds: KindRegistry) -> None:
         self.config: Config | None = None
         self._document = document
-        self._original = deepcopy(document)
         self._kinds = kinds
         self._tables = config_type(kinds)
+        # It reads the document as it is then, and shows the values that it had.
+        self._explainer = Explainer(self._tables, document, deepcopy(document))
         self._refused: set[str] = set()
 
     def faults(self) -> Iterator[str]:
@@ -71,8 +72,7 @@ class _Repair:
             try:
                 self.config = convert_config(self._document, self._tables)
             except msgspec.ValidationError as error:
-                explainer = Explainer(self._tables, self._document, self._original)
-                found = explainer.explain(str(error))
+                found = self._explainer.explain(str(error))
                 is_new = found.key not in self._refused
                 if is_new:
                     yield found.text

@@ -33,6 +33,7 @@ def test_a_file_follows_from_the_seed_and_its_number():
     assert one == same != other
 
 
+@pytest.mark.slow
 def test_another_exception_is_a_finding(monkeypatch):
     def fail(*_: object) -> None:
         raise struct.error

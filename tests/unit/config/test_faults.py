@@ -1,5 +1,6 @@
 import tomllib
 
+import pytest
 from hypothesis import given, strategies as st
 
 from inferd.config.faults import MAX_FAULTS, examine_config
@@ -115,6 +116,7 @@ DOCUMENTS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(document=DOCUMENTS)
 def test_a_fault_is_found_where_and_only_where_parsing_refuses(document):
     text = "".join(f"{key} = {toml_value(value)}\n" for key, value in document.items())

@@ -1,6 +1,7 @@
 import tomllib
 from typing import Any
 
+import pytest
 from hypothesis import given, strategies as st
 
 from inferd.config.faults import examine_config
@@ -99,6 +100,7 @@ MODELS = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(MODELS, max_size=6), TEXTS, TEXTS)
 def test_no_name_makes_another_configuration(models, directory, store):
     text = first_config(

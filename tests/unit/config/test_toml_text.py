@@ -21,6 +21,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(value=VALUES)
 def test_what_is_written_is_read_back(value):
     text = toml_value(value)

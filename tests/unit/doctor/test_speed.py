@@ -3,10 +3,14 @@ import pytest
 from inferd.doctor.speed import estimate_speed, measure_bandwidth, speed_here
 from inferd.limits.models import (
     ASSUMED_BANDWIDTH_BYTES_PER_S,
-    BANDWIDTH_PROBE_BYTES,
 )
 
 GB = 10**9
+
+
+@pytest.fixture(autouse=True)
+def few_bytes(monkeypatch):
+    monkeypatch.setattr("inferd.doctor.speed.BANDWIDTH_PROBE_BYTES", 1000)
 
 
 @pytest.mark.parametrize(
@@ -27,7 +31,7 @@ def test_a_class_follows_from_the_bytes_of_a_token(token_bytes, name):
 def test_the_fastest_copy_counts():
     times = iter([0, 4, 10, 11, 20, 22])
     measured = measure_bandwidth(2**40, lambda: next(times))
-    assert measured == BANDWIDTH_PROBE_BYTES
+    assert measured == 1000
 
 
 def test_a_clock_that_stands_still_measures_nothing():
@@ -35,7 +39,7 @@ def test_a_clock_that_stands_still_measures_nothing():
 
 
 def test_nothing_is_measured_where_memory_is_short():
-    speed = speed_here(GB, 4 * BANDWIDTH_PROBE_BYTES - 1)
+    speed = speed_here(GB, 3999)
     assert not speed.bandwidth_is_measured
     assert speed.bandwidth_bytes_per_s == ASSUMED_BANDWIDTH_BYTES_PER_S
     assert speed_here(GB, 2**40).bandwidth_is_measured

@@ -73,6 +73,7 @@ def test_ladders_choose_in_their_order_and_leave_room_for_the_smallest_of_the_ne
 SIZES = st.lists(st.integers(0, 2000), min_size=1, max_size=5)
 
 
+@pytest.mark.slow
 @given(SIZES, SIZES, st.integers(0, 5000), st.integers(0, 5000), st.integers(1, 4))
 def test_a_choice_fits_and_more_memory_gives_no_later_one(
     sizes, others, n_mib, more, n_slots

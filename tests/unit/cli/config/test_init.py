@@ -19,6 +19,7 @@ def bring(inferd, path, name: str) -> None:
     assert inferd("model", "import", path, "--name", name).code == 0
 
 
+@pytest.mark.slow
 def test_a_first_configuration_is_written_that_is_accepted(inferd, home):
     bring(inferd, write_tiny_model(home / "q8.gguf", kind="q8_0"), "me/tiny:q8")
     bring(inferd, write_tiny_model(home / "f32.gguf"), "me/tiny:f32")

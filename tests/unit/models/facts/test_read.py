@@ -150,6 +150,7 @@ def mutants(draw: st.DrawFn) -> bytes:
     )
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=mutants())
 def test_a_mutated_file_is_read_or_refused_in_few_steps(content, tmp_path):
