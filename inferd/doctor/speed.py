@@ -59,13 +59,13 @@ def estimate_speed(token_bytes: int, bandwidth: int, *, is_measured: bool) -> Sp
 
 
 def measure_bandwidth(
-    available: int, clock: Callable[[], float] = time.perf_counter
+    available: int, clock: Callable[[], float] = time.thread_time
 ) -> int | None:
     """Measure how many bytes of memory one thread reads in a second, by copying some.
 
     Args:
         available: bytes of memory that are free; ``None`` is returned if too few are.
-        clock: seconds.
+        clock: seconds; of this thread alone by default, as others may run beside it.
 
     Bounds:
         Two buffers of ``BANDWIDTH_PROBE_BYTES``, copied ``BANDWIDTH_PROBES`` times.

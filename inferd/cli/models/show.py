@@ -43,7 +43,7 @@ class ModelReport(msgspec.Struct, kw_only=True):
     here: Fit | None = None
     """``None`` with ``--header-only``, and for files that are no model by themselves."""
     speed: Speed | None = None
-    """An estimate, if it generates text."""
+    """An upper bound by memory alone, if it generates text."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Exit 1 if the files cannot be read as a model. What fits is what the daemon "
         "would plan for this model alone, in the memory that is free now; the speed is "
-        "an estimate."
+        "an upper bound by how fast memory is read."
     )
 
 
@@ -250,8 +250,9 @@ def _fit_text(fit: Fit, *, has_tokens: bool) -> str:
 
 def _speed_text(speed: Speed) -> str:
     how = "measured" if speed.bandwidth_is_measured else "assumed"
+    rate = float(f"{speed.tokens_per_s:.2g}")  # no more digits than it is good for
     return (
-        f"{speed.speed_class}; an estimate: at most {speed.tokens_per_s:.2g} tokens/s for "
+        f"{speed.speed_class}; an estimate: at most {rate:g} tokens/s for "
         f"one request, {size(speed.token_bytes)} being read per token, at "
         f"{size(speed.bandwidth_bytes_per_s)}/s ({how})"
     )

@@ -52,7 +52,7 @@ def table(inferd, *arguments: object) -> dict[str, str]:
 def test_a_file_is_shown_with_what_it_can_do_here(inferd, home, fit):
     path = write_tiny_model(home / "m.gguf")
     shown = table(inferd, path)
-    n_bytes = sum(each["n_bytes"] for each in [as_json(inferd, path)["facts"]])
+    facts = as_json(inferd, path)["facts"]
     assert shown == {
         "name": "m.gguf",
         "source": str(path),
@@ -71,8 +71,9 @@ def test_a_file_is_shown_with_what_it_can_do_here(inferd, home, fit):
         "speed": shown["speed"],
         "model": f"m.gguf, {shown['size']}",
     }
-    assert shown["parameters"] == f"{n_bytes / 4 / 1e6:.1f} M"
-    assert shown["speed"].startswith("fast; an estimate: at most ")
+    assert shown["parameters"] == f"{facts['n_bytes'] / 4 / 1e6:.1f} M"
+    rate = float(f"{10**9 / facts['token_bytes']:.2g}")
+    assert shown["speed"].startswith(f"fast; an estimate: at most {rate:g} tokens/s ")
     assert shown["speed"].endswith("at 1.0 GB/s (measured)")
     assert fit[0].model == str(path)
 
