@@ -145,7 +145,10 @@ def _of_program(name: str, program: str) -> ShownModel:
     except PermissionError as error:
         raise CommandError(f"{error.filename}: {error.strerror}") from error
     known = f"; it has: {', '.join(names)}" if names else ""
-    raise CommandError(f"{program} has no model {name}{known}")
+    raise CommandError(
+        f"{program} has no model {name}{known}",
+        f"inferd model import --from {program} --dry-run",
+    )
 
 
 def _file(

@@ -144,10 +144,12 @@ def test_a_model_of_another_program_is_shown(inferd, home, fit):
     assert (shown["source"], shown["title"]) == ("ollama:qwen3:0.6b", "tiny-random")
     assert fit[0].model.startswith(str(home / ".ollama/models/blobs"))
     code, _, stderr = inferd("model", "show", "other", "--from", "ollama")
-    assert (code, stderr) == (
-        2,
-        "error: ollama has no model other; it has: qwen3:0.6b\n",
-    )
+    assert code == 2
+    assert stderr.splitlines() == [
+        "error: ollama has no model other; it has: qwen3:0.6b",
+        "",
+        "hint: inferd model import --from ollama --dry-run",
+    ]
 
 
 def test_an_embedded_model_that_was_not_fetched_is_told_what_to_type(inferd, home):
