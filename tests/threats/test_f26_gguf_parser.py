@@ -5,6 +5,7 @@ import pytest
 
 from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.config.kinds.whispercpp import WhisperCppSettings
+from tests.fakes.command import Command
 from tests.fakes.gguf_bytes import (
     ARRAY,
     TEXT,
@@ -106,6 +107,22 @@ async def test_a_speech_model_that_attacks_its_loader_never_reaches_it(name, sho
     phases, reason = await failed_load(settings)
     assert reason.startswith(f"model file {path}: ")
     assert phases == []
+
+
+@pytest.mark.parametrize("content", [*ATTACKS.values(), *SPEECH_ATTACKS.values()])
+def test_a_file_that_attacks_its_parser_is_not_shown_and_starts_no_worker(
+    content, short_dir, monkeypatch, capfd
+):
+    def start(*_: object) -> None:
+        raise AssertionError("a worker was asked")
+
+    monkeypatch.setattr("inferd.cli.models.show.fit_alone", start)
+    inferd = Command(monkeypatch, capfd, short_dir)
+    path = short_dir / "m"
+    path.write_bytes(content)
+    code, _, stderr = inferd("model", "show", path)
+    assert (code, stderr.count("\n")) == (1, 1)
+    assert stderr.startswith(f"error: {path}: ")
 
 
 PARTS = ("header", "reader", "consistency", "rules", "values", "parts")
