@@ -29,8 +29,8 @@ from inferd.models.facts.gguf_facts import KEPT_TEXTS, chat_template, gguf_facts
 from inferd.models.facts.model import ModelFacts
 from inferd.models.facts.whisper_facts import whisper_facts
 from inferd.models.file_error import ModelFileError
-from inferd.models.gguf.header import read_contents
-from inferd.models.whisper.header import read_header
+from inferd.models.gguf_header.header import read_contents
+from inferd.models.whisper_header.header import read_header
 from tests.fakes.gguf_bytes import TEXT, gguf, pair, sound, tensor, text
 from tests.model.tiny import write_tiny_bert, write_tiny_model
 from tests.unit.worker.whisper.models import model_bytes

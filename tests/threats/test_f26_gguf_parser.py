@@ -134,8 +134,8 @@ def test_what_checks_a_file_runs_no_code_of_the_library():
         "worker/model_file.py",
         "worker/llama/gguf/files.py",
         "worker/whisper/model/file.py",
-        *(f"models/gguf/{part}.py" for part in PARTS),
-        *(f"models/whisper/{part}.py" for part in ("header", "tensors")),
+        *(f"models/gguf_header/{part}.py" for part in PARTS),
+        *(f"models/whisper_header/{part}.py" for part in ("header", "tensors")),
     ):
         roots = {name.split(".")[0] for name in imports(trees[module])}
         assert not roots & {"llama_cpp", "numpy", "ctypes"}

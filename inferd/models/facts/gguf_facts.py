@@ -9,9 +9,9 @@ from inferd.limits.model_files import SHOWN_TEMPLATE_BYTES, SHOWN_TEXT_BYTES
 from inferd.models.facts.file_types import quantisation
 from inferd.models.facts.model import ModelFacts, Use
 from inferd.models.ggml_types import NAMES
-from inferd.models.gguf.header import GgufContents, Tensor
-from inferd.models.gguf.rules import PROJECTOR_ARCHITECTURE
-from inferd.models.gguf.values import Value
+from inferd.models.gguf_header.header import GgufContents, Tensor
+from inferd.models.gguf_header.rules import PROJECTOR_ARCHITECTURE
+from inferd.models.gguf_header.values import Value
 
 TEMPLATE_KEY: Final = "tokenizer.chat_template"
 RANK_POOLING: Final = 4

@@ -11,9 +11,13 @@ from inferd.models.facts.gguf_facts import KEPT_TEXTS, chat_template, gguf_facts
 from inferd.models.facts.model import ModelFacts
 from inferd.models.facts.whisper_facts import whisper_facts
 from inferd.models.file_error import ModelFileError
-from inferd.models.gguf.header import MAGIC as GGUF_MAGIC, GgufContents, read_contents
-from inferd.models.gguf.parts import other_parts
-from inferd.models.whisper.header import MAGIC as WHISPER_MAGIC, read_header
+from inferd.models.gguf_header.header import (
+    MAGIC as GGUF_MAGIC,
+    GgufContents,
+    read_contents,
+)
+from inferd.models.gguf_header.parts import other_parts
+from inferd.models.whisper_header.header import MAGIC as WHISPER_MAGIC, read_header
 
 _FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 """``O_NONBLOCK``: opening a pipe in place of a file does not block."""

@@ -5,8 +5,8 @@ from typing import Final
 
 from inferd.models.facts.model import ModelFacts
 from inferd.models.ggml_types import NAMES
-from inferd.models.whisper.header import WhisperHeader
-from inferd.models.whisper.tensors import tensor_shapes
+from inferd.models.whisper_header.header import WhisperHeader
+from inferd.models.whisper_header.tensors import tensor_shapes
 
 _SIZES: Final = {4: "tiny", 6: "base", 12: "small", 24: "medium", 32: "large"}
 """Names of models by the layers of their encoders, as whisper.cpp derives them."""

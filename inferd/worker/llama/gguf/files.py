@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 
 from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.models.file_error import ModelFileError, WrongFormatError
-from inferd.models.gguf.header import MAGIC, GgufHeader, read_header
-from inferd.models.gguf.parts import other_parts
+from inferd.models.gguf_header.header import MAGIC, GgufHeader, read_header
+from inferd.models.gguf_header.parts import other_parts
 from inferd.worker.backend import LoadError
 from inferd.worker.model_file import (
     MODEL_KIND,

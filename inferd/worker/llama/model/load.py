@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final, Literal, NamedTuple
 
 from inferd.config.kinds.llamacpp import LlamaCppSettings, n_gpu_layers
-from inferd.models.gguf.header import GgufHeader
+from inferd.models.gguf_header.header import GgufHeader
 from inferd.worker.backend import LoadError
 from inferd.worker.llama.gguf.files import ModelFile
 from inferd.worker.llama.library.binding import llama, load_model

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from inferd.config.kinds.whispercpp import WhisperCppSettings
 from inferd.models.file_error import ModelFileError, WrongFormatError
-from inferd.models.whisper.header import MAGIC, read_header
+from inferd.models.whisper_header.header import MAGIC, read_header
 from inferd.worker.backend import LoadError
 from inferd.worker.model_file import OpenedFile, describe_format_error
 

@@ -6,7 +6,7 @@ from typing import Final
 from inferd.backend.job import SAMPLE_BYTES
 from inferd.limits.worker import SOUND_CHUNK_S, SOUND_WINDOW_S
 from inferd.memory.plan import LinearSize, MemoryDemand
-from inferd.models.whisper.header import WhisperHeader
+from inferd.models.whisper_header.header import WhisperHeader
 from inferd.worker.process_memory import resident_bytes
 from inferd.worker.whisper.model.file import WhisperFile
 from inferd.worker.whisper.transcribe.audio import SAMPLE_RATE

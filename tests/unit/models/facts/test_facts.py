@@ -10,7 +10,7 @@ from inferd.models.facts.gguf_facts import (
 )
 from inferd.models.facts.model import ModelFacts
 from inferd.models.facts.whisper_facts import whisper_facts
-from inferd.models.gguf.header import GgufContents, read_contents
+from inferd.models.gguf_header.header import GgufContents, read_contents
 from tests.fakes.gguf_bytes import (
     BOOL,
     F32,

@@ -110,8 +110,8 @@ def read_counted(path, content: bytes) -> ReadModel:
     CountedFile.n_reads = CountedFile.n_bytes = 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("inferd.models.facts.read.FileIO", CountedFile)
-        patch.setattr("inferd.models.gguf.reader._CHUNK_BYTES", 64)
-        patch.setattr("inferd.models.whisper.header._CHUNK_BYTES", 64)
+        patch.setattr("inferd.models.gguf_header.reader._CHUNK_BYTES", 64)
+        patch.setattr("inferd.models.whisper_header.header._CHUNK_BYTES", 64)
         return read_model([path])
 
 

@@ -10,14 +10,14 @@ from typing import Final
 import numpy as np
 
 from inferd.models.ggml_types import BLOCKS
-from inferd.models.whisper.header import (
+from inferd.models.whisper_header.header import (
     F16,
     F32,
     FREQUENCIES,
     MAGIC,
     WhisperHeader,
 )
-from inferd.models.whisper.tensors import tensor_shapes
+from inferd.models.whisper_header.tensors import tensor_shapes
 
 SMALL: Final = WhisperHeader(
     n_vocab=51_864,

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from inferd.config.kinds.llamacpp import LlamaCppSettings
-from inferd.models.gguf.header import GgufHeader
+from inferd.models.gguf_header.header import GgufHeader
 from inferd.worker.backend import LoadError
 from inferd.worker.llama.gguf.files import open_files
 from inferd.worker.llama.library.binding import llama, load_model

@@ -1,7 +1,7 @@
 import pytest
 
 from inferd.models.file_error import ModelFileError
-from inferd.models.gguf.parts import other_parts
+from inferd.models.gguf_header.parts import other_parts
 
 
 def test_a_file_that_is_not_split_has_no_other_parts(tmp_path):

@@ -1,6 +1,6 @@
 import math
 
-from inferd.models.whisper.tensors import tensor_shapes
+from inferd.models.whisper_header.tensors import tensor_shapes
 
 TINY = {
     "n_audio_state": 384,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from inferd.models.gguf.values import Number
+from inferd.models.gguf_header.values import Number
 
 Numbers = Mapping[str, tuple[Number, ...]]
 """By key without the architecture's prefix: one number, or one per layer."""

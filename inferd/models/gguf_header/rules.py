@@ -19,8 +19,8 @@ from inferd.limits.model_files import (
     GGUF_LAYERS,
     GGUF_WIDTH,
 )
-from inferd.models.gguf.consistency import Numbers, contradiction
-from inferd.models.gguf.values import (
+from inferd.models.gguf_header.consistency import Numbers, contradiction
+from inferd.models.gguf_header.values import (
     BOOL,
     F32,
     FLOATS,

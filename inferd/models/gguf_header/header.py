@@ -18,9 +18,9 @@ from inferd.limits.model_files import (
 )
 from inferd.models.file_error import ModelFileError, WrongFormatError
 from inferd.models.ggml_types import BLOCKS
-from inferd.models.gguf.reader import Reader, read_name, refuse_over
-from inferd.models.gguf.rules import TOKENS_KEY, fault_of
-from inferd.models.gguf.values import (
+from inferd.models.gguf_header.reader import Reader, read_name, refuse_over
+from inferd.models.gguf_header.rules import TOKENS_KEY, fault_of
+from inferd.models.gguf_header.values import (
     ARRAY,
     KEPT_TEXT_BYTES,
     SIZES,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from inferd.limits.model_files import GGUF_ARRAY_NUMBERS
-from inferd.models.gguf.reader import Reader
-from inferd.models.gguf.values import (
+from inferd.models.gguf_header.reader import Reader
+from inferd.models.gguf_header.values import (
     BOOL,
     F32,
     FLOATS,

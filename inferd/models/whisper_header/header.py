@@ -12,7 +12,7 @@ from typing import BinaryIO, Final, NamedTuple
 from inferd.limits.model_files import WHISPER_TEXT_BYTES
 from inferd.models.file_error import ModelFileError, WrongFormatError
 from inferd.models.ggml_types import BLOCKS
-from inferd.models.whisper.tensors import Shape, tensor_shapes
+from inferd.models.whisper_header.tensors import Shape, tensor_shapes
 
 MAGIC: Final = b"lmgg"
 """``ggml`` as a number, little endian."""

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from inferd.models.file_error import ModelFileError
-from inferd.models.gguf.header import read_header
-from inferd.models.gguf.rules import MODEL_RULES, PROJECTOR_RULES
+from inferd.models.gguf_header.header import read_header
+from inferd.models.gguf_header.rules import MODEL_RULES, PROJECTOR_RULES
 from tests.fakes.gguf_bytes import (
     ARRAY,
     BOOL,

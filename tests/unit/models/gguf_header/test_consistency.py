@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from inferd.models.gguf.consistency import HEADS, KEY_HEADS, contradiction
+from inferd.models.gguf_header.consistency import HEADS, KEY_HEADS, contradiction
 
 WHOLE = {"block_count": (4,), "embedding_length": (64,), HEADS: (4,), KEY_HEADS: (2,)}
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from inferd.models.file_error import ModelFileError
-from inferd.models.gguf.header import read_header
-from inferd.models.gguf.reader import Reader, read_name, refuse_over
+from inferd.models.gguf_header.header import read_header
+from inferd.models.gguf_header.reader import Reader, read_name, refuse_over
 from tests.fakes.gguf_bytes import ARRAY, TEXT, U16, array, gguf, pair, sound, text
 
 SOUND = sound()
@@ -16,7 +16,7 @@ def test_texts_are_passed_over_wherever_a_chunk_ends(texts, n_chunk_bytes):
     words = array(TEXT, len(texts), b"".join(map(text, texts)))
     pairs = [pair(b"w", ARRAY, words), pair(b"split.count", U16, b"\7\0")]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("inferd.models.gguf.reader._CHUNK_BYTES", n_chunk_bytes)
+        patch.setattr("inferd.models.gguf_header.reader._CHUNK_BYTES", n_chunk_bytes)
         content = gguf(pairs=pairs)
         assert read_header(io.BytesIO(content), len(content)).n_parts == 7
 
@@ -33,7 +33,7 @@ def reader(content: bytes) -> Reader:
 @given(st.lists(st.binary(max_size=20), min_size=1, max_size=20), st.integers(20, 60))
 def test_a_text_is_measured_and_then_read(texts, n_chunk_bytes):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("inferd.models.gguf.reader._CHUNK_BYTES", n_chunk_bytes)
+        patch.setattr("inferd.models.gguf_header.reader._CHUNK_BYTES", n_chunk_bytes)
         source = reader(b"".join(map(text, texts)))
         for each in texts:
             assert source.peek() == len(each)

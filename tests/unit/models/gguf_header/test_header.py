@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from inferd.models.file_error import ModelFileError
-from inferd.models.gguf.header import GgufHeader, read_header
+from inferd.models.gguf_header.header import GgufHeader, read_header
 from tests.fakes.gguf_bytes import (
     ARRAY,
     F32,

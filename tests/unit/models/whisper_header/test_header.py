@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from inferd.models.file_error import ModelFileError
 from inferd.models.ggml_types import BLOCKS
-from inferd.models.whisper.header import WhisperHeader, read_header
+from inferd.models.whisper_header.header import WhisperHeader, read_header
 from tests.unit.worker.whisper.models import SMALL, model_bytes, texts, write_outline
 
 SOUND = model_bytes()
