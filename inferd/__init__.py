@@ -42,6 +42,7 @@ beside  app                                a configuration        the daemon, co
         server.telemetry                   events of the daemon   status, log, metrics
         engine.supervisor                  a worker process       its restart, or its end
         engine.in_daemon                   a kind with no worker  its backend
+        residency                          what models need       loads and unloads
         memory                             what models need       contexts, slots that fit
         backend                            calls of the server    the interface to engines
 ======  =================================  =====================  ==========================

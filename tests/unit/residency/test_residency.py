@@ -1,0 +1,430 @@
+import heapq
+import itertools
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings, strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from inferd.residency.residency import Decision, ModelState, Residency, TurnRules
+
+NAMES = ("a", "b", "c", "d")
+BUDGET = 10
+RULES = TurnRules(min_residency_s=5, longest_wait_s=30)
+
+
+def make(*, rules: TurnRules = RULES, keep_alive_s: float = 0, **sizes: int):
+    residency = Residency(BUDGET, rules)
+    for name, n_bytes in sizes.items():
+        residency.add(name, n_bytes, keep_alive_s=keep_alive_s, is_pinned=False)
+    return residency
+
+
+def load(residency: Residency, name: str, now: float = 0) -> Decision:
+    """Load a model for a request, which starts."""
+    residency.arrived(name, now)
+    assert name in residency.decide(now).loads
+    residency.loaded(name, now)
+    decision = residency.decide(now)
+    assert name not in decision.closed
+    residency.started(name)
+    return decision
+
+
+def end(residency: Residency, name: str, now: float, keep_alive_s: float | None = None):
+    residency.left(name, now, has_started=True, keep_alive_s=keep_alive_s)
+
+
+class ResidencyMachine(RuleBasedStateMachine):
+    """Requests come and go, loads succeed and fail; counters say what should be."""
+
+    @initialize(
+        sizes=st.lists(
+            st.integers(0, BUDGET), min_size=len(NAMES), max_size=len(NAMES)
+        ),
+        pinned=st.booleans(),
+        keep_alive_s=st.sampled_from([0, 7, 40]),
+    )
+    def open(self, sizes: list[int], pinned: bool, keep_alive_s: float) -> None:  # noqa: FBT001
+        self.now = 0.0
+        self.sizes = dict(zip(NAMES, sizes, strict=True))
+        self.residency = Residency(BUDGET, RULES)
+        self.pinned = {"a"} if pinned else set()
+        for name, size in self.sizes.items():
+            self.residency.add(
+                name, size, keep_alive_s=keep_alive_s, is_pinned=name in self.pinned
+            )
+        self.waiting: Counter[str] = Counter()
+        self.running: Counter[str] = Counter()
+        self.loading: set[str] = set()
+        self.unloading: set[str] = set()
+        self.ready: set[str] = set()
+        self.retired: set[str] = set()
+        self.closed: frozenset[str] = frozenset(NAMES)
+        self.decide()
+
+    def decide(self) -> None:
+        decision = self.residency.decide(self.now)
+        for name in decision.loads:
+            assert name not in self.loading | self.unloading | self.ready
+            needed = self.waiting[name] or name in self.pinned
+            assert needed or name in self.asked
+            self.loading.add(name)
+        for name in decision.unloads:
+            assert name in self.ready
+            assert not self.running[name]
+            assert name not in self.pinned
+            self.ready.discard(name)
+            self.unloading.add(name)
+        for name in decision.removed:
+            assert name in self.retired
+            assert not self.waiting[name] + self.running[name]
+            del self.sizes[name]
+        assert decision.at > self.now
+        assert self.ready.isdisjoint(decision.closed) or decision.closed
+        assert not (self.loading | self.unloading) - decision.closed
+        self.closed = decision.closed
+
+    asked: frozenset[str] = frozenset()
+
+    @rule(name=st.sampled_from(NAMES))
+    def arrive(self, name: str) -> None:
+        if name in self.sizes and name not in self.retired:
+            self.residency.arrived(name, self.now)
+            self.waiting[name] += 1
+            self.decide()
+
+    @rule(name=st.sampled_from(NAMES))
+    def start(self, name: str) -> None:
+        if self.waiting[name] and name not in self.closed:
+            self.residency.started(name)
+            self.waiting[name] -= 1
+            self.running[name] += 1
+            self.decide()
+
+    @rule(name=st.sampled_from(NAMES), keep_alive_s=st.sampled_from([None, 0, 3, 100]))
+    def finish(self, name: str, keep_alive_s: float | None) -> None:
+        if self.running[name]:
+            self.running[name] -= 1
+            end(self.residency, name, self.now, keep_alive_s)
+            self.decide()
+
+    @rule(name=st.sampled_from(NAMES))
+    def give_up(self, name: str) -> None:
+        if self.waiting[name]:
+            self.waiting[name] -= 1
+            self.residency.left(name, self.now, has_started=False)
+            self.decide()
+
+    @precondition(lambda self: self.loading)
+    @rule(data=st.data(), works=st.booleans())
+    def load_ends(self, data: st.DataObject, works: bool) -> None:  # noqa: FBT001
+        name = data.draw(st.sampled_from(sorted(self.loading)))
+        self.loading.discard(name)
+        self.asked -= {name}
+        if works:
+            self.ready.add(name)
+            self.residency.loaded(name, self.now)
+        else:
+            self.residency.failed(name, self.now, retry_at=self.now + 2)
+        self.decide()
+
+    @precondition(lambda self: self.unloading)
+    @rule(data=st.data())
+    def unload_ends(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.unloading)))
+        self.unloading.discard(name)
+        self.residency.unloaded(name, self.now)
+        self.decide()
+
+    @rule(name=st.sampled_from(NAMES), loads=st.booleans())
+    def ask(self, name: str, loads: bool) -> None:  # noqa: FBT001
+        if name in self.sizes and name not in self.retired:
+            if loads:
+                self.residency.ask_load(name, self.now)
+                self.asked |= {name}
+            else:
+                self.residency.ask_unload(name, self.now)
+            self.decide()
+
+    @rule(name=st.sampled_from(NAMES))
+    def retire(self, name: str) -> None:
+        if name in self.sizes:
+            self.residency.retire(name)
+            self.retired.add(name)
+            self.pinned.discard(name)
+            self.decide()
+
+    @rule(seconds=st.sampled_from([0.5, 5, 30, 100]))
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+        self.decide()
+
+    @invariant()
+    def memory_is_not_overcommitted(self) -> None:
+        held = self.loading | self.unloading | self.ready
+        taken = sum(size for name, size in self.sizes.items() if name in held)
+        assert taken == self.residency.reserved <= BUDGET
+
+
+TestResidencyMachine = ResidencyMachine.TestCase
+TestResidencyMachine.settings = settings(max_examples=150, stateful_step_count=40)
+
+
+class Simulation:
+    """Clients that ask for one model after another, on a clock of its own.
+
+    Loads, unloads and requests take times of at most ``load_s``, ``unload_s``, ``run_s``.
+    """
+
+    load_s, unload_s, run_s = 3.0, 1.0, 4.0
+
+    def __init__(self, residency: Residency, rules: TurnRules, seed: int) -> None:
+        self.residency, self.rules = residency, rules
+        self.random = random.Random(seed)  # noqa: S311  # of a simulation
+        self.now = 0.0
+        self.events: list[tuple[float, int, str, str]] = []
+        self.order = itertools.count()
+        self.waiting: Counter[str] = Counter()
+        self.wanted_since: dict[str, float] = {}
+        self.longest_s = 0.0
+        self.n_served: Counter[str] = Counter()
+        self.closed: frozenset[str] = frozenset()
+
+    def at(self, seconds: float, what: str, name: str) -> None:
+        heapq.heappush(self.events, (self.now + seconds, next(self.order), what, name))
+
+    def run(self, names: list[str], *, n_clients: int, until: float) -> None:
+        self.names = names
+        for _ in range(n_clients):
+            self.at(self.random.random(), "arrive", self.random.choice(names))
+        while self.now < until:
+            self.now, _, what, name = heapq.heappop(self.events)
+            self.step(what, name)
+            self.decide()
+
+    def step(self, what: str, name: str) -> None:
+        match what:
+            case "arrive":
+                self.residency.arrived(name, self.now)
+                self.waiting[name] += 1
+                self.note_wanted(name)
+            case "end":
+                end(self.residency, name, self.now)
+                self.n_served[name] += 1
+                again = self.random.choice(self.names)
+                self.at(0.01 * self.random.random(), "arrive", again)
+            case "loaded":
+                waited = self.now - self.wanted_since.pop(name)
+                self.longest_s = max(self.longest_s, waited)
+                self.residency.loaded(name, self.now)
+            case "unloaded":
+                self.residency.unloaded(name, self.now)
+                self.note_wanted(name)
+            case _:
+                pass
+
+    def note_wanted(self, name: str) -> None:
+        is_absent = self.residency.state(name) is ModelState.UNLOADED
+        if self.waiting[name] and is_absent:
+            self.wanted_since.setdefault(name, self.now)
+
+    def decide(self) -> None:
+        decision = self.residency.decide(self.now)
+        for name in decision.loads:
+            self.at(self.random.uniform(0, self.load_s), "loaded", name)
+        for name in decision.unloads:
+            self.at(self.random.uniform(0, self.unload_s), "unloaded", name)
+        if decision.at < float("inf"):
+            self.at(decision.at - self.now, "tick", "")
+        for name in self.names:
+            while self.waiting[name] and name not in decision.closed:
+                self.residency.started(name)
+                self.waiting[name] -= 1
+                self.at(self.random.uniform(0, self.run_s), "end", name)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, BUDGET), min_size=2, max_size=4),
+    min_residency_s=st.sampled_from([0.5, 5, 20]),
+    longest_wait_s=st.sampled_from([0.5, 10, 40]),
+    seed=st.integers(0, 2**32),
+)
+def test_every_model_is_loaded_within_the_stated_longest_wait(
+    sizes, min_residency_s, longest_wait_s, seed
+):
+    rules = TurnRules(min_residency_s=min_residency_s, longest_wait_s=longest_wait_s)
+    names = list(NAMES[: len(sizes)])
+    residency = make(rules=rules, **dict(zip(names, sizes, strict=True)))
+    simulation = Simulation(residency, rules, seed)
+    simulation.run(names, n_clients=16, until=600)
+    turn_s = (
+        min_residency_s + simulation.run_s + simulation.unload_s + 2 * simulation.load_s
+    )
+    pending = [simulation.now - since for since in simulation.wanted_since.values()]
+    stated_s = longest_wait_s + len(names) * turn_s
+    assert max([simulation.longest_s, *pending]) <= stated_s
+    assert all(simulation.n_served[name] for name in names)
+
+
+def test_a_model_is_loaded_once_however_many_requests_wait():
+    residency = make(a=4)
+    for _ in range(16):
+        residency.arrived("a", 0)
+    assert residency.decide(0).loads == ["a"]
+    residency.arrived("a", 1)
+    assert residency.decide(1).loads == []
+    residency.loaded("a", 2)
+    assert residency.decide(2).closed == frozenset()
+
+
+def test_the_least_recently_used_model_is_unloaded_for_another():
+    residency = make(a=3, b=3, c=3, d=4)
+    for now, name in enumerate("abc"):
+        load(residency, name, now)
+    for now, name in enumerate("bac"):
+        end(residency, name, 10 + now)
+    residency.arrived("d", 20)
+    decision = residency.decide(20)
+    assert (decision.unloads, decision.loads) == (["b"], [])
+    residency.unloaded("b", 21)
+    assert residency.decide(21).loads == ["d"]
+
+
+def test_a_model_that_is_not_used_stays_for_its_minimum_residency():
+    residency = make(a=6, b=6)
+    load(residency, "a")
+    end(residency, "a", 1)
+    residency.arrived("b", 2)
+    decision = residency.decide(2)
+    assert (decision.unloads, decision.at) == ([], 5)
+    assert residency.decide(5).unloads == ["a"]
+
+
+def test_a_model_in_use_is_closed_after_the_longest_wait_and_unloaded_when_idle():
+    residency = make(a=6, b=6)
+    load(residency, "a")
+    residency.arrived("b", 10)
+    residency.arrived("a", 11)
+    decision = residency.decide(11)
+    assert ("a" in decision.closed, decision.at) == (False, 40)
+    decision = residency.decide(40)
+    assert ("a" in decision.closed, decision.unloads) == (True, [])
+    end(residency, "a", 44)
+    assert residency.decide(44).unloads == ["a"]
+    residency.unloaded("a", 45)
+    assert residency.decide(45).loads == ["b"]
+
+
+def test_a_closed_model_opens_again_if_the_requests_that_waited_leave():
+    residency = make(a=6, b=6)
+    load(residency, "a")
+    residency.arrived("b", 0)
+    assert "a" in residency.decide(30).closed
+    residency.left("b", 31, has_started=False)
+    assert "a" not in residency.decide(31).closed
+
+
+def test_a_small_model_does_not_keep_the_first_in_line_waiting():
+    residency = make(a=6, big=8, small=3)
+    load(residency, "a")
+    residency.arrived("big", 1)
+    residency.arrived("small", 2)
+    assert residency.decide(2).loads == []
+
+
+def test_a_small_model_that_fits_beside_the_first_in_line_does_not_wait_for_it():
+    residency = make(a=6, big=8, small=2)
+    load(residency, "a")
+    residency.arrived("big", 1)
+    residency.arrived("small", 2)
+    assert residency.decide(2).loads == ["small"]
+
+
+@pytest.mark.parametrize(
+    ("asked_s", "ends_at"), [(None, 110), (0, 110), (3, 13), (1000, 110)]
+)
+def test_a_request_shortens_the_keep_alive_that_is_configured(asked_s, ends_at):
+    residency = make(a=4, keep_alive_s=100)
+    load(residency, "a")
+    end(residency, "a", 10, asked_s)
+    assert residency.decide(10).at == ends_at
+    assert residency.decide(ends_at).unloads == ["a"]
+
+
+@pytest.mark.parametrize(("asked_s", "ends_at"), [(None, float("inf")), (3, 13)])
+def test_without_a_configured_keep_alive_a_request_may_set_one(asked_s, ends_at):
+    residency = make(a=4, keep_alive_s=0)
+    load(residency, "a")
+    end(residency, "a", 10, asked_s)
+    assert residency.decide(10).at == ends_at
+
+
+def test_a_failed_load_is_tried_again_for_those_who_come_later():
+    residency = make(a=4)
+    residency.arrived("a", 0)
+    assert residency.decide(0).loads == ["a"]
+    residency.failed("a", 1, retry_at=3)
+    residency.left("a", 1, has_started=False)
+    assert residency.decide(3).loads == []
+    residency.arrived("a", 2)
+    decision = residency.decide(2)
+    assert (decision.loads, decision.at) == ([], 3)
+    assert residency.decide(3).loads == ["a"]
+
+
+def test_a_retired_model_serves_its_requests_and_is_forgotten():
+    residency = make(a=4)
+    load(residency, "a")
+    residency.arrived("a", 1)
+    residency.retire("a")
+    assert residency.decide(1).unloads == []
+    residency.started("a")
+    end(residency, "a", 2)
+    end(residency, "a", 2)
+    assert residency.decide(2).unloads == ["a"]
+    residency.unloaded("a", 3)
+    assert residency.decide(3).removed == ["a"]
+    assert "a" not in residency
+
+
+def test_a_pinned_model_is_loaded_without_a_request_and_never_unloaded():
+    residency = make(a=6)
+    residency.add("b", 6, keep_alive_s=1, is_pinned=True)
+    assert residency.decide(0).loads == ["b"]
+    residency.loaded("b", 0)
+    residency.ask_unload("b", 0)
+    residency.arrived("a", 0)
+    assert residency.decide(1000).unloads == []
+    assert residency.most_bytes("a") == BUDGET - 6
+
+
+def test_an_operator_unloads_a_model_once_its_requests_have_ended():
+    residency = make(a=6)
+    load(residency, "a")
+    residency.ask_unload("a", 1)
+    decision = residency.decide(1)
+    assert (decision.unloads, "a" in decision.closed) == ([], True)
+    end(residency, "a", 2)
+    assert residency.decide(2).unloads == ["a"]
+
+
+def test_a_load_that_is_asked_for_while_the_model_is_unloaded_follows():
+    residency = make(a=6)
+    residency.ask_load("a", 0)
+    assert residency.decide(0).loads == ["a"]
+    residency.loaded("a", 1)
+    residency.ask_unload("a", 2)
+    assert residency.decide(2).unloads == ["a"]
+    residency.ask_load("a", 3)
+    assert residency.decide(3).loads == []
+    residency.unloaded("a", 4)
+    assert residency.decide(4).loads == ["a"]
