@@ -29,6 +29,7 @@ step    module                             takes                  gives
         output                             bytes of tokens        text, reasoning, calls
 12      server.services.frames             events                 response frames
         server.connection.response_writer  response frames        bytes
+        server.loading                     a model's name         the model, loaded
 beside  app                                a configuration        the daemon, composed
         surfaces                           a kind of socket       its name, mode, protocol
         server.services.endpoints          surfaces, backends     the sockets that are served

@@ -5,6 +5,7 @@ import resource
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -15,15 +16,23 @@ from inferd.backend.interface import Backend, StartFailedError
 from inferd.config.kinds.kind import InDaemon, InWorker
 from inferd.config.kinds.registry import KINDS, KindRegistry
 from inferd.config.load import socket_directory
-from inferd.config.settings import BackendSettings, Config, ConfigError
+from inferd.config.settings import (
+    BackendSettings,
+    Config,
+    ConfigError,
+    is_on_demand,
+    keep_alive_of,
+)
 from inferd.engine.engine import Engine
 from inferd.engine.in_daemon import make_in_daemon
+from inferd.engine.on_demand import DemandEngine
 from inferd.engine.supervisor.spawn import SpawnedProcess
 from inferd.memory.coordinator import MemoryCoordinator
 from inferd.paths import LOG_FILE, log_directory
+from inferd.residency.residency import TurnRules
 from inferd.server.admin.running_config import no_config_file
 from inferd.server.capacity import memory_budget, worker_start
-from inferd.server.daemon import Daemon
+from inferd.server.daemon import Daemon, DemandModels
 from inferd.server.event_loop.garbage import infrequent_gc
 from inferd.server.listen.bind import ListenError
 from inferd.server.listen.listeners import (
@@ -32,10 +41,12 @@ from inferd.server.listen.listeners import (
     Listeners,
     inherited_sockets,
 )
+from inferd.server.loading import ModelLoader
 from inferd.server.services.endpoints import BINDINGS, AnyBinding, surfaces_of
 from inferd.server.telemetry.log import writing_log
 from inferd.server.telemetry.log_file import LogFile
 from inferd.server.telemetry.setup import Telemetry, make_telemetry
+from inferd.server.telemetry.status import StatusBoard
 from inferd.surfaces import Surface
 
 NO_CHOICES: Final[Mapping[str, str]] = MappingProxyType({})
@@ -125,6 +136,45 @@ def _serve(
     return "; ".join(reasons)
 
 
+@dataclass(frozen=True)
+class _BackendFactory:
+    """Maker of the backends of one daemon."""
+
+    config: Config
+    board: StatusBoard
+    coordinator: MemoryCoordinator
+    loader: ModelLoader
+    kinds: KindRegistry
+
+    def make(
+        self, settings: BackendSettings, prespawned: SpawnedProcess | None
+    ) -> Backend:
+        """Make a backend, with a worker that was started before, if there is one."""
+        match self.kinds.of(settings).served_by:
+            case InDaemon() as in_daemon:
+                return make_in_daemon(in_daemon, settings, self.board)
+            case InWorker(program=program):
+                return self._make_engine(program, settings, prespawned)
+
+    def _make_engine(
+        self,
+        program: str,
+        settings: BackendSettings,
+        prespawned: SpawnedProcess | None,
+    ) -> Engine:
+        is_loaded_later = is_on_demand(settings)
+        engine = (DemandEngine if is_loaded_later else Engine)(
+            worker_start(program, settings, self.config),
+            limits=self.config.limits,
+            coordinator=self.coordinator,
+            observer=self.board,
+            prespawned=prespawned,
+        )
+        if isinstance(engine, DemandEngine):
+            self.loader.add(engine, keep_alive_of(settings), self.config.limits)
+        return engine
+
+
 def make_daemon(  # noqa: PLR0913  # the inputs of the process
     config: Config,
     backends: Sequence[BackendSettings],
@@ -156,27 +206,24 @@ def make_daemon(  # noqa: PLR0913  # the inputs of the process
         kinds.demanding_memory(backends),
         memory_budget(config),
         telemetry.board.planned,
+        on_demand=[each.name for each in backends if is_on_demand(each)],
     )
-    for name, text, read in coordinator.gauges():
-        telemetry.metrics.add_gauge(name, text, read)
-    telemetry.metrics.add_gauge("tasks", "Tasks of the event loop.", _count_tasks)
-
-    def make_backend(settings: BackendSettings) -> Backend:
-        match kinds.of(settings).served_by:
-            case InDaemon() as in_daemon:
-                return make_in_daemon(in_daemon, settings, telemetry.board)
-            case InWorker(program=program):
-                return Engine(
-                    worker_start(program, settings, config),
-                    limits=config.limits,
-                    coordinator=coordinator,
-                    observer=telemetry.board,
-                    prespawned=early.get(settings.name),
-                )
-
+    tasks = ("tasks", "Tasks of the event loop.", _count_tasks)
+    telemetry.metrics.add_gauges(*coordinator.gauges(), tasks)
+    rules = TurnRules(config.memory.min_residency_s, config.memory.longest_wait_s)
+    loader = ModelLoader(rules=rules, observer=telemetry.board)
+    factory = _BackendFactory(config, telemetry.board, coordinator, loader, kinds)
     listeners = Listeners(socket_directory(config), config.listen.group, inherited)
-    made = [make_backend(settings) for settings in backends]
-    return Daemon(config, listeners, made, telemetry, read_config, bindings=bindings)
+    made = [factory.make(each, early.get(each.name)) for each in backends]
+    return Daemon(
+        config,
+        listeners,
+        made,
+        telemetry,
+        read_config,
+        bindings=bindings,
+        models=DemandModels(loader, coordinator),
+    )
 
 
 def _telemetry_for(config: Config) -> Telemetry:

@@ -59,6 +59,8 @@ class Admission:
     - In addition to other requests, n first requests use each limit at most
       1 + 1/2 + … + 1/n times: less than three times for ten of them.
     - A request may have any size if nothing else counts towards the limit.
+    - New requests of a held backend wait, and count in all limits, but get no permit
+      before it is released; others pass them. A request that had a permit is not held.
     - After all requests have left, all permits are free and no state of any user is kept.
 
     Args:
@@ -96,6 +98,7 @@ class Admission:
         """Number of preemptions so far."""
         self._users = UserRequests()
         self._queue = FairQueue()
+        self._held: dict[str, dict[int, AdmittedRequest]] = {}  # by backend
         self._arrivals = itertools.count()
         self._retry_estimate = RetryEstimate()
         self._is_open = True
@@ -165,12 +168,13 @@ class Admission:
             raise self._queue_full(depth=self.waiting)
         entry = QueueEntry(-traits.priority, next(self._arrivals), ticket)
         request = AdmittedRequest(traits, entry, self._users.is_first(traits))
-        runs = self.active < self._max_active
+        held = self._held.get(traits.backend)
+        runs = self.active < self._max_active and held is None
         if runs:
             self._queue.note_served(traits.uid)
             self._start(request, now)
         elif self._backlog.try_add(request):
-            self._queue.put(traits.uid, entry)
+            self._put(request, held)
         else:
             raise self._queue_full(depth=self.waiting)
         self._requests[ticket] = request
@@ -196,7 +200,9 @@ class Admission:
         if ticket in self._running:
             self._stop(request, now)
             return self._grant_next(now)
-        if not request.is_idle:
+        if request.is_held:
+            del self._held[request.traits.backend][ticket]
+        elif not request.is_idle:
             self._queue.remove(request.traits.uid, request.entry)
         if request.is_new:
             self._backlog.release(request)
@@ -292,11 +298,50 @@ class Admission:
         self._start(successor, now)
         return successor.entry.ticket
 
+    # --- backends that are held ---------------------------------------------------------
+
+    def hold(self, backend: str) -> None:
+        """Grant no permits to new requests for a backend, until ``release``."""
+        if backend in self._held:
+            return
+        held = self._held[backend] = dict[int, AdmittedRequest]()
+        waiting = [entry for queue in self._queue.by_user() for entry in queue]
+        for request in [self._requests[entry.ticket] for entry in waiting]:
+            if request.traits.backend == backend and request.is_new:
+                self._queue.remove(request.traits.uid, request.entry)
+                self._put(request, held)
+
+    def release(self, backend: str, *, now: float) -> list[int]:
+        """End ``hold``; return the tickets of the requests that run now."""
+        for request in self._held.pop(backend, {}).values():
+            self._put(request, None)
+        granted: list[int] = []
+        while self.active < self._max_active and self._queue:
+            ticket = self._grant_next(now)
+            assert ticket is not None  # noqa: S101  # one waits
+            granted.append(ticket)
+        return granted
+
+    def _put(
+        self, request: AdmittedRequest, held: dict[int, AdmittedRequest] | None
+    ) -> None:
+        """Have a new request wait for a permit, or for its backend if that is held."""
+        request.is_held = held is not None
+        if held is None:
+            self._queue.put(request.traits.uid, request.entry)
+        else:
+            held[request.entry.ticket] = request
+
     # --- waiting requests ---------------------------------------------------------------
 
     def order(self) -> Iterator[int]:
-        """Return the tickets of waiting requests in the order expected if none arrives."""
-        return self._queue.order(self._n_permits)
+        """Return the tickets of waiting requests in the order expected if none arrives.
+
+        Those that wait for a backend come last.
+        """
+        yield from self._queue.order(self._n_permits)
+        for held in self._held.values():
+            yield from held
 
     def close(self) -> None:
         """Reject all later arrivals; present requests go on."""

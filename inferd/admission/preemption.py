@@ -33,6 +33,8 @@ class RequestTraits(NamedTuple):
     vectors and scores, many at a time."""
     is_live: bool = False
     """Whether audio is appended to it while it runs."""
+    backend: str = ""
+    """The backend that will serve it, whose requests can be held back."""
 
 
 @dataclass(slots=True)
@@ -54,6 +56,8 @@ class AdmittedRequest:
     """Whether it was asked to give its permit back."""
     is_idle: bool = False
     """Whether it neither runs nor waits, as it has nothing to do."""
+    is_held: bool = False
+    """Whether it waits for its backend, and so cannot get a permit."""
 
     def charge(self, units: int) -> Charge:
         """Make a charge for this request."""

@@ -101,7 +101,16 @@ class EventStream(Protocol[E_co]):
 
 
 class StartFailedError(Exception):
-    """A backend did not get ready at the daemon's start; one line for the operator."""
+    """A backend did not get ready when its model was first loaded.
+
+    Args:
+        text: one line for the operator.
+        reason: one line for clients, which names no file; by default the same.
+    """
+
+    def __init__(self, text: str, *, reason: str = "") -> None:
+        super().__init__(text)
+        self.reason = reason or text
 
 
 class Backend(ABC):

@@ -5,6 +5,9 @@ from typing import Literal
 LogLevel = Literal["debug", "info", "warning", "error"]
 """Severity of a log event."""
 
+LoadTime = Literal["start", "demand"]
+"""When a backend's model is loaded."""
+
 ModelUse = Literal["generate", "embed", "rerank"]
 """Purpose of a model."""
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from inferd.config.choices import LogLevel
+from inferd.config.choices import LoadTime, LogLevel
 from inferd.limits.admission import (
     MAX_LIVE_RECORDINGS,
     MAX_QUEUED,
@@ -45,6 +45,7 @@ from inferd.limits.log import (
     LOG_GENERATIONS_MAX,
 )
 from inferd.limits.protocol import MAX_MODEL_CHARS
+from inferd.limits.residency import KEEP_ALIVE_S, LONGEST_WAIT_S, MIN_RESIDENCY_S
 from inferd.limits.server import MAX_ALIASES
 
 I32_MAX = 2**31 - 1
@@ -57,6 +58,8 @@ Alias = Annotated[
     str, Meta(pattern=rf"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{{0,{MAX_MODEL_CHARS - 1}}}\Z")
 ]
 FilePath = Annotated[str, Meta(min_length=1, pattern=r"^[^\x00]+\Z")]
+KeepAlive = Annotated[float, Meta(ge=0, le=30 * 86_400)]
+Wait = Annotated[float, Meta(ge=0, le=86_400)]
 Quantum = Annotated[float, Meta(ge=QUANTUM_MIN_S, le=86_400)]
 Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
@@ -187,6 +190,11 @@ class MemorySettings(Table, frozen=True):
     reserve: Bytes = MEMORY_RESERVE_BYTES
     """Bytes of the available memory that are left to other processes, and to requests
     while they are prepared; ignored if there is a budget."""
+    min_residency_s: Wait = MIN_RESIDENCY_S
+    """Seconds for which a model that was loaded on demand is not unloaded for another."""
+    longest_wait_s: Wait = LONGEST_WAIT_S
+    """Seconds that requests wait for memory which another model on demand uses. Then that
+    one starts no further request, and is unloaded once those that run have ended."""
 
 
 class LogSettings(Table, frozen=True):
@@ -266,6 +274,28 @@ class BackendSettings(Table, frozen=True):
     """Name in frames and logs, and for the ``model`` of requests."""
     aliases: Annotated[tuple[Alias, ...], Meta(max_length=MAX_ALIASES)] = ()
     """Further names for the ``model`` of requests; no two backends have one in common."""
+
+
+class WorkerSettings(BackendSettings, frozen=True):
+    """A backend that is a worker process, whose model can be loaded and unloaded."""
+
+    load: LoadTime = "start"
+    """``start``: load the model when the daemon starts, and keep it. ``demand``: load it for
+    the first request, and unload it when others need the memory or ``keep_alive_s`` is over;
+    at the start its file is only checked."""
+    keep_alive_s: KeepAlive = KEEP_ALIVE_S
+    """With ``load = "demand"``: seconds without a request until the model is unloaded; 0 for
+    never."""
+
+
+def is_on_demand(settings: BackendSettings) -> bool:
+    """Tell whether a backend's model is loaded on demand."""
+    return isinstance(settings, WorkerSettings) and settings.load == "demand"
+
+
+def keep_alive_of(settings: BackendSettings) -> float:
+    """Return the seconds without a request until a model is unloaded; 0 for never."""
+    return settings.keep_alive_s if isinstance(settings, WorkerSettings) else 0.0
 
 
 class Config(Table, frozen=True):

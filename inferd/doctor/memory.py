@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from inferd.config.settings import BackendSettings, LimitSettings
+from inferd.config.settings import BackendSettings, LimitSettings, is_on_demand
 from inferd.doctor.check import Finding, failed, ok, warning
 from inferd.engine.demand import DemandUnknownError, predict_demand
 from inferd.memory.coordinator import NO_PART
@@ -42,7 +42,7 @@ class Forecast:
         """
         if name not in self.demands:
             raise InsufficientMemoryError(NO_PART)
-        n_ctx = self.plan.needs[name].n_ctx if self.plan else demand.n_ctx
+        n_ctx = self.plan.need(name).n_ctx if self.plan else demand.n_ctx
         return MemoryShare(n_slots=1, n_ctx=n_ctx)
 
 
@@ -61,15 +61,17 @@ def forecast(
     """
     demands: dict[str, MemoryDemand] = {}
     failures: dict[str, str] = {}
+    on_demand: set[str] = set()
     for program, settings in workers:
         try:
             demands[settings.name] = predict_demand(
                 program, settings, budget.n_slots, limits
             )
+            on_demand |= {settings.name} if is_on_demand(settings) else set()
         except DemandUnknownError as error:
             failures[settings.name] = str(error)
     try:
-        return Forecast(demands, failures, plan_memory(demands, budget))
+        return Forecast(demands, failures, plan_memory(demands, budget, on_demand))
     except InsufficientMemoryError as error:
         return Forecast(demands, failures, refusal=str(error))
 
@@ -88,6 +90,8 @@ def check_memory(name: str, known: Forecast, *, daemon_runs: bool) -> Finding:
         if daemon_runs:
             return warning(f"besides the running daemon: {known.refusal}")
         return failed(known.refusal, _HINT)
+    if name in known.plan.too_large:
+        return failed(f"needs {known.plan.too_large[name]}, more than is left", _HINT)
     need = known.plan.needs[name]
     detail = (
         f"needs {need}; all backends {mib(known.plan.total)}, "

@@ -140,7 +140,8 @@ class Engine(SessionBackend):
         death = await self._run_worker(on_ready)
         if not death.was_ready:
             hint = "; run: inferd doctor" if death.reason.startswith(KILLED_BY) else ""
-            raise StartFailedError(f"backend {self.name}: {death.detail}{hint}")
+            text = f"backend {self.name}: {death.detail}{hint}"
+            raise StartFailedError(text, reason=death.reason)
         while True:
             delay = policy.died(had_served=death.had_served)
             self._out_of_service = death.reason if delay.breaker_is_open else None
@@ -226,7 +227,7 @@ class Engine(SessionBackend):
             msgspec.structs.replace(
                 self._load, crashed_variants=self._variant_fallback.crashed
             ),
-            lambda loading: self._observer.loading(self.name, loading),
+            self._report_loading,
             partial(self._coordinator.request_share, self.name),
             silence_s=self._limits.load_silence_s,
         )
@@ -250,6 +251,9 @@ class Engine(SessionBackend):
         self._out_of_service = None
         self._observer.ready(self.name, loaded.capabilities)
         self._notify()
+
+    def _report_loading(self, loading: Loading) -> None:
+        self._observer.loading(self.name, loading)
 
     def _notify(self) -> None:
         self._changed.set()

@@ -79,6 +79,8 @@ class WorkerSession:
         """Renders prompts that are not plain; ``None`` if the worker takes no prompts."""
         self.variant: CpuVariant | None = None
         self.sandbox_report: SandboxReport | None = None
+        self.is_unloaded = False
+        """Whether the worker was ended on purpose, which is no failed attempt of a job."""
 
     @property
     def has_served(self) -> bool:

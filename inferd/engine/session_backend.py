@@ -88,13 +88,15 @@ class SessionBackend(Backend):
         """Render the prompt in the preparer; repeat if the worker is replaced meanwhile."""
         if job.is_plain:
             return None
-        for _ in range(PREPARE_ATTEMPTS_MAX):
+        n_deaths = 0
+        while n_deaths < PREPARE_ATTEMPTS_MAX:
             session = await self._wait_ready()
             if session.preparer is None:
                 return None
             try:
                 return await session.preparer.render(job)
             except WorkerDiedError:
+                n_deaths += not session.is_unloaded
                 await trio.lowlevel.checkpoint()
         raise BackendUnavailableError(
             f"the worker died {PREPARE_ATTEMPTS_MAX} times while this prompt was rendered"
@@ -163,7 +165,8 @@ class SessionBackend(Backend):
         self._controls[prepared.ticket].on_audio_needed = callback
 
     async def _prepare(self, ticket: int, job: Job) -> PromptReady:
-        for _ in range(PREPARE_ATTEMPTS_MAX):
+        n_deaths = 0
+        while n_deaths < PREPARE_ATTEMPTS_MAX:
             # One at a time of each kind, so that each has the whole timeout to itself.
             async with self._preparing[needs_compile(job)]:
                 session = await self._wait_ready()
@@ -180,7 +183,7 @@ class SessionBackend(Backend):
                 case Failed(reason=reason):
                     raise InternalError(reason)
                 case WorkerDiedError():
-                    continue
+                    n_deaths += not session.is_unloaded
                 case _:
                     raise InternalError(
                         "unexpected message from the worker for a prepare"

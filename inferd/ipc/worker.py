@@ -36,6 +36,8 @@ class _LoadOptions(Struct, frozen=True, kw_only=True):
     """Seconds between heartbeats."""
     crashed_variants: tuple[str, ...] = ()
     """Variants of the library's CPU code that are not to be used again."""
+    is_outline: bool = False
+    """Whether to read headers alone: ``Loaded`` says what the model can do, then it exits."""
 
 
 class Load(_LoadOptions, frozen=True, kw_only=True, tag=True):

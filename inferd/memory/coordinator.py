@@ -32,6 +32,7 @@ class MemoryCoordinator:
     Args:
         awaited: names of the backends that demand memory; the plan waits for them all.
         budget: the memory to share.
+        on_demand: names of those that are loaded on demand.
         on_plan: called with the plan once it is made.
     """
 
@@ -40,8 +41,11 @@ class MemoryCoordinator:
         awaited: Iterable[str],
         budget: MemoryBudget,
         on_plan: Callable[[MemoryPlan], None] = lambda _: None,
+        *,
+        on_demand: Iterable[str] = (),
     ) -> None:
         self._awaited = frozenset(awaited)
+        self._on_demand = frozenset(on_demand)
         self._budget = budget
         self._on_plan = on_plan
         self._demands: dict[str, MemoryDemand] = {}
@@ -66,8 +70,19 @@ class MemoryCoordinator:
                 await self._decided.wait()
         return self._plan.share(name)
 
+    def bytes_of(self, name: str) -> int:
+        """Return the planned bytes of a backend; 0 if it has no part in the plan."""
+        if self._plan is None or name not in self._awaited:
+            return 0
+        return self._plan.need(name).total
+
+    @property
+    def budget_bytes(self) -> int:
+        """The memory to share."""
+        return self._budget.n_bytes
+
     def _decide(self) -> None:
-        plan = plan_memory(self._demands, self._budget)
+        plan = plan_memory(self._demands, self._budget, self._on_demand)
         self._plan = plan
         self._on_plan(plan)
         self._decided.set()

@@ -5,7 +5,7 @@ the plan fixes the number of slots and the length of their contexts.
 """
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -142,15 +142,29 @@ class MemoryPlan(Struct, frozen=True, kw_only=True):
     budget: int
     has_shrunk: bool
     """Whether any share is less than the demand."""
+    on_demand: frozenset[str] = frozenset()
+    """Backends that are loaded on demand, and do not all fit together."""
+    too_large: dict[str, MemoryNeed] = {}
+    """The least that others of them need, which do not fit even alone."""
 
     @property
     def total(self) -> int:
-        """The total need of all backends."""
-        return sum(need.total for need in self.needs.values())
+        """The need of all backends; of those that take turns, of the largest."""
+        alone = [self.needs[name].total for name in self.on_demand & self.needs.keys()]
+        kept = (
+            need.total
+            for name, need in self.needs.items()
+            if name not in self.on_demand
+        )
+        return sum(kept) + max(alone, default=0)
+
+    def need(self, name: str) -> MemoryNeed:
+        """Return the need of a backend, also of one that is too large."""
+        return self.needs.get(name) or self.too_large[name]
 
     def share(self, name: str) -> MemoryShare:
         """Return the share of a backend."""
-        need = self.needs[name]
+        need = self.need(name)
         return MemoryShare(
             n_slots=self.n_slots, n_ctx=need.n_ctx, pause=need.pause, store=need.store
         )
@@ -172,7 +186,9 @@ class MemoryBudget(Struct, frozen=True, kw_only=True):
 
 
 def plan_memory(
-    demands: Mapping[str, MemoryDemand], budget: MemoryBudget
+    demands: Mapping[str, MemoryDemand],
+    budget: MemoryBudget,
+    on_demand: Collection[str] = (),
 ) -> MemoryPlan:
     """Fit all backends in the budget: first with fewer slots, then with shorter contexts.
 
@@ -180,37 +196,94 @@ def plan_memory(
     ``MIN_FITTED_CONTEXT_TOKENS``. The rest goes to states of paused jobs, at most as much
     as the contexts take, then to kept prefixes; both in the order of the backends.
 
+    Backends that are loaded on demand are planned like the others if nothing has to shrink
+    for that. Otherwise each of them has to fit beside the others alone. One that does not
+    is planned with the least that it needs, and can be loaded once there is more memory.
+
     Raises:
         InsufficientMemoryError: no plan fits.
     """
-    plan = _fit(demands, budget)
-    if plan is None:
-        raise InsufficientMemoryError(_shortage(demands, budget))
-    left = budget.n_bytes - plan.total
+    plan = _plan(demands, budget, budget.n_slots, _longest(demands))
+    if not on_demand or plan.total <= budget.n_bytes:
+        return _with_caches(_fit_or_raise(demands, budget), demands)
+    taking_turns = frozenset(on_demand)
+    kept = {name: each for name, each in demands.items() if name not in taking_turns}
+    fitting = {
+        name: demand
+        for name, demand in demands.items()
+        if name in kept or _fit({**kept, name: demand}, budget) is not None
+    }
+    plan = _fit_or_raise(fitting, budget, taking_turns)
+    too_large = {
+        name: demand.need(plan.n_slots, demand.capped(MIN_FITTED_CONTEXT_TOKENS))
+        for name, demand in demands.items()
+        if name not in fitting
+    }
+    return replace(_with_caches(plan, demands), too_large=too_large)
+
+
+def _with_caches(plan: MemoryPlan, demands: Mapping[str, MemoryDemand]) -> MemoryPlan:
+    """Grant what is left of the budget to paused jobs, then to kept prefixes."""
     needs = dict(plan.needs)
-    for name, need in needs.items():
-        pause = min(demands[name].pause, need.cache + need.compute, left)
-        left -= pause
-        needs[name] = replace(need, pause=pause)
-    for name, need in needs.items():
-        store = min(demands[name].store, left)
-        left -= store
-        needs[name] = replace(need, store=store)
+    left = _grant(
+        needs, demands, needs.keys() - plan.on_demand, plan.budget - plan.total
+    )
+    largest = max(
+        (needs[name].total for name in plan.on_demand & needs.keys()), default=0
+    )
+    for name in plan.on_demand & needs.keys():  # one at a time is loaded
+        _grant(needs, demands, {name}, left + largest - needs[name].total)
     return replace(plan, needs=needs)
 
 
+def _grant(
+    needs: dict[str, MemoryNeed],
+    demands: Mapping[str, MemoryDemand],
+    names: Collection[str],
+    left: int,
+) -> int:
+    """Grant some backends bytes for their caches; return what is left."""
+    granted = {name: need for name, need in needs.items() if name in names}
+    for name, need in granted.items():
+        pause = min(demands[name].pause, need.cache + need.compute, left)
+        left -= pause
+        needs[name] = replace(need, pause=pause)
+    for name in granted:
+        store = min(demands[name].store, left)
+        left -= store
+        needs[name] = replace(needs[name], store=store)
+    return left
+
+
+def _longest(demands: Mapping[str, MemoryDemand]) -> int:
+    return max((demand.n_ctx for demand in demands.values()), default=0)
+
+
+def _fit_or_raise(
+    demands: Mapping[str, MemoryDemand],
+    budget: MemoryBudget,
+    on_demand: frozenset[str] = frozenset(),
+) -> MemoryPlan:
+    plan = _fit(demands, budget, on_demand)
+    if plan is None:
+        raise InsufficientMemoryError(_shortage(demands, budget))
+    return plan
+
+
 def _fit(
-    demands: Mapping[str, MemoryDemand], budget: MemoryBudget
+    demands: Mapping[str, MemoryDemand],
+    budget: MemoryBudget,
+    on_demand: frozenset[str] = frozenset(),
 ) -> MemoryPlan | None:
-    longest = max((demand.n_ctx for demand in demands.values()), default=0)
+    longest = _longest(demands)
     for n_slots in range(budget.n_slots, budget.fewest_slots - 1, -1):
-        plan = _plan(demands, budget, n_slots, longest)
+        plan = _plan(demands, budget, n_slots, longest, on_demand)
         if plan.total <= budget.n_bytes:
             return plan
     caps = range(MIN_FITTED_CONTEXT_TOKENS, longest, CONTEXT_BLOCK_TOKENS)
 
     def plan_within(cap: int) -> MemoryPlan:
-        return _plan(demands, budget, budget.fewest_slots, cap)
+        return _plan(demands, budget, budget.fewest_slots, cap, on_demand)
 
     n_fitting = bisect_right(
         caps, budget.n_bytes, key=lambda cap: plan_within(cap).total
@@ -219,7 +292,11 @@ def _fit(
 
 
 def _plan(
-    demands: Mapping[str, MemoryDemand], budget: MemoryBudget, n_slots: int, cap: int
+    demands: Mapping[str, MemoryDemand],
+    budget: MemoryBudget,
+    n_slots: int,
+    cap: int,
+    on_demand: frozenset[str] = frozenset(),
 ) -> MemoryPlan:
     needs = {
         name: demand.need(n_slots, demand.capped(cap))
@@ -231,6 +308,7 @@ def _plan(
         budget=budget.n_bytes,
         has_shrunk=n_slots < budget.n_slots
         or any(needs[name].n_ctx < demand.n_ctx for name, demand in demands.items()),
+        on_demand=on_demand,
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
+from typing import NamedTuple
 
 import structlog
 import trio
@@ -11,6 +12,7 @@ from inferd.backend.interface import Backend
 from inferd.config.settings import Config, ConfigError
 from inferd.errors import DAEMON_STOPS
 from inferd.limits.server import MAX_MEDIA_FILES
+from inferd.memory.coordinator import MemoryCoordinator
 from inferd.server.admin.commands import Commands
 from inferd.server.admin.reload import ReloadResult
 from inferd.server.admin.running_config import RunningConfig, no_config_file
@@ -36,6 +38,7 @@ from inferd.server.listen.acceptor import (
     unserved_listener,
 )
 from inferd.server.listen.listeners import Listeners
+from inferd.server.loading import ModelLoader
 from inferd.server.media.quota import MediaQuota
 from inferd.server.queue.requests import RequestQueue
 from inferd.server.services.endpoints import (
@@ -45,6 +48,7 @@ from inferd.server.services.endpoints import (
     surfaces_of,
 )
 from inferd.server.services.pipeline import Pipeline
+from inferd.server.telemetry.metrics import Metrics
 from inferd.server.telemetry.setup import Telemetry
 from inferd.server.telemetry.status import BackendFacts
 from inferd.surfaces import ADMIN, INFERENCE_MODE
@@ -53,6 +57,24 @@ log = structlog.get_logger("daemon")
 
 SHUTDOWN_FLUSH_S = 2.0
 """Seconds to send the last frames once the time to drain is over."""
+
+
+class DemandModels(NamedTuple):
+    """The models that are loaded on demand."""
+
+    loader: ModelLoader
+    coordinator: MemoryCoordinator | None = None
+    """Of the memory of all models; ``None`` only without any on demand."""
+
+    def open(self, backends: Sequence[Backend], queue: RequestQueue) -> None:
+        """Give them what memory the other backends leave, once all have told their need."""
+        if self.coordinator is None:
+            return
+        bytes_of = self.coordinator.bytes_of
+        names = {backend.name for backend in backends} - self.loader.models.keys()
+        left = self.coordinator.budget_bytes - sum(map(bytes_of, names))
+        queue.observer = self.loader
+        self.loader.open(left, bytes_of, queue)
 
 
 class Daemon:
@@ -68,6 +90,7 @@ class Daemon:
         telemetry: status, notifications and metrics.
         read_config: reads the configuration again; raises ``ConfigError``.
         bindings: the inference surfaces.
+        models: those that are loaded on demand.
 
     Raises:
         ConfigError: a configured user or group does not exist.
@@ -82,49 +105,42 @@ class Daemon:
         read_config: Callable[[], Config] = no_config_file,
         *,
         bindings: Sequence[AnyBinding] = BINDINGS,
+        models: DemandModels | None = None,
     ) -> None:
         self._bindings = bindings
+        self._models = models or DemandModels(ModelLoader())
         self._listeners = listeners
         self._backends = backends
         self._board, self._notifier, metrics = telemetry
         self._read_config = read_config
         self._queue = RequestQueue(make_admission(config))
+        waiting = self._queue.count_waiting
+        media_quota = MediaQuota(config.limits, MAX_MEDIA_FILES, waiting)
         loop = LoopScheduler()
-        self._deps = ConnectionDeps(
+        self._deps = deps = ConnectionDeps(
             disconnects=DisconnectWatch(),
             in_flight=InFlight(metrics),
             metrics=metrics,
             connection_limit=ConnectionLimit(config.limits.max_connections),
             line_limiter=FairLimiter(config.limits.max_large_lines),
             output_quota=OutputQuota(config.limits.max_unread_bytes),
-            media_quota=MediaQuota(
-                config.limits, MAX_MEDIA_FILES, self._queue.count_waiting
-            ),
+            media_quota=media_quota,
             limits=config.limits,
             loop=loop,
             decoders=DecoderPool(loop),
         )
         self._running_config = RunningConfig(
             config=config,
-            acceptor=Acceptor(metrics, self._deps.loop),
-            deps=self._deps,
+            acceptor=Acceptor(metrics, loop),
+            deps=deps,
             admin_limit=ConnectionLimit(config.limits.max_admin_connections),
             queue=self._queue,
             n_backends=len(backends),
             surfaces=surfaces_of(bindings),
         )
-        self._commands = Commands(
-            in_flight=self._deps.in_flight,
-            queue=self._queue,
-            backends=backends,
-            metrics=metrics,
-            drain=self._drain_once,
-            reload=self.reload,
-        )
-        deps = self._deps
-        watched = (deps.connection_limit, deps.output_quota, deps.fd_quota)
-        for gauge in (*self._queue.gauges(), *(each.gauge() for each in watched)):
-            metrics.add_gauge(*gauge)
+        self._commands = self._make_commands(metrics)
+        limits = (deps.connection_limit, deps.output_quota, deps.fd_quota)
+        metrics.add_gauges(*self._queue.gauges(), *(each.gauge() for each in limits))
         self._connections = ConnectionRegistry()
         self._n_admin_clients = 0
         self._admin_client_left = trio.lowlevel.ParkingLot()
@@ -133,6 +149,17 @@ class Daemon:
         self._drain_scope = trio.CancelScope()
         self._is_ready = False
         self._stop_requested = False
+
+    def _make_commands(self, metrics: Metrics) -> Commands:
+        return Commands(
+            in_flight=self._deps.in_flight,
+            queue=self._queue,
+            backends=self._backends,
+            metrics=metrics,
+            drain=self._drain_once,
+            reload=self.reload,
+            loader=self._models.loader,
+        )
 
     def stop(self) -> None:
         """Drain and end; end at once if the daemon is not ready yet.
@@ -224,6 +251,8 @@ class Daemon:
             self._queue.cap_active(
                 [backend.capabilities.n_slots for backend in self._backends]
             )
+            self._models.open(self._backends, self._queue)
+            nursery.start_soon(self._models.loader.run)
             await self._run_clients()
             nursery.cancel_scope.cancel()
 
@@ -271,6 +300,7 @@ class Daemon:
         self._queue.reject_waiting()
         for backend in self._backends:
             backend.stop(DAEMON_STOPS)
+        self._models.loader.notify()
         await self._connections.wait_closed(by=trio.current_time() + SHUTDOWN_FLUSH_S)
 
     async def _finish(self, *, by: float) -> None:
@@ -295,6 +325,7 @@ class Daemon:
             self._queue,
             media_quota=self._deps.media_quota,
             names=self._running_config.names,
+            loader=self._models.loader,
         )
         inherited = self._listeners.inherited
         not_served = [each.surface for each in self._bindings]

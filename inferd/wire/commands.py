@@ -40,6 +40,8 @@ class BackendInfo(Struct, frozen=True, kw_only=True):
 
     name: str
     ready: bool
+    state: str | UnsetType = UNSET
+    """``unloaded``, ``loading``, ``ready``, ``unloading`` or ``failed``."""
     unavailable: str | UnsetType = UNSET
     """Reason why it will not be ready soon."""
     capabilities: Annotated[Raw, Meta(extra_json_schema={"type": "object"})]

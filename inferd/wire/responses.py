@@ -6,6 +6,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from inferd.errors import ErrorCode
 from inferd.wire.speech import TranscriptionFacts
+from inferd.wire.status import Phase
 
 StopReason = Literal["end", "length", "cancelled", "error"]
 StopReasonV2 = Literal[
@@ -269,9 +270,13 @@ class ProgressFrame(
 ):
     """Progress of a request that asked for it, or whose audio is still sent."""
 
-    status: Literal["queued", "prefill", "partial"]
+    status: Literal["queued", "loading", "prefill", "partial"]
     position: int | UnsetType = UNSET
     """With ``queued``: 1 for the next to run."""
+    phase: Phase | UnsetType = UNSET
+    """With ``loading``: the step of loading the model."""
+    backend: str | UnsetType = UNSET
+    """With ``loading``: name of the backend whose model is loaded."""
     processed: int | UnsetType = UNSET
     """With ``prefill``: tokens of the prompt processed so far."""
     total: int | UnsetType = UNSET

@@ -123,6 +123,16 @@ class WorkerBackend(ABC):
             LoadError: the model cannot be served.
         """
 
+    def outline(self, report: LoadReporter, share: MemoryShare | None = None) -> Loaded:
+        """Return what ``load`` would, from the headers of the files, without loading them.
+
+        The capabilities count; the rest may be empty. The default loads the model.
+
+        Raises:
+            LoadError: the model cannot be served.
+        """
+        return self.load(report, share)
+
     @abstractmethod
     def prepare(self, job: Job, fds: Sequence[int] = ()) -> PreparedJob:
         """Render and tokenise a job's input and compile the constraint on its answer.

@@ -94,6 +94,9 @@ class Runtime:
         try:
             backend = self._make_backend(load)
             share = self._request_memory(backend)
+            if load.is_outline:
+                self._channel.send(backend.outline(self._channel.send, share))
+                return 0
             loaded = backend.load(self._channel.send, share)
             self._enter_serving()
         except LoadError as error:

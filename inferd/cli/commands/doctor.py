@@ -149,7 +149,7 @@ class _BackendChecks:
         if files := kind.doctor.files(settings):
             yield Check(names["model"], partial(check_files, files))
             needs.append(names["model"])
-        if kind.memory is MemoryPolicy.DEMANDED:
+        if kind.memory(settings) is MemoryPolicy.DEMANDED:
             yield Check(
                 names["memory"], partial(self._check_memory, settings.name), [*needs]
             )
@@ -186,7 +186,9 @@ class _BackendChecks:
         for settings in self._config.backend:
             kind = self._kinds.of(settings)
             match kind.served_by:
-                case InWorker(program=program, memory=MemoryPolicy.DEMANDED):
+                case InWorker(program=program) if (
+                    kind.memory(settings) is MemoryPolicy.DEMANDED
+                ):
                     with suppress(ConfigError):  # reported by the check of that model
                         located = locate_model(settings, self._kinds)
                         yield program, kind.doctor.without_hashes(located)

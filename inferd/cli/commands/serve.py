@@ -16,7 +16,13 @@ from inferd.config.choices import LogLevel
 from inferd.config.kinds.kind import InWorker
 from inferd.config.kinds.registry import KINDS, KindRegistry
 from inferd.config.load import config_file, load_config, locate_model
-from inferd.config.settings import BackendSettings, Config, ConfigError, LogSettings
+from inferd.config.settings import (
+    BackendSettings,
+    Config,
+    ConfigError,
+    LogSettings,
+    is_on_demand,
+)
 from inferd.engine.supervisor.spawn import WorkerStart, prespawn_workers
 from inferd.server.capacity import memory_budget, worker_start
 
@@ -131,9 +137,10 @@ def locate_models(config: Config, kinds: KindRegistry = KINDS) -> list[BackendSe
 def first_starts(
     config: Config, backends: Sequence[BackendSettings], kinds: KindRegistry = KINDS
 ) -> list[WorkerStart]:
-    """List the starts of the workers, of those backends that have one."""
+    """List the starts of the workers, of those backends that have one from the start."""
     return [
         worker_start(kind.program, settings, config)
         for settings in backends
         if isinstance(kind := kinds.of(settings).served_by, InWorker)
+        and not is_on_demand(settings)
     ]

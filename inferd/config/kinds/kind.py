@@ -65,7 +65,7 @@ class InWorker(Generic[S_co]):
     program: str
     """The module that is run as the process: ``python -P -m PROGRAM FD PARENT_PID``."""
     sandbox: Callable[[S_co], Sandbox]
-    memory: MemoryPolicy
+    memory: Callable[[S_co], MemoryPolicy]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,12 +118,11 @@ class BackendKind(Generic[S_co]):
         """The ``kind`` in the configuration."""
         return str(self.settings.__struct_config__.tag)
 
-    @property
-    def memory(self) -> MemoryPolicy:
-        """The part of its backends in the memory plan."""
+    def memory(self, settings: S_co) -> MemoryPolicy:  # type: ignore[misc]  # read only
+        """Return the part of a backend in the memory plan."""
         match self.served_by:
             case InWorker(memory=memory):
-                return memory
+                return memory(settings)
             case InDaemon():
                 return MemoryPolicy.NONE
 
@@ -135,6 +134,11 @@ def no_contradiction(_settings: BackendSettings) -> None:
 def no_rungs(_settings: BackendSettings) -> tuple[()]:
     """List nothing: the settings name one model, or none."""
     return ()
+
+
+def demands_memory(_settings: BackendSettings) -> MemoryPolicy:
+    """Have the memory plan wait for the demand of any backend."""
+    return MemoryPolicy.DEMANDED
 
 
 def no_files(_settings: BackendSettings) -> tuple[RequiredFile, ...]:

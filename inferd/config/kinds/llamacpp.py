@@ -13,9 +13,9 @@ from inferd.config.kinds.kind import (
     DoctorPolicy,
     FileFormat,
     InWorker,
-    MemoryPolicy,
     RequiredFile,
     Sandbox,
+    demands_memory,
 )
 from inferd.config.kinds.model_paths import (
     FindModel,
@@ -24,11 +24,11 @@ from inferd.config.kinds.model_paths import (
 )
 from inferd.config.settings import (
     I32_MAX,
-    BackendSettings,
     ConfigError,
     FilePath,
     Name,
     Sha256,
+    WorkerSettings,
 )
 from inferd.limits.accelerator import MAX_DEVICES, MAX_SPLIT
 from inferd.limits.engine import (
@@ -45,7 +45,7 @@ AUTO: Final = "auto"
 """In place of a model: the first of the ladder that fits."""
 
 
-class LlamaCppSettings(BackendSettings, frozen=True, tag="llamacpp", tag_field="kind"):
+class LlamaCppSettings(WorkerSettings, frozen=True, tag="llamacpp", tag_field="kind"):
     """A backend that runs a GGUF model with llama.cpp."""
 
     model: FilePath = "embedded:chat"
@@ -228,7 +228,7 @@ def _sandbox(settings: LlamaCppSettings) -> Sandbox:
 LLAMACPP: Final = BackendKind(
     settings=LlamaCppSettings,
     served_by=InWorker(
-        program="inferd.worker.llama", sandbox=_sandbox, memory=MemoryPolicy.DEMANDED
+        program="inferd.worker.llama", sandbox=_sandbox, memory=demands_memory
     ),
     doctor=DoctorPolicy(
         files=_files, without_hashes=_without_hashes, needs=["packages"]

@@ -15,10 +15,10 @@ from inferd.config.kinds.kind import (
     no_rungs,
 )
 from inferd.config.kinds.model_paths import FindModel
-from inferd.config.settings import BackendSettings, Natural
+from inferd.config.settings import Natural, WorkerSettings
 
 
-class MockSettings(BackendSettings, frozen=True, tag="mock", tag_field="kind"):
+class MockSettings(WorkerSettings, frozen=True, tag="mock", tag_field="kind"):
     """A backend without a model that sends fixed tokens, for tests of clients and inferd."""
 
     tokens: tuple[str, ...] = ("mock-response",)
@@ -41,6 +41,10 @@ class MockSettings(BackendSettings, frozen=True, tag="mock", tag_field="kind"):
     """The signal that the worker sends itself; SIGSTOP makes it hang instead of die."""
     die_at_load: bool = False
     """Die while loading."""
+    load_delay_ms: Natural = 0
+    """Milliseconds that loading takes."""
+    memory_mb: Natural = 0
+    """MiB that count as its memory; none is taken."""
 
 
 def _locate(settings: MockSettings, _: FindModel) -> MockSettings:
@@ -51,15 +55,17 @@ def _without_hashes(settings: MockSettings) -> MockSettings:
     return settings
 
 
+def _memory(settings: MockSettings) -> MemoryPolicy:
+    return MemoryPolicy.DEMANDED if settings.memory_mb else MemoryPolicy.NONE
+
+
 def _sandbox(_settings: MockSettings) -> Sandbox:
     return Sandbox.CPU
 
 
 MOCK: Final = BackendKind(
     settings=MockSettings,
-    served_by=InWorker(
-        program="inferd.worker.mock", sandbox=_sandbox, memory=MemoryPolicy.NONE
-    ),
+    served_by=InWorker(program="inferd.worker.mock", sandbox=_sandbox, memory=_memory),
     doctor=DoctorPolicy(files=no_files, without_hashes=_without_hashes, needs=[]),
     file_format=None,
     contradiction=no_contradiction,

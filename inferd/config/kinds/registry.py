@@ -44,7 +44,7 @@ class KindRegistry:
         return [
             settings.name
             for settings in backends
-            if self.of(settings).memory is MemoryPolicy.DEMANDED
+            if self.of(settings).memory(settings) is MemoryPolicy.DEMANDED
         ]
 
 

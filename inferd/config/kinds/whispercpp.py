@@ -11,19 +11,19 @@ from inferd.config.kinds.kind import (
     DoctorPolicy,
     FileFormat,
     InWorker,
-    MemoryPolicy,
     RequiredFile,
     Sandbox,
+    demands_memory,
     no_contradiction,
     no_rungs,
 )
 from inferd.config.kinds.model_paths import FindModel, locate_model_files
-from inferd.config.settings import BackendSettings, FilePath, Sha256
+from inferd.config.settings import FilePath, Sha256, WorkerSettings
 from inferd.limits.engine import MAX_THREADS
 
 
 class WhisperCppSettings(
-    BackendSettings, frozen=True, tag="whispercpp", tag_field="kind"
+    WorkerSettings, frozen=True, tag="whispercpp", tag_field="kind"
 ):
     """A backend that transcribes speech with whisper.cpp."""
 
@@ -62,7 +62,7 @@ def _sandbox(_settings: WhisperCppSettings) -> Sandbox:
 WHISPERCPP: Final = BackendKind(
     settings=WhisperCppSettings,
     served_by=InWorker(
-        program="inferd.worker.whisper", sandbox=_sandbox, memory=MemoryPolicy.DEMANDED
+        program="inferd.worker.whisper", sandbox=_sandbox, memory=demands_memory
     ),
     doctor=DoctorPolicy(
         files=_files, without_hashes=_without_hashes, needs=["packages"]

@@ -1,7 +1,7 @@
 """The commands of the admin socket."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -14,10 +14,12 @@ from inferd.backend.interface import Backend
 from inferd.config.settings import ConfigError
 from inferd.errors import PeerError
 from inferd.limits.server import MAX_LISTED_ID_CHARS, MAX_LISTED_REQUESTS
+from inferd.residency.model import ModelState
 from inferd.server.admin.reload import ReloadResult
 from inferd.server.identity.access import is_operator
 from inferd.server.identity.peer import Peer
 from inferd.server.inflight import InFlight
+from inferd.server.loading import ModelLoader
 from inferd.server.queue.requests import RequestQueue
 from inferd.server.request_context import RequestContext, peer_fields
 from inferd.server.telemetry.metrics import Metrics
@@ -43,6 +45,8 @@ class Commands:
     """Begins to drain; false if the daemon is not ready yet."""
     reload: Callable[[], ReloadResult]
     """Reads the configuration again; raises ``ConfigError`` with nothing changed."""
+    loader: ModelLoader = field(default_factory=ModelLoader)
+    """Of the models on demand."""
 
     def answer(self, line: bytes, peer: Peer) -> Reply:
         """Carry out one command; the reply of a failed one has an error."""
@@ -130,12 +134,21 @@ class Commands:
             BackendInfo(
                 name=each.name,
                 ready=each.ready,
+                state=self._state_of(each),
                 unavailable=UNSET if each.unavailable is None else each.unavailable,
                 capabilities=Raw(msgspec.json.encode(each.capabilities)),
             )
             for each in self.backends
         ]
         return Reply(command="backends", ok=True, backends=infos)
+
+    def _state_of(self, backend: Backend) -> str:
+        """Return the state of a backend; one without a model on demand loads or serves."""
+        if (state := self.loader.state(backend.name)) is not None:
+            return state.value
+        if backend.unavailable is not None:
+            return ModelState.FAILED.value
+        return (ModelState.READY if backend.ready else ModelState.LOADING).value
 
     def _cancel(self, command: Command, peer: Peer) -> Reply:
         """Cancel requests of the caller with an id, or any user's if it is an operator."""

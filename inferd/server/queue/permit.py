@@ -7,7 +7,7 @@ from typing import Protocol
 import trio
 
 from inferd.engine.one_shot_cancel import OneShotCancel
-from inferd.errors import DrainingError
+from inferd.errors import InferdError
 
 __all__ = ["PausableJob", "Permit"]
 
@@ -31,14 +31,18 @@ class Permit:
     Args:
         ticket: the number by which ``Admission`` knows the request.
         user: the user whose request it is.
+        backend: the backend that serves it.
     """
 
-    def __init__(self, ticket: int, user: int = -1) -> None:
+    def __init__(self, ticket: int, user: int = -1, backend: str = "") -> None:
         self.ticket = ticket
         self.user = user
+        self.backend = backend
+        self.has_started = False
+        """Whether it was ever granted."""
         self._changed = trio.Event()
         self._start = OneShotCancel()
-        self._is_rejected = False
+        self._rejection: InferdError | None = None
         self.wants_position = False
         """Whether the client wants its position in the queue."""
         self.is_granted = False
@@ -58,12 +62,12 @@ class Permit:
         """Wait until the permit is granted.
 
         Raises:
-            DrainingError: it was rejected.
+            InferdError: it was rejected with that.
         """
         while not self.is_granted:
             await self._changed.wait()
-        if self._is_rejected:
-            raise DrainingError
+        if self._rejection is not None:
+            raise self._rejection
 
     async def positions(self) -> AsyncGenerator[int, None]:
         """Yield the position in the queue and every later one, until granted."""
@@ -127,10 +131,10 @@ class Permit:
         """Cancel the block inside once the permit is granted or rejected."""
         return self._start.until_fired()
 
-    def reject(self) -> None:
-        """Fail ``wait`` with ``DrainingError``, unless the job has started or may start."""
+    def reject(self, error: InferdError) -> None:
+        """Fail ``wait`` with an error, unless the job has started or may start."""
         if not self.is_granted and self._job is None:
-            self._is_rejected = True
+            self._rejection = error
             self.grant()
 
     def _notify(self) -> None:

@@ -5,21 +5,49 @@ import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Protocol
 
 import trio
 
 from inferd.admission.control import Admission, RequestTraits
 from inferd.backend.gauge import GaugeSpec
 from inferd.config.settings import AdmissionSettings
+from inferd.errors import BackendNotReadyError, DrainingError
 from inferd.server.queue.permit import Permit
 
 __all__ = ["Permit", "RequestQueue"]
+
+
+class QueueObserver(Protocol):
+    """Receiver of what becomes of the requests of each backend."""
+
+    def arrived(self, backend: str) -> None:
+        """A request was admitted."""
+
+    def started(self, backend: str) -> None:
+        """A request has a permit, for the first time."""
+
+    def left(self, backend: str, *, has_started: bool) -> None:
+        """A request has ended."""
+
+
+class _NoObserver:
+    def arrived(self, backend: str) -> None:
+        pass
+
+    def started(self, backend: str) -> None:
+        pass
+
+    def left(self, backend: str, *, has_started: bool) -> None:
+        pass
 
 
 class RequestQueue:
     """Queue of the requests of all sockets; grants permits as ``Admission`` decides."""
 
     def __init__(self, admission: Admission) -> None:
+        self.observer: QueueObserver = _NoObserver()
+        """Told of every request."""
         self._admission = admission
         self._numbers = itertools.count()
         self._permits: dict[int, Permit] = {}
@@ -87,10 +115,12 @@ class RequestQueue:
             QueueFullError: the queue is full.
             DrainingError: the daemon is draining.
         """
-        permit = Permit(next(self._numbers), traits.uid)
+        permit = Permit(next(self._numbers), traits.uid, traits.backend)
         permit.wants_position = wants_position
-        if self._admission.arrive(permit.ticket, traits, now=trio.current_time()):
-            permit.grant()
+        runs = self._admission.arrive(permit.ticket, traits, now=trio.current_time())
+        self.observer.arrived(permit.backend)
+        if runs:
+            self._grant(permit)
         self._permits[permit.ticket] = permit
         self._on_change()
         try:
@@ -100,6 +130,18 @@ class RequestQueue:
             self._grant_next(
                 self._admission.leave(permit.ticket, now=trio.current_time())
             )
+            self.observer.left(permit.backend, has_started=permit.has_started)
+
+    def hold(self, backend: str) -> None:
+        """Grant no permits to new requests for a backend."""
+        self._admission.hold(backend)
+        self._on_change()
+
+    def release(self, backend: str) -> None:
+        """End ``hold``."""
+        for ticket in self._admission.release(backend, now=trio.current_time()):
+            self._grant_next(ticket)
+        self._on_change()
 
     def suspend(self, permit: Permit) -> None:
         """Take the permit of an idle request back, until ``resume``."""
@@ -116,7 +158,7 @@ class RequestQueue:
             return
         permit.mark_waiting()
         if self._admission.resume(permit.ticket, now=trio.current_time()):
-            permit.grant()
+            self._grant(permit)
         self._on_change()
 
     def charge_tokens(self, permit: Permit, n_tokens: int) -> None:
@@ -153,7 +195,13 @@ class RequestQueue:
     def reject_waiting(self) -> None:
         """Reject all waiting requests; running ones continue."""
         for permit in self._permits.values():
-            permit.reject()
+            permit.reject(DrainingError())
+
+    def reject(self, backend: str, reason: str) -> None:
+        """Reject the waiting requests for a backend that cannot be loaded."""
+        for permit in self._permits.values():
+            if permit.backend == backend and not permit.has_started:
+                permit.reject(BackendNotReadyError(reason))
 
     def order(self) -> list[Permit]:
         """List the waiting requests, the next to run first."""
@@ -174,8 +222,14 @@ class RequestQueue:
                 successor, now=trio.current_time(), waits=False
             )
         if successor is not None:
-            self._permits[successor].grant()
+            self._grant(self._permits[successor])
         self._on_change()
+
+    def _grant(self, permit: Permit) -> None:
+        if not permit.has_started:
+            permit.has_started = True
+            self.observer.started(permit.backend)
+        permit.grant()
 
     def _preempt_due(self) -> None:
         """Preempt the requests that are due, and set the timer for the next."""

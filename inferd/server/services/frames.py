@@ -24,6 +24,7 @@ from inferd.backend.events import (
     ToolUse,
 )
 from inferd.backend.job import GenerateJob
+from inferd.ipc.worker import Loading
 from inferd.output.parser import merge_deltas
 from inferd.resolve.request import ResolvedRequest
 from inferd.server.request_context import RequestContext
@@ -85,6 +86,16 @@ class FrameBuilder(ABC, Generic[E]):
 def queued_frame(request_id: str, position: int) -> ProgressFrame:
     """Build the frame of a request's queue position, before it starts or while paused."""
     return ProgressFrame(id=request_id, status="queued", position=position)
+
+
+def loading_frame(context: RequestContext, loading: Loading) -> ProgressFrame:
+    """Build the frame of a request whose model is being loaded."""
+    return ProgressFrame(
+        id=context.request_id,
+        status="loading",
+        phase=loading.phase,
+        backend=context.backend or UNSET,
+    )
 
 
 class V1FrameBuilder(FrameBuilder[TokenEvent]):

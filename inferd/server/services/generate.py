@@ -12,13 +12,14 @@ from inferd.backend.events import TokenEvent, TokenEventV2
 from inferd.backend.interface import EventStream
 from inferd.backend.job import GenerateJob
 from inferd.errors import BackendUnavailableError, DeadlineExceededError
+from inferd.ipc.worker import Loading
 from inferd.resolve.options import SEED_MAX
 from inferd.resolve.request import ResolvedRequest
 from inferd.server.connection.response_writer import ResponseWriter
 from inferd.server.large_lines.decode import resolved_or
 from inferd.server.request_context import RequestContext
-from inferd.server.services.frames import FrameBuilder, queued_frame
-from inferd.server.services.pipeline import OnPosition, Pipeline
+from inferd.server.services.frames import FrameBuilder, loading_frame, queued_frame
+from inferd.server.services.pipeline import NO_REPORTS, Pipeline, Reports
 
 R = TypeVar("R")
 E = TypeVar("E", TokenEvent, TokenEventV2)
@@ -48,7 +49,7 @@ class GenerateService(ABC, Generic[R, E]):
         request: R,
         plan: ResolvedRequest[GenerateJob],
         context: RequestContext,
-        on_position: OnPosition | None,
+        reports: Reports,
     ) -> AbstractAsyncContextManager[EventStream[E]]:
         """Hold a permit while inside, and run the job."""
 
@@ -92,8 +93,14 @@ class GenerateService(ABC, Generic[R, E]):
             reply.put([queued_frame(context.request_id, position)])
             await reply.flush()
 
-        on_position = send_position if plan.job.wants_progress else None
-        async with self.open_stream(request, plan, context, on_position) as stream:
+        async def send_loading(loading: Loading) -> None:
+            reply.put([loading_frame(context, loading)])
+            await reply.flush()
+
+        reports = Reports(send_position, send_loading)
+        if not plan.job.wants_progress:
+            reports = NO_REPORTS
+        async with self.open_stream(request, plan, context, reports) as stream:
             context.output = stream
             async for events in stream:
                 reply.put(frames.build(events))

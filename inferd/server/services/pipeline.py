@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import trio
 from msgspec.structs import replace
@@ -12,9 +12,11 @@ from inferd.admission.control import RequestTraits
 from inferd.backend.interface import Backend, J, Prepared
 from inferd.backend.job import GenerateJob, Job, RenderedJob
 from inferd.config.settings import LimitSettings
+from inferd.ipc.worker import Loading
 from inferd.limits.server import MAX_MEDIA_FILES
 from inferd.resolve.request import ResolvedRequest
 from inferd.routing import ModelNames, route
+from inferd.server.loading import ModelLoader, OnLoading
 from inferd.server.media.quota import MediaQuota
 from inferd.server.queue.prepare import PrepareLocks
 from inferd.server.queue.requests import Permit, RequestQueue
@@ -25,6 +27,19 @@ OnPosition = Callable[[int], Awaitable[None]]
 """Sends the client its position in the queue."""
 MakeJob = Callable[[Backend], Awaitable[tuple[J, Sequence[int]]]]
 """Makes the job for a backend, and gives the descriptors of its media files."""
+
+
+@dataclass(frozen=True)
+class Reports:
+    """What the client of a request wants to know before it runs."""
+
+    on_position: OnPosition | None = None
+    """Called with the position in the queue, if it has to wait, and every later one."""
+    on_loading: OnLoading | None = None
+    """Called with each phase, if its model has to be loaded."""
+
+
+NO_REPORTS: Final = Reports()
 
 
 @dataclass(frozen=True)
@@ -71,6 +86,7 @@ class Pipeline:
     media_quota: MediaQuota = field(default_factory=_default_media_quota)
     names: ModelNames = field(default_factory=ModelNames)
     """The names by which requests ask for a backend."""
+    loader: ModelLoader = field(default_factory=ModelLoader)
 
     @asynccontextmanager
     async def admit(
@@ -79,7 +95,7 @@ class Pipeline:
         context: RequestContext,
         make_job: MakeJob[J],
         *,
-        on_position: OnPosition | None = None,
+        reports: Reports = NO_REPORTS,
     ) -> AsyncIterator[tuple[Backend, Prepared[J]]]:
         """Hold a permit while inside.
 
@@ -88,8 +104,7 @@ class Pipeline:
             context: of the request; updated at every step.
             make_job: called once a backend is chosen and prepares nothing else; the
                 caller owns the descriptors and keeps them open while inside.
-            on_position: called with the position in the queue, if the request has to
-                wait, and with every later one.
+            reports: what its client wants to know before it runs.
 
         Raises:
             InferdError: the request cannot be served.
@@ -97,7 +112,9 @@ class Pipeline:
         Cancellation: the job is dropped and its place in the queue freed.
         """
         await trio.lowlevel.checkpoint_if_cancelled()  # cancelled before it was queued
+        backend = route(self.backends, plan.needs, plan.model, self.names)
         traits = RequestTraits(
+            backend=backend.name,
             uid=context.peer.user,
             priority=plan.priority,
             n_bytes=context.n_bytes,
@@ -105,11 +122,11 @@ class Pipeline:
             is_live=plan.transcription is not None and plan.transcription.audio.is_open,
         )
         with self.queue.admitted(
-            traits, wants_position=on_position is not None
+            traits, wants_position=reports.on_position is not None
         ) as permit:
             context.permit = permit
-            backend = route(self.backends, plan.needs, plan.model, self.names)
             context.backend = backend.name
+            await self._wait_loaded(backend, permit, reports.on_loading)
             rendered = await self._render(backend, plan.job, permit)
             async with AsyncExitStack() as prepares:
                 prepare_locks = self._locks_for(rendered)
@@ -124,12 +141,26 @@ class Pipeline:
                     )
                 context.input_tokens = prepared.input_tokens
                 self.queue.charge_tokens(permit, prepared.input_tokens)
-                if on_position is not None:
-                    await _report_positions(permit, on_position)
+                if reports.on_position is not None:
+                    await _report_positions(permit, reports.on_position)
                 await permit.wait()
                 permit.set_job(_Running(backend, prepared))
                 context.started()
                 yield backend, prepared
+
+    async def _wait_loaded(
+        self, backend: Backend, permit: Permit, on_loading: OnLoading | None
+    ) -> None:
+        async def report(loading: Loading) -> None:
+            if on_loading is not None:
+                with (
+                    permit.until_granted()
+                ):  # a client that does not read delays nothing
+                    await on_loading(loading)
+
+        await self.loader.wait_loaded(
+            backend.name, None if on_loading is None else report
+        )
 
     def _locks_for(self, rendered: RenderedJob | None) -> PrepareLocks:
         has_grammar = rendered is not None and bool(rendered.grammar)

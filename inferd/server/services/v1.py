@@ -12,7 +12,7 @@ from inferd.resolve.v1 import resolve_v1
 from inferd.server.request_context import RequestContext
 from inferd.server.services.frames import V1FrameBuilder
 from inferd.server.services.generate import GenerateService
-from inferd.server.services.pipeline import OnPosition, resolved_job
+from inferd.server.services.pipeline import Reports, resolved_job
 from inferd.wire.requests import GenerateRequest
 
 
@@ -38,13 +38,14 @@ class V1Service(GenerateService[GenerateRequest, TokenEvent]):
         request: GenerateRequest,  # noqa: ARG002  # its job is all that is needed
         plan: ResolvedRequest[GenerateJob],
         context: RequestContext,
-        on_position: OnPosition | None,
+        reports: Reports,
     ) -> AsyncIterator[EventStream[TokenEvent]]:
         """Hold a permit while inside, and run the job."""
         async with (
-            self.pipeline.admit(
-                plan, context, resolved_job(plan), on_position=on_position
-            ) as (backend, prepared),
+            self.pipeline.admit(plan, context, resolved_job(plan), reports=reports) as (
+                backend,
+                prepared,
+            ),
             backend.generate(prepared) as stream,
         ):
             yield stream

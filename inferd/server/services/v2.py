@@ -22,7 +22,7 @@ from inferd.server.request_context import RequestContext, RequestStats
 from inferd.server.services.append_pump import AppendPump, in_background
 from inferd.server.services.frames import V2FrameBuilder
 from inferd.server.services.generate import GenerateService
-from inferd.server.services.pipeline import OnPosition
+from inferd.server.services.pipeline import Reports
 from inferd.wire.blocks import AudioAttachment, BlocksRequest, ImageAttachment
 
 V2Job = GenerateJob | TranscribeJob
@@ -111,7 +111,7 @@ class V2Service(GenerateService[BlocksRequest, TokenEventV2]):
         request: BlocksRequest,
         plan: ResolvedRequest[GenerateJob],
         context: RequestContext,
-        on_position: OnPosition | None,
+        reports: Reports,
     ) -> AsyncIterator[EventStream[TokenEventV2]]:
         """Hold a permit and the request's media while inside, and run the job."""
         with self.pipeline.media_quota.open(context.peer.user) as request_media:
@@ -122,7 +122,7 @@ class V2Service(GenerateService[BlocksRequest, TokenEventV2]):
                 return await bind_media(job, request, context.fds, request_media)
 
             async with self.pipeline.admit(
-                plan, context, make_job, on_position=on_position
+                plan, context, make_job, reports=reports
             ) as (backend, prepared):
                 context.stats |= media_stats(media_of(prepared.job))
                 async with self._run_job(

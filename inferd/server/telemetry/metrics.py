@@ -5,6 +5,7 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry, Counter, Gauge
 from prometheus_client.exposition import generate_latest
 
+from inferd.backend.gauge import GaugeSpec
 from inferd.errors import InferdError, PeerError
 from inferd.server.request_context import RequestContext
 from inferd.server.telemetry.request_counts import (
@@ -61,6 +62,11 @@ class Metrics:
         )
         for sink in ("stderr", "file"):
             self._lost_lines.labels(sink)  # exported from the start, as 0
+
+    def add_gauges(self, *gauges: GaugeSpec) -> None:
+        """Export numbers that are read whenever the metrics are."""
+        for gauge in gauges:
+            self.add_gauge(*gauge)
 
     def add_gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
         """Export a number that is read whenever the metrics are."""

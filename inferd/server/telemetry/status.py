@@ -195,8 +195,13 @@ class StatusBoard:
         choice = self.model_choices.get(backend)
         frame = _capabilities_frame(backend, capabilities, choice)
         self.publish(self._with_facts(frame))
+        self.unloaded(backend)
+
+    def unloaded(self, backend: str) -> None:
+        """Publish that the daemon is ready if only this backend had none to serve it."""
         self._down.discard(backend)
-        if self._has_been_ready and not self._down:
+        is_known = self._lifecycle.status == "ready"
+        if self._has_been_ready and not self._down and not is_known:
             self.publish(LifecycleFrame(status="ready"))
 
     def died(self, backend: str, reason: str, pause: RestartDelay) -> None:

@@ -7,7 +7,11 @@ from pathlib import Path
 
 import msgspec
 
-from inferd.backend.capabilities import MAX_DEVICE_NAME_CHARS, AcceleratorInfo
+from inferd.backend.capabilities import (
+    MAX_DEVICE_NAME_CHARS,
+    AcceleratorInfo,
+    BackendCapabilities,
+)
 from inferd.backend.job import Job
 from inferd.config.kinds.llamacpp import LlamaCppSettings, n_gpu_layers
 from inferd.ipc.worker import Loaded, Loading
@@ -27,6 +31,7 @@ from inferd.worker.llama.library.devices import kind_of, list_devices
 from inferd.worker.llama.memory.placement import place_layers
 from inferd.worker.llama.model.weights import LlamaModel
 from inferd.worker.llama.multimodal.pipeline import MediaPipeline
+from inferd.worker.llama.outline import open_outline, outline_capabilities
 from inferd.worker.llama.speculation.setup import make_speculation
 from inferd.worker.model_file import check_sha256
 from inferd.worker.native.threads import CpuLoadMeter, ThreadGovernor
@@ -123,19 +128,38 @@ class LlamaBackend(WorkerBackend):
             self._files.model.refuse_if_changed()
         if self._settings.mmproj_sha256 and self._files.projector:
             self._files.projector.refuse_if_changed()
-        capabilities = msgspec.structs.replace(
-            self._engine.capabilities,
-            model=self._model.name or path.stem,
-            cpu_variant=self._library.cpu_variant,
-            accelerator=self._accelerator_info(),
-        )
         return Loaded(
-            capabilities=capabilities,
+            capabilities=self._with_names(self._engine.capabilities),
             library=self._library.description,
             marker_tokens=self._model.marker_texts,
             prompt_format=self._engine.prompt_format
             if isinstance(self._engine, Generator)
             else b"",
+        )
+
+    def outline(self, report: LoadReporter, share: MemoryShare | None = None) -> Loaded:
+        """Load the vocabulary and the chat template, without weights or a context.
+
+        Raises:
+            LoadError: the model cannot be served.
+        """
+        share = share or MemoryShare(n_slots=self._n_slots, n_ctx=0)
+        self._model = open_outline(self._files.model, self._settings, report)
+        capabilities = outline_capabilities(
+            self._model, self._files, self._settings, share
+        )
+        return Loaded(
+            capabilities=self._with_names(capabilities),
+            library=self._library.description,
+        )
+
+    def _with_names(self, capabilities: BackendCapabilities) -> BackendCapabilities:
+        """Add what all models of this library report."""
+        return msgspec.structs.replace(
+            capabilities,
+            model=self._model.name or self._path.stem,
+            cpu_variant=self._library.cpu_variant,
+            accelerator=self._accelerator_info(),
         )
 
     def token_table(self) -> bytes:

@@ -24,6 +24,17 @@ _SCORE_TOLERANCE = 0.1
 """Largest difference between scores of equal texts in one batch; measured ones were equal."""
 
 
+def encoder_capabilities(model: LlamaModel, n_ctx: int) -> BackendCapabilities:
+    """Return the capabilities of an encoder; its weights need not be loaded."""
+    return BackendCapabilities(
+        generate=False,
+        embed=model.use == "embed",
+        rerank=model.use == "rerank",
+        n_ctx=n_ctx,
+        n_embd=model.n_embd,
+    )
+
+
 class Encoder:
     """An embedding or rerank model and its context. Only the decoding thread runs it.
 
@@ -49,13 +60,7 @@ class Encoder:
     @property
     def capabilities(self) -> BackendCapabilities:
         """The capabilities to report to the daemon."""
-        return BackendCapabilities(
-            generate=False,
-            embed=self._model.use == "embed",
-            rerank=self._model.use == "rerank",
-            n_ctx=self._n_ctx,
-            n_embd=self._model.n_embd,
-        )
+        return encoder_capabilities(self._model, self._n_ctx)
 
     @property
     def is_busy(self) -> bool:

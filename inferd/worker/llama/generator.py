@@ -9,6 +9,7 @@ import numpy as np
 from inferd.backend.capabilities import BackendCapabilities
 from inferd.backend.job import GenerateJob, Job, RenderedJob, Sampling
 from inferd.config.choices import Family
+from inferd.dialects.prompt.renderer import PromptRenderer
 from inferd.limits.worker import TEMPLATE_MEMORY_BYTES
 from inferd.worker.backend import (
     LoadError,
@@ -42,6 +43,31 @@ _SELF_TEST_TEXT = "Hello"
 _SELF_TEST_TOKENS = 2
 """Small enough for the smallest context that can be configured."""
 _LAST_ROW = -1
+
+
+def generator_capabilities(
+    model: LlamaModel,
+    prompts: PromptRenderer,
+    modalities: Modalities,
+    *,
+    n_ctx: int,
+    n_slots: int,
+) -> BackendCapabilities:
+    """Return the capabilities of a text model; its weights need not be loaded."""
+    return BackendCapabilities(
+        v2=True,
+        vision=modalities.vision,
+        audio=bool(modalities.sample_rate),
+        audio_sample_rate=modalities.sample_rate,
+        tools=True,
+        thinking=prompts.features.thinks,
+        structure=True,
+        n_ctx=n_ctx,
+        n_slots=n_slots,
+        cache_type_k=model.cache_types[0],
+        cache_type_v=model.cache_types[1],
+        dialect=prompts.dialect.name,
+    )
 
 
 class Generator:
@@ -95,19 +121,12 @@ class Generator:
         modalities = (
             self._media_pipeline.modalities if self._media_pipeline else Modalities()
         )
-        return BackendCapabilities(
-            v2=True,
-            vision=modalities.vision,
-            audio=bool(modalities.sample_rate),
-            audio_sample_rate=modalities.sample_rate,
-            tools=True,
-            thinking=self._prompts.features.thinks,
-            structure=True,
+        return generator_capabilities(
+            self._model,
+            self._prompts,
+            modalities,
             n_ctx=self._n_ctx,
             n_slots=self._n_slots,
-            cache_type_k=self._model.cache_types[0],
-            cache_type_v=self._model.cache_types[1],
-            dialect=self._prompts.dialect.name,
         )
 
     def use_threads(self, n_threads: int) -> None:

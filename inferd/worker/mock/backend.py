@@ -31,7 +31,7 @@ from inferd.ipc.worker import (
     Step,
     Transcribed,
 )
-from inferd.memory.plan import MemoryShare
+from inferd.memory.plan import MemoryDemand, MemoryShare
 from inferd.wire.responses import Alternative, Logprob, StopReason, Usage
 from inferd.worker.backend import (
     LoadReporter,
@@ -72,11 +72,34 @@ class MockBackend(WorkerBackend):
         self._paused: dict[int, _ScriptedAnswer | MockTranscription] = {}
         self._pending: list[StepOutcome] = []
 
-    def load(self, report: LoadReporter, share: MemoryShare | None = None) -> Loaded:  # noqa: ARG002
-        """Get ready at once, or die as configured."""
+    def predict(self, report: LoadReporter) -> MemoryDemand | None:  # noqa: ARG002
+        """Demand the memory that is configured."""
+        if not self._settings.memory_mb:
+            return None
+        return MemoryDemand(
+            n_ctx=1,
+            is_set=True,
+            has_slots=False,
+            weights=self._settings.memory_mb * 2**20,
+            own=0,
+        )
+
+    def load(self, report: LoadReporter, share: MemoryShare | None = None) -> Loaded:
+        """Get ready after the configured time, or die as configured."""
         report(Loading(phase="checking_local", path="(mock)"))
         if self._settings.die_at_load:
             self._die()
+        if delay := self._settings.load_delay_ms:
+            report(Loading(phase="mmap", path="(mock)"))
+            time.sleep(delay / 1000)
+        return self.outline(report, share)
+
+    def outline(
+        self,
+        report: LoadReporter,  # noqa: ARG002  # there are no files
+        share: MemoryShare | None = None,  # noqa: ARG002
+    ) -> Loaded:
+        """Return the capabilities at once."""
         settings = self._settings
         takes_audio = settings.audio or settings.transcribe
         capabilities = BackendCapabilities(

@@ -115,17 +115,29 @@ class WhisperBackend(WorkerBackend):
         report(Loading(phase="mmap", path=self._settings.model))
         self._model = WhisperModel(self._file)
         self._self_test()
-        capabilities = BackendCapabilities(
+        return Loaded(
+            capabilities=self._capabilities(share.n_slots),
+            library=description(self._model.library),
+        )
+
+    def outline(
+        self,
+        report: LoadReporter,  # noqa: ARG002  # it takes no time
+        share: MemoryShare | None = None,
+    ) -> Loaded:
+        """Return the capabilities: the file was checked when it was opened."""
+        n_slots = self._n_slots if share is None else share.n_slots
+        return Loaded(capabilities=self._capabilities(n_slots), library="")
+
+    def _capabilities(self, n_slots: int) -> BackendCapabilities:
+        return BackendCapabilities(
             generate=False,
             v2=True,
             audio=True,
             transcribe=True,
             audio_sample_rate=SAMPLE_RATE,
             model=Path(self._settings.model).stem,
-            n_slots=share.n_slots,
-        )
-        return Loaded(
-            capabilities=capabilities, library=description(self._model.library)
+            n_slots=n_slots,
         )
 
     def prepare(self, job: Job, fds: Sequence[int] = ()) -> PreparedJob:

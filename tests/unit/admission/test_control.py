@@ -667,3 +667,58 @@ def test_those_who_wait_stay_when_the_bounds_shrink():
     assert admissions.gate.waiting == 3
     admissions.refuses()
     assert [admissions.leave(ticket) for ticket in range(4)] == [1, 2, 3, None]
+
+
+# --- backends that are held ---------------------------------------------------------------
+
+
+def of(backend: str, uid: int = 1, priority: int = 0) -> RequestTraits:
+    return RequestTraits(uid=uid, backend=backend, priority=priority)
+
+
+def test_requests_of_a_held_backend_wait_and_others_pass_them():
+    gate = Admission(max_active=1, max_queued=4)
+    gate.hold("a")
+    assert not gate.arrive(1, of("a"), now=0)
+    assert gate.arrive(2, of("b"), now=0)
+    assert not gate.arrive(3, of("b"), now=0)
+    assert (gate.waiting, list(gate.order())) == (2, [3, 1])
+    assert gate.leave(2, now=1) == 3
+    assert gate.leave(3, now=2) is None
+    assert gate.active == 0
+    assert gate.release("a", now=3) == [1]
+    assert gate.leave(1, now=4) is None
+
+
+def test_requests_that_wait_already_are_held_and_keep_their_order_afterwards():
+    gate = Admission(max_active=1, max_queued=9)
+    assert gate.arrive(0, of("b"), now=0)
+    for ticket, priority in enumerate((0, 5, 0), 1):
+        gate.arrive(ticket, of("a", priority=priority), now=0)
+    gate.arrive(4, of("b"), now=0)
+    gate.hold("a")
+    gate.hold("a")
+    assert next(iter(gate.order())) == 4
+    assert gate.release("a", now=1) == []
+    assert list(gate.order()) == [2, 1, 3, 4]
+
+
+def test_a_held_request_counts_in_the_queue_and_may_leave():
+    gate = Admission(max_active=4, max_queued=1)
+    gate.hold("a")
+    gate.arrive(1, of("a"), now=0)
+    assert refusal(lambda: gate.arrive(2, of("a"), now=0)) is not None
+    assert gate.leave(1, now=0) is None
+    assert gate.waiting == 0
+    gate.arrive(3, of("a"), now=0)
+    assert gate.release("a", now=0) == [3]
+
+
+def test_a_request_that_had_a_permit_is_not_held():
+    gate = Admission(max_active=1, max_queued=9, quantum_s=1)
+    assert gate.arrive(1, of("a", uid=1), now=0)
+    gate.arrive(2, of("b", uid=2), now=0)
+    assert gate.next_preemption(now=1).ticket == 1
+    assert gate.note_paused(1, now=1) == 2
+    gate.hold("a")
+    assert gate.leave(2, now=2) == 1

@@ -22,8 +22,8 @@ from inferd.limits.server import MAX_ALIASES
 MOCK = '[[backend]]\nkind = "mock"\nname = "m"\n'
 LLAMA = '[[backend]]\nkind = "llamacpp"\nname = "c"\n'
 MOCK_KEYS = (
-    "aliases, audio, die_after_tokens, die_at_load, die_by, kind, name, prepare_delay_ms, "
-    "token_delay_ms, tokens, transcribe, vision"
+    "aliases, audio, die_after_tokens, die_at_load, die_by, keep_alive_s, kind, load, "
+    "load_delay_ms, memory_mb, name, prepare_delay_ms, token_delay_ms, tokens, transcribe, vision"
 )
 ADMISSION_KEYS = (
     "max_active, max_live, max_queued, max_queued_bytes, max_queued_tokens, quantum_s"

@@ -229,3 +229,40 @@ def test_no_more_is_kept_of_paused_jobs_than_all_contexts_take():
     need = plan.needs["chat"]
     assert plan.share("chat").pause == need.cache + need.compute
     assert "MiB for paused jobs" in str(need)
+
+
+@given(fleet=fleets, memory=budgets, on_demand=st.sets(st.sampled_from("abc")))
+def test_each_model_on_demand_fits_beside_those_that_stay(fleet, memory, on_demand):
+    on_demand &= fleet.keys()
+    plan = fitted(fleet, memory, on_demand)
+    if plan is None:
+        kept = {name: each for name, each in fleet.items() if name not in on_demand}
+        assert fitted(kept, memory) is None
+        return
+    assert plan.needs.keys() | plan.too_large.keys() == fleet.keys()
+    assert plan.total <= memory.n_bytes
+    kept = sum(need.total for name, need in plan.needs.items() if name not in on_demand)
+    for name in on_demand & plan.needs.keys():
+        assert kept + plan.need(name).total <= memory.n_bytes
+    for name in plan.too_large:
+        assert kept + plan.need(name).total > memory.n_bytes or name in on_demand
+        assert plan.share(name).n_slots == plan.n_slots
+
+
+def test_models_on_demand_that_fit_together_are_planned_as_if_they_stayed():
+    fleet = {"a": CHAT, "b": CHAT}
+    assert plan_memory(fleet, budget(5000), ["b"]) == plan_memory(fleet, budget(5000))
+
+
+def test_models_on_demand_get_full_contexts_although_they_do_not_fit_together():
+    fleet = {"a": CHAT, "b": CHAT}
+    plan = plan_memory(fleet, budget(1000, n_slots=2), ["a", "b"])
+    assert [plan.share(name).n_ctx for name in "ab"] == [8192, 8192]
+    assert not plan.has_shrunk
+
+
+def test_one_that_is_too_large_changes_nothing_for_the_others():
+    fleet = {"a": CHAT, "b": replace(CHAT, weights=9000 * MIB)}
+    plan = plan_memory(fleet, budget(1000, n_slots=2), ["b"])
+    assert plan.needs == plan_memory({"a": CHAT}, budget(1000, n_slots=2)).needs
+    assert plan.need("b").total > 9000 * MIB

@@ -71,7 +71,7 @@ def test_only_backends_whose_kind_demands_memory_are_waited_for():
         EchoSettings(name="e", greeting="hi"),
     ]
     assert EXTENDED.demanding_memory(backends) == ["c", "w"]
-    assert ECHO.memory is MemoryPolicy.NONE
+    assert ECHO.memory(EchoSettings(name="e", greeting="hi")) is MemoryPolicy.NONE
 
 
 @pytest.mark.parametrize(

@@ -198,7 +198,7 @@ async def test_backends_are_listed_with_state_and_capabilities():
     told = office.ask({"command": "backends"})
     up, *others = told["backends"]
     capabilities = up.pop("capabilities")
-    assert up == {"name": "up", "ready": True}
+    assert up == {"name": "up", "ready": True, "state": "ready"}
     assert capabilities["model"] == "m"
     assert capabilities["generate"] is capabilities["embed"] is True
     assert capabilities["rerank"] is False
@@ -209,8 +209,11 @@ async def test_backends_are_listed_with_state_and_capabilities():
         "vram_total_bytes": 9,
         "vram_free_bytes": 2,
     }
-    states = [(each["name"], each["ready"], each.get("unavailable")) for each in others]
-    assert states == [("down", False, "on fire"), ("waiting", False, None)]
+    assert all(each.pop("capabilities") for each in others)
+    assert others == [
+        {"name": "down", "ready": False, "state": "failed", "unavailable": "on fire"},
+        {"name": "waiting", "ready": False, "state": "loading"},
+    ]
 
 
 # --- metrics ----------------------------------------------------------------------------

@@ -3,6 +3,7 @@ from collections.abc import Callable
 import pytest
 import trio
 
+from inferd.errors import DrainingError
 from inferd.server.queue.permit import Permit
 
 
@@ -79,5 +80,5 @@ async def test_a_started_request_is_not_rejected():
     permit, job = running()
     permit.pause(lambda: None)
     job.on_paused()
-    permit.reject()
+    permit.reject(DrainingError())
     assert not permit.is_granted

@@ -28,7 +28,7 @@ from inferd.routing import EMBEDS, GENERATES
 from inferd.server.identity.peer import Peer
 from inferd.server.queue.requests import RequestQueue
 from inferd.server.request_context import RequestContext
-from inferd.server.services.pipeline import OnPosition, Pipeline, resolved_job
+from inferd.server.services.pipeline import OnPosition, Pipeline, Reports, resolved_job
 from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
 
 PEER = Peer(pid=17, uid=1000, gid=100)
@@ -59,7 +59,9 @@ def admitted(
     *,
     on_position: OnPosition | None = None,
 ):
-    return pipeline.admit(plan, context, resolved_job(plan), on_position=on_position)
+    return pipeline.admit(
+        plan, context, resolved_job(plan), reports=Reports(on_position)
+    )
 
 
 async def hold(

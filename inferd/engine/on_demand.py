@@ -1,0 +1,125 @@
+"""A backend whose model is loaded on demand: an engine without a worker most of the time."""
+
+from collections.abc import Callable
+
+import msgspec
+import trio
+
+from inferd.backend.capabilities import BackendCapabilities
+from inferd.backend.interface import StartFailedError
+from inferd.engine.channel.validator import SessionEndedError
+from inferd.engine.engine import Engine
+from inferd.engine.session import WorkerSession
+from inferd.engine.supervisor.spawn import WorkerStart
+from inferd.engine.trial_load import TrialLoad, trial_load
+from inferd.errors import BackendNotReadyError
+from inferd.ipc.worker import Loading
+from inferd.memory.plan import InsufficientMemoryError, MemoryDemand, MemoryShare
+
+UNLOADED = "the model was unloaded"
+"""Never sent to a client: its job is prepared again once the model is loaded."""
+
+
+class DemandEngine(Engine):
+    """An engine that reads the headers of its model first, and loads it when told to.
+
+    Jobs that are sent to it while the model is not loaded wait for that.
+    """
+
+    on_loading: Callable[[Loading], None] | None = None
+    """Called with each phase of a load."""
+    _n_failures = 0
+    _failure = ""
+
+    async def run(self, on_ready: Callable[[], None]) -> None:
+        """Find out what the model can do and how much memory it takes; load nothing.
+
+        Raises:
+            StartFailedError: its file cannot be served.
+        """
+        demands: list[MemoryDemand] = []
+        try:
+            trial = await self._read_headers(demands)
+            capabilities = trial.loaded.capabilities
+            if demands:
+                share = await self._coordinator.request_share(self.name, demands[-1])
+                capabilities = _with_share(capabilities, share)
+        except (SessionEndedError, InsufficientMemoryError) as error:
+            raise StartFailedError(f"backend {self.name}: {error}") from error
+        if trial.sandbox_report is not None:
+            self._sandbox_report = trial.sandbox_report
+            self._observer.sandboxed(self.name, trial.sandbox_report)
+        self._capabilities = capabilities
+        self._observer.ready(self.name, capabilities)
+        on_ready()
+        await trio.sleep_forever()
+
+    async def load(self, on_ready: Callable[[], None]) -> None:
+        """Load the model and keep it loaded until cancelled; then its memory is free.
+
+        Raises:
+            StartFailedError: it could not be loaded.
+        """
+        self._out_of_service = None
+        try:
+            await super().run(on_ready)
+        finally:
+            self.detach()
+
+    def detach(self) -> None:
+        """Send no more jobs to the worker; those that it has prepared are prepared again."""
+        session, self._session = self._session, None
+        self._out_of_service = None
+        if session is not None:
+            session.is_unloaded = True
+            session.fail_all(UNLOADED)
+
+    def load_failed(self, reason: str, *, is_out_of_service: bool) -> None:
+        """Fail the jobs that wait for the model; later ones as well if it is out of service."""
+        self._n_failures += 1
+        self._failure = reason
+        self._out_of_service = reason if is_out_of_service else None
+        self._notify()
+
+    def back_in_service(self) -> None:
+        """End what ``load_failed`` has begun: the model may be loaded again."""
+        self._out_of_service = None
+        self._notify()
+
+    def _report_loading(self, loading: Loading) -> None:
+        if self.on_loading is not None:
+            self.on_loading(loading)
+
+    async def _read_headers(self, demands: list[MemoryDemand]) -> TrialLoad:
+        async def note(demand: MemoryDemand) -> MemoryShare:
+            demands.append(demand)
+            return MemoryShare(n_slots=self._load.n_slots, n_ctx=demand.n_ctx)
+
+        outline = msgspec.structs.replace(self._load, is_outline=True)
+        return await trial_load(
+            WorkerStart(self._program, outline),
+            note,
+            silence_s=self._limits.load_silence_s,
+            on_loading=lambda loading: self._observer.loading(self.name, loading),
+        )
+
+    async def _wait_ready(self) -> WorkerSession:
+        n_failures = self._n_failures
+        while self._session is None:
+            if self.unavailable is not None:
+                raise BackendNotReadyError(self.unavailable)
+            if self._n_failures != n_failures:
+                raise BackendNotReadyError(self._failure)
+            await self._changed.wait()
+        return self._session
+
+
+def _with_share(
+    capabilities: BackendCapabilities, share: MemoryShare
+) -> BackendCapabilities:
+    """Replace what depends on the memory that the model will get."""
+    return msgspec.structs.replace(
+        capabilities,
+        n_ctx=share.n_ctx if capabilities.n_ctx else 0,
+        n_slots=share.n_slots if capabilities.n_slots else 0,
+    )
