@@ -20,6 +20,8 @@ COMMANDS: Final = {
     "transcribe": "transcribe speech, from files or live",
     "cancel": "end requests by their id",
     "drain": "finish the running and queued requests, then stop the daemon",
+    "load": "load a backend's model now, before a request needs it",
+    "unload": "unload a backend's model to free its memory",
     "reload": "make the daemon read its configuration again",
     "status": "show whether the daemon is ready; exit 0 only when it is",
     "model": "bring models, list them and remove them",

@@ -179,24 +179,26 @@ def _configures_sample() -> bool:
     }
 
 
-def send_command(order: Command, directory: Path | None) -> Reply:
+def send_command(
+    order: Command, directory: Path | None, *, timeout_s: float | None = None
+) -> Reply:
     """Send a command to the admin socket and return the reply.
 
     Args:
         order: the command.
         directory: from the command line; ``None`` for the configured or default ones.
+        timeout_s: seconds that the reply may take; by default ``ADMIN_TIMEOUT_S``.
 
     Raises:
         CommandError: the daemon did not reply, or refused.
     """
+    timeout_s = timeout_s or ADMIN_TIMEOUT_S
     try:
-        reply = command(
-            order, directory or configured_directory(), timeout_s=ADMIN_TIMEOUT_S
-        )
+        reply = command(order, directory or configured_directory(), timeout_s=timeout_s)
     except NoDaemonError as error:
         raise CommandError(str(error), hint=START_HINT) from error
     except TimeoutError as error:
-        raise CommandError(f"no reply within {ADMIN_TIMEOUT_S:g} s") from error
+        raise CommandError(f"no reply within {timeout_s:g} s") from error
     except (ClientError, OSError) as error:
         raise CommandError(str(error)) from error
     if not reply.ok:

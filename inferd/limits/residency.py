@@ -14,3 +14,7 @@ no more requests: people wait so long for a model to load at all."""
 KEEP_ALIVE_S: Final = 300.0
 """Seconds without a request after which a model that was loaded on demand is unloaded: the
 five minutes that users of other local engines know."""
+
+LOAD_COMMAND_S: Final = 3600.0
+"""Seconds that ``inferd load`` and ``unload`` wait: until running answers have ended, and a
+large model is read from a slow disk. The daemon goes on if they give up."""

@@ -99,6 +99,16 @@ class Residency:
         """Return the state of a model."""
         return self._models[name].state
 
+    def is_absent(self, name: str) -> bool:
+        """Return whether a model takes no memory."""
+        return self._models[name].is_absent
+
+    def is_needed(self, name: str) -> bool:
+        """Return whether anybody has asked for a model."""
+        model = self._models[name]
+        is_coming = model.state is ModelState.LOADING
+        return bool(model.n_waiting or model.is_load_asked or is_coming)
+
     def bytes_needed(self, name: str) -> int:
         """Return the predicted bytes of a model."""
         return self._models[name].n_bytes

@@ -99,6 +99,7 @@ class DemandModel:
         engine.on_loading = self._note_phase
         self.phase: Loading | None = None
         """The phase of the load that is under way."""
+        self.n_unloads = 0
         self.n_failures = 0
         self.failure = ""
         self._changed = trio.Event()
@@ -208,15 +209,20 @@ class ModelLoader:
         Raises:
             BackendNotReadyError: it can never be loaded, or the load has failed.
         """
-        model = self.models.get(backend)
-        if model is None:
-            return
+        if (model := self.models.get(backend)) is not None:
+            await self._wait_ready(model, backend, on_loading)
+
+    async def _wait_ready(
+        self, model: DemandModel, backend: str, on_loading: OnLoading | None
+    ) -> None:
         n_failures, phase = model.n_failures, None
         while self._residency.state(backend) is not ModelState.READY:
             if (reason := self._refusal(backend, model)) is not None:
                 raise BackendNotReadyError(reason)
             if model.n_failures != n_failures:
                 raise BackendNotReadyError(model.failure)
+            if not self._residency.is_needed(backend):
+                raise BackendNotReadyError("it was unloaded again meanwhile")
             if on_loading is not None and model.phase not in {None, phase}:
                 phase = model.phase
                 assert phase is not None  # noqa: S101  # compared above
@@ -240,6 +246,26 @@ class ModelLoader:
         if backend not in self._residency:
             return None
         return self._residency.state(backend)
+
+    async def load(self, backend: str) -> None:
+        """Load a model although no request needs it; return once it is ready.
+
+        Raises:
+            BackendNotReadyError: it can never be loaded, the load has failed, or somebody
+                has asked for the contrary.
+        """
+        self._residency.ask_load(backend, trio.current_time())
+        self._changed.set()
+        await self._wait_ready(self.models[backend], backend, None)
+
+    async def unload(self, backend: str) -> None:
+        """Unload a model once its requests have ended; return when that is done."""
+        model = self.models[backend]
+        n_unloads = model.n_unloads
+        self._residency.ask_unload(backend, trio.current_time())
+        self._changed.set()
+        while model.n_unloads == n_unloads and not self._residency.is_absent(backend):
+            await model.wait_changed()
 
     def notify(self) -> None:
         """Have all who wait look again: a backend was stopped."""
@@ -284,6 +310,7 @@ class ModelLoader:
             return
         finally:
             model.phase = None
+        model.n_unloads += 1
         loaded_s = trio.current_time() - began_at
         log.info("worker.unloaded", backend=name, loaded_s=round(loaded_s, 3))
         self._residency.unloaded(name, trio.current_time())

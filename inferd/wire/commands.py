@@ -9,9 +9,12 @@ class Command(Struct, frozen=True, kw_only=True):
     """A command from an admin client."""
 
     command: str
-    """``requests``, ``metrics``, ``backends``, ``cancel``, ``drain`` or ``reload``."""
+    """``requests``, ``metrics``, ``backends``, ``cancel``, ``load``, ``unload``, ``drain`` or
+    ``reload``."""
     id: str | None = None
     """With ``cancel``: the id of the request to cancel."""
+    backend: str | UnsetType = UNSET
+    """With ``load`` and ``unload``: name of the backend whose model is meant."""
 
 
 class RequestInfo(Struct, frozen=True, kw_only=True):

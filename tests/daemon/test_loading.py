@@ -147,3 +147,21 @@ def test_what_is_wrong_with_a_model_on_demand_ends_the_start(make_daemon: MakeDa
     table = {"name": "chat", "kind": "llamacpp", "load": "demand"}
     daemon = make_daemon({"backend": [KEPT, {**table, "model": "/nowhere.gguf"}]})
     assert "/nowhere.gguf" in daemon.refusal()
+
+
+def test_an_operator_loads_and_unloads_by_command(make_daemon: MakeDaemon):
+    eyes = on_demand("eyes", vision=True, keep_alive_s=0)
+    daemon = make_daemon({"backend": [KEPT, eyes]}).start()
+    admin = daemon.admin()
+    assert admin.order("load", backend="eyes")["ok"]
+    assert states(daemon) == {"kept": "ready", "eyes": "ready"}
+    assert admin.order("unload", backend="eyes")["ok"]
+    assert states(daemon) == {"kept": "ready", "eyes": "unloaded"}
+    for backend, reason in (
+        ("kept", 'not of load = "demand"'),
+        ("nose", "one of kept, eyes"),
+    ):
+        refused = admin.order("load", backend=backend)
+        assert not refused["ok"]
+        assert reason in refused["error"]
+    assert "one of kept, eyes" in admin.order("unload")["error"]

@@ -12,7 +12,7 @@ from msgspec import UNSET, Raw
 
 from inferd.backend.interface import Backend
 from inferd.config.settings import ConfigError
-from inferd.errors import PeerError
+from inferd.errors import BackendNotReadyError, PeerError
 from inferd.limits.server import MAX_LISTED_ID_CHARS, MAX_LISTED_REQUESTS
 from inferd.residency.model import ModelState
 from inferd.server.admin.reload import ReloadResult
@@ -28,7 +28,7 @@ from inferd.wire.commands import BackendInfo, Command, Reply, RequestInfo
 
 log = structlog.get_logger("admin")
 
-OPERATOR_COMMANDS: Final = ("drain", "reload")
+OPERATOR_COMMANDS: Final = ("drain", "reload", "load", "unload")
 """Commands for operators only; other users see and cancel their own requests."""
 NOT_AN_OPERATOR: Final = "allowed for root and the daemon's own user only"
 
@@ -48,14 +48,38 @@ class Commands:
     loader: ModelLoader = field(default_factory=ModelLoader)
     """Of the models on demand."""
 
-    def answer(self, line: bytes, peer: Peer) -> Reply:
-        """Carry out one command; the reply of a failed one has an error."""
+    async def answer(self, line: bytes, peer: Peer) -> Reply:
+        """Carry out one command; the reply of a failed one has an error.
+
+        Only ``load`` and ``unload`` take time.
+
+        Cancellation: a load or an unload that has begun goes on.
+        """
         try:
             command = decode_command(line)
         except PeerError as error:
             return Reply(command="", ok=False, error=error.message)
         log.info("admin.command", command=command.command[:64], **peer_fields(peer))
+        if command.command in {"load", "unload"} and is_operator(peer):
+            return await self._load_or_unload(command)
         return self._carry_out(command, peer)
+
+    async def _load_or_unload(self, command: Command) -> Reply:
+        name, names = command.backend, [each.name for each in self.backends]
+        if name not in names:
+            known = f"it needs a backend, one of {', '.join(names)}"
+            return _refused(command.command, known)
+        if self.loader.state(name) is None:
+            kept = f'backend {name} is not of load = "demand": its model stays loaded'
+            return _refused(command.command, kept)
+        try:
+            if command.command == "load":
+                await self.loader.load(name)
+            else:
+                await self.loader.unload(name)
+        except BackendNotReadyError as error:
+            return _refused(command.command, error.message)
+        return Reply(command=command.command, ok=True)
 
     def _carry_out(self, command: Command, peer: Peer) -> Reply:
         if command.command in OPERATOR_COMMANDS and not is_operator(peer):
@@ -64,9 +88,11 @@ class Commands:
             "backends": self._list_backends,
             "cancel": partial(self._cancel, command, peer),
             "drain": self._drain,
+            "load": partial(_refused, "load", NOT_AN_OPERATOR),
             "metrics": partial(self._metrics_text, peer),
             "reload": self._reload,
             "requests": partial(self._list_requests, peer),
+            "unload": partial(_refused, "unload", NOT_AN_OPERATOR),
         }
         if (answer := answers.get(command.command)) is None:
             allowed = f"no such command; allowed: {', '.join(answers)}"

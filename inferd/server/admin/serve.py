@@ -1,6 +1,6 @@
 """The admin socket: the status, then every change of it, and replies to commands."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import trio
 
@@ -19,7 +19,7 @@ from inferd.wire.framing import LineSplitter
 async def serve_admin(
     stream: trio.SocketStream,
     board: StatusBoard,
-    answer: Callable[[bytes], Reply],
+    answer: Callable[[bytes], Awaitable[Reply]],
     deps: ConnectionDeps,
 ) -> None:
     """Send status frames to one client, and reply to its commands.
@@ -54,7 +54,7 @@ async def serve_admin(
 async def _answer_all(
     stream: trio.SocketStream,
     subscriber: StatusSubscriber,
-    answer: Callable[[bytes], Reply],
+    answer: Callable[[bytes], Awaitable[Reply]],
     loop: LoopScheduler,
 ) -> None:
     splitter = LineSplitter(MAX_COMMAND_BYTES)
@@ -63,10 +63,10 @@ async def _answer_all(
             splitter.feed(data)
             while (line := splitter.next_frame()) is not None:
                 await loop.turn()
-                subscriber.send(encode(answer(line)))
+                subscriber.send(encode(await answer(line)))
                 await subscriber.wait_drained()
         if (line := splitter.last_frame()) is not None:
-            subscriber.send(encode(answer(line)))
+            subscriber.send(encode(await answer(line)))
     except FrameTooLargeError as error:
         subscriber.send(encode(Reply(command="", ok=False, error=error.message)))
         subscriber.close()  # the start of the next line is unknown

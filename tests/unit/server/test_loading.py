@@ -224,3 +224,40 @@ async def test_other_backends_pass_the_loader(autojump_clock):
     loader.left("x", has_started=True)
     assert loader.state("x") is None
     loader.notify()
+
+
+async def test_an_operator_loads_and_unloads_a_model(autojump_clock):
+    async with Home().opened() as home:
+        await home.loader.load("a")
+        assert home.engines["a"].is_loaded
+        await home.loader.load("a")
+        assert home.engines["a"].n_loads == 1
+        await home.loader.unload("a")
+        assert not home.engines["a"].is_loaded
+        await home.loader.unload("a")
+        home.engines["a"].fault = "it is broken"
+        with pytest.raises(BackendNotReadyError, match="it is broken"):
+            await home.loader.load("a")
+
+
+async def test_an_unload_waits_for_running_requests(autojump_clock):
+    async with Home().opened() as home, trio.open_nursery() as clients:
+        clients.start_soon(home.ask, "a", 20)
+        await trio.sleep(LOAD_S + 1)
+        await home.loader.unload("a")
+        assert trio.current_time() == LOAD_S + 20 + UNLOAD_S
+
+
+async def test_a_load_that_another_operator_takes_back_is_refused(autojump_clock):
+    async with Home().opened() as home, trio.open_nursery() as operators:
+        operators.start_soon(home.ask, "a", 20)
+        await trio.sleep(1)
+
+        async def load() -> None:
+            with pytest.raises(BackendNotReadyError, match="meanwhile"):
+                await home.loader.load("b")
+
+        operators.start_soon(load)
+        await trio.sleep(1)
+        await home.loader.unload("b")
+        home.loader.notify()

@@ -1,4 +1,5 @@
 import json
+from collections.abc import Coroutine
 from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +26,7 @@ from inferd.server.queue.requests import Permit, RequestQueue
 from inferd.server.request_context import RequestContext
 from inferd.server.telemetry.metrics import Metrics
 from inferd.wire.codec import encode
+from inferd.wire.commands import Reply
 from tests.fakes.backend import ScriptedBackend
 from tests.fakes.output import Spoken
 from tests.fakes.streams import Frame, to_line
@@ -40,6 +42,14 @@ REQUESTS = {"command": "requests"}
 def _who_runs_the_daemon(monkeypatch):
     fake = SimpleNamespace(getuid=lambda: DAEMON.uid)
     monkeypatch.setattr("inferd.server.identity.access.os", fake)
+
+
+def at_once(answer: Coroutine[Any, Any, Reply]) -> Reply:
+    """Have a command carried out that takes no time."""
+    with pytest.raises(StopIteration) as end:
+        answer.send(None)
+    assert isinstance(end.value.value, Reply)
+    return end.value.value
 
 
 class Office:
@@ -91,7 +101,8 @@ class Office:
     def ask(self, line: Frame | bytes, peer: Peer = DAEMON) -> Frame:
         """Give a command; read the reply as a listener does."""
         data = line if isinstance(line, bytes) else to_line(line)
-        return dict(json.loads(encode(self.commands.answer(data, peer))))
+        told = at_once(self.commands.answer(data, peer))
+        return dict(json.loads(encode(told)))
 
 
 def reply(command: str, **fields: Any) -> Frame:
