@@ -15,7 +15,7 @@ import trio
 from inferd.backend.interface import Backend, StartFailedError
 from inferd.config.kinds.kind import InDaemon, InWorker
 from inferd.config.kinds.registry import KINDS, KindRegistry
-from inferd.config.load import socket_directory
+from inferd.config.load import locate_model, socket_directory
 from inferd.config.settings import (
     BackendSettings,
     Config,
@@ -32,7 +32,7 @@ from inferd.paths import LOG_FILE, log_directory
 from inferd.residency.residency import TurnRules
 from inferd.server.admin.running_config import no_config_file
 from inferd.server.capacity import memory_budget, worker_start
-from inferd.server.daemon import Daemon, DemandModels
+from inferd.server.daemon import Daemon
 from inferd.server.event_loop.garbage import infrequent_gc
 from inferd.server.listen.bind import ListenError
 from inferd.server.listen.listeners import (
@@ -41,7 +41,8 @@ from inferd.server.listen.listeners import (
     Listeners,
     inherited_sockets,
 )
-from inferd.server.loading import ModelLoader
+from inferd.server.loading.loader import ModelLoader
+from inferd.server.loading.swap import SharedModels
 from inferd.server.services.endpoints import BINDINGS, AnyBinding, surfaces_of
 from inferd.server.telemetry.log import writing_log
 from inferd.server.telemetry.log_file import LogFile
@@ -146,6 +147,24 @@ class _BackendFactory:
     loader: ModelLoader
     kinds: KindRegistry
 
+    def make_later(self, settings: BackendSettings, key: str) -> DemandEngine | None:
+        """Make an engine for a changed configuration, or none if its kind has no worker.
+
+        Raises:
+            ConfigError: its model cannot be found.
+        """
+        match self.kinds.of(settings).served_by:
+            case InDaemon():
+                return None
+            case InWorker(program=program):
+                located = locate_model(settings, self.kinds)
+                return DemandEngine(
+                    worker_start(program, located, self.config)._replace(key=key),
+                    limits=self.config.limits,
+                    coordinator=self.coordinator,
+                    observer=self.board,
+                )
+
     def make(
         self, settings: BackendSettings, prespawned: SpawnedProcess | None
     ) -> Backend:
@@ -172,6 +191,8 @@ class _BackendFactory:
         )
         if isinstance(engine, DemandEngine):
             self.loader.add(engine, keep_alive_of(settings), self.config.limits)
+        else:
+            self.loader.add_resident(engine)
         return engine
 
 
@@ -222,7 +243,7 @@ def make_daemon(  # noqa: PLR0913  # the inputs of the process
         telemetry,
         read_config,
         bindings=bindings,
-        models=DemandModels(loader, coordinator),
+        models=SharedModels(loader, coordinator, factory.make_later),
     )
 
 
@@ -268,14 +289,29 @@ async def _handle_signals(
     daemon: Daemon, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
     ends_at_hangup = _has_terminal()  # after the hangup it is too late to ask
+    async with trio.open_nursery() as nursery:
+        await _handle_each(daemon, nursery, task_status, ends_at_hangup=ends_at_hangup)
+
+
+async def _handle_each(
+    daemon: Daemon,
+    nursery: trio.Nursery,
+    task_status: trio.TaskStatus[None],
+    *,
+    ends_at_hangup: bool,
+) -> None:
     with trio.open_signal_receiver(*_received_signals()) as signals:
         task_status.started()
         async for number in signals:
             if number != signal.SIGHUP or ends_at_hangup:
                 daemon.stop()
             else:
-                with suppress(ConfigError):  # it has been logged
-                    daemon.reload()
+                nursery.start_soon(_reload, daemon)
+
+
+async def _reload(daemon: Daemon) -> None:
+    with suppress(ConfigError):  # it has been logged
+        await daemon.reload()
 
 
 def _received_signals() -> list[signal.Signals]:

@@ -126,6 +126,11 @@ class Backend(ABC):
         """The configured name, as ``backend`` in frames."""
 
     @property
+    def key(self) -> str:
+        """What tells it from a backend of the same name that it replaces."""
+        return self.name
+
+    @property
     @abstractmethod
     def ready(self) -> bool:
         """Whether a request would be served now."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 import trio
@@ -28,6 +28,9 @@ from inferd.ipc.worker import (
 )
 from inferd.memory.coordinator import MemoryCoordinator
 from inferd.memory.plan import InsufficientMemoryError
+
+UNLOADED: Final = "the model was unloaded"
+"""Never sent to a client: its job is prepared again once the model is loaded."""
 
 
 class WorkerObserver(Protocol):
@@ -85,8 +88,9 @@ class Engine(SessionBackend):
         prespawned: SpawnedProcess | None = None,
     ) -> None:
         super().__init__(prepare_timeout_s=limits.prepare_timeout_s)
+        self._key = start.key or start.load.settings.name
         self._variant_fallback = VariantFallback()
-        self._program, self._load = start
+        self._program, self._load = start.program, start.load
         self._prespawned = prespawned
         self._limits = limits
         self._coordinator = coordinator
@@ -103,6 +107,11 @@ class Engine(SessionBackend):
         return self._load.settings.name
 
     @property
+    def key(self) -> str:
+        """What tells it from an engine of the same name."""
+        return self._key
+
+    @property
     def ready(self) -> bool:
         """Whether a worker is ready."""
         return self._session is not None
@@ -116,6 +125,14 @@ class Engine(SessionBackend):
     def capabilities(self) -> BackendCapabilities:
         """What the last worker reported that it can do."""
         return self._capabilities
+
+    def detach(self) -> None:
+        """Send no more jobs to the worker; those that it has prepared are prepared again."""
+        session, self._session = self._session, None
+        self._out_of_service = None
+        if session is not None:
+            session.is_unloaded = True
+            session.fail_all(UNLOADED)
 
     def stop(self, reason: str) -> None:
         """Fail all jobs, current and later; the worker itself ends with ``run``."""
@@ -228,7 +245,7 @@ class Engine(SessionBackend):
                 self._load, crashed_variants=self._variant_fallback.crashed
             ),
             self._report_loading,
-            partial(self._coordinator.request_share, self.name),
+            partial(self._coordinator.request_share, self.key),
             silence_s=self._limits.load_silence_s,
         )
         if (

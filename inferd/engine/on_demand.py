@@ -7,6 +7,7 @@ import trio
 
 from inferd.backend.capabilities import BackendCapabilities
 from inferd.backend.interface import StartFailedError
+from inferd.config.settings import LimitSettings
 from inferd.engine.channel.validator import SessionEndedError
 from inferd.engine.engine import Engine
 from inferd.engine.session import WorkerSession
@@ -15,9 +16,6 @@ from inferd.engine.trial_load import TrialLoad, trial_load
 from inferd.errors import BackendNotReadyError
 from inferd.ipc.worker import Loading
 from inferd.memory.plan import InsufficientMemoryError, MemoryDemand, MemoryShare
-
-UNLOADED = "the model was unloaded"
-"""Never sent to a client: its job is prepared again once the model is loaded."""
 
 
 class DemandEngine(Engine):
@@ -31,6 +29,11 @@ class DemandEngine(Engine):
     _n_failures = 0
     _failure = ""
 
+    @property
+    def limits(self) -> LimitSettings:
+        """Timeouts, and the bounds of the circuit breaker."""
+        return self._limits
+
     async def run(self, on_ready: Callable[[], None]) -> None:
         """Find out what the model can do and how much memory it takes; load nothing.
 
@@ -42,7 +45,7 @@ class DemandEngine(Engine):
             trial = await self._read_headers(demands)
             capabilities = trial.loaded.capabilities
             if demands:
-                share = await self._coordinator.request_share(self.name, demands[-1])
+                share = await self._coordinator.request_share(self.key, demands[-1])
                 capabilities = _with_share(capabilities, share)
         except (SessionEndedError, InsufficientMemoryError) as error:
             raise StartFailedError(f"backend {self.name}: {error}") from error
@@ -65,14 +68,6 @@ class DemandEngine(Engine):
             await super().run(on_ready)
         finally:
             self.detach()
-
-    def detach(self) -> None:
-        """Send no more jobs to the worker; those that it has prepared are prepared again."""
-        session, self._session = self._session, None
-        self._out_of_service = None
-        if session is not None:
-            session.is_unloaded = True
-            session.fail_all(UNLOADED)
 
     def load_failed(self, reason: str, *, is_out_of_service: bool) -> None:
         """Fail the jobs that wait for the model; later ones as well if it is out of service."""

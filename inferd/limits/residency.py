@@ -16,5 +16,5 @@ KEEP_ALIVE_S: Final = 300.0
 five minutes that users of other local engines know."""
 
 LOAD_COMMAND_S: Final = 3600.0
-"""Seconds that ``inferd load`` and ``unload`` wait: until running answers have ended, and a
+"""Seconds that ``inferd load``, ``unload`` and ``reload`` wait: until running answers have ended, and a
 large model is read from a slow disk. The daemon goes on if they give up."""

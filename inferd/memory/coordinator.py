@@ -48,6 +48,8 @@ class MemoryCoordinator:
         self._on_demand = frozenset(on_demand)
         self._budget = budget
         self._on_plan = on_plan
+        self._late: dict[str, frozenset[str]] = {}
+        self._late_plans: dict[str, MemoryPlan] = {}
         self._demands: dict[str, MemoryDemand] = {}
         self._plan: MemoryPlan | None = None
         self._decided = trio.Event()
@@ -60,6 +62,8 @@ class MemoryCoordinator:
                 whose demand came last. Or the backend is none of those with a part in
                 the plan.
         """
+        if name in self._late:
+            return self._request_late(name, demand)
         if name not in self._awaited:
             raise InsufficientMemoryError(NO_PART)
         while self._plan is None:
@@ -70,8 +74,35 @@ class MemoryCoordinator:
                 await self._decided.wait()
         return self._plan.share(name)
 
+    def expect(self, name: str, beside: Iterable[str]) -> None:
+        """Await one more demand, of a backend that the plan did not foresee.
+
+        Args:
+            name: of the backend.
+            beside: names of those that stay in memory beside it.
+        """
+        self._late[name] = frozenset(beside)
+
+    def forget(self, name: str) -> None:
+        """Forget a backend that ``expect`` has named."""
+        self._late.pop(name, None)
+        self._late_plans.pop(name, None)
+
+    def _request_late(self, name: str, demand: MemoryDemand) -> MemoryShare:
+        """Plan what the others leave; the shares and slots that there are stay."""
+        if name not in self._late_plans:
+            left = self._budget.n_bytes - sum(map(self.bytes_of, self._late[name]))
+            n_slots = self._plan.n_slots if self._plan else self._budget.n_slots
+            budget = MemoryBudget(
+                n_bytes=max(0, left), n_slots=n_slots, slots_are_set=True
+            )
+            self._late_plans[name] = plan_memory({name: demand}, budget)
+        return self._late_plans[name].share(name)
+
     def bytes_of(self, name: str) -> int:
         """Return the planned bytes of a backend; 0 if it has no part in the plan."""
+        if name in self._late_plans:
+            return self._late_plans[name].need(name).total
         if self._plan is None or name not in self._awaited:
             return 0
         return self._plan.need(name).total

@@ -85,6 +85,16 @@ class Residency:
             idle_s=keep_alive_s,
         )
 
+    def adopt(self, name: str, now: float) -> None:
+        """Note that a model was loaded before it was added."""
+        model = self._models[name]
+        model.state = ModelState.READY
+        model.ready_at = model.used_at = now
+
+    def pin(self, name: str) -> None:
+        """Keep a model loaded from now on."""
+        self._models[name].is_pinned = True
+
     def retire(self, name: str) -> None:
         """Remove a model once no request needs it; no further one may arrive."""
         model = self._models[name]
@@ -117,6 +127,14 @@ class Residency:
     def reserved(self) -> int:
         """The bytes of all models that are loading, ready or unloading."""
         return sum(model.reserved for model in self._models.values())
+
+    def fits_beside(self, name: str, other: str) -> bool:
+        """Return whether a model fits while another stays, and all that can be is unloaded."""
+        kept = self._models[other]
+        reserved = (
+            0 if kept.is_pinned else kept.reserved
+        )  # the pinned are counted anyway
+        return self._models[name].n_bytes <= self.most_bytes(name) - reserved
 
     def most_bytes(self, name: str) -> int:
         """Return the bytes that a model gets if all others that can be are unloaded."""

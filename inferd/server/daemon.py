@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
-from typing import NamedTuple
 
 import structlog
 import trio
@@ -12,7 +11,6 @@ from inferd.backend.interface import Backend
 from inferd.config.settings import Config, ConfigError
 from inferd.errors import DAEMON_STOPS
 from inferd.limits.server import MAX_MEDIA_FILES
-from inferd.memory.coordinator import MemoryCoordinator
 from inferd.server.admin.commands import Commands
 from inferd.server.admin.reload import ReloadResult
 from inferd.server.admin.running_config import RunningConfig, no_config_file
@@ -38,7 +36,8 @@ from inferd.server.listen.acceptor import (
     unserved_listener,
 )
 from inferd.server.listen.listeners import Listeners
-from inferd.server.loading import ModelLoader
+from inferd.server.loading.loader import ModelLoader
+from inferd.server.loading.swap import BackendSwap, SharedModels
 from inferd.server.media.quota import MediaQuota
 from inferd.server.queue.requests import RequestQueue
 from inferd.server.services.endpoints import (
@@ -57,24 +56,6 @@ log = structlog.get_logger("daemon")
 
 SHUTDOWN_FLUSH_S = 2.0
 """Seconds to send the last frames once the time to drain is over."""
-
-
-class DemandModels(NamedTuple):
-    """The models that are loaded on demand."""
-
-    loader: ModelLoader
-    coordinator: MemoryCoordinator | None = None
-    """Of the memory of all models; ``None`` only without any on demand."""
-
-    def open(self, backends: Sequence[Backend], queue: RequestQueue) -> None:
-        """Give them what memory the other backends leave, once all have told their need."""
-        if self.coordinator is None:
-            return
-        bytes_of = self.coordinator.bytes_of
-        names = {backend.name for backend in backends} - self.loader.models.keys()
-        left = self.coordinator.budget_bytes - sum(map(bytes_of, names))
-        queue.observer = self.loader
-        self.loader.open(left, bytes_of, queue)
 
 
 class Daemon:
@@ -96,7 +77,7 @@ class Daemon:
         ConfigError: a configured user or group does not exist.
     """
 
-    def __init__(  # noqa: PLR0913  # the parts of the process
+    def __init__(  # noqa: PLR0913, PLR0915  # the parts of the process
         self,
         config: Config,
         listeners: Listeners,
@@ -105,15 +86,16 @@ class Daemon:
         read_config: Callable[[], Config] = no_config_file,
         *,
         bindings: Sequence[AnyBinding] = BINDINGS,
-        models: DemandModels | None = None,
+        models: SharedModels | None = None,
     ) -> None:
         self._bindings = bindings
-        self._models = models or DemandModels(ModelLoader())
+        self._models = models or SharedModels(ModelLoader())
         self._listeners = listeners
-        self._backends = backends
+        self._backends = [*backends]
         self._board, self._notifier, metrics = telemetry
         self._read_config = read_config
         self._queue = RequestQueue(make_admission(config))
+        self._queue.observer = self._models.loader
         waiting = self._queue.count_waiting
         media_quota = MediaQuota(config.limits, MAX_MEDIA_FILES, waiting)
         loop = LoopScheduler()
@@ -149,6 +131,9 @@ class Daemon:
         self._drain_scope = trio.CancelScope()
         self._is_ready = False
         self._stop_requested = False
+        self._reload_lock = trio.Lock()
+        self._swap: BackendSwap | None = None
+        self._bind_served: Callable[[], None] = lambda: None
 
     def _make_commands(self, metrics: Metrics) -> Commands:
         return Commands(
@@ -183,23 +168,42 @@ class Daemon:
             self._stop.set()
         return self._is_ready
 
-    def reload(self) -> ReloadResult:
+    async def reload(self) -> ReloadResult:
         """Read the configuration again, and apply the settings that can change.
 
+        Backends that differ are replaced, while requests go on.
+
         Raises:
-            ConfigError: the configuration is invalid; nothing has changed.
+            ConfigError: the configuration is invalid, and nothing has changed; or a model
+                could not be loaded, and its backend is as it was if both fit into memory.
         """
-        is_serving = self._is_ready and not self._stop.is_set()
-        if is_serving:
-            self._notifier.reloading()
-        try:
-            reloaded = self._running_config.apply(self._read_config())
-        except ConfigError as error:
-            log.warning("config.refused", reason=str(error))
-            raise
-        finally:
+        async with self._reload_lock:
+            is_serving = self._is_ready and not self._stop.is_set()
             if is_serving:
-                self._notifier.ready()
+                self._notifier.reloading()
+            try:
+                reloaded = await self._apply(self._read_config())
+            except ConfigError as error:
+                log.warning("config.refused", reason=str(error))
+                raise
+            finally:
+                if is_serving:
+                    self._notifier.ready()
+            return self._reloaded(reloaded)
+
+    async def _apply(self, new: Config) -> ReloadResult:
+        running = self._running_config
+        running.check(new)
+        if self._swap is None:
+            return running.apply(new, running.config.backend)
+        swapped = await self._swap.change(running.config.backend, new.backend)
+        reloaded = running.apply(new, swapped.in_force)
+        if swapped.failures:
+            raise ConfigError("; ".join(swapped.failures))
+        self._bind_served()
+        return reloaded
+
+    def _reloaded(self, reloaded: ReloadResult) -> ReloadResult:
         self._connections.recheck_access(self._running_config.acceptor.access)
         log.info("config.reloaded", **reloaded._asdict())
         return reloaded
@@ -245,13 +249,15 @@ class Daemon:
         async with trio.open_nursery() as nursery:
             all_ready = [trio.Event() for _ in self._backends]
             for backend, is_ready in zip(self._backends, all_ready, strict=True):
-                nursery.start_soon(backend.run, is_ready.set)
+                keep = self._models.loader.keep_resident
+                nursery.start_soon(keep, backend, is_ready.set)
             for is_ready in all_ready:
                 await is_ready.wait()
             self._queue.cap_active(
                 [backend.capabilities.n_slots for backend in self._backends]
             )
-            self._models.open(self._backends, self._queue)
+            self._models.open(self._queue)
+            self._swap = BackendSwap(self._models, self._backends, nursery)
             nursery.start_soon(self._models.loader.run)
             await self._run_clients()
             nursery.cancel_scope.cancel()
@@ -267,12 +273,18 @@ class Daemon:
         async with trio.open_nursery() as nursery:
             leaves: list[str] = []
             with ExitStack() as open_listeners:
-                for spec in self._inference_listeners():
-                    leaves.append(spec.leaf)
-                    opened = self._listeners.open(
-                        nursery, spec, self._running_config.acceptor
-                    )
-                    open_listeners.enter_context(opened)
+
+                def bind() -> None:
+                    for spec in self._inference_listeners():
+                        if spec.leaf not in leaves:
+                            leaves.append(spec.leaf)
+                            opened = self._listeners.open(
+                                nursery, spec, self._running_config.acceptor
+                            )
+                            open_listeners.enter_context(opened)
+
+                bind()
+                self._bind_served = bind
                 self._is_ready = True
                 self._board.all_ready()
                 self._notifier.ready()
@@ -300,7 +312,7 @@ class Daemon:
         self._queue.reject_waiting()
         for backend in self._backends:
             backend.stop(DAEMON_STOPS)
-        self._models.loader.notify()
+        self._models.loader.stop(DAEMON_STOPS)
         await self._connections.wait_closed(by=trio.current_time() + SHUTDOWN_FLUSH_S)
 
     async def _finish(self, *, by: float) -> None:

@@ -1,9 +1,20 @@
 import signal
+import threading
 from typing import Any
 
 import pytest
 
-from tests.daemon.harness import DaemonProcess, MakeDaemon, generate, mock
+from tests.daemon.configuration import to_toml
+from tests.daemon.harness import (
+    Connection,
+    DaemonProcess,
+    Frame,
+    MakeDaemon,
+    content_of,
+    eventually,
+    generate,
+    mock,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -92,3 +103,79 @@ def test_the_time_to_drain_may_change_while_it_runs(make_daemon: MakeDaemon):
     assert operator.order("drain")["ok"]
     assert running.read_to_eof()[-1]["code"] == "backend_unavailable"
     assert daemon.wait() == 0
+
+
+# --- backends ---------------------------------------------------------------------------
+
+
+def write_backends(daemon: DaemonProcess, *backends: Frame, **tables: Frame) -> None:
+    listen = {"directory": str(daemon.directory)}
+    config = {"listen": listen, **tables, "backend": [*backends]}
+    daemon.config_file.write_text(to_toml(config))
+
+
+@pytest.mark.parametrize("memory_mb", [40, 60])
+def test_a_backend_that_differs_is_replaced_while_clients_ask(
+    make_daemon: MakeDaemon, memory_mb: int
+):
+    tables = {
+        "memory": {"budget": 100 * 2**20},
+        "admission": {"max_active": 2, "max_queued": 64},
+    }
+    tokens = ["old"] * 5
+    old = mock(tokens=tokens, token_delay_ms=5, memory_mb=memory_mb)
+    daemon = make_daemon({**tables, "backend": [old]}).start()
+    ends: list[tuple[str, str]] = []
+    is_over = threading.Event()
+
+    def ask(client: Connection) -> None:
+        while not is_over.is_set():
+            frames = client.ask(generate())
+            ends.append((frames[-1]["type"], content_of(frames)))
+
+    threads = [
+        threading.Thread(target=ask, args=(daemon.connect(),)) for _ in range(16)
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        write_backends(daemon, {**old, "tokens": ["new"]}, **tables)
+        reply = daemon.admin().order("reload")
+        assert eventually(lambda: ("done", "new") in ends)
+    finally:
+        is_over.set()
+        for thread in threads:
+            thread.join()
+    assert (reply["ok"], reply["applied"]) == (True, ["backend mock: tokens"])
+    assert {*ends} == {("done", "oldoldoldoldold"), ("done", "new")}
+    assert ends[-1] == ("done", "new")
+    assert eventually(lambda: len(daemon.worker_pids()) == 1)
+
+
+def test_backends_are_added_and_removed(make_daemon: MakeDaemon):
+    daemon = make_daemon({"backend": [mock()]}).start()
+    eyes = mock(name="eyes", vision=True)
+    write_backends(daemon, eyes, mock())
+    reply = daemon.admin().order("reload")
+    assert (reply["ok"], reply["applied"]) == (True, ["backend"])
+    assert daemon.ask()[-1]["backend"] == "eyes"
+    write_backends(daemon, eyes)
+    assert daemon.admin().order("reload")["ok"]
+    listed = daemon.admin().order("backends")["backends"]
+    assert [(each["name"], each["state"]) for each in listed] == [("eyes", "ready")]
+    assert eventually(lambda: len(daemon.worker_pids()) == 1)
+    assert daemon.ask()[-1]["backend"] == "eyes"
+
+
+def test_a_backend_that_does_not_load_leaves_the_one_before(make_daemon: MakeDaemon):
+    daemon = make_daemon({"backend": [mock()]}).start()
+    write_backends(daemon, mock(die_at_load=True))
+    reply = daemon.admin().order("reload")
+    assert not reply["ok"]
+    assert "backend mock: " in reply["error"]
+    assert daemon.ask()[-1]["type"] == "done"
+    table = {"name": "mock", "kind": "llamacpp", "model": "/nowhere.gguf"}
+    write_backends(daemon, table)
+    reply = daemon.admin().order("reload")
+    assert "/nowhere.gguf" in reply["error"]
+    assert daemon.ask()[-1]["type"] == "done"

@@ -6,7 +6,7 @@ from tests.daemon.harness import DaemonProcess, Frame, MakeDaemon
 
 pytestmark = [pytest.mark.slow, pytest.mark.model]
 
-EMBED = {"id": "e", "input": "hello"}
+EMBED = {"id": "e", "input": ["hello"]}
 RERANK = {"id": "r", "query": "hello", "documents": ["hello", "car"]}
 
 
@@ -68,6 +68,6 @@ def test_two_real_models_that_do_not_fit_together_take_turns(make_daemon: MakeDa
         assert daemon.ask(max_tokens=1)[-1]["type"] == "done"
         assert len(daemon.worker_pids()) == 1
         with daemon.connect("infer.embed.sock") as client:
-            assert client.ask(EMBED)[-1]["type"] == "embed"
+            assert client.ask(EMBED)[-1]["type"] == "embeddings"
         assert len(daemon.worker_pids()) == 1
     assert len(daemon.logged(msg="worker.unloaded")) == 3

@@ -50,6 +50,10 @@ async def test_an_id_means_the_requests_of_those_who_may_be_meant(owner, cancell
     assert "".join(key for key in theirs if theirs[key].is_cancelled) == cancelled
 
 
+async def nothing_reloaded() -> ReloadResult:
+    return ReloadResult([], [])
+
+
 @pytest.mark.parametrize(("peer", "n_seen"), [(ANNA, 1), (BERT, 0), (DORA, 0)])
 async def test_a_user_who_may_look_on_learns_no_ids_of_others(peer, n_seen):
     metrics = Metrics()
@@ -64,9 +68,11 @@ async def test_a_user_who_may_look_on_learns_no_ids_of_others(peer, n_seen):
         backends=[],
         metrics=metrics,
         drain=lambda: True,
-        reload=lambda: ReloadResult([], []),
+        reload=nothing_reloaded,
     )
-    reply = commands.answer(to_line({"command": "requests"}), peer)
+    reply = await commands.answer(to_line({"command": "requests"}), peer)
     assert len(reply.requests or []) == n_seen
-    cancelled = commands.answer(to_line({"command": "cancel", "id": "secret"}), peer)
+    cancelled = await commands.answer(
+        to_line({"command": "cancel", "id": "secret"}), peer
+    )
     assert cancelled.ok is bool(n_seen)

@@ -43,7 +43,7 @@ class StoppableDaemon:
         self._n_stops = n_stops
         self._ended = trio.Event()
 
-    def reload(self) -> None:
+    async def reload(self) -> None:
         self.n_reloaded += 1
         if self.n_reloaded % 2:
             raise ConfigError

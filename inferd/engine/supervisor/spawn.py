@@ -33,6 +33,8 @@ class WorkerStart(NamedTuple):
     """The module that is run as the process."""
     load: Load
     """Its first message."""
+    key: str = ""
+    """Tells its backend from one of the same name; by default the name."""
 
 
 class SpawnedProcess(NamedTuple):
@@ -109,7 +111,7 @@ def prespawn_workers(
     """
     spawned_workers: dict[str, SpawnedProcess] = {}
     with ExitStack() as cleanup:
-        for program, load in starts:
+        for program, load, _ in starts:
             with suppress(OSError):
                 spawned = spawn(program, keeps_stderr=True)
                 cleanup.callback(kill_and_reap, spawned)

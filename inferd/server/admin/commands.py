@@ -1,6 +1,6 @@
 """The commands of the admin socket."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -19,7 +19,7 @@ from inferd.server.admin.reload import ReloadResult
 from inferd.server.identity.access import is_operator
 from inferd.server.identity.peer import Peer
 from inferd.server.inflight import InFlight
-from inferd.server.loading import ModelLoader
+from inferd.server.loading.loader import ModelLoader
 from inferd.server.queue.requests import RequestQueue
 from inferd.server.request_context import RequestContext, peer_fields
 from inferd.server.telemetry.metrics import Metrics
@@ -43,7 +43,7 @@ class Commands:
     metrics: Metrics
     drain: Callable[[], bool]
     """Begins to drain; false if the daemon is not ready yet."""
-    reload: Callable[[], ReloadResult]
+    reload: Callable[[], Awaitable[ReloadResult]]
     """Reads the configuration again; raises ``ConfigError`` with nothing changed."""
     loader: ModelLoader = field(default_factory=ModelLoader)
     """Of the models on demand."""
@@ -51,9 +51,9 @@ class Commands:
     async def answer(self, line: bytes, peer: Peer) -> Reply:
         """Carry out one command; the reply of a failed one has an error.
 
-        Only ``load`` and ``unload`` take time.
+        Only ``load``, ``unload`` and ``reload`` take time.
 
-        Cancellation: a load or an unload that has begun goes on.
+        Cancellation: a load or an unload that has begun goes on; a reload ends.
         """
         try:
             command = decode_command(line)
@@ -62,15 +62,17 @@ class Commands:
         log.info("admin.command", command=command.command[:64], **peer_fields(peer))
         if command.command in {"load", "unload"} and is_operator(peer):
             return await self._load_or_unload(command)
+        if command.command == "reload" and is_operator(peer):
+            return await self._reload()
         return self._carry_out(command, peer)
 
     async def _load_or_unload(self, command: Command) -> Reply:
-        name, names = command.backend, [each.name for each in self.backends]
-        if name not in names:
-            known = f"it needs a backend, one of {', '.join(names)}"
+        keys = {each.name: each.key for each in self.backends}
+        if command.backend is UNSET or command.backend not in keys:
+            known = f"it needs a backend, one of {', '.join(keys)}"
             return _refused(command.command, known)
-        if self.loader.state(name) is None:
-            kept = f'backend {name} is not of load = "demand": its model stays loaded'
+        if self.loader.state(name := keys[command.backend]) is None:
+            kept = f'backend {command.backend} is not of load = "demand": its model stays loaded'
             return _refused(command.command, kept)
         try:
             if command.command == "load":
@@ -90,7 +92,7 @@ class Commands:
             "drain": self._drain,
             "load": partial(_refused, "load", NOT_AN_OPERATOR),
             "metrics": partial(self._metrics_text, peer),
-            "reload": self._reload,
+            "reload": partial(_refused, "reload", NOT_AN_OPERATOR),
             "requests": partial(self._list_requests, peer),
             "unload": partial(_refused, "unload", NOT_AN_OPERATOR),
         }
@@ -112,9 +114,9 @@ class Commands:
             )
         return Reply(command="drain", ok=True)
 
-    def _reload(self) -> Reply:
+    async def _reload(self) -> Reply:
         try:
-            applied, needs_restart = self.reload()
+            applied, needs_restart = await self.reload()
         except ConfigError as error:
             return _refused("reload", str(error))
         return Reply(
@@ -170,7 +172,7 @@ class Commands:
 
     def _state_of(self, backend: Backend) -> str:
         """Return the state of a backend; one without a model on demand loads or serves."""
-        if (state := self.loader.state(backend.name)) is not None:
+        if (state := self.loader.state(backend.key)) is not None:
             return state.value
         if backend.unavailable is not None:
             return ModelState.FAILED.value

@@ -18,7 +18,8 @@ RELOADABLE_LIMITS: Final = (
     *("max_appended_bytes", "max_audio_ahead_bytes"),
 )
 """Keys of ``[limits]`` that can change. Nearly all of ``[access]`` can change as well, all of
-``[users]``, the level of ``[log]``, and the aliases of each ``[[backend]]``.
+``[users]``, the level of ``[log]``, the aliases of each ``[[backend]]``, and all of those that
+are workers.
 
 Settings that are in none of these tables are used once, to make workers, sockets and slots.
 """
@@ -31,8 +32,12 @@ class ReloadResult(NamedTuple):
     needs_restart: list[str]
 
 
-def merge_config(running: Config, new: Config) -> Config:
+def merge_config(
+    running: Config, new: Config, backends: Sequence[BackendSettings]
+) -> Config:
     """Replace those settings of the running configuration that can change.
+
+    ``backends`` are those that are in force after the change.
 
     Whether ``access.admin`` is set cannot change: the mode of ``admin.sock`` follows it.
     """
@@ -52,7 +57,7 @@ def merge_config(running: Config, new: Config) -> Config:
             **{key: getattr(new.limits, key) for key in RELOADABLE_LIMITS},
         ),
         log=msgspec.structs.replace(running.log, level=new.log.level),
-        backend=_with_aliases(running.backend, new.backend),
+        backend=_with_aliases(backends, new.backend),
     )
 
 

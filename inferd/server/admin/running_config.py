@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from inferd.config.settings import Config, ConfigError
+from inferd.config.settings import BackendSettings, Config, ConfigError
 from inferd.limits.server import MAX_MEDIA_FILES
 from inferd.routing import ModelNames
 from inferd.server.admin.reload import ReloadResult, compare_configs, merge_config
@@ -70,15 +70,33 @@ class RunningConfig:
         self._set_identities(load_identities(self.config.users))
         self.names.replace(_aliases_in(self.config))
 
-    def apply(self, new: Config) -> ReloadResult:
+    def check(self, new: Config) -> None:
+        """Check that a new configuration can be applied.
+
+        Raises:
+            ConfigError: it cannot.
+        """
+        merged = merge_config(self.config, new, self.config.backend)
+        load_access(merged.access, self.surfaces)
+        load_identities(merged.users)
+
+    def apply(
+        self, new: Config, backends: Sequence[BackendSettings] | None = None
+    ) -> ReloadResult:
         """Apply those settings of a new configuration that can change.
 
         Requests that run or wait, and open connections, are not affected.
 
+        Args:
+            new: the new configuration.
+            backends: those that are in force from now on; by default as before.
+
         Raises:
             ConfigError: the new configuration is invalid; nothing has changed.
         """
-        merged = merge_config(self.config, new)
+        backends = self.config.backend if backends is None else backends
+        self.n_backends = len(backends)
+        merged = merge_config(self.config, new, backends)
         access = load_access(merged.access, self.surfaces)
         allocation = self._allocation_for(merged)
         identities = load_identities(merged.users)

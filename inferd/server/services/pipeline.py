@@ -16,7 +16,7 @@ from inferd.ipc.worker import Loading
 from inferd.limits.server import MAX_MEDIA_FILES
 from inferd.resolve.request import ResolvedRequest
 from inferd.routing import ModelNames, route
-from inferd.server.loading import ModelLoader, OnLoading
+from inferd.server.loading.loader import ModelLoader, OnLoading
 from inferd.server.media.quota import MediaQuota
 from inferd.server.queue.prepare import PrepareLocks
 from inferd.server.queue.requests import Permit, RequestQueue
@@ -114,7 +114,7 @@ class Pipeline:
         await trio.lowlevel.checkpoint_if_cancelled()  # cancelled before it was queued
         backend = route(self.backends, plan.needs, plan.model, self.names)
         traits = RequestTraits(
-            backend=backend.name,
+            backend=backend.key,
             uid=context.peer.user,
             priority=plan.priority,
             n_bytes=context.n_bytes,
@@ -130,9 +130,7 @@ class Pipeline:
             rendered = await self._render(backend, plan.job, permit)
             async with AsyncExitStack() as prepares:
                 prepare_locks = self._locks_for(rendered)
-                async with prepare_locks.acquire(
-                    backend.name, permit, self.queue.order
-                ):
+                async with prepare_locks.acquire(backend.key, permit, self.queue.order):
                     job, fds = await make_job(backend)
                     if rendered is not None and isinstance(job, GenerateJob):
                         job = replace(job, rendered=rendered)
@@ -159,7 +157,7 @@ class Pipeline:
                     await on_loading(loading)
 
         await self.loader.wait_loaded(
-            backend.name, None if on_loading is None else report
+            backend.key, None if on_loading is None else report
         )
 
     def _locks_for(self, rendered: RenderedJob | None) -> PrepareLocks:
@@ -172,7 +170,7 @@ class Pipeline:
         """Have the backend render a job that is not plain, in queue order."""
         if not isinstance(job, GenerateJob) or job.is_plain:
             return None
-        async with self.render_locks.acquire(backend.name, permit, self.queue.order):
+        async with self.render_locks.acquire(backend.key, permit, self.queue.order):
             return await backend.render(job)
 
 

@@ -12,6 +12,7 @@ from inferd.memory.plan import (
     InsufficientMemoryError,
     LinearSize,
     MemoryBudget,
+    MemoryDemand,
     MemoryPlan,
     MemoryShare,
 )
@@ -117,3 +118,21 @@ async def test_a_demand_that_no_kind_foresees_is_refused(autojump_clock, is_plan
         await coordinator.request_share("m", DEMAND)
     share = await coordinator.request_share("a", DEMAND)
     assert share.n_ctx == DEMAND.n_ctx
+
+
+async def test_a_backend_that_comes_later_gets_what_those_beside_it_leave():
+    memory = MemoryBudget(n_bytes=5000, n_slots=3, slots_are_set=False)
+    demand = MemoryDemand(n_ctx=8, is_set=True, has_slots=True, weights=2000, own=0)
+    coordinator = MemoryCoordinator(["old"], memory)
+    await coordinator.request_share("old", demand)
+    coordinator.expect("beside", ["old"])
+    share = await coordinator.request_share("beside", demand)
+    assert share == await coordinator.request_share("beside", demand)
+    assert share.n_slots == 3
+    assert coordinator.bytes_of("beside") == coordinator.bytes_of("old") == 2000
+    coordinator.expect("third", ["old", "beside"])
+    with pytest.raises(InsufficientMemoryError, match="third needs"):
+        await coordinator.request_share("third", demand)
+    coordinator.forget("beside")
+    coordinator.expect("fourth", ["old", "beside"])
+    assert await coordinator.request_share("fourth", demand) == share

@@ -168,7 +168,7 @@ async def test_it_has_the_access_rule_of_infer_and_none_that_is_wider(
     acceptor = daemon.daemon._running_config.acceptor
     assert acceptor.access.rules[SOCKET].uids == {7}
     async with running(daemon):
-        daemon.daemon.reload()
+        await daemon.daemon.reload()
         assert acceptor.access.rules[SOCKET].uids == {8}
     assert SOCKET not in load_access(AccessSettings(), SURFACES).rules
 

@@ -470,7 +470,7 @@ async def test_clients_that_lost_access_are_disconnected_at_a_reload(
         monkeypatch.setattr(
             "inferd.server.identity.access.is_operator", lambda _: False
         )
-        server.daemon.reload()
+        await server.daemon.reload()
         assert await client.rest() == []
         async with await server.connect() as refused:
             assert (await refused.frame() or {})["code"] == "permission_denied"
@@ -490,7 +490,7 @@ async def test_the_manager_is_notified_of_the_begin_and_end_of_a_reload(
     )
     async with running(server):
         with suppress(ConfigError):
-            server.daemon.reload()
+            await server.daemon.reload()
     heard = [manager.recv(100).decode().partition("\n")[0] for _ in range(4)]
     assert heard == ["STATUS=ready", "READY=1", "RELOADING=1", "READY=1"]
 
@@ -505,7 +505,7 @@ async def test_the_manager_is_not_told_that_a_daemon_is_ready_which_reloads_firs
     )
     nursery.start_soon(server.run)
     await settled()
-    server.daemon.reload()
+    await server.daemon.reload()
     with pytest.raises(BlockingIOError):
         manager.recv(100)
     nursery.cancel_scope.cancel()

@@ -55,7 +55,7 @@ def test_a_worker_gets_the_load_message_of_its_backend():
     config = parse_config(
         "[admission]\nmax_active = 3\n" + table.format("a") + table.format("b")
     )
-    loads = [load for _, load in first_starts(config, locate_models(config))]
+    loads = [start.load for start in first_starts(config, locate_models(config))]
     assert [load.settings for load in loads] == [
         MockSettings(name="a"),
         MockSettings(name="b"),

@@ -77,7 +77,7 @@ class Office:
         self.n_drains += 1
         return self.is_ready
 
-    def _reload(self) -> ReloadResult:
+    async def _reload(self) -> ReloadResult:
         self.n_reloads += 1
         if self.broken:
             raise ConfigError(self.broken)

@@ -28,7 +28,7 @@ BASE = Config(backend=(LlamaCppSettings(name="chat"),))
 
 def changed(running: Config, **tables) -> tuple[Config, list[str], list[str]]:
     new = msgspec.structs.replace(running, **tables)
-    merged = merge_config(running, new)
+    merged = merge_config(running, new, running.backend)
     return merged, *compare_configs(running, merged, new)
 
 
@@ -108,7 +108,7 @@ def test_each_change_is_named_once(keys):
     assert {each.rpartition(".")[2] for each in applied} == keys & set(
         RELOADABLE_LIMITS
     )
-    assert merge_config(merged, merged) == merged
+    assert merge_config(merged, merged, merged.backend) == merged
 
 
 def test_aliases_are_applied_also_beside_what_needs_a_restart():

@@ -1,6 +1,7 @@
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from types import SimpleNamespace
 
 import trio
@@ -33,6 +34,10 @@ LONG_REASON = "x" * 4_000
 """So that a few events fill a socket's buffer."""
 
 
+async def nothing_reloaded() -> ReloadResult:
+    return ReloadResult([], [])
+
+
 class AdminServer:
     """Serves listeners of one board, each over a socketpair."""
 
@@ -46,7 +51,7 @@ class AdminServer:
             backends=[ScriptedBackend()],
             metrics=metrics,
             drain=self._drain,
-            reload=lambda: ReloadResult([], []),
+            reload=nothing_reloaded,
         )
         self._nursery = nursery
         self._deps = deps
@@ -70,7 +75,7 @@ class AdminServer:
             await serve_admin(
                 stream,
                 self.board,
-                lambda line: self.commands.answer(line, peer),
+                partial(self.commands.answer, peer=peer),
                 self._deps,
             )
 

@@ -1,4 +1,4 @@
-"""Loading on demand: carry out what ``residency`` decides, for the requests that wait."""
+"""The loader: it loads and unloads models as ``residency`` decides."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -7,13 +7,14 @@ from typing import Protocol
 import structlog
 import trio
 
-from inferd.backend.interface import StartFailedError
+from inferd.backend.interface import Backend, StartFailedError
 from inferd.config.settings import LimitSettings
-from inferd.engine.supervisor.restart_policy import RestartDelay, RestartPolicy
+from inferd.engine.supervisor.restart_policy import RestartDelay
 from inferd.errors import BackendNotReadyError
 from inferd.ipc.worker import Loading
 from inferd.memory.plan import mib
 from inferd.residency.residency import ModelState, Residency, TurnRules
+from inferd.server.loading.model import DemandModel, LoadableEngine, ResidentEngine
 
 log = structlog.get_logger("daemon")
 
@@ -52,73 +53,6 @@ class _NoObserver:
         pass
 
 
-class LoadableEngine(Protocol):
-    """The engine of a model that is loaded on demand."""
-
-    on_loading: Callable[[Loading], None] | None
-
-    @property
-    def name(self) -> str:
-        """The backend's name."""
-
-    @property
-    def unavailable(self) -> str | None:
-        """Why it is out of service; ``None`` if it is not."""
-
-    async def load(self, on_ready: Callable[[], None]) -> None:
-        """Load the model and keep it until cancelled."""
-
-    def detach(self) -> None:
-        """Send no more jobs to the worker."""
-
-    def load_failed(self, reason: str, *, is_out_of_service: bool) -> None:
-        """Fail the jobs that wait."""
-
-    def back_in_service(self) -> None:
-        """Let the model be loaded again."""
-
-
-class DemandModel:
-    """A model that is loaded on demand, with its engine.
-
-    Args:
-        engine: loads it.
-        keep_alive_s: seconds without a request until it is unloaded; 0 for never.
-        limits: those of the circuit breaker.
-    """
-
-    def __init__(
-        self, engine: LoadableEngine, keep_alive_s: float, limits: LimitSettings
-    ) -> None:
-        self.engine = engine
-        self.keep_alive_s = keep_alive_s
-        self.policy = RestartPolicy(
-            breaker_deaths=limits.breaker_deaths, breaker_open_s=limits.breaker_open_s
-        )
-        self.scope = trio.CancelScope()
-        engine.on_loading = self._note_phase
-        self.phase: Loading | None = None
-        """The phase of the load that is under way."""
-        self.n_unloads = 0
-        self.n_failures = 0
-        self.failure = ""
-        self._changed = trio.Event()
-
-    async def wait_changed(self) -> None:
-        """Wait until its state or phase changes."""
-        await self._changed.wait()
-
-    def _note_phase(self, loading: Loading) -> None:
-        if loading != self.phase:
-            self.phase = loading
-            self.notify()
-
-    def notify(self) -> None:
-        """Wake all who wait for a change."""
-        self._changed.set()
-        self._changed = trio.Event()
-
-
 @dataclass
 class ModelLoader:
     """Loader of models on demand; without any, requests pass it at once.
@@ -132,6 +66,8 @@ class ModelLoader:
     models: dict[str, DemandModel] = field(default_factory=dict)
     rules: TurnRules = field(default_factory=TurnRules)
     observer: LoadObserver = field(default_factory=_NoObserver)
+    _residents: dict[str, ResidentEngine] = field(init=False, default_factory=dict)
+    _scopes: dict[str, trio.CancelScope] = field(init=False, default_factory=dict)
     _residency: Residency = field(init=False)
     _queue: Held | None = field(init=False, default=None)
     _nursery: trio.Nursery | None = field(init=False, default=None)
@@ -145,7 +81,12 @@ class ModelLoader:
         self, engine: LoadableEngine, keep_alive_s: float, limits: LimitSettings
     ) -> None:
         """Add a model, before ``open``."""
-        self.models[engine.name] = DemandModel(engine, keep_alive_s, limits)
+        self.models[engine.key] = DemandModel(engine, keep_alive_s, limits)
+
+    def add_resident(self, engine: ResidentEngine) -> None:
+        """Add a model that is loaded at the start by ``keep_resident``, before ``open``."""
+        self._residents[engine.key] = engine
+        self._scopes[engine.key] = trio.CancelScope()
 
     def open(self, budget: int, n_bytes: Callable[[str], int], queue: Held) -> None:
         """Begin with no model loaded, once it is known how much memory each takes.
@@ -162,7 +103,78 @@ class ModelLoader:
                 name, n_bytes(name), keep_alive_s=model.keep_alive_s, is_pinned=False
             )
             queue.hold(name)
+        for name in self._residents:
+            self._residency.add(name, n_bytes(name), keep_alive_s=0, is_pinned=True)
+            self._residency.adopt(name, trio.current_time())
         self._closed = frozenset(self.models)
+
+    async def keep_resident(
+        self, engine: Backend, on_ready: Callable[[], None]
+    ) -> None:
+        """Run a backend until it is retired; then its memory is free.
+
+        Raises:
+            StartFailedError: it did not get ready.
+        """
+        with self._scopes.get(engine.key, trio.CancelScope()):
+            await engine.run(on_ready)
+        if engine.key in self._residents:
+            log.info("worker.unloaded", backend=engine.name)
+            self._residency.unloaded(engine.key, trio.current_time())
+            self._changed.set()
+
+    # --- changes of the configuration ---------------------------------------------------
+
+    def begin(self, model: DemandModel, n_bytes: int) -> None:
+        """Add a model that is not loaded while others are served."""
+        assert self._queue is not None  # noqa: S101  # open() has set it
+        key = model.engine.key
+        self.models[key] = model
+        self._residency.add(
+            key, n_bytes, keep_alive_s=model.keep_alive_s, is_pinned=False
+        )
+        self._queue.hold(key)
+        self._closed |= {key}
+
+    def pin(self, backend: str) -> None:
+        """Load a model that ``begin`` has added, and keep it loaded."""
+        self.models[backend].is_on_demand = False
+        self._residency.pin(backend)
+        self._changed.set()
+
+    def retire(self, backend: str) -> None:
+        """Remove a model once the requests that have arrived for it have ended."""
+        if backend in self._residency:
+            self._residency.retire(backend)
+            self._changed.set()
+
+    def knows(self, backend: str) -> bool:
+        """Return whether a backend is one whose model can be loaded and unloaded."""
+        return backend in self._residency
+
+    def is_loaded(self, backend: str) -> bool:
+        """Return whether a model takes memory."""
+        return backend in self._residency and not self._residency.is_absent(backend)
+
+    def fits_beside(self, backend: str, other: str) -> bool:
+        """Return whether a model can be loaded while another stays."""
+        return other in self._residency and self._residency.fits_beside(backend, other)
+
+    def stop(self, reason: str) -> None:
+        """Fail all jobs of all models, also of those that are being replaced."""
+        for engine in self._residents.values():
+            engine.stop(reason)
+        for model in self.models.values():
+            model.engine.stop(reason)
+            model.notify()
+
+    def _remove(self, backend: str) -> None:
+        if (model := self.models.pop(backend, None)) is not None:
+            model.life.cancel()
+        self._residents.pop(backend, None)
+        self._scopes.pop(backend, None)
+        assert self._queue is not None  # noqa: S101  # open() has set it
+        self._queue.release(backend)
 
     async def run(self) -> None:
         """Load and unload until cancelled; then no model is loaded."""
@@ -243,7 +255,7 @@ class ModelLoader:
 
     def state(self, backend: str) -> ModelState | None:
         """Return the state of a model on demand; ``None`` for any other backend."""
-        if backend not in self._residency:
+        if backend not in self.models or not self.models[backend].is_on_demand:
             return None
         return self._residency.state(backend)
 
@@ -263,14 +275,9 @@ class ModelLoader:
         model = self.models[backend]
         n_unloads = model.n_unloads
         self._residency.ask_unload(backend, trio.current_time())
-        self._changed.set()
+        self._tell(model)
         while model.n_unloads == n_unloads and not self._residency.is_absent(backend):
             await model.wait_changed()
-
-    def notify(self) -> None:
-        """Have all who wait look again: a backend was stopped."""
-        for model in self.models.values():
-            model.notify()
 
     # --- models -------------------------------------------------------------------------
 
@@ -283,14 +290,24 @@ class ModelLoader:
         for name in decision.closed - self._closed:
             self._queue.hold(name)
         for name in decision.unloads:
-            self.models[name].engine.detach()
-            self.models[name].scope.cancel()
+            self._end(name)
         for name in decision.loads:
             self._nursery.start_soon(self._keep_loaded, name, self.models[name])
         released, self._closed = self._closed - decision.closed, decision.closed
         for name in released:
             self._queue.release(name)
+        for name in decision.removed:
+            self._remove(name)
         return decision.at
+
+    def _end(self, name: str) -> None:
+        """End the worker of a model that runs no request."""
+        if (model := self.models.get(name)) is not None:
+            model.engine.detach()
+            model.scope.cancel()
+        else:
+            self._residents[name].detach()
+            self._scopes[name].cancel()
 
     async def _keep_loaded(self, name: str, model: DemandModel) -> None:
         """Load a model, and keep it until its scope is cancelled."""
@@ -312,9 +329,10 @@ class ModelLoader:
             model.phase = None
         model.n_unloads += 1
         loaded_s = trio.current_time() - began_at
-        log.info("worker.unloaded", backend=name, loaded_s=round(loaded_s, 3))
+        shown = model.engine.name
+        log.info("worker.unloaded", backend=shown, loaded_s=round(loaded_s, 3))
         self._residency.unloaded(name, trio.current_time())
-        self.observer.unloaded(name)
+        self.observer.unloaded(shown)
         self._tell(model)
 
     def _load_failed(
@@ -326,20 +344,20 @@ class ModelLoader:
         model.n_failures += 1
         model.failure = error.reason
         model.engine.load_failed(error.reason, is_out_of_service=delay.breaker_is_open)
-        self.observer.died(name, str(error), delay)
+        self.observer.died(model.engine.name, str(error), delay)
         self._tell(model)
         assert self._queue is not None  # noqa: S101  # nothing was loaded before
         assert self._nursery is not None  # noqa: S101  # it runs this
         self._queue.reject(name, error.reason)
-        self._nursery.start_soon(self._recover, name, model, delay.seconds)
+        self._nursery.start_soon(self._recover, model, delay.seconds)
 
-    async def _recover(self, name: str, model: DemandModel, seconds: float) -> None:
+    async def _recover(self, model: DemandModel, seconds: float) -> None:
         """Let a model be loaded again after a while."""
         n_failures = model.n_failures
         await trio.sleep(seconds)
         if model.n_failures == n_failures:
             model.engine.back_in_service()
-            self.observer.unloaded(name)
+            self.observer.unloaded(model.engine.name)
 
     def _tell(self, model: DemandModel) -> None:
         model.notify()

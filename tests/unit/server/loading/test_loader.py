@@ -12,7 +12,7 @@ from inferd.engine.supervisor.restart_policy import RestartDelay
 from inferd.errors import BackendNotReadyError
 from inferd.ipc.worker import Loading
 from inferd.residency.residency import ModelState, TurnRules
-from inferd.server.loading import ModelLoader
+from inferd.server.loading.loader import ModelLoader
 from inferd.server.queue.requests import RequestQueue
 
 LOAD_S, UNLOAD_S = 4.0, 1.0
@@ -25,7 +25,7 @@ class SlowEngine:
     """An engine whose loads take time, or fail."""
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name = self.key = name
         self.on_loading: Callable[[Loading], None] | None = None
         self.unavailable: str | None = None
         self.fault = ""
@@ -51,6 +51,9 @@ class SlowEngine:
 
     def detach(self) -> None:
         pass
+
+    def stop(self, reason: str) -> None:
+        self.unavailable = reason
 
     def load_failed(self, reason: str, *, is_out_of_service: bool) -> None:
         self.failures.append(reason)
@@ -223,7 +226,7 @@ async def test_other_backends_pass_the_loader(autojump_clock):
     loader.started("x")
     loader.left("x", has_started=True)
     assert loader.state("x") is None
-    loader.notify()
+    loader.stop("the end")
 
 
 async def test_an_operator_loads_and_unloads_a_model(autojump_clock):
@@ -260,4 +263,15 @@ async def test_a_load_that_another_operator_takes_back_is_refused(autojump_clock
         operators.start_soon(load)
         await trio.sleep(1)
         await home.loader.unload("b")
-        home.loader.notify()
+
+
+async def test_those_who_wait_for_a_load_fail_when_the_daemon_stops(autojump_clock):
+    async with Home().opened() as home, trio.open_nursery() as clients:
+
+        async def fail() -> None:
+            with pytest.raises(BackendNotReadyError, match="the end"):
+                await home.ask("a")
+
+        clients.start_soon(fail)
+        await trio.sleep(1)
+        home.loader.stop("the end")

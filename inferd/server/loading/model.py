@@ -1,0 +1,96 @@
+"""A model that is loaded on demand, its engine, and the load that is under way."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import trio
+
+from inferd.config.settings import LimitSettings
+from inferd.engine.supervisor.restart_policy import RestartPolicy
+from inferd.ipc.worker import Loading
+
+
+class ResidentEngine(Protocol):
+    """The engine of a model that was loaded at the start, and stays."""
+
+    @property
+    def name(self) -> str:
+        """The backend's name."""
+
+    @property
+    def key(self) -> str:
+        """What tells it from one of the same name."""
+
+    @property
+    def unavailable(self) -> str | None:
+        """Why it is out of service; ``None`` if it is not."""
+
+    def detach(self) -> None:
+        """Send no more jobs to the worker."""
+
+    def stop(self, reason: str) -> None:
+        """Fail all jobs, current and later."""
+
+
+class LoadableEngine(ResidentEngine, Protocol):
+    """The engine of a model that is loaded on demand."""
+
+    on_loading: Callable[[Loading], None] | None
+
+    async def load(self, on_ready: Callable[[], None]) -> None:
+        """Load the model and keep it until cancelled."""
+
+    def load_failed(self, reason: str, *, is_out_of_service: bool) -> None:
+        """Fail the jobs that wait."""
+
+    def back_in_service(self) -> None:
+        """Let the model be loaded again."""
+
+
+class DemandModel:
+    """A model that is loaded on demand, with its engine.
+
+    Args:
+        engine: loads it.
+        keep_alive_s: seconds without a request until it is unloaded; 0 for never.
+        limits: those of the circuit breaker.
+        life: cancelled when the model is removed.
+    """
+
+    def __init__(
+        self,
+        engine: LoadableEngine,
+        keep_alive_s: float,
+        limits: LimitSettings,
+        life: trio.CancelScope | None = None,
+    ) -> None:
+        self.engine = engine
+        self.life = life or trio.CancelScope()
+        self.is_on_demand = True
+        """Whether it is to be unloaded when it is not used."""
+        self.keep_alive_s = keep_alive_s
+        self.policy = RestartPolicy(
+            breaker_deaths=limits.breaker_deaths, breaker_open_s=limits.breaker_open_s
+        )
+        self.scope = trio.CancelScope()
+        engine.on_loading = self._note_phase
+        self.phase: Loading | None = None
+        """The phase of the load that is under way."""
+        self.n_unloads = 0
+        self.n_failures = 0
+        self.failure = ""
+        self._changed = trio.Event()
+
+    async def wait_changed(self) -> None:
+        """Wait until its state or phase changes."""
+        await self._changed.wait()
+
+    def _note_phase(self, loading: Loading) -> None:
+        if loading != self.phase:
+            self.phase = loading
+            self.notify()
+
+    def notify(self) -> None:
+        """Wake all who wait for a change."""
+        self._changed.set()
+        self._changed = trio.Event()
