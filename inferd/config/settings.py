@@ -45,7 +45,12 @@ from inferd.limits.log import (
     LOG_GENERATIONS_MAX,
 )
 from inferd.limits.protocol import MAX_MODEL_CHARS
-from inferd.limits.residency import KEEP_ALIVE_S, LONGEST_WAIT_S, MIN_RESIDENCY_S
+from inferd.limits.residency import (
+    KEEP_ALIVE_MAX_S,
+    KEEP_ALIVE_S,
+    LONGEST_WAIT_S,
+    MIN_RESIDENCY_S,
+)
 from inferd.limits.server import MAX_ALIASES
 
 I32_MAX = 2**31 - 1
@@ -58,7 +63,7 @@ Alias = Annotated[
     str, Meta(pattern=rf"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{{0,{MAX_MODEL_CHARS - 1}}}\Z")
 ]
 FilePath = Annotated[str, Meta(min_length=1, pattern=r"^[^\x00]+\Z")]
-KeepAlive = Annotated[float, Meta(ge=0, le=30 * 86_400)]
+KeepAlive = Annotated[float, Meta(ge=0, le=KEEP_ALIVE_MAX_S)]
 Wait = Annotated[float, Meta(ge=0, le=86_400)]
 Quantum = Annotated[float, Meta(ge=QUANTUM_MIN_S, le=86_400)]
 Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]

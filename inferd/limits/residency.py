@@ -15,6 +15,9 @@ KEEP_ALIVE_S: Final = 300.0
 """Seconds without a request after which a model that was loaded on demand is unloaded: the
 five minutes that users of other local engines know."""
 
+KEEP_ALIVE_MAX_S: Final = 30 * 86_400
+"""Longest ``keep_alive_s``, of a setting or a request: a month; 0 is for ever."""
+
 LOAD_COMMAND_S: Final = 3600.0
 """Seconds that ``inferd load``, ``unload`` and ``reload`` wait: until running answers have ended, and a
 large model is read from a slow disk. The daemon goes on if they give up."""

@@ -118,6 +118,7 @@ class LineKind(Generic[R, J]):
             model=resolved.model,
             priority=resolved.priority,
             deadline_ms=resolved.deadline_ms,
+            keep_alive_s=resolved.keep_alive_s,
             streams=resolved.streams,
         )
         sections = [self.content(resolved.job), *self.texts(request)]

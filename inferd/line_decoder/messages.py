@@ -62,6 +62,7 @@ class RequestHead(Struct, frozen=True, kw_only=True):
     model: Annotated[str, Meta(max_length=MAX_MODEL_CHARS)] | None = None
     priority: int = 0
     deadline_ms: int | None = None
+    keep_alive_s: float | None = None
     streams: bool = True
 
 

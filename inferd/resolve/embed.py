@@ -5,7 +5,7 @@ from typing import Final
 from inferd.backend.job import EmbedJob
 from inferd.errors import InvalidRequestError
 from inferd.limits.protocol import EMBED_NUMBER_BYTES, MAX_EMBED_INPUTS, MAX_FRAME_BYTES
-from inferd.resolve.options import model_of
+from inferd.resolve.options import keep_alive_of, model_of
 from inferd.resolve.request import ResolvedRequest
 from inferd.routing import EMBEDS
 from inferd.wire.requests import EmbedRequest
@@ -45,7 +45,12 @@ def resolve_embed(request: EmbedRequest) -> ResolvedRequest[EmbedJob]:
     job = EmbedJob(
         texts=request.input, dimensions=request.dimensions, task=request.task
     )
-    return ResolvedRequest(job=job, needs=(EMBEDS,), model=model_of(request))
+    return ResolvedRequest(
+        job=job,
+        needs=(EMBEDS,),
+        model=model_of(request),
+        keep_alive_s=keep_alive_of(request),
+    )
 
 
 def check_answer_fits(job: EmbedJob, *, n_embd: int) -> None:

@@ -16,6 +16,7 @@ from inferd.limits.protocol import (
     TEMPERATURE_MAX,
     U32_MAX,
 )
+from inferd.limits.residency import KEEP_ALIVE_MAX_S
 from inferd.wire.requests import Request
 
 SEED_MAX = U32_MAX - 1
@@ -70,6 +71,7 @@ RANGES: Mapping[str, Callable[[str, float], float]] = {
     "repeat_penalty": _within(0, PENALTY_MAX, allowed="(0, 2]", open_low=True),
     "presence_penalty": _within(-PENALTY_MAX, PENALTY_MAX, allowed="[-2, 2]"),
     "frequency_penalty": _within(-PENALTY_MAX, PENALTY_MAX, allowed="[-2, 2]"),
+    "keep_alive_s": _within(0, KEEP_ALIVE_MAX_S, allowed=f"[0, {KEEP_ALIVE_MAX_S}]"),
 }
 
 
@@ -80,6 +82,16 @@ def in_range(field: str, value: float) -> float:
         InvalidRequestError: with the field, its value and its range.
     """
     return RANGES[field](field, value)
+
+
+def keep_alive_of(request: Request) -> float | None:
+    """Return for how long its model is to stay loaded; ``None`` for as configured.
+
+    Raises:
+        InvalidRequestError: it is out of range.
+    """
+    asked = request.keep_alive_s
+    return None if asked is None else in_range("keep_alive_s", asked)
 
 
 def seed_of(value: int | None, *, drawn: int) -> int:

@@ -24,5 +24,7 @@ class ResolvedRequest(Struct, Generic[J], frozen=True, kw_only=True):
     """Among the caller's own requests, higher first."""
     deadline_ms: int | None = None
     """Milliseconds from arrival to the end of the answer."""
+    keep_alive_s: float | None = None
+    """Seconds without a request until its model may be unloaded; ``None``: as configured."""
     streams: bool = True
     """Whether parts of the answer are sent as they are generated."""

@@ -3,7 +3,7 @@
 from inferd.backend.job import RerankJob
 from inferd.errors import InvalidRequestError
 from inferd.limits.protocol import MAX_RERANK_BYTES, MAX_RERANK_DOCUMENTS, U32_MAX
-from inferd.resolve.options import count_in_range, model_of
+from inferd.resolve.options import count_in_range, keep_alive_of, model_of
 from inferd.resolve.request import ResolvedRequest
 from inferd.routing import RERANKS
 from inferd.wire.requests import RerankRequest
@@ -27,7 +27,12 @@ def resolve_rerank(request: RerankRequest) -> ResolvedRequest[RerankJob]:
     if request.top_n is not None:
         count_in_range("top_n", request.top_n, 1, U32_MAX)
     job = RerankJob(query=request.query, documents=request.documents)
-    return ResolvedRequest(job=job, needs=(RERANKS,), model=model_of(request))
+    return ResolvedRequest(
+        job=job,
+        needs=(RERANKS,),
+        model=model_of(request),
+        keep_alive_s=keep_alive_of(request),
+    )
 
 
 def _check_documents(documents: list[str]) -> None:

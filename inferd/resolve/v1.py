@@ -12,6 +12,7 @@ from inferd.limits.protocol import (
 from inferd.resolve.options import (
     check_message_count,
     in_range,
+    keep_alive_of,
     model_of,
     seed_of,
     stops_of,
@@ -52,6 +53,7 @@ def resolve_v1(
         needs=(GENERATES, CONSTRAINS_OUTPUT) if job.is_structured else (GENERATES,),
         model=model_of(request),
         streams=request.stream is not False,
+        keep_alive_s=keep_alive_of(request),
     )
 
 

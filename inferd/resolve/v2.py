@@ -17,6 +17,7 @@ from inferd.resolve.options import (
     count_in_range,
     format_list,
     in_range,
+    keep_alive_of,
     model_of,
     out_of_range,
     seed_of,
@@ -64,6 +65,7 @@ def resolve_v2(
         needs=tuple(_needs(request, job, is_speech=transcription is not None)),
         model=model_of(request),
         streams=request.stream is not False,
+        keep_alive_s=keep_alive_of(request),
         priority=count_in_range(
             "priority", request.priority or 0, -MAX_PRIORITY, MAX_PRIORITY
         ),

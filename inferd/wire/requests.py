@@ -34,6 +34,9 @@ class Request(Struct, frozen=True, kw_only=True):
     strict: bool | None = None
     """True: refuse the request if it has fields that are not known here. Default false:
     they are ignored."""
+    keep_alive_s: float | None = None
+    """0 to 2,592,000: seconds without a request after which a model that is loaded on demand
+    may be unloaded, at most as many as configured; 0 for as many. Default: as configured."""
 
     def counts(self) -> dict[str, int]:
         """Count its parts, for the log; never with content."""

@@ -165,3 +165,11 @@ def test_an_operator_loads_and_unloads_by_command(make_daemon: MakeDaemon):
         assert not refused["ok"]
         assert reason in refused["error"]
     assert "one of kept, eyes" in admin.order("unload")["error"]
+
+
+def test_a_request_may_let_its_model_go_earlier(make_daemon: MakeDaemon):
+    eyes = on_demand("eyes", vision=True, keep_alive_s=3600)
+    daemon = make_daemon({"backend": [KEPT, eyes]}).start()
+    assert ask(daemon, showing(IMAGE, keep_alive_s=0.05))[-1]["type"] == "done"
+    assert daemon.logged(msg="worker.unloaded")
+    assert states(daemon)["eyes"] == "unloaded"

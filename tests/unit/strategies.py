@@ -78,7 +78,7 @@ OPTIONS: dict[str, st.SearchStrategy[Any]] = {
     **dict.fromkeys(
         [
             *("temperature", "top_p", "min_p", "repeat_penalty"),
-            *("presence_penalty", "frequency_penalty"),
+            *("presence_penalty", "frequency_penalty", "keep_alive_s"),
         ],
         FINITE,
     ),

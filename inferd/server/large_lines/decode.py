@@ -154,5 +154,6 @@ def _resolve_result(head: RequestHead, content: bytearray) -> ResolveResult:
         model=head.model,
         priority=head.priority,
         deadline_ms=head.deadline_ms,
+        keep_alive_s=head.keep_alive_s,
         streams=head.streams,
     )

@@ -27,7 +27,9 @@ class QueueObserver(Protocol):
     def started(self, backend: str) -> None:
         """A request has a permit, for the first time."""
 
-    def left(self, backend: str, *, has_started: bool) -> None:
+    def left(
+        self, backend: str, *, has_started: bool, keep_alive_s: float | None
+    ) -> None:
         """A request has ended."""
 
 
@@ -38,7 +40,9 @@ class _NoObserver:
     def started(self, backend: str) -> None:
         pass
 
-    def left(self, backend: str, *, has_started: bool) -> None:
+    def left(
+        self, backend: str, *, has_started: bool, keep_alive_s: float | None
+    ) -> None:
         pass
 
 
@@ -103,13 +107,19 @@ class RequestQueue:
 
     @contextmanager
     def admitted(
-        self, traits: RequestTraits, *, wants_position: bool = False
+        self,
+        traits: RequestTraits,
+        *,
+        wants_position: bool = False,
+        keep_alive_s: float | None = None,
     ) -> Iterator[Permit]:
         """Hold a place in the queue, or a permit, while inside.
 
         Args:
             traits: properties of the request that decide when it runs.
             wants_position: whether the client wants its position in the queue.
+            keep_alive_s: seconds that its model is to stay loaded afterwards, for the
+                observer.
 
         Raises:
             QueueFullError: the queue is full.
@@ -130,7 +140,11 @@ class RequestQueue:
             self._grant_next(
                 self._admission.leave(permit.ticket, now=trio.current_time())
             )
-            self.observer.left(permit.backend, has_started=permit.has_started)
+            self.observer.left(
+                permit.backend,
+                has_started=permit.has_started,
+                keep_alive_s=keep_alive_s,
+            )
 
     def hold(self, backend: str) -> None:
         """Grant no permits to new requests for a backend."""

@@ -122,7 +122,9 @@ class Pipeline:
             is_live=plan.transcription is not None and plan.transcription.audio.is_open,
         )
         with self.queue.admitted(
-            traits, wants_position=reports.on_position is not None
+            traits,
+            wants_position=reports.on_position is not None,
+            keep_alive_s=plan.keep_alive_s,
         ) as permit:
             context.permit = permit
             context.backend = backend.name

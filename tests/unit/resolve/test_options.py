@@ -37,6 +37,7 @@ ALLOWED = {
     "repeat_penalty": "(0, 2]",
     "presence_penalty": "[-2, 2]",
     "frequency_penalty": "[-2, 2]",
+    "keep_alive_s": "[0, 2592000]",
 }
 BOUND = re.compile(r"([\[(])(\S+), (\S+)]")
 REFUSAL = re.compile(r"(\w+) (\S+) not in (.+)")

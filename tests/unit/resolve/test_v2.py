@@ -83,6 +83,7 @@ OPTIONS: dict[str, Any] = {
     "stream": False,
     "priority": -10,
     "deadline_ms": 1,
+    "keep_alive_s": 0.5,
 }
 
 
@@ -100,6 +101,7 @@ def test_every_option_is_passed_on():
         wants_progress=True,
     )
     assert (plan.priority, plan.deadline_ms, plan.streams) == (-10, 1, False)
+    assert plan.keep_alive_s == 0.5
 
 
 def test_a_zero_that_was_asked_for_is_no_default():

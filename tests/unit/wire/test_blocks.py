@@ -23,7 +23,7 @@ U32_FIELDS = [
 ]
 NUMBERS = [
     *("temperature", "top_p", "min_p", "repeat_penalty"),
-    *("presence_penalty", "frequency_penalty"),
+    *("presence_penalty", "frequency_penalty", "keep_alive_s"),
 ]
 FLAGS = ["thinking", "stream", "prefill_only", "progress", "translate", "strict"]
 OTHERS = [
