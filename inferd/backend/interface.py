@@ -28,8 +28,8 @@ from inferd.wire.responses import (
 )
 
 J = TypeVar("J", bound=Job)
-BackendState = Literal["loading", "ready", "failed"]
-"""The state of a backend, in words for people and programs."""
+BackendState = Literal["unloaded", "loading", "ready", "unloading", "failed"]
+"""Whether a backend serves, and why not."""
 
 
 class EmbedResult(Struct, frozen=True, kw_only=True):
@@ -142,7 +142,10 @@ class Backend(ABC):
 
     @property
     def state(self) -> BackendState:
-        """``ready``; ``failed`` while it is unavailable; otherwise ``loading``."""
+        """``ready``; ``failed`` while it is unavailable; otherwise ``loading``.
+
+        A model that is loaded on demand may also be ``unloaded`` or ``unloading``.
+        """
         if self.unavailable is not None:
             return "failed"
         return "ready" if self.ready else "loading"

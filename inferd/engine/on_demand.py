@@ -6,7 +6,7 @@ import msgspec
 import trio
 
 from inferd.backend.capabilities import BackendCapabilities
-from inferd.backend.interface import StartFailedError
+from inferd.backend.interface import BackendState, StartFailedError
 from inferd.config.settings import LimitSettings
 from inferd.engine.channel.validator import SessionEndedError
 from inferd.engine.engine import Engine
@@ -26,8 +26,19 @@ class DemandEngine(Engine):
 
     on_loading: Callable[[Loading], None] | None = None
     """Called with each phase of a load."""
+    find_state: Callable[[], BackendState] | None = None
+    """Looks up the state of the model; who loads it sets this."""
     _n_failures = 0
     _failure = ""
+
+    @property
+    def state(self) -> BackendState:
+        """The state of the model, or of a worker that is being restarted."""
+        state = super().state
+        if state != "loading" or self.find_state is None:
+            return state
+        found = self.find_state()
+        return "loading" if found == "ready" else found  # a worker is being restarted
 
     @property
     def limits(self) -> LimitSettings:

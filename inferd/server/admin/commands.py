@@ -14,7 +14,6 @@ from inferd.backend.interface import Backend
 from inferd.config.settings import ConfigError
 from inferd.errors import BackendNotReadyError, PeerError
 from inferd.limits.server import MAX_LISTED_ID_CHARS, MAX_LISTED_REQUESTS
-from inferd.residency.model import ModelState
 from inferd.server.admin.reload import ReloadResult
 from inferd.server.identity.access import is_operator
 from inferd.server.identity.peer import Peer
@@ -162,21 +161,13 @@ class Commands:
             BackendInfo(
                 name=each.name,
                 ready=each.ready,
-                state=self._state_of(each),
+                state=each.state,
                 unavailable=UNSET if each.unavailable is None else each.unavailable,
                 capabilities=Raw(msgspec.json.encode(each.capabilities)),
             )
             for each in self.backends
         ]
         return Reply(command="backends", ok=True, backends=infos)
-
-    def _state_of(self, backend: Backend) -> str:
-        """Return the state of a backend; one without a model on demand loads or serves."""
-        if (state := self.loader.state(backend.key)) is not None:
-            return state.value
-        if backend.unavailable is not None:
-            return ModelState.FAILED.value
-        return (ModelState.READY if backend.ready else ModelState.LOADING).value
 
     def _cancel(self, command: Command, peer: Peer) -> Reply:
         """Cancel requests of the caller with an id, or any user's if it is an operator."""

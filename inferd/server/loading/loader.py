@@ -81,7 +81,12 @@ class ModelLoader:
         self, engine: LoadableEngine, keep_alive_s: float, limits: LimitSettings
     ) -> None:
         """Add a model, before ``open``."""
-        self.models[engine.key] = DemandModel(engine, keep_alive_s, limits)
+        self._know(DemandModel(engine, keep_alive_s, limits))
+
+    def _know(self, model: DemandModel) -> None:
+        key = model.engine.key
+        self.models[key] = model
+        model.engine.find_state = lambda: self._residency.state(key).value
 
     def add_resident(self, engine: ResidentEngine) -> None:
         """Add a model that is loaded at the start by ``keep_resident``, before ``open``."""
@@ -120,6 +125,7 @@ class ModelLoader:
             await engine.run(on_ready)
         if engine.key in self._residents:
             log.info("worker.unloaded", backend=engine.name)
+            self.observer.unloaded(engine.name)
             self._residency.unloaded(engine.key, trio.current_time())
             self._changed.set()
 
@@ -129,7 +135,7 @@ class ModelLoader:
         """Add a model that is not loaded while others are served."""
         assert self._queue is not None  # noqa: S101  # open() has set it
         key = model.engine.key
-        self.models[key] = model
+        self._know(model)
         self._residency.add(
             key, n_bytes, keep_alive_s=model.keep_alive_s, is_pinned=False
         )

@@ -5,6 +5,7 @@ from typing import Protocol
 
 import trio
 
+from inferd.backend.interface import BackendState
 from inferd.config.settings import LimitSettings
 from inferd.engine.supervisor.restart_policy import RestartPolicy
 from inferd.ipc.worker import Loading
@@ -36,6 +37,7 @@ class LoadableEngine(ResidentEngine, Protocol):
     """The engine of a model that is loaded on demand."""
 
     on_loading: Callable[[Loading], None] | None
+    find_state: Callable[[], BackendState] | None
 
     async def load(self, on_ready: Callable[[], None]) -> None:
         """Load the model and keep it until cancelled."""

@@ -6,7 +6,7 @@ import trio
 import trio.testing
 
 from inferd.admission.control import Admission, RequestTraits
-from inferd.backend.interface import StartFailedError
+from inferd.backend.interface import BackendState, StartFailedError
 from inferd.config.settings import LimitSettings
 from inferd.engine.supervisor.restart_policy import RestartDelay
 from inferd.errors import BackendNotReadyError
@@ -27,6 +27,7 @@ class SlowEngine:
     def __init__(self, name: str) -> None:
         self.name = self.key = name
         self.on_loading: Callable[[Loading], None] | None = None
+        self.find_state: Callable[[], BackendState] | None = None
         self.unavailable: str | None = None
         self.fault = ""
         self.n_loads = 0
