@@ -83,8 +83,9 @@ class CapabilitiesFrame(Struct, frozen=True, kw_only=True):
     aliases: list[str] | UnsetType = UNSET
     """Further names of the backend, for the ``model`` of requests."""
     state: str | UnsetType = UNSET
-    """``ready``; ``loading``, where requests wait for it; or ``failed``, where they are
-    refused for a while. On connect it is the present state."""
+    """``ready``; ``loading``, where requests wait for it; ``unloaded`` or ``unloading``, where
+    a request loads it; or ``failed``, where they are refused for a while. On connect it is the
+    present state."""
     daemon_version: str
     """Version of the daemon."""
 

@@ -61,8 +61,8 @@ def test_a_model_is_loaded_for_its_first_request_and_unloaded_when_idle(
         "phase": "mmap",  # an earlier phase may have been over before it could be told
         "backend": "eyes",
     }
-    assert eventually(lambda: len(daemon.worker_pids()) == 1)
-    assert states(daemon) == {"kept": "ready", "eyes": "unloaded"}
+    assert eventually(lambda: states(daemon)["eyes"] == "unloaded")
+    assert len(daemon.worker_pids()) == 1
     assert ask(daemon, showing(IMAGE))[-1]["type"] == "done"
 
 
@@ -173,3 +173,17 @@ def test_a_request_may_let_its_model_go_earlier(make_daemon: MakeDaemon):
     assert ask(daemon, showing(IMAGE, keep_alive_s=0.05))[-1]["type"] == "done"
     assert daemon.logged(msg="worker.unloaded")
     assert states(daemon)["eyes"] == "unloaded"
+
+
+def test_a_request_that_names_a_model_on_demand_loads_it_and_the_status_tells(
+    make_daemon: MakeDaemon,
+):
+    eyes = on_demand("eyes", aliases=["sight"], keep_alive_s=0.1)
+    daemon = make_daemon({"backend": [KEPT, eyes]}).start()
+    listener = daemon.admin()
+    assert daemon.ask(model="sight")[-1]["backend"] == "eyes"
+    told: list[str] = []
+    while told[-3:] != ["unloaded", "ready", "unloaded"]:
+        frame = next(iter(listener))
+        told += [frame["state"]] if frame.get("backend") == "eyes" else []
+    assert daemon.ask()[-1]["backend"] == "kept"

@@ -83,10 +83,16 @@ class ModelLoader:
         """Add a model, before ``open``."""
         self._know(DemandModel(engine, keep_alive_s, limits))
 
+    def _state_of(self, backend: str) -> ModelState:
+        """Return the state of a model, also before ``open``."""
+        if backend not in self._residency:
+            return ModelState.UNLOADED
+        return self._residency.state(backend)
+
     def _know(self, model: DemandModel) -> None:
         key = model.engine.key
         self.models[key] = model
-        model.engine.find_state = lambda: self._residency.state(key).value
+        model.engine.find_state = lambda: self._state_of(key).value
 
     def add_resident(self, engine: ResidentEngine) -> None:
         """Add a model that is loaded at the start by ``keep_resident``, before ``open``."""

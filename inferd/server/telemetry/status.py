@@ -195,10 +195,15 @@ class StatusBoard:
         choice = self.model_choices.get(backend)
         frame = _capabilities_frame(backend, capabilities, choice)
         self.publish(self._with_facts(frame))
-        self.unloaded(backend)
+        self._not_down(backend)
 
     def unloaded(self, backend: str) -> None:
-        """Publish that the daemon is ready if only this backend had none to serve it."""
+        """Publish that a model is not loaded, which is no fault of the daemon."""
+        if (known := self._capabilities.get(backend)) is not None:
+            self.publish(self._with_facts(known))
+        self._not_down(backend)
+
+    def _not_down(self, backend: str) -> None:
         self._down.discard(backend)
         is_known = self._lifecycle.status == "ready"
         if self._has_been_ready and not self._down and not is_known:

@@ -428,3 +428,23 @@ def test_a_load_that_is_asked_for_while_the_model_is_unloaded_follows():
     assert residency.decide(3).loads == []
     residency.unloaded("a", 4)
     assert residency.decide(4).loads == ["a"]
+
+
+def test_a_pinned_model_stays_although_it_was_used_least_recently():
+    residency = make(a=3, b=6)
+    residency.add("p", 4, keep_alive_s=0, is_pinned=True)
+    residency.adopt("p", 0)
+    load(residency, "a", 10)
+    end(residency, "a", 11)
+    residency.arrived("b", 20)
+    assert residency.decide(20).unloads == ["a"]
+
+
+def test_a_model_fits_beside_another_if_the_rest_can_be_unloaded():
+    residency = make(a=4, b=6, c=7)
+    load(residency, "a")
+    assert residency.fits_beside("b", "a")
+    assert not residency.fits_beside("c", "a")
+    residency.pin("a")
+    assert residency.fits_beside("b", "a")
+    assert not residency.fits_beside("c", "a")
