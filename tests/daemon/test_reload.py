@@ -165,6 +165,11 @@ def test_backends_are_added_and_removed(make_daemon: MakeDaemon):
     assert [(each["name"], each["state"]) for each in listed] == [("eyes", "ready")]
     assert eventually(lambda: len(daemon.worker_pids()) == 1)
     assert daemon.ask()[-1]["backend"] == "eyes"
+    for word in ("one", "two"):
+        write_backends(daemon, {**eyes, "tokens": [word]})
+        assert daemon.admin().order("reload")["ok"]
+        assert content_of(daemon.ask()) == word
+        assert eventually(lambda: len(daemon.worker_pids()) == 1)
 
 
 def test_a_backend_that_does_not_load_leaves_the_one_before(make_daemon: MakeDaemon):
