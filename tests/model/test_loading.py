@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.daemon.harness import DaemonProcess, Frame, MakeDaemon
+from tests.daemon.harness import DaemonProcess, Frame, MakeDaemon, blocks, eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.model]
 
@@ -71,3 +71,20 @@ def test_two_real_models_that_do_not_fit_together_take_turns(make_daemon: MakeDa
             assert client.ask(EMBED)[-1]["type"] == "embeddings"
         assert len(daemon.worker_pids()) == 1
     assert len(daemon.logged(msg="worker.unloaded")) == 3
+
+
+def test_the_context_of_a_real_model_is_changed_while_it_serves(
+    make_daemon: MakeDaemon,
+):
+    chat = {"name": "chat", "kind": "llamacpp", "n_ctx": 512, "n_threads": 1}
+    daemon = make_daemon({"backend": [chat], "admission": {"max_active": 1}}).start()
+    assert capabilities(daemon)["chat"]["n_ctx"] == 512
+    request = blocks(max_tokens=1)
+    with daemon.connect("infer.v2.sock") as client:
+        assert client.ask(request)[-1]["type"] == "done"
+        text = daemon.config_file.read_text().replace("n_ctx = 512", "n_ctx = 640")
+        daemon.config_file.write_text(text)
+        assert daemon.admin().order("reload")["applied"] == ["backend chat: n_ctx"]
+        assert client.ask(request)[-1]["type"] == "done"
+    assert capabilities(daemon)["chat"]["n_ctx"] == 640
+    assert eventually(lambda: len(daemon.worker_pids()) == 1)
