@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 import structlog
 import trio
@@ -17,6 +17,8 @@ from inferd.residency.residency import ModelState, Residency, TurnRules
 from inferd.server.loading.model import DemandModel, LoadableEngine, ResidentEngine
 
 log = structlog.get_logger("daemon")
+
+REMOVED: Final = "it was removed from the configuration meanwhile"
 
 OnLoading = Callable[[Loading], Awaitable[None]]
 """Tells the client of a request which phase the load has reached."""
@@ -240,7 +242,9 @@ class ModelLoader:
         self, model: DemandModel, backend: str, on_loading: OnLoading | None
     ) -> None:
         n_failures, phase = model.n_failures, None
-        while self._residency.state(backend) is not ModelState.READY:
+        while self._state_of(backend) is not ModelState.READY:
+            if backend not in self._residency:
+                raise BackendNotReadyError(REMOVED)
             if (reason := self._refusal(backend, model)) is not None:
                 raise BackendNotReadyError(reason)
             if model.n_failures != n_failures:
@@ -288,7 +292,7 @@ class ModelLoader:
         n_unloads = model.n_unloads
         self._residency.ask_unload(backend, trio.current_time())
         self._tell(model)
-        while model.n_unloads == n_unloads and not self._residency.is_absent(backend):
+        while model.n_unloads == n_unloads and self.is_loaded(backend):
             await model.wait_changed()
 
     # --- models -------------------------------------------------------------------------

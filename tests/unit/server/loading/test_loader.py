@@ -276,3 +276,19 @@ async def test_those_who_wait_for_a_load_fail_when_the_daemon_stops(autojump_clo
         clients.start_soon(fail)
         await trio.sleep(1)
         home.loader.stop("the end")
+
+
+async def test_a_model_that_is_removed_while_it_fails_to_load_is_told(autojump_clock):
+    for _ in range(10):  # which of two tasks runs first is by chance
+        async with Home().opened() as home:
+            home.engines["a"].fault = "it is broken"
+
+            async def load(home: Home = home) -> None:
+                with pytest.raises(BackendNotReadyError):
+                    await home.loader.load("a")
+
+            home.nursery.start_soon(load)
+            await trio.sleep(1)
+            home.loader.retire("a")
+            await trio.sleep(LOAD_S)
+            assert not home.loader.knows("a")
