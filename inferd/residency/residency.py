@@ -119,6 +119,12 @@ class Residency:
         is_coming = model.state is ModelState.LOADING
         return bool(model.n_waiting or model.is_load_asked or is_coming)
 
+    def is_leaving(self, name: str) -> bool:
+        """Return whether a model is unloaded once its requests have ended."""
+        model = self._models[name]
+        is_going = model.state is ModelState.UNLOADING
+        return model.is_unload_asked or model.is_retired or is_going
+
     def bytes_needed(self, name: str) -> int:
         """Return the predicted bytes of a model."""
         return self._models[name].n_bytes

@@ -283,16 +283,22 @@ class ModelLoader:
                 has asked for the contrary.
         """
         self._residency.ask_load(backend, trio.current_time())
-        self._changed.set()
+        self._tell(self.models[backend])
         await self._wait_ready(self.models[backend], backend, None)
 
     async def unload(self, backend: str) -> None:
-        """Unload a model once its requests have ended; return when that is done."""
+        """Unload a model once its requests have ended; return when that is done.
+
+        Raises:
+            BackendNotReadyError: somebody has asked for the contrary.
+        """
         model = self.models[backend]
         n_unloads = model.n_unloads
         self._residency.ask_unload(backend, trio.current_time())
         self._tell(model)
         while model.n_unloads == n_unloads and self.is_loaded(backend):
+            if not self._residency.is_leaving(backend):
+                raise BackendNotReadyError("it is to be loaded again meanwhile")
             await model.wait_changed()
 
     # --- models -------------------------------------------------------------------------

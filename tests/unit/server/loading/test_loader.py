@@ -292,3 +292,17 @@ async def test_a_model_that_is_removed_while_it_fails_to_load_is_told(autojump_c
             home.loader.retire("a")
             await trio.sleep(LOAD_S)
             assert not home.loader.knows("a")
+
+
+async def test_an_unload_that_another_operator_takes_back_is_refused(autojump_clock):
+    async with Home().opened() as home, trio.open_nursery() as tasks:
+        tasks.start_soon(home.ask, "a", 20)
+        await trio.sleep(LOAD_S + 1)
+
+        async def unload() -> None:
+            with pytest.raises(BackendNotReadyError, match="again meanwhile"):
+                await home.loader.unload("a")
+
+        tasks.start_soon(unload)
+        await trio.sleep(1)
+        await home.loader.load("a")
