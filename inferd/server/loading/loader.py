@@ -9,12 +9,17 @@ import trio
 
 from inferd.backend.interface import Backend, StartFailedError
 from inferd.config.settings import LimitSettings
-from inferd.engine.supervisor.restart_policy import RestartDelay
 from inferd.errors import BackendNotReadyError
 from inferd.ipc.worker import Loading
 from inferd.memory.plan import mib
 from inferd.residency.residency import ModelState, Residency, TurnRules
-from inferd.server.loading.model import DemandModel, LoadableEngine, ResidentEngine
+from inferd.server.loading.model import (
+    DemandModel,
+    LoadableEngine,
+    LoadObserver,
+    NoObserver,
+    ResidentEngine,
+)
 
 log = structlog.get_logger("daemon")
 
@@ -37,24 +42,6 @@ class Held(Protocol):
         """Reject the waiting requests for a backend."""
 
 
-class LoadObserver(Protocol):
-    """Receiver of what happens to models, for the status."""
-
-    def died(self, backend: str, reason: str, pause: RestartDelay) -> None:
-        """A worker has ended, or a load failed."""
-
-    def unloaded(self, backend: str) -> None:
-        """A model is not loaded, as intended."""
-
-
-class _NoObserver:
-    def died(self, backend: str, reason: str, pause: RestartDelay) -> None:
-        pass
-
-    def unloaded(self, backend: str) -> None:
-        pass
-
-
 @dataclass
 class ModelLoader:
     """Loader of models on demand; without any, requests pass it at once.
@@ -67,7 +54,7 @@ class ModelLoader:
 
     models: dict[str, DemandModel] = field(default_factory=dict)
     rules: TurnRules = field(default_factory=TurnRules)
-    observer: LoadObserver = field(default_factory=_NoObserver)
+    observer: LoadObserver = field(default_factory=NoObserver)
     _residents: dict[str, ResidentEngine] = field(init=False, default_factory=dict)
     _scopes: dict[str, trio.CancelScope] = field(init=False, default_factory=dict)
     _residency: Residency = field(init=False)
@@ -155,12 +142,29 @@ class ModelLoader:
         self.models[backend].is_on_demand = False
         self._residency.pin(backend)
         self._changed.set()
+        self._review_room()
+
+    def _review_room(self) -> None:
+        """Refuse the requests for models that have no room beside the pinned any more."""
+        assert self._queue is not None  # noqa: S101  # open() has set it
+        for name, model in self.models.items():
+            lack = self._lack(name)
+            if lack is None and model.has_no_room:
+                model.engine.back_in_service()
+            elif lack is not None and model.engine.unavailable is None:
+                model.n_failures += 1
+                model.failure = lack
+                model.engine.load_failed(lack, is_out_of_service=True)
+                self._tell(model)
+                self._queue.reject(name, lack)
+            model.has_no_room = lack is not None
 
     def retire(self, backend: str) -> None:
         """Remove a model once the requests that have arrived for it have ended."""
         if backend in self._residency:
             self._residency.retire(backend)
             self._changed.set()
+            self._review_room()
 
     def knows(self, backend: str) -> bool:
         """Return whether a backend is one whose model can be loaded and unloaded."""
@@ -260,6 +264,10 @@ class ModelLoader:
 
     def _refusal(self, backend: str, model: DemandModel) -> str | None:
         """Say why a model cannot be loaded, whatever is unloaded for it."""
+        return self._lack(backend) or model.engine.unavailable
+
+    def _lack(self, backend: str) -> str | None:
+        """Say how much memory a model lacks even if all others that can be are unloaded."""
         needed = self._residency.bytes_needed(backend)
         most = self._residency.most_bytes(backend)
         if needed > most:
@@ -267,7 +275,7 @@ class ModelLoader:
                 f"the model needs {mib(needed)} of memory, and "
                 f"{most // 2**20} MiB are left for models on demand"
             )
-        return model.engine.unavailable
+        return None
 
     def state(self, backend: str) -> ModelState | None:
         """Return the state of a model on demand; ``None`` for any other backend."""

@@ -7,7 +7,7 @@ import trio
 
 from inferd.backend.interface import BackendState
 from inferd.config.settings import LimitSettings
-from inferd.engine.supervisor.restart_policy import RestartPolicy
+from inferd.engine.supervisor.restart_policy import RestartDelay, RestartPolicy
 from inferd.ipc.worker import Loading
 
 
@@ -49,6 +49,26 @@ class LoadableEngine(ResidentEngine, Protocol):
         """Let the model be loaded again."""
 
 
+class LoadObserver(Protocol):
+    """Receiver of what happens to models, for the status."""
+
+    def died(self, backend: str, reason: str, pause: RestartDelay) -> None:
+        """A worker has ended, or a load failed."""
+
+    def unloaded(self, backend: str) -> None:
+        """A model is not loaded, as intended."""
+
+
+class NoObserver:
+    """A receiver that ignores everything."""
+
+    def died(self, backend: str, reason: str, pause: RestartDelay) -> None:
+        """Ignore it."""
+
+    def unloaded(self, backend: str) -> None:
+        """Ignore it."""
+
+
 class DemandModel:
     """A model that is loaded on demand, with its engine.
 
@@ -78,6 +98,8 @@ class DemandModel:
         engine.on_loading = self._note_phase
         self.phase: Loading | None = None
         """The phase of the load that is under way."""
+        self.has_no_room = False
+        """Whether it does not fit beside those that stay loaded."""
         self.n_unloads = 0
         self.n_failures = 0
         self.failure = ""

@@ -13,6 +13,7 @@ from inferd.errors import BackendNotReadyError
 from inferd.ipc.worker import Loading
 from inferd.residency.residency import ModelState, TurnRules
 from inferd.server.loading.loader import ModelLoader
+from inferd.server.loading.model import DemandModel
 from inferd.server.queue.requests import RequestQueue
 
 LOAD_S, UNLOAD_S = 4.0, 1.0
@@ -306,3 +307,20 @@ async def test_an_unload_that_another_operator_takes_back_is_refused(autojump_cl
         tasks.start_soon(unload)
         await trio.sleep(1)
         await home.loader.load("a")
+
+
+async def test_requests_are_refused_when_a_model_that_stays_leaves_no_room(
+    autojump_clock,
+):
+    async with Home().opened() as home, trio.open_nursery() as clients:
+        clients.start_soon(home.ask, "a", 30)
+        clients.start_soon(home.ask, "a", 30)
+        await trio.sleep(LOAD_S + 1)
+        with home.queue.admitted(RequestTraits(uid=1, backend="a")) as permit:
+            home.loader.begin(DemandModel(SlowEngine("c"), 0, LIMITS), 60 * MIB)
+            await home.loader.load("c")
+            home.loader.pin("c")
+            with pytest.raises(BackendNotReadyError, match="40 MiB are left"):
+                await permit.wait()
+        home.loader.retire("c")
+        await home.ask("a")
