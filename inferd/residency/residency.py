@@ -49,7 +49,8 @@ class Residency:
     - For the first in line, models that no request needs are unloaded, the least recently
       used first, once they were ready for ``min_residency_s``. If that is not enough and
       it has waited for ``longest_wait_s``, those that have been ready longest are closed:
-      their requests end, no further one starts, and they are unloaded.
+      their requests end, no further one starts, and they are unloaded. A retired one is
+      not closed: it serves those that have arrived for it, and no further one arrives.
     - So the k-th model in line is loaded after at most ``longest_wait_s`` + k times
       (``min_residency_s`` + D + U + 2 L): D is the longest time for which a request still
       runs, U and L the longest that unloading and loading take.
@@ -361,6 +362,8 @@ class Residency:
         closed: list[Model] = []
         for model in self._in_the_way(head):
             closes_at = max(close_at, model.ready_at + self.rules.min_residency_s)
+            if model.is_retired:  # those that wait for it can be served by no other
+                continue
             if model.state is ModelState.READY and closes_at <= now:
                 closed.append(model)
             else:

@@ -324,3 +324,15 @@ async def test_requests_are_refused_when_a_model_that_stays_leaves_no_room(
                 await permit.wait()
         home.loader.retire("c")
         await home.ask("a")
+
+
+async def test_a_retired_model_serves_all_that_have_arrived_for_it(autojump_clock):
+    async with Home().opened() as home, trio.open_nursery() as clients:
+        for _ in range(6):  # two at a time, longer than the longest wait
+            clients.start_soon(home.ask, "a", 20)
+        await trio.sleep(LOAD_S + 1)
+        home.loader.begin(DemandModel(SlowEngine("c"), 0, LIMITS), 60 * MIB)
+        home.loader.retire("a")
+        await home.loader.load("c")
+        home.loader.pin("c")
+        assert trio.current_time() == LOAD_S + 60 + UNLOAD_S + LOAD_S
