@@ -178,9 +178,20 @@ def test_a_backend_that_does_not_load_leaves_the_one_before(make_daemon: MakeDae
     reply = daemon.admin().order("reload")
     assert not reply["ok"]
     assert "backend mock: " in reply["error"]
+    assert daemon.admin().order("reload")["error"] == reply["error"]
     assert daemon.ask()[-1]["type"] == "done"
     table = {"name": "mock", "kind": "llamacpp", "model": "/nowhere.gguf"}
     write_backends(daemon, table)
     reply = daemon.admin().order("reload")
     assert "/nowhere.gguf" in reply["error"]
     assert daemon.ask()[-1]["type"] == "done"
+
+
+def test_a_replacement_that_does_not_load_leaves_the_status(make_daemon: MakeDaemon):
+    limits = {"breaker_deaths": 1, "breaker_open_s": 3600}
+    daemon = make_daemon({"backend": [mock()], "limits": limits}).start()
+    for fresh in (mock(die_at_load=True), mock(name="other", die_at_load=True)):
+        write_backends(daemon, mock() | fresh, limits=limits)
+        assert not daemon.admin().order("reload")["ok"]
+        told = (each["status"] for each in daemon.admin())
+        assert next(each for each in told if each != "capabilities") == "ready"

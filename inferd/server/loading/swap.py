@@ -1,7 +1,7 @@
 """Replace backends by others while requests are served."""
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import trio
@@ -105,7 +105,10 @@ class BackendSwap:
             try:
                 await self._bring(each, self._find(each.settings.name))
             except BackendNotReadyError as error:
-                failures.append(f"backend {each.settings.name}: {error.message}")
+                name = each.settings.name
+                failures.append(f"backend {name}: {error.message}")
+                if self._find(name) is not each.engine:  # another reload tries again
+                    present = _put_back(present, before, name)
         for backend in [*self._backends]:
             if backend.name not in wanted and self._can_retire(backend):
                 self._backends.remove(backend)
@@ -193,7 +196,7 @@ class BackendSwap:
                 engine.key, old.key
             )
         if serves_first or (old is None and is_kept):
-            await self._load_or_retire(engine.key)
+            await self._load_or_retire(engine, old)
             self._replace(old, engine)
         else:
             self._replace(old, engine)
@@ -202,11 +205,13 @@ class BackendSwap:
         if is_kept:
             loader.pin(engine.key)
 
-    async def _load_or_retire(self, key: str) -> None:
+    async def _load_or_retire(self, engine: DemandEngine, old: Backend | None) -> None:
         try:
-            await self._loader.load(key)
+            await self._loader.load(engine.key)
         except BaseException:
-            self._loader.retire(key)
+            self._loader.retire(engine.key)
+            if old is None or old.ready:  # the death of the new one concerns no request
+                self._loader.observer.unloaded(engine.name)
             raise
 
     def _replace(self, old: Backend | None, engine: DemandEngine) -> None:
@@ -216,6 +221,18 @@ class BackendSwap:
         else:
             self._backends[self._backends.index(old)] = engine
             self._loader.retire(old.key)
+
+
+def _put_back(
+    present: Mapping[str, BackendSettings],
+    before: Mapping[str, BackendSettings],
+    name: str,
+) -> dict[str, BackendSettings]:
+    """Give a backend the settings that it had before, or remove it if it had none."""
+    back = {
+        key: before.get(key) if key == name else each for key, each in present.items()
+    }
+    return {key: each for key, each in back.items() if each is not None}
 
 
 def _differs(old: BackendSettings | None, new: BackendSettings) -> bool:
