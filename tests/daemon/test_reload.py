@@ -195,3 +195,13 @@ def test_a_replacement_that_does_not_load_leaves_the_status(make_daemon: MakeDae
         assert not daemon.admin().order("reload")["ok"]
         told = (each["status"] for each in daemon.admin())
         assert next(each for each in told if each != "capabilities") == "ready"
+
+
+def test_nothing_is_removed_unless_what_replaces_it_loads(make_daemon: MakeDaemon):
+    daemon = make_daemon({"backend": [mock()]}).start()
+    write_backends(daemon, mock(name="other", die_at_load=True))
+    assert not daemon.admin().order("reload")["ok"]
+    assert daemon.ask()[-1]["backend"] == "mock"
+    write_backends(daemon, mock(name="other"))
+    assert daemon.admin().order("reload")["ok"]
+    assert daemon.ask()[-1]["backend"] == "other"

@@ -109,7 +109,7 @@ class BackendSwap:
                 failures.append(f"backend {name}: {error.message}")
                 if self._find(name) is not each.engine:  # another reload tries again
                     present = _put_back(present, before, name)
-        for backend in [*self._backends]:
+        for backend in [] if failures else [*self._backends]:
             if backend.name not in wanted and self._can_retire(backend):
                 self._backends.remove(backend)
                 self._loader.retire(backend.key)
