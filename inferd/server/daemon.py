@@ -295,6 +295,7 @@ class Daemon:
                     sockets=leaves,
                 )
                 await self._stop.wait()
+                self._bind_served = lambda: None  # a reload may end while it drains
                 self._board.draining()
                 self._notifier.stopping()
             await self._drain()

@@ -87,6 +87,20 @@ async def test_only_sockets_that_a_backend_serves_exist(short_dir, autojump_cloc
     assert names == ["admin.sock", "infer.rerank.sock", "infer.sock"]
 
 
+async def test_a_reload_that_ends_during_the_drain_opens_no_socket(
+    short_dir, autojump_clock
+):
+    backend = ScriptedBackend(capabilities=BackendCapabilities(rerank=True))
+    async with running(make_daemon(short_dir, backend)) as server:
+        async with await server.connect():  # may still send its first request
+            server.daemon.stop()
+            await settled()
+            server.daemon._backends.append(ScriptedBackend())
+            server.daemon._bind_served()
+            names = [path.name for path in server.directory.glob("*.sock")]
+            assert names == ["admin.sock"]
+
+
 async def test_only_allowed_users_can_connect(short_dir, autojump_clock):
     async with running(make_daemon(short_dir / "run", ScriptedBackend())) as server:
         inference = [server.directory / leaf for leaf in REQUESTS]
