@@ -148,12 +148,17 @@ class _BackendFactory:
     kinds: KindRegistry
 
     def make_later(self, settings: BackendSettings, key: str) -> DemandEngine | None:
-        """Make an engine for a changed configuration, or none if its kind has no worker.
+        """Make an engine for a changed configuration, or none if that needs a restart.
+
+        It does if the kind has no worker, or the model is chosen from a ladder.
 
         Raises:
             ConfigError: its model cannot be found.
         """
-        match self.kinds.of(settings).served_by:
+        kind = self.kinds.of(settings)
+        if kind.rungs(settings):
+            return None
+        match kind.served_by:
             case InDaemon():
                 return None
             case InWorker(program=program):

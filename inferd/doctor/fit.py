@@ -40,7 +40,9 @@ def fit_alone(settings: S, config: Config, kinds: KindRegistry = KINDS) -> Fit:
     budget = memory_budget(config)
     kind = kinds.of(settings)
     match kind.served_by:
-        case InWorker(program=program, memory=MemoryPolicy.DEMANDED):
+        case InWorker(program=program) if (
+            kind.memory(settings) is MemoryPolicy.DEMANDED
+        ):
             pass
         case _:
             return Fit(fits=True, budget_bytes=budget.n_bytes)

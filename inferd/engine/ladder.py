@@ -52,7 +52,7 @@ def choose_models(
     others = {
         each.name: ask.demand(each)
         for each in backends
-        if not rungs[each.name] and kinds.of(each).memory is MemoryPolicy.DEMANDED
+        if not rungs[each.name] and kinds.of(each).memory(each) is MemoryPolicy.DEMANDED
     }
     try:
         choices = choose_rungs(ladders, others, budget)
