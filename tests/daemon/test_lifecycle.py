@@ -54,6 +54,8 @@ def test_capabilities_say_what_the_backend_can_do(shared_daemon: DaemonProcess):
         "type": "status",
         "status": "capabilities",
         "backend": "mock",
+        "aliases": [],
+        "state": "ready",
         "model": "mock",
         "accelerator": "cpu",
         "gpu_layers": 0,

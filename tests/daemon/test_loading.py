@@ -40,7 +40,8 @@ def ask(daemon: DaemonProcess, request: Frame) -> list[Frame]:
 
 
 def states(daemon: DaemonProcess) -> dict[str, str]:
-    backends = daemon.admin().order("backends")["backends"]
+    with daemon.admin() as listener:
+        backends = listener.order("backends")["backends"]
     return {each["name"]: each["state"] for each in backends}
 
 
