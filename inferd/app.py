@@ -3,9 +3,10 @@
 import os
 import resource
 import signal
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -34,7 +35,9 @@ from inferd.server.admin.running_config import no_config_file
 from inferd.server.capacity import memory_budget, worker_start
 from inferd.server.daemon import Daemon
 from inferd.server.event_loop.garbage import infrequent_gc
+from inferd.server.identity.access import OPERATORS_ONLY, Access, load_access
 from inferd.server.listen.bind import ListenError
+from inferd.server.listen.failed_start import refuse_clients
 from inferd.server.listen.listeners import (
     NO_INHERITED_SOCKETS,
     InheritedSockets,
@@ -106,32 +109,60 @@ def run_daemon(  # noqa: PLR0913  # the inputs of the process
             kinds=kinds,
         )
 
-    with writing_log(config.log.level, log_file(config), on_lost_line, surfaces) as log:
-        refusal = refusal or _serve(make, surfaces)
+    with (
+        _inherited(surfaces) as (inherited, is_invalid),
+        writing_log(config.log.level, log_file(config), on_lost_line, surfaces) as log,
+    ):
+        if not (refusal := refusal or is_invalid):
+            with _duplicates(inherited) as listening:
+                refusal = _serve(partial(make, listening))
         is_logged = bool(refusal) and log.log_start_failure(refusal)
+        if refusal:
+            telemetry.notifier.failed(refusal)
+            _refuse_clients(config, telemetry, inherited, refusal, surfaces)
     if refusal and not is_logged:
         raise StartError(refusal)
     return not refusal
 
 
-def _serve(
-    make: Callable[[InheritedSockets], Daemon], surfaces: Sequence[Surface]
-) -> str:
+@contextmanager
+def _inherited(
+    surfaces: Sequence[Surface],
+) -> Iterator[tuple[InheritedSockets, str]]:
+    """Yield the sockets that systemd passed, or none and why they cannot be used."""
+    with ExitStack() as stack:
+        try:
+            inherited = stack.enter_context(inherited_sockets(os.environ, surfaces))
+        except ListenError as error:
+            yield NO_INHERITED_SOCKETS, str(error)
+        else:
+            yield inherited, ""
+
+
+@contextmanager
+def _duplicates(inherited: InheritedSockets) -> Iterator[InheritedSockets]:
+    """Duplicate the sockets: a daemon closes those that it has listened at."""
+    with ExitStack() as stack:
+        yield {
+            leaf: stack.enter_context(closing(sock.dup()))
+            for leaf, sock in inherited.items()
+        }
+
+
+def _serve(make: Callable[[], Daemon]) -> str:
     """Run a daemon; return why it could not start, or an empty string.
 
     Args:
-        make: builds it around the sockets that systemd passed.
-        surfaces: whose sockets these may be.
+        make: builds it.
     """
     reasons: list[str] = []
     try:
-        with inherited_sockets(os.environ, surfaces) as inherited:
-            daemon = make(inherited)
-            _raise_file_limit()
-            with infrequent_gc():
-                trio.run(_run_until_signal, daemon)
-            for number in SIGNALS:  # the daemon has ended; later signals change nothing
-                signal.signal(number, signal.SIG_IGN)
+        daemon = make()
+        _raise_file_limit()
+        with infrequent_gc():
+            trio.run(_run_until_signal, daemon)
+        for number in SIGNALS:  # the daemon has ended; later signals change nothing
+            signal.signal(number, signal.SIG_IGN)
     except* (ConfigError, ListenError, StartFailedError) as group:
         reasons += [str(error) for error in _leaves(group)]
     return "; ".join(reasons)
@@ -199,6 +230,31 @@ class _BackendFactory:
         else:
             self.loader.add_resident(engine)
         return engine
+
+
+def _refuse_clients(
+    config: Config,
+    telemetry: Telemetry,
+    inherited: InheritedSockets,
+    reason: str,
+    surfaces: Sequence[Surface],
+) -> None:
+    """Tell the clients at inherited sockets why the daemon did not start."""
+    try:
+        access = load_access(config.access, surfaces)
+    except ConfigError:  # operators only
+        access = Access({each.socket: OPERATORS_ONLY for each in surfaces})
+    listeners = Listeners(socket_directory(config), config.listen.group, inherited)
+    trio.run(
+        partial(
+            refuse_clients,
+            listeners,
+            reason,
+            telemetry.metrics,
+            access=access,
+            surfaces=surfaces,
+        )
+    )
 
 
 def make_daemon(  # noqa: PLR0913  # the inputs of the process

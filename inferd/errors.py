@@ -16,6 +16,7 @@
         - ``BackendNotReadyError``
         - ``DrainingError``: closes the connection
         - ``UnservedError``: closes the connection
+        - ``NotStartedError``: closes the connection
     - ``PermissionDeniedError``: the user may not use the socket; closes the connection
     - ``InternalError``: a bug; its text has the number under which it was logged
     - ``ModelNotFoundError``: no backend of that name can do what is asked
@@ -34,6 +35,9 @@ from typing import ClassVar, Final
 
 DAEMON_STOPS: Final = "the daemon is going down"
 """Why work that the end of the daemon cuts short fails."""
+MAX_REASON_CHARS: Final = 1000
+"""Characters of the reason of a failed start that clients are told: the text of some
+configuration errors, which fits the send buffer of a fresh connection."""
 
 
 class ErrorCode(StrEnum):
@@ -225,6 +229,17 @@ class UnservedError(BackendUnavailableError):
 
     def __init__(self, leaf: str) -> None:
         super().__init__(f"no backend serves {leaf}")
+
+
+class NotStartedError(BackendUnavailableError):
+    """The daemon did not start; its service manager may start it again."""
+
+    closes_connection = True
+
+    def __init__(self, reason: str) -> None:
+        if len(reason) > MAX_REASON_CHARS:
+            reason = f"{reason[: MAX_REASON_CHARS - 1]}…"
+        super().__init__(f"the daemon did not start: {reason}")
 
 
 class PermissionDeniedError(InferdError):

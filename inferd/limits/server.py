@@ -31,6 +31,11 @@ MAX_LINGERING: Final = 8
 """Refused clients that get this time at once: enough for interactive ones. They use some of the
 daemon's own descriptors. F-28."""
 
+FAILED_START_S: Final = 2.0
+"""Seconds for which a daemon that did not start tells the clients at inherited sockets why.
+It is also the least time between two starts that clients cause: systemd stops the sockets of
+a service that they start over 20 times in 2 s. F-13."""
+
 MAX_SUBORDINATE_BYTES: Final = 1024 * 1024
 """Bytes of ``/etc/subuid`` that are read: some 45,000 ranges. They block the daemon for 0.25 s,
 at the start and at a reload. F-36."""

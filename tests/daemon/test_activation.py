@@ -8,11 +8,19 @@ import threading
 from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.daemon.connection import Connection
-from tests.daemon.harness import MakeDaemon, clean_environ, eventually, generate, mock
+from tests.daemon.harness import (
+    DaemonProcess,
+    MakeDaemon,
+    clean_environ,
+    eventually,
+    generate,
+    mock,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -136,6 +144,54 @@ def test_a_socket_of_no_surface_tells_each_client_so(make_daemon: MakeDaemon):
         assert (frame["type"], frame["id"]) == ("error", "")
         assert frame["code"] == "backend_unavailable"
         assert frame["message"] == "no backend serves infer.embed.sock"
+
+
+def refused_start(daemon: DaemonProcess, leaf: str) -> dict[str, Any]:
+    """Start a daemon that fails; return what a client got that was there before."""
+    with daemon.connect(leaf) as connection:
+        connection.send(generate())
+        daemon.spawn()
+        [frame] = connection.read_to_eof()
+    assert daemon.wait() == 2
+    return frame
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        ({"backend": [mock(nonsense=1)]}, "nonsense"),
+        (
+            {"backend": [{"name": "a", "kind": "llamacpp", "model": "/missing.gguf"}]},
+            "/missing.gguf",
+        ),
+        ({"backend": [mock(die_at_load=True)]}, "killed by SIGKILL"),
+        ({"backend": [mock()], "access": {"v2": {"uids": ["no-one-here"]}}}, "no-one"),
+    ],
+    ids=["configuration", "model", "worker", "rule"],
+)
+def test_a_failed_start_is_told_to_the_clients_that_wait(
+    make_daemon: MakeDaemon, config, reason
+):
+    daemon = make_daemon(config)
+    daemon.hold("infer", "infer.v2", "admin")
+    frame = refused_start(daemon, "infer.sock")
+    assert (frame["type"], frame["id"]) == ("error", "")
+    assert frame["code"] == "backend_unavailable"
+    assert frame["message"].startswith("the daemon did not start: ")
+    assert reason in frame["message"]
+
+
+def test_a_failed_start_is_told_to_operators_in_a_reply(make_daemon: MakeDaemon):
+    daemon = make_daemon({"backend": [mock(nonsense=1)]})
+    daemon.hold("infer", "admin")
+    reply = refused_start(daemon, "admin.sock")
+    assert (reply["type"], reply["ok"]) == ("reply", False)
+    assert reply["error"].startswith("the daemon did not start: ")
+
+
+def test_a_daemon_that_inherits_nothing_fails_at_once(make_daemon: MakeDaemon):
+    daemon = make_daemon({"backend": [mock(nonsense=1)]})
+    assert "nonsense" in daemon.refusal()
 
 
 @pytest.mark.parametrize(

@@ -327,35 +327,60 @@ def test_a_daemon_started_by_hand_is_refused(sockets):
     assert ask(sockets)["type"] == "done"
 
 
-def pauses(machine: Container) -> list[float]:
-    """Give the seconds from each end with exit code 2 to the next start."""
-    lines = machine.run("journalctl", "-u", "inferd", "-o", "short-unix").stdout
-    found: list[float] = []
-    ended = None
-    for line in lines.splitlines():
-        at, _, text = line.partition(" ")
-        if "status=2/INVALIDARGUMENT" in text:
-            ended = float(at)
-        elif ended is not None and "Starting inferd" in text:
-            found.append(float(at) - ended)
-            ended = None
-    return found
+@contextmanager
+def changed(machine: Container, path: str, line: str) -> Iterator[None]:
+    """Add a line to the beginning of a file while inside."""
+    machine.run("cp", path, "/root/kept")
+    machine.run("sed", "-i", f"1i {line}", path)
+    try:
+        yield
+    finally:
+        machine.run("cp", "/root/kept", path)
 
 
-def test_a_wrong_configuration_is_tried_again_with_pauses_until_it_is_right(sockets):
-    config = "/etc/inferd/config.toml"
-    sockets.run("cp", config, "/root/right.toml")
-    sockets.run("sh", "-c", f"echo 'nonsense = 1' > {config}")
-    client = sockets.start("nc", "-N", "-U", "/run/inferd/infer.sock")
-    assert client.stdin is not None
-    client.stdin.write(REQUEST)
-    client.stdin.close()
-    client.stdin = None
-    assert eventually(lambda: len(pauses(sockets)) >= 2)
-    assert min(pauses(sockets)) >= 2
-    sockets.run("cp", "/root/right.toml", config)
-    answer, _ = client.communicate(timeout=PATIENCE_S)
-    assert json.loads(answer)["type"] == "done"
+CONFIGURATION = "/etc/inferd/config.toml"
+
+
+def test_a_failed_start_is_told_to_those_who_wait_and_the_next_one_is_served(sockets):
+    with changed(sockets, CONFIGURATION, "nonsense = 1"):
+        for _ in range(3):
+            frame = ask(sockets)
+            assert frame["code"] == "backend_unavailable"
+            assert "the daemon did not start: " in frame["message"]
+            assert "nonsense" in frame["message"]
+        reply = sockets.run("nc", "-U", "/run/inferd/admin.sock", stdin="").stdout
+        assert "nonsense" in json.loads(reply)["error"]
+        assert sockets.show("NRestarts") == {"NRestarts": "0"}
+        assert eventually(lambda: is_stopped(sockets))
+        assert "nonsense" in sockets.show("StatusText")["StatusText"]
+    assert ask(sockets)["type"] == "done"
+
+
+def is_stopped(machine: Container) -> bool:
+    return machine.show("ActiveState")["ActiveState"] in ("failed", "inactive")
+
+
+def test_an_instance_without_a_configuration_tells_its_clients_so(sockets):
+    sockets.run("systemctl", "start", "inferd@third.socket")
+    try:
+        refusal = ask(sockets, "/run/inferd/third/infer.sock")
+        assert "/etc/inferd/third.toml: No such file" in refusal["message"]
+    finally:
+        sockets.run("systemctl", "stop", "inferd@third.socket")
+
+
+def test_a_reload_fails_if_the_daemon_refuses_the_configuration(sockets):
+    ask(sockets)
+    before = sockets.show("MainPID")
+    with changed(sockets, CONFIGURATION, "nonsense = 1"):
+        failed = sockets.run("systemctl", "reload", "inferd", check=False)
+        assert failed.returncode == 1
+        said = sockets.run("journalctl", "-u", "inferd", "-n", "20").stdout
+        assert "error: " in said
+        assert "nonsense" in said
+    assert sockets.run("systemctl", "reload", "inferd").returncode == 0
+    assert sockets.show("MainPID", "ActiveState") == before | {"ActiveState": "active"}
+    assert ask(sockets)["type"] == "done"
 
 
 def test_an_instance_has_sockets_and_a_configuration_of_its_own(sockets):

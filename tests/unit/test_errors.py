@@ -23,6 +23,7 @@ from inferd.errors import (
     InvalidFrameError,
     InvalidRequestError,
     ModelNotFoundError,
+    NotStartedError,
     PermissionDeniedError,
     QueueFullError,
     RerankUnsupportedError,
@@ -55,6 +56,11 @@ TREE = {
             "admission closed: the daemon is draining",
         ),
         (UnservedError("s"), "backend_unavailable", "no backend serves s"),
+        (
+            NotStartedError("x"),
+            "backend_unavailable",
+            "the daemon did not start: x",
+        ),
         (InternalError("x"), "internal", "x"),
         (
             EmbedUnsupportedError(),
@@ -115,7 +121,7 @@ def test_these_end_the_connection_and_no_others():
     assert closing == {
         *(InvalidFrameError, FrameTooLargeError),
         *(DrainingError, TooManyConnectionsError, UnservedError),
-        PermissionDeniedError,
+        *(NotStartedError, PermissionDeniedError),
     }
 
 

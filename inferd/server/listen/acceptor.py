@@ -85,14 +85,29 @@ class ListenerSpec(NamedTuple):
 
 def unserved_listener(surface: Surface) -> ListenerSpec:
     """Make the listener of an inherited socket without a backend: it refuses clients."""
+    return refused_listener(surface, partial(UnservedError, surface.socket))
+
+
+def refused_listener(
+    surface: Surface,
+    error: Callable[[], InferdError],
+    encode_refusal: Callable[[InferdError], bytes] | None = None,
+) -> ListenerSpec:
+    """Make the listener of an inherited socket that refuses every client.
+
+    Args:
+        surface: whose socket it is.
+        error: makes the error that each client gets.
+        encode_refusal: encodes it; by default as a frame of an inference socket.
+    """
     return ListenerSpec(
         surface,
         _serve_nothing,
         ConnectionLimit(0),
-        refusal_frame,
+        encode_refusal or refusal_frame,
         may_use_reserve_fd=False,
         mode=surface.mode,
-        full_error=partial(UnservedError, surface.socket),
+        full_error=error,
     )
 
 

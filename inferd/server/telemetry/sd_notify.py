@@ -45,6 +45,10 @@ class Notifier:
         """Notify that the daemon drains."""
         self._send("STOPPING=1\nSTATUS=draining")
 
+    def failed(self, reason: str) -> None:
+        """Notify why the daemon did not start."""
+        self._send(f"STATUS=did not start: {' '.join(reason.split())}")
+
     def follow(self, frame: StatusFrame) -> None:
         """Send a status frame as STATUS; extend the start timeout while a model loads."""
         match frame:

@@ -201,7 +201,7 @@ def test_its_units_are_generated_and_services_name_them(tmp_path):
         assert after.replace(f" inferd-echo{at}.socket", "") == before
     for path, text in more.items():
         (root / path).write_text(
-            text.replace("/opt/inferd/current/bin/inferd serve", "/bin/true")
+            text.replace("/opt/inferd/current/bin/inferd", "/bin/true")
         )
     units = [*root.glob("*.service"), *root.glob("*.socket")]
     verified = subprocess.run(
