@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET
 
 from inferd.cli.console import CommandError
+from inferd.cli.unreachable import connection_hint, refuse_stopped
 from inferd.client.discovery import NoDaemonError
 from inferd.client.exchange import ClientError, RequestFailedError
 from inferd.client.sync import READY, Client, command, connect, watch_status
@@ -28,10 +29,13 @@ from inferd.wire.commands import Command, Reply
 
 ADMIN_TIMEOUT_S: Final = 5.0
 """Timeout of a reply on the admin socket, seconds."""
-START_HINT: Final = "inferd serve"
-"""The hint when no daemon runs."""
 DECODE_ERROR_PREFIX: Final = "decode: "
 """Prefix of the daemon's message about a request that it cannot decode."""
+NOT_STARTED: Final = "the daemon did not start: "
+"""Prefix of the daemon's message about its failed start."""
+DOCTOR_HINT: Final = (
+    "inferd doctor; for the machine's service: sudo inferd doctor --system"
+)
 OLD_DAEMON_HINT: Final = (
     "the daemon may be older than this command, and needs a restart"
 )
@@ -105,6 +109,8 @@ def hint_for(error: RequestFailedError) -> str:
         return OLD_DAEMON_HINT
     if error.code == ErrorCode.MODEL_NOT_FOUND:
         return "inferd model list"
+    if error.frame.message.startswith(NOT_STARTED):
+        return DOCTOR_HINT
     return ""
 
 
@@ -118,7 +124,7 @@ def _unserved(
     key = next((each.name for each in surfaces if each.offers == wanted), "")
     status, is_supported = _status(directory, key, surfaces)
     if status is None:
-        return CommandError(str(error), hint=START_HINT)
+        return CommandError(str(error), hint=connection_hint(error))
     if status != READY:
         return CommandError(f"the daemon is {status}", hint="inferd status --watch")
     change = f"add a [[backend]] with a model for {wanted} to"
@@ -190,13 +196,15 @@ def send_command(
         timeout_s: seconds that the reply may take; by default ``ADMIN_TIMEOUT_S``.
 
     Raises:
-        CommandError: the daemon did not reply, or refused.
+        CommandError: the daemon did not reply, refused, or is a service that is stopped.
     """
     timeout_s = timeout_s or ADMIN_TIMEOUT_S
+    directory = directory or configured_directory()
+    refuse_stopped(directory)
     try:
-        reply = command(order, directory or configured_directory(), timeout_s=timeout_s)
+        reply = command(order, directory, timeout_s=timeout_s)
     except NoDaemonError as error:
-        raise CommandError(str(error), hint=START_HINT) from error
+        raise CommandError(str(error), hint=connection_hint(error)) from error
     except TimeoutError as error:
         raise CommandError(f"no reply within {timeout_s:g} s") from error
     except (ClientError, OSError) as error:

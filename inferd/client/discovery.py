@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from inferd.client.peer_check import UntrustedServerError
 from inferd.paths import client_directories
@@ -11,7 +12,19 @@ BACKOFF_MAX_S = 0.5
 
 
 class NoDaemonError(Exception):
-    """No daemon accepts connections at any of the possible paths."""
+    """No daemon accepts connections at any of the possible paths.
+
+    Attributes:
+        tried: the error at each path.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        tried: Mapping[Path, OSError | UntrustedServerError] = MappingProxyType({}),
+    ) -> None:
+        self.tried = tried
+        super().__init__(text)
 
 
 def socket_paths(leaf: str, directory: Path | None = None) -> list[Path]:
@@ -39,7 +52,7 @@ def no_daemon_error(
         if isinstance(error, UntrustedServerError):
             return error
     places = ", nor ".join(f"at {path} ({_why(why)})" for path, why in tried.items())
-    return NoDaemonError(f"no daemon answers {places}")
+    return NoDaemonError(f"no daemon answers {places}", tried)
 
 
 def _why(error: Exception) -> str:

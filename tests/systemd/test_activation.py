@@ -360,6 +360,48 @@ def is_stopped(machine: Container) -> bool:
     return machine.show("ActiveState")["ActiveState"] in ("failed", "inactive")
 
 
+STATUS = ("/usr/local/bin/inferd", "status")
+
+
+def test_status_starts_nothing_and_tells_how_it_stands(sockets):
+    stopped = sockets.run(*STATUS, check=False)
+    assert stopped.returncode == 1
+    assert stopped.stdout.startswith("stopped inferd.service; the next request starts")
+    refused = sockets.run("/usr/local/bin/inferd", "drain", check=False)
+    assert "hint: sudo systemctl start inferd.service" in refused.stderr
+    assert sockets.show("ActiveState") == {"ActiveState": "inactive"}
+    ask(sockets)
+    assert sockets.run(*STATUS).stdout.startswith("ready\n")
+    with changed(sockets, CONFIGURATION, "nonsense = 1"):
+        sockets.run("systemctl", "restart", "inferd", check=False)
+        failed = sockets.run(*STATUS, check=False)
+        assert failed.stdout.startswith("failed inferd.service: did not start: ")
+        assert "nonsense" in failed.stdout
+        assert sockets.show("ActiveState") == {"ActiveState": "failed"}
+
+
+def test_users_are_told_which_sockets_they_may_use_and_what_to_type(sockets):
+    sockets.run("useradd", "visitor")
+    as_visitor = ("setpriv", "--reuid=visitor", "--regid=visitor")
+    outside = (*as_visitor, "--clear-groups")
+    inside = (*as_visitor, "--groups=inferd")
+    try:
+        ask(sockets)
+        for command in (STATUS, ("/usr/local/bin/inferd", "generate", "hi")):
+            refused = sockets.run(*outside, *command, check=False)
+            assert refused.returncode == 2
+            hint = "hint: sudo usermod --append --groups inferd visitor; then log in"
+            assert hint in refused.stderr
+        sockets.run("usermod", "--append", "--groups", "inferd", "visitor")
+        refused = sockets.run(*outside, *STATUS, check=False)
+        assert "hint: log in again, or run: newgrp inferd" in refused.stderr
+        known = sockets.run(*inside, *STATUS, check=False).stdout
+        assert known.startswith(("ready ", "running "))
+        assert "open to this user: infer.sock, infer.v2.sock" in known
+    finally:
+        sockets.run("userdel", "visitor")
+
+
 def test_an_instance_without_a_configuration_tells_its_clients_so(sockets):
     sockets.run("systemctl", "start", "inferd@third.socket")
     try:

@@ -1,6 +1,7 @@
 """inferd status: show the state of the daemon and its backends."""
 
 import argparse
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -10,17 +11,26 @@ import msgspec
 from inferd import __version__
 from inferd.cli.connect import (
     ADMIN_TIMEOUT_S,
-    START_HINT,
     add_socket_argument,
     configured_directory,
 )
 from inferd.cli.console import EXIT_NOT_READY, EXIT_OK, CommandError
+from inferd.cli.unreachable import (
+    connection_hint,
+    denied_path,
+    failure_of,
+    find_stopped,
+)
 from inferd.client.discovery import NoDaemonError
 from inferd.client.exchange import ClientError
-from inferd.client.peer_check import UntrustedServerError
 from inferd.client.sync import READY, watch_status
+from inferd.service.lock import LockState, lock_holder
+from inferd.service.units import service_of, unit_state
+from inferd.surfaces import inference_surfaces
 from inferd.terminal import print_json, print_line
 from inferd.wire.status import AnyStatus
+
+UNREACHABLE: Final = "unreachable"
 
 CAPABILITIES: Final = (
     *("v2", "vision", "audio", "tools", "thinking"),
@@ -33,7 +43,8 @@ class Snapshot(msgspec.Struct, kw_only=True):
     """The output of ``inferd status --json``."""
 
     status: str
-    """``ready`` or another lifecycle status; ``unreachable`` when no daemon answers."""
+    """``ready`` or another lifecycle status; ``stopped`` or ``failed`` for a service that a
+    client would start; ``running`` where only that is known; else ``unreachable``."""
     version: str
     """Version of this command."""
     daemon_version: str | None = None
@@ -55,21 +66,82 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print a snapshot, or with ``--watch`` every event."""
-    directory = arguments.directory or configured_directory()
+    directory, refusal = arguments.directory, None
+    if directory is None:
+        directory, refusal = _find_directory()
     try:
-        if arguments.watch:
+        snapshot = _stopped(directory)
+        if snapshot is None and arguments.watch:
             return _watch(directory, as_json=arguments.json)
-        snapshot = _snapshot(directory)
+        snapshot = snapshot or _snapshot(directory)
     except (NoDaemonError, ClientError, OSError) as error:
-        if not arguments.json:
-            hint = "" if isinstance(error, UntrustedServerError) else START_HINT
-            raise CommandError(str(error), hint=hint) from error
-        snapshot = Snapshot(status="unreachable", version=__version__)
+        snapshot = _known_without_access(error)
+        if snapshot.status == UNREACHABLE and not arguments.json:
+            if refusal is not None:
+                raise refusal from error
+            raise CommandError(str(error), hint=connection_hint(error)) from error
     if arguments.json:
         print_json(msgspec.json.encode(snapshot))
     else:
         _print(snapshot)
     return EXIT_OK if snapshot.status == READY else EXIT_NOT_READY
+
+
+def _find_directory() -> tuple[Path | None, CommandError | None]:
+    """Read the directory from the configuration; of an invalid one return the error.
+
+    A daemon that does not start for its configuration has to have a status all the same.
+    """
+    try:
+        return configured_directory(), None
+    except CommandError as error:
+        return None, error
+
+
+def _stopped(directory: Path | None) -> Snapshot | None:
+    """Describe a service that connecting would start; ``None`` if it would start none."""
+    found = find_stopped(directory)
+    if found is None:
+        return None
+    service, state = found
+    if reason := failure_of(state):
+        return Snapshot(
+            status="failed", version=__version__, reason=f"{service.unit}: {reason}"
+        )
+    return Snapshot(
+        status="stopped",
+        version=__version__,
+        reason=f"{service.unit}; the next request starts it",
+    )
+
+
+def _known_without_access(error: Exception) -> Snapshot:
+    """Describe a daemon whose admin socket this user may not use, as far as possible."""
+    unreachable = Snapshot(status=UNREACHABLE, version=__version__)
+    denied = denied_path(error)
+    if denied is None:
+        return unreachable
+    directory = denied.parent
+    usable = [
+        surface.socket
+        for surface in inference_surfaces()
+        if os.access(directory / surface.socket, os.R_OK | os.W_OK)
+    ]
+    if not usable:
+        return unreachable
+    service = service_of(directory)
+    state = unit_state(service) if service is not None else None
+    if state is not None and state.active == "active" and state.status in ("", READY):
+        status = READY
+    elif lock_holder(directory).state is LockState.HELD:
+        status = "running"
+    else:
+        return unreachable
+    return Snapshot(
+        status=status,
+        version=__version__,
+        reason=f"open to this user: {', '.join(usable)}; for more: sudo inferd status",
+    )
 
 
 def _snapshot(directory: Path | None) -> Snapshot:
