@@ -1,6 +1,8 @@
 """Checks of a configured backend: its files, and a decode in a worker."""
 
 import hashlib
+import shlex
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,6 +14,7 @@ from inferd.backend.interface import StartFailedError
 from inferd.config.kinds.kind import InDaemon, RequiredFile
 from inferd.config.settings import BackendSettings, LimitSettings
 from inferd.doctor.check import Finding, Verdict, failed, ok, warning
+from inferd.doctor.machine import reinstall_hint
 from inferd.engine.channel.validator import SessionEndedError
 from inferd.engine.in_daemon import make_in_daemon
 from inferd.engine.supervisor.spawn import WorkerStart
@@ -23,36 +26,78 @@ from inferd.memory.plan import (
     MemoryShare,
     mib,
 )
+from inferd.models.embedded import EMBEDDED_PREFIX
+from inferd.models.store.directory import BLOBS
 
 
-def check_files(files: Sequence[RequiredFile]) -> Finding:
-    """Check that the files of a model exist, with the pinned hashes; the model's is first."""
+def check_files(
+    files: Sequence[RequiredFile], reference: str = "", backend: str = ""
+) -> Finding:
+    """Check that the files of a model exist, with the pinned hashes; the model's is first.
+
+    Hints change the store and the cache of embedded models alone, never other files.
+
+    Args:
+        files: of the model.
+        reference: how the configuration names the model.
+        backend: its name.
+    """
     model, *others = files
-    found = _check_file(model.path, model.sha256)
+    found = _check_file(model.path, model.sha256, reference, backend)
     for key, path, sha256 in others:
         if found.verdict is Verdict.FAILED:
             return found
-        other = _check_file(path, sha256)
+        other = _check_file(path, sha256, "", backend)
         if other.verdict is Verdict.FAILED:
             return failed(f"{key}: {other.detail}", f"correct {key} in its [[backend]]")
         found = ok(f"{found.detail}; {key}: {other.detail}")
     return found
 
 
-def _check_file(path: Path, sha256: str | None) -> Finding:
+def model_hint(reference: str, backend: str) -> str:
+    """Return how to bring a model that is missing."""
+    if reference.startswith(EMBEDDED_PREFIX):
+        return f"{shlex.quote(sys.executable)} -m inferd.models {reference}"
+    if (
+        reference
+        and "/" in reference[:-1]
+        and not reference.startswith(("/", ".", "~"))
+    ):
+        return f"inferd model import FILE --name {reference}"
+    return f"set model in [[backend]] {backend} to a file that exists"
+
+
+def _check_file(
+    path: Path, sha256: str | None, reference: str, backend: str
+) -> Finding:
     if not path.is_file():
-        return failed(f"missing at {path}", "make setup")
+        return failed(f"missing at {path}", model_hint(reference, backend))
     size = path.stat().st_size
     if sha256 is None:
         return ok(f"{size} bytes at {path}; no sha256 configured, so not verified")
     with path.open("rb") as file:
         actual = hashlib.file_digest(file, "sha256").hexdigest()
-    if actual != sha256:
-        return failed(
-            f"{path} has SHA-256 {actual}, expected {sha256}",
-            "remove it and run: make setup",
+    if actual == sha256:
+        return ok(f"{size} bytes at {path}, SHA-256 as expected")
+    return failed(
+        f"{path} has SHA-256 {actual}, expected {sha256}",
+        _digest_hint(path, actual, reference, backend),
+    )
+
+
+def _digest_hint(path: Path, actual: str, reference: str, backend: str) -> str:
+    """Return what to do about a file with another SHA-256; only our own are removed."""
+    if reference.startswith(EMBEDDED_PREFIX):  # in the cache
+        return f"rm {shlex.quote(str(path))}; {model_hint(reference, backend)}"
+    if path.parent.name == BLOBS:
+        return (
+            f"inferd model verify {reference}; then import it again: "
+            f"inferd model import FILE --name {reference}"
         )
-    return ok(f"{size} bytes at {path}, SHA-256 as expected")
+    return (
+        f'if the file is the right one, set sha256 = "{actual}" in [[backend]] '
+        f"{backend}; else set model to the right one"
+    )
 
 
 def check_worker(
@@ -82,7 +127,7 @@ def check_worker(
     try:
         loaded, _, crashed = trio.run(attempt)
     except SessionEndedError as error:
-        return failed(str(error), "make setup")
+        return failed(str(error), reinstall_hint())
     except InsufficientMemoryError as error:
         return failed(str(error))
     detail = f"{loaded.library}; {_describe(loaded.capabilities)}"

@@ -1,6 +1,6 @@
 """Checks, their findings, and a runner for them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -45,6 +45,15 @@ def failed(detail: str, hint: str = "") -> Finding:
     return Finding(verdict=Verdict.FAILED, detail=detail, hint=hint)
 
 
+def first(findings: Iterable[Finding]) -> Finding:
+    """Return the first finding: that of a check whose problems are tried in order.
+
+    Args:
+        findings: of which the last is certain; those after the first are not computed.
+    """
+    return next(iter(findings))
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
     """A named check; it never changes anything on the machine."""
@@ -66,7 +75,7 @@ def run_checks(checks: Sequence[Check]) -> Iterator[Finding]:
                 verdict=Verdict.SKIPPED, detail=f"needs {', '.join(missing)}"
             )
         else:
-            finding = check.run()
+            finding = _attempt(check)
         if finding.verdict in (Verdict.FAILED, Verdict.SKIPPED):
             unmet.add(check.name)
         yield Finding(
@@ -76,3 +85,15 @@ def run_checks(checks: Sequence[Check]) -> Iterator[Finding]:
             hint=finding.hint,
             figures=finding.figures,
         )
+
+
+def _attempt(check: Check) -> Finding:
+    """Run a check; what it may not look at is a failure of this check alone."""
+    try:
+        return check.run()
+    except OSError as error:
+        path = error.filename or "something"
+        hint = f"namei -l {path}" if error.filename else ""
+        if isinstance(error, PermissionError):
+            hint = "sudo inferd doctor"
+        return failed(f"{path}: {error.strerror or error}: cannot be looked at", hint)

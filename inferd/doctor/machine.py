@@ -2,11 +2,13 @@
 
 import platform
 import sys
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from inferd.doctor.check import Finding, failed, ok, warning
+from inferd.memory.plan import mib
 
 PYTHON: Final = (3, 11)
 
@@ -17,15 +19,37 @@ code for older ones is slow."""
 _MORE: Final = ("avx512f", "avx512_vnni", "avx_vnni")
 """CPU flags that llama.cpp has further variants for."""
 
+_CLOCK_TOLERANCE_S: Final = 24 * 60 * 60
+"""Seconds by which a clock may differ from that of another machine, in another time zone."""
+
 _RUNTIME: Final = ("msgspec", "structlog", "trio")
 _LLAMA: Final = ("llama-cpp-python", "jinja2", "numpy")
+
+
+def reinstall_hint(prefix: str = sys.prefix) -> str:
+    """Return the command that brings the packages back, in a checkout of inferd."""
+    is_service = prefix.startswith("/opt/inferd")
+    return "sudo make install" if is_service else "make setup"
+
+
+class Limits(NamedTuple):
+    """Limits of a daemon's process."""
+
+    max_files: int | None = None
+    """Open files; ``None`` for no limit."""
+    max_memory: int | None = None
+    """Bytes that its control groups leave it; ``None`` for no limit."""
+    reserve: int = 0
+    """Bytes that the daemon does not give to models."""
+    unit: str = ""
+    """The service that has these limits, if it is one."""
 
 
 def check_python() -> Finding:
     """Check the version of Python."""
     found = platform.python_version()
     if sys.version_info < PYTHON:  # pragma: no cover  # pip refuses before
-        return failed(f"{found}, 3.11 or later is needed", "make setup")
+        return failed(f"{found}, 3.11 or later is needed", reinstall_hint())
     return ok(f"{found} at {sys.executable}")
 
 
@@ -36,13 +60,13 @@ def check_packages() -> Finding:
         found |= {name: version(name) for name in _LLAMA}
     except PackageNotFoundError as error:
         return warning(
-            f"{error.name} is not installed: no llamacpp backend", "make setup"
+            f"{error.name} is not installed: no llamacpp backend", reinstall_hint()
         )
     pinned = _pinned("llama-cpp-python")
     if pinned and found["llama-cpp-python"] != pinned:
         return failed(
             f"llama-cpp-python {found['llama-cpp-python']}, {pinned} is pinned",
-            "make setup",
+            reinstall_hint(),
         )
     return ok(", ".join(f"{name} {number}" for name, number in found.items()))
 
@@ -79,3 +103,58 @@ def _cpu_flags(cpuinfo: Path) -> frozenset[str]:
         if line.startswith("flags"):
             return frozenset(line.partition(":")[2].split())
     return frozenset()
+
+
+def check_clock(now: float, built: float) -> Finding:
+    """Check that the clock is not behind the time at which inferd was installed.
+
+    Args:
+        now: the time of the clock, seconds since 1970.
+        built: when a file of inferd was written.
+    """
+    text = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    if now < built - _CLOCK_TOLERANCE_S:
+        then = datetime.fromtimestamp(built, UTC).strftime("%Y-%m-%d")
+        return warning(
+            f"it says {text}, and inferd was installed on {then}: the log has wrong "
+            "times, and models cannot be fetched",
+            "sudo timedatectl set-ntp true",
+        )
+    return ok(text)
+
+
+def check_limits(limits: Limits, n_wanted: int) -> Finding:
+    """Check the limits of the process: open files, memory of its control group.
+
+    Args:
+        limits: of the daemon.
+        n_wanted: descriptors that the configured connections and backends take.
+    """
+    files = "unlimited" if limits.max_files is None else str(limits.max_files)
+    memory = "unlimited" if limits.max_memory is None else mib(limits.max_memory)
+    detail = f"open files {files}, memory of the control group {memory}"
+    if limits.max_files is not None and limits.max_files < n_wanted:
+        return warning(
+            f"{detail}; {n_wanted} open files are wanted, so fewer clients may connect",
+            _files_hint(limits.unit, n_wanted),
+        )
+    if limits.max_memory is not None and limits.max_memory <= limits.reserve:
+        return failed(
+            f"{detail}; [memory] reserve keeps {mib(limits.reserve)} of it",
+            _memory_hint(limits.unit),
+        )
+    return ok(detail)
+
+
+def _files_hint(unit: str, n_wanted: int) -> str:
+    if unit:
+        return (
+            f"sudo systemctl edit {unit}, with LimitNOFILE={n_wanted} below [Service]"
+        )
+    return f"ulimit -Hn {n_wanted}, or lower limits.max_connections"
+
+
+def _memory_hint(unit: str) -> str:
+    if unit:
+        return f"sudo systemctl edit {unit}, with a larger MemoryMax= below [Service]"
+    return "raise the limit of the control group, or lower [memory] reserve"

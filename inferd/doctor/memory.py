@@ -7,6 +7,7 @@ import msgspec
 
 from inferd.config.settings import BackendSettings, LimitSettings, is_on_demand
 from inferd.doctor.check import Finding, failed, ok, warning
+from inferd.doctor.machine import reinstall_hint
 from inferd.engine.demand import DemandUnknownError, predict_demand
 from inferd.memory.coordinator import NO_PART
 from inferd.memory.plan import (
@@ -85,7 +86,7 @@ def check_memory(name: str, known: Forecast, *, daemon_runs: bool) -> Finding:
         daemon_runs: whether a running daemon takes memory already, so that less is free.
     """
     if name in known.failures:
-        return failed(known.failures[name], "make setup")
+        return failed(known.failures[name], reinstall_hint())
     if known.plan is None:
         if daemon_runs:
             return warning(f"besides the running daemon: {known.refusal}")

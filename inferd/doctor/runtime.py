@@ -1,18 +1,23 @@
 """Checks of the runtime directory, the lock, the sockets, and a daemon that listens."""
 
+import grp
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import Final
 
 from inferd.client.discovery import NoDaemonError
 from inferd.client.exchange import ClientError
 from inferd.client.peer_check import UntrustedServerError
 from inferd.client.sync import watch_status
-from inferd.doctor.check import Finding, failed, ok, warning
+from inferd.doctor.check import Finding, failed, first, ok, warning
 from inferd.limits.connections import SOCKET_PATH_BYTES
 from inferd.paths import LOCK_NAME
 from inferd.server.listen.bind import ListenError, check_socket_directory
+from inferd.service.lock import LOCKS, LockState, lock_holder
+from inferd.service.units import stopped_service
 from inferd.surfaces import (
     ADMIN,
     INFER,
@@ -21,8 +26,12 @@ from inferd.surfaces import (
     Surface,
     inference_surfaces,
 )
+from inferd.wire.status import AnyStatus
 
 ADMIN_TIMEOUT_S = 2.0
+UNIX_SOCKETS: Final = Path("/proc/net/unix")
+"""The kernel's list of Unix sockets, with their paths."""
+NO_GROUPS: Final[Mapping[str, str]] = MappingProxyType({})
 LOCK_HELD = "held by a running daemon"
 """The finding about a lock that is held."""
 
@@ -45,30 +54,28 @@ def check_directory(directory: Path) -> Finding:
     return ok(f"{directory}, mode {stat.S_IMODE(directory.stat().st_mode):04o}")
 
 
-def check_lock(directory: Path, locks: Path = Path("/proc/locks")) -> Finding:
-    """Check whether a daemon holds the lock.
+def check_lock(directory: Path, locks: Path = LOCKS) -> Finding:
+    """Check whether a daemon holds the lock, and not another program."""
+    return first(_lock_findings(directory, locks))
 
-    Trying to take the lock could make a daemon fail that starts just then, so the kernel's
-    list of locks is read instead.
-    """
+
+def _lock_findings(directory: Path, locks: Path) -> Iterator[Finding]:
     path = directory / LOCK_NAME
     if path.is_symlink():
-        return failed(f"{path} is a symlink", f"rm {path}")
-    try:
-        info = path.stat()
-        held = locks.read_text().splitlines()
-    except OSError as error:
-        if not path.exists():
-            return ok("free: no daemon has run here")
-        return warning(
-            f"{error.filename}: {error.strerror}: cannot tell whether it is held"
+        yield failed(f"{path} is a symlink", f"rm {path}")
+    holder = lock_holder(directory, locks)
+    if holder.state is LockState.UNKNOWN:
+        yield warning(f"{holder.reason}: cannot tell whether it is held")
+    if holder.is_foreign:
+        yield failed(
+            f"held by process {holder.pid}, which is no daemon: {holder.command[:80]}",
+            f"kill {holder.pid}",
         )
-    device = f"{os.major(info.st_dev):02x}:{os.minor(info.st_dev):02x}:{info.st_ino}"
-    for line in held:
-        fields = line.split()
-        if device in fields and "FLOCK" in fields:
-            return ok(LOCK_HELD)
-    return ok("free: no daemon runs here")
+    if holder.state is LockState.HELD:
+        yield ok(LOCK_HELD)
+    if not path.exists():
+        yield ok("free: no daemon has run here")
+    yield ok("free: no daemon runs here")
 
 
 def check_sockets(
@@ -76,46 +83,98 @@ def check_sockets(
     *,
     admin_is_shared: bool = False,
     surfaces: Sequence[Surface] = SURFACES,
+    groups: Mapping[str, str] = NO_GROUPS,
+    unix_sockets: Path = UNIX_SOCKETS,
 ) -> Finding:
-    """Check that the sockets exist with the right modes.
+    """Check that the sockets are listened at, with the right modes and groups.
 
     Args:
         directory: of the sockets.
         admin_is_shared: whether others than operators may use the admin socket.
         surfaces: whose sockets are checked.
+        groups: that sockets should have, by their file names.
+        unix_sockets: the kernel's list of sockets.
     """
     wanted = {ADMIN.socket: INFERENCE_MODE if admin_is_shared else ADMIN.mode}
     wanted |= {each.socket: each.mode for each in inference_surfaces(surfaces)}
-    found: dict[str, int] = {}
-    for leaf in wanted:
-        path = directory / leaf
-        if path.is_symlink():
-            return failed(f"{path} is a symlink", f"rm {path}")
-        if path.exists():
-            found[leaf] = stat.S_IMODE(path.stat().st_mode)
-    wrong = [leaf for leaf, mode in found.items() if mode != wanted[leaf]]
-    if wrong:
-        return failed(f"wrong mode of {', '.join(wrong)}", "inferd serve")
+    paths = [directory / leaf for leaf in wanted]
+    if links := [path for path in paths if path.is_symlink()]:
+        return failed(f"{links[0]} is a symlink", f"rm {links[0]}")
+    found = {path.name: path.stat() for path in paths if path.exists()}
     if not found:
         return warning("none: no daemon runs here", "inferd serve")
-    return ok(", ".join(f"{leaf} {mode:04o}" for leaf, mode in found.items()))
+    stale = _stale(directory, found, unix_sockets)
+    if stale:
+        paths = [directory / leaf for leaf in stale]
+        return warning(
+            f"nobody listens at {', '.join(stale)}", f"rm {' '.join(map(str, paths))}"
+        )
+    return first(_right_findings(directory, found, wanted, groups))
+
+
+def _right_findings(
+    directory: Path,
+    found: Mapping[str, os.stat_result],
+    wanted: Mapping[str, int],
+    groups: Mapping[str, str],
+) -> Iterator[Finding]:
+    modes = {leaf: stat.S_IMODE(info.st_mode) for leaf, info in found.items()}
+    wrong = [leaf for leaf, mode in modes.items() if mode != wanted[leaf]]
+    if wrong:
+        yield failed(
+            f"wrong mode of {', '.join(wrong)}",
+            "; ".join(f"chmod {wanted[leaf]:04o} {directory / leaf}" for leaf in wrong),
+        )
+    for leaf, name in groups.items():
+        if leaf in found and _group_of(found[leaf]) != name:
+            yield failed(
+                f"the group of {leaf} is {_group_of(found[leaf])}, not {name}",
+                f"chgrp {name} {directory / leaf}",
+            )
+    yield ok(", ".join(f"{leaf} {mode:04o}" for leaf, mode in modes.items()))
+
+
+def _stale(
+    directory: Path, found: Mapping[str, os.stat_result], unix_sockets: Path
+) -> list[str]:
+    """List sockets that a process left behind; none if the kernel's list is not there."""
+    try:
+        listed = {line.split()[-1] for line in unix_sockets.read_text().splitlines()}
+    except OSError:
+        return []
+    if lock_holder(directory).state is LockState.HELD:
+        return []  # bound in another network namespace, they are not listed here
+    return [
+        leaf
+        for leaf, info in found.items()
+        if stat.S_ISSOCK(info.st_mode) and str(directory / leaf) not in listed
+    ]
+
+
+def _group_of(info: os.stat_result) -> str:
+    try:
+        return grp.getgrgid(info.st_gid).gr_name
+    except KeyError:
+        return str(info.st_gid)
 
 
 def check_admin(directory: Path) -> Finding:
-    """Check whether a daemon answers, and its status."""
+    """Check whether a daemon answers, and its status; starts no service."""
+    found = stopped_service([directory])
+    if found is None:
+        return _ask(directory)
+    service, state = found
+    if state.active != "failed":
+        return ok(f"{service.unit} is stopped; the next request starts it")
+    reason = state.status or f"exit status {state.exit_status}"
+    return failed(f"{service.unit} has failed: {reason}", service.journal)
+
+
+def _ask(directory: Path) -> Finding:
     try:
         for _, status in watch_status(directory, timeout_s=ADMIN_TIMEOUT_S):
-            if status.status == "capabilities":
-                continue
-            text = " ".join(word for word in (status.status, status.phase) if word)
-            return (
-                ok(f"the daemon is {text}")
-                if text == "ready"
-                else warning(
-                    f"the daemon is {text}"
-                    + (f": {status.reason}" if status.reason else "")
-                )
-            )
+            if status.status != "capabilities":
+                return _status_finding(status)
     except NoDaemonError as error:
         return warning(str(error), "inferd serve")
     except ClientError as error:
@@ -127,3 +186,11 @@ def check_admin(directory: Path) -> Finding:
             f"no answer within {ADMIN_TIMEOUT_S:g} s", "inferd status --watch"
         )
     return failed("the daemon closed the admin socket", "inferd status --watch")
+
+
+def _status_finding(status: AnyStatus) -> Finding:
+    text = " ".join(word for word in (status.status, status.phase) if word)
+    if text == "ready":
+        return ok("the daemon is ready")
+    reason = f": {status.reason}" if status.reason else ""
+    return warning(f"the daemon is {text}{reason}")

@@ -7,6 +7,7 @@ from inferd.config.kinds.kind import InWorker
 from inferd.config.kinds.registry import MODELLESS
 from inferd.config.settings import LimitSettings
 from inferd.doctor.check import Finding, failed, ok, warning
+from inferd.doctor.machine import reinstall_hint
 from inferd.engine.channel.validator import SessionEndedError
 from inferd.engine.supervisor.spawn import WorkerStart
 from inferd.engine.trial_load import trial_load
@@ -24,10 +25,10 @@ def check_sandbox(limits: LimitSettings) -> Finding:
     """
     worker = trio.run(_enter, limits)
     if worker is None:
-        return failed("a worker with the mock backend does not start", "make setup")
+        return failed("a worker with the mock backend does not start", reinstall_hint())
     decoder = trio.run(_enter_decoder, limits)
     if decoder is None:
-        return failed("the decoder of large lines does not start", "make setup")
+        return failed("the decoder of large lines does not start", reinstall_hint())
     landlock = f"ABI {worker.landlock}" if worker.landlock else "no"
     detail = f"landlock {landlock}, seccomp {'yes' if worker.seccomp else 'no'}"
     if worker.is_complete and decoder.is_complete:

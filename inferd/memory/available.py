@@ -40,6 +40,14 @@ def available_bytes(
     return min([_of_machine(proc), *_of_groups(proc, groups)])
 
 
+def group_limit(
+    proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")
+) -> int | None:
+    """Return the bytes that control groups leave this process; ``None`` for no limit."""
+    least = min([UNBOUNDED, *_of_groups(proc, groups)])
+    return None if least == UNBOUNDED else least
+
+
 def _of_machine(proc: Path) -> int:
     numbers = _numbers(proc / "meminfo")
     return numbers.get("MemAvailable:", UNBOUNDED // _KIB) * _KIB

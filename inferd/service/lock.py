@@ -38,7 +38,8 @@ class LockHolder(NamedTuple):
     @property
     def is_foreign(self) -> bool:
         """Whether a process holds the lock that is no daemon of ours."""
-        return bool(self.command) and "inferd" not in self.command
+        names = {Path(word).name for word in self.command.split()}
+        return bool(self.command) and "inferd" not in names
 
 
 def lock_holder(directory: Path, locks: Path = LOCKS) -> LockHolder:

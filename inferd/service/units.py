@@ -2,10 +2,12 @@
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from inferd.paths import SYSTEM_DIRECTORY
@@ -119,6 +121,14 @@ class UnitState(NamedTuple):
     """Whether the unit's files have changed since systemd has read them."""
     is_listening: bool
     """Whether systemd listens at the service's sockets."""
+    environment: Mapping[str, str] = MappingProxyType({})
+    """What the unit and its drop-ins set."""
+    max_files: int | None = None
+    """The limit of open files; ``None`` for none."""
+    max_memory: int | None = None
+    """Bytes of memory that its control group may have; ``None`` for no limit."""
+    hides_devices: bool = False
+    """Whether the unit keeps device nodes from its processes."""
 
     @property
     def is_stopped(self) -> bool:
@@ -129,6 +139,7 @@ class UnitState(NamedTuple):
 _SERVICE_PROPERTIES: Final = (
     *("LoadState", "ActiveState", "SubState", "Result", "ExecMainStatus"),
     *("StatusText", "NRestarts", "FragmentPath", "DropInPaths", "NeedDaemonReload"),
+    *("Environment", "LimitNOFILE", "MemoryMax", "PrivateDevices"),
 )
 
 
@@ -150,7 +161,42 @@ def unit_state(service: SystemdService) -> UnitState | None:
         drop_ins=tuple(known.get("DropInPaths", "").split()),
         needs_reload=known.get("NeedDaemonReload") == "yes",
         is_listening=sockets.get("ActiveState") == "active",
+        environment=_assignments(known.get("Environment", "")),
+        max_files=_number(known.get("LimitNOFILE", "")),
+        max_memory=_number(known.get("MemoryMax", "")),
+        hides_devices=known.get("PrivateDevices") == "yes",
     )
+
+
+def _assignments(text: str) -> dict[str, str]:
+    """Parse what systemd quotes as a shell does."""
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        return {}
+    pairs = (word.partition("=") for word in words)
+    return {name: value for name, _, value in pairs}
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isdecimal() else None
+
+
+def unit_problems(service: SystemdService) -> list[str]:
+    """List what systemd finds wrong with the unit and its drop-ins, one line each."""
+    program = shutil.which("systemd-analyze")
+    if program is None or not _BOOTED.is_dir():
+        return []
+    user = ["--user"] if service.is_user else []
+    command = [program, *user, "--man=no", "--recursive-errors=no", "verify"]
+    try:
+        done = subprocess.run(  # noqa: S603  # names that INSTANCE matches
+            [*command, service.unit], capture_output=True, check=False, timeout=QUERY_S
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    lines = done.stderr.decode(errors="replace").splitlines()
+    return [line for line in lines if service.unit.removesuffix(".service") in line]
 
 
 def _show(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from inferd.config.kinds.kind import InDaemon
+from inferd.config.kinds.kind import InDaemon, RequiredFile
 from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.config.kinds.mock import MockSettings
 from inferd.config.kinds.registry import KINDS
@@ -73,7 +73,37 @@ def test_a_model_with_another_hash_is_a_failure_with_both(model):
 @pytest.mark.parametrize("leaf", ["missing.gguf", "."])
 def test_a_model_that_is_no_file_is_a_failure_with_a_hint(short_dir, leaf):
     finding = checked(short_dir / leaf)
-    assert (finding.verdict, finding.hint) == (Verdict.FAILED, "make setup")
+    assert finding.verdict is Verdict.FAILED
+    assert finding.hint.startswith("set model in [[backend]] ")
+
+
+@pytest.mark.parametrize(
+    ("reference", "hint"),
+    [
+        ("embedded:chat", "-m inferd.models embedded:chat"),
+        ("me/my-model:q4", "inferd model import FILE --name me/my-model:q4"),
+        ("/srv/m.gguf", "set model in [[backend]] chat to a file that exists"),
+        ("./m.gguf", "set model in [[backend]] chat to a file that exists"),
+    ],
+)
+def test_a_missing_model_has_the_hint_of_its_source(short_dir, reference, hint):
+    files = [RequiredFile("model", short_dir / "missing", None)]
+    assert hint in check_files(files, reference, "chat").hint
+
+
+def test_hints_remove_no_file_but_those_of_the_cache(model):
+    def hint(reference, path=model):
+        files = [RequiredFile("model", path, "0" * 64)]
+        return check_files(files, reference, "chat").hint
+
+    own = hint(str(model))
+    assert "rm " not in own
+    assert f'set sha256 = "{SHA256}" in [[backend]] chat' in own
+    assert hint("embedded:chat").startswith(f"rm {model}; ")
+    (model.parent / "blobs").mkdir()
+    stored = model.rename(model.parent / "blobs" / model.name)
+    assert hint("me/m:q4", stored).startswith("inferd model verify me/m:q4; ")
+    assert "rm " not in hint("me/m:q4", stored)
 
 
 def test_a_file_is_hashed_to_its_last_byte(model):

@@ -89,3 +89,18 @@ def test_a_check_runs_exactly_when_its_needs_passed(plan):
 
 def test_a_finding_is_written_without_what_is_empty():
     assert msgspec.to_builtins(ok("fine")) == {"verdict": "ok", "detail": "fine"}
+
+
+def test_what_a_check_may_not_look_at_is_its_own_failure():
+    def look() -> Finding:
+        raise PermissionError(13, "Permission denied", "/run/x")
+
+    def read() -> Finding:
+        raise OSError(5, "Input/output error", "/run/y")
+
+    checks = [Check("a", look), Check("b", read), Check("c", lambda: ok("fine"))]
+    a, b, c = run_checks(checks)
+    assert (a.verdict, a.hint) == (Verdict.FAILED, "sudo inferd doctor")
+    assert a.detail == "/run/x: Permission denied: cannot be looked at"
+    assert (b.verdict, b.hint) == (Verdict.FAILED, "namei -l /run/y")
+    assert c.verdict is Verdict.OK

@@ -6,9 +6,13 @@ import pytest
 from inferd.doctor.check import Verdict
 from inferd.doctor.machine import (
     USUAL_FLAGS,
+    Limits,
+    check_clock,
     check_cpu,
+    check_limits,
     check_packages,
     check_python,
+    reinstall_hint,
 )
 
 VERSIONS = {
@@ -116,3 +120,51 @@ def test_another_architecture_has_nothing_to_lack(cpu, monkeypatch):
     finding = cpu([])
     assert finding.verdict is Verdict.OK
     assert finding.detail.startswith("aarch64: ")
+
+
+# --- the clock and the limits -----------------------------------------------------------
+
+BUILT = 1_795_000_000.0
+
+
+def test_a_clock_before_the_installation_is_told():
+    finding = check_clock(BUILT - 2 * 86_400, BUILT)
+    assert finding.verdict is Verdict.WARNING
+    assert finding.hint == "sudo timedatectl set-ntp true"
+    assert check_clock(BUILT - 60, BUILT).verdict is Verdict.OK
+    assert check_clock(BUILT + 60, BUILT).detail == "2026-11-18 11:07 UTC"
+
+
+def test_limits_that_are_wide_enough_are_listed():
+    assert check_limits(Limits(), 1000).detail == (
+        "open files unlimited, memory of the control group unlimited"
+    )
+    finding = check_limits(Limits(max_files=1000, max_memory=2**30), 1000)
+    assert finding.verdict is Verdict.OK
+    assert finding.detail.endswith("1000, memory of the control group 1024 MiB")
+
+
+def test_too_few_open_files_are_told():
+    finding = check_limits(Limits(max_files=999), 1000)
+    assert finding.verdict is Verdict.WARNING
+    assert "1000 open files are wanted" in finding.detail
+    assert finding.hint == "ulimit -Hn 1000, or lower limits.max_connections"
+    unit = check_limits(Limits(max_files=999, unit="inferd.service"), 1000)
+    assert "edit inferd.service, with LimitNOFILE=1000" in unit.hint
+
+
+def test_a_control_group_that_leaves_nothing_is_told_with_the_reserve():
+    limits = Limits(max_memory=512 * 2**20, reserve=512 * 2**20)
+    finding = check_limits(limits, 10)
+    assert finding.verdict is Verdict.FAILED
+    assert "[memory] reserve keeps 512 MiB of it" in finding.detail
+    unit = check_limits(limits._replace(unit="inferd.service"), 10)
+    assert "with a larger MemoryMax= below [Service]" in unit.hint
+
+
+@pytest.mark.parametrize(
+    ("prefix", "hint"),
+    [("/opt/inferd/releases/0-1", "sudo make install"), ("/x/.venv", "make setup")],
+)
+def test_packages_come_back_as_they_came(prefix, hint):
+    assert reinstall_hint(prefix) == hint

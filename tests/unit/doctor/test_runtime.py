@@ -1,7 +1,10 @@
 import fcntl
+import grp
 import os
 import socket
-from contextlib import contextmanager
+import subprocess
+import sys
+from contextlib import ExitStack, contextmanager
 from threading import Thread
 
 import pytest
@@ -13,6 +16,12 @@ from inferd.doctor.runtime import (
     check_lock,
     check_sockets,
 )
+from tests.daemon.harness import eventually
+
+
+def follow(hint):
+    """Do what a hint says."""
+    subprocess.run(["sh", "-c", hint], check=True)
 
 
 def verdict_of(finding):
@@ -103,7 +112,26 @@ def test_the_kernel_lists_a_lock_that_is_really_held(lock):
     assert check_lock(lock.parent).detail == "free: no daemon runs here"
     with lock.open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        assert check_lock(lock.parent).detail == "held by a running daemon"
+        finding = check_lock(lock.parent)
+    assert finding.verdict is Verdict.FAILED  # this process is no daemon
+    assert finding.detail.startswith(f"held by process {os.getpid()}, which is no")
+    assert finding.hint == f"kill {os.getpid()}"
+
+
+def test_a_lock_of_another_program_is_free_when_that_has_ended(lock):
+    program = (
+        "import fcntl, sys, time\n"
+        "file = open(sys.argv[1])\n"
+        "fcntl.flock(file, fcntl.LOCK_EX)\n"
+        "time.sleep(99)"
+    )
+    with subprocess.Popen([sys.executable, "-c", program, str(lock)]) as holder:
+        try:
+            assert eventually(lambda: check_lock(lock.parent).verdict is Verdict.FAILED)
+            follow(check_lock(lock.parent).hint)
+            assert eventually(lambda: check_lock(lock.parent).verdict is Verdict.OK)
+        finally:
+            holder.kill()
 
 
 def test_a_lock_that_is_a_symlink_is_a_failure(short_dir):
@@ -120,13 +148,21 @@ def test_without_the_kernels_list_nothing_is_known(lock, tmp_path):
 # --- the sockets ------------------------------------------------------------------------
 
 
-def make_socket(path, mode):
-    with socket.socket(socket.AF_UNIX) as sock:
-        sock.bind(str(path))
-    path.chmod(mode)
+@pytest.fixture
+def make_socket():
+    """Make sockets that are listened at until the end of the test."""
+    with ExitStack() as stack:
+
+        def make(path, mode):
+            sock = stack.enter_context(socket.socket(socket.AF_UNIX))
+            sock.bind(str(path))
+            sock.listen()
+            path.chmod(mode)
+
+        yield make
 
 
-def test_sockets_with_their_modes_are_well(short_dir):
+def test_sockets_with_their_modes_are_well(short_dir, make_socket):
     make_socket(short_dir / "admin.sock", 0o600)
     make_socket(short_dir / "infer.sock", 0o660)
     assert verdict_of(check_sockets(short_dir)) == (
@@ -135,7 +171,7 @@ def test_sockets_with_their_modes_are_well(short_dir):
     )
 
 
-def test_every_inference_socket_is_looked_at(short_dir):
+def test_every_inference_socket_is_looked_at(short_dir, make_socket):
     for leaf in ("infer.v2.sock", "infer.embed.sock", "infer.rerank.sock"):
         make_socket(short_dir / leaf, 0o660)
     detail = "infer.v2.sock 0660, infer.embed.sock 0660, infer.rerank.sock 0660"
@@ -144,7 +180,9 @@ def test_every_inference_socket_is_looked_at(short_dir):
     assert check_sockets(short_dir).verdict is Verdict.FAILED
 
 
-def test_an_admin_socket_that_is_shared_has_the_mode_of_the_others(short_dir):
+def test_an_admin_socket_that_is_shared_has_the_mode_of_the_others(
+    short_dir, make_socket
+):
     make_socket(short_dir / "admin.sock", 0o660)
     shared = check_sockets(short_dir, admin_is_shared=True)
     assert verdict_of(shared) == (Verdict.OK, "admin.sock 0660")
@@ -153,7 +191,7 @@ def test_an_admin_socket_that_is_shared_has_the_mode_of_the_others(short_dir):
     assert alone.verdict is Verdict.FAILED
 
 
-def test_a_daemon_that_loads_has_its_admin_socket_alone(short_dir):
+def test_a_daemon_that_loads_has_its_admin_socket_alone(short_dir, make_socket):
     make_socket(short_dir / "admin.sock", 0o600)
     assert verdict_of(check_sockets(short_dir)) == (Verdict.OK, "admin.sock 0600")
 
@@ -162,11 +200,37 @@ def test_a_daemon_that_loads_has_its_admin_socket_alone(short_dir):
     ("leaf", "mode"),
     [("admin.sock", 0o660), ("infer.sock", 0o666), ("infer.sock", 0o600)],
 )
-def test_a_socket_with_another_mode_is_a_failure(short_dir, leaf, mode):
+def test_a_socket_with_another_mode_is_a_failure(short_dir, make_socket, leaf, mode):
     make_socket(short_dir / leaf, mode)
     finding = check_sockets(short_dir)
     assert finding.verdict is Verdict.FAILED
     assert finding.detail == f"wrong mode of {leaf}"
+    follow(finding.hint)
+    assert check_sockets(short_dir).verdict is Verdict.OK
+
+
+def test_a_socket_of_another_group_is_a_failure(short_dir, make_socket):
+    make_socket(short_dir / "infer.sock", 0o660)
+    own = grp.getgrgid(os.getegid()).gr_name
+    groups = {"infer.sock": "no-such-group"}
+    finding = check_sockets(short_dir, groups=groups)
+    assert finding.verdict is Verdict.FAILED
+    assert finding.detail == f"the group of infer.sock is {own}, not no-such-group"
+    assert finding.hint == f"chgrp no-such-group {short_dir}/infer.sock"
+    assert check_sockets(short_dir, groups={"infer.sock": own}).verdict is Verdict.OK
+
+
+def test_a_socket_that_nobody_listens_at_is_left_from_a_daemon(short_dir, make_socket):
+    make_socket(short_dir / "admin.sock", 0o600)
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.bind(str(short_dir / "infer.sock"))
+    (short_dir / "infer.sock").chmod(0o660)
+    finding = check_sockets(short_dir)
+    assert verdict_of(finding) == (Verdict.WARNING, "nobody listens at infer.sock")
+    follow(finding.hint)
+    assert check_sockets(short_dir).verdict is Verdict.OK
+    missing = short_dir / "missing"
+    assert check_sockets(short_dir, unix_sockets=missing).verdict is Verdict.OK
 
 
 @pytest.mark.parametrize("leaf", ["admin.sock", "infer.sock"])

@@ -55,7 +55,7 @@ def test_without_the_list_of_the_kernel_it_is_unknown(lock, short_dir):
     [
         ("/opt/inferd/current/bin/python3 /opt/inferd/current/bin/inferd serve", False),
         (".venv/bin/python -m inferd serve", False),
-        ("flock /run/inferd.lock sleep 9", False),
+        ("flock /run/inferd/inferd.lock sleep 9", True),
         ("sleep 9", True),
         ("", False),
     ],

@@ -3,10 +3,12 @@ import json
 import pytest
 
 from inferd import __version__
-from inferd.cli.commands.doctor import MARKS, all_checks
+from inferd.cli.commands.doctor import MARKS
+from inferd.doctor.catalogue import all_checks, services_checks
 from inferd.doctor.check import Check, Verdict, failed, ok, warning
 from inferd.doctor.memory import Forecast
 from inferd.memory.plan import plan_memory
+from inferd.service.units import SYSTEM, UnitState, instance
 from tests.fakes.memory_coordinator import DEMAND
 
 CHECKS = [
@@ -25,6 +27,7 @@ def checks(monkeypatch):
         monkeypatch.setattr(
             "inferd.cli.commands.doctor.all_checks", lambda *_: iter(checks)
         )
+        monkeypatch.setattr("inferd.cli.commands.doctor.services_checks", list)
 
     return use
 
@@ -80,9 +83,15 @@ def test_a_configuration_s_backends_are_checked_by_name(inferd, short_dir):
         "python",
         "packages",
         "cpu",
+        "clock",
         "config",
         "box",
+        "limits",
+        "driver",
         "worker[a]",
+        "store",
+        "disk",
+        "log-directory",
         "runtime-directory",
         "lock",
         "sockets",
@@ -106,7 +115,7 @@ def test_memory_is_forecast_once_for_all_backends(inferd, monkeypatch, short_dir
         demands = {"a": DEMAND, "b": DEMAND}
         return Forecast(demands, plan=plan_memory(demands, budget))
 
-    monkeypatch.setattr("inferd.cli.commands.doctor.forecast", forecast)
+    monkeypatch.setattr("inferd.doctor.catalogue.forecast", forecast)
     names = "".join(
         f'[[backend]]\nname = "{name}"\nkind = "llamacpp"\nmodel = "/m"\n'
         for name in "ab"
@@ -134,3 +143,75 @@ def test_a_broken_configuration_is_a_finding_and_ends_the_list(inferd, short_dir
     finding = last.run()
     assert finding.verdict is Verdict.FAILED
     assert "nonsense" in finding.detail
+
+
+def test_memory_that_is_short_is_told_with_what_bounds_it(
+    inferd, monkeypatch, short_dir
+):
+    def forecast(*_):
+        return Forecast({"a": DEMAND}, refusal="it needs more")
+
+    monkeypatch.setattr("inferd.doctor.catalogue.forecast", forecast)
+    monkeypatch.setattr("inferd.doctor.catalogue.available_bytes", lambda: 2**30)
+    config = short_dir / "config.toml"
+    config.write_text(
+        '[[backend]]\nname = "a"\nkind = "llamacpp"\nmodel = "/m"\n'
+        f'[listen]\ndirectory = "{short_dir}"\n'
+    )
+    for limit, source in (
+        (None, "1024 MiB are available"),
+        (2**29, "the control group leaves 512 MiB"),
+    ):
+        monkeypatch.setattr(
+            "inferd.doctor.catalogue.group_limit", lambda limit=limit: limit
+        )
+        checks = {each.name: each for each in all_checks(config)}
+        finding = checks["memory[a]"].run()
+        assert finding.verdict is Verdict.FAILED
+        assert finding.detail.endswith(
+            f"{source}, of which [memory] reserve keeps 512 MiB"
+        )
+
+
+def test_a_service_is_checked_where_it_is(inferd, short_dir, monkeypatch):
+    monkeypatch.setattr("inferd.doctor.catalogue.unit_state", lambda _: None)
+    monkeypatch.setattr("inferd.doctor.catalogue.unit_problems", lambda _: [])
+    config = short_dir / "config.toml"
+    config.write_text('[[backend]]\nname = "a"\nkind = "llamacpp"\nmodel = "/m"\n')
+    found = {each.name: each for each in all_checks(config, service=SYSTEM)}
+    assert {"accounts", "unit", "readable[a]"} <= found.keys()
+    assert found["readable[a]"].needs == ["model[a]"]
+    assert "readable[a]" in found["worker[a]"].needs
+
+
+def test_an_instance_without_a_configuration_has_a_hint_that_makes_one(
+    inferd, monkeypatch, short_dir
+):
+    missing = short_dir / "b.toml"
+    service = SYSTEM._replace(configuration=missing)
+    monkeypatch.setattr("inferd.doctor.catalogue.unit_state", lambda _: None)
+    monkeypatch.setattr("inferd.doctor.catalogue.unit_problems", lambda _: [])
+    *_, config = all_checks(missing, service=service)
+    assert config.run().hint == f"sudo install -D --mode=0644 /dev/null {missing}"
+
+
+def test_a_name_that_no_instance_has_is_an_error(inferd):
+    code, _, stderr = inferd("doctor", "--instance", "../x")
+    assert code == 2
+    assert "is not the name of an instance" in stderr
+
+
+def test_services_are_told_in_short_with_the_command_that_says_more(monkeypatch):
+    state = UnitState(
+        *("loaded", "failed", "failed", "exit-code", "2", "no model", 0, "", ()),
+        needs_reload=False,
+        is_listening=True,
+    )
+    services = [SYSTEM, instance("b")]
+    monkeypatch.setattr("inferd.doctor.catalogue.installed_services", lambda: services)
+    monkeypatch.setattr("inferd.doctor.catalogue.unit_state", lambda _: state)
+    monkeypatch.setattr("inferd.doctor.catalogue.unit_problems", lambda _: [])
+    findings = {check.name: check.run() for check in services_checks()}
+    assert findings["service[inferd]"].detail == "inferd.service has failed: no model"
+    assert findings["service[inferd]"].hint == "sudo inferd doctor --system"
+    assert findings["service[inferd@b]"].hint == "sudo inferd doctor --instance b"
