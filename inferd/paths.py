@@ -7,6 +7,8 @@ from pathlib import Path
 LOCK_NAME = "inferd.lock"
 LOG_FILE = "inferd.ndjson"
 SYSTEM_DIRECTORY = Path("/run/inferd")
+SYSTEM_MODELS = Path("/var/lib/inferd/models")
+"""The machine's model store: root writes it, and the service reads it."""
 
 
 def runtime_directory(environ: Mapping[str, str] | None = None) -> Path:

@@ -3,10 +3,11 @@
 import os
 import subprocess
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from inferd.trusted_path import UntrustedError, open_directory
+from inferd.trusted_path import DIRECTORY, UntrustedError, open_directory
 from tools.trusted import FILE, copy_file, replace_link
 from tools.wheel import say
 
@@ -14,6 +15,10 @@ LINK = Path("/usr/local/bin/inferd")
 SYSTEM_UNITS = Path("/etc/systemd/system")
 USER_UNITS = Path("/etc/systemd/user")
 SYSUSERS = Path("/etc/sysusers.d/inferd.conf")
+STATE = Path("/var/lib/inferd")
+"""Root's directory with that of the service's state and the machine's model store."""
+OWN_STATE: Final = "state"
+"""The service's own directory in it: `StateDirectory=` of the units."""
 UNITS: Final = ("inferd*.socket", "inferd*.service")
 """Instances among them; the sockets first, which would start the service again."""
 SERVICES: Final = ("inferd.service", "inferd@*.service")
@@ -37,6 +42,7 @@ def place_files(sources: Path, prefix: Path) -> None:
     for target, source in placed(sources).items():
         place(source, target)
     subprocess.run(["systemd-sysusers", str(SYSUSERS)], check=True)
+    take_state_directory(STATE)
     try:
         directory = open_directory(LINK.parent, makes=True)
         replace_link(prefix / "current" / "bin" / "inferd", directory, LINK.name)
@@ -44,6 +50,43 @@ def place_files(sources: Path, prefix: Path) -> None:
     except UntrustedError as error:
         say(f"note: no link in {LINK.parent}: {error}")
     reload_systemd()
+
+
+def take_state_directory(path: Path) -> None:
+    """Make root the owner of the directory above the service's own.
+
+    Versions before gave all of it to the service's user. Nothing in it is opened or followed:
+    it is renamed as a whole, and becomes the service's own directory in a new one.
+    """
+    aside = f".{path.name}-{OWN_STATE}"
+    parent = open_directory(path.parent, makes=True)
+    try:
+        owner = _owner(path.name, parent)
+        if owner not in (0, None):
+            try:
+                os.rename(path.name, aside, src_dir_fd=parent, dst_dir_fd=parent)
+            except OSError as error:
+                say(f"note: {path} stays the service's: {error.strerror}")
+                return
+        with suppress(FileExistsError):
+            os.mkdir(path.name, 0o755, dir_fd=parent)
+        if _owner(aside, parent) is None:
+            return
+        directory = os.open(path.name, DIRECTORY, dir_fd=parent)
+        try:
+            os.rename(aside, OWN_STATE, src_dir_fd=parent, dst_dir_fd=directory)
+        finally:
+            os.close(directory)
+    finally:
+        os.close(parent)
+
+
+def _owner(name: str, directory: int) -> int | None:
+    """Return the uid of a file's owner, of a link's its own; ``None`` if it is missing."""
+    try:
+        return os.stat(name, dir_fd=directory, follow_symlinks=False).st_uid
+    except FileNotFoundError:
+        return None
 
 
 def place(source: Path, target: Path) -> None:

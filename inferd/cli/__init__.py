@@ -112,6 +112,8 @@ def _parse_command(
     name, command = argv[0], parsers[argv[0]]
     if name in GROUPS:
         return _parse_command(command, *GROUPS[name], argv[1:])
+    if add_shared := getattr(import_module(package), "add_shared_arguments", None):
+        add_shared(command)
     module = import_module(f"{package}.{name}{'_' if iskeyword(name) else ''}")
     module.add_arguments(command)
     command.set_defaults(run=module.run)

@@ -55,7 +55,10 @@ def check_python() -> Finding:
 
 def check_packages() -> Finding:
     """Check that the packages are installed, native ones in the pinned version."""
-    found = {name: version(name) for name in _RUNTIME}
+    try:
+        found = {name: version(name) for name in _RUNTIME}
+    except PackageNotFoundError as error:
+        return failed(f"{error.name} is not installed", reinstall_hint())
     try:
         found |= {name: version(name) for name in _LLAMA}
     except PackageNotFoundError as error:

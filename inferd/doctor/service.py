@@ -12,6 +12,7 @@ from typing import Final
 from inferd.client.peer_check import SERVICE_USER
 from inferd.config.kinds.kind import RequiredFile
 from inferd.doctor.check import Finding, failed, first, ok, warning
+from inferd.paths import SYSTEM_MODELS
 from inferd.service.units import SystemdService, UnitState
 
 HIDDEN: Final = (Path("/home"), Path("/root"), Path("/run/user"))
@@ -205,6 +206,7 @@ def environment_of(service: SystemdService, state: UnitState | None) -> Iterator
         "RUNTIME_DIRECTORY": str(service.directory),
         "LOGS_DIRECTORY": str(Path("/var/log/inferd") / suffix),
         "INFERD_CACHE_DIR": "/opt/inferd",
+        "INFERD_MODELS": str(SYSTEM_MODELS),
     }
     if suffix:
         places["INFERD_CONFIG"] = str(service.configuration)

@@ -123,8 +123,13 @@ def _bring(
 
 
 def _is_own(status: os.stat_result) -> bool:
-    """Tell whether nobody but this user may write to a file."""
+    """Tell whether nobody but this user may write to a file, and its readers may read it.
+
+    A store of root's is read by services, which run as other users.
+    """
     others = stat.S_IWGRP | stat.S_IWOTH
+    if os.geteuid() == 0 and not status.st_mode & stat.S_IROTH:
+        return False
     return status.st_uid == os.geteuid() and not status.st_mode & others
 
 

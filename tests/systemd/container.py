@@ -143,6 +143,8 @@ def place_release(root: Path, number: int) -> None:
     site = Path(trio.__file__).parents[1]
     for package in (ROOT / "inferd", *(site / name for name in LIBRARIES)):
         shutil.copytree(package, release / "lib" / package.name)
+        for metadata in site.glob(f"{package.name}-*.dist-info"):
+            shutil.copytree(metadata, release / "lib" / metadata.name)
     command = release / "bin" / "inferd"
     command.parent.mkdir()
     command.write_text(COMMAND)

@@ -248,6 +248,8 @@ def test_the_service_s_user_gains_nothing_by_swapping_while_root_installs(socket
         for number in range(N_INSTALLS):
             # as versions before this layout left it
             sockets.run("install", "-d", "-o", "inferd", "/var/cache/inferd")
+            sockets.run("rm", "-rf", "/var/lib/inferd")
+            sockets.run("install", "-d", "-o", "inferd", "-m", "700", "/var/lib/inferd")
             with sockets.start(*as_service, "python3", "-c", SWAP) as attacker:
                 try:
                     sockets.run(*use_release(number % 2 + 1))
@@ -411,6 +413,47 @@ def test_an_instance_without_a_configuration_tells_its_clients_so(sockets):
         sockets.run("systemctl", "stop", "inferd@third.socket")
 
 
+def test_the_state_of_older_versions_becomes_the_service_s_own_directory(sockets):
+    sockets.run("systemctl", "stop", "inferd")
+    sockets.run("rm", "-rf", "/var/lib/inferd")
+    sockets.run("install", "-d", "-o", "inferd", "-m", "700", "/var/lib/inferd")
+    sockets.run("sh", "-c", "echo kept > /var/lib/inferd/file")
+    for _ in range(2):
+        sockets.run(*use_release(2))
+        sockets.run(*use_release(1))
+    assert ask(sockets)["type"] == "done"
+    paths = ("/var/lib/inferd", "/var/lib/inferd/state")
+    listing = sockets.run("stat", "-c", "%n %U %a", *paths).stdout.splitlines()
+    assert listing == ["/var/lib/inferd root 755", "/var/lib/inferd/state inferd 700"]
+    assert sockets.run("cat", "/var/lib/inferd/state/file").stdout == "kept\n"
+    assert sockets.run("ls", "-A", "/var/lib/inferd").stdout.split() == ["state"]
+
+
+def test_the_machine_s_models_are_root_s_and_read_by_the_service(sockets):
+    model = ("/usr/local/bin/inferd", "model")
+    sockets.run("sh", "-c", "umask 077; printf GGUF0123 > /root/m.gguf")
+    sockets.run(
+        *("sh", "-c", 'umask 077; exec "$@"', "sh"),
+        *(*model, "import", "--system", "/root/m.gguf", "--name", "me/m:q4"),
+    )
+    listed = sockets.run("setpriv", "--reuid=nobody", *model, "list", "--system")
+    assert listed.stdout.startswith("me/m:q4  ")
+    refused = sockets.run(
+        *("setpriv", "--reuid=nobody", *model, "remove", "--system", "me/m:q4"),
+        check=False,
+    )
+    assert "hint: the same command with sudo" in refused.stderr
+    blob = "/var/lib/inferd/models/blobs/*"
+    as_service = "setpriv --reuid=inferd --regid=inferd --clear-groups"
+    read = sockets.run("sh", "-c", f"{as_service} cat {blob}").stdout
+    assert read == "GGUF0123"
+    wrote = sockets.run("sh", "-c", f"{as_service} touch {blob}", check=False)
+    assert "Permission denied" in wrote.stderr
+    environment = sockets.show("Environment")["Environment"]
+    assert "INFERD_MODELS=/var/lib/inferd/models" in environment
+    sockets.run(*model, "remove", "--system", "me/m:q4")
+
+
 def test_a_reload_fails_if_the_daemon_refuses_the_configuration(sockets):
     ask(sockets)
     before = sockets.show("MainPID")
@@ -441,7 +484,8 @@ def test_an_instance_has_sockets_and_a_configuration_of_its_own(sockets):
 def test_the_commands_of_the_readme_do_what_it_says(sockets):
     sockets.run("useradd", "member")
     commands = [line for line in PROMPTS if re.match("sudo (?!make)", line)]
-    assert len(commands) == 7
+    assert len(commands) == 10
+    sockets.run("sh", "-c", "printf GGUF0123 > my-model.gguf")
     for command in commands:
         command = command.removeprefix("sudo ").replace('"$USER"', "member")
         done = sockets.run("sh", "-c", command, check=False)

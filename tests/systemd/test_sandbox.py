@@ -40,6 +40,10 @@ UNFILTERED = {"uretprobe", "uprobe"}
 """The kernel asks no filter about these."""
 
 
+STATE = "/var/lib/inferd/state"
+"""What the unit lets its processes write to."""
+
+
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory):
     with overlay(tmp_path_factory.mktemp("machine")) as root:
@@ -90,13 +94,11 @@ def test_every_call_that_is_on_no_list_fails_with_eperm_in_the_unit(machine):
 
 
 def test_no_way_out_that_was_found_is_one_in_the_unit(machine):
-    machine.run("mkdir", "-p", "/var/lib/inferd/private")
-    machine.run("touch", "/var/lib/inferd/own", "/var/lib/inferd/private/secret")
-    machine.run("chown", "-R", "inferd:inferd", "/var/lib/inferd")
+    machine.run("mkdir", "-p", f"{STATE}/private")
+    machine.run("touch", f"{STATE}/own", f"{STATE}/private/secret")
+    machine.run("chown", "-R", "inferd:inferd", STATE)
     killed = "call by another table"  # by the unit, whoever in it makes one
-    found = json.loads(
-        audited(machine, f'escapes.py /var/lib/inferd 1 --but "{killed}"')
-    )
+    found = json.loads(audited(machine, f'escapes.py {STATE} 1 --but "{killed}"'))
     assert len(found) > 120
     assert {*found.values()} == {"EPERM", "ENOSYS"}
     assert [name for name, error in found.items() if error == "ENOSYS"] == [

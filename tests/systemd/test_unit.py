@@ -151,6 +151,7 @@ def test_a_service_has_room_for_the_threads_of_some_backends(service):
 def generic(text: str) -> list[str]:
     """Take out what makes an instance of a unit."""
     text = text.replace("@%i.", ".").replace("/run/inferd/%i", "/run/inferd")
+    text = text.replace("inferd/state/%i", "inferd/state")
     lines = text.replace("inferd %i", "inferd").replace("inferd/%i", "inferd")
     return [line for line in lines.splitlines() if "INFERD_CONFIG" not in line]
 

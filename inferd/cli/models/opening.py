@@ -1,5 +1,6 @@
 """The store that a command works on, and how it shows sizes and progress."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ from inferd.models.store.directory import StoreDirectory, StoreError
 from inferd.models.store.manifest import ManifestError
 from inferd.models.store.names import InvalidNameError
 from inferd.models.store.store import ModelStore
-from inferd.paths import models_directory
+from inferd.paths import SYSTEM_MODELS, models_directory
 
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 _STEP: Final = 1000
@@ -31,12 +32,17 @@ def opened_store(*, makes: bool = False) -> Iterator[ModelStore]:
     try:
         directory = _open(path, makes=makes)
         if directory is None:
+            system = " --system" if path == SYSTEM_MODELS else ""
             raise CommandError(
                 f"there is no model store at {path}",
-                "bring a model first: inferd model pull SOURCE, or import FILE",
+                f"bring a model first: inferd model pull{system} SOURCE, or import FILE",
             )
         with directory:
             yield ModelStore(directory)
+    except PermissionError as error:
+        raise CommandError(
+            f"the model store {path}: {error.strerror}", _permission_hint(path)
+        ) from error
     except (StoreError, ManifestError, InvalidNameError) as error:
         raise CommandError(str(error)) from error
 
@@ -52,11 +58,17 @@ def _open(path: Path, *, makes: bool) -> StoreDirectory | None:
         if makes and directory is not None:
             directory.check_writable()
     except OSError as error:
-        raise CommandError(
-            f"the model store {path}: {error.strerror}",
-            "choose another directory: INFERD_MODELS=DIRECTORY" if makes else "",
-        ) from error
+        hint = "choose another directory: INFERD_MODELS=DIRECTORY" if makes else ""
+        if path == SYSTEM_MODELS:
+            hint = _permission_hint(path)
+        raise CommandError(f"the model store {path}: {error.strerror}", hint) from error
     return directory
+
+
+def _permission_hint(path: Path) -> str:
+    """Return what to do where this user may not write to a store."""
+    is_roots = path == SYSTEM_MODELS and os.geteuid() != 0
+    return "the same command with sudo" if is_roots else ""
 
 
 def size(n_bytes: int) -> str:

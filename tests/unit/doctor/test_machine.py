@@ -168,3 +168,10 @@ def test_a_control_group_that_leaves_nothing_is_told_with_the_reserve():
 )
 def test_packages_come_back_as_they_came(prefix, hint):
     assert reinstall_hint(prefix) == hint
+
+
+def test_a_package_that_the_daemon_needs_is_missing(installed):
+    del installed["msgspec"]
+    finding = check_packages()
+    assert (finding.verdict, finding.hint) == (Verdict.FAILED, "make setup")
+    assert finding.detail == "msgspec is not installed"

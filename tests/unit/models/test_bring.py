@@ -49,6 +49,17 @@ def test_a_file_that_others_may_write_to_is_copied(directory, tmp_path, mode):
     assert directory.path_of(BLOBS, file.sha256).read_bytes() == MODEL
 
 
+@pytest.mark.parametrize("mode", [0o600, 0o640])
+def test_a_file_that_services_may_not_read_is_copied_by_root(
+    directory, tmp_path, monkeypatch, mode
+):
+    monkeypatch.setattr("inferd.models.bring.os.geteuid", lambda: 0)
+    path = write(tmp_path / "m.gguf", mode=mode)
+    file, means, _ = bring(directory, path)
+    assert means in {Means.COPIED, Means.SHARED}
+    assert directory.status(BLOBS, file.sha256).st_mode & 0o004
+
+
 @pytest.mark.root
 def test_another_user_s_file_is_copied(directory, tmp_path):
     path = write(tmp_path / "m.gguf")
