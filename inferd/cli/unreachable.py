@@ -78,7 +78,7 @@ def refuse_stopped(directory: Path | None) -> None:
     found = find_stopped(directory)
     if found is not None:
         service, state = found
-        reason = failure_of(state)
+        reason = state.failure
         outcome = f"has failed: {reason}" if reason else "is stopped"
         raise CommandError(f"{service.unit} {outcome}", hint=service.systemctl("start"))
 
@@ -86,10 +86,3 @@ def refuse_stopped(directory: Path | None) -> None:
 def find_stopped(directory: Path | None) -> tuple[SystemdService, UnitState] | None:
     """Find the service that connecting would start; ``None`` if it would start none."""
     return stopped_service([directory] if directory else client_directories())
-
-
-def failure_of(state: UnitState) -> str:
-    """Return why a service failed; empty if it did not."""
-    if state.active != "failed":
-        return ""
-    return state.status or f"{state.result}, exit status {state.exit_status}"

@@ -91,7 +91,7 @@ def _digest_hint(path: Path, actual: str, reference: str, backend: str) -> str:
         return f"rm {shlex.quote(str(path))}; {model_hint(reference, backend)}"
     if path.parent.name == BLOBS:
         return (
-            f"inferd model verify {reference}; then import it again: "
+            f"inferd model verify {reference}; "
             f"inferd model import FILE --name {reference}"
         )
     return (

@@ -11,6 +11,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 import inferd
+from inferd.client.peer_check import SERVICE_USER
 from inferd.config.kinds.kind import InDaemon, InWorker, MemoryPolicy, RequiredFile
 from inferd.config.kinds.registry import KINDS, KindRegistry, S
 from inferd.config.load import load_config, locate_model, socket_directory
@@ -121,12 +122,25 @@ def _check_service(service: SystemdService) -> Finding:
 def _configuration(
     file: Path | None, kinds: KindRegistry, service: SystemdService | None
 ) -> tuple[Config | None, Finding]:
+    if service is not None and (denied := _unreadable(service)):
+        return None, denied
     try:
         config = load_config(file, kinds=kinds)
     except ConfigError as error:
         return None, failed(str(error), _config_hint(file, service))
     names = ", ".join(backend.name for backend in config.backend)
     return config, ok(f"backends: {names}")
+
+
+def _unreadable(service: SystemdService) -> Finding | None:
+    """Return the finding for a configuration that the service's user may not read."""
+    path = service.configuration
+    if path is None or not path.exists() or service_may_read(path):
+        return None
+    return failed(
+        f"the user {SERVICE_USER} may not read {path}",
+        f"sudo chmod o+r {path}; {service.systemctl('restart')}",
+    )
 
 
 def _config_hint(file: Path | None, service: SystemdService | None) -> str:

@@ -1,7 +1,9 @@
 """Checks of Python, the installed packages and the processor."""
 
+import os
 import platform
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
@@ -19,6 +21,9 @@ code for older ones is slow."""
 _MORE: Final = ("avx512f", "avx512_vnni", "avx_vnni")
 """CPU flags that llama.cpp has further variants for."""
 
+_ROOM: Final = 4
+"""Times the reserve that a control group should have for a start; large models need more."""
+
 _CLOCK_TOLERANCE_S: Final = 24 * 60 * 60
 """Seconds by which a clock may differ from that of another machine, in another time zone."""
 
@@ -26,8 +31,21 @@ _RUNTIME: Final = ("msgspec", "structlog", "trio")
 _LLAMA: Final = ("llama-cpp-python", "jinja2", "numpy")
 
 
-def reinstall_hint(prefix: str = sys.prefix) -> str:
-    """Return the command that brings the packages back, in a checkout of inferd."""
+LIBRARY_VARIABLE: Final = "LLAMA_CPP_LIB_PATH"
+"""Environment variable that replaces the native library by another build."""
+
+
+def reinstall_hint(
+    prefix: str = sys.prefix, environ: Mapping[str, str] = os.environ
+) -> str:
+    """Return the command that brings the native library back that was tested.
+
+    Args:
+        prefix: where Python's packages are.
+        environ: may name another build, which nothing but leaving it out mends.
+    """
+    if environ.get(LIBRARY_VARIABLE):
+        return f"unset {LIBRARY_VARIABLE}"
     is_service = prefix.startswith("/opt/inferd")
     return "sudo make install" if is_service else "make setup"
 
@@ -144,20 +162,28 @@ def check_limits(limits: Limits, n_wanted: int) -> Finding:
     if limits.max_memory is not None and limits.max_memory <= limits.reserve:
         return failed(
             f"{detail}; [memory] reserve keeps {mib(limits.reserve)} of it",
-            _memory_hint(limits.unit),
+            _memory_hint(limits.unit, limits.reserve),
         )
     return ok(detail)
 
 
 def _files_hint(unit: str, n_wanted: int) -> str:
     if unit:
-        return (
-            f"sudo systemctl edit {unit}, with LimitNOFILE={n_wanted} below [Service]"
-        )
+        return _drop_in_hint(unit, "zz-files.conf", f"LimitNOFILE={n_wanted}")
     return f"ulimit -Hn {n_wanted}, or lower limits.max_connections"
 
 
-def _memory_hint(unit: str) -> str:
+def _memory_hint(unit: str, reserve: int) -> str:
     if unit:
-        return f"sudo systemctl edit {unit}, with a larger MemoryMax= below [Service]"
+        return _drop_in_hint(unit, "zz-memory.conf", f"MemoryMax={_ROOM * reserve}")
     return "raise the limit of the control group, or lower [memory] reserve"
+
+
+def _drop_in_hint(unit: str, name: str, line: str) -> str:
+    """Write the commands that set something of a service, whatever other drop-ins say."""
+    directory = f"/etc/systemd/system/{unit}.d"
+    return (
+        f"sudo mkdir -p {directory}; "
+        f"printf '[Service]\\n{line}\\n' | sudo tee {directory}/{name}; "
+        f"sudo systemctl daemon-reload; sudo systemctl restart {unit}"
+    )

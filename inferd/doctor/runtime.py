@@ -17,7 +17,7 @@ from inferd.limits.connections import SOCKET_PATH_BYTES
 from inferd.paths import LOCK_NAME
 from inferd.server.listen.bind import ListenError, check_socket_directory
 from inferd.service.lock import LOCKS, LockState, lock_holder
-from inferd.service.units import stopped_service
+from inferd.service.units import service_of, stopped_service, unit_state
 from inferd.surfaces import (
     ADMIN,
     INFER,
@@ -102,7 +102,7 @@ def check_sockets(
         return failed(f"{links[0]} is a symlink", f"rm {links[0]}")
     found = {path.name: path.stat() for path in paths if path.exists()}
     if not found:
-        return warning("none: no daemon runs here", "inferd serve")
+        return warning("none: no daemon runs here", _start_hint(directory))
     stale = _stale(directory, found, unix_sockets)
     if stale:
         paths = [directory / leaf for leaf in stale]
@@ -164,19 +164,18 @@ def check_admin(directory: Path) -> Finding:
     if found is None:
         return _ask(directory)
     service, state = found
-    if state.active != "failed":
+    if not state.failure:
         return ok(f"{service.unit} is stopped; the next request starts it")
-    reason = state.status or f"exit status {state.exit_status}"
-    return failed(f"{service.unit} has failed: {reason}", service.journal)
+    return failed(f"{service.unit} has failed: {state.failure}", service.journal)
 
 
 def _ask(directory: Path) -> Finding:
     try:
         for _, status in watch_status(directory, timeout_s=ADMIN_TIMEOUT_S):
             if status.status != "capabilities":
-                return _status_finding(status)
+                return _status_finding(status, directory)
     except NoDaemonError as error:
-        return warning(str(error), "inferd serve")
+        return warning(str(error), _start_hint(directory))
     except ClientError as error:
         is_untrusted = isinstance(error, UntrustedServerError)
         detail = str(error) if is_untrusted else f"not a daemon: {error}"
@@ -188,9 +187,24 @@ def _ask(directory: Path) -> Finding:
     return failed("the daemon closed the admin socket", "inferd status --watch")
 
 
-def _status_finding(status: AnyStatus) -> Finding:
+def _start_hint(directory: Path) -> str:
+    """Return the command that starts the daemon of a directory."""
+    service = service_of(directory)
+    if service is None or service.is_user:
+        return "inferd serve"
+    return f"sudo systemctl enable --now {service.socket_unit} {service.unit}"
+
+
+def _status_finding(status: AnyStatus, directory: Path) -> Finding:
     text = " ".join(word for word in (status.status, status.phase) if word)
     if text == "ready":
         return ok("the daemon is ready")
     reason = f": {status.reason}" if status.reason else ""
-    return warning(f"the daemon is {text}{reason}")
+    if status.phase != "breaker_open":
+        return warning(f"the daemon is {text}{reason}", "inferd status --watch")
+    service = service_of(directory)
+    state = unit_state(service) if service is not None else None
+    restart = "inferd drain, then: inferd serve"
+    if service is not None and state is not None and state.active == "active":
+        restart = service.systemctl("restart")
+    return failed(f"a worker died again and again{reason}", restart)

@@ -75,9 +75,8 @@ def _unit_findings(
 
 
 def _check_state(service: SystemdService, state: UnitState) -> Finding:
-    if state.active == "failed":
-        reason = state.status or f"{state.result}, exit status {state.exit_status}"
-        return failed(f"{service.unit} has failed: {reason}", service.journal)
+    if state.failure:
+        return failed(f"{service.unit} has failed: {state.failure}", service.journal)
     if not state.is_listening:
         prefix = service.systemctl("enable --now").removesuffix(service.unit)
         return warning(
@@ -104,9 +103,7 @@ def _culprit(state: UnitState, problems: Sequence[str]) -> str:
     for path in state.drop_ins:
         if any(path in problem for problem in problems):
             return path
-    if not problems and state.drop_ins and not _runs(state):
-        return state.drop_ins[-1]
-    return ""
+    return state.drop_ins[-1] if state.drop_ins and not _runs(state) else ""
 
 
 def _without(drop_in: str, service: SystemdService) -> str:
@@ -133,7 +130,8 @@ def check_accounts(
     if missing:
         return failed(
             f"{' and '.join(missing)} does not exist",
-            f"sudo systemd-sysusers {SYSUSERS}; sudo systemctl restart inferd.socket",
+            f"sudo systemd-sysusers {SYSUSERS}; "
+            "sudo systemctl restart inferd.socket inferd.service",
         )
     members = ", ".join(grp.getgrnam(SERVICE_USER).gr_mem) or "nobody"
     return ok(f"user and group {SERVICE_USER}; members of the group: {members}")

@@ -12,6 +12,7 @@ from inferd.memory.plan import mib
 from inferd.models.store.directory import StoreDirectory, StoreError
 from inferd.models.store.manifest import Manifest, ManifestError
 from inferd.models.store.store import ModelStore
+from inferd.paths import SYSTEM_MODELS
 
 MIN_FREE_BYTES: Final = STORE_FREE_BYTES
 """Bytes that should be free where the daemon writes: the log has four files of 16 MiB."""
@@ -100,7 +101,9 @@ def check_disk(spaces: Mapping[Path, Space], store: Path, n_unused: int) -> Find
     if path == store and n_unused:
         return warning(
             f"{text}; {mib(n_unused)} of it are files that no model uses",
-            "inferd model prune",
+            "sudo inferd model prune --system"
+            if store == SYSTEM_MODELS
+            else "inferd model prune",
         )
     return warning(text, f"du -xh --max-depth=1 {_mount_of(path)} | sort -h | tail")
 

@@ -20,6 +20,8 @@ MAX_INSTANCES: Final = 256
 """Instances that are looked at; each takes a call of ``systemctl``."""
 INSTANCE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 """What an instance may be called: names of files that systemd does not escape."""
+DID_NOT_START: Final = "did not start: "
+"""How the status begins that a daemon reports when it cannot start."""
 UNIT_FILES: Final = Path("/etc/systemd/system")
 CONFIGURATIONS: Final = Path("/etc/inferd")
 _BOOTED: Final = Path("/run/systemd/system")
@@ -129,6 +131,15 @@ class UnitState(NamedTuple):
     """Bytes of memory that its control group may have; ``None`` for no limit."""
     hides_devices: bool = False
     """Whether the unit keeps device nodes from its processes."""
+
+    @property
+    def failure(self) -> str:
+        """Why the service has failed; empty if it has not."""
+        if self.active != "failed":
+            return ""
+        if self.status.startswith(DID_NOT_START):
+            return self.status
+        return f"{self.result}, exit status {self.exit_status}"
 
     @property
     def is_stopped(self) -> bool:

@@ -18,7 +18,6 @@ from inferd.cli.console import EXIT_NOT_READY, EXIT_OK, CommandError
 from inferd.cli.unreachable import (
     connection_hint,
     denied_path,
-    failure_of,
     find_stopped,
 )
 from inferd.client.discovery import NoDaemonError
@@ -104,7 +103,7 @@ def _stopped(directory: Path | None) -> Snapshot | None:
     if found is None:
         return None
     service, state = found
-    if reason := failure_of(state):
+    if reason := state.failure:
         return Snapshot(
             status="failed", version=__version__, reason=f"{service.unit}: {reason}"
         )

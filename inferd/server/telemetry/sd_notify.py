@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import trio
 
 from inferd.limits.engine import LOAD_SILENCE_S
+from inferd.service.units import DID_NOT_START
 from inferd.wire.status import LifecycleFrame, StatusFrame
 
 _MICROSECONDS = 1_000_000
@@ -47,7 +48,7 @@ class Notifier:
 
     def failed(self, reason: str) -> None:
         """Notify why the daemon did not start."""
-        self._send(f"STATUS=did not start: {' '.join(reason.split())}")
+        self._send(f"STATUS={DID_NOT_START}{' '.join(reason.split())}")
 
     def follow(self, frame: StatusFrame) -> None:
         """Send a status frame as STATUS; extend the start timeout while a model loads."""

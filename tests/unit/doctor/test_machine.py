@@ -150,7 +150,7 @@ def test_too_few_open_files_are_told():
     assert "1000 open files are wanted" in finding.detail
     assert finding.hint == "ulimit -Hn 1000, or lower limits.max_connections"
     unit = check_limits(Limits(max_files=999, unit="inferd.service"), 1000)
-    assert "edit inferd.service, with LimitNOFILE=1000" in unit.hint
+    assert r"printf '[Service]\nLimitNOFILE=1000\n' | sudo tee" in unit.hint
 
 
 def test_a_control_group_that_leaves_nothing_is_told_with_the_reserve():
@@ -159,7 +159,7 @@ def test_a_control_group_that_leaves_nothing_is_told_with_the_reserve():
     assert finding.verdict is Verdict.FAILED
     assert "[memory] reserve keeps 512 MiB of it" in finding.detail
     unit = check_limits(limits._replace(unit="inferd.service"), 10)
-    assert "with a larger MemoryMax= below [Service]" in unit.hint
+    assert rf"printf '[Service]\nMemoryMax={2 * 2**30}\n' | sudo tee" in unit.hint
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,9 @@ def test_a_control_group_that_leaves_nothing_is_told_with_the_reserve():
     [("/opt/inferd/releases/0-1", "sudo make install"), ("/x/.venv", "make setup")],
 )
 def test_packages_come_back_as_they_came(prefix, hint):
-    assert reinstall_hint(prefix) == hint
+    assert reinstall_hint(prefix, {}) == hint
+    environ = {"LLAMA_CPP_LIB_PATH": "/srv/other"}
+    assert reinstall_hint(prefix, environ) == "unset LLAMA_CPP_LIB_PATH"
 
 
 def test_a_package_that_the_daemon_needs_is_missing(installed):

@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -239,6 +240,13 @@ def test_a_socket_that_is_a_symlink_is_a_failure(short_dir, leaf):
     finding = check_sockets(short_dir)
     assert finding.verdict is Verdict.FAILED
     assert finding.hint == f"rm {short_dir / leaf}"
+
+
+def test_a_service_is_started_by_systemd():
+    finding = check_sockets(Path("/run/inferd/none-here"))
+    assert finding.hint == (
+        "sudo systemctl enable --now inferd@none-here.socket inferd@none-here.service"
+    )
 
 
 def test_no_sockets_mean_no_daemon(short_dir):

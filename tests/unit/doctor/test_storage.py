@@ -18,6 +18,7 @@ from inferd.doctor.storage import (
 from inferd.models.store.directory import StoreDirectory
 from inferd.models.store.manifest import Manifest, StoredFile
 from inferd.models.store.store import ModelStore
+from inferd.paths import SYSTEM_MODELS
 
 
 def follow(hint):
@@ -106,6 +107,8 @@ def test_a_full_store_is_told_with_what_can_be_pruned():
     finding = check_disk({STORE: LITTLE}, STORE, 3 * 2**20)
     assert "3 MiB of it are files that no model uses" in finding.detail
     assert finding.hint == "inferd model prune"
+    system = check_disk({SYSTEM_MODELS: LITTLE}, SYSTEM_MODELS, 1)
+    assert system.hint == "sudo inferd model prune --system"
 
 
 def test_the_space_of_a_missing_directory_is_that_above_it(short_dir):

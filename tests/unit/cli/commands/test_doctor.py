@@ -203,7 +203,17 @@ def test_a_name_that_no_instance_has_is_an_error(inferd):
 
 def test_services_are_told_in_short_with_the_command_that_says_more(monkeypatch):
     state = UnitState(
-        *("loaded", "failed", "failed", "exit-code", "2", "no model", 0, "", ()),
+        *(
+            "loaded",
+            "failed",
+            "failed",
+            "exit-code",
+            "2",
+            "did not start: x",
+            0,
+            "",
+            (),
+        ),
         needs_reload=False,
         is_listening=True,
     )
@@ -212,6 +222,8 @@ def test_services_are_told_in_short_with_the_command_that_says_more(monkeypatch)
     monkeypatch.setattr("inferd.doctor.catalogue.unit_state", lambda _: state)
     monkeypatch.setattr("inferd.doctor.catalogue.unit_problems", lambda _: [])
     findings = {check.name: check.run() for check in services_checks()}
-    assert findings["service[inferd]"].detail == "inferd.service has failed: no model"
+    assert findings["service[inferd]"].detail == (
+        "inferd.service has failed: did not start: x"
+    )
     assert findings["service[inferd]"].hint == "sudo inferd doctor --system"
     assert findings["service[inferd@b]"].hint == "sudo inferd doctor --instance b"
