@@ -37,7 +37,7 @@ from inferd.server.daemon import Daemon
 from inferd.server.event_loop.garbage import infrequent_gc
 from inferd.server.identity.access import OPERATORS_ONLY, Access, load_access
 from inferd.server.listen.bind import ListenError
-from inferd.server.listen.failed_start import refuse_clients
+from inferd.server.listen.failed_start import refuse_clients, without_directories
 from inferd.server.listen.listeners import (
     NO_INHERITED_SOCKETS,
     InheritedSockets,
@@ -118,7 +118,7 @@ def run_daemon(  # noqa: PLR0913  # the inputs of the process
                 refusal = _serve(partial(make, listening))
         is_logged = bool(refusal) and log.log_start_failure(refusal)
         if refusal:
-            telemetry.notifier.failed(refusal)
+            telemetry.notifier.failed(without_directories(refusal))
             _refuse_clients(config, telemetry, inherited, refusal, surfaces)
     if refusal and not is_logged:
         raise StartError(refusal)

@@ -41,13 +41,18 @@ from inferd.doctor.runtime import (
     check_lock,
     check_sockets,
 )
-from inferd.doctor.sandbox import check_sandbox
+from inferd.doctor.sandbox import (
+    check_sandbox,
+    check_sandbox_in_force,
+    last_sandbox_event,
+)
 from inferd.doctor.service import (
     check_accounts,
     check_readable,
     check_unit,
     service_may_read,
     service_uid,
+    without_drop_in,
 )
 from inferd.doctor.storage import (
     LogPlace,
@@ -60,7 +65,7 @@ from inferd.doctor.storage import (
 from inferd.limits.server import BACKEND_DESCRIPTORS, DAEMON_DESCRIPTORS
 from inferd.memory.available import available_bytes, group_limit
 from inferd.memory.plan import MemoryBudget, MemoryDemand, MemoryShare, mib
-from inferd.paths import log_directory, models_directory
+from inferd.paths import LOG_FILE, log_directory, models_directory
 from inferd.server.capacity import memory_budget
 from inferd.service.units import (
     SystemdService,
@@ -176,6 +181,10 @@ class _Checks:
         """Yield them in their order."""
         config = self._config
         yield Check("box", partial(check_sandbox, config.limits))
+        if self._service is not None:
+            yield Check(
+                "sandbox-in-force", partial(self._check_in_force, self._service)
+            )
         yield Check("limits", self._check_limits)
         yield Check("driver", self._check_driver)
         ladders = Ladders(config.backend, self._budget, config.limits, self._kinds)
@@ -216,6 +225,13 @@ class _Checks:
             max_files = None if hard == resource.RLIM_INFINITY else hard
             found = Limits(max_files, group_limit(), reserve)
         return check_limits(found, n_wanted)
+
+    def _check_in_force(self, service: SystemdService) -> Finding:
+        path = self._log_path()
+        event = None if path is None else last_sandbox_event(path / LOG_FILE)
+        drop_ins = () if self._state is None else self._state.drop_ins
+        hint = without_drop_in(drop_ins[-1], service) if drop_ins else ""
+        return check_sandbox_in_force(event, hint)
 
     def _check_driver(self) -> Finding:
         offloaded = [

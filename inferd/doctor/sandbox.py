@@ -1,5 +1,9 @@
 """Check of the sandboxes that processes enter."""
 
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
 import msgspec
 import trio
 
@@ -15,6 +19,11 @@ from inferd.ipc.worker import Load, SandboxReport
 from inferd.memory.plan import MemoryDemand, MemoryShare
 from inferd.server.event_loop.scheduler import LoopScheduler
 from inferd.server.large_lines.decoder_pool import DecoderProcess
+
+EVENT: Final = "worker.boxed"
+LOG_TAIL_BYTES: Final = 1024 * 1024
+"""Bytes of the log's end in which the last start of a worker is looked for: some 3,000
+requests."""
 
 
 def check_sandbox(limits: LimitSettings) -> Finding:
@@ -36,7 +45,18 @@ def check_sandbox(limits: LimitSettings) -> Finding:
     process = "the decoder of large lines" if worker.is_complete else "a worker"
     missing = dict.fromkeys((*worker.missing, *decoder.missing))
     gaps = "; ".join((f"{process} can do more than it needs to", *missing))
-    return warning(f"{detail}: {gaps}")
+    return warning(f"{detail}: {gaps}", "" if worker.landlock else landlock_hint())
+
+
+def landlock_hint(modules: Path = Path("/sys/kernel/security/lsm")) -> str:
+    """Return how to switch Landlock on, where the kernel lists it as off."""
+    try:
+        names = modules.read_text().strip()
+    except OSError:
+        return ""
+    if "landlock" in names.split(","):
+        return ""
+    return f"start the kernel with lsm=landlock,{names}"
 
 
 async def _enter(limits: LimitSettings) -> SandboxReport | None:
@@ -65,3 +85,52 @@ async def _enter_decoder(limits: LimitSettings) -> SandboxReport | None:
         except (OSError, msgspec.DecodeError):
             return None
     return None
+
+
+class SandboxEvent(msgspec.Struct):
+    """The event of the log with which a daemon reports the sandbox of a worker."""
+
+    msg: str
+    landlock: int = 0
+    seccomp: bool = False
+    is_open: bool = False
+    missing: list[str] = msgspec.field(default_factory=list)
+
+
+def last_sandbox_event(log: Path) -> SandboxEvent | None:
+    """Find the last such event in the end of a log file, if it can be read."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - LOG_TAIL_BYTES))
+            lines = file.read().splitlines()
+    except OSError:
+        return None
+    for line in reversed(lines):
+        if EVENT.encode() not in line:
+            continue
+        with suppress(msgspec.DecodeError):  # the first line may be cut
+            event = msgspec.json.decode(line, type=SandboxEvent)
+            if event.msg == EVENT:
+                return event
+    return None
+
+
+def check_sandbox_in_force(event: SandboxEvent | None, hint: str) -> Finding:
+    """Check that the workers of a service have the sandbox that its machine supports.
+
+    Args:
+        event: of the worker that was started last.
+        hint: what to do about a drop-in that weakens it.
+    """
+    if event is None:
+        return ok("the log has no start of a worker")
+    if event.is_open:
+        return ok("open to devices, as n_gpu_layers of its backend asks for")
+    if event.missing:
+        return warning(
+            "a worker of the service can do more than it needs to: "
+            + "; ".join(event.missing),
+            hint,
+        )
+    seccomp = "yes" if event.seccomp else "no"
+    return ok(f"landlock ABI {event.landlock}, seccomp {seccomp} in force")

@@ -59,7 +59,7 @@ def _unit_findings(
     drop_in = _culprit(state, problems)
     if drop_in and (problems or state.exit_status in EXITS):
         detail = problems[0] if problems else EXITS[state.exit_status]
-        yield failed(f"{drop_in}: {detail}", _without(drop_in, service))
+        yield failed(f"{drop_in}: {detail}", without_drop_in(drop_in, service))
     if state.exit_status in EXITS and not _runs(state):
         yield failed(
             f"{service.unit}: {EXITS[state.exit_status]} "
@@ -106,7 +106,7 @@ def _culprit(state: UnitState, problems: Sequence[str]) -> str:
     return state.drop_ins[-1] if state.drop_ins and not _runs(state) else ""
 
 
-def _without(drop_in: str, service: SystemdService) -> str:
+def without_drop_in(drop_in: str, service: SystemdService) -> str:
     """Write the command that sets a drop-in aside; nothing is deleted."""
     sudo = "" if service.is_user else "sudo "
     reload = "systemctl --user" if service.is_user else "sudo systemctl"

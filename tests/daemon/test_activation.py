@@ -161,8 +161,12 @@ def refused_start(daemon: DaemonProcess, leaf: str) -> dict[str, Any]:
     [
         ({"backend": [mock(nonsense=1)]}, "nonsense"),
         (
-            {"backend": [{"name": "a", "kind": "llamacpp", "model": "/missing.gguf"}]},
-            "/missing.gguf",
+            {
+                "backend": [
+                    {"name": "a", "kind": "llamacpp", "model": "/no/missing.gguf"}
+                ]
+            },
+            ": missing.gguf",
         ),
         ({"backend": [mock(die_at_load=True)]}, "killed by SIGKILL"),
         ({"backend": [mock()], "access": {"v2": {"uids": ["no-one-here"]}}}, "no-one"),
@@ -179,6 +183,7 @@ def test_a_failed_start_is_told_to_the_clients_that_wait(
     assert frame["code"] == "backend_unavailable"
     assert frame["message"].startswith("the daemon did not start: ")
     assert reason in frame["message"]
+    assert "/" not in frame["message"]
 
 
 def test_a_failed_start_is_told_to_operators_in_a_reply(make_daemon: MakeDaemon):

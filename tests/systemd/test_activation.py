@@ -408,7 +408,7 @@ def test_an_instance_without_a_configuration_tells_its_clients_so(sockets):
     sockets.run("systemctl", "start", "inferd@third.socket")
     try:
         refusal = ask(sockets, "/run/inferd/third/infer.sock")
-        assert "/etc/inferd/third.toml: No such file" in refusal["message"]
+        assert "third.toml: No such file" in refusal["message"]
     finally:
         sockets.run("systemctl", "stop", "inferd@third.socket")
 

@@ -169,6 +169,13 @@ def test_a_word_that_systemd_does_not_know_is_named_and_set_aside(machine):
     follow(machine, hint)
 
 
+def test_a_sandbox_that_is_weaker_than_the_machine_s_is_named(machine):
+    drop_in(machine, "SystemCallFilter=~landlock_restrict_self")
+    hint = named(machine, "sandbox-in-force", "can do more than it needs to")
+    assert findings(machine)["box"]["verdict"] == "ok"
+    follow(machine, hint)
+
+
 def test_a_group_without_memory_is_named_and_widened(machine):
     drop_in(machine, "MemoryMax=300M")
     try:

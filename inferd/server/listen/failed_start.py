@@ -4,9 +4,11 @@ systemd holds the sockets of a service whether its daemon starts or not. Without
 their clients would wait until a later start succeeds, or until their own timeouts.
 """
 
+import re
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from functools import partial
+from typing import Final
 
 import trio
 
@@ -25,6 +27,9 @@ from inferd.server.listen.listeners import Listeners
 from inferd.server.telemetry.metrics import Metrics
 from inferd.surfaces import SURFACES, Surface
 
+_DIRECTORY: Final = re.compile(r"[^\s'\"(=]*/")
+"""All of a word up to its last slash."""
+
 
 async def refuse_clients(
     listeners: Listeners,
@@ -35,6 +40,8 @@ async def refuse_clients(
     surfaces: Sequence[Surface] = SURFACES,
 ) -> None:
     """Send each client of the inherited sockets one error with the reason.
+
+    Clients of inference sockets get it without the directories of files.
 
     It takes ``FAILED_START_S`` seconds; clients that connect later wait for the next
     start. Without inherited sockets it returns at once.
@@ -66,9 +73,19 @@ async def refuse_clients(
                 await trio.sleep_forever()
 
 
+def without_directories(reason: str) -> str:
+    """Leave the names of files in a reason, and not where they are.
+
+    Clients may not know where the operator keeps models; operators read the whole reason
+    on the admin socket and in the log.
+    """
+    return _DIRECTORY.sub("", reason)
+
+
 def _refusing(surface: Surface, reason: str) -> ListenerSpec:
+    told = without_directories(reason) if surface.is_inference else reason
     return refused_listener(
         surface,
-        partial(NotStartedError, reason),
+        partial(NotStartedError, told),
         refusal_frame if surface.is_inference else refusal_reply,
     )

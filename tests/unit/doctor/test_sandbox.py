@@ -2,7 +2,12 @@ import pytest
 
 from inferd.config.settings import LimitSettings
 from inferd.doctor.check import Verdict
-from inferd.doctor.sandbox import check_sandbox
+from inferd.doctor.sandbox import (
+    check_sandbox,
+    check_sandbox_in_force,
+    landlock_hint,
+    last_sandbox_event,
+)
 from inferd.ipc.worker import SandboxReport
 
 LIMITS = LimitSettings(load_silence_s=20)
@@ -78,3 +83,55 @@ def test_what_one_process_alone_lacks_is_a_warning_of_it(monkeypatch):
     assert finding.detail.endswith(
         "the decoder of large lines can do more than it needs to; seccomp: refused"
     )
+
+
+LINE = (
+    b'{"t":"x","level":"info","component":"daemon","msg":"worker.boxed","backend":"a",'
+    b'"landlock":7,"seccomp":true,"is_open":%s,"missing":[%s]}\n'
+)
+
+
+def event_of(short_dir, *lines):
+    log = short_dir / "inferd.ndjson"
+    log.write_bytes(b"".join(lines))
+    return last_sandbox_event(log)
+
+
+def test_the_sandbox_of_a_service_is_that_of_the_last_worker(short_dir):
+    event = event_of(short_dir, LINE % (b"false", b'"gap"'), LINE % (b"false", b""))
+    finding = check_sandbox_in_force(event, "hint")
+    assert (finding.verdict, finding.detail) == (
+        Verdict.OK,
+        "landlock ABI 7, seccomp yes in force",
+    )
+
+
+def test_what_the_sandbox_of_a_service_lacks_is_told(short_dir):
+    event = event_of(short_dir, b'boxed"}\n', LINE % (b"false", b'"a gap"'), b"cut wor")
+    finding = check_sandbox_in_force(event, "set it aside")
+    assert (finding.verdict, finding.hint) == (Verdict.WARNING, "set it aside")
+    assert finding.detail.endswith("can do more than it needs to: a gap")
+
+
+def test_a_sandbox_that_is_meant_to_be_open_is_well(short_dir):
+    event = event_of(short_dir, LINE % (b"true", b'"devices"'))
+    assert check_sandbox_in_force(event, "").verdict is Verdict.OK
+
+
+def test_without_a_log_the_sandbox_of_a_service_is_unknown(short_dir):
+    assert last_sandbox_event(short_dir / "missing") is None
+    assert check_sandbox_in_force(None, "").verdict is Verdict.OK
+
+
+@pytest.mark.parametrize(
+    ("modules", "hint"),
+    [
+        ("lockdown,yama\n", "start the kernel with lsm=landlock,lockdown,yama"),
+        ("lockdown,landlock,yama\n", ""),
+    ],
+)
+def test_landlock_is_switched_on_by_the_kernel_s_command_line(short_dir, modules, hint):
+    path = short_dir / "lsm"
+    assert landlock_hint(path) == ""
+    path.write_text(modules)
+    assert landlock_hint(path) == hint

@@ -6,7 +6,7 @@ import trio
 
 from inferd.limits.server import FAILED_START_S
 from inferd.server.identity.access import Access, Rule
-from inferd.server.listen.failed_start import refuse_clients
+from inferd.server.listen.failed_start import refuse_clients, without_directories
 from inferd.server.listen.listeners import Listeners
 from inferd.server.telemetry.metrics import Metrics
 
@@ -77,3 +77,28 @@ async def test_without_inherited_sockets_it_ends_at_once(short_dir, autojump_clo
     before = trio.current_time()
     await refuse_clients(Listeners(short_dir, None), "x", Metrics(), access=Access())
     assert trio.current_time() == before
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("/etc/inferd/a.toml: no such key", "a.toml: no such key"),
+        ("model = '/srv/m.gguf': missing", "model = 'm.gguf': missing"),
+        ("not found: /srv/my models/m.gguf", "not found: my m.gguf"),
+        ("backend a: killed by SIGKILL", "backend a: killed by SIGKILL"),
+    ],
+)
+def test_a_reason_for_clients_names_files_and_not_where_they_are(reason, told):
+    assert without_directories(reason) == told
+
+
+async def test_clients_read_no_directory(short_dir, inherited, autojump_clock):
+    reason = "/srv/models/m.gguf is missing"
+    frame = await told(short_dir, inherited, "infer.sock", reason=reason)
+    assert frame["message"] == "the daemon did not start: m.gguf is missing"
+
+
+async def test_operators_read_the_whole_reason(short_dir, inherited, autojump_clock):
+    reason = "/srv/models/m.gguf is missing"
+    reply = await told(short_dir, inherited, "admin.sock", reason=reason)
+    assert reply["error"] == f"the daemon did not start: {reason}"
