@@ -37,7 +37,8 @@ async def told(short_dir, inherited, leaf, access=None, reason="no such file"):
             )
         )
         await client.send_eof()
-        received = b"".join([part async for part in client])
+        with trio.fail_after(60):
+            received = b"".join([part async for part in client])
     return json.loads(received)
 
 
