@@ -65,12 +65,18 @@ from inferd.doctor.storage import (
 from inferd.limits.server import BACKEND_DESCRIPTORS, DAEMON_DESCRIPTORS
 from inferd.memory.available import available_bytes, group_limit
 from inferd.memory.plan import MemoryBudget, MemoryDemand, MemoryShare, mib
-from inferd.paths import LOG_FILE, log_directory, models_directory
+from inferd.paths import (
+    LOG_FILE,
+    log_directory,
+    models_directory,
+    runtime_directory,
+)
 from inferd.server.capacity import memory_budget
 from inferd.service.units import (
     SystemdService,
     UnitState,
     installed_services,
+    service_of,
     unit_problems,
     unit_state,
 )
@@ -109,7 +115,12 @@ def all_checks(
 
 
 def services_checks() -> Iterator[Check]:
-    """Yield a check for each service of this machine."""
+    """Yield a check for each service of this machine, and for this user's if it is used."""
+    own = service_of(runtime_directory())
+    if own is not None and own.is_user:
+        state = unit_state(own)
+        if state is not None and (state.is_listening or not state.is_stopped):
+            yield Check("service[user]", partial(check_unit, own, state))
     for service in installed_services():
         stem = service.unit.removesuffix(".service")
         yield Check(f"service[{stem}]", partial(_check_service, service))

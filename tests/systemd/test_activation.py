@@ -551,6 +551,17 @@ def test_a_user_has_a_daemon_of_one_s_own(user):
     assert user.run("stat", "-c", "%U %a", f"{RUNTIME}/inferd").stdout == (
         "somebody 700\n"
     )
+    config = "/home/somebody/.config/inferd/config.toml"
+    reload = (*AS_USER, "systemctl", "--user", "reload", "inferd")
+    with changed(user, config, "nonsense = 1"):
+        assert user.run(*reload, check=False).returncode == 1
+    user.run(*reload)
+    user.run(*AS_USER, "systemctl", "--user", "stop", "inferd")
+    status = user.run(*AS_USER, *STATUS, check=False)
+    assert status.stdout.startswith("stopped inferd.service; ")
+    doctor = user.run(*AS_USER, "/usr/local/bin/inferd", "doctor", check=False)
+    told = "service[user]: inferd.service is stopped; the next request starts it"
+    assert told in doctor.stdout
     user.run(*AS_USER, "systemctl", "--user", "stop", "inferd.socket")
     assert processes(user) == []
 

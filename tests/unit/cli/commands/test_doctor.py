@@ -227,3 +227,19 @@ def test_services_are_told_in_short_with_the_command_that_says_more(monkeypatch)
     )
     assert findings["service[inferd]"].hint == "sudo inferd doctor --system"
     assert findings["service[inferd@b]"].hint == "sudo inferd doctor --instance b"
+
+
+@pytest.mark.parametrize(("is_listening", "is_told"), [(True, True), (False, False)])
+def test_a_user_s_own_service_is_told_if_it_is_used(
+    monkeypatch, short_dir, is_listening, is_told
+):
+    state = UnitState(
+        *("loaded", "inactive", "dead", "success", "0", "", 0, "", ()),
+        needs_reload=False,
+        is_listening=is_listening,
+    )
+    monkeypatch.delenv("RUNTIME_DIRECTORY", raising=False)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_dir))
+    monkeypatch.setattr("inferd.doctor.catalogue.installed_services", list)
+    monkeypatch.setattr("inferd.doctor.catalogue.unit_state", lambda _: state)
+    assert [check.name for check in services_checks()] == ["service[user]"] * is_told
