@@ -1,14 +1,17 @@
 """R21: pulls of models that end at any byte, with the command, its downloader or the hub."""
 
+import hashlib
 import os
-import re
+import random
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Lock
 from typing import Final
 
 from inferd.models.store.directory import BLOBS, PARTIAL, StoreDirectory
@@ -29,16 +32,29 @@ PART_BYTES: Final = 150_000
 """Of each of the two parts of a model; the projector has a tenth."""
 COMPLETED_ONE_IN: Final = 4
 """Pulls after which another one runs to its end, and the hub gets another model."""
-COMMAND_S: Final = 120.0
+AT_ONCE: Final = 4
+"""Stores, each with a hub of its own, among which the pulls are shared out."""
+COMMAND_S: Final = 300.0
+_LOCK: Final = Lock()
 
 
 def run(context: Context) -> None:
     """End pulls; the store is whole each time, with the old model or the new one."""
+    n_pulls = context.pick(short=20, full=1000) // AT_ONCE
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        seeds = [context.rng.randrange(2**32) for _ in range(AT_ONCE)]
+        done = [pool.submit(_interrupt, context, seed, n_pulls) for seed in seeds]
+    for each in done:
+        each.result()
+
+
+def _interrupt(context: Context, seed: int, n_pulls: int) -> None:
+    rng = random.Random(seed)
     with running_hub() as hub, TemporaryDirectory(prefix="pulls-") as place:
-        pulls = _Pulls(context, hub, Path(place) / "models")
-        for number in range(context.pick(short=20, full=1000)):
+        pulls = _Pulls(context, rng, hub, Path(place) / "models")
+        for number in range(n_pulls):
             pulls.interrupt(number)
-            if context.rng.randrange(COMPLETED_ONE_IN) == 0:
+            if rng.randrange(COMPLETED_ONE_IN) == 0:
                 pulls.complete()
         pulls.complete()
 
@@ -46,8 +62,11 @@ def run(context: Context) -> None:
 class _Pulls:
     """Pulls of one model, whose repository changes when a pull was complete."""
 
-    def __init__(self, context: Context, hub: Hub, path: Path) -> None:
+    def __init__(
+        self, context: Context, rng: random.Random, hub: Hub, path: Path
+    ) -> None:
         self._context = context
+        self._rng = rng
         self._hub = hub
         self._path = path
         self._old: set[str] = set()
@@ -63,13 +82,12 @@ class _Pulls:
             ("downloaders_killed", _kill_children),
             ("connections_dropped", lambda _: None),
         )
-        for name, _ in self._ends:
-            context.counts[name] = 0
+        self._sizes: dict[str, int] = {}
         self._publish()
 
     def _publish(self) -> None:
         """Have another model in the repository, some files of which may be the same."""
-        rng = self._context.rng
+        rng = self._rng
         files = {
             f"m-0000{n}-of-00002.gguf": b"GGUF" + rng.randbytes(PART_BYTES)
             for n in (1, 2)
@@ -78,12 +96,31 @@ class _Pulls:
         self._old = self._new
         self._hub.files.clear()
         self._hub.add_repository(REPOSITORY, files, commit=f"{rng.randrange(2**60):x}")
-        siblings = self._hub.repositories[REPOSITORY]["siblings"]
-        self._new = set(re.findall(r"'sha256': '(\w+)'", repr(siblings)))
+        self._sizes = {
+            hashlib.sha256(data).hexdigest(): len(data) for data in files.values()
+        }
+        self._new = {*self._sizes}
+
+    def _n_missing(self) -> int:
+        """Count the bytes that the next pull has to bring."""
+        with self._store().directory as directory:
+            sizes = {
+                name: directory.status(part, name).st_size
+                for part in (BLOBS, PARTIAL)
+                for name in directory.names(part)
+            }
+        return sum(
+            n_bytes - sizes.get(sha256, sizes.get(f"pull-{sha256}", 0))
+            for sha256, n_bytes in self._sizes.items()
+        )
 
     def interrupt(self, number: int) -> None:
         """End a pull after a random byte of what it lacks, and look at the store."""
-        n_left = self._context.rng.randrange(2 * PART_BYTES + PART_BYTES // 10)
+        n_missing = self._n_missing()
+        if n_missing == 0:  # all has come, and then its pull was ended
+            self.complete()
+            n_missing = self._n_missing()
+        n_left = self._rng.randrange(n_missing)
         name, end = self._ends[number % len(self._ends)]
         with self._started() as process:
 
@@ -149,7 +186,8 @@ class _Pulls:
         return ModelStore(directory)
 
     def _count(self, name: str, n: int = 1) -> None:
-        self._context.counts[name] = self._context.counts.get(name, 0) + n
+        with _LOCK:
+            self._context.counts[name] = self._context.counts.get(name, 0) + n
 
 
 def _model(store: ModelStore) -> Manifest:
