@@ -14,10 +14,12 @@ from inferd.cli.models.transfer import TransferProgress
 from inferd.cli.numbers import int_range
 from inferd.limits.models import PULL_MAX_BYTES
 from inferd.models.pull.download import DownloadBounds
-from inferd.models.pull.errors import PullError
+from inferd.models.pull.errors import AGAIN, PullError
 from inferd.models.pull.process import Downloader
 from inferd.models.pull.pull import PullOptions, plan_pull, pull
 from inferd.models.pull.source import parse_source
+from inferd.models.store.blobs import DigestError
+from inferd.models.store.directory import StoreError
 from inferd.terminal import print_stderr
 
 _MOST_BYTES: Final = 2**60
@@ -84,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
         with opened_store(makes=True) as store, started(arguments) as downloader:
             plan = plan_pull(store, downloader, source, options)
-            with TransferProgress() as progress:
+            with _hints(), TransferProgress() as progress:
                 manifest = pull(
                     store, downloader, plan, options.bounds, progress.of_file
                 )
@@ -94,6 +96,23 @@ def run(arguments: argparse.Namespace) -> int:
         f"{manifest.name}: {size(manifest.n_bytes)} in {time.monotonic() - began:.1f} s"
     )
     return EXIT_OK
+
+
+@contextmanager
+def _hints() -> Iterator[None]:
+    """Say what to type where the store refuses a file."""
+    try:
+        yield
+    except DigestError as error:
+        raise CommandError(
+            str(error),
+            "compare the SHA-256 with the one that its source states; inferd model prune "
+            "removes the file",
+        ) from error
+    except StoreError as error:
+        raise CommandError(
+            str(error), f"once that is over, {AGAIN}; inferd model prune frees space"
+        ) from error
 
 
 @contextmanager

@@ -5,7 +5,9 @@ import pytest
 
 from inferd.cli.models.pull import hub_token
 from inferd.models.pull.process import Downloader
+from inferd.models.store.blobs import PartialFile
 from tests.fakes.hub import Behaviour, running_hub
+from tests.unit.models.store.stores import open_store
 
 MODEL = b"GGUF" + bytes(range(256)) * 1_000
 
@@ -77,6 +79,30 @@ def test_what_is_not_pulled_is_told_with_a_hint(pull, hub):
     assert f"hint: inferd model pull {hub.url('/m.gguf')} --sha256 SHA256\n" in stderr
     code, _, stderr = pull("hf:a/\x1b[2J")
     assert "\x1b" not in stderr
+
+
+@pytest.mark.slow
+def test_what_the_store_refuses_is_told_with_what_to_type(pull, inferd, hub, tmp_path):
+    sha256 = hub.add("/m.gguf", MODEL)
+    words = (hub.url("/m.gguf"), "--sha256", sha256)
+    with (
+        open_store(tmp_path / "store").directory as directory,
+        PartialFile(directory, f"pull-{sha256}"),
+    ):
+        code, _, stderr = pull(*words)
+    assert code == 2
+    assert stderr == (
+        "error: another command is writing this file already\n\n"
+        "hint: once that is over, type the same command again: it goes on where it "
+        "stopped; inferd model prune frees space\n"
+    )
+    hub.files["/m.gguf"] = MODEL[:-1] + b"!"
+    code, _, stderr = pull(*words)
+    assert code == 2
+    assert f", expected {sha256}; it is kept as {tmp_path}/store/quarantine/" in stderr
+    assert "hint: compare the SHA-256 with the one that its source states" in stderr
+    assert inferd("model", "prune", "--yes")[0] == 0
+    assert [path.name for path in (tmp_path / "store/quarantine").iterdir()] == []
 
 
 @pytest.mark.slow
