@@ -4,6 +4,7 @@ import atexit
 import gc
 import os
 import signal
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -59,8 +60,13 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_unconfigure() -> None:
-    """Have the interpreter end as without all this, and pytest's collections be quick."""
-    atexit.register(gc.unfreeze)
+    """Have the interpreter end without a look at all this, which takes it seconds.
+
+    What pytest's own last collections have not freed lives to the end, and what a module
+    holds open there is nobody's mistake.
+    """
+    atexit.register(gc.freeze)
+    atexit.register(warnings.simplefilter, "ignore", ResourceWarning)
 
 
 @pytest.fixture
