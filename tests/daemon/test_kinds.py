@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from inferd.sandbox.syscalls import this_machine
-from tests.daemon.configuration import Table
+from tests.daemon.configuration import ABSENT, Table
 from tests.daemon.harness import (
     Config,
     DaemonProcess,
@@ -46,7 +46,7 @@ def make(make_daemon: MakeDaemon) -> MakeDaemon:
     def made(
         config: Config, *, environ: Mapping[str, str] | None = None
     ) -> DaemonProcess:
-        own = {"PYTHONPATH": str(ROOT), **(environ or {})}
+        own = {"PYTHONPATH": f"{ABSENT}:{ROOT}", **(environ or {})}
         daemon = make_daemon(config, environ=own)
         daemon.command = (*COMMAND, "serve", "--config")
         return daemon
