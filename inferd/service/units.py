@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from inferd.paths import SYSTEM_DIRECTORY
 from inferd.service.lock import LockState, lock_holder
+from inferd.service.start_failure import DID_NOT_START
 from inferd.surfaces import ADMIN
 
 QUERY_S: Final = 5.0
@@ -20,8 +21,6 @@ MAX_INSTANCES: Final = 256
 """Instances that are looked at; each takes a call of ``systemctl``."""
 INSTANCE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 """What an instance may be called: names of files that systemd does not escape."""
-DID_NOT_START: Final = "did not start: "
-"""How the status begins that a daemon reports when it cannot start."""
 UNIT_FILES: Final = Path("/etc/systemd/system")
 CONFIGURATIONS: Final = Path("/etc/inferd")
 _BOOTED: Final = Path("/run/systemd/system")

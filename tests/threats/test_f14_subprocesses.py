@@ -8,7 +8,15 @@ import pytest
 from tests.daemon.harness import mock
 from tests.fakes.source import calls, imports, modules, names
 
-ALLOWED = {"cli/commands/demo.py", "engine/supervisor/spawn.py", "models/__main__.py"}
+DAEMON = "engine/supervisor/spawn.py"
+"""The only module of the daemon that starts processes."""
+COMMANDS = {
+    *("cli/commands/demo.py", "models/__main__.py", "models/pull/process.py"),
+    *("doctor/service.py", "service/units.py"),
+}
+"""Modules that only commands of a person use."""
+ALLOWED = {DAEMON, *COMMANDS}
+USED_BY_COMMANDS = ("cli/", "doctor/", "models/", "service/")
 FORKING = "worker/llama/prepare/fork_server.py"
 """Goes on as two of itself, and starts nothing."""
 SPAWNING = re.compile(
@@ -24,11 +32,18 @@ def spawns(tree: ast.AST) -> bool:
     return bool(roots & LIBRARIES) or any(map(SPAWNING.search, names(tree)))
 
 
-def test_processes_are_started_in_three_places_and_forked_in_one():
+def test_processes_are_started_in_known_places_and_forked_in_one():
     assert {module for module, tree in TREES.items() if spawns(tree)} == {
         *ALLOWED,
         FORKING,
     }
+
+
+@pytest.mark.parametrize("module", sorted(COMMANDS))
+def test_the_daemon_does_not_import_what_starts_processes_for_commands(module):
+    name = "inferd." + module.removesuffix(".py").replace("/", ".")
+    users = {each for each, tree in TREES.items() if name in {*imports(tree)}}
+    assert [each for each in users if not each.startswith(USED_BY_COMMANDS)] == []
 
 
 def test_what_forks_starts_nothing():

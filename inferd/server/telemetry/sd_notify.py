@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import trio
 
 from inferd.limits.engine import LOAD_SILENCE_S
-from inferd.service.units import DID_NOT_START
+from inferd.service.start_failure import DID_NOT_START
 from inferd.wire.status import LifecycleFrame, StatusFrame
 
 _MICROSECONDS = 1_000_000
