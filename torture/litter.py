@@ -13,7 +13,7 @@ from fuzz.process import n_fds, n_threads
 from tests.daemon.harness import DaemonProcess, eventually
 from torture.outcome import Context
 
-SETTLE_S: Final = 15.0
+SETTLE_S: Final = 60.0
 """Seconds that what was abandoned may take to go: idle threads stay for ten."""
 STILL_S: Final = 0.4
 """Seconds without a change after which a daemon counts as idle."""

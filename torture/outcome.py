@@ -90,10 +90,21 @@ class Context:
             self.problems.append(otherwise)
 
     def expect(self, is_so: object, otherwise: str) -> None:
-        """Take note of what is known not to be so yet: it breaks the full item alone."""
+        """Take note of what breaks the full item alone.
+
+        That is what is known not to be so yet, and what a busy machine cannot hold.
+        """
         if not is_so:
             notes = self.pick(short=self.notes, full=self.problems)
             notes.append(otherwise)
+
+    def require_within(self, ms: float, max_ms: float, name: str) -> None:
+        """Bound how long something took, in the full item alone.
+
+        The machine of the tests may be slow, or do anything else at the same time.
+        """
+        text = f"{name}: {ms:.1f} ms, over {max_ms:.0f}"
+        self.expect(ms < max_ms, text)
 
     def measure(self, name: str, seconds: Sequence[float]) -> None:
         """Report how long things took, in milliseconds: half of them, nearly all, all.

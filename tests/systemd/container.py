@@ -16,7 +16,7 @@ import trio
 from tools.releases import seal
 
 ROOT = Path(__file__).resolve().parents[2]
-BOOT_S = 20.0
+BOOT_S = 120.0
 PREFIX = "/opt/inferd"
 ENVIRON = ("env", "-i", "PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 LANDLOCK = ("landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self")

@@ -13,7 +13,7 @@ import time
 from collections import Counter
 
 REQUEST = b'{"id":"s","messages":[{"role":"user","content":"hello"}]}\n'
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 outcomes: Counter[str] = Counter()
 longest_s = 0.0

@@ -32,7 +32,7 @@ pytestmark = [
 N_CLIENTS = 16
 N_RESTARTS = 5
 N_KILLS = 20
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 CONFIG = """
 [admission]
 max_queued = 100

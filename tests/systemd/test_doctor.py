@@ -16,7 +16,7 @@ pytestmark = [
     pytest.mark.skipif(bool(REASON), reason=f"no container: {REASON}"),
 ]
 
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 INFERD = "/usr/local/bin/inferd"
 CONFIG = '[[backend]]\nname = "mock"\nkind = "mock"\n'
 DROP_IN = "/etc/systemd/system/inferd.service.d/mine.conf"

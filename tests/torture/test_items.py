@@ -12,18 +12,10 @@ SEED = 1
 AS_THEY_ARE = {"R16", "R17"}
 """Items that are tests, which run anyhow."""
 WITH_A_MODEL = {"R2", "R4"}
-TIMED = {"R4", "R7", "R11"}
-"""Items that bound the milliseconds of an answer."""
-
-
-def marks_of(key: str) -> list[pytest.MarkDecorator]:
-    """Run alone what is timed."""
-    marks = [pytest.mark.model] * (key in WITH_A_MODEL)
-    return [*marks, pytest.mark.alone] if key in TIMED else marks
-
-
 KEYS = [
-    pytest.param(key, marks=marks_of(key)) for key in BY_KEY if key not in AS_THEY_ARE
+    pytest.param(key, marks=[pytest.mark.model] * (key in WITH_A_MODEL))
+    for key in BY_KEY
+    if key not in AS_THEY_ARE
 ]
 
 

@@ -23,7 +23,7 @@ CONFIG: Final = {
 }
 QUESTION: Final = text("hello")
 TAKEN: Final = "another inferd daemon already holds the lock"
-WORKERS_END_S: Final = 5.0
+WORKERS_END_S: Final = 60.0
 LOAD_FOR_S: Final = 0.3
 
 

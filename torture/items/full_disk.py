@@ -24,7 +24,7 @@ LINES: Final = 3000
 """Refusals: those of one user that have a line in the log take more than there is room
 for."""
 AT_ONCE: Final = 500
-ATTACHED_S: Final = 5.0
+ATTACHED_S: Final = 60.0
 FAILING: Final = "inject=write:error=EIO:when=2+2"
 """Every other write fails."""
 

@@ -18,7 +18,6 @@ CONFIG: Final = {
     "admission": {"max_active": 1, "max_queued": 4},
 }
 LONG: Final = generate("hello", max_tokens=10_000)
-QUIET_WITHIN_S: Final = 10.0
 MAX_TOKENS: Final = 20
 """Most that a client reads before it leaves."""
 
@@ -62,7 +61,7 @@ def _be_next(context: Context, daemon: DaemonProcess) -> None:
 
 def _see_quiet(context: Context, daemon: DaemonProcess) -> None:
     """See that the worker says nothing to nobody."""
-    is_quiet = eventually(lambda: is_idle(daemon), within_s=QUIET_WITHIN_S)
+    is_quiet = eventually(lambda: is_idle(daemon))
     context.require(is_quiet, "the worker goes on with what nobody reads")
     n_active = metric(daemon, "inferd_active_requests")
     context.require(not n_active, f"{n_active:.0f} places are taken")
