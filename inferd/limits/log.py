@@ -8,6 +8,15 @@ LOG_QUEUE_LINES: Final = 4096
 LOG_LINE_BYTES: Final = 32 * 1024
 """Bytes of one line: journald splits lines of 48 KiB. F-4."""
 
+LOG_BATCH_BYTES: Final = LOG_LINE_BYTES
+"""Bytes of lines after which an output's thread takes no further line before it writes: with the
+last line they are 64 KiB at most, which an empty pipe takes at once. F-35."""
+
+LOG_PAUSE_S: Final = 0.05
+"""Seconds that an output's thread waits after a write, unless more lines wait than it took. Each
+line that wakes it makes it take Python's lock from the event loop several times. A process that
+is killed loses the lines of that time. F-35."""
+
 LOG_VALUE_CHARS: Final = 8192
 """Characters of one value, and of the text that is searched for secrets: a traceback of
 ``LOG_TRACEBACK_FRAMES`` takes half of that. F-3, F-4."""

@@ -2,18 +2,26 @@
 
 import errno
 import threading
+from collections.abc import Sequence
 
 
 class ScriptedWriter:
     """Keeps what it is given; see ``inferd.server.telemetry.log_writer.LogLineWriter``."""
 
     def __init__(self) -> None:
-        self.lines: list[bytes] = []
+        self.batches: list[list[bytes]] = []
+        """What was written by each call."""
         self.errno: int | None = None
         """While it is set, writing fails with it."""
         self.fails_at: set[int] = set()
         """Numbers of the calls that fail as well, the first is 0."""
+        self.most_lines = 2**31
+        """Lines that one call writes at most."""
+        self.refused = b""
+        """A line that is never written."""
         self.n_calls = 0
+        self.has_begun = threading.Event()
+        """Whether writing was asked for."""
         self.may_write = threading.Event()
         """While it is clear, writing waits."""
         self.may_write.set()
@@ -22,15 +30,25 @@ class ScriptedWriter:
     def __str__(self) -> str:
         return "scripted"
 
-    def write(self, line: bytes) -> None:
-        """Keep a line, or fail."""
+    @property
+    def lines(self) -> list[bytes]:
+        """All that was written."""
+        return [line for batch in self.batches for line in batch]
+
+    def write(self, lines: Sequence[bytes]) -> int:
+        """Keep lines up to the one that is refused, or fail."""
+        self.has_begun.set()
         self.may_write.wait()
         number, self.n_calls = self.n_calls, self.n_calls + 1
         if self.errno is not None:
             raise OSError(self.errno, errno.errorcode[self.errno])
-        if number in self.fails_at:
+        if number in self.fails_at or lines[0] == self.refused:
             raise OSError(errno.EIO, f"call {number}")
-        self.lines.append(line)
+        taken = list(lines[: self.most_lines])
+        if self.refused in taken:
+            taken = taken[: taken.index(self.refused)]
+        self.batches.append(taken)
+        return len(taken)
 
     def close(self) -> None:
         """Note that it was closed."""

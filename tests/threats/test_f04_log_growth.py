@@ -72,7 +72,7 @@ def test_the_file_takes_no_more_room_than_it_may(tmp_path):
     path = tmp_path / "logs" / "log"
     file = LogFile(path, max_bytes=10_000, generations=3)
     for n in range(1000):
-        file.write(b"%0200d\n" % n)
+        file.write([b"%0200d\n" % n])
     file.close()
     sizes = {each.name: each.stat().st_size for each in path.parent.iterdir()}
     assert sorted(sizes) == ["log", "log.1", "log.2", "log.3"]

@@ -1,17 +1,20 @@
 """The log file: bounded in size, rotated, private to its user, and not a symlink.
 
 Used by one thread. Other processes may move, remove or fill the file and its directory,
-and other daemons may write to it: each line is one ``write`` at the end of the file that
-has the name at that moment.
+and other daemons may write to it: lines are written by one ``write`` at the end of the file
+that has the name at that moment.
 """
 
 import errno
 import fcntl
 import os
 import stat
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
+
+from inferd.server.telemetry.log_writer import n_within
 
 MODE: Final = 0o600
 DIRECTORY_MODE: Final = 0o700
@@ -48,21 +51,24 @@ class LogFile:
     def __str__(self) -> str:
         return str(self._path)
 
-    def write(self, line: bytes) -> None:
-        """Write a line with its newline; open the file again if it was moved or full.
+    def write(self, lines: Sequence[bytes]) -> int:
+        """Write lines, each with its newline; open the file again if it was moved or full.
+
+        Returns:
+            How many of them were written: as many as the file has room for.
 
         Raises:
-            OSError: the line was not written, or only in part.
+            OSError: the first line was not written, or only in part.
         """
         try:
             if not self._is_current():
                 self.close()
                 self._open()
-            while self._is_full_with(line):
+            while not (n_fitting := self._n_fitting(lines)):
                 self._rotate()
                 self.close()
                 self._open()
-            self._append(line)
+            return self._append(lines[:n_fitting])
         except OSError:
             self.close()  # the next ``_open`` finds out whether a line is incomplete
             raise
@@ -84,9 +90,11 @@ class LogFile:
         except OSError:
             return False
 
-    def _is_full_with(self, line: bytes) -> bool:
+    def _n_fitting(self, lines: Sequence[bytes]) -> int:
+        """Count the first lines that fit into the file; an empty one takes any line."""
         size = os.fstat(self._fd).st_size
-        return size > 0 and size + len(self._before + line) > self._max_bytes
+        n_lines = n_within(lines, self._max_bytes - size - len(self._before))
+        return n_lines if size else max(1, n_lines)
 
     def _open(self) -> None:
         directory = _open_directory(self._path.parent)
@@ -103,11 +111,17 @@ class LogFile:
             os.fchmod(self._fd, MODE)
         self._before = b"\n" if _is_torn(self._fd, self._info.st_size) else b""
 
-    def _append(self, line: bytes) -> None:
-        data = self._before + line
-        if os.write(self._fd, data) < len(data):
+    def _append(self, lines: Sequence[bytes]) -> int:
+        data = self._before + b"".join(lines)
+        n_bytes = os.write(self._fd, data)
+        if n_bytes == len(data):
+            self._before = b""
+            return len(lines)
+        n_lines = n_within(lines, n_bytes - len(self._before))
+        if not n_lines:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        self._before = b""
+        self.close()  # as after an error
+        return n_lines
 
     def _rotate(self) -> None:
         """Rename the full file, unless another daemon has done so.

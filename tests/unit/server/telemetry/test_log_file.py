@@ -23,7 +23,15 @@ def log_file(path, max_bytes=1000, generations=3) -> LogFile:
 def write(path, *lines: str, **bounds: int) -> None:
     file = log_file(path, **bounds)
     for line in lines:
-        file.write(f"{line}\n".encode())
+        file.write([f"{line}\n".encode()])
+    file.close()
+
+
+def write_batch(path, lines: list[bytes], **bounds: int) -> None:
+    """Write lines together, as the thread does."""
+    file = log_file(path, **bounds)
+    while lines:
+        lines = lines[file.write(lines) :]
     file.close()
 
 
@@ -132,6 +140,11 @@ def test_a_full_file_becomes_the_first_generation_and_so_on(path):
     }
 
 
+def test_a_batch_that_does_not_fit_goes_on_in_the_next_file(path):
+    write_batch(path, [b"%c\n" % letter for letter in b"abcdefg"], max_bytes=6)
+    assert kept(path) == {"log": "g\n", "log.1": "d\ne\nf\n", "log.2": "a\nb\nc\n"}
+
+
 def test_without_generations_only_the_last_lines_are_kept(path):
     write(path, *"abcde", max_bytes=4, generations=0)
     assert kept(path) == {"log": "e\n"}
@@ -150,25 +163,33 @@ def test_a_line_that_fits_in_no_file_has_one_of_its_own(path):
 
 
 LINES = st.lists(st.integers(0, 40).map(lambda n: "x" * n), max_size=60)
+BOUNDS = st.fixed_dictionaries(
+    {"max_bytes": st.integers(1, 100), "generations": st.integers(0, 4)}
+)
 
 
 @pytest.mark.slow
-@given(LINES, st.integers(1, 100), st.integers(0, 4), st.integers(1, 5))
+@given(LINES, BOUNDS, st.integers(1, 5), st.booleans())
 def test_files_are_bounded_and_have_the_last_lines(
-    tmp_path_factory, lines, max_bytes, generations, n_starts
+    tmp_path_factory, lines, bounds, n_starts, in_batches
 ):
     path = tmp_path_factory.mktemp("rotation") / PARENT / "log"
     numbered = [f"{n} {line}" for n, line in enumerate(lines)]
     for start in range(n_starts):
         mine = numbered[start * len(lines) // n_starts :][: -(-len(lines) // n_starts)]
-        write(path, *mine, max_bytes=max_bytes, generations=generations)
+        if in_batches:
+            write_batch(path, [f"{line}\n".encode() for line in mine], **bounds)
+        else:
+            write(path, *mine, **bounds)
     if not lines:
         return
     files = sorted(path.parent.iterdir(), reverse=True)
     files = [*(each for each in files if each != path), path]
-    assert len(files) <= 1 + generations
+    assert len(files) <= 1 + bounds["generations"]
     texts = [each.read_text() for each in files]
-    assert all(len(text) <= max_bytes or text.count("\n") == 1 for text in texts)
+    assert all(
+        len(text) <= bounds["max_bytes"] or text.count("\n") == 1 for text in texts
+    )
     assert "".join(texts).endswith(f"{numbered[-1]}\n")
 
 
@@ -177,30 +198,30 @@ def test_files_are_bounded_and_have_the_last_lines(
 
 def test_a_file_that_was_moved_or_removed_is_begun_anew(path):
     file = log_file(path)
-    file.write(b"one\n")
+    file.write([b"one\n"])
     path.rename(path.with_name("moved"))
-    file.write(b"two\n")
+    file.write([b"two\n"])
     path.unlink()
-    file.write(b"three\n")
+    file.write([b"three\n"])
     file.close()
     assert kept(path) == {"moved": "one\n", "log": "three\n"}
 
 
 def test_a_file_that_was_emptied_goes_on_at_its_start(path):
     file = log_file(path)
-    file.write(b"one\n")
+    file.write([b"one\n"])
     os.truncate(path, 0)
-    file.write(b"two\n")
+    file.write([b"two\n"])
     file.close()
     assert path.read_bytes() == b"two\n"
 
 
 def test_a_directory_that_vanished_is_made_again(path):
     file = log_file(path)
-    file.write(b"one\n")
+    file.write([b"one\n"])
     path.unlink()
     path.parent.rmdir()
-    file.write(b"two\n")
+    file.write([b"two\n"])
     file.close()
     assert kept(path) == {"log": "two\n"}
 
@@ -210,9 +231,9 @@ def test_a_directory_that_cannot_be_opened_fails_until_it_can(path):
     file = log_file(path)
     for _ in range(2):
         with pytest.raises(NotADirectoryError):
-            file.write(b"lost\n")
+            file.write([b"lost\n"])
     path.parent.unlink()
-    file.write(b"kept\n")
+    file.write([b"kept\n"])
     file.close()
     assert path.read_text() == "kept\n"
 
@@ -221,11 +242,11 @@ def test_a_full_file_that_cannot_be_moved_does_not_grow(path):
     file = log_file(path, max_bytes=10, generations=1)
     path.with_name("log.1").mkdir(parents=True)
     path.parent.chmod(0o700)
-    file.write(b"12345678\n")
+    file.write([b"12345678\n"])
     with pytest.raises(IsADirectoryError):
-        file.write(b"lost\n")
+        file.write([b"lost\n"])
     path.with_name("log.1").rmdir()
-    file.write(b"kept\n")
+    file.write([b"kept\n"])
     file.close()
     assert kept(path) == {"log": "kept\n", "log.1": "12345678\n"}
 
@@ -233,8 +254,8 @@ def test_a_full_file_that_cannot_be_moved_does_not_grow(path):
 def test_two_daemons_may_share_a_file(path):
     one, two = (log_file(path, max_bytes=40) for _ in range(2))
     for n in range(10):
-        one.write(b"one %d\n" % n)
-        two.write(b"two %d\n" % n)
+        one.write([b"one %d\n" % n])
+        two.write([b"two %d\n" % n])
     one.close()
     two.close()
     lines = "".join(kept(path).values()).splitlines()
@@ -267,15 +288,15 @@ def test_a_file_that_another_daemon_has_just_rotated_is_not_rotated_again(
 ):
     one, two = (log_file(path, max_bytes=4, generations=generations) for _ in range(2))
     for letter in b"ab":
-        one.write(b"%c\n" % letter)
+        one.write([b"%c\n" % letter])
     rotate = one._rotate
 
     def come_second() -> None:
-        two.write(b"c\n")
+        two.write([b"c\n"])
         rotate()
 
     monkeypatch.setattr(one, "_rotate", come_second)
-    one.write(b"d\n")
+    one.write([b"d\n"])
     one.close()
     two.close()
     full = {"log.1": "a\nb\n"} if generations else {}
@@ -284,9 +305,9 @@ def test_a_file_that_another_daemon_has_just_rotated_is_not_rotated_again(
 
 def test_a_descriptor_that_somebody_closed_is_opened_anew(path):
     file = log_file(path)
-    file.write(b"one\n")
+    file.write([b"one\n"])
     os.close(file._fd)
-    file.write(b"two\n")
+    file.write([b"two\n"])
     file.close()
     assert path.read_text() == "one\ntwo\n"
 
@@ -295,10 +316,10 @@ def test_a_descriptor_that_is_a_clients_now_gets_no_line_and_stays_open(path):
     ours, theirs = socket.socketpair()
     with ours, theirs:
         file = log_file(path)
-        file.write(b"one\n")
+        file.write([b"one\n"])
         number = file._fd
         os.dup2(ours.fileno(), number)
-        file.write(b"two\n")
+        file.write([b"two\n"])
         file.close()
         theirs.setblocking(False)
         with pytest.raises(BlockingIOError):
@@ -325,9 +346,21 @@ def test_a_line_that_did_not_fit_is_an_error_and_ended_before_the_next(
     file = log_file(path)
     monkeypatch.setattr("os.write", lambda fd, data: write_all(fd, data[:3]))
     with pytest.raises(OSError, match="No space left") as caught:
-        file.write(b"first\n")
+        file.write([b"first\n"])
     assert caught.value.errno == errno.ENOSPC
     monkeypatch.undo()
-    file.write(b"second\n")
+    file.write([b"second\n"])
     file.close()
     assert path.read_text() == "fir\nsecond\n"
+
+
+def test_of_a_batch_that_did_not_fit_the_torn_line_is_written_again(path, monkeypatch):
+    write_all = os.write
+    file = log_file(path)
+    lines = [b"first\n", b"second\n", b"third\n"]
+    monkeypatch.setattr("os.write", lambda fd, data: write_all(fd, data[:9]))
+    assert file.write(lines) == 1
+    monkeypatch.undo()
+    assert file.write(lines[1:]) == 2
+    file.close()
+    assert path.read_text() == "first\nsec\nsecond\nthird\n"
