@@ -78,11 +78,24 @@ class LoopScheduler(trio.abc.Instrument):
             return
         task = trio.lowlevel.current_task()
         self._queue.put(user, task)
-        while True:
-            await self._wait(user, task)
-            if not self._is_pass_over:
-                break
+        await self._wait(user, task)
+        await self.begin()
+
+    async def begin(self) -> None:
+        """Begin a task that was woken or started in its user's turn.
+
+        It waits, before the user's other work, while the pass has no time left: others that
+        were woken in the same turns have used it.
+
+        Cancellation: safe. It is no checkpoint where it does not wait.
+        """
+        user = TASK_USER.get()
+        if user is None:
+            return
+        task = trio.lowlevel.current_task()
+        while self._is_pass_over:
             self._queue.put_back(user, task)
+            await self._wait(user, task)
         self._begin(user)
 
     def call_later(self, user: int, work: Callable[[], None]) -> None:

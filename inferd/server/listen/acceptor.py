@@ -24,12 +24,7 @@ from inferd.errors import (
     TooManyConnectionsError,
     UnservedError,
 )
-from inferd.limits.server import (
-    ACCEPT_PASS_S,
-    ACCEPTS_PER_PASS,
-    LINGER_S,
-    MAX_LINGERING,
-)
+from inferd.limits.server import ACCEPTS_PER_PASS, LINGER_S, MAX_LINGERING
 from inferd.server.connection.limit import ConnectionLease, ConnectionLimit
 from inferd.server.connection.response_writer import error_frame
 from inferd.server.event_loop.read import read_in_turn
@@ -38,6 +33,7 @@ from inferd.server.fd_passing.close import close_disconnected, close_socket
 from inferd.server.identity.access import Access
 from inferd.server.identity.mapping import Identities
 from inferd.server.identity.peer import Peer, groups_of, peer_of
+from inferd.server.listen.accept_budget import AcceptBudget
 from inferd.server.listen.fd_budget import (
     ReserveFd,
     accept,
@@ -133,12 +129,18 @@ class Acceptor:
     Args:
         metrics: counts refused clients.
         loop: schedules the start of a connection by user.
+        clock: seconds of processor time.
 
     Bounds:
         Connections that wait to be started count towards the connection limit.
     """
 
-    def __init__(self, metrics: Metrics, loop: LoopScheduler | None = None) -> None:
+    def __init__(
+        self,
+        metrics: Metrics,
+        loop: LoopScheduler | None = None,
+        clock: Callable[[], float] = time.thread_time,
+    ) -> None:
         self.access = Access()
         """The rules for who may connect; may be replaced at any time."""
         self.identities = Identities()
@@ -146,6 +148,8 @@ class Acceptor:
         self._metrics = metrics
         self._reserve_fd = ReserveFd()
         self._loop = LoopScheduler() if loop is None else loop
+        self._clock = clock
+        self._budget = AcceptBudget()
         self._log_throttle = LogThrottle()
         self._unstarted: dict[socket.socket, AcceptedConnection] = {}
         self._one_started = trio.lowlevel.ParkingLot()
@@ -198,7 +202,20 @@ class Acceptor:
         Returns:
             Whether to go on at once: false where no descriptor is available.
         """
-        end = time.thread_time() + ACCEPT_PASS_S
+        began = self._clock()
+        end = began + self._budget.pass_s(trio.current_time())
+        try:
+            return self._accept_until(end, listener, spec, clients)
+        finally:
+            self._budget.spend(self._clock() - began)
+
+    def _accept_until(
+        self,
+        end: float,
+        listener: trio.SocketListener,
+        spec: ListenerSpec,
+        clients: trio.Nursery,
+    ) -> bool:
         for _ in range(ACCEPTS_PER_PASS):
             try:
                 sock = accept(listener)
@@ -214,7 +231,7 @@ class Acceptor:
                 close_disconnected(sock)
             else:
                 self.handle(sock, spec, clients)
-            if time.thread_time() > end:
+            if self._clock() > end:
                 break
         return True
 
@@ -325,8 +342,11 @@ class Acceptor:
 
     async def _serve(self, accepted: "AcceptedConnection") -> None:
         TASK_USER.set(accepted.peer.user)
-        self._remove_unstarted(accepted)
         try:
+            try:
+                await self._loop.begin()
+            finally:
+                self._remove_unstarted(accepted)
             await accepted.spec.serve(stream_of(accepted.sock))
         except Exception:  # a bug in one connection must not affect others
             log.exception("client.crashed")

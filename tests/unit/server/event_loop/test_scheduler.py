@@ -120,6 +120,29 @@ async def test_what_is_called_later_is_called_in_turn_and_charged(autojump_clock
     assert [each for each in called if each >= 0] == list(range(50))
 
 
+async def test_tasks_that_are_started_in_turn_begin_while_the_pass_has_time(
+    autojump_clock,
+):
+    async with working() as work, trio.open_nursery() as started:
+        begun: list[int] = []
+
+        async def begin(number: int) -> None:
+            TASK_USER.set(ANNA)
+            await work.loop.begin()
+            begun.append(number)
+            work.clock.now += 2 * LOOP_PASS_S
+
+        for number in range(50):
+            work.loop.call_later(ANNA, partial(started.start_soon, begin, number))
+        n_max = 0
+        while len(begun) < 50:
+            n_before = len(begun)
+            await trio.lowlevel.checkpoint()
+            n_max = max(n_max, len(begun) - n_before)
+        assert n_max <= 2  # one pass may be seen as two halves
+    assert sorted(begun) == list(range(50))
+
+
 async def test_a_cancelled_task_does_not_block_others(autojump_clock):
     async with working() as work, trio.open_nursery() as waiting:
         for _ in range(50):

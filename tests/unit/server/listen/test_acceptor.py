@@ -1,8 +1,10 @@
 import errno
+import itertools
 import json
 import os
 import socket
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import pairwise
 
 import pytest
 import trio
@@ -12,8 +14,16 @@ from structlog.testing import capture_logs
 from inferd import surfaces
 from inferd.errors import PermissionDeniedError, TooManyConnectionsError
 from inferd.limits.log import REFUSAL_LOG_INTERVAL_S
-from inferd.limits.server import LINGER_S, MAX_LINGERING
+from inferd.limits.server import (
+    ACCEPT_BURST_INTERVAL_S,
+    ACCEPT_BURST_PASS_S,
+    ACCEPT_PASS_S,
+    LINGER_S,
+    LOOP_PASS_S,
+    MAX_LINGERING,
+)
 from inferd.server.connection.limit import ConnectionLimit
+from inferd.server.event_loop.scheduler import LoopScheduler
 from inferd.server.identity.access import Access, Rule
 from inferd.server.listen.acceptor import (
     ACCEPT_RETRY_S,
@@ -28,9 +38,11 @@ from inferd.server.listen.bind import bind
 from inferd.server.listen.fd_budget import accept
 from inferd.server.telemetry.metrics import Metrics
 from inferd.surfaces import ADMIN_MODE
+from tests.fakes.clock import Clock
 from tests.fakes.serving import idle_scheduler
 from tests.fakes.streams import Frame, FrameClient, bare, fill_pipe, generate, open_pair
 
+BUDGET = "inferd.server.listen.accept_budget"
 FULL = 'inferd_refused_connections_total{code="queue_full",socket="infer.sock"}'
 
 
@@ -222,6 +234,92 @@ async def test_many_refusals_are_logged_now_and_then(acceptor, autojump_clock):
     assert f"{FULL} 101.0" in acceptor._metrics.text()
 
 
+# --- many at once -----------------------------------------------------------------------
+
+
+@pytest.fixture
+async def flooded(short_dir):
+    """A listener with 40 clients in its backlog."""
+    listener = bind(short_dir / "s", mode=ADMIN_MODE)
+    async with listener, AsyncExitStack() as clients:
+        for _ in range(40):
+            await clients.enter_async_context(await connect(short_dir))
+        yield listener
+
+
+async def test_accepting_takes_more_time_at_the_beginning_of_a_flood(
+    flooded, nursery, autojump_clock, monkeypatch
+):
+    monkeypatch.setattr(f"{BUDGET}.ACCEPT_BURST_S", 2.2 * ACCEPT_BURST_PASS_S)
+    clock = itertools.count(0.0, 0.6 * ACCEPT_PASS_S)  # each look is a connection later
+    acceptor = Acceptor(Metrics(), idle_scheduler(), clock.__next__)
+    spec = make_spec(stay, 100)
+    n_held = [0]
+    for _ in range(5):
+        acceptor._accept_batch(flooded, spec, nursery)
+        n_held.append(spec.connection_limit.n_held)
+    await trio.sleep(ACCEPT_BURST_INTERVAL_S)
+    acceptor._accept_batch(flooded, spec, nursery)
+    n_held.append(spec.connection_limit.n_held)
+    assert [after - before for before, after in pairwise(n_held)] == [4, 4, 3, 2, 2, 4]
+    nursery.cancel_scope.cancel()
+
+
+async def test_few_of_many_connections_begin_in_one_pass(autojump_clock):
+    clock = Clock()
+    loop = LoopScheduler(clock)
+    acceptor = Acceptor(Metrics(), loop)
+    n_begun = n_max = 0
+
+    async def begin(_: trio.SocketStream) -> None:
+        nonlocal n_begun
+        n_begun += 1
+        clock.now += 2 * LOOP_PASS_S
+        await trio.sleep_forever()
+
+    spec = make_spec(begin, 100)
+    async with AsyncExitStack() as pairs, trio.open_nursery() as nursery:
+        with loop.measuring():
+            nursery.start_soon(loop.run)
+            for _ in range(40):
+                ours, _ = await pairs.enter_async_context(open_pair())
+                acceptor.handle(bare(ours), spec, nursery)
+            while n_begun < 40:
+                n_before = n_begun
+                await trio.lowlevel.checkpoint()
+                n_max = max(n_max, n_begun - n_before)
+            nursery.cancel_scope.cancel()
+    assert n_max <= 2  # one pass may be seen as two halves
+    assert spec.connection_limit.n_held == 0
+
+
+async def test_connections_that_are_cancelled_before_they_begin_leave_nothing(
+    autojump_clock,
+):
+    clock = Clock()
+    loop = LoopScheduler(clock)
+    acceptor = Acceptor(Metrics(), loop)
+
+    async def begin(_: trio.SocketStream) -> None:
+        clock.now += 2 * LOOP_PASS_S
+        await trio.sleep_forever()
+
+    spec = make_spec(begin, 100)
+    async with AsyncExitStack() as pairs:
+        crowd = [await pairs.enter_async_context(open_pair()) for _ in range(20)]
+        async with trio.open_nursery() as nursery:
+            with loop.measuring():
+                nursery.start_soon(loop.run)
+                for ours, _ in crowd:
+                    acceptor.handle(bare(ours), spec, nursery)
+                for _ in range(3):
+                    await trio.lowlevel.checkpoint()
+                nursery.cancel_scope.cancel()
+        acceptor.close()
+        assert spec.connection_limit.n_held == 0
+        assert [ours.socket.fileno() for ours, _ in crowd] == [-1] * 20
+
+
 # --- short of descriptors ---------------------------------------------------------------
 
 
@@ -256,23 +354,6 @@ async def short_of_descriptors(acceptor, directory, nursery, make_spec):
 
 async def connect(directory) -> FrameClient:
     return FrameClient(await trio.open_unix_socket(directory / "s"))
-
-
-@pytest.mark.parametrize("n_accepted", [1, 5])
-async def test_a_batch_ends_with_the_first_client_over_its_time(
-    n_accepted, acceptor, short_dir, nursery, monkeypatch
-):
-    seconds = -1.0 if n_accepted == 1 else 60.0
-    monkeypatch.setattr("inferd.server.listen.acceptor.ACCEPT_PASS_S", seconds)
-    listener = bind(short_dir / "s", mode=ADMIN_MODE)
-    clients = [await connect(short_dir) for _ in range(5)]
-    spec = make_spec(echo, 100)
-    assert acceptor._accept_batch(listener, spec, nursery)
-    assert spec.connection_limit.n_held == n_accepted
-    await listener.aclose()
-    for client in clients:
-        await client.aclose()
-    nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("number", RESOURCE_ERRNOS)
