@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test test-fast test-all test-vulkan check bench fuzz torture attack install rollback verify uninstall clean
+.PHONY: setup demo test test-fast test-all test-vulkan check bench fuzz torture attack proof install rollback verify uninstall clean
 
 # Tests and commands start some thousand processes: none compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -62,6 +62,11 @@ torture: setup
 
 attack: setup
 	@$(BIN)/python -m attack
+
+# PROOF names some of them, SEED has one drawn again.
+PROOF ?=
+proof: setup
+	@$(BIN)/python -m proofs $(PROOF) $(if $(SEED),--seed $(SEED))
 
 install:
 	@$(PYTHON) -m tools.install install

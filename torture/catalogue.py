@@ -18,7 +18,6 @@ from torture.items import (
     model_kills,
     native_crash,
     permissions,
-    pulls,
     service,
     shutdown,
     slow,
@@ -70,6 +69,5 @@ ITEMS: Final[Sequence[Item]] = (
     soak,
     shutdown,
     daemon_kills,
-    pulls,
 )
 BY_KEY: Final = {item.KEY: item for item in ITEMS}

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -25,6 +25,16 @@ After each item nothing of it may be left: no descriptor, child, thread, task, r
 """
 
 
+class Layout(NamedTuple):
+    """What a report begins with, and the order of its items."""
+
+    head: str
+    keys: Sequence[str]
+
+
+TORTURE: Final = Layout(HEAD, tuple(BY_KEY))
+
+
 class Report(msgspec.Struct, kw_only=True):
     """What is known of all items, each as it was last tried."""
 
@@ -32,14 +42,12 @@ class Report(msgspec.Struct, kw_only=True):
     machine: dict[str, str | int] = {}
     outcomes: list[Outcome] = []
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: Outcome, layout: Layout = TORTURE) -> None:
         """Take the place of what was known of the item."""
         others = [each for each in self.outcomes if each.item != outcome.item]
-        self.outcomes = sorted([*others, outcome], key=lambda each: _place(each.item))
-
-
-def _place(key: str) -> int:
-    return [*BY_KEY].index(key)
+        self.outcomes = sorted(
+            [*others, outcome], key=lambda each: layout.keys.index(each.item)
+        )
 
 
 def read_report(directory: Path) -> Report:
@@ -50,17 +58,17 @@ def read_report(directory: Path) -> Report:
     return msgspec.json.decode(path.read_bytes(), type=Report)
 
 
-def write_report(report: Report, directory: Path) -> None:
+def write_report(report: Report, directory: Path, layout: Layout = TORTURE) -> None:
     """Write both files."""
     directory.mkdir(parents=True, exist_ok=True)
     data = msgspec.json.format(msgspec.json.encode(report), indent=1)
     (directory / JSON).write_bytes(data + b"\n")
-    (directory / TABLE).write_text(as_markdown(report))
+    (directory / TABLE).write_text(as_markdown(report, layout.head))
 
 
-def as_markdown(report: Report) -> str:
+def as_markdown(report: Report, head: str = HEAD) -> str:
     """Write the report as a person reads it."""
-    parts = [HEAD, _facts(report.machine), _table(report.outcomes)]
+    parts = [head, _facts(report.machine), _table(report.outcomes)]
     parts += [_section(outcome) for outcome in report.outcomes]
     return "\n".join(parts)
 

@@ -16,6 +16,7 @@ SHOWN_CHARS = 2000
 def try_item(item: Item, context: Context) -> Outcome:
     """Try one item, and see what it leaves behind."""
     began, began_at = time.gmtime(), time.monotonic()
+    tried = commit()  # others may commit meanwhile
     skipped = ""
     try:
         with watched(context):
@@ -37,7 +38,7 @@ def try_item(item: Item, context: Context) -> Outcome:
         notes=context.notes,
         seconds=round(time.monotonic() - began_at, 1),
         began=time.strftime("%Y-%m-%dT%H:%M:%SZ", began),
-        commit=commit(),
+        commit=tried,
     )
 
 

@@ -73,6 +73,10 @@ class Hub:
     def endpoint(self) -> str:
         return self.url("")
 
+    @staticmethod
+    def etag_of(data: bytes) -> str:
+        return '"' + hashlib.md5(data, usedforsecurity=False).hexdigest() + '"'
+
     def add(self, path: str, data: bytes) -> str:
         """Add a file; return its SHA-256."""
         self.files[path] = data
@@ -128,7 +132,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(404, {}, b"not found", behaviour)
 
     def _send_file(self, data: bytes, behaviour: Behaviour) -> None:
-        etag = '"' + hashlib.md5(data, usedforsecurity=False).hexdigest() + '"'
+        etag = self.hub.etag_of(data)
         headers = {"ETag": etag, "Content-Type": "application/octet-stream"}
         wanted = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
         is_same = self.headers.get("If-Range", etag) == etag

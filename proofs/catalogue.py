@@ -1,0 +1,10 @@
+"""The list, in its order."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from proofs import first_answer, pulls
+from torture.catalogue import Item
+
+PROOFS: Final[Sequence[Item]] = (pulls, first_answer)
+BY_KEY: Final = {proof.KEY: proof for proof in PROOFS}
