@@ -6,6 +6,7 @@ of its parent, and directories that another user owns or may write to are refuse
 may then be used by their path, because nobody else can replace them.
 """
 
+import errno
 import os
 import stat
 from contextlib import ExitStack, suppress
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Final
 
 DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PASSED: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READING: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 MAX_LINKS: Final = 40
 """Symbolic links in one path; the kernel's own bound."""
 
@@ -37,31 +40,79 @@ def open_directory(path: Path, *, makes: bool = False) -> int:
         UntrustedError: a part of it belongs to another user, or others may write there.
         OSError: it does not exist, or is not a directory.
     """
-    walk = _Walk()
+    walk = _Walk(DIRECTORY)
     with ExitStack() as stack:
         stack.callback(walk.close)
-        todo = list(reversed((Path.cwd() / path).parts[1:]))
-        n_links = 0
-        while todo:
-            name = todo.pop()
-            walk.check(sticky_is_enough=True)
-            link = walk.link(name)
-            if link is None:
-                walk.enter(name, makes=makes)
-                continue
-            n_links += 1
-            if n_links > MAX_LINKS:
-                raise UntrustedError(f"{path} has over {MAX_LINKS} symbolic links")
-            todo.extend(reversed(Path(link).parts))
+        walk.go(path, makes=makes)
         walk.check(sticky_is_enough=False)
         return os.dup(walk.last)
 
 
-class _Walk:
-    """The open directories from the root to the current one."""
+def open_regular_file(path: Path, *, at: int | None = None, flags: int = 0) -> int:
+    """Open a regular file for reading; a FIFO or a device is refused, not waited for.
 
-    def __init__(self) -> None:
-        self._held = [(os.open("/", DIRECTORY), "/")]
+    Args:
+        path: of the file.
+        at: descriptor of the directory that a relative path begins at.
+        flags: further ones.
+
+    Returns:
+        A descriptor, which is the caller's to close.
+
+    Raises:
+        OSError: it cannot be opened, or is something else.
+    """
+    descriptor = os.open(path, _READING | flags, dir_fd=at)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return descriptor
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise OSError(errno.EINVAL, "not a regular file", str(path))
+
+
+def open_unredirected_file(path: Path) -> int:
+    """Open a regular file for reading, without following another user's links.
+
+    Its directories may be anybody's: what the file has is its owner's, as with any path, but
+    nobody makes a privileged process read another file than the one that is named, nor wait
+    for the writer of a FIFO.
+
+    Args:
+        path: of the file. Links are followed as in ``open_directory``, but for the last one.
+
+    Returns:
+        A descriptor, which is the caller's to close.
+
+    Raises:
+        UntrustedError: a link on the way is another user's.
+        OSError: it cannot be opened, is a link, or is no regular file.
+    """
+    walk = _Walk(_PASSED, is_open_to_others=True)
+    with ExitStack() as stack:
+        stack.callback(walk.close)
+        walk.go(path.parent, makes=False)
+        return open_regular_file(Path(path.name), at=walk.last, flags=os.O_NOFOLLOW)
+
+
+def is_link_of_others(status: os.stat_result) -> bool:
+    """Tell whether a file, not followed, is a link that neither root nor the caller made."""
+    return stat.S_ISLNK(status.st_mode) and status.st_uid not in {0, os.geteuid()}
+
+
+class _Walk:
+    """The open directories from the root to the current one.
+
+    Args:
+        flags: that directories are opened with.
+        is_open_to_others: whether others may own the directories, and write to them.
+    """
+
+    def __init__(self, flags: int, *, is_open_to_others: bool = False) -> None:
+        self._flags = flags
+        self._is_open_to_others = is_open_to_others
+        self._held = [(os.open("/", flags), "/")]
         self._owners = {0, os.geteuid(), os.fstat(self.last).st_uid}
         """Owner of the root directory, who may change everything; in a user namespace this may
         be an unmapped user."""
@@ -75,6 +126,22 @@ class _Walk:
         """Close all."""
         for descriptor, _ in self._held:
             os.close(descriptor)
+
+    def go(self, path: Path, *, makes: bool) -> None:
+        """Go down from the root to a directory, link by link."""
+        todo = list(reversed((Path.cwd() / path).parts[1:]))
+        n_links = 0
+        while todo:
+            name = todo.pop()
+            self.check(sticky_is_enough=True)
+            link = self.link(name)
+            if link is None:
+                self.enter(name, makes=makes)
+                continue
+            n_links += 1
+            if n_links > MAX_LINKS:
+                raise UntrustedError(f"{path} has over {MAX_LINKS} symbolic links")
+            todo.extend(reversed(Path(link).parts))
 
     def link(self, name: str) -> str | None:
         """Return the target of a symbolic link; ``None`` for other files."""
@@ -100,10 +167,11 @@ class _Walk:
                 os.mkdir(name, 0o755, dir_fd=self.last)
         path = self._path(name)
         try:
-            self._held.append((os.open(name, DIRECTORY, dir_fd=self.last), path))
+            self._held.append((os.open(name, self._flags, dir_fd=self.last), path))
         except OSError as error:
             raise type(error)(error.errno, error.strerror, path) from error
-        self._check_owner(os.fstat(self.last), path)
+        if not self._is_open_to_others:
+            self._check_owner(os.fstat(self.last), path)
 
     def _path(self, name: str) -> str:
         return str(Path(self._held[-1][1]) / name)
@@ -114,6 +182,8 @@ class _Walk:
         Raises:
             UntrustedError: others may replace files; in a sticky directory they only add.
         """
+        if self._is_open_to_others:
+            return
         status, path = os.fstat(self.last), self._held[-1][1]
         mode = status.st_mode
         if sticky_is_enough and mode & stat.S_ISVTX:

@@ -33,7 +33,7 @@ COMPLETED_ONE_IN: Final = 4
 """Pulls after which another one runs to its end, and the hub gets another model."""
 RIVALS_ONE_IN: Final = 3
 """Pulls to the end beside which a second one wants the same model in the same store."""
-PROGRAM_ONE_IN: Final = 10
+PROGRAM_ONE_IN: Final = 3
 """Commands that are started as programs; the others are forked (``proofs.starter``)."""
 LANES: Final = 4
 """Stores, each with a hub of its own, among which the pulls are shared out: so many pulls

@@ -13,7 +13,14 @@ from inferd.cli.console import CommandError
 from inferd.cli.unreachable import connection_hint, refuse_stopped
 from inferd.client.discovery import NoDaemonError
 from inferd.client.exchange import ClientError, RequestFailedError
-from inferd.client.sync import READY, Client, command, connect, watch_status
+from inferd.client.sync import (
+    READY,
+    Client,
+    ExchangeBounds,
+    command,
+    connect,
+    watch_status,
+)
 from inferd.config.kinds.registry import DEFAULT
 from inferd.config.load import load_config, socket_directory
 from inferd.config.settings import ConfigError
@@ -144,7 +151,9 @@ def _status(
     """
     is_supported = False
     with suppress(NoDaemonError, ClientError, OSError):
-        for line, status in watch_status(directory, timeout_s=ADMIN_TIMEOUT_S):
+        for line, status in watch_status(
+            directory, bounds=ExchangeBounds(ADMIN_TIMEOUT_S)
+        ):
             if status.status != "capabilities":
                 return status.status, is_supported
             is_supported |= bool(msgspec.json.decode(line).get(capability))
@@ -164,7 +173,8 @@ def serves_sample(directory: Path | None) -> bool:
     models: list[object] = []
     with suppress(NoDaemonError, ClientError, OSError):
         for line, status in watch_status(
-            directory or configured_directory(), timeout_s=ADMIN_TIMEOUT_S
+            directory or configured_directory(),
+            bounds=ExchangeBounds(ADMIN_TIMEOUT_S),
         ):
             if status.status != "capabilities":
                 return set(models) == {CHAT_DEFAULTS.model}

@@ -1,17 +1,23 @@
 """The blocking client."""
 
+import math
 import socket
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, NamedTuple, Self
 
 from inferd.client.admin import AdminExchange, StatusStream
 from inferd.client.connection.sync import SyncConnection, connect
 from inferd.client.discovery import NoDaemonError, backoff
-from inferd.client.exchange import ClientError, ConnectionLostError, with_model
+from inferd.client.exchange import (
+    ClientError,
+    ConnectionLostError,
+    ProtocolError,
+    with_model,
+)
 from inferd.client.frames import BlocksAnswer, TextAnswer
 from inferd.client.peer_check import UntrustedServerError
 from inferd.client.surfaces import BLOCKS, EMBED, RERANK, TEXT
@@ -23,9 +29,28 @@ from inferd.wire.requests import EmbedRequest, GenerateRequest, RerankRequest
 from inferd.wire.responses import EmbeddingsFrame, RerankFrame
 from inferd.wire.status import AnyStatus
 
-__all__ = ["READY", "Client", "command", "connect", "wait_until_ready", "watch_status"]
+__all__ = [
+    "READY",
+    "Client",
+    "ExchangeBounds",
+    "command",
+    "connect",
+    "wait_until_ready",
+    "watch_status",
+]
 
 READY = "ready"
+STATUS_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of the frames of one status at most: a backend takes some hundred. F-44."""
+
+
+class ExchangeBounds(NamedTuple):
+    """What an exchange takes at most, whatever comes from the other end."""
+
+    seconds: float
+    """From the connection to the last frame that is wanted."""
+    n_bytes: int = STATUS_BYTES
+    """That are received."""
 
 
 class Client:
@@ -172,21 +197,66 @@ def watch_status(
     directory: Path | None = None,
     *,
     timeout_s: float | None = None,
+    bounds: ExchangeBounds | None = None,
     trusted_uids: Collection[int] = (),
 ) -> Iterator[tuple[bytes, AnyStatus]]:
     """Yield each status frame, as bytes and decoded, until the connection ends.
 
+    Args:
+        directory: of the sockets; ``None`` for the default ones.
+        timeout_s: seconds without data before ``TimeoutError``.
+        bounds: of the whole exchange; ``None`` to watch for as long as the daemon runs.
+        trusted_uids: users whose processes may answer, as for ``Client``.
+
     Raises:
         NoDaemonError: nothing accepts connections there.
         UntrustedServerError: the server's uid is not trusted.
-        ProtocolError: the server does not speak this protocol, or refused access.
-        TimeoutError: no data for ``timeout_s`` seconds.
+        ProtocolError: the server does not speak this protocol, refused access, or sent
+            more than ``bounds`` allow.
+        TimeoutError: no data for ``timeout_s`` seconds, or ``bounds`` are over.
     """
-    with connect(ADMIN.socket, directory, trusted_uids=trusted_uids) as sock:
-        sock.settimeout(timeout_s)
+    reader = _Reader(timeout_s, bounds)
+    with connect(
+        ADMIN.socket,
+        directory,
+        trusted_uids=trusted_uids,
+        timeout_s=None if bounds is None else bounds.seconds,
+    ) as sock:
         frames = StatusStream()
-        while data := sock.recv(READ_BYTES):
+        while data := reader.read(sock):
             yield from frames.feed(data)
+
+
+class _Reader:
+    """Receives what comes, within bounds that begin now.
+
+    Args:
+        timeout_s: seconds without data; ``None`` for any time.
+        bounds: of everything; ``None`` for none.
+    """
+
+    def __init__(self, timeout_s: float | None, bounds: ExchangeBounds | None) -> None:
+        self._timeout_s = math.inf if timeout_s is None else timeout_s
+        seconds, n_bytes = (math.inf, math.inf) if bounds is None else bounds
+        self._n_left = n_bytes
+        self._deadline = time.monotonic() + seconds
+
+    def read(self, sock: socket.socket) -> bytes:
+        """Receive some bytes; none at the end.
+
+        Raises:
+            TimeoutError: none came in time.
+            ProtocolError: too many have come.
+        """
+        left_s = min(self._timeout_s, self._deadline - time.monotonic())
+        if left_s <= 0:
+            raise TimeoutError("the time for the answer is over")
+        sock.settimeout(None if left_s == math.inf else left_s)
+        data = sock.recv(READ_BYTES)
+        self._n_left -= len(data)
+        if self._n_left < 0:
+            raise ProtocolError("more bytes than a status has")
+        return data
 
 
 def command(

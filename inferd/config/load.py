@@ -3,6 +3,7 @@
 import os
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -16,6 +17,10 @@ from inferd.paths import (
     models_directory,
     runtime_directory,
 )
+from inferd.trusted_path import open_regular_file
+
+CONFIG_MAX_BYTES: Final = 1024 * 1024
+"""Bytes of a configuration; one with every key, and its comments, has some 30,000. F-44."""
 
 
 def load_config(
@@ -49,10 +54,16 @@ def read_text(path: Path) -> str:
     """Read a configuration file.
 
     Raises:
-        ConfigError: it cannot be read, or is not UTF-8.
+        ConfigError: it cannot be read, has over ``CONFIG_MAX_BYTES``, or is not UTF-8.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        with os.fdopen(open_regular_file(path), "rb") as file:
+            data = file.read(CONFIG_MAX_BYTES + 1)
+        if len(data) > CONFIG_MAX_BYTES:
+            raise ConfigError(
+                f"configuration {path}: over {CONFIG_MAX_BYTES} bytes, which are allowed"
+            )
+        return data.decode()
     except OSError as error:
         reason = error.strerror or str(error)
         raise ConfigError(f"configuration {path}: {reason}") from error

@@ -1,6 +1,8 @@
 """Checks of a configured backend: its files, and a decode in a worker."""
 
 import hashlib
+import io
+import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -20,6 +22,7 @@ from inferd.engine.in_daemon import make_in_daemon
 from inferd.engine.supervisor.spawn import WorkerStart
 from inferd.engine.trial_load import trial_load
 from inferd.ipc.worker import Load
+from inferd.limits.models import BLOB_BLOCK_BYTES
 from inferd.memory.plan import (
     InsufficientMemoryError,
     MemoryDemand,
@@ -28,6 +31,7 @@ from inferd.memory.plan import (
 )
 from inferd.models.embedded import EMBEDDED_PREFIX
 from inferd.models.store.directory import BLOBS
+from inferd.trusted_path import open_regular_file
 
 
 def check_files(
@@ -70,19 +74,34 @@ def model_hint(reference: str, backend: str) -> str:
 def _check_file(
     path: Path, sha256: str | None, reference: str, backend: str
 ) -> Finding:
-    if not path.is_file():
+    try:
+        descriptor = open_regular_file(path)
+    except FileNotFoundError:
         return failed(f"missing at {path}", model_hint(reference, backend))
-    size = path.stat().st_size
-    if sha256 is None:
-        return ok(f"{size} bytes at {path}; no sha256 configured, so not verified")
-    with path.open("rb") as file:
-        actual = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        return failed(
+            f"{path}: {error.strerror or error}", model_hint(reference, backend)
+        )
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        size = os.fstat(descriptor).st_size
+        if sha256 is None:
+            return ok(f"{size} bytes at {path}; no sha256 configured, so not verified")
+        actual = _sha256(file, size)
     if actual == sha256:
         return ok(f"{size} bytes at {path}, SHA-256 as expected")
     return failed(
         f"{path} has SHA-256 {actual}, expected {sha256}",
         _digest_hint(path, actual, reference, backend),
     )
+
+
+def _sha256(file: io.RawIOBase, n_bytes: int) -> str:
+    """Hash so many bytes of a file: one that grows all the time has no end."""
+    digest = hashlib.sha256()
+    while n_bytes and (block := file.read(min(n_bytes, BLOB_BLOCK_BYTES))):
+        digest.update(block)
+        n_bytes -= len(block)
+    return digest.hexdigest()
 
 
 def _digest_hint(path: Path, actual: str, reference: str, backend: str) -> str:

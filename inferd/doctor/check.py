@@ -3,8 +3,13 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from msgspec import Struct
+
+TEXT_CHARS: Final = 2000
+"""Characters of a detail or a hint: a daemon, or what listens in its place, may say more.
+F-44."""
 
 
 class Verdict(StrEnum):
@@ -81,10 +86,14 @@ def run_checks(checks: Sequence[Check]) -> Iterator[Finding]:
         yield Finding(
             check=check.name,
             verdict=finding.verdict,
-            detail=finding.detail,
-            hint=finding.hint,
+            detail=_cut(finding.detail),
+            hint=_cut(finding.hint),
             figures=finding.figures,
         )
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= TEXT_CHARS else f"{text[:TEXT_CHARS]}…"
 
 
 def _attempt(check: Check) -> Finding:

@@ -11,7 +11,7 @@ from typing import Final
 from inferd.client.discovery import NoDaemonError
 from inferd.client.exchange import ClientError
 from inferd.client.peer_check import UntrustedServerError
-from inferd.client.sync import watch_status
+from inferd.client.sync import ExchangeBounds, watch_status
 from inferd.doctor.check import Finding, failed, first, ok, warning
 from inferd.limits.connections import SOCKET_PATH_BYTES
 from inferd.paths import LOCK_NAME
@@ -28,7 +28,8 @@ from inferd.surfaces import (
 )
 from inferd.wire.status import AnyStatus
 
-ADMIN_TIMEOUT_S = 2.0
+ADMIN_BOUNDS: Final = ExchangeBounds(seconds=2.0, n_bytes=4 * 1024 * 1024)
+"""Of the answer of the process that listens, which may drip or pour for ever. F-44."""
 UNIX_SOCKETS: Final = Path("/proc/net/unix")
 """The kernel's list of Unix sockets, with their paths."""
 NO_GROUPS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -45,13 +46,13 @@ def check_directory(directory: Path) -> Finding:
             f"at most {SOCKET_PATH_BYTES} are possible",
             "set [listen] directory to a shorter path",
         )
-    if not directory.exists():
+    if not os.path.lexists(directory):
         return ok(f"{directory} does not exist yet; the daemon creates it")
     try:
         check_socket_directory(directory)
     except ListenError as error:
         return failed(str(error), f"ls -ld {directory}")
-    return ok(f"{directory}, mode {stat.S_IMODE(directory.stat().st_mode):04o}")
+    return ok(f"{directory}, mode {stat.S_IMODE(directory.lstat().st_mode):04o}")
 
 
 def check_lock(directory: Path, locks: Path = LOCKS) -> Finding:
@@ -73,7 +74,7 @@ def _lock_findings(directory: Path, locks: Path) -> Iterator[Finding]:
         )
     if holder.state is LockState.HELD:
         yield ok(LOCK_HELD)
-    if not path.exists():
+    if not os.path.lexists(path):
         yield ok("free: no daemon has run here")
     yield ok("free: no daemon runs here")
 
@@ -100,7 +101,7 @@ def check_sockets(
     paths = [directory / leaf for leaf in wanted]
     if links := [path for path in paths if path.is_symlink()]:
         return failed(f"{links[0]} is a symlink", f"rm {links[0]}")
-    found = {path.name: path.stat() for path in paths if path.exists()}
+    found = {path.name: path.lstat() for path in paths if os.path.lexists(path)}
     if not found:
         return warning("none: no daemon runs here", _start_hint(directory))
     stale = _stale(directory, found, unix_sockets)
@@ -129,7 +130,7 @@ def _right_findings(
         if leaf in found and _group_of(found[leaf]) != name:
             yield failed(
                 f"the group of {leaf} is {_group_of(found[leaf])}, not {name}",
-                f"chgrp {name} {directory / leaf}",
+                f"chgrp --no-dereference {name} {directory / leaf}",
             )
     yield ok(", ".join(f"{leaf} {mode:04o}" for leaf, mode in modes.items()))
 
@@ -139,9 +140,11 @@ def _stale(
 ) -> list[str]:
     """List sockets that a process left behind; none if the kernel's list is not there."""
     try:
-        listed = {line.split()[-1] for line in unix_sockets.read_text().splitlines()}
+        lines = unix_sockets.read_bytes().split(b"\n")
     except OSError:
         return []
+    # any user's socket may have a line break or other bytes in its path
+    listed = {os.fsdecode(words[-1]) for words in map(bytes.split, lines) if words}
     if lock_holder(directory).state is LockState.HELD:
         return []  # bound in another network namespace, they are not listed here
     return [
@@ -171,7 +174,7 @@ def check_admin(directory: Path) -> Finding:
 
 def _ask(directory: Path) -> Finding:
     try:
-        for _, status in watch_status(directory, timeout_s=ADMIN_TIMEOUT_S):
+        for _, status in watch_status(directory, bounds=ADMIN_BOUNDS):
             if status.status != "capabilities":
                 return _status_finding(status, directory)
     except NoDaemonError as error:
@@ -182,7 +185,7 @@ def _ask(directory: Path) -> Finding:
         return failed(detail, "" if is_untrusted else "inferd status --watch")
     except OSError:
         return failed(
-            f"no answer within {ADMIN_TIMEOUT_S:g} s", "inferd status --watch"
+            f"no status within {ADMIN_BOUNDS.seconds:g} s", "inferd status --watch"
         )
     return failed("the daemon closed the admin socket", "inferd status --watch")
 

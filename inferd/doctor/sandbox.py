@@ -1,5 +1,6 @@
 """Check of the sandboxes that processes enter."""
 
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,7 @@ from inferd.ipc.worker import Load, SandboxReport
 from inferd.memory.plan import MemoryDemand, MemoryShare
 from inferd.server.event_loop.scheduler import LoopScheduler
 from inferd.server.large_lines.decoder_pool import DecoderProcess
+from inferd.trusted_path import UntrustedError, open_unredirected_file
 
 EVENT: Final = "worker.boxed"
 LOG_TAIL_BYTES: Final = 1024 * 1024
@@ -98,12 +100,15 @@ class SandboxEvent(msgspec.Struct):
 
 
 def last_sandbox_event(log: Path) -> SandboxEvent | None:
-    """Find the last such event in the end of a log file, if it can be read."""
+    """Find the last such event in the end of a log file, if it can be read.
+
+    The file and its directory are the daemon's user's, who may put anything there. F-44.
+    """
     try:
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - LOG_TAIL_BYTES))
-            lines = file.read().splitlines()
-    except OSError:
+        with os.fdopen(open_unredirected_file(log), "rb", buffering=0) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - LOG_TAIL_BYTES))
+            lines = file.read(LOG_TAIL_BYTES).splitlines()
+    except (OSError, UntrustedError):
         return None
     for line in reversed(lines):
         if EVENT.encode() not in line:

@@ -14,6 +14,7 @@ from inferd.config.kinds.kind import RequiredFile
 from inferd.doctor.check import Finding, failed, first, ok, warning
 from inferd.paths import SYSTEM_MODELS
 from inferd.service.units import SystemdService, UnitState
+from inferd.trusted_path import UntrustedError, open_directory
 
 HIDDEN: Final = (Path("/home"), Path("/root"), Path("/run/user"))
 """Directories that the machine's service cannot see: ``ProtectHome=`` of its unit."""
@@ -157,9 +158,23 @@ def check_readable(
         if not may_read(path):
             return failed(
                 f"the user {SERVICE_USER} may not read {path}",
-                f"sudo chmod o+r {path}; namei -l {path}",
+                _opening_hint(path) or bring,
             )
     return ok(f"the user {SERVICE_USER} may read {len(files)} files")
+
+
+def _opening_hint(path: Path) -> str:
+    """Return how to let all read a file; nothing where another user may replace it.
+
+    Root would open another file then, of that user's choice.
+    """
+    if path.is_symlink():
+        return ""
+    try:
+        os.close(open_directory(path.parent))
+    except (OSError, UntrustedError):
+        return ""
+    return f"sudo chmod o+r {path}; namei -l {path}"
 
 
 def service_may_read(path: Path) -> bool:

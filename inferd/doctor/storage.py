@@ -13,6 +13,7 @@ from inferd.models.store.directory import StoreDirectory, StoreError
 from inferd.models.store.manifest import Manifest, ManifestError
 from inferd.models.store.store import ModelStore
 from inferd.paths import SYSTEM_MODELS
+from inferd.trusted_path import is_link_of_others
 
 MIN_FREE_BYTES: Final = STORE_FREE_BYTES
 """Bytes that should be free where the daemon writes: the log has four files of 16 MiB."""
@@ -44,6 +45,12 @@ def _log_findings(place: LogPlace | None) -> Iterator[Finding]:
         yield warning(
             f"{directory} does not exist and cannot be made", f"mkdir -p {directory}"
         )
+    if is_link_of_others(link := directory.lstat()):
+        yield warning(
+            f"{directory} is a link of uid {link.st_uid}, so there is no log file",
+            f"ls -ld {directory}",
+        )
+        return
     info = directory.stat()
     if not stat.S_ISDIR(info.st_mode):
         yield warning(
@@ -53,15 +60,21 @@ def _log_findings(place: LogPlace | None) -> Iterator[Finding]:
     if info.st_mode & stat.S_IWOTH:
         yield warning(
             f"{directory} may be written to by others, so there is no log file",
-            f"chmod o-w {directory}",
+            f"{_as_owner(info)}chmod o-w {directory}",
         )
     if place.owner not in (0, info.st_uid):
         yield warning(
             f"{directory} belongs to uid {info.st_uid}, so uid {place.owner} cannot "
             "write the log",
-            f"sudo chown {place.owner} {directory}",
+            f"sudo chown --no-dereference {place.owner} {directory}",
         )
     yield ok(f"{directory}, mode {stat.S_IMODE(info.st_mode):04o}")
+
+
+def _as_owner(info: os.stat_result) -> str:
+    """Return what has a command follow no links but those that its owner may follow."""
+    is_another_s = os.geteuid() == 0 != info.st_uid
+    return f"sudo -u '#{info.st_uid}' " if is_another_s else ""
 
 
 class Space(NamedTuple):

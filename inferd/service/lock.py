@@ -4,7 +4,9 @@ Trying to take the lock could make a daemon fail that starts just then.
 """
 
 import os
+from contextlib import suppress
 from enum import StrEnum
+from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -12,6 +14,11 @@ from inferd.paths import LOCK_NAME
 
 LOCKS: Final = Path("/proc/locks")
 _PROCESSES: Final = Path("/proc")
+_COMMAND_BYTES: Final = 4096
+"""Bytes of a command line, or of what the kernel says of an open file, that are read: a process
+may make both as long as it likes. F-44."""
+_OPEN_FILES: Final = 8192
+"""Open files of a process that are looked at. F-44."""
 _PID_FIELD: Final = 4
 """Which word of a line of the kernel's list is the process id."""
 
@@ -51,7 +58,7 @@ def lock_holder(directory: Path, locks: Path = LOCKS) -> LockHolder:
     """
     path = directory / LOCK_NAME
     try:
-        info = path.stat()
+        info = path.lstat()
         lines = locks.read_text().splitlines()
     except FileNotFoundError as error:
         if error.filename == str(path):
@@ -64,14 +71,38 @@ def lock_holder(directory: Path, locks: Path = LOCKS) -> LockHolder:
         words = line.split()
         if device in words and "FLOCK" in words:
             pid = int(words[_PID_FIELD]) if words[_PID_FIELD].isdigit() else 0
+            pid = pid if _has_lock(pid, device) else 0
             return LockHolder(LockState.HELD, pid=pid, command=_command_of(pid))
     return LockHolder(LockState.FREE)
+
+
+def _has_lock(pid: int, device: str) -> bool:
+    """Tell whether a process has a lock open, as far as this user is told.
+
+    The kernel lists who took a lock. That process may have ended while another one that it
+    started has the file open, and its id may be a third one's now.
+    """
+    try:
+        with os.scandir(_PROCESSES / str(pid) / "fdinfo") as entries:
+            files = [entry.path for entry in islice(entries, _OPEN_FILES)]
+        return any(_names_lock(Path(path), device) for path in files)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+
+
+def _names_lock(fdinfo: Path, device: str) -> bool:
+    with suppress(FileNotFoundError), fdinfo.open("rb", buffering=0) as file:
+        return device.encode() in file.read(_COMMAND_BYTES).split()
+    return False
 
 
 def _command_of(pid: int) -> str:
     """Read a command line; empty if the process is gone or hidden."""
     try:
-        words = (_PROCESSES / str(pid) / "cmdline").read_bytes().split(b"\0")
+        with (_PROCESSES / str(pid) / "cmdline").open("rb", buffering=0) as file:
+            words = file.read(_COMMAND_BYTES).split(b"\0")
     except OSError:
         return ""
     return os.fsdecode(b" ".join(words)).strip()

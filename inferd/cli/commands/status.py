@@ -22,7 +22,7 @@ from inferd.cli.unreachable import (
 )
 from inferd.client.discovery import NoDaemonError
 from inferd.client.exchange import ClientError
-from inferd.client.sync import READY, watch_status
+from inferd.client.sync import READY, ExchangeBounds, watch_status
 from inferd.service.lock import LockState, lock_holder
 from inferd.service.units import service_of, unit_state
 from inferd.surfaces import inference_surfaces
@@ -147,7 +147,9 @@ def _snapshot(directory: Path | None) -> Snapshot:
     """Read the frames of the current state: capabilities, then the lifecycle status."""
     backends: list[msgspec.Raw] = []
     version: str | None = None
-    for frame, status in watch_status(directory, timeout_s=ADMIN_TIMEOUT_S):
+    for frame, status in watch_status(
+        directory, bounds=ExchangeBounds(ADMIN_TIMEOUT_S)
+    ):
         if status.status != "capabilities":
             return Snapshot(
                 status=status.status,

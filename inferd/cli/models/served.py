@@ -10,7 +10,7 @@ from inferd.cli.connect import ADMIN_TIMEOUT_S, configured_directory
 from inferd.cli.console import CommandError
 from inferd.client.discovery import NoDaemonError
 from inferd.client.exchange import ClientError
-from inferd.client.sync import watch_status
+from inferd.client.sync import ExchangeBounds, watch_status
 
 
 class ServedModel(Struct, kw_only=True):
@@ -45,7 +45,8 @@ def served_models(directory: Path | None) -> list[ServedModel] | None:
         CommandError, NoDaemonError, ClientError, OSError, msgspec.DecodeError
     ):
         for frame, status in watch_status(
-            directory or configured_directory(), timeout_s=ADMIN_TIMEOUT_S
+            directory or configured_directory(),
+            bounds=ExchangeBounds(ADMIN_TIMEOUT_S),
         ):
             if status.status != "capabilities":
                 return served

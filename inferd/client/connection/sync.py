@@ -1,10 +1,11 @@
 """A client's blocking connection, opened on demand and closed on any error."""
 
 import socket
+import struct
 import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from inferd.client.connection.buffered_socket import BufferedSocket
 from inferd.client.discovery import no_daemon_error, socket_paths
@@ -13,12 +14,19 @@ from inferd.client.peer_check import PeerCheck, UntrustedServerError
 from inferd.wire.requests import Request
 from inferd.wire.responses import Response
 
+_TIMEVAL: Final = struct.Struct("@ll")
+_MICROSECONDS: Final = 1_000_000
+
 Q = TypeVar("Q", bound=Request)
 A = TypeVar("A", bound=Response)
 
 
 def connect(
-    leaf: str, directory: Path | None = None, *, trusted_uids: Collection[int] = ()
+    leaf: str,
+    directory: Path | None = None,
+    *,
+    trusted_uids: Collection[int] = (),
+    timeout_s: float | None = None,
 ) -> socket.socket:
     """Connect to a socket of the daemon, and check that the server's uid is trusted.
 
@@ -26,23 +34,30 @@ def connect(
         leaf: file name of the socket.
         directory: of the socket; ``None`` for the default ones.
         trusted_uids: users that may listen, besides root, this user and the service.
+        timeout_s: seconds to wait for a listener that accepts no connections; ``None`` for
+            any time.
 
     Raises:
-        NoDaemonError: there is no socket, no permission to use it, or no listener.
+        NoDaemonError: there is no socket, no permission to use it, no listener, or none
+            that accepts connections in time.
         UntrustedServerError: an untrusted user listens, or could bind a socket there.
     """
     tried: dict[Path, OSError | UntrustedServerError] = {}
     for path in socket_paths(leaf, directory):
         try:
-            return _connect(PeerCheck.for_socket(path, trusted_uids))
+            return _connect(PeerCheck.for_socket(path, trusted_uids), timeout_s)
         except (OSError, UntrustedServerError) as error:
             tried[path] = error
     raise no_daemon_error(tried)
 
 
-def _connect(check: PeerCheck) -> socket.socket:
+def _connect(check: PeerCheck, timeout_s: float | None) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
+        if (
+            timeout_s is not None
+        ):  # what connecting takes from the kernel, unlike settimeout
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _timeval(timeout_s))
         with check.checked_path() as path:
             sock.connect(path)
         check.check_server(sock)
@@ -50,6 +65,12 @@ def _connect(check: PeerCheck) -> socket.socket:
         sock.close()
         raise
     return sock
+
+
+def _timeval(seconds: float) -> bytes:
+    """Write a time as socket options have it; 0 would be without end."""
+    microseconds = max(1, int(seconds * _MICROSECONDS))
+    return _TIMEVAL.pack(*divmod(microseconds, _MICROSECONDS))
 
 
 class SyncConnection(Generic[Q, A]):

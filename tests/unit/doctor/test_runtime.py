@@ -10,6 +10,7 @@ from threading import Thread
 
 import pytest
 
+from inferd.client.sync import ExchangeBounds
 from inferd.doctor.check import Verdict
 from inferd.doctor.runtime import (
     check_admin,
@@ -217,7 +218,9 @@ def test_a_socket_of_another_group_is_a_failure(short_dir, make_socket):
     finding = check_sockets(short_dir, groups=groups)
     assert finding.verdict is Verdict.FAILED
     assert finding.detail == f"the group of infer.sock is {own}, not no-such-group"
-    assert finding.hint == f"chgrp no-such-group {short_dir}/infer.sock"
+    assert (
+        finding.hint == f"chgrp --no-dereference no-such-group {short_dir}/infer.sock"
+    )
     assert check_sockets(short_dir, groups={"infer.sock": own}).verdict is Verdict.OK
 
 
@@ -315,11 +318,12 @@ def test_a_daemon_that_hangs_up_is_a_failure(short_dir):
 
 
 def test_a_silent_daemon_is_a_failure(short_dir, monkeypatch):
-    monkeypatch.setattr("inferd.doctor.runtime.ADMIN_TIMEOUT_S", 0.01)
+    bounds = ExchangeBounds(0.01)
+    monkeypatch.setattr("inferd.doctor.runtime.ADMIN_BOUNDS", bounds)
     with admin_socket(short_dir):
         assert verdict_of(check_admin(short_dir)) == (
             Verdict.FAILED,
-            "no answer within 0.01 s",
+            "no status within 0.01 s",
         )
 
 

@@ -71,7 +71,7 @@ def test_a_directory_of_another_user_is_told(short_dir):
     other = os.geteuid() + 1
     finding = check_log_directory(place(short_dir, owner=other))
     assert finding.verdict is Verdict.WARNING
-    assert finding.hint == f"sudo chown {other} {short_dir}"
+    assert finding.hint == f"sudo chown --no-dereference {other} {short_dir}"
     assert check_log_directory(place(short_dir, owner=0)).verdict is Verdict.OK
 
 

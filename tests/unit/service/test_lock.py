@@ -33,7 +33,9 @@ def test_a_lock_that_nobody_holds_is_free(lock, short_dir):
 def test_a_held_lock_is_told_with_its_process(lock, short_dir):
     locks = short_dir / "locks"
     locks.write_text(entry_of(lock, pid=os.getpid()))
-    holder = lock_holder(short_dir, locks)
+    with lock.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        holder = lock_holder(short_dir, locks)
     assert (holder.state, holder.pid) == (LockState.HELD, os.getpid())
     assert "pytest" in holder.command or "python" in holder.command
 
