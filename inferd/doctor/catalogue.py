@@ -63,7 +63,7 @@ from inferd.doctor.storage import (
     unused_bytes,
 )
 from inferd.limits.server import BACKEND_DESCRIPTORS, DAEMON_DESCRIPTORS
-from inferd.memory.available import available_bytes, group_limit
+from inferd.memory.available import GroupLimit, available_bytes, group_limit
 from inferd.memory.plan import MemoryBudget, MemoryDemand, MemoryShare, mib
 from inferd.paths import (
     LOG_FILE,
@@ -223,18 +223,13 @@ class _Checks:
             + DAEMON_DESCRIPTORS
             + BACKEND_DESCRIPTORS * len(self._config.backend)
         )
-        reserve = self._config.memory.reserve
         if self._service is not None and self._state is not None:
-            found = Limits(
-                self._state.max_files,
-                self._state.max_memory,
-                reserve,
-                self._service.unit,
-            )
+            unit, max_files = self._service.unit, self._state.max_files
         else:
             _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-            max_files = None if hard == resource.RLIM_INFINITY else hard
-            found = Limits(max_files, group_limit(), reserve)
+            unit, max_files = "", None if hard == resource.RLIM_INFINITY else hard
+        reserve = self._config.memory.reserve
+        found = Limits(max_files, self._group_limit(), reserve, unit)
         return check_limits(found, n_wanted)
 
     def _check_in_force(self, service: SystemdService) -> Finding:
@@ -346,14 +341,18 @@ class _Checks:
         """Say where the budget of memory comes from, if none is configured."""
         group = self._group_limit()
         kept = f"[memory] reserve keeps {mib(self._config.memory.reserve)}"
-        if group is not None and group <= available_bytes():
-            return f"the control group leaves {mib(group)}, of which {kept}"
+        if group is not None and group.n_bytes <= available_bytes():
+            left = mib(group.n_bytes)
+            return f"the control group {group.group} leaves {left}, of which {kept}"
         return f"{mib(available_bytes())} are available, of which {kept}"
 
-    def _group_limit(self) -> int | None:
-        if self._state is not None and self._state.max_memory is not None:
-            return self._state.max_memory
-        return group_limit()
+    def _group_limit(self) -> GroupLimit | None:
+        state = self._state
+        if state is None:
+            return group_limit()
+        if state.max_memory is None:
+            return None
+        return GroupLimit(state.memory_unit, state.max_memory)
 
     def _check_worker(self, program: str, settings: BackendSettings) -> Finding:
         def share(demand: MemoryDemand) -> MemoryShare:
@@ -372,7 +371,7 @@ class _Checks:
         budget = memory_budget(self._config)
         group = self._group_limit()
         if group is not None and self._config.memory.budget is None:
-            left = max(0, group - self._config.memory.reserve)
+            left = max(0, group.n_bytes - self._config.memory.reserve)
             budget = replace(budget, n_bytes=min(budget.n_bytes, left))
         return budget
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from inferd.doctor.check import Finding, failed, ok, warning
+from inferd.memory.available import GroupLimit
 from inferd.memory.plan import mib
 
 PYTHON: Final = (3, 11)
@@ -55,8 +56,8 @@ class Limits(NamedTuple):
 
     max_files: int | None = None
     """Open files; ``None`` for no limit."""
-    max_memory: int | None = None
-    """Bytes that its control groups leave it; ``None`` for no limit."""
+    memory: GroupLimit | None = None
+    """What its control groups leave it; ``None`` for no limit."""
     reserve: int = 0
     """Bytes that the daemon does not give to models."""
     unit: str = ""
@@ -152,17 +153,18 @@ def check_limits(limits: Limits, n_wanted: int) -> Finding:
         n_wanted: descriptors that the configured connections and backends take.
     """
     files = "unlimited" if limits.max_files is None else str(limits.max_files)
-    memory = "unlimited" if limits.max_memory is None else mib(limits.max_memory)
+    group = limits.memory
+    memory = "unlimited" if group is None else f"{mib(group.n_bytes)} ({group.group})"
     detail = f"open files {files}, memory of the control group {memory}"
     if limits.max_files is not None and limits.max_files < n_wanted:
         return warning(
             f"{detail}; {n_wanted} open files are wanted, so fewer clients may connect",
             _files_hint(limits.unit, n_wanted),
         )
-    if limits.max_memory is not None and limits.max_memory <= limits.reserve:
+    if group is not None and group.n_bytes <= limits.reserve:
         return failed(
             f"{detail}; [memory] reserve keeps {mib(limits.reserve)} of it",
-            _memory_hint(limits.unit, limits.reserve),
+            _memory_hint(limits, group.group),
         )
     return ok(detail)
 
@@ -173,17 +175,26 @@ def _files_hint(unit: str, n_wanted: int) -> str:
     return f"ulimit -Hn {n_wanted}, or lower limits.max_connections"
 
 
-def _memory_hint(unit: str, reserve: int) -> str:
-    if unit:
-        return _drop_in_hint(unit, "zz-memory.conf", f"MemoryMax={_ROOM * reserve}")
-    return "raise the limit of the control group, or lower [memory] reserve"
+def _memory_hint(limits: Limits, group: str) -> str:
+    if limits.unit:
+        line = f"MemoryMax={_ROOM * limits.reserve}"
+        return _drop_in_hint(limits.unit, "zz-memory.conf", line, group)
+    return f"raise the limit of the control group {group}, or lower [memory] reserve"
 
 
-def _drop_in_hint(unit: str, name: str, line: str) -> str:
-    """Write the commands that set something of a service, whatever other drop-ins say."""
-    directory = f"/etc/systemd/system/{unit}.d"
+def _drop_in_hint(unit: str, name: str, line: str, of: str = "") -> str:
+    """Write the commands that set something of a service, whatever other drop-ins say.
+
+    Args:
+        unit: the service.
+        name: of the file.
+        line: that it has.
+        of: the unit that has the setting; a slice, or by default the service.
+    """
+    section = "Slice" if of.endswith(".slice") else "Service"
+    directory = f"/etc/systemd/system/{of or unit}.d"
     return (
         f"sudo mkdir -p {directory}; "
-        f"printf '[Service]\\n{line}\\n' | sudo tee {directory}/{name}; "
+        f"printf '[{section}]\\n{line}\\n' | sudo tee {directory}/{name}; "
         f"sudo systemctl daemon-reload; sudo systemctl restart {unit}"
     )

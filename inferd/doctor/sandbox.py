@@ -22,6 +22,12 @@ from inferd.server.event_loop.scheduler import LoopScheduler
 from inferd.server.large_lines.decoder_pool import DecoderProcess
 from inferd.trusted_path import UntrustedError, open_unredirected_file
 
+SECURITY_MODULES: Final = Path("/sys/kernel/security/lsm")
+LANDLOCK_CALLS: Final = (
+    "landlock_create_ruleset",
+    "landlock_add_rule",
+    "landlock_restrict_self",
+)
 EVENT: Final = "worker.boxed"
 LOG_TAIL_BYTES: Final = 1024 * 1024
 """Bytes of the log's end in which the last start of a worker is looked for: some 3,000
@@ -50,15 +56,25 @@ def check_sandbox(limits: LimitSettings) -> Finding:
     return warning(f"{detail}: {gaps}", "" if worker.landlock else landlock_hint())
 
 
-def landlock_hint(modules: Path = Path("/sys/kernel/security/lsm")) -> str:
-    """Return how to switch Landlock on, where the kernel lists it as off."""
+def landlock_hint(modules: Path = SECURITY_MODULES) -> str:
+    """Return what to do where Landlock cannot be used, by the kernel's list of modules.
+
+    Args:
+        modules: the list of those that the kernel was started with.
+    """
     try:
         names = modules.read_text().strip()
     except OSError:
-        return ""
+        return (
+            "Landlock needs Linux 5.13 or later, built with CONFIG_SECURITY_LANDLOCK and "
+            "started with landlock in lsm=: uname -r; cat /proc/cmdline"
+        )
     if "landlock" in names.split(","):
-        return ""
-    return f"start the kernel with lsm=landlock,{names}"
+        return (
+            "the kernel has Landlock: let the system call filter around inferd pass "
+            f"{', '.join(LANDLOCK_CALLS)}"
+        )
+    return f"start the kernel with lsm=landlock,{names}, which switches Landlock on"
 
 
 async def _enter(limits: LimitSettings) -> SandboxReport | None:

@@ -29,6 +29,14 @@ _V2: Final = _GroupFiles(
 )
 
 
+class GroupLimit(NamedTuple):
+    """What a control group leaves its processes."""
+
+    group: str
+    """Its path in the hierarchy of groups, or the unit of systemd that it belongs to."""
+    n_bytes: int
+
+
 def available_bytes(
     proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")
 ) -> int:
@@ -37,15 +45,16 @@ def available_bytes(
     That is the least of ``MemAvailable`` and of what each control group above the process
     has left. The page cache counts as available, as the kernel reclaims it.
     """
-    return min([_of_machine(proc), *_of_groups(proc, groups)])
+    left = (limit.n_bytes for limit in _of_groups(proc, groups))
+    return min([_of_machine(proc), *left])
 
 
 def group_limit(
     proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")
-) -> int | None:
-    """Return the bytes that control groups leave this process; ``None`` for no limit."""
-    least = min([UNBOUNDED, *_of_groups(proc, groups)])
-    return None if least == UNBOUNDED else least
+) -> GroupLimit | None:
+    """Return the control group that leaves this process least; ``None`` for no limit."""
+    bounded = (each for each in _of_groups(proc, groups) if each.n_bytes < UNBOUNDED)
+    return min(bounded, key=lambda each: each.n_bytes, default=None)
 
 
 def _of_machine(proc: Path) -> int:
@@ -53,8 +62,8 @@ def _of_machine(proc: Path) -> int:
     return numbers.get("MemAvailable:", UNBOUNDED // _KIB) * _KIB
 
 
-def _of_groups(proc: Path, groups: Path) -> Iterator[int]:
-    """Yield the bytes left in each control group of this process and its ancestors."""
+def _of_groups(proc: Path, groups: Path) -> Iterator[GroupLimit]:
+    """Yield what is left in each control group of this process and its ancestors."""
     for line in _text(proc / "self" / "cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if "memory" in controllers.split(","):
@@ -65,7 +74,8 @@ def _of_groups(proc: Path, groups: Path) -> Iterator[int]:
             continue
         own = top / path.lstrip("/")
         for group in (own, *own.parents):
-            yield _left(group, files)
+            name = f"/{group.relative_to(top)}" if group != top else "/"
+            yield GroupLimit(name, _left(group, files))
             if group == top:
                 break
 

@@ -128,6 +128,8 @@ class UnitState(NamedTuple):
     """The limit of open files; ``None`` for none."""
     max_memory: int | None = None
     """Bytes of memory that its control group may have; ``None`` for no limit."""
+    memory_unit: str = ""
+    """The unit that sets this limit: the service, or a slice that it is in."""
     hides_devices: bool = False
     """Whether the unit keeps device nodes from its processes."""
 
@@ -149,8 +151,10 @@ class UnitState(NamedTuple):
 _SERVICE_PROPERTIES: Final = (
     *("LoadState", "ActiveState", "SubState", "Result", "ExecMainStatus"),
     *("StatusText", "NRestarts", "FragmentPath", "DropInPaths", "NeedDaemonReload"),
-    *("Environment", "LimitNOFILE", "MemoryMax", "PrivateDevices"),
+    *("Environment", "LimitNOFILE", "MemoryMax", "PrivateDevices", "Slice"),
 )
+MAX_SLICES: Final = 16
+"""Slices that a service is in, one in another, that are looked at."""
 
 
 def unit_state(service: SystemdService) -> UnitState | None:
@@ -159,6 +163,7 @@ def unit_state(service: SystemdService) -> UnitState | None:
     sockets = _show(service, service.socket_unit, ("ActiveState",))
     if known is None or sockets is None:
         return None
+    memory_unit, max_memory = _memory_limit(service, known)
     return UnitState(
         load=known.get("LoadState", ""),
         active=known.get("ActiveState", ""),
@@ -173,9 +178,32 @@ def unit_state(service: SystemdService) -> UnitState | None:
         is_listening=sockets.get("ActiveState") == "active",
         environment=_assignments(known.get("Environment", "")),
         max_files=_number(known.get("LimitNOFILE", "")),
-        max_memory=_number(known.get("MemoryMax", "")),
+        max_memory=max_memory,
+        memory_unit=memory_unit,
         hides_devices=known.get("PrivateDevices") == "yes",
     )
+
+
+def _memory_limit(
+    service: SystemdService, known: Mapping[str, str]
+) -> tuple[str, int | None]:
+    """Find the unit with the least limit of memory: the service, or a slice above it."""
+    limits = {service.unit: _number(known.get("MemoryMax", ""))}
+    for name in slices_of(known.get("Slice", "")):
+        shown = _show(service, name, ("MemoryMax",)) or {}
+        limits[name] = _number(shown.get("MemoryMax", ""))
+    bounded = [(number, name) for name, number in limits.items() if number is not None]
+    number, name = min(bounded, default=(None, ""))
+    return name, number
+
+
+def slices_of(name: str) -> list[str]:
+    """List a slice and those above it, as their names tell; at most ``MAX_SLICES``."""
+    if not name.endswith(".slice"):
+        return []
+    parts = [*filter(None, name.removesuffix(".slice").split("-"))][:MAX_SLICES]
+    names = ["-".join(parts[:n]) for n in range(len(parts), 0, -1)]
+    return [f"{each}.slice" for each in (*names, "-")]
 
 
 def _assignments(text: str) -> dict[str, str]:
@@ -213,7 +241,7 @@ def _show(
     service: SystemdService, unit: str, properties: Sequence[str]
 ) -> dict[str, str] | None:
     names = [f"--property={name}" for name in properties]
-    output = _systemctl(service, "show", *names, unit)
+    output = _systemctl(service, "show", *names, "--", unit)
     if output is None:
         return None
     pairs = (line.partition("=") for line in output.splitlines())

@@ -232,7 +232,9 @@ def test_links_lead_somewhere(path):
     assert [target for target in targets if not (path.parent / target).exists()] == []
 
 
-FOLDERS = "adr|attack|bench|docs|fuzz|inferd|proofs|protocol|systemd|tests|tools|torture"
+FOLDERS = (
+    "adr|attack|bench|docs|fuzz|inferd|proofs|protocol|systemd|tests|tools|torture"
+)
 WRITTEN = {"attack/report.md", "bench/report.md", "tests/torture/report.md"}
 """Files that a target of the Makefile writes."""
 

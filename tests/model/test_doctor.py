@@ -40,6 +40,7 @@ class Machine:
     def __init__(self, scratch: Path) -> None:
         self.scratch = scratch
         self.config = scratch / "config.toml"
+        self.program = PROGRAM
         self.environ = {
             **clean_environ(),
             "HOME": str(scratch),
@@ -52,7 +53,7 @@ class Machine:
         self.config.write_text(to_toml({"backend": list(backends), **tables}))
 
     def findings(self) -> dict[str, dict[str, Any]]:
-        done = self.run(*PROGRAM, "doctor", "--json")
+        done = self.run(*self.program, "doctor", "--json")
         found = json.loads(done.stdout)["findings"]
         return {each["check"]: each for each in found}
 
@@ -228,4 +229,73 @@ def test_sockets_that_were_left_behind_are_removed(machine):
     hint = machine.is_named("sockets", "nobody listens at admin.sock, infer.sock")
     machine.follow(hint)
     assert not [*directory.glob("*.sock")]
+    machine.is_well()
+
+
+# --- what cannot be broken here, and is imitated --------------------------------------------
+
+LATE = """
+import os, time
+
+_now = time.time
+time.time = lambda: _now() - 400 * 86_400 * os.path.exists(os.environ["CLOCK_IS_LATE"])
+"""
+"""A Python whose clock is over a year late for as long as a file is there."""
+TIMEDATECTL = """#!/bin/sh
+[ "$*" = "set-ntp true" ] && rm "$CLOCK_IS_LATE"
+"""
+"""A service that sets the clock."""
+SUDO = """#!/bin/sh
+exec "$@"
+"""
+FILTERED = """
+import ctypes, os, struct, sys
+
+program = [
+    (0x20, 0, 0, 0),  # the number of the call
+    (0x35, 0, 2, 444),  # from landlock_create_ruleset on
+    (0x25, 1, 0, 446),  # to landlock_restrict_self
+    (0x06, 0, 0, 0x00050000 | 95),  # not supported
+    (0x06, 0, 0, 0x7FFF0000),  # allowed
+]
+code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in program))
+fprog = ctypes.create_string_buffer(struct.pack("HP", len(program), ctypes.addressof(code)))
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.prctl(22, 2, fprog, 0, 0) == 0
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+"""A kernel that was started without Landlock: its calls are not supported."""
+
+
+def test_a_late_clock_is_set(machine):
+    machine.write(mock())
+    late, programs = machine.scratch / "late", machine.scratch / "programs"
+    late.touch()
+    programs.mkdir()
+    (programs / "sitecustomize.py").write_text(LATE)
+    for name, text in (("timedatectl", TIMEDATECTL), ("sudo", SUDO)):
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    machine.environ |= {
+        "CLOCK_IS_LATE": str(late),
+        "PATH": f"{programs}:{machine.environ['PATH']}",
+        "PYTHONPATH": f"{programs}:{machine.environ['PYTHONPATH']}",
+    }
+    machine.follow(machine.is_named("clock", "inferd was installed on"))
+    assert not late.exists()
+    machine.is_well()
+
+
+def test_a_kernel_without_landlock_is_named(machine):
+    machine.write(mock())
+    machine.program = [sys.executable, "-c", FILTERED, *PROGRAM]
+    assert "Landlock" in machine.is_named("box", "landlock no")
+    machine.program = PROGRAM  # as if the kernel had been started as the hint says
+    machine.is_well()
+
+
+def test_no_memory_has_to_be_locked(machine, model):
+    machine.write(llamacpp(model))
+    machine.program = ["sh", "-c", 'ulimit -l 0 && exec "$@"', "sh", *PROGRAM]
     machine.is_well()

@@ -20,6 +20,16 @@ PATIENCE_S = 120.0
 INFERD = "/usr/local/bin/inferd"
 CONFIG = '[[backend]]\nname = "mock"\nkind = "mock"\n'
 DROP_IN = "/etc/systemd/system/inferd.service.d/mine.conf"
+UNITS = "/etc/systemd/system"
+RUN_UNITS = "/run/systemd/system"
+CONFIG_FILE = "/etc/inferd/config.toml"
+OFFLOADED = """\
+[[backend]]
+name = "chat"
+kind = "llamacpp"
+model = "/opt/none.gguf"
+n_gpu_layers = 9
+"""
 REQUEST = '{"id":"a","messages":[{"role":"user","content":"hello"}],"stream":false}\n'
 
 
@@ -179,12 +189,49 @@ def test_a_sandbox_that_is_weaker_than_the_machine_s_is_named(machine):
 def test_a_group_without_memory_is_named_and_widened(machine):
     drop_in(machine, "MemoryMax=300M")
     try:
-        hint = named(machine, "limits", "memory of the control group 300 MiB")
+        hint = named(machine, "limits", "control group 300 MiB (inferd.service)")
         follow(machine, hint)
         assert bad(machine) == {}
     finally:
         machine.run("rm", "-r", DROP_IN.rpartition("/")[0])
         machine.run("systemctl", "daemon-reload")
+
+
+def test_a_slice_without_memory_is_named_and_widened(machine):
+    places = [f"{directory}/system.slice.d" for directory in (RUN_UNITS, UNITS)]
+    machine.run("mkdir", "-p", places[0])
+    text = "[Slice]\nMemoryMax=300M\n"
+    machine.run("sh", "-c", f"cat > {places[0]}/mine.conf", stdin=text)
+    machine.run("systemctl", "daemon-reload")
+    try:
+        hint = named(machine, "limits", "the control group 300 MiB (system.slice)")
+        follow(machine, hint)
+        assert bad(machine) == {}
+    finally:
+        machine.run("rm", "-rf", *places)
+        machine.run("systemctl", "daemon-reload")
+
+
+def test_devices_that_the_unit_hides_are_named_and_allowed(machine):
+    """A file stands for the node, since a container may not make one."""
+    machine.run("sh", "-c", "mkdir -p /dev/dri; touch /dev/dri/renderD128")
+    machine.run("cp", "/etc/inferd/config.toml", "/root/before.toml")
+    machine.run("sh", "-c", "cat > /etc/inferd/config.toml", stdin=OFFLOADED)
+    drop_in = f"{UNITS}/inferd.service.d/gpu.conf"
+    try:
+        hint = named(machine, "driver", "inferd.service hides /dev/dri/renderD128")
+        machine.run("sh", "-c", hint.replace("sudo ", ""), check=False)  # no model
+        assert "hides" not in findings(machine)["driver"]["detail"]
+        machine.run("rm", "-r", "/dev/dri")
+        hint = named(machine, "driver", "no driver has made a device")
+        assert "n_gpu_layers = 0 in [[backend]] chat" in hint
+        machine.run("sed", "-i", "s/^n_gpu_layers.*/n_gpu_layers = 0/", CONFIG_FILE)
+        assert findings(machine)["driver"]["verdict"] == "ok"
+    finally:
+        machine.run("sh", "-c", f"cp /root/before.toml {CONFIG_FILE}; rm -f {drop_in}")
+        machine.run("rm", "-rf", "/dev/dri")
+        machine.run("systemctl", "daemon-reload")
+        machine.run("systemctl", "restart", "inferd")
 
 
 def test_too_few_open_files_are_named_and_raised(machine):

@@ -54,9 +54,8 @@ def connect(
 def _connect(check: PeerCheck, timeout_s: float | None) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        if (
-            timeout_s is not None
-        ):  # what connecting takes from the kernel, unlike settimeout
+        if timeout_s is not None:
+            # with settimeout a full backlog would be an error at once
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _timeval(timeout_s))
         with check.checked_path() as path:
             sock.connect(path)

@@ -14,6 +14,7 @@ from inferd.doctor.machine import (
     check_python,
     reinstall_hint,
 )
+from inferd.memory.available import GroupLimit
 
 VERSIONS = {
     "msgspec": "0.22.0",
@@ -139,9 +140,9 @@ def test_limits_that_are_wide_enough_are_listed():
     assert check_limits(Limits(), 1000).detail == (
         "open files unlimited, memory of the control group unlimited"
     )
-    finding = check_limits(Limits(max_files=1000, max_memory=2**30), 1000)
+    finding = check_limits(Limits(1000, GroupLimit("/a", 2**30)), 1000)
     assert finding.verdict is Verdict.OK
-    assert finding.detail.endswith("1000, memory of the control group 1024 MiB")
+    assert finding.detail.endswith("1000, memory of the control group 1024 MiB (/a)")
 
 
 def test_too_few_open_files_are_told():
@@ -154,12 +155,20 @@ def test_too_few_open_files_are_told():
 
 
 def test_a_control_group_that_leaves_nothing_is_told_with_the_reserve():
-    limits = Limits(max_memory=512 * 2**20, reserve=512 * 2**20)
+    group = GroupLimit("/a/b", 512 * 2**20)
+    limits = Limits(memory=group, reserve=512 * 2**20)
     finding = check_limits(limits, 10)
     assert finding.verdict is Verdict.FAILED
-    assert "[memory] reserve keeps 512 MiB of it" in finding.detail
-    unit = check_limits(limits._replace(unit="inferd.service"), 10)
-    assert rf"printf '[Service]\nMemoryMax={2 * 2**30}\n' | sudo tee" in unit.hint
+    assert finding.detail.endswith(
+        "512 MiB (/a/b); [memory] reserve keeps 512 MiB of it"
+    )
+    assert finding.hint.startswith("raise the limit of the control group /a/b, or")
+    for name, section in (("inferd.service", "Service"), ("system.slice", "Slice")):
+        group = GroupLimit(name, 512 * 2**20)
+        unit = limits._replace(memory=group, unit="inferd.service")
+        hint = check_limits(unit, 10).hint
+        assert rf"printf '[{section}]\nMemoryMax={2 * 2**30}\n' | sudo tee" in hint
+        assert f"/etc/systemd/system/{name}.d/zz-memory.conf" in hint
 
 
 @pytest.mark.parametrize(

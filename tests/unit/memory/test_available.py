@@ -1,6 +1,6 @@
 import pytest
 
-from inferd.memory.available import UNBOUNDED, available_bytes
+from inferd.memory.available import UNBOUNDED, GroupLimit, available_bytes, group_limit
 
 MIB = 1024 * 1024
 NO_BOUND = "9223372036854771712"
@@ -27,6 +27,9 @@ def machine(tmp_path):
         def available(self) -> int:
             return available_bytes(self.proc, self.groups)
 
+        def limit(self) -> GroupLimit | None:
+            return group_limit(self.proc, self.groups)
+
     made = Machine()
     made.write("proc/meminfo", "MemTotal: 9 kB\nMemAvailable:  4096 kB\nHugePages: 0")
     return made
@@ -52,6 +55,18 @@ def test_the_tightest_of_the_groups_above_counts(machine):
     machine.group("a/b", "max", MIB)
     machine.group("a/b/c", 4 * MIB, MIB)
     assert machine.available() == MIB
+
+
+def test_the_group_that_leaves_least_is_named(machine):
+    assert machine.limit() is None
+    machine.write("proc/self/cgroup", "0::/a/b")
+    assert machine.limit() is None
+    machine.group("", "max", 0)
+    machine.group("a", 2 * MIB, MIB)
+    machine.group("a/b", 4 * MIB, MIB)
+    assert machine.limit() == GroupLimit("/a", MIB)
+    machine.group("", MIB // 2, 0)
+    assert machine.limit() == GroupLimit("/", MIB // 2)
 
 
 def test_a_group_over_its_limit_leaves_nothing(machine):

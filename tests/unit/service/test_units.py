@@ -12,6 +12,7 @@ from inferd.service.units import (
     installed_services,
     instance,
     service_of,
+    slices_of,
     stopped_service,
     unit_state,
 )
@@ -21,6 +22,8 @@ echo "$@" >> {calls}
 case "$*" in
   *list-units*) echo "inferd@a.socket loaded active listening inferd a: text";;
   *.socket) echo "ActiveState={listening}";;
+  *-inner.slice) echo "MemoryMax=3000";;
+  *.slice) echo "MemoryMax=infinity";;
   *) cat <<END
 LoadState=loaded
 ActiveState={active}
@@ -32,6 +35,8 @@ NRestarts=0
 FragmentPath=/etc/systemd/system/inferd.service
 DropInPaths=/etc/a.conf /etc/b.conf
 NeedDaemonReload=yes
+MemoryMax=4000
+Slice=outer-inner.slice
 END
   ;;
 esac
@@ -160,3 +165,21 @@ def test_a_directory_of_no_service_is_connected_to(systemd, short_dir):
 
 def test_the_machine_s_service_is_where_clients_look():
     assert SYSTEM.directory == SYSTEM_DIRECTORY
+
+
+def test_a_service_has_the_least_memory_of_the_slices_above_it(systemd):
+    state = unit_state(SYSTEM)
+    assert state is not None
+    assert (state.memory_unit, state.max_memory) == ("outer-inner.slice", 3000)
+
+
+@pytest.mark.parametrize(
+    ("name", "above"),
+    [
+        ("a-b.slice", ["a-b.slice", "a.slice", "-.slice"]),
+        ("-.slice", ["-.slice"]),
+        ("", []),
+    ],
+)
+def test_the_name_of_a_slice_has_those_above_it(name, above):
+    assert slices_of(name) == above

@@ -7,6 +7,7 @@ from inferd.cli.commands.doctor import MARKS
 from inferd.doctor.catalogue import all_checks, services_checks
 from inferd.doctor.check import Check, Verdict, failed, ok, warning
 from inferd.doctor.memory import Forecast
+from inferd.memory.available import GroupLimit
 from inferd.memory.plan import plan_memory
 from inferd.service.units import SYSTEM, UnitState, instance
 from tests.fakes.memory_coordinator import DEMAND
@@ -160,7 +161,7 @@ def test_memory_that_is_short_is_told_with_what_bounds_it(
     )
     for limit, source in (
         (None, "1024 MiB are available"),
-        (2**29, "the control group leaves 512 MiB"),
+        (GroupLimit("/a/b", 2**29), "the control group /a/b leaves 512 MiB"),
     ):
         monkeypatch.setattr(
             "inferd.doctor.catalogue.group_limit", lambda limit=limit: limit
