@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final
 
 from tests.fakes.hub import Behaviour, Hub
@@ -46,6 +47,42 @@ class Disk:
         return sorted(names - {"models", FILLER})
 
 
+class _Meter:
+    """Counts the bytes of files, in threads of a hub, and strikes after so many of them.
+
+    Args:
+        n_left: bytes.
+        strike: is called once.
+        drops: whether the connection ends then.
+    """
+
+    def __init__(
+        self, n_left: int, strike: Callable[[], object], *, drops: bool
+    ) -> None:
+        self._n_left = n_left
+        self._strike = strike
+        self._drops = drops
+        self._striking = Lock()
+        self._is_over = False
+
+    def __call__(self, n_bytes: int) -> int:
+        """Tell how many of the bytes that come next are sent."""
+        n_sent = min(self._n_left, n_bytes)
+        self._n_left -= n_sent
+        if n_sent == n_bytes:
+            return n_bytes
+        with self._striking:
+            if not self._is_over:
+                self._is_over = True
+                self._strike()
+        return n_sent if self._drops else n_bytes
+
+    def stop(self) -> None:
+        """Strike no more, and wait for a strike that has begun."""
+        with self._striking:
+            self._is_over = True
+
+
 class Scene:
     """A hub, a disk, and a command between them.
 
@@ -66,23 +103,12 @@ class Scene:
     def ending(self, end: "End", n_bytes: int) -> Iterator[None]:
         """Have the pull that is started inside end after so many bytes of files."""
         self.pid = Future()
-        n_left, is_struck = n_bytes, False
         with ExitStack() as stack:
             stack.callback(self.disk.clear)
             end.prepare(self, stack)
             drops = end.drops and not (end.is_lie and self.rng.randrange(2))
-
-            def meter(n_bytes: int) -> int:
-                nonlocal n_left, is_struck
-                n_sent = min(n_left, n_bytes)
-                n_left -= n_sent
-                if n_sent == n_bytes:
-                    return n_bytes
-                if not is_struck:
-                    is_struck = True
-                    end.strike(self)
-                return n_sent if drops else n_bytes
-
+            meter = _Meter(n_bytes, lambda: end.strike(self), drops=drops)
+            stack.callback(meter.stop)
             stack.callback(setattr, self.hub, "meter", None)
             self.hub.meter = meter
             yield

@@ -33,7 +33,7 @@ COMPLETED_ONE_IN: Final = 4
 """Pulls after which another one runs to its end, and the hub gets another model."""
 RIVALS_ONE_IN: Final = 3
 """Pulls to the end beside which a second one wants the same model in the same store."""
-PROGRAM_ONE_IN: Final = 3
+PROGRAM_ONE_IN: Final = 10
 """Commands that are started as programs; the others are forked (``proofs.starter``)."""
 LANES: Final = 4
 """Stores, each with a hub of its own, among which the pulls are shared out: so many pulls
@@ -66,9 +66,10 @@ def run(context: Context) -> None:
 def _interrupt(context: Context, seed: int, n_pulls: int, stopped: Event) -> None:
     rng = random.Random(seed)
     with running_hub() as hub, _disk(context) as disk, ExitStack() as stack:
+        scratch = Path(stack.enter_context(TemporaryDirectory(prefix="stderr-")))
+        store = disk.directory / "models"
         starters = [
-            stack.enter_context(_starter(hub, disk.directory / "models"))
-            for _ in range(2)
+            stack.enter_context(_starter(hub, store, scratch / name)) for name in "ab"
         ]
         pulls = _Pulls(context, rng, Scene(hub, rng, disk), starters)
         ways = islice(ends(on_small_disk=disk.is_small), n_pulls)
@@ -119,10 +120,12 @@ class _Starter:
 
     Args:
         process: with pipes.
+        errors: what the last pull has written to stderr.
     """
 
-    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+    def __init__(self, process: "subprocess.Popen[bytes]", errors: Path) -> None:
         self._process = process
+        self.errors = errors
 
     def start(self, how: str) -> _Started:
         """Start a pull: ``program`` or ``fork``."""
@@ -149,8 +152,8 @@ class _Starter:
 
 
 @contextmanager
-def _starter(hub: Hub, store: Path) -> Iterator[_Starter]:
-    command = ["-m", "proofs.starter", f"hf:{REPOSITORY}", MODEL]
+def _starter(hub: Hub, store: Path, errors: Path) -> Iterator[_Starter]:
+    command = ["-m", "proofs.starter", f"hf:{REPOSITORY}", MODEL, str(errors)]
     environ = os.environ | {
         "INFERD_MODELS": str(store),
         "HF_ENDPOINT": hub.endpoint,
@@ -164,7 +167,7 @@ def _starter(hub: Hub, store: Path) -> Iterator[_Starter]:
         bufsize=0,
     ) as process:
         try:
-            yield _Starter(process)
+            yield _Starter(process, errors)
         finally:
             assert process.stdin is not None  # noqa: S101  # a pipe
             process.stdin.close()
@@ -243,9 +246,10 @@ class _Pulls:
         with_rival = self._rng.randrange(RIVALS_ONE_IN) == 0
         started = [self._start(place) for place in range(1 + with_rival)]
         codes = {process.wait() for process in started}
+        told = [each.starter.errors.read_text().strip() for each in started]
         self._count("rivals", int(with_rival))
         allowed = ({0}, {0, 2}) if with_rival else ({0},)
-        self._context.require(codes in allowed, f"pulls ended with {codes}")
+        self._context.require(codes in allowed, f"pulls ended with {codes}: {told}")
         resumed = sum("Range" in asked.headers for asked in self._hub.asked)
         self._count("files_resumed", resumed)
         self._check("complete", is_new=True)

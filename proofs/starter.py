@@ -1,10 +1,10 @@
 """Starts pulls, one after another, and tells how each has ended with all its processes.
 
-``python -m proofs.starter SOURCE NAME`` reads a line for each pull: ``program`` starts
+``python -m proofs.starter SOURCE NAME FILE`` reads a line for each pull: ``program`` starts
 ``python -m inferd`` as people do, ``fork`` forks a process that has the modules already. A
 pull then costs a tenth: most of its time would go into imports, before the first byte comes.
 It writes two lines for each: the pid of the command, and its exit code once neither it nor
-any process of its own is left.
+any process of its own is left. What the last command has written to stderr is in the file.
 """
 
 import ctypes
@@ -27,7 +27,7 @@ _FIRST_FD: Final = 3
 
 def main() -> None:
     """Start what is asked for until stdin ends."""
-    source, name = sys.argv[1:3]
+    source, name, errors = sys.argv[1:4]
     arguments = ["model", "pull", source, "--name", name]
     starts: dict[str, Callable[[Sequence[str]], None]] = {
         "program": _become_program,
@@ -38,7 +38,7 @@ def main() -> None:
         start = starts[line.strip()]
         pid = os.fork()
         if pid == 0:
-            _be_alone()
+            _be_alone(errors)
             start(arguments)
         _tell(pid)
         _tell(_wait_for_all(pid))
@@ -59,12 +59,14 @@ def _wait_for_all(pid: int) -> int:
         codes[ended] = os.waitstatus_to_exitcode(status)
 
 
-def _be_alone() -> None:
-    """Have no streams, and signals as a command of a terminal has them."""
+def _be_alone(errors: str) -> None:
+    """Have a file for stderr, and signals as a command of a terminal has them."""
     null = os.open(os.devnull, os.O_RDWR)
-    for stream in range(_FIRST_FD):
-        os.dup2(null, stream)
+    written = os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    for stream, opened in enumerate((null, null, written)):
+        os.dup2(opened, stream)
     os.close(null)
+    os.close(written)
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
