@@ -7,6 +7,7 @@ adr/README.md           the header of each record in adr/
 protocol/errors.md      the classes of inferd.errors
 protocol/schema/*.json  the messages of inferd.wire
 docs/configuration.md   the tables of inferd.config and the places of inferd.paths
+docs/metrics.md         the metrics of a daemon, in inferd.server.telemetry and gauges
 systemd/**/*.socket     the surfaces of inferd.surfaces
 systemd/**/*.service    the same, in the lists of sockets; the rest is written by hand
 ======================  ===========================================================
@@ -22,6 +23,7 @@ from pathlib import Path
 from tools.documents.decisions import adr_index
 from tools.documents.failures import error_table
 from tools.documents.markdown import UnreadableError
+from tools.documents.metrics import metric_list
 from tools.documents.schemas import MESSAGES, schema_text
 from tools.documents.settings import settings_reference
 from tools.documents.units import unit_texts, units_in
@@ -60,6 +62,7 @@ def generated(root: Path) -> dict[Path, str]:
         root / "adr" / "README.md": adr_index(root / "adr"),
         root / "protocol" / "errors.md": error_table(),
         root / "docs" / "configuration.md": settings_reference(),
+        root / "docs" / "metrics.md": metric_list(),
         **{
             root / "protocol" / "schema" / f"{name}.json": schema_text(message)
             for name, message in MESSAGES.items()

@@ -1,13 +1,17 @@
 """Counters and gauges, in Prometheus' text format."""
 
-from collections.abc import Callable
-
-from prometheus_client import CollectorRegistry, Counter, Gauge
-from prometheus_client.exposition import generate_latest
+from collections.abc import Callable, Sequence
 
 from inferd.backend.gauge import GaugeSpec
 from inferd.errors import InferdError, PeerError
 from inferd.server.request_context import RequestContext
+from inferd.server.telemetry.metric_registry import (
+    BACKEND,
+    SOCKET,
+    Label,
+    MetricDefinition,
+    MetricRegistry,
+)
 from inferd.server.telemetry.request_counts import (
     RequestCounts,
     UserCounts,
@@ -24,44 +28,45 @@ class Metrics:
     """
 
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()
-        self._requests = RequestCounts(self._registry)
+        self._registry = registry = MetricRegistry()
+        self._requests = RequestCounts(registry)
         self._user_counts = UserCounts()
-        self._saved = Gauge(
-            "inferd_saved_prompt_bytes",
-            "Host memory that saved prompts take.",
-            ("backend",),
-            registry=self._registry,
+        self._saved = registry.gauge(
+            "saved_prompt_bytes", "Host memory that saved prompts take.", BACKEND
         )
-        self._gpu_layers = Gauge(
-            "inferd_gpu_layers",
-            "Layers on accelerators.",
-            ("backend",),
-            registry=self._registry,
+        self._gpu_layers = registry.gauge(
+            "gpu_layers", "Layers on accelerators.", BACKEND
         )
-        self._device_memory = Gauge(
-            "inferd_device_memory_bytes",
+        self._device_memory = registry.gauge(
+            "device_memory_bytes",
             "Memory of accelerators in all, and free when the model had been loaded.",
-            ("backend", "kind"),
-            registry=self._registry,
+            BACKEND,
+            Label("kind", "`total` or `free`"),
         )
-        self._pauses = self._counter(
-            "pauses", "Times that requests were paused for other users.", "backend"
+        self._pauses = registry.counter(
+            "pauses", "Times that requests were paused for other users.", BACKEND
         )
-        self._refused_connections = self._counter(
+        self._refused_connections = registry.counter(
             "refused_connections",
             "Connections that were closed at once, by the error code.",
-            "socket",
-            "code",
+            SOCKET,
+            Label("code", "error code"),
         )
-        self._restarts = self._counter("worker_deaths", "Workers that died.", "backend")
-        self._lost_lines = self._counter(
+        self._restarts = registry.counter(
+            "worker_deaths", "Workers that died.", BACKEND
+        )
+        self._lost_lines = registry.counter(
             "log_lines_dropped",
             "Lines of the log that their sink did not accept in time, or at all.",
-            "sink",
+            Label("sink", "`stderr` or `file`"),
         )
         for sink in ("stderr", "file"):
             self._lost_lines.labels(sink)  # exported from the start, as 0
+
+    @property
+    def definitions(self) -> Sequence[MetricDefinition]:
+        """All metrics that operators are given, in that order."""
+        return self._registry.definitions
 
     def add_gauges(self, *gauges: GaugeSpec) -> None:
         """Export numbers that are read whenever the metrics are."""
@@ -70,7 +75,7 @@ class Metrics:
 
     def add_gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
         """Export a number that is read whenever the metrics are."""
-        Gauge(f"inferd_{name}", text, registry=self._registry).set_function(read)
+        self._registry.watched_gauge(name, text, read)
 
     def count(self, context: RequestContext) -> None:
         """Count a request that ended."""
@@ -113,11 +118,8 @@ class Metrics:
 
     def text(self) -> str:
         """Render all metrics, for operators."""
-        return generate_latest(self._registry).decode()
+        return self._registry.text()
 
     def text_of(self, owner: int) -> str:
         """Render the counts of a user's own requests, which tell nothing about others."""
         return self._user_counts.text(owner)
-
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(f"inferd_{name}", text, labels, registry=self._registry)

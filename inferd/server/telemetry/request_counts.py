@@ -3,13 +3,16 @@
 from collections import OrderedDict
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.exposition import generate_latest
-
 from inferd.backend.interface import CacheReuse
 from inferd.backend.job import NO_UID
 from inferd.limits.server import MAX_COUNTED_USERS
 from inferd.server.request_context import RequestContext, RequestStats
+from inferd.server.telemetry.metric_registry import (
+    BACKEND,
+    SOCKET,
+    Label,
+    MetricRegistry,
+)
 from inferd.wire.responses import DraftCounts
 
 LATENCY_BUCKETS_S: Final = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300)
@@ -23,44 +26,45 @@ class RequestCounts:
         Labels are sockets, backends, stop reasons and error codes, never a client's text.
 
     Args:
-        registry: where the counters are registered.
+        registry: where the counters are defined.
     """
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._registry = registry
-        self._requests = self._counter(
+    def __init__(self, registry: MetricRegistry) -> None:
+        self._requests = registry.counter(
             "requests",
             "Requests that ended, by outcome, and lines that are no request.",
-            "socket",
-            "outcome",
+            SOCKET,
+            Label("outcome", "`stop_reason`, error code or `abandoned`"),
         )
-        self._tokens = self._counter(
-            "tokens", "Tokens read and written.", "backend", "kind"
+        self._tokens = registry.counter(
+            "tokens",
+            "Tokens read and written.",
+            BACKEND,
+            Label("kind", "`input`, `output` or `cached`"),
         )
-        self._first_token = Histogram(
-            "inferd_first_token_seconds",
+        self._first_token = registry.histogram(
+            "first_token_seconds",
             "From arrival to the first token.",
-            ("socket",),
+            SOCKET,
             buckets=LATENCY_BUCKETS_S,
-            registry=registry,
         )
-        self._prompts = self._counter(
+        self._prompts = registry.counter(
             "cached_prompts",
             "Prompts by whether they began with cached tokens, or why not.",
-            "backend",
-            "outcome",
+            BACKEND,
+            Label("outcome", "`hit` or `cache_miss`"),
         )
-        self._draft_tokens = self._counter(
+        self._draft_tokens = registry.counter(
             "drafted_tokens",
             "Tokens drafted ahead of the model, by whether it accepted them.",
-            "backend",
-            "outcome",
+            BACKEND,
+            Label("outcome", "`accepted` or `rejected`"),
         )
-        self._audio = self._counter(
-            "audio_seconds", "Seconds of audio that models processed.", "backend"
+        self._audio = registry.counter(
+            "audio_seconds", "Seconds of audio that models processed.", BACKEND
         )
-        self._images = self._counter(
-            "images", "Images that models processed.", "backend"
+        self._images = registry.counter(
+            "images", "Images that models processed.", BACKEND
         )
 
     def count(self, context: RequestContext) -> None:
@@ -98,9 +102,6 @@ class RequestCounts:
             self._draft_tokens.labels(backend, "accepted").inc(n_accepted)
             self._draft_tokens.labels(backend, "rejected").inc(n_drafted - n_accepted)
 
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(f"inferd_{name}", text, labels, registry=self._registry)
-
 
 def used_prefix_cache(reuse: CacheReuse) -> bool:
     """Tell whether a request was looked up in the prefix cache; some backends have none."""
@@ -119,7 +120,7 @@ class UserCounts:
     """
 
     def __init__(self) -> None:
-        self._counts: OrderedDict[int, tuple[CollectorRegistry, RequestCounts]] = (
+        self._counts: OrderedDict[int, tuple[MetricRegistry, RequestCounts]] = (
             OrderedDict()
         )
 
@@ -138,9 +139,9 @@ class UserCounts:
     def text(self, owner: int) -> str:
         """Render a user's counters in Prometheus' text format."""
         registry, _ = self._counts.get(owner) or _nothing_counted()
-        return generate_latest(registry).decode()
+        return registry.text()
 
 
-def _nothing_counted() -> tuple[CollectorRegistry, RequestCounts]:
-    registry = CollectorRegistry()
+def _nothing_counted() -> tuple[MetricRegistry, RequestCounts]:
+    registry = MetricRegistry()
     return registry, RequestCounts(registry)
