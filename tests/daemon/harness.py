@@ -285,7 +285,7 @@ class DaemonProcess:
         assert eventually(is_stopped)
         return stopped[0]
 
-    def workers_end(self, *, within_s: float = 5) -> bool:
+    def workers_end(self, *, within_s: float = PATIENCE_S) -> bool:
         """Wait until no worker is left, nor what it started; false if one stays."""
         return eventually(lambda: not self.processes(), within_s=within_s)
 

@@ -244,4 +244,4 @@ def test_systemd_s_own_tool_hands_them_over(make_daemon: MakeDaemon, short_dir):
                 assert connection.ask(generate())[-1]["type"] == "done"
         finally:
             process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(90) == 0

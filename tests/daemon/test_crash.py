@@ -1,3 +1,4 @@
+import json
 import signal
 from collections.abc import Iterator
 
@@ -149,30 +150,46 @@ def test_a_worker_that_falls_silent_is_killed_as_hung(make_daemon: MakeDaemon):
 def test_a_healthy_worker_with_nothing_to_do_is_not_taken_for_hung(
     make_daemon: MakeDaemon,
 ):
-    limits = {"worker_silence_s": 1}
-    daemon = make_daemon({"backend": [mock()], "limits": limits}).start()
-    listener = daemon.admin(timeout_s=1.5)
-    listener.until("ready")
-    with pytest.raises(TimeoutError):
-        listener.line()
+    def is_left_alone(silence_s: float) -> bool:
+        limits = {"worker_silence_s": silence_s}
+        daemon = make_daemon({"backend": [mock()], "limits": limits}).start()
+        listener = daemon.admin(timeout_s=1.5 * silence_s)
+        listener.until("ready")
+        try:
+            line = listener.line()
+        except TimeoutError:
+            return True
+        assert line is not None
+        assert json.loads(line)["reason"].startswith("hung: ")
+        return False
+
+    # on a busy machine a healthy worker may get no processor for a second
+    assert any(map(is_left_alone, (1, 5, 20)))
 
 
 def test_the_breaker_opens_after_deaths_in_vain_and_closes_for_one_more_start(
     make_daemon: MakeDaemon,
 ):
     backend = mock(tokens=["one", "two"], die_after_tokens=2)
-    limits = {"breaker_deaths": 2, "breaker_open_s": 2}
-    daemon = make_daemon({"backend": [backend], "limits": limits}).start()
-    listener = daemon.admin()
-    assert daemon.ask(id="a")[-1] == gone("a", "killed by SIGKILL")
-    assert daemon.ask(id="b")[-1] == gone("b", "killed by SIGKILL")
-    broken = listener.until("restarting", phase="breaker_open")[-1]
-    assert (broken["reason"], broken["retry_in_s"]) == ("killed by SIGKILL", 2)
-    [refusal] = daemon.ask(id="c")
-    assert refusal["message"] == "backend not ready: killed by SIGKILL"
-    assert refusal["code"] == "backend_unavailable"
-    listener.until("ready")
-    assert daemon.ask(id="d", max_tokens=1)[-1]["type"] == "done"
+
+    def refuses_while_it_is_open(open_s: float) -> bool:
+        limits = {"breaker_deaths": 2, "breaker_open_s": open_s}
+        daemon = make_daemon({"backend": [backend], "limits": limits}).start()
+        listener = daemon.admin()
+        assert daemon.ask(id="a")[-1] == gone("a", "killed by SIGKILL")
+        assert daemon.ask(id="b")[-1] == gone("b", "killed by SIGKILL")
+        broken = listener.until("restarting", phase="breaker_open")[-1]
+        assert (broken["reason"], broken["retry_in_s"]) == ("killed by SIGKILL", open_s)
+        last = daemon.ask(id="c", max_tokens=1)[-1]
+        listener.until("ready")
+        assert daemon.ask(id="d", max_tokens=1)[-1]["type"] == "done"
+        if last["type"] == "error":
+            assert last["message"] == "backend not ready: killed by SIGKILL"
+            assert last["code"] == "backend_unavailable"
+        return bool(last["type"] == "error")
+
+    # on a busy machine a short time is over before a request is read
+    assert any(map(refuses_while_it_is_open, (1, 5, 20)))
 
 
 def test_requests_that_wait_are_refused_when_the_breaker_opens(

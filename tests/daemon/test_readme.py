@@ -30,7 +30,7 @@ SPOKEN: Final = (
     "ask what you can do for your country"
 )
 SPOKEN_MS: Final = 11_000
-START_S: Final = 60.0
+START_S: Final = 120.0
 COMMAND_S: Final = 120.0
 SERVE: Final = ".venv/bin/inferd serve"
 

@@ -14,7 +14,7 @@ import pytest
 from tests.daemon.configuration import clean_environ
 
 EXAMPLES: Final = Path(__file__).parents[2] / "protocol" / "examples"
-COMMAND_S: Final = 60.0
+COMMAND_S: Final = 120.0
 """Seconds a client may take: those that build it are the longest."""
 
 Result = subprocess.CompletedProcess[str]

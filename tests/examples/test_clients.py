@@ -145,7 +145,7 @@ def test_a_daemon_that_falls_silent_is_left(tmp_path, short_dir, name):
     over, late = Event(), Event()
 
     def stall(_):
-        if not over.wait(10):
+        if not over.wait(90):
             late.set()
 
     with scripted(short_dir, **{client.surface: stall}):

@@ -23,7 +23,7 @@ def in_stage(stage: str) -> Run:
             check=False,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
         )
         return done.stdout
 
@@ -38,7 +38,7 @@ def in_audit(numbers: Sequence[str]) -> str:
         check=False,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     return done.stdout
 

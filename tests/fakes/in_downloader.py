@@ -29,7 +29,7 @@ def try_in_downloader(directory: Path, port: int) -> dict[str, object]:
         [sys.executable, __file__, directory, str(port)],
         check=True,
         capture_output=True,
-        timeout=60,
+        timeout=120,
     )
     found: dict[str, object] = json.loads(done.stdout)
     return found

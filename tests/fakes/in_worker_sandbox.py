@@ -50,7 +50,7 @@ def try_in_sandbox(
         ],
         check=True,
         capture_output=True,
-        timeout=60,
+        timeout=120,
     )
     found: dict[str, Any] = json.loads(done.stdout)
     return found

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tests.fakes.streams import Frame, to_line
 
-PATIENCE_S: Final = 20.0
+PATIENCE_S: Final = 90.0
 """Seconds that a test's other side gets."""
 
 Dialogue = Callable[[socket.socket], None]

@@ -17,7 +17,7 @@ def test_a_program_that_is_asked_for_help_does_nothing_else(program):
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=120,
         check=False,
     )
     assert (result.returncode, result.stderr) == (0, "")

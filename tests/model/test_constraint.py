@@ -256,6 +256,8 @@ AMBIGUOUS = {
     + "".join(f"A{n}: A{n + 1} A{n + 1}\n" for n in range(25))
     + 'A25: "ab"\n',
 }
+SLOW_MACHINE = 10
+"""How much longer a processor may take than those for which the bounds were chosen."""
 GRAMMARS = {
     **{name: ("json_schema", json.dumps(schema)) for name, schema in HOSTILE.items()},
     **{name: ("lark", source) for name, source in AMBIGUOUS.items()},
@@ -272,7 +274,7 @@ def test_no_grammar_takes_long_to_compile_or_for_a_token(walker, name):
     except RefusedError:
         return
     finally:
-        assert time.thread_time() - began_at < 3 * GRAMMAR_COMPILE_S
+        assert time.thread_time() - began_at < SLOW_MACHINE * GRAMMAR_COMPILE_S
     chance = np.random.default_rng(0)
     slowest = 0.0
     for _ in range(100):
@@ -288,4 +290,4 @@ def test_no_grammar_takes_long_to_compile_or_for_a_token(walker, name):
             break  # its answer has failed
         finally:
             slowest = max(slowest, time.thread_time() - began_at)
-    assert slowest < 3 * GRAMMAR_STEP_S
+    assert slowest < SLOW_MACHINE * GRAMMAR_STEP_S

@@ -212,7 +212,7 @@ def test_a_lock_of_another_program_is_freed(machine):
                 "lock", f"held by process {holder.pid}, which is no"
             )
             machine.follow(hint)
-            assert holder.wait(20) == -signal.SIGTERM
+            assert holder.wait(90) == -signal.SIGTERM
         finally:
             holder.kill()
     machine.is_well()

@@ -25,7 +25,7 @@ async def refusal(directory: Path) -> str:
     """Start a daemon that must not start; give its reason."""
     reasons: list[str] = []
     try:
-        with trio.fail_after(1):
+        with trio.fail_after(90):
             await make_daemon(directory, ScriptedBackend()).daemon.run()
     except* ListenError as group:
         reasons += [str(error) for error in leaves(group)]

@@ -39,7 +39,7 @@ async def test_what_is_no_sealed_memfd_is_refused_unread_and_not_kept(
     what, autojump_clock
 ):
     before = n_open()
-    with trio.fail_after(5), room().open(MALLORY) as holdings:
+    with trio.fail_after(90), room().open(MALLORY) as holdings:
         with (
             closing(ODD[what].make()) as fds,
             pytest.raises(InvalidRequestError, match=ODD[what].fault),
@@ -124,7 +124,7 @@ async def test_sound_without_an_end_takes_so_much_memory_and_no_more():
         ahead_bytes=limits.max_audio_ahead_bytes,
     )
     hour = base64.b64encode(bytes(2**20 // 4 * 3)).decode() * 40
-    with trio.move_on_after(5):
+    with trio.fail_after(90):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(sound.append_text, hour, lambda: None)
             await trio.testing.wait_all_tasks_blocked()

@@ -75,7 +75,7 @@ def escapes(command, place, *names, stdin):
             check=False,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
         )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

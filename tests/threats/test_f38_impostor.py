@@ -127,7 +127,7 @@ def test_a_command_says_whom_it_refuses_and_how_to_allow_it(nowhere, arguments):
             env=environ,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             check=False,
         )
     assert seen.heard == b""

@@ -28,7 +28,7 @@ HOSTILE = (
 BLANK = set("\u3164\u2800\U000e0100\ufe0f")
 """What takes place, or none, and shows nothing."""
 FILE_NAME = HOSTILE.replace("\x00", "") + "\udcff"
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 OURS = re.compile(rb"\r\x1b\[2K|\r\n")
 """What commands send themselves: the ticker's, and a terminal's end of a line."""
 

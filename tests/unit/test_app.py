@@ -91,7 +91,7 @@ def test_the_start_timeout_is_extended_by_the_configured_silence(
 )
 async def test_every_signal_reaches_the_daemon(numbers):
     daemon = StoppableDaemon(len(numbers))
-    with trio.fail_after(5):
+    with trio.fail_after(90):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(app._run_until_signal, daemon)  # type: ignore[arg-type]  # as far as it goes
             for n, number in enumerate(numbers):
@@ -107,7 +107,7 @@ async def test_a_hangup_reloads_or_ends_a_daemon_on_a_terminal(
 ):
     monkeypatch.setattr("os.isatty", lambda fd: is_on_terminal and fd == 2)
     daemon = StoppableDaemon(1)
-    with trio.fail_after(5):
+    with trio.fail_after(90):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(app._run_until_signal, daemon)  # type: ignore[arg-type]  # as far as it goes
             for _ in range(1 if is_on_terminal else 3):
@@ -131,7 +131,7 @@ def ignoring(number: signal.Signals) -> Iterator[None]:
 
 async def test_an_interrupt_that_was_ignored_at_the_start_stays_ignored():
     daemon = StoppableDaemon(1)
-    with ignoring(signal.SIGINT), trio.fail_after(5):
+    with ignoring(signal.SIGINT), trio.fail_after(90):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(app._run_until_signal, daemon)  # type: ignore[arg-type]  # as far as it goes
             await trio.testing.wait_all_tasks_blocked()
@@ -146,7 +146,7 @@ async def test_an_interrupt_that_was_ignored_at_the_start_stays_ignored():
 async def test_a_hang_up_that_was_ignored_at_the_start_is_a_reload(monkeypatch):
     monkeypatch.setattr("os.isatty", lambda _: True)
     daemon = StoppableDaemon(1)
-    with ignoring(signal.SIGHUP), trio.fail_after(5):
+    with ignoring(signal.SIGHUP), trio.fail_after(90):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(app._run_until_signal, daemon)  # type: ignore[arg-type]  # as far as it goes
             await trio.testing.wait_all_tasks_blocked()

@@ -21,7 +21,7 @@ from tests.daemon.harness import DaemonProcess
 
 pytestmark = pytest.mark.slow
 
-TIMEOUT_S: Final = 20.0
+TIMEOUT_S: Final = 90.0
 ANY_PROFILE: Final = "plain"
 """The daemon of vectors that do not care."""
 

@@ -18,7 +18,7 @@ from protocol.vector import PROFILES, Vector, all_vectors, read_vector
 
 pytestmark = pytest.mark.slow
 
-TIMEOUT_S: Final = 20.0
+TIMEOUT_S: Final = 90.0
 ANY_PROFILE: Final = "plain"
 
 

@@ -218,7 +218,7 @@ READY = [
 
 def test_a_daemon_that_is_ready_is_settled(short_dir):
     with scripted(short_dir, admin=frames(*READY)):
-        settle(short_dir, timeout_s=5)
+        settle(short_dir, timeout_s=90)
 
 
 def test_a_daemon_that_is_not_ready_in_time_is_none(short_dir):
@@ -237,7 +237,7 @@ def test_a_request_in_the_way_is_waited_for(short_dir, monkeypatch):
     )
     monkeypatch.setattr("protocol.player.NO_TOKENS", {"messages": []})
     with scripted(short_dir, v1=lambda _: next(answers)):
-        settle(short_dir, timeout_s=5)
+        settle(short_dir, timeout_s=90)
     assert list(answers) == []
 
 

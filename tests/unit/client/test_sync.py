@@ -108,7 +108,7 @@ def test_frames_are_yielded_as_they_come(short_dir):
 
     def dribble(sock: socket.socket) -> None:
         says(token("a"))(sock)
-        assert was_read.wait(20)
+        assert was_read.wait(90)
         says(done("a"))(sock)
 
     with listening(infer(short_dir), dribble), Client(short_dir) as client:
@@ -159,7 +159,7 @@ def test_a_daemon_that_closes_between_requests_lost_the_connection(short_dir):
     with listening(infer(short_dir), answers([done("a")])) as daemon:
         with Client(short_dir) as client:
             assert contents(client.generate(request())) == ["a"]
-            daemon.join(20)
+            daemon.join(90)
             with pytest.raises(ConnectionLostError):
                 list(client.generate(request()))
 
@@ -169,7 +169,7 @@ def test_frames_before_the_daemon_closes_are_read(short_dir):
     with listening(infer(short_dir), answers(last_words)) as daemon:
         with Client(short_dir) as client:
             assert contents(islice(client.generate(request()), 1)) == ["a"]
-            daemon.join(20)
+            daemon.join(90)
             with pytest.raises(RequestFailedError) as caught:
                 list(client.generate(request()))
     assert caught.value.code == ErrorCode.QUEUE_FULL
@@ -318,7 +318,7 @@ def converse(short_dir):
     @contextmanager
     def following(dialogue, request, **media):
         path = short_dir / "infer.v2.sock"
-        with listening(path, dialogue), Client(short_dir, timeout_s=20) as client:
+        with listening(path, dialogue), Client(short_dir, timeout_s=90) as client:
             yield client.converse(request, **media)
 
     return following
@@ -437,7 +437,7 @@ def test_a_cancel_is_queued_behind_audio_that_is_not_read(short_dir):
 
     def listen_late(sock: socket.socket) -> None:
         receive(sock)
-        assert is_full.wait(20)
+        assert is_full.wait(90)
         lines = [receive(sock)[0]]
         while lines[-1]["type"] == "append":
             lines.append(receive(sock)[0])
@@ -457,7 +457,7 @@ def test_a_cancel_is_queued_behind_audio_that_is_not_read(short_dir):
         assert client.cancel("r")
 
     with listening(short_dir / "infer.v2.sock", listen_late):
-        with Client(short_dir, timeout_s=20) as client:
+        with Client(short_dir, timeout_s=90) as client:
             thread = threading.Thread(target=cancel)
             thread.start()
             [last] = client.converse(spoken(open=True), sound=endless())
@@ -499,7 +499,7 @@ def test_another_thread_may_cancel_what_one_waits_for(short_dir):
         says(failure("cancelled"))(sock)
 
     def cancel() -> None:
-        assert was_asked.wait(20)
+        assert was_asked.wait(90)
         client.cancel("r")
 
     path = short_dir / "infer.embed.sock"
@@ -517,7 +517,7 @@ def test_a_cancel_is_sent_while_the_answer_is_not_read(short_dir):
     def end_when_told(sock: socket.socket) -> None:
         read_line(sock)
         says(token("a"))(sock)
-        assert is_full.wait(20)
+        assert is_full.wait(90)
         heard = b""
         while b"cancel" not in heard:
             heard = heard[-9:] + sock.recv(100_000)
@@ -539,10 +539,10 @@ def test_a_cancel_is_sent_while_the_answer_is_not_read(short_dir):
 def test_a_cancel_waits_until_the_request_is_sent(short_dir):
     lines: list[Frame] = []
     is_cancelling = threading.Event()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 90
 
     def read_late(sock: socket.socket) -> None:
-        assert is_cancelling.wait(20)
+        assert is_cancelling.wait(90)
         with sock.makefile("rb") as file:
             lines.extend(json.loads(file.readline()) for _ in range(2))
         says(done("", stop_reason="cancelled"))(sock)

@@ -267,7 +267,7 @@ def admin_socket(directory, *says):
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(directory / "admin.sock"))
         listener.listen()
-        listener.settimeout(5)
+        listener.settimeout(90)
         thread = Thread(target=answer, args=(listener, says))
         thread.start()
         try:

@@ -90,7 +90,7 @@ def test_it_reads_line_after_line_and_ends_with_the_socket():
             assert b"hello" in content
         assert answer_to(sock, b"x")[0].failure is not None
         sock.close()
-        assert process.wait(10) == 0
+        assert process.wait(90) == 0
 
 
 def test_it_reports_its_sandbox_first():
@@ -138,7 +138,7 @@ def test_one_that_has_grown_large_answers_and_ends():
     with running("-c", FULL) as (sock, process):
         assert answer_to(sock, LINE)[0].request is not None
         assert sock.recv(1) == b""
-        assert process.wait(60) == 0
+        assert process.wait(90) == 0
 
 
 def test_the_kernel_ends_it_if_a_line_takes_too_long():
@@ -172,7 +172,7 @@ def test_it_dies_with_its_parent_even_where_it_reads_no_more():
         pid = int(parent.stdout.readline())
         parent.kill()
         try:
-            rest, _ = parent.communicate(timeout=60)  # the process holds stdout, too
+            rest, _ = parent.communicate(timeout=90)  # the process holds stdout, too
         except subprocess.TimeoutExpired:
             os.kill(pid, signal.SIGKILL)
             raise

@@ -103,7 +103,7 @@ def test_what_is_not_named_is_out_of_reach(tmp_path):
         [sys.executable, "-c", PROGRAM, mine, other],
         check=True,
         capture_output=True,
-        timeout=60,
+        timeout=120,
     )
     expected = [b"0", b"no"] if landlock.version() else [b"0", b"0"]
     assert done.stdout.split() == expected

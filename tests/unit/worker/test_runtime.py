@@ -61,7 +61,7 @@ from tests.fakes.fds import contents, memfds, n_open
 from tests.fakes.media import job_with
 from tests.fakes.memory_coordinator import DEMAND
 
-PATIENCE_S = 5.0
+PATIENCE_S = 60.0
 SETTINGS = MockSettings(name="m", tokens=("a", "b", "c"))
 ENDLESS = MockSettings(name="m", tokens=("x",) * 1000, token_delay_ms=1)
 LOAD = Load(settings=SETTINGS, n_slots=2)

@@ -231,7 +231,7 @@ def test_segments_are_printed_as_they_come(transcribe, monkeypatch):
         receive(sock)
         receive(sock)
         says(segment("Ask", 0, 900, "cli"))(sock)
-        is_told.wait(20)
+        is_told.wait(90)
         hear(sock)
         says(segment(" not.", 900, 1900, "cli"), heard("cli"))(sock)
 

@@ -27,7 +27,7 @@ async def listening(path, *dialogues):
     sock.listen()
 
     async def follow():
-        with sock, trio.fail_after(20):
+        with sock, trio.fail_after(90):
             for dialogue in dialogues:
                 connection, _ = await sock.accept()
                 with connection:

@@ -18,7 +18,7 @@ LARGE = b'"' + b"x" * 1_000_000 + b'"\n'
 def ends():
     """One end, and a socket at the other."""
     ours, theirs = socket.socketpair()
-    theirs.settimeout(20)
+    theirs.settimeout(90)
     duplex = BufferedSocket(ours, 20)
     with theirs:
         yield duplex, theirs

@@ -13,7 +13,7 @@ from tests.fakes.hearing import hear, heard, receive
 from tests.fakes.listener import done, read_line, token
 from tests.fakes.streams import to_line
 
-PATIENCE_S = 20.0
+PATIENCE_S = 90.0
 
 
 @pytest.fixture

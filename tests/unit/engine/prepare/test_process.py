@@ -29,7 +29,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 ENDLESS = msgspec.json.encode(
     {"type": "string", "allOf": [{"pattern": f".*{each}.*"} for each in LETTERS]}
 ).decode()
-PATIENCE_S = 60.0
+PATIENCE_S = 90.0
 
 
 def asking(ticket, source="a+", kind="regex"):

@@ -250,7 +250,7 @@ async def test_what_a_worker_started_ends_with_it(last_deed, tmp_path, monkeypat
         if "sleep" in last_deed:
             process.kill()
         assert await process.wait() < 0
-        with trio.fail_after(20):
+        with trio.fail_after(90):
             assert await process.stream.receive_some(1) == b""
 
 

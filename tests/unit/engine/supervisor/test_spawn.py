@@ -80,7 +80,7 @@ async def test_prespawned_workers_load_without_another_message():
         assert [*early] == ["a", "b"]
         for program, load, _ in starts("a", "b"):
             async with start_worker(program, early[load.settings.name]) as process:
-                with trio.fail_after(20):
+                with trio.fail_after(90):
                     loaded = await WorkerSession(process).load(
                         load, lambda _: None, grant_all, silence_s=20
                     )

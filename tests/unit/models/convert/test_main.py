@@ -26,7 +26,7 @@ def convert(*arguments):
         env=os.environ | {"PYTHONPATH": str(MODELS)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
 
@@ -70,7 +70,7 @@ def test_the_converter_imports_nothing_of_the_rest():
         env=os.environ | {"PYTHONPATH": str(MODELS)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=True,
     )
     imported = set(result.stdout.split())

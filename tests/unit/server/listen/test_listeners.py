@@ -226,7 +226,7 @@ async def test_clients_of_an_inherited_socket_wait_for_the_next_daemon(
             await trio.testing.wait_all_tasks_blocked()
             second.setblocking(False)
             listeners = Listeners(short_dir, None, {"infer.sock": second})
-            with listeners.open(nursery, greeting(), ACCEPTOR), trio.fail_after(5):
+            with listeners.open(nursery, greeting(), ACCEPTOR), trio.fail_after(90):
                 assert await client.receive_some(10) == b"hello"
 
 

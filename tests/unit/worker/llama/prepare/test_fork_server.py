@@ -103,7 +103,7 @@ class Process:
                 pass_fds=[fd],
                 stdout=subprocess.DEVNULL,
             )
-        self.sock.settimeout(60)
+        self.sock.settimeout(90)
         told = encode_facts(words) if words else b""
         self.send(Configure(prompt_format=encode_facts(facts), token_table=told))
         assert self.receive() == Ready()
@@ -290,13 +290,13 @@ def test_a_killed_fork_is_reported_and_replaced(preparer):
 def test_one_whose_fork_dies_without_a_job_ends_and_forks_no_more():
     with running() as process:
         os.kill(process.fork, signal.SIGKILL)
-        assert process.popen.wait(20) == 1
+        assert process.popen.wait(90) == 1
 
 
 def test_it_ends_with_its_line():
     with running(None) as process:
         process.sock.close()
-        assert process.popen.wait(20) == 0
+        assert process.popen.wait(90) == 0
 
 
 PARENT = f"""
