@@ -1,11 +1,13 @@
 """Requests that name their model, from outside."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.daemon.fixtures import daemons
 from tests.daemon.harness import DaemonProcess, MakeDaemon, blocks, generate, mock
 
 pytestmark = pytest.mark.slow
@@ -24,8 +26,7 @@ NAMES = ["one", "fast", "gpt-4o", "two", "team/two:q4"]
 """Of those that can do everything."""
 
 
-@pytest.fixture
-def daemon(make_daemon: MakeDaemon) -> DaemonProcess:
+def start(make_daemon: MakeDaemon) -> DaemonProcess:
     """Start a daemon with a backend that only writes, before two that can do it all."""
     parrot = {"name": "parrot", "kind": "echo", "greeting": "polly"}
     one = mock(name="one", aliases=["fast", "gpt-4o"])
@@ -35,6 +36,19 @@ def daemon(make_daemon: MakeDaemon) -> DaemonProcess:
     )
     daemon.command = COMMAND
     return daemon.start()
+
+
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[DaemonProcess]:
+    """One for all tests that leave it as it was."""
+    with daemons() as make:
+        yield start(make)
+
+
+@pytest.fixture
+def reloaded(make_daemon: MakeDaemon) -> DaemonProcess:
+    """One whose configuration a test may change."""
+    return start(make_daemon)
 
 
 def end(daemon: DaemonProcess, leaf: str, **fields: Any) -> dict[str, Any]:
@@ -87,16 +101,11 @@ def test_a_name_that_cannot_do_it_is_told_with_those_that_can(daemon: DaemonProc
     assert end(daemon, V2, model="two", **asked)["backend"] == "two"
 
 
-def test_a_reload_changes_aliases_without_a_restart(daemon: DaemonProcess):
-    text = daemon.config_file.read_text()
-    daemon.config_file.write_text(text.replace('"gpt-4o"', '"gpt-5"'))
-    reply = daemon.admin().order("reload")
-    assert (reply["applied"], reply["needs_restart"]) == (["backend one: aliases"], [])
-    assert end(daemon, TEXT, model="gpt-4o")["code"] == "model_not_found"
-    assert end(daemon, TEXT, model="gpt-5")["backend"] == "one"
+def test_names_are_told_on_connect_and_changed_by_a_reload_without_a_restart(
+    reloaded: DaemonProcess,
+):
+    daemon = reloaded
 
-
-def test_names_and_states_are_told_on_connect(daemon: DaemonProcess):
     def told() -> dict[str, tuple[list[str], str]]:
         with daemon.admin() as listener:
             *able, _ = listener.until("ready")
@@ -109,7 +118,10 @@ def test_names_and_states_are_told_on_connect(daemon: DaemonProcess):
     }
     text = daemon.config_file.read_text()
     daemon.config_file.write_text(text.replace('"gpt-4o"', '"gpt-5"'))
-    assert daemon.admin().order("reload")["ok"]
+    reply = daemon.admin().order("reload")
+    assert (reply["applied"], reply["needs_restart"]) == (["backend one: aliases"], [])
+    assert end(daemon, TEXT, model="gpt-4o")["code"] == "model_not_found"
+    assert end(daemon, TEXT, model="gpt-5")["backend"] == "one"
     assert told()["one"] == (["fast", "gpt-5"], "ready")
 
 

@@ -1,3 +1,4 @@
+import json
 import re
 import socket
 from threading import Event
@@ -8,12 +9,13 @@ from protocol.player import settle
 from protocol.vector import LEAVES
 from tests.daemon.configuration import mock
 from tests.daemon.connection import Connection
+from tests.daemon.fixtures import daemons
 from tests.examples.clients import LANGUAGES, Client
 from tests.vectors.scripted import Last, frames, says, scripted
 
 pytestmark = pytest.mark.slow
 
-START_S = 20.0
+START_S = 90.0
 DONE = {"type": "done", "id": "1", "content": "", "stop_reason": "end"}
 EMBEDDINGS = {"type": "embeddings", "embeddings": [[1, -0.5, 2e-1]], "dimensions": 3}
 RERANK = {"type": "rerank", "results": [{"index": 2, "score": 1}, {"index": 0}]}
@@ -26,16 +28,22 @@ def client(request, tmp_path_factory):
     return Client(request.param, tmp_path_factory.mktemp("client"))
 
 
-@pytest.fixture
-def start(make_daemon):
-    """Start a daemon, and wait until all of its sockets are there."""
+@pytest.fixture(scope="module")
+def start():
+    """Give the directory of a daemon of that configuration, started for the first."""
+    started = {}
 
-    def start(*tokens, **tables):
-        daemon = make_daemon({"backend": [mock(tokens=tokens)], **tables}).start()
-        settle(daemon.directory, timeout_s=START_S)
-        return daemon.directory
+    with daemons() as make:
 
-    return start
+        def start(*tokens, **tables):
+            config = {"backend": [mock(tokens=tokens)], **tables}
+            key = json.dumps(config)
+            if key not in started:
+                started[key] = make(config).start().directory
+                settle(started[key], timeout_s=START_S)
+            return started[key]
+
+        yield start
 
 
 def piece(surface, text, **fields):

@@ -15,7 +15,7 @@ from inferd.limits.server import MAX_CLIENT_DESCRIPTORS
 from inferd.server.connection.response_writer import ResponseWriter
 from inferd.server.request_context import RequestContext
 from inferd.wire.blocks import BlocksRequest
-from tests.daemon.harness import MakeDaemon, eventually, mock
+from tests.daemon.harness import DaemonProcess, MakeDaemon, eventually, mock
 from tests.fakes.backend import ScriptedBackend
 from tests.fakes.fds import lingering, memfd, memfds, n_open, send_with
 from tests.fakes.serving import LocalServer
@@ -112,9 +112,10 @@ KINDS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("n_fds", [1, 32, 33, 253])
 def test_a_real_daemon_is_as_it_was_after_descriptors_of_all_kinds(
-    n_fds, make_daemon: MakeDaemon
+    n_fds, shared_daemon: DaemonProcess
 ):
-    daemon = make_daemon({"backend": [mock()]}).start()
+    daemon = shared_daemon
+    daemon.leave()
     daemon.ask()
     open_files = Path(f"/proc/{daemon.pid}/fd")
     n_before = len([*open_files.iterdir()])
