@@ -27,8 +27,8 @@ from inferd.server.listen.listeners import Listeners
 from inferd.server.telemetry.metrics import Metrics
 from inferd.surfaces import SURFACES, Surface
 
-_DIRECTORY: Final = re.compile(r"[^\s'\"(=]*/")
-"""All of a word up to its last slash."""
+_DIRECTORY: Final = re.compile(r"(?<![^\s'\"(=])[^\s'\"(=]*/")
+"""All of a word up to its last slash; each word is searched once, however long it is."""
 
 
 async def refuse_clients(
