@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 ONE = {"max_active": 1, "max_queued": 1}
 TALKS = mock(tokens=["x"] * 100_000, token_delay_ms=5)
 READS = mock(prepare_delay_ms=600_000)
-SHOUTS = mock(tokens=["x" * 1_000_000] * 5 + ["y"] * 10_000, token_delay_ms=50)
+SHOUTS = mock(tokens=["x" * 150_000] * 5 + ["y"] * 10_000, token_delay_ms=50)
 MIXED = mock(
     tokens=["x" * 100_000] * 3 + ["y"] * 100_000, token_delay_ms=1, prepare_delay_ms=1
 )
