@@ -6,6 +6,7 @@ from typing import Final
 
 from inferd.config.kinds.model_paths import LocatedFile, LocatedModel
 from inferd.config.settings import ConfigError
+from inferd.limits.model_files import MODEL_PARTS
 from inferd.models.embedded import EmbeddedModel, UnknownModelError, embedded_model
 from inferd.models.store.directory import BLOBS, StoreDirectory, StoreError
 from inferd.models.store.manifest import Manifest, ManifestError, StoredFile
@@ -95,14 +96,10 @@ def located_files(store: ModelStore, manifest: Manifest) -> LocatedModel:
     """Return the files of a model in a store.
 
     Raises:
-        StoreError: one is missing, or the model is in several files.
+        StoreError: one is missing, or there are more parts than any model has.
     """
-    parts = manifest.files_of("model")
-    if len(parts) > 1:
-        raise StoreError(
-            f"{manifest.name} is in {len(parts)} files, which can be loaded by the path "
-            "of the first part alone, outside a store"
-        )
+    if (n_parts := len(manifest.files_of("model"))) > MODEL_PARTS:
+        raise StoreError(f"{manifest.name} is in {n_parts} files, over {MODEL_PARTS}")
 
     def located(file: StoredFile) -> LocatedFile:
         if not store.has_blob(file):
@@ -114,4 +111,5 @@ def located_files(store: ModelStore, manifest: Manifest) -> LocatedModel:
         return LocatedFile(str(path), file.sha256)
 
     projector = next(map(located, manifest.files_of("projector")), None)
-    return LocatedModel(located(parts[0]), projector, manifest.kind)
+    first, *others = map(located, manifest.files_of("model"))
+    return LocatedModel(first, projector, manifest.kind, tuple(others))

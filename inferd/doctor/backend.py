@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import trio
 
@@ -37,24 +38,27 @@ from inferd.trusted_path import open_regular_file
 def check_files(
     files: Sequence[RequiredFile], reference: str = "", backend: str = ""
 ) -> Finding:
-    """Check that the files of a model exist, with the pinned hashes; the model's is first.
+    """Check that the files of a model exist, with the pinned hashes.
 
     Hints change the store and the cache of embedded models alone, never other files.
 
     Args:
-        files: of the model.
+        files: of the model, its parts first; these have one key.
         reference: how the configuration names the model.
         backend: its name.
     """
-    model, *others = files
-    found = _check_file(model.path, model.sha256, reference, backend)
-    for key, path, sha256 in others:
+    parts = [file for file in files if file.key == files[0].key]
+    found = _check_parts(parts, reference, backend)
+    for other in files[len(parts) :]:
         if found.verdict is Verdict.FAILED:
             return found
-        other = _check_file(path, sha256, "", backend)
-        if other.verdict is Verdict.FAILED:
-            return failed(f"{key}: {other.detail}", f"correct {key} in its [[backend]]")
-        found = ok(f"{found.detail}; {key}: {other.detail}")
+        match _examine(other.path, other.sha256):
+            case _FileFault(text):
+                hint = f"correct {other.key} in its [[backend]]"
+                return failed(f"{other.key}: {text}", hint)
+            case size:
+                described = _describe_files(size, [other])
+                found = ok(f"{found.detail}; {other.key}: {described}")
     return found
 
 
@@ -71,28 +75,55 @@ def model_hint(reference: str, backend: str) -> str:
     return f"set model in [[backend]] {backend} to a file that exists"
 
 
-def _check_file(
-    path: Path, sha256: str | None, reference: str, backend: str
+def _check_parts(
+    parts: Sequence[RequiredFile], reference: str, backend: str
 ) -> Finding:
+    """Check the file of a model, or all parts of one that was split."""
+    n_bytes = 0
+    for _, path, sha256 in parts:
+        match _examine(path, sha256):
+            case _FileFault(text, actual=""):
+                return failed(text, model_hint(reference, backend))
+            case _FileFault(text, actual):
+                is_split = len(parts) > 1
+                hint = _digest_hint(path, actual, reference, backend, is_split=is_split)
+                return failed(text, hint)
+            case size:
+                n_bytes += size
+    return ok(_describe_files(n_bytes, parts))
+
+
+def _describe_files(n_bytes: int, parts: Sequence[RequiredFile]) -> str:
+    where = f"{n_bytes} bytes at {parts[0].path}"
+    if len(parts) > 1:
+        where = f"{n_bytes} bytes in {len(parts)} files, the first at {parts[0].path}"
+    if parts[0].sha256 is None:
+        return f"{where}; no sha256 configured, so not verified"
+    return f"{where}, SHA-256 as expected"
+
+
+class _FileFault(NamedTuple):
+    """What is wrong with a file."""
+
+    text: str
+    actual: str = ""
+    """Its SHA-256, if that is what is wrong."""
+
+
+def _examine(path: Path, sha256: str | None) -> int | _FileFault:
+    """Return the size of a file, which has the SHA-256 that it must have."""
     try:
         descriptor = open_regular_file(path)
     except FileNotFoundError:
-        return failed(f"missing at {path}", model_hint(reference, backend))
+        return _FileFault(f"missing at {path}")
     except OSError as error:
-        return failed(
-            f"{path}: {error.strerror or error}", model_hint(reference, backend)
-        )
+        return _FileFault(f"{path}: {error.strerror or error}")
     with os.fdopen(descriptor, "rb", buffering=0) as file:
         size = os.fstat(descriptor).st_size
-        if sha256 is None:
-            return ok(f"{size} bytes at {path}; no sha256 configured, so not verified")
-        actual = _sha256(file, size)
-    if actual == sha256:
-        return ok(f"{size} bytes at {path}, SHA-256 as expected")
-    return failed(
-        f"{path} has SHA-256 {actual}, expected {sha256}",
-        _digest_hint(path, actual, reference, backend),
-    )
+        actual = None if sha256 is None else _sha256(file, size)
+    if actual is None or actual == sha256:
+        return size
+    return _FileFault(f"{path} has SHA-256 {actual}, expected {sha256}", actual)
 
 
 def _sha256(file: io.RawIOBase, n_bytes: int) -> str:
@@ -104,7 +135,9 @@ def _sha256(file: io.RawIOBase, n_bytes: int) -> str:
     return digest.hexdigest()
 
 
-def _digest_hint(path: Path, actual: str, reference: str, backend: str) -> str:
+def _digest_hint(
+    path: Path, actual: str, reference: str, backend: str, *, is_split: bool
+) -> str:
     """Return what to do about a file with another SHA-256; only our own are removed."""
     if reference.startswith(EMBEDDED_PREFIX):  # in the cache
         return f"rm {shlex.quote(str(path))}; {model_hint(reference, backend)}"
@@ -113,8 +146,9 @@ def _digest_hint(path: Path, actual: str, reference: str, backend: str) -> str:
             f"inferd model verify {reference}; "
             f"inferd model import FILE --name {reference}"
         )
+    digest = f'"{actual}" as its digest in the list' if is_split else f'= "{actual}"'
     return (
-        f'if the file is the right one, set sha256 = "{actual}" in [[backend]] '
+        f"if the file is the right one, set sha256 {digest} in [[backend]] "
         f"{backend}; else set model to the right one"
     )
 

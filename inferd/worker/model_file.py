@@ -10,7 +10,7 @@ import hmac
 import os
 import stat
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -55,6 +55,7 @@ class OpenedFile:
     def __init__(self, path: Path, kind: str = MODEL_KIND) -> None:
         self.path = path
         self.kind = kind
+        self.paths: list[Path] = []
         self.fds: list[int] = []
         weakref.finalize(self, _close_all, self.fds)
         self._opened: list[tuple[int, int]] = []
@@ -80,6 +81,7 @@ class OpenedFile:
     def _open(self, path: Path) -> int:
         """Open a part; return its descriptor, which this object owns."""
         fd = _opened(path, self.kind)
+        self.paths.append(path)
         self.fds.append(fd)
         return fd
 
@@ -94,36 +96,47 @@ class OpenedFile:
 
 
 def check_sha256(
-    file: OpenedFile, expected: str, report_progress: Callable[[], None]
+    file: OpenedFile,
+    digests: str | Sequence[str],
+    report_progress: Callable[[], None],
 ) -> None:
     """Compare a file's SHA-256, in constant time, with the expected one.
 
     Args:
-        file: a file that is not split.
-        expected: 64 lowercase hex digits.
+        file: a file, or the parts that it was split into.
+        digests: 64 lowercase hex digits, of each part if there are several.
         report_progress: called after each block, as a sign of life.
 
     Raises:
-        LoadError: the digest differs, or the file was changed meanwhile.
+        LoadError: a digest differs or is missing, or a file was changed meanwhile.
     """
-    actual = _sha256(file, report_progress)
-    file.refuse_if_changed()
-    if not hmac.compare_digest(actual, expected):
-        raise LoadError(
-            f"{file.kind}: its SHA-256 is not the expected one",
-            f"SHA-256 of {file.path} is {actual}, expected {expected}",
-        )
+    for fd, path, expected in _with_digests(file, digests):
+        actual = _sha256(fd, report_progress)
+        file.refuse_if_changed()
+        if not hmac.compare_digest(actual, expected):
+            raise LoadError(
+                f"{file.kind}: its SHA-256 is not the expected one",
+                f"SHA-256 of {path} is {actual}, expected {expected}",
+            )
 
 
-def _sha256(file: OpenedFile, report_progress: Callable[[], None]) -> str:
-    if len(file.fds) > 1:
+def _with_digests(
+    file: OpenedFile, digests: str | Sequence[str]
+) -> Iterator[tuple[int, Path, str]]:
+    """Yield each part with the digest that it must have."""
+    expected = [digests] if isinstance(digests, str) else digests
+    if len(expected) != len(file.fds):
         raise file.load_error(
-            f"it is one of {len(file.fds)} parts, which one sha256 cannot verify; "
-            "join them with llama-gguf-split --merge"
+            f"it is in {len(file.fds)} files, and sha256 has {len(expected)}; allowed: a "
+            f"list of {len(file.fds)}, one for each in order"
         )
+    yield from zip(file.fds, file.paths, expected, strict=True)
+
+
+def _sha256(fd: int, report_progress: Callable[[], None]) -> str:
     digest = hashlib.sha256()
     offset = 0
-    while block := os.pread(file.fds[0], _HASH_BLOCK_BYTES, offset):
+    while block := os.pread(fd, _HASH_BLOCK_BYTES, offset):
         digest.update(block)
         offset += len(block)
         report_progress()

@@ -1,5 +1,7 @@
 import hashlib
 import os
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -7,6 +9,7 @@ from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.ipc.worker import Loaded, Loading
 from inferd.worker.backend import LoadError
 from tests.fakes.gguf_bytes import gguf
+from tests.fakes.gguf_split import split_gguf
 from tests.fakes.loading import failed_load
 from tests.model.tiny import write_tiny_bert, write_tiny_model
 
@@ -26,13 +29,20 @@ async def test_a_file_is_verified_at_each_load_before_the_library_reads_it(short
     assert f"expected {sha256}" in reason
 
 
-def load_and_meddle(path, meddle, phase: str, *, is_pinned: bool = True) -> Loaded:
+def load_and_meddle(
+    path, meddle, phase: str, *, is_pinned: bool = True, parts: Sequence[Path] = ()
+) -> Loaded:
     """Load; let somebody else at the file once a phase is told for the first time."""
     from inferd.worker.llama.backend import LlamaBackend  # noqa: PLC0415  # native
 
-    sha256 = hashlib.sha256(path.read_bytes()).hexdigest() if is_pinned else None
+    digests = [hashlib.sha256(each.read_bytes()).hexdigest() for each in (path, *parts)]
     settings = LlamaCppSettings(
-        name="m", model=str(path), sha256=sha256, n_ctx=64, n_threads=1
+        name="m",
+        model=str(path),
+        model_parts=tuple(map(str, parts)),
+        sha256=tuple(digests) if is_pinned else None,
+        n_ctx=64,
+        n_threads=1,
     )
     waiting = [meddle]
 
@@ -89,3 +99,32 @@ def test_a_file_that_is_written_to_is_refused(path, phase):
 
     with pytest.raises(LoadError, match="changed while it was loaded"):
         load_and_meddle(path, write, phase)
+
+
+@pytest.mark.model
+def test_a_part_that_a_name_means_by_then_is_not_what_is_loaded(path, tmp_path):
+    first, *others = split_gguf(path, tmp_path, 3)
+    foreign = others[1].with_name("foreign")
+    foreign.write_bytes(b"what no library loads")
+    link = tmp_path / "link"
+    link.symlink_to(others[1])
+    foreign_link = tmp_path / "foreign-link"
+    foreign_link.symlink_to(foreign)
+    loaded = load_and_meddle(
+        first, lambda: foreign_link.rename(link), "mmap", parts=[others[0], link]
+    )
+    assert loaded.capabilities.model == "tiny-random"
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("phase", ["checking_local", "verify", "mmap", "kv_cache"])
+def test_a_later_part_that_is_written_to_is_refused(path, tmp_path, phase):
+    first, *others = split_gguf(path, tmp_path, 3)
+
+    def write() -> None:
+        with others[1].open("r+b") as file:
+            file.seek(-8, os.SEEK_END)
+            file.write(b"\0" * 8)
+
+    with pytest.raises(LoadError, match="changed while it was loaded"):
+        load_and_meddle(first, write, phase, parts=others)

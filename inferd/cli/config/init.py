@@ -119,13 +119,14 @@ def _stored(store: ModelStore, manifest: Manifest) -> KnownModel:
         located = located_files(store, manifest)
     except StoreError as error:
         return KnownModel(manifest.name, manifest.kind, "generate", 0, str(error))
-    return _known(manifest.name, Path(located.model.path))
+    files = (located.model, *located.parts)
+    return _known(manifest.name, *(Path(file.path) for file in files))
 
 
-def _known(reference: str, path: Path) -> KnownModel:
+def _known(reference: str, *paths: Path) -> KnownModel:
     """Read what a model is for."""
     try:
-        facts, template = read_model([path])
+        facts, template = read_model(paths)
     except ModelFileError as error:
         return KnownModel(reference, "llamacpp", "generate", 0, str(error))
     fault = ""

@@ -9,8 +9,10 @@ from inferd.cli.console import CommandError
 from inferd.cli.models.opening import opened_store
 from inferd.config.find_model import is_path
 from inferd.models.embedded import UnknownModelError, embedded_model
+from inferd.models.file_error import ModelFileError
 from inferd.models.found.catalogue import find_models
 from inferd.models.found.model import TooManyFilesError
+from inferd.models.gguf_header.parts import parts_beside
 from inferd.models.store.directory import BLOBS
 from inferd.models.store.manifest import Role
 from inferd.paths import cache_directory
@@ -88,10 +90,18 @@ def _of_path(reference: str) -> ShownModel:
         path = Path(reference).expanduser().absolute()
     except RuntimeError as error:
         raise CommandError(f"{reference}: no such home directory") from error
-    if not path.is_file():
-        raise CommandError(f"{path} is not a file")
+    try:
+        paths = [path, *parts_beside(path)]
+    except ModelFileError as error:
+        raise CommandError(f"{path}: {error}") from error
+    for each in paths:
+        if not each.is_file():
+            raise CommandError(f"{each} is not a file")
     return ShownModel(
-        name=path.name, reference=str(path), source=str(path), files=(_file(path),)
+        name=path.name,
+        reference=str(path),
+        source=str(path),
+        files=tuple(map(_file, paths)),
     )
 
 

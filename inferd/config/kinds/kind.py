@@ -34,7 +34,7 @@ class RequiredFile(NamedTuple):
     """A file that a backend loads."""
 
     key: str
-    """The setting that names it."""
+    """The setting that names it; the parts of a split model have one in common."""
     path: Path
     sha256: str | None
     """Its required SHA-256, if one is configured."""

@@ -1,5 +1,6 @@
 """The kind ``llamacpp``: GGUF models, run by llama.cpp in a worker."""
 
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -19,6 +20,8 @@ from inferd.config.kinds.kind import (
 )
 from inferd.config.kinds.model_paths import (
     FindModel,
+    LocatedFile,
+    LocatedModel,
     absolute_path,
     locate_model_files,
 )
@@ -40,6 +43,9 @@ from inferd.limits.engine import (
     PAUSE_MB,
     PROMPT_CACHE_MB,
 )
+from inferd.limits.model_files import MODEL_PARTS
+from inferd.models.file_error import ModelFileError
+from inferd.models.gguf_header.parts import parts_beside
 
 AUTO: Final = "auto"
 """In place of a model: the first of the ladder that fits."""
@@ -49,16 +55,24 @@ class LlamaCppSettings(WorkerSettings, frozen=True, tag="llamacpp", tag_field="k
     """A backend that runs a GGUF model with llama.cpp."""
 
     model: FilePath = "embedded:chat"
-    """Path of a GGUF file, name of a model in the store (``inferd model list``),
-    ``embedded:chat``, ``embedded:embed``, ``embedded:rerank``, or ``auto``: the first of
-    ``ladder`` that fits into memory. A file of that name is ``./auto``."""
+    """Path of a GGUF file, of a split one that of the first part (``…-00001-of-00003.gguf``);
+    name of a model in the store (``inferd model list``), ``embedded:chat``,
+    ``embedded:embed``, ``embedded:rerank``, or ``auto``: the first of ``ladder`` that fits
+    into memory. A file of that name is ``./auto``."""
+    model_parts: Annotated[tuple[FilePath, ...], Meta(max_length=MODEL_PARTS - 1)] = ()
+    """Paths of the other parts of a split model, in order. Default: those beside the first
+    that are named like it, or those in the store."""
     ladder: Annotated[tuple[FilePath, ...], Meta(max_length=MAX_RUNGS)] = ()
     """With ``model = "auto"``: models as above, the largest first. At the start the first one is
     chosen that fits into the memory budget beside the other backends, with one slot and 2048
     tokens at least, or with ``n_ctx`` and ``max_active`` as configured."""
-    sha256: Sha256 | None = None
-    """Required SHA-256 of the file, checked at every load; a model in several files cannot
-    have one. Default: not checked."""
+    sha256: (
+        Sha256
+        | Annotated[tuple[Sha256, ...], Meta(min_length=1, max_length=MODEL_PARTS)]
+        | None
+    ) = None
+    """Required SHA-256 of the file, checked at every load; of a split model, a list with that
+    of each part, in order. Default: not checked, but for models of the store."""
     mmproj: FilePath | None = None
     """Path of a GGUF file with the model's projector, which encodes images or audio. Default:
     that of a model in the store, if it has one."""
@@ -138,14 +152,21 @@ def _of_ladder(settings: LlamaCppSettings) -> Contradiction | None:
     match settings:
         case LlamaCppSettings(model="auto", ladder=()):
             return Contradiction("model", AUTO, "ladder, the models to choose from")
-        case LlamaCppSettings(model="auto", sha256=str(digest)):
-            return Contradiction("sha256", digest, "a model that is not 'auto'")
-        case LlamaCppSettings(model="auto", mmproj=str(path)):
-            return Contradiction("mmproj", path, "a model that is not 'auto'")
-        case LlamaCppSettings(model=model, ladder=(_, *_) as rungs) if model != AUTO:
+        case LlamaCppSettings(model="auto"):
+            return _of_one_model(settings)
+        case LlamaCppSettings(ladder=(_, *_) as rungs):
             return Contradiction("ladder", rungs, "model = 'auto'")
         case _:
             return None
+
+
+def _of_one_model(settings: LlamaCppSettings) -> Contradiction | None:
+    """Find a setting that is for one model, where there is a ladder of several."""
+    for key in ("sha256", "model_parts", "mmproj"):
+        if given := getattr(settings, key):
+            value = list(given) if isinstance(given, tuple) else given
+            return Contradiction(key, value, "a model that is not 'auto'")
+    return None
 
 
 def _of_files(settings: LlamaCppSettings) -> Contradiction | None:
@@ -197,9 +218,7 @@ def _locate(settings: LlamaCppSettings, find: FindModel) -> LlamaCppSettings:
         settings.model, backend=name, kind=LLAMACPP.name, find=find
     )
     settings = replace(
-        settings,
-        model=located.model.path,
-        sha256=settings.sha256 or located.model.sha256,
+        _with_parts(settings, located),
         draft_model=draft,
         mmproj=mmproj,
     )
@@ -209,8 +228,57 @@ def _locate(settings: LlamaCppSettings, find: FindModel) -> LlamaCppSettings:
     return replace(settings, mmproj=projector.path, mmproj_sha256=projector.sha256)
 
 
+def _with_parts(settings: LlamaCppSettings, located: LocatedModel) -> LlamaCppSettings:
+    """Return the settings with the paths and digests of all parts of the model."""
+    parts = _parts(settings, located)
+    files = (located.model, *parts)
+    known = [file.sha256 for file in files if file.sha256 is not None]
+    if (given := settings.sha256) is None:
+        sha256 = tuple(known) or None
+    else:
+        sha256 = (given,) if isinstance(given, str) else given
+    if sha256 is not None and len(sha256) != len(files):
+        raise ConfigError(
+            f"backend {settings.name}: the model is in {len(files)} files, and sha256 has "
+            f"{len(sha256)}; allowed: a list of {len(files)}, one for each in order"
+        )
+    return replace(
+        settings,
+        model=located.model.path,
+        model_parts=tuple(file.path for file in parts),
+        sha256=sha256[0] if sha256 is not None and not parts else sha256,
+    )
+
+
+def _parts(
+    settings: LlamaCppSettings, located: LocatedModel
+) -> tuple[LocatedFile, ...]:
+    """Return the other parts of a model: as configured, of the store, or by their names."""
+    name = settings.name
+    if located.kind is not None and settings.model_parts:
+        raise ConfigError(
+            f"backend {name}: model_parts = {list(settings.model_parts)} goes with the path "
+            f"of a file as model, and {settings.model!r} is a name"
+        )
+    try:
+        paths = [
+            absolute_path(part, backend=name, key="model_parts")
+            for part in settings.model_parts
+        ] or map(str, parts_beside(Path(located.model.path)))
+    except ModelFileError as error:
+        raise ConfigError(f"backend {name}: {located.model.path}: {error}") from error
+    return located.parts or tuple(LocatedFile(path, None) for path in paths)
+
+
 def _files(settings: LlamaCppSettings) -> list[RequiredFile]:
-    files = [RequiredFile("model", Path(settings.model), settings.sha256)]
+    given = settings.sha256
+    digests = given if isinstance(given, tuple) else (given,)
+    files = [
+        RequiredFile("model", Path(path), digest)
+        for path, digest in zip_longest(
+            (settings.model, *settings.model_parts), digests
+        )
+    ]
     if settings.mmproj is not None:
         projector = Path(settings.mmproj)
         files.append(RequiredFile("mmproj", projector, settings.mmproj_sha256))

@@ -19,10 +19,13 @@ class LocatedModel(NamedTuple):
     """The files of a model."""
 
     model: LocatedFile
+    """The file, or the first part of one that was split."""
     projector: LocatedFile | None = None
     """``None`` if it has none, or is not in a store."""
     kind: str | None = None
     """Kind of the backends that it is for; ``None`` if that is not known."""
+    parts: tuple[LocatedFile, ...] = ()
+    """The other parts, in order."""
 
 
 FindModel = Callable[[str], LocatedModel | None]

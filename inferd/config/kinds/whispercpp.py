@@ -18,7 +18,7 @@ from inferd.config.kinds.kind import (
     no_rungs,
 )
 from inferd.config.kinds.model_paths import FindModel, locate_model_files
-from inferd.config.settings import FilePath, Sha256, WorkerSettings
+from inferd.config.settings import ConfigError, FilePath, Sha256, WorkerSettings
 from inferd.limits.engine import MAX_THREADS
 
 
@@ -43,6 +43,11 @@ def _locate(settings: WhisperCppSettings, find: FindModel) -> WhisperCppSettings
         kind=WHISPERCPP.name,
         find=find,
     )
+    if located.parts:
+        raise ConfigError(
+            f"backend {settings.name}: {settings.model} is in {1 + len(located.parts)} "
+            "files, and whisper.cpp loads one"
+        )
     path, sha256 = located.model
     return replace(settings, model=path, sha256=settings.sha256 or sha256)
 

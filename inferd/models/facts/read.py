@@ -16,7 +16,7 @@ from inferd.models.gguf_header.header import (
     GgufContents,
     read_contents,
 )
-from inferd.models.gguf_header.parts import other_parts
+from inferd.models.gguf_header.parts import other_parts, part_fault
 from inferd.models.whisper_header.header import MAGIC as WHISPER_MAGIC, read_header
 
 _FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
@@ -39,7 +39,8 @@ def read_model(paths: Sequence[Path]) -> ReadModel:
             part of a split one is given, the others are found by their names.
 
     Raises:
-        ModelFileError: a file is not one that can be loaded; the text has its path.
+        ModelFileError: a file is not one that can be loaded, or they are not the parts of
+            one model; the text has the path.
 
     Bounds:
         As ``read_contents`` and ``read_header`` have them, a file at a time.
@@ -52,14 +53,16 @@ def read_model(paths: Sequence[Path]) -> ReadModel:
             return _read_whisper(first, n_bytes, paths[0], magic)
         contents = _read_gguf(first, paths[0])
     try:
-        n_parts = contents.header.n_parts
-        others = paths[1:] or other_parts(paths[0], n_parts)
+        others = paths[1:] or other_parts(paths[0], contents.header)
     except ModelFileError as error:
         raise ModelFileError(f"{paths[0]}: {error}") from error
     parts = [contents]
     for path in others:
         with _open(path) as file:
             parts.append(_read_gguf(file, path))
+    if fault := part_fault([part.header for part in parts]):
+        path = (paths[0], *others)[fault.part]
+        raise ModelFileError(f"{path}: {fault.text}")
     return ReadModel(gguf_facts(parts), chat_template(contents))
 
 

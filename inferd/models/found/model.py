@@ -1,17 +1,17 @@
 """A model that another program has."""
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from inferd.limits.models import FOUND_MAX_FILES
+from inferd.models.gguf_header.parts import PartName, part_name
 from inferd.models.store.manifest import Role
 
 MODEL_SUFFIX: Final = ".gguf"
-_PART: Final = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_.-]+|\.\.+")
 
 
@@ -89,11 +89,11 @@ class FileGroup:
 def group_files(paths: Iterable[Path]) -> list[FileGroup]:
     """Group the GGUF files of a directory into models.
 
-    The parts of a split file are one model. A projector goes with every model of its
-    directory.
+    The parts of a split file are one model. If a directory has it in other numbers of files
+    as well, each is a model, and the number is in its stem. A projector goes with every
+    model of its directory.
     """
-    parts: dict[str, dict[int, Path]] = defaultdict(dict)
-    counts: dict[str, int] = {}
+    models: dict[tuple[str, int], dict[int, Path]] = defaultdict(dict)
     projectors: list[FoundFile] = []
     for path in paths:
         if path.suffix != MODEL_SUFFIX:
@@ -101,23 +101,22 @@ def group_files(paths: Iterable[Path]) -> list[FileGroup]:
         if "mmproj" in path.name.lower():
             projectors.append(FoundFile(path, path.name, "projector"))
             continue
-        split = _PART.fullmatch(path.name)
-        stem = split["stem"] if split else path.stem
-        parts[stem][int(split["number"]) if split else 1] = path
-        counts[stem] = max(counts.get(stem, 1), int(split["count"]) if split else 1)
+        stem, number, count = part_name(path.name) or PartName(path.stem, 1, 1)
+        models[stem, count][number] = path
+    n_models = Counter(stem for stem, _ in models)
     return [
         FileGroup(
-            stem,
+            stem if 1 in {count, n_models[stem]} else f"{stem}-of-{count}",
             (
                 *(FoundFile(found[n], found[n].name) for n in sorted(found)),
                 *projectors[:1],
             ),
-            _missing(found, counts[stem]),
+            _missing(found, count),
         )
-        for stem, found in sorted(parts.items())
+        for (stem, count), found in sorted(models.items())
     ]
 
 
 def _missing(found: dict[int, Path], count: int) -> str:
-    lacking = sorted({*range(1, count + 1)} - {*found})
-    return f"part {lacking[0]} of {count} is missing" if lacking else ""
+    lacking = next((n for n in range(1, count + 1) if n not in found), None)
+    return "" if lacking is None else f"part {lacking} of {count} is missing"

@@ -22,6 +22,7 @@ from inferd.models.gguf_header.reader import Reader, read_name, refuse_over
 from inferd.models.gguf_header.rules import TOKENS_KEY, fault_of
 from inferd.models.gguf_header.values import (
     ARRAY,
+    I32,
     KEPT_TEXT_BYTES,
     SIZES,
     TEXT,
@@ -40,7 +41,14 @@ _MAX_TENSOR_NAME_BYTES: Final = 63  # ggml's own bound, without the final NUL
 _DEFAULT_ALIGNMENT: Final = 32
 _ALIGNMENT_KEY: Final = b"general.alignment"
 _PARTS_KEY: Final = b"split.count"
-_NUMBERS: Final = {_ALIGNMENT_KEY: U32, _PARTS_KEY: U16}
+_PART_KEY: Final = b"split.no"
+_ALL_TENSORS_KEY: Final = b"split.tensors.count"
+_NUMBERS: Final = {
+    _ALIGNMENT_KEY: U32,
+    _PARTS_KEY: U16,
+    _PART_KEY: U16,
+    _ALL_TENSORS_KEY: I32,
+}
 """Keys whose values matter here, and the only type that each may have."""
 
 _ARCHITECTURE_KEY: Final = b"general.architecture"
@@ -59,6 +67,10 @@ class GgufHeader(NamedTuple):
     """Tokens of the vocabulary."""
     n_texts: int = 0
     """Texts in all arrays: tokens and merges."""
+    part: int = 0
+    """Number of this file among those of a split model, from 0."""
+    n_all_tensors: int = 0
+    """Tensors in all files of a split model."""
 
 
 class Tensor(NamedTuple):
@@ -131,6 +143,8 @@ def read_contents(
         values.architecture,
         values.n_tokens,
         values.n_texts,
+        values.number(_PART_KEY, 0),
+        values.number(_ALL_TENSORS_KEY, 0),
     )
     return GgufContents(header, values.all, tensors)
 

@@ -1,3 +1,4 @@
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -62,12 +63,59 @@ def test_a_model_whose_files_are_missing_is_refused(find, tmp_path):
         find("me/tiny:q4")
 
 
-def test_a_split_model_is_refused(find, tmp_path):
+def test_the_parts_of_a_split_model_come_in_order_with_their_digests(find, tmp_path):
     add_model(open_store(tmp_path / "own"), "split", A, B)
-    with pytest.raises(
-        ConfigError, match="split is in 2 files, which can be loaded by"
-    ):
+    located = LLAMACPP.locate(LlamaCppSettings(name="chat", model="split"), find)
+    paths = (located.model, *located.model_parts)
+    assert [Path(path).read_bytes() for path in paths] == [A, B]
+    assert located.sha256 == tuple(hashlib.sha256(each).hexdigest() for each in (A, B))
+    assert LLAMACPP.locate(located, find) == located
+
+
+def test_the_parts_of_a_path_are_those_beside_it_or_those_that_are_named(find):
+    settings = LlamaCppSettings(name="chat", model="/d/m-00001-of-00003.gguf")
+    located = LLAMACPP.locate(settings, find)
+    assert located.model_parts == (
+        "/d/m-00002-of-00003.gguf",
+        "/d/m-00003-of-00003.gguf",
+    )
+    assert located.sha256 is None
+    settings = LlamaCppSettings(name="chat", model="/d/a", model_parts=("/d/b",))
+    assert LLAMACPP.locate(settings, find).model_parts == ("/d/b",)
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"sha256": "0" * 64}, "in 2 files, and sha256 has 1; allowed: a list of 2"),
+        ({"sha256": ("0" * 64,) * 3}, "the model is in 2 files, and sha256 has 3"),
+        (
+            {"model_parts": ("/b",)},
+            r"model_parts = \['/b'\] goes with the path of a file",
+        ),
+        ({"model": "/m-00001-of-00300.gguf"}, "300.gguf: 300 parts, over 256"),
+    ],
+)
+def test_digests_and_parts_that_do_not_fit_are_refused(find, tmp_path, fields, reason):
+    add_model(open_store(tmp_path / "own"), "split", A, B)
+    settings = LlamaCppSettings(**{"name": "chat", "model": "split", **fields})
+    with pytest.raises(ConfigError, match=f"^backend chat: .*{reason}"):
+        LLAMACPP.locate(settings, find)
+
+
+def test_a_model_in_more_files_than_any_is_refused(find, tmp_path):
+    contents = [b"GGUF %d" % number for number in range(257)]
+    add_model(open_store(tmp_path / "own"), "split", *contents)
+    with pytest.raises(ConfigError, match="split is in 257 files, over 256"):
         find("split")
+
+
+def test_whisper_cpp_loads_one_file(find, tmp_path):
+    store = open_store(tmp_path / "own")
+    files = (add_file(store, A), add_file(store, B))
+    store.publish(Manifest(name="ears", kind="whispercpp", source="test", files=files))
+    with pytest.raises(ConfigError, match="ears is in 2 files, and whisper.cpp loads"):
+        WHISPERCPP.locate(WhisperCppSettings(name="speech", model="ears"), find)
 
 
 def test_a_manifest_of_another_version_is_refused(find, tmp_path):

@@ -305,6 +305,14 @@ def test_a_wrong_type_is_refused_with_key_and_value(text, line):
             f"backend[0].sha256 = '{'0' * 64}': needs a model that is not 'auto'",
         ),
         (
+            f"{LLAMA}model = 'auto'\nladder = ['a.gguf']\nmodel_parts = ['b.gguf']",
+            "backend[0].model_parts = ['b.gguf']: needs a model that is not 'auto'",
+        ),
+        (
+            f"{LLAMA}sha256 = []",
+            "backend[0].sha256 = []: expected `array` of length >= 1",
+        ),
+        (
             f"{LLAMA}model = 'auto'\nladder = ['a.gguf']\nmmproj = 'p.gguf'",
             "backend[0].mmproj = 'p.gguf': needs a model that is not 'auto'",
         ),

@@ -91,6 +91,33 @@ def test_a_missing_model_has_the_hint_of_its_source(short_dir, reference, hint):
     assert hint in check_files(files, reference, "chat").hint
 
 
+def test_the_parts_of_a_split_model_are_checked_as_one_file(model):
+    other = model.with_name("other")
+    other.write_bytes(CONTENT[:-1])
+    digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in (model, other)]
+
+    def check(*sha256: str) -> Finding:
+        return check_model(
+            LlamaCppSettings(
+                name="chat",
+                model=str(model),
+                model_parts=(str(other),),
+                sha256=sha256 or None,
+            )
+        )
+
+    assert check(*digests).detail == (
+        f"207 bytes in 2 files, the first at {model}, SHA-256 as expected"
+    )
+    assert "2 files" in check().detail
+    assert "not verified" in check().detail
+    wrong = check(digests[0], "0" * 64)
+    assert wrong.detail == f"{other} has SHA-256 {digests[1]}, expected {'0' * 64}"
+    assert f'"{digests[1]}" as its digest in the list' in wrong.hint
+    other.unlink()
+    assert check().detail == f"missing at {other}"
+
+
 def test_hints_remove_no_file_but_those_of_the_cache(model):
     def hint(reference, path=model):
         files = [RequiredFile("model", path, "0" * 64)]

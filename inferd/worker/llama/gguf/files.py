@@ -1,13 +1,14 @@
 """Open a GGUF model's files once, and check them before the library sees them."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.models.file_error import ModelFileError, WrongFormatError
 from inferd.models.gguf_header.header import MAGIC, GgufHeader, read_header
-from inferd.models.gguf_header.parts import other_parts
+from inferd.models.gguf_header.parts import other_parts, part_fault
 from inferd.worker.backend import LoadError
 from inferd.worker.model_file import (
     MODEL_KIND,
@@ -24,20 +25,26 @@ class ModelFile(OpenedFile):
     Args:
         path: of the file, or of its first part.
         kind: its name in messages.
+        others: paths of the other parts in order; by default they are found by the name of
+            the first, if its header says that there are any.
 
     Raises:
         LoadError: a file is missing, cannot be read, or is not a GGUF file that can be
-            loaded.
+            loaded, or they are not the parts of one model.
 
     Ownership:
         Holds a descriptor for each file as long as it lives.
     """
 
-    def __init__(self, path: Path, kind: str = MODEL_KIND) -> None:
+    def __init__(
+        self, path: Path, kind: str = MODEL_KIND, others: Sequence[Path] = ()
+    ) -> None:
         super().__init__(path, kind)
         self.header = self._add(path)
-        for each in self._other_parts():
-            self._add(each)
+        headers = [self.header, *map(self._add, others or self._other_parts())]
+        if fault := part_fault(headers):
+            path = self.paths[fault.part]
+            raise LoadError.of_file(path, fault.text, kind=kind)
         self._note_opened()
 
     def _add(self, path: Path) -> GgufHeader:
@@ -58,9 +65,9 @@ class ModelFile(OpenedFile):
     def _other_parts(self) -> list[Path]:
         """Return the paths of a split model's other parts."""
         try:
-            return other_parts(self.path, self.header.n_parts)
+            return other_parts(self.path, self.header)
         except ModelFileError as error:
-            raise LoadError.of_file(self.path, str(error)) from error
+            raise self.load_error(str(error)) from error
 
 
 class ModelFiles(NamedTuple):
@@ -84,7 +91,9 @@ def open_files(settings: LlamaCppSettings) -> ModelFiles:
     """
     draft, projector = settings.draft_model, settings.mmproj
     return ModelFiles(
-        ModelFile(Path(settings.model)),
+        ModelFile(
+            Path(settings.model), others=[Path(each) for each in settings.model_parts]
+        ),
         ModelFile(Path(draft)) if draft else None,
         _open_projector(Path(projector)) if projector else None,
     )

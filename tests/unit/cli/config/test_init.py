@@ -96,7 +96,7 @@ def test_models_that_cannot_be_served_are_told(inferd, home):
     assert tomllib.loads(stdout)["backend"][0]["model"] == "m"
     assert "# auto is left out: this name is a word of the configuration" in stdout
     assert "# bare is left out: it has no chat template" in stdout
-    assert "# split is left out: split is in 2 files" in stdout
+    assert "it is a whole model, and part 2 belongs in its place" in stdout
 
 
 def test_a_machine_without_models_is_told_what_to_type(inferd, home):

@@ -11,7 +11,8 @@ from inferd.limits.model_files import SHOWN_TEMPLATE_BYTES, SHOWN_TEXT_BYTES
 from inferd.models.facts.model import ModelFacts
 from inferd.models.facts.read import ReadModel, read_model
 from inferd.models.file_error import ModelFileError
-from tests.fakes.gguf_bytes import TEXT, U16, gguf, pair, sound, tensor, text
+from tests.fakes.gguf_bytes import TEXT, gguf, pair, sound, tensor, text
+from tests.fakes.gguf_split import part_names, split_keys
 from tests.model.tiny import TEMPLATE, write_tiny_model
 from tests.unit.worker.whisper.models import SMALL, model_bytes
 
@@ -28,9 +29,9 @@ RICH = gguf(
 SPEECH = model_bytes()
 
 
-def of_parts(n_parts: int) -> bytes:
-    parts = pair(b"split.count", U16, struct.pack("<H", n_parts))
-    return gguf(pairs=[parts], tensors=[tensor(b"t", [8])], data=bytes(32))
+def of_parts(n_parts: int, part: int) -> bytes:
+    keys = split_keys(part, n_parts, n_tensors=n_parts)
+    return gguf(pairs=keys, tensors=[tensor(b"t", [8])], data=bytes(32))
 
 
 def test_a_model_of_llama_cpp_is_read_with_its_template(tmp_path):
@@ -49,13 +50,20 @@ def test_a_model_of_whisper_cpp_is_read(tmp_path):
 
 
 def test_parts_are_found_by_their_names_or_given(tmp_path):
-    named = [tmp_path / f"m-0000{n}-of-00002.gguf" for n in (1, 2)]
+    named = [tmp_path / name for name in part_names("m", 2)]
     blobs = [tmp_path / "abc", tmp_path / "def"]
-    for path in (*named, *blobs):
-        path.write_bytes(of_parts(2))
+    for paths in (named, blobs):
+        for part, path in enumerate(paths):
+            path.write_bytes(of_parts(2, part))
     for paths in (named[:1], named, blobs):
         assert read_model(paths).facts.n_parameters == 16
-    with pytest.raises(ModelFileError, match=f"^{blobs[0]}: it is one of 2 parts"):
+    with pytest.raises(
+        ModelFileError, match=f"{blobs[0]}: it is part 1 of 2, and part 2"
+    ):
+        read_model([blobs[0], blobs[0]])
+    with pytest.raises(
+        ModelFileError, match=f"^{blobs[0]}: it is the first of 2 parts"
+    ):
         read_model(blobs[:1])
 
 

@@ -204,6 +204,20 @@ def test_the_parts_of_a_split_file_are_one_model(tmp_path):
     assert group.missing == "part 2 of 3 is missing"
 
 
+def test_models_that_differ_in_their_numbers_of_parts_are_several(tmp_path):
+    names = [
+        *("m.gguf", "m-00001-of-00002.gguf", "m-00002-of-00002.gguf"),
+        *("m-00001-of-00003.gguf", "n-00001-of-00001.gguf"),
+    ]
+    groups = group_files([write(tmp_path / name) for name in names])
+    assert {each.stem: (len(each.files), each.missing) for each in groups} == {
+        "m": (1, ""),
+        "m-of-2": (2, ""),
+        "m-of-3": (1, "part 2 of 3 is missing"),
+        "n": (1, ""),
+    }
+
+
 def test_names_that_would_not_do_are_changed(tmp_path):
     write(tmp_path / ".lmstudio/models/a b\n/..x/weird name \x1b[m.gguf")
     [model] = found("lmstudio", tmp_path)

@@ -1,7 +1,6 @@
 import hashlib
 import os
 import re
-import struct
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,8 @@ from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.worker.backend import LoadError
 from inferd.worker.llama.gguf.files import ModelFile, open_files
 from inferd.worker.model_file import check_sha256
-from tests.fakes.gguf_bytes import TEXT, U16, gguf, pair, text
+from tests.fakes.gguf_bytes import TEXT, gguf, pair, text
+from tests.fakes.gguf_split import part_names, split_keys
 
 BLOCK_BYTES = 8 * 1024 * 1024
 EMPTY = gguf()
@@ -21,8 +21,15 @@ def path(tmp_path):
     return tmp_path / "model.gguf"
 
 
-def of_parts(n_parts: int) -> bytes:
-    return gguf(pairs=[pair(b"split.count", U16, struct.pack("<H", n_parts))])
+def of_parts(n_parts: int, part: int = 0) -> bytes:
+    return gguf(pairs=split_keys(part, n_parts, n_tensors=0))
+
+
+def write_parts(directory: Path, n_parts: int = 3) -> list[Path]:
+    paths = [directory / name for name in part_names("m", n_parts)]
+    for part, path in enumerate(paths):
+        path.write_bytes(of_parts(n_parts, part))
+    return paths
 
 
 def test_a_file_is_read_by_its_descriptor_whatever_its_path_names_by_then(path):
@@ -80,26 +87,67 @@ def test_a_path_that_cannot_be_looked_at_is_one_line(path):
         ModelFile(path.with_name("x" * 300))
 
 
+def opened_by(file: ModelFile) -> list[Path]:
+    return [Path(place.decode()).readlink() for place in file.library_paths]
+
+
 def test_all_parts_of_a_model_are_opened_in_their_order(tmp_path):
-    names = [f"m-{number:05}-of-00003.gguf" for number in (1, 2, 3)]
-    for name in names:
-        (tmp_path / name).write_bytes(of_parts(3))
-    file = ModelFile(tmp_path / names[0])
-    found = [Path(place.decode()).readlink() for place in file.library_paths]
-    assert found == [tmp_path / name for name in names]
-    with pytest.raises(LoadError, match="one of 3 parts, which one sha256 cannot"):
-        check_sha256(file, "0" * 64, lambda: None)
-    (tmp_path / names[2]).unlink()
-    with pytest.raises(LoadError, match=f"not found: {tmp_path / names[2]}$"):
-        ModelFile(tmp_path / names[0])
+    paths = write_parts(tmp_path)
+    assert opened_by(ModelFile(paths[0])) == paths
+    paths[2].unlink()
+    with pytest.raises(LoadError, match=f"not found: {paths[2]}$"):
+        ModelFile(paths[0])
+
+
+def test_parts_of_other_names_are_opened_where_they_are_named(tmp_path):
+    blobs = [
+        path.rename(path.with_name(f"b{n}"))
+        for n, path in enumerate(write_parts(tmp_path))
+    ]
+    first, *others = map(str, blobs)
+    settings = LlamaCppSettings(name="m", model=first, model_parts=tuple(others))
+    assert opened_by(open_files(settings).model) == blobs
+    swapped = LlamaCppSettings(name="m", model=first, model_parts=(first, others[1]))
+    reason = f"{first}: it is part 1 of 3, and part 2 belongs in its place"
+    with pytest.raises(LoadError, match=reason):
+        open_files(swapped)
+
+
+def test_each_part_has_the_hash_that_it_must_have(tmp_path):
+    paths = write_parts(tmp_path)
+    digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths]
+    file = ModelFile(paths[0])
+    check_sha256(file, digests, lambda: None)
+    for wrong in range(3):
+        given = [*digests]
+        given[wrong] = "0" * 64
+        with pytest.raises(LoadError, match=f"^SHA-256 of {paths[wrong]} is "):
+            check_sha256(file, given, lambda: None)
+    for too_few in (digests[0], digests[:2]):
+        with pytest.raises(LoadError, match="in 3 files, and sha256 has [12]; allowed"):
+            check_sha256(file, too_few, lambda: None)
+
+
+@pytest.mark.parametrize("part", [0, 2])
+def test_a_part_that_is_written_to_is_noticed(tmp_path, part):
+    paths = write_parts(tmp_path)
+    file = ModelFile(paths[0])
+    paths[part].write_bytes(of_parts(3, part) + b"X")
+    with pytest.raises(LoadError, match="changed while it was loaded"):
+        file.refuse_if_changed()
 
 
 @pytest.mark.parametrize(
-    "name", ["m.gguf", "m-00002-of-00003.gguf", "m-00001-of-00002.gguf"]
+    ("name", "part", "reason"),
+    [
+        ("m.gguf", 0, "must end in -00001-of-00003.gguf"),
+        ("m-00002-of-00003.gguf", 1, "it is part 2 of 3: name the first part"),
+        ("m-00001-of-00002.gguf", 0, "must end in -00001-of-00003.gguf"),
+    ],
 )
-def test_a_part_that_is_not_the_first_is_refused(tmp_path, name):
-    (tmp_path / name).write_bytes(of_parts(3))
-    with pytest.raises(LoadError, match="must end in -00001-of-00003.gguf"):
+def test_a_part_that_is_not_the_first_is_refused(tmp_path, name, part, reason):
+    (tmp_path / name).write_bytes(of_parts(3, part))
+    with pytest.raises(LoadError, match=reason):
         ModelFile(tmp_path / name)
 
 
@@ -115,7 +163,10 @@ def test_a_model_in_too_many_parts_is_refused(path):
         (None, "model file not found"),
         (b"notes", "model file: not a GGUF file"),
         (of_parts(257), "model file: 257 parts, over 256"),
-        (of_parts(3), "model file: it is one of 3 parts, so the first one's name must"),
+        (
+            of_parts(3),
+            "model file: it is the first of 3 parts, so its name must end in",
+        ),
         (EMPTY, "model file: its SHA-256 is not the expected one"),
     ],
 )
