@@ -18,6 +18,10 @@ five minutes that users of other local engines know."""
 KEEP_ALIVE_MAX_S: Final = 30 * 86_400
 """Longest ``keep_alive_s``, of a setting or a request: a month; 0 is for ever."""
 
+KEPT_USERS: Final = 64
+"""Users whose ``keep_alive_s`` is remembered for one model, each until that model is unloaded.
+Those of more are forgotten, the shortest time first: none of them decides alone. F-43."""
+
 LOAD_COMMAND_S: Final = 3600.0
 """Seconds that ``inferd load``, ``unload`` and ``reload`` wait: until running answers have ended, and a
 large model is read from a slow disk. The daemon goes on if they give up."""

@@ -1,8 +1,14 @@
 """A model that shares the memory: its state, its requests, and the times of both."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
+
+from inferd.limits.residency import KEPT_USERS
+
+OPERATOR: Final = -1
+"""In place of a user: who has asked for a load without a request."""
 
 
 class ModelState(StrEnum):
@@ -41,8 +47,9 @@ class Model:
     ready_at: float = -math.inf
     used_at: float = -math.inf
     """When it got ready, or its last request ended, whichever is later."""
-    idle_s: float = 0.0
-    """The ``keep_alive_s`` in force: as configured, or as its last request asked."""
+    kept_until: dict[int, float] = field(default_factory=dict)
+    """Until when each user who has used it since its load wants it loaded, as that user's
+    last request asked."""
     retry_at: float = -math.inf
     """Before this it is not loaded, as its last load failed."""
     is_load_asked: bool = False
@@ -70,6 +77,31 @@ class Model:
     def is_unused(self) -> bool:
         """Whether it is ready and nobody needs it."""
         return self.state is ModelState.READY and not self.n_waiting + self.n_running
+
+    @property
+    def idle_until(self) -> float:
+        """When it is to be unloaded if no request comes; infinite for never."""
+        if self.kept_until:
+            return max(self.kept_until.values())
+        return self.used_at + (self.keep_alive_s or math.inf)
+
+    def keep_for(self, user: int, asked_s: float | None, now: float) -> None:
+        """Replace the time until which a user wants it loaded.
+
+        Args:
+            user: whose request has ended.
+            asked_s: seconds that the request asks for, 0 for as long as allowed; bounded
+                by ``keep_alive_s``.
+            now: seconds.
+
+        Bounds:
+            ``KEPT_USERS`` users; of more, those are forgotten whose time is over first, which
+            alone keep nothing loaded.
+        """
+        kept_s = min(asked_s or math.inf, self.keep_alive_s or math.inf)
+        self.kept_until[user] = now + kept_s
+        if len(self.kept_until) > KEPT_USERS:
+            del self.kept_until[min(self.kept_until, key=self.kept_until.__getitem__)]
 
     def note_wanted(self, now: float) -> None:
         """Begin to count, or stop counting, how long it waits for memory."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from inferd.limits.residency import LONGEST_WAIT_S, MIN_RESIDENCY_S
-from inferd.residency.model import Model, ModelState
+from inferd.residency.model import OPERATOR, Model, ModelState
 
 __all__ = ["Decision", "ModelState", "Residency", "TurnRules"]
 
@@ -83,7 +83,6 @@ class Residency:
             n_bytes=n_bytes,
             keep_alive_s=keep_alive_s,
             is_pinned=is_pinned,
-            idle_s=keep_alive_s,
         )
 
     def adopt(self, name: str, now: float) -> None:
@@ -172,6 +171,7 @@ class Residency:
         now: float,
         *,
         has_started: bool,
+        user: int,
         keep_alive_s: float | None = None,
     ) -> None:
         """Note the end of a request.
@@ -180,14 +180,16 @@ class Residency:
             name: of the model.
             now: seconds.
             has_started: whether ``started`` was called for it.
+            user: whose it was.
             keep_alive_s: seconds that it asks the model to stay loaded, 0 for as long as
-                allowed: no longer than configured.
+                allowed: no longer than configured. It replaces what this user's last one
+                asked; the model stays as long as any user's asks.
         """
         model = self._models[name]
         if has_started:
             model.n_running -= 1
             model.used_at = now
-            model.idle_s = _allowed(keep_alive_s, model.keep_alive_s)
+            model.keep_for(user, keep_alive_s, now)
         else:
             model.n_waiting -= 1
         model.note_wanted(now)
@@ -212,7 +214,9 @@ class Residency:
         model = self._models[name]
         model.state = ModelState.READY
         model.ready_at = model.used_at = now
-        model.idle_s = model.keep_alive_s
+        model.kept_until.clear()
+        if model.is_load_asked:
+            model.keep_for(OPERATOR, None, now)
         model.is_load_asked = False
         model.note_wanted(now)
 
@@ -276,11 +280,11 @@ class Residency:
                 ends = model.is_unload_asked or not model.n_waiting
                 if model.state is ModelState.READY and ends and not model.n_running:
                     yield model
-            elif model.is_unused and model.idle_s and not model.is_pinned:
-                if model.used_at + model.idle_s <= now:
+            elif model.is_unused and not model.is_pinned:
+                if model.idle_until <= now:
                     yield model
                 else:
-                    at.append(model.used_at + model.idle_s)
+                    at.append(model.idle_until)
 
     def _line(self, now: float, at: list[float]) -> list[Model]:
         """List the models that wait for memory, the first to be loaded first."""
@@ -387,12 +391,3 @@ def _enough(models: Iterable[Model], n_bytes: int) -> list[Model]:
         taken.append(model)
         n_bytes -= model.n_bytes
     return taken
-
-
-def _allowed(asked_s: float | None, configured_s: float) -> float:
-    """Bound the keep-alive that a request asks for by the configured one; 0 is endless."""
-    if asked_s is None:
-        return configured_s
-    if not configured_s or not asked_s:
-        return asked_s or configured_s
-    return min(asked_s, configured_s)

@@ -215,7 +215,12 @@ class ModelLoader:
             self._residency.started(backend)
 
     def left(
-        self, backend: str, *, has_started: bool, keep_alive_s: float | None = None
+        self,
+        backend: str,
+        *,
+        has_started: bool,
+        user: int,
+        keep_alive_s: float | None = None,
     ) -> None:
         """Note the end of a request."""
         if backend in self._residency:
@@ -223,6 +228,7 @@ class ModelLoader:
                 backend,
                 trio.current_time(),
                 has_started=has_started,
+                user=user,
                 keep_alive_s=keep_alive_s,
             )
             self._changed.set()

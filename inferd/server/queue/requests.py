@@ -28,7 +28,7 @@ class QueueObserver(Protocol):
         """A request has a permit, for the first time."""
 
     def left(
-        self, backend: str, *, has_started: bool, keep_alive_s: float | None
+        self, backend: str, *, has_started: bool, user: int, keep_alive_s: float | None
     ) -> None:
         """A request has ended."""
 
@@ -41,7 +41,7 @@ class _NoObserver:
         pass
 
     def left(
-        self, backend: str, *, has_started: bool, keep_alive_s: float | None
+        self, backend: str, *, has_started: bool, user: int, keep_alive_s: float | None
     ) -> None:
         pass
 
@@ -143,6 +143,7 @@ class RequestQueue:
             self.observer.left(
                 permit.backend,
                 has_started=permit.has_started,
+                user=permit.user,
                 keep_alive_s=keep_alive_s,
             )
 

@@ -38,8 +38,14 @@ def load(residency: Residency, name: str, now: float = 0) -> Decision:
     return decision
 
 
-def end(residency: Residency, name: str, now: float, keep_alive_s: float | None = None):
-    residency.left(name, now, has_started=True, keep_alive_s=keep_alive_s)
+def end(
+    residency: Residency,
+    name: str,
+    now: float,
+    keep_alive_s: float | None = None,
+    user: int = 1,
+):
+    residency.left(name, now, has_started=True, user=user, keep_alive_s=keep_alive_s)
 
 
 class ResidencyMachine(RuleBasedStateMachine):
@@ -120,7 +126,7 @@ class ResidencyMachine(RuleBasedStateMachine):
     def give_up(self, name: str) -> None:
         if self.waiting[name]:
             self.waiting[name] -= 1
-            self.residency.left(name, self.now, has_started=False)
+            self.residency.left(name, self.now, has_started=False, user=1)
             self.decide()
 
     @precondition(lambda self: self.loading)
@@ -329,7 +335,7 @@ def test_a_closed_model_opens_again_if_the_requests_that_waited_leave():
     load(residency, "a")
     residency.arrived("b", 0)
     assert "a" in residency.decide(30).closed
-    residency.left("b", 31, has_started=False)
+    residency.left("b", 31, has_started=False, user=1)
     assert "a" not in residency.decide(31).closed
 
 
@@ -360,6 +366,40 @@ def test_a_request_shortens_the_keep_alive_that_is_configured(asked_s, ends_at):
     assert residency.decide(ends_at).unloads == ["a"]
 
 
+def test_a_model_stays_as_long_as_the_last_request_of_any_user_asks():
+    residency = make(a=4, keep_alive_s=100)
+    for now, user, asked_s, ends_at in (
+        (0, 1, None, 100),
+        (10, 2, 1, 100),
+        (20, 1, 30, 50),
+        (21, 2, 60, 81),
+        (22, 2, 1, 50),
+    ):
+        if not now:
+            load(residency, "a")
+        else:
+            residency.arrived("a", now)
+            residency.started("a")
+        end(residency, "a", now, asked_s, user)
+        assert residency.decide(now).at == ends_at
+    assert residency.decide(50).unloads == ["a"]
+    residency.unloaded("a", 51)
+    load(residency, "a", 60)
+    end(residency, "a", 60, 2, user=3)
+    assert residency.decide(60).at == 62  # what was asked before the load is over
+
+
+def test_what_an_operator_loads_stays_whatever_a_request_asks():
+    residency = make(a=4, keep_alive_s=100)
+    residency.ask_load("a", 0)
+    assert residency.decide(0).loads == ["a"]
+    residency.loaded("a", 1)
+    residency.arrived("a", 2)
+    residency.started("a")
+    end(residency, "a", 3, 1)
+    assert residency.decide(3).at == 101
+
+
 @pytest.mark.parametrize(("asked_s", "ends_at"), [(None, float("inf")), (3, 13)])
 def test_without_a_configured_keep_alive_a_request_may_set_one(asked_s, ends_at):
     residency = make(a=4, keep_alive_s=0)
@@ -373,7 +413,7 @@ def test_a_failed_load_is_tried_again_for_those_who_come_later():
     residency.arrived("a", 0)
     assert residency.decide(0).loads == ["a"]
     residency.failed("a", 1, retry_at=3)
-    residency.left("a", 1, has_started=False)
+    residency.left("a", 1, has_started=False, user=1)
     assert residency.decide(3).loads == []
     residency.arrived("a", 2)
     decision = residency.decide(2)

@@ -101,10 +101,17 @@ class Home:
                 yield self
                 self.nursery.cancel_scope.cancel()
 
-    async def ask(self, backend: str, runs_s: float = 1.0) -> float:
+    async def ask(
+        self,
+        backend: str,
+        runs_s: float = 1.0,
+        *,
+        uid: int = 1,
+        keep_alive_s: float | None = None,
+    ) -> float:
         """Serve a request; return when it started."""
-        traits = RequestTraits(uid=1, backend=backend)
-        with self.queue.admitted(traits) as permit:
+        traits = RequestTraits(uid=uid, backend=backend)
+        with self.queue.admitted(traits, keep_alive_s=keep_alive_s) as permit:
             await self.loader.wait_loaded(backend)
             await permit.wait()
             assert self.engines[backend].is_loaded
@@ -208,7 +215,7 @@ async def test_the_phases_of_a_load_are_told_to_those_who_ask(autojump_clock):
     async with Home().opened() as home:
         home.loader.arrived("a")
         await home.loader.wait_loaded("a", tell)
-        home.loader.left("a", has_started=False)
+        home.loader.left("a", has_started=False, user=1)
     assert phases == ["mmap"]
 
 
@@ -226,7 +233,7 @@ async def test_other_backends_pass_the_loader(autojump_clock):
     loader.arrived("x")
     await loader.wait_loaded("x")
     loader.started("x")
-    loader.left("x", has_started=True)
+    loader.left("x", has_started=True, user=1)
     assert loader.state("x") is None
     loader.stop("the end")
 
