@@ -144,6 +144,7 @@ class Daemon:
             drain=self._drain_once,
             reload=self.reload,
             loader=self._models.loader,
+            names=self._running_config.names,
         )
 
     def stop(self) -> None:

@@ -43,6 +43,8 @@ class BackendInfo(Struct, frozen=True, kw_only=True):
 
     name: str
     ready: bool
+    aliases: list[str] | UnsetType = UNSET
+    """Further names for requests."""
     state: str | UnsetType = UNSET
     """``unloaded``, ``loading``, ``ready``, ``unloading`` or ``failed``."""
     unavailable: str | UnsetType = UNSET

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from inferd.cli.connect import ADMIN_TIMEOUT_S, configured_directory
 from inferd.cli.console import CommandError
+from inferd.cli.unreachable import find_stopped
 from inferd.client.discovery import NoDaemonError
 from inferd.client.exchange import ClientError
 from inferd.client.sync import ExchangeBounds, watch_status
@@ -38,16 +39,18 @@ def served_models(directory: Path | None) -> list[ServedModel] | None:
         directory: of its sockets; ``None`` for the configured or default ones.
 
     Returns:
-        One for each backend that has been ready; ``None`` if no daemon tells this user.
+        One for each backend that has been ready; ``None`` if no daemon tells this user, or
+        asking would start one.
     """
     served: list[ServedModel] = []
     with suppress(
         CommandError, NoDaemonError, ClientError, OSError, msgspec.DecodeError
     ):
-        for frame, status in watch_status(
-            directory or configured_directory(),
-            bounds=ExchangeBounds(ADMIN_TIMEOUT_S),
-        ):
+        directory = directory or configured_directory()
+        if find_stopped(directory) is not None:
+            return None
+        bounds = ExchangeBounds(ADMIN_TIMEOUT_S)
+        for frame, status in watch_status(directory, bounds=bounds):
             if status.status != "capabilities":
                 return served
             served.append(msgspec.json.decode(frame, type=ServedModel))

@@ -14,6 +14,7 @@ from inferd.backend.interface import Backend
 from inferd.config.settings import ConfigError
 from inferd.errors import BackendNotReadyError, PeerError
 from inferd.limits.server import MAX_LISTED_ID_CHARS, MAX_LISTED_REQUESTS
+from inferd.routing import ModelNames
 from inferd.server.admin.reload import ReloadResult
 from inferd.server.identity.access import is_operator
 from inferd.server.identity.peer import Peer
@@ -46,6 +47,8 @@ class Commands:
     """Reads the configuration again; raises ``ConfigError`` with nothing changed."""
     loader: ModelLoader = field(default_factory=ModelLoader)
     """Of the models on demand."""
+    names: ModelNames = field(default_factory=ModelNames)
+    """The aliases of the backends."""
 
     async def answer(self, line: bytes, peer: Peer) -> Reply:
         """Carry out one command; the reply of a failed one has an error.
@@ -161,6 +164,7 @@ class Commands:
             BackendInfo(
                 name=each.name,
                 ready=each.ready,
+                aliases=[*self.names.aliases_of(each.name)] or UNSET,
                 state=each.state,
                 unavailable=UNSET if each.unavailable is None else each.unavailable,
                 capabilities=Raw(msgspec.json.encode(each.capabilities)),

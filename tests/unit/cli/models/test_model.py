@@ -1,6 +1,7 @@
 import hashlib
 import io
 import json
+import socket
 
 import pytest
 
@@ -198,6 +199,23 @@ def test_what_a_daemon_serves_is_listed_without_a_store(inferd, home, short_dir)
     code, stdout, stderr = list_with(inferd, short_dir)
     assert (code, stderr) == (0, "")
     assert stdout.startswith("served: chat (also fast): ready")
+
+
+def test_a_service_that_is_stopped_is_not_started_to_list_models(
+    inferd, home, short_dir, monkeypatch
+):
+    path = write(home / "tiny.gguf")
+    inferd("model", "import", path)
+    stopped = ("inferd.service", "inactive")
+    monkeypatch.setattr("inferd.cli.models.served.find_stopped", lambda _: stopped)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(short_dir / "admin.sock"))
+        listener.listen()
+        listener.setblocking(False)
+        listed = inferd("model", "list", "--directory", short_dir)
+        with pytest.raises(BlockingIOError):  # nobody has connected
+            listener.accept()
+    assert listed == (0, f"tiny  100 B  {path}\n", "")
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from inferd.backend.capabilities import (
 )
 from inferd.config.settings import ConfigError
 from inferd.limits.server import MAX_LISTED_ID_CHARS, MAX_LISTED_REQUESTS
+from inferd.routing import ModelNames
 from inferd.server.admin.commands import Commands
 from inferd.server.admin.reload import ReloadResult
 from inferd.server.identity.peer import Peer
@@ -70,6 +71,7 @@ class Office:
             metrics=self.metrics,
             drain=self._drain,
             reload=self._reload,
+            names=ModelNames({"up": ["fast", "best"]}),
         )
         self._stack = ExitStack()
 
@@ -209,6 +211,7 @@ async def test_backends_are_listed_with_state_and_capabilities():
     told = office.ask({"command": "backends"})
     up, *others = told["backends"]
     capabilities = up.pop("capabilities")
+    assert up.pop("aliases") == ["fast", "best"]
     assert up == {"name": "up", "ready": True, "state": "ready"}
     assert capabilities["model"] == "m"
     assert capabilities["generate"] is capabilities["embed"] is True
