@@ -16,7 +16,12 @@ from msgspec import Meta
 
 from inferd.config.explain import Explainer, one_line, shown
 from inferd.config.kinds.registry import KINDS, KindRegistry
-from inferd.config.settings import BackendSettings, Config, ConfigError
+from inferd.config.settings import (
+    BackendSettings,
+    Config,
+    ConfigError,
+    is_on_demand,
+)
 
 
 def parse_config(text: str, kinds: KindRegistry = KINDS) -> Config:
@@ -86,14 +91,26 @@ def config_type(kinds: KindRegistry) -> type[Config]:
 
 
 def contradictions(config: Config, kinds: KindRegistry) -> Iterator[str]:
-    """Describe the settings of backends that do not go together, a line each."""
+    """Describe the settings that do not go together, a line each."""
     yield from _equal_names(config.backend)
+    yield from _no_queue(config)
     for index, backend in enumerate(config.backend):
         if found := kinds.of(backend).contradiction(backend):
             yield (
                 f"backend[{index}].{found.key} = {shown(found.value)}: "
                 f"needs {found.needs}"
             )
+
+
+def _no_queue(config: Config) -> Iterator[str]:
+    """Describe models on demand whose first request could never wait for the load."""
+    if config.admission.max_queued:
+        return
+    if backend := next(filter(is_on_demand, config.backend), None):
+        yield (
+            f"admission.max_queued = 0: backend {backend.name} needs 1 at least, as its "
+            "load = 'demand' has requests wait"
+        )
 
 
 def _equal_names(backends: Sequence[BackendSettings]) -> Iterator[str]:
