@@ -4,8 +4,7 @@ import os
 import resource
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -13,26 +12,21 @@ from typing import Final
 
 import trio
 
-from inferd.backend.interface import Backend, StartFailedError
-from inferd.config.kinds.kind import InDaemon, InWorker
+from inferd.backend.interface import StartFailedError
 from inferd.config.kinds.registry import KINDS, KindRegistry
-from inferd.config.load import locate_model, socket_directory
+from inferd.config.load import socket_directory
 from inferd.config.settings import (
     BackendSettings,
     Config,
     ConfigError,
     is_on_demand,
-    keep_alive_of,
 )
-from inferd.engine.engine import Engine
-from inferd.engine.in_daemon import make_in_daemon
-from inferd.engine.on_demand import DemandEngine
 from inferd.engine.supervisor.spawn import SpawnedProcess
 from inferd.memory.coordinator import MemoryCoordinator
 from inferd.paths import LOG_FILE, log_directory
 from inferd.residency.residency import TurnRules
 from inferd.server.admin.running_config import no_config_file
-from inferd.server.capacity import memory_budget, worker_start
+from inferd.server.capacity import memory_budget
 from inferd.server.daemon import Daemon
 from inferd.server.event_loop.garbage import infrequent_gc
 from inferd.server.identity.access import OPERATORS_ONLY, Access, load_access
@@ -44,13 +38,13 @@ from inferd.server.listen.listeners import (
     Listeners,
     inherited_sockets,
 )
+from inferd.server.loading.factory import BackendFactory
 from inferd.server.loading.loader import ModelLoader
 from inferd.server.loading.swap import SharedModels
 from inferd.server.services.endpoints import BINDINGS, AnyBinding, surfaces_of
 from inferd.server.telemetry.log import writing_log
 from inferd.server.telemetry.log_file import LogFile
 from inferd.server.telemetry.setup import Telemetry, make_telemetry
-from inferd.server.telemetry.status import StatusBoard
 from inferd.surfaces import Surface
 
 NO_CHOICES: Final[Mapping[str, str]] = MappingProxyType({})
@@ -93,7 +87,7 @@ def run_daemon(  # noqa: PLR0913  # the inputs of the process
         StartError: it could not start, and the log could not be written.
     """
     telemetry = _telemetry_for(config)
-    telemetry.board.model_choices = choices
+    telemetry.board.model_choices = {**choices}
     on_lost_line = telemetry.metrics.line_lost
     surfaces = surfaces_of(bindings)
 
@@ -168,70 +162,6 @@ def _serve(make: Callable[[], Daemon]) -> str:
     return "; ".join(reasons)
 
 
-@dataclass(frozen=True)
-class _BackendFactory:
-    """Maker of the backends of one daemon."""
-
-    config: Config
-    board: StatusBoard
-    coordinator: MemoryCoordinator
-    loader: ModelLoader
-    kinds: KindRegistry
-
-    def make_later(self, settings: BackendSettings, key: str) -> DemandEngine | None:
-        """Make an engine for a changed configuration, or none if that needs a restart.
-
-        It does if the kind has no worker, or the model is chosen from a ladder.
-
-        Raises:
-            ConfigError: its model cannot be found.
-        """
-        kind = self.kinds.of(settings)
-        if kind.rungs(settings):
-            return None
-        match kind.served_by:
-            case InDaemon():
-                return None
-            case InWorker(program=program):
-                located = locate_model(settings, self.kinds)
-                return DemandEngine(
-                    worker_start(program, located, self.config)._replace(key=key),
-                    limits=self.config.limits,
-                    coordinator=self.coordinator,
-                    observer=self.board,
-                )
-
-    def make(
-        self, settings: BackendSettings, prespawned: SpawnedProcess | None
-    ) -> Backend:
-        """Make a backend, with a worker that was started before, if there is one."""
-        match self.kinds.of(settings).served_by:
-            case InDaemon() as in_daemon:
-                return make_in_daemon(in_daemon, settings, self.board)
-            case InWorker(program=program):
-                return self._make_engine(program, settings, prespawned)
-
-    def _make_engine(
-        self,
-        program: str,
-        settings: BackendSettings,
-        prespawned: SpawnedProcess | None,
-    ) -> Engine:
-        is_loaded_later = is_on_demand(settings)
-        engine = (DemandEngine if is_loaded_later else Engine)(
-            worker_start(program, settings, self.config),
-            limits=self.config.limits,
-            coordinator=self.coordinator,
-            observer=self.board,
-            prespawned=prespawned,
-        )
-        if isinstance(engine, DemandEngine):
-            self.loader.add(engine, keep_alive_of(settings), self.config.limits)
-        else:
-            self.loader.add_resident(engine)
-        return engine
-
-
 def _refuse_clients(
     config: Config,
     telemetry: Telemetry,
@@ -294,9 +224,10 @@ def make_daemon(  # noqa: PLR0913  # the inputs of the process
     telemetry.metrics.add_gauges(*coordinator.gauges(), tasks)
     rules = TurnRules(config.memory.min_residency_s, config.memory.longest_wait_s)
     loader = ModelLoader(rules=rules, observer=telemetry.board)
-    factory = _BackendFactory(config, telemetry.board, coordinator, loader, kinds)
+    factory = BackendFactory(config, telemetry.board, coordinator, loader, kinds)
     listeners = Listeners(socket_directory(config), config.listen.group, inherited)
-    made = [factory.make(each, early.get(each.name)) for each in backends]
+    served = factory.inspect_all(backends)  # before they are read
+    made = factory.make_all(backends, early)
     return Daemon(
         config,
         listeners,
@@ -304,7 +235,7 @@ def make_daemon(  # noqa: PLR0913  # the inputs of the process
         telemetry,
         read_config,
         bindings=bindings,
-        models=SharedModels(loader, coordinator, factory.make_later),
+        models=SharedModels(loader, coordinator, factory, served),
     )
 
 
@@ -350,29 +281,13 @@ async def _handle_signals(
     daemon: Daemon, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
     ends_at_hangup = _has_terminal()  # after the hangup it is too late to ask
-    async with trio.open_nursery() as nursery:
-        await _handle_each(daemon, nursery, task_status, ends_at_hangup=ends_at_hangup)
-
-
-async def _handle_each(
-    daemon: Daemon,
-    nursery: trio.Nursery,
-    task_status: trio.TaskStatus[None],
-    *,
-    ends_at_hangup: bool,
-) -> None:
     with trio.open_signal_receiver(*_received_signals()) as signals:
         task_status.started()
         async for number in signals:
             if number != signal.SIGHUP or ends_at_hangup:
                 daemon.stop()
             else:
-                nursery.start_soon(_reload, daemon)
-
-
-async def _reload(daemon: Daemon) -> None:
-    with suppress(ConfigError):  # it has been logged
-        await daemon.reload()
+                daemon.order_reload()
 
 
 def _received_signals() -> list[signal.Signals]:

@@ -1,6 +1,7 @@
 """A backend whose model is loaded on demand: an engine without a worker most of the time."""
 
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 import trio
@@ -18,6 +19,10 @@ from inferd.ipc.worker import Loading
 from inferd.memory.plan import InsufficientMemoryError, MemoryDemand, MemoryShare
 
 
+def _ignore(_: Loading) -> None:
+    pass
+
+
 class DemandEngine(Engine):
     """An engine that reads the headers of its model first, and loads it when told to.
 
@@ -30,6 +35,7 @@ class DemandEngine(Engine):
     """Looks up the state of the model; who loads it sets this."""
     _n_failures = 0
     _failure = ""
+    _demand: MemoryDemand | None = None
 
     @property
     def state(self) -> BackendState:
@@ -51,22 +57,55 @@ class DemandEngine(Engine):
         Raises:
             StartFailedError: its file cannot be served.
         """
+        await self.read_headers(partial(self._observer.loading, self.name))
+        await self.plan_memory()
+        self.announce()
+        on_ready()
+        await trio.sleep_forever()
+
+    async def read_headers(
+        self, on_loading: Callable[[Loading], None] = _ignore
+    ) -> MemoryDemand | None:
+        """Have a worker read the headers of the files; return its demand, if it has one.
+
+        Args:
+            on_loading: called with each phase.
+
+        Raises:
+            StartFailedError: a file cannot be served.
+        """
         demands: list[MemoryDemand] = []
         try:
-            trial = await self._read_headers(demands)
-            capabilities = trial.loaded.capabilities
-            if demands:
-                share = await self._coordinator.request_share(self.key, demands[-1])
-                capabilities = _with_share(capabilities, share)
-        except (SessionEndedError, InsufficientMemoryError) as error:
-            raise StartFailedError(f"backend {self.name}: {error}") from error
+            trial = await self._read_headers(demands, on_loading)
+        except SessionEndedError as error:
+            raise self._start_failed(error) from error
         if trial.sandbox_report is not None:
             self._sandbox_report = trial.sandbox_report
             self._observer.sandboxed(self.name, trial.sandbox_report)
-        self._capabilities = capabilities
-        self._observer.ready(self.name, capabilities)
-        on_ready()
-        await trio.sleep_forever()
+        self._capabilities = trial.loaded.capabilities
+        self._demand = demands[-1] if demands else None
+        return self._demand
+
+    async def plan_memory(self) -> None:
+        """Find out how much memory the model gets, once its headers have been read.
+
+        Raises:
+            StartFailedError: there is not enough for it.
+        """
+        if self._demand is None:
+            return
+        try:
+            share = await self._coordinator.request_share(self.key, self._demand)
+        except InsufficientMemoryError as error:
+            raise self._start_failed(error) from error
+        self._capabilities = _with_share(self._capabilities, share)
+
+    def announce(self) -> None:
+        """Publish what the model can do."""
+        self._observer.ready(self.name, self._capabilities)
+
+    def _start_failed(self, error: Exception) -> StartFailedError:
+        return StartFailedError(f"backend {self.name}: {error}")
 
     async def load(self, on_ready: Callable[[], None]) -> None:
         """Load the model and keep it loaded until cancelled; then its memory is free.
@@ -96,7 +135,9 @@ class DemandEngine(Engine):
         if self.on_loading is not None:
             self.on_loading(loading)
 
-    async def _read_headers(self, demands: list[MemoryDemand]) -> TrialLoad:
+    async def _read_headers(
+        self, demands: list[MemoryDemand], on_loading: Callable[[Loading], None]
+    ) -> TrialLoad:
         async def note(demand: MemoryDemand) -> MemoryShare:
             demands.append(demand)
             return MemoryShare(n_slots=self._load.n_slots, n_ctx=demand.n_ctx)
@@ -106,7 +147,7 @@ class DemandEngine(Engine):
             WorkerStart(self._program, outline),
             note,
             silence_s=self._limits.load_silence_s,
-            on_loading=lambda loading: self._observer.loading(self.name, loading),
+            on_loading=on_loading,
         )
 
     async def _wait_ready(self) -> WorkerSession:

@@ -1,39 +1,12 @@
 """Decide which models are loaded and unloaded, and whose requests may start."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator
 
-from inferd.limits.residency import LONGEST_WAIT_S, MIN_RESIDENCY_S
+from inferd.residency.decision import Decision, TurnRules
 from inferd.residency.model import OPERATOR, Model, ModelState
 
 __all__ = ["Decision", "ModelState", "Residency", "TurnRules"]
-
-
-class TurnRules(NamedTuple):
-    """When models that do not fit together take turns."""
-
-    min_residency_s: float = MIN_RESIDENCY_S
-    """Seconds after it got ready in which a model is not unloaded for another."""
-    longest_wait_s: float = LONGEST_WAIT_S
-    """Seconds that a model waits for one in use; then that one starts no more requests."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decision:
-    """What is to be done now; the models concerned are marked already."""
-
-    loads: Sequence[str]
-    """Models to load: call ``loaded`` or ``failed`` for each."""
-    unloads: Sequence[str]
-    """Models to unload, none of which runs a request: call ``unloaded`` for each."""
-    removed: Sequence[str]
-    """Retired models that are forgotten."""
-    closed: frozenset[str]
-    """Models whose waiting requests must not start now."""
-    at: float
-    """When to decide again if nothing changes before; infinite for never."""
 
 
 class Residency:
@@ -134,13 +107,36 @@ class Residency:
         """The bytes of all models that are loading, ready or unloading."""
         return sum(model.reserved for model in self._models.values())
 
-    def fits_beside(self, name: str, other: str) -> bool:
-        """Return whether a model fits while another stays, and all that can be is unloaded."""
-        kept = self._models[other]
-        reserved = (
-            0 if kept.is_pinned else kept.reserved
-        )  # the pinned are counted anyway
-        return self._models[name].n_bytes <= self.most_bytes(name) - reserved
+    def fits(
+        self,
+        name: str,
+        *,
+        beside: Collection[str] = (),
+        without: Collection[str] = (),
+    ) -> bool:
+        """Return whether a model can be loaded if all others that can be are unloaded.
+
+        Args:
+            name: of the model.
+            beside: those that stay as they are, pinned or not.
+            without: those that are gone then, pinned or not.
+        """
+        kept = (
+            model.n_bytes if model.is_pinned else model.reserved
+            for model in self._models.values()
+            if model.name not in {name, *without}
+            and (model.is_pinned or model.name in beside)
+        )
+        return self._models[name].n_bytes <= self._budget - sum(kept)
+
+    def resize(self, name: str, n_bytes: int) -> bool:
+        """Change the predicted bytes of a model; false if a loaded one has no room for more."""
+        model = self._models[name]
+        grown = n_bytes - model.n_bytes
+        if not model.is_absent and grown > max(0, self._budget - self.reserved):
+            return False
+        model.n_bytes = n_bytes
+        return True
 
     def most_bytes(self, name: str) -> int:
         """Return the bytes that a model gets if all others that can be are unloaded."""

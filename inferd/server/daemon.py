@@ -13,6 +13,7 @@ from inferd.errors import DAEMON_STOPS
 from inferd.limits.server import MAX_MEDIA_FILES
 from inferd.server.admin.commands import Commands
 from inferd.server.admin.reload import ReloadResult
+from inferd.server.admin.reloader import Reloader
 from inferd.server.admin.running_config import RunningConfig, no_config_file
 from inferd.server.admin.serve import serve_admin
 from inferd.server.capacity import make_admission
@@ -120,7 +121,9 @@ class Daemon:
             n_backends=len(backends),
             surfaces=surfaces_of(bindings),
         )
+        self._reloader = Reloader(self._reload, self._notifier)
         self._commands = self._make_commands(metrics)
+        self._swap = self._make_swap(config)
         limits = (deps.connection_limit, deps.output_quota, deps.fd_quota)
         metrics.add_gauges(*self._queue.gauges(), *(each.gauge() for each in limits))
         self._connections = ConnectionRegistry()
@@ -131,9 +134,11 @@ class Daemon:
         self._drain_scope = trio.CancelScope()
         self._is_ready = False
         self._stop_requested = False
-        self._reload_lock = trio.Lock()
-        self._swap: BackendSwap | None = None
         self._bind_served: Callable[[], None] = lambda: None
+
+    def _make_swap(self, config: Config) -> BackendSwap:
+        take_aliases = self._running_config.take_aliases
+        return BackendSwap(self._models, self._backends, config.backend, take_aliases)
 
     def _make_commands(self, metrics: Metrics) -> Commands:
         return Commands(
@@ -169,43 +174,32 @@ class Daemon:
             self._stop.set()
         return self._is_ready
 
-    async def reload(self) -> ReloadResult:
-        """Read the configuration again, and apply the settings that can change.
+    def order_reload(self) -> None:
+        """Have the configuration read again, once the daemon is ready."""
+        self._reloader.order()
 
-        Backends that differ are replaced, while requests go on.
+    async def reload(self) -> ReloadResult:
+        """Have the configuration read again, once the daemon is ready; wait for the end.
+
+        The settings that can change are applied, and backends that differ are replaced,
+        while requests go on.
 
         Raises:
-            ConfigError: the configuration is invalid, and nothing has changed; or a model
-                could not be loaded, and its backend is as it was if both fit into memory.
-        """
-        async with self._reload_lock:
-            is_serving = self._is_ready and not self._stop.is_set()
-            if is_serving:
-                self._notifier.reloading()
-            try:
-                reloaded = await self._apply(self._read_config())
-            except ConfigError as error:
-                log.warning("config.refused", reason=str(error))
-                raise
-            finally:
-                if is_serving:
-                    self._notifier.ready()
-            return self._reloaded(reloaded)
+            ReloadError: it failed, or the daemon drains.
 
-    async def _apply(self, new: Config) -> ReloadResult:
-        running = self._running_config
+        Cancellation: safe; the reload goes on.
+        """
+        return await self._reloader.reload()
+
+    async def _reload(self) -> ReloadResult:
+        new, running = self._read_config(), self._running_config
         running.check(new)
-        if self._swap is None:
-            return running.apply(new, running.config.backend)
-        swapped = await self._swap.change(running.config.backend, new.backend)
+        swapped = await self._swap.change(new.backend)
         reloaded = running.apply(new, swapped.in_force)
+        self._bind_served()
+        self._connections.recheck_access(running.acceptor.access)
         if swapped.failures:
             raise ConfigError("; ".join(swapped.failures))
-        self._bind_served()
-        return reloaded
-
-    def _reloaded(self, reloaded: ReloadResult) -> ReloadResult:
-        self._connections.recheck_access(self._running_config.acceptor.access)
         log.info("config.reloaded", **reloaded._asdict())
         return reloaded
 
@@ -258,13 +252,13 @@ class Daemon:
                 [backend.capabilities.n_slots for backend in self._backends]
             )
             self._models.open(self._queue)
-            self._swap = BackendSwap(self._models, self._backends, nursery)
             nursery.start_soon(self._models.loader.run)
             await self._run_clients()
             nursery.cancel_scope.cancel()
 
     async def _flush_admin(self) -> None:
         """Send admin clients their queued frames, for ``SHUTDOWN_FLUSH_S`` at most."""
+        await self._reloader.wait_told()
         self._board.close()
         with trio.move_on_after(SHUTDOWN_FLUSH_S):
             while self._n_admin_clients:
@@ -289,6 +283,7 @@ class Daemon:
                 self._is_ready = True
                 self._board.all_ready()
                 self._notifier.ready()
+                nursery.start_soon(self._reloader.run)
                 log.info(
                     "daemon.ready",
                     directory=str(self._listeners.directory),
@@ -297,6 +292,7 @@ class Daemon:
                 )
                 await self._stop.wait()
                 self._bind_served = lambda: None  # a reload may end while it drains
+                self._reloader.close()
                 self._board.draining()
                 self._notifier.stopping()
             await self._drain()

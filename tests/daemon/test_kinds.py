@@ -230,3 +230,23 @@ def test_the_daemon_as_it_comes_has_neither_kind(make_daemon: MakeDaemon):
         f"error: {daemon.config_file}: backend[0].kind = 'echo': "
         "expected one of llamacpp, mock, whispercpp"
     )
+
+
+def test_a_reload_replaces_a_backend_whose_file_was_replaced(make: MakeDaemon, text):
+    daemon = make({"backend": [shout(text), mock()]}).start()
+    before = daemon.worker_pids()
+    assert daemon.admin().order("reload")["applied"] == []
+    assert daemon.worker_pids() == before
+    fresh = text.with_name("fresh")
+    fresh.write_bytes(b"be loud")
+    fresh.replace(text)
+    assert whole_answer(daemon)[0]["content"] == "BE QUIET"
+    assert daemon.admin().order("reload")["ok"]
+    assert whole_answer(daemon)[0]["content"] == "BE LOUD"
+    assert daemon.ask(model="mock")[-1]["backend"] == "mock"
+    text.unlink()
+    reply = daemon.admin().order("reload")
+    assert (reply["ok"], "crier" in reply["error"]) == (False, True)
+    assert whole_answer(daemon)[0]["content"] == "BE LOUD"
+    with daemon.admin() as listener:
+        assert listener.until("ready")

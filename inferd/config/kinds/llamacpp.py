@@ -63,8 +63,8 @@ class LlamaCppSettings(WorkerSettings, frozen=True, tag="llamacpp", tag_field="k
     """Paths of the other parts of a split model, in order. Default: those beside the first
     that are named like it, or those in the store."""
     ladder: Annotated[tuple[FilePath, ...], Meta(max_length=MAX_RUNGS)] = ()
-    """With ``model = "auto"``: models as above, the largest first. At the start the first one is
-    chosen that fits into the memory budget beside the other backends, with one slot and 2048
+    """With ``model = "auto"``: models as above, the largest first. At the start, and at a
+    reload that changes this table, the first one is chosen that fits into the memory budget beside the other backends, with one slot and 2048
     tokens at least, or with ``n_ctx`` and ``max_active`` as configured."""
     sha256: (
         Sha256

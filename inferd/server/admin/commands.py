@@ -11,11 +11,10 @@ import trio
 from msgspec import UNSET, Raw
 
 from inferd.backend.interface import Backend
-from inferd.config.settings import ConfigError
 from inferd.errors import BackendNotReadyError, PeerError
 from inferd.limits.server import MAX_LISTED_ID_CHARS, MAX_LISTED_REQUESTS
 from inferd.routing import ModelNames
-from inferd.server.admin.reload import ReloadResult
+from inferd.server.admin.reload import ReloadError, ReloadResult
 from inferd.server.identity.access import is_operator
 from inferd.server.identity.peer import Peer
 from inferd.server.inflight import InFlight
@@ -44,7 +43,7 @@ class Commands:
     drain: Callable[[], bool]
     """Begins to drain; false if the daemon is not ready yet."""
     reload: Callable[[], Awaitable[ReloadResult]]
-    """Reads the configuration again; raises ``ConfigError`` with nothing changed."""
+    """Orders a reload and waits for its end; raises ``ReloadError`` if it fails."""
     loader: ModelLoader = field(default_factory=ModelLoader)
     """Of the models on demand."""
     names: ModelNames = field(default_factory=ModelNames)
@@ -55,7 +54,7 @@ class Commands:
 
         Only ``load``, ``unload`` and ``reload`` take time.
 
-        Cancellation: a load or an unload that has begun goes on; a reload ends.
+        Cancellation: a load, an unload or a reload that was ordered goes on.
         """
         try:
             command = decode_command(line)
@@ -119,7 +118,7 @@ class Commands:
     async def _reload(self) -> Reply:
         try:
             applied, needs_restart = await self.reload()
-        except ConfigError as error:
+        except ReloadError as error:
             return _refused("reload", str(error))
         return Reply(
             command="reload", ok=True, applied=applied, needs_restart=needs_restart

@@ -25,6 +25,10 @@ Settings that are in none of these tables are used once, to make workers, socket
 """
 
 
+class ReloadError(Exception):
+    """A reload failed, or not all of it is in force; the message is one line for operators."""
+
+
 class ReloadResult(NamedTuple):
     """The keys that differ, by whether they were applied."""
 

@@ -68,7 +68,11 @@ class RunningConfig:
     def __post_init__(self) -> None:
         self.acceptor.access = load_access(self.config.access, self.surfaces)
         self._set_identities(load_identities(self.config.users))
-        self.names.replace(_aliases_in(self.config))
+        self.take_aliases(self.config.backend)
+
+    def take_aliases(self, backends: Sequence[BackendSettings]) -> None:
+        """Set the names by which requests may ask for backends, besides those of their own."""
+        self.names.replace({each.name: each.aliases for each in backends})
 
     def check(self, new: Config) -> None:
         """Check that a new configuration can be applied.
@@ -111,7 +115,7 @@ class RunningConfig:
         self.deps.output_quota.max_bytes = merged.limits.max_unread_bytes
         self.deps.media_quota.reconfigure(merged.limits)
         self.queue.reconfigure(merged.admission)
-        self.names.replace(_aliases_in(merged))
+        self.take_aliases(merged.backend)
         self._set_fd_limits(allocation)
         return reloaded
 
@@ -156,7 +160,3 @@ class RunningConfig:
                 open_files=n_files,
             )
         return allocation
-
-
-def _aliases_in(config: Config) -> dict[str, tuple[str, ...]]:
-    return {backend.name: backend.aliases for backend in config.backend}

@@ -1,8 +1,8 @@
 """The loader: it loads and unloads models as ``residency`` decides."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 import trio
@@ -11,35 +11,24 @@ from inferd.backend.interface import Backend, StartFailedError
 from inferd.config.settings import LimitSettings
 from inferd.errors import BackendNotReadyError
 from inferd.ipc.worker import Loading
-from inferd.memory.plan import mib
 from inferd.residency.residency import ModelState, Residency, TurnRules
 from inferd.server.loading.model import (
     DemandModel,
+    Held,
     LoadableEngine,
     LoadObserver,
     NoObserver,
     ResidentEngine,
+    lack_of,
 )
 
 log = structlog.get_logger("daemon")
 
 REMOVED: Final = "it was removed from the configuration meanwhile"
 
+Keys = Collection[str]
 OnLoading = Callable[[Loading], Awaitable[None]]
 """Tells the client of a request which phase the load has reached."""
-
-
-class Held(Protocol):
-    """The queue, whose requests for a model that is not ready are held back."""
-
-    def hold(self, backend: str) -> None:
-        """Grant no permits to new requests for a backend."""
-
-    def release(self, backend: str) -> None:
-        """End ``hold``."""
-
-    def reject(self, backend: str, reason: str) -> None:
-        """Reject the waiting requests for a backend."""
 
 
 @dataclass
@@ -55,6 +44,8 @@ class ModelLoader:
     models: dict[str, DemandModel] = field(default_factory=dict)
     rules: TurnRules = field(default_factory=TurnRules)
     observer: LoadObserver = field(default_factory=NoObserver)
+    forget: Callable[[str], None] = lambda _: None
+    """Called with the key of each model that has been removed."""
     _residents: dict[str, ResidentEngine] = field(init=False, default_factory=dict)
     _scopes: dict[str, trio.CancelScope] = field(init=False, default_factory=dict)
     _residency: Residency = field(init=False)
@@ -84,7 +75,7 @@ class ModelLoader:
         model.engine.find_state = lambda: self._state_of(key).value
 
     def add_resident(self, engine: ResidentEngine) -> None:
-        """Add a model that is loaded at the start by ``keep_resident``, before ``open``."""
+        """Add a model that ``keep_resident`` loads at the start, before ``open``."""
         self._residents[engine.key] = engine
         self._scopes[engine.key] = trio.CancelScope()
 
@@ -148,7 +139,7 @@ class ModelLoader:
         """Refuse the requests for models that have no room beside the pinned any more."""
         assert self._queue is not None  # noqa: S101  # open() has set it
         for name, model in self.models.items():
-            lack = self._lack(name)
+            lack = self.lack(name)
             if lack is None and model.has_no_room:
                 model.engine.back_in_service()
             elif lack is not None and model.engine.unavailable is None:
@@ -163,8 +154,10 @@ class ModelLoader:
         """Remove a model once the requests that have arrived for it have ended."""
         if backend in self._residency:
             self._residency.retire(backend)
-            self._changed.set()
             self._review_room()
+            self._changed.set()
+            if (model := self.models.get(backend)) is not None:
+                model.notify()  # who waits for a load that was ordered waits in vain
 
     def knows(self, backend: str) -> bool:
         """Return whether a backend is one whose model can be loaded and unloaded."""
@@ -174,9 +167,20 @@ class ModelLoader:
         """Return whether a model takes memory."""
         return backend in self._residency and not self._residency.is_absent(backend)
 
-    def fits_beside(self, backend: str, other: str) -> bool:
-        """Return whether a model can be loaded while another stays."""
-        return other in self._residency and self._residency.fits_beside(backend, other)
+    def fits(self, backend: str, beside: Keys = (), without: Keys = ()) -> bool:
+        """Return whether a model can be loaded beside some, without others, as they stay."""
+        return self._residency.fits(backend, beside=beside, without=without)
+
+    def reserve(self, backend: str, n_bytes: int) -> bool:
+        """Change how much memory a model takes; false if there is not so much.
+
+        A load of it that is under way is given up, and begins again once there is.
+        """
+        if backend not in self._residency or self._residency.resize(backend, n_bytes):
+            return True
+        if (model := self.models.get(backend)) is not None:
+            model.outgrown_bytes = n_bytes
+        return False
 
     def stop(self, reason: str) -> None:
         """Fail all jobs of all models, also of those that are being replaced."""
@@ -188,11 +192,12 @@ class ModelLoader:
 
     def _remove(self, backend: str) -> None:
         if (model := self.models.pop(backend, None)) is not None:
-            model.life.cancel()
+            model.notify()
         self._residents.pop(backend, None)
         self._scopes.pop(backend, None)
         assert self._queue is not None  # noqa: S101  # open() has set it
         self._queue.release(backend)
+        self.forget(backend)
 
     async def run(self) -> None:
         """Load and unload until cancelled; then no model is loaded."""
@@ -236,11 +241,9 @@ class ModelLoader:
     async def wait_loaded(
         self, backend: str, on_loading: OnLoading | None = None
     ) -> None:
-        """Wait until the model of a request is loaded; at once if it is.
+        """Wait until the model of a request that has arrived is loaded.
 
-        Args:
-            backend: that will serve the request, which has arrived.
-            on_loading: called with each phase of the load.
+        ``on_loading`` is called with each phase of the load.
 
         Raises:
             BackendNotReadyError: it can never be loaded, or the load has failed.
@@ -255,7 +258,7 @@ class ModelLoader:
         while self._state_of(backend) is not ModelState.READY:
             if backend not in self._residency:
                 raise BackendNotReadyError(REMOVED)
-            if (reason := self._refusal(backend, model)) is not None:
+            if reason := self.lack(backend) or model.engine.unavailable:
                 raise BackendNotReadyError(reason)
             if model.n_failures != n_failures:
                 raise BackendNotReadyError(model.failure)
@@ -268,20 +271,11 @@ class ModelLoader:
             else:
                 await model.wait_changed()
 
-    def _refusal(self, backend: str, model: DemandModel) -> str | None:
-        """Say why a model cannot be loaded, whatever is unloaded for it."""
-        return self._lack(backend) or model.engine.unavailable
-
-    def _lack(self, backend: str) -> str | None:
+    def lack(self, backend: str) -> str | None:
         """Say how much memory a model lacks even if all others that can be are unloaded."""
         needed = self._residency.bytes_needed(backend)
         most = self._residency.most_bytes(backend)
-        if needed > most:
-            return (
-                f"the model needs {mib(needed)} of memory, and "
-                f"{most // 2**20} MiB are left for models on demand"
-            )
-        return None
+        return lack_of(needed, most) if needed > most else None
 
     def state(self, backend: str) -> ModelState | None:
         """Return the state of a model on demand; ``None`` for any other backend."""
@@ -359,16 +353,28 @@ class ModelLoader:
             with trio.CancelScope() as model.scope:
                 await model.engine.load(on_ready)
         except StartFailedError as error:
-            self._load_failed(name, model, error)
+            self._not_loaded(model, error)
             return
         finally:
             model.phase = None
         model.n_unloads += 1
-        loaded_s = trio.current_time() - began_at
-        shown = model.engine.name
+        shown, loaded_s = model.engine.name, trio.current_time() - began_at
         log.info("worker.unloaded", backend=shown, loaded_s=round(loaded_s, 3))
         self._residency.unloaded(name, trio.current_time())
         self.observer.unloaded(shown)
+        self._tell(model)
+
+    def _not_loaded(self, model: DemandModel, error: StartFailedError) -> None:
+        """Have a model wait for more memory if it takes more than was predicted, or fail."""
+        name = model.engine.key
+        n_bytes, model.outgrown_bytes = model.outgrown_bytes, None
+        if n_bytes is None:
+            self._load_failed(name, model, error)
+            return
+        log.info("model.outgrown", backend=model.engine.name, n_bytes=n_bytes)
+        self._residency.unloaded(name, trio.current_time())
+        self._residency.resize(name, n_bytes)
+        self._review_room()
         self._tell(model)
 
     def _load_failed(

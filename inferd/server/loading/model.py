@@ -9,6 +9,7 @@ from inferd.backend.interface import BackendState
 from inferd.config.settings import LimitSettings
 from inferd.engine.supervisor.restart_policy import RestartDelay, RestartPolicy
 from inferd.ipc.worker import Loading
+from inferd.memory.plan import mib
 
 
 class ResidentEngine(Protocol):
@@ -49,6 +50,19 @@ class LoadableEngine(ResidentEngine, Protocol):
         """Let the model be loaded again."""
 
 
+class Held(Protocol):
+    """The queue, whose requests for a model that is not ready are held back."""
+
+    def hold(self, backend: str) -> None:
+        """Grant no permits to new requests for a backend."""
+
+    def release(self, backend: str) -> None:
+        """End ``hold``."""
+
+    def reject(self, backend: str, reason: str) -> None:
+        """Reject the waiting requests for a backend."""
+
+
 class LoadObserver(Protocol):
     """Receiver of what happens to models, for the status."""
 
@@ -57,6 +71,9 @@ class LoadObserver(Protocol):
 
     def unloaded(self, backend: str) -> None:
         """A model is not loaded, as intended."""
+
+    def removed(self, backend: str) -> None:
+        """A backend is not served any more."""
 
 
 class NoObserver:
@@ -68,6 +85,9 @@ class NoObserver:
     def unloaded(self, backend: str) -> None:
         """Ignore it."""
 
+    def removed(self, backend: str) -> None:
+        """Ignore it."""
+
 
 class DemandModel:
     """A model that is loaded on demand, with its engine.
@@ -76,7 +96,6 @@ class DemandModel:
         engine: loads it.
         keep_alive_s: seconds without a request until it is unloaded; 0 for never.
         limits: those of the circuit breaker.
-        life: cancelled when the model is removed.
     """
 
     def __init__(
@@ -84,10 +103,8 @@ class DemandModel:
         engine: LoadableEngine,
         keep_alive_s: float,
         limits: LimitSettings,
-        life: trio.CancelScope | None = None,
     ) -> None:
         self.engine = engine
-        self.life = life or trio.CancelScope()
         self.is_on_demand = True
         """Whether it is to be unloaded when it is not used."""
         self.keep_alive_s = keep_alive_s
@@ -100,6 +117,8 @@ class DemandModel:
         """The phase of the load that is under way."""
         self.has_no_room = False
         """Whether it does not fit beside those that stay loaded."""
+        self.outgrown_bytes: int | None = None
+        """What the load that is under way would take, if there is not so much memory."""
         self.n_unloads = 0
         self.n_failures = 0
         self.failure = ""
@@ -118,3 +137,11 @@ class DemandModel:
         """Wake all who wait for a change."""
         self._changed.set()
         self._changed = trio.Event()
+
+
+def lack_of(n_bytes: int, most_bytes: int) -> str:
+    """Say that a model does not fit, with the numbers."""
+    return (
+        f"the model needs {mib(n_bytes)} of memory, and "
+        f"{most_bytes // 2**20} MiB are left for models on demand"
+    )

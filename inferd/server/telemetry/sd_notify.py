@@ -20,7 +20,8 @@ class Notifier:
     Args:
         environ: with ``NOTIFY_SOCKET``, ``WATCHDOG_USEC`` and ``WATCHDOG_PID``, if set.
         load_silence_s: seconds without progress that a worker may take while it loads; the
-            start timeout is extended by as much at each sign of progress.
+            start timeout is extended by as much at each sign of progress, and that of a
+            reload until it is over.
     """
 
     def __init__(
@@ -30,6 +31,7 @@ class Notifier:
         if self._address.startswith("@"):
             self._address = "\0" + self._address[1:]
         self._load_silence_s = load_silence_s
+        self._extension_us = int(load_silence_s * _MICROSECONDS)
         is_for_us = environ.get("WATCHDOG_PID") in (None, str(os.getpid()))
         self._watchdog_us = int(environ.get("WATCHDOG_USEC", 0)) if is_for_us else 0
 
@@ -41,6 +43,17 @@ class Notifier:
         """Notify that the configuration is read again; ``ready`` ends that."""
         now_us = time.monotonic_ns() // 1000
         self._send(f"RELOADING=1\nMONOTONIC_USEC={now_us}")
+
+    async def extend_timeout(self) -> None:
+        """Extend the timeout of a reload again and again, until cancelled.
+
+        A reload ends by itself: a load without progress is ended after ``load_silence_s``, and
+        so is a worker whose requests make none. What takes long beside that are requests that
+        end before their model is replaced, and systemd would give them ``TimeoutStartSec``.
+        """
+        while True:
+            self._send(f"EXTEND_TIMEOUT_USEC={self._extension_us}")
+            await trio.sleep(self._load_silence_s / 2)
 
     def stopping(self) -> None:
         """Notify that the daemon drains."""
@@ -54,8 +67,8 @@ class Notifier:
         """Send a status frame as STATUS; extend the start timeout while a model loads."""
         match frame:
             case LifecycleFrame(status="loading_model", phase=phase):
-                extension = int(self._load_silence_s * _MICROSECONDS)
-                self._send(f"STATUS=loading: {phase}\nEXTEND_TIMEOUT_USEC={extension}")
+                extension = f"EXTEND_TIMEOUT_USEC={self._extension_us}"
+                self._send(f"STATUS=loading: {phase}\n{extension}")
             case LifecycleFrame(status="restarting", backend=backend):
                 self._send(f"STATUS=restarting {backend}")
             case LifecycleFrame(status="ready"):

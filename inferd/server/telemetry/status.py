@@ -4,7 +4,7 @@ A subscriber has a queue of ``ADMIN_LISTENER_EVENTS`` events. One that falls fur
 behind is disconnected; it may reconnect and get the present status.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -79,7 +79,7 @@ class StatusBoard:
         on_publish: Callable[[StatusFrame], None] = lambda _: None,
         on_death: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self.model_choices: Mapping[str, str] = {}
+        self.model_choices: dict[str, str] = {}
         """Which model of its ladder each backend has, and why."""
         self._on_publish = on_publish
         self._on_death = on_death
@@ -192,8 +192,7 @@ class StatusBoard:
         """Publish that a worker serves, and that the daemon is ready once all do."""
         if self._has_been_ready:
             log.info("worker.ready", backend=backend)
-        choice = self.model_choices.get(backend)
-        frame = _capabilities_frame(backend, capabilities, choice)
+        frame = _capabilities_frame(backend, capabilities)
         self.publish(self._with_facts(frame))
         self._not_down(backend)
 
@@ -201,6 +200,12 @@ class StatusBoard:
         """Publish that a model is not loaded, which is no fault of the daemon."""
         if (known := self._capabilities.get(backend)) is not None:
             self.publish(self._with_facts(known))
+        self._not_down(backend)
+
+    def removed(self, backend: str) -> None:
+        """Forget a backend; clients that connect from now on are not told of it."""
+        self._capabilities.pop(backend, None)
+        self.model_choices.pop(backend, None)
         self._not_down(backend)
 
     def _not_down(self, backend: str) -> None:
@@ -238,6 +243,8 @@ class StatusBoard:
         self._on_death(backend)
 
     def _with_facts(self, frame: CapabilitiesFrame) -> CapabilitiesFrame:
+        choice = self.model_choices.get(frame.backend)
+        frame = replace(frame, model_choice=choice or UNSET)
         facts = self.facts_of(frame.backend)
         if facts is None:
             return frame
@@ -251,7 +258,7 @@ class StatusBoard:
 
 
 def _capabilities_frame(
-    name: str, capabilities: BackendCapabilities, model_choice: str | None
+    name: str, capabilities: BackendCapabilities
 ) -> CapabilitiesFrame:
     return CapabilitiesFrame(
         backend=name,
@@ -277,7 +284,6 @@ def _capabilities_frame(
         cache_type_k=capabilities.cache_type_k or UNSET,
         cache_type_v=capabilities.cache_type_v or UNSET,
         model=capabilities.model or UNSET,
-        model_choice=model_choice or UNSET,
         structure=capabilities.structure,
         transcribe=capabilities.transcribe or UNSET,
         audio_sample_rate=capabilities.audio_sample_rate or UNSET,

@@ -81,10 +81,37 @@ async def test_no_share_is_granted_before_all_demands(autojump_clock, nursery):
 
 async def test_a_restarted_worker_gets_the_first_ones_share(autojump_clock):
     coordinator = coordinator_of(A, n_bytes=20_000)
+    coordinator.reserve = lambda *_: False
     first = await coordinator.request_share("a", GROWING)
-    assert (
-        await coordinator.request_share("a", replace(GROWING, weights=10**9)) == first
-    )
+    again = replace(GROWING, own=10**9)  # it is measured, and differs each time
+    assert await coordinator.request_share("a", again) == first
+
+
+async def test_a_demand_that_has_changed_gets_what_there_is_room_for(autojump_clock):
+    coordinator = coordinator_of(A, n_bytes=40_000)
+    demand = replace(GROWING, pause=300, store=500)
+    first = await coordinator.request_share("a", demand)
+    assert (first.pause, first.store) == (300, 500)
+    reserved: list[tuple[str, int]] = []
+    limit = 1010 + 4 * 8192 + 800 + 1000
+
+    def reserve(name: str, n_bytes: int) -> bool:
+        reserved.append((name, n_bytes))
+        return n_bytes <= limit
+
+    coordinator.reserve = reserve
+    larger = replace(demand, weights=demand.weights + 600)  # the caches give way
+    share = await coordinator.request_share("a", larger)
+    assert share == MemoryShare(n_slots=4, n_ctx=8192, pause=200)
+    assert coordinator.bytes_of("a") == limit - 1000
+    shorter = replace(larger, n_ctx=4096)
+    assert (await coordinator.request_share("a", shorter)).n_ctx == 4096
+    assert coordinator.bytes_of("a") < limit - 4 * 4096
+    too_large = replace(demand, weights=10**6)
+    with pytest.raises(InsufficientMemoryError, match=r"and 1 MiB were planned"):
+        await coordinator.request_share("a", too_large)
+    assert coordinator.bytes_of("a") < limit - 4 * 4096
+    assert [name for name, _ in reserved] == ["a"] * 3
 
 
 async def test_too_much_is_refused_once(autojump_clock, nursery):

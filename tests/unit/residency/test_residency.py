@@ -16,6 +16,8 @@ from hypothesis.stateful import (
 from inferd.residency.residency import Decision, ModelState, Residency, TurnRules
 
 NAMES = ("a", "b", "c", "d")
+ALL = (*NAMES, "new-1", "new-2", "new-3")
+"""Those of the start, and those that reloads bring."""
 BUDGET = 10
 RULES = TurnRules(min_residency_s=5, longest_wait_s=30)
 
@@ -73,6 +75,9 @@ class ResidencyMachine(RuleBasedStateMachine):
         self.unloading: set[str] = set()
         self.ready: set[str] = set()
         self.retired: set[str] = set()
+        self.after: dict[str, str] = {}
+        self.fresh = itertools.count(1)
+        self.keep_alive_s = keep_alive_s
         self.closed: frozenset[str] = frozenset(NAMES)
         self.decide()
 
@@ -100,14 +105,51 @@ class ResidencyMachine(RuleBasedStateMachine):
 
     asked: frozenset[str] = frozenset()
 
-    @rule(name=st.sampled_from(NAMES))
+    def teardown(self) -> None:
+        """Let everything go on: each request that can be served comes to its end."""
+        if not hasattr(self, "residency"):
+            return
+        for _ in range(1000):
+            if not +self.waiting and not +self.running:
+                return
+            self.go_on()
+        stuck = {name for name in self.sizes if self.waiting[name]}
+        too_large = {
+            name for name in stuck if self.sizes[name] > self.residency.most_bytes(name)
+        }
+        assert stuck <= too_large, f"nobody serves {stuck - too_large}"
+
+    def go_on(self) -> None:
+        """End what runs, loads and unloads; start what may start."""
+        for name in [*self.running]:
+            while self.running[name]:
+                self.running[name] -= 1
+                end(self.residency, name, self.now)
+        for name in [*self.loading]:
+            self.loading.discard(name)
+            self.asked -= {name}
+            self.ready.add(name)
+            self.residency.loaded(name, self.now)
+        for name in [*self.unloading]:
+            self.unloading.discard(name)
+            self.residency.unloaded(name, self.now)
+        self.now += 1
+        self.decide()
+        for name in [*self.sizes]:
+            while self.waiting[name] and name not in self.closed:
+                self.residency.started(name)
+                self.waiting[name] -= 1
+                self.running[name] += 1
+        self.decide()
+
+    @rule(name=st.sampled_from(ALL))
     def arrive(self, name: str) -> None:
         if name in self.sizes and name not in self.retired:
             self.residency.arrived(name, self.now)
             self.waiting[name] += 1
             self.decide()
 
-    @rule(name=st.sampled_from(NAMES))
+    @rule(name=st.sampled_from(ALL))
     def start(self, name: str) -> None:
         if self.waiting[name] and name not in self.closed:
             self.residency.started(name)
@@ -115,14 +157,14 @@ class ResidencyMachine(RuleBasedStateMachine):
             self.running[name] += 1
             self.decide()
 
-    @rule(name=st.sampled_from(NAMES), keep_alive_s=st.sampled_from([None, 0, 3, 100]))
+    @rule(name=st.sampled_from(ALL), keep_alive_s=st.sampled_from([None, 0, 3, 100]))
     def finish(self, name: str, keep_alive_s: float | None) -> None:
         if self.running[name]:
             self.running[name] -= 1
             end(self.residency, name, self.now, keep_alive_s)
             self.decide()
 
-    @rule(name=st.sampled_from(NAMES))
+    @rule(name=st.sampled_from(ALL))
     def give_up(self, name: str) -> None:
         if self.waiting[name]:
             self.waiting[name] -= 1
@@ -138,6 +180,8 @@ class ResidencyMachine(RuleBasedStateMachine):
         if works:
             self.ready.add(name)
             self.residency.loaded(name, self.now)
+            if (old := self.after.pop(name, None)) in self.sizes:
+                self.retire(old)
         else:
             self.residency.failed(name, self.now, retry_at=self.now + 2)
         self.decide()
@@ -150,7 +194,7 @@ class ResidencyMachine(RuleBasedStateMachine):
         self.residency.unloaded(name, self.now)
         self.decide()
 
-    @rule(name=st.sampled_from(NAMES), loads=st.booleans())
+    @rule(name=st.sampled_from(ALL), loads=st.booleans())
     def ask(self, name: str, loads: bool) -> None:  # noqa: FBT001
         if name in self.sizes and name not in self.retired:
             if loads:
@@ -160,13 +204,54 @@ class ResidencyMachine(RuleBasedStateMachine):
                 self.residency.ask_unload(name, self.now)
             self.decide()
 
-    @rule(name=st.sampled_from(NAMES))
+    @rule(name=st.sampled_from(ALL))
     def retire(self, name: str) -> None:
         if name in self.sizes:
             self.residency.retire(name)
             self.retired.add(name)
             self.pinned.discard(name)
             self.decide()
+
+    @rule(
+        data=st.data(),
+        size=st.integers(0, BUDGET),
+        is_kept=st.booleans(),
+        is_beside=st.booleans(),
+    )
+    def replace(
+        self,
+        data: st.DataObject,
+        size: int,
+        is_kept: bool,  # noqa: FBT001
+        is_beside: bool,  # noqa: FBT001
+    ) -> None:
+        """Reload: another model comes, and the one before leaves at once or once it is loaded."""
+        present = sorted(self.sizes.keys() - self.retired)
+        if not present:
+            return
+        old, new = data.draw(st.sampled_from(present)), f"new-{next(self.fresh)}"
+        self.sizes[new] = size
+        self.residency.add(new, size, keep_alive_s=self.keep_alive_s, is_pinned=False)
+        if is_kept and self.residency.fits(new, without=[old]):
+            self.residency.ask_load(new, self.now)
+            self.asked |= {new}
+        if is_beside:
+            self.after[new] = old
+        else:
+            self.retire(old)
+        self.decide()
+
+    @precondition(lambda self: self.loading)
+    @rule(data=st.data(), size=st.integers(0, BUDGET))
+    def grow(self, data: st.DataObject, size: int) -> None:
+        """Load a model whose file has changed: its load ends and it waits for more memory."""
+        name = data.draw(st.sampled_from(sorted(self.loading)))
+        if not self.residency.resize(name, size):
+            self.loading.discard(name)
+            self.residency.unloaded(name, self.now)
+            assert self.residency.resize(name, size)
+        self.sizes[name] = size
+        self.decide()
 
     @rule(seconds=st.sampled_from([0.5, 5, 30, 100]))
     def wait(self, seconds: float) -> None:
@@ -483,8 +568,26 @@ def test_a_pinned_model_stays_although_it_was_used_least_recently():
 def test_a_model_fits_beside_another_if_the_rest_can_be_unloaded():
     residency = make(a=4, b=6, c=7)
     load(residency, "a")
-    assert residency.fits_beside("b", "a")
-    assert not residency.fits_beside("c", "a")
-    residency.pin("a")
-    assert residency.fits_beside("b", "a")
-    assert not residency.fits_beside("c", "a")
+    for _ in range(2):
+        assert residency.fits("b", beside=["a"])
+        assert not residency.fits("c", beside=["a"])
+        assert residency.fits("c", without=["a"])
+        residency.pin("a")
+    assert not residency.fits("c")
+
+
+def test_a_loaded_model_may_grow_into_free_memory_and_an_absent_one_as_it_likes():
+    residency = make(a=4, b=3)
+    for name in ("a", "b"):
+        load(residency, name)
+    assert residency.resize("a", 7)
+    assert not residency.resize("b", 4)
+    assert residency.resize("a", 2)
+    assert residency.reserved == 5
+    end(residency, "b", 1)
+    residency.ask_unload("b", 1)
+    residency.decide(1)
+    residency.unloaded("b", 2)
+    assert residency.resize("b", 11)
+    residency.arrived("b", 3)
+    assert residency.decide(3).loads == []

@@ -24,6 +24,8 @@ from inferd.config.settings import (
     ListenSettings,
 )
 from inferd.engine.supervisor.restart_policy import RestartDelay
+from inferd.limits.engine import LOAD_SILENCE_S
+from inferd.server.admin.reload import ReloadError
 from inferd.server.connection.registry import FIRST_REQUEST_S, POLL_S
 from inferd.server.connection.serve import Endpoint
 from inferd.server.daemon import SHUTDOWN_FLUSH_S
@@ -503,25 +505,34 @@ async def test_the_manager_is_notified_of_the_begin_and_end_of_a_reload(
         read_config=file.read,
     )
     async with running(server):
-        with suppress(ConfigError):
+        with suppress(ReloadError):
             await server.daemon.reload()
-    heard = [manager.recv(100).decode().partition("\n")[0] for _ in range(4)]
-    assert heard == ["STATUS=ready", "READY=1", "RELOADING=1", "READY=1"]
+    heard = [manager.recv(100).decode().partition("\n")[0] for _ in range(5)]
+    extension = f"EXTEND_TIMEOUT_USEC={int(LOAD_SILENCE_S * 1e6)}"
+    told = ["STATUS=ready", "READY=1", "RELOADING=1", extension, "READY=1"]
+    assert heard == told
 
 
-async def test_the_manager_is_not_told_that_a_daemon_is_ready_which_reloads_first(
+async def test_a_reload_that_is_ordered_during_the_start_happens_once_the_daemon_serves(
     short_dir, manager, autojump_clock, nursery
 ):
     backend = ScriptedBackend(is_ready=False)
-    environ = environ_of(manager)
+    environ, file = environ_of(manager), File(max_connections=1)
     server = make_daemon(
-        short_dir / "run", backend, environ=environ, read_config=File().read
+        short_dir / "run", backend, environ=environ, read_config=file.read
     )
     nursery.start_soon(server.run)
     await settled()
-    await server.daemon.reload()
+    server.daemon.order_reload()
+    nursery.start_soon(server.daemon.reload)
+    await settled()
     with pytest.raises(BlockingIOError):
         manager.recv(100)
+    assert server.daemon._deps.limits.max_connections > 1
+    backend.become_ready()
+    await ready(server)
+    await server.daemon.reload()
+    assert server.daemon._deps.limits.max_connections == 1
     nursery.cancel_scope.cancel()
 
 

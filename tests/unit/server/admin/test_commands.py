@@ -16,11 +16,10 @@ from inferd.backend.capabilities import (
     AcceleratorKind,
     BackendCapabilities,
 )
-from inferd.config.settings import ConfigError
 from inferd.limits.server import MAX_LISTED_ID_CHARS, MAX_LISTED_REQUESTS
 from inferd.routing import ModelNames
 from inferd.server.admin.commands import Commands
-from inferd.server.admin.reload import ReloadResult
+from inferd.server.admin.reload import ReloadError, ReloadResult
 from inferd.server.identity.peer import Peer
 from inferd.server.inflight import InFlight
 from inferd.server.queue.requests import Permit, RequestQueue
@@ -82,7 +81,7 @@ class Office:
     async def _reload(self) -> ReloadResult:
         self.n_reloads += 1
         if self.broken:
-            raise ConfigError(self.broken)
+            raise ReloadError(self.broken)
         return ReloadResult(["limits.drain_s"], ["backend"])
 
     def come(self, peer: Peer, request_id: str = "r") -> RequestContext:

@@ -31,6 +31,7 @@ class SlowEngine:
         self.find_state: Callable[[], BackendState] | None = None
         self.unavailable: str | None = None
         self.fault = ""
+        self.reserve: Callable[[], bool] = lambda: True
         self.n_loads = 0
         self.is_loaded = False
         self.failures: list[str] = []
@@ -41,6 +42,8 @@ class SlowEngine:
         self.on_loading(Loading(phase="mmap"))
         try:
             await trio.sleep(LOAD_S)
+            if not self.reserve():
+                raise StartFailedError("it needs more")
             if self.fault:
                 raise StartFailedError(f"{self.fault} in /secret", reason=self.fault)
             self.is_loaded = True
@@ -76,6 +79,9 @@ class Heard:
 
     def unloaded(self, backend: str) -> None:
         self.told.append((backend, "unloaded"))
+
+    def removed(self, backend: str) -> None:
+        self.told.append((backend, "removed"))
 
 
 class Home:
@@ -343,3 +349,50 @@ async def test_a_retired_model_serves_all_that_have_arrived_for_it(autojump_cloc
         await home.loader.load("c")
         home.loader.pin("c")
         assert trio.current_time() == LOAD_S + 60 + UNLOAD_S + LOAD_S
+
+
+async def test_a_model_that_has_grown_waits_for_so_much_memory_and_nobody_fails(
+    autojump_clock,
+):
+    async with Home(budget=130).opened() as home, trio.open_nursery() as clients:
+        a = home.engines["a"]
+        a.reserve = lambda: home.loader.reserve("a", 80 * MIB)
+        clients.start_soon(home.ask, "b", 20)
+        await trio.sleep(LOAD_S + 1)
+        began_at = trio.current_time()
+        assert await home.ask("a") >= began_at + 15  # what runs on "b" ends first
+        assert (a.n_loads, a.failures) == (2, [])
+
+
+async def test_a_model_that_has_grown_too_large_is_refused_with_the_numbers(
+    autojump_clock,
+):
+    async with Home(budget=130).opened() as home:
+        a = home.engines["a"]
+        a.reserve = lambda: home.loader.reserve("a", 140 * MIB)
+        with pytest.raises(BackendNotReadyError, match="140 MiB .* 130 MiB are left"):
+            await home.ask("a")
+        assert a.n_loads == 1
+        assert await home.ask("b") > 0
+
+
+async def test_who_waits_for_a_load_is_told_that_the_backend_was_removed(
+    autojump_clock,
+):
+    async with Home().opened() as home, trio.open_nursery() as clients:
+        clients.start_soon(home.ask, "a", 30)
+        await trio.sleep(LOAD_S + 1)
+
+        told = trio.Event()
+
+        async def load() -> None:
+            with pytest.raises(BackendNotReadyError):
+                await home.loader.load("b")
+            told.set()
+
+        clients.start_soon(load)
+        await trio.testing.wait_all_tasks_blocked()
+        home.loader.retire("b")
+        await trio.testing.wait_all_tasks_blocked()
+        assert told.is_set()
+        assert not home.loader.knows("b")
