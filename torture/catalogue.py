@@ -23,6 +23,7 @@ from torture.items import (
     slow,
     soak,
     stalled_log,
+    swaps,
     unit,
 )
 from torture.outcome import Context
@@ -69,5 +70,6 @@ ITEMS: Final[Sequence[Item]] = (
     soak,
     shutdown,
     daemon_kills,
+    swaps,
 )
 BY_KEY: Final = {item.KEY: item for item in ITEMS}
