@@ -42,7 +42,7 @@ class Residency:
     # --- what there is ------------------------------------------------------------------
 
     def add(
-        self, name: str, n_bytes: int, *, keep_alive_s: float, is_pinned: bool
+        self, name: str, n_bytes: int, *, keep_alive_s: float, is_pinned: bool = False
     ) -> None:
         """Add a model that is not loaded.
 

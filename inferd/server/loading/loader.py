@@ -82,17 +82,12 @@ class ModelLoader:
     def open(self, budget: int, n_bytes: Callable[[str], int], queue: Held) -> None:
         """Begin with no model loaded, once it is known how much memory each takes.
 
-        Args:
-            budget: bytes for all of them.
-            n_bytes: returns the planned bytes of a model.
-            queue: of their requests.
+        ``n_bytes`` returns the planned ones of a model.
         """
         self._queue = queue
         self._residency = Residency(budget, self.rules)
         for name, model in self.models.items():
-            self._residency.add(
-                name, n_bytes(name), keep_alive_s=model.keep_alive_s, is_pinned=False
-            )
+            self._residency.add(name, n_bytes(name), keep_alive_s=model.keep_alive_s)
             queue.hold(name)
         for name in self._residents:
             self._residency.add(name, n_bytes(name), keep_alive_s=0, is_pinned=True)
@@ -122,9 +117,7 @@ class ModelLoader:
         assert self._queue is not None  # noqa: S101  # open() has set it
         key = model.engine.key
         self._know(model)
-        self._residency.add(
-            key, n_bytes, keep_alive_s=model.keep_alive_s, is_pinned=False
-        )
+        self._residency.add(key, n_bytes, keep_alive_s=model.keep_alive_s)
         self._queue.hold(key)
         self._closed |= {key}
 
@@ -367,10 +360,10 @@ class ModelLoader:
     def _not_loaded(self, model: DemandModel, error: StartFailedError) -> None:
         """Have a model wait for more memory if it takes more than was predicted, or fail."""
         name = model.engine.key
-        n_bytes, model.outgrown_bytes = model.outgrown_bytes, None
-        if n_bytes is None:
+        if (n_bytes := model.outgrown_bytes) is None:
             self._load_failed(name, model, error)
             return
+        model.outgrown_bytes = None
         log.info("model.outgrown", backend=model.engine.name, n_bytes=n_bytes)
         self._residency.unloaded(name, trio.current_time())
         self._residency.resize(name, n_bytes)
