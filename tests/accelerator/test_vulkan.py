@@ -53,10 +53,16 @@ def placed(daemon: DaemonProcess) -> tuple[str, int]:
 
 
 @pytest.fixture(scope="module")
-def driver() -> tuple[str, int]:
+def driver(tmp_path_factory) -> tuple[str, int]:
     """The name of the device and the bytes of its memory, as another program tells them."""
-    command = ["vulkaninfo"]
-    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    command = ["vulkaninfo"]  # which can write files to the directory it is started in
+    text = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path_factory.mktemp("vulkaninfo"),
+    ).stdout
     [name, *_] = re.findall(r"deviceName\s*= (.+)", text)
     [size, *_] = re.findall(r"memoryHeaps\[0\]:\s*size\s*= (\d+)", text)
     return name, int(size)
