@@ -15,7 +15,7 @@ GPU_DROP_IN: Final = (
     "/etc/systemd/system/{unit}.d/gpu.conf; sudo systemctl daemon-reload; "
     "sudo systemctl restart {unit}"
 )
-"""Allows a service the devices."""
+"""Allows a service the devices, and the code that their drivers compile."""
 
 
 class Devices(NamedTuple):
@@ -57,13 +57,36 @@ def _number(path: Path) -> int:
     return int(text) if text.isdecimal() else 0
 
 
-def check_driver(devices: Devices, backends: Sequence[str], unit: str = "") -> Finding:
+class UnitLimits(NamedTuple):
+    """What the unit of a service keeps from drivers."""
+
+    unit: str
+    hides_devices: bool
+    denies_generated_code: bool
+    """Memory that was written cannot be executed, which ends a driver that compiles."""
+
+    def named(self, nodes: str) -> str:
+        """Say what is kept from drivers; empty if nothing is."""
+        found = [
+            *([f"hides {nodes} from its daemon"] if self.hides_devices else ()),
+            *(
+                ["denies the code that drivers compile (MemoryDenyWriteExecute=yes)"]
+                if self.denies_generated_code
+                else ()
+            ),
+        ]
+        return " and ".join(found)
+
+
+def check_driver(
+    devices: Devices, backends: Sequence[str], limits: UnitLimits | None = None
+) -> Finding:
     """Check that there is an accelerator if a backend wants one.
 
     Args:
         devices: of the machine.
         backends: names of those that have layers to be offloaded.
-        unit: of the service, if it hides devices from its daemon.
+        limits: those of the service's unit, if a service is checked.
     """
     if not backends:
         return ok("no backend wants an accelerator")
@@ -74,10 +97,9 @@ def check_driver(devices: Devices, backends: Sequence[str], unit: str = "") -> F
             f"set n_gpu_layers = 0 in [[backend]] {backends[0]}, or install the driver",
         )
     found = ", ".join(str(node) for node in devices.nodes)
-    if unit:
+    if limits is not None and (kept := limits.named(found)):
         return failed(
-            f"{names}: {unit} hides {found} from its daemon",
-            GPU_DROP_IN.format(unit=unit),
+            f"{names}: {limits.unit} {kept}", GPU_DROP_IN.format(unit=limits.unit)
         )
     detail = f"{found}; driver {devices.driver or 'unknown'}"
     if devices.total:

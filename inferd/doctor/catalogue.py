@@ -16,7 +16,7 @@ from inferd.config.kinds.kind import InDaemon, InWorker, MemoryPolicy, RequiredF
 from inferd.config.kinds.registry import KINDS, KindRegistry, S
 from inferd.config.load import load_config, locate_model, socket_directory
 from inferd.config.settings import BackendSettings, Config, ConfigError
-from inferd.doctor.accelerator import check_driver, find_devices
+from inferd.doctor.accelerator import UnitLimits, check_driver, find_devices
 from inferd.doctor.backend import (
     check_files,
     check_in_daemon,
@@ -246,9 +246,12 @@ class _Checks:
             if getattr(each, "n_gpu_layers", 0)
         ]
         state, service = self._state, self._service
-        is_hidden = state is not None and state.hides_devices
-        unit = service.unit if service is not None and is_hidden else ""
-        return check_driver(find_devices(), offloaded, unit)
+        limits = None
+        if state is not None and service is not None:
+            limits = UnitLimits(
+                service.unit, state.hides_devices, state.denies_generated_code
+            )
+        return check_driver(find_devices(), offloaded, limits)
 
     def _check_disk(self) -> Finding:
         store = models_directory()

@@ -132,6 +132,8 @@ class UnitState(NamedTuple):
     """The unit that sets this limit: the service, or a slice that it is in."""
     hides_devices: bool = False
     """Whether the unit keeps device nodes from its processes."""
+    denies_generated_code: bool = False
+    """Whether its processes may not execute memory that they have written."""
 
     @property
     def failure(self) -> str:
@@ -152,6 +154,7 @@ _SERVICE_PROPERTIES: Final = (
     *("LoadState", "ActiveState", "SubState", "Result", "ExecMainStatus"),
     *("StatusText", "NRestarts", "FragmentPath", "DropInPaths", "NeedDaemonReload"),
     *("Environment", "LimitNOFILE", "MemoryMax", "PrivateDevices", "Slice"),
+    "MemoryDenyWriteExecute",
 )
 MAX_SLICES: Final = 16
 """Slices that a service is in, one in another, that are looked at."""
@@ -181,6 +184,7 @@ def unit_state(service: SystemdService) -> UnitState | None:
         max_memory=max_memory,
         memory_unit=memory_unit,
         hides_devices=known.get("PrivateDevices") == "yes",
+        denies_generated_code=known.get("MemoryDenyWriteExecute") == "yes",
     )
 
 

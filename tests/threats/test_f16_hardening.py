@@ -93,9 +93,13 @@ def test_a_socket_is_for_the_group_and_the_admin_socket_for_root(unit):
     assert found["DirectoryMode"] == ["0755"]
 
 
-def test_a_drop_in_for_accelerators_opens_devices_and_nothing_else():
+def test_a_drop_in_for_accelerators_allows_devices_generated_code_and_nothing_else():
     assert sorted(directives("gpu.conf")) == [
-        *("DeviceAllow", "PrivateDevices", "SupplementaryGroups")
+        *("DeviceAllow", "MemoryDenyWriteExecute"),
+        *("PrivateDevices", "SupplementaryGroups"),
+    ]
+    assert sorted(directives("user/gpu.conf")) == [
+        *("DevicePolicy", "MemoryDenyWriteExecute", "PrivateDevices", "ProtectClock")
     ]
 
 

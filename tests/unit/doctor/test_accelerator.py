@@ -1,6 +1,6 @@
 import pytest
 
-from inferd.doctor.accelerator import check_driver, find_devices
+from inferd.doctor.accelerator import UnitLimits, check_driver, find_devices
 from inferd.doctor.check import Verdict
 
 
@@ -36,10 +36,29 @@ def test_driver_and_device_memory_are_told(machine):
     )
 
 
-def test_a_unit_that_hides_the_device_is_told_with_its_drop_in(machine):
-    finding = check_driver(find_devices(machine), ["chat"], "inferd@b.service")
+@pytest.mark.parametrize(
+    ("limits", "told"),
+    [
+        ((True, False), ["hides"]),
+        ((False, True), ["MemoryDenyWriteExecute"]),
+        ((True, True), ["hides", "MemoryDenyWriteExecute"]),
+    ],
+)
+def test_what_a_unit_keeps_from_drivers_is_told_with_its_drop_in(machine, limits, told):
+    unit = UnitLimits("inferd@b.service", *limits)
+    finding = check_driver(find_devices(machine), ["chat"], unit)
     assert finding.verdict is Verdict.FAILED
+    assert [
+        word for word in ("hides", "MemoryDenyWriteExecute") if word in finding.detail
+    ] == told
     assert "/etc/systemd/system/inferd@b.service.d/gpu.conf" in finding.hint
+
+
+def test_a_unit_that_keeps_nothing_from_drivers_is_well(machine):
+    unit = UnitLimits(
+        "inferd.service", hides_devices=False, denies_generated_code=False
+    )
+    assert check_driver(find_devices(machine), ["chat"], unit).verdict is Verdict.OK
 
 
 def test_device_memory_that_the_kernel_does_not_tell_is_left_out(machine):
