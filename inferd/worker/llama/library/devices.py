@@ -19,6 +19,20 @@ _KINDS: Final = {
     "Vulkan": AcceleratorKind.VULKAN,
 }
 """Kinds by the names of ggml's backends."""
+NO_LIMIT: Final = 2**48
+"""Bytes of a tensor that is larger than any cache."""
+_CONTEXT_BYTES: Final = 4096
+"""Bytes that ggml needs to describe one tensor."""
+
+
+class _InitParams(ctypes.Structure):
+    """``ggml_init_params``."""
+
+    _fields_ = (  # type: ignore[mutable-override]
+        ("mem_size", ctypes.c_size_t),
+        ("mem_buffer", ctypes.c_void_p),
+        ("no_alloc", ctypes.c_bool),
+    )
 
 
 class Device(NamedTuple):
@@ -51,6 +65,46 @@ def list_devices() -> list[Device]:
 def kind_of(devices: Sequence[Device]) -> AcceleratorKind:
     """Return the kind of the first device; the CPU where there is none."""
     return devices[0].kind if devices else AcceleratorKind.CPU
+
+
+def largest_tensor_bytes(handle: int) -> int:
+    """Find the largest tensor that a device computes with; ``NO_LIMIT`` if there is none.
+
+    llama.cpp ends the process if a KV cache has a larger one. The driver's limit is not in
+    ggml's interface, but a device says of each tensor whether it supports it.
+
+    Args:
+        handle: the device's.
+    """
+    if _supports_tensor(handle, NO_LIMIT) or not _supports_tensor(handle, 1):
+        return NO_LIMIT  # or it does not tell
+    least, most = 1, NO_LIMIT
+    while most - least > 1:  # ``least`` is supported, ``most`` is not
+        middle = (least + most) // 2
+        if _supports_tensor(handle, middle):
+            least = middle
+        else:
+            most = middle
+    return least
+
+
+def _supports_tensor(handle: int, n_bytes: int) -> bool:
+    """Ask a device whether it computes with a tensor of so many bytes."""
+    make = _function("ggml_init", ctypes.c_void_p, _InitParams)
+    new = _function(
+        "ggml_new_tensor_1d",
+        ctypes.c_void_p,
+        *(ctypes.c_void_p, ctypes.c_int, ctypes.c_int64),
+    )
+    supports = _function(
+        "ggml_backend_dev_supports_op", ctypes.c_bool, ctypes.c_void_p, ctypes.c_void_p
+    )
+    free = _function("ggml_free", None, ctypes.c_void_p)
+    context = make(_InitParams(_CONTEXT_BYTES, None, True))  # noqa: FBT003  # no_alloc
+    try:
+        return bool(supports(handle, new(context, llama.GGML_TYPE_I8, n_bytes)))
+    finally:
+        free(context)
 
 
 def _device(handle: int) -> Device | None:

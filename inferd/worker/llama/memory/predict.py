@@ -1,7 +1,7 @@
 """Predict the memory that serving a model takes, without loading its weights."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Final, NamedTuple
 
@@ -120,17 +120,38 @@ def predict(
             )
 
 
-def count_layers(
-    files: ModelFiles, settings: LlamaCppSettings, alive: Callable[[], None]
-) -> int:
-    """Return the layers of a model that accelerators can hold.
+class Layers(NamedTuple):
+    """What a model has that accelerators can hold."""
+
+    n_layers: int
+    n_ctx: int
+    """Tokens of a request, as wanted."""
+    n_slots: int
+    row_bytes: int
+    """Of a token in the largest tensor of the KV cache."""
+
+    @property
+    def cache_tensor_bytes(self) -> int:
+        """Bytes of that tensor."""
+        return self.row_bytes * self.n_ctx * self.n_slots
+
+
+def measure_layers(
+    files: ModelFiles,
+    settings: LlamaCppSettings,
+    n_slots: int,
+    alive: Callable[[], None],
+) -> Layers:
+    """Return the layers of a model that accelerators can hold, and their cache.
 
     Raises:
         LoadError: the library refused the file.
     """
     extent: LoadExtent = "no_vocabulary"
     with closing(LlamaModel(files.model, settings, alive, extent)) as model:
-        return model.n_layers
+        n_ctx = _wanted_tokens(model, settings)
+        slots = n_slots if model.use == "generate" else 1
+        return Layers(model.n_layers, n_ctx, slots, model.cache_row_bytes)
 
 
 def _projector_memory(
@@ -243,7 +264,28 @@ def _measure_model(
                 for each in points
             ]
         ),
-        accelerator=Counter(last.accelerator),
+        accelerator=_on_devices(points, n_slots, n_ctx * n_slots),
+    )
+
+
+def _on_devices(points: Sequence[_Point], n_slots: int, n_tokens: int) -> Counter[int]:
+    """Return the bytes on each device: measured, or drawn on for larger contexts."""
+    last = points[-1]
+    if n_tokens <= last.n_tokens:
+        return Counter(last.parts.accelerator)
+    sizes = {
+        device: upper_bound(
+            [
+                Sample(
+                    each.n_slots, each.n_tokens, each.parts.accelerator.get(device, 0)
+                )
+                for each in points
+            ]
+        )
+        for device in last.parts.accelerator
+    }
+    return Counter(
+        {device: each.at(n_slots, n_tokens) for device, each in sizes.items()}
     )
 
 

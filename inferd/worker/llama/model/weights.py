@@ -5,12 +5,12 @@ import math
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from inferd.config.choices import ModelUse
+from inferd.config.choices import CacheType, ModelUse
 from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.models.facts.gguf_facts import RANK_POOLING, use_of
 from inferd.wire.responses import Alternative, Logprob
@@ -20,6 +20,19 @@ from inferd.worker.llama.library.binding import llama
 from inferd.worker.llama.model.load import LoadExtent, open_model
 
 _TEXT_BYTES = 256
+
+
+class CacheBlock(NamedTuple):
+    """How ggml stores numbers of a KV cache."""
+
+    n_numbers: int
+    n_bytes: int
+
+
+CACHE_BLOCKS: Final[dict[CacheType, CacheBlock]] = {
+    "f16": CacheBlock(1, 2),
+    "q8_0": CacheBlock(32, 34),
+}
 _VECTOR_POOLINGS = range(1, 4)
 _RENDER_SPECIAL = False
 SECOND_SEGMENT_KEY: Final = "inferd.second_segment_offset"
@@ -126,6 +139,26 @@ class LlamaModel:
     def n_layers(self) -> int:
         """Layers that an accelerator can hold: the blocks and the output layer."""
         return int(llama.llama_model_n_layer(self.handle)) + 1
+
+    @property
+    def cache_row_bytes(self) -> int:
+        """Bytes of a token in the larger tensor of its first layer's KV cache."""
+        n_heads = int(llama.llama_model_n_head(self.handle))
+        n_kv_heads = int(llama.llama_model_n_head_kv(self.handle))
+        head = int(llama.llama_model_n_embd(self.handle)) // max(1, n_heads)
+        lengths = (
+            self.metadata(f"{self.architecture}.attention.{name}_length")
+            for name in ("key", "value")
+        )
+        return max(
+            n_kv_heads
+            * (int(length) if length.isdecimal() else head)
+            * kind.n_bytes
+            // kind.n_numbers
+            for length, kind in zip(
+                lengths, (CACHE_BLOCKS[each] for each in self.cache_types), strict=True
+            )
+        )
 
     @property
     def chat_template(self) -> str | None:

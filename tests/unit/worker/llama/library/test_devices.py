@@ -1,3 +1,4 @@
+import ctypes
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -6,7 +7,12 @@ import pytest
 from inferd.backend.capabilities import AcceleratorKind
 from inferd.limits.accelerator import MAX_DEVICES
 from inferd.worker.llama.library import devices as module
-from inferd.worker.llama.library.devices import kind_of, list_devices
+from inferd.worker.llama.library.devices import (
+    NO_LIMIT,
+    kind_of,
+    largest_tensor_bytes,
+    list_devices,
+)
 
 pytestmark = pytest.mark.model
 CPU, GPU, INTEGRATED, HELPER = range(4)
@@ -83,3 +89,22 @@ def test_a_name_that_is_no_text_is_listed(listed):
 
 def test_the_functions_are_in_the_real_library():
     assert kind_of(list_devices()) in AcceleratorKind
+
+
+@pytest.mark.parametrize("limit", [1, 128 << 20, 2**32 - 1, NO_LIMIT - 1])
+def test_the_largest_tensor_is_found_from_what_a_device_says_of_each(
+    monkeypatch, limit
+):
+    monkeypatch.setattr(module, "_supports_tensor", lambda _, n_bytes: n_bytes <= limit)
+    assert largest_tensor_bytes(1) == limit
+
+
+@pytest.mark.parametrize("answer", [True, False])
+def test_a_device_that_says_the_same_of_all_tensors_has_no_limit(monkeypatch, answer):
+    monkeypatch.setattr(module, "_supports_tensor", lambda *_: answer)
+    assert largest_tensor_bytes(1) == NO_LIMIT
+
+
+def test_the_processor_computes_with_a_tensor_of_any_size():
+    first = module._function("ggml_backend_dev_get", ctypes.c_void_p, ctypes.c_size_t)
+    assert largest_tensor_bytes(first(0)) == NO_LIMIT

@@ -8,12 +8,15 @@ from inferd.limits.accelerator import DEVICE_RESERVE_BYTES
 from inferd.memory.plan import MemoryDemand
 from inferd.worker.backend import LoadError
 from inferd.worker.llama.gguf.files import ModelFiles
-from inferd.worker.llama.library.devices import Device
+from inferd.worker.llama.library.devices import NO_LIMIT, Device
 from inferd.worker.llama.memory import placement
 from inferd.worker.llama.memory.placement import place_layers
-from inferd.worker.llama.memory.predict import Prediction
+from inferd.worker.llama.memory.predict import Layers, Prediction
 
 N_LAYERS = 10
+N_CTX = 1 << 20
+ROW_BYTES = 512
+TENSOR_BYTES = 2 * N_CTX * ROW_BYTES
 LAYER_BYTES = 100 << 20
 
 
@@ -35,7 +38,13 @@ def place(monkeypatch):
         ]
         monkeypatch.setattr(placement, "list_devices", lambda: devices)
         monkeypatch.setattr(placement, "predict", predict)
-        monkeypatch.setattr(placement, "count_layers", lambda *_: N_LAYERS)
+        monkeypatch.setattr(
+            placement,
+            "measure_layers",
+            lambda *_: Layers(N_LAYERS, N_CTX, n_slots=2, row_bytes=ROW_BYTES),
+        )
+        limit = settings.pop("largest_tensor", NO_LIMIT)
+        monkeypatch.setattr(placement, "largest_tensor_bytes", lambda _: limit)
         files = cast("ModelFiles", None)
         wanted = LlamaCppSettings(name="c", **settings)
         return place_layers(files, wanted, 1, lambda: None)
@@ -71,6 +80,27 @@ def test_a_number_that_does_not_fit_is_refused_with_the_one_that_would(place):
         LoadError, match="7 layers do not fit: .* 650 MiB free, 700 needed; 1 would"
     ):
         place(650, n_gpu_layers=7)
+
+
+def test_a_cache_that_no_driver_computes_with_is_refused_with_the_numbers(place):
+    with pytest.raises(
+        LoadError,
+        match=r"= all: n_ctx = 1048576 with 2 requests at once needs a tensor of 1024 MiB"
+        r" .* CUDA0 computes with 1023 MiB at most; n_ctx = 1048575 would do",
+    ):
+        place(5000, n_gpu_layers="all", largest_tensor=TENSOR_BYTES - 1)
+
+
+def test_auto_and_a_single_layer_leave_such_a_cache_in_main_memory(place):
+    too_small = TENSOR_BYTES - 1
+    for wanted in ("auto", 1):
+        placed = place(5000, n_gpu_layers=wanted, largest_tensor=too_small)
+        assert placed.settings.n_gpu_layers == 1
+
+
+def test_a_cache_of_just_the_largest_tensor_is_placed(place):
+    placed = place(5000, n_gpu_layers="all", largest_tensor=TENSOR_BYTES)
+    assert placed.settings.n_gpu_layers == N_LAYERS
 
 
 def test_a_number_may_use_the_reserve(place):

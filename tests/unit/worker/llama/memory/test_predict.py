@@ -6,8 +6,13 @@ from inferd.limits.worker import OUTPUTS_PER_SLOT
 from inferd.memory.plan import MemoryDemand
 from inferd.worker.backend import LoadError
 from inferd.worker.llama.gguf.files import open_files
-from inferd.worker.llama.memory.breakdown import breakdown
-from inferd.worker.llama.memory.predict import predict
+from inferd.worker.llama.memory.breakdown import Breakdown, breakdown
+from inferd.worker.llama.memory.predict import (
+    _on_devices,
+    _Point,
+    measure_layers,
+    predict,
+)
 from inferd.worker.llama.model.context import LlamaContext
 from tests.model.tiny import (
     KV_HEADS,
@@ -151,3 +156,30 @@ def test_a_projector_for_a_model_that_does_not_write_is_refused(
         LoadError, match="the model does not generate text, so it takes no projector"
     ):
         predicted(tiny_bert, mmproj=str(tiny_projector))
+
+
+@pytest.mark.parametrize(("cache_type", "row_bytes"), [("f16", 32 * 2), ("q8_0", 34)])
+def test_the_largest_tensor_of_the_cache_is_known_before_a_context_is_made(
+    tmp_path, monkeypatch, cache_type, row_bytes
+):
+    monkeypatch.setattr("tests.model.tiny.HEADS", 2)
+    monkeypatch.setattr("tests.model.tiny.KV_HEADS", 1)
+    path = write_tiny_model(tmp_path / "wide.gguf")
+    made = LlamaCppSettings(
+        name="tiny", model=str(path), n_ctx=256, cache_type_k=cache_type
+    )
+    layers = measure_layers(open_files(made), made, 3, lambda: None)
+    values = 32 * 2
+    assert layers.row_bytes == max(row_bytes, values)
+    assert layers.cache_tensor_bytes == 3 * 256 * layers.row_bytes
+    assert predicted(path, n_slots=3).cache.per_token == LAYERS * 2 * values
+
+
+def test_the_bytes_on_a_device_of_a_context_that_is_too_large_to_measure_are_drawn_on():
+    def point(n_slots, n_tokens):
+        n_bytes = 1000 + 7 * n_slots + 3 * n_tokens
+        return _Point(n_slots, n_tokens, Breakdown(0, 0, 0, 0, {5: n_bytes}), 0)
+
+    points = [point(1, 100), point(1, 400), point(4, 400)]
+    assert _on_devices(points, 4, 400) == {5: 1000 + 28 + 1200}
+    assert _on_devices(points, 4, 4000) == {5: 1000 + 28 + 12000}
