@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test test-fast test-all test-vulkan check bench fuzz torture attack proof install rollback verify uninstall clean
+.PHONY: setup demo test test-fast test-all test-accelerator test-vulkan check bench fuzz torture attack proof install rollback verify uninstall clean
 
 # Tests and commands start some thousand processes: none compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -24,7 +24,7 @@ ELSEWHERE_IN = $$(grep -rlE --include='test_*.py' 'mark\.(root|systemd|short_ver
 SCOPED := -n 2 --dist loadscope
 
 test: setup
-	@$(BIN)/python -m pytest $(PARALLEL) -m "not ($(ELSEWHERE) or alone or vulkan)"
+	@$(BIN)/python -m pytest $(PARALLEL) -m "not ($(ELSEWHERE) or alone or accelerator)"
 	@$(BIN)/python -m pytest -m "alone and not ($(ELSEWHERE))" $(ALONE_IN)
 
 test-fast: setup
@@ -34,10 +34,13 @@ test-all: setup
 	@$(BIN)/python -m pytest $(SCOPED) -m "($(ELSEWHERE)) and not alone" $(ELSEWHERE_IN)
 	@$(BIN)/python -m pytest -m "($(ELSEWHERE)) and alone" $(ELSEWHERE_IN)
 
-# Needs mesa-vulkan-drivers, libvulkan-dev and glslc; builds llama.cpp for half an hour, once.
+# With the llama.cpp that CMAKE_ARGS names, such as -DGGML_CUDA=ON; docs/accelerators.md.
+test-accelerator: setup
+	@$(BIN)/python -m pytest -m accelerator tests/accelerator
+
+# On Mesa's driver: mesa-vulkan-drivers, vulkan-tools, libvulkan-dev, spirv-headers and glslc.
 test-vulkan:
-	@CMAKE_ARGS="-DGGML_VULKAN=ON -DVulkan_INCLUDE_DIR=$$($(PYTHON) -m tools.vulkan_headers)" $(PYTHON) -m tools.setup
-	@$(BIN)/python -m pytest -m vulkan tests/accelerator
+	@CMAKE_ARGS="-DGGML_VULKAN=ON -DVulkan_INCLUDE_DIR=$$($(PYTHON) -m tools.vulkan_headers)" $(MAKE) test-accelerator
 
 check: setup
 	@$(BIN)/ruff format --check .

@@ -33,10 +33,13 @@ OWN_ARGS = shlex.split(os.environ.get("CMAKE_ARGS", ""))  # -DGGML_CUDA=ON, say
 # wheel runs on other machines too. With options in CMAKE_ARGS there is one kind of code.
 HAS_VARIANTS = platform.machine() == "x86_64" and not OWN_ARGS
 VARIANT_ARGS = ("-DGGML_BACKEND_DL=ON", "-DGGML_CPU_ALL_VARIANTS=ON")
-CMAKE_ARGS = (
+BASE_ARGS = (
     "-DGGML_NATIVE=OFF",  # -march=native runs on this machine only, and crashes with AMX
     "-DMTMD_VIDEO=OFF",  # it would run ffmpeg
     "-DLLAMA_OPENSSL=OFF",
+)
+CMAKE_ARGS = (
+    *BASE_ARGS,
     *(VARIANT_ARGS if HAS_VARIANTS else ()),
     *OWN_ARGS,
 )
