@@ -7,6 +7,7 @@ import pytest
 from inferd.backend.capabilities import AcceleratorKind
 from inferd.limits.accelerator import MAX_DEVICES
 from inferd.worker.llama.library import devices as module
+from inferd.worker.llama.library.binding import load_library
 from inferd.worker.llama.library.devices import (
     NO_LIMIT,
     kind_of,
@@ -106,5 +107,6 @@ def test_a_device_that_says_the_same_of_all_tensors_has_no_limit(monkeypatch, an
 
 
 def test_the_processor_computes_with_a_tensor_of_any_size():
+    load_library()
     first = module._function("ggml_backend_dev_get", ctypes.c_void_p, ctypes.c_size_t)
     assert largest_tensor_bytes(first(0)) == NO_LIMIT

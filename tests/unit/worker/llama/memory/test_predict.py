@@ -6,6 +6,7 @@ from inferd.limits.worker import OUTPUTS_PER_SLOT
 from inferd.memory.plan import MemoryDemand
 from inferd.worker.backend import LoadError
 from inferd.worker.llama.gguf.files import open_files
+from inferd.worker.llama.library.binding import load_library
 from inferd.worker.llama.memory.breakdown import Breakdown, breakdown
 from inferd.worker.llama.memory.predict import (
     _on_devices,
@@ -162,6 +163,7 @@ def test_a_projector_for_a_model_that_does_not_write_is_refused(
 def test_the_largest_tensor_of_the_cache_is_known_before_a_context_is_made(
     tmp_path, monkeypatch, cache_type, row_bytes
 ):
+    load_library()
     monkeypatch.setattr("tests.model.tiny.HEADS", 2)
     monkeypatch.setattr("tests.model.tiny.KV_HEADS", 1)
     path = write_tiny_model(tmp_path / "wide.gguf")
