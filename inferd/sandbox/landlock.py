@@ -11,9 +11,17 @@ import struct
 from collections.abc import Iterable
 from typing import Final
 
+EXECUTE: Final = 1 << 0
 WRITE_FILE: Final = 1 << 1
 READ_FILE: Final = 1 << 2
 READ_DIR: Final = 1 << 3
+REMOVE_DIR: Final = 1 << 4
+REMOVE_FILE: Final = 1 << 5
+MAKE_DIR: Final = 1 << 7
+MAKE_REG: Final = 1 << 8
+MAKE_SYM: Final = 1 << 12
+REFER: Final = 1 << 13
+TRUNCATE: Final = 1 << 14
 
 _NONE: Final = "Landlock: this kernel has none, or it is turned off at boot"
 
@@ -60,7 +68,7 @@ def restrict(
 
     Args:
         allowed: descriptors of files and directories, and the rights over them and what is
-            beneath.
+            beneath; rights that the kernel does not know are left out.
         refused_tcp: what may not be done with TCP.
 
     Returns:
@@ -72,16 +80,17 @@ def restrict(
     abi = version()
     if not abi:
         return 0
+    known = (1 << next(n for since, n in _FILE_RIGHTS if abi >= since)) - 1
     rules = struct.pack(
         "=QQQ",
-        (1 << next(n for since, n in _FILE_RIGHTS if abi >= since)) - 1,
+        known,
         refused_tcp if abi >= _TCP_SINCE else 0,
         _SCOPES if abi >= _SCOPES_SINCE else 0,
     )
     ruleset = _checked_syscall(_CREATE_RULESET, rules, ctypes.c_size_t(len(rules)), 0)
     try:
         for fd, rights in allowed:
-            rule = struct.pack("=Qi", rights, fd)
+            rule = struct.pack("=Qi", rights & known, fd)
             _checked_syscall(_ADD_RULE, ruleset, _PATH_BENEATH, rule, 0)
         _checked_syscall(_RESTRICT_SELF, ruleset, 0)
     finally:

@@ -1,0 +1,126 @@
+"""Run a program that reads files of the system and writes to one directory alone.
+
+``python -m inferd.downloader.confine OPTIONS -- PROGRAM ARGUMENTS``. The program is pip, the
+reader of archives or the converter: each works on data of others. Its files, the sizes of
+these and its memory are bounded by the kernel, it has none of root's capabilities but to
+read, and it ends with the process that asked for it. What the kernel lacks for that is
+printed on stderr.
+"""
+
+import argparse
+import os
+import resource
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Final
+
+from inferd.sandbox import landlock
+from inferd.sandbox.pdeathsig import die_with_parent
+from inferd.sandbox.privileges import drop_capabilities, set_no_new_privs
+from inferd.sandbox.restrict import restrict_files
+from inferd.terminal import Parser, print_stderr
+
+_READ: Final = landlock.READ_FILE | landlock.READ_DIR | landlock.EXECUTE
+_READ_FILE: Final = landlock.READ_FILE | landlock.EXECUTE
+_WRITE: Final = (
+    (_READ | landlock.WRITE_FILE | landlock.TRUNCATE | landlock.REFER)
+    | (landlock.MAKE_REG | landlock.MAKE_DIR | landlock.MAKE_SYM)
+    | (landlock.REMOVE_FILE | landlock.REMOVE_DIR)
+)
+_CAP_DAC_READ_SEARCH: Final = 1 << 2
+"""Lets root read what it could read before; Landlock says what of that is left."""
+_SYSTEM: Final = (
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt"),
+    *("/nix/store", "/gnu/store", "/proc", "/sys/devices/system", "/sys/fs/cgroup"),
+)
+_ETC: Final = (
+    *("resolv.conf", "hosts", "nsswitch.conf", "host.conf", "gai.conf", "services"),
+    *("protocols", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "ssl"),
+    *("pki", "ca-certificates", "crypto-policies", "pip.conf", "xdg/pip", "passwd"),
+    *("group", "os-release", "lsb-release", "debian_version", "mime.types"),
+    *(f"python3.{minor}" for minor in range(11, 20)),
+)
+"""Files below ``/etc`` that Python, pip and the C library read; others may be secrets."""
+_DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
+
+
+def main() -> None:
+    """Restrict this process, and become the program."""
+    arguments = _parser().parse_args()
+    die_with_parent(arguments.parent)
+    for missing in confine(arguments):
+        print_stderr(f"note: the sandbox is weaker: {missing}")
+    os.environ.update(each.split("=", 1) for each in arguments.environ)
+    program: list[str] = arguments.program
+    os.execv(program[0], program)  # noqa: S606  # our own arguments
+
+
+def _parser() -> Parser:
+    parser = Parser(prog="python -m inferd.downloader.confine")
+    parser.add_argument("--parent", type=int, required=True)
+    parser.add_argument("--writes", type=Path, required=True)
+    parser.add_argument("--reads", type=Path, action="append", default=[])
+    parser.add_argument("--file-bytes", type=int, required=True)
+    parser.add_argument("--memory-bytes", type=int, required=True)
+    parser.add_argument("--environ", action="append", default=[])
+    parser.add_argument("--network", action="store_true")
+    parser.add_argument("program", nargs="+")
+    return parser
+
+
+def confine(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """Restrict this process irreversibly, and what it starts; return what the kernel lacks."""
+    set_no_new_privs()
+    drop_capabilities(_CAP_DAC_READ_SEARCH)
+    for kind, limit in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, arguments.file_bytes),
+        (resource.RLIMIT_AS, arguments.memory_bytes),
+    ):
+        _lower(kind, limit)
+    refused = landlock.BIND_TCP | (0 if arguments.network else landlock.CONNECT_TCP)
+    with ExitStack() as opened:
+        allowed = [*_allowed(opened, arguments.reads, arguments.writes)]
+        _, missing = restrict_files(
+            lambda: landlock.restrict(allowed, refused_tcp=refused)
+        )
+    return missing
+
+
+def _lower(kind: int, limit: int) -> None:
+    """Set a limit, unless a lower one holds already."""
+    _, hard = resource.getrlimit(kind)
+    if hard != resource.RLIM_INFINITY:
+        limit = min(limit, hard)
+    resource.setrlimit(kind, (limit, limit))
+
+
+def _allowed(
+    opened: ExitStack, reads: Iterable[Path], writes: Path
+) -> Iterator[tuple[int, int]]:
+    """Open what may be read and written, and all beneath; yield descriptors with rights."""
+    prefixes = {sys.prefix, sys.base_prefix, sys.base_exec_prefix} - {"/"}
+    etc = [f"/etc/{name}" for name in _ETC]
+    system = (*_SYSTEM, *etc, *prefixes, *filter(None, sys.path))
+    for path in (*(Path(each) for each in system), *reads):
+        with suppress(OSError):  # not every machine has them all
+            yield _opened(opened, path), _READ if path.is_dir() else _READ_FILE
+    for device in _DEVICES:
+        with suppress(OSError):
+            yield (
+                _opened(opened, Path(device)),
+                landlock.READ_FILE | landlock.WRITE_FILE,
+            )
+    yield _opened(opened, writes), _WRITE
+
+
+def _opened(opened: ExitStack, path: Path) -> int:
+    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    opened.callback(os.close, descriptor)
+    return descriptor
+
+
+if __name__ == "__main__":
+    main()

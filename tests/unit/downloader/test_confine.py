@@ -1,0 +1,125 @@
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from inferd.sandbox import landlock
+
+MB = 1024 * 1024
+
+
+@pytest.fixture
+def confined(tmp_path):
+    """Run a script that may write to a directory alone."""
+    place = tmp_path / "place"
+    place.mkdir()
+
+    def run(script, *options, **environ):
+        return subprocess.run(
+            [
+                *(sys.executable, "-P", "-m", "inferd.downloader.confine"),
+                *(f"--parent={os.getpid()}", f"--writes={place}"),
+                *(f"--file-bytes={MB}", f"--memory-bytes={1024 * MB}", *options),
+                *("--", sys.executable, "-c", textwrap.dedent(script)),
+            ],
+            cwd=place,
+            env=os.environ | environ,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return run
+
+
+def test_it_writes_to_its_directory(confined, tmp_path):
+    done = confined(
+        """
+        import os, pathlib
+        pathlib.Path("deep").mkdir()
+        pathlib.Path("deep/new").write_text("written")
+        pathlib.Path("deep/new").rename("moved")
+        pathlib.Path("link").symlink_to("moved")
+        pathlib.Path("deep").rmdir()
+        print(os.environ["GIVEN"])
+        """,
+        "--environ=GIVEN=a=b",
+    )
+    assert (done.stdout, done.stderr) == ("a=b\n", "")
+    assert (tmp_path / "place" / "link").read_text() == "written"
+
+
+ATTEMPTS = {
+    "read": "open({path!r}).read()",
+    "write": "open({path!r}, 'w')",
+    "append": "open({path!r}, 'a')",
+    "truncate": "__import__('os').truncate({path!r}, 0)",
+    "remove": "__import__('os').unlink({path!r})",
+    "move": "__import__('os').rename({path!r}, 'taken')",
+    "link": "__import__('os').link({path!r}, 'taken')",
+    "make": "open({path!r} + '.new', 'x')",
+    "list": "__import__('os').listdir({folder!r})",
+    "link in its directory": (
+        "__import__('os').symlink({path!r}, 'to') or open('to').read()"
+    ),
+}
+
+
+@pytest.mark.parametrize("attempt", ATTEMPTS.values(), ids=ATTEMPTS)
+def test_it_reaches_no_other_file(confined, tmp_path, attempt):
+    assert landlock.version(), "this kernel has no Landlock"
+    path = tmp_path / "secret"
+    path.write_text("secret")
+    done = confined(attempt.format(path=str(path), folder=str(tmp_path)))
+    assert done.returncode == 1
+    assert "PermissionError" in done.stderr or "Invalid cross-device" in done.stderr
+    assert path.read_text() == "secret"
+    assert {each.name for each in tmp_path.iterdir()} == {"place", "secret"}
+
+
+def test_it_reads_what_it_is_given(confined, tmp_path):
+    given = tmp_path / "given"
+    given.mkdir()
+    (given / "file").write_text("read")
+    script = f"print(open({str(given / 'file')!r}).read())"
+    assert confined(script, f"--reads={given}").stdout == "read\n"
+    done = confined(f"open({str(given / 'file')!r}, 'w')", f"--reads={given}")
+    assert "PermissionError" in done.stderr
+
+
+def test_what_it_writes_and_uses_is_bounded(confined):
+    done = confined(
+        f"""
+        import signal
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        with open("much", "wb") as file:
+            file.write(bytes({MB} + 1))
+        """
+    )
+    assert done.returncode == 1
+    assert "File too large" in done.stderr
+    assert "MemoryError" in confined(f"bytes({2048 * MB})").stderr
+
+
+@pytest.mark.root
+def test_root_has_no_rights_of_root_s_but_to_read(confined):
+    done = confined(
+        "print([line.split()[1] for line in open('/proc/self/status') "
+        "if line.startswith(('CapPrm', 'CapEff', 'NoNewPrivs'))])"
+    )
+    read_alone = f"{1 << 2:016x}"
+    assert done.stdout == f"['{read_alone}', '{read_alone}', '1']\n"
+
+
+def test_it_makes_no_connections_unless_it_may(confined):
+    script = """
+        import socket
+        try:
+            socket.create_connection(("127.0.0.1", 9))
+        except OSError as error:
+            print(type(error).__name__)
+        """
+    assert confined(script).stdout == "PermissionError\n"
+    assert confined(script, "--network").stdout == "ConnectionRefusedError\n"
