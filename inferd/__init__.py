@@ -52,9 +52,9 @@ The daemon imports no model library: each ``worker`` is a process of its own, an
 ``line_decoder``. Both enter a ``sandbox`` before they read a client's request. ``limits`` has
 the bounds, ``errors`` the failures that clients are sent. ``client`` and ``cli`` are the other
 side of the sockets; ``doctor`` checks a machine, ``service`` asks systemd about the daemon's
-units, and ``models`` has the model store, reads the headers of model files and fetches the
-embedded models. ``downloader`` is
-the process that alone speaks to hubs and servers, for ``inferd model pull``.
+units, and ``models`` has the model store, reads the headers of model files and brings models
+into the store. ``downloader`` is the process that speaks to hubs and servers for ``inferd
+model pull``, and confines the programs that take models out of packages.
 """
 
 __version__ = "0.1.0"

@@ -9,6 +9,8 @@ LOG_FILE = "inferd.ndjson"
 SYSTEM_DIRECTORY = Path("/run/inferd")
 SYSTEM_MODELS = Path("/var/lib/inferd/models")
 """The machine's model store: root writes it, and the service reads it."""
+OLDER_SYSTEM_CACHE = Path("/opt/inferd")
+"""Where versions before had the embedded models of the machine, as in a cache."""
 
 
 def runtime_directory(environ: Mapping[str, str] | None = None) -> Path:
@@ -78,14 +80,26 @@ def log_directory(environ: Mapping[str, str] | None = None) -> Path | None:
 
 
 def models_directory(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the directory of a user's model store.
+    """Return the directory of the model store that commands change."""
+    return model_stores(environ)[0]
 
-    1. ``$INFERD_MODELS``.
-    2. ``$XDG_DATA_HOME/inferd/models``, else ``~/.local/share/inferd/models``.
+
+def model_stores(environ: Mapping[str, str] | None = None) -> list[Path]:
+    """List the stores in which models are looked up; the first that has a name counts.
+
+    1. ``$INFERD_MODELS``: one path, or several between colons.
+    2. ``$XDG_DATA_HOME/inferd/models``, else ``~/.local/share/inferd/models``, and then
+       the machine's store.
     """
     environ = os.environ if environ is None else environ
-    if given := environ.get("INFERD_MODELS"):
-        return Path(given)
+    if given := [*filter(None, environ.get("INFERD_MODELS", "").split(":"))]:
+        return [*map(Path, given)]
+    return [own_models_directory(environ), SYSTEM_MODELS]
+
+
+def own_models_directory(environ: Mapping[str, str] | None = None) -> Path:
+    """Return the directory of a user's own store, where none is given."""
+    environ = os.environ if environ is None else environ
     home = environ.get("XDG_DATA_HOME") or str(
         Path(environ.get("HOME", "/")) / ".local" / "share"
     )

@@ -12,8 +12,10 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from inferd.client.sync import wait_until_ready
+from inferd.config.find_model import find_model
+from inferd.config.settings import ConfigError
 from inferd.models.embedded import CHAT
-from inferd.paths import cache_directory, runtime_directory
+from inferd.paths import model_stores, runtime_directory
 from tests.daemon.configuration import clean_environ
 from tests.fakes.hub import running_hub
 from torture.outcome import Context, SkippedError, rounded
@@ -35,13 +37,11 @@ END_S: Final = 60.0
 
 def run(context: Context) -> None:
     """Type three commands in an empty home directory, and read an answer."""
-    model = CHAT.path_in(cache_directory())
-    if not model.exists():
-        raise SkippedError(f"there is no {model}; make setup brings it")
+    model = _embedded_chat()
     for command in (PULL, SERVE, GENERATE):
         context.notes.append(f"`inferd {shlex.join(command)}`")
     with running_hub() as hub, TemporaryDirectory(prefix="first-") as home:
-        hub.add_repository(REPOSITORY, {model.name: model.read_bytes()})
+        hub.add_repository(REPOSITORY, {CHAT.file_name: model.read_bytes()})
         runtime = Path(home, "run")
         runtime.mkdir(mode=0o700)
         inherited = clean_environ().items()
@@ -55,6 +55,21 @@ def run(context: Context) -> None:
         context.figures["load_average"] = round(os.getloadavg()[0], 1)
         context.figures["model_bytes"] = model.stat().st_size
         _type_commands(context, environ)
+
+
+def _embedded_chat() -> Path:
+    """Find the file of the embedded chat model.
+
+    Raises:
+        SkippedError: it is in no store.
+    """
+    try:
+        found = find_model(CHAT.reference, stores=model_stores())
+    except ConfigError as error:
+        raise SkippedError(f"{error}; make setup brings it") from error
+    if found is None:
+        raise SkippedError(f"{CHAT.reference} is a file")
+    return Path(found.model.path)
 
 
 def _type_commands(context: Context, environ: Mapping[str, str]) -> None:

@@ -14,6 +14,7 @@ from typing import Final
 import pytest
 from hypothesis import settings
 
+from tests.fakes.places import places
 from tests.scheduling import pytest_xdist_make_scheduler
 
 __all__ = ["pytest_xdist_make_scheduler"]
@@ -23,6 +24,11 @@ RESET_BY_PYTHON: Final = {signal.SIGPIPE, signal.SIGXFSZ}
 
 settings.register_profile("inferd", deadline=None, max_examples=100)
 settings.load_profile("inferd")
+
+
+def pytest_configure() -> None:
+    """Find the models and the data of `make setup`, whatever `HOME` is now."""
+    os.environ.update(places())
 
 
 def pytest_sessionstart() -> None:

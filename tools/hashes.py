@@ -3,7 +3,7 @@
 Versions there are changed by hand; this asks the registry, as pip is configured to, for
 the files of each: the wheels that pip would take on each of `TARGETS`, and the sources of
 `SOURCES`. Nothing is installed, and wheels are not downloaded: the registry reports digests.
-The packages of the model converter are written for `inferd.models`, too.
+The packages of the model converter are written for `inferd.models.convert`, too.
 With ``--check`` nothing is written, and the exit code is 1 where something would be.
 """
 
@@ -19,7 +19,7 @@ from itertools import product
 from pathlib import Path
 from typing import Final
 
-from inferd.models.__main__ import CONVERTER_FILES, CONVERTER_NEEDS
+from inferd.models.packages.programs import CONVERTER_FILES, CONVERTER_NEEDS
 from tools.packages import (
     CONSTRAINTS,
     PIP,

@@ -1,7 +1,7 @@
 """Install inferd as a system service, switch to the previous version, or uninstall.
 
 `make install` puts a version below /opt/inferd, beside the one in use, and the embedded
-models with it; it checks all files, then switches the link /opt/inferd/current to it
+models into the machine's store; it checks all files, then switches the link /opt/inferd/current to it
 and restarts the service. `make rollback` switches to the previous version, `make verify`
 compares the installed files with their digests. Units go to /etc/systemd, a link to
 /usr/local/bin. `make uninstall` removes these; /etc/inferd, the log and the user stay.
@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from inferd.models.embedded import EMBEDDED_MODELS, EmbeddedModel
+from inferd.models.embedded import EMBEDDED_MODELS
 from inferd.trusted_path import UntrustedError, open_directory
 from tools.packages import (
     BUILDING,
@@ -38,17 +38,16 @@ from tools.packages import (
 )
 from tools.releases import (
     CURRENT,
-    MODELS,
-    MODELS_LISTED,
     PREVIOUS,
+    STORED_LISTED,
     Releases,
     differences,
-    has_model,
     remove,
     seal,
 )
 from tools.service import (
     LINK,
+    STATE,
     SYSTEM_UNITS,
     place_files,
     placed,
@@ -57,9 +56,10 @@ from tools.service import (
     remove_units,
     restart,
     running,
+    take_state_directory,
 )
-from tools.trusted import MAX_MODEL_BYTES, TreeCopy, copy_file, open_file, remove_tree
-from tools.wheel import PACKAGE, cache, llama_wheel, say
+from tools.trusted import TreeCopy, remove_tree
+from tools.wheel import PACKAGE, llama_wheel, say
 
 PREFIX = Path("/opt/inferd")
 OLDER_CACHE = Path("/var/cache/inferd")
@@ -147,7 +147,7 @@ def make(releases: Releases, python: Path) -> Path:
         say(f"installing into {release} with {python}")
         try:
             fill(release, python, scratch)
-            copy_models(release, releases.prefix / MODELS)
+            bring_models(release)
             seal(release)
             refuse_differences(release)
         except BaseException:
@@ -207,45 +207,16 @@ def fill(release: Path, python: Path, scratch: Path) -> None:
     run(str(own), "-I", "-c", "import inferd.cli")
 
 
-def copy_models(release: Path, models: Path) -> None:
-    """Copy the embedded models to where the service looks for them, by SHA-256."""
-    environ = os.environ | {"INFERD_CACHE_DIR": str(cache())}
-    for model in EMBEDDED_MODELS.values():
-        os.close(open_directory(model.path_in(cache()).parent, makes=True))
-    subprocess.run(
-        [release / "bin" / "python", "-I", "-m", "inferd.models"],
-        env=environ,
-        check=True,
+def bring_models(release: Path) -> None:
+    """Have the embedded models in the machine's store, and list them in the release."""
+    take_state_directory(STATE)
+    references = [model.reference for model in EMBEDDED_MODELS.values()]
+    run(
+        str(release / "bin" / "inferd"),
+        *("model", "pull", "--system", "--if-missing", *references),
     )
-    for model in EMBEDDED_MODELS.values():
-        copy_model(model, models)
     listed = "".join(f"{model.sha256}\n" for model in EMBEDDED_MODELS.values())
-    (release / MODELS_LISTED).write_text(listed)
-
-
-def copy_model(model: EmbeddedModel, models: Path) -> None:
-    """Copy one from our cache, unless a valid copy is there."""
-    target = open_directory(models / model.sha256, makes=True)
-    try:
-        if has_model(target, model.file_name, model.sha256):
-            return
-        directory = open_directory(model.path_in(cache()).parent)
-        try:
-            source = open_file(model.file_name, directory)
-        finally:
-            os.close(directory)
-        try:
-            copy_file(
-                source,
-                target,
-                model.file_name,
-                sha256=model.sha256,
-                max_bytes=MAX_MODEL_BYTES,
-            )
-        finally:
-            os.close(source)
-    finally:
-        os.close(target)
+    (release / STORED_LISTED).write_text(listed)
 
 
 def refuse_differences(release: Path) -> None:

@@ -6,7 +6,7 @@ below `/opt/inferd`     content
 `releases/NAME`         a whole version; never changed once it is in use
 `current`               a link to the version in use, which the units start
 `previous`              a link to the version before
-`models/SHA256/NAME`    models, which versions share
+`models/SHA256/NAME`    models of versions that did not have them in the store
 ======================  =============================================================
 
 All of it belongs to root. A version is built under its final name, because its programs
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from inferd.trusted_path import UntrustedError, open_directory
-from tools.trusted import open_file, replace_link, sha256_of
+from tools.trusted import replace_link
 
 RELEASES: Final = "releases"
 CURRENT: Final = "current"
@@ -33,7 +33,11 @@ MODELS: Final = "models"
 LISTED: Final = "share/SHA256SUMS"
 """File with the digests of all other files of a release, in the format of `sha256sum`."""
 MODELS_LISTED: Final = "share/models"
-"""File with the models of a release, one SHA-256 per line."""
+"""File of older releases with their models below the prefix, one SHA-256 per line."""
+STORED_LISTED: Final = "share/stored-models"
+"""File with the models that came into the machine's store with a release, as above."""
+STORE: Final = Path("/var/lib/inferd/models")
+"""The machine's store; what is removed there by `inferd model remove` may be missing."""
 NUMBER: Final = re.compile(r"-(\d+)$")
 OLDER_LAYOUT: Final = ("bin", "include", "lib", "lib64", "pyvenv.cfg", "share")
 """Directory of the version before this layout, below the same prefix."""
@@ -130,9 +134,12 @@ def remove(path: Path) -> None:
 
 
 def models_of(release: Path) -> list[str]:
-    """List the models that a release needs, by SHA-256."""
-    listed = release / MODELS_LISTED
-    return listed.read_text().split() if listed.is_file() else []
+    """List the models that a release needs below the prefix, by SHA-256."""
+    return _listed(release / MODELS_LISTED)
+
+
+def _listed(file: Path) -> list[str]:
+    return file.read_text().split() if file.is_file() else []
 
 
 def files_of(release: Path) -> Iterator[str]:
@@ -169,6 +176,10 @@ def differences(release: Path) -> Iterator[str]:
             yield f"{name} was changed"
     for model in models_of(release):
         yield from _model_differences(release.parent.parent / MODELS / model)
+    for model in _listed(release / STORED_LISTED):
+        path = STORE / "blobs" / model
+        if path.is_file() and digest(path) != model:
+            yield f"{path} was changed"
 
 
 def _model_differences(directory: Path) -> Iterator[str]:
@@ -178,15 +189,3 @@ def _model_differences(directory: Path) -> Iterator[str]:
     for file in files:
         if digest(file) != directory.name:
             yield f"{file} was changed"
-
-
-def has_model(directory: int, name: str, sha256: str) -> bool:
-    """Tell whether an open directory has a model with the right SHA-256."""
-    try:
-        file = open_file(name, directory)
-    except (OSError, UntrustedError):
-        return False
-    try:
-        return sha256_of(file) == sha256
-    finally:
-        os.close(file)

@@ -11,6 +11,8 @@ import subprocess
 import sys
 import venv
 
+from inferd.models.embedded import EMBEDDED_MODELS
+from inferd.paths import models_directory
 from inferd.trusted_path import UntrustedError, open_directory
 from tools.packages import (
     BUILDING,
@@ -28,8 +30,10 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "inferd-setup"
 EXTRAS = ("llama", "whisper", "media", "models", "dev")
-FETCHED = ("models", "schemas", "speech")
-"""Folders of the cache, which nobody else may write to: programs run in them."""
+FETCHED = ("schemas", "speech")
+"""Folders of the cache, which nobody else may write to."""
+PLACES = VENV / "inferd-places"
+"""File with the variables that name the store and the cache, for tests with another `HOME`."""
 CODE = tuple(ROOT / "tools" / name for name in ("setup.py", "packages.py", "wheel.py"))
 
 
@@ -68,17 +72,25 @@ def make_venv() -> None:
 
 
 def fetch() -> int:
-    """Fetch the embedded models and the reference data of tests."""
+    """Pull the embedded models, and fetch the reference data of tests."""
     try:
         for name in FETCHED:
             os.close(open_directory(cache() / name, makes=True))
     except (UntrustedError, OSError) as error:
         say(f"error: {error}")
         return 2
-    for module in ("inferd.models", "tools.schema_suite", "tools.spoken_clip"):
-        result = subprocess.run([str(PYTHON), "-m", module], check=False, cwd=ROOT)
+    models = [model.reference for model in EMBEDDED_MODELS.values()]
+    for words in (
+        ("inferd", "model", "pull", "--if-missing", *models),
+        ("tools.schema_suite",),
+        ("tools.spoken_clip",),
+    ):
+        result = subprocess.run([str(PYTHON), "-m", *words], check=False, cwd=ROOT)
         if result.returncode:
             return result.returncode
+    places = {"INFERD_MODELS": models_directory(), "INFERD_CACHE_DIR": cache()}
+    lines = [f"{name}={path.absolute()}\n" for name, path in places.items()]
+    PLACES.write_text("".join(lines))
     return 0
 
 

@@ -21,8 +21,6 @@ MAX_FILES: Final = 10_000
 """Files of copied sources; ours have 300."""
 MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 """Bytes of one of them; ours have 0.3 MB."""
-MAX_MODEL_BYTES: Final = 16 * 1024 * 1024 * 1024
-"""Bytes of a file whose SHA-256 is known; a longer one cannot match."""
 BLOCK_BYTES: Final = 1024 * 1024
 REMOVE_S: Final = 120.0
 """Seconds for removing another user's files with that user's rights, who may keep adding

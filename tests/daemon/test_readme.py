@@ -218,13 +218,13 @@ def hub() -> Iterator[Hub]:
 
 @pytest.fixture(scope="module")
 def environ(scratch: Path, hub: Hub) -> dict[str, str]:
-    """Nothing of the machine's own but the cache, and the README's models."""
+    """Nothing of the machine's own but its models, and the README's."""
     config = scratch / "config.toml"
     config.write_text(configuration(scratch))
     return clean_environ() | {
         "INFERD_LOG_DIR": str(scratch / "log"),
         "XDG_RUNTIME_DIR": str(scratch),
-        "INFERD_MODELS": str(scratch / "models"),
+        "INFERD_MODELS": f"{scratch}/models:{os.environ.get('INFERD_MODELS', '')}",
         "HF_ENDPOINT": hub.endpoint,
         "SSL_CERT_FILE": str(hub.ca_file),
         "INFERD_CONFIG": str(config),

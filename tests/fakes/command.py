@@ -1,5 +1,6 @@
 """Run a command in this process, as the shell would."""
 
+import os
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -7,6 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from inferd.cli import main
+from tests.fakes.places import places
 
 Capture = pytest.CaptureFixture[str]
 
@@ -31,6 +33,9 @@ class Command:
         patch.setenv("INFERD_LOG_DIR", str(home / "logs"))
         patch.setenv("XDG_CONFIG_HOME", str(home))
         patch.setenv("INFERD_CACHE_DIR", str(home / "cache"))
+        if os.environ.get("INFERD_MODELS") == places().get("INFERD_MODELS"):
+            # it is not that of a test
+            patch.setenv("INFERD_MODELS", str(home / "models"))
 
     def __call__(self, *arguments: object) -> Outcome:
         """Run it."""

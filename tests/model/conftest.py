@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 
 from inferd.config.kinds.llamacpp import LlamaCppSettings
-from inferd.models.embedded import EMBEDDED_MODELS
-from inferd.paths import cache_directory
 from inferd.worker.llama.gguf.files import ModelFile
 from inferd.worker.llama.grammar.constraint import GrammarVocabulary
 from inferd.worker.llama.library.binding import load_library
 from inferd.worker.llama.model.weights import LlamaModel
 from tests.daemon.fixtures import daemons, make_daemon, pytest_runtest_makereport
 from tests.daemon.harness import DaemonProcess, llamacpp
+from tests.model.embedded import embedded_path
 from tests.model.shortened import write_shortened
 from tests.model.tiny import write_tiny_model
 from tests.model.walking import Walker
@@ -37,7 +36,7 @@ def tiny_q8_0(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def embedded_chat() -> Path:
     """The model that a daemon without a configuration serves."""
-    return EMBEDDED_MODELS["chat"].path_in(cache_directory())
+    return embedded_path("chat")
 
 
 @pytest.fixture(scope="session")

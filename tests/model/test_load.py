@@ -2,7 +2,6 @@ from pathlib import Path
 
 import pytest
 
-from inferd.models.embedded import EMBEDDED_MODELS
 from inferd.worker.llama.memory.predict import PREPARER_BYTES, PREPARER_TOKEN_BYTES
 from tests.daemon.harness import MakeDaemon, llamacpp
 
@@ -171,13 +170,12 @@ def test_a_cache_that_a_model_cannot_have_is_refused(make_daemon: MakeDaemon, ti
     assert_refused(daemon, "cache_type_v = q8_0", "flash attention")
 
 
-def test_a_model_that_is_not_in_the_cache_is_named_with_what_brings_it(
+def test_a_model_that_is_not_in_the_store_is_named_with_what_brings_it(
     make_daemon: MakeDaemon, tmp_path
 ):
-    environ = {"INFERD_CACHE_DIR": str(tmp_path)}
+    environ = {"INFERD_MODELS": str(tmp_path)}
     daemon = make_daemon({"backend": [llamacpp("embedded:chat")]}, environ=environ)
-    path = EMBEDDED_MODELS["chat"].path_in(tmp_path)
-    assert_refused(daemon, str(path), "python -m inferd.models embedded:chat")
+    assert_refused(daemon, str(tmp_path), "inferd model pull embedded:chat")
 
 
 def test_a_listener_hears_each_phase_of_a_load(make_daemon: MakeDaemon, tiny_f32):

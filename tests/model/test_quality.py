@@ -8,11 +8,10 @@ import pytest
 
 from inferd.backend.job import Sampling
 from inferd.limits.worker import PENALTY_TOKENS
-from inferd.models.embedded import EMBEDDED_MODELS
-from inferd.paths import cache_directory
 from inferd.worker.llama.backend import LlamaBackend
 from inferd.worker.llama.generate.sampler import Sampler
 from inferd.worker.llama.generate.sequence import PreparedPrompt
+from tests.model.embedded import embedded_path
 from tests.unit.worker.llama.running import (
     GREEDY,
     answer,
@@ -129,7 +128,7 @@ def test_log_probabilities_rank_the_answer_as_it_is_chosen(smol):
 
 
 def load_embedded(name) -> LlamaBackend:
-    return load(EMBEDDED_MODELS[name].path_in(cache_directory()))[0]
+    return load(embedded_path(name))[0]
 
 
 def test_packed_texts_get_the_vectors_that_they_get_alone_and_meaning_counts():

@@ -4,9 +4,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from inferd.models.embedded import EMBEDDED_MODELS
-from inferd.paths import cache_directory
 from inferd.worker.llama.library.binding import llama, load_library
+from tests.model.embedded import embedded_path
 from tests.model.reference import Reference
 from tests.model.tiny import write_tiny_bert
 
@@ -143,7 +142,7 @@ def pair():
 
 
 def embedded(name):
-    return EMBEDDED_MODELS[name].path_in(cache_directory())
+    return embedded_path(name)
 
 
 def order(scores):

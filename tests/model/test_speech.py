@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 from inferd.ipc.worker import Failed, Segment, Transcribed, TranscriptEnded
-from inferd.models.embedded import EMBEDDED_MODELS
-from inferd.paths import cache_directory
 from inferd.worker.backend import LoadError
 from inferd.worker.whisper.backend import WhisperBackend
 from inferd.worker.whisper.model.file import WhisperFile
 from inferd.worker.whisper.transcribe.audio import SAMPLE_RATE
+from tests.model.embedded import embedded_path
 from tests.unit.worker.whisper.running import (
     Heard,
     Samples,
@@ -34,7 +33,7 @@ CLIP_MS = 11_000
 
 @pytest.fixture(scope="module")
 def english() -> WhisperBackend:
-    return load(EMBEDDED_MODELS["speech"].path_in(cache_directory()))[0]
+    return load(embedded_path("speech"))[0]
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +113,7 @@ def test_segments_of_a_minute_come_before_its_end(english, clip):
 
 
 def test_a_model_that_was_cut_short_or_overwritten_is_refused(tmp_path):
-    whole = EMBEDDED_MODELS["speech"].path_in(cache_directory())
+    whole = embedded_path("speech")
     size = whole.stat().st_size
     path = tmp_path / "m.bin"
     with whole.open("rb") as file:

@@ -2,8 +2,7 @@
 
 import pytest
 
-from inferd.models.embedded import EMBEDDED_MODELS
-from inferd.paths import cache_directory
+from tests.model.embedded import embedded_path
 from tests.model.tiny_whisper import SEGMENTS, TRANSLATED, write_tiny_whisper
 from tests.model.whisper_alone import heard_alone
 from tools.spoken_clip import clip_path
@@ -20,7 +19,7 @@ SPEECH = (
     ("name", "between"), [("speech", ""), ("speech-multilingual", ",")]
 )
 def test_an_embedded_model_writes_the_recording_down(name, between):
-    model = EMBEDDED_MODELS[name].path_in(cache_directory())
+    model = embedded_path(name)
     [segments] = heard_alone(model, [clip_path()])
     assert "".join(text for _, _, text in segments).strip() == SPEECH.format(between)
     assert segments[0][0] == 0

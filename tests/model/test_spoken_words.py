@@ -6,9 +6,8 @@ from bench.sounds import SENTENCES, spoken
 from bench.transcribe import heard_by_daemon
 from bench.words import n_word_errors, words_of
 from inferd import surfaces
-from inferd.models.embedded import EMBEDDED_MODELS
-from inferd.paths import cache_directory
 from tests.daemon.fixtures import daemons
+from tests.model.embedded import embedded_path
 from tests.model.whisper_alone import heard_alone
 
 pytestmark = [pytest.mark.model, pytest.mark.slow]
@@ -43,7 +42,7 @@ def test_the_daemon_writes_the_words_that_whisper_cpp_writes_alone(
 ):
     [sound] = spoken([text], tmp_path)
     ours = heard_by_daemon(daemon.directory / surfaces.V2.socket, sound).text
-    model = EMBEDDED_MODELS[MODEL].path_in(cache_directory())
+    model = embedded_path(MODEL)
     [alone] = heard_alone(model, [sound.path])
     assert ours == "".join(words for *_, words in alone).strip()
     assert n_word_errors(text, ours) <= BEARABLE * len(words_of(text))

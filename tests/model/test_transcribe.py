@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from inferd.models.embedded import EMBEDDED_MODELS
-from inferd.paths import cache_directory
 from tests.daemon.fixtures import daemons
 from tests.daemon.harness import DaemonProcess, Frame, MakeDaemon, to_line
+from tests.model.embedded import embedded_path
 from tests.model.sound import (
     RATE,
     read_wav,
@@ -250,7 +249,7 @@ def test_a_worker_that_dies_in_mid_file_costs_one_error(make_daemon: MakeDaemon,
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "random", "half", "other"])
 def test_a_bad_model_file_is_a_clear_refusal(make_daemon, tmp_path, damage):
-    model = EMBEDDED_MODELS["speech"].path_in(cache_directory()).read_bytes()
+    model = embedded_path("speech").read_bytes()
     contents = {
         "empty": b"",
         "random": bytes(range(256)) * 400,

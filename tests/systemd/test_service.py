@@ -162,7 +162,7 @@ def test_all_of_it_is_root_s_and_the_service_writes_to_none(service):
     assert others + service.run("find", "/opt/inferd", *writable).stdout == ""
     pid = service.show("MainPID")["MainPID"]
     environ = service.run("cat", f"/proc/{pid}/environ").stdout
-    assert "INFERD_CACHE_DIR=/opt/inferd\0" in environ
+    assert "INFERD_MODELS=/var/lib/inferd/models\0" in environ
     assert service.run("test", "-e", "/var/cache/inferd", check=False).returncode == 1
 
 

@@ -11,10 +11,13 @@ from tests.fakes.source import calls, imports, modules, names
 DAEMON = "engine/supervisor/spawn.py"
 """The only module of the daemon that starts processes."""
 COMMANDS = {
-    *("cli/commands/demo.py", "models/__main__.py", "models/pull/process.py"),
+    *("cli/commands/demo.py", "models/pull/process.py"),
+    *("models/packages/confined.py", "models/packages/programs.py"),
     *("doctor/service.py", "service/units.py"),
 }
 """Modules that only commands of a person use."""
+BECOMING = "downloader/confine.py"
+"""Becomes pip, a converter or what unpacks, once it is confined; it is a program itself."""
 ALLOWED = {DAEMON, *COMMANDS}
 USED_BY_COMMANDS = ("cli/", "doctor/", "models/", "service/")
 FORKING = "worker/llama/prepare/fork_server.py"
@@ -35,6 +38,7 @@ def spawns(tree: ast.AST) -> bool:
 def test_processes_are_started_in_known_places_and_forked_in_one():
     assert {module for module, tree in TREES.items() if spawns(tree)} == {
         *ALLOWED,
+        BECOMING,
         FORKING,
     }
 

@@ -12,8 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from inferd.models.embedded import EmbeddedModel
+from inferd.cli.console import CommandError
+from inferd.cli.models.opening import opened_store
+from inferd.models.bring import bring_file
+from inferd.models.found.model import FoundFile
+from inferd.models.store.directory import StoreError
+from inferd.models.store.store import ModelStore
 from inferd.trusted_path import UntrustedError, open_directory
+from tests.unit.models.store.stores import open_store
 from tools import install, setup, wheel
 from tools.releases import Releases
 from tools.trusted import TreeCopy, copy_file, remove_tree
@@ -24,15 +30,8 @@ MAX_ROUNDS = 20_000
 """Where the attacker's process does not get to run."""
 DEEPER_THAN_PYTHON = 1_200
 SECRET = "what root alone may read"
-MODEL = b"weights" * 100
-EMBEDDED = EmbeddedModel(
-    name="tiny",
-    packages=(),
-    file_name="tiny.gguf",
-    sha256=hashlib.sha256(MODEL).hexdigest(),
-    size_bytes=len(MODEL),
-    license="MIT",
-)
+MODEL = b"GGUF" + b"weights" * 100
+SHA256 = hashlib.sha256(MODEL).hexdigest()
 SWAPPER = """
 import os, sys
 directory, victim, name = sys.argv[1:]
@@ -156,7 +155,6 @@ def test_root_follows_no_link_where_others_may_have_put_it(place, victim):
 def test_nothing_is_fetched_into_a_folder_of_another_user_s(
     place, monkeypatch, capsys, folder
 ):
-    """Else root would run the converter's Python from there, say."""
     (place / folder).mkdir()
     os.chown(place / folder, ATTACKER, ATTACKER)
     monkeypatch.setenv("INFERD_CACHE_DIR", str(place))
@@ -165,13 +163,13 @@ def test_nothing_is_fetched_into_a_folder_of_another_user_s(
     assert f"{folder} belongs to another user" in capsys.readouterr().err
 
 
-def test_no_model_is_fetched_into_a_directory_of_another_user_s(
-    place, models, monkeypatch
-):
-    monkeypatch.setattr(install, "EMBEDDED_MODELS", {"tiny": EMBEDDED})
-    os.chown(EMBEDDED.path_in(place / "cache").parent, ATTACKER, ATTACKER)
-    with pytest.raises(UntrustedError, match="belongs to another user"):
-        install.copy_models(place / "no-release", models)
+def test_no_model_comes_into_a_store_of_another_user_s(place, theirs, monkeypatch):
+    """Of which the installer runs the same command as everybody."""
+    monkeypatch.setenv("INFERD_MODELS", str(theirs / "models"))
+    with pytest.raises(CommandError, match=f"belongs to another user, uid {ATTACKER}"):
+        with opened_store(makes=True):
+            pytest.fail("it is opened")
+    assert list(theirs.iterdir()) == []
 
 
 def test_a_link_of_root_s_own_is_followed(place, victim):
@@ -358,61 +356,63 @@ def copy_tree(source: Path, target: Path) -> str:
 
 
 @pytest.fixture
-def models(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where models are installed; root's cache has one."""
-    monkeypatch.setenv("INFERD_CACHE_DIR", str(place / "cache"))
-    path = EMBEDDED.path_in(place / "cache")
-    path.parent.mkdir(parents=True)
+def store(place: Path) -> Iterator[ModelStore]:
+    """The machine's store, in a directory of the test's."""
+    store = open_store(place / "models")
+    with store.directory:
+        yield store
+
+
+def taken(store: ModelStore, path: Path) -> bool:
+    """Tell whether a file that is to have the digest of ours comes into the store."""
+    found = FoundFile(path, "tiny.gguf", sha256=SHA256)
+    try:
+        bring_file(store.directory, found, lambda *_: None)
+    except (StoreError, OSError):
+        return False
+    return (place := store.directory.path_of("blobs", SHA256)).stat().st_uid == 0 and (
+        place.read_bytes() == MODEL
+    )
+
+
+def test_a_model_of_another_user_s_is_copied_by_its_digest_and_is_root_s(
+    place, theirs, store
+):
+    path = theirs / "tiny.gguf"
     path.write_bytes(MODEL)
-    (place / "models").mkdir()
-    return place / "models"
+    os.chown(path, ATTACKER, ATTACKER)
+    assert taken(store, path)
+    path.write_bytes(b"GGUF another")
+    assert store.directory.path_of("blobs", SHA256).read_bytes() == MODEL
 
 
-def test_a_model_is_copied_by_its_digest_and_is_root_s(place, models):
-    install.copy_model(EMBEDDED, models)
-    copied = EMBEDDED.path_in(place)
-    assert copied.read_bytes() == MODEL
-    assert (copied.stat().st_uid, copied.stat().st_mode & 0o777) == (0, 0o644)
+def test_a_model_that_was_changed_is_not_taken(place, theirs, store):
+    path = theirs / "tiny.gguf"
+    path.write_bytes(MODEL[:-1] + b"!")
+    assert not taken(store, path)
+    os.chown(path, ATTACKER, ATTACKER)
+    assert not taken(store, path)
+    assert store.directory.names("blobs") == []
 
 
-def test_a_model_that_was_changed_is_not_copied(place, models):
-    EMBEDDED.path_in(place / "cache").write_bytes(MODEL[:-1] + b"!")
-    with pytest.raises(UntrustedError, match=r"SHA-256 of tiny\.gguf is"):
-        install.copy_model(EMBEDDED, models)
-    assert [path for path in models.rglob("*") if path.is_file()] == []
+def test_a_pipe_is_no_model(theirs, store):
+    os.mkfifo(theirs / "tiny.gguf")
+    assert not taken(store, theirs / "tiny.gguf")
+    assert store.directory.names("blobs") == []
 
 
-def test_a_model_that_was_changed_where_it_is_installed_is_put_right(place, models):
-    install.copy_model(EMBEDDED, models)
-    EMBEDDED.path_in(place).write_bytes(b"another")
-    install.copy_model(EMBEDDED, models)
-    assert EMBEDDED.path_in(place).read_bytes() == MODEL
-
-
-@pytest.mark.parametrize("kind", ["link", "pipe"])
-def test_what_is_no_plain_file_is_no_model(place, models, kind):
-    path = EMBEDDED.path_in(place / "cache")
-    path.rename(place / "elsewhere")
-    if kind == "link":
-        path.symlink_to(place / "elsewhere")
-    else:
-        os.mkfifo(path)
-    with pytest.raises((UntrustedError, OSError)):
-        install.copy_model(EMBEDDED, models)
-    assert [each for each in models.rglob("*") if each.is_file()] == []
-
-
-def test_a_model_that_changes_while_it_is_copied_is_refused(place, models, monkeypatch):
-    path = EMBEDDED.path_in(place / "cache")
+def test_a_model_that_changes_while_it_is_copied_is_refused(theirs, store, monkeypatch):
+    path = theirs / "tiny.gguf"
+    path.write_bytes(MODEL)
+    os.chown(path, ATTACKER, ATTACKER)
     first = os.read
 
     def read_and_change(descriptor: int, n: int) -> bytes:
         path.write_bytes(b"!" * len(MODEL))
         return first(descriptor, n)
 
-    monkeypatch.setattr("tools.trusted.os.read", read_and_change)
-    with pytest.raises(UntrustedError, match="SHA-256"):
-        install.copy_model(EMBEDDED, models)
+    monkeypatch.setattr("inferd.models.bring.os.read", read_and_change)
+    assert not taken(store, path)
 
 
 def test_a_file_without_end_is_not_copied(place):

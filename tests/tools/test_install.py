@@ -1,44 +1,46 @@
-"""What `make install` copies."""
+"""What `make install` does with models."""
 
-import hashlib
-from dataclasses import replace
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from inferd.models.embedded import CHAT
+from inferd.models.embedded import EMBEDDED_MODELS
 from tools import install
-from tools.releases import MODELS_LISTED
+from tools.releases import STORED_LISTED
+from tools.service import STATE
 
-WEIGHTS = b"weights"
-MODEL = replace(
-    CHAT,
-    file_name="tiny.gguf",
-    sha256=hashlib.sha256(WEIGHTS).hexdigest(),
-    size_bytes=len(WEIGHTS),
-)
+RECORDER = """#!/bin/sh
+printf '%s\\n' "$@" > "$(dirname "$0")/asked"
+test ! -e "$(dirname "$0")/down"
+"""
+"""An ``inferd`` that writes down what it was asked, and may fail."""
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch) -> Path:
-    """A cache with an embedded model, and one that only benchmarks use."""
-    tmp_path.chmod(0o755)
-    cache = tmp_path / "cache"
-    bench = cache / "models" / hashlib.sha256(b"bench").hexdigest() / "bench.gguf"
-    for path, content in ((MODEL.path_in(cache), WEIGHTS), (bench, b"bench")):
-        path.parent.mkdir(parents=True)
-        path.write_bytes(content)
-    monkeypatch.setenv("INFERD_CACHE_DIR", str(cache))
-    monkeypatch.setattr(install, "EMBEDDED_MODELS", {"chat": MODEL})
-    return cache
+def release(tmp_path, monkeypatch):
+    """A release with such a command; the machine's state is in another directory."""
+    for name in ("bin", "share", "lib"):
+        (tmp_path / name).mkdir(mode=0o755)
+    (tmp_path / "bin" / "inferd").write_text(RECORDER)
+    (tmp_path / "bin" / "inferd").chmod(0o755)
+    taken: list[Path] = []
+    monkeypatch.setattr(install, "take_state_directory", taken.append)
+    yield tmp_path
+    assert taken == [STATE]
 
 
-def test_no_model_is_copied_but_those_that_have_a_name(tmp_path, cache, monkeypatch):
-    monkeypatch.setattr("subprocess.run", lambda *_, **__: None)
-    release, models = tmp_path / "release", tmp_path / "models"
-    (release / MODELS_LISTED).parent.mkdir(parents=True)
-    install.copy_models(release, models)
-    files = [path for path in models.rglob("*") if path.is_file()]
-    assert files == [models / MODEL.sha256 / "tiny.gguf"]
-    assert files[0].read_bytes() == WEIGHTS
-    assert (release / MODELS_LISTED).read_text() == f"{MODEL.sha256}\n"
+def test_the_embedded_models_come_into_the_machine_s_store_and_are_listed(release):
+    install.bring_models(release)
+    asked = (release / "bin" / "asked").read_text().splitlines()
+    references = [model.reference for model in EMBEDDED_MODELS.values()]
+    assert asked == ["model", "pull", "--system", "--if-missing", *references]
+    listed = (release / STORED_LISTED).read_text().splitlines()
+    assert listed == [model.sha256 for model in EMBEDDED_MODELS.values()]
+
+
+def test_a_release_whose_models_cannot_be_had_is_not_complete(release):
+    (release / "bin" / "down").touch()
+    with pytest.raises(subprocess.CalledProcessError):
+        install.bring_models(release)
+    assert not (release / STORED_LISTED).exists()

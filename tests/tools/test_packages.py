@@ -122,7 +122,8 @@ def test_no_file_of_ours_installs_anything_without_digests():
         # one names it as a package, the other installs it from the archive with that
         "tools/accelerator_trial/archive.py",
         "tools/accelerator_trial/build.py",
-        "inferd/models/__main__.py",
+        "inferd/models/packages/pip_texts.py",
+        "inferd/models/packages/programs.py",
     }
 
 

@@ -13,6 +13,7 @@ from tools.releases import (
     MODELS_LISTED,
     OLDER_LAYOUT,
     PREVIOUS,
+    STORED_LISTED,
     Releases,
     differences,
     seal,
@@ -142,6 +143,23 @@ def test_models_are_part_of_it(releases):
     assert list(differences(release)) == [f"{path} was changed"]
     path.unlink()
     assert list(differences(release)) == [f"the model {SHA256} is missing"]
+
+
+def test_a_model_of_the_machine_s_store_may_be_removed_and_not_changed(
+    releases, monkeypatch, tmp_path
+):
+    monkeypatch.setattr("tools.releases.STORE", tmp_path / "store")
+    path = tmp_path / "store" / "blobs" / SHA256
+    path.parent.mkdir(parents=True)
+    path.write_bytes(MODEL)
+    release = make(releases)
+    (release / STORED_LISTED).write_text(f"{SHA256}\n")
+    seal(release)
+    assert list(differences(release)) == []
+    path.write_bytes(b"others")
+    assert list(differences(release)) == [f"{path} was changed"]
+    path.unlink()
+    assert list(differences(release)) == []
 
 
 def test_sha256sum_reads_the_list(releases):

@@ -17,13 +17,12 @@ from inferd.config.settings import Config
 from inferd.dialects.registry import has_format
 from inferd.limits.models import INIT_MAX_MODELS
 from inferd.memory.available import available_bytes
-from inferd.models.embedded import EMBEDDED_MODELS, EMBEDDED_PREFIX
 from inferd.models.facts.read import read_model
 from inferd.models.file_error import ModelFileError
 from inferd.models.store.directory import StoreDirectory, StoreError
 from inferd.models.store.manifest import Manifest
 from inferd.models.store.store import ModelStore
-from inferd.paths import cache_directory, config_files, models_directory
+from inferd.paths import config_files, model_stores, models_directory
 from inferd.server.capacity import max_active_requests
 from inferd.terminal import print_stderr, print_text
 
@@ -41,8 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "inferd serve reads first",
     )
     parser.epilog = (
-        "The models are those of the store, and the embedded ones that were fetched. A "
-        "file that exists is never overwritten."
+        "The models are those of the store. A file that exists is never overwritten."
     )
 
 
@@ -65,12 +63,11 @@ def run(arguments: argparse.Namespace) -> int:
 def _text() -> str:
     """Write the text, and check that it is a configuration."""
     config = Config()
-    models = [*_stored_models(), *_embedded_models()]
+    models = [*_stored_models()]
     if all(model.fault for model in models):
         raise CommandError(
-            f"there is no model to serve: none in the store at {models_directory()}, and "
-            "no embedded one",
-            "inferd model import FILE, or python -m inferd.models embedded:chat",
+            f"there is no model to serve: none in the store at {models_directory()}",
+            "inferd model import FILE, or inferd model pull embedded:chat",
         )
     text = first_config(
         MachineFacts(
@@ -87,29 +84,25 @@ def _text() -> str:
     return text
 
 
-def _embedded_models() -> Iterator[KnownModel]:
-    """Yield the embedded models that are in the cache."""
-    for model in EMBEDDED_MODELS.values():
-        path = model.path_in(cache_directory())
-        if path.is_file():
-            yield _known(f"{EMBEDDED_PREFIX}{model.name}", path)
-
-
 def _stored_models() -> Iterator[KnownModel]:
-    """Yield the models of the store, ``INIT_MAX_MODELS`` at most.
+    """Yield the models of the stores, ``INIT_MAX_MODELS`` of each at most.
 
     Raises:
-        CommandError: the store cannot be used.
+        CommandError: a store cannot be used.
     """
+    names: set[str] = set()
     try:
-        directory = StoreDirectory.open(models_directory(), makes=False)
-        if directory is None:
-            return
-        with directory:
-            store = ModelStore(directory)
-            for _, model in zip(range(INIT_MAX_MODELS), store.models(), strict=False):
-                if isinstance(model, Manifest):
-                    yield _stored(store, model)
+        for path in model_stores():
+            directory = StoreDirectory.open(path, makes=False)
+            if directory is None:
+                continue
+            with directory:
+                store = ModelStore(directory)
+                models = zip(range(INIT_MAX_MODELS), store.models(), strict=False)
+                for _, model in models:
+                    if isinstance(model, Manifest) and model.name not in names:
+                        names.add(model.name)
+                        yield _stored(store, model)
     except StoreError as error:
         raise CommandError(str(error)) from error
 

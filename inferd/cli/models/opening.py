@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -11,7 +11,7 @@ from inferd.models.store.directory import StoreDirectory, StoreError
 from inferd.models.store.manifest import ManifestError
 from inferd.models.store.names import InvalidNameError
 from inferd.models.store.store import ModelStore
-from inferd.paths import SYSTEM_MODELS, models_directory
+from inferd.paths import SYSTEM_MODELS, model_stores, models_directory
 
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 _STEP: Final = 1000
@@ -19,16 +19,19 @@ _TEN: Final = 10
 
 
 @contextmanager
-def opened_store(*, makes: bool = False) -> Iterator[ModelStore]:
-    """Open the user's store.
+def opened_store(
+    path: Path | None = None, *, makes: bool = False
+) -> Iterator[ModelStore]:
+    """Open a store.
 
     Args:
+        path: of the store; ``None`` for the one that commands change.
         makes: whether a store that does not exist is made, and changed.
 
     Raises:
         CommandError: there is none, or the body failed with an error of the store.
     """
-    path = models_directory()
+    path = path or models_directory()
     try:
         directory = _open(path, makes=makes)
         if directory is None:
@@ -45,6 +48,19 @@ def opened_store(*, makes: bool = False) -> Iterator[ModelStore]:
         ) from error
     except (StoreError, ManifestError, InvalidNameError) as error:
         raise CommandError(str(error)) from error
+
+
+def store_with(name: str) -> Path:
+    """Return the first store that has a model; the one that commands change if none has."""
+    for path in model_stores():
+        with suppress(StoreError, OSError):
+            directory = StoreDirectory.open(path, makes=False)
+            if directory is None:
+                continue
+            with directory:
+                if name in ModelStore(directory).names():
+                    return path
+    return models_directory()
 
 
 def _open(path: Path, *, makes: bool) -> StoreDirectory | None:

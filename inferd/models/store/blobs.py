@@ -28,6 +28,10 @@ class DigestError(StoreError):
     """A file is not the one that was announced; it is in the quarantine."""
 
 
+class FileBusyError(StoreError):
+    """Another command is writing the same file."""
+
+
 class PartialFile:
     """A file on its way into the store; use it as a context.
 
@@ -51,11 +55,11 @@ class PartialFile:
         """Lock the file, and hash what an earlier context has written.
 
         Raises:
-            StoreError: another process has it open.
+            FileBusyError: another process has it open.
         """
         if not try_lock(self._descriptor) or not self._is_current():
             os.close(self._descriptor)
-            raise StoreError("another command is writing this file already")
+            raise FileBusyError("another command is writing this file already")
         while block := os.read(self._descriptor, BLOB_BLOCK_BYTES):
             self._count(block)
         return self
@@ -142,8 +146,9 @@ class PartialFile:
         return actual
 
     def discard(self) -> None:
-        """Remove the file."""
-        self._directory.remove(PARTIAL, self._key)
+        """Remove the file, unless it is finished."""
+        if self._is_current():
+            self._directory.remove(PARTIAL, self._key)
 
     def _count(self, data: bytes) -> None:
         self._digest.update(data)

@@ -26,9 +26,14 @@ from inferd.models.store.manifest import (
     encode_manifest,
 )
 from inferd.models.store.names import check_name, file_of, name_of
+from inferd.models.store.scratch import idle_scratch, remove_idle_scratch, size_of
 
 N_SUGGESTIONS = 5
 """Names that are suggested in place of one that is not there."""
+
+
+SCRATCH = "."
+"""Part of a store, as a path in it, that has the directories of commands."""
 
 
 class ModelNotInStoreError(StoreError):
@@ -199,6 +204,10 @@ class ModelStore:
             *self._unused_blobs(),
             *self._idle_partial(),
             *self._listed(QUARANTINE, self.directory.names(QUARANTINE)),
+            *(
+                Unused(SCRATCH, path.name, size_of(path))
+                for path in idle_scratch(self.directory)
+            ),
         ]
 
     def prune(self) -> list[Unused]:
@@ -209,7 +218,12 @@ class ModelStore:
             StoreError: another process is changing the store.
         """
         with self.directory.locked():
-            return self._remove(iter(self.unused()))
+            unused = self.unused()
+            files = [file for file in unused if file.part != SCRATCH]
+            self._remove(iter(files))
+        if len(files) < len(unused):
+            remove_idle_scratch(self.directory)
+        return unused
 
     def verify(self, manifest: Manifest, progress: Progress) -> list[Damage]:
         """Compare a model's files with their SHA-256.

@@ -21,7 +21,7 @@ def find(tmp_path):
     add_model(open_store(tmp_path / "system"), "me/tiny:q4", B)
     add_model(open_store(tmp_path / "system"), "theirs", B)
     stores = [tmp_path / "none", tmp_path / "own", tmp_path / "system"]
-    return lambda reference: find_model(reference, cache=tmp_path, stores=stores)
+    return lambda reference: find_model(reference, stores=stores)
 
 
 def read(file: LocatedFile) -> bytes:
@@ -53,7 +53,7 @@ def test_a_model_that_is_not_there_is_told_with_those_that_are(find, tmp_path):
         told = f"{tmp_path / store} has no model me/tinny:q4; there are: me/tiny:q4"
         assert told in str(error.value)
     with pytest.raises(ConfigError, match="no file of this path, and no model store"):
-        find_model("tiny", cache=tmp_path, stores=[tmp_path / "none"])
+        find_model("tiny", stores=[tmp_path / "none"])
 
 
 def test_a_model_whose_files_are_missing_is_refused(find, tmp_path):

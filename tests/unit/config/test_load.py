@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from inferd.config.kinds.llamacpp import LlamaCppSettings
@@ -7,7 +8,7 @@ from inferd.config.kinds.mock import MockSettings
 from inferd.config.kinds.whispercpp import WhisperCppSettings
 from inferd.config.load import load_config, locate_model, socket_directory
 from inferd.config.settings import Config, ConfigError, ListenSettings
-from inferd.models.embedded import EMBEDDED_MODELS
+from tests.unit.models.store.stores import add_model, open_store
 
 MOCK = '[[backend]]\nkind = "mock"\nname = "{}"\n'
 
@@ -174,27 +175,28 @@ def test_the_home_of_an_unknown_user_is_one_line():
         locate_model(LlamaCppSettings(name="c", model="~nobody-by-this-name/m.gguf"))
 
 
-def test_an_embedded_model_is_a_file_in_the_cache_with_its_hash(monkeypatch, tmp_path):
-    monkeypatch.setenv("INFERD_CACHE_DIR", str(tmp_path))
-    chat = EMBEDDED_MODELS["chat"]
-    path = chat.path_in(tmp_path)
-    path.parent.mkdir(parents=True)
-    path.touch()
+@pytest.fixture
+def store(monkeypatch, tmp_path):
+    monkeypatch.setenv("INFERD_MODELS", str(tmp_path / "store"))
+    return open_store(tmp_path / "store")
+
+
+def test_an_embedded_model_is_a_file_of_the_store_with_its_hash(store, tmp_path):
+    [file] = add_model(store, "embedded:chat", b"GGUF").files
+    path = tmp_path / "store" / "blobs" / file.sha256
     assert locate_model(LlamaCppSettings(name="c", n_ctx=512)) == LlamaCppSettings(
-        name="c", model=str(path), sha256=chat.sha256, n_ctx=512
+        name="c", model=str(path), sha256=file.sha256, n_ctx=512
     )
 
 
-def test_a_missing_embedded_model_is_reported_with_the_command_to_fetch_it(
-    monkeypatch, tmp_path
+def test_a_missing_embedded_model_is_reported_with_the_command_to_pull_it(
+    store, tmp_path
 ):
-    monkeypatch.setenv("INFERD_CACHE_DIR", str(tmp_path))
     with pytest.raises(ConfigError) as caught:
         locate_model(LlamaCppSettings(name="c"))
-    path = EMBEDDED_MODELS["chat"].path_in(tmp_path)
     assert str(caught.value) == (
-        f"backend c: embedded:chat is not in the cache ({path}); "
-        "run: python -m inferd.models embedded:chat"
+        f"backend c: embedded:chat is not in the model store ({tmp_path}/store); "
+        "run: inferd model pull embedded:chat"
     )
 
 
@@ -221,7 +223,12 @@ def test_an_unknown_embedded_model_is_refused():
         ),
     ],
 )
-def test_an_embedded_model_of_another_kind_is_refused_with_that_kind(settings, text):
+def test_an_embedded_model_of_another_kind_is_refused_with_that_kind(
+    store, settings, text
+):
+    add_model(store, "embedded:chat", b"GGUF")
+    speech = add_model(store, "embedded:speech", b"lmgg")
+    store.publish(msgspec.structs.replace(speech, kind="whispercpp"))
     with pytest.raises(ConfigError) as caught:
         locate_model(settings)
     assert str(caught.value) == text

@@ -80,7 +80,7 @@ def test_a_model_that_is_no_file_is_a_failure_with_a_hint(short_dir, leaf):
 @pytest.mark.parametrize(
     ("reference", "hint"),
     [
-        ("embedded:chat", "-m inferd.models embedded:chat"),
+        ("embedded:chat", "inferd model pull embedded:chat"),
         ("me/my-model:q4", "inferd model import FILE --name me/my-model:q4"),
         ("/srv/m.gguf", "set model in [[backend]] chat to a file that exists"),
         ("./m.gguf", "set model in [[backend]] chat to a file that exists"),
@@ -118,7 +118,7 @@ def test_the_parts_of_a_split_model_are_checked_as_one_file(model):
     assert check().detail == f"missing at {other}"
 
 
-def test_hints_remove_no_file_but_those_of_the_cache(model):
+def test_hints_remove_no_file(model):
     def hint(reference, path=model):
         files = [RequiredFile("model", path, "0" * 64)]
         return check_files(files, reference, "chat").hint
@@ -126,10 +126,12 @@ def test_hints_remove_no_file_but_those_of_the_cache(model):
     own = hint(str(model))
     assert "rm " not in own
     assert f'set sha256 = "{SHA256}" in [[backend]] chat' in own
-    assert hint("embedded:chat").startswith(f"rm {model}; ")
     (model.parent / "blobs").mkdir()
     stored = model.rename(model.parent / "blobs" / model.name)
     assert hint("me/m:q4", stored).startswith("inferd model verify me/m:q4; ")
+    assert hint("embedded:chat", stored) == (
+        "inferd model verify embedded:chat; inferd model pull embedded:chat"
+    )
     assert "rm " not in hint("me/m:q4", stored)
 
 

@@ -1,5 +1,4 @@
 import re
-from pathlib import Path
 
 import pytest
 
@@ -8,15 +7,17 @@ from inferd.models.convert.recipes import RECIPES
 from inferd.models.embedded import (
     EMBEDDED_MODELS,
     EmbeddedModel,
+    Member,
     Package,
     UnknownModelError,
-    WheelFile,
     embedded_model,
 )
 
 TINY = EmbeddedModel(
     name="tiny",
-    packages=(Package("tiny==1", (WheelFile("tiny/deep/weights.bin", "1" * 64),)),),
+    packages=(
+        Package("tiny==1", "1" * 64, (Member("tiny/deep/weights.bin", "tiny.gguf"),)),
+    ),
     file_name="tiny.gguf",
     sha256="0" * 64,
     size_bytes=1,
@@ -58,22 +59,19 @@ def test_a_name_that_means_nothing_is_refused_with_those_that_do(reference):
     )
 
 
-def test_a_file_is_kept_under_its_own_hash():
-    assert TINY.path_in(Path("/cache")) == Path(f"/cache/models/{'0' * 64}/tiny.gguf")
-
-
-def test_a_member_is_called_as_in_its_folder():
-    assert TINY.packages[0].members[0].name == "weights.bin"
+def test_it_has_the_name_that_configurations_have():
+    assert (TINY.reference, TINY.revision) == ("embedded:tiny", "tiny==1")
 
 
 @pytest.mark.parametrize("model", EMBEDDED_MODELS.values(), ids=EMBEDDED_MODELS)
 def test_an_embedded_model_is_pinned_to_the_byte(model):
     for package in model.packages:
         assert re.fullmatch(r"[a-z0-9-]+==[0-9.]+", package.requirement)
-    members = members_of(model)
+        assert package.sha256 is not None
+        assert SHA256.fullmatch(package.sha256)
     assert SHA256.fullmatch(model.sha256)
-    assert all(SHA256.fullmatch(member.sha256) for member in members)
-    assert len({member.name for member in members}) == len(members) > 0
+    paths = {member.path for member in members_of(model)}
+    assert len(paths) == len(members_of(model)) > 0
     suffix = {"llamacpp": ".gguf", "whispercpp": ".bin"}[model.kind]
     assert model.file_name.endswith(suffix)
     assert model.size_bytes > 0
@@ -83,6 +81,6 @@ def test_an_embedded_model_is_pinned_to_the_byte(model):
 @pytest.mark.parametrize("model", EMBEDDED_MODELS.values(), ids=EMBEDDED_MODELS)
 def test_a_model_is_one_member_as_it_is_or_has_a_recipe_that_there_is(model):
     if model.recipe is None:
-        assert [model.sha256] == [member.sha256 for member in members_of(model)]
+        assert [model.file_name] == [member.name for member in members_of(model)]
     else:
         assert model.recipe in RECIPES

@@ -101,6 +101,6 @@ def test_a_daemon_that_ended_without_output_is_reported(short_dir):
 
 @pytest.mark.slow
 def test_a_private_daemon_without_its_model_hints_at_a_command(inferd, short_dir):
-    with pytest.raises(CommandError, match="python -m inferd.models embedded:chat"):
+    with pytest.raises(CommandError, match="inferd model pull embedded:chat"):
         with private_daemon(short_dir / "run"):
             pytest.fail("it started")

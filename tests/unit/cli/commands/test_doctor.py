@@ -132,7 +132,7 @@ def test_a_model_that_was_not_brought_is_a_finding(inferd, short_dir):
     [model] = [check for check in all_checks(None) if check.name.startswith("model")]
     finding = model.run()
     assert finding.verdict is Verdict.FAILED
-    assert "python -m inferd.models embedded:chat" in finding.detail
+    assert "inferd model pull embedded:chat" in finding.detail
     assert "worker[chat]" not in names()
 
 

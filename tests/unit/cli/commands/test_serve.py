@@ -64,7 +64,7 @@ def test_a_worker_gets_the_load_message_of_its_backend():
 
 
 def test_a_model_that_was_not_brought_stops_the_start_before_any_worker(inferd):
-    with pytest.raises(ConfigError, match="python -m inferd.models embedded:chat"):
+    with pytest.raises(ConfigError, match="inferd model pull embedded:chat"):
         locate_models(parse_config(""))
 
 

@@ -3,9 +3,9 @@ import tomllib
 
 import pytest
 
-from inferd.models.embedded import EMBED
 from tests.fakes.gguf_bytes import TEXT, gguf, pair, text
 from tests.model.tiny import write_tiny_bert, write_tiny_model
+from tests.unit.models.store.stores import add_model, open_store
 from tests.unit.worker.whisper.models import model_bytes
 
 
@@ -75,10 +75,9 @@ def test_it_can_be_printed(inferd, home):
     ]
 
 
-def test_an_embedded_model_that_is_in_the_cache_is_served(inferd, home):
-    path = EMBED.path_in(home / "cache")
-    path.parent.mkdir(parents=True)
-    write_tiny_bert(path)
+def test_an_embedded_model_of_the_store_is_served(inferd, home):
+    data = write_tiny_bert(home / "e.gguf").read_bytes()
+    add_model(open_store(home / "store"), "embedded:embed", data)
     stdout = inferd("config", "init", "--output", "-").stdout
     [embed] = tomllib.loads(stdout)["backend"]
     assert embed["model"] == "embedded:embed"
@@ -103,7 +102,9 @@ def test_a_machine_without_models_is_told_what_to_type(inferd, home):
     code, _, stderr = inferd("config", "init")
     assert code == 2
     assert "there is no model to serve" in stderr
-    assert "hint: inferd model import FILE, or python -m inferd.models" in stderr
+    assert (
+        "hint: inferd model import FILE, or inferd model pull embedded:chat" in stderr
+    )
     assert not (home / "inferd").exists()
 
 

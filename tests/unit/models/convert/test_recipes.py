@@ -77,18 +77,14 @@ def test_the_cross_encoder_is_read_from_its_integers_and_gets_two_segments(direc
         assert np.abs(read - values).max() <= 0.51 * SCALE, name
 
 
-@pytest.mark.parametrize("n_parts", [1, 3])
-def test_a_speech_model_may_come_in_parts(tmp_path, n_parts):
+def test_a_speech_model_is_read_and_its_sources_stay_as_they_are(tmp_path):
     words = ["a", "b", "\u0120c"]
     (tmp_path / "vocabulary.txt").write_text("\n".join(words) + "\n")
-    whole = ctranslate2(weights())
-    size = -(-len(whole) // n_parts)
-    for number in range(n_parts):
-        name = f"model.bin.part{number + 1}" if n_parts > 1 else "model.bin"
-        (tmp_path / name).write_bytes(whole[number * size :][:size])
+    (tmp_path / "model.bin").write_bytes(ctranslate2(weights()))
     model = RECIPES["whisper"](tmp_path)
     assert isinstance(model, Whisper)
     assert model.vocabulary == words
+    assert {path.name for path in tmp_path.iterdir()} == {"vocabulary.txt", "model.bin"}
     assert list(model.tensors) == list(weights())
     for name, values in weights().items():
         assert np.array_equal(model.tensors[name], values)
