@@ -103,5 +103,5 @@ CONVERT_MEMORY_BYTES: Final = 32 * 1024 * 1024 * 1024
 """Bytes of address space of a converter. Its libraries reserve some gigabytes on machines
 with many cores, and it has all tensors of a model in memory."""
 CONVERTER_BYTES: Final = 400 * 1024 * 1024
-"""Bytes of the file system that the environment of the converter takes while it exists; 250
-million were measured."""
+"""Bytes of the file system that the environment of the converter takes while it exists: 140
+million, and as much again for its packages while they are installed."""

@@ -35,7 +35,7 @@ from inferd.terminal import print_stderr
 
 SPACE_FACTOR: Final = 7
 """Bytes that are needed for each byte of a model: pip keeps a package twice for a moment,
-what is unpacked and the model follow; 6.6 were measured for float32 weights as float16."""
+what is unpacked and the model follow; that makes 6.6 for float32 weights as float16."""
 
 
 class PackagePuller:
