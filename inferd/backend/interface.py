@@ -106,11 +106,16 @@ class StartFailedError(Exception):
     Args:
         text: one line for the operator.
         reason: one line for clients, which names no file; by default the same.
+        is_broken_file: whether the content of its file is at fault: with the same file, no
+            further attempt will succeed.
     """
 
-    def __init__(self, text: str, *, reason: str = "") -> None:
+    def __init__(
+        self, text: str, *, reason: str = "", is_broken_file: bool = False
+    ) -> None:
         super().__init__(text)
         self.reason = reason or text
+        self.is_broken_file = is_broken_file
 
 
 class Backend(ABC):

@@ -63,6 +63,8 @@ class _Death(NamedTuple):
     had_served: bool
     variant: CpuVariant | None
     """The variant of the library's CPU code, if the worker reported one."""
+    is_broken_file: bool = False
+    """Whether the content of a model's file is at fault."""
 
 
 class Engine(SessionBackend):
@@ -158,7 +160,9 @@ class Engine(SessionBackend):
         if not death.was_ready:
             hint = "; run: inferd doctor" if death.reason.startswith(KILLED_BY) else ""
             text = f"backend {self.name}: {death.detail}{hint}"
-            raise StartFailedError(text, reason=death.reason)
+            raise StartFailedError(
+                text, reason=death.reason, is_broken_file=death.is_broken_file
+            )
         while True:
             delay = policy.died(had_served=death.had_served)
             self._out_of_service = death.reason if delay.breaker_is_open else None
@@ -226,6 +230,7 @@ class Engine(SessionBackend):
                 was_ready=was_ready,
                 had_served=session.has_served,
                 variant=session.variant,
+                is_broken_file=error.is_broken_file,
             )
         except InsufficientMemoryError as error:
             return _Death(

@@ -104,8 +104,15 @@ class DemandEngine(Engine):
         """Publish what the model can do."""
         self._observer.ready(self.name, self._capabilities)
 
-    def _start_failed(self, error: Exception) -> StartFailedError:
-        return StartFailedError(f"backend {self.name}: {error}")
+    def _start_failed(
+        self, error: SessionEndedError | InsufficientMemoryError
+    ) -> StartFailedError:
+        is_ended = isinstance(error, SessionEndedError)
+        return StartFailedError(
+            f"backend {self.name}: {error}",
+            reason=error.reason if is_ended else str(error),
+            is_broken_file=is_ended and error.is_broken_file,
+        )
 
     async def load(self, on_ready: Callable[[], None]) -> None:
         """Load the model and keep it loaded until cancelled; then its memory is free.

@@ -218,11 +218,15 @@ class WorkerSession:
                 case MemoryDemand() as demand if not has_share:
                     has_share = True
                     self._writer.send(await request_share(demand))
-                case LoadFailed(reason=reason, detail=detail):
+                case LoadFailed() as failed:
                     self._process.kill()
                     await self._process.wait()
-                    error_line = self._process.error_line
-                    raise SessionEndedError(reason, error_line, detail=detail)
+                    raise SessionEndedError(
+                        failed.reason,
+                        self._process.error_line,
+                        detail=failed.detail,
+                        is_broken_file=failed.is_broken_file,
+                    )
                 case Loaded() as loaded:
                     self._process.redact_stderr()
                     self._validator.loaded(loaded.capabilities.n_ctx)

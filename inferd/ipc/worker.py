@@ -167,6 +167,7 @@ class LoadFailed(Struct, frozen=True, kw_only=True, tag=True):
 
     reason: BoundedText
     detail: BoundedText = ""
+    is_broken_file: bool = False
 
 
 class Loaded(Struct, frozen=True, kw_only=True, tag=True):

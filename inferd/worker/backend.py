@@ -43,17 +43,30 @@ class LoadError(Exception):
     Args:
         reason: one line for clients, which names no file.
         detail: the operator's line; empty if it is the same.
+        is_broken_file: whether the content of a file is at fault: with the same file, no
+            further attempt will succeed.
     """
 
-    def __init__(self, reason: str, detail: str = "") -> None:
+    def __init__(
+        self, reason: str, detail: str = "", *, is_broken_file: bool = False
+    ) -> None:
         super().__init__(detail or reason)
         self.reason = reason
         self.detail = detail
+        self.is_broken_file = is_broken_file
 
     @classmethod
-    def of_file(cls, path: Path, fault: str, *, kind: str = "model file") -> Self:
+    def of_file(
+        cls,
+        path: Path,
+        fault: str,
+        *,
+        kind: str = "model file",
+        is_broken: bool = False,
+    ) -> Self:
         """Describe what is wrong with a file; only the operator's line names it."""
-        return cls(f"{kind}: {fault}", f"{kind} {path}: {fault}")
+        texts = (f"{kind}: {fault}", f"{kind} {path}: {fault}")
+        return cls(*texts, is_broken_file=is_broken)
 
 
 class RefusedError(Exception):

@@ -117,6 +117,7 @@ def check_sha256(
             raise LoadError(
                 f"{file.kind}: its SHA-256 is not the expected one",
                 f"SHA-256 of {path} is {actual}, expected {expected}",
+                is_broken_file=True,
             )
 
 

@@ -100,7 +100,13 @@ class Runtime:
             loaded = backend.load(self._channel.send, share)
             self._enter_serving()
         except LoadError as error:
-            self._channel.send(LoadFailed(reason=error.reason, detail=error.detail))
+            self._channel.send(
+                LoadFailed(
+                    reason=error.reason,
+                    detail=error.detail,
+                    is_broken_file=error.is_broken_file,
+                )
+            )
             return EXIT_LOAD_FAILED
         self._channel.send(loaded)
         for name, pending in (

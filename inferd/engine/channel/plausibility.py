@@ -21,12 +21,21 @@ class SessionEndedError(Exception):
         reason: the part that clients may read.
         error_line: the last error line that the worker wrote to stderr.
         detail: the full reason, where clients get a shorter one.
+        is_broken_file: whether the content of a model's file is at fault.
     """
 
-    def __init__(self, reason: str, error_line: str = "", *, detail: str = "") -> None:
+    def __init__(
+        self,
+        reason: str,
+        error_line: str = "",
+        *,
+        detail: str = "",
+        is_broken_file: bool = False,
+    ) -> None:
         text = detail or reason
         super().__init__(f"{text}: {error_line}" if error_line else text)
         self.reason = reason
+        self.is_broken_file = is_broken_file
 
 
 class ProtocolViolationError(SessionEndedError):

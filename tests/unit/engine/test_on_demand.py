@@ -102,19 +102,27 @@ async def test_headers_are_read_at_the_start_and_no_worker_stays(
         assert opened.coordinator.bytes_of("chat") > MIB
 
 
+@pytest.mark.parametrize("is_broken", [False, True])
 async def test_a_file_that_cannot_be_served_fails_the_start(
-    monkeypatch, autojump_clock
+    monkeypatch, autojump_clock, is_broken
 ):
     opened = Home()
     monkeypatch.setattr("inferd.engine.trial_load.start_worker", opened.workers.start)
+    failed = LoadFailed(
+        reason="no such file", detail="/x: no such file", is_broken_file=is_broken
+    )
+
+    def is_told(error: StartFailedError) -> bool:
+        return (error.reason, error.is_broken_file) == (failed.reason, is_broken)
+
     with pytest.RaisesGroup(
-        pytest.RaisesExc(StartFailedError, match="backend chat: /x: no such file")
+        pytest.RaisesExc(
+            StartFailedError, match="backend chat: /x: no such file", check=is_told
+        )
     ):
         async with trio.open_nursery() as opened.nursery:
             worker = await outline(opened)
-            await worker.say(
-                LoadFailed(reason="no such file", detail="/x: no such file")
-            )
+            await worker.say(failed)
             worker.die(3)
 
 

@@ -55,12 +55,15 @@ class ModelFile(OpenedFile):
                 return read_header(file, os.fstat(fd).st_size)
         except WrongFormatError as error:
             fault = describe_format_error(MAGIC, error.magic)
-            raise LoadError.of_file(path, fault, kind=self.kind) from error
+            raise self._broken(path, fault) from error
         except ModelFileError as error:
-            raise LoadError.of_file(path, str(error), kind=self.kind) from error
+            raise self._broken(path, str(error)) from error
         except OSError as error:
             fault = str(error.strerror)
             raise LoadError.of_file(path, fault, kind=self.kind) from error
+
+    def _broken(self, path: Path, fault: str) -> LoadError:
+        return LoadError.of_file(path, fault, kind=self.kind, is_broken=True)
 
     def _other_parts(self) -> list[Path]:
         """Return the paths of a split model's other parts."""

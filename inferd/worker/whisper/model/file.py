@@ -31,9 +31,9 @@ class WhisperFile(OpenedFile):
                 self.header = read_header(file, os.fstat(fd).st_size)
         except WrongFormatError as error:
             fault = describe_format_error(MAGIC, error.magic)
-            raise LoadError.of_file(path, fault) from error
+            raise LoadError.of_file(path, fault, is_broken=True) from error
         except ModelFileError as error:
-            raise LoadError.of_file(path, str(error)) from error
+            raise LoadError.of_file(path, str(error), is_broken=True) from error
         except OSError as error:
             raise LoadError.of_file(path, str(error.strerror)) from error
         self._note_opened()

@@ -76,6 +76,20 @@ def test_a_file_that_is_not_there_is_named(path):
             ModelFile(missing)
 
 
+def test_content_that_no_other_attempt_can_load_is_told_from_what_may_pass(path):
+    attempts: list[bool] = []
+    for content in (None, EMPTY[:23], b"lmgg" + bytes(20)):
+        if content is not None:
+            path.write_bytes(content)
+        with pytest.raises(LoadError) as caught:
+            ModelFile(path)
+        attempts.append(caught.value.is_broken_file)
+    path.write_bytes(EMPTY)
+    with pytest.raises(LoadError) as caught:
+        check_sha256(ModelFile(path), "0" * 64, lambda: None)
+    assert [*attempts, caught.value.is_broken_file] == [False, True, True, True]
+
+
 def test_a_pipe_is_not_waited_for(path):
     os.mkfifo(path)
     with pytest.raises(LoadError, match="not found"):
