@@ -162,19 +162,73 @@ def decode_requirement(encoded: Sequence[str | int]) -> Requirement:
 class ModelNames:
     """The names by which requests may ask for a backend.
 
-    A request's ``model`` is matched in this order: the name of a backend, an alias of one.
-    A configuration has no two that are equal; case matters.
+    A request's ``model`` is matched in this order: the name of a backend, an alias of one,
+    the name of a model of the store. A configuration has no two that are equal; case matters.
+
+    A model of the store becomes a backend when it is first asked for. Requests without a name
+    do not go there, unless no backend is configured and the store has one model.
 
     Args:
-        aliases: the aliases of each backend that has any, by its name.
+        aliases: the aliases of each configured backend, by its name.
     """
 
     def __init__(self, aliases: Mapping[str, Sequence[str]] | None = None) -> None:
         self._aliases = aliases or {}
+        self._in_store: Sequence[str] = ()
+        self._stored: Sequence[str] = ()
 
     def replace(self, aliases: Mapping[str, Sequence[str]]) -> None:
-        """Set the aliases of all backends; requests that are routed already stay there."""
+        """Set the aliases of all configured backends; routed requests stay where they are."""
         self._aliases = aliases
+        self._match_store()
+
+    def replace_stored(self, names: Sequence[str]) -> None:
+        """Set the names of the models of the store that are served."""
+        self._in_store = names
+        self._match_store()
+
+    def _match_store(self) -> None:
+        """Leave out the models whose names backends have."""
+        self._stored = [
+            name for name in self._in_store if not self._is_configured(name)
+        ]
+
+    def stored_name(self, model: str | None) -> str | None:
+        """Return the model of the store that a request means; ``None`` for a backend.
+
+        Args:
+            model: that it names, if it names one.
+        """
+        if model is None:
+            is_only = not self._aliases and len(self._stored) == 1
+            return self._stored[0] if is_only else None
+        return None if self._is_configured(model) else model
+
+    def _is_configured(self, model: str) -> bool:
+        return model in self._aliases or any(
+            model in aliases for aliases in self._aliases.values()
+        )
+
+    def unnamed(self, backends: Sequence[Backend]) -> Sequence[Backend]:
+        """List the backends that requests without a name may go to.
+
+        Raises:
+            BackendUnavailableError: they have to name a model of the store.
+        """
+        only = self.stored_name(None)
+        found = [
+            each for each in backends if each.name == only or not self.is_stored(each)
+        ]
+        if self._stored and not found:
+            names = ", ".join(self._stored[:MAX_LISTED_MODELS])
+            raise BackendUnavailableError(
+                f'no model is served without its name; "model" may be one of {names}'
+            )
+        return found
+
+    def is_stored(self, backend: Backend) -> bool:
+        """Return whether a backend is a model of the store."""
+        return backend.name in self._stored
 
     def aliases_of(self, backend: str) -> Sequence[str]:
         """Return the aliases of a backend, by its name."""
@@ -201,6 +255,22 @@ class ModelNames:
             for name in (backend.name, *self.aliases_of(backend.name))
         )
         return [*islice(names, MAX_LISTED_MODELS)]
+
+    def list_able(
+        self, backends: Sequence[Backend], requirements: Sequence[Requirement]
+    ) -> Sequence[str]:
+        """List the names of backends that meet all requirements, as ``list_names`` does.
+
+        Models of the store whose headers have not been read follow: they may meet them.
+        """
+        able = [
+            each
+            for each in backends
+            if _first_unmet(each.capabilities, requirements) is None
+        ]
+        known = {each.name for each in backends}
+        unread = (name for name in self._stored if name not in known)
+        return [*islice((*self.list_names(able), *unread), MAX_LISTED_MODELS)]
 
 
 _NO_ALIASES: Final = ModelNames()
@@ -229,12 +299,13 @@ def route(
             eliminates the last candidate.
         ModelNotFoundError: no backend is called ``model``, or that one does not meet all
             requirements.
-        BackendUnavailableError: case 3.
+        BackendUnavailableError: case 3, or only models of the store are served, and none is
+            named.
     """
     if model is not None:
         capable: Sequence[Backend] = [_named(backends, requirements, model, names)]
     else:
-        capable = _capable(backends, requirements)
+        capable = _capable(names.unnamed(backends), requirements)
     for backend in capable:
         if backend.ready:
             return backend
@@ -253,18 +324,17 @@ def _named(
     backend = names.find(backends, model)
     if backend is None:
         reason = "is not served here"
-    elif lacking := _first_unmet(backend, requirements):
+    elif lacking := _first_unmet(backend.capabilities, requirements):
         reason = f"has no support for {lacking.subject}"
     else:
         return backend
-    able = [each for each in backends if _first_unmet(each, requirements) is None]
-    raise ModelNotFoundError(model, reason, names.list_names(able))
+    raise ModelNotFoundError(model, reason, names.list_able(backends, requirements))
 
 
 def _first_unmet(
-    backend: Backend, requirements: Sequence[Requirement]
+    capabilities: BackendCapabilities, requirements: Sequence[Requirement]
 ) -> Requirement | None:
-    unmet = (each for each in requirements if not each.is_met_by(backend.capabilities))
+    unmet = (each for each in requirements if not each.is_met_by(capabilities))
     return next(unmet, None)
 
 

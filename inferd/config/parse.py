@@ -20,8 +20,10 @@ from inferd.config.settings import (
     BackendSettings,
     Config,
     ConfigError,
+    ModelsSettings,
     is_on_demand,
 )
+from inferd.models.store.names import InvalidNameError, check_name
 
 
 def parse_config(text: str, kinds: KindRegistry = KINDS) -> Config:
@@ -69,9 +71,10 @@ def convert_config(document: Mapping[str, object], tables: type[Config]) -> Conf
         ValidationError: it has not; the message is msgspec's.
     """
     parsed = msgspec.convert(document, tables)
-    return Config(
-        **{field: getattr(parsed, field) for field in Config.__struct_fields__}
-    )
+    fields = {field: getattr(parsed, field) for field in Config.__struct_fields__}
+    if parsed.models.serve and "backend" not in document:
+        fields["backend"] = ()
+    return Config(**fields)
 
 
 def config_type(kinds: KindRegistry) -> type[Config]:
@@ -94,6 +97,7 @@ def contradictions(config: Config, kinds: KindRegistry) -> Iterator[str]:
     """Describe the settings that do not go together, a line each."""
     yield from _equal_names(config.backend)
     yield from _no_queue(config)
+    yield from _faults_of_served(config.models)
     for index, backend in enumerate(config.backend):
         if found := kinds.of(backend).contradiction(backend):
             yield (
@@ -111,6 +115,19 @@ def _no_queue(config: Config) -> Iterator[str]:
             f"admission.max_queued = 0: backend {backend.name} needs 1 at least, as its "
             "load = 'demand' has requests wait"
         )
+
+
+def _faults_of_served(models: ModelsSettings) -> Iterator[str]:
+    """Describe what is wrong with the names of the store models that are served."""
+    names = () if isinstance(models.serve, bool) else models.serve
+    for index, name in enumerate(names):
+        where = f"models.serve[{index}]"
+        try:
+            check_name(name)
+        except InvalidNameError as error:
+            yield f"{where}: {error}"
+        if name in names[:index]:
+            yield f"{where} = {shown(name)}: it is listed already"
 
 
 def _equal_names(backends: Sequence[BackendSettings]) -> Iterator[str]:

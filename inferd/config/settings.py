@@ -1,6 +1,6 @@
 """The settings of the configuration, with their defaults and allowed values."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -49,6 +49,7 @@ from inferd.limits.residency import (
     KEEP_ALIVE_MAX_S,
     KEEP_ALIVE_S,
     LONGEST_WAIT_S,
+    MAX_OPENED_MODELS,
     MIN_RESIDENCY_S,
 )
 from inferd.limits.server import MAX_ALIASES
@@ -59,6 +60,9 @@ Natural = Annotated[int, Meta(ge=0, le=I32_MAX)]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Bytes = Annotated[int, Meta(ge=0, le=2**50)]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")]
+BackendName = Annotated[
+    str, Meta(pattern=rf"^[A-Za-z0-9][A-Za-z0-9._:/-]{{0,{MAX_MODEL_CHARS - 1}}}\Z")
+]
 Alias = Annotated[
     str, Meta(pattern=rf"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{{0,{MAX_MODEL_CHARS - 1}}}\Z")
 ]
@@ -203,6 +207,23 @@ class MemorySettings(Table, frozen=True):
     one starts no further request, and is unloaded once those that run have ended."""
 
 
+class ModelsSettings(Table, frozen=True):
+    """The models of the store that are served by name, without a ``[[backend]]``."""
+
+    serve: bool | Annotated[tuple[str, ...], Meta(max_length=MAX_OPENED_MODELS)] = False
+    """``true``: requests may name any model of the store; or the names of those that they may
+    name, which the daemon does not start without. Each is loaded when a request names it. A
+    request without a name goes to ``[[backend]]`` alone, unless there is none and the store
+    has one model. Without any ``[[backend]]`` no other model is served."""
+    n_ctx: Annotated[int, Meta(ge=8, le=I32_MAX)] | None = None
+    """Tokens of one request to such a model, as ``n_ctx`` of ``[[backend]]``. Default: 8192, or
+    the model's if that is less; reduced to fit into memory, but to no less than 2048."""
+    n_gpu_layers: Annotated[int, Meta(ge=-1, le=I32_MAX)] | Literal["auto", "all"] = 0
+    """Layers of each on accelerators, as ``n_gpu_layers`` of ``[[backend]]``."""
+    keep_alive_s: KeepAlive = KEEP_ALIVE_S
+    """Seconds without a request until such a model is unloaded; 0 for never."""
+
+
 class LogSettings(Table, frozen=True):
     """The log on stderr, and its file, which has the same lines."""
 
@@ -276,7 +297,7 @@ class LimitSettings(Table, frozen=True):
 class BackendSettings(Table, frozen=True):
     """A backend; each kind extends this, with a tag that is its ``kind``."""
 
-    name: Name
+    name: BackendName
     """Name in frames and logs, and for the ``model`` of requests."""
     aliases: Annotated[tuple[Alias, ...], Meta(max_length=MAX_ALIASES)] = ()
     """Further names for the ``model`` of requests; no two backends have one in common."""
@@ -312,8 +333,19 @@ class Config(Table, frozen=True):
     users: UserSettings = UserSettings()
     admission: AdmissionSettings = AdmissionSettings()
     memory: MemorySettings = MemorySettings()
+    models: ModelsSettings = ModelsSettings()
     limits: LimitSettings = LimitSettings()
     log: LogSettings = LogSettings()
     backend: Annotated[tuple[BackendSettings, ...], Meta(min_length=1)] = ()
     """The backends. A file may have any of the kinds that it is read with, and without
-    ``[[backend]]`` gets the default of those."""
+    ``[[backend]]`` gets the default of those, or none if models of the store are served."""
+
+    @property
+    def served(self) -> str:
+        """The names of what it serves, for people."""
+        names = [backend.name for backend in self.backend]
+        if isinstance(self.models.serve, tuple):
+            names += self.models.serve
+        elif self.models.serve:
+            names.append("all models of the store")
+        return ", ".join(names)

@@ -46,6 +46,7 @@ from inferd.doctor.sandbox import (
     check_sandbox_in_force,
     last_sandbox_event,
 )
+from inferd.doctor.served import MemoryBeside, served_checks
 from inferd.doctor.service import (
     check_accounts,
     check_readable,
@@ -72,6 +73,7 @@ from inferd.paths import (
     runtime_directory,
 )
 from inferd.server.capacity import memory_budget
+from inferd.server.loading.store_models import n_store_workers
 from inferd.service.units import (
     SystemdService,
     UnitState,
@@ -144,8 +146,7 @@ def _configuration(
         config = load_config(file, kinds=kinds)
     except ConfigError as error:
         return None, failed(str(error), _config_hint(file, service))
-    names = ", ".join(backend.name for backend in config.backend)
-    return config, ok(f"backends: {names}")
+    return config, ok(f"backends: {config.served}")
 
 
 def _unreadable(service: SystemdService) -> Finding | None:
@@ -203,7 +204,14 @@ class _Checks:
         self._config = replace(config, backend=ladders.backends)
         for settings in self._config.backend:
             yield from self._of(settings)
-        yield Check("store", partial(check_store, models_directory()))
+        store = models_directory()
+        yield Check("store", partial(check_store, store))
+        yield from served_checks(
+            self._config,
+            store,
+            lambda: MemoryBeside(self._forecast, self._budget),
+            self._kinds,
+        )
         yield Check("disk", self._check_disk)
         yield Check("log-directory", self._check_log)
         directory = socket_directory(config)
@@ -221,7 +229,8 @@ class _Checks:
             limits.max_connections
             + limits.max_admin_connections
             + DAEMON_DESCRIPTORS
-            + BACKEND_DESCRIPTORS * len(self._config.backend)
+            + BACKEND_DESCRIPTORS
+            * (len(self._config.backend) + n_store_workers(self._config.models))
         )
         if self._service is not None and self._state is not None:
             unit, max_files = self._service.unit, self._state.max_files
@@ -333,9 +342,8 @@ class _Checks:
             yield Check(f"readable[{name}]", attempt, [f"model[{name}]"])
 
     def _check_memory(self, name: str) -> Finding:
-        found = check_memory(
-            name, self._forecast, daemon_runs=_daemon_runs(self._config)
-        )
+        is_running = check_lock(socket_directory(self._config)).detail == LOCK_HELD
+        found = check_memory(name, self._forecast, daemon_runs=is_running)
         if found.verdict is Verdict.OK or self._config.memory.budget is not None:
             return found
         return replace(found, detail=f"{found.detail}; {self._budget_source()}")
@@ -390,7 +398,3 @@ class _Checks:
                         yield program, kind.doctor.without_hashes(located)
                 case _:
                     pass
-
-
-def _daemon_runs(config: Config) -> bool:
-    return check_lock(socket_directory(config)).detail == LOCK_HELD

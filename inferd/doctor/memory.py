@@ -102,7 +102,7 @@ def check_memory(name: str, known: Forecast, *, daemon_runs: bool) -> Finding:
         found = warning(f"{detail}; reduced to fit")
     else:
         found = ok(detail)
-    return msgspec.structs.replace(found, figures=_figures(known.plan, need))
+    return msgspec.structs.replace(found, figures=figures(known.plan, need))
 
 
 def _has_shrunk(known: Forecast, need: MemoryNeed, name: str) -> bool:
@@ -112,7 +112,8 @@ def _has_shrunk(known: Forecast, need: MemoryNeed, name: str) -> bool:
     )
 
 
-def _figures(plan: MemoryPlan, need: MemoryNeed) -> dict[str, int]:
+def figures(plan: MemoryPlan, need: MemoryNeed) -> dict[str, int]:
+    """Return the numbers of a plan, for programs."""
     return {
         **msgspec.structs.asdict(need),
         "total": need.total,

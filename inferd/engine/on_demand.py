@@ -107,11 +107,11 @@ class DemandEngine(Engine):
     def _start_failed(
         self, error: SessionEndedError | InsufficientMemoryError
     ) -> StartFailedError:
-        is_ended = isinstance(error, SessionEndedError)
+        text = f"backend {self.name}: {error}"
+        if isinstance(error, InsufficientMemoryError):
+            return StartFailedError(text, reason=str(error))
         return StartFailedError(
-            f"backend {self.name}: {error}",
-            reason=error.reason if is_ended else str(error),
-            is_broken_file=is_ended and error.is_broken_file,
+            text, reason=error.reason, is_broken_file=error.is_broken_file
         )
 
     async def load(self, on_ready: Callable[[], None]) -> None:

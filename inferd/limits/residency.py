@@ -1,4 +1,4 @@
-"""Bounds of loading on demand (settings: ``[memory]`` and ``[[backend]]``)."""
+"""Bounds of loading on demand (settings: ``[memory]``, ``[models]``, ``[[backend]]``)."""
 
 from typing import Final
 
@@ -25,3 +25,23 @@ Those of more are forgotten, the shortest time first: none of them decides alone
 LOAD_COMMAND_S: Final = 3600.0
 """Seconds that ``inferd load``, ``unload`` and ``reload`` wait: until running answers have ended, and a
 large model is read from a slow disk. The daemon goes on if they give up."""
+
+MAX_SERVED_MODELS: Final = 256
+"""Models of the store that ``[models] serve = true`` serves, the first by name: each has a frame
+of some 300 bytes in the status, and is looked at again whenever the store is."""
+
+MAX_OPENED_MODELS: Final = 32
+"""Models of the store whose headers are known at once: more than fit into the memory of most
+machines. Each may have a worker, and ``BACKEND_DESCRIPTORS`` are kept for it. F-45."""
+
+DOCTOR_MAX_SERVED: Final = 16
+"""Models of the store that ``inferd doctor`` asks a worker about, which takes half a second
+to some seconds each."""
+
+STORE_LOOK_S: Final = 1.0
+"""Seconds between two looks at the store, which take some milliseconds in a thread: a request
+for a name that is not known waits for the next one. F-45."""
+
+MAX_HEADER_READS: Final = 2
+"""Processes that read headers of models of the store at once, each for half a second to some
+seconds; one user has at most one of them. F-45."""

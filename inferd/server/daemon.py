@@ -32,12 +32,12 @@ from inferd.server.large_lines.fair_limiter import FairLimiter
 from inferd.server.listen.acceptor import (
     Acceptor,
     ListenerSpec,
-    refusal_frame,
     refusal_reply,
-    unserved_listener,
 )
+from inferd.server.listen.inference import inference_listeners
 from inferd.server.listen.listeners import Listeners
 from inferd.server.loading.loader import ModelLoader
+from inferd.server.loading.store_models import UNREAD, StoreModels, n_store_workers
 from inferd.server.loading.swap import BackendSwap, SharedModels
 from inferd.server.media.quota import MediaQuota
 from inferd.server.queue.requests import RequestQueue
@@ -118,10 +118,11 @@ class Daemon:
             deps=deps,
             admin_limit=ConnectionLimit(config.limits.max_admin_connections),
             queue=self._queue,
-            n_backends=len(backends),
+            n_backends=len(backends) + n_store_workers(config.models),
             surfaces=surfaces_of(bindings),
         )
         self._reloader = Reloader(self._reload, self._notifier)
+        self._store = self._make_store(config)
         self._commands = self._make_commands(metrics)
         self._swap = self._make_swap(config)
         limits = (deps.connection_limit, deps.output_quota, deps.fd_quota)
@@ -140,6 +141,12 @@ class Daemon:
         take_aliases = self._running_config.take_aliases
         return BackendSwap(self._models, self._backends, config.backend, take_aliases)
 
+    def _make_store(self, config: Config) -> StoreModels:
+        look, names = self._models.look, self._running_config.names
+        store = StoreModels(config, look, names)
+        self._board.unread = store.unread
+        return store
+
     def _make_commands(self, metrics: Metrics) -> Commands:
         return Commands(
             in_flight=self._deps.in_flight,
@@ -150,6 +157,7 @@ class Daemon:
             reload=self.reload,
             loader=self._models.loader,
             names=self._running_config.names,
+            store=self._store,
         )
 
     def stop(self) -> None:
@@ -194,12 +202,17 @@ class Daemon:
     async def _reload(self) -> ReloadResult:
         new, running = self._read_config(), self._running_config
         running.check(new)
+        checked = await self._store.check(new.models)
+        before = running.config.backend
         swapped = await self._swap.change(new.backend)
         reloaded = running.apply(new, swapped.in_force)
+        if running.config.backend != before:
+            self._store.close_idle()
+        failures = [*swapped.failures, *await self._store.change(checked)]
         self._bind_served()
         self._connections.recheck_access(running.acceptor.access)
-        if swapped.failures:
-            raise ConfigError("; ".join(swapped.failures))
+        if failures:
+            raise ConfigError("; ".join(failures))
         log.info("config.reloaded", **reloaded._asdict())
         return reloaded
 
@@ -253,6 +266,8 @@ class Daemon:
             )
             self._models.open(self._queue)
             nursery.start_soon(self._models.loader.run)
+            self._queue.hold(UNREAD)
+            await nursery.start(self._store.run, self._swap)
             await self._run_clients()
             nursery.cancel_scope.cancel()
 
@@ -325,10 +340,7 @@ class Daemon:
     # --- sockets ----------------------------------------------------------------------
 
     def _inference_listeners(self) -> Iterator[ListenerSpec]:
-        """Yield the sockets that backends can serve, which share one connection limit.
-
-        Inherited sockets that no backend serves follow: they refuse every connection.
-        """
+        """Yield the sockets that backends can serve, which share one connection limit."""
         config = self._running_config.config
         pipeline = Pipeline(
             self._backends,
@@ -336,25 +348,16 @@ class Daemon:
             media_quota=self._deps.media_quota,
             names=self._running_config.names,
             loader=self._models.loader,
+            store=self._store,
         )
-        inherited = self._listeners.inherited
-        not_served = [each.surface for each in self._bindings]
-        not_served = [each for each in not_served if each.socket in inherited]
-        for endpoint in endpoints(
-            config.listen, self._backends, pipeline, self._bindings
-        ):
-            surface = endpoint.surface
-            not_served = [each for each in not_served if each != surface]
-            yield ListenerSpec(
-                surface,
-                partial(self._serve_client, endpoint),
-                self._deps.connection_limit,
-                refusal_frame,
-                may_use_reserve_fd=False,
-                mode=surface.mode,
-                group=config.listen.group,
-            )
-        yield from map(unserved_listener, not_served)
+        serves = endpoints(config, self._backends, pipeline, self._bindings)
+        return inference_listeners(
+            serves,
+            [each.surface for each in self._bindings],
+            self._listeners,
+            self._deps.connection_limit,
+            self._serve_client,
+        )
 
     def _admin_listener(self) -> ListenerSpec:
         config = self._running_config.config

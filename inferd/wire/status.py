@@ -86,6 +86,9 @@ class CapabilitiesFrame(Struct, frozen=True, kw_only=True):
     """``ready``; ``loading``, where requests wait for it; ``unloaded`` or ``unloading``, where
     a request loads it; or ``failed``, where they are refused for a while. On connect it is the
     present state."""
+    is_unread: Literal[True] | UnsetType = UNSET
+    """Present for a model of the store whose header has not been read: what it can do is not
+    known before a request names it, and the fields above say nothing of it."""
     daemon_version: str
     """Version of the daemon."""
 

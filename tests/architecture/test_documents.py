@@ -313,7 +313,7 @@ def test_examples_of_configuration_are_accepted():
     examples = [text for path in BOOKS for text in blocks(path, "toml")]
     assert examples
     for text in examples:
-        assert parse_config(text).backend
+        assert parse_config(text).served
 
 
 READERS_BY_TYPE = {

@@ -376,3 +376,59 @@ def test_what_a_named_model_lacks_is_said(need):
             "a",
             ModelNames(),
         )
+
+
+# --- models of the store ----------------------------------------------------------------
+
+
+def with_store(*stored: str, **aliases: tuple[str, ...]) -> ModelNames:
+    names = ModelNames(aliases)
+    names.replace_stored(stored)
+    return names
+
+
+def test_requests_without_a_name_do_not_go_to_the_store():
+    backends = [ready("chat", embed=False), ready("team/x", embed=True)]
+    names = with_store("team/x", "team/y", chat=())
+    assert route(backends, [GENERATES], names=names) is backends[0]
+    with pytest.raises(InferdError, match="no embed-capable backend"):
+        route(backends, [EMBEDS], names=names)
+    assert route(backends, [EMBEDS], "team/x", names) is backends[1]
+
+
+def test_the_only_model_that_is_served_needs_no_name():
+    names = with_store("team/x")
+    backends = [ready("team/x")]
+    assert names.stored_name(None) == "team/x"
+    assert route(backends, [GENERATES], names=names) is backends[0]
+    assert with_store("team/x", chat=()).stored_name(None) is None
+    names = with_store("team/x", "team/y")
+    assert names.stored_name(None) is None
+    for known in ([], backends):
+        with pytest.raises(InferdError, match='"model" may be one of team/x, team/y'):
+            route(known, [GENERATES], names=names)
+
+
+def test_the_names_of_backends_stand_before_those_of_the_store():
+    names = with_store("chat", "fast", "team/x", chat=("fast",))
+    assert [names.stored_name(each) for each in ("chat", "fast", "team/x")] == [
+        None,
+        None,
+        "team/x",
+    ]
+    chat = ready("chat")
+    assert route([chat], [GENERATES], names=names) is chat
+    names.replace({})
+    assert names.stored_name("fast") == "fast"
+
+
+def test_models_whose_headers_have_not_been_read_are_listed_last():
+    backends = [ready("chat"), ready("team/x", generate=False, embed=True)]
+    names = with_store("team/a", "team/x", "team/y", chat=("fast",))
+    with pytest.raises(ModelNotFoundError) as caught:
+        route(backends, [GENERATES], "gone", names)
+    assert caught.value.models == ["chat", "fast", "team/a", "team/y"]
+    many = with_store(*(f"m{number}" for number in range(2 * MAX_LISTED_MODELS)))
+    with pytest.raises(ModelNotFoundError) as caught:
+        route([], [GENERATES], "gone", many)
+    assert len(caught.value.models) == MAX_LISTED_MODELS

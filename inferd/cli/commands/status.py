@@ -191,6 +191,12 @@ def _print(snapshot: Snapshot) -> None:
     )
     for raw in snapshot.backends:
         fields = msgspec.json.decode(raw)
+        if fields.get("is_unread"):
+            unread = "a model of the store that no request has named yet"
+            print_line(
+                f"backend {fields.get('backend', 'unknown')}: unloaded, {unread}"
+            )
+            continue
         names = ["text"] if fields.get("generate", True) else []
         names += [name for name in CAPABILITIES if fields.get(name)]
         aliases = fields.get("aliases")

@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace, kinds: KindRegistry = KINDS) -> int:
         print_stderr("")
         print_stderr("hint: docs/configuration.md has all keys and what they may be")
         return EXIT_ERROR
-    names = ", ".join(backend.name for backend in examined.config.backend)
+    names = examined.config.served
     found = where or f"there is no {' and no '.join(map(str, config_files()))}: "
     print_line(f"{found}ok, backends: {names}")
     return EXIT_OK

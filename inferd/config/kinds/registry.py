@@ -35,6 +35,10 @@ class KindRegistry:
         """
         return cast("BackendKind[S]", self._by_type[type(settings)])
 
+    def named(self, name: str) -> BackendKind[BackendSettings] | None:
+        """Look up a kind by its name; ``None`` if there is none."""
+        return next((kind for kind in self.kinds if kind.name == name), None)
+
     def with_kinds(self, *kinds: BackendKind[BackendSettings]) -> "KindRegistry":
         """Make a registry that has other kinds besides."""
         return KindRegistry((*self.kinds, *kinds), self.default)

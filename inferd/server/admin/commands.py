@@ -19,6 +19,7 @@ from inferd.server.identity.access import is_operator
 from inferd.server.identity.peer import Peer
 from inferd.server.inflight import InFlight
 from inferd.server.loading.loader import ModelLoader
+from inferd.server.loading.store_models import StoreModels
 from inferd.server.queue.requests import RequestQueue
 from inferd.server.request_context import RequestContext, peer_fields
 from inferd.server.telemetry.metrics import Metrics
@@ -48,6 +49,8 @@ class Commands:
     """Of the models on demand."""
     names: ModelNames = field(default_factory=ModelNames)
     """The aliases of the backends."""
+    store: StoreModels | None = None
+    """The models of the store that can be loaded by name."""
 
     async def answer(self, line: bytes, peer: Peer) -> Reply:
         """Carry out one command; the reply of a failed one has an error.
@@ -62,12 +65,16 @@ class Commands:
             return Reply(command="", ok=False, error=error.message)
         log.info("admin.command", command=command.command[:64], **peer_fields(peer))
         if command.command in {"load", "unload"} and is_operator(peer):
-            return await self._load_or_unload(command)
+            return await self._load_or_unload(command, peer)
         if command.command == "reload" and is_operator(peer):
             return await self._reload()
         return self._carry_out(command, peer)
 
-    async def _load_or_unload(self, command: Command) -> Reply:
+    async def _load_or_unload(self, command: Command, peer: Peer) -> Reply:
+        try:
+            await self._open(command, peer)
+        except BackendNotReadyError as error:
+            return _refused(command.command, error.message)
         keys = {each.name: each.key for each in self.backends}
         if command.backend is UNSET or command.backend not in keys:
             known = f"it needs a backend, one of {', '.join(keys)}"
@@ -83,6 +90,17 @@ class Commands:
         except BackendNotReadyError as error:
             return _refused(command.command, error.message)
         return Reply(command=command.command, ok=True)
+
+    async def _open(self, command: Command, peer: Peer) -> None:
+        """Read the header of a model of the store that is to be loaded.
+
+        Raises:
+            BackendNotReadyError: it cannot be served.
+        """
+        if self.store is None or command.backend is UNSET or command.command != "load":
+            return
+        if name := self.store.unopened(command.backend):
+            await self.store.open(name, peer.user)
 
     def _carry_out(self, command: Command, peer: Peer) -> Reply:
         if command.command in OPERATOR_COMMANDS and not is_operator(peer):

@@ -52,6 +52,7 @@ def merge_config(
         running,
         access=access,
         users=new.users,
+        models=new.models,
         admission=msgspec.structs.replace(
             running.admission,
             **{key: getattr(new.admission, key) for key in RELOADABLE_ADMISSION},

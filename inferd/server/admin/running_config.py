@@ -22,6 +22,7 @@ from inferd.server.listen.fd_budget import (
     passed_fd_limit,
     presize_fd_table,
 )
+from inferd.server.loading.store_models import n_store_workers
 from inferd.server.queue.requests import RequestQueue
 from inferd.server.telemetry.log import set_level
 from inferd.surfaces import SURFACES, Surface
@@ -99,7 +100,7 @@ class RunningConfig:
             ConfigError: the new configuration is invalid; nothing has changed.
         """
         backends = self.config.backend if backends is None else backends
-        self.n_backends = len(backends)
+        self.n_backends = len(backends) + n_store_workers(new.models)
         merged = merge_config(self.config, new, backends)
         access = load_access(merged.access, self.surfaces)
         allocation = self._allocation_for(merged)

@@ -93,7 +93,8 @@ class Listeners:
         inherited: InheritedSockets = NO_INHERITED_SOCKETS,
     ) -> None:
         self.directory = directory
-        self._group = group
+        self.group = group
+        """Who may use the inference sockets."""
         self._inherited = inherited
 
     @property
@@ -108,7 +109,7 @@ class Listeners:
         Raises:
             ListenError: another daemon holds the lock, or the directory is unusable.
         """
-        make_socket_directory(self.directory, group=self._group)
+        make_socket_directory(self.directory, group=self.group)
         with locked(self.directory / LOCK_NAME):
             yield
 

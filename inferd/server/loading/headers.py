@@ -111,6 +111,19 @@ class HeaderReader:
         Raises:
             ConfigError: it cannot be served, or has no room.
         """
+        try:
+            return await self.read_one(configured, candidate, beside)
+        except StartFailedError as error:
+            raise ConfigError(str(error)) from error
+
+    async def read_one(
+        self, configured: BackendSettings, candidate: Candidate, beside: Iterable[str]
+    ) -> Replacement:
+        """Do what ``read`` does, and tell whether the file is at fault.
+
+        Raises:
+            StartFailedError: it cannot be served, or has no room.
+        """
         key = f"{configured.name}#{next(self._numbers)}"
         engine = self._maker.make_later(candidate, key)
         self._memory.expect(
@@ -120,8 +133,8 @@ class HeaderReader:
             is_on_demand=is_on_demand(configured),
         )
         try:
-            await _read_headers(engine)
-            await _plan_memory(engine)
+            await engine.read_headers()
+            await engine.plan_memory()
         except BaseException:
             self._memory.forget(key)
             raise
@@ -141,12 +154,5 @@ class HeaderReader:
 async def _read_headers(engine: DemandEngine) -> MemoryDemand | None:
     try:
         return await engine.read_headers()
-    except StartFailedError as error:
-        raise ConfigError(str(error)) from error
-
-
-async def _plan_memory(engine: DemandEngine) -> None:
-    try:
-        await engine.plan_memory()
     except StartFailedError as error:
         raise ConfigError(str(error)) from error

@@ -1,8 +1,7 @@
 """The loader: it loads and unloads models as ``residency`` decides."""
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Final
 
 import structlog
 import trio
@@ -10,25 +9,22 @@ import trio
 from inferd.backend.interface import Backend, StartFailedError
 from inferd.config.settings import LimitSettings
 from inferd.errors import BackendNotReadyError
-from inferd.ipc.worker import Loading
 from inferd.residency.residency import ModelState, Residency, TurnRules
 from inferd.server.loading.model import (
+    REMOVED,
     DemandModel,
     Held,
     LoadableEngine,
     LoadObserver,
     NoObserver,
+    OnLoading,
     ResidentEngine,
     lack_of,
 )
 
 log = structlog.get_logger("daemon")
 
-REMOVED: Final = "it was removed from the configuration meanwhile"
-
 Keys = Collection[str]
-OnLoading = Callable[[Loading], Awaitable[None]]
-"""Tells the client of a request which phase the load has reached."""
 
 
 @dataclass
@@ -136,8 +132,7 @@ class ModelLoader:
             if lack is None and model.has_no_room:
                 model.engine.back_in_service()
             elif lack is not None and model.engine.unavailable is None:
-                model.n_failures += 1
-                model.failure = lack
+                model.note_failure(lack)
                 model.engine.load_failed(lack, is_out_of_service=True)
                 self._tell(model)
                 self._queue.reject(name, lack)
@@ -174,6 +169,10 @@ class ModelLoader:
         if (model := self.models.get(backend)) is not None:
             model.outgrown_bytes = n_bytes
         return False
+
+    def is_idle(self, backend: str) -> bool:
+        """Return whether a model takes no memory, and nobody has asked for it."""
+        return not self.is_loaded(backend) and not self._residency.is_needed(backend)
 
     def stop(self, reason: str) -> None:
         """Fail all jobs of all models, also of those that are being replaced."""
@@ -376,8 +375,7 @@ class ModelLoader:
         delay = model.policy.died(had_served=False)
         now = trio.current_time()
         self._residency.failed(name, now, retry_at=now + delay.seconds)
-        model.n_failures += 1
-        model.failure = error.reason
+        model.note_failure(error.reason)
         model.engine.load_failed(error.reason, is_out_of_service=delay.breaker_is_open)
         self.observer.died(model.engine.name, str(error), delay)
         self._tell(model)
@@ -385,6 +383,8 @@ class ModelLoader:
         assert self._nursery is not None  # noqa: S101  # it runs this
         self._queue.reject(name, error.reason)
         self._nursery.start_soon(self._recover, model, delay.seconds)
+        if error.is_broken_file:
+            model.on_broken(error.reason)
 
     async def _recover(self, model: DemandModel, seconds: float) -> None:
         """Let a model be loaded again after a while."""

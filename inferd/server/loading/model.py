@@ -1,7 +1,7 @@
 """A model that is loaded on demand, its engine, and the load that is under way."""
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
 
 import trio
 
@@ -10,6 +10,11 @@ from inferd.config.settings import LimitSettings
 from inferd.engine.supervisor.restart_policy import RestartDelay, RestartPolicy
 from inferd.ipc.worker import Loading
 from inferd.memory.plan import mib
+
+REMOVED: Final = "it was removed from the configuration meanwhile"
+
+OnLoading = Callable[[Loading], Awaitable[None]]
+"""Tells the client of a request which phase the load has reached."""
 
 
 class ResidentEngine(Protocol):
@@ -122,6 +127,8 @@ class DemandModel:
         self.n_unloads = 0
         self.n_failures = 0
         self.failure = ""
+        self.on_broken: Callable[[str], None] = lambda _: None
+        """Called with the reason when its file turns out to be broken."""
         self._changed = trio.Event()
 
     async def wait_changed(self) -> None:
@@ -132,6 +139,11 @@ class DemandModel:
         if loading != self.phase:
             self.phase = loading
             self.notify()
+
+    def note_failure(self, reason: str) -> None:
+        """Note that a load has failed."""
+        self.n_failures += 1
+        self.failure = reason
 
     def notify(self) -> None:
         """Wake all who wait for a change."""

@@ -6,10 +6,12 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from inferd.backend.interface import Backend
+from inferd.backend.interface import Backend, StartFailedError
+from inferd.config.served import NOTHING_SERVED, StoreView
 from inferd.config.settings import (
     BackendSettings,
     ConfigError,
+    ModelsSettings,
     is_on_demand,
     keep_alive_of,
 )
@@ -31,6 +33,7 @@ from inferd.server.loading.headers import (
 )
 from inferd.server.loading.loader import ModelLoader
 from inferd.server.loading.model import DemandModel, Held
+from inferd.server.loading.store_models import Look
 
 log = structlog.get_logger("daemon")
 
@@ -38,6 +41,10 @@ NO_CANDIDATES: Final[Mapping[str, Candidate]] = MappingProxyType({})
 
 OnChange = Callable[[Sequence[BackendSettings]], None]
 """Told of the tables in force each time that one changes."""
+
+
+async def _see_nothing(_models: ModelsSettings, _before: StoreView) -> StoreView:
+    return NOTHING_SERVED
 
 
 class SharedModels(NamedTuple):
@@ -50,6 +57,8 @@ class SharedModels(NamedTuple):
     """``None`` if the backends cannot change."""
     served: Mapping[str, Candidate] = NO_CANDIDATES
     """What serves the backends of the start that have workers, by their names."""
+    look: Look = _see_nothing
+    """Looks at the model store."""
 
     def open(self, queue: Held) -> None:
         """Share out the memory, once all backends have told what they need."""
@@ -92,12 +101,13 @@ class BackendSwap:
         configured: Iterable[BackendSettings],
         on_change: OnChange = lambda _: None,
     ) -> None:
-        self._loader, self._coordinator, self._maker, served = models
+        self._loader, self._coordinator, self._maker, served, _ = models
         self._backends = backends
         self._on_change = on_change
         self._entries = {  # by the keys of backends, which are names at the start
             each.name: Entry(each, served.get(each.name)) for each in configured
         }
+        self._added: dict[str, Backend] = {}  # those of the store, by key
         self._reader = (
             None
             if self._maker is None or self._coordinator is None
@@ -115,14 +125,14 @@ class BackendSwap:
         if self._maker is None or self._reader is None:
             return SwapResult([each.configured for each in self._entries.values()], [])
         plan = plan_changes(
-            [self._served(each) for each in self._backends],
+            [self._served(each) for each in self._configured()],
             [Wanted(each, self._maker.candidates(each)) for each in new],
         )
         kept = dict(plan.kept)
         replacements = await self._read_all(self._reader, plan.changes, kept)
         for key, configured in kept.items():
             self._entries[key] = self._entries[key]._replace(configured=configured)
-        leaving = [each for each in self._backends if each.key in plan.removed]
+        leaving = [each for each in self._configured() if each.key in plan.removed]
         failures: list[str] = []
         for each in replacements:
             try:
@@ -143,7 +153,47 @@ class BackendSwap:
         return Served(backend.key, *entry, is_serving=is_serving)
 
     def _in_force(self) -> list[BackendSettings]:
-        return [self._entries[each.key].configured for each in self._backends]
+        return [self._entries[each.key].configured for each in self._configured()]
+
+    def _configured(self) -> list[Backend]:
+        """List the backends that are in the configuration."""
+        return [each for each in self._backends if each.key not in self._added]
+
+    # --- models of the store ------------------------------------------------------------
+
+    async def add(
+        self, settings: BackendSettings, on_broken: Callable[[str], None]
+    ) -> Backend:
+        """Add a backend that is loaded on demand, and stays at a change of the configuration.
+
+        Args:
+            settings: with the paths of its files.
+            on_broken: called with the reason when a file of it turns out to be broken later.
+
+        Raises:
+            StartFailedError: it cannot be served.
+        """
+        if self._maker is None or self._reader is None:
+            raise StartFailedError(f"backend {settings.name} cannot be loaded later")
+        candidate = self._maker.inspect(settings)
+        added = await self._reader.read_one(settings, candidate, self._beside())
+        self._begin(added).on_broken = on_broken
+        self._added[added.engine.key] = added.engine
+        self._place(added, [])
+        return added.engine
+
+    def remove(self, backend: Backend) -> None:
+        """Remove a backend that was added; the requests that have arrived are served."""
+        self._remove(backend)
+        del self._added[backend.key]
+
+    def is_idle(self, backend: Backend) -> bool:
+        """Return whether a backend takes no memory, and nobody has asked for it."""
+        return self._loader.is_idle(backend.key)
+
+    def __contains__(self, backend: Backend) -> bool:
+        """Return whether a backend serves."""
+        return backend in self._backends
 
     # --- the headers of all, before anything changes ------------------------------------
 
@@ -239,11 +289,12 @@ class BackendSwap:
             await self._restore(new.engine, before)
             raise
 
-    def _begin(self, new: Replacement) -> None:
+    def _begin(self, new: Replacement) -> DemandModel:
         """Have the loader know an engine, which is not loaded yet."""
         keep_alive_s = keep_alive_of(new.entry.configured)
         model = DemandModel(new.engine, keep_alive_s, new.engine.limits)
         self._loader.begin(model, new.n_bytes)
+        return model
 
     def _is_loaded(self, backend: Backend | None) -> bool:
         return backend is not None and self._loader.is_loaded(backend.key)
@@ -309,7 +360,7 @@ class BackendSwap:
         """List the backends that stay loaded."""
         return [
             each.key
-            for each in self._backends
+            for each in self._configured()
             if not is_on_demand(self._entries[each.key].configured)
             and self._loader.is_loaded(each.key)
         ]

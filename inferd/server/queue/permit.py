@@ -66,6 +66,14 @@ class Permit:
         """
         while not self.is_granted:
             await self._changed.wait()
+        self.raise_rejection()
+
+    def raise_rejection(self) -> None:
+        """Raise the error that it was rejected with, if it was.
+
+        Raises:
+            InferdError: that error.
+        """
         if self._rejection is not None:
             raise self._rejection
 

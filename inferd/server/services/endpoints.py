@@ -6,7 +6,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from inferd.backend.capabilities import BackendCapabilities
 from inferd.backend.interface import Backend
-from inferd.config.settings import ListenSettings
+from inferd.config.settings import Config
 from inferd.line_decoder.kind import AnyLineKind
 from inferd.line_decoder.kinds import KINDS
 from inferd.server.connection.dispatch import Service
@@ -116,14 +116,19 @@ def surfaces_of(bindings: Sequence[AnyBinding]) -> Sequence[Surface]:
 
 
 def endpoints(
-    listen: ListenSettings,
+    config: Config,
     backends: Sequence[Backend],
     pipeline: Pipeline,
     bindings: Sequence[AnyBinding] = BINDINGS,
 ) -> Iterator[AnyEndpoint]:
-    """Yield the endpoints that are not switched off and that a backend can serve."""
+    """Yield the endpoints that are not switched off and that a backend can serve.
+
+    Where any model of the store is served, that is all of them: a model that can serve one
+    may be brought at any time.
+    """
     capabilities = [backend.capabilities for backend in backends]
+    serves_any = config.models.serve is True
     for binding in bindings:
-        is_off = getattr(listen, binding.surface.name, None) is False
-        if not is_off and any(map(binding.is_served_by, capabilities)):
+        is_off = getattr(config.listen, binding.surface.name, None) is False
+        if not is_off and (serves_any or any(map(binding.is_served_by, capabilities))):
             yield binding.endpoint(pipeline)

@@ -16,7 +16,9 @@ from inferd.ipc.worker import Loading
 from inferd.limits.server import MAX_MEDIA_FILES
 from inferd.resolve.request import ResolvedRequest
 from inferd.routing import ModelNames, route
-from inferd.server.loading.loader import ModelLoader, OnLoading
+from inferd.server.loading.loader import ModelLoader
+from inferd.server.loading.model import OnLoading
+from inferd.server.loading.store_models import UNREAD, StoreModels
 from inferd.server.media.quota import MediaQuota
 from inferd.server.queue.prepare import PrepareLocks
 from inferd.server.queue.requests import Permit, RequestQueue
@@ -87,6 +89,8 @@ class Pipeline:
     names: ModelNames = field(default_factory=ModelNames)
     """The names by which requests ask for a backend."""
     loader: ModelLoader = field(default_factory=ModelLoader)
+    store: StoreModels | None = None
+    """The models of the store that requests may name."""
 
     @asynccontextmanager
     async def admit(
@@ -112,17 +116,9 @@ class Pipeline:
         Cancellation: the job is dropped and its place in the queue freed.
         """
         await trio.lowlevel.checkpoint_if_cancelled()  # cancelled before it was queued
-        backend = route(self.backends, plan.needs, plan.model, self.names)
-        traits = RequestTraits(
-            backend=backend.key,
-            uid=context.peer.user,
-            priority=plan.priority,
-            n_bytes=context.n_bytes,
-            writes=isinstance(plan.job, GenerateJob),
-            is_live=plan.transcription is not None and plan.transcription.audio.is_open,
-        )
+        backend = await self._route(plan, context)
         with self.queue.admitted(
-            traits,
+            _traits_of(plan, context, backend.key),
             wants_position=reports.on_position is not None,
             keep_alive_s=plan.keep_alive_s,
         ) as permit:
@@ -147,6 +143,21 @@ class Pipeline:
                 permit.set_job(_Running(backend, prepared))
                 context.started()
                 yield backend, prepared
+
+    async def _route(
+        self, plan: ResolvedRequest[P], context: RequestContext
+    ) -> Backend:
+        """Choose the backend; a model of the store becomes one when it is named.
+
+        The request has a place in the queue while the header of that model is read.
+        """
+        if self.store is not None and (name := self.store.unopened(plan.model)):
+            with self.queue.admitted(_traits_of(plan, context, UNREAD)) as permit:
+                context.permit = permit
+                with permit.until_granted():  # that is, until it is rejected
+                    await self.store.open(name, context.peer.user)
+                permit.raise_rejection()
+        return route(self.backends, plan.needs, plan.model, self.names)
 
     async def _wait_loaded(
         self, backend: Backend, permit: Permit, on_loading: OnLoading | None
@@ -174,6 +185,20 @@ class Pipeline:
             return None
         async with self.render_locks.acquire(backend.key, permit, self.queue.order):
             return await backend.render(job)
+
+
+def _traits_of(
+    plan: ResolvedRequest[P], context: RequestContext, backend: str
+) -> RequestTraits:
+    """Return what decides when a request of a backend runs."""
+    return RequestTraits(
+        backend=backend,
+        uid=context.peer.user,
+        priority=plan.priority,
+        n_bytes=context.n_bytes,
+        writes=isinstance(plan.job, GenerateJob),
+        is_live=plan.transcription is not None and plan.transcription.audio.is_open,
+    )
 
 
 async def _report_positions(permit: Permit, on_position: OnPosition) -> None:

@@ -14,7 +14,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from inferd import __version__
-from inferd.backend.capabilities import BackendCapabilities
+from inferd.backend.capabilities import AcceleratorKind, BackendCapabilities
 from inferd.engine.supervisor.restart_policy import RestartDelay
 from inferd.ipc.worker import Loading, SandboxReport
 from inferd.limits.connections import ADMIN_LISTENER_EVENTS
@@ -85,6 +85,8 @@ class StatusBoard:
         self._on_death = on_death
         self.facts_of: Callable[[str], BackendFacts | None] = lambda _: None
         """Looks up a backend by its name; ``None`` for one that is not known."""
+        self.unread: Callable[[], Sequence[str]] = tuple
+        """Lists the models of the store whose headers have not been read."""
         self._lifecycle = LifecycleFrame(status="starting")
         self._capabilities: dict[str, CapabilitiesFrame] = {}
         self._down: set[str] = set()
@@ -96,19 +98,22 @@ class StatusBoard:
 
     @property
     def snapshot(self) -> list[bytes]:
-        """The present status as frames: capabilities by backend name, then lifecycle."""
+        """The present status as frames: capabilities by backend name, then lifecycle.
+
+        Models of the store whose headers have not been read are between them.
+        """
         known = [self._capabilities[name] for name in sorted(self._capabilities)]
         known = [self._with_facts(frame) for frame in known]
+        known += map(_unread_frame, self.unread())
         frames: list[StatusFrame] = [*known, self._lifecycle]
         return [encode(frame) for frame in frames]
 
     @contextmanager
     def subscribe(self) -> Iterator["StatusSubscriber"]:
         """Get the snapshot and then every event; the frames end if we fall behind."""
-        subscriber = StatusSubscriber(
-            ADMIN_LISTENER_EVENTS + len(self._capabilities) + 1
-        )
-        for frame in self.snapshot:
+        snapshot = self.snapshot
+        subscriber = StatusSubscriber(ADMIN_LISTENER_EVENTS + len(snapshot))
+        for frame in snapshot:
             subscriber.send(frame)
         if self._is_closed:
             subscriber.close()
@@ -154,7 +159,12 @@ class StatusBoard:
     # --- WorkerObserver -----------------------------------------------------------
 
     def loading(self, backend: str, loading: Loading) -> None:
-        """Publish that a worker loads its model."""
+        """Publish that a worker loads its model.
+
+        Of a backend that is added while the others serve, nothing is published.
+        """
+        if self._has_been_ready and backend not in self._down:
+            return
         frame = LifecycleFrame(
             status="restarting" if self._has_been_ready else "loading_model",
             phase=loading.phase,
@@ -255,6 +265,27 @@ class StatusBoard:
             log_event = log.info if report.is_complete else log.warning
             log_event("worker.boxed", backend=backend, **report.log_fields())
         self._sandbox_reports.clear()
+
+
+def _unread_frame(name: str) -> CapabilitiesFrame:
+    """Make the frame of a model whose header has not been read."""
+    return CapabilitiesFrame(
+        backend=name,
+        v2=False,
+        vision=False,
+        audio=False,
+        tools=False,
+        thinking=False,
+        embed=False,
+        generate=False,
+        rerank=False,
+        accelerator=AcceleratorKind.CPU,
+        gpu_layers=0,
+        wire_version=WIRE_VERSION,
+        state="unloaded",
+        is_unread=True,
+        daemon_version=__version__,
+    )
 
 
 def _capabilities_frame(

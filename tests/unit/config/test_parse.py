@@ -17,6 +17,8 @@ from inferd.config.settings import (
     LimitSettings,
     MemorySettings,
 )
+from inferd.limits.models import MODEL_NAME_MAX_CHARS
+from inferd.limits.residency import MAX_OPENED_MODELS
 from inferd.limits.server import MAX_ALIASES
 
 MOCK = '[[backend]]\nkind = "mock"\nname = "m"\n'
@@ -87,7 +89,7 @@ def test_every_table_is_read():
             "oops = 1",
             (
                 "oops: no such key; allowed: access, admission, backend, limits, "
-                "listen, log, memory, users"
+                "listen, log, memory, models, users"
             ),
         ),
         (
@@ -268,6 +270,15 @@ def test_a_wrong_type_is_refused_with_key_and_value(text, line):
             "backend[0].aliases = 'x': this is already an alias of backend m",
         ),
         (
+            "[models]\nserve = 'all'",
+            "models.serve = 'all': expected `bool | array`, got `str`",
+        ),
+        (
+            "[models]\nserve = ['a', 'b', 'a']",
+            "models.serve[2] = 'a': it is listed already",
+        ),
+        ("[models]\nn_ctx = 0", "models.n_ctx = 0: expected `int` >= 8"),
+        (
             f"{LLAMA}speculation = 'guess'",
             "backend[0].speculation = 'guess': expected one of draft, lookup, off",
         ),
@@ -335,7 +346,7 @@ def test_a_value_out_of_range_is_refused_with_what_is_allowed(text, line):
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        *(("name", ""), ("name", "a b"), ("name", ".hidden"), ("name", "x" * 65)),
+        *(("name", ""), ("name", "a b"), ("name", ".hidden"), ("name", "a@b")),
         *(("name", "chat\n"), ("sha256", "0" * 63), ("sha256", "A" * 64)),
         ("sha256", "0" * 64 + "\n"),
     ],
@@ -453,3 +464,39 @@ def test_a_backend_has_a_bounded_number_of_aliases():
     assert complaint(f"{MOCK}aliases = {aliases}").startswith("backend[0].aliases = ")
     [backend] = parse_config(f"{MOCK}aliases = {aliases[1:]}").backend
     assert len(backend.aliases) == MAX_ALIASES
+
+
+def test_the_default_backend_makes_way_for_models_of_the_store():
+    default = parse_config("").backend
+    for serve, backends in (
+        ("true", ()),
+        ("['a']", ()),
+        ("false", default),
+        ("[]", default),
+    ):
+        assert parse_config(f"[models]\nserve = {serve}").backend == backends
+    [mock] = parse_config(f"{MOCK}[models]\nserve = true").backend
+    assert mock.name == "m"
+    assert (
+        parse_config(f"{MOCK}[models]\nserve = true").served
+        == "m, all models of the store"
+    )
+    assert parse_config("[models]\nserve = ['a/b:c', 'd']").served == "a/b:c, d"
+
+
+def test_names_of_the_store_that_cannot_be_served_are_refused():
+    no_name = complaint("[models]\nserve = ['a', 'a b']")
+    assert no_name.startswith("models.serve[1]: 'a b': a model's name is ")
+    many = [f"m{number}" for number in range(MAX_OPENED_MODELS + 1)]
+    too_many = complaint(f"[models]\nserve = {many}")
+    assert too_many.startswith("models.serve = ['m0', 'm1', ")
+    assert too_many.endswith(f"expected `array` of length <= {MAX_OPENED_MODELS}")
+
+
+def test_names_of_backends_are_as_long_as_those_of_the_store():
+    text = "[[backend]]\nkind = 'mock'\nname = '{}'"
+    assert parse_config(text.format("team/x:q4")).backend[0].name == "team/x:q4"
+    assert parse_config(text.format("x" * MODEL_NAME_MAX_CHARS)).backend
+    assert "expected `str` matching" in complaint(
+        text.format("x" * (MODEL_NAME_MAX_CHARS + 1))
+    )

@@ -160,3 +160,11 @@ def test_a_backend_is_printed_with_its_aliases_and_state(inferd, short_dir):
         inferd, short_dir, says(named | {"aliases": []}, status("ready"))
     )
     assert stdout.splitlines()[2].startswith("backend chat: loading, model m, ")
+
+
+def test_of_a_model_that_has_not_been_read_only_that_is_printed(inferd, short_dir):
+    unread = ABLE | {"backend": "team/x:q4", "state": "unloaded", "is_unread": True}
+    _, stdout, _ = ask(inferd, short_dir, says(unread, status("ready")))
+    assert stdout.splitlines()[2:] == [
+        "backend team/x:q4: unloaded, a model of the store that no request has named yet"
+    ]

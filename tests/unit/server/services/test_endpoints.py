@@ -4,7 +4,7 @@ import pytest
 
 from inferd.admission.control import Admission
 from inferd.backend.capabilities import BackendCapabilities
-from inferd.config.settings import ListenSettings
+from inferd.config.settings import Config, ListenSettings, ModelsSettings
 from inferd.server.connection.serve import Endpoint
 from inferd.server.queue.requests import RequestQueue
 from inferd.server.services.endpoints import BINDINGS, endpoints
@@ -25,13 +25,13 @@ EMBEDDER = BackendCapabilities(generate=False, embed=True, n_embd=8)
 RERANKER = BackendCapabilities(generate=False, rerank=True)
 
 
-def leaves(*able: BackendCapabilities, **listen: Any) -> list[str]:
+def leaves(
+    *able: BackendCapabilities, serve: bool | tuple[str, ...] = False, **listen: Any
+) -> list[str]:
+    config = Config(listen=ListenSettings(**listen), models=ModelsSettings(serve=serve))
     backends = [ScriptedBackend(capabilities=each) for each in able]
     pipeline = Pipeline(backends, RequestQueue(Admission(max_active=1, max_queued=1)))
-    return [
-        each.surface.socket
-        for each in endpoints(ListenSettings(**listen), backends, pipeline)
-    ]
+    return [each.surface.socket for each in endpoints(config, backends, pipeline)]
 
 
 @pytest.mark.parametrize(
@@ -70,3 +70,9 @@ async def test_each_endpoint_decodes_its_own_requests():
     found = [cast("Endpoint[Any]", each.endpoint(pipeline)) for each in BINDINGS]
     kinds = [type(each.decode(REQUESTS[each.socket]().rstrip())) for each in found]
     assert kinds == [GenerateRequest, BlocksRequest, EmbedRequest, RerankRequest]
+
+
+def test_any_model_of_the_store_may_serve_any_socket_that_is_not_switched_off():
+    assert leaves(serve=True) == [TEXT, V2, EMBED, RERANK]
+    assert leaves(serve=True, v2=False, embed=False) == [TEXT, RERANK]
+    assert leaves(CHAT, serve=("a",)) == [TEXT]

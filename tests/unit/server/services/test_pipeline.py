@@ -1,5 +1,7 @@
+import dataclasses
 from contextlib import suppress
 
+import msgspec
 import pytest
 import trio
 import trio.testing
@@ -16,16 +18,20 @@ from inferd.backend.job import (
     ToolSpec,
     Turn,
 )
+from inferd.config.served import StoreView
+from inferd.config.settings import Config, ModelsSettings
 from inferd.errors import (
     BackendUnavailableError,
     DrainingError,
+    InferdError,
     InvalidRequestError,
     ModelNotFoundError,
     QueueFullError,
 )
 from inferd.resolve.request import ResolvedRequest
-from inferd.routing import EMBEDS, GENERATES
+from inferd.routing import EMBEDS, GENERATES, ModelNames
 from inferd.server.identity.peer import Peer
+from inferd.server.loading.store_models import UNREAD, StoreModels
 from inferd.server.queue.requests import RequestQueue
 from inferd.server.request_context import RequestContext
 from inferd.server.services.pipeline import OnPosition, Pipeline, Reports, resolved_job
@@ -422,4 +428,39 @@ async def test_a_request_goes_to_the_backend_that_it_names():
     with pytest.raises(ModelNotFoundError, match="a, b, fast"):
         async with admitted(pipeline, plan, begin()):
             pass
+    assert is_free(pipeline)
+
+
+async def test_requests_for_a_model_that_is_not_read_yet_wait_in_the_queue(
+    autojump_clock,
+):
+    async def look(_models: ModelsSettings, _before: StoreView) -> StoreView:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    config = Config(models=ModelsSettings(serve=True))
+    pipeline = dataclasses.replace(
+        make_pipeline(ScriptedBackend(), max_queued=1),
+        store=StoreModels(config, look, ModelNames()),
+    )
+    pipeline.queue.hold(UNREAD)
+    plan = msgspec.structs.replace(PLAN, model="team/x")
+    ended: list[type[InferdError]] = []
+
+    async def ask(uid: int) -> None:
+        try:
+            await hold(pipeline, plan, begin(uid))
+        except InferdError as error:
+            ended.append(type(error))
+
+    async with trio.open_nursery() as clients:
+        clients.start_soon(ask, 1)
+        await trio.testing.wait_all_tasks_blocked()
+        assert pipeline.queue.count_waiting() == 1
+        await ask(1)
+        assert ended == [QueueFullError]
+        async with admitted(pipeline, PLAN, begin(2)):  # of another backend
+            assert pipeline.queue.count_active() == 1
+        pipeline.queue.reject_waiting()
+    assert ended == [QueueFullError, DrainingError]
     assert is_free(pipeline)

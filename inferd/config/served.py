@@ -1,0 +1,180 @@
+"""The models of a store that are served by name, and the backends that they would be."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+import msgspec
+
+from inferd.config.find_model import located_files
+from inferd.config.kinds.kind import BackendKind
+from inferd.config.kinds.registry import KINDS, KindRegistry
+from inferd.config.settings import BackendSettings, ConfigError, ModelsSettings
+from inferd.limits.residency import MAX_SERVED_MODELS
+from inferd.models.store.directory import MANIFESTS, StoreDirectory, StoreError
+from inferd.models.store.manifest import ManifestError
+from inferd.models.store.names import file_of
+from inferd.models.store.store import ModelNotInStoreError, ModelStore
+
+Stamp = tuple[int, int, int]
+"""Inode, time of change and size of a manifest: another one has another stamp."""
+
+_OPTIONS: Final = ("n_ctx", "n_gpu_layers", "keep_alive_s")
+"""Settings of ``[models]`` that those of a backend are made of, where its kind has them."""
+
+
+class StoreModel(NamedTuple):
+    """A model of the store that is served."""
+
+    settings: BackendSettings
+    """Of the backend that it becomes, with the paths and the SHA-256 of its files."""
+    stamp: Stamp
+
+
+class RefusedModel(NamedTuple):
+    """A model of the store that cannot be served as it is."""
+
+    reason: str
+    """For the operator: it may have paths."""
+    is_missing: bool = False
+    """Whether the store has no such model."""
+
+
+class StoreView(NamedTuple):
+    """What a look at the store has found."""
+
+    served: Mapping[str, StoreModel] = MappingProxyType({})
+    refused: Mapping[str, RefusedModel] = MappingProxyType({})
+    """Those that cannot be served, and why; the name is empty for the store itself."""
+
+
+NOTHING_SERVED: Final = StoreView()
+
+
+def view_store(
+    path: Path,
+    models: ModelsSettings,
+    before: StoreView = NOTHING_SERVED,
+    kinds: KindRegistry = KINDS,
+) -> StoreView:
+    """Find the models of a store that are served; this reads files.
+
+    Args:
+        path: of the store.
+        models: which of its models, and with which settings.
+        before: an earlier view: manifests that have not changed since are not read again.
+        kinds: the kinds of backends.
+
+    Bounds:
+        ``MAX_SERVED_MODELS``, the first by name; one descriptor more than those of the
+        store's directories.
+    """
+    if not models.serve:
+        return NOTHING_SERVED
+    try:
+        directory = StoreDirectory.open(path, makes=False)
+        if directory is None:
+            return _found_nothing(models, f"{path} is no model store")
+        with directory:
+            return _View(ModelStore(directory), models, before, kinds).read()
+    except (StoreError, OSError) as error:
+        return _found_nothing(models, str(error))
+
+
+def missing_models(models: ModelsSettings, view: StoreView) -> Iterable[str]:
+    """Describe those models that the configuration names and that cannot be served."""
+    for name in () if isinstance(models.serve, bool) else models.serve:
+        if name in view.refused:
+            yield f"models.serve: {name}: {view.refused[name].reason}"
+
+
+def _found_nothing(models: ModelsSettings, reason: str) -> StoreView:
+    """Refuse all models that are named, or the store as a whole."""
+    names = [""] if isinstance(models.serve, bool) else models.serve
+    return StoreView(refused={name: RefusedModel(reason) for name in names})
+
+
+class _View:
+    """One look at a store."""
+
+    def __init__(
+        self,
+        store: ModelStore,
+        models: ModelsSettings,
+        before: StoreView,
+        kinds: KindRegistry,
+    ) -> None:
+        self._store = store
+        self._models = models
+        self._before = before
+        self._kinds = kinds
+
+    def read(self) -> StoreView:
+        """Read the manifests of the models that are served.
+
+        Raises:
+            StoreError: the store has too many models.
+            OSError: its directories cannot be read.
+        """
+        served: dict[str, StoreModel] = {}
+        refused: dict[str, RefusedModel] = {}
+        names = self._names()
+        for name in names[:MAX_SERVED_MODELS]:
+            try:
+                served[name] = self._model(name)
+            except ModelNotInStoreError as error:
+                refused[name] = RefusedModel(str(error), is_missing=True)
+            except (ManifestError, StoreError, ConfigError, OSError) as error:
+                refused[name] = RefusedModel(str(error))
+        if left_out := names[MAX_SERVED_MODELS:]:
+            refused[""] = RefusedModel(
+                f"{len(left_out)} models from {left_out[0]} on are not served: at most "
+                f"{MAX_SERVED_MODELS} are; name those to serve in models.serve"
+            )
+        return StoreView(served, refused)
+
+    def _names(self) -> list[str]:
+        serve = self._models.serve
+        if isinstance(serve, bool):
+            return self._store.names() if serve else []
+        return [*serve]
+
+    def _model(self, name: str) -> StoreModel:
+        """Describe a model, as before if its manifest has not changed.
+
+        Raises:
+            ManifestError: its manifest cannot be used.
+            StoreError: it is not there, a file of it is missing, or it is in several files.
+            OSError: the manifest cannot be read.
+        """
+        stamp = self._stamp(name)
+        known = self._before.served.get(name)
+        if known is not None and known.stamp == stamp:
+            return known
+        manifest = self._store.model(name)
+        located = located_files(self._store, manifest)
+        kind = self._kinds.named(manifest.kind)
+        if kind is None:
+            raise StoreError(f"it is for kind = {manifest.kind!r}, which is not there")
+        settings = kind.locate(self._settings(kind, name), lambda _: located)
+        return StoreModel(settings, stamp)
+
+    def _stamp(self, name: str) -> Stamp:
+        try:
+            status = self._store.directory.status(MANIFESTS, file_of(name))
+        except FileNotFoundError:
+            return 0, 0, 0  # then there is no manifest to read either
+        return status.st_ino, status.st_mtime_ns, status.st_size
+
+    def _settings(
+        self, kind: BackendKind[BackendSettings], name: str
+    ) -> BackendSettings:
+        """Make the settings of a model's backend, without its files."""
+        options = {
+            key: getattr(self._models, key)
+            for key in _OPTIONS
+            if key in kind.settings.__struct_fields__
+        }
+        table: dict[str, object] = {"kind": kind.name, "name": name, "load": "demand"}
+        return msgspec.convert(table | options, kind.settings)

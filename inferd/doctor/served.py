@@ -1,0 +1,112 @@
+"""Checks of the models of the store that are served by name."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from inferd.config.kinds.kind import InWorker
+from inferd.config.kinds.registry import KindRegistry
+from inferd.config.served import StoreModel, StoreView, view_store
+from inferd.config.settings import Config, is_on_demand
+from inferd.doctor.check import Check, Finding, failed, ok, warning
+from inferd.doctor.memory import Forecast, figures, forecast
+from inferd.limits.residency import DOCTOR_MAX_SERVED
+from inferd.memory.plan import MemoryBudget
+
+_HINT: Final = "free memory, or set [memory] budget, or a smaller [models] n_ctx"
+
+
+class MemoryBeside(NamedTuple):
+    """The memory of the backends that are configured."""
+
+    known: Forecast
+    budget: MemoryBudget
+
+    def left(self, config: Config) -> MemoryBudget:
+        """Return the memory that is left while those that stay loaded have theirs."""
+        needs = {} if self.known.plan is None else self.known.plan.needs
+        kept = {each.name for each in config.backend if not is_on_demand(each)}
+        needed = sum(need.total for name, need in needs.items() if name in kept)
+        return replace(self.budget, n_bytes=max(0, self.budget.n_bytes - needed))
+
+
+def served_checks(
+    config: Config, store: Path, memory: Callable[[], MemoryBeside], kinds: KindRegistry
+) -> Iterator[Check]:
+    """Yield a check for each model of the store that is served, or cannot be.
+
+    Args:
+        config: says which models are served.
+        store: its path.
+        memory: returns that of the configured backends.
+        kinds: the kinds of backends.
+
+    Bounds: workers are asked about ``DOCTOR_MAX_SERVED`` models.
+    """
+    if not config.models.serve:
+        return
+    served = _Served(config, memory, kinds)
+    view = view_store(store, config.models, kinds=kinds)
+    yield Check("served", partial(served.check_all, view))
+    for name, refused in view.refused.items():
+        if name:
+            yield Check(f"served[{name}]", partial(served.fail, refused.reason))
+    for name, model in [*view.served.items()][:DOCTOR_MAX_SERVED]:
+        yield Check(f"served[{name}]", partial(served.check, name, model))
+
+
+class _Served:
+    def __init__(
+        self,
+        config: Config,
+        memory: Callable[[], MemoryBeside],
+        kinds: KindRegistry,
+    ) -> None:
+        self._config = config
+        self._memory = memory
+        self._kinds = kinds
+
+    def check_all(self, view: StoreView) -> Finding:
+        """Say how many models are served by name."""
+        n_served, n_tried = len(view.served), DOCTOR_MAX_SERVED
+        detail = f"{n_served} models of the store are served by name"
+        if n_served > n_tried:
+            detail = f"{detail}; of these, the first {n_tried} are tried here"
+        if (store := view.refused.get("")) is not None:
+            return warning(f"{detail}; {store.reason}", "inferd model list")
+        return ok(detail)
+
+    def fail(self, reason: str, hint: str = "inferd model list") -> Finding:
+        """Report a model that is not served: the daemon does not start without one it names."""
+        is_named = not isinstance(self._config.models.serve, bool)
+        return (failed if is_named else warning)(f"not served: {reason}", hint)
+
+    def check(self, name: str, model: StoreModel) -> Finding:
+        """Check that a model can be read, and fits beside the backends that stay loaded."""
+        for backend in self._config.backend:
+            if name in {backend.name, *backend.aliases}:
+                return warning(f"not served: backend {backend.name} has this name")
+        kind = self._kinds.of(model.settings)
+        match kind.served_by:
+            case InWorker(program=program):
+                tried = kind.doctor.without_hashes(model.settings)
+            case _:
+                return self.fail(f"kind = {kind.name} has no worker")
+        left = self._memory().left(self._config)
+        known = forecast([(program, tried)], left, self._config.limits)
+        if name in known.failures:
+            hint = f"inferd model remove {name}; then bring it again"
+            return self.fail(known.failures[name], hint)
+        if known.plan is None or name in known.plan.too_large:
+            return self.fail(
+                known.refusal or "it needs more memory than is left", _HINT
+            )
+        need, demand = known.plan.needs[name], known.demands[name]
+        reduced = "; reduced to fit" if need.n_ctx < demand.n_ctx else ""
+        detail = f"needs {need}, and {left.n_bytes // 2**20} MiB are left{reduced}"
+        return replace(
+            ok(f"can be loaded: {detail}"), figures=figures(known.plan, need)
+        )

@@ -1,0 +1,372 @@
+"""The models of the store that requests name: each becomes a backend when one does."""
+
+import math
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, Protocol
+
+import structlog
+import trio
+
+from inferd.backend.interface import Backend, StartFailedError
+from inferd.config.served import (
+    NOTHING_SERVED,
+    StoreModel,
+    StoreView,
+    missing_models,
+)
+from inferd.config.settings import (
+    BackendSettings,
+    Config,
+    ConfigError,
+    ModelsSettings,
+)
+from inferd.errors import BackendNotReadyError
+from inferd.limits.residency import (
+    MAX_HEADER_READS,
+    MAX_OPENED_MODELS,
+    STORE_LOOK_S,
+)
+from inferd.routing import ModelNames
+from inferd.server.large_lines.fair_limiter import FairLimiter
+from inferd.server.loading.store_state import (
+    HeaderRead,
+    ModelFailure,
+    StoreBackend,
+    StoreLook,
+)
+
+log = structlog.get_logger("daemon")
+
+UNREAD: Final = "(a model whose header is read)"
+"""In place of a backend, for the queue: no backend has this name, and nothing there runs."""
+
+CANNOT_BE_READ: Final = "what the store has of this model cannot be used; inferd doctor tells the operator why"
+
+NOBODY: Final = -1
+"""In place of a user, for headers that are read at the start."""
+
+Look = Callable[[ModelsSettings, StoreView], Awaitable[StoreView]]
+"""Looks at the store, in a thread; given what was found before with the same settings."""
+
+
+def n_store_workers(models: ModelsSettings) -> int:
+    """Return the most workers that models of the store have at once."""
+    serve = models.serve
+    if not serve:
+        return 0
+    n_models = MAX_OPENED_MODELS if isinstance(serve, bool) else len(serve)
+    return n_models + MAX_HEADER_READS
+
+
+class Backends(Protocol):
+    """The backends that serve, to which those of the store are added."""
+
+    async def add(
+        self, settings: BackendSettings, on_broken: Callable[[str], None]
+    ) -> Backend:
+        """Read a header and add a backend; raises ``StartFailedError`` or ``ConfigError``."""
+
+    def remove(self, backend: Backend) -> None:
+        """Remove it; the requests that have arrived for it are served."""
+
+    def is_idle(self, backend: Backend) -> bool:
+        """Return whether it takes no memory and nobody has asked for it."""
+
+    def __contains__(self, backend: Backend) -> bool:
+        """Return whether it serves."""
+
+
+class StoreModels:
+    """The models of the store that are served by name.
+
+    The store is looked at again when a request names a model of it and the last look is
+    ``STORE_LOOK_S`` ago; for a name that is not known there, the request waits for a look
+    that begins after it. So a name counts from the first request after it was brought, and
+    at most that long after it was removed.
+
+    A model becomes a backend when a request names it: a worker reads its header and ends.
+    What cannot be read is refused with the reason: until its manifest changes if its files
+    are at fault, else for ``breaker_open_s``.
+
+    Args:
+        config: which models are served, and the time of the circuit breaker.
+        look: looks at the store.
+        names: are told which models are served.
+
+    Bounds:
+        ``MAX_OPENED_MODELS`` backends, of which the one that was named longest ago is
+        removed for another if it is not in use; ``MAX_HEADER_READS`` processes.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        look: Look,
+        names: ModelNames,
+    ) -> None:
+        self.settings = config.models
+        self._look = look
+        self._names = names
+        self._limits = config.limits
+        self._backends: Backends
+        self._nursery: trio.Nursery
+        self.view = NOTHING_SERVED
+        """What the last look has found."""
+        self._looked_at = -float("inf")
+        self._has_started = False
+        self._look_wanted = trio.Event()
+        self._has_looked = trio.Event()
+        self._opened: dict[str, StoreBackend] = {}
+        self._failures: dict[str, ModelFailure] = {}
+        self._openings: dict[str, HeaderRead] = {}
+        self._limiter = FairLimiter(MAX_HEADER_READS)
+
+    def unread(self) -> list[str]:
+        """List the models that are no backends yet."""
+        return [
+            name
+            for name in self.view.served
+            if name not in self._opened and self._names.stored_name(name) == name
+        ]
+
+    # --- the start, and changes of the configuration ----------------------------------
+
+    async def run(
+        self,
+        backends: Backends,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Look at the store and read headers as requests demand, until cancelled.
+
+        Args:
+            backends: those that serve.
+            task_status: started once the models that the configuration names are read.
+
+        Raises:
+            ConfigError: one of them is missing.
+            StartFailedError: one of them cannot be served.
+        """
+        self._backends = backends
+        async with trio.open_nursery() as self._nursery:
+            if faults := await self.change(await self.check(self.settings)):
+                raise StartFailedError("; ".join(faults))
+            self._has_started = True
+            task_status.started()
+            while True:
+                await self._look_wanted.wait()
+                await trio.sleep_until(self._looked_at + STORE_LOOK_S)
+                self._look_wanted = trio.Event()
+                at, settings, before = trio.current_time(), self.settings, self.view
+                view = await self._look(settings, before)
+                if self.view is before:  # else a change of the configuration has looked
+                    self._apply(StoreLook(settings, view, at))
+
+    async def check(self, new: ModelsSettings) -> StoreLook:
+        """Look at the store with other settings; nothing changes.
+
+        Raises:
+            ConfigError: a model that they name is missing or cannot be used.
+        """
+        at = trio.current_time()
+        if not new.serve:
+            return StoreLook(new, NOTHING_SERVED, at)
+        view = await self._look(new, NOTHING_SERVED)
+        for fault in missing_models(new, view):
+            raise ConfigError(fault)
+        return StoreLook(new, view, at)
+
+    async def change(self, checked: StoreLook) -> list[str]:
+        """Serve what ``check`` has found with other settings.
+
+        Returns:
+            Reasons for which models that they name cannot be served.
+        """
+        self._apply(checked)
+        return await self._open_named()
+
+    def close_idle(self) -> None:
+        """Forget the headers of what is not in use: there is other memory for it now."""
+        self._failures.clear()
+        for name, opened in [*self._opened.items()]:
+            if self._backends.is_idle(opened.backend):
+                self._close(name)
+
+    def _apply(self, looked: StoreLook) -> None:
+        """Take over what a look has found."""
+        settings, view, at = looked
+        for name, refused in view.refused.items():
+            if self.view.refused.get(name) != refused:
+                log.warning("models.refused", name=name, reason=refused.reason)
+        self.settings, self.view, self._looked_at = settings, view, at
+        self._names.replace_stored([*view.served])
+        for name, opened in [*self._opened.items()]:
+            if (
+                not self._has(name, opened.model)
+                or opened.backend not in self._backends
+            ):
+                self._close(name)
+        self._failures = {
+            name: failure
+            for name, failure in self._failures.items()
+            if view.served.get(name) == failure.model
+        }
+        self._has_looked.set()
+        self._has_looked = trio.Event()
+
+    def _has(self, name: str, model: StoreModel) -> bool:
+        """Return whether the store has a model with the same files and settings."""
+        found = self.view.served.get(name)
+        return found is not None and found.settings == model.settings
+
+    async def _open_named(self) -> list[str]:
+        """Read the headers of the models that the configuration names.
+
+        Returns:
+            Reasons for which some cannot be read.
+        """
+        faults: list[str] = []
+
+        async def open_one(name: str, user: int) -> None:
+            try:
+                await self.open(name, user)
+            except BackendNotReadyError as error:
+                failure = self._failures.get(name)
+                reason = error.message if failure is None else failure.text
+                faults.append(f"models.serve: {name}: {reason}")
+
+        if not isinstance(self.settings.serve, bool):
+            async with trio.open_nursery() as nursery:
+                for number, name in enumerate(self.unread()):
+                    nursery.start_soon(open_one, name, NOBODY - number)
+        return sorted(faults)
+
+    # --- requests ---------------------------------------------------------------------
+
+    def unopened(self, model: str | None) -> str | None:
+        """Return the model that a request has to ``open`` first; ``None`` for none.
+
+        Args:
+            model: that the request names, if it names one.
+        """
+        serve, name = self.settings.serve, self._names.stored_name(model)
+        if name is None or not (serve if isinstance(serve, bool) else name in serve):
+            return None
+        if (
+            name in self._opened
+            and self._looked_at + STORE_LOOK_S > trio.current_time()
+        ):
+            self._touch(name)
+            return None
+        return name
+
+    def _touch(self, name: str) -> None:
+        """Note that a model was named, after all others."""
+        if (opened := self._opened.pop(name, None)) is not None:
+            self._opened[name] = opened
+
+    async def open(self, name: str, user: int) -> None:
+        """Make a model a backend; one that the store does not have is left alone.
+
+        Args:
+            name: of the model.
+            user: who asks for it.
+
+        Raises:
+            BackendNotReadyError: it cannot be served.
+
+        Cancellation: a header that is being read is read to its end.
+        """
+        now = trio.current_time()
+        await self._wait_looked(now - STORE_LOOK_S * (name in self.view.served))
+        while name in self.view.served and name not in self._opened:
+            self._raise_failure(name)
+            opening = self._openings.setdefault(name, HeaderRead())
+            if user not in opening.users:
+                opening.users.add(user)
+                self._nursery.start_soon(self._read, name, user, opening)
+            opening.n_waiting += 1
+            try:
+                await opening.is_over.wait()
+            finally:
+                opening.n_waiting -= 1
+            if opening.reason:
+                raise BackendNotReadyError(opening.reason)
+        self._touch(name)
+        refused = self.view.refused.get(name)
+        if refused is not None and not refused.is_missing:
+            raise BackendNotReadyError(CANNOT_BE_READ)
+
+    async def _wait_looked(self, since: float) -> None:
+        """Wait until a look is over that began at some time, or later."""
+        while self._looked_at < since:
+            self._look_wanted.set()
+            await self._has_looked.wait()
+
+    def _raise_failure(self, name: str) -> None:
+        failure = self._failures.get(name)
+        if failure is None:
+            return
+        if failure.retry_at > trio.current_time():
+            raise BackendNotReadyError(failure.reason)
+        del self._failures[name]
+
+    # --- headers ----------------------------------------------------------------------
+
+    async def _read(self, name: str, user: int, opening: HeaderRead) -> None:
+        """Read the header of a model for those who wait for it, when it is a user's turn."""
+        async with self._limiter.acquire(user):
+            if opening.has_begun:
+                return
+            opening.has_begun = True
+            model = self.view.served.get(name)
+            if opening.n_waiting and model is not None:
+                opening.reason = await self._add(name, model)
+            del self._openings[name]
+            opening.is_over.set()
+
+    async def _add(self, name: str, model: StoreModel) -> str:
+        """Make a model a backend; return why it cannot be."""
+        if not self._has_room():
+            return f"{MAX_OPENED_MODELS} models of the store are in use already"
+        broken = partial(self._fail, name, model, text="", is_broken=True)
+        try:
+            backend = await self._backends.add(model.settings, broken)
+        except StartFailedError as error:
+            reason = error.reason
+            self._fail(
+                name, model, reason, text=str(error), is_broken=error.is_broken_file
+            )
+            return reason
+        self._opened[name] = StoreBackend(backend, model)
+        if not self._has(name, model):  # it was removed or replaced meanwhile
+            self._close(name)
+        return ""
+
+    def _has_room(self) -> bool:
+        """Make room for one more model; return whether there is."""
+        if len(self._opened) < MAX_OPENED_MODELS:
+            return True
+        for name, opened in self._opened.items():
+            if self._backends.is_idle(opened.backend):
+                self._close(name)
+                return True
+        return False
+
+    def _fail(
+        self, name: str, model: StoreModel, reason: str, *, text: str, is_broken: bool
+    ) -> None:
+        """Refuse requests for a model, for good if its files are broken."""
+        text = text or reason
+        if self._has_started:  # else the start fails with it, and logs one line
+            log.warning("models.refused", name=name, reason=text)
+        pause_s = math.inf if is_broken else self._limits.breaker_open_s
+        retry_at = trio.current_time() + pause_s
+        self._failures[name] = ModelFailure(reason, text, model, retry_at)
+        self._close(name)
+
+    def _close(self, name: str) -> None:
+        """Make a model no backend any more; what has arrived for it is served."""
+        opened = self._opened.pop(name, None)
+        if opened is not None and opened.backend in self._backends:
+            self._backends.remove(opened.backend)

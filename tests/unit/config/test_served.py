@@ -1,0 +1,123 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from inferd.config.kinds.llamacpp import LlamaCppSettings
+from inferd.config.kinds.whispercpp import WhisperCppSettings
+from inferd.config.served import NOTHING_SERVED, missing_models, view_store
+from inferd.config.settings import ModelsSettings
+from inferd.limits.residency import MAX_SERVED_MODELS
+from inferd.models.store.manifest import Manifest, StoredFile
+from inferd.models.store.store import ModelStore
+from tests.unit.models.store.stores import add_file, add_model, open_store
+
+ALL = ModelsSettings(serve=True)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ModelStore:
+    return open_store(tmp_path / "models")
+
+
+def test_a_model_becomes_a_backend_that_is_loaded_on_demand(store):
+    name = "team/x.gguf:q4"  # as a reference in a configuration it would be a path
+    [file] = add_model(store, name, b"weights").files
+    models = ModelsSettings(serve=True, n_ctx=128, keep_alive_s=7, n_gpu_layers="auto")
+    view = view_store(store.directory.path, models)
+    assert view.served[name].settings == LlamaCppSettings(
+        name=name,
+        load="demand",
+        model=str(store.directory.path / "blobs" / file.sha256),
+        sha256=file.sha256,
+        n_ctx=128,
+        keep_alive_s=7,
+        n_gpu_layers="auto",
+    )
+
+
+def test_projectors_and_speech_models_are_served_as_what_they_are(store):
+    weights, projector = add_file(store, b"weights"), add_file(store, b"projector")
+    eye = StoredFile(
+        name="eye.gguf", sha256=projector.sha256, n_bytes=9, role="projector"
+    )
+    store.publish(Manifest(name="eye", source="test", files=(weights, eye)))
+    speech = Manifest(name="ear", source="test", files=(weights,), kind="whispercpp")
+    store.publish(speech)
+    view = view_store(store.directory.path, ALL)
+    seeing, hearing = (view.served[name].settings for name in ("eye", "ear"))
+    assert isinstance(seeing, LlamaCppSettings)
+    assert seeing.mmproj_sha256 == projector.sha256
+    assert isinstance(hearing, WhisperCppSettings)
+
+
+def test_what_cannot_be_used_is_refused_and_the_others_are_served(store):
+    add_model(store, "good", b"weights")
+    [file] = add_model(store, "gone", b"other").files
+    store.directory.remove("blobs", file.sha256)
+    path = store.directory.path / "manifests"
+    (path / "torn.json").write_text("{")
+    (path / "link.json").symlink_to(path / "good.json")
+    os.mkfifo(path / "pipe.json")
+    view = view_store(store.directory.path, ALL)
+    assert [*view.served] == ["good"]
+    reasons = {name: refused.reason for name, refused in view.refused.items()}
+    assert set(reasons) == {"gone", "link", "pipe", "torn"}
+    assert "bring the model again" in reasons["gone"]
+    assert "torn.json: it is not valid" in reasons["torn"]
+    assert "is not a regular file" in reasons["pipe"]
+
+
+def test_manifests_are_read_again_only_if_they_have_changed(store, monkeypatch):
+    add_model(store, "a", b"one")
+    add_model(store, "b", b"two")
+    before = view_store(store.directory.path, ALL)
+    read: list[str] = []
+    model = ModelStore.model
+
+    def note(self, name):
+        read.append(name)
+        return model(self, name)
+
+    monkeypatch.setattr(ModelStore, "model", note)
+    assert view_store(store.directory.path, ALL, before) == before
+    add_model(store, "b", b"another one")
+    after = view_store(store.directory.path, ALL, before)
+    assert read == ["b"]
+    assert after.served["b"].settings != before.served["b"].settings
+
+
+def test_only_models_that_are_named_are_served(store):
+    add_model(store, "a", b"one")
+    add_model(store, "b", b"two")
+    models = ModelsSettings(serve=("b", "c"))
+    view = view_store(store.directory.path, models)
+    assert [*view.served] == ["b"]
+    assert view.refused["c"].is_missing
+    [fault] = missing_models(models, view)
+    assert fault.startswith("models.serve: c: ")
+    assert "has no model c; there are: a, b" in fault
+
+
+def test_no_more_than_the_most_are_served(store, monkeypatch):
+    monkeypatch.setattr("inferd.config.served.MAX_SERVED_MODELS", 2)
+    for name in "dbca":
+        add_model(store, name, b"one")
+    view = view_store(store.directory.path, ALL)
+    assert [*view.served] == ["a", "b"]
+    assert "2 models from c on are not served" in view.refused[""].reason
+    assert MAX_SERVED_MODELS >= 200
+
+
+@pytest.mark.parametrize("is_trusted", [True, False])
+def test_a_store_that_is_missing_or_not_trusted_serves_nothing(tmp_path, is_trusted):
+    path = tmp_path / "models"
+    if not is_trusted:
+        open_store(path)
+        path.chmod(0o777)
+    reason = "is no model store" if is_trusted else "cannot be trusted"
+    assert reason in view_store(path, ALL).refused[""].reason
+    named = ModelsSettings(serve=("a",))
+    [fault] = missing_models(named, view_store(path, named))
+    assert reason in fault
+    assert view_store(path, ModelsSettings()) == NOTHING_SERVED

@@ -1,0 +1,328 @@
+from collections.abc import Callable, Sequence
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+import trio
+import trio.testing
+
+from inferd.backend.interface import Backend, StartFailedError
+from inferd.config.kinds.llamacpp import LlamaCppSettings
+from inferd.config.served import NOTHING_SERVED, RefusedModel, StoreModel, StoreView
+from inferd.config.settings import (
+    BackendSettings,
+    Config,
+    ConfigError,
+    LimitSettings,
+    ModelsSettings,
+)
+from inferd.errors import BackendNotReadyError
+from inferd.limits.residency import (
+    MAX_HEADER_READS,
+    MAX_OPENED_MODELS,
+    STORE_LOOK_S,
+)
+from inferd.routing import ModelNames
+from inferd.server.loading.store_models import StoreModels
+from tests.fakes.backend import ScriptedBackend
+
+READ_S, LOOK_S = 0.5, 0.01
+BREAKER_S = 30.0
+
+
+def model(name: str, version: int = 1, blob: str = "") -> StoreModel:
+    """Make the model of a name; each version has a manifest of its own."""
+    path = blob or f"/store/blobs/{name}-{version}"
+    return StoreModel(LlamaCppSettings(name=name, model=path), (version, 0, 0))
+
+
+class Serving:
+    """What serves: it reads headers, which takes time, and may fail."""
+
+    def __init__(self) -> None:
+        self.served: list[Backend] = []
+        self.busy: set[str] = set()
+        self.reads: list[str] = []
+        self.n_reading = self.most_reading = 0
+        self.faults: dict[str, StartFailedError] = {}
+        self.on_broken: dict[str, Callable[[str], None]] = {}
+
+    async def add(
+        self, settings: BackendSettings, on_broken: Callable[[str], None]
+    ) -> Backend:
+        self.reads.append(settings.name)
+        self.n_reading += 1
+        self.most_reading = max(self.most_reading, self.n_reading)
+        await trio.sleep(READ_S)
+        self.n_reading -= 1
+        if fault := self.faults.get(settings.name):
+            raise fault
+        self.on_broken[settings.name] = on_broken
+        self.served.append(ScriptedBackend(name=settings.name))
+        return self.served[-1]
+
+    def remove(self, backend: Backend) -> None:
+        self.served.remove(backend)
+
+    def is_idle(self, backend: Backend) -> bool:
+        return backend.name not in self.busy
+
+    def __contains__(self, backend: Backend) -> bool:
+        return backend in self.served
+
+    @property
+    def names(self) -> list[str]:
+        return [each.name for each in self.served]
+
+
+class Home:
+    """A store that a test changes, and what serves its models."""
+
+    def __init__(
+        self,
+        *names: str,
+        serve: bool | Sequence[str] = True,
+        backends: Sequence[str] = (),
+    ) -> None:
+        self.view = StoreView({name: model(name) for name in names})
+        self.looks: list[float] = []
+        self.serving = Serving()
+        self.names = ModelNames(dict.fromkeys(backends, ()))
+        kept = serve if isinstance(serve, bool) else tuple(serve)
+        config = Config(
+            models=ModelsSettings(serve=kept),
+            limits=LimitSettings(breaker_open_s=BREAKER_S),
+        )
+        self.models = StoreModels(config, self.look, self.names)
+
+    async def look(self, models: ModelsSettings, _before: StoreView) -> StoreView:
+        self.looks.append(trio.current_time())
+        await trio.sleep(LOOK_S)
+        serve, (served, refused) = models.serve, self.view
+        if not isinstance(serve, bool):
+            served = {name: each for name, each in served.items() if name in serve}
+        return StoreView(served, refused)
+
+    def change(self, *models: StoreModel, **refused: str) -> None:
+        faults = {name: RefusedModel(reason) for name, reason in refused.items()}
+        self.view = StoreView({each.settings.name: each for each in models}, faults)
+
+    @asynccontextmanager
+    async def running(self):
+        with trio.fail_after(10_000):
+            async with trio.open_nursery() as nursery:
+                await nursery.start(self.models.run, self.serving)
+                yield self
+                nursery.cancel_scope.cancel()
+
+    async def ask(self, name: str | None, user: int = 1) -> str | None:
+        """Do what a request does; return the reason if it is refused."""
+        if (found := self.models.unopened(name)) is not None:
+            try:
+                await self.models.open(found, user)
+            except BackendNotReadyError as error:
+                return error.message
+        return None
+
+
+async def test_a_header_is_read_once_for_all_who_ask(autojump_clock):
+    async with Home("a", "b").running() as home:
+        assert (home.serving.reads, home.models.unread()) == ([], ["a", "b"])
+        async with trio.open_nursery() as clients:
+            for user in range(5):
+                clients.start_soon(home.ask, "a", user)
+        await home.ask("a")
+        assert (home.serving.reads, home.models.unread()) == (["a"], ["b"])
+
+
+async def test_those_who_wait_get_an_answer_if_the_first_to_ask_leaves(autojump_clock):
+    async with Home("a").running() as home, trio.open_nursery() as clients:
+        with trio.move_on_after(READ_S / 2):
+            clients.start_soon(home.ask, "a", 2)
+            await home.ask("a", 1)
+        await trio.sleep(READ_S)
+        assert home.serving.names == ["a"]
+
+
+async def test_users_take_turns_and_few_headers_are_read_at_once(autojump_clock):
+    names = [f"m{number}" for number in range(20)]
+    async with Home(*names).running() as home, trio.open_nursery() as clients:
+        for name in names[:-1]:
+            clients.start_soon(home.ask, name, 1)
+        await trio.sleep(READ_S / 2)
+        began_at = trio.current_time()
+        await home.ask(names[-1], 2)
+        assert trio.current_time() - began_at <= READ_S
+        assert home.serving.most_reading <= MAX_HEADER_READS
+
+
+async def test_nobody_waits_for_all_that_another_user_has_named_before(autojump_clock):
+    names = [f"m{number}" for number in range(20)]
+    async with Home(*names).running() as home, trio.open_nursery() as clients:
+        for name in names:
+            clients.start_soon(home.ask, name, 1)
+            await trio.testing.wait_all_tasks_blocked()
+        began_at = trio.current_time()
+        await home.ask(names[-1], 2)
+        assert trio.current_time() - began_at <= READ_S
+    assert sorted(home.serving.reads) == sorted(names)
+
+
+async def test_headers_that_nobody_waits_for_any_more_are_not_read(autojump_clock):
+    names = [f"m{number}" for number in range(20)]
+    async with Home(*names).running() as home:
+        with trio.move_on_after(READ_S / 2):
+            async with trio.open_nursery() as clients:
+                for name in names:
+                    clients.start_soon(home.ask, name)
+        await trio.sleep(100)
+        assert len(home.serving.reads) <= MAX_HEADER_READS
+
+
+async def test_the_store_is_looked_at_no_more_often_whatever_is_asked(autojump_clock):
+    async with Home("a").running() as home:
+        async with trio.open_nursery() as clients:
+            for number in range(1000):
+                clients.start_soon(home.ask, f"no{number}")
+                await trio.sleep(STORE_LOOK_S / 100)
+        took = trio.current_time() - home.looks[0]
+        assert len(home.looks) <= took / STORE_LOOK_S + 1
+
+
+async def test_a_name_counts_as_soon_as_it_is_in_the_store(autojump_clock):
+    async with Home().running() as home:
+        assert await home.ask("a") is None
+        home.change(model("a"))
+        await home.ask("a")
+        assert home.serving.names == ["a"]
+
+
+async def test_a_removed_model_is_no_backend_any_more(autojump_clock):
+    async with Home("a", "b").running() as home:
+        await home.ask("a")
+        home.change(model("b"))
+        await trio.sleep(STORE_LOOK_S)
+        await home.ask("a")
+        assert home.serving.names == []
+        assert home.models.unread() == ["b"]
+
+
+async def test_a_model_is_replaced_if_its_files_are_others(autojump_clock):
+    async with Home("a").running() as home:
+        await home.ask("a")
+        home.change(model("a", 2, blob=home.view.served["a"].settings.model))
+        await trio.sleep(STORE_LOOK_S)
+        await home.ask("a")
+        assert home.serving.reads == ["a"]
+        home.change(model("a", 3))
+        await trio.sleep(STORE_LOOK_S)
+        await home.ask("a")
+        assert (home.serving.reads, home.serving.names) == (["a", "a"], ["a"])
+
+
+async def test_a_broken_file_is_refused_until_its_manifest_changes(autojump_clock):
+    async with Home("a").running() as home:
+        fault = StartFailedError("/f: broken", reason="broken", is_broken_file=True)
+        home.serving.faults["a"] = fault
+        for _ in range(3):
+            assert "broken" in (await home.ask("a") or "")
+            await trio.sleep(10 * BREAKER_S)
+        assert home.serving.reads == ["a"]
+        home.serving.faults.clear()
+        home.change(model("a", 2, blob=home.view.served["a"].settings.model))
+        assert await home.ask("a") is None
+        assert home.serving.names == ["a"]
+
+
+async def test_what_failed_for_another_reason_is_tried_again_later(autojump_clock):
+    async with Home("a").running() as home:
+        home.serving.faults["a"] = StartFailedError("no memory just now")
+        for _ in range(3):
+            assert "no memory just now" in (await home.ask("a") or "")
+        assert home.serving.reads == ["a"]
+        home.serving.faults.clear()
+        await trio.sleep(BREAKER_S)
+        assert await home.ask("a") is None
+
+
+async def test_a_file_that_breaks_later_is_refused_from_then_on(autojump_clock):
+    async with Home("a").running() as home:
+        await home.ask("a")
+        home.serving.on_broken["a"]("its SHA-256 is not the expected one")
+        assert home.serving.names == []
+        assert "SHA-256" in (await home.ask("a") or "")
+
+
+async def test_the_model_that_was_named_longest_ago_makes_room(autojump_clock):
+    names = [f"m{number:02}" for number in range(MAX_OPENED_MODELS + 1)]
+    async with Home(*names).running() as home:
+        for name in names[:-1]:
+            await home.ask(name)
+        await home.ask(names[0])
+        home.serving.busy.add(names[1])
+        assert await home.ask(names[-1]) is None
+        assert set(home.serving.names) == {*names} - {names[2]}
+        home.serving.busy |= {*names}
+        assert "in use already" in (await home.ask(names[2]) or "")
+        home.serving.busy.clear()
+        assert await home.ask(names[2]) is None
+
+
+async def test_a_manifest_that_cannot_be_used_is_refused_without_its_path(
+    autojump_clock,
+):
+    async with Home("a").running() as home:
+        home.change(model("a"), b="/store/manifests/b.json: torn")
+        assert "inferd doctor" in (await home.ask("b") or "")
+        assert "/store" not in (await home.ask("b") or "")
+
+
+async def test_models_that_are_named_are_read_before_the_start(autojump_clock):
+    async with Home("a", serve=["a"]).running() as home:
+        assert home.serving.names == ["a"]
+        assert home.models.unopened("b") is None  # and the store is not looked at
+
+
+async def test_a_start_fails_for_a_named_model_that_cannot_be_read(autojump_clock):
+    home = Home("a", serve=["a"])
+    home.serving.faults["a"] = StartFailedError("/f: broken", reason="broken")
+    with pytest.RaisesGroup(
+        pytest.RaisesExc(StartFailedError, match=r"models\.serve: a: /f: broken"),
+        flatten_subgroups=True,
+    ):
+        async with home.running():
+            pass
+    missing = Home(serve=["b"])
+    missing.view = StoreView(refused={"b": RefusedModel("no b", is_missing=True)})
+    with pytest.RaisesGroup(
+        pytest.RaisesExc(ConfigError, match="no b"), flatten_subgroups=True
+    ):
+        async with missing.running():
+            pass
+
+
+async def test_other_settings_are_served_once_they_are_checked(autojump_clock):
+    async with Home("a", "b", serve=["a"]).running() as home:
+        new = ModelsSettings(serve=("b", "c"))
+        home.view = StoreView(refused={"c": RefusedModel("no c", is_missing=True)})
+        with pytest.raises(ConfigError, match=r"models\.serve: c: no c"):
+            await home.models.check(new)
+        assert home.serving.names == ["a"]
+        home.change(model("b"))
+        new = msgspec.structs.replace(new, serve=("b",))
+        assert await home.models.change(await home.models.check(new)) == []
+        assert home.serving.names == ["b"]
+        home.models.close_idle()
+        assert home.serving.names == []
+
+
+async def test_nothing_is_looked_at_where_nothing_is_served(autojump_clock):
+    async with Home("a", serve=False).running() as home:
+        assert await home.ask("a") is None
+        assert (home.looks, home.models.view) == ([], NOTHING_SERVED)
+
+
+async def test_names_of_backends_stand_before_those_of_the_store(autojump_clock):
+    async with Home("a", "b", backends=["a"]).running() as home:
+        assert home.models.unopened("a") is None
+        assert home.models.unread() == ["b"]
