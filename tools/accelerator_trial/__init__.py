@@ -1,11 +1,11 @@
 """Try inferd with an accelerator on a machine without a network, in calls of minutes.
 
-    python3 -m tools.accelerator_trial --step archive --backend cuda --work DIR --python 3.12
+    .venv/bin/python -m tools.accelerator_trial --step archive --backend cuda --work DIR --python 3.12
     python3 -m tools.accelerator_trial --step build --backend cuda --work DIR
     python3 -m tools.accelerator_trial --step test --backend cuda --work DIR
     python3 -m tools.accelerator_trial --step bench --backend cuda --work DIR
 
-`archive` runs where there is a package registry. It writes `DIR/trial.tar.gz`: this checkout's
+`archive` runs where there is a package registry, after `make setup`. It writes `DIR/trial.tar.gz`: this checkout's
 last commit, the sources of llama.cpp that a library needs, and the pinned wheels of the
 other machine's Python. The other steps run on the machine with the accelerator, in `repository` below
 the directory where the archive was unpacked, which is their `--work`:
