@@ -90,6 +90,7 @@ class BlockParser:
         self._n_buffered = 0
         self._n_calls = 0
         self._is_unsure = False  # whether the open region may still be text
+        self._text_region = OUTSIDE  # where it goes on if it is
         self._enter(self._markers.open_region(opened))
 
     def feed(self, text: str) -> list[ParsedBlock]:
@@ -190,6 +191,8 @@ class BlockParser:
         is_of_calls = "calls" in (self._region.holds, opened.holds)
         if not (is_of_calls or opened.keeps_begin):  # those are counted as a whole
             self._count(len(marker), is_text=False)
+        if opened.classify is not None:
+            self._text_region = self._region  # regions open in text alone
         self._enter(opened)
         self._begin, self._buffer, self._n_buffered = marker, [], 0
         if opened.keeps_begin:
@@ -230,7 +233,7 @@ class BlockParser:
     def _as_text(self) -> list[ParsedBlock]:
         """Treat a region that began like a call as text."""
         self._markers.drop_calls()
-        return self._reparse(OUTSIDE, self._raw())
+        return self._reparse(self._text_region, self._raw())
 
     def _broken(self, broken: MissedMarker) -> list[ParsedBlock]:
         """End a call at a marker that was wrongly skipped as part of a string."""

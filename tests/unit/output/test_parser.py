@@ -145,6 +145,7 @@ def use(number, name="f", **arguments):
 @example(["x<ca", f"lls>{CALL}</calls>"], False, False)
 @example(["<think>y</think>x"], False, True)
 @example(["x[THINK]<think>"], False, False)
+@example(["<say>x<end>"], False, False)
 def test_any_split_gives_the_same_blocks_and_warnings(pieces, opens_thought, was_cut):
     found = outcome(ALL, pieces, open_thought=opened(opens_thought), was_cut=was_cut)
     options = {"opens_thought": opens_thought, "was_cut": was_cut}
