@@ -84,7 +84,13 @@ def check_packages() -> Finding:
         return warning(
             f"{error.name} is not installed: no llamacpp backend", reinstall_hint()
         )
-    pinned = _pinned("llama-cpp-python")
+    try:
+        pinned = _pinned("llama-cpp-python")
+    except PackageNotFoundError:  # a checkout that was put on Python's path
+        return warning(
+            "inferd is not installed: the version of llama-cpp-python was not compared",
+            reinstall_hint(),
+        )
     if pinned and found["llama-cpp-python"] != pinned:
         return failed(
             f"llama-cpp-python {found['llama-cpp-python']}, {pinned} is pinned",
@@ -94,7 +100,11 @@ def check_packages() -> Finding:
 
 
 def _pinned(package: str) -> str:
-    """Return the exact version that inferd's package metadata requires, or nothing."""
+    """Return the exact version that inferd's package metadata requires, or nothing.
+
+    Raises:
+        PackageNotFoundError: there is no such metadata.
+    """
     for requirement in requires("inferd") or ():
         if requirement.startswith(f"{package}=="):
             return requirement.removeprefix(f"{package}==").split(";")[0].strip()

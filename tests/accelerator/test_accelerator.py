@@ -212,9 +212,5 @@ def test_a_worker_that_died_comes_back_to_the_device(
 
 
 def test_the_sandbox_of_the_device_keeps_networks_out(daemon):
-    boxed = [
-        json.loads(line)
-        for line in daemon.log_file.read_text().splitlines()
-        if '"worker.boxed"' in line
-    ]
+    boxed = daemon.logged(msg="worker.boxed")
     assert [each["seccomp"] for each in boxed] == [True]

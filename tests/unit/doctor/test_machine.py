@@ -81,6 +81,17 @@ def test_without_a_pin_any_binding_will_do(installed, monkeypatch, pins):
     assert check_packages().verdict is Verdict.OK
 
 
+@pytest.mark.usefixtures("installed")
+def test_a_checkout_that_is_not_installed_is_checked_but_for_versions(monkeypatch):
+    def missing(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("inferd.doctor.machine.requires", missing)
+    finding = check_packages()
+    assert finding.verdict is Verdict.WARNING
+    assert finding.detail.startswith("inferd is not installed")
+
+
 # --- processor --------------------------------------------------------------------------
 
 
