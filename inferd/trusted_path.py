@@ -15,6 +15,7 @@ from typing import Final
 
 DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PASSED: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_UNOPENED: Final = os.O_PATH | os.O_CLOEXEC
 _READING: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 MAX_LINKS: Final = 40
 """Symbolic links in one path; the kernel's own bound."""
@@ -48,13 +49,19 @@ def open_directory(path: Path, *, makes: bool = False) -> int:
         return os.dup(walk.last)
 
 
-def open_regular_file(path: Path, *, at: int | None = None, flags: int = 0) -> int:
-    """Open a regular file for reading; a FIFO or a device is refused, not waited for.
+def open_regular_file(
+    path: Path, *, at: int | None = None, follows: bool = True
+) -> int:
+    """Open a regular file for reading; anything else is refused and never opened.
+
+    To open a device is to use it: a watchdog starts, a tape rewinds. And who opens a FIFO
+    may wait for its writer, who in turn sees a reader. So the file is looked at through a
+    descriptor that opens nothing, and that one file is then opened for reading.
 
     Args:
         path: of the file.
         at: descriptor of the directory that a relative path begins at.
-        flags: further ones.
+        follows: whether a symbolic link at the end of the path is followed.
 
     Returns:
         A descriptor, which is the caller's to close.
@@ -62,13 +69,23 @@ def open_regular_file(path: Path, *, at: int | None = None, flags: int = 0) -> i
     Raises:
         OSError: it cannot be opened, or is something else.
     """
-    descriptor = os.open(path, _READING | flags, dir_fd=at)
-    mode = os.fstat(descriptor).st_mode
+    flags = _UNOPENED if follows else _UNOPENED | os.O_NOFOLLOW
+    found = os.open(path, flags, dir_fd=at)
+    try:
+        _refuse_irregular(os.fstat(found).st_mode, path)
+        return os.open(f"/proc/self/fd/{found}", _READING)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    finally:
+        os.close(found)
+
+
+def _refuse_irregular(mode: int, path: Path) -> None:
     if stat.S_ISREG(mode):
-        return descriptor
-    os.close(descriptor)
-    if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        return
+    if stat.S_ISDIR(mode) or stat.S_ISLNK(mode):  # as the kernel refuses to read them
+        number = errno.EISDIR if stat.S_ISDIR(mode) else errno.ELOOP
+        raise OSError(number, os.strerror(number), str(path))
     raise OSError(errno.EINVAL, "not a regular file", str(path))
 
 
@@ -93,7 +110,7 @@ def open_unredirected_file(path: Path) -> int:
     with ExitStack() as stack:
         stack.callback(walk.close)
         walk.go(path.parent, makes=False)
-        return open_regular_file(Path(path.name), at=walk.last, flags=os.O_NOFOLLOW)
+        return open_regular_file(Path(path.name), at=walk.last, follows=False)
 
 
 def is_link_of_others(status: os.stat_result) -> bool:

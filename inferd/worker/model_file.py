@@ -5,22 +5,23 @@ the file that was checked, whatever the configured path names by then. A symlink
 followed, once: model stores are full of them.
 """
 
+import errno
 import hashlib
 import hmac
 import os
-import stat
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from inferd.config.kinds.registry import KINDS
+from inferd.trusted_path import open_regular_file
 from inferd.worker.backend import LoadError
 
 _HASH_BLOCK_BYTES: Final = 8 * 1024 * 1024
 MODEL_KIND: Final = "model file"
-_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-"""``O_NONBLOCK``: opening a pipe in place of a file does not block."""
+_NO_FILE: Final = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EINVAL)
+"""Errors of a path where no regular file is."""
 
 
 def describe_format_error(expected: bytes, found: bytes) -> str:
@@ -146,19 +147,12 @@ def _sha256(fd: int, report_progress: Callable[[], None]) -> str:
 
 def _opened(path: Path, kind: str) -> int:
     try:
-        fd = os.open(path, _FLAGS)
-    except (FileNotFoundError, NotADirectoryError):
-        raise _not_found(path, kind) from None
+        return open_regular_file(path)
     except OSError as error:
+        if error.errno in _NO_FILE:
+            fault = f"{kind} not found"
+            raise LoadError(fault, f"{fault}: {path}") from None
         raise LoadError.of_file(path, str(error.strerror), kind=kind) from error
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise _not_found(path, kind)
-    return fd
-
-
-def _not_found(path: Path, kind: str) -> LoadError:
-    return LoadError(f"{kind} not found", f"{kind} not found: {path}")
 
 
 def _close_all(fds: list[int]) -> None:

@@ -1,12 +1,15 @@
+import ctypes
 import fcntl
 import hashlib
 import json
 import os
 import socket
+import struct
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
@@ -21,7 +24,11 @@ from inferd.doctor.runtime import check_admin, check_sockets
 from inferd.doctor.sandbox import EVENT, last_sandbox_event
 from inferd.doctor.service import check_readable
 from inferd.doctor.storage import LogPlace, check_log_directory
+from inferd.models.facts.read import read_model
+from inferd.models.file_error import ModelFileError
 from inferd.service.lock import lock_holder
+from inferd.worker.backend import LoadError
+from inferd.worker.llama.gguf.files import ModelFile
 from tests.daemon.configuration import clean_environ, mock, to_toml
 from tests.daemon.users import needs_root
 from tests.fakes.impostor import STRANGER_UID
@@ -73,6 +80,69 @@ def test_a_fifo_is_not_waited_for(log):
     finding = ended(lambda: check_files([RequiredFile("model", log, "0" * 64)]))
     assert finding.verdict is Verdict.FAILED
     assert "not a regular file" in finding.detail
+
+
+class Opens:
+    """Watch of a file: how often it has been opened.
+
+    The kernel notes each as it happens. ``O_PATH`` opens nothing, so it is not noted.
+    """
+
+    _OPEN = 0x20
+    _EVENT = struct.Struct("iIII")
+
+    def __init__(self, path: Path) -> None:
+        libc = ctypes.CDLL(None, use_errno=True)
+        self._fd: int = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        assert libc.inotify_add_watch(self._fd, os.fsencode(path), self._OPEN) > 0
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    def count(self) -> int:
+        """Count those since the last call."""
+        try:
+            events = os.read(self._fd, 65536)
+        except BlockingIOError:
+            return 0
+        return len(events) // self._EVENT.size
+
+
+@pytest.fixture
+def terminal():
+    """A device that this test alone has."""
+    ours, theirs = os.openpty()
+    yield Path(os.ttyname(theirs))
+    os.close(ours)
+    os.close(theirs)
+
+
+def read_all(path: Path) -> None:
+    """Read a path as root's doctor does: as a configuration, a model and a log."""
+    with suppress(ConfigError):
+        load_config(path)
+    check_files([RequiredFile("model", path, "0" * 64)])
+    last_sandbox_event(path)
+    with suppress(ModelFileError):
+        read_model([path])
+    with suppress(LoadError):
+        ModelFile(path)
+
+
+@pytest.mark.parametrize("leads_to", ["fifo", "device"])
+def test_what_is_no_regular_file_is_never_opened(log, terminal, leads_to):
+    place = terminal if leads_to == "device" else log.parent / "fifo"
+    if leads_to == "fifo":
+        os.mkfifo(place)
+    link = log.parent / "link"
+    link.symlink_to(place)
+    log.write_bytes(BOXED)
+    with closing(Opens(place)) as opens, closing(Opens(log)) as others:
+        read_all(place)
+        read_all(link)
+        assert opens.count() == 0
+        read_all(log)
+        assert others.count() > 0  # the kernel does tell
 
 
 def test_a_file_of_any_length_is_read_up_to_a_bound(log):

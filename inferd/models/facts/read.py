@@ -1,11 +1,10 @@
 """Read the headers of a model's files: one way for both formats."""
 
 import os
-import stat
 from collections.abc import Sequence
 from io import FileIO
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from inferd.models.facts.gguf_facts import KEPT_TEXTS, chat_template, gguf_facts
 from inferd.models.facts.model import ModelFacts
@@ -18,9 +17,7 @@ from inferd.models.gguf_header.header import (
 )
 from inferd.models.gguf_header.parts import other_parts, part_fault
 from inferd.models.whisper_header.header import MAGIC as WHISPER_MAGIC, read_header
-
-_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-"""``O_NONBLOCK``: opening a pipe in place of a file does not block."""
+from inferd.trusted_path import open_regular_file
 
 
 class ReadModel(NamedTuple):
@@ -87,10 +84,6 @@ def _read_gguf(file: FileIO, path: Path) -> GgufContents:
 def _open(path: Path) -> FileIO:
     """Open a regular file."""
     try:
-        fd = os.open(path, _FLAGS)
+        return FileIO(open_regular_file(path))
     except OSError as error:
         raise ModelFileError(f"{path}: {error.strerror}") from error
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise ModelFileError(f"{path}: not a regular file")
-    return FileIO(fd)

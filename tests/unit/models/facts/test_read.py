@@ -92,7 +92,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path):
     for name, reason in [
         ("pipe", "not a regular"),
         ("no", "No such file"),
-        (".", "not a regular"),
+        (".", "Is a directory"),
     ]:
         with pytest.raises(ModelFileError, match=reason):
             read_model([tmp_path / name])
