@@ -60,6 +60,7 @@ class OpenedFile:
         self.fds: list[int] = []
         weakref.finalize(self, _close_all, self.fds)
         self._opened: list[tuple[int, int]] = []
+        """The stamp of each part before anything was read of it."""
 
     @property
     def library_paths(self) -> list[bytes]:
@@ -72,7 +73,7 @@ class OpenedFile:
         Raises:
             LoadError: it was changed.
         """
-        if self._stamps() != self._opened:
+        if [*map(_stamp, self.fds)] != self._opened:
             raise self.load_error("it changed while it was loaded")
 
     def load_error(self, fault: str) -> LoadError:
@@ -80,20 +81,15 @@ class OpenedFile:
         return LoadError.of_file(self.path, fault, kind=self.kind)
 
     def _open(self, path: Path) -> int:
-        """Open a part; return its descriptor, which this object owns."""
+        """Open a part; return its descriptor, which this object owns.
+
+        What is read of it from now on is refused if it changes.
+        """
         fd = _opened(path, self.kind)
         self.paths.append(path)
         self.fds.append(fd)
+        self._opened.append(_stamp(fd))
         return fd
-
-    def _note_opened(self) -> None:
-        """Note the state of all parts, to compare with later."""
-        self._opened = self._stamps()
-
-    def _stamps(self) -> list[tuple[int, int]]:
-        """Return size and ctime, which nobody can set back, of each part."""
-        stats = [os.fstat(fd) for fd in self.fds]
-        return [(info.st_size, info.st_ctime_ns) for info in stats]
 
 
 def check_sha256(
@@ -153,6 +149,12 @@ def _opened(path: Path, kind: str) -> int:
             fault = f"{kind} not found"
             raise LoadError(fault, f"{fault}: {path}") from None
         raise LoadError.of_file(path, str(error.strerror), kind=kind) from error
+
+
+def _stamp(fd: int) -> tuple[int, int]:
+    """Return size and ctime of a file; nobody can set the latter back."""
+    status = os.fstat(fd)
+    return status.st_size, status.st_ctime_ns
 
 
 def _close_all(fds: list[int]) -> None:

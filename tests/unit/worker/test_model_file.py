@@ -12,7 +12,6 @@ class Anything(OpenedFile):
     def __init__(self, path):
         super().__init__(path)
         self._open(path)
-        self._note_opened()
 
 
 def test_a_file_is_closed_with_what_opened_it(tmp_path):

@@ -45,7 +45,6 @@ class ModelFile(OpenedFile):
         if fault := part_fault(headers):
             path = self.paths[fault.part]
             raise LoadError.of_file(path, fault.text, kind=kind)
-        self._note_opened()
 
     def _add(self, path: Path) -> GgufHeader:
         """Open a file, and check its header."""

@@ -36,7 +36,6 @@ class WhisperFile(OpenedFile):
             raise LoadError.of_file(path, str(error), is_broken=True) from error
         except OSError as error:
             raise LoadError.of_file(path, str(error.strerror)) from error
-        self._note_opened()
 
 
 def open_file(settings: WhisperCppSettings) -> WhisperFile:

@@ -1,11 +1,13 @@
 import hashlib
 import os
 import re
+from io import FileIO
 from pathlib import Path
 
 import pytest
 
 from inferd.config.kinds.llamacpp import LlamaCppSettings
+from inferd.models.gguf_header.header import GgufHeader, read_header
 from inferd.worker.backend import LoadError
 from inferd.worker.llama.gguf.files import ModelFile, open_files
 from inferd.worker.model_file import check_sha256
@@ -147,6 +149,26 @@ def test_a_part_that_is_written_to_is_noticed(tmp_path, part):
     paths = write_parts(tmp_path)
     file = ModelFile(paths[0])
     paths[part].write_bytes(of_parts(3, part) + b"X")
+    with pytest.raises(LoadError, match="changed while it was loaded"):
+        file.refuse_if_changed()
+
+
+@pytest.mark.parametrize("part", [0, 2])
+def test_what_is_written_while_headers_are_read_is_noticed(tmp_path, monkeypatch, part):
+    paths = write_parts(tmp_path)
+    headers: list[GgufHeader] = []
+
+    def read_and_write(file: FileIO, n_bytes: int) -> GgufHeader:
+        header = read_header(file, n_bytes)
+        if len(headers) == part:
+            with paths[part].open("ab") as other:
+                other.write(b"X")
+        headers.append(header)
+        return header
+
+    monkeypatch.setattr("inferd.worker.llama.gguf.files.read_header", read_and_write)
+    file = ModelFile(paths[0])
+    assert len(headers) == 3
     with pytest.raises(LoadError, match="changed while it was loaded"):
         file.refuse_if_changed()
 
