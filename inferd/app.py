@@ -15,7 +15,7 @@ import trio
 from inferd.backend.interface import StartFailedError
 from inferd.config.kinds.registry import KINDS, KindRegistry
 from inferd.config.load import socket_directory
-from inferd.config.served import StoreView, view_store
+from inferd.config.served import StoreView, view_stores
 from inferd.config.settings import (
     BackendSettings,
     Config,
@@ -25,7 +25,7 @@ from inferd.config.settings import (
 )
 from inferd.engine.supervisor.spawn import SpawnedProcess
 from inferd.memory.coordinator import MemoryCoordinator
-from inferd.paths import LOG_FILE, log_directory, models_directory
+from inferd.paths import LOG_FILE, log_directory, model_stores
 from inferd.residency.residency import TurnRules
 from inferd.server.admin.running_config import no_config_file
 from inferd.server.capacity import memory_budget
@@ -246,8 +246,8 @@ def make_daemon(  # noqa: PLR0913  # the inputs of the process
 async def _look_at_store(
     kinds: KindRegistry, models: ModelsSettings, before: StoreView
 ) -> StoreView:
-    """Find the models of the store that are served; a thread reads the files."""
-    look = partial(view_store, models_directory(), models, before, kinds)
+    """Find the models of the stores that are served; a thread reads the files."""
+    look = partial(view_stores, model_stores(), models, before, kinds)
     return await trio.to_thread.run_sync(look)
 
 

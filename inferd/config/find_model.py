@@ -8,13 +8,11 @@ from inferd.config.kinds.model_paths import LocatedFile, LocatedModel
 from inferd.config.settings import ConfigError
 from inferd.limits.model_files import MODEL_PARTS
 from inferd.models.embedded import UnknownModelError, embedded_model
-from inferd.models.store.directory import BLOBS, StoreDirectory, StoreError
+from inferd.models.store.directory import BLOBS, StoreError
 from inferd.models.store.manifest import Manifest, ManifestError, StoredFile
 from inferd.models.store.names import InvalidNameError
-from inferd.models.store.store import (
-    ModelNotInStoreError,
-    ModelStore,
-)
+from inferd.models.store.store import ModelNotInStoreError, ModelStore
+from inferd.models.store.stores import opened_stores
 from inferd.paths import SYSTEM_MODELS
 
 _PATH_PREFIXES: Final = ("/", "./", "../", "~")
@@ -76,22 +74,11 @@ def _stored(name: str, stores: Sequence[Path]) -> LocatedModel:
 
     Raises:
         ModelNotInStoreError: none has it.
-        StoreError: a file of it is missing.
+        StoreError: a file of it is missing, or a store could not be looked into.
     """
-    reasons: list[str] = []
-    for path in stores:
-        directory = StoreDirectory.open(path, makes=False)
-        if directory is None:
-            continue
-        with directory:
-            store = ModelStore(directory)
-            try:
-                return located_files(store, store.model(name))
-            except ModelNotInStoreError as error:
-                reasons.append(str(error))
-    raise ModelNotInStoreError(
-        "; ".join(reasons) or "there is no file of this path, and no model store"
-    )
+    with opened_stores(stores) as opened:
+        store = opened.first_with(name)
+        return located_files(store, store.model(name))
 
 
 def located_files(store: ModelStore, manifest: Manifest) -> LocatedModel:

@@ -1,6 +1,6 @@
-"""The models of a store that are served by name, and the backends that they would be."""
+"""The models of the stores that are served by name, and the backends that they would be."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -12,13 +12,14 @@ from inferd.config.kinds.kind import BackendKind
 from inferd.config.kinds.registry import KINDS, KindRegistry
 from inferd.config.settings import BackendSettings, ConfigError, ModelsSettings
 from inferd.limits.residency import MAX_SERVED_MODELS
-from inferd.models.store.directory import MANIFESTS, StoreDirectory, StoreError
+from inferd.models.store.directory import MANIFESTS, StoreError
 from inferd.models.store.manifest import ManifestError
 from inferd.models.store.names import file_of
 from inferd.models.store.store import ModelNotInStoreError, ModelStore
+from inferd.models.store.stores import Stores, opened_stores
 
-Stamp = tuple[int, int, int]
-"""Inode, time of change and size of a manifest: another one has another stamp."""
+Stamp = tuple[int, int, int, int]
+"""Device, inode, time of change and size of a manifest: another one has another stamp."""
 
 _OPTIONS: Final = ("n_ctx", "n_gpu_layers", "keep_alive_s")
 """Settings of ``[models]`` that those of a backend are made of, where its kind has them."""
@@ -42,44 +43,41 @@ class RefusedModel(NamedTuple):
 
 
 class StoreView(NamedTuple):
-    """What a look at the store has found."""
+    """What a look at the stores has found."""
 
     served: Mapping[str, StoreModel] = MappingProxyType({})
     refused: Mapping[str, RefusedModel] = MappingProxyType({})
-    """Those that cannot be served, and why; the name is empty for the store itself."""
+    """Those that cannot be served, and why; the name is empty for the stores themselves."""
 
 
 NOTHING_SERVED: Final = StoreView()
 
 
-def view_store(
-    path: Path,
+def view_stores(
+    paths: Sequence[Path],
     models: ModelsSettings,
     before: StoreView = NOTHING_SERVED,
     kinds: KindRegistry = KINDS,
 ) -> StoreView:
-    """Find the models of a store that are served; this reads files.
+    """Find the models of the stores that are served; this reads files.
 
     Args:
-        path: of the store.
-        models: which of its models, and with which settings.
+        paths: of the stores; of a name, the first that has it counts.
+        models: which of their models, and with which settings.
         before: an earlier view: manifests that have not changed since are not read again.
         kinds: the kinds of backends.
 
     Bounds:
         ``MAX_SERVED_MODELS``, the first by name; one descriptor more than those of the
-        store's directories.
+        stores' directories.
     """
     if not models.serve:
         return NOTHING_SERVED
-    try:
-        directory = StoreDirectory.open(path, makes=False)
-        if directory is None:
-            return _found_nothing(models, f"{path} is no model store")
-        with directory:
-            return _View(ModelStore(directory), models, before, kinds).read()
-    except (StoreError, OSError) as error:
-        return _found_nothing(models, str(error))
+    with opened_stores(paths) as stores:
+        if len(stores):
+            return _View(stores, models, before, kinds).read()
+    missing = (f"{path} is no model store" for path in paths)
+    return _found_nothing(models, "; ".join(stores.faults or missing))
 
 
 def missing_models(models: ModelsSettings, view: StoreView) -> Iterable[str]:
@@ -90,82 +88,79 @@ def missing_models(models: ModelsSettings, view: StoreView) -> Iterable[str]:
 
 
 def _found_nothing(models: ModelsSettings, reason: str) -> StoreView:
-    """Refuse all models that are named, or the store as a whole."""
+    """Refuse all models that are named, or the stores as a whole."""
     names = [""] if isinstance(models.serve, bool) else models.serve
     return StoreView(refused={name: RefusedModel(reason) for name in names})
 
 
 class _View:
-    """One look at a store."""
+    """One look at the stores."""
 
     def __init__(
         self,
-        store: ModelStore,
+        stores: Stores,
         models: ModelsSettings,
         before: StoreView,
         kinds: KindRegistry,
     ) -> None:
-        self._store = store
+        self._stores = stores
         self._models = models
         self._before = before
         self._kinds = kinds
 
     def read(self) -> StoreView:
-        """Read the manifests of the models that are served.
+        """Read the manifests of the models that are served."""
+        if isinstance(self._models.serve, bool):
+            return self._read_all()
+        return self._read(dict.fromkeys(self._models.serve))
 
-        Raises:
-            StoreError: the store has too many models.
-            OSError: its directories cannot be read.
-        """
+    def _read_all(self) -> StoreView:
+        """Read those of all models, and say what is left out."""
+        found = self._stores.names()
+        names = [*found]
+        view = self._read({name: found[name] for name in names[:MAX_SERVED_MODELS]})
+        faults = [*self._stores.faults]
+        if left_out := names[MAX_SERVED_MODELS:]:
+            faults.append(
+                f"{len(left_out)} models from {left_out[0]} on are not served: at most "
+                f"{MAX_SERVED_MODELS} are; name those to serve in models.serve"
+            )
+        of_all = {"": RefusedModel("; ".join(faults))} if faults else {}
+        return StoreView(view.served, {**view.refused, **of_all})
+
+    def _read(self, found: Mapping[str, ModelStore | None]) -> StoreView:
+        """Read the manifests of some models, by name with their stores where known."""
         served: dict[str, StoreModel] = {}
         refused: dict[str, RefusedModel] = {}
-        names = self._names()
-        for name in names[:MAX_SERVED_MODELS]:
+        for name, store in found.items():
             try:
-                served[name] = self._model(name)
+                served[name] = self._model(name, store or self._stores.first_with(name))
             except ModelNotInStoreError as error:
                 refused[name] = RefusedModel(str(error), is_missing=True)
             except (ManifestError, StoreError, ConfigError, OSError) as error:
                 refused[name] = RefusedModel(str(error))
-        if left_out := names[MAX_SERVED_MODELS:]:
-            refused[""] = RefusedModel(
-                f"{len(left_out)} models from {left_out[0]} on are not served: at most "
-                f"{MAX_SERVED_MODELS} are; name those to serve in models.serve"
-            )
         return StoreView(served, refused)
 
-    def _names(self) -> list[str]:
-        serve = self._models.serve
-        if isinstance(serve, bool):
-            return self._store.names() if serve else []
-        return [*serve]
-
-    def _model(self, name: str) -> StoreModel:
+    def _model(self, name: str, store: ModelStore) -> StoreModel:
         """Describe a model, as before if its manifest has not changed.
 
         Raises:
             ManifestError: its manifest cannot be used.
-            StoreError: it is not there, a file of it is missing, or it is in several files.
+            StoreError: it is not there, or a file of it is missing.
+            ConfigError: its kind has no such model.
             OSError: the manifest cannot be read.
         """
-        stamp = self._stamp(name)
+        stamp = _stamp(store, name)
         known = self._before.served.get(name)
         if known is not None and known.stamp == stamp:
             return known
-        manifest = self._store.model(name)
-        located = located_files(self._store, manifest)
+        manifest = store.model(name)
+        located = located_files(store, manifest)
         kind = self._kinds.named(manifest.kind)
         if kind is None:
             raise StoreError(f"it is for kind = {manifest.kind!r}, which is not there")
         settings = kind.locate(self._settings(kind, name), lambda _: located)
         return StoreModel(settings, stamp)
-
-    def _stamp(self, name: str) -> Stamp:
-        try:
-            status = self._store.directory.status(MANIFESTS, file_of(name))
-        except FileNotFoundError:
-            return 0, 0, 0  # then there is no manifest to read either
-        return status.st_ino, status.st_mtime_ns, status.st_size
 
     def _settings(
         self, kind: BackendKind[BackendSettings], name: str
@@ -178,3 +173,11 @@ class _View:
         }
         table: dict[str, object] = {"kind": kind.name, "name": name, "load": "demand"}
         return msgspec.convert(table | options, kind.settings)
+
+
+def _stamp(store: ModelStore, name: str) -> Stamp:
+    try:
+        status = store.directory.status(MANIFESTS, file_of(name))
+    except FileNotFoundError:
+        return 0, 0, 0, 0  # then there is no manifest to read either
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size

@@ -69,6 +69,7 @@ from inferd.memory.plan import MemoryBudget, MemoryDemand, MemoryShare, mib
 from inferd.paths import (
     LOG_FILE,
     log_directory,
+    model_stores,
     models_directory,
     runtime_directory,
 )
@@ -204,11 +205,10 @@ class _Checks:
         self._config = replace(config, backend=ladders.backends)
         for settings in self._config.backend:
             yield from self._of(settings)
-        store = models_directory()
-        yield Check("store", partial(check_store, store))
+        yield Check("store", partial(check_store, models_directory()))
         yield from served_checks(
             self._config,
-            store,
+            model_stores(),
             lambda: MemoryBeside(self._forecast, self._budget),
             self._kinds,
         )

@@ -1,6 +1,6 @@
 """Checks of the models of the store that are served by name."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from inferd.config.kinds.kind import InWorker
 from inferd.config.kinds.registry import KindRegistry
-from inferd.config.served import StoreModel, StoreView, view_store
+from inferd.config.served import StoreModel, StoreView, view_stores
 from inferd.config.settings import Config, is_on_demand
 from inferd.doctor.check import Check, Finding, failed, ok, warning
 from inferd.doctor.memory import Forecast, figures, forecast
@@ -34,13 +34,16 @@ class MemoryBeside(NamedTuple):
 
 
 def served_checks(
-    config: Config, store: Path, memory: Callable[[], MemoryBeside], kinds: KindRegistry
+    config: Config,
+    stores: Sequence[Path],
+    memory: Callable[[], MemoryBeside],
+    kinds: KindRegistry,
 ) -> Iterator[Check]:
     """Yield a check for each model of the store that is served, or cannot be.
 
     Args:
         config: says which models are served.
-        store: its path.
+        stores: their paths.
         memory: returns that of the configured backends.
         kinds: the kinds of backends.
 
@@ -49,7 +52,7 @@ def served_checks(
     if not config.models.serve:
         return
     served = _Served(config, memory, kinds)
-    view = view_store(store, config.models, kinds=kinds)
+    view = view_stores(stores, config.models, kinds=kinds)
     yield Check("served", partial(served.check_all, view))
     for name, refused in view.refused.items():
         if name:

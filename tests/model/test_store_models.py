@@ -34,6 +34,8 @@ class Home:
     def __init__(self, scratch: Path, make_daemon: MakeDaemon) -> None:
         self.path = scratch / "models"
         self.store: ModelStore = open_store(self.path)
+        self.stores = str(self.path)
+        """What daemons and the doctor are told of stores."""
         self._make_daemon = make_daemon
         self.daemon: DaemonProcess
 
@@ -42,7 +44,7 @@ class Home:
         config = {"admission": {"max_active": 1}, **tables}
         if backends:
             config["backend"] = [*backends]
-        environ = {"INFERD_MODELS": str(self.path)}
+        environ = {"INFERD_MODELS": self.stores}
         self.daemon = self._make_daemon(config, environ=environ)
         return self.daemon
 
@@ -64,7 +66,7 @@ class Home:
         """Run the doctor for the daemon that was made last; give its findings."""
         config = str(self.daemon.config_file)
         command = [sys.executable, "-m", "inferd", "doctor", "--json", "--config"]
-        environ = clean_environ() | {"INFERD_MODELS": str(self.path)}
+        environ = clean_environ() | {"INFERD_MODELS": self.stores}
         done = subprocess.run(
             [*command, config], env=environ, capture_output=True, check=False
         )
@@ -101,6 +103,16 @@ def test_models_of_the_store_are_served_by_name_without_a_backend(home: Home):
     assert home.told() == {CHAT: ("ready", True), EMBED: ("ready", True)}
     refused = home.embed(CHAT)
     assert (refused["code"], refused["models"]) == ("model_not_found", [EMBED])
+
+
+def test_models_of_a_second_store_are_served_and_diagnosed_as_those_of_the_first(
+    home: Home, tmp_path: Path
+):
+    home.stores = f"{open_store(tmp_path / 'own').directory.path}:{home.path}"
+    home.make(models={"serve": [CHAT]}).start()
+    assert home.told() == {CHAT: ("unloaded", True)}
+    assert home.chat()["backend"] == CHAT
+    assert home.diagnose()[f"served[{CHAT}]"]["verdict"] == "ok"
 
 
 def test_a_configured_backend_answers_what_has_no_name(home: Home):

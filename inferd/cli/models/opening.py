@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +11,7 @@ from inferd.models.store.directory import StoreDirectory, StoreError
 from inferd.models.store.manifest import ManifestError
 from inferd.models.store.names import InvalidNameError
 from inferd.models.store.store import ModelStore
+from inferd.models.store.stores import opened_stores
 from inferd.paths import SYSTEM_MODELS, model_stores, models_directory
 
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
@@ -52,15 +53,11 @@ def opened_store(
 
 def store_with(name: str) -> Path:
     """Return the first store that has a model; the one that commands change if none has."""
-    for path in model_stores():
-        with suppress(StoreError, OSError):
-            directory = StoreDirectory.open(path, makes=False)
-            if directory is None:
-                continue
-            with directory:
-                if name in ModelStore(directory).names():
-                    return path
-    return models_directory()
+    try:
+        with opened_stores(model_stores()) as stores:
+            return stores.first_with(name).directory.path
+    except (StoreError, InvalidNameError):
+        return models_directory()
 
 
 def _open(path: Path, *, makes: bool) -> StoreDirectory | None:

@@ -96,6 +96,18 @@ class ModelStore:
             )
         return sorted(names)
 
+    def has(self, name: str) -> bool:
+        """Tell whether there is a manifest of a name, though it may not be one to use.
+
+        Raises:
+            InvalidNameError: it is no name.
+        """
+        try:
+            self.directory.status(MANIFESTS, file_of(check_name(name)))
+        except FileNotFoundError:
+            return False
+        return True
+
     def model(self, name: str) -> Manifest:
         """Read the manifest of a model.
 
@@ -107,7 +119,7 @@ class ModelStore:
         try:
             descriptor = self.directory.open_file(MANIFESTS, file_of(check_name(name)))
         except FileNotFoundError:
-            raise self._unknown(name) from None
+            raise self.unknown(name) from None
         with os.fdopen(descriptor, "rb") as file:
             data = file.read(MANIFEST_MAX_BYTES + 1)
         try:
@@ -116,7 +128,12 @@ class ModelStore:
             path = self.directory.path_of(MANIFESTS, file_of(name))
             raise ManifestError(f"{path}: {error}") from error
 
-    def _unknown(self, name: str) -> ModelNotInStoreError:
+    def unknown(self, name: str) -> ModelNotInStoreError:
+        """Make the error for a name that is not there, with similar ones.
+
+        Raises:
+            StoreError: there are over ``STORE_MAX_MODELS``.
+        """
         names = self.names()
         similar = difflib.get_close_matches(name, names, N_SUGGESTIONS, cutoff=0.4)
         shown = similar or names[:N_SUGGESTIONS]

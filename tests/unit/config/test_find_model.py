@@ -56,6 +56,17 @@ def test_a_model_that_is_not_there_is_told_with_those_that_are(find, tmp_path):
         find_model("tiny", stores=[tmp_path / "none"])
 
 
+def test_a_store_that_is_not_trusted_hides_no_other(find, tmp_path):
+    (tmp_path / "own").chmod(0o777)
+    assert read(find("me/tiny:q4").model) == B
+    for reference in ("embedded:chat", "tiny"):
+        with pytest.raises(
+            ConfigError, match="own can be written to by others"
+        ) as error:
+            find(reference)
+        assert f"{tmp_path / 'system'} has no model {reference}" in str(error.value)
+
+
 def test_a_model_whose_files_are_missing_is_refused(find, tmp_path):
     [blob] = (tmp_path / "own/blobs").iterdir()
     blob.write_bytes(A[:3])

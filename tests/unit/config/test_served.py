@@ -5,7 +5,7 @@ import pytest
 
 from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.config.kinds.whispercpp import WhisperCppSettings
-from inferd.config.served import NOTHING_SERVED, missing_models, view_store
+from inferd.config.served import NOTHING_SERVED, StoreModel, missing_models, view_stores
 from inferd.config.settings import ModelsSettings
 from inferd.limits.residency import MAX_SERVED_MODELS
 from inferd.models.store.manifest import Manifest, StoredFile
@@ -24,7 +24,7 @@ def test_a_model_becomes_a_backend_that_is_loaded_on_demand(store):
     name = "team/x.gguf:q4"  # as a reference in a configuration it would be a path
     [file] = add_model(store, name, b"weights").files
     models = ModelsSettings(serve=True, n_ctx=128, keep_alive_s=7, n_gpu_layers="auto")
-    view = view_store(store.directory.path, models)
+    view = view_stores([store.directory.path], models)
     assert view.served[name].settings == LlamaCppSettings(
         name=name,
         load="demand",
@@ -44,7 +44,7 @@ def test_projectors_and_speech_models_are_served_as_what_they_are(store):
     store.publish(Manifest(name="eye", source="test", files=(weights, eye)))
     speech = Manifest(name="ear", source="test", files=(weights,), kind="whispercpp")
     store.publish(speech)
-    view = view_store(store.directory.path, ALL)
+    view = view_stores([store.directory.path], ALL)
     seeing, hearing = (view.served[name].settings for name in ("eye", "ear"))
     assert isinstance(seeing, LlamaCppSettings)
     assert seeing.mmproj_sha256 == projector.sha256
@@ -59,7 +59,7 @@ def test_what_cannot_be_used_is_refused_and_the_others_are_served(store):
     (path / "torn.json").write_text("{")
     (path / "link.json").symlink_to(path / "good.json")
     os.mkfifo(path / "pipe.json")
-    view = view_store(store.directory.path, ALL)
+    view = view_stores([store.directory.path], ALL)
     assert [*view.served] == ["good"]
     reasons = {name: refused.reason for name, refused in view.refused.items()}
     assert set(reasons) == {"gone", "link", "pipe", "torn"}
@@ -71,7 +71,7 @@ def test_what_cannot_be_used_is_refused_and_the_others_are_served(store):
 def test_manifests_are_read_again_only_if_they_have_changed(store, monkeypatch):
     add_model(store, "a", b"one")
     add_model(store, "b", b"two")
-    before = view_store(store.directory.path, ALL)
+    before = view_stores([store.directory.path], ALL)
     read: list[str] = []
     model = ModelStore.model
 
@@ -80,9 +80,9 @@ def test_manifests_are_read_again_only_if_they_have_changed(store, monkeypatch):
         return model(self, name)
 
     monkeypatch.setattr(ModelStore, "model", note)
-    assert view_store(store.directory.path, ALL, before) == before
+    assert view_stores([store.directory.path], ALL, before) == before
     add_model(store, "b", b"another one")
-    after = view_store(store.directory.path, ALL, before)
+    after = view_stores([store.directory.path], ALL, before)
     assert read == ["b"]
     assert after.served["b"].settings != before.served["b"].settings
 
@@ -91,7 +91,7 @@ def test_only_models_that_are_named_are_served(store):
     add_model(store, "a", b"one")
     add_model(store, "b", b"two")
     models = ModelsSettings(serve=("b", "c"))
-    view = view_store(store.directory.path, models)
+    view = view_stores([store.directory.path], models)
     assert [*view.served] == ["b"]
     assert view.refused["c"].is_missing
     [fault] = missing_models(models, view)
@@ -103,7 +103,7 @@ def test_no_more_than_the_most_are_served(store, monkeypatch):
     monkeypatch.setattr("inferd.config.served.MAX_SERVED_MODELS", 2)
     for name in "dbca":
         add_model(store, name, b"one")
-    view = view_store(store.directory.path, ALL)
+    view = view_stores([store.directory.path], ALL)
     assert [*view.served] == ["a", "b"]
     assert "2 models from c on are not served" in view.refused[""].reason
     assert MAX_SERVED_MODELS >= 200
@@ -116,8 +116,46 @@ def test_a_store_that_is_missing_or_not_trusted_serves_nothing(tmp_path, is_trus
         open_store(path)
         path.chmod(0o777)
     reason = "is no model store" if is_trusted else "cannot be trusted"
-    assert reason in view_store(path, ALL).refused[""].reason
+    assert reason in view_stores([path], ALL).refused[""].reason
     named = ModelsSettings(serve=("a",))
-    [fault] = missing_models(named, view_store(path, named))
+    [fault] = missing_models(named, view_stores([path], named))
     assert reason in fault
-    assert view_store(path, ModelsSettings()) == NOTHING_SERVED
+    assert view_stores([path], ModelsSettings()) == NOTHING_SERVED
+
+
+def digest_of(model: StoreModel) -> object:
+    assert isinstance(model.settings, LlamaCppSettings)
+    return model.settings.sha256
+
+
+def test_the_models_of_all_stores_are_served_from_the_first_that_has_them(
+    store, tmp_path
+):
+    machine = open_store(tmp_path / "machine")
+    [own] = add_model(store, "both", b"own").files
+    add_model(machine, "both", b"the machine's")
+    [other] = add_model(machine, "only", b"other").files
+    paths = [tmp_path / "none", store.directory.path, machine.directory.path]
+    for models in (ALL, ModelsSettings(serve=("both", "only"))):
+        view = view_stores(paths, models)
+        assert {name: digest_of(model) for name, model in view.served.items()} == {
+            "both": own.sha256,
+            "only": other.sha256,
+        }
+        assert view.refused == {}
+        assert view_stores(paths, models, view) == view
+
+
+def test_a_store_that_is_not_trusted_hides_no_other(store, tmp_path):
+    add_model(store, "there", b"weights")
+    others = open_store(tmp_path / "others").directory.path
+    others.chmod(0o777)
+    paths = [others, store.directory.path]
+    view = view_stores(paths, ALL)
+    assert [*view.served] == ["there"]
+    assert "cannot be trusted" in view.refused[""].reason
+    view = view_stores(paths, ModelsSettings(serve=("there", "gone")))
+    assert [*view.served] == ["there"]
+    assert "cannot be trusted" in view.refused["gone"].reason
+    assert "has no model gone; there are: there" in view.refused["gone"].reason
+    assert not view.refused["gone"].is_missing

@@ -33,7 +33,7 @@ BREAKER_S = 30.0
 def model(name: str, version: int = 1, blob: str = "") -> StoreModel:
     """Make the model of a name; each version has a manifest of its own."""
     path = blob or f"/store/blobs/{name}-{version}"
-    return StoreModel(LlamaCppSettings(name=name, model=path), (version, 0, 0))
+    return StoreModel(LlamaCppSettings(name=name, model=path), (0, version, 0, 0))
 
 
 class Serving:
