@@ -75,6 +75,19 @@ def model_hint(reference: str, backend: str) -> str:
     return f"set model in [[backend]] {backend} to a file that exists"
 
 
+def store_command(command: str, arguments: str, file: Path) -> str:
+    """Return a command that changes the store which a file is in.
+
+    Args:
+        command: of ``inferd model``.
+        arguments: of it.
+        file: of that store.
+    """
+    if file.is_relative_to(SYSTEM_MODELS):
+        return f"sudo inferd model {command} --system {arguments}"
+    return f"inferd model {command} {arguments}"
+
+
 def _check_parts(
     parts: Sequence[RequiredFile], reference: str, backend: str
 ) -> Finding:
@@ -140,14 +153,12 @@ def _digest_hint(
 ) -> str:
     """Return what to do about a file with another SHA-256; only our own are removed."""
     if path.parent.name == BLOBS:
-        system = "--system " if path.is_relative_to(SYSTEM_MODELS) else ""
-        sudo = "sudo " if system else ""
         bring = (
             model_hint(reference, backend)
             if reference.startswith(EMBEDDED_PREFIX)
-            else f"{sudo}inferd model import {system}FILE --name {reference}"
+            else store_command("import", f"FILE --name {reference}", path)
         )
-        return f"{sudo}inferd model verify {system}{reference}; {bring}"
+        return f"{store_command('verify', reference, path)}; {bring}"
     digest = f'"{actual}" as its digest in the list' if is_split else f'= "{actual}"'
     return (
         f"if the file is the right one, set sha256 {digest} in [[backend]] "

@@ -1,7 +1,7 @@
 """Checks of the memory that the configured backends would need; loads no model."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -34,6 +34,8 @@ class Forecast:
     plan: MemoryPlan | None = None
     refusal: str = ""
     """Why there is no plan."""
+    broken: frozenset[str] = frozenset()
+    """Backends of ``failures`` where the content of a file is at fault."""
 
     def share(self, name: str, demand: MemoryDemand) -> MemoryShare:
         """Return the memory that a backend may use for a decode by itself.
@@ -62,6 +64,7 @@ def forecast(
     """
     demands: dict[str, MemoryDemand] = {}
     failures: dict[str, str] = {}
+    broken: set[str] = set()
     on_demand: set[str] = set()
     for program, settings in workers:
         try:
@@ -71,10 +74,12 @@ def forecast(
             on_demand |= {settings.name} if is_on_demand(settings) else set()
         except DemandUnknownError as error:
             failures[settings.name] = str(error)
+            broken |= {settings.name} if error.is_broken_file else set()
+    known = Forecast(demands, failures, broken=frozenset(broken))
     try:
-        return Forecast(demands, failures, plan_memory(demands, budget, on_demand))
+        return replace(known, plan=plan_memory(demands, budget, on_demand))
     except InsufficientMemoryError as error:
-        return Forecast(demands, failures, refusal=str(error))
+        return replace(known, refusal=str(error))
 
 
 def check_memory(name: str, known: Forecast, *, daemon_runs: bool) -> Finding:

@@ -11,10 +11,12 @@ from inferd.config.kinds.kind import InWorker
 from inferd.config.kinds.registry import KindRegistry
 from inferd.config.served import StoreModel, StoreView, view_stores
 from inferd.config.settings import Config, is_on_demand
+from inferd.doctor.backend import store_command
 from inferd.doctor.check import Check, Finding, failed, ok, warning
 from inferd.doctor.memory import Forecast, figures, forecast
 from inferd.limits.residency import DOCTOR_MAX_SERVED
 from inferd.memory.plan import MemoryBudget
+from inferd.paths import SYSTEM_MODELS
 
 _HINT: Final = "free memory, or set [memory] budget, or a smaller [models] n_ctx"
 
@@ -51,7 +53,8 @@ def served_checks(
     """
     if not config.models.serve:
         return
-    served = _Served(config, memory, kinds)
+    system = " --system" if [*stores] == [SYSTEM_MODELS] else ""
+    served = _Served(config, memory, kinds, f"inferd model list{system}")
     view = view_stores(stores, config.models, kinds=kinds)
     yield Check("served", partial(served.check_all, view))
     for name, refused in view.refused.items():
@@ -67,10 +70,12 @@ class _Served:
         config: Config,
         memory: Callable[[], MemoryBeside],
         kinds: KindRegistry,
+        list_command: str,
     ) -> None:
         self._config = config
         self._memory = memory
         self._kinds = kinds
+        self._list_command = list_command
 
     def check_all(self, view: StoreView) -> Finding:
         """Say how many models are served by name."""
@@ -79,13 +84,15 @@ class _Served:
         if n_served > n_tried:
             detail = f"{detail}; of these, the first {n_tried} are tried here"
         if (store := view.refused.get("")) is not None:
-            return warning(f"{detail}; {store.reason}", "inferd model list")
+            return warning(f"{detail}; {store.reason}", self._list_command)
         return ok(detail)
 
-    def fail(self, reason: str, hint: str = "inferd model list") -> Finding:
+    def fail(self, reason: str, hint: str = "") -> Finding:
         """Report a model that is not served: the daemon does not start without one it names."""
         is_named = not isinstance(self._config.models.serve, bool)
-        return (failed if is_named else warning)(f"not served: {reason}", hint)
+        return (failed if is_named else warning)(
+            f"not served: {reason}", hint or self._list_command
+        )
 
     def check(self, name: str, model: StoreModel) -> Finding:
         """Check that a model can be read, and fits beside the backends that stay loaded."""
@@ -101,7 +108,7 @@ class _Served:
         left = self._memory().left(self._config)
         known = forecast([(program, tried)], left, self._config.limits)
         if name in known.failures:
-            hint = f"inferd model remove {name}; then bring it again"
+            hint = self._failure_hint(name, model, known)
             return self.fail(known.failures[name], hint)
         if known.plan is None or name in known.plan.too_large:
             return self.fail(
@@ -113,3 +120,10 @@ class _Served:
         return replace(
             ok(f"can be loaded: {detail}"), figures=figures(known.plan, need)
         )
+
+    def _failure_hint(self, name: str, model: StoreModel, known: Forecast) -> str:
+        """Return what to do about a model whose header could not be read."""
+        file = self._kinds.of(model.settings).doctor.files(model.settings)[0].path
+        if name not in known.broken:  # another attempt may read it
+            return store_command("verify", name, file)
+        return f"{store_command('remove', name, file)}; then bring it again"

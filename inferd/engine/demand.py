@@ -13,7 +13,16 @@ from inferd.memory.plan import InsufficientMemoryError, MemoryDemand, MemoryShar
 
 
 class DemandUnknownError(Exception):
-    """A worker did not tell what memory it needs; the message says why."""
+    """A worker did not tell what memory it needs.
+
+    Args:
+        text: why.
+        is_broken_file: whether the content of a model's file is at fault.
+    """
+
+    def __init__(self, text: str, *, is_broken_file: bool = False) -> None:
+        super().__init__(text)
+        self.is_broken_file = is_broken_file
 
 
 def predict_demand(
@@ -44,7 +53,9 @@ def predict_demand(
     try:
         trio.run(attempt)
     except SessionEndedError as error:
-        raise DemandUnknownError(str(error)) from error
+        raise DemandUnknownError(
+            str(error), is_broken_file=error.is_broken_file
+        ) from error
     except InsufficientMemoryError:
         return demands[0]
     raise DemandUnknownError("the worker loaded without reporting its memory demand")

@@ -235,6 +235,8 @@ def test_the_doctor_says_what_would_be_served_and_what_not(home: Home):
         "served[team/broken]": ("warning", "not served"),
         "served[team/torn]": ("warning", "not served"),
     }
+    hint = found["served[team/broken]"]["hint"]
+    assert hint == "inferd model remove team/broken; then bring it again"
     home.make(models={"serve": ["team/torn"]})
     assert home.diagnose()["served[team/torn]"]["verdict"] == "failed"
 
