@@ -261,8 +261,11 @@ def test_two_models_of_the_store_that_do_not_fit_together_take_turns(home: Home)
 
 def test_an_operator_loads_and_unloads_a_model_of_the_store(home: Home):
     daemon = home.serve()
+    assert daemon.admin().order("unload", backend=CHAT)["ok"]  # nobody has named it
+    assert home.told()[CHAT] == ("unloaded", False)
     assert daemon.admin().order("load", backend=CHAT)["ok"]
     assert home.told()[CHAT] == ("ready", True)
     assert daemon.admin().order("unload", backend=CHAT)["ok"]
     assert home.told()[CHAT] == ("unloaded", True)
-    assert not daemon.admin().order("load", backend="team/other")["ok"]
+    for command in ("load", "unload"):
+        assert not daemon.admin().order(command, backend="team/other")["ok"]

@@ -73,23 +73,32 @@ class Commands:
     async def _load_or_unload(self, command: Command, peer: Peer) -> Reply:
         try:
             await self._open(command, peer)
-        except BackendNotReadyError as error:
-            return _refused(command.command, error.message)
-        keys = {each.name: each.key for each in self.backends}
-        if command.backend is UNSET or command.backend not in keys:
-            known = f"it needs a backend, one of {', '.join(keys)}"
-            return _refused(command.command, known)
-        if self.loader.state(name := keys[command.backend]) is None:
-            kept = f'backend {command.backend} is not of load = "demand": its model stays loaded'
-            return _refused(command.command, kept)
-        try:
-            if command.command == "load":
-                await self.loader.load(name)
-            else:
-                await self.loader.unload(name)
+            if not self._is_unread(command):
+                if reason := self._not_on_demand(command):
+                    return _refused(command.command, reason)
+                await self._carry_out_order(command)
         except BackendNotReadyError as error:
             return _refused(command.command, error.message)
         return Reply(command=command.command, ok=True)
+
+    def _not_on_demand(self, command: Command) -> str:
+        """Say why a command names no model on demand; empty if it does."""
+        keys = self._keys()
+        if command.backend is UNSET or command.backend not in keys:
+            return f"it needs a backend, one of {', '.join(keys)}"
+        if self.loader.state(keys[command.backend]) is None:
+            return f'backend {command.backend} is not of load = "demand": its model stays loaded'
+        return ""
+
+    async def _carry_out_order(self, command: Command) -> None:
+        key = self._keys()[str(command.backend)]
+        if command.command == "load":
+            await self.loader.load(key)
+        else:
+            await self.loader.unload(key)
+
+    def _keys(self) -> dict[str, str]:
+        return {each.name: each.key for each in self.backends}
 
     async def _open(self, command: Command, peer: Peer) -> None:
         """Read the header of a model of the store that is to be loaded.
@@ -101,6 +110,12 @@ class Commands:
             return
         if name := self.store.unopened(command.backend):
             await self.store.open(name, peer.user)
+
+    def _is_unread(self, command: Command) -> bool:
+        """Return whether a model of the store is to be unloaded that is no backend yet."""
+        if self.store is None or command.command != "unload":
+            return False
+        return command.backend in self.store.unread()
 
     def _carry_out(self, command: Command, peer: Peer) -> Reply:
         if command.command in OPERATOR_COMMANDS and not is_operator(peer):
