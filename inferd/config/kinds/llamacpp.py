@@ -1,5 +1,7 @@
 """The kind ``llamacpp``: GGUF models, run by llama.cpp in a worker."""
 
+from collections.abc import Iterator
+from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -282,7 +284,18 @@ def _files(settings: LlamaCppSettings) -> list[RequiredFile]:
     if settings.mmproj is not None:
         projector = Path(settings.mmproj)
         files.append(RequiredFile("mmproj", projector, settings.mmproj_sha256))
-    return files
+    return [*files, *_draft_files(settings)]
+
+
+def _draft_files(settings: LlamaCppSettings) -> Iterator[RequiredFile]:
+    """Yield the file of the draft model, or all parts of a split one, found by their names."""
+    if settings.draft_model is None:
+        return
+    path, parts = Path(settings.draft_model), list[Path]()
+    with suppress(ModelFileError):  # too many: the worker says so, as it loads none
+        parts = parts_beside(path)
+    for each in (path, *parts):
+        yield RequiredFile("draft_model", each, None)
 
 
 def _without_hashes(settings: LlamaCppSettings) -> LlamaCppSettings:
