@@ -110,6 +110,11 @@ def _no_queue(config: Config) -> Iterator[str]:
     """Describe models on demand whose first request could never wait for the load."""
     if config.admission.max_queued:
         return
+    if config.models.serve:
+        yield (
+            "admission.max_queued = 0: models.serve needs 1 at least, as its models are "
+            "loaded on demand, which has requests wait"
+        )
     if backend := next(filter(is_on_demand, config.backend), None):
         yield (
             f"admission.max_queued = 0: backend {backend.name} needs 1 at least, as its "

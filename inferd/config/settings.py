@@ -177,7 +177,7 @@ class AdmissionSettings(Table, frozen=True):
     waits, otherwise an equal share of it. For the first request of users who have no other
     one queued there are as many places again; such a request may also exceed each of the
     next two limits by an equal share of that limit among such requests. With a backend of
-    ``load = "demand"``, 1 at least."""
+    ``load = "demand"`` or ``models.serve``, 1 at least."""
     max_queued_tokens: Positive = MAX_QUEUED_TOKENS
     """Tokens of the prompts and texts of queued requests together. A request that would
     exceed it is refused once its tokens are counted, unless it waits alone."""

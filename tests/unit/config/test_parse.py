@@ -30,6 +30,10 @@ MOCK_KEYS = (
 ADMISSION_KEYS = (
     "max_active, max_live, max_queued, max_queued_bytes, max_queued_tokens, quantum_s"
 )
+_SERVED_WITHOUT_QUEUE = (
+    "admission.max_queued = 0: models.serve needs 1 at least, as its models are loaded on "
+    "demand, which has requests wait"
+)
 _DEMAND_WITHOUT_QUEUE = (
     "admission.max_queued = 0: backend c needs 1 at least, as its load = 'demand' has "
     "requests wait"
@@ -334,6 +338,10 @@ def test_a_wrong_type_is_refused_with_key_and_value(text, line):
         (
             f"[admission]\nmax_queued = 0\n{LLAMA}load = 'demand'",
             _DEMAND_WITHOUT_QUEUE,
+        ),
+        (
+            "[admission]\nmax_queued = 0\n[models]\nserve = ['a']",
+            _SERVED_WITHOUT_QUEUE,
         ),
         (f"{LLAMA}draft_max = 0", "backend[0].draft_max = 0: expected `int` >= 1"),
         (f"{LLAMA}draft_max = 8", "backend[0].draft_max = 8: expected `int` <= 7"),
