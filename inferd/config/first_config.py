@@ -42,7 +42,7 @@ class MachineFacts(NamedTuple):
     store: str
     """Directory of the model store."""
     models: Sequence[KnownModel]
-    """Of the store, and those of the embedded models that are in the cache."""
+    """Of the stores in which models are looked up."""
 
 
 def first_config(machine: MachineFacts) -> str:
@@ -86,6 +86,11 @@ def _settings(machine: MachineFacts) -> str:
 # Bytes for all models. By default what is free at the start, less the reserve.
 # budget = {max(0, machine.available - memory.reserve)}
 # reserve = {memory.reserve}
+
+[models]
+# Requests may name any model of the store, besides the backends below; it is loaded when
+# one does. A list of names, such as ["me/my-model:q4"], allows those alone.
+# serve = true
 
 [log]
 # level = {toml_value(LogSettings().level)}  # or debug, warning, error"""

@@ -56,8 +56,8 @@ class Ladders:
         if isinstance(chosen, ConfigError):
             return failed(str(chosen), _HINT)
         return ok(
-            f"{chosen.choices[name]}; a running daemon keeps what it chose at its start "
-            "(inferd status)"
+            f"{chosen.choices[name]}; a running daemon keeps its choice until this table "
+            "changes and it reloads (inferd status)"
         )
 
     @cached_property

@@ -79,6 +79,7 @@ def test_defaults_are_comments_that_are_right():
         f"# max_queued = {AdmissionSettings().max_queued}",
         f"# budget = {2**30 - MemorySettings().reserve}",
         f"# reserve = {MemorySettings().reserve}",
+        "# serve = true",
     ):
         assert line in text.splitlines()
     opened = "\n".join(
