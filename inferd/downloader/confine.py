@@ -3,13 +3,14 @@
 ``python -m inferd.downloader.confine OPTIONS -- PROGRAM ARGUMENTS``. The program is pip, the
 reader of archives or the converter: each works on data of others. Its files, the sizes of
 these and its memory are bounded by the kernel, it has none of root's capabilities but to
-read, and it ends with the process that asked for it. What the kernel lacks for that is
-printed on stderr.
+read, no socket unless it is pip, and no way to leave its process group. It ends with the
+process that asked for it. What the kernel lacks for that is printed on stderr.
 """
 
 import argparse
 import os
 import resource
+import socket
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
@@ -17,9 +18,11 @@ from pathlib import Path
 from typing import Final
 
 from inferd.sandbox import landlock
+from inferd.sandbox.bpf import ArgIn, ArgLacks, SyscallRules
 from inferd.sandbox.pdeathsig import die_with_parent
 from inferd.sandbox.privileges import drop_capabilities, set_no_new_privs
-from inferd.sandbox.restrict import restrict_files
+from inferd.sandbox.restrict import restrict_files, restrict_syscalls
+from inferd.sandbox.syscalls import syscall_numbers, this_machine
 from inferd.terminal import Parser, print_stderr
 
 _READ: Final = landlock.READ_FILE | landlock.READ_DIR | landlock.EXECUTE
@@ -44,6 +47,24 @@ _ETC: Final = (
 )
 """Files below ``/etc`` that Python, pip and the C library read; others may be secrets."""
 _DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
+
+_REFUSED: Final = (
+    *("setsid", "setpgid"),  # to leave the group that is ended as a whole
+    *("unshare", "setns", "clone3"),  # namespaces, in which it would be root
+    *("ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd"),
+    *("kill", "tkill", "pidfd_send_signal", "rt_sigqueueinfo", "rt_tgsigqueueinfo"),
+    *("io_uring_setup", "io_uring_enter", "io_uring_register"),  # sockets as well
+    *("socketpair", "listen", "accept", "accept4"),
+)
+"""System calls that no program here needs. The rest is allowed: pip, and the libraries of a
+converter, need other calls with each version."""
+_SOCKETS: Final = ("socket", "connect", "bind")
+"""Calls that pip needs besides."""
+_FAMILIES: Final = (socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK)
+"""The last tells the C library which addresses this machine has. It does without the Unix
+sockets of name services, and asks the name servers."""
+_NAMESPACES: Final = 0x7E02_0000
+"""Flags of ``clone`` for namespaces."""
 
 
 def main() -> None:
@@ -80,13 +101,32 @@ def confine(arguments: argparse.Namespace) -> tuple[str, ...]:
         (resource.RLIMIT_AS, arguments.memory_bytes),
     ):
         _lower(kind, limit)
+    calls = allowed_calls(network=arguments.network)
     refused = landlock.BIND_TCP | (0 if arguments.network else landlock.CONNECT_TCP)
     with ExitStack() as opened:
         allowed = [*_allowed(opened, arguments.reads, arguments.writes)]
         _, missing = restrict_files(
             lambda: landlock.restrict(allowed, refused_tcp=refused)
         )
-    return missing
+    return (*missing, *restrict_syscalls(calls))
+
+
+def allowed_calls(*, network: bool) -> SyscallRules:
+    """List the system calls of this processor that a program may make."""
+    machine = this_machine()
+    if machine is None:  # there is no filter for it, which is reported
+        return {}
+    refused = {*_REFUSED} if network else {*_REFUSED, *_SOCKETS}
+    names = [name for name in syscall_numbers(machine) if name not in refused]
+    rules: SyscallRules = {
+        **dict.fromkeys(names, ()),
+        "clone": (ArgLacks(0, _NAMESPACES),),
+    }
+    return (
+        {**rules, "socket": (ArgIn(0, tuple(map(int, _FAMILIES))),)}
+        if network
+        else rules
+    )
 
 
 def _lower(kind: int, limit: int) -> None:

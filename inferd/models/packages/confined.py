@@ -1,15 +1,17 @@
 """Programs that run confined to a directory, in bounded time."""
 
 import os
+import selectors
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
-from threading import Event, Timer
-from typing import Final
+from typing import Final, cast
 
 from inferd.limits.models import PACKAGE_MAX_BYTES, PACKAGE_MEMORY_BYTES
 from inferd.models.pull.errors import PullError
@@ -17,7 +19,11 @@ from inferd.terminal import print_stderr
 
 _CONFINE: Final = ("-P", "-m", "inferd.downloader.confine")
 _KEPT_LINES: Final = 20
-_KEPT_CHARS: Final = 500
+"""Of the output, for messages."""
+_LINE_BYTES: Final = 500
+"""Of each line; the rest of a longer one is not kept."""
+_READ_BYTES: Final = 64 * 1024
+"""What a pipe holds, so that one read after the end has all of the output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +73,9 @@ def run_confined(
         *(f"--environ={name}={value}" for name, value in given.items()),
         *("--", *command),
     ]
-    with (
-        _started(confined, environ) as process,
-        _time_limit(process, confinement.limit_s) as expired,
-    ):
-        lines = _last_lines(process)
-        code = process.wait()
-    if expired.is_set():
-        raise PullError(
-            f"{Path(command[0]).name} took over {confinement.limit_s:g} s and was ended"
-        )
-    if code:
+    with _started(confined, environ) as process:
+        lines = _follow(process, Path(command[0]).name, confinement.limit_s)
+    if process.returncode:
         raise ProgramError(lines)
 
 
@@ -94,56 +92,79 @@ def _options(confinement: Confinement) -> Iterator[str]:
 @contextmanager
 def _started(
     command: list[str], environ: Mapping[str, str]
-) -> Iterator["subprocess.Popen[str]"]:
-    """Run a program in a process group of its own; end all of it if the body fails."""
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run a program in a process group of its own, which ends with the body."""
     with subprocess.Popen(  # noqa: S603  # our own arguments
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env=environ,
-        errors="replace",
-        text=True,
+        bufsize=0,
         process_group=0,  # a terminal's keys are for the command
     ) as process:
         try:
             yield process
-        except BaseException:
-            _kill(process)
-            raise
+        finally:  # before it is reaped: until then its number is no other group's
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
-@contextmanager
-def _time_limit(process: "subprocess.Popen[str]", limit_s: float) -> Iterator[Event]:
-    """End a process that takes too long; yield whether it was ended."""
-    expired = Event()
+def _follow(process: "subprocess.Popen[bytes]", name: str, limit_s: float) -> list[str]:
+    """Read the output until the process itself ends; return its last lines.
 
-    def end() -> None:
-        expired.set()
-        _kill(process)
+    What it has started may hold the output open, and is not awaited.
 
-    timer = Timer(limit_s, end)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield expired
-    finally:
-        timer.cancel()
-        timer.join()
+    Raises:
+        PullError: it takes too long.
+    """
+    deadline = time.monotonic() + limit_s
+    lines = LastLines()
+    with ExitStack() as opened:
+        selector = opened.enter_context(selectors.DefaultSelector())
+        ended = opened.enter_context(FileIO(os.pidfd_open(process.pid)))
+        output = opened.enter_context(cast("FileIO", process.stdout))
+        os.set_blocking(output.fileno(), False)
+        selector.register(ended, selectors.EVENT_READ)
+        selector.register(output, selectors.EVENT_READ)
+        while True:
+            ready = [
+                key.fileobj
+                for key, _ in selector.select(max(0.0, deadline - time.monotonic()))
+            ]
+            data = output.read(_READ_BYTES)
+            lines.add(data or b"")
+            if ended in ready:
+                return lines.end()
+            if time.monotonic() >= deadline:
+                raise PullError(f"{name} took over {limit_s:g} s and was ended")
+            if data == b"" and output in selector.get_map():  # nobody has it open
+                selector.unregister(output)
 
 
-def _kill(process: "subprocess.Popen[str]") -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+class LastLines:
+    """The last lines of an output, of which no more than that is kept; notes are printed."""
 
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._begun = b""
 
-def _last_lines(process: "subprocess.Popen[str]") -> list[str]:
-    """Read the output, and keep its last lines; print notes at once."""
-    lines: list[str] = []
-    for line in process.stdout or ():
-        text = line.strip()[:_KEPT_CHARS]
+    def add(self, data: bytes) -> None:
+        """Add bytes of the output."""
+        *ended, begun = data.replace(b"\r", b"\n").split(b"\n")
+        for rest in ended:
+            self._add_line(self._begun + rest)
+            self._begun = b""
+        self._begun = (self._begun + begun)[:_LINE_BYTES]
+
+    def end(self) -> list[str]:
+        """Return the last lines, the one without an end among them."""
+        self._add_line(self._begun)
+        return self._lines
+
+    def _add_line(self, line: bytes) -> None:
+        text = line[:_LINE_BYTES].decode(errors="replace").strip()
         if text.startswith("note: the sandbox is weaker"):
             print_stderr(text)
         elif text:
-            lines = [*lines[1 - _KEPT_LINES :], text]
-    return lines
+            self._lines = [*self._lines[1 - _KEPT_LINES :], text]

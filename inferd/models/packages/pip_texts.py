@@ -1,5 +1,6 @@
 """What pip says: its failures, with what to type, and its configuration."""
 
+import os
 import re
 import shlex
 import sys
@@ -17,6 +18,14 @@ _CONNECTION: Final = re.compile(
     r"|ProxyError|timed out",
     re.MULTILINE,
 )
+
+
+_NETRC: Final = (".netrc", "_netrc")
+"""Where pip looks for names and passwords of registries."""
+_CERTIFICATES: Final = (
+    *("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+)
+"""Variables that name certificates: each a path, the last one several between colons."""
 
 
 def download_failure(package: Package, output: list[str]) -> PullError:
@@ -60,18 +69,35 @@ def configured_paths(listed: str, environ: Mapping[str, str]) -> Iterator[Path]:
     An index in files links to packages beside it, so its parent counts as well.
     """
     home = Path(environ.get("HOME", "/"))
-    yield Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "pip"
-    yield home / ".pip"
-    if given := environ.get("PIP_CONFIG_FILE"):
-        yield Path(given)
+    yield from _paths_of(environ, home)
     for word in _words(listed):
         if word.startswith("file:"):
             path = Path(unquote(urlsplit(word).path))
             yield path
             if path.parent not in {Path("/"), home}:
                 yield path.parent
-        elif word != "/" and (path := Path(word).expanduser()).exists():
-            yield path.absolute()
+        elif word != "/" and (found := _existing(word)):
+            yield found
+
+
+def _paths_of(environ: Mapping[str, str], home: Path) -> Iterator[Path]:
+    """Yield what pip reads besides: its configuration, certificates and passwords."""
+    yield Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "pip"
+    yield home / ".pip"
+    yield from (home / name for name in _NETRC)
+    if given := environ.get("PIP_CONFIG_FILE"):
+        yield Path(given)
+    for name in _CERTIFICATES:
+        for each in filter(None, environ.get(name, "").split(os.pathsep)):
+            yield Path(each).absolute()
+
+
+def _existing(word: str) -> Path | None:
+    """Return the file that a value of the configuration may name."""
+    with suppress(OSError, RuntimeError):  # no right to look; a home of nobody
+        if (path := Path(word).expanduser()).exists():
+            return path.absolute()
+    return None
 
 
 def _words(listed: str) -> Iterable[str]:

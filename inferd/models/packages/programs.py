@@ -49,16 +49,6 @@ _PIP: Final = (
 )
 _ONE_THREAD: Final = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 """For arithmetic that is the same on all machines, in memory that is, too."""
-_KEPT_LINES: Final = 20
-_KEPT_CHARS: Final = 500
-_CONNECTION_WORDS: Final = (
-    "connection",
-    "resolve",
-    "timed out",
-    "proxy",
-    "ssl",
-    "retr",
-)
 
 
 class Programs:

@@ -1,4 +1,5 @@
 import os
+import socket
 import subprocess
 import sys
 import textwrap
@@ -113,13 +114,77 @@ def test_root_has_no_rights_of_root_s_but_to_read(confined):
     assert done.stdout == f"['{read_alone}', '{read_alone}', '1']\n"
 
 
-def test_it_makes_no_connections_unless_it_may(confined):
-    script = """
+SOCKETS = {
+    "TCP": "socket.create_connection(('127.0.0.1', {port}))",
+    "TCP over IPv6": "socket.socket(socket.AF_INET6)",
+    "UDP": "socket.socket(type=socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', {port}))",
+    "netlink": "socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)",
+    "Unix": "socket.socket(socket.AF_UNIX).connect({path!r})",
+    "Unix datagrams": "socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)",
+    "pair": "socket.socketpair()",
+    "pair of datagrams": "socket.socketpair(type=socket.SOCK_DGRAM)",
+    "vsock": "socket.socket(socket.AF_VSOCK)",
+}
+OF_PIP = {"TCP", "TCP over IPv6", "UDP", "netlink"}
+
+
+@pytest.fixture
+def peers(tmp_path):
+    """A TCP port that nobody listens on, and a Unix socket that may be written to."""
+    with socket.socket() as bound, socket.socket(socket.AF_UNIX) as listener:
+        bound.bind(("127.0.0.1", 0))
+        listener.bind(str(tmp_path / "place" / "socket"))
+        listener.listen()
+        yield {"port": bound.getsockname()[1], "path": "socket"}
+
+
+@pytest.mark.parametrize("attempt", SOCKETS)
+def test_it_makes_no_connections_but_those_of_pip(confined, peers, attempt):
+    script = f"""
         import socket
         try:
-            socket.create_connection(("127.0.0.1", 9))
+            {SOCKETS[attempt].format(**peers)}
         except OSError as error:
             print(type(error).__name__)
         """
     assert confined(script).stdout == "PermissionError\n"
-    assert confined(script, "--network").stdout == "ConnectionRefusedError\n"
+    said = confined(script, "--network").stdout
+    assert (said == "PermissionError\n") == (attempt not in OF_PIP)
+
+
+def test_pip_can_look_up_names_without_the_sockets_of_name_services(confined):
+    script = """
+        import socket
+        print(socket.getaddrinfo("localhost", 80)[0][0].name)
+        """
+    assert confined(script, "--network").stdout.startswith("AF_INET")
+
+
+CALLS = {
+    "leave its session": "os.setsid()",
+    "leave its group": "os.setpgid(0, 0)",
+    "send signals to others": "os.kill(os.getppid(), 0)",
+    "make a namespace": "os.unshare(os.CLONE_NEWUSER)",
+}
+
+
+@pytest.mark.parametrize("options", [(), ("--network",)])
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_neither_it_nor_its_children_leave_their_group(confined, call, options):
+    """Python before 3.12 has no ``unshare``; the C library has."""
+    script = f"""
+        import ctypes, os
+        def unshare(flags):
+            libc = ctypes.CDLL(None, use_errno=True)
+            if libc.unshare(flags):
+                raise OSError(ctypes.get_errno(), "unshare")
+        os.unshare, os.CLONE_NEWUSER = unshare, 0x10000000
+        if os.fork() == 0:
+            try:
+                {call}
+            except OSError as error:
+                print(type(error).__name__)
+        else:
+            os.wait()
+        """
+    assert confined(script, *options).stdout == "PermissionError\n"

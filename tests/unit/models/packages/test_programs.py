@@ -121,12 +121,34 @@ def test_the_paths_of_pip_s_configuration_are_found(tmp_path):
         "global.extra-index-url='file:///srv/my%20pypi/simple file:///one'\n"
         "global.timeout='60'\nbroken='\n"
     )
-    found = [*configured_paths(listed, {"HOME": "/h", "PIP_CONFIG_FILE": "/c"})]
+    environ = {
+        "HOME": "/h",
+        "PIP_CONFIG_FILE": "/c",
+        "REQUESTS_CA_BUNDLE": "/r.pem",
+        "CURL_CA_BUNDLE": "/u.pem",
+        "SSL_CERT_FILE": "/f.pem",
+        "SSL_CERT_DIR": "/certs:/more",
+    }
+    found = [*configured_paths(listed, environ)]
     assert found == [
-        *(Path("/h/.config/pip"), Path("/h/.pip"), Path("/c")),
+        *(Path("/h/.config/pip"), Path("/h/.pip"), Path("/h/.netrc")),
+        *(Path("/h/_netrc"), Path("/c"), Path("/r.pem"), Path("/u.pem")),
+        *(Path("/f.pem"), Path("/certs"), Path("/more")),
         *(tmp_path / "ca.pem", tmp_path / "wheels", tmp_path / "more"),
         *(Path("/srv/my pypi/simple"), Path("/srv/my pypi"), Path("/one")),
     ]
+
+
+def test_a_path_in_pip_s_configuration_that_cannot_be_looked_at_is_left_out(
+    monkeypatch,
+):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    listed = "global.cert='~nosuchuser/x'\nglobal.client-cert='/closed/x'\n"
+    monkeypatch.setattr(Path, "exists", refuse)
+    paths = {"/h/.netrc", "/h/_netrc", "/h/.config/pip", "/h/.pip"}
+    assert set(map(str, configured_paths(listed, {"HOME": "/h"}))) == paths
 
 
 @pytest.mark.slow
