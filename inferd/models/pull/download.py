@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
@@ -78,17 +78,26 @@ def has_file(directory: StoreDirectory, wanted: WantedFile) -> bool:
         return hash_file(descriptor, lambda _: None) == wanted.sha256
 
 
-def download(
+def download(  # noqa: PLR0913, PLR0917  # what it takes
     directory: StoreDirectory,
     downloader: Downloader,
     wanted: WantedFile,
     progress: Progress,
     bounds: DownloadBounds,
+    held: ExitStack | None = None,
 ) -> None:
     """Have a file in the store.
 
     Ended at any moment, the store has the file or not; what came is kept beside it, and the
     next download of the same SHA-256 goes on behind it.
+
+    Args:
+        directory: of the store.
+        downloader: that makes the connections.
+        wanted: the file.
+        progress: is called with the bytes that have come.
+        bounds: of the download.
+        held: until it ends, the file is not removed as one that no model uses.
 
     Raises:
         PullError: the server does not send the file.
@@ -96,7 +105,8 @@ def download(
         DigestError: what the server sends is another file.
     """
     key = f"pull-{wanted.sha256}"
-    with PartialFile(directory, key) as partial:
+    with ExitStack() as opened:
+        partial = (held or opened).enter_context(PartialFile(directory, key))
         _Download(directory, downloader, wanted, partial, key, bounds).run(progress)
         try:
             partial.finish(wanted.sha256)

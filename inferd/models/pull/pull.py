@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 
 from inferd.limits.models import STORE_FREE_BYTES
@@ -160,26 +161,36 @@ def pull(
         StoreError: the file system is full, another command pulls the same, or a file has
             another SHA-256.
     """
-    missing = [
-        wanted for wanted, _ in plan.files if not has_file(store.directory, wanted)
-    ]
-    _check_space(store, missing)
-    for wanted in dict.fromkeys(missing):
-        download(store.directory, downloader, wanted, progress_of(wanted), bounds)
-    files, kinds = zip(
-        *(_stored(store, wanted, role) for wanted, role in plan.files), strict=True
-    )
-    manifest = Manifest(
-        name=plan.name,
-        kind=kinds[0],
-        source=plan.source,
-        revision=plan.revision,
-        license=plan.license,
-        created=now(),
-        files=files,
-    )
-    store.publish(manifest)
+    with ExitStack() as held:
+        missing = [
+            wanted for wanted, _ in plan.files if not _is_held(store, wanted, held)
+        ]
+        _check_space(store, missing)
+        for each in dict.fromkeys(missing):
+            progress = progress_of(each)
+            download(store.directory, downloader, each, progress, bounds, held)
+        files, kinds = zip(
+            *(_stored(store, wanted, role) for wanted, role in plan.files), strict=True
+        )
+        manifest = Manifest(
+            name=plan.name,
+            kind=kinds[0],
+            source=plan.source,
+            revision=plan.revision,
+            license=plan.license,
+            created=now(),
+            files=files,
+        )
+        store.publish(manifest)
     return manifest
+
+
+def _is_held(store: ModelStore, wanted: WantedFile, held: ExitStack) -> bool:
+    """Tell whether the store has a file, which then stays there."""
+    with suppress(FileNotFoundError):
+        held.callback(os.close, store.hold_blob(wanted.sha256))
+        return has_file(store.directory, wanted)
+    return False
 
 
 def _check_space(store: ModelStore, missing: list[WantedFile]) -> None:

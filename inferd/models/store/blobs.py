@@ -25,7 +25,7 @@ Progress = Callable[[int], object]
 
 
 class DigestError(StoreError):
-    """A file is not the one that was announced; it is in the quarantine."""
+    """A file is not the one that was announced; what was downloaded is in the quarantine."""
 
 
 class FileBusyError(StoreError):

@@ -173,13 +173,10 @@ class StoreDirectory:
         """
         descriptor = self._open_lock()
         try:
-            deadline = time.monotonic() + wait_s
-            while not try_lock(descriptor):
-                if time.monotonic() > deadline:
-                    raise StoreError(
-                        f"another process has been changing {self.path} for {wait_s:g} s"
-                    )
-                time.sleep(_LOCK_POLL_S)
+            if not lock_within(descriptor, wait_s):
+                raise StoreError(
+                    f"another process has been changing {self.path} for {wait_s:g} s"
+                )
             yield
         finally:
             os.close(descriptor)
@@ -194,6 +191,16 @@ def try_lock(descriptor: int) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    return True
+
+
+def lock_within(descriptor: int, wait_s: float) -> bool:
+    """Lock an open file until it is closed; false if others hold it all the time."""
+    deadline = time.monotonic() + wait_s
+    while not try_lock(descriptor):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_LOCK_POLL_S)
     return True
 
 

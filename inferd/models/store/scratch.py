@@ -8,7 +8,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from inferd.models.store.directory import StoreDirectory, try_lock
+from inferd.limits.models import LOCK_WAIT_S
+from inferd.models.store.directory import (
+    StoreDirectory,
+    StoreError,
+    lock_within,
+    try_lock,
+)
 from inferd.trusted_path import DIRECTORY
 
 _PREFIX: Final = ".scratch-"
@@ -28,8 +34,11 @@ def scratch_directory(directory: StoreDirectory) -> Iterator[Path]:
     with directory.locked():
         path = Path(tempfile.mkdtemp(dir=directory.path, prefix=_PREFIX))
         descriptor = os.open(path, DIRECTORY)
-        try_lock(descriptor)
+        # commands that list what is unused lock it for a moment, to see who does
+        is_locked = lock_within(descriptor, LOCK_WAIT_S)
     try:
+        if not is_locked:
+            raise StoreError(f"another process has had {path} for {LOCK_WAIT_S:g} s")
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)

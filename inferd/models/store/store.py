@@ -1,8 +1,10 @@
 """The model store: models by name, what they are made of, and what nothing uses."""
 
 import difflib
+import fcntl
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
@@ -168,6 +170,22 @@ class ModelStore:
             return False
         return True
 
+    def hold_blob(self, sha256: str) -> int:
+        """Open a file that no model uses yet; it is not removed until it is closed.
+
+        Returns:
+            A descriptor, which is the caller's to close once a manifest names the file.
+
+        Raises:
+            FileNotFoundError: the store does not have it.
+            StoreError: another process is changing the store.
+        """
+        with self.directory.locked():  # nobody is removing it
+            descriptor = self.directory.open_file(BLOBS, sha256)
+            with suppress(BlockingIOError):  # its writer holds it
+                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return descriptor
+
     # --- changes ------------------------------------------------------------------
 
     def publish(self, manifest: Manifest) -> None:
@@ -212,7 +230,7 @@ class ModelStore:
             )
 
     def unused(self) -> list[Unused]:
-        """List the files that no model uses and no command is writing.
+        """List the files that no model uses, and no command is writing or about to use.
 
         Raises:
             ManifestError: a manifest cannot be used: what it needs is not known.
@@ -281,19 +299,32 @@ class ModelStore:
                 raise model
             used.update(file.sha256 for file in model.files)
         yield from self._listed(
-            BLOBS, (name for name in self.directory.names(BLOBS) if name not in used)
+            BLOBS,
+            (
+                name
+                for name in self.directory.names(BLOBS)
+                if name not in used and self._is_idle(BLOBS, name)
+            ),
         )
 
     def _idle_partial(self) -> Iterator[Unused]:
-        for name in self.directory.names(PARTIAL):
-            try:
-                descriptor = self.directory.open_file(PARTIAL, name)
-            except FileNotFoundError:
-                continue
-            is_idle = try_lock(descriptor)
+        names = self.directory.names(PARTIAL)
+        yield from self._listed(
+            PARTIAL, (name for name in names if self._is_idle(PARTIAL, name))
+        )
+
+    def _is_idle(self, part: str, name: str) -> bool:
+        """Tell whether no command writes a file, or is about to add its model."""
+        try:
+            descriptor = self.directory.open_file(part, name)
+        except FileNotFoundError:
+            return False
+        except (StoreError, OSError):  # no file of a command of this user
+            return True
+        try:
+            return try_lock(descriptor)
+        finally:
             os.close(descriptor)
-            if is_idle:
-                yield from self._listed(PARTIAL, [name])
 
     def _listed(self, part: str, names: Iterator[str] | list[str]) -> Iterator[Unused]:
         for name in names:

@@ -84,8 +84,12 @@ def test_a_link_that_was_left_is_never_written_to(directory, tmp_path, monkeypat
     assert path.read_bytes() == MODEL
 
 
-def test_a_file_that_differs_from_its_digest_is_left_where_it_is(directory, tmp_path):
-    path = write(tmp_path / "m.gguf")
+@pytest.mark.parametrize("mode", [0o644, 0o664])
+def test_a_file_that_differs_from_its_digest_is_left_where_it_is(
+    directory, tmp_path, mode
+):
+    """The first one is linked, the second one copied."""
+    path = write(tmp_path / "m.gguf", mode=mode)
     with pytest.raises(DigestError, match="expected 000"):
         bring(directory, path, sha256="0" * 64)
     assert path.read_bytes() == MODEL

@@ -129,6 +129,10 @@ def test_pruning_lists_asks_and_removes(inferd, home, monkeypatch):
         (["import", "page.gguf"], "neither a GGUF file nor a model of whisper.cpp"),
         (["import", "page.gguf", "--name", "../x"], "a model's name is family/model"),
         (
+            ["import", "page.gguf", "--name", "embedded:x"],
+            "are those of the embedded models",
+        ),
+        (
             ["import", "--from", "ollama", "--name", "x"],
             "--name and --projector go with",
         ),

@@ -16,7 +16,8 @@ from inferd.models.packages.programs import Programs
 from inferd.models.packages.pull import PackagePuller
 from inferd.models.pull.errors import PullError
 from inferd.models.store.blobs import DigestError, PartialFile
-from inferd.models.store.directory import BLOBS, PARTIAL
+from inferd.models.store.directory import BLOBS, PARTIAL, QUARANTINE
+from inferd.models.store.store import ModelStore
 from tests.unit.models.packages.registry import (
     HALF,
     MODEL,
@@ -98,6 +99,38 @@ def test_one_digest_is_enough(puller, store, registry):
     assert read(store, "m") == read(store, "n") == MODEL
 
 
+@pytest.mark.slow
+def test_a_model_of_another_package_is_not_the_one_that_is_planned(puller, registry):
+    """Nothing but the digest of the package says which one is wanted."""
+    plan = replace(whole(registry), sha256=None)
+    puller.pull(plan)
+    assert puller.has(plan)
+    [package] = plan.packages
+    other = replace(plan, packages=(replace(package, sha256="0" * 64),))
+    assert not puller.has(other)
+
+
+@pytest.mark.slow
+def test_a_file_is_not_pruned_before_its_model_is_added(
+    puller, store, registry, monkeypatch
+):
+    """First one that is unpacked, then one that the store has already."""
+    real = type(store).publish
+
+    def publish(store, manifest):
+        with open_store(store.directory.path).directory as other:
+            ModelStore(other).prune()
+        real(store, manifest)
+
+    monkeypatch.setattr(ModelStore, "publish", publish)
+    puller.pull(whole(registry))
+    assert read(store) == MODEL
+    store.directory.remove("manifests", "m.json")
+    monkeypatch.setattr(Programs, "download", lambda *_: pytest.fail("downloads"))
+    puller.pull(whole(registry))
+    assert read(store) == MODEL
+
+
 FAILURES = {
     "another package": (
         lambda plan: replace(
@@ -156,10 +189,18 @@ def replace_source(manifest, source):
     )
 
 
+@pytest.fixture
+def unheard():
+    """A port that is taken, and that nobody listens on."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
+
+
 @pytest.mark.slow
-def test_a_registry_that_cannot_be_reached_is_told(store, tmp_path):
+def test_a_registry_that_cannot_be_reached_is_told(store, tmp_path, unheard):
     environ = environ_of(tmp_path, tmp_path) | {
-        "PIP_INDEX_URL": "https://127.0.0.1:9/simple",
+        "PIP_INDEX_URL": f"https://127.0.0.1:{unheard}/simple",
         "PIP_RETRIES": "1",
     }
     del environ["PIP_NO_INDEX"], environ["PIP_FIND_LINKS"]
@@ -205,13 +246,14 @@ def test_a_file_that_is_on_the_machine_is_taken_and_a_changed_one_is_not(
         path = tmp_path / place / digest / "m.gguf"
         path.parent.mkdir(parents=True)
         path.write_bytes(data)
+        path.chmod(0o664)  # so that it is copied
     with PackagePuller(store, {}, forms) as puller:
         puller.pull(plan_of({"whole": "0" * 64}))
     assert read(store) == MODEL
     said = capsys.readouterr().err.splitlines()
     assert said[0].startswith(f"note: {tmp_path}/a/{digest}/m.gguf is not taken: ")
     assert said[1].startswith(f"m: from {tmp_path}/b/{digest}/m.gguf, ")
-    assert store.directory.names(PARTIAL) == []
+    assert store.directory.names(PARTIAL) == store.directory.names(QUARANTINE) == []
 
 
 # --- several commands, and those that are ended -----------------------------------------------

@@ -12,6 +12,7 @@ from inferd.models.pull.pull import PullOptions, plan_pull, pull
 from inferd.models.pull.source import parse_source
 from inferd.models.store.directory import MANIFESTS, PARTIAL, StoreDirectory, StoreError
 from inferd.models.store.names import file_of
+from inferd.models.store.store import ModelStore
 from tests.fakes.hub import COMMIT, Behaviour
 from tests.unit.models.store.stores import add_model, assert_whole, open_store
 
@@ -66,6 +67,28 @@ def test_a_split_model_has_all_parts_in_order(bring, hub):
 def test_a_model_of_whisper_is_one(bring, hub):
     hub.add_repository("me/w", {"ggml-tiny.bin": b"lmgg" + MODEL})
     assert bring("hf:me/w/ggml-tiny.bin").kind == "whispercpp"
+
+
+def test_files_are_not_pruned_before_their_model_is_added(
+    bring, hub, store, monkeypatch
+):
+    """First such that come, then such that the store has already."""
+    real = type(store).publish
+
+    def publish(store, manifest):
+        with open_store(store.directory.path).directory as other:
+            ModelStore(other).prune()
+        real(store, manifest)
+
+    monkeypatch.setattr(ModelStore, "publish", publish)
+    hub.add_repository("me/m", PARTS)
+    for _ in range(2):
+        manifest = bring("hf:me/m:Q8_0")
+        assert all(map(store.has_blob, manifest.files))
+        store.directory.remove(MANIFESTS, file_of(manifest.name))
+    n_asked = len(hub.asked)
+    bring("hf:me/m:Q8_0")
+    assert len(hub.asked) == n_asked + 1  # what the repository has, and no file
 
 
 def test_a_pull_that_was_interrupted_leaves_the_old_model(bring, hub, store):

@@ -221,3 +221,21 @@ def test_a_store_to_which_nothing_refers_has_no_descriptors(store):
     before = sorted(Path("/proc/self/fd").iterdir())
     add_model(open_store(store.directory.path), "a", B)
     assert sorted(Path("/proc/self/fd").iterdir()) == before
+
+
+def test_a_file_that_a_command_is_about_to_use_is_not_pruned(store, tmp_path):
+    other = open_store(tmp_path / "models")
+    with PartialFile(store.directory, "key") as partial:
+        partial.write(A)
+        digest = partial.finish()
+        assert other.prune() == []
+        with PartialFile(store.directory, "wrong") as wrong:
+            wrong.write(B)
+            wrong.finish()
+    first, second = store.hold_blob(digest), store.hold_blob(digest)
+    os.close(first)
+    assert [file.n_bytes for file in other.prune()] == [len(B)]
+    os.close(second)
+    assert [file.name for file in store.prune()] == [digest]
+    with pytest.raises(FileNotFoundError):
+        store.hold_blob(digest)
