@@ -72,13 +72,17 @@ class DemandEngine(Engine):
             on_loading: called with each phase.
 
         Raises:
-            StartFailedError: a file cannot be served.
+            StartFailedError: a file cannot be served, or no worker can be started.
         """
         demands: list[MemoryDemand] = []
         try:
             trial = await self._read_headers(demands, on_loading)
         except SessionEndedError as error:
             raise self._start_failed(error) from error
+        except OSError as error:  # out of descriptors, processes or memory
+            reason = f"it cannot be started: {error.strerror}"
+            text = f"backend {self.name}: {reason}"
+            raise StartFailedError(text, reason=reason) from error
         if trial.sandbox_report is not None:
             self._sandbox_report = trial.sandbox_report
             self._observer.sandboxed(self.name, trial.sandbox_report)

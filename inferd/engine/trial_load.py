@@ -46,6 +46,7 @@ async def trial_load(
     Raises:
         SessionEndedError: the worker failed, died or was silent.
         InsufficientMemoryError: ``request_share`` raised it.
+        OSError: no worker can be started.
     """
     fallback = VariantFallback()
     while True:

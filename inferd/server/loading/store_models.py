@@ -43,6 +43,8 @@ UNREAD: Final = "(a model whose header is read)"
 
 CANNOT_BE_READ: Final = "what the store has of this model cannot be used; inferd doctor tells the operator why"
 
+CRASHED: Final = "reading its header failed for a reason that the daemon's log has"
+
 NOBODY: Final = -1
 """In place of a user, for headers that are read at the start."""
 
@@ -65,7 +67,7 @@ class Backends(Protocol):
     async def add(
         self, settings: BackendSettings, on_broken: Callable[[str], None]
     ) -> Backend:
-        """Read a header and add a backend; raises ``StartFailedError`` or ``ConfigError``."""
+        """Read a header and add a backend; raises ``StartFailedError``."""
 
     def remove(self, backend: Backend) -> None:
         """Remove it; the requests that have arrived for it are served."""
@@ -320,10 +322,12 @@ class StoreModels:
                 return
             opening.has_begun = True
             model = self.view.served.get(name)
-            if opening.n_waiting and model is not None:
-                opening.reason = await self._add(name, model)
-            del self._openings[name]
-            opening.is_over.set()
+            try:
+                if opening.n_waiting and model is not None:
+                    opening.reason = await self._add(name, model)
+            finally:
+                del self._openings[name]
+                opening.is_over.set()
 
     async def _add(self, name: str, model: StoreModel) -> str:
         """Make a model a backend; return why it cannot be."""
@@ -333,11 +337,13 @@ class StoreModels:
         try:
             backend = await self._backends.add(model.settings, broken)
         except StartFailedError as error:
-            reason = error.reason
-            self._fail(
-                name, model, reason, text=str(error), is_broken=error.is_broken_file
-            )
+            reason, is_broken = error.reason, error.is_broken_file
+            self._fail(name, model, reason, text=str(error), is_broken=is_broken)
             return reason
+        except Exception as bug:  # it must not end the requests of other models
+            log.exception("models.crashed", name=name, bug=str(bug))
+            self._fail(name, model, CRASHED, text="", is_broken=False)
+            return CRASHED
         self._opened[name] = StoreBackend(backend, model)
         if not self._has(name, model):  # it was removed or replaced meanwhile
             self._close(name)

@@ -1,3 +1,4 @@
+import errno
 import signal
 from contextlib import asynccontextmanager
 
@@ -124,6 +125,21 @@ async def test_a_file_that_cannot_be_served_fails_the_start(
             worker = await outline(opened)
             await worker.say(failed)
             worker.die(3)
+
+
+async def test_a_worker_that_cannot_be_started_fails_the_reading_of_headers(
+    monkeypatch,
+):
+    @asynccontextmanager
+    async def start(_program):
+        raise OSError(errno.EMFILE, "Too many open files")
+        yield
+
+    monkeypatch.setattr("inferd.engine.trial_load.start_worker", start)
+    with pytest.raises(StartFailedError, match="backend chat: it cannot") as caught:
+        await Home().engine.read_headers()
+    assert caught.value.reason == "it cannot be started: Too many open files"
+    assert not caught.value.is_broken_file
 
 
 async def test_jobs_wait_for_the_load_and_are_prepared_again_after_the_next(

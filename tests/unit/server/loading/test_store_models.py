@@ -44,7 +44,7 @@ class Serving:
         self.busy: set[str] = set()
         self.reads: list[str] = []
         self.n_reading = self.most_reading = 0
-        self.faults: dict[str, StartFailedError] = {}
+        self.faults: dict[str, Exception] = {}
         self.on_broken: dict[str, Callable[[str], None]] = {}
 
     async def add(
@@ -240,6 +240,20 @@ async def test_what_failed_for_another_reason_is_tried_again_later(autojump_cloc
         for _ in range(3):
             assert "no memory just now" in (await home.ask("a") or "")
         assert home.serving.reads == ["a"]
+        home.serving.faults.clear()
+        await trio.sleep(BREAKER_S)
+        assert await home.ask("a") is None
+
+
+async def test_an_error_that_nobody_expects_fails_one_model_and_not_the_daemon(
+    autojump_clock,
+):
+    async with Home("a", "b").running() as home:
+        home.serving.faults["a"] = ZeroDivisionError("a bug")
+        for _ in range(2):
+            assert "log" in (await home.ask("a") or "")
+        assert home.serving.reads == ["a"]
+        assert await home.ask("b") is None
         home.serving.faults.clear()
         await trio.sleep(BREAKER_S)
         assert await home.ask("a") is None
