@@ -25,6 +25,16 @@ _OPTIONS: Final = ("n_ctx", "n_gpu_layers", "keep_alive_s")
 """Settings of ``[models]`` that those of a backend are made of, where its kind has them."""
 
 
+_REFUSES_MODEL: Final = (
+    ManifestError,
+    StoreError,
+    ConfigError,
+    msgspec.ValidationError,
+    OSError,
+)
+"""Errors for which one model is not served, and the others are."""
+
+
 class StoreModel(NamedTuple):
     """A model of the store that is served."""
 
@@ -137,7 +147,7 @@ class _View:
                 served[name] = self._model(name, store or self._stores.first_with(name))
             except ModelNotInStoreError as error:
                 refused[name] = RefusedModel(str(error), is_missing=True)
-            except (ManifestError, StoreError, ConfigError, OSError) as error:
+            except _REFUSES_MODEL as error:
                 refused[name] = RefusedModel(str(error))
         return StoreView(served, refused)
 
@@ -148,6 +158,7 @@ class _View:
             ManifestError: its manifest cannot be used.
             StoreError: it is not there, or a file of it is missing.
             ConfigError: its kind has no such model.
+            ValidationError: no backend can have its name.
             OSError: the manifest cannot be read.
         """
         stamp = _stamp(store, name)

@@ -9,7 +9,7 @@ _NAME: Final = re.compile(
     r"[a-z0-9](?:[a-z0-9_-]|\.(?!\.))*"
     r"(?:/[a-z0-9](?:[a-z0-9_-]|\.(?!\.))*){0,3}"
     r"(?::[a-z0-9](?:[a-z0-9_-]|\.(?!\.))*)?",
-    re.IGNORECASE,
+    re.IGNORECASE | re.ASCII,  # without ASCII, [a-z] has two more letters
 )
 _RULE: Final = (
     "a model's name is family/model:variant: up to four parts between slashes, and "

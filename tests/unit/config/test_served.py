@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from inferd.config import served
 from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.config.kinds.whispercpp import WhisperCppSettings
 from inferd.config.served import NOTHING_SERVED, StoreModel, missing_models, view_stores
@@ -66,6 +67,19 @@ def test_what_cannot_be_used_is_refused_and_the_others_are_served(store):
     assert "bring the model again" in reasons["gone"]
     assert "torn.json: it is not valid" in reasons["torn"]
     assert "is not a regular file" in reasons["pipe"]
+
+
+def test_a_name_that_no_backend_can_have_is_refused_alone(store, monkeypatch):
+    add_model(store, "good", b"weights")
+    add_model(store, "bad", b"weights")
+    settings = served._View._settings  # noqa: SLF001  # names that differ do not exist
+
+    def make(view, kind, name):
+        return settings(view, kind, "\u212a" if name == "bad" else name)
+
+    monkeypatch.setattr(served._View, "_settings", make)  # noqa: SLF001
+    view = view_store(store.directory.path, ALL)
+    assert ([*view.served], [*view.refused]) == (["good"], ["bad"])
 
 
 def test_manifests_are_read_again_only_if_they_have_changed(store, monkeypatch):

@@ -39,6 +39,8 @@ def test_a_file_has_a_name_only_if_that_has_the_file(text):
             ".a",
             "-a",
             "é",
+            "\u017f",  # in lower case "s", as far as Unicode goes
+            "\u212a",  # "k"
             "a/b/c/d/e",
             "x" * 129,
         ),
