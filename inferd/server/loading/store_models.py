@@ -231,7 +231,7 @@ class StoreModels:
 
         async def open_one(name: str, user: int) -> None:
             try:
-                await self.open(name, user)
+                await self._open(name, user)
             except BackendNotReadyError as error:
                 failure = self._failures.get(name)
                 reason = error.message if failure is None else failure.text
@@ -281,6 +281,14 @@ class StoreModels:
         """
         now = trio.current_time()
         await self._wait_looked(now - STORE_LOOK_S * (name in self.view.served))
+        await self._open(name, user)
+        self._touch(name)
+        refused = self.view.refused.get(name)
+        if refused is not None and not refused.is_missing:
+            raise BackendNotReadyError(CANNOT_BE_READ)
+
+    async def _open(self, name: str, user: int) -> None:
+        """Make a model a backend, if it is in the store as far as is known."""
         while name in self.view.served and name not in self._opened:
             self._raise_failure(name)
             opening = self._openings.setdefault(name, HeaderRead())
@@ -294,10 +302,6 @@ class StoreModels:
                 opening.n_waiting -= 1
             if opening.reason:
                 raise BackendNotReadyError(opening.reason)
-        self._touch(name)
-        refused = self.view.refused.get(name)
-        if refused is not None and not refused.is_missing:
-            raise BackendNotReadyError(CANNOT_BE_READ)
 
     async def _wait_looked(self, since: float) -> None:
         """Wait until a look is over that began at some time, or later."""

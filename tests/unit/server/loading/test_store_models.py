@@ -86,6 +86,7 @@ class Home:
     ) -> None:
         self.view = StoreView({name: model(name) for name in names})
         self.looks: list[float] = []
+        self.look_s = LOOK_S
         self.serving = Serving()
         self.names = ModelNames(dict.fromkeys(backends, ()))
         kept = serve if isinstance(serve, bool) else tuple(serve)
@@ -97,7 +98,7 @@ class Home:
 
     async def look(self, models: ModelsSettings, _before: StoreView) -> StoreView:
         self.looks.append(trio.current_time())
-        await trio.sleep(LOOK_S)
+        await trio.sleep(self.look_s)
         serve, (served, refused) = models.serve, self.view
         if not isinstance(serve, bool):
             served = {name: each for name, each in served.items() if name in serve}
@@ -295,6 +296,16 @@ async def test_models_that_are_named_are_read_before_the_start(autojump_clock):
     async with Home("a", serve=["a"]).running() as home:
         assert home.serving.names == ["a"]
         assert home.models.unopened("b") is None  # and the store is not looked at
+
+
+async def test_the_start_does_not_wait_for_another_look_however_long_one_takes(
+    autojump_clock,
+):
+    home = Home("a", serve=["a"])
+    home.look_s = 10 * STORE_LOOK_S
+    async with home.running():
+        assert home.serving.names == ["a"]
+        assert len(home.looks) == 1
 
 
 async def test_a_start_fails_for_a_named_model_that_cannot_be_read(autojump_clock):
