@@ -248,7 +248,7 @@ async def _look_at_store(
 ) -> StoreView:
     """Find the models of the stores that are served; a thread reads the files."""
     look = partial(view_stores, model_stores(), models, before, kinds)
-    return await trio.to_thread.run_sync(look)
+    return await trio.to_thread.run_sync(look, abandon_on_cancel=True)
 
 
 def _telemetry_for(config: Config) -> Telemetry:

@@ -4,6 +4,7 @@ import os
 import resource
 import signal
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -14,8 +15,10 @@ import trio.testing
 from inferd import app
 from inferd.app import log_file, make_daemon
 from inferd.cli.commands.serve import locate_models
+from inferd.config.kinds.registry import KINDS
 from inferd.config.parse import parse_config
-from inferd.config.settings import Config
+from inferd.config.served import NOTHING_SERVED
+from inferd.config.settings import Config, ModelsSettings
 from inferd.paths import LOG_FILE
 from inferd.wire.status import LifecycleFrame
 
@@ -250,3 +253,19 @@ def test_a_daemon_may_have_as_many_files_as_it_may(monkeypatch):
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
     app._raise_file_limit()
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+
+
+async def test_a_look_at_a_store_that_hangs_does_not_keep_the_daemon_from_ending(
+    monkeypatch,
+):
+    is_over = threading.Event()
+
+    def hang(*_args):
+        trio.from_thread.run_sync(scope.cancel)
+        is_over.wait(60)
+
+    monkeypatch.setattr(app, "view_stores", hang)
+    with trio.CancelScope() as scope:
+        await app._look_at_store(KINDS, ModelsSettings(serve=True), NOTHING_SERVED)  # noqa: SLF001
+    is_over.set()
+    assert scope.cancelled_caught

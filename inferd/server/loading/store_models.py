@@ -85,7 +85,8 @@ class StoreModels:
     The store is looked at again when a request names a model of it and the last look is
     ``STORE_LOOK_S`` ago; for a name that is not known there, the request waits for a look
     that begins after it. So a name counts from the first request after it was brought, and
-    at most that long after it was removed.
+    at most that long after it was removed. A look that takes longer than that keeps requests
+    for models waiting whose headers have to be read, and no others.
 
     A model becomes a backend when a request names it: a worker reads its header and ends.
     What cannot be read is refused with the reason: until its manifest changes if its files
@@ -117,6 +118,7 @@ class StoreModels:
         """What the last look has found."""
         self._looked_at = -float("inf")
         self._has_started = False
+        self._looks_since: float | None = None
         self._look_wanted = trio.Event()
         self._has_looked = trio.Event()
         self._opened: dict[str, StoreBackend] = {}
@@ -160,7 +162,9 @@ class StoreModels:
                 await trio.sleep_until(self._looked_at + STORE_LOOK_S)
                 self._look_wanted = trio.Event()
                 at, settings, before = trio.current_time(), self.settings, self.view
+                self._looks_since = at
                 view = await self._look(settings, before)
+                self._looks_since = None
                 if self.view is before:  # else a change of the configuration has looked
                     self._apply(StoreLook(settings, view, at))
 
@@ -280,7 +284,10 @@ class StoreModels:
         Cancellation: a header that is being read is read to its end.
         """
         now = trio.current_time()
-        await self._wait_looked(now - STORE_LOOK_S * (name in self.view.served))
+        began = now if self._looks_since is None else self._looks_since
+        longest = STORE_LOOK_S if name in self._opened else math.inf
+        with trio.move_on_at(began + longest):
+            await self._wait_looked(now - STORE_LOOK_S * (name in self.view.served))
         await self._open(name, user)
         self._touch(name)
         refused = self.view.refused.get(name)

@@ -190,6 +190,20 @@ async def test_the_store_is_looked_at_no_more_often_whatever_is_asked(autojump_c
         assert len(home.looks) <= took / STORE_LOOK_S + 1
 
 
+async def test_what_is_served_is_not_kept_waiting_by_a_store_that_hangs(autojump_clock):
+    async with Home("a", "b").running() as home:
+        await home.ask("a")
+        home.look_s = 1_000
+        await trio.sleep(STORE_LOOK_S)
+        for longest in (STORE_LOOK_S, 0, 0):
+            began_at = trio.current_time()
+            assert await home.ask("a") is None
+            assert trio.current_time() - began_at <= longest
+        await home.ask("b")
+        assert trio.current_time() - home.looks[1] >= home.look_s
+        assert home.serving.names == ["a", "b"]
+
+
 async def test_a_name_counts_as_soon_as_it_is_in_the_store(autojump_clock):
     async with Home().running() as home:
         assert await home.ask("a") is None
