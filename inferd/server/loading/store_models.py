@@ -344,7 +344,7 @@ class StoreModels:
         """Make a model a backend; return why it cannot be."""
         if not self._has_room():
             return f"{MAX_OPENED_MODELS} models of the store are in use already"
-        broken = partial(self._fail, name, model, text="", is_broken=True)
+        broken = partial(self._refuse_broken, name, model)
         try:
             backend = await self._backends.add(model.settings, broken)
         except StartFailedError as error:
@@ -381,6 +381,12 @@ class StoreModels:
         retry_at = trio.current_time() + pause_s
         self._failures[name] = ModelFailure(reason, text, model, retry_at)
         self._close(name)
+
+    def _refuse_broken(self, name: str, model: StoreModel, reason: str) -> None:
+        """Refuse requests for a model that broke later, unless another has its name by now."""
+        opened = self._opened.get(name)
+        if opened is not None and opened.model is model:
+            self._fail(name, model, reason, text="", is_broken=True)
 
     def _close(self, name: str) -> None:
         """Make a model no backend any more; what has arrived for it is served."""

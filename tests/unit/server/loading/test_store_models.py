@@ -282,6 +282,18 @@ async def test_a_file_that_breaks_later_is_refused_from_then_on(autojump_clock):
         assert "SHA-256" in (await home.ask("a") or "")
 
 
+async def test_a_file_that_breaks_late_does_not_end_what_has_replaced_it(autojump_clock):
+    async with Home("a").running() as home:
+        await home.ask("a")
+        on_broken = home.serving.on_broken["a"]
+        home.change(model("a", 2))
+        await trio.sleep(STORE_LOOK_S)
+        await home.ask("a")
+        on_broken("its SHA-256 is not the expected one")
+        assert await home.ask("a") is None
+        assert home.serving.names == ["a"]
+
+
 async def test_the_model_that_was_named_longest_ago_makes_room(autojump_clock):
     names = [f"m{number:02}" for number in range(MAX_OPENED_MODELS + 1)]
     async with Home(*names).running() as home:
