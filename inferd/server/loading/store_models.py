@@ -125,6 +125,7 @@ class StoreModels:
         self._failures: dict[str, ModelFailure] = {}
         self._openings: dict[str, HeaderRead] = {}
         self._limiter = FairLimiter(MAX_HEADER_READS)
+        self._n_reading = 0
 
     def unread(self) -> list[str]:
         """List the models that are no backends yet."""
@@ -345,6 +346,7 @@ class StoreModels:
         if not self._has_room():
             return f"{MAX_OPENED_MODELS} models of the store are in use already"
         broken = partial(self._refuse_broken, name, model)
+        self._n_reading += 1
         try:
             backend = await self._backends.add(model.settings, broken)
         except StartFailedError as error:
@@ -355,6 +357,8 @@ class StoreModels:
             log.exception("models.crashed", name=name, bug=str(bug))
             self._fail(name, model, CRASHED, text="", is_broken=False)
             return CRASHED
+        finally:
+            self._n_reading -= 1
         self._opened[name] = StoreBackend(backend, model)
         if not self._has(name, model):  # it was removed or replaced meanwhile
             self._close(name)
@@ -362,7 +366,7 @@ class StoreModels:
 
     def _has_room(self) -> bool:
         """Make room for one more model; return whether there is."""
-        if len(self._opened) < MAX_OPENED_MODELS:
+        if len(self._opened) + self._n_reading < MAX_OPENED_MODELS:
             return True
         for name, opened in self._opened.items():
             if self._backends.is_idle(opened.backend):

@@ -309,6 +309,18 @@ async def test_the_model_that_was_named_longest_ago_makes_room(autojump_clock):
         assert await home.ask(names[2]) is None
 
 
+async def test_models_that_are_read_at_once_share_the_last_room(autojump_clock):
+    names = [f"m{number:02}" for number in range(MAX_OPENED_MODELS + 1)]
+    async with Home(*names).running() as home:
+        for name in names[:-2]:
+            await home.ask(name)
+        home.serving.busy |= {*names}
+        async with trio.open_nursery() as clients:
+            for user, name in enumerate(names[-2:]):
+                clients.start_soon(home.ask, name, user)
+        assert len(home.serving.served) == MAX_OPENED_MODELS
+
+
 async def test_a_manifest_that_cannot_be_used_is_refused_without_its_path(
     autojump_clock,
 ):
