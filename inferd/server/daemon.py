@@ -8,7 +8,7 @@ import structlog
 import trio
 
 from inferd.backend.interface import Backend
-from inferd.config.settings import Config, ConfigError
+from inferd.config.settings import BackendSettings, Config, ConfigError
 from inferd.errors import DAEMON_STOPS
 from inferd.limits.server import MAX_MEDIA_FILES
 from inferd.server.admin.commands import Commands
@@ -138,8 +138,11 @@ class Daemon:
         self._bind_served: Callable[[], None] = lambda: None
 
     def _make_swap(self, config: Config) -> BackendSwap:
-        take_aliases = self._running_config.take_aliases
-        return BackendSwap(self._models, self._backends, config.backend, take_aliases)
+        def take_names(backends: Sequence[BackendSettings]) -> None:
+            self._running_config.take_aliases(backends)
+            self._store.close_configured()
+
+        return BackendSwap(self._models, self._backends, config.backend, take_names)
 
     def _make_store(self, config: Config) -> StoreModels:
         look, names = self._models.look, self._running_config.names

@@ -199,6 +199,12 @@ class StoreModels:
             if self._backends.is_idle(opened.backend):
                 self._close(name)
 
+    def close_configured(self) -> None:
+        """Make room for configured backends that have names or aliases of opened models."""
+        for name in [*self._opened]:
+            if self._served(name) is None:
+                self._close(name)
+
     def _apply(self, looked: StoreLook) -> None:
         """Take over what a look has found."""
         settings, view, at = looked
@@ -222,9 +228,14 @@ class StoreModels:
         self._has_looked = trio.Event()
 
     def _has(self, name: str, model: StoreModel) -> bool:
-        """Return whether the store has a model with the same files and settings."""
-        found = self.view.served.get(name)
+        """Return whether a name means a model with the same files and settings."""
+        found = self._served(name)
         return found is not None and found.settings == model.settings
+
+    def _served(self, name: str) -> StoreModel | None:
+        """Return the model that a name means; ``None`` if it means none of the store."""
+        is_configured = self._names.stored_name(name) is None
+        return None if is_configured else self.view.served.get(name)
 
     async def _open_named(self) -> list[str]:
         """Read the headers of the models that the configuration names.
@@ -297,7 +308,7 @@ class StoreModels:
 
     async def _open(self, name: str, user: int) -> None:
         """Make a model a backend, if it is in the store as far as is known."""
-        while name in self.view.served and name not in self._opened:
+        while self._served(name) is not None and name not in self._opened:
             self._raise_failure(name)
             opening = self._openings.setdefault(name, HeaderRead())
             if user not in opening.users:
@@ -333,7 +344,7 @@ class StoreModels:
             if opening.has_begun:
                 return
             opening.has_begun = True
-            model = self.view.served.get(name)
+            model = self._served(name)
             try:
                 if opening.n_waiting and model is not None:
                     opening.reason = await self._add(name, model)

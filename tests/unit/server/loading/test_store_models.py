@@ -389,3 +389,28 @@ async def test_names_of_backends_stand_before_those_of_the_store(autojump_clock)
     async with Home("a", "b", backends=["a"]).running() as home:
         assert home.models.unopened("a") is None
         assert home.models.unread() == ["b"]
+
+
+@pytest.mark.parametrize("aliases", [{"a": ()}, {"chat": ("a",)}])
+async def test_a_name_that_is_configured_later_is_no_model_of_the_store(
+    autojump_clock, aliases
+):
+    async with Home("a", "b").running() as home:
+        await home.ask("a")
+        await home.ask("b")
+        home.names.replace(aliases)
+        home.models.close_configured()
+        assert home.serving.names == ["b"]
+
+
+async def test_a_name_that_is_configured_while_its_header_is_read_stays_configured(
+    autojump_clock,
+):
+    async with Home("a").running() as home, trio.open_nursery() as clients:
+        clients.start_soon(home.ask, "a")
+        await trio.sleep(READ_S / 2)
+        home.names.replace({"a": ()})
+        home.models.close_configured()
+        await trio.sleep(READ_S)
+        assert home.serving.names == []
+    assert home.serving.reads == ["a"]
