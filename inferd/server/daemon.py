@@ -205,13 +205,13 @@ class Daemon:
     async def _reload(self) -> ReloadResult:
         new, running = self._read_config(), self._running_config
         running.check(new)
-        checked = await self._store.check(new.models)
+        await self._store.check(new.models)
         before = running.config.backend
         swapped = await self._swap.change(new.backend)
         reloaded = running.apply(new, swapped.in_force)
         if running.config.backend != before:
             self._store.close_idle()
-        failures = [*swapped.failures, *await self._store.change(checked)]
+        failures = [*swapped.failures, *await self._store.change(new.models)]
         self._bind_served()
         self._connections.recheck_access(running.acceptor.access)
         if failures:

@@ -154,7 +154,11 @@ class StoreModels:
         """
         self._backends = backends
         async with trio.open_nursery() as self._nursery:
-            if faults := await self.change(await self.check(self.settings)):
+            looked = await self._look_with(self.settings)
+            for fault in missing_models(looked.settings, looked.view):
+                raise ConfigError(fault)
+            self._apply(looked)
+            if faults := await self._open_named():
                 raise StartFailedError("; ".join(faults))
             self._has_started = True
             task_status.started()
@@ -169,28 +173,32 @@ class StoreModels:
                 if self.view is before:  # else a change of the configuration has looked
                     self._apply(StoreLook(settings, view, at))
 
-    async def check(self, new: ModelsSettings) -> StoreLook:
-        """Look at the store with other settings; nothing changes.
+    async def check(self, new: ModelsSettings) -> None:
+        """Check that other settings could be served now; nothing changes.
 
         Raises:
             ConfigError: a model that they name is missing or cannot be used.
         """
-        at = trio.current_time()
-        if not new.serve:
-            return StoreLook(new, NOTHING_SERVED, at)
-        view = await self._look(new, NOTHING_SERVED)
-        for fault in missing_models(new, view):
+        looked = await self._look_with(new)
+        for fault in missing_models(new, looked.view):
             raise ConfigError(fault)
-        return StoreLook(new, view, at)
 
-    async def change(self, checked: StoreLook) -> list[str]:
-        """Serve what ``check`` has found with other settings.
+    async def change(self, new: ModelsSettings) -> list[str]:
+        """Serve what the store has now with other settings.
 
         Returns:
             Reasons for which models that they name cannot be served.
         """
-        self._apply(checked)
-        return await self._open_named()
+        looked = await self._look_with(new)
+        self._apply(looked)
+        return [*missing_models(new, looked.view), *await self._open_named()]
+
+    async def _look_with(self, settings: ModelsSettings) -> StoreLook:
+        at = trio.current_time()
+        if not settings.serve:
+            return StoreLook(settings, NOTHING_SERVED, at)
+        before = self.view if settings == self.settings else NOTHING_SERVED
+        return StoreLook(settings, await self._look(settings, before), at)
 
     def close_idle(self) -> None:
         """Forget the headers of what is not in use: there is other memory for it now."""

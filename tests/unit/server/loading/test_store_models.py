@@ -282,7 +282,9 @@ async def test_a_file_that_breaks_later_is_refused_from_then_on(autojump_clock):
         assert "SHA-256" in (await home.ask("a") or "")
 
 
-async def test_a_file_that_breaks_late_does_not_end_what_has_replaced_it(autojump_clock):
+async def test_a_file_that_breaks_late_does_not_end_what_has_replaced_it(
+    autojump_clock,
+):
     async with Home("a").running() as home:
         await home.ask("a")
         on_broken = home.serving.on_broken["a"]
@@ -373,10 +375,23 @@ async def test_other_settings_are_served_once_they_are_checked(autojump_clock):
         assert home.serving.names == ["a"]
         home.change(model("b"))
         new = msgspec.structs.replace(new, serve=("b",))
-        assert await home.models.change(await home.models.check(new)) == []
+        await home.models.check(new)
+        assert await home.models.change(new) == []
         assert home.serving.names == ["b"]
         home.models.close_idle()
         assert home.serving.names == []
+
+
+async def test_a_change_serves_what_is_there_when_it_is_made(autojump_clock):
+    async with Home("a", "b").running() as home:
+        new = ModelsSettings(serve=("a", "b"))
+        await home.models.check(new)
+        home.change(model("a", 2))
+        home.view.refused["b"] = RefusedModel("no b", is_missing=True)
+        [fault] = await home.models.change(new)
+        assert "models.serve: b: no b" in fault
+        [served] = home.models.view.served.values()
+        assert served == model("a", 2)
 
 
 async def test_nothing_is_looked_at_where_nothing_is_served(autojump_clock):
