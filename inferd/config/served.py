@@ -1,5 +1,6 @@
 """The models of the stores that are served by name, and the backends that they would be."""
 
+import errno
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -33,6 +34,15 @@ _REFUSES_MODEL: Final = (
     OSError,
 )
 """Errors for which one model is not served, and the others are."""
+
+_PASSING_ERRNOS: Final = (
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOMEM,
+    errno.EAGAIN,
+    errno.EIO,
+)
+"""Errors that say nothing of what the store has."""
 
 
 class StoreModel(NamedTuple):
@@ -74,7 +84,8 @@ def view_stores(
     Args:
         paths: of the stores; of a name, the first that has it counts.
         models: which of their models, and with which settings.
-        before: an earlier view: manifests that have not changed since are not read again.
+        before: an earlier view: manifests that have not changed since are not read again,
+            and models whose manifests cannot be read now are served as before.
         kinds: the kinds of backends.
 
     Bounds:
@@ -101,6 +112,11 @@ def _found_nothing(models: ModelsSettings, reason: str) -> StoreView:
     """Refuse all models that are named, or the stores as a whole."""
     names = [""] if isinstance(models.serve, bool) else models.serve
     return StoreView(refused={name: RefusedModel(reason) for name in names})
+
+
+def _is_passing(error: Exception) -> bool:
+    """Return whether a look may find more later, though nothing in the store changes."""
+    return isinstance(error, OSError) and error.errno in _PASSING_ERRNOS
 
 
 class _View:
@@ -148,7 +164,10 @@ class _View:
             except ModelNotInStoreError as error:
                 refused[name] = RefusedModel(str(error), is_missing=True)
             except _REFUSES_MODEL as error:
-                refused[name] = RefusedModel(str(error))
+                if _is_passing(error) and name in self._before.served:
+                    served[name] = self._before.served[name]
+                else:
+                    refused[name] = RefusedModel(str(error))
         return StoreView(served, refused)
 
     def _model(self, name: str, store: ModelStore) -> StoreModel:

@@ -74,7 +74,7 @@ from inferd.paths import (
     runtime_directory,
 )
 from inferd.server.capacity import memory_budget
-from inferd.server.loading.store_models import n_store_workers
+from inferd.server.loading.store_state import n_store_workers
 from inferd.service.units import (
     SystemdService,
     UnitState,

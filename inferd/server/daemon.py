@@ -37,7 +37,8 @@ from inferd.server.listen.acceptor import (
 from inferd.server.listen.inference import inference_listeners
 from inferd.server.listen.listeners import Listeners
 from inferd.server.loading.loader import ModelLoader
-from inferd.server.loading.store_models import UNREAD, StoreModels, n_store_workers
+from inferd.server.loading.store_models import UNREAD, StoreModels
+from inferd.server.loading.store_state import n_store_workers
 from inferd.server.loading.swap import BackendSwap, SharedModels
 from inferd.server.media.quota import MediaQuota
 from inferd.server.queue.requests import RequestQueue

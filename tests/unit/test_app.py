@@ -266,6 +266,6 @@ async def test_a_look_at_a_store_that_hangs_does_not_keep_the_daemon_from_ending
 
     monkeypatch.setattr(app, "view_stores", hang)
     with trio.CancelScope() as scope:
-        await app._look_at_store(KINDS, ModelsSettings(serve=True), NOTHING_SERVED)  # noqa: SLF001
+        await app._look_at_store(KINDS, ModelsSettings(serve=True), NOTHING_SERVED)
     is_over.set()
     assert scope.cancelled_caught

@@ -22,7 +22,7 @@ from inferd.server.listen.fd_budget import (
     passed_fd_limit,
     presize_fd_table,
 )
-from inferd.server.loading.store_models import n_store_workers
+from inferd.server.loading.store_state import n_store_workers
 from inferd.server.queue.requests import RequestQueue
 from inferd.server.telemetry.log import set_level
 from inferd.surfaces import SURFACES, Surface

@@ -1,22 +1,19 @@
 """The models of the store that requests name: each becomes a backend when one does."""
 
 import math
-from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 import trio
 
-from inferd.backend.interface import Backend, StartFailedError
+from inferd.backend.interface import StartFailedError
 from inferd.config.served import (
     NOTHING_SERVED,
     StoreModel,
-    StoreView,
     missing_models,
 )
 from inferd.config.settings import (
-    BackendSettings,
     Config,
     ConfigError,
     ModelsSettings,
@@ -30,7 +27,9 @@ from inferd.limits.residency import (
 from inferd.routing import ModelNames
 from inferd.server.large_lines.fair_limiter import FairLimiter
 from inferd.server.loading.store_state import (
+    Backends,
     HeaderRead,
+    Look,
     ModelFailure,
     StoreBackend,
     StoreLook,
@@ -47,36 +46,6 @@ CRASHED: Final = "reading its header failed for a reason that the daemon's log h
 
 NOBODY: Final = -1
 """In place of a user, for headers that are read at the start."""
-
-Look = Callable[[ModelsSettings, StoreView], Awaitable[StoreView]]
-"""Looks at the store, in a thread; given what was found before with the same settings."""
-
-
-def n_store_workers(models: ModelsSettings) -> int:
-    """Return the most workers that models of the store have at once."""
-    serve = models.serve
-    if not serve:
-        return 0
-    n_models = MAX_OPENED_MODELS if isinstance(serve, bool) else len(serve)
-    return n_models + MAX_HEADER_READS
-
-
-class Backends(Protocol):
-    """The backends that serve, to which those of the store are added."""
-
-    async def add(
-        self, settings: BackendSettings, on_broken: Callable[[str], None]
-    ) -> Backend:
-        """Read a header and add a backend; raises ``StartFailedError``."""
-
-    def remove(self, backend: Backend) -> None:
-        """Remove it; the requests that have arrived for it are served."""
-
-    def is_idle(self, backend: Backend) -> bool:
-        """Return whether it takes no memory and nobody has asked for it."""
-
-    def __contains__(self, backend: Backend) -> bool:
-        """Return whether it serves."""
 
 
 class StoreModels:
@@ -310,9 +279,8 @@ class StoreModels:
             await self._wait_looked(now - STORE_LOOK_S * (name in self.view.served))
         await self._open(name, user)
         self._touch(name)
-        refused = self.view.refused.get(name)
-        if refused is not None and not refused.is_missing:
-            raise BackendNotReadyError(CANNOT_BE_READ)
+        if self._served(name) is None:
+            self._raise_refused(name)
 
     async def _open(self, name: str, user: int) -> None:
         """Make a model a backend, if it is in the store as far as is known."""
@@ -329,6 +297,12 @@ class StoreModels:
                 opening.n_waiting -= 1
             if opening.reason:
                 raise BackendNotReadyError(opening.reason)
+
+    def _raise_refused(self, name: str) -> None:
+        """Refuse a model that cannot be used."""
+        refused = self.view.refused.get(name)
+        if refused is not None and not refused.is_missing:
+            raise BackendNotReadyError(CANNOT_BE_READ)
 
     async def _wait_looked(self, since: float) -> None:
         """Wait until a look is over that began at some time, or later."""

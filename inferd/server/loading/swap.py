@@ -33,7 +33,7 @@ from inferd.server.loading.headers import (
 )
 from inferd.server.loading.loader import ModelLoader
 from inferd.server.loading.model import DemandModel, Held
-from inferd.server.loading.store_models import Look
+from inferd.server.loading.store_state import Look
 
 log = structlog.get_logger("daemon")
 

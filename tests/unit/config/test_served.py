@@ -1,3 +1,4 @@
+import errno
 import os
 from pathlib import Path
 
@@ -72,13 +73,13 @@ def test_what_cannot_be_used_is_refused_and_the_others_are_served(store):
 def test_a_name_that_no_backend_can_have_is_refused_alone(store, monkeypatch):
     add_model(store, "good", b"weights")
     add_model(store, "bad", b"weights")
-    settings = served._View._settings  # noqa: SLF001  # names that differ do not exist
+    settings = served._View._settings  # names that differ do not exist
 
     def make(view, kind, name):
         return settings(view, kind, "\u212a" if name == "bad" else name)
 
-    monkeypatch.setattr(served._View, "_settings", make)  # noqa: SLF001
-    view = view_store(store.directory.path, ALL)
+    monkeypatch.setattr(served._View, "_settings", make)
+    view = view_stores([store.directory.path], ALL)
     assert ([*view.served], [*view.refused]) == (["good"], ["bad"])
 
 
@@ -99,6 +100,21 @@ def test_manifests_are_read_again_only_if_they_have_changed(store, monkeypatch):
     after = view_stores([store.directory.path], ALL, before)
     assert read == ["b"]
     assert after.served["b"].settings != before.served["b"].settings
+
+
+def test_a_manifest_that_cannot_be_read_now_changes_nothing(store, monkeypatch):
+    add_model(store, "a", b"one")
+    before = view_stores([store.directory.path], ALL)
+    add_model(store, "a", b"another one")
+    add_model(store, "b", b"two")
+
+    def fail(*_args):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(ModelStore, "model", fail)
+    view = view_stores([store.directory.path], ALL, before)
+    assert view.served == before.served
+    assert "Too many open files" in view.refused["b"].reason
 
 
 def test_only_models_that_are_named_are_served(store):

@@ -387,7 +387,7 @@ async def test_a_change_serves_what_is_there_when_it_is_made(autojump_clock):
         new = ModelsSettings(serve=("a", "b"))
         await home.models.check(new)
         home.change(model("a", 2))
-        home.view.refused["b"] = RefusedModel("no b", is_missing=True)
+        home.view = home.view._replace(refused={"b": RefusedModel("no b")})
         [fault] = await home.models.change(new)
         assert "models.serve: b: no b" in fault
         [served] = home.models.view.served.values()
