@@ -84,6 +84,9 @@ class RunningConfig:
         merged = merge_config(self.config, new, self.config.backend)
         load_access(merged.access, self.surfaces)
         load_identities(merged.users)
+        names = {each.name for each in (*self.config.backend, *new.backend)}
+        n_backends = len(names) + n_store_workers(new.models)
+        self._allocate(merged, n_backends)
 
     def apply(
         self, new: Config, backends: Sequence[BackendSettings] | None = None
@@ -100,12 +103,13 @@ class RunningConfig:
             ConfigError: the new configuration is invalid; nothing has changed.
         """
         backends = self.config.backend if backends is None else backends
-        self.n_backends = len(backends) + n_store_workers(new.models)
+        n_backends = len(backends) + n_store_workers(new.models)
         merged = merge_config(self.config, new, backends)
         access = load_access(merged.access, self.surfaces)
-        allocation = self._allocation_for(merged)
+        allocation = self._allocation_for(merged, n_backends)
         identities = load_identities(merged.users)
         reloaded = compare_configs(self.config, merged, new)
+        self.n_backends = n_backends
         if merged.log.level != self.config.log.level:
             set_level(merged.log.level)
         self.config = merged
@@ -126,7 +130,8 @@ class RunningConfig:
         Raises:
             ConfigError: there are not enough descriptors to serve any client.
         """
-        n_files, allocation = fd_limit(), self._allocation_for(self.config)
+        n_files = fd_limit()
+        allocation = self._allocation_for(self.config, self.n_backends)
         presize_fd_table(n_files, allocation, n_backends=self.n_backends)
         self._set_fd_limits(allocation)
         self.deps.fd_quota.max_fds = passed_fd_limit(n_files)
@@ -141,23 +146,28 @@ class RunningConfig:
         self.admin_limit.max_connections = allocation.admin_clients
         self.deps.media_quota.limit_files(allocation.media)
 
-    def _allocation_for(self, config: Config) -> FdAllocation:
-        wanted = FdAllocation(
-            config.limits.max_connections,
-            config.limits.max_admin_connections,
-            MAX_MEDIA_FILES,
-        )
-        n_files = fd_limit()
-        try:
-            allocation = allocate_fds(n_files, wanted, n_backends=self.n_backends)
-        except ValueError as error:
-            raise ConfigError(str(error)) from error
+    def _allocation_for(self, config: Config, n_backends: int) -> FdAllocation:
+        wanted, allocation = self._allocate(config, n_backends)
         if allocation != wanted:
             log.warning(
                 "connections.lowered",
                 max_connections=allocation.clients,
                 max_admin_connections=allocation.admin_clients,
                 max_media=allocation.media,
-                open_files=n_files,
+                open_files=fd_limit(),
             )
         return allocation
+
+    def _allocate(
+        self, config: Config, n_backends: int
+    ) -> tuple[FdAllocation, FdAllocation]:
+        """Compute what is wanted, and what the descriptors allow of it."""
+        wanted = FdAllocation(
+            config.limits.max_connections,
+            config.limits.max_admin_connections,
+            MAX_MEDIA_FILES,
+        )
+        try:
+            return wanted, allocate_fds(fd_limit(), wanted, n_backends=n_backends)
+        except ValueError as error:
+            raise ConfigError(str(error)) from error

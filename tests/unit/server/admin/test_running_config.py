@@ -193,3 +193,19 @@ def test_changed_aliases_are_names_from_then_on():
     new = Config(backend=(MockSettings(name="m", aliases=("new",)),))
     assert running_config.apply(new).applied == ["backend m: aliases"]
     assert running_config.names.aliases_of("m") == ("new",)
+
+
+def test_backends_that_have_no_descriptors_are_refused_before_anything_changes(
+    monkeypatch,
+):
+    running_config = make_running_config(Config())
+    monkeypatch.setattr("inferd.server.admin.running_config.fd_limit", lambda: 64)
+    new = Config(backend=tuple(MockSettings(name=f"m{at}") for at in range(32)))
+    for take in (
+        running_config.check,
+        lambda each: running_config.apply(each, each.backend),
+    ):
+        with pytest.raises(ConfigError, match="open files = 64"):
+            take(new)
+        assert running_config.n_backends == 1
+    running_config.apply(Config())
