@@ -116,6 +116,13 @@ class WorkerBackend(ABC):
     only jobs with a grammar; ``interrupt`` and ``token_table`` by any thread.
     """
 
+    def verify(self, report: LoadReporter) -> None:  # noqa: B027  # optional
+        """Compare the digests of the files, before ``predict``, unless for an ``outline``.
+
+        Raises:
+            LoadError: the model cannot be served.
+        """
+
     def predict(self, report: LoadReporter) -> MemoryDemand | None:  # noqa: ARG002  # optional
         """Predict the machine's memory that ``load`` takes; ``None`` if next to nothing.
 
@@ -139,7 +146,8 @@ class WorkerBackend(ABC):
     def outline(self, report: LoadReporter, share: MemoryShare | None = None) -> Loaded:
         """Return what ``load`` would, from the headers of the files, without loading them.
 
-        The capabilities count; the rest may be empty. The default loads the model.
+        The capabilities count; the rest may be empty. The default loads the model. What is
+        read was not verified: that would take a minute for the files of large models.
 
         Raises:
             LoadError: the model cannot be served.

@@ -93,6 +93,8 @@ class Runtime:
         self._heartbeat_s = load.heartbeat_s
         try:
             backend = self._make_backend(load)
+            if not load.is_outline:
+                backend.verify(self._channel.send)
             share = self._request_memory(backend)
             if load.is_outline:
                 self._channel.send(backend.outline(self._channel.send, share))

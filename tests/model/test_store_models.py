@@ -174,6 +174,23 @@ def test_a_broken_model_is_refused_until_it_is_brought_again(
     assert eventually(lambda: home.chat(broken).get("backend") == broken)
 
 
+def test_digests_are_compared_when_a_model_is_loaded_and_not_before(
+    home: Home, tiny_f32: Path
+):
+    name, weights = "team/altered", tiny_f32.read_bytes()
+    [file] = add_model(home.store, name, weights[:-1] + b"X").files
+    blob = home.path / "blobs" / file.sha256
+    blob.unlink()
+    blob.write_bytes(weights)
+    daemon = home.make(mock(name="one"), models={"serve": [name]}).start()
+    assert home.told()[name] == ("unloaded", True)
+    for _ in range(2):
+        frame = home.chat(name)
+        assert frame["code"] == "backend_unavailable"
+        assert "SHA-256" in frame["message"]
+    assert len(daemon.logged(msg="models.refused", name=name)) == 1
+
+
 def test_models_that_the_configuration_names_are_read_at_the_start(home: Home):
     daemon = home.make(models={"serve": [CHAT], "n_ctx": 128}).start()
     assert daemon.worker_pids() == []

@@ -76,13 +76,30 @@ class LlamaBackend(WorkerBackend):
         )
         self._cpu_load = CpuLoadMeter()
 
+    def verify(self, report: LoadReporter) -> None:
+        """Compare the digests that are configured.
+
+        Raises:
+            LoadError: one differs.
+        """
+        for file, expected in (
+            (self._files.model, self._settings.sha256),
+            (self._files.projector, self._settings.mmproj_sha256),
+        ):
+            if file is None:
+                continue
+            report(Loading(phase="checking_local", path=str(file.path)))
+            if expected:
+                verifying = Loading(phase="verify", path=str(file.path))
+                report(verifying)
+                check_sha256(file, expected, partial(report, verifying))
+
     def predict(self, report: LoadReporter) -> MemoryDemand:
-        """Verify the files and predict the memory that serving the model takes.
+        """Predict the memory that serving the model takes.
 
         Raises:
             LoadError: the model cannot be served.
         """
-        self._verify_files(report)
         self._library = load_library(
             report, wanted=self._settings.cpu_variant, crashed=self._crashed
         )
@@ -100,6 +117,7 @@ class LlamaBackend(WorkerBackend):
             LoadError: one of these steps failed.
         """
         if share is None:
+            self.verify(report)
             demand = self.predict(report)
             share = MemoryShare(
                 n_slots=self._n_slots,
@@ -261,19 +279,6 @@ class LlamaBackend(WorkerBackend):
         return MediaPipeline.load(
             file, self._model, self._settings, report, n_threads=n_threads
         )
-
-    def _verify_files(self, report: LoadReporter) -> None:
-        for file, expected in (
-            (self._files.model, self._settings.sha256),
-            (self._files.projector, self._settings.mmproj_sha256),
-        ):
-            if file is None:
-                continue
-            report(Loading(phase="checking_local", path=str(file.path)))
-            if expected:
-                verifying = Loading(phase="verify", path=str(file.path))
-                report(verifying)
-                check_sha256(file, expected, partial(report, verifying))
 
     def _accelerator_info(self) -> AcceleratorInfo:
         n_all, wanted = self._model.n_layers, n_gpu_layers(self._settings)

@@ -85,11 +85,11 @@ class WhisperBackend(WorkerBackend):
         )
         self._cpu_load = CpuLoadMeter()
 
-    def predict(self, report: LoadReporter) -> MemoryDemand:
-        """Verify the file, and predict the memory that serving it takes.
+    def verify(self, report: LoadReporter) -> None:
+        """Compare the digest that is configured.
 
         Raises:
-            LoadError: the digest differs, or the library does not load.
+            LoadError: it differs.
         """
         path = self._settings.model
         report(Loading(phase="checking_local", path=path))
@@ -97,6 +97,13 @@ class WhisperBackend(WorkerBackend):
             verifying = Loading(phase="verify", path=path)
             report(verifying)
             check_sha256(self._file, expected, lambda: report(verifying))
+
+    def predict(self, report: LoadReporter) -> MemoryDemand:  # noqa: ARG002  # it takes no time
+        """Predict the memory that serving the file takes.
+
+        Raises:
+            LoadError: the library does not load.
+        """
         load_library()
         return predict_memory(self._file, self._n_slots)
 
@@ -107,6 +114,7 @@ class WhisperBackend(WorkerBackend):
             LoadError: either failed.
         """
         if share is None:
+            self.verify(report)
             demand = self.predict(report)
             share = MemoryShare(
                 n_slots=self._n_slots, n_ctx=demand.n_ctx, pause=demand.pause
