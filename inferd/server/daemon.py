@@ -34,7 +34,7 @@ from inferd.server.listen.acceptor import (
     ListenerSpec,
     refusal_reply,
 )
-from inferd.server.listen.inference import inference_listeners
+from inferd.server.listen.inference import OpenSockets, inference_listeners
 from inferd.server.listen.listeners import Listeners
 from inferd.server.loading.loader import ModelLoader
 from inferd.server.loading.store_models import UNREAD, StoreModels
@@ -136,7 +136,7 @@ class Daemon:
         self._drain_scope = trio.CancelScope()
         self._is_ready = False
         self._stop_requested = False
-        self._bind_served: Callable[[], None] = lambda: None
+        self._bind_served: Callable[[], list[str]] = list
 
     def _make_swap(self, config: Config) -> BackendSwap:
         def take_names(backends: Sequence[BackendSettings]) -> None:
@@ -213,7 +213,7 @@ class Daemon:
         if running.config.backend != before:
             self._store.close_idle()
         failures = [*swapped.failures, *await self._store.change(new.models)]
-        self._bind_served()
+        reloaded.needs_restart.extend(self._bind_served())
         self._connections.recheck_access(running.acceptor.access)
         if failures:
             raise ConfigError("; ".join(failures))
@@ -285,17 +285,13 @@ class Daemon:
 
     async def _run_clients(self) -> None:
         async with trio.open_nursery() as nursery:
-            leaves: list[str] = []
-            with ExitStack() as open_listeners:
+            acceptor = self._running_config.acceptor
+            with ExitStack() as stack:
+                accept = partial(self._listeners.open, nursery, acceptor=acceptor)
+                sockets = OpenSockets(accept, stack)
 
-                def bind() -> None:
-                    for spec in self._inference_listeners():
-                        if spec.leaf not in leaves:
-                            leaves.append(spec.leaf)
-                            opened = self._listeners.open(
-                                nursery, spec, self._running_config.acceptor
-                            )
-                            open_listeners.enter_context(opened)
+                def bind() -> list[str]:
+                    return sockets.add(self._inference_listeners())
 
                 bind()
                 self._bind_served = bind
@@ -307,10 +303,10 @@ class Daemon:
                     "daemon.ready",
                     directory=str(self._listeners.directory),
                     inherited=self._listeners.inherited,
-                    sockets=leaves,
+                    sockets=[*sockets.are_served],
                 )
                 await self._stop.wait()
-                self._bind_served = lambda: None  # a reload may end while it drains
+                self._bind_served = list  # a reload may end while it drains
                 self._reloader.close()
                 self._board.draining()
                 self._notifier.stopping()

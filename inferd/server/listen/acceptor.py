@@ -78,6 +78,11 @@ class ListenerSpec(NamedTuple):
         """File name of the socket."""
         return self.surface.socket
 
+    @property
+    def is_served(self) -> bool:
+        """Whether any client is served, and not all of them refused."""
+        return self.serve is not _serve_nothing
+
 
 def unserved_listener(surface: Surface) -> ListenerSpec:
     """Make the listener of an inherited socket without a backend: it refuses clients."""

@@ -1,6 +1,8 @@
 """The inference sockets of a daemon: those that are served, and those that refuse."""
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
 from functools import partial
 
 import trio
@@ -51,3 +53,34 @@ def inference_listeners(
             group=listeners.group,
         )
     yield from map(unserved_listener, not_served)
+
+
+@dataclass
+class OpenSockets:
+    """The inference sockets of a daemon that are open.
+
+    Args:
+        open: accepts clients on a socket while inside.
+        stack: closes them.
+    """
+
+    open: Callable[[ListenerSpec], AbstractContextManager[None]]
+    stack: ExitStack
+    are_served: dict[str, bool] = field(init=False, default_factory=dict)
+    """Whether clients are served, by file names."""
+
+    def add(self, specs: Iterable[ListenerSpec]) -> list[str]:
+        """Open those sockets that are not open yet.
+
+        Returns:
+            Those that could be served now, and refuse every client until a restart: they
+            were inherited, and no backend could serve them when they were opened.
+        """
+        refusing: list[str] = []
+        for spec in specs:
+            if spec.leaf not in self.are_served:
+                self.are_served[spec.leaf] = spec.is_served
+                self.stack.enter_context(self.open(spec))
+            elif spec.is_served and not self.are_served[spec.leaf]:
+                refusing.append(spec.leaf)
+        return refusing
