@@ -137,7 +137,11 @@ class StoreModels:
                 self._look_wanted = trio.Event()
                 at, settings, before = trio.current_time(), self.settings, self.view
                 self._looks_since = at
-                view = await self._look(settings, before)
+                try:
+                    view = await self._look(settings, before)
+                except Exception as bug:  # it must not end the requests of all models
+                    log.exception("models.crashed", name="", bug=str(bug))
+                    view = before
                 self._looks_since = None
                 if self.view is before:  # else a change of the configuration has looked
                     self._apply(StoreLook(settings, view, at))

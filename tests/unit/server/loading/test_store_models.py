@@ -1,3 +1,4 @@
+import math
 from collections.abc import Callable, Sequence
 from contextlib import asynccontextmanager
 
@@ -5,6 +6,7 @@ import msgspec
 import pytest
 import trio
 import trio.testing
+from structlog.testing import capture_logs
 
 from inferd.backend.interface import Backend, StartFailedError
 from inferd.config.kinds.llamacpp import LlamaCppSettings
@@ -429,3 +431,18 @@ async def test_a_name_that_is_configured_while_its_header_is_read_stays_configur
         await trio.sleep(READ_S)
         assert home.serving.names == []
     assert home.serving.reads == ["a"]
+
+
+async def test_a_bug_in_a_look_leaves_the_models_as_they_were(autojump_clock):
+    home = Home("a")
+    async with home.running():
+        await home.ask("a")
+        home.look_s = math.nan  # which no sleep can handle
+        with capture_logs() as logs:
+            await home.ask("b")
+        home.look_s = LOOK_S
+        home.change(model("a"), model("c"))
+        await trio.sleep(STORE_LOOK_S)
+        assert await home.ask("c") is None
+        assert home.serving.names == ["a", "c"]
+    assert "models.crashed" in [each["event"] for each in logs]
