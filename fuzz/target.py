@@ -34,8 +34,10 @@ STILL_S: Final = 0.5
 """Seconds without a change after which a daemon counts as idle."""
 SETTLE_S: Final = 10.0
 """Seconds that what was abandoned may take to go."""
-MAX_GROWTH_BYTES: Final = 48 * 1024 * 1024
-"""What the daemon's heap may be larger: lines of a megabyte at once on all connections."""
+MIB: Final = 1024 * 1024
+MAX_GROWTH_BYTES: Final = (48 + 64) * MIB
+"""What the daemon's heap may be larger: lines of a megabyte at once on all connections, and what
+glibc keeps at its end once blocks of 32 MiB have been freed, twice as much as one of them."""
 
 
 class Signs(NamedTuple):
