@@ -32,7 +32,7 @@ CONFIG: Final = {
 
 STILL_S: Final = 0.5
 """Seconds without a change after which a daemon counts as idle."""
-SETTLE_S: Final = 10.0
+SETTLE_S: Final = 60.0
 """Seconds that what was abandoned may take to go."""
 MIB: Final = 1024 * 1024
 MAX_GROWTH_BYTES: Final = (48 + 64) * MIB
