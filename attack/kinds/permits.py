@@ -28,9 +28,10 @@ SPEECH: Final = {"backend": [mock(tokens=["x"], transcribe=True, audio=True)]}
 EMBED: Final = {"backend": [llamacpp("embedded:embed")]}
 RERANK: Final = {"backend": [llamacpp("embedded:rerank")]}
 ENDLESS: Final = {
-    "backend": [mock(tokens=["x" * 500] * 20_000, token_delay_ms=1)],
+    "backend": [mock(tokens=["x" * 500] * 2_000, token_delay_ms=1)],
     "limits": {"write_timeout_s": 60.0},
 }
+"""Answers of a megabyte: the configuration may have no more."""
 DRIP_S: Final = 5.0
 RATE: Final = 16_000
 LONG: Final = {"max_tokens": 8000, "min_tokens": 8000}
