@@ -215,11 +215,13 @@ class ModelNames:
         Raises:
             BackendUnavailableError: they have to name a model of the store.
         """
+        if not self._stored:
+            return backends
         only = self.stored_name(None)
         found = [
             each for each in backends if each.name == only or not self.is_stored(each)
         ]
-        if self._stored and not found:
+        if not found:
             names = ", ".join(self._stored[:MAX_LISTED_MODELS])
             raise BackendUnavailableError(
                 f'no model is served without its name; "model" may be one of {names}'
