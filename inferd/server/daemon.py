@@ -15,7 +15,7 @@ from inferd.server.admin.commands import Commands
 from inferd.server.admin.reload import ReloadResult
 from inferd.server.admin.reloader import Reloader
 from inferd.server.admin.running_config import RunningConfig, no_config_file
-from inferd.server.admin.serve import serve_admin
+from inferd.server.admin.serve import admin_spec, serve_admin
 from inferd.server.capacity import make_admission
 from inferd.server.connection.deps import ConnectionDeps
 from inferd.server.connection.disconnect_watch import DisconnectWatch
@@ -29,12 +29,9 @@ from inferd.server.identity.peer import peer_of
 from inferd.server.inflight import InFlight
 from inferd.server.large_lines.decoder_pool import DecoderPool
 from inferd.server.large_lines.fair_limiter import FairLimiter
-from inferd.server.listen.acceptor import (
-    Acceptor,
-    ListenerSpec,
-    refusal_reply,
-)
-from inferd.server.listen.inference import OpenSockets, inference_listeners
+from inferd.server.listen.acceptor import Acceptor, ListenerSpec
+from inferd.server.listen.bind import ListenError
+from inferd.server.listen.inference import InferenceSockets, inference_specs
 from inferd.server.listen.listeners import Listeners
 from inferd.server.loading.loader import ModelLoader
 from inferd.server.loading.store_models import UNREAD, StoreModels
@@ -45,14 +42,13 @@ from inferd.server.queue.requests import RequestQueue
 from inferd.server.services.endpoints import (
     BINDINGS,
     AnyBinding,
-    endpoints,
+    served_surfaces,
     surfaces_of,
 )
 from inferd.server.services.pipeline import Pipeline
 from inferd.server.telemetry.metrics import Metrics
 from inferd.server.telemetry.setup import Telemetry
 from inferd.server.telemetry.status import BackendFacts
-from inferd.surfaces import ADMIN, INFERENCE_MODE
 
 log = structlog.get_logger("daemon")
 
@@ -136,7 +132,7 @@ class Daemon:
         self._drain_scope = trio.CancelScope()
         self._is_ready = False
         self._stop_requested = False
-        self._bind_served: Callable[[], list[str]] = list
+        self._serve_sockets: Callable[[], list[str]] = list
 
     def _make_swap(self, config: Config) -> BackendSwap:
         def take_names(backends: Sequence[BackendSettings]) -> None:
@@ -213,7 +209,7 @@ class Daemon:
         if running.config.backend != before:
             self._store.close_idle()
         failures = [*swapped.failures, *await self._store.change(new.models)]
-        reloaded.needs_restart.extend(self._bind_served())
+        failures += self._serve_sockets()
         self._connections.recheck_access(running.acceptor.access)
         if failures:
             raise ConfigError("; ".join(failures))
@@ -245,7 +241,7 @@ class Daemon:
                 nursery.start_soon(self._deps.loop.run)
                 nursery.start_soon(collector.run)
                 nursery.start_soon(self._notifier.feed_watchdog)
-                with self._listeners.open(nursery, self._admin_listener(), acceptor):
+                with self._listeners.open(nursery, self._admin_spec(), acceptor):
                     await self._run_backends()
                 await self._flush_admin()
                 nursery.cancel_scope.cancel()
@@ -288,13 +284,16 @@ class Daemon:
             acceptor = self._running_config.acceptor
             with ExitStack() as stack:
                 accept = partial(self._listeners.open, nursery, acceptor=acceptor)
-                sockets = OpenSockets(accept, stack)
-
-                def bind() -> list[str]:
-                    return sockets.add(self._inference_listeners())
-
-                bind()
-                self._bind_served = bind
+                sockets = InferenceSockets(
+                    self._inference_specs(),
+                    self._listeners.inherited,
+                    accept,
+                    acceptor,
+                    stack,
+                )
+                self._serve_sockets = partial(self._serve_those, sockets)
+                if faults := self._serve_sockets():
+                    raise ListenError("; ".join(faults))
                 self._is_ready = True
                 self._board.all_ready()
                 self._notifier.ready()
@@ -303,10 +302,10 @@ class Daemon:
                     "daemon.ready",
                     directory=str(self._listeners.directory),
                     inherited=self._listeners.inherited,
-                    sockets=[*sockets.are_served],
+                    sockets=sockets.opened,
                 )
                 await self._stop.wait()
-                self._bind_served = list  # a reload may end while it drains
+                self._serve_sockets = list  # a reload may end while it drains
                 self._reloader.close()
                 self._board.draining()
                 self._notifier.stopping()
@@ -339,9 +338,8 @@ class Daemon:
 
     # --- sockets ----------------------------------------------------------------------
 
-    def _inference_listeners(self) -> Iterator[ListenerSpec]:
-        """Yield the sockets that backends can serve, which share one connection limit."""
-        config = self._running_config.config
+    def _inference_specs(self) -> Iterator[ListenerSpec]:
+        """Describe the sockets that backends may serve, which share one connection limit."""
         pipeline = Pipeline(
             self._backends,
             self._queue,
@@ -350,27 +348,32 @@ class Daemon:
             loader=self._models.loader,
             store=self._store,
         )
-        serves = endpoints(config, self._backends, pipeline, self._bindings)
-        return inference_listeners(
-            serves,
-            [each.surface for each in self._bindings],
-            self._listeners,
+        return inference_specs(
+            (each.endpoint(pipeline) for each in self._bindings),
             self._deps.connection_limit,
             self._serve_client,
+            self._listeners.group,
         )
 
-    def _admin_listener(self) -> ListenerSpec:
+    def _serve_those(self, sockets: InferenceSockets) -> list[str]:
+        """Serve clients on the sockets that backends can serve now, and on no others.
+
+        While a model that the configuration names cannot be read, nobody knows what it
+        serves: then no socket stops.
+
+        Returns:
+            Reasons for which some could not be opened.
+        """
         config = self._running_config.config
-        is_shared = config.access.admin is not None
-        return ListenerSpec(
-            ADMIN,
-            self._serve_admin_client,
-            self._running_config.admin_limit,
-            refusal_reply,
-            may_use_reserve_fd=True,
-            mode=INFERENCE_MODE if is_shared else ADMIN.mode,
-            group=config.listen.group if is_shared else None,
+        surfaces = served_surfaces(config, self._backends, self._bindings)
+        served = {each.socket for each in surfaces}
+        return sockets.serve(
+            served | sockets.served if self._store.lacks_named else served
         )
+
+    def _admin_spec(self) -> ListenerSpec:
+        running = self._running_config
+        return admin_spec(running.config, running.admin_limit, self._serve_admin_client)
 
     async def _serve_client(
         self, endpoint: AnyEndpoint, stream: trio.SocketStream

@@ -6,15 +6,17 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.daemon.configuration import ABSENT, to_toml
 from tests.daemon.connection import Connection
 from tests.daemon.harness import (
     DaemonProcess,
+    Frame,
     MakeDaemon,
     clean_environ,
     eventually,
@@ -24,6 +26,8 @@ from tests.daemon.harness import (
 
 pytestmark = pytest.mark.slow
 
+ROOT = Path(__file__).parents[2]
+PATHS = f"{ABSENT}:{ROOT}"
 NAMES = ("infer.embed", "admin", "infer", "infer.rerank", "infer.v2")
 
 
@@ -227,21 +231,109 @@ def test_a_second_daemon_is_refused_no_matter_who_holds_the_sockets(
     assert first.start().ask()[-1]["type"] == "done"
 
 
-def test_systemd_s_own_tool_hands_them_over(make_daemon: MakeDaemon, short_dir):
+# --- changes of the configuration -------------------------------------------------------
+
+EMBED = "infer.embed.sock"
+VECTOR: Frame = {"id": "e", "input": ["hello"]}
+WRITES: Frame = {"name": "parrot", "kind": "echo", "greeting": "polly"}
+"""A backend that embeds nothing, of a kind of the tests."""
+
+
+def serve(config: Path) -> list[str]:
+    """Write the command of a daemon that has that kind."""
+    program = "tests.fakes.kinds.command"
+    return [sys.executable, "-m", program, "serve", "--config", str(config)]
+
+
+def write(config: Path, directory: Path, *backends: Frame) -> None:
+    listen = {"directory": str(directory)}
+    config.write_text(to_toml({"listen": listen, "backend": [*backends]}))
+
+
+def reload(daemon: DaemonProcess, *backends: Frame) -> Frame:
+    write(daemon.config_file, daemon.directory, *backends)
+    return daemon.admin().order("reload")
+
+
+def embed(path: Path) -> Frame:
+    with Connection(path) as connection:
+        return connection.ask(VECTOR)[-1]
+
+
+@pytest.mark.parametrize("held", [NAMES, ()], ids=["inherited", "bound"])
+def test_a_reload_serves_what_backends_can_serve_then_and_refuses_the_rest(
+    make_daemon: MakeDaemon, held
+):
+    daemon = make_daemon({"backend": [WRITES]}, environ={"PYTHONPATH": PATHS})
+    daemon.command = serve(daemon.config_file)[:-1]
+    if held:
+        daemon.hold(*held)
+    path = daemon.start().directory / EMBED
+    assert path.exists() == bool(held)
+    for round_ in range(2):
+        added = reload(daemon, WRITES, mock(token_delay_ms=20, tokens=["x"] * 20))
+        assert (added["ok"], added["needs_restart"]) == (True, [])
+        assert embed(path)["type"] == "embeddings"
+        kept, running = daemon.connect(EMBED), daemon.begin("r", model="mock")
+        running.frame()
+        assert reload(daemon, WRITES)["ok"]
+        with Connection(path) as refused:
+            [frame] = refused.read_to_eof()
+        assert (frame["id"], frame["code"]) == ("", "backend_unavailable")
+        assert frame["message"] == f"no backend serves {EMBED}"
+        assert running.frames()[-1]["type"] == "done"
+        for _ in range(2):  # who was served is told with each request
+            assert kept.ask(VECTOR)[-1]["code"] == "backend_unavailable"
+        assert reload(daemon, WRITES, mock())["ok"], round_
+        assert kept.ask(VECTOR)[-1]["type"] == "embeddings"
+        assert reload(daemon, WRITES)["ok"]
+    assert daemon.ask()[-1]["backend"] == "parrot"
+    assert daemon.stop() == 0
+    assert path.exists() == bool(held)
+
+
+@contextmanager
+def activated(config: Path, *paths: Path, names: str):
+    """Have systemd's own tool start a daemon at the first connection."""
     activate = shutil.which("systemd-socket-activate")
     assert activate, "package systemd"
-    config = make_daemon({"backend": [mock()]}).config_file
-    path = short_dir / "s"
-    command = [activate, f"--listen={path}", "--fdname=infer", sys.executable]
+    listen = [f"--listen={path}" for path in paths]
+    env = ["env", f"PYTHONPATH={PATHS}"]
     with subprocess.Popen(
-        [*command, "-m", "inferd", "serve", "--config", str(config)],
+        [activate, *listen, f"--fdname={names}", *env, *serve(config)],
         stderr=subprocess.DEVNULL,
         env=clean_environ(),
     ) as process:
         try:
-            assert eventually(path.exists)
-            with Connection(path) as connection:
-                assert connection.ask(generate())[-1]["type"] == "done"
+            assert eventually(lambda: all(path.exists() for path in paths))
+            yield process
         finally:
             process.terminate()
         assert process.wait(90) == 0
+
+
+def test_systemd_s_own_tool_hands_them_over_and_a_reload_serves_one_more(
+    make_daemon: MakeDaemon, short_dir
+):
+    daemon = make_daemon({"backend": [WRITES]})
+    config, infer, path = daemon.config_file, short_dir / "i", short_dir / "e"
+    with activated(config, infer, path, names="infer:infer.embed") as process:
+        with Connection(infer) as connection:
+            assert connection.ask(generate())[-1]["type"] == "done"
+        with Connection(path) as refused:
+            assert refused.read_to_eof()[0]["code"] == "backend_unavailable"
+        write(config, daemon.directory, WRITES, mock())
+        process.send_signal(signal.SIGHUP)
+        assert eventually(lambda: embed_or_refusal(path) == "embeddings")
+        write(config, daemon.directory, WRITES)
+        process.send_signal(signal.SIGHUP)
+        assert eventually(lambda: embed_or_refusal(path) == "error")
+
+
+def embed_or_refusal(path: Path) -> str:
+    """Return the type of the first frame of an answer, or of a refusal."""
+    with Connection(path) as connection:
+        with suppress(BrokenPipeError):  # it was refused before
+            connection.send(VECTOR)
+        connection.half_close()
+        return str(connection.read_to_eof()[0]["type"])

@@ -4,16 +4,40 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
+from inferd.config.settings import Config
 from inferd.errors import FrameTooLargeError
 from inferd.limits.protocol import MAX_COMMAND_BYTES
 from inferd.server.connection.deps import ConnectionDeps
 from inferd.server.connection.disconnect_watch import DisconnectWatch
+from inferd.server.connection.limit import ConnectionLimit
 from inferd.server.event_loop.read import read_or_raise
 from inferd.server.event_loop.scheduler import LoopScheduler
+from inferd.server.listen.acceptor import ListenerSpec, Serve, refusal_reply
 from inferd.server.telemetry.status import StatusBoard, StatusSubscriber
+from inferd.surfaces import ADMIN, INFERENCE_MODE
 from inferd.wire.codec import encode
 from inferd.wire.commands import Reply
 from inferd.wire.framing import LineSplitter
+
+
+def admin_spec(config: Config, limit: ConnectionLimit, serve: Serve) -> ListenerSpec:
+    """Describe the admin socket, which others may enter if the configuration has a rule.
+
+    Args:
+        config: with the rule.
+        limit: of its connections.
+        serve: serves one client.
+    """
+    is_shared = config.access.admin is not None
+    return ListenerSpec(
+        ADMIN,
+        serve,
+        limit,
+        refusal_reply,
+        may_use_reserve_fd=True,
+        mode=INFERENCE_MODE if is_shared else ADMIN.mode,
+        group=config.listen.group if is_shared else None,
+    )
 
 
 async def serve_admin(

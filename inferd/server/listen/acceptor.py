@@ -10,7 +10,7 @@ import errno
 import os
 import socket
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
@@ -78,34 +78,24 @@ class ListenerSpec(NamedTuple):
         """File name of the socket."""
         return self.surface.socket
 
-    @property
-    def is_served(self) -> bool:
-        """Whether any client is served, and not all of them refused."""
-        return self.serve is not _serve_nothing
-
-
-def unserved_listener(surface: Surface) -> ListenerSpec:
-    """Make the listener of an inherited socket without a backend: it refuses clients."""
-    return refused_listener(surface, partial(UnservedError, surface.socket))
-
 
 def refused_listener(
     surface: Surface,
     error: Callable[[], InferdError],
-    encode_refusal: Callable[[InferdError], bytes] | None = None,
+    encode_refusal: Callable[[InferdError], bytes],
 ) -> ListenerSpec:
     """Make the listener of an inherited socket that refuses every client.
 
     Args:
         surface: whose socket it is.
         error: makes the error that each client gets.
-        encode_refusal: encodes it; by default as a frame of an inference socket.
+        encode_refusal: encodes it.
     """
     return ListenerSpec(
         surface,
         _serve_nothing,
         ConnectionLimit(0),
-        encode_refusal or refusal_frame,
+        encode_refusal,
         may_use_reserve_fd=False,
         mode=surface.mode,
         full_error=error,
@@ -150,6 +140,9 @@ class Acceptor:
         """The rules for who may connect; may be replaced at any time."""
         self.identities = Identities()
         """Maps uids to users; may be replaced at any time."""
+        self.unserved: Collection[str] = frozenset()
+        """File names of sockets that no backend serves now; their clients are refused. May be
+        replaced at any time."""
         self._metrics = metrics
         self._reserve_fd = ReserveFd()
         self._loop = LoopScheduler() if loop is None else loop
@@ -307,6 +300,8 @@ class Acceptor:
     ) -> ConnectionLease:
         if not self.access.allows(spec.leaf, peer, lambda: groups_of(sock)):
             raise PermissionDeniedError(peer.uid, spec.leaf)
+        if spec.leaf in self.unserved:
+            raise UnservedError(spec.leaf)
         lease = spec.connection_limit.acquire(peer.user)
         if lease is None:
             raise spec.full_error()

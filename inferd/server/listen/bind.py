@@ -11,7 +11,7 @@ import os
 import socket
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import trio
@@ -134,17 +134,23 @@ def bind(path: Path, *, mode: int, group: str | None = None) -> trio.SocketListe
         _remove_stale(path)
     except OSError as error:
         raise ListenError(f"socket path {path}: {error.strerror}") from error
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
+        sock = _listening(path, mode, group_id)
+    except OSError as error:
+        raise ListenError(f"socket {path}: {error.strerror}") from error
+    return trio.SocketListener(trio.socket.from_stdlib_socket(sock))
+
+
+def _listening(path: Path, mode: int, group_id: int) -> socket.socket:
+    with ExitStack() as stack:
+        sock = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
         _bind_with_mode(sock, path, mode)
-        if group is not None:
+        if group_id >= 0:
             os.chown(path, -1, group_id, follow_symlinks=False)
         sock.listen(LISTEN_BACKLOG)
         sock.setblocking(False)  # noqa: FBT003  # socket's own signature
-    except OSError as error:
-        sock.close()
-        raise ListenError(f"socket {path}: {error.strerror}") from error
-    return trio.SocketListener(trio.socket.from_stdlib_socket(sock))
+        stack.pop_all()
+        return sock
 
 
 def _bind_with_mode(sock: socket.socket, path: Path, mode: int) -> None:

@@ -8,16 +8,8 @@ import structlog
 import trio
 
 from inferd.backend.interface import StartFailedError
-from inferd.config.served import (
-    NOTHING_SERVED,
-    StoreModel,
-    missing_models,
-)
-from inferd.config.settings import (
-    Config,
-    ConfigError,
-    ModelsSettings,
-)
+from inferd.config.served import NOTHING_SERVED, StoreModel, missing_models
+from inferd.config.settings import Config, ConfigError, ModelsSettings
 from inferd.errors import BackendNotReadyError
 from inferd.limits.residency import (
     MAX_HEADER_READS,
@@ -103,6 +95,15 @@ class StoreModels:
             for name in self.view.served
             if name not in self._opened and self._names.stored_name(name) == name
         ]
+
+    @property
+    def lacks_named(self) -> bool:
+        """Whether a model that the configuration names is no backend."""
+        serve = self.settings.serve
+        return not isinstance(serve, bool) and any(
+            name not in self._opened and self._names.stored_name(name) == name
+            for name in serve
+        )
 
     # --- the start, and changes of the configuration ----------------------------------
 

@@ -115,13 +115,12 @@ def surfaces_of(bindings: Sequence[AnyBinding]) -> Sequence[Surface]:
     return surfaces
 
 
-def endpoints(
+def served_surfaces(
     config: Config,
     backends: Sequence[Backend],
-    pipeline: Pipeline,
     bindings: Sequence[AnyBinding] = BINDINGS,
-) -> Iterator[AnyEndpoint]:
-    """Yield the endpoints that are not switched off and that a backend can serve.
+) -> Iterator[Surface]:
+    """Yield the surfaces that are not switched off and that a backend can serve.
 
     Where any model of the store is served, that is all of them: a model that can serve one
     may be brought at any time.
@@ -131,4 +130,4 @@ def endpoints(
     for binding in bindings:
         is_off = getattr(config.listen, binding.surface.name, None) is False
         if not is_off and (serves_any or any(map(binding.is_served_by, capabilities))):
-            yield binding.endpoint(pipeline)
+            yield binding.surface

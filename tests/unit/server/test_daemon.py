@@ -98,7 +98,7 @@ async def test_a_reload_that_ends_during_the_drain_opens_no_socket(
             server.daemon.stop()
             await settled()
             server.daemon._backends.append(ScriptedBackend())
-            server.daemon._bind_served()
+            server.daemon._serve_sockets()
             names = [path.name for path in server.directory.glob("*.sock")]
             assert names == ["admin.sock"]
 

@@ -32,7 +32,6 @@ from inferd.server.listen.acceptor import (
     ListenerSpec,
     refusal_frame,
     refusal_reply,
-    unserved_listener,
 )
 from inferd.server.listen.bind import bind
 from inferd.server.listen.fd_budget import accept
@@ -122,8 +121,10 @@ async def test_a_client_without_access_gets_one_frame_without_an_id(
 
 
 async def test_a_client_that_no_backend_serves_is_told_at_which_socket(acceptor):
+    acceptor.unserved = {"infer.embed.sock"}
     with capture_logs() as log:
-        [frame] = await refused(acceptor, unserved_listener(surfaces.EMBED))
+        spec = make_spec()._replace(surface=surfaces.EMBED)
+        [frame] = await refused(acceptor, spec)
     assert (frame["id"], frame["code"]) == ("", "backend_unavailable")
     assert frame["message"] == "no backend serves infer.embed.sock"
     [line] = log

@@ -7,7 +7,7 @@ from inferd.backend.capabilities import BackendCapabilities
 from inferd.config.settings import Config, ListenSettings, ModelsSettings
 from inferd.server.connection.serve import Endpoint
 from inferd.server.queue.requests import RequestQueue
-from inferd.server.services.endpoints import BINDINGS, endpoints
+from inferd.server.services.endpoints import BINDINGS, served_surfaces
 from inferd.server.services.pipeline import Pipeline
 from inferd.wire.blocks import BlocksRequest
 from inferd.wire.requests import EmbedRequest, GenerateRequest, RerankRequest
@@ -30,8 +30,7 @@ def leaves(
 ) -> list[str]:
     config = Config(listen=ListenSettings(**listen), models=ModelsSettings(serve=serve))
     backends = [ScriptedBackend(capabilities=each) for each in able]
-    pipeline = Pipeline(backends, RequestQueue(Admission(max_active=1, max_queued=1)))
-    return [each.surface.socket for each in endpoints(config, backends, pipeline)]
+    return [each.socket for each in served_surfaces(config, backends)]
 
 
 @pytest.mark.parametrize(
