@@ -68,6 +68,9 @@ class StoreView(NamedTuple):
     served: Mapping[str, StoreModel] = MappingProxyType({})
     refused: Mapping[str, RefusedModel] = MappingProxyType({})
     """Those that cannot be served, and why; the name is empty for the stores themselves."""
+    failure: str = ""
+    """Why a store could not be looked at now, which says nothing of what it has; then all that
+    was served before is still served."""
 
 
 NOTHING_SERVED: Final = StoreView()
@@ -85,7 +88,7 @@ def view_stores(
         paths: of the stores; of a name, the first that has it counts.
         models: which of their models, and with which settings.
         before: an earlier view: manifests that have not changed since are not read again,
-            and models whose manifests cannot be read now are served as before.
+            and models whose manifests or stores cannot be read now are served as before.
         kinds: the kinds of backends.
 
     Bounds:
@@ -95,10 +98,12 @@ def view_stores(
     if not models.serve:
         return NOTHING_SERVED
     with opened_stores(paths) as stores:
-        if len(stores):
-            return _View(stores, models, before, kinds).read()
+        view = _View(stores, models, before, kinds).read() if len(stores) else None
     missing = (f"{path} is no model store" for path in paths)
-    return _found_nothing(models, "; ".join(stores.faults or missing))
+    view = view or _found_nothing(models, "; ".join(stores.faults or missing))
+    if failures := [*filter(_is_passing, stores.errors)]:
+        return _added_to(before, view, "; ".join(map(str, failures)))
+    return view
 
 
 def missing_models(models: ModelsSettings, view: StoreView) -> Iterable[str]:
@@ -112,6 +117,20 @@ def _found_nothing(models: ModelsSettings, reason: str) -> StoreView:
     """Refuse all models that are named, or the stores as a whole."""
     names = [""] if isinstance(models.serve, bool) else models.serve
     return StoreView(refused={name: RefusedModel(reason) for name in names})
+
+
+def _added_to(before: StoreView, found: StoreView, failure: str) -> StoreView:
+    """Add what a look has found that failed in part to what was served before."""
+    served = {**before.served}
+    for name, model in found.served.items():
+        if len(served) < MAX_SERVED_MODELS:
+            served.setdefault(name, model)
+    refused = {**found.refused, **before.refused}
+    if "" not in before.refused:
+        refused.pop("", None)  # that is the failure
+    for name in served:
+        refused.pop(name, None)
+    return StoreView(served, refused, failure)
 
 
 def _is_passing(error: Exception) -> bool:

@@ -83,8 +83,9 @@ class _Served:
         detail = f"{n_served} models of the store are served by name"
         if n_served > n_tried:
             detail = f"{detail}; of these, the first {n_tried} are tried here"
-        if (store := view.refused.get("")) is not None:
-            return warning(f"{detail}; {store.reason}", self._list_command)
+        store = view.refused.get("")
+        if reason := view.failure or (store and store.reason):
+            return warning(f"{detail}; {reason}", self._list_command)
         return ok(detail)
 
     def fail(self, reason: str, hint: str = "") -> Finding:

@@ -143,7 +143,7 @@ class Daemon:
 
     def _make_store(self, config: Config) -> StoreModels:
         look, names = self._models.look, self._running_config.names
-        store = StoreModels(config, look, names)
+        store = StoreModels(config, look, names, self._board.loading)
         self._board.unread = store.unread
         return store
 

@@ -1,6 +1,7 @@
 """Models of the store that are served by name, in a real daemon."""
 
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from inferd.models.store.store import ModelStore
 from tests.daemon.harness import (
+    PATIENCE_S,
     DaemonProcess,
     Frame,
     MakeDaemon,
@@ -36,6 +38,8 @@ class Home:
         self.store: ModelStore = open_store(self.path)
         self.stores = str(self.path)
         """What daemons and the doctor are told of stores."""
+        self.environ: dict[str, str] = {}
+        """What daemons are told besides."""
         self._make_daemon = make_daemon
         self.daemon: DaemonProcess
 
@@ -44,7 +48,7 @@ class Home:
         config = {"admission": {"max_active": 1}, **tables}
         if backends:
             config["backend"] = [*backends]
-        environ = {"INFERD_MODELS": self.stores}
+        environ = {"INFERD_MODELS": self.stores, **self.environ}
         self.daemon = self._make_daemon(config, environ=environ)
         return self.daemon
 
@@ -201,6 +205,20 @@ def test_models_that_the_configuration_names_are_read_at_the_start(home: Home):
     assert home.chat(None)["backend"] == CHAT  # the only one
     listed = daemon.admin().order("backends")["backends"]
     assert [each["capabilities"]["n_ctx"] for each in listed] == [128]
+
+
+def test_systemd_gives_a_start_more_time_while_headers_of_the_store_are_read(
+    home: Home, short_dir: Path
+):
+    path = short_dir / "notify"
+    home.environ["NOTIFY_SOCKET"] = str(path)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(path))
+        manager.settimeout(PATIENCE_S)
+        home.make(models={"serve": [CHAT]}).spawn()
+        said = manager.recv(4096).decode().splitlines()
+    assert said[0].startswith("STATUS=loading: ")
+    assert said[1].startswith("EXTEND_TIMEOUT_USEC=")
 
 
 def test_a_start_fails_for_a_model_that_is_named_and_missing_or_broken(home: Home):

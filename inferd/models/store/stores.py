@@ -16,12 +16,19 @@ class Stores:
 
     Args:
         stores: that can be read.
-        faults: why others cannot be.
+        errors: why others cannot be.
     """
 
-    def __init__(self, stores: Sequence[ModelStore], faults: Sequence[str]) -> None:
+    def __init__(
+        self, stores: Sequence[ModelStore], errors: Sequence[StoreError | OSError]
+    ) -> None:
         self._stores = stores
-        self.faults = [*faults]
+        self.errors = [*errors]
+
+    @property
+    def faults(self) -> list[str]:
+        """The reasons for which stores were passed over."""
+        return [*map(str, self.errors)]
 
     def __len__(self) -> int:
         return len(self._stores)
@@ -48,14 +55,14 @@ class Stores:
     def names(self) -> dict[str, ModelStore]:
         """Return the models of all stores by name, each with the store that counts.
 
-        One with too many is passed over, and ``faults`` says so.
+        One with too many, or that cannot be read, is passed over, and ``errors`` has it.
         """
         found: dict[str, ModelStore] = {}
         for store in self._stores:
             try:
                 names = store.names()
             except (StoreError, OSError) as error:
-                self.faults.append(str(error))
+                self.errors.append(error)
                 continue
             for name in names:
                 found.setdefault(name, store)
@@ -66,14 +73,14 @@ class Stores:
 def opened_stores(paths: Sequence[Path]) -> Iterator[Stores]:
     """Open those of several stores that exist and can be read; none is made."""
     stores: list[ModelStore] = []
-    faults: list[str] = []
+    errors: list[StoreError | OSError] = []
     with ExitStack() as stack:
         for path in paths:
             try:
                 directory = StoreDirectory.open(path, makes=False)
             except (StoreError, OSError) as error:
-                faults.append(str(error))
+                errors.append(error)
                 continue
             if directory is not None:
                 stores.append(ModelStore(stack.enter_context(directory)))
-        yield Stores(stores, faults)
+        yield Stores(stores, errors)

@@ -1,13 +1,14 @@
 """Read the headers of the models of a changed configuration, before anything changes."""
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from inferd.backend.interface import Backend, StartFailedError
 from inferd.config.settings import BackendSettings, ConfigError, is_on_demand
 from inferd.engine.on_demand import DemandEngine
+from inferd.ipc.worker import Loading
 from inferd.memory.coordinator import MemoryCoordinator
 from inferd.memory.ladder import Rung, choose_rungs
 from inferd.memory.plan import InsufficientMemoryError, MemoryDemand
@@ -117,9 +118,13 @@ class HeaderReader:
             raise ConfigError(str(error)) from error
 
     async def read_one(
-        self, configured: BackendSettings, candidate: Candidate, beside: Iterable[str]
+        self,
+        configured: BackendSettings,
+        candidate: Candidate,
+        beside: Iterable[str],
+        on_loading: Callable[[Loading], None] = lambda _: None,
     ) -> Replacement:
-        """Do what ``read`` does, and tell whether the file is at fault.
+        """Do what ``read`` does, tell the phases, and whether the file is at fault.
 
         Raises:
             StartFailedError: it cannot be served, or has no room.
@@ -133,7 +138,7 @@ class HeaderReader:
             is_on_demand=is_on_demand(configured),
         )
         try:
-            await engine.read_headers()
+            await engine.read_headers(on_loading)
             await engine.plan_memory()
         except BaseException:
             self._memory.forget(key)

@@ -1,6 +1,7 @@
 """The models of the store that requests name: each becomes a backend when one does."""
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -8,9 +9,10 @@ import structlog
 import trio
 
 from inferd.backend.interface import StartFailedError
-from inferd.config.served import NOTHING_SERVED, StoreModel, missing_models
+from inferd.config.served import StoreModel, StoreView, missing_models
 from inferd.config.settings import Config, ConfigError, ModelsSettings
 from inferd.errors import BackendNotReadyError
+from inferd.ipc.worker import Loading
 from inferd.limits.residency import (
     MAX_HEADER_READS,
     MAX_OPENED_MODELS,
@@ -18,13 +20,13 @@ from inferd.limits.residency import (
 )
 from inferd.routing import ModelNames
 from inferd.server.large_lines.fair_limiter import FairLimiter
+from inferd.server.loading.store_looks import StoreLook, StoreLooks
 from inferd.server.loading.store_state import (
     Backends,
     HeaderRead,
     Look,
     ModelFailure,
     StoreBackend,
-    StoreLook,
 )
 
 log = structlog.get_logger("daemon")
@@ -33,6 +35,10 @@ UNREAD: Final = "(a model whose header is read)"
 """In place of a backend, for the queue: no backend has this name, and nothing there runs."""
 
 CANNOT_BE_READ: Final = "what the store has of this model cannot be used; inferd doctor tells the operator why"
+
+NOT_SEEN: Final = (
+    "the model store cannot be looked at now; inferd doctor tells the operator why"
+)
 
 CRASHED: Final = "reading its header failed for a reason that the daemon's log has"
 
@@ -44,10 +50,11 @@ class StoreModels:
     """The models of the store that are served by name.
 
     The store is looked at again when a request names a model of it and the last look is
-    ``STORE_LOOK_S`` ago; for a name that is not known there, the request waits for a look
-    that begins after it. So a name counts from the first request after it was brought, and
-    at most that long after it was removed. A look that takes longer than that keeps requests
-    for models waiting whose headers have to be read, and no others.
+    ``STORE_LOOK_S`` ago. For a name that is not known there, the request waits for a look
+    that begins after it, so that a name counts from the first request after it was brought.
+    For a model that is not loaded it waits for a look as well, but no longer than
+    ``STORE_LOOK_S`` if the header has been read; for one that is loaded it does not wait: of a
+    name that was removed or replaced, that model answers until the look is over.
 
     A model becomes a backend when a request names it: a worker reads its header and ends.
     What cannot be read is refused with the reason: until its manifest changes if its files
@@ -57,6 +64,7 @@ class StoreModels:
         config: which models are served, and the time of the circuit breaker.
         look: looks at the store.
         names: are told which models are served.
+        on_loading: told the phases of header reads, with the model's name.
 
     Bounds:
         ``MAX_OPENED_MODELS`` backends, of which the one that was named longest ago is
@@ -68,25 +76,30 @@ class StoreModels:
         config: Config,
         look: Look,
         names: ModelNames,
+        on_loading: Callable[[str, Loading], None] = lambda *_: None,
     ) -> None:
-        self.settings = config.models
-        self._look = look
+        self._looks = StoreLooks(look, config.models)
         self._names = names
+        self._on_loading = on_loading
         self._limits = config.limits
         self._backends: Backends
         self._nursery: trio.Nursery
-        self.view = NOTHING_SERVED
-        """What the last look has found."""
-        self._looked_at = -float("inf")
         self._has_started = False
-        self._looks_since: float | None = None
-        self._look_wanted = trio.Event()
-        self._has_looked = trio.Event()
         self._opened: dict[str, StoreBackend] = {}
         self._failures: dict[str, ModelFailure] = {}
         self._openings: dict[str, HeaderRead] = {}
         self._limiter = FairLimiter(MAX_HEADER_READS)
         self._n_reading = 0
+
+    @property
+    def settings(self) -> ModelsSettings:
+        """Which models are served."""
+        return self._looks.last.settings
+
+    @property
+    def view(self) -> StoreView:
+        """What the store has of them, as far as is known."""
+        return self._looks.last.view
 
     def unread(self) -> list[str]:
         """List the models that are no backends yet."""
@@ -124,7 +137,7 @@ class StoreModels:
         """
         self._backends = backends
         async with trio.open_nursery() as self._nursery:
-            looked = await self._look_with(self.settings)
+            looked = await self._looks.with_settings(self.settings)
             for fault in missing_models(looked.settings, looked.view):
                 raise ConfigError(fault)
             self._apply(looked)
@@ -132,20 +145,7 @@ class StoreModels:
                 raise StartFailedError("; ".join(faults))
             self._has_started = True
             task_status.started()
-            while True:
-                await self._look_wanted.wait()
-                await trio.sleep_until(self._looked_at + STORE_LOOK_S)
-                self._look_wanted = trio.Event()
-                at, settings, before = trio.current_time(), self.settings, self.view
-                self._looks_since = at
-                try:
-                    view = await self._look(settings, before)
-                except Exception as bug:  # it must not end the requests of all models
-                    log.exception("models.crashed", name="", bug=str(bug))
-                    view = before
-                self._looks_since = None
-                if self.view is before:  # else a change of the configuration has looked
-                    self._apply(StoreLook(settings, view, at))
+            await self._looks.run(self._apply)
 
     async def check(self, new: ModelsSettings) -> None:
         """Check that other settings could be served now; nothing changes.
@@ -153,7 +153,7 @@ class StoreModels:
         Raises:
             ConfigError: a model that they name is missing or cannot be used.
         """
-        looked = await self._look_with(new)
+        looked = await self._looks.with_settings(new)
         for fault in missing_models(new, looked.view):
             raise ConfigError(fault)
 
@@ -163,16 +163,12 @@ class StoreModels:
         Returns:
             Reasons for which models that they name cannot be served.
         """
-        looked = await self._look_with(new)
+        try:
+            looked = await self._looks.with_settings(new)
+        except ConfigError as error:
+            return [str(error)]
         self._apply(looked)
         return [*missing_models(new, looked.view), *await self._open_named()]
-
-    async def _look_with(self, settings: ModelsSettings) -> StoreLook:
-        at = trio.current_time()
-        if not settings.serve:
-            return StoreLook(settings, NOTHING_SERVED, at)
-        before = self.view if settings == self.settings else NOTHING_SERVED
-        return StoreLook(settings, await self._look(settings, before), at)
 
     def close_idle(self) -> None:
         """Forget the headers of what is not in use: there is other memory for it now."""
@@ -189,11 +185,13 @@ class StoreModels:
 
     def _apply(self, looked: StoreLook) -> None:
         """Take over what a look has found."""
-        settings, view, at = looked
+        before, view = self.view, looked.view
         for name, refused in view.refused.items():
-            if self.view.refused.get(name) != refused:
+            if before.refused.get(name) != refused:
                 log.warning("models.refused", name=name, reason=refused.reason)
-        self.settings, self.view, self._looked_at = settings, view, at
+        if view.failure and view.failure != before.failure:
+            log.warning("models.refused", name="", reason=view.failure)
+        self._looks.take(looked)
         self._names.replace_stored([*view.served])
         for name, opened in [*self._opened.items()]:
             if (
@@ -206,8 +204,6 @@ class StoreModels:
             for name, failure in self._failures.items()
             if view.served.get(name) == failure.model
         }
-        self._has_looked.set()
-        self._has_looked = trio.Event()
 
     def _has(self, name: str, model: StoreModel) -> bool:
         """Return whether a name means a model with the same files and settings."""
@@ -252,13 +248,15 @@ class StoreModels:
         serve, name = self.settings.serve, self._names.stored_name(model)
         if name is None or not (serve if isinstance(serve, bool) else name in serve):
             return None
+        opened = self._opened.get(name)
+        if opened is None or not (self._looks.is_recent or opened.backend.ready):
+            return name
         if (
-            name in self._opened
-            and self._looked_at + STORE_LOOK_S > trio.current_time()
-        ):
-            self._touch(name)
-            return None
-        return name
+            not self._looks.is_recent
+        ):  # for those who come later: what is loaded answers
+            self._looks.order()
+        self._touch(name)
+        return None
 
     def _touch(self, name: str) -> None:
         """Note that a model was named, after all others."""
@@ -277,11 +275,11 @@ class StoreModels:
 
         Cancellation: a header that is being read is read to its end.
         """
-        now = trio.current_time()
-        began = now if self._looks_since is None else self._looks_since
-        longest = STORE_LOOK_S if name in self._opened else math.inf
-        with trio.move_on_at(began + longest):
-            await self._wait_looked(now - STORE_LOOK_S * (name in self.view.served))
+        is_known, is_read = name in self.view.served, name in self._opened
+        await self._looks.wait(
+            trio.current_time() - (STORE_LOOK_S if is_known else 0),
+            at_most_s=STORE_LOOK_S if is_read else math.inf,
+        )
         await self._open(name, user)
         self._touch(name)
         if self._served(name) is None:
@@ -304,16 +302,12 @@ class StoreModels:
                 raise BackendNotReadyError(opening.reason)
 
     def _raise_refused(self, name: str) -> None:
-        """Refuse a model that cannot be used."""
+        """Refuse a model that cannot be used, or of which nothing is known."""
         refused = self.view.refused.get(name)
         if refused is not None and not refused.is_missing:
             raise BackendNotReadyError(CANNOT_BE_READ)
-
-    async def _wait_looked(self, since: float) -> None:
-        """Wait until a look is over that began at some time, or later."""
-        while self._looked_at < since:
-            self._look_wanted.set()
-            await self._has_looked.wait()
+        if self.view.failure:
+            raise BackendNotReadyError(NOT_SEEN)
 
     def _raise_failure(self, name: str) -> None:
         failure = self._failures.get(name)
@@ -346,7 +340,8 @@ class StoreModels:
         broken = partial(self._refuse_broken, name, model)
         self._n_reading += 1
         try:
-            backend = await self._backends.add(model.settings, broken)
+            loading = partial(self._on_loading, name)
+            backend = await self._backends.add(model.settings, broken, loading)
         except StartFailedError as error:
             reason, is_broken = error.reason, error.is_broken_file
             self._fail(name, model, reason, text=str(error), is_broken=is_broken)

@@ -8,6 +8,7 @@ import trio
 from inferd.backend.interface import Backend
 from inferd.config.served import StoreModel, StoreView
 from inferd.config.settings import BackendSettings, ModelsSettings
+from inferd.ipc.worker import Loading
 from inferd.limits.residency import MAX_HEADER_READS, MAX_OPENED_MODELS
 
 Look = Callable[[ModelsSettings, StoreView], Awaitable[StoreView]]
@@ -18,7 +19,10 @@ class Backends(Protocol):
     """The backends that serve, to which those of the store are added."""
 
     async def add(
-        self, settings: BackendSettings, on_broken: Callable[[str], None]
+        self,
+        settings: BackendSettings,
+        on_broken: Callable[[str], None],
+        on_loading: Callable[[Loading], None],
     ) -> Backend:
         """Read a header and add a backend; raises ``StartFailedError``."""
 
@@ -39,14 +43,6 @@ def n_store_workers(models: ModelsSettings) -> int:
         return 0
     n_models = MAX_OPENED_MODELS if isinstance(serve, bool) else len(serve)
     return n_models + MAX_HEADER_READS
-
-
-class StoreLook(NamedTuple):
-    """What a look has found that began at some time."""
-
-    settings: ModelsSettings
-    view: StoreView
-    at: float
 
 
 class StoreBackend(NamedTuple):

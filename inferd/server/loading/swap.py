@@ -17,6 +17,7 @@ from inferd.config.settings import (
 )
 from inferd.engine.on_demand import DemandEngine
 from inferd.errors import BackendNotReadyError
+from inferd.ipc.worker import Loading
 from inferd.memory.coordinator import MemoryCoordinator
 from inferd.server.loading.changes import (
     Candidate,
@@ -162,13 +163,17 @@ class BackendSwap:
     # --- models of the store ------------------------------------------------------------
 
     async def add(
-        self, settings: BackendSettings, on_broken: Callable[[str], None]
+        self,
+        settings: BackendSettings,
+        on_broken: Callable[[str], None],
+        on_loading: Callable[[Loading], None],
     ) -> Backend:
         """Add a backend that is loaded on demand, and stays at a change of the configuration.
 
         Args:
             settings: with the paths of its files.
             on_broken: called with the reason when a file of it turns out to be broken later.
+            on_loading: called with the phases in which its header is read.
 
         Raises:
             StartFailedError: it cannot be served.
@@ -176,7 +181,8 @@ class BackendSwap:
         if self._maker is None or self._reader is None:
             raise StartFailedError(f"backend {settings.name} cannot be loaded later")
         candidate = self._maker.inspect(settings)
-        added = await self._reader.read_one(settings, candidate, self._beside())
+        beside = self._beside()
+        added = await self._reader.read_one(settings, candidate, beside, on_loading)
         self._begin(added).on_broken = on_broken
         self._added[added.engine.key] = added.engine
         self._place(added, [])

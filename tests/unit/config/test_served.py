@@ -1,5 +1,8 @@
 import errno
 import os
+import resource
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ from inferd.config.kinds.whispercpp import WhisperCppSettings
 from inferd.config.served import NOTHING_SERVED, StoreModel, missing_models, view_stores
 from inferd.config.settings import ModelsSettings
 from inferd.limits.residency import MAX_SERVED_MODELS
+from inferd.models.store.directory import StoreDirectory
 from inferd.models.store.manifest import Manifest, StoredFile
 from inferd.models.store.store import ModelStore
 from tests.unit.models.store.stores import add_file, add_model, open_store
@@ -115,6 +119,62 @@ def test_a_manifest_that_cannot_be_read_now_changes_nothing(store, monkeypatch):
     view = view_stores([store.directory.path], ALL, before)
     assert view.served == before.served
     assert "Too many open files" in view.refused["b"].reason
+
+
+@contextmanager
+def no_descriptors() -> Iterator[None]:
+    """Take all descriptors that this process may have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with ExitStack() as stack:
+        first = os.open("/", os.O_PATH)
+        stack.callback(os.close, first)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (first + 1, hard))
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        yield
+
+
+@pytest.mark.parametrize("serve", [True, ("own", "theirs")])
+def test_a_look_without_descriptors_serves_what_was_there(store, tmp_path, serve):
+    add_model(store, "own", b"one")
+    machine = open_store(tmp_path / "machine")
+    add_model(machine, "theirs", b"two")
+    models = ModelsSettings(serve=serve)
+    paths = [store.directory.path, machine.directory.path]
+    before = view_stores(paths, models)
+    with no_descriptors():
+        view = view_stores(paths, models, before)
+        at_first = view_stores(paths, models)
+    assert (view.served, view.refused) == (before.served, {})
+    assert "Too many open files" in view.failure
+    assert at_first.served == {}
+    assert [*missing_models(models, at_first)] or serve is True
+    assert view_stores(paths, models, view) == before
+
+
+@pytest.mark.parametrize("serve", [True, ("a", "own", "theirs")])
+def test_a_store_that_cannot_be_read_hides_nothing_that_was_there(
+    store, tmp_path, monkeypatch, serve
+):
+    add_model(store, "own", b"one")
+    machine = open_store(tmp_path / "machine")
+    add_model(machine, "theirs", b"two")
+    models = ModelsSettings(serve=serve)
+    paths = [store.directory.path, machine.directory.path]
+    before = view_stores(paths, models)
+    opening = StoreDirectory.open
+
+    def fail(path, *, makes):
+        if path == store.directory.path:
+            raise OSError(errno.EIO, "Input/output error")
+        return opening(path, makes=makes)
+
+    monkeypatch.setattr(StoreDirectory, "open", fail)
+    add_model(machine, "a", b"three")
+    add_model(machine, "own", b"four")
+    view = view_stores(paths, models, before)
+    assert {*view.served} == {"a", "own", "theirs"}
+    assert view.served["own"] == before.served["own"]
+    assert "Input/output error" in view.failure
 
 
 def test_only_models_that_are_named_are_served(store):

@@ -19,6 +19,7 @@ from inferd.config.settings import (
     ModelsSettings,
 )
 from inferd.errors import BackendNotReadyError
+from inferd.ipc.worker import Loading
 from inferd.limits.residency import (
     MAX_HEADER_READS,
     MAX_OPENED_MODELS,
@@ -43,6 +44,7 @@ class Serving:
 
     def __init__(self) -> None:
         self.served: list[Backend] = []
+        self.engines: dict[str, ScriptedBackend] = {}
         self.busy: set[str] = set()
         self.reads: list[str] = []
         self.n_reading = self.most_reading = 0
@@ -50,9 +52,13 @@ class Serving:
         self.on_broken: dict[str, Callable[[str], None]] = {}
 
     async def add(
-        self, settings: BackendSettings, on_broken: Callable[[str], None]
+        self,
+        settings: BackendSettings,
+        on_broken: Callable[[str], None],
+        on_loading: Callable[[Loading], None],
     ) -> Backend:
         self.reads.append(settings.name)
+        on_loading(Loading(phase="checking_local"))
         self.n_reading += 1
         self.most_reading = max(self.most_reading, self.n_reading)
         await trio.sleep(READ_S)
@@ -60,8 +66,10 @@ class Serving:
         if fault := self.faults.get(settings.name):
             raise fault
         self.on_broken[settings.name] = on_broken
-        self.served.append(ScriptedBackend(name=settings.name))
-        return self.served[-1]
+        backend = ScriptedBackend(name=settings.name, is_ready=False)
+        self.served.append(backend)
+        self.engines[settings.name] = backend
+        return backend
 
     def remove(self, backend: Backend) -> None:
         self.served.remove(backend)
@@ -96,15 +104,19 @@ class Home:
             models=ModelsSettings(serve=kept),
             limits=LimitSettings(breaker_open_s=BREAKER_S),
         )
-        self.models = StoreModels(config, self.look, self.names)
+        self.told: list[tuple[str, str]] = []
+        self.models = StoreModels(config, self.look, self.names, self.tell)
+
+    def tell(self, name: str, loading: Loading) -> None:
+        self.told.append((name, loading.phase))
 
     async def look(self, models: ModelsSettings, _before: StoreView) -> StoreView:
         self.looks.append(trio.current_time())
         await trio.sleep(self.look_s)
-        serve, (served, refused) = models.serve, self.view
+        serve, served = models.serve, self.view.served
         if not isinstance(serve, bool):
             served = {name: each for name, each in served.items() if name in serve}
-        return StoreView(served, refused)
+        return self.view._replace(served=served)
 
     def change(self, *models: StoreModel, **refused: str) -> None:
         faults = {name: RefusedModel(reason) for name, reason in refused.items()}
@@ -204,6 +216,23 @@ async def test_what_is_served_is_not_kept_waiting_by_a_store_that_hangs(autojump
         await home.ask("b")
         assert trio.current_time() - home.looks[1] >= home.look_s
         assert home.serving.names == ["a", "b"]
+
+
+async def test_a_model_that_is_loaded_waits_for_no_look_and_is_gone_after_it(
+    autojump_clock,
+):
+    async with Home("a").running() as home:
+        await home.ask("a")
+        home.serving.engines["a"].become_ready()
+        home.change()
+        await trio.sleep(STORE_LOOK_S)
+        for _ in range(3):
+            began_at = trio.current_time()
+            assert home.models.unopened("a") is None
+            assert trio.current_time() == began_at
+        await trio.sleep(2 * LOOK_S)
+        assert home.serving.names == []
+        assert len(home.looks) == 2
 
 
 async def test_a_name_counts_as_soon_as_it_is_in_the_store(autojump_clock):
@@ -334,9 +363,44 @@ async def test_a_manifest_that_cannot_be_used_is_refused_without_its_path(
         assert "/store" not in (await home.ask("b") or "")
 
 
+async def test_what_nobody_knows_for_a_look_that_failed_is_refused_as_that(
+    autojump_clock,
+):
+    async with Home("a").running() as home:
+        await home.ask("a")
+        home.view = home.view._replace(failure="/store: Too many open files")
+        with capture_logs() as logs:
+            for name, reason in (("b", "cannot be looked at now"), ("a", "")) * 2:
+                await trio.sleep(STORE_LOOK_S)
+                refused = await home.ask(name) or ""
+                assert (reason in refused, "/" in refused) == (True, False)
+        assert home.serving.names == ["a"]
+        assert [each["reason"] for each in logs] == [home.view.failure]
+        home.change(model("a"), model("b"))
+        assert await home.ask("b") is None
+        assert home.serving.names == ["a", "b"]
+
+
+async def test_other_settings_are_refused_where_the_store_cannot_be_looked_at(
+    autojump_clock,
+):
+    async with Home("a").running() as home:
+        await home.ask("a")
+        home.view = StoreView(failure="input/output error")
+        new = ModelsSettings(serve=True, n_ctx=64)
+        with pytest.raises(ConfigError, match="input/output error"):
+            await home.models.check(new)
+        assert await home.models.change(new) == ["models.serve: input/output error"]
+        assert home.serving.names == ["a"]
+        home.change(model("b"))
+        assert await home.models.change(new) == []
+        assert home.models.unread() == ["b"]
+
+
 async def test_models_that_are_named_are_read_before_the_start(autojump_clock):
     async with Home("a", serve=["a"]).running() as home:
         assert home.serving.names == ["a"]
+        assert home.told == [("a", "checking_local")]
         assert home.models.unopened("b") is None  # and the store is not looked at
 
 
