@@ -13,9 +13,16 @@ from inferd.config.served import StoreModel, StoreView, view_stores
 from inferd.config.settings import Config, is_on_demand
 from inferd.doctor.backend import store_command
 from inferd.doctor.check import Check, Finding, failed, ok, warning
-from inferd.doctor.memory import Forecast, figures, forecast
+from inferd.doctor.memory import Forecast, figures
+from inferd.engine.demand import DemandUnknownError, predict_demand
 from inferd.limits.residency import DOCTOR_MAX_SERVED
-from inferd.memory.plan import MemoryBudget
+from inferd.memory.plan import (
+    InsufficientMemoryError,
+    MemoryBudget,
+    MemoryDemand,
+    budget_beside,
+    plan_memory,
+)
 from inferd.paths import SYSTEM_MODELS
 
 _HINT: Final = "free memory, or set [memory] budget, or a smaller [models] n_ctx"
@@ -28,11 +35,12 @@ class MemoryBeside(NamedTuple):
     budget: MemoryBudget
 
     def left(self, config: Config) -> MemoryBudget:
-        """Return the memory that is left while those that stay loaded have theirs."""
-        needs = {} if self.known.plan is None else self.known.plan.needs
+        """Return what is left beside those that stay loaded, as in the daemon."""
+        plan = self.known.plan
+        needs = {} if plan is None else plan.needs
         kept = {each.name for each in config.backend if not is_on_demand(each)}
-        needed = sum(need.total for name, need in needs.items() if name in kept)
-        return replace(self.budget, n_bytes=max(0, self.budget.n_bytes - needed))
+        n_bytes = (need.total for name, need in needs.items() if name in kept)
+        return budget_beside(self.budget, plan, n_bytes)
 
 
 def served_checks(
@@ -106,25 +114,32 @@ class _Served:
                 tried = kind.doctor.without_hashes(model.settings)
             case _:
                 return self.fail(f"kind = {kind.name} has no worker")
-        left = self._memory().left(self._config)
-        known = forecast([(program, tried)], left, self._config.limits)
-        if name in known.failures:
-            hint = self._failure_hint(name, model, known)
-            return self.fail(known.failures[name], hint)
-        if known.plan is None or name in known.plan.too_large:
-            return self.fail(
-                known.refusal or "it needs more memory than is left", _HINT
+        memory = self._memory()
+        try:
+            demand = predict_demand(
+                program, tried, memory.budget.n_slots, self._config.limits
             )
-        need, demand = known.plan.needs[name], known.demands[name]
+        except DemandUnknownError as error:
+            hint = self._failure_hint(name, model, is_broken=error.is_broken_file)
+            return self.fail(str(error), hint)
+        return self._check_fit(name, demand, memory.left(self._config))
+
+    def _check_fit(
+        self, name: str, demand: MemoryDemand, left: MemoryBudget
+    ) -> Finding:
+        """Plan a model as the daemon does when it is named."""
+        try:
+            plan = plan_memory({name: demand}, left)
+        except InsufficientMemoryError as error:
+            return self.fail(str(error), _HINT)
+        need = plan.needs[name]
         reduced = "; reduced to fit" if need.n_ctx < demand.n_ctx else ""
         detail = f"needs {need}, and {left.n_bytes // 2**20} MiB are left{reduced}"
-        return replace(
-            ok(f"can be loaded: {detail}"), figures=figures(known.plan, need)
-        )
+        return replace(ok(f"can be loaded: {detail}"), figures=figures(plan, need))
 
-    def _failure_hint(self, name: str, model: StoreModel, known: Forecast) -> str:
+    def _failure_hint(self, name: str, model: StoreModel, *, is_broken: bool) -> str:
         """Return what to do about a model whose header could not be read."""
         file = self._kinds.of(model.settings).doctor.files(model.settings)[0].path
-        if name not in known.broken:  # another attempt may read it
+        if not is_broken:  # another attempt may read it
             return store_command("verify", name, file)
         return f"{store_command('remove', name, file)}; then bring it again"

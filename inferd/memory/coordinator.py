@@ -14,6 +14,7 @@ from inferd.memory.plan import (
     MemoryNeed,
     MemoryPlan,
     MemoryShare,
+    budget_beside,
     mib,
     plan_memory,
 )
@@ -119,10 +120,7 @@ class MemoryCoordinator:
 
     def budget_beside(self, names: Iterable[str]) -> MemoryBudget:
         """Return what some backends leave of the budget; slots stay as they were planned."""
-        left = self._budget.n_bytes - sum(map(self.bytes_of, names))
-        return MemoryBudget(
-            n_bytes=max(0, left), n_slots=self._n_slots, slots_are_set=True
-        )
+        return budget_beside(self._budget, self._plan, map(self.bytes_of, names))
 
     def _plan_late(self, name: str, demand: MemoryDemand) -> None:
         """Plan what the others leave; the shares and slots that there are stay."""

@@ -5,7 +5,7 @@ the plan fixes the number of slots and the length of their contexts.
 """
 
 from bisect import bisect_right
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -25,6 +25,7 @@ __all__ = [
     "MemoryPlan",
     "MemoryShare",
     "Sample",
+    "budget_beside",
     "mib",
     "plan_memory",
     "upper_bound",
@@ -183,6 +184,23 @@ class MemoryBudget(Struct, frozen=True, kw_only=True):
     def fewest_slots(self) -> int:
         """The fewest slots that are acceptable."""
         return self.n_slots if self.slots_are_set else 1
+
+
+def budget_beside(
+    budget: MemoryBudget, plan: MemoryPlan | None, kept: Iterable[int]
+) -> MemoryBudget:
+    """Return what is left for a backend that no plan has foreseen; slots stay as planned.
+
+    Args:
+        budget: for all backends.
+        plan: of those that were foreseen, if there are any.
+        kept: the bytes of each backend that stays loaded beside it.
+    """
+    return MemoryBudget(
+        n_bytes=max(0, budget.n_bytes - sum(kept)),
+        n_slots=budget.n_slots if plan is None else plan.n_slots,
+        slots_are_set=True,
+    )
 
 
 def plan_memory(

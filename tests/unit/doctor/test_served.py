@@ -2,14 +2,23 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from inferd.config.kinds.mock import MockSettings
 from inferd.config.kinds.registry import KINDS
 from inferd.config.settings import Config, ModelsSettings
 from inferd.doctor.check import Finding, Verdict
 from inferd.doctor.memory import Forecast
 from inferd.doctor.served import MemoryBeside, served_checks
 from inferd.engine.demand import DemandUnknownError
-from inferd.memory.plan import MemoryBudget
+from inferd.memory.coordinator import MemoryCoordinator
+from inferd.memory.plan import (
+    InsufficientMemoryError,
+    LinearSize,
+    MemoryBudget,
+    plan_memory,
+)
+from tests.fakes.memory_coordinator import DEMAND
 from tests.unit.models.store.stores import add_model, open_store
 
 NAME = "team/tiny:q4"
@@ -39,7 +48,7 @@ def test_a_model_is_removed_only_if_its_file_is_broken(
     def fail(*_: object) -> None:
         raise DemandUnknownError("cannot be read", is_broken_file=is_broken)
 
-    monkeypatch.setattr("inferd.doctor.memory.predict_demand", fail)
+    monkeypatch.setattr("inferd.doctor.served.predict_demand", fail)
     if is_system:
         monkeypatch.setattr("inferd.doctor.backend.SYSTEM_MODELS", path)
     found = diagnose([path])[f"served[{NAME}]"]
@@ -70,3 +79,33 @@ def test_a_store_that_is_not_trusted_is_told_beside_the_models_of_others(
     assert found["served"].detail.startswith("1 models of the store")
     assert "cannot be trusted" in found["served"].detail
     assert f"served[{NAME}]" in found
+
+
+@pytest.mark.parametrize("n_left", [100, 3_100, 6_000])
+@pytest.mark.parametrize("n_slots", [2, 4])
+async def test_a_model_fits_if_the_daemon_would_have_room_for_it(
+    path, monkeypatch, n_slots, n_left
+):
+    first = replace(DEMAND, n_ctx=8192, cache=LinearSize(per_token=1))
+    demand = replace(first, n_ctx=1024, is_set=True)
+    monkeypatch.setattr("inferd.doctor.served.predict_demand", lambda *_: demand)
+    n_bytes = first.need(n_slots, first.n_ctx).total + n_left
+    budget = MemoryBudget(n_bytes=n_bytes, n_slots=4, slots_are_set=False)
+    config = replace(CONFIG, backend=(MockSettings(name="first"),))
+    known = Forecast(plan=plan_memory({"first": first}, budget))
+    memory = MemoryBeside(known, budget)
+    expected: tuple[Verdict, int | str]
+    [found] = [
+        each.run()
+        for each in served_checks(config, [path], lambda: memory, KINDS)
+        if each.name == f"served[{NAME}]"
+    ]
+    daemon = MemoryCoordinator(["first"], budget)
+    assert (await daemon.request_share("first", first)).n_slots == n_slots
+    daemon.expect(NAME, ["first"])
+    try:
+        share = await daemon.request_share(NAME, demand)
+        expected = Verdict.OK, share.n_slots
+    except InsufficientMemoryError as error:
+        expected = Verdict.WARNING, f"not served: {error}"
+    assert expected == (found.verdict, found.figures.get("n_slots", found.detail))
