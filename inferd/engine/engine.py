@@ -26,6 +26,7 @@ from inferd.ipc.worker import (
     Loading,
     SandboxReport,
 )
+from inferd.limits.engine import CHANGED_FILE_LOADS
 from inferd.memory.coordinator import MemoryCoordinator
 from inferd.memory.plan import InsufficientMemoryError
 
@@ -48,6 +49,9 @@ class WorkerObserver(Protocol):
     def died(self, backend: str, reason: str, delay: RestartDelay) -> None:
         """The worker has died, and is restarted after the delay."""
 
+    def file_changed(self, backend: str, reason: str) -> None:
+        """A file of the model changed during the load, which begins again."""
+
     def fell_back(self, backend: str, reason: str, *, crashed: str, lower: str) -> None:
         """The worker crashed with one CPU variant, and is restarted with a lower one."""
 
@@ -65,6 +69,8 @@ class _Death(NamedTuple):
     """The variant of the library's CPU code, if the worker reported one."""
     is_broken_file: bool = False
     """Whether the content of a model's file is at fault."""
+    is_changed_file: bool = False
+    """Whether a model's file changed during the load."""
 
 
 class Engine(SessionBackend):
@@ -174,7 +180,7 @@ class Engine(SessionBackend):
     async def _run_worker(self, on_ready: Callable[[], None]) -> _Death:
         """Run a worker until it dies; try lower CPU variants until one gets ready."""
         while True:
-            death = await self._run_once(on_ready)
+            death = await self._run_unchanged(on_ready)
             if death.variant is None or death.was_ready:
                 return death
             before = self._variant_fallback.crashed
@@ -191,6 +197,23 @@ class Engine(SessionBackend):
                 return death._replace(detail=f"{death.detail} (with each of {names})")
             else:
                 return death
+
+    async def _run_unchanged(self, on_ready: Callable[[], None]) -> _Death:
+        """Run a worker until it dies; try again while the model's files change.
+
+        A further name for a file changes the time by which a worker knows that nobody has
+        written to it. What it has read by then may not be what it has hashed, so that only
+        another worker, which reads and hashes all of it, can tell.
+
+        Bounds: ``CHANGED_FILE_LOADS`` workers.
+        """
+        death = await self._run_once(on_ready)
+        for _ in range(CHANGED_FILE_LOADS - 1):
+            if not death.is_changed_file:
+                break
+            self._observer.file_changed(self.name, death.detail)
+            death = await self._run_once(on_ready)
+        return death
 
     async def _run_once(self, on_ready: Callable[[], None]) -> _Death:
         """Start a worker and run it until it dies."""
@@ -231,6 +254,7 @@ class Engine(SessionBackend):
                 had_served=session.has_served,
                 variant=session.variant,
                 is_broken_file=error.is_broken_file,
+                is_changed_file=error.is_changed_file,
             )
         except InsufficientMemoryError as error:
             return _Death(

@@ -226,6 +226,7 @@ class WorkerSession:
                         self._process.error_line,
                         detail=failed.detail,
                         is_broken_file=failed.is_broken_file,
+                        is_changed_file=failed.is_changed_file,
                     )
                 case Loaded() as loaded:
                     self._process.redact_stderr()

@@ -163,11 +163,12 @@ class SandboxReport(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class LoadFailed(Struct, frozen=True, kw_only=True, tag=True):
-    """The worker cannot serve and exits; ``LoadError`` documents both texts."""
+    """The worker cannot serve and exits; ``LoadError`` documents the fields."""
 
     reason: BoundedText
     detail: BoundedText = ""
     is_broken_file: bool = False
+    is_changed_file: bool = False
 
 
 class Loaded(Struct, frozen=True, kw_only=True, tag=True):

@@ -57,6 +57,10 @@ idle. A model that takes longer needs a larger value. F-9, F-25."""
 LOAD_SILENCE_S: Final = 300.0
 """Seconds without progress while a worker loads: a cold disk at 50 MB/s reads 15 GB."""
 
+CHANGED_FILE_LOADS: Final = 3
+"""Workers that load a model whose file changes meanwhile, each of which hashes it: a command
+that gives files further names touches each file once, or twice if it is interrupted. F-6."""
+
 HEARTBEAT_S: Final = 2.0
 """Seconds between the heartbeats of an idle worker."""
 

@@ -45,15 +45,23 @@ class LoadError(Exception):
         detail: the operator's line; empty if it is the same.
         is_broken_file: whether the content of a file is at fault: with the same file, no
             further attempt will succeed.
+        is_changed_file: whether a file changed during the load, or something about it, as
+            its number of names: another attempt checks what it is by then.
     """
 
     def __init__(
-        self, reason: str, detail: str = "", *, is_broken_file: bool = False
+        self,
+        reason: str,
+        detail: str = "",
+        *,
+        is_broken_file: bool = False,
+        is_changed_file: bool = False,
     ) -> None:
         super().__init__(detail or reason)
         self.reason = reason
         self.detail = detail
         self.is_broken_file = is_broken_file
+        self.is_changed_file = is_changed_file
 
     @classmethod
     def of_file(
@@ -63,10 +71,11 @@ class LoadError(Exception):
         *,
         kind: str = "model file",
         is_broken: bool = False,
+        is_changed: bool = False,
     ) -> Self:
         """Describe what is wrong with a file; only the operator's line names it."""
         texts = (f"{kind}: {fault}", f"{kind} {path}: {fault}")
-        return cls(*texts, is_broken_file=is_broken)
+        return cls(*texts, is_broken_file=is_broken, is_changed_file=is_changed)
 
 
 class RefusedError(Exception):

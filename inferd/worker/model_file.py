@@ -70,11 +70,15 @@ class OpenedFile:
     def refuse_if_changed(self) -> None:
         """Refuse a file that was changed since it was opened.
 
+        A further name for it counts as a change: the time of one is all that tells whether
+        somebody wrote to it, and perhaps wrote back what was there.
+
         Raises:
             LoadError: it was changed.
         """
         if [*map(_stamp, self.fds)] != self._opened:
-            raise self.load_error("it changed while it was loaded")
+            fault = "it changed while it was loaded"
+            raise LoadError.of_file(self.path, fault, kind=self.kind, is_changed=True)
 
     def load_error(self, fault: str) -> LoadError:
         """Make the error for a fault of this file."""

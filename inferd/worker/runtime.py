@@ -107,6 +107,7 @@ class Runtime:
                     reason=error.reason,
                     detail=error.detail,
                     is_broken_file=error.is_broken_file,
+                    is_changed_file=error.is_changed_file,
                 )
             )
             return EXIT_LOAD_FAILED

@@ -20,5 +20,8 @@ class Deaf:
     def died(self, backend: str, reason: str, pause: RestartDelay) -> None:
         pass
 
+    def file_changed(self, backend: str, reason: str) -> None:
+        pass
+
     def fell_back(self, backend: str, reason: str, *, crashed: str, lower: str) -> None:
         pass

@@ -102,6 +102,17 @@ def test_a_file_that_is_written_to_is_refused(path, phase):
 
 
 @pytest.mark.model
+@pytest.mark.parametrize("phase", ["checking_local", "verify", "mmap", "kv_cache"])
+def test_a_further_name_has_the_file_loaded_and_hashed_by_another_worker(path, phase):
+    with pytest.raises(LoadError) as caught:
+        load_and_meddle(path, lambda: os.link(path, path.with_name("link")), phase)
+    assert caught.value.is_changed_file
+    assert not caught.value.is_broken_file
+    loaded = load_and_meddle(path, lambda: None, phase)
+    assert loaded.capabilities.model == "tiny-random"
+
+
+@pytest.mark.model
 def test_a_part_that_a_name_means_by_then_is_not_what_is_loaded(path, tmp_path):
     first, *others = split_gguf(path, tmp_path, 3)
     foreign = others[1].with_name("foreign")

@@ -22,6 +22,7 @@ class SessionEndedError(Exception):
         error_line: the last error line that the worker wrote to stderr.
         detail: the full reason, where clients get a shorter one.
         is_broken_file: whether the content of a model's file is at fault.
+        is_changed_file: whether a model's file changed during the load.
     """
 
     def __init__(
@@ -31,11 +32,13 @@ class SessionEndedError(Exception):
         *,
         detail: str = "",
         is_broken_file: bool = False,
+        is_changed_file: bool = False,
     ) -> None:
         text = detail or reason
         super().__init__(f"{text}: {error_line}" if error_line else text)
         self.reason = reason
         self.is_broken_file = is_broken_file
+        self.is_changed_file = is_changed_file
 
 
 class ProtocolViolationError(SessionEndedError):

@@ -241,6 +241,10 @@ class StatusBoard:
             )
         )
 
+    def file_changed(self, backend: str, reason: str) -> None:
+        """Log that a file changed during a load, which begins again."""
+        log.warning("worker.load_repeated", backend=backend, reason=reason)
+
     def fell_back(self, backend: str, reason: str, *, crashed: str, lower: str) -> None:
         """Log that a worker crashed while loading; the next one uses a lower CPU variant."""
         log.warning(

@@ -61,7 +61,11 @@ from inferd.ipc.worker import (
     Scored,
     Step,
 )
-from inferd.limits.engine import PREPARE_ATTEMPTS_MAX, RESTART_BACKOFF_S
+from inferd.limits.engine import (
+    CHANGED_FILE_LOADS,
+    PREPARE_ATTEMPTS_MAX,
+    RESTART_BACKOFF_S,
+)
 from inferd.memory.plan import MemoryShare
 from inferd.wire.responses import UsageV2
 from tests.fakes.memory_coordinator import DEMAND, unlimited_coordinator
@@ -89,6 +93,7 @@ class Events:
         self.able: list[BackendCapabilities] = []
         self.deaths: list[tuple[str, RestartDelay]] = []
         self.steps: list[tuple[str, str, str]] = []
+        self.changes: list[str] = []
         self.boxes: list[SandboxReport] = []
 
     def loading(self, backend: str, loading: Loading) -> None:
@@ -102,6 +107,9 @@ class Events:
 
     def died(self, backend: str, reason: str, pause: RestartDelay) -> None:
         self.deaths.append((reason, pause))
+
+    def file_changed(self, backend: str, reason: str) -> None:
+        self.changes.append(reason)
 
     def fell_back(self, backend: str, reason: str, *, crashed: str, lower: str) -> None:
         self.steps.append((reason, crashed, lower))
@@ -355,6 +363,37 @@ async def crash_with(workers: Workers, code: int = -signal.SIGILL) -> Load:
     await worker.say(CpuVariant(name=name, fallback=lower[0] if lower else ""))
     worker.die(code)
     return load
+
+
+async def test_a_file_that_gets_another_name_during_a_load_is_loaded_anew(
+    monkeypatch, autojump_clock
+):
+    changed = LoadFailed(reason="it changed", is_changed_file=True)
+    async with server(monkeypatch) as home:
+        for number in range(1, CHANGED_FILE_LOADS):
+            worker = await home.workers.next()
+            await worker.expect(Load)
+            await worker.say(changed)
+            worker.die(3)
+            await settled()
+            assert home.events.changes == ["it changed"] * number
+        await home.workers.next_ready()
+        await settled()
+        assert home.engine.ready
+        assert trio.current_time() == 0
+
+
+async def test_a_file_that_changes_again_and_again_is_refused(
+    monkeypatch, autojump_clock
+):
+    async def change(workers: Workers):
+        for _ in range(CHANGED_FILE_LOADS):
+            worker = await workers.next()
+            await worker.expect(Load)
+            await worker.say(LoadFailed(reason="it changed", is_changed_file=True))
+            worker.die(3)
+
+    assert await start_fails(monkeypatch, change) == "backend chat: it changed"
 
 
 async def test_a_variant_that_crashes_is_replaced_at_once_and_for_good(

@@ -174,16 +174,17 @@ def exit_code(exits):
 # --- load -------------------------------------------------------------------------------
 
 
-def test_a_worker_that_cannot_load_says_why_and_ends(ends):
+@pytest.mark.parametrize("fault", ["is_broken_file", "is_changed_file"])
+def test_a_worker_that_cannot_load_says_why_and_ends(ends, fault):
     class Broken(MockBackend):
         def load(self, _report, share=None):
-            raise LoadError("no such model", "no such model: /m.gguf")
+            raise LoadError("no such model", "no such model: /m.gguf", **{fault: True})
 
     daemon, link = ends
     daemon.send(LOAD)
     assert Runtime(link, lambda _: Broken(SETTINGS)).serve() == EXIT_LOAD_FAILED
     assert daemon.receive() == LoadFailed(
-        reason="no such model", detail="no such model: /m.gguf"
+        reason="no such model", detail="no such model: /m.gguf", **{fault: True}
     )
 
 
