@@ -17,7 +17,7 @@ MAX_MODEL_CHARS: Final = MODEL_NAME_MAX_CHARS
 """Characters of a request's ``model``: those of the longest name of a model."""
 
 MAX_LISTED_MODELS: Final = 32
-"""Names of models in one ``model_not_found``: more than people read, in at most 4 KiB. A name
+"""Names of models in one ``model_not_found`` or one refusal of an admin command: more than people read, in at most 4 KiB. A name
 has up to 128 characters, and backends and aliases may be many. F-1."""
 
 MAX_UNKNOWN_FIELDS: Final = 8

@@ -159,12 +159,12 @@ def test_an_operator_loads_and_unloads_by_command(make_daemon: MakeDaemon):
     assert states(daemon) == {"kept": "ready", "eyes": "unloaded"}
     for backend, reason in (
         ("kept", 'not of load = "demand"'),
-        ("nose", "one of kept, eyes"),
+        ("nose", "one of eyes"),
     ):
         refused = admin.order("load", backend=backend)
         assert not refused["ok"]
         assert reason in refused["error"]
-    assert "one of kept, eyes" in admin.order("unload")["error"]
+    assert admin.order("unload")["error"].endswith("one of eyes")
 
 
 def test_a_request_may_let_its_model_go_earlier(make_daemon: MakeDaemon):

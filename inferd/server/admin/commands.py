@@ -12,6 +12,7 @@ from msgspec import UNSET, Raw
 
 from inferd.backend.interface import Backend
 from inferd.errors import BackendNotReadyError, PeerError
+from inferd.limits.protocol import MAX_LISTED_MODELS
 from inferd.limits.server import MAX_LISTED_ID_CHARS, MAX_LISTED_REQUESTS
 from inferd.routing import ModelNames
 from inferd.server.admin.reload import ReloadError, ReloadResult
@@ -85,10 +86,20 @@ class Commands:
         """Say why a command names no model on demand; empty if it does."""
         keys = self._keys()
         if command.backend is UNSET or command.backend not in keys:
-            return f"it needs a backend, one of {', '.join(keys)}"
+            return _needed(self._on_demand())
         if self.loader.state(keys[command.backend]) is None:
             return f'backend {command.backend} is not of load = "demand": its model stays loaded'
         return ""
+
+    def _on_demand(self) -> list[str]:
+        """List the models that can be loaded and unloaded, those of the store among them."""
+        unread = () if self.store is None else self.store.unread()
+        known = (
+            name
+            for name, key in self._keys().items()
+            if self.loader.state(key) is not None
+        )
+        return [*known, *unread]
 
     async def _carry_out_order(self, command: Command) -> None:
         key = self._keys()[str(command.backend)]
@@ -219,6 +230,17 @@ class Commands:
 
 def _refused(command: str, error: str) -> Reply:
     return Reply(command=command, ok=False, error=error)
+
+
+def _needed(names: Sequence[str]) -> str:
+    """Say which models a command may name."""
+    if not names:
+        return 'no backend is of load = "demand", and no model of the store is served'
+    n_more = len(names) - MAX_LISTED_MODELS
+    listed = ", ".join(names[:MAX_LISTED_MODELS])
+    return f"it needs a backend, one of {listed}" + (
+        f", and {n_more} more" if n_more > 0 else ""
+    )
 
 
 def _cut(text: str) -> str:

@@ -1,6 +1,7 @@
 import json
 from collections.abc import Coroutine
 from contextlib import ExitStack
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,12 +17,16 @@ from inferd.backend.capabilities import (
     AcceleratorKind,
     BackendCapabilities,
 )
+from inferd.config.served import StoreView
+from inferd.config.settings import Config, ModelsSettings
+from inferd.limits.protocol import MAX_LISTED_MODELS
 from inferd.limits.server import MAX_LISTED_ID_CHARS, MAX_LISTED_REQUESTS
 from inferd.routing import ModelNames
 from inferd.server.admin.commands import Commands
 from inferd.server.admin.reload import ReloadError, ReloadResult
 from inferd.server.identity.peer import Peer
 from inferd.server.inflight import InFlight
+from inferd.server.loading.store_models import StoreModels
 from inferd.server.queue.requests import Permit, RequestQueue
 from inferd.server.request_context import RequestContext
 from inferd.server.telemetry.metrics import Metrics
@@ -386,3 +391,26 @@ async def test_a_command_is_logged_without_its_arguments():
     assert log[0]["peer"] == str(ANNA)
     assert "secret" not in str(log)
     assert len(str(log)) < 1000
+
+
+@pytest.mark.parametrize(
+    ("n_models", "words"),
+    [
+        (0, "no model of the store is served"),
+        (2, "one of m0, m1"),
+        (MAX_LISTED_MODELS + 1, f"m{MAX_LISTED_MODELS - 1}, and 1 more"),
+    ],
+)
+async def test_what_may_be_unloaded_is_listed_up_to_a_bound(n_models, words):
+    class Store(StoreModels):
+        def unread(self) -> list[str]:
+            return [f"m{number}" for number in range(n_models)]
+
+    async def look(*_) -> StoreView:
+        raise AssertionError("nobody has named a model of it")
+
+    office = Office(ScriptedBackend(name="up"))
+    store = Store(Config(models=ModelsSettings(serve=True)), look, ModelNames())
+    office.commands = replace(office.commands, store=store)
+    told = office.ask({"command": "unload", "backend": "up-or-down"})
+    assert (told["ok"], told["error"].endswith(words)) == (False, True)
