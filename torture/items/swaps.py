@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Final, NamedTuple
 
 import trio
 
@@ -29,9 +29,23 @@ SAMPLE_S: Final = 0.05
 """Seconds between two looks at the memory of the processes."""
 LOAD_S: Final = 600.0
 """Seconds that a command of an operator may take."""
-WAIT_S: Final = 1.0
-RESIDENCY_S: Final = 0.5
-"""Rules of turns."""
+TURNS_S: Final = 900.0
+"""Seconds for all turns."""
+
+
+class Rules(NamedTuple):
+    """How two models take turns."""
+
+    wait_s: float
+    residency_s: float
+    n_turns: int
+    """After so many, clients ask no more."""
+
+
+SHORT_TURNS: Final = Rules(wait_s=1.0, residency_s=0.5, n_turns=4)
+FULL_TURNS: Final = Rules(wait_s=5.0, residency_s=8.0, n_turns=12)
+"""A model that takes seconds to load would serve two requests a turn by the short rules, and
+the last of 16 clients would wait for a minute."""
 ADMISSION: Final = {"max_active": 2, "max_queued": 4 * N_CLIENTS}
 WITHOUT_CACHES: Final = {"prompt_cache_mb": 0, "pause_mb": 0, "n_ctx": 512}
 
@@ -123,22 +137,25 @@ class Clients:
         self.is_over = False
         self.seconds: list[float] = []
 
-    async def run(self, questions: Sequence[Question], n_each: int = 0) -> None:
-        """Ask until ``is_over``, or so many each, beginning with another question each."""
+    async def run(self, questions: Sequence[Question]) -> None:
+        """Ask until ``is_over``, each client beginning with another question."""
         async with trio.open_nursery() as nursery:
             for client in range(N_CLIENTS):
-                nursery.start_soon(self._ask_on, client, questions, n_each)
+                nursery.start_soon(self._ask_on, client, questions)
 
-    async def _ask_on(
-        self, client: int, questions: Sequence[Question], n_each: int
-    ) -> None:
+    async def _ask_on(self, client: int, questions: Sequence[Question]) -> None:
         for number in itertools.count():
-            if self.is_over or (n_each and number == n_each):
+            if self.is_over:
                 return
             question = questions[(client + number) % len(questions)]
             self._enter(
                 await ask(self._daemon.directory, question, f"{client}-{number}")
             )
+
+    def count(self, what: str, number: int, *, at_least: int) -> None:
+        """Report how often something happened, and require that it did."""
+        self._context.counts[what] = number
+        self._context.require(number >= at_least, f"{what}: {number}")
 
     def _enter(self, answer: Answer) -> None:
         counts, name = self._context.counts, f"{self._what}_asked"
@@ -192,30 +209,43 @@ async def _reload(context: Context, daemon: Victim, config: Frame) -> None:
 
 async def _take_turns(context: Context, files: Sequence[str], budget: int) -> None:
     """Have clients ask two models in turn that do not fit together."""
-    rules = {"min_residency_s": RESIDENCY_S, "longest_wait_s": WAIT_S}
+    rules = context.pick(short=SHORT_TURNS, full=FULL_TURNS)
+    waits = {"min_residency_s": rules.residency_s, "longest_wait_s": rules.wait_s}
     backends = tables(files, load="demand")
-    config = {"memory": {"budget": budget, **rules}, "admission": ADMISSION}
+    config = {"memory": {"budget": budget, **waits}, "admission": ADMISSION}
     with running(Victim({**config, "backend": backends})) as daemon:
         load_s = [await _timed(daemon, "load", each["name"]) for each in backends]
         unload_s = await _timed(daemon, "unload", backends[-1]["name"])
         watched = Memory(context, daemon, "turns")
         watched.report("before", watched.now())
         clients = Clients(context, daemon, "turns")
-        questions = [
-            text("hello", max_tokens=30, model=each["name"]) for each in backends
-        ]
         async with trio.open_nursery() as nursery:
             nursery.start_soon(watched.sample)
-            await clients.run(questions, context.pick(short=6, full=10))
+            await _ask_for_turns(clients, daemon, rules.n_turns)
             nursery.cancel_scope.cancel()
         watched.report("most")
         watched.report("after", watched.now())
         context.measure("turns_answer", clients.seconds)
-        n_loads = len(daemon.logged(msg="worker.unloaded"))
-        context.counts["turns"] = n_loads
-        turn_s = RESIDENCY_S + unload_s + 2 * max(load_s)
-        bound_s = WAIT_S + len(backends) * turn_s
+        turn_s = rules.residency_s + unload_s + 2 * max(load_s)
+        bound_s = rules.wait_s + len(backends) * turn_s
         context.figures["turns_bound_without_answers_s"] = round(bound_s, 1)
+
+
+async def _ask_for_turns(clients: Clients, daemon: Victim, n_turns: int) -> None:
+    """Have clients ask all models until so many have had to go for another."""
+    questions = [text("hello", max_tokens=30, model=name) for name in ("m0", "m1")]
+    n_before = _unloads(daemon)
+    async with trio.open_nursery() as asking:
+        asking.start_soon(clients.run, questions)
+        with trio.move_on_after(TURNS_S):
+            while _unloads(daemon) - n_before < n_turns:
+                await trio.sleep(SAMPLE_S)
+        clients.is_over = True
+    clients.count("turns", _unloads(daemon) - n_before, at_least=n_turns)
+
+
+def _unloads(daemon: Victim) -> int:
+    return len(daemon.logged(msg="worker.unloaded"))
 
 
 async def _timed(daemon: Victim, command: str, backend: str) -> float:
