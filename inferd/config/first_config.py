@@ -43,6 +43,8 @@ class MachineFacts(NamedTuple):
     """Directory of the model store."""
     models: Sequence[KnownModel]
     """Of the stores in which models are looked up."""
+    store_faults: Sequence[str] = ()
+    """Why some of these stores are left out."""
 
 
 def first_config(machine: MachineFacts) -> str:
@@ -58,8 +60,16 @@ def first_config(machine: MachineFacts) -> str:
             key=lambda model: (-model.n_bytes, model.reference),
         )
         lines += _backend(name, models)
+    told = [
+        f"# A model store is left out: {_one_line(each)}"
+        for each in machine.store_faults
+    ]
     store = _one_line(machine.store)
-    lines += ["", f"# More models: inferd model import FILE; they go to {store}."]
+    lines += [
+        "",
+        *told,
+        f"# More models: inferd model import FILE; they go to {store}.",
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -25,7 +25,7 @@ as files are written before it."""
 FOUND_MAX_FILES: Final = 100_000
 """Files below the cache of another program that are looked at; large caches have thousands."""
 INIT_MAX_MODELS: Final = 100
-"""Models of a store whose headers are read for a first configuration: each takes up to 0.1 s."""
+"""Models of the stores whose headers are read for a first configuration: each takes up to 0.1 s."""
 BANDWIDTH_PROBE_BYTES: Final = 64 * 1024 * 1024
 """Bytes that are copied to measure how fast memory is read: more than most caches hold, and
 the copy takes some milliseconds."""

@@ -2,8 +2,9 @@
 
 import argparse
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -19,9 +20,10 @@ from inferd.limits.models import INIT_MAX_MODELS
 from inferd.memory.available import available_bytes
 from inferd.models.facts.read import read_model
 from inferd.models.file_error import ModelFileError
-from inferd.models.store.directory import StoreDirectory, StoreError
-from inferd.models.store.manifest import Manifest
-from inferd.models.store.store import ModelStore
+from inferd.models.store.directory import StoreError
+from inferd.models.store.manifest import Manifest, ManifestError
+from inferd.models.store.store import ModelNotInStoreError, ModelStore
+from inferd.models.store.stores import Stores, opened_stores
 from inferd.paths import config_files, model_stores, models_directory
 from inferd.server.capacity import max_active_requests
 from inferd.terminal import print_stderr, print_text
@@ -49,7 +51,9 @@ def run(arguments: argparse.Namespace) -> int:
     path = arguments.output or config_files()[0]
     if path != _STDOUT and os.path.lexists(path):
         raise _exists(path)
-    text = _text()
+    text, faults = _text()
+    for fault in faults:
+        print_stderr(f"note: a model store is left out: {fault}")
     if path == _STDOUT:
         print_text(text)
         return EXIT_OK
@@ -60,13 +64,16 @@ def run(arguments: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _text() -> str:
-    """Write the text, and check that it is a configuration."""
+def _text() -> tuple[str, Sequence[str]]:
+    """Write the text, and check that it is a configuration; return why stores are left out."""
     config = Config()
-    models = [*_stored_models()]
+    with opened_stores(model_stores()) as stores:
+        models = [*_stored_models(stores)]
+        faults = stores.faults
     if all(model.fault for model in models):
+        none = f"none in the store at {models_directory()}"
         raise CommandError(
-            f"there is no model to serve: none in the store at {models_directory()}",
+            f"there is no model to serve: {'; '.join([none, *faults])}",
             "inferd model import FILE, or inferd model pull embedded:chat",
         )
     text = first_config(
@@ -77,34 +84,19 @@ def _text() -> str:
             socket_directory=str(socket_directory(config)),
             store=str(models_directory()),
             models=models,
+            store_faults=faults,
         )
     )
-    if faults := examine_config(text).faults:
-        raise CommandError(f"the configuration would be refused: {faults[0]}")
-    return text
+    if refused := examine_config(text).faults:
+        raise CommandError(f"the configuration would be refused: {refused[0]}")
+    return text, faults
 
 
-def _stored_models() -> Iterator[KnownModel]:
-    """Yield the models of the stores, ``INIT_MAX_MODELS`` of each at most.
-
-    Raises:
-        CommandError: a store cannot be used.
-    """
-    names: set[str] = set()
-    try:
-        for path in model_stores():
-            directory = StoreDirectory.open(path, makes=False)
-            if directory is None:
-                continue
-            with directory:
-                store = ModelStore(directory)
-                models = zip(range(INIT_MAX_MODELS), store.models(), strict=False)
-                for _, model in models:
-                    if isinstance(model, Manifest) and model.name not in names:
-                        names.add(model.name)
-                        yield _stored(store, model)
-    except StoreError as error:
-        raise CommandError(str(error)) from error
+def _stored_models(stores: Stores) -> Iterator[KnownModel]:
+    """Yield the models of the stores, ``INIT_MAX_MODELS`` at most."""
+    for name, store in islice(stores.names().items(), INIT_MAX_MODELS):
+        with suppress(ModelNotInStoreError, ManifestError):  # removed, or not usable
+            yield _stored(store, store.model(name))
 
 
 def _stored(store: ModelStore, manifest: Manifest) -> KnownModel:

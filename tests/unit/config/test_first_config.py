@@ -102,11 +102,10 @@ MODELS = st.builds(
 
 
 @pytest.mark.slow
-@given(st.lists(MODELS, max_size=6), TEXTS, TEXTS)
-def test_no_name_makes_another_configuration(models, directory, store):
-    text = first_config(
-        MACHINE._replace(models=models, socket_directory=directory, store=store)
-    )
+@given(st.lists(MODELS, max_size=6), TEXTS, TEXTS, TEXTS)
+def test_no_name_makes_another_configuration(models, directory, store, fault):
+    places = {"socket_directory": directory, "store": store, "store_faults": [fault]}
+    text = first_config(MACHINE._replace(models=models, **places))
     examined = examine_config(text)
     assert examined.faults == []
     n_uses = len({model.use for model in models if not model.fault})

@@ -98,6 +98,37 @@ def test_models_that_cannot_be_served_are_told(inferd, home):
     assert "it is a whole model, and part 2 belongs in its place" in stdout
 
 
+@pytest.mark.parametrize("untrusted", ["store", "other"])
+def test_a_store_that_others_may_write_to_is_left_out_and_told(
+    inferd, home, monkeypatch, untrusted
+):
+    for store in ("store", "other"):
+        monkeypatch.setenv("INFERD_MODELS", str(home / store))
+        bring(inferd, write_tiny_model(home / "m.gguf"), f"of-{store}")
+    monkeypatch.setenv("INFERD_MODELS", f"{home}/store:{home}/other")
+    (home / untrusted).chmod(0o777)
+    code, stdout, stderr = inferd("config", "init", "--output", "-")
+    fault = (
+        f"the model store cannot be trusted: {home / untrusted} can be written to by "
+        f"others (mode 0777); chmod go-w {home / untrusted}"
+    )
+    assert (code, stderr) == (0, f"note: a model store is left out: {fault}\n")
+    assert f"\n# A model store is left out: {fault}\n" in stdout
+    [trusted] = {"store", "other"} - {untrusted}
+    assert [each["model"] for each in tomllib.loads(stdout)["backend"]] == [
+        f"of-{trusted}"
+    ]
+
+
+def test_a_machine_whose_stores_are_left_out_is_told_why(inferd, home):
+    bring(inferd, write_tiny_model(home / "m.gguf"), "m")
+    (home / "store").chmod(0o777)
+    code, _, stderr = inferd("config", "init")
+    assert code == 2
+    assert f"there is no model to serve: none in the store at {home}/store" in stderr
+    assert f"chmod go-w {home}/store" in stderr
+
+
 def test_a_machine_without_models_is_told_what_to_type(inferd, home):
     code, _, stderr = inferd("config", "init")
     assert code == 2
