@@ -2,9 +2,10 @@
 
 ``python -m inferd.downloader.confine OPTIONS -- PROGRAM ARGUMENTS``. The program is pip, the
 reader of archives or the converter: each works on data of others. Its files, the sizes of
-these and its memory are bounded by the kernel, it has none of root's capabilities but to
-read, no socket unless it is pip, and no way to leave its process group. It ends with the
-process that asked for it. What the kernel lacks for that is printed on stderr.
+these and its memory are bounded by the kernel, it has no socket unless it is pip, and no way
+to leave its process group. Root's becomes a user that owns nothing but the directory, with
+one capability: to read. It ends with the process that asked for it. What the kernel lacks
+for that is printed on stderr.
 """
 
 import argparse
@@ -20,7 +21,15 @@ from typing import Final
 from inferd.sandbox import landlock
 from inferd.sandbox.bpf import ArgIn, ArgLacks, SyscallRules
 from inferd.sandbox.pdeathsig import die_with_parent
-from inferd.sandbox.privileges import drop_capabilities, set_no_new_privs
+from inferd.sandbox.privileges import (
+    CAP_DAC_READ_SEARCH,
+    LEAVING,
+    UNPRIVILEGED,
+    become_nobody,
+    drop_capabilities,
+    held_capabilities,
+    set_no_new_privs,
+)
 from inferd.sandbox.restrict import restrict_files, restrict_syscalls
 from inferd.sandbox.syscalls import syscall_numbers, this_machine
 from inferd.terminal import Parser, print_stderr
@@ -32,8 +41,6 @@ _WRITE: Final = (
     | (landlock.MAKE_REG | landlock.MAKE_DIR | landlock.MAKE_SYM)
     | (landlock.REMOVE_FILE | landlock.REMOVE_DIR)
 )
-_CAP_DAC_READ_SEARCH: Final = 1 << 2
-"""Lets root read what it could read before; Landlock says what of that is left."""
 _SYSTEM: Final = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt"),
     *("/nix/store", "/gnu/store", "/proc", "/sys/devices/system", "/sys/fs/cgroup"),
@@ -93,8 +100,11 @@ def _parser() -> Parser:
 
 def confine(arguments: argparse.Namespace) -> tuple[str, ...]:
     """Restrict this process irreversibly, and what it starts; return what the kernel lacks."""
+    weaker = _leave_root(arguments.writes) if os.geteuid() == 0 else ()
+    die_with_parent(arguments.parent)  # another user's process needs it once more
     set_no_new_privs()
-    drop_capabilities(_CAP_DAC_READ_SEARCH)
+    if os.geteuid() == 0:
+        drop_capabilities(CAP_DAC_READ_SEARCH)
     for kind, limit in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, arguments.file_bytes),
@@ -108,7 +118,26 @@ def confine(arguments: argparse.Namespace) -> tuple[str, ...]:
         _, missing = restrict_files(
             lambda: landlock.restrict(allowed, refused_tcp=refused)
         )
-    return (*missing, *restrict_syscalls(calls))
+    return (*weaker, *missing, *restrict_syscalls(calls))
+
+
+def _leave_root(writes: Path) -> tuple[str, ...]:
+    """Become a user that owns nothing but the directory; return why that cannot be.
+
+    The directory is below one that root alone may enter, so that other processes of that
+    user do not reach it. This one does by the capability to read.
+    """
+    needed = LEAVING | CAP_DAC_READ_SEARCH
+    if held_capabilities() & needed != needed:
+        return ("it stays root, which lacks the capabilities to become another user",)
+    try:
+        os.chown(writes, UNPRIVILEGED, UNPRIVILEGED, follow_symlinks=False)
+    except (
+        OSError
+    ) as error:  # a namespace without that user, or a network's file system
+        return (f"it stays root: {writes} cannot be given away: {error.strerror}",)
+    become_nobody(CAP_DAC_READ_SEARCH)
+    return ()
 
 
 def allowed_calls(*, network: bool) -> SyscallRules:

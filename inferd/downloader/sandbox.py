@@ -16,12 +16,13 @@ from inferd.sandbox.arguments import ALLOWED_CLOCKS, NO_EXEC
 from inferd.sandbox.bpf import ArgIn, ArgLacks, SyscallRules
 from inferd.sandbox.landlock import READ_DIR, READ_FILE
 from inferd.sandbox.pdeathsig import die_with_parent
-from inferd.sandbox.privileges import drop_capabilities, set_no_new_privs
+from inferd.sandbox.privileges import (
+    become_nobody,
+    drop_capabilities,
+    set_no_new_privs,
+)
 from inferd.sandbox.restrict import restrict_files, restrict_syscalls
 from inferd.sandbox.syscalls import syscall_numbers, this_machine
-
-UNPRIVILEGED: Final = 65_534
-"""User and group that a downloader of root's becomes: ``nobody``, who owns nothing."""
 
 _WRITING: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | 0o20_000_000
 _FIONREAD, _FIONBIO, _FIONCLEX, _FIOCLEX, _TCGETS = (
@@ -108,7 +109,8 @@ def enter_sandbox(parent_pid: int) -> tuple[str, ...]:
         syscall_numbers(machine)  # read from a file, and cached
     with ExitStack() as opened:
         allowed = [*_opened_paths(opened)]
-        _become_nobody()
+        if os.geteuid() == 0:
+            become_nobody()
         die_with_parent(parent_pid)  # another user's process needs it once more
         set_no_new_privs()
         drop_capabilities()
@@ -118,14 +120,6 @@ def enter_sandbox(parent_pid: int) -> tuple[str, ...]:
     for kind, limit in _LIMITS.items():
         resource.setrlimit(kind, (limit, limit))
     return (*missing, *restrict_syscalls(DOWNLOADING))
-
-
-def _become_nobody() -> None:
-    """Leave root."""
-    if os.geteuid() == 0:
-        os.setgroups([])
-        os.setresgid(UNPRIVILEGED, UNPRIVILEGED, UNPRIVILEGED)
-        os.setresuid(UNPRIVILEGED, UNPRIVILEGED, UNPRIVILEGED)
 
 
 def _opened_paths(opened: ExitStack) -> Iterator[tuple[int, int]]:

@@ -1,3 +1,4 @@
+import ctypes
 import os
 import socket
 import subprocess
@@ -7,8 +8,19 @@ import textwrap
 import pytest
 
 from inferd.sandbox import landlock
+from inferd.sandbox.privileges import CAP_DAC_READ_SEARCH, UNPRIVILEGED
 
+PR_CAPBSET_DROP = 24
 MB = 1024 * 1024
+
+
+def command(place, script, *options):
+    return [
+        *(sys.executable, "-P", "-m", "inferd.downloader.confine"),
+        *(f"--parent={os.getpid()}", f"--writes={place}"),
+        *(f"--file-bytes={MB}", f"--memory-bytes={1024 * MB}", *options),
+        *("--", sys.executable, "-c", textwrap.dedent(script)),
+    ]
 
 
 @pytest.fixture
@@ -17,16 +29,12 @@ def confined(tmp_path):
     place = tmp_path / "place"
     place.mkdir()
 
-    def run(script, *options, **environ):
+    def run(script, *options, before=None, **environ):
         return subprocess.run(
-            [
-                *(sys.executable, "-P", "-m", "inferd.downloader.confine"),
-                *(f"--parent={os.getpid()}", f"--writes={place}"),
-                *(f"--file-bytes={MB}", f"--memory-bytes={1024 * MB}", *options),
-                *("--", sys.executable, "-c", textwrap.dedent(script)),
-            ],
+            command(place, script, *options),
             cwd=place,
             env=os.environ | environ,
+            preexec_fn=before,
             capture_output=True,
             text=True,
             check=False,
@@ -104,14 +112,74 @@ def test_what_it_writes_and_uses_is_bounded(confined):
     assert "MemoryError" in confined(f"bytes({2048 * MB})").stderr
 
 
+READING = f"{CAP_DAC_READ_SEARCH:016x}"
+STATE = """
+    import os, pathlib
+    pathlib.Path("made").write_text("by the program")
+    found = [line.split()[1:] for line in open("/proc/self/status")
+             if line.startswith(("Uid", "Gid", "Groups", "CapPrm", "CapEff", "CapAmb"))]
+    print(found, os.access({path!r}, os.R_OK), open({path!r}).read())
+    """
+
+
+@pytest.fixture
+def of_root(tmp_path):
+    """A file that root alone reads, in a directory that root alone enters."""
+    tmp_path.chmod(0o700)
+    path = tmp_path / "of root"
+    path.write_text("content")
+    path.chmod(0o600)
+    return path
+
+
 @pytest.mark.root
-def test_root_has_no_rights_of_root_s_but_to_read(confined):
+def test_root_s_program_is_nobody_who_reads_what_root_could(confined, of_root):
+    done = confined(STATE.format(path=str(of_root)), f"--reads={of_root}")
+    nobody = [str(UNPRIVILEGED)] * 4
+    state = [nobody, nobody, [], [READING], [READING], [READING]]
+    assert (done.stdout, done.stderr) == (f"{state} True content\n", "")
+    assert (of_root.parent / "place" / "made").stat().st_uid == UNPRIVILEGED
+
+
+@pytest.mark.root
+def test_another_process_of_that_user_cannot_change_its_memory(tmp_path):
+    with subprocess.Popen(
+        command(tmp_path, "print(flush=True); input()"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"\n"
+        other = subprocess.run(
+            ["head", "-c", "1", f"/proc/{process.pid}/mem"],
+            user=UNPRIVILEGED,
+            group=UNPRIVILEGED,
+            extra_groups=(),
+            capture_output=True,
+            check=False,
+        )
+        process.communicate(b"\n")
+    assert b"Permission denied" in other.stderr
+
+
+@pytest.mark.root
+def test_root_that_may_not_become_another_user_says_so_and_works(confined, of_root):
     done = confined(
-        "print([line.split()[1] for line in open('/proc/self/status') "
-        "if line.startswith(('CapPrm', 'CapEff', 'NoNewPrivs'))])"
+        STATE.format(path=str(of_root)),
+        f"--reads={of_root}",
+        before=_without_capability_to_read,
     )
-    read_alone = f"{1 << 2:016x}"
-    assert done.stdout == f"['{read_alone}', '{read_alone}', '1']\n"
+    assert done.stdout.startswith("[['0', '0', '0', '0']")
+    assert done.stderr == (
+        "note: the sandbox is weaker: it stays root, which lacks the capabilities to "
+        "become another user\n"
+    )
+    assert (of_root.parent / "place" / "made").stat().st_uid == 0
+
+
+def _without_capability_to_read():
+    number = CAP_DAC_READ_SEARCH.bit_length() - 1
+    assert ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, number) == 0
 
 
 SOCKETS = {

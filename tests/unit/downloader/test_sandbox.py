@@ -6,9 +6,10 @@ import socket
 import pytest
 
 from inferd.downloader import sandbox
-from inferd.downloader.sandbox import DOWNLOADING, UNPRIVILEGED
+from inferd.downloader.sandbox import DOWNLOADING
 from inferd.limits.models import PULL_MEMORY_BYTES
 from inferd.sandbox import bpf, landlock, seccomp
+from inferd.sandbox.privileges import UNPRIVILEGED
 from inferd.sandbox.seccomp import ENOSYS_CALLS
 from inferd.sandbox.syscalls import MACHINES, syscall_numbers
 from tests.fakes.bpf import verdict

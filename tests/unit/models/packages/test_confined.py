@@ -40,6 +40,7 @@ else:
 def fifo(tmp_path):
     """A FIFO in the directory of the program, and its end to read."""
     os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "fifo").chmod(0o666)  # root's program is another user
     descriptor = os.open(tmp_path / "fifo", os.O_RDONLY | os.O_NONBLOCK)
     os.set_blocking(descriptor, True)
     with os.fdopen(descriptor, "r") as file:

@@ -1,5 +1,6 @@
 import itertools
 import os
+import stat
 import tempfile
 import time
 
@@ -42,6 +43,7 @@ def test_a_directory_is_its_command_s_although_another_looked_at_it(
     with scratch_directory(directory) as path:
         assert looked_at == []
         assert idle_scratch(directory) == []
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700  # ADR 0082 relies on it
     assert not path.exists()
 
 
