@@ -75,6 +75,23 @@ def model_hint(reference: str, backend: str) -> str:
     return f"set model in [[backend]] {backend} to a file that exists"
 
 
+def broken_hint(reference: str, files: Sequence[RequiredFile], backend: str) -> str:
+    """Return what to do about a model with a file whose content is at fault.
+
+    Args:
+        reference: how the model is named.
+        files: of it; only those of a store are removed.
+        backend: that serves it.
+    """
+    if files and all(file.path.parent.name == BLOBS for file in files):
+        command = store_command("remove", reference, files[0].path)
+        return f"{command}; then bring it again"
+    return (
+        f"inferd model show FILE tells what a file is; set the right ones in [[backend]] "
+        f"{backend}"
+    )
+
+
 def store_command(command: str, arguments: str, file: Path) -> str:
     """Return a command that changes the store which a file is in.
 

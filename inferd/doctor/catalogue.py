@@ -18,6 +18,7 @@ from inferd.config.load import load_config, locate_model, socket_directory
 from inferd.config.settings import BackendSettings, Config, ConfigError
 from inferd.doctor.accelerator import UnitLimits, check_driver, find_devices
 from inferd.doctor.backend import (
+    broken_hint,
     check_files,
     check_in_daemon,
     check_worker,
@@ -65,7 +66,7 @@ from inferd.doctor.storage import (
 )
 from inferd.limits.server import BACKEND_DESCRIPTORS, DAEMON_DESCRIPTORS
 from inferd.memory.available import GroupLimit, available_bytes, group_limit
-from inferd.memory.plan import MemoryBudget, MemoryDemand, MemoryShare, mib
+from inferd.memory.plan import MemoryBudget, mib
 from inferd.paths import (
     LOG_FILE,
     log_directory,
@@ -316,7 +317,8 @@ class _Checks:
             yield check
         name = settings.name
         if kind.memory(settings) is MemoryPolicy.DEMANDED:
-            attempt = partial(self._check_memory, name)
+            hint = broken_hint(reference, kind.doctor.files(settings), name)
+            attempt = partial(self._check_memory, name, hint)
             yield Check(f"memory[{name}]", attempt, [*needs])
             needs.append(f"memory[{name}]")
         tried = kind.doctor.without_hashes(settings)
@@ -341,9 +343,9 @@ class _Checks:
             attempt = partial(check_readable, name, files, service_may_read)
             yield Check(f"readable[{name}]", attempt, [f"model[{name}]"])
 
-    def _check_memory(self, name: str) -> Finding:
+    def _check_memory(self, name: str, hint: str) -> Finding:
         is_running = check_lock(socket_directory(self._config)).detail == LOCK_HELD
-        found = check_memory(name, self._forecast, daemon_runs=is_running)
+        found = check_memory(name, self._forecast, hint, daemon_runs=is_running)
         if found.verdict is Verdict.OK or self._config.memory.budget is not None:
             return found
         return replace(found, detail=f"{found.detail}; {self._budget_source()}")
@@ -366,9 +368,7 @@ class _Checks:
         return GroupLimit(state.memory_unit, state.max_memory)
 
     def _check_worker(self, program: str, settings: BackendSettings) -> Finding:
-        def share(demand: MemoryDemand) -> MemoryShare:
-            return self._forecast.share(settings.name, demand)
-
+        share = partial(self._forecast.share, settings.name)
         return check_worker(program, settings, self._config.limits, share)
 
     @cached_property

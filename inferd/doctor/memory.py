@@ -82,16 +82,20 @@ def forecast(
         return replace(known, refusal=str(error))
 
 
-def check_memory(name: str, known: Forecast, *, daemon_runs: bool) -> Finding:
+def check_memory(
+    name: str, known: Forecast, broken_hint: str, *, daemon_runs: bool
+) -> Finding:
     """Check that a backend fits into memory together with the others.
 
     Args:
         name: of the backend.
         known: the forecast for all backends.
+        broken_hint: what to do if a file's content is at fault.
         daemon_runs: whether a running daemon takes memory already, so that less is free.
     """
     if name in known.failures:
-        return failed(known.failures[name], reinstall_hint())
+        hint = broken_hint if name in known.broken else reinstall_hint()
+        return failed(known.failures[name], hint)
     if known.plan is None:
         if daemon_runs:
             return warning(f"besides the running daemon: {known.refusal}")

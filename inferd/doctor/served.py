@@ -11,7 +11,7 @@ from inferd.config.kinds.kind import InWorker
 from inferd.config.kinds.registry import KindRegistry
 from inferd.config.served import StoreModel, StoreView, view_stores
 from inferd.config.settings import Config, is_on_demand
-from inferd.doctor.backend import store_command
+from inferd.doctor.backend import broken_hint, store_command
 from inferd.doctor.check import Check, Finding, failed, ok, warning
 from inferd.doctor.memory import Forecast, figures
 from inferd.engine.demand import DemandUnknownError, predict_demand
@@ -139,7 +139,7 @@ class _Served:
 
     def _failure_hint(self, name: str, model: StoreModel, *, is_broken: bool) -> str:
         """Return what to do about a model whose header could not be read."""
-        file = self._kinds.of(model.settings).doctor.files(model.settings)[0].path
+        files = self._kinds.of(model.settings).doctor.files(model.settings)
         if not is_broken:  # another attempt may read it
-            return store_command("verify", name, file)
-        return f"{store_command('remove', name, file)}; then bring it again"
+            return store_command("verify", name, files[0].path)
+        return broken_hint(name, files, name)

@@ -80,9 +80,14 @@ class OpenedFile:
             fault = "it changed while it was loaded"
             raise LoadError.of_file(self.path, fault, kind=self.kind, is_changed=True)
 
-    def load_error(self, fault: str) -> LoadError:
-        """Make the error for a fault of this file."""
-        return LoadError.of_file(self.path, fault, kind=self.kind)
+    def load_error(self, fault: str, *, is_broken: bool = False) -> LoadError:
+        """Make the error for a fault of this file.
+
+        Args:
+            fault: what is wrong.
+            is_broken: whether its content is at fault.
+        """
+        return LoadError.of_file(self.path, fault, kind=self.kind, is_broken=is_broken)
 
     def _open(self, path: Path) -> int:
         """Open a part; return its descriptor, which this object owns.

@@ -12,7 +12,12 @@ from inferd.config.kinds.mock import MockSettings
 from inferd.config.kinds.registry import KINDS
 from inferd.config.kinds.whispercpp import WhisperCppSettings
 from inferd.config.settings import BackendSettings, LimitSettings
-from inferd.doctor.backend import check_files, check_in_daemon, check_worker
+from inferd.doctor.backend import (
+    broken_hint,
+    check_files,
+    check_in_daemon,
+    check_worker,
+)
 from inferd.doctor.check import Finding, Verdict
 from inferd.doctor.memory import Forecast
 from inferd.memory.plan import MemoryDemand, MemoryShare
@@ -89,6 +94,16 @@ def test_a_model_that_is_no_file_is_a_failure_with_a_hint(short_dir, leaf):
 def test_a_missing_model_has_the_hint_of_its_source(short_dir, reference, hint):
     files = [RequiredFile("model", short_dir / "missing", None)]
     assert hint in check_files(files, reference, "chat").hint
+
+
+def test_files_that_are_broken_are_removed_if_the_store_has_them(short_dir):
+    stored = RequiredFile("model", short_dir / "blobs" / "0", None)
+    own = RequiredFile("mmproj", short_dir / "p.gguf", None)
+    remove = "inferd model remove me/m:q4; then bring it again"
+    assert broken_hint("me/m:q4", [stored, stored], "chat") == remove
+    replace = "set the right ones in [[backend]] chat"
+    for files in ([stored, own], [own], []):
+        assert broken_hint("me/m:q4", files, "chat").endswith(replace)
 
 
 def test_the_parts_of_a_split_model_are_checked_as_one_file(model):

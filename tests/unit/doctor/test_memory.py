@@ -6,6 +6,7 @@ from inferd.config.kinds.registry import KINDS
 from inferd.config.kinds.whispercpp import WhisperCppSettings
 from inferd.config.settings import LimitSettings
 from inferd.doctor.check import Finding, Verdict
+from inferd.doctor.machine import reinstall_hint
 from inferd.doctor.memory import Forecast, check_memory, forecast
 from inferd.memory.plan import (
     MIB,
@@ -45,7 +46,7 @@ def known(n_mib: int) -> Forecast:
 
 
 def checked(name: str, n_mib: int, *, daemon_runs: bool = False) -> Finding:
-    return check_memory(name, known(n_mib), daemon_runs=daemon_runs)
+    return check_memory(name, known(n_mib), "", daemon_runs=daemon_runs)
 
 
 def test_what_fits_is_well_with_all_numbers():
@@ -100,9 +101,24 @@ def test_nothing_is_loaded_to_find_out(short_dir):
     assert replace(found.plan.share("there"), store=0, pause=0) == MemoryShare(
         n_slots=2, n_ctx=512
     )
-    finding = check_memory("missing", found, daemon_runs=False)
+    finding = check_memory("missing", found, "look at it", daemon_runs=False)
     assert finding.verdict is Verdict.FAILED
+    assert finding.hint == reinstall_hint()
     assert finding.detail == f"model file not found: {short_dir}/missing"
+
+
+@pytest.mark.slow
+@pytest.mark.model
+@pytest.mark.parametrize("key", ["mmproj", "model_parts"])
+def test_files_that_do_not_belong_together_are_told_as_broken(short_dir, key):
+    path = str(write_tiny_model(short_dir / "tiny.gguf"))
+    alone = LlamaCppSettings(name="chat", model=path)
+    files = {"mmproj": path, "model_parts": (path,)}
+    settings = replace(alone, **{key: files[key]})
+    found = forecast(workers(settings), budget(500), LimitSettings())
+    finding = check_memory("chat", found, "look at it", daemon_runs=False)
+    assert path in finding.detail
+    assert finding.hint == "look at it"
 
 
 @pytest.mark.slow

@@ -43,8 +43,7 @@ class ModelFile(OpenedFile):
         self.header = self._add(path)
         headers = [self.header, *map(self._add, others or self._other_parts())]
         if fault := part_fault(headers):
-            path = self.paths[fault.part]
-            raise LoadError.of_file(path, fault.text, kind=kind)
+            raise self._broken(self.paths[fault.part], fault.text)
 
     def _add(self, path: Path) -> GgufHeader:
         """Open a file, and check its header."""
@@ -69,7 +68,7 @@ class ModelFile(OpenedFile):
         try:
             return other_parts(self.path, self.header)
         except ModelFileError as error:
-            raise self.load_error(str(error)) from error
+            raise self._broken(self.path, str(error)) from error
 
 
 class ModelFiles(NamedTuple):
@@ -106,6 +105,7 @@ def _open_projector(path: Path) -> ModelFile:
     if file.header.architecture != _PROJECTOR:
         found = file.header.architecture.decode("utf-8", "replace")
         raise file.load_error(
-            f"its architecture is {found!r}; that of a projector is 'clip'"
+            f"its architecture is {found!r}; that of a projector is 'clip'",
+            is_broken=True,
         )
     return file

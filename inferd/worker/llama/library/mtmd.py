@@ -105,6 +105,6 @@ def projector_load_error(file: ModelFile, log: MtmdLog) -> LoadError:
         fault = (
             f"its embeddings have {sizes[2]} dimensions, those of the model {sizes[1]}"
         )
-    else:
-        fault = f"libmtmd cannot load it: {why}" if why else "libmtmd cannot load it"
+        return file.load_error(fault, is_broken=True)
+    fault = f"libmtmd cannot load it: {why}" if why else "libmtmd cannot load it"
     return file.load_error(fault)

@@ -125,8 +125,9 @@ def test_parts_of_other_names_are_opened_where_they_are_named(tmp_path):
     assert opened_by(open_files(settings).model) == blobs
     swapped = LlamaCppSettings(name="m", model=first, model_parts=(first, others[1]))
     reason = f"{first}: it is part 1 of 3, and part 2 belongs in its place"
-    with pytest.raises(LoadError, match=reason):
+    with pytest.raises(LoadError, match=reason) as caught:
         open_files(swapped)
+    assert caught.value.is_broken_file
 
 
 def test_each_part_has_the_hash_that_it_must_have(tmp_path):
@@ -212,6 +213,7 @@ def test_clients_do_not_see_the_name_of_a_refused_file(path, content, reason):
     with pytest.raises(LoadError, match=f"{path}") as caught:
         check_sha256(ModelFile(path), "0" * 64, lambda: None)
     assert caught.value.reason.startswith(reason)
+    assert caught.value.is_broken_file == (content is not None)
     assert str(path.parent) not in caught.value.reason
 
 
@@ -294,3 +296,4 @@ def test_a_file_that_is_not_a_projector_is_refused(path, content, reason):
         open_files(with_projector(path, content))
     assert re.fullmatch(reason, caught.value.reason)
     assert str(path.parent) not in caught.value.reason
+    assert caught.value.is_broken_file == (content is not None)

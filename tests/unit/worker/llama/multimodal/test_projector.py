@@ -115,6 +115,7 @@ def test_a_projector_for_another_model_is_refused_with_both_widths(tmp_path, mod
         "mmproj file: its embeddings have 96 dimensions, those of the model 64"
     )
     assert str(path) in str(caught.value)
+    assert caught.value.is_broken_file
 
 
 def test_places_in_a_grid_take_fewer_positions_than_they_are(tiny_grid, tmp_path):
