@@ -11,10 +11,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 import inferd
-from inferd.client.peer_check import SERVICE_USER
 from inferd.config.kinds.kind import InDaemon, InWorker, MemoryPolicy, RequiredFile
 from inferd.config.kinds.registry import KINDS, KindRegistry, S
-from inferd.config.load import load_config, locate_model, socket_directory
+from inferd.config.load import locate_model, socket_directory
 from inferd.config.settings import BackendSettings, Config, ConfigError
 from inferd.doctor.accelerator import UnitLimits, check_driver, find_devices
 from inferd.doctor.backend import (
@@ -24,7 +23,8 @@ from inferd.doctor.backend import (
     check_worker,
     model_hint,
 )
-from inferd.doctor.check import Check, Finding, Verdict, failed, ok
+from inferd.doctor.check import Check, Finding, Verdict, failed
+from inferd.doctor.configuration import read_configuration
 from inferd.doctor.ladder import Ladders
 from inferd.doctor.machine import (
     Limits,
@@ -112,7 +112,7 @@ def all_checks(
             yield Check("accounts", check_accounts)
         problems = unit_problems(service)
         yield Check("unit", partial(check_unit, service, state, problems))
-    config, finding = _configuration(file, kinds, service)
+    config, finding = read_configuration(file, kinds, service)
     yield Check("config", lambda: finding)
     if config is not None:
         yield from _Checks(config, kinds, service, state).all()
@@ -137,43 +137,6 @@ def _check_service(service: SystemdService) -> Finding:
     if found.hint == service.journal:
         return failed(found.detail, f"sudo inferd doctor {option}")
     return found
-
-
-def _configuration(
-    file: Path | None, kinds: KindRegistry, service: SystemdService | None
-) -> tuple[Config | None, Finding]:
-    if service is not None and (denied := _unreadable(service)):
-        return None, denied
-    try:
-        config = load_config(file, kinds=kinds)
-    except ConfigError as error:
-        return None, failed(str(error), _config_hint(file, service))
-    return config, ok(f"backends: {config.served}")
-
-
-def _unreadable(service: SystemdService) -> Finding | None:
-    """Return the finding for a configuration that the service's user may not read."""
-    path = service.configuration
-    if path is None or not path.exists() or service_may_read(path):
-        return None
-    return failed(
-        f"the user {SERVICE_USER} may not read {path}",
-        f"sudo chmod o+r {path}; {service.systemctl('restart')}",
-    )
-
-
-def _config_hint(file: Path | None, service: SystemdService | None) -> str:
-    """Return what to do with a file that cannot be read, or has an error."""
-    if service is not None and service.configuration is not None:
-        path = service.configuration
-        if not path.exists():
-            return f"sudo install -D --mode=0644 /dev/null {path}"
-        if not path.stat().st_mode & 0o004 and os.geteuid() != 0:
-            return "sudo inferd doctor --system"
-        return f"correct it, then: {service.systemctl('restart')}"
-    if file is not None and file.exists() and not os.access(file, os.R_OK):
-        return f"chmod u+r {file}"
-    return "docs/configuration.md has every key" if file is None else f"correct {file}"
 
 
 class _Checks:

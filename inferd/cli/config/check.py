@@ -1,18 +1,17 @@
 """inferd config check: list all that is wrong with a configuration."""
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from inferd.cli.console import EXIT_ERROR, EXIT_OK
 from inferd.config.faults import examine_config
 from inferd.config.kinds.registry import KINDS, KindRegistry
 from inferd.config.load import config_file, locate_model, read_text
+from inferd.config.served import missing_models, view_stores
 from inferd.config.settings import Config, ConfigError
-from inferd.paths import config_files
-from inferd.server.identity.access import load_access
-from inferd.server.identity.subuid import load_identities
-from inferd.server.listen.bind import ListenError, group_id_of
+from inferd.doctor.configuration import account_faults
+from inferd.paths import config_files, model_stores
 from inferd.terminal import print_line, print_stderr
 
 
@@ -63,14 +62,6 @@ def _faults_here(config: Config, kinds: KindRegistry) -> Iterator[str]:
                 locate_model(settings, kinds)
             except ConfigError as error:
                 yield f"backend[{index}]: {error}"
-    lookups: list[tuple[str, Callable[[], object]]] = [
-        ("access: ", lambda: load_access(config.access)),
-        ("users: ", lambda: load_identities(config.users)),
-    ]
-    if (group := config.listen.group) is not None:
-        lookups.append(("listen.group: ", lambda: group_id_of(group)))
-    for table, look_up in lookups:
-        try:
-            look_up()
-        except (ConfigError, ListenError) as error:
-            yield f"{table}{error}"
+    view = view_stores(model_stores(), config.models, kinds=kinds)
+    yield from missing_models(config.models, view)
+    yield from account_faults(config)

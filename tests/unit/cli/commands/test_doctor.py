@@ -146,6 +146,27 @@ def test_a_broken_configuration_is_a_finding_and_ends_the_list(inferd, short_dir
     assert "nonsense" in finding.detail
 
 
+def test_a_group_that_is_not_there_is_a_finding_as_the_daemon_does_not_start(
+    inferd, short_dir
+):
+    config = short_dir / "config.toml"
+    config.write_text(
+        '[listen]\ngroup = "nobody-has-this"\n[[backend]]\nname = "a"\nkind = "mock"\n'
+    )
+    found = {check.name: check for check in all_checks(config)}
+    assert "worker[a]" in found
+    finding = found["config"].run()
+    assert finding.verdict is Verdict.FAILED
+    assert finding.detail == "listen.group: group not found: 'nobody-has-this'"
+    assert finding.hint == f"correct {config}"
+
+
+def test_a_configuration_that_is_not_there_has_a_hint_that_makes_one(inferd, short_dir):
+    config = short_dir / "config.toml"
+    *_, last = all_checks(config)
+    assert last.run().hint == f"inferd config init --output {config}"
+
+
 def test_memory_that_is_short_is_told_with_what_bounds_it(
     inferd, monkeypatch, short_dir
 ):

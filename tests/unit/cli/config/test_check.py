@@ -58,6 +58,13 @@ def test_every_model_of_a_ladder_is_looked_for(inferd, file):
     assert "model = 'no-middle': " in told[1]
 
 
+def test_models_of_the_store_that_are_named_are_looked_for(inferd, file):
+    file.write_text("[models]\nserve = ['me/missing']\n")
+    code, _, stderr = inferd("config", "check", "--config", file)
+    assert code == 2
+    assert stderr.startswith(f"error: {file}: models.serve: me/missing: ")
+
+
 def test_the_file_that_would_be_served_is_checked(inferd, short_dir):
     code, stdout, stderr = inferd("config", "check")
     # The embedded model is not in this cache.
