@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from inferd.doctor.backend import store_command
 from inferd.doctor.check import Finding, failed, first, ok, warning
 from inferd.limits.models import STORE_FREE_BYTES
 from inferd.memory.plan import mib
 from inferd.models.store.directory import StoreDirectory, StoreError
-from inferd.models.store.manifest import Manifest, ManifestError
-from inferd.models.store.store import ModelStore
+from inferd.models.store.manifest import ManifestError
+from inferd.models.store.store import ModelNotInStoreError, ModelStore
 from inferd.paths import SYSTEM_MODELS
 from inferd.trusted_path import is_link_of_others
 
@@ -152,15 +153,18 @@ def check_store(path: Path) -> Finding:
 
 
 def _check_models(store: ModelStore, path: Path) -> Finding:
-    n_models = 0
-    for model in store.models():
-        if not isinstance(model, Manifest):
-            return warning(str(model), "inferd model list")
-        n_models += 1
+    names = store.names()
+    for name in names:
+        remove = store_command("remove", name, path)
+        try:
+            model = store.model(name)
+        except ModelNotInStoreError:
+            continue  # removed meanwhile
+        except ManifestError as error:
+            return warning(str(error), f"{remove}; then bring it again")
         if not all(map(store.has_blob, model.files)):
             return warning(
-                f"files of {model.name} are missing or not complete",
-                f"inferd model remove {model.name}; then bring it again from "
-                f"{model.source}",
+                f"files of {name} are missing or not complete",
+                f"{remove}; then bring it again from {model.source}",
             )
-    return ok(f"{n_models} models in {path}")
+    return ok(f"{len(names)} models in {path}")

@@ -4,9 +4,9 @@ import argparse
 
 from inferd.cli.console import EXIT_NOT_READY, EXIT_OK
 from inferd.cli.models.opening import FileProgress, opened_store
-from inferd.models.store.manifest import Manifest
+from inferd.models.store.manifest import ManifestError
 from inferd.models.store.store import ModelStore
-from inferd.terminal import print_line
+from inferd.terminal import print_line, print_stderr
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,11 +21,16 @@ def run(arguments: argparse.Namespace) -> int:
     """Print a line for each model; exit 1 if a file of one differs or is missing."""
     with opened_store() as store:
         names = arguments.names or store.names()
-        results = [_verify(store, store.model(name)) for name in names]
+        results = [_verify(store, name) for name in names]
     return EXIT_OK if all(results) else EXIT_NOT_READY
 
 
-def _verify(store: ModelStore, manifest: Manifest) -> bool:
+def _verify(store: ModelStore, name: str) -> bool:
+    try:
+        manifest = store.model(name)
+    except ManifestError as error:  # it says nothing about the models after it
+        print_stderr(f"error: {error}")
+        return False
     progress = FileProgress("reading", manifest.name)
     largest = max(file.n_bytes for file in manifest.files)
     damages = store.verify(manifest, lambda n_done: progress.update(n_done, largest))

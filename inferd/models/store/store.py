@@ -1,6 +1,7 @@
 """The model store: models by name, what they are made of, and what nothing uses."""
 
 import difflib
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -34,6 +35,8 @@ N_SUGGESTIONS = 5
 """Names that are suggested in place of one that is not there."""
 
 
+_RECORD = ".json"
+"""Ends the name of what a download records beside its partial file."""
 SCRATCH = "."
 """Part of a store, as a path in it, that has the directories of commands."""
 
@@ -122,6 +125,11 @@ class ModelStore:
             descriptor = self.directory.open_file(MANIFESTS, file_of(check_name(name)))
         except FileNotFoundError:
             raise self.unknown(name) from None
+        except (StoreError, OSError) as error:  # a directory or a link
+            if getattr(error, "errno", errno.ELOOP) != errno.ELOOP:
+                raise
+            path = self.directory.path_of(MANIFESTS, file_of(name))
+            raise ManifestError(f"{path} is not a regular file") from error
         with os.fdopen(descriptor, "rb") as file:
             data = file.read(MANIFEST_MAX_BYTES + 1)
         try:
@@ -309,9 +317,9 @@ class ModelStore:
 
     def _idle_partial(self) -> Iterator[Unused]:
         names = self.directory.names(PARTIAL)
-        yield from self._listed(
-            PARTIAL, (name for name in names if self._is_idle(PARTIAL, name))
-        )
+        busy = {name for name in names if not self._is_idle(PARTIAL, name)}
+        idle = (name for name in names if not {name, name.removesuffix(_RECORD)} & busy)
+        yield from self._listed(PARTIAL, idle)
 
     def _is_idle(self, part: str, name: str) -> bool:
         """Tell whether no command writes a file, or is about to add its model."""

@@ -164,8 +164,12 @@ def test_a_model_without_its_file_is_told(store, tmp_path):
 
 
 def test_a_manifest_that_cannot_be_read_is_told(store, tmp_path):
-    (tmp_path / "models" / "manifests" / "m.json").write_text("{}")
-    assert check_store(tmp_path / "models").verdict is Verdict.WARNING
+    (tmp_path / "models" / "manifests" / "me+m@q4.json").write_text('{"format": 9}')
+    finding = check_store(tmp_path / "models")
+    assert finding.verdict is Verdict.WARNING
+    assert finding.hint == "inferd model remove me/m:q4; then bring it again"
+    store.remove("me/m:q4")
+    assert check_store(tmp_path / "models").verdict is Verdict.OK
 
 
 def test_files_that_nothing_uses_are_counted(store, tmp_path):

@@ -175,6 +175,27 @@ def test_nothing_is_pruned_while_a_manifest_cannot_be_read(store):
     assert [file.n_bytes for file in store.prune()] == [len(A)]
 
 
+def test_what_is_no_file_among_the_manifests_hides_no_model(store, tmp_path):
+    add_model(store, "b", A)
+    store.directory.path_of(MANIFESTS, "a.json").mkdir()
+    store.directory.path_of(MANIFESTS, "c.json").symlink_to(tmp_path)
+    first, model, last = store.models()
+    assert model == store.model("b")
+    for error, name in ((first, "a"), (last, "c")):
+        assert isinstance(error, ManifestError)
+        path = store.directory.path_of(MANIFESTS, f"{name}.json")
+        assert str(error) == f"{path} is not a regular file"
+
+
+def test_the_record_of_a_running_download_is_not_pruned(store, tmp_path):
+    record = store.directory.path_of(PARTIAL, "key.json")
+    with PartialFile(store.directory, "key"):
+        record.write_text("{}")
+        assert open_store(tmp_path / "models").prune() == []
+        assert record.exists()
+    assert [each.name for each in store.prune()] == ["key", "key.json"]
+
+
 def test_a_changed_file_is_found_moved_and_can_be_replaced(store):
     manifest = add_model(store, "a", A, B)
     path = store.directory.path_of(BLOBS, manifest.files[0].sha256)
