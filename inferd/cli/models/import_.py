@@ -15,6 +15,8 @@ from inferd.cli.models.opening import (
 )
 from inferd.models.bring import Brought, Means, bring_file, now
 from inferd.models.embedded import EMBEDDED_PREFIX
+from inferd.models.facts.read import read_model
+from inferd.models.file_error import ModelFileError
 from inferd.models.found.catalogue import PROGRAMS, find_models
 from inferd.models.found.model import (
     FileGroup,
@@ -90,8 +92,14 @@ def _wanted(arguments: argparse.Namespace) -> list[FoundModel]:
     Raises:
         CommandError: there are none, or the arguments contradict each other.
     """
-    if (arguments.program is None) == (not arguments.paths):
+    if arguments.program is None and not arguments.paths:
         raise CommandError("one of FILE and --from PROGRAM is needed")
+    if arguments.program is not None and arguments.paths:
+        raise CommandError(
+            "FILE goes without --from",
+            f"for a model of {arguments.program}: inferd model import --from "
+            f"{arguments.program} --only {arguments.paths[0]}",
+        )
     if arguments.program is None:
         return [_from_paths(arguments)]
     if arguments.name or arguments.projector:
@@ -103,7 +111,9 @@ def _wanted(arguments: argparse.Namespace) -> list[FoundModel]:
     except PermissionError as error:
         raise CommandError(f"{error.filename}: {error.strerror}") from error
     chosen = [
-        model for model in models if not arguments.only or model.name in arguments.only
+        model
+        for model in models
+        if not arguments.only or any(map(model.has_name, arguments.only))
     ]
     if not chosen:
         names = ", ".join(model.name for model in models)
@@ -163,8 +173,8 @@ def _import(store: ModelStore, model: FoundModel) -> bool:
     if reserved := _reserved(model.name):
         print_stderr(f"error: {reserved}")
         return False
-    if model.missing:
-        print_stderr(f"error: {model.name}: {model.missing}")
+    if fault := model.missing or _fault(model):
+        print_stderr(f"error: {model.name}: {fault}")
         return False
     try:
         brought = _publish(store, model)
@@ -180,6 +190,21 @@ def _import(store: ModelStore, model: FoundModel) -> bool:
             "or others may write to it"
         )
     return True
+
+
+def _fault(model: FoundModel) -> str:
+    """Describe why no worker would load a model of one file; empty if its header is sound.
+
+    Files of which not all was downloaded are found by it.
+    """
+    paths = [file.path for file in model.files if file.role == "model"]
+    if len(paths) > 1:
+        return ""
+    try:
+        read_model(paths)
+    except ModelFileError as error:
+        return str(error)
+    return ""
 
 
 def _publish(store: ModelStore, model: FoundModel) -> list[Brought]:

@@ -126,7 +126,7 @@ def _of_program(name: str, program: str) -> ShownModel:
     try:
         for model in find_models(program, os.environ, Path.home()):
             names.append(model.name)
-            if model.name != name:
+            if not model.has_name(name):
                 continue
             if model.missing:
                 raise CommandError(f"{name} of {program}: {model.missing}")
@@ -135,7 +135,7 @@ def _of_program(name: str, program: str) -> ShownModel:
                 for each in model.files
             )
             return ShownModel(
-                name=name,
+                name=model.name,
                 reference=next(each.path for each in files if each.role == "model"),
                 source=model.source,
                 revision=model.revision,

@@ -27,6 +27,10 @@ class FoundFile:
     """As the program that has it says; to be checked."""
 
 
+_DEFAULT_TAG: Final = ":latest"
+"""Tag that Ollama adds to names without one."""
+
+
 @dataclass(frozen=True, slots=True)
 class FoundModel:
     """A model that another program has."""
@@ -42,6 +46,10 @@ class FoundModel:
     license: str = ""
     missing: str = ""
     """Why it cannot be imported; empty if it can."""
+
+    def has_name(self, name: str) -> bool:
+        """Tell whether it is the model of a name, which may leave out ``:latest``."""
+        return name in {self.name, self.name.removesuffix(_DEFAULT_TAG)}
 
 
 class TooManyFilesError(Exception):

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from inferd.cli.models.opening import size
-from tests.fakes.gguf_bytes import gguf
+from tests.fakes.gguf_bytes import gguf, tensor
 from tests.fakes.listener import listening, says, status
 from tests.unit.models.found.test_found import add_ollama
 
@@ -93,6 +93,11 @@ def test_what_another_program_has_is_brought(inferd, home):
         "",
         "qwen3:0.6b: 100 B, was there\n",
     )
+    add_ollama(models, ("h", "library", "qwen3", "latest"), ("model", WEIGHTS))
+    code, _, stderr = inferd("model", "import", "--from", "ollama", "--only", "qwen3")
+    assert (code, stderr) == (0, "qwen3:latest: 100 B, was there\n")
+    shown = inferd("model", "show", "--header-only", "--from", "ollama", "qwen3")
+    assert shown[1].startswith("name         qwen3:latest\n")
 
 
 def test_a_damaged_file_is_told_and_moved(inferd, home):
@@ -104,6 +109,28 @@ def test_a_damaged_file_is_told_and_moved(inferd, home):
     assert stdout.startswith("m: damaged\n  m.gguf: its SHA-256 is ")
     code, stdout, _ = inferd("model", "list")
     assert (code, stdout) == (1, f"m  100 B  {path}  files are missing\n")
+
+
+def test_a_manifest_that_cannot_be_used_keeps_no_other_model_unverified(inferd, home):
+    path = write(home / "m.gguf")
+    inferd("model", "import", path)
+    path.write_bytes(b"x" * 100)
+    (home / "store/manifests/a.json").write_text('{"format": 2}')
+    code, stdout, stderr = inferd("model", "verify")
+    assert code == 1
+    assert "a.json: it has format 2, and this version reads format 1" in stderr
+    assert stdout.startswith("m: damaged\n")
+
+
+def test_a_file_of_which_a_part_is_missing_is_not_brought(inferd, home):
+    whole = gguf(tensors=[tensor(b"t", [64])], data=bytes(256))
+    code, _, stderr = inferd("model", "import", write(home / "m.gguf", whole[:-1]))
+    assert code == 1
+    assert stderr == (
+        f"error: m: {home}/m.gguf: it has 319 bytes of 320: part is missing\n"
+    )
+    assert inferd("model", "list")[1] == ""
+    assert inferd("model", "import", write(home / "m.gguf", whole)).code == 0
 
 
 def test_pruning_lists_asks_and_removes(inferd, home, monkeypatch):
@@ -137,6 +164,7 @@ def test_pruning_lists_asks_and_removes(inferd, home, monkeypatch):
             "--name and --projector go with",
         ),
         (["import", "page.gguf", "no.gguf"], "one model at a time"),
+        (["import", "--from", "ollama", "qwen3"], "--from ollama --only qwen3"),
     ],
 )
 def test_what_cannot_be_done_is_an_error(arguments, words, inferd, home, monkeypatch):
