@@ -87,7 +87,6 @@ _KINDS: Final[tuple[tuple[type[Exception], FailureCode], ...]] = (
     (httpx2.ConnectError, "unreachable"),
     (httpx2.ProxyError, "unreachable"),
     (httpx2.UnsupportedProtocol, "unreachable"),
-    (httpx2.TooManyRedirects, "redirect"),
     (httpx2.NetworkError, "dropped"),
     (httpx2.RemoteProtocolError, "dropped"),
 )
@@ -101,5 +100,7 @@ def _task_error(error: Exception) -> TaskError:
         if isinstance(cause, ssl.SSLCertVerificationError):
             return TaskError("certificate", cause.verify_message)
         cause = cause.__cause__ or cause.__context__
+    if isinstance(error, httpx2.TooManyRedirects):
+        return TaskError("redirect", f"over {PULL_MAX_REDIRECTS} addresses in turn")
     codes = (code for kind, code in _KINDS if isinstance(error, kind))
     return TaskError(next(codes, "invalid"), str(error) or type(error).__name__)

@@ -1,5 +1,6 @@
 """The failures of a pull, each with what to type."""
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,6 +31,13 @@ class DroppedError(PullError):
 
 
 _SPELLING: Final = "check the spelling; for what is not public, set HF_TOKEN to a token that may read it"
+_ADDRESS: Final = (
+    "check the address; of what is not public, bring the file yourself: inferd model "
+    "import FILE"
+)
+_LATER: Final = "that may pass: type the same command again later"
+_LATER_STATUS: Final = re.compile(r"(408|425|429|5\d\d)\b")
+"""Answers of a server that has too much to do, or an error of its own."""
 _GATED: Final = (
     "set HF_TOKEN to a token that may read it, and accept the conditions that the page of "
     "the repository has"
@@ -74,15 +82,20 @@ _TEXTS: Final[dict[FailureCode, tuple[str, str]]] = {
 }
 
 
-def error_of(failure: Failure, host: str) -> PullError:
+def error_of(failure: Failure, host: str, *, is_hub: bool) -> PullError:
     """Describe what the downloader reports, in words of this process.
 
     Args:
         failure: as it was sent.
         host: that was asked.
+        is_hub: whether it is the hub, or has a file of it.
     """
     text, hint = _TEXTS[failure.code]
     detail = " ".join(failure.detail.split())
+    if failure.code == "status" and _LATER_STATUS.match(detail):
+        hint = _LATER
+    if failure.code in {"not_found", "not_allowed"} and not is_hub:
+        hint = _ADDRESS
     kinds = {"stalled": StalledError, "dropped": DroppedError}
     kind = kinds.get(failure.code, PullError)
     return kind(text.format(host=host, detail=detail), hint)

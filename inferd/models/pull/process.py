@@ -65,6 +65,8 @@ class Downloader:
             {} if ca_file is None else {"SSL_CERT_FILE": ca_file}
         )
         self._host = ""
+        self._uses_hub = False
+        """Whether a repository was listed: the files that follow are those of the hub."""
         self._is_busy = False
         self.missing: tuple[str, ...] = ()
         """What the kernel lacks to restrict it."""
@@ -132,6 +134,7 @@ class Downloader:
             self.close()
             self._start()
         self._is_busy = True
+        self._uses_hub = self._uses_hub or isinstance(task, ListHub)
         self._host = (
             "the hub"
             if isinstance(task, ListHub)
@@ -182,7 +185,7 @@ class Downloader:
             raise _unexpected(error) from error
         self._is_busy = not isinstance(reply, End | Listing | Failure)
         if isinstance(reply, Failure):
-            raise error_of(reply, self._host)
+            raise error_of(reply, self._host, is_hub=self._uses_hub)
         return reply
 
     def _read(self, n_bytes: int, deadline: float) -> bytes:

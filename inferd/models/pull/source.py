@@ -16,6 +16,7 @@ _FORMS: Final = (
     "https://HOST/PATH with --sha256, hf:OWNER/REPO[:QUANT|/FILE][@REVISION], "
     "package:NAME==VERSION#MEMBER with --sha256, or embedded:NAME"
 )
+_ALLOWED: Final = f"allowed: {_FORMS}"
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _VISIBLE: Final = re.compile(r"[!-~]+")
 _PART: Final = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]|\.(?!\.))*"
@@ -23,6 +24,15 @@ _HUB: Final = re.compile(
     rf"hf:(?P<repository>{_PART}/{_PART})"
     rf"(?::(?P<quant>{_PART})|/(?P<file>{_PART}(?:/{_PART})*))?"
     rf"(?:@(?P<revision>{_PART}(?:/{_PART})*))?"
+)
+_HOSTS: Final = r"(?:hf|huggingface)\.co"
+_REPOSITORY: Final = re.compile(
+    rf"(?:{_HOSTS}/)?(?P<rest>{_PART}/{_PART}(?::{_PART})?)"
+)
+_PAGE: Final = re.compile(
+    rf"https://{_HOSTS}/(?P<repository>{_PART}/{_PART})"
+    rf"(?:/(?:resolve|blob|tree)/(?P<revision>{_PART})(?P<file>(?:/{_PART})*))?"
+    r"/?(?:\?.*)?"
 )
 
 
@@ -82,7 +92,7 @@ def parse_source(text: str, sha256: str | None = None) -> Source:
     if len(text) > SOURCE_MAX_CHARS or not _VISIBLE.fullmatch(text):
         raise PullError(
             f"a source has up to {SOURCE_MAX_CHARS} visible ASCII characters",
-            f"allowed: {_FORMS}",
+            _ALLOWED,
         )
     if sha256 is not None and not _SHA256.fullmatch(sha256.lower()):
         raise PullError(
@@ -98,7 +108,23 @@ def parse_source(text: str, sha256: str | None = None) -> Source:
             "http:// is not encrypted, so anybody on the way may change it",
             f"inferd model pull https://{text.removeprefix('http://')} --sha256 SHA256",
         )
-    raise PullError(f"{text!r} is not a source", f"allowed: {_FORMS}")
+    raise PullError(f"{text!r} is not a source", _form_of_hub(text) or _ALLOWED)
+
+
+def _form_of_hub(text: str) -> str:
+    """Return the command for a repository as pages and other programs name it."""
+    match = _REPOSITORY.fullmatch(text)
+    return "" if match is None else f"inferd model pull {HUB}{match['rest']}"
+
+
+def _form_of_page(text: str) -> str:
+    """Return the command for an address of the hub, which states the digest itself."""
+    match = _PAGE.fullmatch(text)
+    if match is None:
+        return ""
+    file, revision = match["file"] or "", match["revision"] or "main"
+    at = "" if revision == "main" else f"@{revision}"
+    return f"inferd model pull {HUB}{match['repository']}{file}{at}"
 
 
 def _https(text: str, sha256: str | None) -> HttpsSource:
@@ -108,13 +134,13 @@ def _https(text: str, sha256: str | None) -> HttpsSource:
     except ValueError as error:
         raise PullError(f"{text!r} is not an address: {error}") from error
     if not is_address:
-        raise PullError(f"{text!r} is not an address", f"allowed: {_FORMS}")
+        raise PullError(f"{text!r} is not an address", _ALLOWED)
     if parts.username is not None or parts.password is not None:
         raise PullError("an address with a password would be kept in the manifest")
     if sha256 is None:
         raise PullError(
             "an address needs the SHA-256 of its file: a server may send anything",
-            f"inferd model pull {text} --sha256 SHA256",
+            _form_of_page(text) or f"inferd model pull {text} --sha256 SHA256",
         )
     source = HttpsSource(text, sha256.lower())
     if not source.file_name:
@@ -125,7 +151,7 @@ def _https(text: str, sha256: str | None) -> HttpsSource:
 def _hub(text: str, sha256: str | None) -> HubSource:
     match = _HUB.fullmatch(text)
     if match is None:
-        raise PullError(f"{text!r} is not a source", f"allowed: {_FORMS}")
+        raise PullError(f"{text!r} is not a source", _ALLOWED)
     if sha256 is not None:
         raise PullError(
             "--sha256 goes with an address; the hub states those of its files",

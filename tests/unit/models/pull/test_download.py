@@ -157,10 +157,11 @@ def test_the_connections_of_one_download_are_counted(get, hub, monkeypatch):
 @pytest.mark.parametrize(
     "case",
     [
-        (Behaviour(status=404), "answers: 404", "check the spelling"),
-        (Behaviour(status=401), "answers: 401", "HF_TOKEN"),
-        (Behaviour(status=403), "answers: 403", "accept the conditions"),
-        (Behaviour(status=500), "answers: 500", "address"),
+        (Behaviour(status=404), "answers: 404", "check the address"),
+        (Behaviour(status=403), "answers: 403", "model import FILE"),
+        (Behaviour(status=418), "answers: 418", "check the address"),
+        (Behaviour(status=429), "answers: 429", "later"),
+        (Behaviour(status=503), "answers: 503", "later"),
         (
             Behaviour(headers={"Content-Type": "text/html; x"}),
             "sends a web page",
@@ -172,7 +173,7 @@ def test_the_connections_of_one_download_are_counted(get, hub, monkeypatch):
             "http://localhost, not enc",
             "where",
         ),
-        (Behaviour(redirect=PATH), "redirects to", "where the file is"),
+        (Behaviour(redirect=PATH), "redirects to over 5 addresses", "where the file"),
         (Behaviour(sends=0), "ended the connection", "same command"),
         (Behaviour(headers={"Content-Length": "9" * 15}), "bytes free, and", ""),
     ],

@@ -58,6 +58,15 @@ def test_a_model_of_a_hub_has_revision_licence_and_projector(bring, hub, store):
     assert roles(manifest) == [("m-Q4_K_M.gguf", "model"), ("mmproj.gguf", "projector")]
 
 
+def test_a_file_of_a_hub_that_needs_a_token_is_told_with_what_to_set(bring, hub):
+    hub.add_repository("me/m", {"m.gguf": MODEL})
+    path = f"/me/m/resolve/{COMMIT}/m.gguf"
+    hub.behaviours[path] = Behaviour(status=403)
+    with pytest.raises(PullError, match="answers: 403") as raised:
+        bring("hf:me/m")
+    assert "HF_TOKEN" in raised.value.hint
+
+
 def test_a_split_model_has_all_parts_in_order(bring, hub):
     hub.add_repository("me/m", {**PARTS, "m-Q4_0.gguf": MODEL})
     manifest = bring("hf:me/m:Q8_0", with_projector=False)

@@ -59,3 +59,25 @@ def test_what_is_no_source_is_told_with_what_to_type(text, sha256, words):
         parse_source(text, sha256)
     assert "\n" not in str(raised.value)
     assert raised.value.hint or "password" in words or "not an address" in words
+
+
+@pytest.mark.parametrize(
+    ("text", "source"),
+    [
+        ("a/b-GGUF", "hf:a/b-GGUF"),
+        ("hf.co/a/b-GGUF:Q8_0", "hf:a/b-GGUF:Q8_0"),
+        ("huggingface.co/a/b-GGUF", "hf:a/b-GGUF"),
+        ("https://huggingface.co/a/b-GGUF", "hf:a/b-GGUF"),
+        ("https://huggingface.co/a/b/tree/main", "hf:a/b"),
+        (
+            "https://huggingface.co/a/b/resolve/main/d/c.gguf?download=true",
+            "hf:a/b/d/c.gguf",
+        ),
+        ("https://hf.co/a/b/blob/v1.0/c.gguf", "hf:a/b/c.gguf@v1.0"),
+    ],
+)
+def test_a_repository_as_others_name_it_is_told_as_it_is_named_here(text, source):
+    with pytest.raises(PullError) as raised:
+        parse_source(text)
+    assert raised.value.hint == f"inferd model pull {source}"
+    assert str(parse_source(source)) == source
