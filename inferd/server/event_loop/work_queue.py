@@ -20,6 +20,36 @@ from inferd.limits.server import (
 W = TypeVar("W", bound=Hashable)
 
 
+class UserQueue(Generic[W]):
+    """Queue of one user's units: those that were put back come first, in order."""
+
+    def __init__(self) -> None:
+        self._put_back: OrderedDict[W, None] = OrderedDict()
+        self._waiting: OrderedDict[W, None] = OrderedDict()
+
+    def __bool__(self) -> bool:
+        """Whether a unit waits."""
+        return bool(self._put_back or self._waiting)
+
+    def put(self, work: W) -> None:
+        """Queue a unit behind all others."""
+        self._waiting[work] = None
+
+    def put_back(self, work: W) -> None:
+        """Queue a unit that was taken, before those that were not."""
+        self._put_back[work] = None
+
+    def remove(self, work: W) -> None:
+        """Remove a unit, if it is queued."""
+        self._put_back.pop(work, None)
+        self._waiting.pop(work, None)
+
+    def take(self) -> W:
+        """Take the first unit; there is one."""
+        work, _ = (self._put_back or self._waiting).popitem(last=False)
+        return work
+
+
 class WorkQueue(Generic[W]):
     """Queue of units of work, by user.
 
@@ -28,7 +58,7 @@ class WorkQueue(Generic[W]):
     - The unit that is taken belongs to a waiting user with the least time.
     - Of two users who both always wait, neither gets more time than the other by more than
       the credit and the largest unit of either.
-    - The units of one user are taken in order.
+    - The units of one user are taken in order, those that were put back before the others.
 
     Cost: O(log n) for each call, n users.
 
@@ -38,7 +68,7 @@ class WorkQueue(Generic[W]):
 
     def __init__(self) -> None:
         self._used_s: dict[int, float] = {}
-        self._waiting: dict[int, OrderedDict[W, None]] = {}
+        self._waiting: dict[int, UserQueue[W]] = {}
         self._heap: list[tuple[float, int]] = []  # by time, possibly outdated
         self._in_heap: set[int] = set()
         self._virtual_time_s = 0.0
@@ -49,36 +79,36 @@ class WorkQueue(Generic[W]):
 
     def is_next(self, user: int) -> bool:
         """Tell whether a user who does not wait would be next if it did."""
-        if user in self._waiting:
-            return False
-        first = self._first()
+        return user not in self._waiting and self.has_least(user)
+
+    def has_least(self, user: int) -> bool:
+        """Tell whether no waiting user has less time than this one."""
+        first = self.first()
         return first is None or self._used_by(user) <= self._used_s[first]
 
     def put(self, user: int, work: W) -> None:
         """Queue a unit of work behind the others of its user."""
-        self._queue_of(user)[work] = None
+        self._queue_of(user).put(work)
 
     def put_back(self, user: int, work: W) -> None:
-        """Queue a unit that was taken, before the others of its user."""
-        queue = self._queue_of(user)
-        queue[work] = None
-        queue.move_to_end(work, last=False)
+        """Queue a unit that was taken, before those of its user that were not."""
+        self._queue_of(user).put_back(work)
 
     def remove(self, user: int, work: W) -> None:
         """Remove a unit of work, if it is queued."""
         queue = self._waiting.get(user)
         if queue is not None:
-            queue.pop(work, None)
+            queue.remove(work)
             if not queue:
                 del self._waiting[user]
 
     def take(self) -> tuple[int, W] | None:
         """Take the next unit, and charge the minimum for it."""
-        user = self._first()
+        user = self.first()
         if user is None:
             return None
         queue = self._waiting[user]
-        work, _ = queue.popitem(last=False)
+        work = queue.take()
         if not queue:
             del self._waiting[user]
         self.serve(user)
@@ -104,17 +134,17 @@ class WorkQueue(Generic[W]):
         oldest = self._virtual_time_s - FAIR_SHARE_CREDIT_S
         return max(self._used_s.get(user, oldest), oldest)
 
-    def _queue_of(self, user: int) -> OrderedDict[W, None]:
+    def _queue_of(self, user: int) -> UserQueue[W]:
         queue = self._waiting.get(user)
         if queue is None:
-            queue = self._waiting[user] = OrderedDict()
+            queue = self._waiting[user] = UserQueue()
             self._used_s[user] = self._used_by(user)
             if user not in self._in_heap:
                 self._in_heap.add(user)
                 heapq.heappush(self._heap, (self._used_s[user], user))
         return queue
 
-    def _first(self) -> int | None:
+    def first(self) -> int | None:
         """Find the waiting user with the least time."""
         while self._heap:
             used_s, user = self._heap[0]

@@ -28,23 +28,26 @@ steps = st.lists(
 @given(steps)
 def test_nothing_is_lost_and_each_users_pieces_keep_their_order(steps):
     shares = WorkQueue[int]()
-    lines: dict[int, deque[int]] = {user: deque() for user in range(1, 5)}
+    waiting: dict[int, deque[int]] = {user: deque() for user in range(1, 5)}
+    put_back: dict[int, deque[int]] = {user: deque() for user in range(1, 5)}
     for number, (kind, value) in enumerate(steps):
         if kind == "put":
             shares.put(value, number)
-            lines[value].append(number)
+            waiting[value].append(number)
         elif kind == "put_back":
             shares.put_back(value, number)
-            lines[value].appendleft(number)
-        elif kind == "remove" and lines[value]:
-            shares.remove(value, lines[value].pop())
+            put_back[value].append(number)
+        elif kind == "remove" and (line := waiting[value] or put_back[value]):
+            shares.remove(value, line.pop())
         elif kind == "take":
             taken = shares.take()
-            assert (taken is None) == (not any(lines.values()))
+            is_empty = not any(waiting.values()) and not any(put_back.values())
+            assert (taken is None) == is_empty
             if taken is not None:
-                assert lines[taken[0]].popleft() == taken[1]
-                shares.charge(taken[0], value)
-    assert len(shares) == sum(map(bool, lines.values()))
+                user, piece = taken
+                assert (put_back[user] or waiting[user]).popleft() == piece
+                shares.charge(user, value)
+    assert len(shares) == sum(bool(waiting[user] or put_back[user]) for user in waiting)
 
 
 @given(
