@@ -120,9 +120,10 @@ TASKS_PER_PASS: Final = 8
 MIN_TASK_CHARGE_S: Final = 20e-6
 """Seconds that a task is charged before it is measured: the time to wake a trio task. F-35."""
 
-FAIR_SHARE_CREDIT_S: Final = 0.01
-"""Seconds of work by which a returning user is ahead of those who wait: the time of one or two
-requests, so that an occasional client does not wait behind a flood. F-35."""
+FAIR_SHARE_CREDIT_S: Final = 0.002
+"""Seconds of work by which a returning user is ahead of the others: the time of two requests, so
+that an occasional client does not wait behind a flood. Nor does it need more: who sends bursts
+returns with each of them, and is ahead of a user who asks steadily. F-35."""
 
 MAX_FAIR_SHARE_USERS: Final = 4096
 """Users whose use of the event loop is remembered: more than can be connected by default.

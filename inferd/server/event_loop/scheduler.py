@@ -84,8 +84,8 @@ class LoopScheduler(trio.abc.Instrument):
     async def begin(self) -> None:
         """Begin a task that was woken or started in its user's turn.
 
-        It waits, before the user's other work, while the pass has no time left: others that
-        were woken in the same turns have used it.
+        It waits, before the user's other work, while the pass has no time left for this
+        user: others that were woken in the same turns have used it.
 
         Cancellation: safe. It is no checkpoint where it does not wait.
         """
@@ -93,7 +93,7 @@ class LoopScheduler(trio.abc.Instrument):
         if user is None:
             return
         task = trio.lowlevel.current_task()
-        while self._is_pass_over:
+        while self._must_wait(user):
             self._queue.put_back(user, task)
             await self._wait(user, task)
         self._begin(user)
@@ -117,6 +117,16 @@ class LoopScheduler(trio.abc.Instrument):
     def _is_pass_over(self) -> bool:
         """Whether this pass has no time left for waiting tasks, after at least one."""
         return self._spent_s >= LOOP_PASS_S and self._n_tasks > 0
+
+    def _must_wait(self, user: int) -> bool:
+        """Whether the waiting tasks of a user have to wait for another pass.
+
+        Once the pass has no time left, the user with the least time still has one turn in
+        it: tasks that ask for none, such as cancelled ones, may have used up each pass.
+        """
+        if not self._is_pass_over:
+            return False
+        return user in self._served or not self._queue.has_least(user)
 
     def _try_begin(self, user: int) -> bool:
         """Begin a task at once, if it would be next anyway."""
@@ -142,7 +152,7 @@ class LoopScheduler(trio.abc.Instrument):
 
     def _wake_batch(self) -> None:
         for _ in range(TASKS_PER_PASS):
-            if self._is_pass_over or (entry := self._queue.take()) is None:
+            if (entry := self._take()) is None:
                 return
             user, work = entry
             if isinstance(work, Task):
@@ -150,6 +160,13 @@ class LoopScheduler(trio.abc.Instrument):
             else:
                 self._begin(user)
                 self._call(user, work)
+
+    def _take(self) -> tuple[int, Work] | None:
+        """Take the next unit of work, if it may be begun or woken in this pass."""
+        first = self._queue.first()
+        if first is None or self._must_wait(first):
+            return None
+        return self._queue.take()
 
     def _call(self, user: int, work: Callable[[], None]) -> None:
         began = self._clock()

@@ -9,7 +9,7 @@ from inferd.limits.server import LOOP_PASS_S
 from inferd.server.event_loop.scheduler import TASK_USER, LoopScheduler
 from tests.fakes.clock import Clock
 
-ANNA, BERT = 1, 2
+ANNA, BERT, CARL = 1, 2, 3
 
 
 class Work:
@@ -72,6 +72,46 @@ async def test_a_new_user_is_served_before_the_rest_of_one_who_floods(autojump_c
     places = [place for place, owner in enumerate(work.done) if owner == BERT]
     assert len(work.done) == 1003
     assert places[-1] < 300 + 16
+
+
+async def test_a_burst_delays_one_who_asks_steadily_by_a_few_passes(autojump_clock):
+    async with working() as work:
+        for _ in range(100):
+            work.begin(BERT, 1, LOOP_PASS_S)
+        await settled()
+        for _ in range(200):
+            work.begin(ANNA, 5, LOOP_PASS_S / 4)
+        await trio.lowlevel.checkpoint()
+        n_before = len(work.done)
+        work.begin(BERT, 1, LOOP_PASS_S / 4)
+        while BERT not in work.done[n_before:]:
+            await trio.lowlevel.checkpoint()
+        assert len(work.done) - n_before < 40  # as many as eight passes have time for
+
+
+async def test_the_user_with_the_least_time_has_one_turn_in_a_pass_without_time(
+    autojump_clock,
+):
+    clock = Clock()
+    loop, me = LoopScheduler(clock), trio.lowlevel.current_task()
+
+    async def begins(user: int) -> bool:
+        TASK_USER.set(user)
+        with trio.move_on_after(1) as scope:
+            await loop.begin()
+        return not scope.cancelled_caught
+
+    loop.after_io_wait(0)
+    loop.before_task_step(me)
+    assert await begins(ANNA)
+    clock.now += LOOP_PASS_S
+    loop.after_task_step(me)
+    assert not await begins(ANNA)
+    assert await begins(BERT)
+    assert not await begins(BERT)
+    loop.call_later(ANNA, lambda: None)  # waits, with less time than the next
+    loop._charge(CARL, 2 * LOOP_PASS_S)
+    assert not await begins(CARL)
 
 
 async def test_two_users_who_flood_get_equal_time_whatever_a_task_takes(autojump_clock):
