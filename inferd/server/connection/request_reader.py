@@ -125,13 +125,20 @@ class RequestReader(Generic[R]):
         """The number of the unfinished line, where all lines before it are taken."""
         return self._n_lines if self._lines.pending_bytes else None
 
-    def feed(self, data: bytes | bytearray) -> None:
-        """Add input; empty bytes mean EOF."""
+    def feed(self, data: bytes | bytearray) -> bool:
+        """Add input; empty bytes mean EOF.
+
+        Returns:
+            Whether it changed anything but the length of an unfinished line.
+        """
+        before = self.unfinished_line
         if data:
             self._lines.feed(data)
         else:
             self._has_ended = True
         self.parse_lines()
+        is_longer = before is not None and before == self.unfinished_line
+        return not is_longer or self._has_ended or self._is_closed
 
     def close(self) -> None:
         """Accept no more input, and discard what is not parsed yet."""

@@ -248,8 +248,8 @@ class ClientConnection(Generic[R]):
 
     async def _read_more(self) -> None:
         data = await read_in_turn(self._stream, self._fds_by_line, self._deps.loop)
-        self._reader.feed(data)
-        self._changed.set()
+        if self._reader.feed(data):  # a line that goes on concerns nobody
+            self._changed.set()
 
     def _shut_down_reading(self) -> None:
         """Stop the client from sending; what the kernel has received can still be read.

@@ -77,6 +77,29 @@ def seen_in(reader: RequestReader[GenerateRequest]) -> list[Seen]:
     return [what(item) for item in all_of(reader)]
 
 
+# --- what changes -----------------------------------------------------------------------
+
+
+@given(st.data())
+def test_input_that_is_told_to_change_nothing_only_makes_a_line_longer(data):
+    sent = b"".join(
+        data.draw(st.lists(st.sampled_from([generate("a"), cancel("a"), BAD])))
+    )
+    reader = filled()
+    for chunk in [*data.draw(chunked(sent)), END]:
+        before = len(reader._queue), reader.unfinished_line
+        if not reader.feed(chunk):
+            assert before == (len(reader._queue), reader.unfinished_line)
+            assert not reader.is_over
+
+
+def test_only_the_beginning_and_the_end_of_a_line_change_anything():
+    line = generate("a")
+    chunks = line[:3], line[3:6], line[6:-1], line[-1:], END
+    reader = filled()
+    assert [reader.feed(each) for each in chunks] == [True, False, False, True, True]
+
+
 # --- order ------------------------------------------------------------------------------
 
 
