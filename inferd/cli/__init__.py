@@ -9,6 +9,7 @@ from typing import Final
 
 from inferd import __version__
 from inferd.cli.console import CommandError, fail
+from inferd.cli.importing import without_collections
 from inferd.terminal import Parser, StdoutError, close_stderr, safe_tracebacks
 
 COMMANDS: Final = {
@@ -60,7 +61,8 @@ EXIT_INTERRUPTED: Final = 130
 def main() -> int:
     """Run one command and return its exit code."""
     with safe_tracebacks():
-        arguments = _parse(sys.argv[1:])
+        with without_collections():
+            arguments = _parse(sys.argv[1:])
         run: Callable[[argparse.Namespace], int] = arguments.run
         return _exit_code(run, arguments)
 

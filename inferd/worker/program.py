@@ -1,5 +1,6 @@
 """The main function of the programs that are run as workers, one for each kind."""
 
+import gc
 import socket
 import sys
 from collections.abc import Callable, Iterable
@@ -54,4 +55,6 @@ def run_worker(kind: BackendKind[S], make_backend: BackendMaker[S]) -> int:
                 lambda files: channel.send(sandbox.enter_loading(policy, files)),
             )
 
-        return Runtime(channel, make, sandbox.enter_serving).serve()
+        code = Runtime(channel, make, sandbox.enter_serving).serve()
+    gc.freeze()  # or the interpreter visits all objects several times as it ends
+    return code
