@@ -1,5 +1,6 @@
 import re
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import pytest
@@ -139,6 +140,7 @@ def fragments_of(name: str) -> st.SearchStrategy[str]:
     return st.sampled_from(markers) | st.sampled_from(whole) | st.sampled_from(begun)
 
 
+@cache
 def cases(name: str) -> st.SearchStrategy[Case]:
     return st.builds(
         Case,
