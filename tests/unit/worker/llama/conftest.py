@@ -8,7 +8,7 @@ import pytest
 from inferd.worker.llama.backend import LlamaBackend
 from tests.model.tiny import write_tiny_bert, write_tiny_mamba, write_tiny_model
 from tests.model.tiny_projector import write_tiny_projector
-from tests.unit.worker.llama.running import load
+from tests.unit.worker.llama.running import loaded_once
 
 N_TICKETS = 100
 """Jobs are numbered below this."""
@@ -54,23 +54,27 @@ def tiny_projector(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="package")
-def loaded_seer(tiny_model: Path, tiny_projector: Path) -> LlamaBackend:
-    return load(tiny_model, mmproj=str(tiny_projector))[0]
+def loaded_seer(tiny_model: Path, tiny_projector: Path) -> Iterator[LlamaBackend]:
+    with loaded_once(tiny_model, mmproj=str(tiny_projector)) as backend:
+        yield backend
 
 
 @pytest.fixture(scope="package")
-def loaded(tiny_model: Path) -> LlamaBackend:
-    return load(tiny_model)[0]
+def loaded(tiny_model: Path) -> Iterator[LlamaBackend]:
+    with loaded_once(tiny_model) as backend:
+        yield backend
 
 
 @pytest.fixture(scope="package")
-def loaded_bert(tiny_bert: Path) -> LlamaBackend:
-    return load(tiny_bert)[0]
+def loaded_bert(tiny_bert: Path) -> Iterator[LlamaBackend]:
+    with loaded_once(tiny_bert) as backend:
+        yield backend
 
 
 @pytest.fixture(scope="package")
-def loaded_ranker(tiny_ranker: Path) -> LlamaBackend:
-    return load(tiny_ranker)[0]
+def loaded_ranker(tiny_ranker: Path) -> Iterator[LlamaBackend]:
+    with loaded_once(tiny_ranker) as backend:
+        yield backend
 
 
 def lent(backend: LlamaBackend) -> Iterator[LlamaBackend]:

@@ -19,7 +19,14 @@ from tests.model.tiny_projector import (
     SAMPLE_RATE,
     write_tiny_projector,
 )
-from tests.unit.worker.llama.running import GREEDY, N_SLOTS, collect, job, load
+from tests.unit.worker.llama.running import (
+    GREEDY,
+    N_SLOTS,
+    collect,
+    job,
+    load,
+    loaded_once,
+)
 from tests.unit.worker.llama.showing import (
     ANN,
     BEN,
@@ -49,7 +56,9 @@ def fresh(request, tiny_model, tiny_grid, tmp_path):
         at_once=request.param == "at once",
         in_grid=is_grid,
     )
-    return load(tiny_grid if is_grid else tiny_model, mmproj=str(path))[0]
+    model = tiny_grid if is_grid else tiny_model
+    with loaded_once(model, mmproj=str(path)) as backend:
+        yield backend
 
 
 def text(backend, question, *media, **fields):
