@@ -3,7 +3,7 @@
 import random
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Self
 
 from llguidance import LLMatcher, LLTokenizer
 
@@ -49,21 +49,38 @@ def walked(dialect: Dialect, tools: Sequence[ToolSpec], seed: int) -> str | None
     while len(written) < _AT_MOST:
         if held.is_stopped() or (held.is_accepting() and chance.random() < 0.5):
             return written.decode()
-        mask = held.compute_bitmask()
-        allowed = [byte for byte in range(256) if mask[byte // 8] >> byte % 8 & 1]
+        allowed = _Allowed.of(held.compute_bitmask())
         byte = chance.choice(_wanted(allowed, chance, len(written)))
         held.consume_token(byte)
         written.append(byte)
     return None
 
 
-def _wanted(allowed: list[int], chance: random.Random, n_written: int) -> list[int]:
+class _Allowed(NamedTuple):
+    """Bytes that may come next, and those of them that end or make up what is written."""
+
+    all: list[int]
+    closing: list[int]
+    telling: list[int]
+
+    @classmethod
+    @cache
+    def of(cls, mask: bytes) -> Self:
+        """Read a mask; a walk meets few different ones."""
+        found = [byte for byte in range(256) if mask[byte // 8] >> byte % 8 & 1]
+        return cls(
+            found,
+            [byte for byte in found if byte in b'"}]\n'],
+            [byte for byte in found if byte in b'<>|/{}[]"\\:, \n_=tolcarmep'],
+        )
+
+
+def _wanted(allowed: _Allowed, chance: random.Random, n_written: int) -> list[int]:
     """Prefer what closes, or what markers and JSON are made of, to any other byte."""
-    closing = [byte for byte in allowed if byte in b'"}]\n']
-    telling = [byte for byte in allowed if byte in b'<>|/{}[]"\\:, \n_=tolcarmep']
-    if n_written > _PATIENCE and closing and chance.random() < 0.7:
-        return closing
-    return telling if telling and chance.random() < 0.7 else allowed
+    if n_written > _PATIENCE and allowed.closing and chance.random() < 0.7:
+        return allowed.closing
+    is_plain = not allowed.telling or chance.random() >= 0.7
+    return allowed.all if is_plain else allowed.telling
 
 
 def told(
