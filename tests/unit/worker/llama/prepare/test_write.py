@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from cProfile import Profile
-from itertools import product
 from typing import Any
 
 import pytest
@@ -359,7 +358,7 @@ def prompt_of(dialect: str, asked: GenerateJob) -> int:
 @pytest.mark.parametrize("dialect", sorted(DIALECTS))
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_a_prompt_much_longer_than_its_request_is_refused(dialect, name):
-    for n, thinks in product((16, 128, 1024), (False, True)):
+    for n, thinks in ((16, False), (16, True), (128, False), (1024, True)):
         asked = calling(SCHEMAS[name](n), thinks=thinks)
         with suppress(RefusedError):
             n_chars = prompt_of(dialect, asked)
