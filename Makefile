@@ -31,16 +31,18 @@ test-fast: setup
 	@$(BIN)/python -m pytest $(PARALLEL) -m "not ($(ELSEWHERE) or alone or slow or model)" tests/unit tests/architecture
 
 test-all: setup
-	@$(BIN)/python -m pytest $(SCOPED) -m "($(ELSEWHERE)) and not alone" $(ELSEWHERE_IN)
+	@$(BIN)/python -m pytest $(SCOPED) -m "($(ELSEWHERE)) and not (alone or accelerator)" $(ELSEWHERE_IN)
 	@$(BIN)/python -m pytest -m "($(ELSEWHERE)) and alone" $(ELSEWHERE_IN)
 
 # With the llama.cpp that CMAKE_ARGS names, such as -DGGML_CUDA=ON; docs/accelerators.md.
 test-accelerator: setup
-	@$(BIN)/python -m pytest -m accelerator tests/accelerator
+	@$(BIN)/python -m pytest -m "accelerator and not systemd" tests/accelerator
 
 # On Mesa's driver: mesa-vulkan-drivers, vulkan-tools, libvulkan-dev, spirv-headers and glslc.
+VULKAN = CMAKE_ARGS="-DGGML_VULKAN=ON -DVulkan_INCLUDE_DIR=$$($(PYTHON) -m tools.vulkan_headers)"
 test-vulkan:
-	@CMAKE_ARGS="-DGGML_VULKAN=ON -DVulkan_INCLUDE_DIR=$$($(PYTHON) -m tools.vulkan_headers)" $(MAKE) test-accelerator
+	@$(VULKAN) $(MAKE) test-accelerator
+	@$(VULKAN) $(BIN)/python -m pytest -m "accelerator and systemd" tests/accelerator
 
 check: setup
 	@$(BIN)/ruff format --check .

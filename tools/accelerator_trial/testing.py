@@ -15,7 +15,9 @@ from tools.accelerator_trial.workspace import (
 from tools.packages import ROOT
 
 FOLDER: Final = "tests/accelerator"
-PYTEST: Final = ("-m", "pytest", "-p", "no:cacheprovider", "-m", "accelerator")
+PYTEST: Final = ("-m", "pytest", "-p", "no:cacheprovider", "-m")
+TESTS: Final = "accelerator and not systemd"
+"""The others install the service, which takes a registry."""
 LAST_LINES: Final = 20
 """Lines of a failure that the report keeps."""
 
@@ -51,7 +53,7 @@ def collected(work: Workspace) -> list[str]:
     Raises:
         TrialError: pytest collects none.
     """
-    command = [str(work.python), *PYTEST, "--collect-only", "-q", FOLDER]
+    command = [str(work.python), *PYTEST, TESTS, "--collect-only", "-q", FOLDER]
     told = subprocess.run(
         command, capture_output=True, text=True, check=False, cwd=ROOT
     )
@@ -68,7 +70,7 @@ def outcome(work: Workspace, name: str, deadline: Deadline) -> str:
         CutOffError: the time was over in its midst.
     """
     log = work.path / "test.log"
-    command = [str(work.python), *PYTEST, name]
+    command = [str(work.python), *PYTEST, TESTS, name]
     status = run_until(command, deadline, log, os.environ, ROOT)
     if status is None:
         raise CutOffError(f"testing: cut off in {name}")
