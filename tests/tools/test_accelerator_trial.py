@@ -1,8 +1,10 @@
 """The trial of accelerators: what is cut off goes on, and what fails says why."""
 
+import json
 import os
 import select
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -10,7 +12,9 @@ import numpy as np
 import pytest
 from gguf import GGUFReader
 
+from bench.lab import Sizes
 from tools.accelerator_trial.archive import requirements
+from tools.accelerator_trial.benching import QUICK, Extent, kept_figures
 from tools.accelerator_trial.build import progress, reason, use_wheels
 from tools.accelerator_trial.markdown import TITLES, markdown
 from tools.accelerator_trial.random_model import Shape, write_random_model
@@ -126,6 +130,16 @@ def test_the_report_keeps_each_part_and_is_written_for_people(work):
         "| reading a new prompt, tokens/s | 100 | 8 | 12.5 |",
     ):
         assert line in text.splitlines()
+
+
+def test_figures_of_another_model_or_size_are_not_gone_on_with():
+    how = Extent("tiny", n_rounds=3, sizes=Sizes())
+    figures = kept_figures({}, how)
+    figures["rounds"]["prefill.processor"] = [1.0]
+    again = json.loads(json.dumps(figures))
+    assert kept_figures(again, how) == figures
+    for other in (replace(how, shape="small"), replace(how, sizes=QUICK)):
+        assert kept_figures(again, other)["rounds"] == {}
 
 
 def test_no_other_binding_travels_than_the_one_that_is_built():

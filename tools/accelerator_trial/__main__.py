@@ -92,8 +92,12 @@ def step(work: Workspace, deadline: Deadline, options: argparse.Namespace) -> No
         case _:
             enter_environment(work)
             # it imports what the environment alone has
-            from bench.lab import QUICK, Sizes  # noqa: PLC0415
-            from tools.accelerator_trial.benching import Extent, bench  # noqa: PLC0415
+            from bench.lab import Sizes  # noqa: PLC0415
+            from tools.accelerator_trial.benching import (  # noqa: PLC0415
+                QUICK,
+                Extent,
+                bench,
+            )
 
             sizes = QUICK if options.quick else Sizes()
             bench(work, deadline, Extent(options.model, options.rounds, sizes))

@@ -29,6 +29,10 @@ MEASURES: Final[dict[str, Callable[[Lab], AbstractContextManager[Take]]]] = {
     "single_stream": single_stream,
     "clients_8": eight,
 }
+SIZES: Final = ("long_prompt", "stream_tokens", "concurrent_tokens")
+"""What of the sizes the figures depend on."""
+QUICK: Final = Sizes(long_prompt=256, stream_tokens=64)
+"""Answers of eight clients are as long as ever: shorter ones may not run at the same time."""
 LAYERS: Final = {"accelerator": -1, "processor": 0}
 DEVICE_FIELDS: Final = (
     *("accelerator", "device_name", "vram_total_bytes", "vram_free_bytes"),
@@ -79,9 +83,8 @@ def measure(work: Workspace, deadline: Deadline, how: Extent) -> None:
     if not model.is_file():
         say(f"writing {model.name}")
         write_random_model(model, SHAPES[shape])
-    figures: dict[str, Any] = work.part("bench") or {}
-    if figures.get("model") != shape:
-        figures = {"model": shape, "model_bytes": model.stat().st_size, "rounds": {}}
+    figures = kept_figures(work.part("bench") or {}, how)
+    figures["model_bytes"] = model.stat().st_size
     for side, n_layers in LAYERS.items():
         lab = Lab(
             ModelFile(shape, model),
@@ -99,6 +102,15 @@ def measure(work: Workspace, deadline: Deadline, how: Extent) -> None:
             take_rounds(partial(opened, lab), (taken, how.n_rounds), deadline, keep)
     figures["figures"] = summary(figures["rounds"])
     work.add_to_report("bench", figures)
+
+
+def kept_figures(known: dict[str, Any], how: Extent) -> dict[str, Any]:
+    """Return the figures of earlier calls; none if they are of something else."""
+    sizes = {name: getattr(how.sizes, name) for name in SIZES}
+    measured = {"model": how.shape, "sizes": sizes}
+    if {name: known.get(name) for name in measured} == measured:
+        return known
+    return {**measured, "rounds": {}}
 
 
 def take_rounds(

@@ -46,7 +46,7 @@ def of_bench(bench: Mapping[str, Any]) -> Iterator[str]:
     placed = bench["accelerator"]
     yield ""
     n_gb = bench["model_bytes"] / 1e9
-    yield f"Model: random weights in the shape of {bench['model']}, {n_gb:.2f} GB, Q8_0."
+    yield f"Model: random weights in the shape of {bench['model']}, {n_gb:.3g} GB, Q8_0."
     total, free = (
         placed.get(f"vram_{kind}_bytes", 0) >> 20 for kind in ("total", "free")
     )

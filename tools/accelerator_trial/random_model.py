@@ -69,12 +69,14 @@ class Shape:
 
 
 SHAPES: Final = {
+    "tiny": Shape(4, 256, 512, 4, 2, 512),
     "small": Shape(30, 512, 512, 8, 8, 512),
     "llama-1b": Shape(16, 2048, 8192, 32, 8, 128_256),
     "llama-3b": Shape(28, 3072, 8192, 24, 8, 128_256),
     "llama-8b": Shape(32, 4096, 14_336, 32, 8, 128_256),
 }
-"""Shapes by the models that have them; ``small`` is for tests and has many layers."""
+"""Shapes by the models that have them; ``small`` is for tests and has many layers, ``tiny`` is
+for drivers that compute on the processor."""
 
 
 def write_random_model(path: Path, shape: Shape, seed: int = 0) -> Path:
