@@ -5,13 +5,16 @@ dependencies included. pip reads it as constraints, requires a digest of each fi
 installs, and builds from source only the packages that are requested here.
 """
 
+import hashlib
 import re
 import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator
+from base64 import urlsafe_b64encode
+from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
+from importlib.metadata import PackagePath, distributions
 from pathlib import Path
 from typing import Final
 
@@ -69,6 +72,35 @@ def download_source(python: Path, package: str, directory: Path) -> Path:
     pip(python, "download", *CHECKED, *words)
     [archive] = directory.glob("*.tar.gz")
     return archive
+
+
+def damage(site: Path, packages: Iterable[str], hashed: Container[str] = ()) -> str:
+    """Describe a package that is not there as it was installed; empty if all are.
+
+    Args:
+        site: directory of the installed packages.
+        packages: their names; the versions are those of `constraints.txt`.
+        hashed: those whose files are compared with the digests that pip recorded.
+    """
+    for name in packages:
+        found = next(iter(distributions(name=name, path=[str(site)])), None)
+        if found is None or found.version != pinned(name):
+            return f"{name} {pinned(name)} is not installed"
+        for file in (found.files or ()) if name in hashed else ():
+            if not _is_as_recorded(file):
+                return f"{file} is not as it was installed"
+    return ""
+
+
+def _is_as_recorded(file: PackagePath) -> bool:
+    if file.hash is None:  # the record itself, and what Python compiled since
+        return True
+    try:
+        data = Path(file.locate()).read_bytes()
+    except OSError:
+        return False
+    digest = hashlib.new(file.hash.mode, data).digest()
+    return urlsafe_b64encode(digest).decode().rstrip("=") == file.hash.value
 
 
 def wanted(*extras: str) -> list[str]:

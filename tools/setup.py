@@ -1,15 +1,19 @@
 """Make `.venv` ready: build llama.cpp once, install, fetch the embedded models.
 
 Run by `make setup` with any Python of 3.11 or later; it uses the standard library alone.
-Long steps are announced. A second run finds everything in the cache and does nothing.
+Long steps are announced. A second run finds everything in the cache and does nothing,
+unless what is installed is no longer as it was.
 """
 
 import hashlib
 import os
 import platform
+import shutil
 import subprocess
 import sys
+import sysconfig
 import venv
+from pathlib import Path
 
 from inferd.models.embedded import EMBEDDED_MODELS
 from inferd.paths import models_directory
@@ -17,7 +21,9 @@ from inferd.trusted_path import UntrustedError, open_directory
 from tools.packages import (
     BUILDING,
     CONSTRAINTS,
+    NAME,
     ROOT,
+    damage,
     install,
     install_file,
     install_pip,
@@ -30,6 +36,8 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "inferd-setup"
 EXTRAS = ("llama", "whisper", "media", "models", "dev")
+NATIVE = (PACKAGE, "pywhispercpp")
+"""Packages whose libraries are compared with what was installed, some 60 MB."""
 FETCHED = ("schemas", "speech")
 """Folders of the cache, which nobody else may write to."""
 PLACES = VENV / "inferd-places"
@@ -41,7 +49,10 @@ def main() -> int:
     """Run the missing steps."""
     stamp = fingerprint()
     if STAMP.is_file() and STAMP.read_text() == stamp:
-        return fetch()
+        if not (fault := damage_here()):
+            return fetch()
+        say(f"{fault}: making .venv anew")
+        shutil.rmtree(VENV)
     make_venv()
     wheel = llama_wheel(PYTHON)
     say("installing inferd and its tools into .venv")
@@ -60,6 +71,13 @@ def fingerprint() -> str:
         digest.update(path.read_bytes())
     digest.update(f"{sys.version}{ROOT}{CMAKE_ARGS}".encode())
     return digest.hexdigest()
+
+
+def damage_here() -> str:
+    """Describe what is broken in `.venv`, where pip would find all it wants; or nothing."""
+    names = [match[0] for each in wanted(*EXTRAS) if (match := NAME.match(each))]
+    site = sysconfig.get_path("purelib", "venv", {"base": str(VENV)})
+    return damage(Path(site), names, hashed=NATIVE)
 
 
 def make_venv() -> None:

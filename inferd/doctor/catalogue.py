@@ -309,7 +309,8 @@ class _Checks:
     def _check_memory(self, name: str, hint: str) -> Finding:
         is_running = check_lock(socket_directory(self._config)).detail == LOCK_HELD
         found = check_memory(name, self._forecast, hint, daemon_runs=is_running)
-        if found.verdict is Verdict.OK or self._config.memory.budget is not None:
+        has_budget = self._config.memory.budget is not None
+        if found.verdict is Verdict.OK or has_budget or name in self._forecast.failures:
             return found
         return replace(found, detail=f"{found.detail}; {self._budget_source()}")
 

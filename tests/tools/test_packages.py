@@ -4,6 +4,7 @@ import hashlib
 import re
 import sys
 import zipfile
+from base64 import urlsafe_b64encode
 from pathlib import Path
 
 import pytest
@@ -171,3 +172,28 @@ def test_digests_are_written_for_the_versions_that_are_there(registry_answers):
 def test_of_some_packages_the_sources_alone_are_used(registry_answers):
     text = hashes.constraints("jsonschema==4\nA==1\n")
     assert blocks(text)["jsonschema"].split()[2:] == [f"--hash=sha256:{'f' * 64}"]
+
+
+def test_a_package_that_is_broken_missing_or_another_is_described(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(packages, "pinned", lambda _: "1")
+    site = tmp_path / "site"
+    info = site / "outer-1.dist-info"
+    info.mkdir(parents=True)
+    (site / "outer.so").write_bytes(b"native")
+    digest = urlsafe_b64encode(hashlib.sha256(b"native").digest()).decode().rstrip("=")
+    (info / "METADATA").write_text(METADATA.format(name="outer", more=""))
+    (info / "RECORD").write_text(
+        f"outer.so,sha256={digest},6\nouter-1.dist-info/RECORD,,\n"
+    )
+    assert not packages.damage(site, ["outer"], hashed=["outer"])
+    (site / "outer.so").write_bytes(b"natixe")
+    assert not packages.damage(site, ["outer"])
+    for change in (lambda: None, (site / "outer.so").unlink):
+        change()
+        found = packages.damage(site, ["outer"], hashed=["outer"])
+        assert found == "outer.so is not as it was installed"
+    monkeypatch.setattr(packages, "pinned", lambda _: "2")
+    assert packages.damage(site, ["outer"]) == "outer 2 is not installed"
+    assert packages.damage(tmp_path, ["outer"]) == "outer 2 is not installed"

@@ -195,6 +195,17 @@ def test_memory_that_is_short_is_told_with_what_bounds_it(
         )
 
 
+def test_a_worker_that_died_is_no_matter_of_memory(inferd, monkeypatch, short_dir):
+    def forecast(*_):
+        return Forecast(failures={"a": "killed by SIGILL"}, refusal="it needs more")
+
+    monkeypatch.setattr("inferd.doctor.catalogue.forecast", forecast)
+    config = short_dir / "config.toml"
+    config.write_text('[[backend]]\nname = "a"\nkind = "llamacpp"\nmodel = "/m"\n')
+    checks = {each.name: each for each in all_checks(config)}
+    assert checks["memory[a]"].run().detail == "killed by SIGILL"
+
+
 def test_a_service_is_checked_where_it_is(inferd, short_dir, monkeypatch):
     monkeypatch.setattr("inferd.doctor.catalogue.unit_state", lambda _: None)
     monkeypatch.setattr("inferd.doctor.catalogue.unit_problems", lambda _: [])
