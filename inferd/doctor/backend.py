@@ -169,6 +169,11 @@ def _digest_hint(
     path: Path, actual: str, reference: str, backend: str, *, is_split: bool
 ) -> str:
     """Return what to do about a file with another SHA-256; only our own are removed."""
+    if path.parent.name == BLOBS and path.name == actual:
+        return (  # the file is whole, so the configuration has another's digest
+            f'set sha256 = "{actual}" in [[backend]] {backend}, or remove it: the store '
+            "has a digest of its own"
+        )
     if path.parent.name == BLOBS:
         bring = (
             model_hint(reference, backend)

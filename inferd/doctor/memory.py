@@ -105,7 +105,7 @@ def check_memory(
     need = known.plan.needs[name]
     detail = (
         f"needs {need}; all backends {mib(known.plan.total)}, "
-        f"the budget is {known.plan.budget // 2**20} MiB"
+        f"the budget is {mib(known.plan.budget)}"
     )
     if _has_shrunk(known, need, name):
         found = warning(f"{detail}; reduced to fit")

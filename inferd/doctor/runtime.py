@@ -51,8 +51,15 @@ def check_directory(directory: Path) -> Finding:
     try:
         check_socket_directory(directory)
     except ListenError as error:
-        return failed(str(error), f"ls -ld {directory}")
+        return failed(str(error), _directory_hint(directory))
     return ok(f"{directory}, mode {stat.S_IMODE(directory.lstat().st_mode):04o}")
+
+
+def _directory_hint(directory: Path) -> str:
+    """Return what makes a directory safe, if this user can; else what shows it."""
+    info = directory.lstat()
+    is_own = stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid()
+    return f"chmod o-w {directory}" if is_own else f"ls -ld {directory}"
 
 
 def check_lock(directory: Path, locks: Path = LOCKS) -> Finding:
@@ -185,7 +192,7 @@ def _ask(directory: Path) -> Finding:
         return failed(detail, "" if is_untrusted else "inferd status --watch")
     except OSError:
         return failed(
-            f"no status within {ADMIN_BOUNDS.seconds:g} s", "inferd status --watch"
+            f"no status within {ADMIN_BOUNDS.seconds:g} s", _silence_hint(directory)
         )
     return failed("the daemon closed the admin socket", "inferd status --watch")
 
@@ -196,6 +203,16 @@ def _start_hint(directory: Path) -> str:
     if service is None or service.is_user:
         return "inferd serve"
     return f"sudo systemctl enable --now {service.socket_unit} {service.unit}"
+
+
+def _silence_hint(directory: Path) -> str:
+    """Return what ends a daemon that says nothing, and starts the next one."""
+    service, holder = service_of(directory), lock_holder(directory)
+    if service is not None:
+        return f"if it stays silent: {service.systemctl('restart')}"
+    if not holder.pid or holder.is_foreign:
+        return "inferd status --watch"
+    return f"if it stays silent: kill -KILL {holder.pid}; inferd serve"
 
 
 def _status_finding(status: AnyStatus, directory: Path) -> Finding:

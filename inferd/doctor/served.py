@@ -21,6 +21,7 @@ from inferd.memory.plan import (
     MemoryBudget,
     MemoryDemand,
     budget_beside,
+    mib,
     plan_memory,
 )
 from inferd.paths import SYSTEM_MODELS
@@ -134,7 +135,7 @@ class _Served:
             return self.fail(str(error), _HINT)
         need = plan.needs[name]
         reduced = "; reduced to fit" if need.n_ctx < demand.n_ctx else ""
-        detail = f"needs {need}, and {left.n_bytes // 2**20} MiB are left{reduced}"
+        detail = f"needs {need}, and {mib(left.n_bytes)} are left{reduced}"
         return replace(ok(f"can be loaded: {detail}"), figures=figures(plan, need))
 
     def _failure_hint(self, name: str, model: StoreModel, *, is_broken: bool) -> str:

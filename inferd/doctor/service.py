@@ -18,7 +18,7 @@ from inferd.trusted_path import UntrustedError, open_directory
 
 HIDDEN: Final = (Path("/home"), Path("/root"), Path("/run/user"))
 """Directories that the machine's service cannot see: ``ProtectHome=`` of its unit."""
-SYSUSERS: Final = "/etc/sysusers.d/inferd.conf"
+SYSUSERS: Final = Path("/etc/sysusers.d/inferd.conf")
 EXITS: Final[Mapping[str, str]] = {
     "200": "its working directory cannot be entered",
     "203": "its program cannot be started",
@@ -120,8 +120,15 @@ def without_drop_in(drop_in: str, service: SystemdService) -> str:
 def check_accounts(
     find_user: Callable[[str], object] = pwd.getpwnam,
     find_group: Callable[[str], object] = grp.getgrnam,
+    sysusers: Path = SYSUSERS,
 ) -> Finding:
-    """Check that the service's user and the group of its sockets exist."""
+    """Check that the service's user and the group of its sockets exist.
+
+    Args:
+        find_user: finds a user by name.
+        find_group: finds a group by name.
+        sysusers: the file that makes both, which comes with the service.
+    """
     missing: list[str] = []
     for kind, find in (("user", find_user), ("group", find_group)):
         try:
@@ -129,10 +136,13 @@ def check_accounts(
         except KeyError:
             missing.append(f"the {kind} {SERVICE_USER}")
     if missing:
+        is_installed = sysusers.exists()
         return failed(
-            f"{' and '.join(missing)} does not exist",
-            f"sudo systemd-sysusers {SYSUSERS}; "
-            "sudo systemctl restart inferd.socket inferd.service",
+            f"{' and '.join(missing)} {'do' if missing[1:] else 'does'} not exist",
+            f"sudo systemd-sysusers {sysusers}; "
+            "sudo systemctl restart inferd.socket inferd.service"
+            if is_installed
+            else "sudo make install",
         )
     members = ", ".join(grp.getgrnam(SERVICE_USER).gr_mem) or "nobody"
     return ok(f"user and group {SERVICE_USER}; members of the group: {members}")

@@ -100,7 +100,7 @@ def _fitting(plan: MemoryPlan, name: str) -> str:
     others = f", the other backends {mib(sum(needs.values()))}" if needs else ""
     return (
         f"it needs {mib(own)} with {need.n_slots} {slots} of {need.n_ctx} tokens{others}; "
-        f"the budget is {plan.budget // 2**20} MiB"
+        f"the budget is {mib(plan.budget)}"
     )
 
 

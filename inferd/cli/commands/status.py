@@ -30,6 +30,7 @@ from inferd.terminal import print_json, print_line
 from inferd.wire.status import AnyStatus
 
 UNREACHABLE: Final = "unreachable"
+_SILENT: Final = f"the daemon has sent no status within {ADMIN_TIMEOUT_S:g} s"
 
 CAPABILITIES: Final = (
     *("v2", "vision", "audio", "tools", "thinking"),
@@ -78,6 +79,8 @@ def run(arguments: argparse.Namespace) -> int:
         if snapshot.status == UNREACHABLE and not arguments.json:
             if refusal is not None:
                 raise refusal from error
+            if isinstance(error, TimeoutError):
+                raise CommandError(_SILENT, hint="inferd doctor") from error
             raise CommandError(str(error), hint=connection_hint(error)) from error
     if arguments.json:
         print_json(msgspec.json.encode(snapshot))

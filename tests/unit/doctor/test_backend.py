@@ -148,6 +148,10 @@ def test_hints_remove_no_file(model):
         "inferd model verify embedded:chat; inferd model pull embedded:chat"
     )
     assert "rm " not in hint("me/m:q4", stored)
+    whole = stored.rename(stored.with_name(SHA256))
+    assert hint("me/m:q4", whole).startswith(
+        f'set sha256 = "{SHA256}" in [[backend]] chat, or remove it'
+    )
 
 
 def test_a_file_is_hashed_to_its_last_byte(model):

@@ -18,6 +18,7 @@ from inferd.doctor.runtime import (
     check_lock,
     check_sockets,
 )
+from inferd.service.lock import LockHolder, LockState
 from tests.daemon.harness import eventually
 
 
@@ -53,7 +54,8 @@ def test_a_directory_that_anybody_may_write_to_is_a_failure(short_dir):
     finding = check_directory(short_dir)
     assert finding.verdict is Verdict.FAILED
     assert "may be written by anybody" in finding.detail
-    assert finding.hint == f"ls -ld {short_dir}"
+    follow(finding.hint)
+    assert check_directory(short_dir).verdict is Verdict.OK
 
 
 def test_a_file_is_no_directory(short_dir):
@@ -325,6 +327,19 @@ def test_a_silent_daemon_is_a_failure(short_dir, monkeypatch):
             Verdict.FAILED,
             "no status within 0.01 s",
         )
+
+
+def test_a_silent_daemon_that_has_the_lock_is_named(short_dir, monkeypatch):
+    bounds = ExchangeBounds(0.01)
+    monkeypatch.setattr("inferd.doctor.runtime.ADMIN_BOUNDS", bounds)
+    holder = LockHolder(LockState.HELD, pid=4242, command="python inferd serve")
+    with admin_socket(short_dir):
+        for foreign in (False, True):
+            found = holder._replace(command="sleep 9") if foreign else holder
+            monkeypatch.setattr(
+                "inferd.doctor.runtime.lock_holder", lambda _, found=found: found
+            )
+            assert ("kill -KILL 4242" in check_admin(short_dir).hint) is not foreign
 
 
 @pytest.mark.parametrize(

@@ -119,12 +119,17 @@ def missing(_: str) -> object:
     [
         (missing, str, "the user inferd does not exist"),
         (str, missing, "the group inferd does not exist"),
+        (missing, missing, "the user inferd and the group inferd do not exist"),
     ],
 )
-def test_accounts_that_are_missing_are_told(find_user, find_group, detail):
-    finding = check_accounts(find_user, find_group)
+def test_accounts_that_are_missing_are_told(find_user, find_group, detail, tmp_path):
+    sysusers = tmp_path / "inferd.conf"
+    finding = check_accounts(find_user, find_group, sysusers)
     assert (finding.verdict, finding.detail) == (Verdict.FAILED, detail)
-    assert finding.hint.startswith("sudo systemd-sysusers /etc/sysusers.d/inferd.conf")
+    assert finding.hint == "sudo make install"  # the service is not installed
+    sysusers.touch()
+    finding = check_accounts(find_user, find_group, sysusers)
+    assert finding.hint.startswith(f"sudo systemd-sysusers {sysusers}; ")
 
 
 @pytest.mark.parametrize(

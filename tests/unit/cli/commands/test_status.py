@@ -125,6 +125,20 @@ def test_a_silent_daemon_is_an_error(inferd, short_dir):
     assert stderr.startswith("error: ")
 
 
+def test_a_daemon_that_does_not_answer_in_time_is_not_told_to_be_started(
+    inferd, monkeypatch
+):
+    def no_status(*_, **__):
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr("inferd.cli.commands.status.watch_status", no_status)
+    assert inferd("status") == (
+        2,
+        "",
+        "error: the daemon has sent no status within 5 s\n\nhint: inferd doctor\n",
+    )
+
+
 def test_a_full_admin_socket_is_an_error(inferd, short_dir):
     refusal = says(failure("queue_full", "too many connections", ""))
     code, _, stderr = ask(inferd, short_dir, refusal)
