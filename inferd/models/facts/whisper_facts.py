@@ -27,7 +27,7 @@ def whisper_facts(header: WhisperHeader, n_bytes: int) -> ModelFacts:
         format="whisper.cpp",
         kind="whispercpp",
         use="transcribe",
-        name=_name(header),
+        name=size_name(header),
         architecture="whisper",
         n_parameters=sum(
             prod(size if isinstance(size, int) else numbers[size] for size in shape)
@@ -44,7 +44,7 @@ def whisper_facts(header: WhisperHeader, n_bytes: int) -> ModelFacts:
     )
 
 
-def _name(header: WhisperHeader) -> str:
+def size_name(header: WhisperHeader) -> str:
     """Name the model by its size; empty for a size that whisper has not."""
     size = _SIZES.get(header.n_audio_layer, "")
     if size == "large" and header.n_text_layer == _LAYERS_OF_TURBO:

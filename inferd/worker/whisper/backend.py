@@ -15,6 +15,8 @@ from inferd.config.kinds.whispercpp import WhisperCppSettings
 from inferd.ipc.worker import Loaded, Loading, Paused, Transcribed
 from inferd.limits.worker import SPEECH_PROMPT_BYTES, SPEECH_STEP_S
 from inferd.memory.plan import MemoryDemand, MemoryShare
+from inferd.models.facts.whisper_facts import size_name
+from inferd.models.store.directory import BLOBS
 from inferd.worker.backend import (
     LoadError,
     LoadReporter,
@@ -144,9 +146,15 @@ class WhisperBackend(WorkerBackend):
             audio=True,
             transcribe=True,
             audio_sample_rate=SAMPLE_RATE,
-            model=Path(self._settings.model).stem,
+            model=self._name(),
             n_slots=n_slots,
         )
+
+    def _name(self) -> str:
+        """Return the name of the file; that of its size if the store has named the file."""
+        path = Path(self._settings.model)
+        is_stored = path.parent.name == BLOBS
+        return (is_stored and size_name(self._file.header)) or path.stem
 
     def prepare(self, job: Job, fds: Sequence[int] = ()) -> PreparedJob:
         """Tokenise the prompt, and check all samples that have arrived.

@@ -68,6 +68,16 @@ def test_a_loaded_model_writes_down_speech_of_its_rate_and_nothing_else(small_mo
     assert loaded.library.startswith("whisper.cpp ")
 
 
+def test_a_file_that_the_store_has_named_has_the_name_of_its_size(tmp_path):
+    (tmp_path / "blobs").mkdir()
+    for n_layers, name in ((4, "whisper-tiny.en"), (2, "0" * 64)):
+        path = tmp_path / "blobs" / ("0" * 64)
+        header = SMALL._replace(n_audio_layer=n_layers)
+        settings = WhisperCppSettings(name="w", model=str(write_model(path, header)))
+        outline = WhisperBackend(settings, n_slots=1).outline(lambda _: None)
+        assert outline.capabilities.model == name
+
+
 def test_slots_are_those_of_the_share(small_model):
     settings = WhisperCppSettings(name="w", model=str(small_model))
     backend = WhisperBackend(settings, n_slots=4)
