@@ -73,6 +73,10 @@ class Model:
         asked = self.n_waiting > 0 or self.is_load_asked or self.is_pinned
         return self.is_absent and asked
 
+    def waits_since(self, now: float) -> float:
+        """Return since when it waits; ``now`` if it does not wait yet."""
+        return now if self.wanted_since is None else self.wanted_since
+
     @property
     def is_unused(self) -> bool:
         """Whether it is ready and nobody needs it."""

@@ -292,7 +292,7 @@ class Residency:
                 at.append(model.retry_at)
             else:
                 line.append(model)
-        return sorted(line, key=lambda model: model.wanted_since or now)
+        return sorted(line, key=lambda model: model.waits_since(now))
 
     def _fitting(self, line: Iterable[Model]) -> list[Model]:
         """List the models that can be loaded now without delaying the first that cannot."""
@@ -357,8 +357,7 @@ class Residency:
 
     def _closed_victims(self, head: Model, now: float, at: list[float]) -> list[Model]:
         """List the ready models that start no more requests, as another waited long."""
-        waits_since = now if head.wanted_since is None else head.wanted_since
-        close_at = waits_since + self.rules.longest_wait_s
+        close_at = head.waits_since(now) + self.rules.longest_wait_s
         closed: list[Model] = []
         for model in self._in_the_way(head):
             closes_at = max(close_at, model.ready_at + self.rules.min_residency_s)

@@ -1,7 +1,9 @@
 import heapq
 import itertools
+import math
 import random
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -20,6 +22,8 @@ ALL = (*NAMES, "new-1", "new-2", "new-3")
 """Those of the start, and those that reloads bring."""
 BUDGET = 10
 RULES = TurnRules(min_residency_s=5, longest_wait_s=30)
+RUN_S, LOAD_S, UNLOAD_S, RETRY_S = 2.0, 1.0, 1.0, 2.0
+"""How long a request, a load and an unload take, and how long a failed load is not tried."""
 
 
 def make(*, rules: TurnRules = RULES, keep_alive_s: float = 0, **sizes: int):
@@ -59,8 +63,15 @@ class ResidencyMachine(RuleBasedStateMachine):
         ),
         pinned=st.booleans(),
         keep_alive_s=st.sampled_from([0, 7, 40]),
+        others_ask=st.booleans(),
     )
-    def open(self, sizes: list[int], pinned: bool, keep_alive_s: float) -> None:  # noqa: FBT001
+    def open(
+        self,
+        sizes: list[int],
+        pinned: bool,  # noqa: FBT001
+        keep_alive_s: float,
+        others_ask: bool,  # noqa: FBT001
+    ) -> None:
         self.now = 0.0
         self.sizes = dict(zip(NAMES, sizes, strict=True))
         self.residency = Residency(BUDGET, RULES)
@@ -75,9 +86,11 @@ class ResidencyMachine(RuleBasedStateMachine):
         self.unloading: set[str] = set()
         self.ready: set[str] = set()
         self.retired: set[str] = set()
+        self.asked: frozenset[str] = frozenset()
         self.after: dict[str, str] = {}
         self.fresh = itertools.count(1)
         self.keep_alive_s = keep_alive_s
+        self.others_ask = others_ask
         self.closed: frozenset[str] = frozenset(NAMES)
         self.decide()
 
@@ -99,117 +112,199 @@ class ResidencyMachine(RuleBasedStateMachine):
             assert not self.waiting[name] + self.running[name]
             del self.sizes[name]
         assert decision.at > self.now
-        assert self.ready.isdisjoint(decision.closed) or decision.closed
-        assert not (self.loading | self.unloading) - decision.closed
-        self.closed = decision.closed
-
-    asked: frozenset[str] = frozenset()
+        assert self.sizes.keys() - self.ready <= decision.closed
+        self.closed, self.decision = decision.closed, decision
 
     def teardown(self) -> None:
-        """Let everything go on: each request that can be served comes to its end."""
+        """Serve all that waits, perhaps while others go on asking, until nothing is left.
+
+        Time goes on to the next event, or to when the last decision wanted the next, as in
+        the daemon: what no decision asks for never happens.
+        """
         if not hasattr(self, "residency"):
             return
-        for _ in range(1000):
-            if not +self.waiting and not +self.running:
-                return
-            self.go_on()
-        stuck = {name for name in self.sizes if self.waiting[name]}
-        too_large = {
-            name for name in stuck if self.sizes[name] > self.residency.most_bytes(name)
-        }
-        assert stuck <= too_large, f"nobody serves {stuck - too_large}"
+        self.events: list[tuple[float, int, Callable[[str], None], str]] = []
+        self.order = itertools.count()
+        self.served: Counter[str] = Counter()
+        for names, event, seconds in (
+            (self.running.elements(), self.run_ended, RUN_S),
+            (self.loading, self.loaded, LOAD_S),
+            (self.unloading, self.unloaded, UNLOAD_S),
+        ):
+            for name in sorted(names):
+                self.schedule(seconds, event, name)
+        self.proceed()
+        self.serve_those_who_wait()
+        self.serve_the_rest()
 
-    def go_on(self) -> None:
-        """End what runs, loads and unloads; start what may start."""
-        for name in [*self.running]:
-            while self.running[name]:
-                self.running[name] -= 1
-                end(self.residency, name, self.now)
-        for name in [*self.loading]:
-            self.loading.discard(name)
-            self.asked -= {name}
-            self.ready.add(name)
-            self.residency.loaded(name, self.now)
-        for name in [*self.unloading]:
-            self.unloading.discard(name)
-            self.residency.unloaded(name, self.now)
-        self.now += 1
+    def serve_those_who_wait(self) -> None:
+        """Serve each request in the stated time, also if all models are asked for all the time."""
+        waiting = +self.waiting
+        patient = {name: n for name, n in waiting.items() if self.has_room(name)}
+        in_line = {*self.sizes} if self.others_ask else {*waiting, *self.asked}
+        longest_wait_s = RULES.longest_wait_s if self.others_ask else 0
+        turn_s = RULES.min_residency_s + RUN_S + UNLOAD_S + 2 * LOAD_S
+        by = self.now + RETRY_S + longest_wait_s + (1 + len(in_line)) * turn_s
+        while any(self.served[name] < n for name, n in patient.items()):
+            assert self.go_on(), f"nobody ever serves {patient}"
+            assert self.now <= by, f"{patient} wait too long, of which {self.served}"
+
+    def serve_the_rest(self) -> None:
+        self.others_ask = False
+        by = self.now + 1000 * RULES.longest_wait_s
+        while self.go_on() and self.now < by:
+            pass
+        fitting = {name for name in self.sizes if self.has_room(name)}
+        assert not fitting & {
+            *+self.waiting,
+            *+self.running,
+            *self.retired,
+            *self.asked,
+        }
+        assert self.pinned & fitting <= self.ready
+        assert self.ready <= self.pinned or not self.keep_alive_s
+
+    def has_room(self, name: str) -> bool:
+        """Return whether a model fits beside those that stay, by the sizes alone."""
+        others = sum(self.sizes[each] for each in self.pinned - {name})
+        return self.sizes[name] + others <= BUDGET
+
+    def schedule(self, seconds: float, event: Callable[[str], None], name: str) -> None:
+        at = self.now + seconds
+        heapq.heappush(self.events, (at, next(self.order), event, name))
+
+    def go_on(self) -> bool:
+        """Go on to what comes next, and decide; return whether anything comes."""
+        event_at = self.events[0][0] if self.events else math.inf
+        if (at := min(self.decision.at, event_at)) == math.inf:
+            return False
+        self.now = at
+        while self.events and self.events[0][0] <= at:
+            _, _, event, name = heapq.heappop(self.events)
+            event(name)
+        for name in sorted(self.sizes.keys() - self.retired):
+            if self.others_ask:  # before anybody could see that it is not used
+                self.come(name)
+                if self.waiting[name] > 1:
+                    self.go(name)
+        self.proceed()
+        return True
+
+    def proceed(self) -> None:
+        """Decide, begin to do what was decided, and start what may start."""
         self.decide()
+        for name in self.decision.loads:
+            self.schedule(LOAD_S, self.loaded, name)
+        for name in self.decision.unloads:
+            self.schedule(UNLOAD_S, self.unloaded, name)
         for name in [*self.sizes]:
             while self.waiting[name] and name not in self.closed:
-                self.residency.started(name)
-                self.waiting[name] -= 1
-                self.running[name] += 1
-        self.decide()
+                self.begin(name)
+                self.served[name] += 1
+                self.schedule(RUN_S, self.run_ended, name)
+
+    # --- what happens to models and requests ----------------------------------------
+
+    def come(self, name: str) -> None:
+        self.residency.arrived(name, self.now)
+        self.waiting[name] += 1
+
+    def go(self, name: str) -> None:
+        self.waiting[name] -= 1
+        self.residency.left(name, self.now, has_started=False, user=1)
+
+    def begin(self, name: str) -> None:
+        self.residency.started(name)
+        self.waiting[name] -= 1
+        self.running[name] += 1
+
+    def run_ended(self, name: str, keep_alive_s: float | None = None) -> None:
+        self.running[name] -= 1
+        end(self.residency, name, self.now, keep_alive_s)
+
+    def loaded(self, name: str) -> None:
+        self.loading.discard(name)
+        self.asked -= {name}
+        self.ready.add(name)
+        self.residency.loaded(name, self.now)
+        if (old := self.after.pop(name, None)) in self.sizes:
+            self.leave(old)
+
+    def unloaded(self, name: str) -> None:
+        self.unloading.discard(name)
+        self.residency.unloaded(name, self.now)
+
+    def leave(self, name: str) -> None:
+        self.residency.retire(name)
+        self.retired.add(name)
+        self.pinned.discard(name)
+        self.asked -= {name}
+
+    def ask_load(self, name: str) -> None:
+        self.residency.ask_load(name, self.now)
+        self.asked -= {name}
+        if name not in self.loading | self.ready:
+            self.asked |= {name}
+
+    # --- any order of that ------------------------------------------------------------
 
     @rule(name=st.sampled_from(ALL))
     def arrive(self, name: str) -> None:
         if name in self.sizes and name not in self.retired:
-            self.residency.arrived(name, self.now)
-            self.waiting[name] += 1
+            self.come(name)
             self.decide()
 
     @rule(name=st.sampled_from(ALL))
     def start(self, name: str) -> None:
         if self.waiting[name] and name not in self.closed:
-            self.residency.started(name)
-            self.waiting[name] -= 1
-            self.running[name] += 1
+            self.begin(name)
             self.decide()
 
     @rule(name=st.sampled_from(ALL), keep_alive_s=st.sampled_from([None, 0, 3, 100]))
     def finish(self, name: str, keep_alive_s: float | None) -> None:
         if self.running[name]:
-            self.running[name] -= 1
-            end(self.residency, name, self.now, keep_alive_s)
+            self.run_ended(name, keep_alive_s)
             self.decide()
 
     @rule(name=st.sampled_from(ALL))
     def give_up(self, name: str) -> None:
         if self.waiting[name]:
-            self.waiting[name] -= 1
-            self.residency.left(name, self.now, has_started=False, user=1)
+            self.go(name)
             self.decide()
 
     @precondition(lambda self: self.loading)
     @rule(data=st.data(), works=st.booleans())
     def load_ends(self, data: st.DataObject, works: bool) -> None:  # noqa: FBT001
         name = data.draw(st.sampled_from(sorted(self.loading)))
-        self.loading.discard(name)
-        self.asked -= {name}
         if works:
-            self.ready.add(name)
-            self.residency.loaded(name, self.now)
-            if (old := self.after.pop(name, None)) in self.sizes:
-                self.retire(old)
+            self.loaded(name)
         else:
-            self.residency.failed(name, self.now, retry_at=self.now + 2)
+            self.loading.discard(name)
+            self.asked -= {name}
+            self.residency.failed(name, self.now, retry_at=self.now + RETRY_S)
         self.decide()
 
     @precondition(lambda self: self.unloading)
     @rule(data=st.data())
     def unload_ends(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(self.unloading)))
-        self.unloading.discard(name)
-        self.residency.unloaded(name, self.now)
+        self.unloaded(name)
         self.decide()
 
     @rule(name=st.sampled_from(ALL), loads=st.booleans())
     def ask(self, name: str, loads: bool) -> None:  # noqa: FBT001
         if name in self.sizes and name not in self.retired:
             if loads:
-                self.residency.ask_load(name, self.now)
-                self.asked |= {name}
+                self.ask_load(name)
             else:
                 self.residency.ask_unload(name, self.now)
+                self.asked -= {name}
             self.decide()
 
     @rule(name=st.sampled_from(ALL))
     def retire(self, name: str) -> None:
         if name in self.sizes:
-            self.residency.retire(name)
-            self.retired.add(name)
-            self.pinned.discard(name)
+            self.leave(name)
             self.decide()
 
     @rule(
@@ -233,12 +328,11 @@ class ResidencyMachine(RuleBasedStateMachine):
         self.sizes[new] = size
         self.residency.add(new, size, keep_alive_s=self.keep_alive_s, is_pinned=False)
         if is_kept and self.residency.fits(new, without=[old]):
-            self.residency.ask_load(new, self.now)
-            self.asked |= {new}
+            self.ask_load(new)
         if is_beside:
             self.after[new] = old
         else:
-            self.retire(old)
+            self.leave(old)
         self.decide()
 
     @precondition(lambda self: self.loading)
