@@ -53,7 +53,7 @@ def test_what_takes_the_whole_budget_is_not_shown_as_more_than_that():
     demands = {"chat": replace(ENCODER, weights=100 * MIB - 1)}
     total = plan_memory(demands, budget(500)).total
     plan = plan_memory(demands, replace(budget(0), n_bytes=total))
-    found = check_memory("chat", Forecast(demands, {}, plan), daemon_runs=False)
+    found = check_memory("chat", Forecast(demands, {}, plan), "", daemon_runs=False)
     assert found.verdict is Verdict.OK
     assert found.detail.endswith("all backends 150 MiB, the budget is 150 MiB")
 
