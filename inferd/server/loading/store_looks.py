@@ -57,6 +57,8 @@ class StoreLooks:
         view = await self._look(settings, last.view if is_same else NOTHING_SERVED)
         if view.failure and not is_same:
             raise ConfigError(f"models.serve: {view.failure}")
+        if view.failure and self.last is not last:  # a later look knows more
+            return self.last
         return StoreLook(settings, view, at)
 
     def take(self, look: StoreLook) -> None:

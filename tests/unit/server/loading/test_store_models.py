@@ -381,6 +381,23 @@ async def test_what_nobody_knows_for_a_look_that_failed_is_refused_as_that(
         assert home.serving.names == ["a", "b"]
 
 
+async def test_a_change_whose_look_fails_brings_nothing_back_that_another_has_retired(
+    autojump_clock,
+):
+    async with Home("a").running() as home, trio.open_nursery() as nursery:
+        await home.ask("a")
+        await trio.sleep(STORE_LOOK_S)
+        home.look_s = 2 * LOOK_S
+        nursery.start_soon(home.models.change, home.models.settings)
+        await trio.testing.wait_all_tasks_blocked()
+        home.look_s = LOOK_S
+        home.change()
+        assert await home.ask("b") is None
+        home.view = StoreView({"a": model("a")}, failure="input/output error")
+        await trio.sleep(2 * LOOK_S)
+        assert (home.serving.names, home.models.unread()) == ([], [])
+
+
 async def test_other_settings_are_refused_where_the_store_cannot_be_looked_at(
     autojump_clock,
 ):
