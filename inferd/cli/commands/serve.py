@@ -12,7 +12,7 @@ from typing import get_args
 from msgspec.structs import replace
 
 from inferd.cli.console import EXIT_ERROR, EXIT_OK, CommandError
-from inferd.cli.importing import without_collections
+from inferd.cli.importing import without_collections, without_package
 from inferd.config.choices import LogLevel
 from inferd.config.kinds.kind import InWorker
 from inferd.config.kinds.registry import KINDS, KindRegistry
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace, kinds: KindRegistry = KINDS) -> int:
     except ConfigError as error:
         refusal = str(error)
     with prespawn_workers(first_starts(config, backends, kinds)) as early:
-        with without_collections():
+        with without_collections(), without_package("rich"):
             from inferd.app import StartError, run_daemon  # noqa: PLC0415  # see above
 
         try:
