@@ -2,6 +2,8 @@
 
 from inferd.admission.preemption import AdmittedRequest
 from inferd.admission.quota import Quota
+from inferd.admission.shares import Shares
+from inferd.backend.caller import Caller
 
 __all__ = ["Backlog"]
 
@@ -13,9 +15,13 @@ class Backlog:
         max_requests: waiting requests; with 0, none may wait.
         max_tokens: tokens of waiting requests, as far as they are counted.
         max_bytes: bytes of the lines of waiting requests.
+        max_weight: users that a gateway counts as at most; may change at any time.
     """
 
-    def __init__(self, *, max_requests: int, max_tokens: int, max_bytes: int) -> None:
+    def __init__(
+        self, *, max_requests: int, max_tokens: int, max_bytes: int, max_weight: int
+    ) -> None:
+        self.max_weight = max_weight
         self.requests = Quota(max_requests)
         self.tokens = Quota(max_tokens)
         self.bytes = Quota(max_bytes)
@@ -29,11 +35,11 @@ class Backlog:
     def try_add(self, request: AdmittedRequest) -> bool:
         """Add a waiting request if it fits; return whether it does."""
         count, size = request.charge(1), request.charge(request.traits.n_bytes)
-        n_users = self.requests.n_users(request.traits.uid)
+        shares = self._shares(request.traits.caller)
         fits = (
             self.requests.limit > 0
-            and self.requests.fits(count, n_users=n_users)
-            and self.bytes.fits(size, n_users=n_users)
+            and self.requests.fits(count, shares)
+            and self.bytes.fits(size, shares)
         )
         if fits:
             self.requests.spend(count)
@@ -43,7 +49,7 @@ class Backlog:
     def try_add_tokens(self, request: AdmittedRequest, n_tokens: int) -> bool:
         """Charge the tokens of a waiting request if they fit; return whether they do."""
         charge = request.charge(n_tokens)
-        fits = self.tokens.fits(charge, n_users=self.requests.n_users())
+        fits = self.tokens.fits(charge, self._shares())
         if fits:
             request.n_tokens = n_tokens
             self.tokens.spend(charge)
@@ -54,3 +60,7 @@ class Backlog:
         self.requests.release(request.charge(1))
         self.bytes.release(request.charge(request.traits.n_bytes))
         self.tokens.release(request.charge(request.n_tokens))
+
+    def _shares(self, *callers: Caller) -> Shares:
+        """Return the shares of those who wait, and of the given ones."""
+        return self.requests.shares(*callers, max_weight=self.max_weight)

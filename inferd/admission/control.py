@@ -21,8 +21,10 @@ from inferd.admission.preemption import (
 )
 from inferd.admission.retry_after import RetryEstimate
 from inferd.admission.users import UserRequests
+from inferd.backend.caller import Caller
 from inferd.errors import DrainingError, QueueFullError
 from inferd.limits.admission import (
+    GATEWAY_WEIGHT,
     MAX_LIVE_RECORDINGS,
     MAX_QUEUED_BYTES,
     MAX_QUEUED_TOKENS,
@@ -71,6 +73,7 @@ class Admission:
         quantum_s: shortest time before a permit is taken back, in seconds; infinite to
             never preempt.
         max_live: requests of one user with live audio.
+        gateway_weight: users that a gateway counts as at most.
     """
 
     def __init__(  # noqa: PLR0913  # every one is a limit of its own
@@ -82,22 +85,24 @@ class Admission:
         max_queued_bytes: int = MAX_QUEUED_BYTES,
         quantum_s: float = QUANTUM_S,
         max_live: int = MAX_LIVE_RECORDINGS,
+        gateway_weight: int = GATEWAY_WEIGHT,
     ) -> None:
         self._max_active = max_active
         self._backlog = Backlog(
             max_requests=max_queued,
             max_tokens=max_queued_tokens,
             max_bytes=max_queued_bytes,
+            max_weight=gateway_weight,
         )
         self._quantum_s = quantum_s
         self._max_live = max_live
         self._requests: dict[int, AdmittedRequest] = {}
         self._running: dict[int, AdmittedRequest] = {}
-        self._n_permits: Counter[int] = Counter()
+        self._n_permits: Counter[Caller] = Counter()
         self.n_pauses = 0
         """Number of preemptions so far."""
         self._users = UserRequests()
-        self._queue = FairQueue()
+        self._queue = FairQueue(gateway_weight)
         self._held: dict[str, dict[int, AdmittedRequest]] = {}  # by backend
         self._arrivals = itertools.count()
         self._retry_estimate = RetryEstimate()
@@ -140,6 +145,10 @@ class Admission:
         """Change the limit on one user's requests with live audio; present ones stay."""
         self._max_live = max_live
 
+    def set_gateway_weight(self, gateway_weight: int) -> None:
+        """Change the number of users that a gateway counts as at most."""
+        self._queue.max_weight = self._backlog.max_weight = gateway_weight
+
     def resize(
         self, *, max_queued: int, max_queued_tokens: int, max_queued_bytes: int
     ) -> None:
@@ -164,14 +173,17 @@ class Admission:
         """
         if not self._is_open:
             raise DrainingError
-        if traits.is_live and self._users.n_live(traits.uid) >= self._max_live:
+        weight = self._queue.max_weight
+        if traits.is_live and not self._users.may_go_live(
+            traits, self._max_live, weight
+        ):
             raise self._queue_full(depth=self.waiting)
         entry = QueueEntry(-traits.priority, next(self._arrivals), ticket)
-        request = AdmittedRequest(traits, entry, self._users.is_first(traits))
+        request = AdmittedRequest(traits, entry, self._users.first(traits))
         held = self._held.get(traits.backend)
         runs = self.active < self._max_active and held is None
         if runs:
-            self._queue.note_served(traits.uid)
+            self._queue.note_served(traits.caller)
             self._start(request, now)
         elif self._backlog.try_add(request):
             self._put(request, held)
@@ -203,7 +215,7 @@ class Admission:
         if request.is_held:
             del self._held[request.traits.backend][ticket]
         elif not request.is_idle:
-            self._queue.remove(request.traits.uid, request.entry)
+            self._queue.remove(request.traits.caller, request.entry)
         if request.is_new:
             self._backlog.release(request)
         return None
@@ -223,9 +235,10 @@ class Admission:
             self._running,
             [
                 [self._requests[entry.ticket] for entry in queue[: n_preempting + 1]]
-                for queue in self._queue.by_user()
+                for queue in self._queue.by_caller()
             ],
             max_active=self._max_active,
+            max_weight=self._queue.max_weight,
             quantum_s=self._quantum_s,
             now=now,
         )
@@ -251,7 +264,7 @@ class Admission:
         request.paused_at = now
         if waits:
             self.n_pauses += 1
-            self._queue.put(request.traits.uid, request.entry)
+            self._queue.put(request.traits.caller, request.entry)
         else:
             request.is_idle = True
         return self._grant_next(now)
@@ -266,17 +279,17 @@ class Admission:
         request.is_idle = False
         request.paused_at = None  # it was not preempted
         if self.active < self._max_active:
-            self._queue.note_served(request.traits.uid)
+            self._queue.note_served(request.traits.caller)
             self._start(request, now)
             return True
-        self._queue.put(request.traits.uid, request.entry)
+        self._queue.put(request.traits.caller, request.entry)
         return False
 
     def _start(self, request: AdmittedRequest, now: float) -> None:
         request.started_at = now
         request.is_new = False
         self._running[request.entry.ticket] = request
-        self._n_permits[request.traits.uid] += 1
+        self._n_permits[request.traits.caller] += 1
 
     def _stop(self, request: AdmittedRequest, now: float) -> None:
         assert request.started_at is not None  # noqa: S101  # it has a permit
@@ -284,9 +297,9 @@ class Admission:
         request.started_at = None
         request.is_preempting = False
         del self._running[request.entry.ticket]
-        self._n_permits[request.traits.uid] -= 1
-        if not self._n_permits[request.traits.uid]:
-            del self._n_permits[request.traits.uid]
+        self._n_permits[request.traits.caller] -= 1
+        if not self._n_permits[request.traits.caller]:
+            del self._n_permits[request.traits.caller]
 
     def _grant_next(self, now: float) -> int | None:
         """Give a free permit to the next waiting request, if there is one."""
@@ -305,10 +318,10 @@ class Admission:
         if backend in self._held:
             return
         held = self._held[backend] = dict[int, AdmittedRequest]()
-        waiting = [entry for queue in self._queue.by_user() for entry in queue]
+        waiting = [entry for queue in self._queue.by_caller() for entry in queue]
         for request in [self._requests[entry.ticket] for entry in waiting]:
             if request.traits.backend == backend and request.is_new:
-                self._queue.remove(request.traits.uid, request.entry)
+                self._queue.remove(request.traits.caller, request.entry)
                 self._put(request, held)
 
     def release(self, backend: str, *, now: float) -> list[int]:
@@ -328,7 +341,7 @@ class Admission:
         """Have a new request wait for a permit, or for its backend if that is held."""
         request.is_held = held is not None
         if held is None:
-            self._queue.put(request.traits.uid, request.entry)
+            self._queue.put(request.traits.caller, request.entry)
         else:
             held[request.entry.ticket] = request
 
@@ -350,6 +363,7 @@ class Admission:
     def _queue_full(self, *, depth: int) -> QueueFullError:
         """Make the error, with an estimate: the time until every user was served once."""
         retry_after_ms = self._retry_estimate.retry_after_ms(
-            n_turns=max(1, len(self._queue)), max_active=self._max_active
+            n_turns=max(1, self._queue.n_turns(self._n_permits)),
+            max_active=self._max_active,
         )
         return QueueFullError(depth=depth, retry_after_ms=retry_after_ms)

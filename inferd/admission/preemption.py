@@ -1,8 +1,8 @@
 """Preemption: choose which running request gives its permit back, and when.
 
-The users who run or wait have equal shares of the permits. While a waiting user has less
-than its share, another has more; one of its requests is paused once it has run for a
-quantum.
+The callers who run or wait have shares of the permits, as ``shares`` says: equal ones, but for
+the principals of a gateway that has many. While a waiting caller has less than its share,
+another has more; one of its requests is paused once it has run for a quantum.
 """
 
 import math
@@ -11,8 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from inferd.admission.fair_queue import QueueEntry
+from inferd.admission.fair_queue import QueueEntry, permits_of_users
 from inferd.admission.quota import Charge
+from inferd.admission.shares import NOT_FIRST, First, Shares
+from inferd.backend.caller import NO_CALLER, Caller
 
 STARTED_RANK: Final = -(2**63)
 """Rank of a request that has run before: it resumes before any new request of its user
@@ -22,8 +24,8 @@ begins, so a user has no more started requests than there are permits."""
 class RequestTraits(NamedTuple):
     """Properties of a request that matter for admission."""
 
-    uid: int = -1
-    """The caller's user."""
+    caller: Caller = NO_CALLER
+    """Who asks."""
     priority: int = 0
     """Among the same user's requests, higher first."""
     n_bytes: int = 0
@@ -43,8 +45,8 @@ class AdmittedRequest:
 
     traits: RequestTraits
     entry: QueueEntry
-    is_first: bool
-    """Whether its user had no request when it arrived, or none that generates text."""
+    first: First = NOT_FIRST
+    """Whether its caller had no request when it arrived, or none that generates text."""
     n_tokens: int = 0
     started_at: float | None = None
     """Time at which it got its permit; ``None`` while it has none."""
@@ -61,7 +63,7 @@ class AdmittedRequest:
 
     def charge(self, units: int) -> Charge:
         """Make a charge for this request."""
-        return Charge(self.traits.uid, units, self.is_first)
+        return Charge(self.traits.caller, units, self.first)
 
 
 class Preemption(NamedTuple):
@@ -73,41 +75,50 @@ class Preemption(NamedTuple):
     """The request, if it is to be paused now."""
 
 
-def next_preemption(
+def next_preemption(  # noqa: PLR0913  # the state, and every limit
     running: Mapping[int, AdmittedRequest],
     queues: Sequence[Sequence[AdmittedRequest]],
     *,
     max_active: int,
+    max_weight: int,
     quantum_s: float,
     now: float,
 ) -> Preemption:
     """Return which request is to be paused next.
 
     Permits that are being given back already count as given to waiting requests. Of several
-    users over their share, the one with the most permits is chosen, of equals the one whose
+    callers over their share, the one with the most permits is chosen, of equals the one whose
     request has run longest; of its requests, the one that would resume last.
 
     Args:
         running: requests that hold a permit, by ticket.
-        queues: waiting requests of every user, all in the order of service.
+        queues: waiting requests of every caller, all in the order of service.
         max_active: number of permits.
+        max_weight: users that a gateway counts as at most.
         quantum_s: shortest time before a permit is taken back, in seconds.
         now: seconds, on the clock of the requests' times.
 
-    Cost: at most the square of the number of users, per request being preempted.
+    Cost: at most the square of the number of callers, per request being preempted.
     """
     holding = [each for each in running.values() if not each.is_preempting]
-    held = Counter(each.traits.uid for each in holding)
-    users = {each.traits.uid for each in running.values()}
-    users |= {queue[0].traits.uid for queue in queues}
-    preempting = {each.traits.uid for each in running.values() if each.is_preempting}
+    held = Counter(each.traits.caller for each in holding)
+    callers = {each.traits.caller for each in running.values()}
+    callers |= {queue[0].traits.caller for queue in queues}
+    shares = Shares(callers, max_weight)
+    preempting = {each.traits.caller for each in running.values() if each.is_preempting}
+
+    def excess(request: AdmittedRequest) -> int:
+        caller = request.traits.caller
+        return shares.excess(held[caller], max_active, caller)
+
+    n_permits = len(running) - len(holding)
     under = [
         each
-        for each in _heads(queues, held, n_permits=len(running) - len(holding))
-        if held[each.traits.uid] * len(users) < max_active
-        and each.traits.uid not in preempting  # its own request resumes first
+        for each in _heads(queues, held, shares, n_permits=n_permits)
+        if excess(each) < 0
+        and each.traits.caller not in preempting  # its own request resumes first
     ]
-    over = [each for each in holding if held[each.traits.uid] * len(users) > max_active]
+    over = [each for each in holding if excess(each) > 0]
     if not under or not over:
         return Preemption()
     may_preempt_at = min(_may_preempt_at(each, quantum_s) for each in under)
@@ -119,23 +130,41 @@ def next_preemption(
 
 
 def _heads(
-    queues: Sequence[Sequence[AdmittedRequest]], held: Counter[int], *, n_permits: int
+    queues: Sequence[Sequence[AdmittedRequest]],
+    held: Counter[Caller],
+    shares: Shares,
+    *,
+    n_permits: int,
 ) -> Iterable[AdmittedRequest]:
-    """Return the next request of every user after some permits are given out.
+    """Return the next request of every caller after some permits are given out.
 
     Args:
-        queues: waiting requests by user.
-        held: permits by user; the permits given out are added.
+        queues: waiting requests by caller.
+        held: permits by caller; the permits given out are added.
+        shares: of the permits.
         n_permits: permits to give out.
     """
+    if not n_permits:
+        return (queue[0] for queue in queues)
+    callers = [queue[0].traits.caller for queue in queues]
+    turns = {user: turn for turn, (user, _) in reversed([*enumerate(callers)])}
     waiting: list[Iterator[AdmittedRequest]] = [iter(queue) for queue in queues]
     heads: list[AdmittedRequest | None] = [next(queue, None) for queue in waiting]
+    of_users = permits_of_users(held)
+
+    def place(index: int) -> tuple[int, int, int]:
+        caller = callers[index]
+        n_rounds = of_users.get(caller.user, 0) // shares.weight(caller.user)
+        return n_rounds, turns[caller.user], held[caller]
+
     for _ in range(n_permits):
         present = [n for n, head in enumerate(heads) if head is not None]
         if not present:
             break
-        index = min(present, key=lambda n: held[queues[n][0].traits.uid])
-        held[queues[index][0].traits.uid] += 1
+        index = min(present, key=place)
+        held[callers[index]] += 1
+        user = callers[index].user
+        of_users[user] = of_users.get(user, 0) + 1
         heads[index] = next(waiting[index], None)
     return [head for head in heads if head is not None]
 
@@ -150,8 +179,10 @@ def _end_of_quantum(running: AdmittedRequest, quantum_s: float) -> float:
     return running.started_at + quantum_s
 
 
-def _choose(ripe: Sequence[AdmittedRequest], held: Counter[int]) -> AdmittedRequest:
+def _choose(ripe: Sequence[AdmittedRequest], held: Counter[Caller]) -> AdmittedRequest:
     """Choose the request to preempt."""
-    first = min(ripe, key=lambda each: (-held[each.traits.uid], each.started_at or 0.0))
-    own = (each for each in ripe if each.traits.uid == first.traits.uid)
+    first = min(
+        ripe, key=lambda each: (-held[each.traits.caller], each.started_at or 0.0)
+    )
+    own = (each for each in ripe if each.traits.caller == first.traits.caller)
     return max(own, key=lambda each: each.entry)

@@ -27,6 +27,14 @@ MAX_LIVE_RECORDINGS: Final = 16
 """Requests of one user to which audio may still be appended, whether or not any arrives: a
 person has one microphone, a meeting ten. Each has an open file and audio in memory. F-34."""
 
+GATEWAY_WEIGHT: Final = 16
+"""Users that a gateway counts as at most, however many principals wait or run: an office of people
+behind one bridge gets what they would get without it, and a gateway that makes up names no more
+than sixteen people."""
+
+MAX_GATEWAY_WEIGHT: Final = 1024
+"""Largest weight of a gateway that may be configured: as many as it has principals."""
+
 AUDIO_IDLE_S: Final = 1.5
 """Seconds after which a request that waits for more audio gives its permit back. Longer than
 one second, the interval at which live clients send. F-34."""

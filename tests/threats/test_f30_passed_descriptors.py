@@ -11,6 +11,7 @@ import pytest
 import trio
 import trio.testing
 
+from inferd.backend.caller import Caller
 from inferd.config.settings import LimitSettings
 from inferd.errors import BackendUnavailableError, InvalidRequestError, QueueFullError
 from inferd.limits.connections import MAX_PASSED_BYTES
@@ -39,7 +40,7 @@ async def test_what_is_no_sealed_memfd_is_refused_unread_and_not_kept(
     what, autojump_clock
 ):
     before = n_open()
-    with trio.fail_after(90), room().open(MALLORY) as holdings:
+    with trio.fail_after(90), room().open(Caller(MALLORY)) as holdings:
         with (
             closing(ODD[what].make()) as fds,
             pytest.raises(InvalidRequestError, match=ODD[what].fault),
@@ -56,7 +57,7 @@ async def test_nobody_writes_to_what_was_taken():
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
         mapping[0] = 1
         with (
-            room().open(MALLORY) as holdings,
+            room().open(Caller(MALLORY)) as holdings,
             pytest.raises(InvalidRequestError, match="F_SEAL_WRITE missing"),
         ):
             await holdings.load([PICTURE], [fd])
@@ -66,7 +67,7 @@ async def test_a_file_of_holes_is_as_large_as_it_says():
     sound = AudioAttachment("a", 16_000, fd=0)
     with (
         closing(hole(MAX_PASSED_BYTES + 4)) as fds,
-        room().open(MALLORY) as holdings,
+        room().open(Caller(MALLORY)) as holdings,
         pytest.raises(InvalidRequestError),
     ):
         await holdings.load([sound], fds)
@@ -94,23 +95,23 @@ def few_descriptors(n_more: int) -> Iterator[None]:
 async def test_without_descriptors_a_request_is_refused_and_nothing_is_lost():
     before, shared = n_open(), room()
     wanted = [AudioAttachment(name, 16_000, "AAAAAA==") for name in ("a", "b", "c")]
-    with shared.open(ALICE) as holdings, few_descriptors(2):
+    with shared.open(Caller(ALICE)) as holdings, few_descriptors(2):
         with pytest.raises(BackendUnavailableError, match='"c".*Too many open files'):
             await holdings.load(wanted, [])
         holdings.close()
     assert n_open() == before
-    with shared.open(ALICE) as holdings:
+    with shared.open(Caller(ALICE)) as holdings:
         await holdings.load(wanted, [])
         assert len(holdings.media) == 3
 
 
 async def test_one_user_keeps_no_other_from_descriptors_or_memory():
     before, shared = n_open(), room(max_media_bytes=1000)
-    with shared.open(MALLORY) as much, shared.open(MALLORY) as more:
+    with shared.open(Caller(MALLORY)) as much, shared.open(Caller(MALLORY)) as more:
         await much.load([samples(1000)], [])
         with pytest.raises(QueueFullError):
             await more.load([samples(4)], [])
-        with shared.open(ALICE) as holdings:
+        with shared.open(Caller(ALICE)) as holdings:
             await holdings.load([samples(400)], [])
             assert holdings.media["a"].n_bytes == 400
     assert n_open() == before

@@ -1,13 +1,15 @@
 """The quota for the media of all requests: bytes of the daemon's memory and descriptors."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from inferd.admission.quota import Charge, Quota
+from inferd.admission.shares import CallerCounts, Shares
+from inferd.backend.caller import Caller
 from inferd.config.settings import LimitSettings
 from inferd.errors import InvalidRequestError, QueueFullError
+from inferd.limits.admission import GATEWAY_WEIGHT
 from inferd.server.media.attachments import (
     MEDIA_SLICE_BYTES,
     AttachmentFile,
@@ -34,16 +36,22 @@ class MediaQuota:
         limits: as configured; may change at any time.
         n_files: descriptors for media; may change at any time.
         depth: counts the waiting requests, for the error of refused requests.
+        gateway_weight: users that a gateway counts as at most; may change at any time.
     """
 
     def __init__(
-        self, limits: LimitSettings, n_files: int, depth: Callable[[], int]
+        self,
+        limits: LimitSettings,
+        n_files: int,
+        depth: Callable[[], int],
+        gateway_weight: int = GATEWAY_WEIGHT,
     ) -> None:
         self.limits = limits
+        self.gateway_weight = gateway_weight
         self._bytes = Quota(limits.max_media_bytes)
         self._files = Quota(n_files)
         self._depth = depth
-        self._users: Counter[int] = Counter()
+        self._requests = CallerCounts()
 
     @property
     def held_bytes(self) -> int:
@@ -60,52 +68,49 @@ class MediaQuota:
         self._files.limit = n_files
 
     @contextmanager
-    def open(self, uid: int) -> Iterator["RequestMedia"]:
+    def open(self, caller: Caller) -> Iterator["RequestMedia"]:
         """Hold the media of one request while inside; they are closed on leaving."""
-        request_media = RequestMedia(self, uid)
+        request_media = RequestMedia(self, caller)
         try:
             yield request_media
         finally:
             request_media.close()
 
-    def spend(self, uid: int, n_bytes: int, n_files: int) -> _Charges:
+    def spend(self, caller: Caller, n_bytes: int, n_files: int) -> _Charges:
         """Acquire quota for a request.
 
         Raises:
-            QueueFullError: the user's share, or the quota, is exhausted.
+            QueueFullError: the caller's share, or the quota, is exhausted.
         """
-        is_first = not self._users[uid]
+        first = self._requests.next_first(caller)
         charges = _Charges(
-            Charge(uid, n_bytes, is_first), Charge(uid, n_files, is_first)
+            Charge(caller, n_bytes, first), Charge(caller, n_files, first)
         )
-        n_users = len({*self._users, uid})
+        shares = Shares([*self._requests, caller], self.gateway_weight)
         if not (
             n_files <= self._files.limit
-            and self._bytes.fits(charges.n_bytes, n_users=n_users)
-            and self._files.fits(charges.files, n_users=n_users)
+            and self._bytes.fits(charges.n_bytes, shares)
+            and self._files.fits(charges.files, shares)
         ):
             raise QueueFullError(depth=self._depth())
         self._bytes.spend(charges.n_bytes)
         self._files.spend(charges.files)
-        self._users[uid] += 1
+        self._requests.add(caller, 1)
         return charges
 
     def release(self, charges: _Charges) -> None:
         """Release the quota of a request."""
         self._bytes.release(charges.n_bytes)
         self._files.release(charges.files)
-        uid = charges.files.uid
-        self._users[uid] -= 1
-        if not self._users[uid]:
-            del self._users[uid]
+        self._requests.add(charges.files.caller, -1)
 
 
 class RequestMedia:
     """The media files of one request. Use ``MediaQuota.open``."""
 
-    def __init__(self, quota: MediaQuota, uid: int) -> None:
+    def __init__(self, quota: MediaQuota, caller: Caller) -> None:
         self._quota = quota
-        self._uid = uid
+        self._caller = caller
         self._charges: _Charges | None = None
         self.media: dict[str, AttachmentFile] = {}
         """Files by the ids of their attachments, in the order of the request."""
@@ -131,7 +136,7 @@ class RequestMedia:
         ahead_bytes = limits.max_audio_ahead_bytes + MEDIA_SLICE_BYTES
         n_bytes = sum(decoded_size(each.bytes or "") for each in attachments)
         n_bytes += ahead_bytes * sum(map(_is_open, attachments))
-        self._charges = self._quota.spend(self._uid, n_bytes, len(attachments))
+        self._charges = self._quota.spend(self._caller, n_bytes, len(attachments))
         n_passed = 0
         for each in attachments:
             fd = None if each.fd is None else fds[each.fd]

@@ -6,6 +6,7 @@ from typing import Protocol
 
 import trio
 
+from inferd.backend.caller import NO_CALLER, Caller
 from inferd.engine.one_shot_cancel import OneShotCancel
 from inferd.errors import InferdError
 
@@ -30,13 +31,15 @@ class Permit:
 
     Args:
         ticket: the number by which ``Admission`` knows the request.
-        user: the user whose request it is.
+        caller: whose request it is.
         backend: the backend that serves it.
     """
 
-    def __init__(self, ticket: int, user: int = -1, backend: str = "") -> None:
+    def __init__(
+        self, ticket: int, caller: Caller = NO_CALLER, backend: str = ""
+    ) -> None:
         self.ticket = ticket
-        self.user = user
+        self.caller = caller
         self.backend = backend
         self.has_started = False
         """Whether it was ever granted."""

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
+from inferd.backend.caller import Caller
 from inferd.server.queue.requests import Permit
 
 
@@ -47,7 +48,7 @@ class PrepareLocks:
             elif waiting:
                 following = _first(waiting, order())
                 waiting.pop(following).set()
-                _move_to_end(waiting, following.user)
+                _move_to_end(waiting, following.caller)
             else:
                 del self._waiting[backend]
 
@@ -58,7 +59,8 @@ def _first(waiting: dict[Permit, trio.Event], order: Sequence[Permit]) -> Permit
     return min(waiting, key=lambda permit: positions.get(permit, -1))
 
 
-def _move_to_end(waiting: dict[Permit, trio.Event], user: int) -> None:
-    """Move the waiting requests of a user behind those of other users."""
-    for permit in [each for each in waiting if each.user == user]:
+def _move_to_end(waiting: dict[Permit, trio.Event], caller: Caller) -> None:
+    """Move the waiting requests of a user behind those of others, the caller's own last."""
+    own = [each for each in waiting if each.caller.user == caller.user]
+    for permit in sorted(own, key=lambda each: each.caller == caller):
         waiting[permit] = waiting.pop(permit)

@@ -125,7 +125,7 @@ class RequestQueue:
             QueueFullError: the queue is full.
             DrainingError: the daemon is draining.
         """
-        permit = Permit(next(self._numbers), traits.uid, traits.backend)
+        permit = Permit(next(self._numbers), traits.caller, traits.backend)
         permit.wants_position = wants_position
         runs = self._admission.arrive(permit.ticket, traits, now=trio.current_time())
         self.observer.arrived(permit.backend)
@@ -143,7 +143,7 @@ class RequestQueue:
             self.observer.left(
                 permit.backend,
                 has_started=permit.has_started,
-                user=permit.user,
+                user=permit.caller.user,
                 keep_alive_s=keep_alive_s,
             )
 

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from inferd.admission.control import Admission, RequestTraits
+from inferd.backend.caller import Caller
 
 QUANTUM_S = 2.0
 
@@ -24,6 +25,8 @@ class Visit:
     lost: list[float] = field(default_factory=list)
     """When it was asked to give it back, each time."""
     ended: float = math.nan
+    principal: str = ""
+    """For whom its user asks."""
 
     def __post_init__(self) -> None:
         self.left_s = self.needs_s
@@ -37,6 +40,7 @@ class Schedule:
         max_active: permits.
         pause_s: seconds from being asked to standing still, of one after the other.
         quantum_s: of the gate.
+        gateway_weight: of a user with several principals, at most.
     """
 
     def __init__(
@@ -46,9 +50,13 @@ class Schedule:
         max_active: int,
         pause_s: list[float],
         quantum_s: float = QUANTUM_S,
+        gateway_weight: int = 1,
     ) -> None:
         self.gate = Admission(
-            max_active=max_active, max_queued=1000, quantum_s=quantum_s
+            max_active=max_active,
+            max_queued=1000,
+            quantum_s=quantum_s,
+            gateway_weight=gateway_weight,
         )
         self.visits = visits
         self.max_active = max_active
@@ -97,7 +105,7 @@ class Schedule:
     def _come(self, ticket: int) -> None:
         uid = self.visits[ticket].uid
         is_new = all(self.visits[each].uid != uid for each in self._there)
-        claim = RequestTraits(uid=uid)
+        claim = RequestTraits(Caller(uid, self.visits[ticket].principal))
         ahead = {self.visits[each].uid for each in self.gate.order()}
         self._there.add(ticket)
         if self.gate.arrive(ticket, claim, now=self.now):

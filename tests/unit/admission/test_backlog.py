@@ -3,15 +3,17 @@ import pytest
 from inferd.admission.backlog import Backlog
 from inferd.admission.fair_queue import QueueEntry
 from inferd.admission.preemption import AdmittedRequest, RequestTraits
+from inferd.backend.caller import Caller
 
 
 def request(ticket: int = 0, *, uid: int = 1, n_bytes: int = 0) -> AdmittedRequest:
-    claim = RequestTraits(uid=uid, n_bytes=n_bytes)
-    return AdmittedRequest(claim, QueueEntry(0, ticket, ticket), is_first=False)
+    claim = RequestTraits(Caller(uid), n_bytes=n_bytes)
+    return AdmittedRequest(claim, QueueEntry(0, ticket, ticket))
 
 
 def backlog(**bounds: int) -> Backlog:
-    return Backlog(**{"max_requests": 2, "max_tokens": 10, "max_bytes": 10} | bounds)
+    defaults = {"max_requests": 2, "max_tokens": 10, "max_bytes": 10, "max_weight": 1}
+    return Backlog(**defaults | bounds)
 
 
 @pytest.mark.parametrize("bounds", [{"max_requests": 0}, {"max_requests": 1}])

@@ -13,6 +13,8 @@ from hypothesis.stateful import (
 )
 
 from inferd.admission.control import Admission, RequestTraits
+from inferd.admission.users import UserRequests
+from inferd.backend.caller import Caller
 from inferd.errors import DrainingError, QueueFullError
 from inferd.limits.protocol import MAX_FRAME_BYTES
 
@@ -20,7 +22,7 @@ UIDS = st.integers(0, 3)
 PRIORITIES = st.integers(-2, 2)
 CLAIMS = st.builds(
     RequestTraits,
-    uid=UIDS,
+    caller=UIDS.map(Caller),
     priority=PRIORITIES,
     n_bytes=st.integers(1, 40),
     writes=st.booleans(),
@@ -67,15 +69,15 @@ class AdmissionMachine(RuleBasedStateMachine):
     @property
     def uids(self) -> set[int]:
         there = (*self.waiting.values(), *self.paused.values())
-        return {traits.uid for traits in there}
+        return {traits.caller.user for traits in there}
 
     @property
     def queued_uids(self) -> set[int]:
-        return {traits.uid for traits in self.waiting.values()}
+        return {traits.caller.user for traits in self.waiting.values()}
 
     @property
     def held(self) -> Counter[int]:
-        return Counter(traits.uid for traits in self.active.values())
+        return Counter(traits.caller.user for traits in self.active.values())
 
     @rule(traits=CLAIMS)
     def arrive(self, traits: RequestTraits) -> None:
@@ -83,7 +85,7 @@ class AdmissionMachine(RuleBasedStateMachine):
         ticket = self.n_seen
         inside = (self.active, self.waiting, self.paused, self.silent)
         others = [traits for each in inside for traits in each.values()]
-        mine = [each for each in others if each.uid == traits.uid]
+        mine = [each for each in others if each.caller.user == traits.caller.user]
         is_first = not [each for each in mine if each.writes or not traits.writes]
         if not self.is_open:
             with pytest.raises(DrainingError):
@@ -100,7 +102,7 @@ class AdmissionMachine(RuleBasedStateMachine):
     ) -> None:
         places = dict.fromkeys(self.waiting, 1)
         sizes = {each: self.waiting[each].n_bytes for each in self.waiting}
-        law = partial(self.law, traits.uid, is_first=is_first)
+        law = partial(self.law, traits.caller.user, is_first=is_first)
         laws = {
             law(places, 1, self.max_queued),
             law(sizes, traits.n_bytes, MAX_BYTES),
@@ -112,8 +114,8 @@ class AdmissionMachine(RuleBasedStateMachine):
             assert refused.depth == len(self.waiting)
             return
         assert "must not" not in laws
-        if traits.uid not in self.uids:
-            self.passed[traits.uid] = Counter()
+        if traits.caller.user not in self.uids:
+            self.passed[traits.caller.user] = Counter()
         self.waiting[ticket] = traits
         self.firsts |= {ticket} if is_first else set()
 
@@ -122,7 +124,9 @@ class AdmissionMachine(RuleBasedStateMachine):
     ) -> str:
         """Say what the laws promise one who wants so much more; not all is promised."""
         whole = sum(there.values()) + more
-        mine = sum(there[each] for each in there if self.waiting[each].uid == uid)
+        mine = sum(
+            there[each] for each in there if self.waiting[each].caller.user == uid
+        )
         share = bound // len(self.queued_uids | {uid})
         if whole == more or (whole <= bound and mine + more <= share):
             return "must"
@@ -147,7 +151,9 @@ class AdmissionMachine(RuleBasedStateMachine):
         others = {*self.waiting} - {ticket}
         there = {each: self.tokens.get(each, 0) for each in others}
         is_first = ticket in self.firsts
-        law = self.law(traits.uid, there, n_tokens, MAX_TOKENS, is_first=is_first)
+        law = self.law(
+            traits.caller.user, there, n_tokens, MAX_TOKENS, is_first=is_first
+        )
         refused = refusal(partial(self.gate.charge_tokens, ticket, n_tokens))
         if refused:
             assert law != "must"
@@ -186,16 +192,16 @@ class AdmissionMachine(RuleBasedStateMachine):
         """Some are asked to pause: nobody too early, and none who is not over its share."""
         self.now += held_s
         while (ticket := self.gate.next_preemption(now=self.now).ticket) is not None:
-            users = self.uids | {traits.uid for traits in self.active.values()}
+            users = self.uids | {traits.caller.user for traits in self.active.values()}
             keeping = {
                 each: self.active[each] for each in self.active.keys() - self.asked
             }
-            held = Counter(traits.uid for traits in keeping.values())
-            payer = self.active[ticket].uid
+            held = Counter(traits.caller.user for traits in keeping.values())
+            payer = self.active[ticket].caller.user
             assert ticket not in self.asked
             assert held[payer] * len(users) > self.max_active
             assert held[payer] == max(
-                held[each.uid]
+                held[each.caller.user]
                 for ticket, each in keeping.items()
                 if self.since[ticket] + QUANTUM_S <= self.now
             )
@@ -218,8 +224,8 @@ class AdmissionMachine(RuleBasedStateMachine):
     def stand_still(self, ticket: int, *, waits: bool) -> None:
         traits = self.active[ticket]
         self.was_silent |= not waits
-        if waits and traits.uid not in self.uids:
-            self.passed[traits.uid] = Counter()
+        if waits and traits.caller.user not in self.uids:
+            self.passed[traits.caller.user] = Counter()
         (self.paused if waits else self.silent)[ticket] = traits
         self.go(ticket, self.gate.note_paused(ticket, now=self.now, waits=waits))
 
@@ -234,8 +240,8 @@ class AdmissionMachine(RuleBasedStateMachine):
             self.active[ticket] = traits
             self.since[ticket] = self.now
             return
-        if traits.uid not in self.uids:
-            self.passed[traits.uid] = Counter()
+        if traits.caller.user not in self.uids:
+            self.passed[traits.caller.user] = Counter()
         self.paused[ticket] = traits
 
     def go(self, ticket: int, successor: int | None) -> None:
@@ -255,18 +261,29 @@ class AdmissionMachine(RuleBasedStateMachine):
         """See that it was this one's turn."""
         assert ticket is not None
         traits = self.waiting[ticket] if ticket in self.waiting else self.paused[ticket]
-        mine = [each for each in self.waiting if self.waiting[each].uid == traits.uid]
-        begun = [each for each in self.paused if self.paused[each].uid == traits.uid]
+        mine = [
+            each
+            for each in self.waiting
+            if self.waiting[each].caller.user == traits.caller.user
+        ]
+        begun = [
+            each
+            for each in self.paused
+            if self.paused[each].caller.user == traits.caller.user
+        ]
         assert ticket == min(begun, default=None) or not begun
         assert begun or ticket == max(
             mine, key=lambda each: (self.waiting[each].priority, -each)
         )
         held = self.held
-        assert held[traits.uid] == min(held[uid] for uid in self.uids)
-        for uid in self.uids - {traits.uid}:
-            assert not self.passed[uid][traits.uid] or held[traits.uid] < held[uid]
-            self.passed[uid][traits.uid] += 1
-        self.passed[traits.uid] = Counter()
+        assert held[traits.caller.user] == min(held[uid] for uid in self.uids)
+        for uid in self.uids - {traits.caller.user}:
+            assert (
+                not self.passed[uid][traits.caller.user]
+                or held[traits.caller.user] < held[uid]
+            )
+            self.passed[uid][traits.caller.user] += 1
+        self.passed[traits.caller.user] = Counter()
         self.forget(ticket)
         self.active[ticket] = traits
         self.since[ticket] = self.now
@@ -318,13 +335,13 @@ class AdmissionMachine(RuleBasedStateMachine):
     def a_user_has_no_more_begun_than_there_are_permits(self) -> None:
         if not self.was_silent:
             there = (*self.active.values(), *self.paused.values())
-            begun = Counter(each.uid for each in there)
+            begun = Counter(each.caller.user for each in there)
             assert all(n <= self.max_active for n in begun.values())
 
     @invariant()
     def who_is_alone_may_use_everything(self) -> None:
         everybody = {
-            each.uid for each in (*self.active.values(), *self.waiting.values())
+            each.caller.user for each in (*self.active.values(), *self.waiting.values())
         }
         if len(everybody) == 1 and not self.firsts:
             assert len(self.waiting) <= self.max_queued
@@ -350,7 +367,7 @@ class AdmissionMachine(RuleBasedStateMachine):
             "waiting_bytes",
         ):
             assert getattr(self.gate, name) == 0
-        assert not any(vars(self.gate._users).values())
+        assert vars(self.gate._users) == vars(UserRequests())
         for name in ("_requests", "_running", "_n_permits"):
             assert not getattr(self.gate, name)
 
@@ -372,7 +389,7 @@ class Admissions:
 
     def arrive(self, uid: int = 0, *, n_tokens: int = 0, **traits) -> int:
         ticket = self.n_tickets
-        self.gate.arrive(ticket, RequestTraits(uid=uid, **traits), now=self.now)
+        self.gate.arrive(ticket, RequestTraits(Caller(uid), **traits), now=self.now)
         self.n_tickets += 1
         try:
             self.gate.charge_tokens(ticket, n_tokens)
@@ -673,7 +690,7 @@ def test_those_who_wait_stay_when_the_bounds_shrink():
 
 
 def of(backend: str, uid: int = 1, priority: int = 0) -> RequestTraits:
-    return RequestTraits(uid=uid, backend=backend, priority=priority)
+    return RequestTraits(Caller(uid), backend=backend, priority=priority)
 
 
 def test_requests_of_a_held_backend_wait_and_others_pass_them():

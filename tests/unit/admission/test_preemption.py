@@ -10,6 +10,7 @@ from inferd.admission.preemption import (
     RequestTraits,
     next_preemption,
 )
+from inferd.backend.caller import Caller
 from tests.unit.admission.schedules import QUANTUM_S, Schedule, Visit
 
 EPSILON_S = 1e-6
@@ -96,16 +97,21 @@ def test_one_who_comes_waits_for_the_end_of_a_quantum_and_no_longer():
 
 
 def test_where_nobody_waits_nothing_is_due():
-    assert next_preemption({}, [], max_active=1, quantum_s=1.0, now=0.0) == Preemption()
+    assert (
+        next_preemption({}, [], max_active=1, max_weight=1, quantum_s=1.0, now=0.0)
+        == Preemption()
+    )
 
 
 def request(ticket: int, uid: int, started_at: float | None = None) -> AdmittedRequest:
-    claim, place = RequestTraits(uid=uid), QueueEntry(0, ticket, ticket)
-    return AdmittedRequest(claim, place, is_first=False, started_at=started_at)
+    claim, place = RequestTraits(Caller(uid)), QueueEntry(0, ticket, ticket)
+    return AdmittedRequest(claim, place, started_at=started_at)
 
 
 def test_who_has_most_pays_first_however_long_others_have_run():
     running = {1: request(1, 1, 0.0), 2: request(2, 2, 5.0), 3: request(3, 2, 6.0)}
     lines = [[request(4, 3)], [request(5, 4)]]
-    found = next_preemption(running, lines, max_active=3, quantum_s=1.0, now=9.0)
+    found = next_preemption(
+        running, lines, max_active=3, max_weight=1, quantum_s=1.0, now=9.0
+    )
     assert found.ticket == 3

@@ -2,8 +2,17 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from inferd.admission.quota import Charge, Quota
+from inferd.admission.shares import First, Shares
+from inferd.backend.caller import Caller
 
-AMOUNTS = st.builds(Charge, st.integers(0, 3), st.integers(0, 20), st.booleans())
+CALLERS = st.builds(Caller, st.integers(0, 3), st.sampled_from(["", "a", "b"]))
+FIRST = First(is_first=True)
+FIRSTS = st.builds(First, st.booleans(), st.none() | st.integers(0, 3))
+AMOUNTS = st.builds(Charge, CALLERS, st.integers(0, 20), FIRSTS)
+
+
+def shares_of(n_users: int) -> Shares:
+    return Shares(map(Caller, range(1, n_users + 1)), max_weight=1)
 
 
 def budget_of(bound: int, *charges: Charge) -> Quota:
@@ -18,14 +27,14 @@ def budget_of(bound: int, *charges: Charge) -> Quota:
     [(1, 7, True), (1, 8, False), (2, 2, True), (2, 3, False), (4, 1, False)],
 )
 def test_an_amount_fits_its_users_share_and_all(n_users, units, has_room):
-    budget = budget_of(10, Charge(1, 3, is_first=False))
-    asked = Charge(1, units, is_first=False)
-    assert budget.fits(asked, n_users=n_users) is has_room
+    budget = budget_of(10, Charge(Caller(1), 3))
+    asked = Charge(Caller(1), units)
+    assert budget.fits(asked, shares_of(n_users)) is has_room
 
 
 def test_a_share_that_is_free_is_of_no_use_where_all_is_spent():
-    budget = budget_of(10, Charge(1, 9, is_first=False))
-    assert not budget.fits(Charge(2, 2, is_first=False), n_users=2)
+    budget = budget_of(10, Charge(Caller(1), 9))
+    assert not budget.fits(Charge(Caller(2), 2), shares_of(2))
 
 
 @pytest.mark.parametrize(
@@ -42,10 +51,10 @@ def test_a_share_that_is_free_is_of_no_use_where_all_is_spent():
     ],
 )
 def test_a_first_one_fits_what_firsts_leave_or_an_even_share(firsts, units, has_room):
-    there = [Charge(uid, each, is_first=True) for uid, each in enumerate(firsts)]
-    budget = budget_of(10, *there, Charge(20, 100, is_first=False))
-    asked = Charge(21, units, is_first=True)
-    assert budget.fits(asked, n_users=30) is has_room
+    there = [Charge(Caller(uid), each, FIRST) for uid, each in enumerate(firsts)]
+    budget = budget_of(10, *there, Charge(Caller(20), 100))
+    asked = Charge(Caller(21), units, FIRST)
+    assert budget.fits(asked, shares_of(30)) is has_room
 
 
 @settings(max_examples=50)
@@ -53,10 +62,10 @@ def test_a_first_one_fits_what_firsts_leave_or_an_even_share(firsts, units, has_
 def test_firsts_are_bounded_however_they_come_and_go(steps):
     budget, there = Quota(30), list[Charge]()
     for comes, units in steps:
-        charge = Charge(len(there), units, is_first=True)
+        charge = Charge(Caller(len(there)), units, FIRST)
         if not comes and there:
             budget.release(there.pop(units % len(there)))
-        elif budget.fits(charge, n_users=1):
+        elif budget.fits(charge, Shares([charge.caller], max_weight=1)):
             budget.spend(charge)
             there.append(charge)
         sizes = [each.units for each in there]
@@ -66,7 +75,7 @@ def test_firsts_are_bounded_however_they_come_and_go(steps):
 
 @pytest.mark.parametrize("is_first", [True, False])
 def test_where_there_is_nothing_to_weigh_it_against_any_amount_fits(is_first):
-    assert budget_of(10).fits(Charge(1, 11, is_first), n_users=1)
+    assert budget_of(10).fits(Charge(Caller(1), 11, First(is_first)), shares_of(1))
 
 
 @settings(max_examples=30)

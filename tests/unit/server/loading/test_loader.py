@@ -6,6 +6,7 @@ import trio
 import trio.testing
 
 from inferd.admission.control import Admission, RequestTraits
+from inferd.backend.caller import Caller
 from inferd.backend.interface import BackendState, StartFailedError
 from inferd.config.settings import LimitSettings
 from inferd.engine.supervisor.restart_policy import RestartDelay
@@ -116,7 +117,7 @@ class Home:
         keep_alive_s: float | None = None,
     ) -> float:
         """Serve a request; return when it started."""
-        traits = RequestTraits(uid=uid, backend=backend)
+        traits = RequestTraits(Caller(uid), backend=backend)
         with self.queue.admitted(traits, keep_alive_s=keep_alive_s) as permit:
             await self.loader.wait_loaded(backend)
             await permit.wait()
@@ -197,7 +198,7 @@ async def test_a_failed_load_fails_requests_that_were_prepared_before(autojump_c
         clients.start_soon(home.ask, "a", 30)
         clients.start_soon(home.ask, "a", 30)
         await trio.sleep(LOAD_S + 1)
-        traits = RequestTraits(uid=1, backend="a")
+        traits = RequestTraits(Caller(1), backend="a")
         with home.queue.admitted(traits) as permit:  # waits behind the two
             home.engines["a"].fault = "it is broken"
             clients.start_soon(home.ask, "b")
@@ -329,7 +330,7 @@ async def test_requests_are_refused_when_a_model_that_stays_leaves_no_room(
         clients.start_soon(home.ask, "a", 30)
         clients.start_soon(home.ask, "a", 30)
         await trio.sleep(LOAD_S + 1)
-        with home.queue.admitted(RequestTraits(uid=1, backend="a")) as permit:
+        with home.queue.admitted(RequestTraits(Caller(1), backend="a")) as permit:
             home.loader.begin(DemandModel(SlowEngine("c"), 0, LIMITS), 60 * MIB)
             await home.loader.load("c")
             home.loader.pin("c")

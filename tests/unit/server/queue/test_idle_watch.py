@@ -2,6 +2,7 @@ import pytest
 import trio
 
 from inferd.admission.control import Admission, RequestTraits
+from inferd.backend.caller import Caller
 from inferd.limits.admission import AUDIO_IDLE_S
 from inferd.server.queue.idle_watch import IdleWatch
 from inferd.server.queue.requests import RequestQueue
@@ -82,7 +83,7 @@ async def test_a_resumed_request_waits_in_the_queue(live, autojump_clock):
     queue, idle_watch, job = live
     idle_watch.idle_until(50)
     await trio.sleep(LONG_S)
-    with queue.admitted(RequestTraits(uid=5)) as other:
+    with queue.admitted(RequestTraits(Caller(5))) as other:
         assert other.is_granted
         idle_watch.received(50, is_last=False)
         await trio.sleep(0.1)
@@ -93,8 +94,8 @@ async def test_a_resumed_request_waits_in_the_queue(live, autojump_clock):
 async def test_an_idle_request_in_the_queue_is_passed_over(live, autojump_clock):
     queue, idle_watch, job = live
     with (
-        queue.admitted(RequestTraits(uid=5)) as other,
-        queue.admitted(RequestTraits(uid=6)) as third,
+        queue.admitted(RequestTraits(Caller(5))) as other,
+        queue.admitted(RequestTraits(Caller(6))) as third,
     ):
         idle_watch.idle_until(50)
         await trio.sleep(LONG_S)

@@ -3,6 +3,7 @@ import trio
 import trio.testing
 from hypothesis import given, settings, strategies as st
 
+from inferd.backend.caller import Caller
 from inferd.server.queue.prepare import PrepareLocks
 from inferd.server.queue.requests import Permit
 
@@ -43,7 +44,7 @@ async def test_a_request_with_a_permit_is_prepared_before_waiting_ones(
 
 async def test_users_with_permits_alternate(autojump_clock, nursery):
     prepare_locks, seen = PrepareLocks(), list[int]()
-    for permit in [*(Permit(n, user=1) for n in range(5)), Permit(5, user=2)]:
+    for permit in [*(Permit(n, Caller(1)) for n in range(5)), Permit(5, Caller(2))]:
         nursery.start_soon(read, prepare_locks, permit, [], seen)
         await trio.testing.wait_all_tasks_blocked()
     await trio.sleep(6.5)

@@ -7,6 +7,7 @@ import trio.testing
 from hypothesis import given, settings, strategies as st
 
 from inferd.admission.control import Admission, RequestTraits
+from inferd.backend.caller import Caller
 from inferd.config.settings import AdmissionSettings
 from inferd.errors import DrainingError, QueueFullError
 from inferd.server.queue.requests import Permit, RequestQueue
@@ -198,18 +199,18 @@ async def test_a_position_moves_down_when_the_same_user_sends_an_urgent_request(
 ):
     _, queue = make_turns()
     told: list[tuple[float, int]] = []
-    with queue.admitted(RequestTraits(uid=3)):
-        with queue.admitted(RequestTraits(uid=1), wants_position=True) as permit:
+    with queue.admitted(RequestTraits(Caller(3))):
+        with queue.admitted(RequestTraits(Caller(1)), wants_position=True) as permit:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(note, permit, told)
                 await trio.testing.wait_all_tasks_blocked()
                 with (
-                    queue.admitted(RequestTraits(uid=2, priority=9)),
-                    queue.admitted(RequestTraits(uid=1)),
+                    queue.admitted(RequestTraits(Caller(2), priority=9)),
+                    queue.admitted(RequestTraits(Caller(1))),
                 ):
                     await trio.testing.wait_all_tasks_blocked()
                     assert [place for _, place in told] == [1]
-                with queue.admitted(RequestTraits(uid=1, priority=1)) as urgent:
+                with queue.admitted(RequestTraits(Caller(1), priority=1)) as urgent:
                     await trio.testing.wait_all_tasks_blocked()
                     assert queue.order() == [urgent, permit]
                 await trio.testing.wait_all_tasks_blocked()
@@ -247,11 +248,11 @@ async def test_each_permit_goes_to_its_user_s_most_urgent_request(
     autojump_clock,
 ):
     _, queue = make_turns()
-    with queue.admitted(RequestTraits(uid=3)), ExitStack() as stack:
+    with queue.admitted(RequestTraits(Caller(3))), ExitStack() as stack:
 
         def come(uid: int, priority: int) -> Permit:
             permit: Permit = stack.enter_context(
-                queue.admitted(RequestTraits(uid=uid, priority=priority))
+                queue.admitted(RequestTraits(Caller(uid), priority=priority))
             )
             return permit
 
@@ -370,7 +371,7 @@ class Clockwork:
 
 
 async def work(queue: RequestQueue, uid: int, job: Clockwork):
-    with queue.admitted(RequestTraits(uid=uid)) as permit:
+    with queue.admitted(RequestTraits(Caller(uid))) as permit:
         await permit.wait()
         permit.set_job(job)
         await job.run()

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from inferd.backend.caller import Caller
 from inferd.backend.job import GenerateJob, TranscribeJob
 from inferd.config.settings import LimitSettings
 from inferd.errors import BackendUnavailableError, InvalidRequestError
@@ -66,7 +67,7 @@ def contents(fds: list[int]) -> list[bytes]:
 
 async def test_a_job_gets_its_media_in_order_one_that_stands_twice_twice():
     request = asked()
-    with ROOM.open(1000) as request_media:
+    with ROOM.open(Caller(1000)) as request_media:
         job, fds = await bind_media(job_of(request), request, (), request_media)
         assert isinstance(job, GenerateJob)
         assert [each.n_bytes for each in job.media] == [6, 8, 6]
@@ -79,7 +80,7 @@ async def test_a_job_gets_its_media_in_order_one_that_stands_twice_twice():
 async def test_a_passed_file_remains_the_client_s_too():
     request = asked(ImageAttachment("i", 2, 1, fd=1), AudioAttachment("s", 4, fd=0))
     theirs = [memfd(SOUND), memfd(PIXELS)]
-    with ROOM.open(1000) as request_media:
+    with ROOM.open(Caller(1000)) as request_media:
         _, fds = await bind_media(
             job_of(request, n_fds=2), request, theirs, request_media
         )
@@ -95,7 +96,7 @@ async def test_two_attachments_may_be_of_one_descriptor():
         messages=[Message("user", blocks)],
         attachments=[AudioAttachment(name, 4, fd=0) for name in ("s", "t")],
     )
-    with memfds(SOUND) as theirs, ROOM.open(1000) as request_media:
+    with memfds(SOUND) as theirs, ROOM.open(Caller(1000)) as request_media:
         _, fds = await bind_media(
             job_of(request, n_fds=1), request, theirs, request_media
         )
@@ -104,7 +105,7 @@ async def test_two_attachments_may_be_of_one_descriptor():
 
 async def test_all_is_closed_in_the_end():
     before, request = n_open(), heard(OPEN)
-    with ROOM.open(1000) as request_media:
+    with ROOM.open(Caller(1000)) as request_media:
         await bind_media(speech_of(request), request, (), request_media)
         assert n_open() > before
     assert n_open() == before
@@ -114,13 +115,13 @@ async def test_all_is_closed_in_the_end():
 async def test_an_attachment_that_no_block_refers_to_is_not_loaded():
     other = ImageAttachment("other", 1, 1, "no base64")
     request = asked(IMAGE, AUDIO, other)
-    with ROOM.open(1000) as request_media:
+    with ROOM.open(Caller(1000)) as request_media:
         await bind_media(job_of(request), request, (), request_media)
 
 
 async def test_open_sound_begins_with_what_is_there():
     request = heard(OPEN)
-    with ROOM.open(1000) as request_media:
+    with ROOM.open(Caller(1000)) as request_media:
         job, fds = await bind_media(speech_of(request), request, (), request_media)
         assert isinstance(job, TranscribeJob)
         assert (job.audio.n_bytes, contents(fds)) == (8, [SOUND])
@@ -136,7 +137,7 @@ async def test_open_sound_may_begin_with_a_file_or_nothing():
         (AudioAttachment("s", 4, open=True), 0),
     ):
         request = heard(attachment)
-        with ROOM.open(1000) as request_media:
+        with ROOM.open(Caller(1000)) as request_media:
             plan = resolve_v2(request, seed=1, n_fds=1)
             assert plan.transcription is not None
             job, _ = await bind_media(
@@ -157,7 +158,7 @@ async def test_open_sound_may_begin_with_a_file_or_nothing():
 )
 async def test_an_attachment_that_differs_from_its_declaration_is_refused(attachments):
     before, request = n_open(), asked(*attachments)
-    with ROOM.open(1000) as request_media:
+    with ROOM.open(Caller(1000)) as request_media:
         with pytest.raises(InvalidRequestError, match='attachment "'):
             await bind_media(job_of(request), request, (), request_media)
     assert n_open() == before
@@ -185,7 +186,10 @@ async def test_a_lack_of_descriptors_is_an_error(monkeypatch):
 
     monkeypatch.setattr("os.dup", no_more)
     job = resolve_v2(request, seed=1, n_fds=2).job
-    with ROOM.open(1000) as request_media, pytest.raises(BackendUnavailableError):
+    with (
+        ROOM.open(Caller(1000)) as request_media,
+        pytest.raises(BackendUnavailableError),
+    ):
         await bind_media(job, request, theirs, request_media)
     assert n_open() == before
     for fd in theirs:
