@@ -28,7 +28,7 @@ PATIENCE_S: Final = 30.0
 READ_BYTES: Final = 64 * 1024
 CODES: Final = (
     *("queue_full", "invalid_request", "frame_too_large", "attachment_unsupported"),
-    *("deadline_exceeded", "cancelled", "model_not_found"),
+    *("deadline_exceeded", "cancelled", "model_not_found", "permission_denied"),
 )
 """What a client may be told; another code is a bug, or the death of a worker."""
 SHOWN_IDS: Final = 3

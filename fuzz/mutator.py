@@ -108,7 +108,8 @@ FIELDS: Final = tuple(
     b"deadline_ms cache prefill_only progress attachments tools kind width height bytes "
     b"sample_rate name description input_schema tool_call_id input text attachment_id "
     b"schema pattern grammar image_token_budget dimensions task query documents top_n "
-    b"fd open end language translate timestamps model strict keep_alive_s command 7 4294967295".split()
+    b"fd open end language translate timestamps model principal strict keep_alive_s "
+    b"command 7 4294967295".split()
 )
 DEPTHS: Final = (1, 1, 2, 2, 3, 5, 15, 16, 17, 50, 100, 300, 480, 490, 500)
 

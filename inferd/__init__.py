@@ -37,7 +37,7 @@ beside  app                                a configuration        the daemon, co
         config.kinds                       settings of a backend  its kind: worker, policies
         server.daemon                      sockets, backends      the task tree
         server.media                       attachments            memfds
-        server.identity                    uids                   users, access rights
+        server.identity                    uids, principals       users, access rights
         server.event_loop                  tasks of users         fair shares of the loop
         server.admin                       commands               replies, new settings
         server.telemetry                   events of the daemon   status, log, metrics

@@ -18,6 +18,7 @@
         - ``UnservedError``: closes the connection
         - ``NotStartedError``: closes the connection
     - ``PermissionDeniedError``: the user may not use the socket; closes the connection
+    - ``PrincipalDeniedError``: the user may not say who is asking
     - ``InternalError``: a bug; its text has the number under which it was logged
     - ``ModelNotFoundError``: no backend of that name can do what is asked
     - ``EmbedUnsupportedError``, ``RerankUnsupportedError``
@@ -250,6 +251,15 @@ class PermissionDeniedError(InferdError):
 
     def __init__(self, uid: int, socket: str) -> None:
         super().__init__(f"uid {uid} may not use {socket}")
+
+
+class PrincipalDeniedError(InferdError):
+    """The request has a ``principal``, and its user is not a gateway."""
+
+    code = ErrorCode.PERMISSION_DENIED
+
+    def __init__(self, uid: int) -> None:
+        super().__init__(f"uid {uid} is not a gateway, so principal is not allowed")
 
 
 class ModelNotFoundError(InferdError):

@@ -1,12 +1,14 @@
-"""One person with many user ids: their own subordinate ones."""
+"""One person with many user ids, and one gateway with many names."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Final
+from itertools import count
+from typing import Any, Final
 
 from attack.asking import typed
 from attack.kinds.permits import hog, on_each
 from attack.load import Bounds, Load
+from attack.place import Place
 from attack.users import ATTACKER
 from tests.daemon.harness import mock
 
@@ -15,7 +17,7 @@ FIRST: Final = 3_000_000
 """The first of the attacker's subordinate ids."""
 N_IDENTITIES: Final = 40
 RANGE: Final = 65_536
-CONFIG: Final = {
+CONFIG: Final[Mapping[str, Any]] = {
     "backend": [mock(tokens=["x"] * 40, token_delay_ms=25)],
     "admission": {"max_active": 2, "max_queued": 10},
 }
@@ -37,8 +39,30 @@ PREFIX: Final = (
 )
 
 
+GATEWAY: Final = {
+    **CONFIG,
+    "admission": {**CONFIG["admission"], "gateway_weight": 2},
+    "access": {"gateways": {"uids": [ATTACKER]}},
+}
+
+
+async def ask_as_another(place: Place, number: int, *, names: Iterator[int]) -> None:
+    """Ask as somebody who never asked before."""
+    question = typed("hello", max_tokens=40, principal=f"name {next(names)}")
+    await place.ask(question, patience_s=600)
+
+
 def attacks() -> Iterator[Load]:
     """Give all of them."""
+    yield Load(
+        name="names",
+        kind=KIND,
+        about="a gateway that asks in another name each time; 80 at once",
+        run=partial(on_each, n=80, one=partial(ask_as_another, names=count())),
+        config=GATEWAY,
+        bounds=Bounds(max_s=8),
+        is_any=False,
+    )
     question = typed("hello", max_tokens=40)
     yield Load(
         name="subordinates",

@@ -7,7 +7,7 @@ from typing import Self
 
 from inferd.client.admin import AdminExchange, StatusStream
 from inferd.client.connection.asynchronous import AsyncConnection, connect, read, send
-from inferd.client.exchange import with_model
+from inferd.client.exchange import with_options
 from inferd.client.frames import BlocksAnswer, TextAnswer
 from inferd.client.surfaces import BLOCKS, EMBED, RERANK, TEXT
 from inferd.surfaces import ADMIN
@@ -63,7 +63,11 @@ class AsyncClient:
             connection.close()
 
     def generate(
-        self, request: GenerateRequest, *, model: str | None = None
+        self,
+        request: GenerateRequest,
+        *,
+        model: str | None = None,
+        principal: str | None = None,
     ) -> AsyncIterator[TextAnswer]:
         """Send a v1 request and yield the frames of its answer, ``done`` last.
 
@@ -73,8 +77,10 @@ class AsyncClient:
             request: to send.
             model: the name or an alias of the backend that must answer; replaces the
                 request's own.
+            principal: who is asking, where this user is a gateway of the daemon;
+                replaces the request's own.
         """
-        return self._text.ask(with_model(request, model))
+        return self._text.ask(with_options(request, model, principal))
 
     def converse(
         self,
@@ -82,6 +88,7 @@ class AsyncClient:
         *,
         descriptors: Sequence[int] = (),
         model: str | None = None,
+        principal: str | None = None,
     ) -> AsyncIterator[BlocksAnswer]:
         """Send a v2 request and yield the frames of its answer, ``done`` last.
 
@@ -90,8 +97,9 @@ class AsyncClient:
             descriptors: of sealed memfds; an attachment's ``fd`` is an index into them.
                 Keep them open until the first frame has come.
             model: as for ``generate``.
+            principal: as for ``generate``.
         """
-        return self._blocks.ask(with_model(request, model), descriptors)
+        return self._blocks.ask(with_options(request, model, principal), descriptors)
 
     async def append(
         self, request_id: str, samples: bytes, *, is_last: bool = False
@@ -118,30 +126,44 @@ class AsyncClient:
         return await self._blocks.append(request_id, samples, is_last=is_last)
 
     async def embed(
-        self, request: EmbedRequest, *, model: str | None = None
+        self,
+        request: EmbedRequest,
+        *,
+        model: str | None = None,
+        principal: str | None = None,
     ) -> EmbeddingsFrame:
         """Compute the embeddings of texts; ``embeddings_of`` decodes them.
 
         Args:
             request: to send.
             model: as for ``generate``.
+            principal: as for ``generate``.
         """
         [frame] = [
-            answer async for answer in self._embed.ask(with_model(request, model))
+            answer
+            async for answer in self._embed.ask(with_options(request, model, principal))
         ]
         return frame
 
     async def rerank(
-        self, request: RerankRequest, *, model: str | None = None
+        self,
+        request: RerankRequest,
+        *,
+        model: str | None = None,
+        principal: str | None = None,
     ) -> RerankFrame:
         """Sort documents by relevance to a query.
 
         Args:
             request: to send.
             model: as for ``generate``.
+            principal: as for ``generate``.
         """
         [frame] = [
-            answer async for answer in self._rerank.ask(with_model(request, model))
+            answer
+            async for answer in self._rerank.ask(
+                with_options(request, model, principal)
+            )
         ]
         return frame
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from inferd.client.frames import ClientErrorFrame
@@ -101,6 +101,8 @@ class Exchange(Generic[Q, A]):
         self._surface = surface
         self._splitter = LineSplitter()
         self._id: str | None = None
+        self._principal: str | UnsetType = UNSET
+        """For whom the request in progress asks."""
         self._open: str | None = None
         """Id of the attachment that audio may be appended to."""
 
@@ -123,6 +125,7 @@ class Exchange(Generic[Q, A]):
             raise ClientError("the answer to the last request is not complete")
         data = encode_line(request)
         self._id, self._open = request.id, open_attachment(request)
+        self._principal = request.principal or UNSET
         return data
 
     def append(self, samples: bytes, *, is_last: bool = False) -> bytes:
@@ -139,6 +142,7 @@ class Exchange(Generic[Q, A]):
         lines = [
             self._append_line(
                 self._id,
+                self._principal,
                 self._open,
                 samples[start : start + APPEND_BYTES],
                 is_last=is_last and start == starts[-1],
@@ -151,11 +155,17 @@ class Exchange(Generic[Q, A]):
 
     @staticmethod
     def _append_line(
-        request_id: str, attachment_id: str, samples: bytes, *, is_last: bool
+        request_id: str,
+        principal: str | UnsetType,
+        attachment_id: str,
+        samples: bytes,
+        *,
+        is_last: bool,
     ) -> bytes:
         return encode_line(
             AppendLine(
                 id=request_id,
+                principal=principal,
                 attachment_id=attachment_id,
                 bytes=b64encode(samples).decode() if samples else None,
                 end=is_last,
@@ -167,9 +177,9 @@ class Exchange(Generic[Q, A]):
 
         The answer still ends with a terminal frame.
         """
-        return (
-            encode_line(CancelLine(id=request_id)) if self.is_for(request_id) else None
-        )
+        if not self.is_for(request_id):
+            return None
+        return encode_line(CancelLine(id=request_id, principal=self._principal))
 
     def feed(self, data: bytes | bytearray) -> None:
         """Add received bytes; empty means the end of the connection.
@@ -209,9 +219,11 @@ class Exchange(Generic[Q, A]):
         return answer
 
 
-def with_model(request: Q, model: str | None) -> Q:
-    """Return the request, with its ``model`` replaced if one is given."""
-    return request if model is None else replace(request, model=model)
+def with_options(request: Q, model: str | None, principal: str | None) -> Q:
+    """Return the request, with its ``model`` and ``principal`` replaced if they are given."""
+    if model is not None:
+        request = replace(request, model=model)
+    return request if principal is None else replace(request, principal=principal)
 
 
 def open_attachment(request: Request) -> str | None:

@@ -16,7 +16,7 @@ from inferd.client.exchange import (
     ClientError,
     ConnectionLostError,
     ProtocolError,
-    with_model,
+    with_options,
 )
 from inferd.client.frames import BlocksAnswer, TextAnswer
 from inferd.client.peer_check import UntrustedServerError
@@ -110,7 +110,11 @@ class Client:
             connection.close()
 
     def generate(
-        self, request: GenerateRequest, *, model: str | None = None
+        self,
+        request: GenerateRequest,
+        *,
+        model: str | None = None,
+        principal: str | None = None,
     ) -> Iterator[TextAnswer]:
         """Send a v1 request and yield the frames of its answer, ``done`` last.
 
@@ -120,8 +124,10 @@ class Client:
             request: to send.
             model: the name or an alias of the backend that must answer; replaces the
                 request's own.
+            principal: who is asking, where this user is a gateway of the daemon;
+                replaces the request's own.
         """
-        return self._text.ask(with_model(request, model))
+        return self._text.ask(with_options(request, model, principal))
 
     def converse(
         self,
@@ -130,6 +136,7 @@ class Client:
         descriptors: Sequence[int] = (),
         sound: Iterable[bytes] | None = None,
         model: str | None = None,
+        principal: str | None = None,
     ) -> Iterator[BlocksAnswer]:
         """Send a v2 request and yield the frames of its answer, ``done`` last.
 
@@ -141,31 +148,44 @@ class Client:
                 sent once the last one is, so no faster than the daemon reads. Frames are
                 read between blocks: yield an empty block while no samples are available.
             model: as for ``generate``.
+            principal: as for ``generate``.
         """
-        return self._blocks.ask(with_model(request, model), descriptors, sound)
+        return self._blocks.ask(
+            with_options(request, model, principal), descriptors, sound
+        )
 
     def embed(
-        self, request: EmbedRequest, *, model: str | None = None
+        self,
+        request: EmbedRequest,
+        *,
+        model: str | None = None,
+        principal: str | None = None,
     ) -> EmbeddingsFrame:
         """Compute the embeddings of texts; ``embeddings_of`` decodes them.
 
         Args:
             request: to send.
             model: as for ``generate``.
+            principal: as for ``generate``.
         """
-        [frame] = self._embed.ask(with_model(request, model))
+        [frame] = self._embed.ask(with_options(request, model, principal))
         return frame
 
     def rerank(
-        self, request: RerankRequest, *, model: str | None = None
+        self,
+        request: RerankRequest,
+        *,
+        model: str | None = None,
+        principal: str | None = None,
     ) -> RerankFrame:
         """Sort documents by relevance to a query.
 
         Args:
             request: to send.
             model: as for ``generate``.
+            principal: as for ``generate``.
         """
-        [frame] = self._rerank.ask(with_model(request, model))
+        [frame] = self._rerank.ask(with_options(request, model, principal))
         return frame
 
     def cancel(self, request_id: str) -> bool:

@@ -6,6 +6,8 @@ from msgspec import Meta, Struct
 
 from inferd.config.choices import LoadTime, LogLevel
 from inferd.limits.admission import (
+    GATEWAY_WEIGHT,
+    MAX_GATEWAY_WEIGHT,
     MAX_LIVE_RECORDINGS,
     MAX_QUEUED,
     MAX_QUEUED_BYTES,
@@ -52,7 +54,7 @@ from inferd.limits.residency import (
     MAX_OPENED_MODELS,
     MIN_RESIDENCY_S,
 )
-from inferd.limits.server import MAX_ALIASES
+from inferd.limits.server import MAX_ALIASES, MAX_GATEWAYS
 
 I32_MAX = 2**31 - 1
 Positive = Annotated[int, Meta(ge=1, le=I32_MAX)]
@@ -110,6 +112,13 @@ class AccessRule(Table, frozen=True):
     """Groups, as a user's primary or supplementary group."""
 
 
+class GatewayRule(Table, frozen=True):
+    """Users who speak for others."""
+
+    uids: Annotated[tuple[Account, ...], Meta(max_length=MAX_GATEWAYS)] = ()
+    """Users."""
+
+
 class AccessSettings(Table, frozen=True):
     """Access to each socket, for users whom its file mode admits.
 
@@ -127,6 +136,11 @@ class AccessSettings(Table, frozen=True):
     admin: AccessRule | None = None
     """For ``admin.sock``: to watch the status, and to cancel one's own requests. Default:
     nobody else; a rule also opens the socket to ``listen.group``."""
+    gateways: GatewayRule | None = None
+    """Users whose requests may say with ``principal`` who is asking, such as ``inferd bridge``.
+    Their principals are served in turn, and none gets the cached prompts of another. In the
+    shares of other users a gateway counts as ``admission.gateway_weight``. Default: nobody, and
+    a ``principal`` is refused."""
 
 
 Uid = Annotated[int, Meta(ge=1, le=2**32 - 2)]
@@ -189,6 +203,9 @@ class AdmissionSettings(Table, frozen=True):
     than an equal share of the running requests; it is resumed later."""
     max_live: Positive = MAX_LIVE_RECORDINGS
     """Requests of one user whose audio is still being appended; the next is refused."""
+    gateway_weight: Annotated[int, Meta(ge=1, le=MAX_GATEWAY_WEIGHT)] = GATEWAY_WEIGHT
+    """Users that one of ``access.gateways`` counts as at most: it counts as many as it has
+    principals whose requests wait or run."""
 
 
 class MemorySettings(Table, frozen=True):

@@ -30,7 +30,7 @@ person has one microphone, a meeting ten. Each has an open file and audio in mem
 GATEWAY_WEIGHT: Final = 16
 """Users that a gateway counts as at most, however many principals wait or run: an office of people
 behind one bridge gets what they would get without it, and a gateway that makes up names no more
-than sixteen people."""
+than sixteen people. F-46."""
 
 MAX_GATEWAY_WEIGHT: Final = 1024
 """Largest weight of a gateway that may be configured: as many as it has principals."""

@@ -96,6 +96,10 @@ KNOWN_GRAMMARS_USERS: Final = 256
 """Users whose checked grammars are remembered, 32 bytes for each grammar; the users with the
 latest requests are kept. F-32."""
 
+KNOWN_GRAMMARS_PRINCIPALS: Final = 16
+"""Principals of one gateway whose checked grammars are remembered; those with the latest requests
+are kept. F-46."""
+
 NATIVE_LOG_LINES: Final = 40
 """Last lines of a worker's stderr that are kept for error messages."""
 

@@ -16,6 +16,10 @@ MAX_ID_CHARS: Final = 128 * 1024
 MAX_MODEL_CHARS: Final = MODEL_NAME_MAX_CHARS
 """Characters of a request's ``model``: those of the longest name of a model."""
 
+MAX_PRINCIPAL_CHARS: Final = 128
+"""Characters of a request's ``principal``: a name of a person, a token or a program, with its
+domain. It is in the log line of each request. F-46."""
+
 MAX_LISTED_MODELS: Final = 32
 """Names of models in one ``model_not_found`` or one refusal of an admin command: more than people read, in at most 4 KiB. A name
 has up to 128 characters, and backends and aliases may be many. F-1."""

@@ -47,6 +47,18 @@ MAX_NAMES_LOOKED_UP: Final = 64
 """Owners of subordinate ids that are looked up in the system's user database each time the
 configuration is read: a lookup may be slow, and it blocks the daemon. F-36."""
 
+MAX_GATEWAYS: Final = 32
+"""Users whose requests may name a principal: programs that speak for others, of which a machine
+has a few. F-46."""
+
+MAX_PRINCIPALS: Final = 1024
+"""Principals of one gateway that are remembered, some 300 bytes each: all who ask within an hour
+on a machine that many share. Of more, the ones who asked longest ago are forgotten. F-46."""
+
+PRINCIPAL_IDLE_S: Final = 3600.0
+"""Seconds after which a principal that asked nothing is forgotten, and none of its cached prompts
+is used again: longer than most conversations pause. F-46."""
+
 MAX_LISTED_REQUESTS: Final = 1000
 """Requests listed in one reply on the admin socket: there may be 65,536, the connections times
 the requests read ahead on each. F-27."""

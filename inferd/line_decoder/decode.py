@@ -24,8 +24,8 @@ def _decode(kind: AnyLineKind, task: DecodeTask, line: bytes) -> DecodeOutput:
     match decode_aside(line):
         case None:
             return kind.decode_request(task, line)
-        case CancelLine(id=request_id):
-            return DecodeOutput(DecodeResult(cancel=request_id))
+        case CancelLine() as cancel:
+            return DecodeOutput(DecodeResult(cancel=cancel))
         case append:
             text = (append.bytes or "").encode()
             light = append if append.bytes is None else replace(append, bytes="")

@@ -11,7 +11,7 @@ from inferd.errors import InvalidRequestError
 from inferd.ipc.encoding import encode_content
 from inferd.limits.line_decoder import MAX_TOOLS_BYTES
 from inferd.limits.protocol import MAX_ATTACHMENTS, MAX_JOB_MEDIA
-from inferd.line_decoder.kind import LineKind
+from inferd.line_decoder.kind import LineKind, shortened
 from inferd.line_decoder.messages import DecodeTask
 from inferd.resolve.request import ResolvedRequest
 from inferd.resolve.v1 import resolve_v1
@@ -59,7 +59,10 @@ def _resolve_blocks(
 def _without_content(request: BlocksRequest) -> BlocksRequest:
     attachments = request.attachments[:MAX_ATTACHMENTS]
     return BlocksRequest(
-        id=request.id, messages=[], attachments=[_light(each) for each in attachments]
+        id=request.id,
+        principal=shortened(request.principal),
+        messages=[],
+        attachments=[_light(each) for each in attachments],
     )
 
 
@@ -96,7 +99,9 @@ TEXT: Final = LineKind(
     job=GenerateJob,
     decode=decode_generate,
     resolve=_resolve_text,
-    without_content=lambda request: GenerateRequest(id=request.id, messages=[]),
+    without_content=lambda request: GenerateRequest(
+        id=request.id, principal=shortened(request.principal), messages=[]
+    ),
     job_head=_job_head,
     content=encode_content,
 )

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from inferd.backend.job import EmbedJob, GenerateJob, RerankJob
 from inferd.errors import PeerError
 from inferd.limits.line_decoder import MAX_FAILURE_CHARS
+from inferd.limits.protocol import MAX_PRINCIPAL_CHARS
 from inferd.line_decoder.messages import (
     ENCODER,
     DecodeFailure,
@@ -132,6 +133,11 @@ class LineKind(Generic[R, J]):
         """
         request = msgspec.msgpack.decode(head.request, type=self.request)
         return request, len(self.texts(request))
+
+
+def shortened(principal: str | None) -> str | None:
+    """Cut a principal, which the daemon refuses if it is too long, to show no more than that."""
+    return principal and principal[: MAX_PRINCIPAL_CHARS + 1]
 
 
 def client_failure(error: PeerError) -> DecodeFailure:

@@ -15,6 +15,7 @@ from inferd.backend.job import Job, TranscribeJob
 from inferd.errors import InferdError, InternalError, PeerError
 from inferd.ipc.worker import SandboxReport
 from inferd.limits.protocol import MAX_MODEL_CHARS
+from inferd.wire.requests import CancelLine
 from inferd.wire.speech import AppendLine
 
 LENGTH_BYTES: Final = 4
@@ -71,8 +72,7 @@ class DecodeResult(Struct, frozen=True, kw_only=True):
 
     failure: DecodeFailure | None = None
     """The line is malformed."""
-    cancel: str | None = None
-    """The id of the request to cancel."""
+    cancel: CancelLine | None = None
     append: AppendLine | None = None
     request: RequestHead | None = None
     sections: list[int] = []

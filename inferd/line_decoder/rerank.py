@@ -4,14 +4,20 @@ from typing import Final
 
 from inferd.backend.job import RerankJob
 from inferd.limits.protocol import MAX_RERANK_BYTES
-from inferd.line_decoder.kind import LineKind
+from inferd.line_decoder.kind import LineKind, shortened
 from inferd.resolve.rerank import resolve_rerank
 from inferd.wire.codec import decode_rerank
 from inferd.wire.requests import RerankRequest
 
 
 def _without_content(request: RerankRequest) -> RerankRequest:
-    return RerankRequest(id=request.id, query="", documents=[], top_n=request.top_n)
+    return RerankRequest(
+        id=request.id,
+        principal=shortened(request.principal),
+        query="",
+        documents=[],
+        top_n=request.top_n,
+    )
 
 
 RERANK: Final = LineKind(

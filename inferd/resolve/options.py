@@ -10,6 +10,7 @@ from inferd.limits.protocol import (
     MAX_LOGIT_BIASES,
     MAX_MESSAGES,
     MAX_MODEL_CHARS,
+    MAX_PRINCIPAL_CHARS,
     MAX_STOP_BYTES,
     MAX_STOP_TOKENS,
     MAX_STOPS,
@@ -122,6 +123,21 @@ def model_of(request: Request) -> str | None:
             f"model has {len(model)} characters, 1 to {MAX_MODEL_CHARS} are allowed"
         )
     return model
+
+
+def check_principal(name: str) -> None:
+    """Check who is asking.
+
+    Raises:
+        InvalidRequestError: it is empty, too long, or not printable.
+    """
+    if not 1 <= len(name) <= MAX_PRINCIPAL_CHARS:
+        raise InvalidRequestError(
+            f"principal has {len(name)} characters, "
+            f"1 to {MAX_PRINCIPAL_CHARS} are allowed"
+        )
+    if not name.isprintable():
+        raise InvalidRequestError("principal has characters that are not printable")
 
 
 def check_message_count(n_messages: int) -> None:

@@ -37,6 +37,7 @@ def make_admission(config: Config) -> Admission:
         max_queued_bytes=config.admission.max_queued_bytes,
         quantum_s=config.admission.quantum_s,
         max_live=config.admission.max_live,
+        gateway_weight=config.admission.gateway_weight,
     )
 
 

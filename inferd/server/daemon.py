@@ -10,7 +10,6 @@ import trio
 from inferd.backend.interface import Backend
 from inferd.config.settings import BackendSettings, Config, ConfigError
 from inferd.errors import DAEMON_STOPS
-from inferd.limits.server import MAX_MEDIA_FILES
 from inferd.server.admin.commands import Commands
 from inferd.server.admin.reload import ReloadResult
 from inferd.server.admin.reloader import Reloader
@@ -37,7 +36,7 @@ from inferd.server.loading.loader import ModelLoader
 from inferd.server.loading.store_models import UNREAD, StoreModels
 from inferd.server.loading.store_state import n_store_workers
 from inferd.server.loading.swap import BackendSwap, SharedModels
-from inferd.server.media.quota import MediaQuota
+from inferd.server.media.quota import make_media_quota
 from inferd.server.queue.requests import RequestQueue
 from inferd.server.services.endpoints import (
     BINDINGS,
@@ -94,8 +93,7 @@ class Daemon:
         self._read_config = read_config
         self._queue = RequestQueue(make_admission(config))
         self._queue.observer = self._models.loader
-        waiting = self._queue.count_waiting
-        media_quota = MediaQuota(config.limits, MAX_MEDIA_FILES, waiting)
+        media_quota = make_media_quota(config, self._queue.count_waiting)
         loop = LoopScheduler()
         self._deps = deps = ConnectionDeps(
             disconnects=DisconnectWatch(),
@@ -122,8 +120,7 @@ class Daemon:
         self._store = self._make_store(config)
         self._commands = self._make_commands(metrics)
         self._swap = self._make_swap(config)
-        limits = (deps.connection_limit, deps.output_quota, deps.fd_quota)
-        metrics.add_gauges(*self._queue.gauges(), *(each.gauge() for each in limits))
+        metrics.add_gauges(*self._queue.gauges(), *deps.gauges())
         self._connections = ConnectionRegistry()
         self._n_admin_clients = 0
         self._admin_client_left = trio.lowlevel.ParkingLot()

@@ -26,17 +26,22 @@ class InFlight:
         del self._present[context]
         self._metrics.count(context)
 
-    def cancel(self, request_id: str, *, owner: int | None) -> int:
+    def cancel(
+        self, request_id: str, *, owner: int | None, principal: str | None = ""
+    ) -> int:
         """Cancel the requests with an id; give their number.
 
         Args:
             request_id: as the client chose it.
-            owner: the owner of the requests; ``None`` for any.
+            owner: the owner of the requests' connections; ``None`` for any.
+            principal: who asked, empty for nobody; ``None`` for anybody.
         """
         matching = [
             each
             for each in self._present
-            if each.request_id == request_id and owner in (None, each.peer.owner)
+            if each.request_id == request_id
+            and owner in (None, each.peer.owner)
+            and principal in (None, each.caller.principal)
         ]
         for each in matching:
             each.cancel()

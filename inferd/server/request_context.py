@@ -12,10 +12,12 @@ import structlog
 import trio
 from msgspec import UNSET
 
+from inferd.backend.caller import Caller
 from inferd.backend.events import MalformedToolCall, Transcription
 from inferd.backend.interface import CacheReuse
 from inferd.errors import InferdError
 from inferd.server.fd_passing.quota import NO_FDS, LineFds
+from inferd.server.identity.gateways import Principal
 from inferd.server.identity.peer import Peer
 from inferd.server.large_lines.decode import ResolveResult
 from inferd.server.media.append_queue import AppendQueue
@@ -98,6 +100,10 @@ class RequestContext:
     """The client's fault, if that is why the scope was cancelled."""
     line_fds: LineFds = NO_FDS
     """Descriptors that came with its line, open until it ends."""
+    principal: Principal | None = None
+    """Who asks, if the peer is a gateway."""
+    denial: InferdError | None = None
+    """Why it may not say who asks, or not so."""
     resolved: ResolveResult | None = None
     """The resolved request or its refusal, if a decoder process has read the line."""
     appends: AppendQueue = field(default_factory=AppendQueue)
@@ -117,6 +123,17 @@ class RequestContext:
     """Further numbers for the log and the metrics."""
     outcome: str = "abandoned"
     """The stop reason or error code, once the request has ended."""
+
+    @property
+    def caller(self) -> Caller:
+        """Who is asking: whose share of every limit it uses."""
+        name = "" if self.principal is None else self.principal.name
+        return Caller(self.peer.user, name)
+
+    @property
+    def owner(self) -> int:
+        """The owner of its data."""
+        return self.peer.owner if self.principal is None else self.principal.owner
 
     @property
     def socket(self) -> str:
@@ -225,6 +242,8 @@ class RequestContext:
         if self.backend is not None:
             fields["backend"] = self.backend
         fields |= socket_fields(self.surface) | peer_fields(self.peer) | self.stats
+        if self.caller.principal:
+            fields["principal"] = self.caller.principal
         if n_fds := len(self.fds) + self.appends.n_fds:
             fields["n_fds"] = n_fds
         if self.appends.n_bytes:

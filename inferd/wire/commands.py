@@ -13,6 +13,8 @@ class Command(Struct, frozen=True, kw_only=True):
     ``reload``."""
     id: str | None = None
     """With ``cancel``: the id of the request to cancel."""
+    principal: str | UnsetType | None = UNSET
+    """With ``cancel``: for whom the request asks; needed where it asks for a principal."""
     backend: str | UnsetType = UNSET
     """With ``load`` and ``unload``: name of the backend whose model is meant."""
 
@@ -27,6 +29,8 @@ class RequestInfo(Struct, frozen=True, kw_only=True):
     uid: int
     """The caller's user; -1 if the kernel did not report it."""
     pid: int
+    principal: str | UnsetType = UNSET
+    """For whom a gateway's request asks."""
     phase: Literal["queued", "running"]
     age_ms: float
     """Milliseconds since it arrived."""

@@ -7,7 +7,7 @@ has the requests of v2.
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from inferd.limits.protocol import U32_MAX
 
@@ -31,6 +31,9 @@ class Request(Struct, frozen=True, kw_only=True):
     model: str | None = None
     """1 to 128 characters: the name or an alias of the backend that must answer. Default:
     the first that can do what is asked."""
+    principal: str | None = None
+    """1 to 128 printable characters: who is asking. Only for users whom the daemon's
+    configuration names as gateways."""
     strict: bool | None = None
     """True: refuse the request if it has fields that are not known here. Default false:
     they are ignored."""
@@ -116,3 +119,5 @@ class CancelLine(Struct, frozen=True, kw_only=True):
 
     type: Literal["cancel"] = "cancel"
     id: str
+    principal: str | UnsetType | None = UNSET
+    """That of the requests, if they have one: those of others with this id go on."""

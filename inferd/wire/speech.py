@@ -11,6 +11,8 @@ class AppendLine(Struct, frozen=True, kw_only=True, tag="append", tag_field="typ
 
     id: str
     """The request's id."""
+    principal: str | UnsetType | None = UNSET
+    """The request's, if it has one."""
     attachment_id: str
     """Id of an attachment that is ``open``."""
     bytes: str | None = None

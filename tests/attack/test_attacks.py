@@ -59,6 +59,7 @@ WITHOUT_A_MODEL = {
     "recordings": Short(),
     "no-readers": Short(0.3),
     "subordinates": Short(),
+    "names": Short(0.3),
     "box-user": Short(),
     "box-root": Short(),
     "impostor": Short(),

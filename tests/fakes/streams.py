@@ -86,9 +86,9 @@ REQUESTS: Final = {
 """How to write a request, for each socket that takes some."""
 
 
-def cancel(request_id: str = "r") -> bytes:
+def cancel(request_id: str = "r", **fields: Any) -> bytes:
     """Make the line of a cancel."""
-    return to_line({"type": "cancel", "id": request_id})
+    return to_line({"type": "cancel", "id": request_id, **fields})
 
 
 def append(request_id: str = "r", attachment_id: str = "s", **fields: Any) -> bytes:

@@ -145,6 +145,7 @@ def test_an_owner_shares_what_is_cached_and_containers_do_not(start, tmp_path):
 
 BY_REAL_UID = {
     "identity/access.py": "rules and operators go by what the kernel says",
+    "identity/gateways.py": "so do those whose requests may name a principal",
     "request_context.py": "the log has the uid as it is",
     "admin/commands.py": "so has the list of requests",
     "identity/peer.py": "this is where users come from",

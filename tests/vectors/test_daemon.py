@@ -1,4 +1,5 @@
 import json
+import os
 import tomllib
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -56,6 +57,8 @@ def daemon_for() -> Iterator[DaemonFor]:
         def start(profile: str) -> DaemonProcess:
             if profile not in running:
                 config = tomllib.loads((PROFILES / f"{profile}.toml").read_text())
+                if "access" in config:
+                    config["access"]["gateways"]["uids"] = [os.getuid()]
                 running[profile] = make(config).start()
             return running[profile]
 

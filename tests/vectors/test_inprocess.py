@@ -1,5 +1,6 @@
 """The vectors against a daemon in the test's own event loop."""
 
+import os
 from collections import defaultdict
 from pathlib import Path
 from typing import Final
@@ -12,7 +13,7 @@ from inferd.app import make_daemon
 from inferd.cli.commands.serve import locate_models
 from inferd.client.sync import wait_until_ready
 from inferd.config.parse import parse_config
-from inferd.config.settings import Config
+from inferd.config.settings import Config, GatewayRule
 from protocol.player import play, settle
 from protocol.vector import PROFILES, Vector, all_vectors, read_vector
 
@@ -35,7 +36,11 @@ VECTORS: Final = vectors_by_profile()
 def config_for(profile: str, directory: Path) -> Config:
     config = parse_config((PROFILES / f"{profile}.toml").read_text())
     listen = msgspec.structs.replace(config.listen, directory=str(directory))
-    return msgspec.structs.replace(config, listen=listen)
+    access = config.access
+    if access.gateways is not None:
+        gateways = GatewayRule(uids=(os.getuid(),))
+        access = msgspec.structs.replace(access, gateways=gateways)
+    return msgspec.structs.replace(config, listen=listen, access=access)
 
 
 def replay(vectors: list[Vector], directory: Path) -> None:

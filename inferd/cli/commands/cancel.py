@@ -15,6 +15,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "id", metavar="ID", help="the id that the request was sent with"
     )
+    parser.add_argument(
+        "--principal",
+        metavar="NAME",
+        help="only the requests that a gateway sent for NAME",
+    )
     add_socket_argument(parser)
     parser.epilog = (
         "Ends every request with this id, queued or running, on any connection: "
@@ -25,7 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Cancel the requests, and print how many there were."""
     reply = send_command(
-        Command(command="cancel", id=arguments.id), arguments.directory
+        Command(
+            command="cancel",
+            id=arguments.id,
+            principal=UNSET if arguments.principal is None else arguments.principal,
+        ),
+        arguments.directory,
     )
     print_stderr(
         "cancelled" if reply.cancelled is UNSET else f"cancelled {reply.cancelled}"

@@ -13,6 +13,7 @@ from typing import Final
 
 import trio
 
+from inferd.backend.caller import is_principal, sharer_of
 from inferd.backend.job import NO_UID, GenerateJob, RenderedJob
 from inferd.engine.channel.demultiplexer import WorkerDiedError
 from inferd.engine.prepare.process import (
@@ -31,6 +32,7 @@ from inferd.ipc.preparer import (
 )
 from inferd.limits.engine import (
     KNOWN_GRAMMARS_PER_USER,
+    KNOWN_GRAMMARS_PRINCIPALS,
     KNOWN_GRAMMARS_USERS,
     PREPARER_STARTS_MAX,
     RENDER_ATTEMPTS_MAX,
@@ -43,8 +45,9 @@ class KnownGrammars:
 
     Bounds:
         ``KNOWN_GRAMMARS_PER_USER`` for each of ``KNOWN_GRAMMARS_USERS`` users; the least
-        recently used are evicted. Of owners below ``NO_UID``, who share one quota and may
-        be any number, one is kept.
+        recently used are evicted. Of the principals of a gateway,
+        ``KNOWN_GRAMMARS_PRINCIPALS`` are kept, and of the other owners below ``NO_UID``, who
+        share one quota and may be any number, one.
     """
 
     def __init__(self) -> None:
@@ -57,7 +60,10 @@ class KnownGrammars:
     def add(self, owner: int, digests: Iterable[bytes]) -> None:
         """Note that a user's grammars have compiled."""
         if owner < NO_UID and owner not in self._owners:
-            for other in [known for known in self._owners if known < NO_UID]:
+            most = KNOWN_GRAMMARS_PRINCIPALS if is_principal(owner) else 1
+            sharer = sharer_of(owner)
+            others = [each for each in self._owners if sharer_of(each) == sharer]
+            for other in others[: max(0, len(others) + 1 - most)]:
                 del self._owners[other]
         known = self._owners.setdefault(owner, OrderedDict())
         self._owners.move_to_end(owner)

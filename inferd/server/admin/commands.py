@@ -191,6 +191,7 @@ class Commands:
                 socket=each.socket,
                 uid=each.peer.uid,
                 pid=each.peer.pid,
+                principal=each.caller.principal or UNSET,
                 phase="queued" if each.started_at is None else "running",
                 age_ms=round((trio.current_time() - each.arrived_at) * 1000, 3),
                 backend=UNSET if each.backend is None else each.backend,
@@ -217,11 +218,17 @@ class Commands:
         return Reply(command="backends", ok=True, backends=infos)
 
     def _cancel(self, command: Command, peer: Peer) -> Reply:
-        """Cancel requests of the caller with an id, or any user's if it is an operator."""
+        """Cancel requests of the caller with an id, or any user's if it is an operator.
+
+        Those of a gateway's principal have to be asked for with that principal.
+        """
         if command.id is None:
             return _refused("cancel", "cancel needs the id of a request")
+        principal = None if command.principal is UNSET else command.principal
         n_cancelled = self.in_flight.cancel(
-            command.id, owner=None if is_operator(peer) else peer.owner
+            command.id,
+            owner=None if is_operator(peer) else peer.owner,
+            principal=principal if principal or is_operator(peer) else "",
         )
         if not n_cancelled:
             return _refused("cancel", f"no request has the id {_quoted(command.id)}")

@@ -9,7 +9,7 @@ from inferd.config.settings import BackendSettings, Config
 
 RELOADABLE_ADMISSION: Final = (
     *("max_queued", "max_queued_tokens", "max_queued_bytes"),
-    *("quantum_s", "max_live"),
+    *("quantum_s", "max_live", "gateway_weight"),
 )
 RELOADABLE_LIMITS: Final = (
     *("drain_s", "write_timeout_s", "max_unread_bytes", "idle_s", "line_timeout_s"),

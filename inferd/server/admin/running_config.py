@@ -11,7 +11,7 @@ from inferd.routing import ModelNames
 from inferd.server.admin.reload import ReloadResult, compare_configs, merge_config
 from inferd.server.connection.deps import ConnectionDeps
 from inferd.server.connection.limit import ConnectionLimit
-from inferd.server.identity.access import load_access
+from inferd.server.identity.access import Access, load_access
 from inferd.server.identity.mapping import Identities
 from inferd.server.identity.subuid import load_identities
 from inferd.server.listen.acceptor import Acceptor
@@ -67,7 +67,7 @@ class RunningConfig:
     """The names that requests may give to backends; it gets their aliases."""
 
     def __post_init__(self) -> None:
-        self.acceptor.access = load_access(self.config.access, self.surfaces)
+        self._set_access(load_access(self.config.access, self.surfaces))
         self._set_identities(load_identities(self.config.users))
         self.take_aliases(self.config.backend)
 
@@ -113,12 +113,13 @@ class RunningConfig:
         if merged.log.level != self.config.log.level:
             set_level(merged.log.level)
         self.config = merged
-        self.acceptor.access = access
+        self._set_access(access)
         self._set_identities(identities)
         self.deps.limits = merged.limits
         self.deps.line_limiter.limit = merged.limits.max_large_lines
         self.deps.output_quota.max_bytes = merged.limits.max_unread_bytes
         self.deps.media_quota.reconfigure(merged.limits)
+        self.deps.media_quota.gateway_weight = merged.admission.gateway_weight
         self.queue.reconfigure(merged.admission)
         self.take_aliases(merged.backend)
         self._set_fd_limits(allocation)
@@ -135,6 +136,11 @@ class RunningConfig:
         presize_fd_table(n_files, allocation, n_backends=self.n_backends)
         self._set_fd_limits(allocation)
         self.deps.fd_quota.max_fds = passed_fd_limit(n_files)
+
+    def _set_access(self, access: Access) -> None:
+        """Set who may connect, and whose next requests may name a principal."""
+        self.acceptor.access = access
+        self.deps.gateways.set_uids(access.gateways)
 
     def _set_identities(self, identities: Identities) -> None:
         """Set how new connections are mapped to users."""

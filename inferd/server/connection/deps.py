@@ -1,7 +1,9 @@
 """Dependencies that all connections of a daemon share."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from inferd.backend.gauge import GaugeSpec
 from inferd.config.settings import LimitSettings
 from inferd.limits.server import MAX_CLIENT_DESCRIPTORS
 from inferd.server.connection.disconnect_watch import DisconnectWatch
@@ -10,6 +12,7 @@ from inferd.server.connection.output_quota import OutputQuota
 from inferd.server.connection.read_ahead import ReadAheadCounter
 from inferd.server.event_loop.scheduler import LoopScheduler
 from inferd.server.fd_passing.quota import FdQuota
+from inferd.server.identity.gateways import Gateways
 from inferd.server.identity.mapping import Identities
 from inferd.server.inflight import InFlight
 from inferd.server.large_lines.decoder_pool import DecoderPool
@@ -38,3 +41,10 @@ class ConnectionDeps:
     fd_quota: FdQuota = field(default_factory=lambda: FdQuota(MAX_CLIENT_DESCRIPTORS))
     identities: Identities = field(default_factory=Identities)
     """Maps the credentials of new connections to users."""
+    gateways: Gateways = field(default_factory=Gateways)
+    """Says whose requests may name a principal."""
+
+    def gauges(self) -> Iterator[GaugeSpec]:
+        """Describe the gauges of what connections hold."""
+        parts = (self.connection_limit, self.output_quota, self.fd_quota, self.gateways)
+        return (each.gauge() for each in parts)

@@ -9,7 +9,7 @@ from inferd.limits.connections import READ_AHEAD_BYTES, READ_AHEAD_REQUESTS
 from inferd.limits.server import READ_AHEAD_MIN, READ_AHEAD_PER_USER
 from inferd.server.fd_passing.quota import LineFds
 from inferd.server.request_context import RequestContext
-from inferd.wire.requests import Request
+from inferd.wire.requests import CancelLine, Request
 from inferd.wire.speech import AppendLine
 
 R = TypeVar("R", bound=Request)
@@ -134,7 +134,7 @@ def route_append(
     open_contexts = [
         each
         for each in contexts
-        if each.request_id == line.id and not each.appends.is_closed
+        if _is_meant(line, each) and not each.appends.is_closed
     ]
     if not open_contexts:  # its request has ended meanwhile
         line_fds.close()
@@ -145,8 +145,14 @@ def route_append(
         context.fail(error)
 
 
-def cancel_by_id(request_id: str, contexts: Sequence[RequestContext]) -> None:
-    """Cancel the requests of an id."""
+def cancel_matching(line: CancelLine, contexts: Sequence[RequestContext]) -> None:
+    """Cancel the requests of an id and a principal."""
     for context in contexts:
-        if context.request_id == request_id:
+        if _is_meant(line, context):
             context.cancel()
+
+
+def _is_meant(line: CancelLine | AppendLine, context: RequestContext) -> bool:
+    """Tell whether a line is about a request: one of its id and its principal."""
+    is_same_principal = context.caller.principal == (line.principal or "")
+    return context.request_id == line.id and is_same_principal

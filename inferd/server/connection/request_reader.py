@@ -19,12 +19,12 @@ from inferd.limits.server import BYTES_PER_TASK, LINES_PER_TASK
 from inferd.server.connection.read_ahead import (
     PendingRequest,
     ReadAheadQueue,
-    cancel_by_id,
+    cancel_matching,
     route_append,
 )
 from inferd.server.fd_passing.quota import NO_FDS, LineFds
 from inferd.server.fd_passing.receive import FdsByLine
-from inferd.server.large_lines.decode import ParsedLine
+from inferd.server.large_lines.decode import ParsedLine, owned_by
 from inferd.server.large_lines.lines import LargeLine, LineBuffer
 from inferd.server.request_context import RequestContext
 from inferd.wire.codec import decode_cancel, decode_cancel_or_append
@@ -254,9 +254,9 @@ class RequestReader(Generic[R]):
                 request = self._decode(frame)
                 refusal = strict_refusal(frame, request)
                 self._add_request(request, len(frame), line_fds, refusal)
-            case CancelLine(id=request_id):
+            case CancelLine() as cancel:
                 line_fds.close()
-                cancel_by_id(request_id, self._all_contexts)
+                cancel_matching(cancel, self._all_contexts)
             case append:
                 route_append(append, len(frame), line_fds, self._all_contexts)
 
@@ -287,13 +287,13 @@ class RequestReader(Generic[R]):
             context = self._add_request(
                 cast("R", parsed.request), line.n_bytes, line_fds
             )
-            context.resolved = parsed.resolved
+            context.resolved = owned_by(context.owner, parsed.resolved)
             context.stats.update(parsed.stats)
         elif parsed.append is not None:
             route_append(parsed.append, line.n_bytes, line_fds, self._all_contexts)
-        else:
+        elif parsed.cancel is not None:
             line_fds.close()
-            cancel_by_id(parsed.cancel, self._all_contexts)
+            cancel_matching(parsed.cancel, self._all_contexts)
         self.parse_lines()
 
     def _add_request(
@@ -304,7 +304,7 @@ class RequestReader(Generic[R]):
         refusal: InferdError | None = None,
     ) -> RequestContext:
         context = self._make_context(request, n_bytes, line_fds)
-        refusal = self._refusal or line_fds.refusal or refusal
+        refusal = self._refusal or context.denial or line_fds.refusal or refusal
         self._queue.append(PendingRequest(request, context, refusal))
         return context
 

@@ -103,13 +103,17 @@ def context_maker(
         request: Request, n_bytes: int, line_fds: LineFds
     ) -> RequestContext:
         """Make the context of a request, which owns the descriptors from then on."""
+        now = trio.current_time()
+        principal, denial = deps.gateways.identify(peer, request.principal, now=now)
         context = RequestContext(
             peer,
             surface,
             request.id,
-            trio.current_time(),
+            now,
             n_bytes,
             line_fds=line_fds,
+            principal=principal,
+            denial=denial,
             appends=make_append_queue(
                 request, timeout_s=deps.limits.line_timeout_s, on_taken=on_taken
             ),

@@ -48,11 +48,13 @@ class Access:
 
     Args:
         rules: by the file name of the socket; a socket without a rule is open to everybody.
+        gateways: uids of the users whose requests may name a principal.
     """
 
     rules: Mapping[str, Rule] = field(
         default_factory=lambda: {ADMIN.socket: OPERATORS_ONLY}
     )
+    gateways: frozenset[int] = frozenset()
 
     def allows(
         self, leaf: str, peer: Peer, groups: Callable[[], frozenset[int]]
@@ -89,14 +91,17 @@ def load_access(
         setting: AccessRule | None = getattr(settings, surface.name, None)
         if setting is not None:
             rules[surface.socket] = _rule(surface.name, setting)
-    return Access(rules)
+    gateways = () if settings.gateways is None else settings.gateways.uids
+    return Access(rules, _uids("access.gateways.uids", gateways))
+
+
+def _uids(key: str, accounts: Sequence[Account]) -> frozenset[int]:
+    return _numbers(key, accounts, lambda name: pwd.getpwnam(name).pw_uid)
 
 
 def _rule(key: str, rule: AccessRule) -> Rule:
     return Rule(
-        uids=_numbers(
-            f"access.{key}.uids", rule.uids, lambda name: pwd.getpwnam(name).pw_uid
-        ),
+        uids=_uids(f"access.{key}.uids", rule.uids),
         gids=_numbers(
             f"access.{key}.gids", rule.gids, lambda name: grp.getgrnam(name).gr_gid
         ),

@@ -24,7 +24,7 @@ from inferd.server.identity.peer import Peer
 from inferd.server.large_lines.decoder_pool import DecoderOutput, DecoderPool
 from inferd.server.large_lines.lines import LargeLine
 from inferd.wire.blocks import Attachment, BlocksRequest, UnknownAttachment
-from inferd.wire.requests import Request
+from inferd.wire.requests import CancelLine, Request
 from inferd.wire.speech import AppendLine
 
 ResolveResult: TypeAlias = ResolvedRequest[Job] | InferdError
@@ -33,7 +33,7 @@ ResolveResult: TypeAlias = ResolvedRequest[Job] | InferdError
 class ParsedLine(NamedTuple):
     """A decoded line: a cancel, an append or a request."""
 
-    cancel: str = ""
+    cancel: CancelLine | None = None
     append: AppendLine | None = None
     request: Request | None = None
     resolved: ResolveResult | None = None
@@ -56,6 +56,21 @@ def resolved_or(
             raise resolved
         case _:
             return cast("ResolvedRequest[J]", resolved)
+
+
+def owned_by(owner: int, resolved: ResolveResult | None) -> ResolveResult | None:
+    """Return the result of resolving a request as that of an owner.
+
+    Its line was resolved as the peer's own: it says itself who asks.
+    """
+    if not isinstance(resolved, ResolvedRequest):
+        return resolved
+    job, speech = resolved.job, resolved.transcription
+    if isinstance(job, GenerateJob) and job.owner != owner:
+        job = replace(job, owner=owner)
+        speech = None if speech is None else replace(speech, owner=owner)
+        return replace(resolved, job=job, transcription=speech)
+    return resolved
 
 
 async def decode_line(
@@ -108,7 +123,7 @@ def _parsed_line(kind: AnyLineKind, output: DecoderOutput) -> ParsedLine:
     if result.request is not None:
         request, _ = kind.read_head(result.request)
         return _parsed_request(request, result.request, sections)
-    return ParsedLine(cancel=result.cancel or "")
+    return ParsedLine(cancel=result.cancel)
 
 
 def _parsed_request(

@@ -7,9 +7,10 @@ from typing import NamedTuple
 from inferd.admission.quota import Charge, Quota
 from inferd.admission.shares import CallerCounts, Shares
 from inferd.backend.caller import Caller
-from inferd.config.settings import LimitSettings
+from inferd.config.settings import Config, LimitSettings
 from inferd.errors import InvalidRequestError, QueueFullError
 from inferd.limits.admission import GATEWAY_WEIGHT
+from inferd.limits.server import MAX_MEDIA_FILES
 from inferd.server.media.attachments import (
     MEDIA_SLICE_BYTES,
     AttachmentFile,
@@ -103,6 +104,12 @@ class MediaQuota:
         self._bytes.release(charges.n_bytes)
         self._files.release(charges.files)
         self._requests.add(charges.files.caller, -1)
+
+
+def make_media_quota(config: Config, depth: Callable[[], int]) -> MediaQuota:
+    """Make the quota that the configuration describes; ``depth`` counts waiting requests."""
+    weight = config.admission.gateway_weight
+    return MediaQuota(config.limits, MAX_MEDIA_FILES, depth, weight)
 
 
 class RequestMedia:

@@ -202,6 +202,7 @@ class RequestQueue:
         )
         self._admission.set_quantum(settings.quantum_s)
         self._admission.set_max_live(settings.max_live)
+        self._admission.set_gateway_weight(settings.gateway_weight)
 
     def close(self) -> None:
         """Refuse all further requests."""

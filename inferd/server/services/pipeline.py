@@ -9,7 +9,6 @@ import trio
 from msgspec.structs import replace
 
 from inferd.admission.control import RequestTraits
-from inferd.backend.caller import Caller
 from inferd.backend.interface import Backend, J, Prepared
 from inferd.backend.job import GenerateJob, Job, RenderedJob
 from inferd.config.settings import LimitSettings
@@ -194,7 +193,7 @@ def _traits_of(
     """Return what decides when a request of a backend runs."""
     return RequestTraits(
         backend=backend,
-        caller=Caller(context.peer.user),
+        caller=context.caller,
         priority=plan.priority,
         n_bytes=context.n_bytes,
         writes=isinstance(plan.job, GenerateJob),

@@ -24,7 +24,7 @@ class V1Service(GenerateService[GenerateRequest, TokenEvent]):
         self, request: GenerateRequest, seed: int, context: RequestContext
     ) -> ResolvedRequest[GenerateJob]:
         """Resolve a request for the user at the other end."""
-        return resolve_v1(request, seed=seed, owner=context.peer.owner)
+        return resolve_v1(request, seed=seed, owner=context.owner)
 
     def make_frames(
         self, plan: ResolvedRequest[GenerateJob], context: RequestContext

@@ -8,7 +8,6 @@ from typing import cast
 
 from msgspec.structs import replace
 
-from inferd.backend.caller import Caller
 from inferd.backend.events import TokenEventV2
 from inferd.backend.interface import Backend, EventStream, Prepared
 from inferd.backend.job import GenerateJob, Media, TranscribeJob, media_of
@@ -95,7 +94,7 @@ class V2Service(GenerateService[BlocksRequest, TokenEventV2]):
         return resolve_v2(
             request,
             seed=seed,
-            owner=context.peer.owner,
+            owner=context.owner,
             marker=secrets.token_hex(MEDIA_MARKER_BYTES),
             n_fds=len(context.fds),
         )
@@ -115,7 +114,7 @@ class V2Service(GenerateService[BlocksRequest, TokenEventV2]):
         reports: Reports,
     ) -> AsyncIterator[EventStream[TokenEventV2]]:
         """Hold a permit and the request's media while inside, and run the job."""
-        with self.pipeline.media_quota.open(Caller(context.peer.user)) as request_media:
+        with self.pipeline.media_quota.open(context.caller) as request_media:
 
             async def make_job(backend: Backend) -> tuple[V2Job, Sequence[int]]:
                 job = _job_for(backend, plan)

@@ -1,3 +1,4 @@
+import json
 import math
 
 import msgspec
@@ -13,7 +14,7 @@ from inferd.client.exchange import (
     RequestFailedError,
     check_sound,
     embeddings_of,
-    with_model,
+    with_options,
 )
 from inferd.client.frames import ClientDoneFrame, ClientErrorFrame
 from inferd.client.surfaces import BLOCKS, EMBED, TEXT
@@ -338,8 +339,24 @@ def test_audio_and_an_open_attachment_require_each_other():
             check_sound(closed, is_given=True)
 
 
-def test_a_model_is_set_if_one_is_given_and_else_left_as_it_is():
+def test_an_option_is_set_if_it_is_given_and_else_left_as_it_is():
     request = EmbedRequest(id="r", input=["a"], model="own")
-    assert with_model(request, None) is request
-    assert with_model(request, "other").model == "other"
-    assert request.model == "own"
+    assert with_options(request, None, None) is request
+    assert with_options(request, "other", None).model == "other"
+    named = with_options(request, None, "ann")
+    assert (named.model, named.principal) == ("own", "ann")
+    assert (request.model, request.principal) == ("own", None)
+
+
+@pytest.mark.parametrize("principal", [None, "ann"])
+def test_a_cancel_and_an_append_name_the_principal_of_their_request(principal):
+    exchange = Exchange(BLOCKS)
+    sound = AudioAttachment("s", 16_000, open=True)
+    request = BlocksRequest(
+        id="r", messages=[], attachments=[sound], principal=principal
+    )
+    exchange.start(request)
+    lines = [exchange.append(b"abcd"), exchange.cancel("r") or b""]
+    named = {"principal": principal} if principal else {}
+    for line in map(json.loads, lines):
+        assert {k: v for k, v in line.items() if k == "principal"} == named

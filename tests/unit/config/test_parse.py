@@ -28,7 +28,8 @@ MOCK_KEYS = (
     "load_delay_ms, memory_mb, name, prepare_delay_ms, token_delay_ms, tokens, transcribe, vision"
 )
 ADMISSION_KEYS = (
-    "max_active, max_live, max_queued, max_queued_bytes, max_queued_tokens, quantum_s"
+    "gateway_weight, max_active, max_live, max_queued, max_queued_bytes, "
+    "max_queued_tokens, quantum_s"
 )
 _SERVED_WITHOUT_QUEUE = (
     "admission.max_queued = 0: models.serve needs 1 at least, as its models are loaded on "

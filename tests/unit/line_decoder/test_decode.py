@@ -12,7 +12,7 @@ from inferd.line_decoder.kind import DecodeOutput
 from inferd.line_decoder.kinds import KINDS
 from inferd.line_decoder.messages import DecodeTask, framed
 from inferd.wire.blocks import BlocksRequest
-from inferd.wire.requests import GenerateRequest
+from inferd.wire.requests import CancelLine, GenerateRequest
 
 
 def ask_for(kind: str, line: bytes, **fields: Any) -> DecodeTask:
@@ -134,7 +134,9 @@ def test_a_line_that_is_no_request_is_a_failure():
 
 
 def test_cancels_are_read_everywhere_and_appends_on_v2_alone():
-    assert found("embed", {"type": "cancel", "id": "r"}).result.cancel == "r"
+    assert found("embed", {"type": "cancel", "id": "r"}).result.cancel == CancelLine(
+        id="r"
+    )
     line = {"type": "append", "id": "r", "attachment_id": "a", "bytes": "AAAA"}
     result = found("blocks", line)
     assert result.result.append is not None

@@ -30,6 +30,7 @@ from inferd.line_decoder.messages import (
     framed,
 )
 from inferd.wire.blocks import BlocksRequest
+from inferd.wire.requests import CancelLine
 
 NEVER_RAISED_BY_A_DECODER = {ContextOverflowError}
 """It counts no tokens."""
@@ -76,7 +77,7 @@ def test_a_message_has_its_length_before_it():
     ask = DecodeTask(kind="text", n_bytes=7, seed=1, owner=2)
     for message, decoder in (
         (ask, TASK_DECODER),
-        (DecodeResult(cancel="r"), RESULT_DECODER),
+        (DecodeResult(cancel=CancelLine(id="r")), RESULT_DECODER),
     ):
         data = framed(message)
         assert int.from_bytes(data[:LENGTH_BYTES], "little") == len(data) - LENGTH_BYTES
@@ -160,7 +161,9 @@ WRONG: dict[str, Callable[[DecodeResult], DecodeResult]] = {
         answer, sections=[MAX_IPC_MESSAGE_BYTES] * 2
     ),
     "a failure with a section": lambda _: DecodeResult(failure=FAILURE, sections=[1]),
-    "a cancel with a section": lambda _: DecodeResult(cancel="r", sections=[1]),
+    "a cancel with a section": lambda _: DecodeResult(
+        cancel=CancelLine(id="r"), sections=[1]
+    ),
     "no job": of_request(job=None),
     "a job that is refused": of_request(refusal=FAILURE),
     "a request of another kind": of_request(kind="text"),

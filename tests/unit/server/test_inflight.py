@@ -4,6 +4,7 @@ import pytest
 import trio
 
 from inferd import surfaces
+from inferd.server.identity.gateways import Principal
 from inferd.server.identity.peer import Peer
 from inferd.server.inflight import InFlight
 from inferd.server.request_context import RequestContext
@@ -67,6 +68,19 @@ async def test_a_cancel_reaches_all_requests_with_an_id_or_those_of_one_owner():
         assert in_flight.cancel("R", owner=None) == 0
         assert in_flight.cancel("r", owner=None) == 2
         assert [each.is_cancelled for each in in_flight] == [True, True, False]
+
+
+async def test_a_cancel_reaches_the_requests_of_one_principal():
+    in_flight = InFlight(Metrics())
+    own, anns, bobs = (begin("r") for _ in range(3))
+    anns.principal, bobs.principal = Principal("ann", -9), Principal("bob", -8)
+    with present(in_flight, own, anns, bobs):
+        assert in_flight.cancel("r", owner=1000, principal="ann") == 1
+        assert [each.is_cancelled for each in in_flight] == [False, True, False]
+        assert in_flight.cancel("r", owner=1000) == 1
+        assert not bobs.is_cancelled
+        assert in_flight.cancel("r", owner=7, principal=None) == 0
+        assert in_flight.cancel("r", owner=None, principal=None) == 3
 
 
 async def test_owner_0_has_no_more_rights_here():

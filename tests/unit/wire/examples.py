@@ -4,7 +4,7 @@ TEXT = (
     b'{"id":"a","messages":[{"role":"system","content":""},'
     b'{"role":"user","content":"h\\u00e9"}],"temperature":0.5,"top_p":1,"top_k":0,'
     b'"max_tokens":8,"stream":false,"image_token_budget":70,"grammar":"root ::= \\"x\\"",'
-    b'"stop":["\\n","b"],"seed":7,"progress":true,"model":"m","strict":true}'
+    b'"stop":["\\n","b"],"seed":7,"progress":true,"model":"m","principal":"p","strict":true}'
 )
 
 CONTENT = (
@@ -29,11 +29,11 @@ BLOCKS = (
     b'"response_format":{"type":"json_schema","schema":{}},"tool_choice":{"name":"f"},'
     b'"thinking":true,"stream":false,"priority":-10,"deadline_ms":1,"cache":"off",'
     b'"prefill_only":false,"progress":true,"language":"de","translate":true,'
-    b'"timestamps":"word","model":"m","strict":true,"keep_alive_s":0.5}'
+    b'"timestamps":"word","model":"m","principal":"p","strict":true,"keep_alive_s":0.5}'
 )
 
-EMBED = b'{"id":"a","input":["one","two"],"dimensions":4,"task":"similarity","model":"m","strict":true}'
-RERANK = b'{"id":"a","query":"q","documents":["one","two"],"top_n":1,"model":"m","strict":true}'
+EMBED = b'{"id":"a","input":["one","two"],"dimensions":4,"task":"similarity","model":"m","principal":"p","strict":true}'
+RERANK = b'{"id":"a","query":"q","documents":["one","two"],"top_n":1,"model":"m","principal":"p","strict":true}'
 CANCEL = b'{"type":"cancel","id":"a"}'
 COMMAND = b'{"command":"cancel","id":"a"}'
 APPEND = b'{"type":"append","id":"a","attachment_id":"s","bytes":"AAAAAA==","end":true}'

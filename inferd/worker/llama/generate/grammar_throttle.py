@@ -7,6 +7,7 @@ as long. An answer that runs alone is never delayed, and no text changes.
 
 from collections.abc import Collection
 
+from inferd.backend.caller import sharer_of
 from inferd.limits.worker import GRAMMAR_UNTHROTTLED_S
 from inferd.worker.llama.generate.sequence import RunningSequence
 
@@ -29,7 +30,7 @@ class GrammarThrottle:
         self._slow: dict[int, None] = {}
         """Tickets of answers whose grammar took long for its last token, oldest first."""
         self._last_charges: dict[int, int] = {}
-        """By user: the number of the latest charge."""
+        """By owner, and by whose share it uses: the number of the latest charge."""
         self._n_charges = 0
 
     def record_grammar_time(self, sequence: RunningSequence, seconds: float) -> None:
@@ -39,7 +40,9 @@ class GrammarThrottle:
             self._debt_s += seconds
             self._slow[sequence.ticket] = None
             self._n_charges += 1
-            self._last_charges[sequence.job.owner] = self._n_charges
+            owner = sequence.job.owner
+            for each in (owner, sharer_of(owner)):
+                self._last_charges[each] = self._n_charges
 
     def record_batch_time(self, seconds: float) -> None:
         """Record how long a batch took, which pays back grammar time."""
@@ -61,5 +64,10 @@ class GrammarThrottle:
             return quick
         slow = {each.ticket: each for each in sequences if each.ticket in self._slow}
         in_turn = [slow[ticket] for ticket in self._slow if ticket in slow]
-        in_turn.sort(key=lambda each: self._last_charges.get(each.job.owner, 0))
+        in_turn.sort(key=lambda each: self._turn_of(each.job.owner))
         return quick + in_turn[:1]
+
+    def _turn_of(self, owner: int) -> tuple[int, int]:
+        """Return what orders owners: by user first, so that names multiply no turns."""
+        last = self._last_charges
+        return last.get(sharer_of(owner), 0), last.get(owner, 0)

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import numpy.typing as npt
 
-from inferd.backend.job import NO_UID
+from inferd.backend.caller import sharer_of
 from inferd.worker.llama.generate.sequence import RunningSequence
 
 __all__ = ["PausedStates"]
@@ -63,14 +63,14 @@ class PausedStates:
 
     def _newest_over_share(self, owner: int, n_bytes: int) -> int | None:
         """Return the ticket of the newest state of another user over an even share."""
-        held = Counter({_sharer(owner): n_bytes})
+        held = Counter({sharer_of(owner): n_bytes})
         for ticket, n in self._sizes():
             held[self._sharer_of(ticket)] += n
         share = self._max_bytes / len(held)
         over = [
             ticket
             for ticket, _ in self._sizes()
-            if self._sharer_of(ticket) != _sharer(owner)
+            if self._sharer_of(ticket) != sharer_of(owner)
             and held[self._sharer_of(ticket)] > share
         ]
         return over[-1] if over else None
@@ -83,9 +83,4 @@ class PausedStates:
         ]
 
     def _sharer_of(self, ticket: int) -> int:
-        return _sharer(self._paused[ticket][0].job.owner)
-
-
-def _sharer(owner: int) -> int:
-    """Return the share that a user counts towards: all unmapped users share one."""
-    return max(owner, NO_UID)
+        return sharer_of(self._paused[ticket][0].job.owner)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from inferd.backend.job import NO_UID
+from inferd.backend.caller import sharer_of
 
 __all__ = [
     "Bytes",
@@ -162,13 +162,26 @@ class PrefixCache:
         self.refresh(prefix)
 
     def _above_share(self, owner: int, n_bytes: int) -> list[CachedPrefix]:
-        """Return saved sequences of users who would exceed an even share."""
+        """Return saved sequences of owners who would exceed an even share.
+
+        Users have equal shares, as ``sharer_of`` says who that is; owners who use a share
+        together have equal parts of it.
+        """
         saved = [each for each in self._cached if each.saved is not None]
-        held = Counter({_sharer(owner): n_bytes})
+        held = Counter({owner: n_bytes})
         for each in saved:
-            held[_sharer(each.owner)] += each.n_bytes
-        share = self._max_saved_bytes / len(held)
-        return [each for each in saved if held[_sharer(each.owner)] > share]
+            held[each.owner] += each.n_bytes
+        of_sharers: Counter[int] = Counter()
+        for each_owner, n in held.items():
+            of_sharers[sharer_of(each_owner)] += n
+        n_owners = Counter(map(sharer_of, held))
+        share = self._max_saved_bytes / len(of_sharers)
+        return [
+            each
+            for each in saved
+            if of_sharers[sharer := sharer_of(each.owner)] > share
+            and held[each.owner] > share / n_owners[sharer]
+        ]
 
     def clear(self) -> None:
         """Remove all sequences."""
@@ -190,15 +203,6 @@ class PrefixCache:
         """
         first_needed = max(0, prefix.position(n) - max(1, self._window))
         return n == len(prefix.tokens) or prefix.first <= first_needed
-
-
-def _sharer(owner: int) -> int:
-    """Return the id whose memory share is used; ids below ``NO_UID`` use one share together.
-
-    These are unmapped users, and uids that count as one user: with a share each, they would
-    get many.
-    """
-    return max(owner, NO_UID)
 
 
 def position_of(n_tokens: int, skips: Iterable[tuple[int, int]]) -> int:

@@ -1,8 +1,13 @@
 from hypothesis import given, strategies as st
 
+from inferd.backend.caller import owner_of
 from inferd.backend.job import NO_UID
 from inferd.engine.prepare.preparer import KnownGrammars
-from inferd.limits.engine import KNOWN_GRAMMARS_PER_USER, KNOWN_GRAMMARS_USERS
+from inferd.limits.engine import (
+    KNOWN_GRAMMARS_PER_USER,
+    KNOWN_GRAMMARS_PRINCIPALS,
+    KNOWN_GRAMMARS_USERS,
+)
 
 GRAMMARS = st.lists(st.tuples(st.integers(-5, 5), st.binary(min_size=1, max_size=2)))
 
@@ -46,6 +51,17 @@ def test_owners_without_a_uid_evict_no_user():
     assert known.of(7) == (b"x",)
     assert known.of(NO_UID - KNOWN_GRAMMARS_USERS) == (b"y",)
     assert len(known._owners) == 2
+
+
+def test_names_evict_no_user_and_those_of_a_gateway_that_came_last_are_kept():
+    known = KnownGrammars()
+    known.add(7, [b"x"])
+    known.add(owner_of(1, 1), [b"x"])
+    for name in range(KNOWN_GRAMMARS_USERS):
+        known.add(owner_of(0, name), [b"y"])
+    assert known.of(7) == known.of(owner_of(1, 1)) == (b"x",)
+    kept = [name for name in range(KNOWN_GRAMMARS_USERS) if known.of(owner_of(0, name))]
+    assert kept == [*range(KNOWN_GRAMMARS_USERS)][-KNOWN_GRAMMARS_PRINCIPALS:]
 
 
 def test_an_unknown_user_has_no_grammars():

@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given, strategies as st
 
-from inferd.config.settings import AccessRule, AccessSettings, ConfigError
+from inferd.config.settings import AccessRule, AccessSettings, ConfigError, GatewayRule
 from inferd.server.identity.access import (
     Access,
     Rule,
@@ -132,3 +132,12 @@ def test_a_peer_is_let_in_if_and_only_if_it_or_a_group_of_its_is_named(
     peer = Peer(pid=1, uid=uid, gid=6)
     allowed = Rule(uids, gids).allows(peer, lambda: groups)
     assert allowed == (uid in uids or bool(gids & groups))
+
+
+def test_gateways_are_named_by_number_or_name_and_there_are_none_by_default():
+    assert load_access(AccessSettings()).gateways == frozenset()
+    rule = GatewayRule(uids=("root", 5))
+    assert load_access(AccessSettings(gateways=rule)).gateways == {0, 5}
+    unknown = AccessSettings(gateways=GatewayRule(uids=("no-such-name",)))
+    with pytest.raises(ConfigError, match=r"access\.gateways\.uids = 'no-such-name'"):
+        load_access(unknown)

@@ -25,7 +25,7 @@ from inferd.server.identity.peer import Peer
 from inferd.server.large_lines.decode import ParsedLine, decode_line, resolved_or
 from inferd.server.large_lines.decoder_pool import DecoderOutput, DecoderPool
 from inferd.server.large_lines.lines import LargeLine
-from inferd.wire.requests import GenerateRequest
+from inferd.wire.requests import CancelLine, GenerateRequest
 
 REQUEST = {"id": "r", "messages": [{"role": "user", "content": "hello"}]}
 
@@ -101,7 +101,7 @@ async def test_texts_are_put_back_into_attachments():
 
 
 async def test_cancels_and_appends_are_decoded():
-    assert (await found({"type": "cancel", "id": "r"})).cancel == "r"
+    assert (await found({"type": "cancel", "id": "r"})).cancel == CancelLine(id="r")
     line = {"type": "append", "id": "r", "attachment_id": "a", "bytes": "AAAA"}
     it = await found(line, "blocks")
     assert bytes(it.append.bytes) == b"AAAA"

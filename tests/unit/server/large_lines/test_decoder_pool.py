@@ -26,6 +26,7 @@ from inferd.line_decoder.messages import (
 from inferd.server.event_loop.scheduler import LoopScheduler
 from inferd.server.large_lines import decoder_pool
 from inferd.server.large_lines.decoder_pool import DecoderPool, DecoderProcess
+from inferd.wire.requests import CancelLine
 from tests.fakes.writes import WriteSteps
 
 LINE = b'{"id":"r","messages":[{"role":"user","content":"hello"}]}'
@@ -36,6 +37,7 @@ GREETING = """
 import os, socket, sys
 from inferd.line_decoder.messages import framed
 from inferd.ipc.worker import SandboxReport
+from inferd.wire.requests import CancelLine
 sock = socket.socket(fileno=int(sys.argv[1]))
 sock.sendall(framed(SandboxReport(landlock=1, seccomp=%r)))
 sock.recv(1)
@@ -122,7 +124,7 @@ async def test_one_that_dies_over_a_line_loses_that_alone(code, run_instead):
     "answer",
     [
         "framed(DecodeResult())",
-        "framed(DecodeResult(cancel='r', sections=[9]))",
+        "framed(DecodeResult(cancel=CancelLine(id='r'), sections=[9]))",
         "framed(DecodeResult(failure=DecodeFailure('InvalidRequestError', 'no'), sections=[-1]))",
         "(2**31).to_bytes(4, 'little')",
         "b'\\x01\\0\\0\\0\\xff'",
@@ -178,7 +180,7 @@ class EagerSocket:
 async def test_no_step_offers_more_than_one_write_to_a_process(monkeypatch):
     parts = [bytearray(WRITE_BYTES)] * 50 + [bytearray(3 * WRITE_BYTES)]
     n_bytes = sum(map(len, parts))
-    result = DecodeResult(cancel="r")
+    result = DecodeResult(cancel=CancelLine(id="r"))
     with WriteSteps().counting() as steps:
         sock = EagerSocket(steps, framed(result))
         spawned = SpawnedProcess(None, sock, None)  # type: ignore[arg-type]

@@ -3,6 +3,7 @@ from typing import Any
 
 from hypothesis import given, strategies as st
 
+from inferd.backend.caller import owner_of
 from inferd.limits.worker import GRAMMAR_UNTHROTTLED_S
 from inferd.worker.llama.generate.grammar_throttle import GrammarThrottle
 
@@ -54,6 +55,19 @@ def test_of_those_who_took_long_one_is_let_in_at_a_time_and_users_take_turns():
     for _ in range(6):
         [quick, slow] = dues.select(everybody)
         assert quick is plain
+        chosen.append(slow.ticket)
+        dues.record_grammar_time(slow, SLOW_S)
+        dues.record_batch_time(SLOW_S)
+    assert chosen == [4, 1, 4, 2, 4, 3]
+
+
+def test_names_of_a_gateway_have_one_users_turns_and_take_turns_in_them():
+    one, two, three = (sequence(n, owner=owner_of(0, n)) for n in (1, 2, 3))
+    other, plain = sequence(4, owner=8), sequence(5)
+    dues = owing(other, one, two, three)
+    chosen = []
+    for _ in range(6):
+        [_, slow] = dues.select([one, two, three, other, plain])
         chosen.append(slow.ticket)
         dues.record_grammar_time(slow, SLOW_S)
         dues.record_batch_time(SLOW_S)

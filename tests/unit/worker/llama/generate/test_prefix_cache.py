@@ -1,6 +1,7 @@
 import numpy as np
 from hypothesis import given, settings, strategies as st
 
+from inferd.backend.caller import owner_of
 from inferd.worker.llama.generate.prefix_cache import (
     CachedPrefix,
     PrefixCache,
@@ -196,6 +197,24 @@ def test_nobody_loses_an_even_share_to_others_or_to_those_who_share_nothing(floo
         mine.add(entry := kept(*range(number, number + 50), owner=owner, slot=0))
         save(mine, entry, n_bytes)
     assert all(mine.find(0, tokens(n))[1] for n in range(3))
+
+
+NAMES = st.integers(1, 40).map(lambda name: owner_of(0, name))
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(NAMES, st.integers(1, ROOM)), max_size=30))
+def test_names_of_a_gateway_have_one_share_and_equal_parts_of_it(flood):
+    mine, first = prefixes(), owner_of(0, 99)
+    for n in range(3):  # a third of an even share, of a user and of each of 41 names
+        for token, owner, n_bytes in ((n, 0, ROOM // 6), (9 + n, first, ROOM // 252)):
+            mine.add(entry := kept(token, owner=owner, slot=0))
+            save(mine, entry, n_bytes)
+    for number, (owner, n_bytes) in enumerate(flood, 20):
+        mine.add(entry := kept(*range(number, number + 50), owner=owner, slot=0))
+        save(mine, entry, n_bytes)
+    assert all(mine.find(0, tokens(n))[1] for n in range(3))
+    assert all(mine.find(first, tokens(9 + n))[1] for n in range(3))
 
 
 def test_behind_a_grid_there_are_fewer_positions_than_tokens():
