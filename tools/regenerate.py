@@ -7,6 +7,7 @@ adr/README.md           the header of each record in adr/
 protocol/errors.md      the classes of inferd.errors
 protocol/schema/*.json  the messages of inferd.wire
 docs/configuration.md   the tables of inferd.config and the places of inferd.paths
+docs/bridge-*.md        the tables of fields of inferd.bridge's APIs
 docs/metrics.md         the metrics of a daemon, in inferd.server.telemetry and gauges
 systemd/**/*.socket     the surfaces of inferd.surfaces
 systemd/**/*.service    the same, in the lists of sockets; the rest is written by hand
@@ -20,6 +21,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from tools.documents.bridge import api_references
 from tools.documents.decisions import adr_index
 from tools.documents.failures import error_table
 from tools.documents.markdown import UnreadableError
@@ -63,6 +65,7 @@ def generated(root: Path) -> dict[Path, str]:
         root / "protocol" / "errors.md": error_table(),
         root / "docs" / "configuration.md": settings_reference(),
         root / "docs" / "metrics.md": metric_list(),
+        **{root / "docs" / name: text for name, text in api_references().items()},
         **{
             root / "protocol" / "schema" / f"{name}.json": schema_text(message)
             for name, message in MESSAGES.items()

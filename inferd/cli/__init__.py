@@ -14,6 +14,7 @@ from inferd.terminal import Parser, StdoutError, close_stderr, safe_tracebacks
 
 COMMANDS: Final = {
     "serve": "run the daemon in the foreground",
+    "bridge": "serve HTTP beside the daemon, with OpenAI's API; make tokens for it",
     "demo": "start a private daemon, ask it one question, stop it",
     "generate": "ask the daemon for one answer",
     "embed": "turn texts into embeddings, a JSON line each",
@@ -119,6 +120,7 @@ def _parse_command(
     module = import_module(f"{package}.{name}{'_' if iskeyword(name) else ''}")
     module.add_arguments(command)
     command.set_defaults(run=module.run)
-    if "--" in argv:  # parse_intermixed_args loses the arguments after it
+    if "--" in argv or getattr(module, "HAS_COMMANDS", False):
+        # parse_intermixed_args loses the arguments after -- and takes no commands
         return command.parse_args(argv[1:])
     return command.parse_intermixed_args(argv[1:])  # positionals between options

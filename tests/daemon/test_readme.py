@@ -45,6 +45,8 @@ PROGRAMS: Final = [
     for number, program in enumerate(blocks("python"), 1)
 ]
 SOCKETS: Final = "sockets="
+BRIDGE: Final = (".venv/bin/inferd bridge", "curl --silent http://127.0.0.1:8313/")
+"""Commands that `tests/daemon/test_bridge.py` runs."""
 COMMANDS: Final = [line for block in blocks("sh") for line in block.splitlines()]
 PROMPTS: Final = [
     line.removeprefix("$ ")
@@ -279,7 +281,7 @@ def tells(log: Path, fields: Frame) -> bool:
 
 
 def test_every_command_of_the_readme_is_known_here():
-    known = (*CHECKS, SERVE, SOCKETS, "make ")
+    known = (*CHECKS, SERVE, SOCKETS, *BRIDGE, "make ")
     assert [line for line in COMMANDS if not line.startswith(known)] == []
     assert SERVE in COMMANDS
     assert len(WITH_DAEMON) == len(CHECKS)

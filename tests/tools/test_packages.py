@@ -104,7 +104,9 @@ def test_each_version_is_exact_and_has_digests(package):
 
 
 def test_it_names_all_that_is_asked_for_by_name():
-    asked = packages.wanted("llama", "whisper", "media", "models", "fuzz", "dev")
+    asked = packages.wanted(
+        "llama", "whisper", "media", "models", "bridge", "fuzz", "dev"
+    )
     names = {normal(re.split("[<>=]", each)[0]) for each in asked}
     needed = {"pip", "hatchling", "editables", *hashes.SOURCES}
     assert names | needed <= PINS.keys()

@@ -78,7 +78,11 @@ def _with_aliases(
 
 
 def compare_configs(running: Config, merged: Config, new: Config) -> ReloadResult:
-    """List the keys that were applied, and those that need a restart."""
+    """List the keys that were applied, and those that need a restart.
+
+    Those of ``[bridge]`` are another process's.
+    """
+    new = msgspec.structs.replace(new, bridge=running.bridge)
     return ReloadResult([*_differences(running, merged)], [*_differences(merged, new)])
 
 

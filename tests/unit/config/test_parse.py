@@ -93,7 +93,7 @@ def test_every_table_is_read():
         (
             "oops = 1",
             (
-                "oops: no such key; allowed: access, admission, backend, limits, "
+                "oops: no such key; allowed: access, admission, backend, bridge, limits, "
                 "listen, log, memory, models, users"
             ),
         ),

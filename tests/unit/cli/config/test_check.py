@@ -21,7 +21,9 @@ def test_every_fault_is_a_line_and_the_exit_code_is_that_of_serve(inferd, file):
     file.write_text("no = 1\n[limits]\ndrain_s = 'x'\n")
     code, stdout, stderr = inferd("config", "check", "--config", file)
     assert (code, stdout) == (2, "")
-    allowed = "access, admission, backend, limits, listen, log, memory, models, users"
+    allowed = (
+        "access, admission, backend, bridge, limits, listen, log, memory, models, users"
+    )
     assert stderr.splitlines() == [
         f"error: {file}: no: no such key; allowed: {allowed}",
         f"error: {file}: limits.drain_s = 'x': expected `float`, got `str`",

@@ -2,6 +2,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
+from inferd.config.bridge import BridgeSettings
 from inferd.config.kinds.llamacpp import LlamaCppSettings
 from inferd.config.kinds.mock import MockSettings
 from inferd.config.settings import (
@@ -34,6 +35,11 @@ def changed(running: Config, **tables) -> tuple[Config, list[str], list[str]]:
 
 def test_the_same_again_changes_nothing():
     assert changed(BASE) == (BASE, [], [])
+
+
+def test_settings_of_the_bridge_are_not_the_daemons():
+    bridge = BridgeSettings(listen="127.0.0.1:1")
+    assert changed(BASE, bridge=bridge) == (BASE, [], [])
 
 
 def test_the_log_goes_on_where_it_began_at_another_level():

@@ -1,0 +1,15 @@
+"""The HTTP bridge: a process of its own, and an ordinary client of the daemon's sockets.
+
+==============  =======================================  ==================================
+package         takes                                    gives
+==============  =======================================  ==================================
+http            connections                              requests, within bounds
+identity        a token, or the kernel's word on a uid   a principal with scopes
+openai          a body of that API, and frames           a request to the daemon, an answer
+translation     what all APIs share                      tables of fields, failures
+upstream        a request to the daemon                  frames, or a failure
+serve           the configuration                        all of it, composed
+==============  =======================================  ==================================
+
+An API is a package of pure translation and its record in ``apis``.
+"""

@@ -1,0 +1,322 @@
+"""The application: routes, who may use them, and failures in the form of each API."""
+
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+import msgspec
+import trio
+from starlette.exceptions import HTTPException
+from starlette.routing import Route, Router
+from starlette.types import Receive, Scope as AsgiScope, Send
+
+from inferd import __version__
+from inferd.bridge.access_log import BridgeLog
+from inferd.bridge.apis import APIS, api_of
+from inferd.bridge.http.answer import answer
+from inferd.bridge.http.exchange import BodyBudget, HangUpError, HttpExchange
+from inferd.bridge.http.guard import (
+    HeadRules,
+    cors_headers,
+    credential_of,
+    preflight_headers,
+)
+from inferd.bridge.identity.caller import Caller, Callers
+from inferd.bridge.identity.token import Scope
+from inferd.bridge.metrics import CONTENT_TYPE, BridgeMetrics
+from inferd.bridge.translation.api import Api, Operation
+from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.question import Asked
+from inferd.bridge.upstream.daemon import DaemonClient
+from inferd.config.bridge import BridgeSettings
+from inferd.limits.bridge import THREADED_BODY_BYTES
+
+EXCHANGE: Final = "inferd.exchange"
+"""Key of a scope under which routes find the exchange."""
+Handler = Callable[[HttpExchange, Mapping[str, str]], Awaitable[None]]
+
+
+class BridgeApp:
+    """The ASGI application.
+
+    Args:
+        daemon: answers requests.
+        callers: recognises who asks.
+        rules: for the heads of requests.
+        settings: the bounds.
+        log: gets a line for each request.
+        apis: that are served.
+    """
+
+    def __init__(  # noqa: PLR0913  # what the application is made of
+        self,
+        daemon: DaemonClient,
+        callers: Callers,
+        rules: HeadRules,
+        settings: BridgeSettings,
+        log: BridgeLog,
+        *,
+        apis: Sequence[Api] = APIS,
+    ) -> None:
+        self._daemon = daemon
+        self._callers = callers
+        self._rules = rules
+        self._settings = settings
+        self._log = log
+        self._apis = apis
+        self._budget = BodyBudget(settings.max_bodies_bytes)
+        self._began_s = int(time.time())
+        self.metrics = BridgeMetrics()
+        self._router = Router(routes=[*self._routes()], redirect_slashes=False)
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await send({"type": "websocket.close"})
+            return
+        exchange = HttpExchange(
+            scope,
+            receive,
+            send,
+            request_id=f"req_{secrets.token_hex(12)}",
+            settings=self._settings,
+            budget=self._budget,
+        )
+        scope[EXCHANGE] = exchange
+        scope["app"] = self  # has the router raise where there is no route
+        try:
+            await self._answer(exchange, scope, receive, send)
+        finally:
+            self._note(exchange)
+            with suppress(HangUpError):
+                await exchange.finish()
+
+    async def _answer(
+        self, exchange: HttpExchange, scope: AsgiScope, receive: Receive, send: Send
+    ) -> None:
+        """Answer a request, with a failure if there is no other answer."""
+        try:
+            origin = self._rules.check(exchange.headers)
+            exchange.extra_headers.update(cors_headers(origin))
+            if origin and exchange.method == "OPTIONS":
+                await exchange.respond(204, b"", headers=preflight_headers(origin))
+                return
+            await self._router(scope, receive, send)
+        except HangUpError:
+            exchange.status = 0
+        except BridgeError as error:
+            await self._fail(exchange, error)
+        except HTTPException as error:
+            await self._fail(exchange, _routing_failure(error))
+        except Exception as error:  # noqa: BLE001  # a bug: told without its text
+            self._log.write(
+                "error",
+                "http_request.failed",
+                request_id=exchange.request_id,
+                route=exchange.route,
+                error=_kind_of(error),
+            )
+            failure = BridgeError(
+                Reason.INTERNAL, f"a bug, logged as {exchange.request_id}"
+            )
+            await self._fail(exchange, failure)
+
+    async def _fail(self, exchange: HttpExchange, failure: BridgeError) -> None:
+        if exchange.has_begun:
+            return
+        headers: dict[str, str] = {}
+        if failure.retry_after_s is not None:
+            headers["retry-after"] = str(
+                max(1, -(-int(failure.retry_after_s * 10) // 10))
+            )
+        if failure.reason is Reason.UNAUTHENTICATED:
+            headers["www-authenticate"] = "Bearer"
+        if failure.allow:
+            headers["allow"] = failure.allow
+        body = api_of(exchange.path, self._apis).error_body(failure)
+        await exchange.respond(failure.status, body, headers=headers)
+
+    def _note(self, exchange: HttpExchange) -> None:
+        """Log and count a request."""
+        caller = exchange.caller
+        elapsed_ms = exchange.elapsed_ms
+        self._log.write(
+            "info",
+            "http_request.done" if exchange.status else "http_request.hung_up",
+            request_id=exchange.request_id,
+            method=exchange.method if exchange.route else None,
+            route=exchange.route or None,
+            status=exchange.status or None,
+            principal=caller.principal if caller else None,
+            peer_uid=exchange.peer.uid,
+            tokens=exchange.n_tokens or None,
+            ms=round(elapsed_ms, 1),
+        )
+        self.metrics.request_ended(exchange.route, exchange.status, elapsed_ms / 1000)
+
+    # --- routes -----------------------------------------------------------------------
+
+    def _routes(self) -> Sequence[Route]:
+        routes = [
+            self._route("/health", "GET", self._health),
+            self._route("/ready", "GET", self._ready),
+            self._route("/metrics", "GET", self._metrics, "inference"),
+            self._route("/server_info", "GET", self._server_info, "inference"),
+        ]
+        for api in self._apis:
+            routes += [
+                self._route(
+                    operation.path, "POST", partial(self._ask, operation), "inference"
+                )
+                for operation in api.operations
+            ]
+            if api.models_path:
+                routes += self._model_routes(api)
+        return routes
+
+    def _model_routes(self, api: Api) -> Sequence[Route]:
+        path = api.models_path
+        return [
+            self._route(path, "GET", partial(self._list_models, api), "inference"),
+            self._route(
+                path + "/{model:path}",
+                "GET",
+                partial(self._show_model, api),
+                "inference",
+            ),
+        ]
+
+    def _route(
+        self, path: str, method: str, handler: Handler, scope: Scope | None = None
+    ) -> Route:
+        """Make a route; ``scope`` is what its callers must be allowed, if anything."""
+        return Route(
+            path, _RouteEndpoint(path, handler, scope, self._callers), methods=[method]
+        )
+
+    async def _ask(
+        self, operation: Operation, exchange: HttpExchange, _: Mapping[str, str]
+    ) -> None:
+        caller = exchange.caller
+        assert caller is not None  # noqa: S101  # the route has a scope
+        body = await exchange.read_body()
+        asked = Asked(
+            request_id=exchange.request_id,
+            created_s=int(time.time()),
+            default_max_tokens=self._settings.default_max_tokens,
+        )
+        ask = partial(operation.ask, body, asked)
+        is_large = len(body) >= THREADED_BODY_BYTES
+        question = await trio.to_thread.run_sync(ask) if is_large else ask()
+        del body, ask
+        exchange.extra_headers.update(self._queue_headers())
+        try:
+            async with exchange.ended_by_hang_up():
+                await answer(
+                    exchange, question, self._daemon, caller.principal, operation.stream
+                )
+        finally:
+            self._count(exchange, caller, question.answer.n_tokens)
+
+    def _count(self, exchange: HttpExchange, caller: Caller, n_tokens: int) -> None:
+        exchange.n_tokens = n_tokens
+        self._callers.count(caller, n_tokens)
+        self.metrics.tokens_used(exchange.route, n_tokens)
+
+    def _queue_headers(self) -> dict[str, str]:
+        limit = self._daemon.max_requests
+        left = max(0, limit - self._daemon.n_requests - 1)
+        return {
+            "x-ratelimit-limit-requests": str(limit),
+            "x-ratelimit-remaining-requests": str(left),
+        }
+
+    async def _list_models(
+        self, api: Api, exchange: HttpExchange, _: Mapping[str, str]
+    ) -> None:
+        assert api.model_list is not None  # noqa: S101  # it has a path
+        models = await self._daemon.models()
+        await exchange.respond(200, api.model_list(models, self._began_s))
+
+    async def _show_model(
+        self, api: Api, exchange: HttpExchange, path: Mapping[str, str]
+    ) -> None:
+        assert api.model_entry is not None  # noqa: S101  # it has a path
+        for model in await self._daemon.models():
+            if model.name == path["model"]:
+                await exchange.respond(200, api.model_entry(model, self._began_s))
+                return
+        raise BridgeError(
+            Reason.MODEL_NOT_FOUND, "no model of that name is listed", param="model"
+        )
+
+    async def _health(self, exchange: HttpExchange, _: Mapping[str, str]) -> None:
+        await exchange.respond(200, b'{"status":"ok"}')
+
+    async def _ready(self, exchange: HttpExchange, _: Mapping[str, str]) -> None:
+        if not await self._daemon.is_up():
+            raise BridgeError(
+                Reason.UNAVAILABLE, "the daemon is not ready", retry_after_s=1.0
+            )
+        await exchange.respond(200, b'{"status":"ready"}')
+
+    async def _metrics(self, exchange: HttpExchange, _: Mapping[str, str]) -> None:
+        await exchange.respond(200, self.metrics.text(), CONTENT_TYPE)
+
+    async def _server_info(self, exchange: HttpExchange, _: Mapping[str, str]) -> None:
+        fields = {
+            "name": "inferd-bridge",
+            "version": __version__,
+            "apis": [api.name for api in self._apis],
+            "models": [model.name for model in await self._daemon.models()],
+            "max_requests": self._daemon.max_requests,
+        }
+        await exchange.respond(200, msgspec.json.encode(fields))
+
+
+class _RouteEndpoint:
+    """A route's handler, behind the check of who asks."""
+
+    def __init__(
+        self, path: str, handler: Handler, scope: Scope | None, callers: Callers
+    ) -> None:
+        self._path = path
+        self._handler = handler
+        self._scope = scope
+        self._callers = callers
+
+    async def __call__(self, scope: AsgiScope, _: Receive, __: Send) -> None:
+        exchange = scope[EXCHANGE]
+        assert isinstance(exchange, HttpExchange)  # noqa: S101  # the application puts it there
+        exchange.route = self._path
+        if self._scope is not None:
+            credential = credential_of(exchange.headers)
+            exchange.caller = await self._callers.identify(credential, exchange.peer)
+            self._callers.check_scope(exchange.caller, self._scope)
+        await self._handler(exchange, scope["path_params"])
+
+
+def _routing_failure(error: HTTPException) -> BridgeError:
+    """Return the failure of a request that no route takes."""
+    if error.status_code == 405:  # noqa: PLR2004  # HTTP's number
+        allow = (error.headers or {}).get("Allow", "")
+        return BridgeError(
+            Reason.METHOD_NOT_ALLOWED, f"the route takes {allow}", allow=allow
+        )
+    return BridgeError(Reason.ROUTE_NOT_FOUND, "there is no such route")
+
+
+def _kind_of(error: BaseException) -> str:
+    """Name an exception and where it was raised, without its text."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = (
+        f" at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace else ""
+    )
+    return f"{type(error).__name__}{where}"

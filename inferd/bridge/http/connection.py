@@ -1,0 +1,217 @@
+"""One HTTP connection: hypercorn parses it, and here are the bounds in time and bytes.
+
+Hypercorn's own server has no bound for a head that is sent slowly nor for a client that does
+not read, and sees no end of a connection behind a request that was sent ahead. So its
+protocol is driven from here; its parser is h11. HTTP/2 is not spoken.
+"""
+
+from contextlib import suppress
+from math import inf
+from typing import Protocol
+
+import h11
+import trio
+from hypercorn.config import Config
+from hypercorn.events import Closed, Event, RawData, Updated
+from hypercorn.protocol.h11 import H11Protocol
+from hypercorn.trio.task_group import TaskGroup
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import AppWrapper, ConnectionState
+
+from inferd.bridge.identity.caller import HttpPeer
+from inferd.config.bridge import BridgeSettings
+from inferd.limits.bridge import CLOSE_S, PIPELINED_BYTES, READ_BYTES
+
+_BROKEN = (trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError)
+
+
+class ByteStream(Protocol):
+    """A TCP, TLS or Unix connection."""
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        """Receive bytes; none at the end."""
+
+    async def send_all(self, data: bytes) -> None:
+        """Send bytes."""
+
+    async def aclose(self) -> None:
+        """Close."""
+
+
+class PlainProtocol(H11Protocol):
+    """HTTP/1.1, without the ways to HTTP/2 that hypercorn offers in clear text."""
+
+    async def _check_protocol(self, event: h11.Request) -> None:
+        """Accept the request as HTTP/1.1."""
+
+    async def _close_stream(self) -> None:
+        """Tell the application of the end, unless it takes nothing any more.
+
+        Hypercorn waits for room in the application's queue, which there never is where it
+        has answered without the body.
+        """
+        with trio.move_on_after(CLOSE_S):
+            await super()._close_stream()
+        self.stream = None
+
+
+class HttpConnection:
+    """Serves the requests of one connection, one after the other.
+
+    Args:
+        app: is called for each request.
+        stream: the connection; it is closed at the end.
+        peer: its other end.
+        config: of hypercorn, with ``h11_max_incomplete_size``.
+        settings: the bounds.
+        context: its ``terminated`` says that the bridge is going down: a connection closes
+            once its request is answered.
+    """
+
+    def __init__(  # noqa: PLR0913  # all that a connection is made of
+        self,
+        app: AppWrapper,
+        stream: ByteStream,
+        peer: HttpPeer,
+        *,
+        config: Config,
+        settings: BridgeSettings,
+        context: WorkerContext,
+    ) -> None:
+        self._app = app
+        self._stream = stream
+        self._peer = peer
+        self._config = config
+        self._settings = settings
+        self._context = context
+        self._sending = trio.Lock()
+        self.is_idle = True
+        """Whether no request is being received or answered; its head may have begun."""
+        self.idle_since = trio.current_time()
+        self._has_head_begun = False
+        self._unparsed = bytearray()
+        """What has come and was not parsed yet: of a body, or of further requests."""
+        self._has_unparsed = trio.Event()
+        self._is_taken = trio.Event()
+        """Set when the parser has taken what there was."""
+        self._deadline = inf
+        self._waiting = trio.CancelScope()
+        """Around one read, which ends at the deadline."""
+        self._reading = trio.CancelScope()
+        """Around all that is read."""
+        self._watching = trio.CancelScope()
+        """Around the wait for the end of the bridge."""
+
+    async def run(self) -> None:
+        """Serve until the connection ends."""
+        try:
+            async with TaskGroup() as group:
+                self._protocol = PlainProtocol(
+                    self._app,
+                    self._config,
+                    self._context,
+                    group,
+                    ConnectionState({"peer": self._peer}),
+                    ssl=False,
+                    client=None,
+                    server=None,
+                    send=self._act,
+                )
+                group.spawn(self._close_when_terminated)
+                self._expect(is_idle=True)
+                await self._read_and_parse()
+                await self._protocol.handle(Closed())
+                self._watching.cancel()
+        finally:
+            with trio.CancelScope(shield=True):
+                await self.close()
+
+    async def _close_when_terminated(self) -> None:
+        """Close an idle connection once the bridge goes down."""
+        with self._watching:
+            await self._context.terminated.wait()
+            if self.is_idle:
+                await self.close()
+
+    def _expect(self, *, is_idle: bool) -> None:
+        """Note whether the next request, or what there is to come of one, is expected."""
+        self.is_idle = is_idle
+        self.idle_since = trio.current_time()
+        self._has_head_begun = False
+        self._end_reading_in(self._settings.idle_s if is_idle else inf)
+
+    def _end_reading_in(self, seconds: float) -> None:
+        self._deadline = self._waiting.deadline = trio.current_time() + seconds
+
+    async def _read_and_parse(self) -> None:
+        """Read until the end of the connection, while another task parses.
+
+        The parser waits where a request is answered, or its body is not taken; the end of
+        the connection has to be seen all the same.
+        """
+        with self._reading:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._parse_all)
+                await self._read_all()
+                nursery.cancel_scope.cancel()
+
+    async def _read_all(self) -> None:
+        while data := await self._receive():
+            if self.is_idle and not self._has_head_begun:
+                self._has_head_begun = True
+                self._end_reading_in(self._settings.head_s)
+            self._unparsed += data
+            self._has_unparsed.set()
+            while len(self._unparsed) > PIPELINED_BYTES:
+                if self._is_answering():
+                    return
+                await self._is_taken.wait()
+
+    async def _parse_all(self) -> None:
+        while True:
+            await self._has_unparsed.wait()
+            data, self._unparsed = bytes(self._unparsed), bytearray()
+            self._has_unparsed = trio.Event()
+            self._is_taken.set()
+            self._is_taken = trio.Event()
+            await self._protocol.handle(RawData(data))
+
+    async def _receive(self) -> bytes:
+        """Receive bytes; none at the end of the connection, or of the time."""
+        self._waiting = trio.CancelScope(deadline=self._deadline)
+        try:
+            with self._waiting:
+                return bytes(await self._stream.receive_some(READ_BYTES))
+        except (*_BROKEN, OSError):
+            pass
+        return b""
+
+    def _is_answering(self) -> bool:
+        """Tell whether a request has been read to its end, and not yet been answered."""
+        return not self.is_idle and self._protocol.connection.their_state is h11.DONE
+
+    async def _act(self, event: Event) -> None:
+        """Do what the protocol asks for."""
+        match event:
+            case RawData(data=data):
+                await self._send(data)
+            case Closed():
+                await self.close()
+            case Updated(idle=is_idle):
+                self._expect(is_idle=is_idle)
+            case _:
+                pass
+
+    async def _send(self, data: bytes) -> None:
+        async with self._sending:
+            try:
+                with trio.fail_after(self._settings.write_s):
+                    await self._stream.send_all(data)
+            except (*_BROKEN, OSError, trio.TooSlowError):
+                await self.close()
+
+    async def close(self) -> None:
+        """Close the connection; a request that it has ends."""
+        self._reading.cancel()
+        with suppress(*_BROKEN, OSError), trio.move_on_after(CLOSE_S):
+            await self._stream.aclose()

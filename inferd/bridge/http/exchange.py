@@ -1,0 +1,235 @@
+"""One HTTP request and its answer, within bounds."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import trio
+from starlette.types import Receive, Scope, Send
+
+from inferd.bridge.http.guard import content_length
+from inferd.bridge.identity.caller import Caller, HttpPeer
+from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.config.bridge import BridgeSettings
+from inferd.limits.bridge import DISCARD_S, DISCARDED_BYTES
+
+
+class HangUpError(Exception):
+    """The client has closed the connection."""
+
+
+class BodyBudget:
+    """The bytes of all bodies that are held.
+
+    Args:
+        max_bytes: of all of them.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._n_left = max_bytes
+
+    def take(self, n_bytes: int) -> None:
+        """Take bytes.
+
+        Raises:
+            BridgeError: too many are taken already.
+        """
+        if n_bytes > self._n_left:
+            raise BridgeError(
+                Reason.QUEUE_FULL, "too many large requests at once", retry_after_s=1.0
+            )
+        self._n_left -= n_bytes
+
+    def give_back(self, n_bytes: int) -> None:
+        """Give bytes back."""
+        self._n_left += n_bytes
+
+
+class HttpExchange:
+    """A request, and the answer to it.
+
+    Args:
+        scope: of the request, as ASGI has it.
+        receive: gives the parts of the body, and then the end of the connection.
+        send: takes the parts of the answer.
+        request_id: names it here and in the daemon.
+        settings: the bounds.
+        budget: of all bodies.
+    """
+
+    def __init__(  # noqa: PLR0913  # ASGI's three, and three of ours
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        *,
+        request_id: str,
+        settings: BridgeSettings,
+        budget: BodyBudget,
+    ) -> None:
+        self.request_id = request_id
+        self.method = str(scope["method"])
+        self.path = str(scope["path"])
+        self.headers: list[tuple[bytes, bytes]] = [*scope["headers"]]
+        peer = scope["state"]["peer"]
+        assert isinstance(peer, HttpPeer)  # noqa: S101  # ``HttpConnection`` puts it there
+        self.peer = peer
+        self.route = ""
+        """Of the request, for the log; empty if there is none."""
+        self.caller: Caller | None = None
+        self.n_tokens = 0
+        """Of the answer and its prompt."""
+        self.status = 0
+        """Of the answer, once it has begun."""
+        self.extra_headers: dict[str, str] = {}
+        """Headers of the answer, besides those of its kind."""
+        self.began_at = trio.current_time()
+        self._receive = receive
+        self._send = send
+        self._settings = settings
+        self._budget = budget
+        self._n_held = 0
+        self._is_read = False
+        self._is_answered = False
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the status line has been sent."""
+        return self.status != 0
+
+    @property
+    def elapsed_ms(self) -> float:
+        """Milliseconds since the head was read."""
+        return (trio.current_time() - self.began_at) * 1000
+
+    async def read_body(self) -> bytes:
+        """Read the body.
+
+        Raises:
+            BridgeError: it is too large, or takes too long.
+            HangUpError: the connection ended before it.
+        """
+        stated = content_length(self.headers) or 0
+        self._check_length(stated)
+        self._hold(stated)
+        body = bytearray()
+        with trio.move_on_after(self._settings.body_s) as scope:
+            while not self._is_read:
+                body += await self._next_part()
+                self._check_length(len(body))
+                self._hold(len(body) - self._n_held)
+        if scope.cancelled_caught:
+            raise BridgeError(
+                Reason.TIMEOUT, f"the body took over {self._settings.body_s:g} s"
+            )
+        return bytes(body)
+
+    async def _next_part(self) -> bytes:
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            raise HangUpError
+        self._is_read = not message.get("more_body", False)
+        return bytes(message.get("body", b""))
+
+    def _check_length(self, n_bytes: int) -> None:
+        if n_bytes > self._settings.max_body_bytes:
+            raise BridgeError(
+                Reason.TOO_LARGE,
+                f"the body has over {self._settings.max_body_bytes} bytes",
+            )
+
+    def _hold(self, n_bytes: int) -> None:
+        if n_bytes > 0:
+            self._budget.take(n_bytes)
+            self._n_held += n_bytes
+
+    @asynccontextmanager
+    async def ended_by_hang_up(self) -> AsyncIterator[None]:
+        """Cancel the block as soon as the client closes the connection.
+
+        Raises:
+            HangUpError: it did.
+            BridgeError: the block raised it.
+        """
+        is_gone = False
+        failure: BridgeError | None = None
+        async with trio.open_nursery() as nursery:
+
+            async def watch() -> None:
+                nonlocal is_gone
+                while (await self._receive())["type"] != "http.disconnect":
+                    pass
+                is_gone = not self._is_answered  # else it is the end of the exchange
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(watch)
+            try:
+                yield
+            except BridgeError as error:  # a nursery would make a group of it
+                failure = error
+            nursery.cancel_scope.cancel()
+        if is_gone:
+            raise HangUpError
+        if failure is not None:
+            raise failure
+
+    # --- the answer -------------------------------------------------------------------
+
+    async def respond(
+        self,
+        status: int,
+        body: bytes,
+        content_type: str = "application/json",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Send a whole answer."""
+        length = {"content-length": str(len(body))}
+        await self._begin(status, content_type, {**length, **(headers or {})})
+        await self._send_last(body)
+
+    async def begin_stream(self, content_type: str) -> None:
+        """Send the head of a streamed answer."""
+        await self._begin(200, content_type, {"cache-control": "no-store"})
+
+    async def write(self, data: bytes) -> None:
+        """Send a part of a streamed answer."""
+        await self._send(
+            {"type": "http.response.body", "body": data, "more_body": True}
+        )
+
+    async def end_stream(self) -> None:
+        """End a streamed answer."""
+        await self._send_last(b"")
+
+    async def _send_last(self, data: bytes) -> None:
+        self._is_answered = True
+        await self._send({"type": "http.response.body", "body": data})
+
+    async def _begin(
+        self, status: int, content_type: str, headers: Mapping[str, str]
+    ) -> None:
+        self.status = status
+        fields = {
+            "content-type": content_type,
+            "x-content-type-options": "nosniff",
+            "x-request-id": self.request_id,
+            **self.extra_headers,
+            **headers,
+        }
+        pairs = [
+            (name.encode(), value.encode("latin-1")) for name, value in fields.items()
+        ]
+        await self._send(
+            {"type": "http.response.start", "status": status, "headers": pairs}
+        )
+
+    async def finish(self) -> None:
+        """Give back what is held; take the rest of a body that was not wanted."""
+        self._budget.give_back(self._n_held)
+        self._n_held = 0
+        n_discarded = 0
+        with trio.move_on_after(DISCARD_S):
+            try:
+                while not self._is_read and n_discarded < DISCARDED_BYTES:
+                    n_discarded += len(await self._next_part())
+            except HangUpError:
+                pass

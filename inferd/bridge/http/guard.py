@@ -1,0 +1,112 @@
+"""What is refused by its head alone: other hosts, web pages, ambiguous lengths; pure.
+
+A page in a browser on this machine can send requests to loopback. It cannot choose ``Host``,
+which is that of the page where its name was made to point here (DNS rebinding), and it has an
+``Origin``.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from inferd.bridge.translation.failures import BridgeError, Reason
+
+LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
+
+
+@dataclass(frozen=True)
+class HeadRules:
+    """What a request's head may say.
+
+    Args:
+        hosts: names in ``Host``, without a port; ``None`` for any, at a Unix socket.
+        origins: pages that may send requests.
+    """
+
+    hosts: frozenset[str] | None
+    origins: frozenset[str] = frozenset()
+
+    def check(self, headers: Sequence[tuple[bytes, bytes]]) -> str:
+        """Check a head.
+
+        Returns:
+            The origin of the page that sent the request; empty if none did.
+
+        Raises:
+            BridgeError: it is refused.
+        """
+        found = _by_name(headers)
+        if "transfer-encoding" in found and "content-length" in found:
+            raise BridgeError(
+                Reason.INVALID_REQUEST,
+                "content-length and transfer-encoding contradict each other",
+            )
+        self._check_host(found.get("host", []))
+        return self._check_origin(found.get("origin", []))
+
+    def _check_host(self, values: Sequence[str]) -> None:
+        if self.hosts is None:
+            return
+        if len(values) != 1 or host_name(values[0]) not in self.hosts:
+            raise BridgeError(
+                Reason.FORBIDDEN,
+                "Host is not a name of this bridge; bridge.hosts adds names",
+            )
+
+    def _check_origin(self, values: Sequence[str]) -> str:
+        if not values:
+            return ""
+        if len(values) != 1 or values[0] not in self.origins:
+            raise BridgeError(
+                Reason.FORBIDDEN,
+                "web pages may not use this bridge; bridge.origins adds them",
+            )
+        return values[0]
+
+
+def cors_headers(origin: str) -> dict[str, str]:
+    """Return the headers that let a page of this origin read an answer."""
+    if not origin:
+        return {}
+    return {"access-control-allow-origin": origin, "vary": "origin"}
+
+
+def preflight_headers(origin: str) -> dict[str, str]:
+    """Return the headers that answer a browser's question about a request to come."""
+    return {
+        **cors_headers(origin),
+        "access-control-allow-methods": "GET, POST",
+        "access-control-allow-headers": "authorization, content-type, x-api-key",
+        "access-control-max-age": "600",
+    }
+
+
+def host_name(value: str) -> str:
+    """Return the name in a ``Host`` header, without its port."""
+    name, colon, port = value.rpartition(":")
+    has_port = bool(colon) and (not port or port.isdecimal())
+    return (name if has_port else value).lower()
+
+
+def credential_of(headers: Sequence[tuple[bytes, bytes]]) -> str:
+    """Return what a request has in the place of a token; may be empty."""
+    found = _by_name(headers)
+    for value in found.get("authorization", []):
+        scheme, _, credential = value.partition(" ")
+        if scheme.lower() == "bearer":
+            return credential.strip()
+    return next(iter(found.get("x-api-key", [])), "")
+
+
+def content_length(headers: Sequence[tuple[bytes, bytes]]) -> int | None:
+    """Return the length that a body is said to have; the parser has checked its form."""
+    values = _by_name(headers).get("content-length", [])
+    return int(values[0]) if values and values[0].isdecimal() else None
+
+
+def _by_name(headers: Sequence[tuple[bytes, bytes]]) -> Mapping[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, value in headers:
+        found.setdefault(name.decode("latin-1").lower(), []).append(
+            value.decode("latin-1").strip()
+        )
+    return found

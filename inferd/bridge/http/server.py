@@ -1,0 +1,161 @@
+"""The connections of the bridge: accepted up to a bound, and finished at the end."""
+
+import socket
+import ssl
+import struct
+from contextlib import suppress
+from typing import Final, cast
+
+import trio
+from hypercorn.app_wrappers import ASGIWrapper
+from hypercorn.config import Config
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import ASGIFramework
+from starlette.types import ASGIApp
+
+from inferd.bridge.http.connection import ByteStream, HttpConnection
+from inferd.bridge.identity.caller import HttpPeer
+from inferd.bridge.identity.tcp_owner import TcpEnd
+from inferd.config.bridge import BridgeSettings
+from inferd.limits.bridge import BODY_QUEUE_EVENTS, HANDSHAKE_S
+
+_UCRED: Final = struct.Struct("iII")
+ACCEPT_RETRY_S: Final = 0.1
+"""Seconds until the next attempt where the kernel has no descriptor left, or all connections
+are busy."""
+
+
+class HttpServer:
+    """Serves HTTP connections.
+
+    Args:
+        app: is called for each request.
+        settings: the bounds.
+        tls: for TLS; ``None`` without.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: BridgeSettings,
+        tls: ssl.SSLContext | None,
+    ) -> None:
+        self._app = ASGIWrapper(cast("ASGIFramework", app))
+        self._settings = settings
+        self._tls = tls
+        self._config = _hypercorn_config(settings)
+        self._context = WorkerContext(None)
+        self._connections: set[HttpConnection] = set()
+        self._n_open = 0
+        self._has_room = trio.Condition()
+
+    @property
+    def n_connections(self) -> int:
+        """Connections that are open."""
+        return self._n_open
+
+    async def serve(self, sock: socket.socket, stop: trio.Event) -> None:
+        """Serve the connections to a listening socket until told to stop.
+
+        Then no further ones are accepted, idle ones are closed, and answers have
+        ``drain_s`` to finish.
+        """
+        listener = trio.SocketListener(trio.socket.from_stdlib_socket(sock))
+        async with trio.open_nursery() as connections:
+            async with trio.open_nursery() as accepting:
+                accepting.start_soon(self._accept_all, listener, connections)
+                await stop.wait()
+                accepting.cancel_scope.cancel()
+            await listener.aclose()
+            await self._context.terminated.set()
+            connections.cancel_scope.deadline = (
+                trio.current_time() + self._settings.drain_s
+            )
+
+    async def _accept_all(
+        self, listener: trio.SocketListener, nursery: trio.Nursery
+    ) -> None:
+        while True:
+            await self._make_room()
+            try:
+                stream = await listener.accept()
+            except OSError:  # no descriptor, or a connection that has ended already
+                await trio.sleep(ACCEPT_RETRY_S)
+                continue
+            self._n_open += 1
+            nursery.start_soon(self._serve_one, stream)
+
+    async def _make_room(self) -> None:
+        """Wait for room; the connection that has been idle longest makes it."""
+        while self._n_open >= self._settings.max_connections:
+            idle = [each for each in self._connections if each.is_idle]
+            if idle:
+                await min(idle, key=lambda each: each.idle_since).close()
+            with trio.move_on_after(ACCEPT_RETRY_S):
+                async with self._has_room:
+                    if self._n_open >= self._settings.max_connections:
+                        await self._has_room.wait()
+
+    async def _serve_one(self, stream: trio.SocketStream) -> None:
+        try:
+            with suppress(OSError):
+                peer = peer_of(stream.socket)
+                if (ready := await self._with_tls(stream)) is not None:
+                    await self._serve_http(ready, peer)
+        finally:
+            self._n_open -= 1
+            with trio.CancelScope(shield=True):
+                with trio.move_on_after(0):
+                    await stream.aclose()
+                async with self._has_room:
+                    self._has_room.notify()
+
+    async def _with_tls(self, stream: trio.SocketStream) -> ByteStream | None:
+        """Do the handshake; ``None`` if it fails."""
+        if self._tls is None:
+            return stream
+        secured = trio.SSLStream(
+            stream, self._tls, server_side=True, https_compatible=True
+        )
+        try:
+            with trio.fail_after(HANDSHAKE_S):
+                await secured.do_handshake()
+        except (trio.BrokenResourceError, trio.TooSlowError):
+            return None
+        return secured
+
+    async def _serve_http(self, stream: ByteStream, peer: HttpPeer) -> None:
+        connection = HttpConnection(
+            self._app,
+            stream,
+            peer,
+            config=self._config,
+            settings=self._settings,
+            context=self._context,
+        )
+        self._connections.add(connection)
+        try:
+            await connection.run()
+        finally:
+            self._connections.discard(connection)
+
+
+def peer_of(sock: trio.socket.SocketType) -> HttpPeer:
+    """Ask the kernel about the other end of a connection."""
+    if sock.family == socket.AF_UNIX:
+        data = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+        _, uid, _ = _UCRED.unpack(data)
+        return HttpPeer(uid=uid)
+    client, server = (
+        TcpEnd(*end[:2]) for end in (sock.getpeername(), sock.getsockname())
+    )
+    return HttpPeer(family=sock.family, client=client, server=server)
+
+
+def _hypercorn_config(settings: BridgeSettings) -> Config:
+    config = Config()
+    config.accesslog = config.errorlog = None
+    config.h11_max_incomplete_size = settings.max_head_bytes
+    config.include_server_header = False
+    config.max_app_queue_size = BODY_QUEUE_EVENTS
+    return config

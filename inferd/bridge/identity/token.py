@@ -1,0 +1,82 @@
+"""Tokens: how they are made, written down and compared; pure but for randomness given."""
+
+import re
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from hmac import compare_digest
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+PREFIX: Final = "inferd-"
+"""The beginning of a token, by which it is told from other words in its place."""
+ID_BYTES: Final = 6
+SECRET_BYTES: Final = 32
+"""Random bytes of a secret: too many to guess, so that a plain hash keeps it."""
+_TOKEN: Final = re.compile(r"inferd-([0-9a-f]{12})-([0-9a-f]{64})\Z")
+_NO_HASH: Final = sha256(b"").hexdigest()
+
+Scope = Literal["inference", "models", "admin"]
+SCOPES: Final[tuple[Scope, ...]] = ("inference", "models", "admin")
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}\Z")]
+Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+
+
+class TokenRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is kept of a token."""
+
+    id: Annotated[str, Meta(pattern=r"^[0-9a-f]{12}\Z")]
+    """By which it is found."""
+    name: Name
+    """Of its holder, the principal."""
+    sha256: Digest
+    """Of its secret part."""
+    scopes: tuple[Scope, ...] = ("inference",)
+    quota: Annotated[int, Meta(ge=1)] | None = None
+    """Tokens of prompts and answers a day, in UTC."""
+
+
+def make_token(random: bytes) -> tuple[str, str, str]:
+    """Return a token, its id and the digest of its secret.
+
+    Args:
+        random: ``ID_BYTES`` and ``SECRET_BYTES`` of randomness.
+    """
+    found, secret = random[:ID_BYTES].hex(), random[ID_BYTES:].hex()
+    return f"{PREFIX}{found}-{secret}", found, sha256(secret.encode()).hexdigest()
+
+
+def parse_record(fields: Mapping[str, object]) -> TokenRecord:
+    """Return the record of these fields.
+
+    Raises:
+        ValueError: one is not allowed; the text says which, and what is.
+    """
+    try:
+        return msgspec.convert(fields, TokenRecord)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"{error}; scopes are {', '.join(SCOPES)}") from error
+
+
+def by_id(records: Iterable[TokenRecord]) -> dict[str, TokenRecord]:
+    """Return the records by the id by which they are found."""
+    return {record.id: record for record in records}
+
+
+def looks_like_token(text: str) -> bool:
+    """Tell whether a text claims to be a token of the bridge."""
+    return text.startswith(PREFIX)
+
+
+def find_token(text: str, records: Mapping[str, TokenRecord]) -> TokenRecord | None:
+    """Return the record of a token, or ``None`` if it is none of them.
+
+    One hash is computed and one comparison made whatever the text is.
+    """
+    match = _TOKEN.match(text)
+    token_id, secret = (match[1], match[2]) if match else ("", "")
+    record = records.get(token_id)
+    digest = sha256(secret.encode()).hexdigest()
+    is_same = compare_digest(digest, record.sha256 if record else _NO_HASH)
+    return record if is_same and record is not None else None

@@ -1,0 +1,65 @@
+"""The record of OpenAI's API."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from inferd.bridge.openai import tables
+from inferd.bridge.openai.chat_request import ask_chat
+from inferd.bridge.openai.completions import ask_completion
+from inferd.bridge.openai.failures import failure_body, failure_event
+from inferd.bridge.openai.vectors import ask_embeddings, ask_rerank
+from inferd.bridge.translation import sse
+from inferd.bridge.translation.api import Api, OfferedModel, Operation
+from inferd.bridge.translation.failures import BridgeError
+
+
+class SseForm:
+    """The form of streams: events, with comments to keep them alive."""
+
+    content_type = sse.CONTENT_TYPE
+    keep_alive = sse.KEEP_ALIVE
+
+    def failure_event(self, failure: BridgeError) -> bytes:
+        """Return the event that ends a stream that fails."""
+        return failure_event(failure)
+
+
+def model_list(models: Sequence[OfferedModel], created_s: int) -> bytes:
+    """Return the list of models."""
+    data = [_entry(model, created_s) for model in models]
+    return msgspec.json.encode({"object": "list", "data": data})
+
+
+def model_entry(model: OfferedModel, created_s: int) -> bytes:
+    """Return one model."""
+    return msgspec.json.encode(_entry(model, created_s))
+
+
+def _entry(model: OfferedModel, created_s: int) -> dict[str, object]:
+    return {
+        "id": model.name,
+        "object": "model",
+        "created": created_s,
+        "owned_by": "inferd",
+        "uses": model.uses,
+    }
+
+
+_STREAM: Final = SseForm()
+
+OPENAI: Final = Api(
+    name="openai",
+    prefixes=("/v1/", "/"),
+    operations=(
+        Operation("/v1/chat/completions", ask_chat, tables.CHAT, _STREAM),
+        Operation("/v1/completions", ask_completion, tables.COMPLETIONS, _STREAM),
+        Operation("/v1/embeddings", ask_embeddings, tables.EMBEDDINGS),
+        Operation("/v1/rerank", ask_rerank, tables.RERANK),
+    ),
+    error_body=failure_body,
+    models_path="/v1/models",
+    model_list=model_list,
+    model_entry=model_entry,
+)

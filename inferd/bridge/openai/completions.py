@@ -1,0 +1,144 @@
+"""Completions of a prompt: a chat of one message, in the older form."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from inferd.bridge.openai.chat_request import (
+    SamplingFields,
+    includes_usage,
+    with_sampling,
+)
+from inferd.bridge.openai.endings import finish_reason
+from inferd.bridge.openai.tables import COMPLETIONS
+from inferd.bridge.openai.usage import usage_of
+from inferd.bridge.translation.body import read_body
+from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.question import Asked, DaemonFrame, Question
+from inferd.bridge.translation.sse import event
+from inferd.client.frames import ClientBlocksDone
+from inferd.wire.blocks import BlocksRequest, Message, TextBlock
+from inferd.wire.responses import BlockFrame, TextDelta
+
+DEFAULT_TOKENS: Final = 16
+"""Tokens of an answer for which the request sets no bound, as in OpenAI's API."""
+Fields = dict[str, object]
+
+
+class CompletionRequest(SamplingFields, frozen=True, kw_only=True):
+    """The honoured fields of a request for a completion."""
+
+    prompt: str | list[object]
+
+
+def ask_completion(body: bytes, asked: Asked) -> Question:
+    """Translate a request for a completion.
+
+    Raises:
+        BridgeError: it has something that is not served, or that contradicts itself.
+    """
+    wanted = read_body(body, COMPLETIONS, CompletionRequest)
+    request = BlocksRequest(
+        id=asked.request_id,
+        messages=[Message("user", [TextBlock(_prompt(wanted.prompt))])],
+        max_tokens=wanted.max_tokens or DEFAULT_TOKENS,
+    )
+    answer = CompletionAnswer(
+        asked, wanted.model or "", includes_usage=includes_usage(wanted)
+    )
+    return Question(with_sampling(request, wanted), answer, wanted.stream)
+
+
+def _prompt(prompt: str | list[object]) -> str:
+    match prompt:
+        case str():
+            return prompt
+        case [str() as text]:
+            return text
+        case _:
+            raise BridgeError(
+                Reason.UNSUPPORTED,
+                "prompt: one text is supported; several, and tokens, are not",
+                param="prompt",
+            )
+
+
+class CompletionAnswer:
+    """The chunks of a completion, and all of it; reasoning is left out."""
+
+    def __init__(self, asked: Asked, model: str, *, includes_usage: bool) -> None:
+        self._asked = asked
+        self._model = model
+        self._includes_usage = includes_usage
+        self._text: list[str] = []
+        self._n_parts = 0
+        self._done: ClientBlocksDone | None = None
+        self._reason = ""
+
+    @property
+    def has_enough(self) -> bool:
+        """Always false: all of it is wanted."""
+        return False
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens of the prompt and the answer; of one that was cut, those that have come."""
+        if self._done is None:
+            return self._n_parts
+        return self._done.usage.input_tokens + self._done.usage.output_tokens
+
+    def add(self, frame: DaemonFrame) -> Iterator[bytes]:
+        """Take a frame; yield the chunk that follows from it.
+
+        Raises:
+            BridgeError: the answer ends without being complete.
+        """
+        match frame:
+            case BlockFrame(block=TextDelta(delta=text)):
+                self._n_parts += 1
+                self._text.append(text)
+                yield event(self._fields(text, None))
+            case ClientBlocksDone():
+                self._done = frame
+                self._reason = finish_reason(frame)
+            case _:
+                pass
+
+    def end(self) -> Iterator[bytes]:
+        """Yield the chunks that end a stream."""
+        yield event(self._fields("", self._reason))
+        if self._includes_usage and self._done is not None:
+            fields = {**self._head(), "choices": []}
+            fields["usage"] = usage_of(self._done.usage)
+            yield event(msgspec.json.encode(fields))
+        yield event(b"[DONE]")
+
+    def whole(self) -> bytes:
+        """Return the whole completion."""
+        fields = {
+            **self._head(),
+            "choices": [_choice("".join(self._text), self._reason)],
+        }
+        if self._done is not None:
+            fields["usage"] = usage_of(self._done.usage)
+            fields["model"] = self._model or self._done.backend
+        return msgspec.json.encode(fields)
+
+    def _fields(self, text: str, reason: str | None) -> bytes:
+        fields = {**self._head(), "choices": [_choice(text, reason)]}
+        if self._includes_usage:
+            fields["usage"] = None
+        return msgspec.json.encode(fields)
+
+    def _head(self) -> Fields:
+        return {
+            "id": f"cmpl-{self._asked.request_id.removeprefix('req_')}",
+            "object": "text_completion",
+            "created": self._asked.created_s,
+            "model": self._model,
+        }
+
+
+def _choice(text: str, reason: str | None) -> Fields:
+    return {"index": 0, "text": text, "logprobs": None, "finish_reason": reason}

@@ -1,0 +1,194 @@
+"""The messages of a chat: from OpenAI's roles and parts to the daemon's blocks."""
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import msgspec
+from msgspec import Raw, Struct
+
+from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.wire.blocks import (
+    Block,
+    Message,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from inferd.wire.codec import DECODE_FAILURES
+
+
+class Strict(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Base of the objects of a request: an unknown field is refused."""
+
+
+class TextPart(Strict, frozen=True, tag_field="type", tag="text"):
+    """A text."""
+
+    text: str
+
+
+class RefusalPart(Strict, frozen=True, tag_field="type", tag="refusal"):
+    """A refusal of an earlier answer."""
+
+    refusal: str
+
+
+class ImagePart(Strict, frozen=True, tag_field="type", tag="image_url"):
+    """A picture."""
+
+    image_url: dict[str, object]
+
+
+class AudioPart(Strict, frozen=True, tag_field="type", tag="input_audio"):
+    """A recording."""
+
+    input_audio: dict[str, object]
+
+
+class FilePart(Strict, frozen=True, tag_field="type", tag="file"):
+    """A file."""
+
+    file: dict[str, object]
+
+
+Part = TextPart | RefusalPart | ImagePart | AudioPart | FilePart
+Content = str | list[Part]
+
+
+class CalledFunction(Strict, frozen=True, kw_only=True):
+    """The function of a call."""
+
+    name: str
+    arguments: str
+    """JSON."""
+
+
+class Call(Strict, frozen=True, kw_only=True):
+    """A call of an earlier answer."""
+
+    id: str
+    type: Literal["function"] = "function"
+    function: CalledFunction
+    index: int | None = None
+
+
+class SystemMessage(Strict, frozen=True, tag_field="role", tag="system"):
+    """Instructions."""
+
+    content: Content
+    name: str | None = None
+
+
+class DeveloperMessage(Strict, frozen=True, tag_field="role", tag="developer"):
+    """Instructions, as later models call them."""
+
+    content: Content
+    name: str | None = None
+
+
+class UserMessage(Strict, frozen=True, tag_field="role", tag="user"):
+    """A turn of the user."""
+
+    content: Content
+    name: str | None = None
+
+
+class AssistantMessage(Strict, frozen=True, tag_field="role", tag="assistant"):
+    """An earlier answer; its reasoning is not repeated to the model."""
+
+    content: Content | None = None
+    name: str | None = None
+    refusal: str | None = None
+    tool_calls: list[Call] | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    annotations: list[object] | None = None
+    audio: None = None
+    function_call: None = None
+
+
+class ToolMessage(Strict, frozen=True, tag_field="role", tag="tool"):
+    """The result of a call."""
+
+    content: Content
+    tool_call_id: str
+    name: str | None = None
+
+
+ChatMessage = (
+    SystemMessage | DeveloperMessage | UserMessage | AssistantMessage | ToolMessage
+)
+
+
+def to_messages(chat: Sequence[ChatMessage]) -> list[Message]:
+    """Translate a conversation.
+
+    Raises:
+        BridgeError: a message has nothing in it, or something that cannot be passed on.
+    """
+    return [_message(each, f"messages[{index}]") for index, each in enumerate(chat)]
+
+
+def _message(message: ChatMessage, place: str) -> Message:
+    match message:
+        case AssistantMessage():
+            return Message("assistant", _answer(message, place))
+        case ToolMessage(content=content, tool_call_id=call):
+            texts = [*_blocks(content, f"{place}.content")]
+            return Message("user", [ToolResultBlock(call, texts)])
+        case UserMessage(content=content):
+            return Message("user", _some(content, place))
+        case _:
+            return Message("system", _some(message.content, place))
+
+
+def _some(content: Content, place: str) -> list[Block]:
+    blocks = [*_blocks(content, f"{place}.content")]
+    if not blocks:
+        raise _refusal(f"{place}.content", "must not be empty")
+    return blocks
+
+
+def _answer(message: AssistantMessage, place: str) -> list[Block]:
+    blocks = [*_blocks(message.content or [], f"{place}.content")]
+    blocks += [TextBlock(message.refusal)] if message.refusal else []
+    calls = message.tool_calls or []
+    blocks += [
+        ToolUseBlock(
+            call.id, call.function.name, _input(call, f"{place}.tool_calls[{n}]")
+        )
+        for n, call in enumerate(calls)
+    ]
+    if not blocks and message.content is None:
+        raise _refusal(f"{place}.content", "needed where there are no tool_calls")
+    return blocks or [TextBlock("")]
+
+
+def _blocks(content: Content, place: str) -> Iterator[Block]:
+    if isinstance(content, str):
+        yield TextBlock(content)
+        return
+    for index, part in enumerate(content):
+        match part:
+            case TextPart(text=text) | RefusalPart(refusal=text):
+                yield TextBlock(text)
+            case _:
+                kind = part.__struct_config__.tag
+                raise BridgeError(
+                    Reason.UNSUPPORTED,
+                    f"{place}[{index}]: parts of type {kind} are not supported; text is",
+                    param=f"{place}[{index}]",
+                )
+
+
+def _input(call: Call, place: str) -> Raw:
+    """Read the arguments of a call; written anew, since a line may have no newline."""
+    text = call.function.arguments or "{}"
+    try:
+        return Raw(msgspec.json.encode(msgspec.json.decode(text)))
+    except DECODE_FAILURES as error:
+        raise _refusal(f"{place}.function.arguments", f"not JSON: {error}") from error
+
+
+def _refusal(place: str, text: str) -> BridgeError:
+    return BridgeError(Reason.INVALID_REQUEST, f"{place}: {text}", param=place)

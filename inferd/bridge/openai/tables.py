@@ -1,0 +1,130 @@
+"""The fields of OpenAI's requests, and what becomes of each."""
+
+from typing import Final
+
+from inferd.bridge.translation.fields import FieldTable, honoured, ignored, refused
+
+_SAMPLING: Final = (
+    *honoured("temperature", "top_p", "presence_penalty", "frequency_penalty"),
+    *honoured("seed", note="0 to 4,294,967,294."),
+    *honoured("stop", note="At most 16 strings; they are left out of the answer."),
+    *honoured("logit_bias", note="At most 1,024 tokens."),
+    *honoured("top_k", "min_p", "repeat_penalty", note="An addition, as llama.cpp's."),
+    *honoured(
+        "keep_alive", note="An addition: seconds, as `keep_alive_s` of the daemon."
+    ),
+    *refused("n", note="only 1 choice is made of a request", neutral=(1,)),
+)
+_WHO: Final = (
+    *ignored(
+        "user", "safety_identifier", note="Whose request it is follows from the token."
+    ),
+    *ignored("metadata", note="Nothing is stored."),
+    *ignored("prompt_cache_key", note="Prompts are cached in any case."),
+    *refused(
+        *("prompt_cache_retention", "prompt_cache_options"),
+        note="caches are the daemon's own affair",
+    ),
+)
+_STREAM: Final = (
+    *honoured("stream"),
+    *honoured("stream_options", note="`include_usage`; needs `stream`."),
+)
+_MODEL: Final = honoured(
+    "model",
+    note="A name or an alias that `/v1/models` lists; without it, the first that can.",
+)
+
+CHAT: Final = FieldTable(
+    "POST /v1/chat/completions",
+    (
+        *_MODEL,
+        *honoured("messages", note="Of text, calls and their results."),
+        *honoured("max_tokens", "max_completion_tokens", note="At least 1."),
+        *_SAMPLING,
+        *_STREAM,
+        *honoured(
+            "tools",
+            note="Functions. `strict` needs a `tool_choice` that forces a call, since "
+            "only then calls are held to their schemas.",
+        ),
+        *honoured("tool_choice", note="Enforced while the answer is generated."),
+        *honoured(
+            "parallel_tool_calls", note="`false`: the answer ends with the first call."
+        ),
+        *honoured("response_format", note="Enforced while the answer is generated."),
+        *honoured("logprobs"),
+        *honoured("top_logprobs", note="0 to 20; needs `logprobs`."),
+        *honoured(
+            "reasoning_effort",
+            note="`none` and `minimal` switch reasoning off, all others on alike; refused "
+            "where the model does not reason.",
+        ),
+        *_WHO,
+        *refused(
+            "service_tier",
+            note="there is one tier, default",
+            neutral=("auto", "default"),
+        ),
+        *refused("store", note="nothing is stored", neutral=(False,)),
+        *refused("modalities", note="answers are text alone", neutral=(["text"],)),
+        *refused(
+            "verbosity", note="only medium, which is the default", neutral=("medium",)
+        ),
+        *refused("audio", note="answers are text alone"),
+        *refused("prediction", note="predicted outputs are not supported"),
+        *refused("moderation", note="nothing is moderated"),
+        *refused("web_search_options", note="there is no search"),
+        *refused("functions", "function_call", note="use tools and tool_choice"),
+    ),
+)
+
+COMPLETIONS: Final = FieldTable(
+    "POST /v1/completions",
+    (
+        *_MODEL,
+        *honoured(
+            "prompt",
+            note="One text, which becomes one message of a user: the daemon writes the "
+            "prompt in the form of the model's family, and continues no bare text.",
+        ),
+        *honoured("max_tokens", note="At least 1; 16 unless set, as in OpenAI's API."),
+        *_SAMPLING,
+        *_STREAM,
+        *ignored("user", note="Whose request it is follows from the token."),
+        *refused("best_of", note="only 1 answer is made of a request", neutral=(1,)),
+        *refused("echo", note="the prompt is not repeated", neutral=(False,)),
+        *refused("logprobs", note="use /v1/chat/completions"),
+        *refused("suffix", note="there is no text to insert into", neutral=("",)),
+    ),
+)
+
+EMBEDDINGS: Final = FieldTable(
+    "POST /v1/embeddings",
+    (
+        *_MODEL,
+        *honoured("input", note="A text or an array of texts; tokens are refused."),
+        *honoured(
+            "dimensions", note="The first numbers of each vector, scaled to length 1."
+        ),
+        *honoured("encoding_format", note="`float` or `base64`."),
+        *honoured("task", note="An addition, as `task` of the daemon."),
+        *ignored("user", note="Whose request it is follows from the token."),
+    ),
+)
+
+RERANK: Final = FieldTable(
+    "POST /v1/rerank",
+    (
+        *_MODEL,
+        *honoured("query"),
+        *honoured("documents", note="Texts, or objects with a `text`."),
+        *honoured("top_n"),
+        *honoured("return_documents", note="Default false."),
+        *ignored("user", note="Whose request it is follows from the token."),
+        *refused(
+            "max_chunks_per_doc", "overlap_tokens", note="documents are not split"
+        ),
+        *refused("rank_fields", note="only text is ranked", neutral=(["text"],)),
+    ),
+)

@@ -1,0 +1,135 @@
+"""Tools, and the form of an answer: what of them the daemon enforces."""
+
+from collections.abc import Sequence
+from typing import Final, Literal
+
+import msgspec
+from msgspec import Raw
+
+from inferd.bridge.openai.messages import Strict
+from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.wire.blocks import NamedTool, ResponseFormat, Tool
+
+_NO_ARGUMENTS: Final[dict[str, object]] = {"type": "object", "properties": {}}
+_FORCED: Final = "required"
+
+
+class Function(Strict, frozen=True):
+    """A function that the model may call."""
+
+    name: str
+    description: str | None = None
+    parameters: dict[str, object] | None = None
+    strict: bool | None = None
+
+
+class FunctionTool(Strict, frozen=True):
+    """A tool; functions are the only ones."""
+
+    type: Literal["function"]
+    function: Function
+
+
+class FunctionName(Strict, frozen=True):
+    """The name of a function."""
+
+    name: str
+
+
+class NamedChoice(Strict, frozen=True):
+    """A choice of one function."""
+
+    type: Literal["function"]
+    function: FunctionName
+
+
+class TextFormat(Strict, frozen=True, tag_field="type", tag="text"):
+    """Any text."""
+
+
+class ObjectFormat(Strict, frozen=True, tag_field="type", tag="json_object"):
+    """Any JSON object."""
+
+
+class NamedSchema(Strict, frozen=True):
+    """A schema with its name."""
+
+    name: str
+    description: str | None = None
+    schema: dict[str, object] | None = None
+    strict: bool | None = None
+
+
+class SchemaFormat(Strict, frozen=True, tag_field="type", tag="json_schema"):
+    """JSON that satisfies a schema."""
+
+    json_schema: NamedSchema
+
+
+Choice = Literal["auto", "none", "required"] | NamedChoice
+Format = TextFormat | ObjectFormat | SchemaFormat
+
+
+def to_tools(tools: Sequence[FunctionTool], choice: Choice | None) -> list[Tool]:
+    """Translate tools.
+
+    Raises:
+        BridgeError: one is ``strict`` where calls are not held to their schemas.
+    """
+    is_forced = choice == _FORCED or isinstance(choice, NamedChoice)
+    for index, tool in enumerate(tools):
+        if tool.function.strict and not is_forced:
+            place = f"tools[{index}].function.strict"
+            raise BridgeError(
+                Reason.UNSUPPORTED,
+                f"{place}: calls are held to their schemas only where tool_choice is "
+                "required or names a function",
+                param=place,
+            )
+    return [
+        Tool(
+            tool.function.name,
+            tool.function.description or "",
+            _raw(tool.function.parameters or _NO_ARGUMENTS),
+        )
+        for tool in tools
+    ]
+
+
+def to_choice(choice: Choice | None, *, has_tools: bool) -> str | NamedTool | None:
+    """Translate the choice of a tool.
+
+    Raises:
+        BridgeError: there are no tools to choose from.
+    """
+    if choice not in (None, "none", "auto") and not has_tools:
+        raise BridgeError(
+            Reason.INVALID_REQUEST, "tool_choice: needs tools", param="tool_choice"
+        )
+    if isinstance(choice, NamedChoice):
+        return NamedTool(choice.function.name)
+    return choice if has_tools else None
+
+
+def to_format(wanted: Format | None) -> ResponseFormat | None:
+    """Translate the form of the answer.
+
+    Raises:
+        BridgeError: a schema is missing.
+    """
+    match wanted:
+        case None | TextFormat():
+            return None
+        case ObjectFormat():
+            return ResponseFormat(type="json_schema", schema=_raw({"type": "object"}))
+        case SchemaFormat(json_schema=NamedSchema(schema=None)):
+            place = "response_format.json_schema.schema"
+            raise BridgeError(
+                Reason.INVALID_REQUEST, f"{place}: is missing", param=place
+            )
+        case SchemaFormat(json_schema=NamedSchema(schema=schema)):
+            return ResponseFormat(type="json_schema", schema=_raw(schema))
+
+
+def _raw(value: object) -> Raw:
+    return Raw(msgspec.json.encode(value))

@@ -1,0 +1,218 @@
+"""Embeddings and reranking."""
+
+import sys
+from array import array
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+from inferd.bridge.openai.messages import Strict
+from inferd.bridge.openai.tables import EMBEDDINGS, RERANK
+from inferd.bridge.openai.usage import prompt_usage
+from inferd.bridge.translation.body import read_body
+from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.question import Asked, DaemonFrame, Question
+from inferd.limits.protocol import U32_MAX
+from inferd.wire.requests import EmbedRequest, RerankRequest
+from inferd.wire.responses import EmbeddingsFrame, RerankFrame
+
+Tokens = Annotated[int, Meta(ge=1, le=U32_MAX)]
+_VECTORS: Final = msgspec.json.Decoder(list[Raw])
+_NUMBERS: Final = msgspec.json.Decoder(list[float])
+
+
+# --- embeddings -------------------------------------------------------------------------
+
+
+class EmbeddingsRequest(Struct, frozen=True, kw_only=True):
+    """The honoured fields of a request for embeddings."""
+
+    input: str | list[object]
+    model: str | None = None
+    dimensions: Tokens | None = None
+    encoding_format: Literal["float", "base64"] = "float"
+    task: str | None = None
+
+
+def ask_embeddings(body: bytes, asked: Asked) -> Question:
+    """Translate a request for embeddings.
+
+    Raises:
+        BridgeError: it has something that is not served.
+    """
+    wanted = read_body(body, EMBEDDINGS, EmbeddingsRequest)
+    request = EmbedRequest(
+        id=asked.request_id,
+        model=wanted.model,
+        input=_texts(wanted.input),
+        dimensions=wanted.dimensions,
+        task=wanted.task,
+    )
+    is_base64 = wanted.encoding_format == "base64"
+    return Question(request, EmbeddingsAnswer(wanted.model, is_base64=is_base64))
+
+
+def _texts(given: str | Sequence[object]) -> list[str]:
+    texts = [given] if isinstance(given, str) else [*given]
+    strings = [text for text in texts if isinstance(text, str)]
+    if len(strings) < len(texts):
+        raise BridgeError(
+            Reason.UNSUPPORTED,
+            "input: a text or an array of texts is supported; tokens are not",
+            param="input",
+        )
+    return strings
+
+
+class EmbeddingsAnswer:
+    """The vectors of an answer."""
+
+    def __init__(self, model: str | None, *, is_base64: bool) -> None:
+        self._model = model
+        self._is_base64 = is_base64
+        self._frame: EmbeddingsFrame | None = None
+
+    @property
+    def has_enough(self) -> bool:
+        """Always false: it is one frame."""
+        return False
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens of the texts."""
+        return self._frame.usage.input_tokens if self._frame else 0
+
+    def add(self, frame: DaemonFrame) -> Iterator[bytes]:
+        """Take the frame; there are no streams of vectors."""
+        if isinstance(frame, EmbeddingsFrame):
+            self._frame = frame
+        yield from ()
+
+    def end(self) -> Iterator[bytes]:
+        """Yield nothing: there are no streams of vectors."""
+        yield from ()
+
+    def whole(self) -> bytes:
+        """Return the list of vectors."""
+        assert self._frame is not None  # noqa: S101  # the client raises without one
+        vectors = _VECTORS.decode(self._frame.embeddings)
+        return msgspec.json.encode(
+            {
+                "object": "list",
+                "data": [
+                    {
+                        "object": "embedding",
+                        "index": index,
+                        "embedding": as_base64(each) if self._is_base64 else each,
+                    }
+                    for index, each in enumerate(vectors)
+                ],
+                "model": self._model or self._frame.backend,
+                "usage": prompt_usage(self._frame.usage.input_tokens),
+            }
+        )
+
+
+def as_base64(vector: Raw) -> str:
+    """Encode a vector: base64 of little-endian 32-bit floats."""
+    numbers = array("f", _NUMBERS.decode(vector))
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return b64encode(numbers.tobytes()).decode()
+
+
+# --- reranking --------------------------------------------------------------------------
+
+
+class Document(Strict, frozen=True):
+    """A document."""
+
+    text: str
+
+
+class RankRequest(Struct, frozen=True, kw_only=True):
+    """The honoured fields of a request to rank documents."""
+
+    query: str
+    documents: list[str | Document]
+    model: str | None = None
+    top_n: Tokens | None = None
+    return_documents: bool = False
+
+
+def ask_rerank(body: bytes, asked: Asked) -> Question:
+    """Translate a request to rank documents.
+
+    Raises:
+        BridgeError: it has something that is not served.
+    """
+    wanted = read_body(body, RERANK, RankRequest)
+    texts = [
+        each.text if isinstance(each, Document) else each for each in wanted.documents
+    ]
+    request = RerankRequest(
+        id=asked.request_id,
+        model=wanted.model,
+        query=wanted.query,
+        documents=texts,
+        top_n=wanted.top_n,
+    )
+    shown = texts if wanted.return_documents else None
+    return Question(request, RankAnswer(asked, wanted.model, shown))
+
+
+class RankAnswer:
+    """The documents of an answer, by score."""
+
+    def __init__(
+        self, asked: Asked, model: str | None, shown: Sequence[str] | None
+    ) -> None:
+        self._asked = asked
+        self._model = model
+        self._shown = shown
+        self._frame: RerankFrame | None = None
+
+    @property
+    def has_enough(self) -> bool:
+        """Always false: it is one frame."""
+        return False
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens of the query and the documents."""
+        return self._frame.usage.input_tokens if self._frame else 0
+
+    def add(self, frame: DaemonFrame) -> Iterator[bytes]:
+        """Take the frame; there are no streams of scores."""
+        if isinstance(frame, RerankFrame):
+            self._frame = frame
+        yield from ()
+
+    def end(self) -> Iterator[bytes]:
+        """Yield nothing: there are no streams of scores."""
+        yield from ()
+
+    def whole(self) -> bytes:
+        """Return the list of scores."""
+        assert self._frame is not None  # noqa: S101  # the client raises without one
+        results: list[dict[str, object]] = []
+        for each in self._frame.results:
+            result: dict[str, object] = {
+                "index": each.index,
+                "relevance_score": each.score,
+            }
+            if self._shown is not None:
+                result["document"] = {"text": self._shown[each.index]}
+            results.append(result)
+        return msgspec.json.encode(
+            {
+                "id": f"rerank-{self._asked.request_id.removeprefix('req_')}",
+                "object": "list",
+                "model": self._model or self._frame.backend,
+                "results": results,
+                "usage": prompt_usage(self._frame.usage.input_tokens),
+            }
+        )

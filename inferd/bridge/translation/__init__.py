@@ -1,0 +1,1 @@
+"""What the translations of all APIs share; no I/O."""

@@ -1,0 +1,68 @@
+"""The records by which the HTTP shell serves an API: its routes and its forms."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from inferd.bridge.translation.failures import BridgeError
+from inferd.bridge.translation.fields import FieldTable
+from inferd.bridge.translation.question import Asked, Question, StreamForm
+
+
+@dataclass(frozen=True)
+class OfferedModel:
+    """A name that requests may use for a model, and what they may use it for."""
+
+    name: str
+    uses: tuple[str, ...]
+    """``generate``, ``embed`` and ``rerank``, as far as the model does it."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A route that is answered by the daemon.
+
+    Args:
+        path: of the route; its method is POST.
+        ask: translates a body; raises ``BridgeError``.
+        table: the fields of its requests.
+        stream: the form of streamed answers, where there are any.
+    """
+
+    path: str
+    ask: Callable[[bytes, Asked], Question]
+    table: FieldTable
+    stream: StreamForm | None = None
+
+
+class ModelList(Protocol):
+    """The form of a list of models."""
+
+    def __call__(self, models: Sequence[OfferedModel], created_s: int) -> bytes:
+        """Return the body of the list."""
+
+
+class ModelEntry(Protocol):
+    """The form of one model."""
+
+    def __call__(self, model: OfferedModel, created_s: int) -> bytes:
+        """Return the body of one entry."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Api:
+    """An API: who adds one writes a package with this record, and a line in ``apis``."""
+
+    name: str
+    """As in the log and the metrics."""
+    prefixes: tuple[str, ...]
+    """Beginnings of its paths; failures below them have its form."""
+    operations: Sequence[Operation]
+    error_body: Callable[[BridgeError], bytes]
+    """The body of a failure."""
+    models_path: str = ""
+    """The route of the list of models; one model's is below it."""
+    model_list: ModelList | None = None
+    model_entry: ModelEntry | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Headers of every answer."""

@@ -1,0 +1,48 @@
+"""From the bytes of a request's body to its type."""
+
+import re
+from typing import Final, TypeVar
+
+import msgspec
+
+from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.fields import FieldTable
+from inferd.limits.bridge import MAX_STATED_CHARS
+from inferd.wire.codec import DECODE_FAILURES
+
+T = TypeVar("T")
+_PLACE: Final = re.compile(r" - at `\$\.?(.*)`\Z", re.DOTALL)
+_OBJECT: Final = msgspec.json.Decoder(dict[str, object])
+
+
+def read_body(body: bytes, table: FieldTable, kind: type[T]) -> T:
+    """Decode a request: its fields are those of the table, its values those of the type.
+
+    Raises:
+        BridgeError: the body is no JSON object, or has a field or a value that is refused.
+    """
+    try:
+        document = _OBJECT.decode(body)
+    except DECODE_FAILURES as error:
+        raise BridgeError(Reason.INVALID_REQUEST, f"the body: {error}") from error
+    return convert(table.select(document), kind)
+
+
+def convert(fields: object, kind: type[T]) -> T:
+    """Give decoded JSON a type.
+
+    Raises:
+        BridgeError: it has another one; ``param`` is the path of the value at fault.
+    """
+    try:
+        return msgspec.convert(fields, kind)
+    except (msgspec.ValidationError, RecursionError) as error:
+        text = str(error)
+        place = _PLACE.search(text)
+        param = place[1][:MAX_STATED_CHARS] if place else None
+        what = _PLACE.sub("", text)[:MAX_STATED_CHARS]
+        raise BridgeError(
+            Reason.INVALID_REQUEST,
+            f"{param}: {what}" if param else what,
+            param=param,
+        ) from error

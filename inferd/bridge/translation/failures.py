@@ -1,0 +1,83 @@
+"""The failures that callers of the bridge are told, before an API gives them its form."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+
+class Reason(StrEnum):
+    """The kind of a failure; its value is the code that callers read."""
+
+    INVALID_REQUEST = "invalid_request"
+    UNKNOWN_FIELD = "unknown_parameter"
+    UNSUPPORTED = "unsupported_parameter"
+    CONTEXT_OVERFLOW = "context_length_exceeded"
+    UNAUTHENTICATED = "invalid_api_key"
+    FORBIDDEN = "permission_denied"
+    ROUTE_NOT_FOUND = "route_not_found"
+    MODEL_NOT_FOUND = "model_not_found"
+    METHOD_NOT_ALLOWED = "method_not_allowed"
+    TIMEOUT = "request_timeout"
+    TOO_LARGE = "request_too_large"
+    QUEUE_FULL = "queue_full"
+    TOO_MANY_FAILURES = "too_many_failed_tokens"
+    QUOTA = "insufficient_quota"
+    INTERNAL = "internal"
+    UNAVAILABLE = "backend_unavailable"
+    CANCELLED = "cancelled"
+    DEADLINE = "deadline_exceeded"
+
+
+STATUS: Final[Mapping[Reason, int]] = {
+    Reason.INVALID_REQUEST: 400,
+    Reason.UNKNOWN_FIELD: 400,
+    Reason.UNSUPPORTED: 400,
+    Reason.CONTEXT_OVERFLOW: 400,
+    Reason.UNAUTHENTICATED: 401,
+    Reason.FORBIDDEN: 403,
+    Reason.ROUTE_NOT_FOUND: 404,
+    Reason.MODEL_NOT_FOUND: 404,
+    Reason.METHOD_NOT_ALLOWED: 405,
+    Reason.TIMEOUT: 408,
+    Reason.TOO_LARGE: 413,
+    Reason.QUEUE_FULL: 429,
+    Reason.TOO_MANY_FAILURES: 429,
+    Reason.QUOTA: 429,
+    Reason.INTERNAL: 500,
+    Reason.UNAVAILABLE: 503,
+    Reason.CANCELLED: 503,
+    Reason.DEADLINE: 504,
+}
+"""The HTTP status of each."""
+
+
+class BridgeError(Exception):
+    """A request that is not answered; its text is meant for the caller.
+
+    Args:
+        reason: the kind.
+        text: a sentence for people.
+        param: the field of the request that is at fault, if one is.
+        retry_after_s: seconds until a retry may succeed, if that is known.
+        allow: with ``METHOD_NOT_ALLOWED``, the methods of the route.
+    """
+
+    def __init__(
+        self,
+        reason: Reason,
+        text: str,
+        *,
+        param: str | None = None,
+        retry_after_s: float | None = None,
+        allow: str = "",
+    ) -> None:
+        self.reason = reason
+        self.param = param
+        self.retry_after_s = retry_after_s
+        self.allow = allow
+        super().__init__(text)
+
+    @property
+    def status(self) -> int:
+        """Its HTTP status."""
+        return STATUS[self.reason]

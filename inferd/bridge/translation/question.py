@@ -1,0 +1,79 @@
+"""What an API makes of a request: a request of the daemon, and the form of its answer."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from inferd.bridge.translation.failures import BridgeError
+from inferd.client.frames import ClientBlocksDone
+from inferd.wire.blocks import BlocksRequest
+from inferd.wire.requests import EmbedRequest, RerankRequest
+from inferd.wire.responses import (
+    BlockFrame,
+    EmbeddingsFrame,
+    ProgressFrame,
+    RerankFrame,
+)
+
+DaemonRequest = BlocksRequest | EmbedRequest | RerankRequest
+DaemonFrame = (
+    BlockFrame | ClientBlocksDone | EmbeddingsFrame | ProgressFrame | RerankFrame
+)
+
+
+class Answer(Protocol):
+    """The form that an API gives to the frames of one answer."""
+
+    @property
+    def has_enough(self) -> bool:
+        """Whether the daemon need not go on: the rest would not be part of the answer."""
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens that the answer has cost, of its prompt and generated."""
+
+    def add(self, frame: DaemonFrame) -> Iterator[bytes]:
+        """Take a frame; yield the events of a streamed answer that follow from it.
+
+        Raises:
+            BridgeError: the answer ends without being complete.
+        """
+
+    def end(self) -> Iterator[bytes]:
+        """Yield the events that end a streamed answer."""
+
+    def whole(self) -> bytes:
+        """Return the body of an answer that is not streamed, once all frames are added."""
+
+
+class StreamForm(Protocol):
+    """The form of an API's streams."""
+
+    content_type: str
+    """Media type of a streamed answer."""
+    keep_alive: bytes
+    """Bytes without meaning, for a stream that would be silent."""
+
+    def failure_event(self, failure: BridgeError) -> bytes:
+        """Return the event that ends a stream whose status line is sent already."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A translated request."""
+
+    request: DaemonRequest
+    answer: Answer
+    is_streamed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a translation is told beside the body."""
+
+    request_id: str
+    """Id of the request, which also the daemon's log has."""
+    created_s: int
+    """Seconds since 1970."""
+    default_max_tokens: int
+    """Tokens of an answer for which the request sets no bound."""

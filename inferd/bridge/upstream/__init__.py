@@ -1,0 +1,1 @@
+"""The bridge as a client of the daemon's sockets."""

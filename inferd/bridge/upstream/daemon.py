@@ -1,0 +1,177 @@
+"""The daemon's sockets: a connection for each request, and only so many at once."""
+
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
+from pathlib import Path
+from typing import cast
+
+import trio
+
+from inferd.bridge.translation.api import OfferedModel
+from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.question import DaemonFrame, DaemonRequest, Question
+from inferd.bridge.upstream.failures import failure_of
+from inferd.client.asynchronous import AsyncClient, connect
+from inferd.client.discovery import NoDaemonError
+from inferd.client.exchange import ClientError, RequestFailedError
+from inferd.client.frames import BlocksAnswer
+from inferd.limits.bridge import PROBE_S
+from inferd.surfaces import EMBED, RERANK, V2
+from inferd.wire.blocks import BlocksRequest, Message, TextBlock
+from inferd.wire.requests import EmbedRequest, RerankRequest
+
+_NOBODY = "?"
+"""A model that no backend can be named; the refusal lists those that would do."""
+_PROBES: dict[str, DaemonRequest] = {
+    "generate": BlocksRequest(
+        id="models", model=_NOBODY, messages=[Message("user", [TextBlock("?")])]
+    ),
+    "embed": EmbedRequest(id="models", model=_NOBODY, input=["?"]),
+    "rerank": RerankRequest(id="models", model=_NOBODY, query="?", documents=["?"]),
+}
+
+
+class DaemonClient:
+    """A client of the daemon for many callers.
+
+    A connection has one request, and closing it ends the request.
+
+    Args:
+        directory: of the sockets; ``None`` for the default ones.
+        max_requests: requests at once.
+        is_gateway: whether the daemon is told the principal of each request.
+    """
+
+    def __init__(
+        self, directory: Path | None, *, max_requests: int, is_gateway: bool = False
+    ) -> None:
+        self._directory = directory
+        self._is_gateway = is_gateway
+        self.max_requests = max_requests
+        self._running: Counter[str] = Counter()
+        """Requests that are with the daemon now, by principal."""
+
+    @property
+    def n_requests(self) -> int:
+        """Requests that are with the daemon now."""
+        return self._running.total()
+
+    async def ask(
+        self, question: Question, principal: str
+    ) -> AsyncGenerator[DaemonFrame, None]:
+        """Send a request and yield the frames of its answer; use ``aclosing``.
+
+        Args:
+            question: once its answer has enough, the request is cancelled.
+            principal: who asks.
+
+        Raises:
+            BridgeError: the daemon refuses, or does not answer to the end.
+
+        Cancellation: ends the request.
+        """
+        with self._slot(principal), _telling_failures():
+            async with AsyncClient(self._directory) as client:
+                frames = self._send(client, question.request, principal)
+                async with aclosing(frames):
+                    is_cancelled = False
+                    async for frame in frames:
+                        yield frame
+                        if question.answer.has_enough and not is_cancelled:
+                            is_cancelled = True
+                            await client.cancel(question.request.id)
+
+    async def _send(
+        self, client: AsyncClient, request: DaemonRequest, principal: str
+    ) -> AsyncGenerator[DaemonFrame, None]:
+        """Send a request: the one place from which a gateway's ``principal`` can go along."""
+        assert not (self._is_gateway and principal)  # noqa: S101  # refused at the start
+        match request:
+            case BlocksRequest():
+                answer = client.converse(request)
+                async with aclosing(
+                    cast("AsyncGenerator[BlocksAnswer, None]", answer)
+                ) as frames:
+                    async for frame in frames:
+                        yield frame
+            case EmbedRequest():
+                yield await client.embed(request)
+            case RerankRequest():
+                yield await client.rerank(request)
+
+    @contextmanager
+    def _slot(self, principal: str) -> Iterator[None]:
+        """Take one of the places for requests, of which a principal has half at most."""
+        share = (self.max_requests + 1) // 2
+        if self._running[principal] >= share or self.n_requests >= self.max_requests:
+            raise BridgeError(
+                Reason.QUEUE_FULL,
+                f"the bridge has {self.max_requests} requests at once, {share} of them of "
+                "one token or user",
+                retry_after_s=1.0,
+            )
+        self._running[principal] += 1
+        try:
+            yield
+        finally:
+            self._running[principal] -= 1
+            self._running += Counter()  # drops principals without requests
+
+    async def is_up(self) -> bool:
+        """Tell whether the daemon accepts connections for requests."""
+        for surface in (V2, EMBED, RERANK):
+            try:
+                stream = await connect(surface.socket, self._directory)
+            except (NoDaemonError, ClientError, OSError):
+                continue
+            await stream.aclose()
+            return True
+        return False
+
+    async def models(self) -> list[OfferedModel]:
+        """Ask the daemon which names requests may use; 32 for each use at most.
+
+        Raises:
+            BridgeError: it does not answer.
+        """
+        found: dict[str, list[str]] = {}
+        answers: dict[str, list[str] | BridgeError] = {}
+        with trio.move_on_after(PROBE_S):
+            async with trio.open_nursery() as nursery:
+                for use, request in _PROBES.items():
+                    nursery.start_soon(self._probe, use, request, answers)
+        failures = [each for each in answers.values() if isinstance(each, BridgeError)]
+        if len(failures) == len(_PROBES) or len(answers) < len(_PROBES):
+            raise BridgeError(Reason.UNAVAILABLE, "the daemon is not running")
+        for use in _PROBES:
+            names = answers[use]
+            for name in names if isinstance(names, list) else []:
+                found.setdefault(name, []).append(use)
+        return [OfferedModel(name, tuple(uses)) for name, uses in found.items()]
+
+    async def _probe(
+        self,
+        use: str,
+        request: DaemonRequest,
+        answers: dict[str, list[str] | BridgeError],
+    ) -> None:
+        async with AsyncClient(self._directory) as client:
+            try:
+                async with aclosing(self._send(client, request, "")) as frames:
+                    async for _ in frames:
+                        pass
+            except RequestFailedError as error:
+                names = error.frame.models
+                answers[use] = names if isinstance(names, list) else failure_of(error)
+            except (NoDaemonError, ClientError, OSError) as error:
+                answers[use] = failure_of(error)
+
+
+@contextmanager
+def _telling_failures() -> Iterator[None]:
+    """Turn errors of the client library into failures of the bridge."""
+    try:
+        yield
+    except (NoDaemonError, ClientError, OSError) as error:
+        raise failure_of(error) from error

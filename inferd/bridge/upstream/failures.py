@@ -1,0 +1,98 @@
+"""The daemon's refusals, as failures of the bridge; pure."""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.client.discovery import NoDaemonError
+from inferd.client.exchange import (
+    ClientError,
+    ConnectionLostError,
+    ProtocolError,
+    RequestFailedError,
+)
+from inferd.client.frames import ClientErrorFrame
+from inferd.client.peer_check import UntrustedServerError
+from inferd.wire.blocks import BlocksRequest
+from inferd.wire.requests import EmbedRequest, RerankRequest
+
+_REASONS: Final[Mapping[str, Reason]] = {
+    "queue_full": Reason.QUEUE_FULL,
+    "backend_unavailable": Reason.UNAVAILABLE,
+    "invalid_request": Reason.INVALID_REQUEST,
+    "frame_too_large": Reason.TOO_LARGE,
+    "embed_unsupported": Reason.UNSUPPORTED,
+    "rerank_unsupported": Reason.UNSUPPORTED,
+    "attachment_unsupported": Reason.UNSUPPORTED,
+    "deadline_exceeded": Reason.DEADLINE,
+    "cancelled": Reason.CANCELLED,
+    "permission_denied": Reason.FORBIDDEN,
+    "model_not_found": Reason.MODEL_NOT_FOUND,
+}
+_PREFIX: Final = "invalid request: "
+_FIELD: Final = re.compile(r"[a-z_]+")
+_FIELDS: Final = frozenset(
+    (
+        *BlocksRequest.__struct_fields__,
+        *EmbedRequest.__struct_fields__,
+        *RerankRequest.__struct_fields__,
+    )
+)
+RETRY_UNAVAILABLE_S: Final = 1.0
+"""Seconds after which a caller may ask again while no daemon answers."""
+
+
+def failure_of(error: Exception) -> BridgeError:
+    """Return what a caller is told of an error of the client library.
+
+    Paths and uids of this machine are left out.
+    """
+    match error:
+        case RequestFailedError(frame=frame):
+            return refusal_of(frame)
+        case NoDaemonError():
+            text = "the daemon is not running, or does not serve this"
+        case UntrustedServerError():
+            text = "the daemon's socket belongs to a user who is not trusted"
+        case ConnectionLostError():
+            text = "the daemon ended the connection before the answer was complete"
+        case ProtocolError():
+            return BridgeError(Reason.INTERNAL, "the daemon's answer could not be read")
+        case ClientError():
+            return BridgeError(Reason.INVALID_REQUEST, str(error))
+        case _:
+            text = "the daemon cannot be reached"
+    return BridgeError(Reason.UNAVAILABLE, text, retry_after_s=RETRY_UNAVAILABLE_S)
+
+
+def refusal_of(frame: ClientErrorFrame) -> BridgeError:
+    """Return what a caller is told of an error frame."""
+    reason = _REASONS.get(frame.code, Reason.INTERNAL)
+    text = frame.message.removeprefix(_PREFIX)
+    if isinstance(frame.prompt_tokens, int) and isinstance(frame.n_ctx, int):
+        return _overflow(frame, frame.prompt_tokens, frame.n_ctx)
+    param = None
+    if reason is Reason.INVALID_REQUEST:
+        found = _FIELD.match(text)
+        param = found[0] if found and found[0] in _FIELDS else None
+    if reason is Reason.MODEL_NOT_FOUND:
+        param = "model"
+    after_ms = frame.retry_after_ms
+    return BridgeError(
+        reason,
+        text,
+        param=param,
+        retry_after_s=after_ms / 1000 if isinstance(after_ms, int) else None,
+    )
+
+
+def _overflow(frame: ClientErrorFrame, n_tokens: int, n_ctx: int) -> BridgeError:
+    at_least = "at least " if frame.at_least is True else ""
+    over = f"; {at_least}{frame.tokens_over} too many" if frame.tokens_over else ""
+    return BridgeError(
+        Reason.CONTEXT_OVERFLOW,
+        f"This model's maximum context length is {n_ctx} tokens, and the prompt has "
+        f"{at_least}{n_tokens}{over}",
+        param="messages",
+    )

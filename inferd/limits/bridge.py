@@ -1,0 +1,112 @@
+"""Bounds of the HTTP bridge (settings: ``[bridge]``)."""
+
+from typing import Final
+
+MAX_HEAD_BYTES: Final = 16 * 1024
+"""Bytes of a request's line and headers: common servers allow 8 to 32 KiB. F-49."""
+
+HEAD_S: Final = 10.0
+"""Seconds from the first byte of a request's head to its last: it fits one packet or
+two. F-49."""
+
+MAX_BODY_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of a request's body: four times the longest text that is counted at all, or some
+pictures. F-49."""
+
+BODY_S: Final = 60.0
+"""Seconds that a body may take to arrive, as ``LINE_TIMEOUT_S`` of the daemon. F-49."""
+
+MAX_HTTP_CONNECTIONS: Final = 256
+"""HTTP connections at once. One costs some 20 kB while idle, and a body while it is
+sent. F-49."""
+
+MAX_BODIES_BYTES: Final = 128 * 1024 * 1024
+"""Bytes of all bodies that are being received or served: eight of the largest. F-49."""
+
+MAX_HTTP_REQUESTS: Final = 64
+"""Requests that are with the daemon at once, each on a connection of its own; the daemon's
+queue decides about the order. F-49."""
+
+HTTP_IDLE_S: Final = 75.0
+"""Seconds without a request after which an HTTP connection is closed: browsers and client
+libraries keep theirs for some 5 to 60 s."""
+
+HTTP_WRITE_S: Final = 60.0
+"""Seconds that one write may take before a client that stopped reading is disconnected, as
+``WRITE_TIMEOUT_S`` of the daemon. F-49."""
+
+HTTP_DRAIN_S: Final = 15.0
+"""Seconds that answers have to finish after SIGTERM, as ``DRAIN_S`` of the daemon."""
+
+QUIET_START_S: Final = 10.0
+"""Seconds without a part of the answer after which the status line of a streamed one is sent
+all the same. Until then a refusal still has a status of its own."""
+
+KEEP_ALIVE_S: Final = 10.0
+"""Seconds without data after which a streamed answer has a comment: proxies close connections
+that are silent for 30 to 60 s."""
+
+HANDSHAKE_S: Final = 10.0
+"""Seconds that a TLS handshake may take. F-49."""
+
+READ_BYTES: Final = 64 * 1024
+"""Bytes of one read from an HTTP connection."""
+
+PIPELINED_BYTES: Final = 64 * 1024
+"""Bytes of further requests that are received while one is answered, so that the end of the
+connection is seen at once; over it, the connection is closed. F-49."""
+
+BODY_QUEUE_EVENTS: Final = 4
+"""Parts of a body that are received before the one that reads it has taken them. F-49."""
+
+THREADED_BODY_BYTES: Final = 64 * 1024
+"""Bytes of a body from which on it is translated in a thread: below, that takes less than a
+millisecond."""
+
+FAILED_TOKENS: Final = 5
+"""Tokens that are not valid which one sender may try in a row. F-48."""
+
+FAILED_TOKEN_S: Final = 1.0
+"""Seconds after which one more may be tried. F-48."""
+
+MAX_FAILED_SENDERS: Final = 1024
+"""Senders of such tokens that are remembered; the one that failed longest ago is forgotten
+first. F-48."""
+
+MAX_TOKENS: Final = 1024
+"""Tokens of a bridge: more than people on one machine, in a file of some 300 kB."""
+
+TOKEN_FILE_BYTES: Final = 1024 * 1024
+"""Bytes of the file of tokens, with all ``MAX_TOKENS`` in it."""
+
+MAX_TCP_TABLE_BYTES: Final = 8 * 1024 * 1024
+"""Bytes of the kernel's table of TCP connections that are searched for one, 50,000 lines. A
+connection that is not among them needs a token. F-47."""
+
+MAX_CHOICES_TOKENS: Final = 4096
+"""Tokens of an answer for which the request sets no bound: OpenAI's API has none, and half of
+a default context is left for the prompt."""
+
+MAX_STATED_NAMES: Final = 8
+"""Fields that one refusal names: who reads it mends these first."""
+
+MAX_STATED_CHARS: Final = 512
+"""Characters of a client's text that one refusal repeats."""
+
+PROBE_S: Final = 10.0
+"""Seconds that the daemon may take to say which models it serves."""
+
+LOG_LINES: Final = 1024
+"""Lines of the log that wait to be written; over it, they are counted and dropped, so that a
+stderr that nobody reads stops nobody."""
+
+CLOSE_S: Final = 1.0
+"""Seconds that the end of a connection may take to be told: to the other side of TLS, and to an
+application that takes nothing any more."""
+
+DISCARDED_BYTES: Final = 1024 * 1024
+"""Bytes of a body that are received and dropped after a request was refused: an end of the
+connection before that would destroy the answer on its way."""
+
+DISCARD_S: Final = 1.0
+"""Seconds for which they are received."""

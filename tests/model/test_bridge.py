@@ -1,0 +1,80 @@
+"""OpenAI's client in front of a model: what a scripted backend cannot enforce."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+import openai
+import pytest
+from pydantic import BaseModel, Field
+
+from tests.daemon.bridge import bridge_to
+from tests.daemon.fixtures import daemons
+from tests.daemon.harness import llamacpp
+
+pytestmark = [pytest.mark.slow, pytest.mark.model]
+
+ASK = [{"role": "user", "content": "Where is it warm?"}]
+
+
+class Place(BaseModel):
+    """What an answer has to be."""
+
+    city: Literal["London", "Paris"]
+    degrees: int = Field(ge=0, le=9)
+
+
+@pytest.fixture(scope="module")
+def client(shortened_chat) -> Iterator[openai.OpenAI]:
+    """A client of a bridge to a daemon with a model that has one layer."""
+    with daemons() as make:
+        daemon = make({"backend": [llamacpp(shortened_chat, n_ctx=512)]}).start()
+        with bridge_to(daemon) as bridge, bridge.client() as made:
+            yield made
+
+
+def test_an_answer_is_parsed_into_the_type_that_was_asked_for(client):
+    found = client.chat.completions.parse(
+        model="chat", messages=ASK, response_format=Place, max_tokens=64
+    )
+    place = found.choices[0].message.parsed
+    assert isinstance(place, Place)
+    assert found.choices[0].finish_reason == "stop"
+
+
+def test_a_strict_tool_is_called_with_what_its_schema_allows(client):
+    found = client.chat.completions.parse(
+        model="chat",
+        messages=ASK,
+        tools=[openai.pydantic_function_tool(Place)],
+        tool_choice="required",
+        parallel_tool_calls=False,
+        max_tokens=128,
+    )
+    [call] = found.choices[0].message.tool_calls
+    assert isinstance(call.function.parsed_arguments, Place)
+    assert found.choices[0].finish_reason == "tool_calls"
+
+
+def test_tokens_have_their_log_probabilities(client):
+    found = client.chat.completions.create(
+        model="chat", messages=ASK, max_tokens=4, logprobs=True, top_logprobs=2, seed=1
+    )
+    choice = found.choices[0]
+    assert "".join(each.token for each in choice.logprobs.content) != ""
+    assert all(len(each.top_logprobs) == 2 for each in choice.logprobs.content)
+    assert choice.finish_reason == "length"
+
+
+def test_a_prompt_that_does_not_fit_is_refused_with_the_numbers(client):
+    long = [{"role": "user", "content": "word " * 1000}]
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.chat.completions.create(model="chat", messages=long)
+    assert caught.value.code == "context_length_exceeded"
+    assert "512" in caught.value.message
+
+
+def test_reasoning_of_a_model_that_has_none_is_refused(client):
+    with pytest.raises(openai.NotFoundError, match="no support for reasoning"):
+        client.chat.completions.create(
+            model="chat", messages=ASK, reasoning_effort="high"
+        )

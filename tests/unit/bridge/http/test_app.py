@@ -1,0 +1,373 @@
+"""The application on virtual time, with a daemon that says what a test tells it."""
+
+import json
+import os
+from collections.abc import AsyncGenerator, Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from inferd.bridge.access_log import BridgeLog
+from inferd.bridge.http.app import BridgeApp
+from inferd.bridge.http.guard import HeadRules
+from inferd.bridge.identity.caller import Callers, HttpPeer
+from inferd.bridge.identity.token import TokenRecord, make_token
+from inferd.bridge.identity.token_file import ApiTokens, changing_tokens
+from inferd.bridge.translation.api import OfferedModel
+from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.question import DaemonFrame, Question
+from inferd.client.frames import ClientBlocksDone
+from inferd.config.bridge import BridgeSettings
+from inferd.limits.bridge import FAILED_TOKENS
+from inferd.wire.responses import BlockFrame, TextDelta, UsageV2
+
+OWN, OTHER = 1000, 1001
+SETTINGS = BridgeSettings(max_body_bytes=1024, max_bodies_bytes=4096, body_s=60)
+CHAT = "/v1/chat/completions"
+HI: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}]}
+Step = DaemonFrame | BridgeError | float
+
+
+def text(delta: str) -> BlockFrame:
+    return BlockFrame(id="r", block=TextDelta(delta))
+
+
+def done() -> ClientBlocksDone:
+    return ClientBlocksDone(
+        id="r", usage=UsageV2(7, 3), stop_reason="end_turn", backend="chat"
+    )
+
+
+class ScriptedDaemon:
+    """Follows a script: frames, failures, and seconds of silence."""
+
+    max_requests = 4
+    n_requests = 0
+
+    def __init__(self, *script: Step) -> None:
+        self.script: Sequence[Step] = script
+        self.principals: list[str] = []
+        self.ended_at: float | None = None
+
+    async def ask(
+        self, question: Question, principal: str
+    ) -> AsyncGenerator[DaemonFrame, None]:
+        self.principals.append(principal)
+        try:
+            for step in self.script:
+                if isinstance(step, float):
+                    await trio.sleep(step)
+                elif isinstance(step, BridgeError):
+                    raise step
+                else:
+                    yield step
+        finally:
+            self.ended_at = trio.current_time()
+
+    async def models(self) -> list[OfferedModel]:
+        return [OfferedModel("a/b:c", ("generate",))]
+
+    async def is_up(self) -> bool:
+        return bool(self.script)
+
+
+class Browser:
+    """Sends requests to the application as the HTTP server does."""
+
+    def __init__(self, tmp_path: Path, daemon: ScriptedDaemon) -> None:
+        self.tokens = tmp_path / "tokens.json"
+        self.log = BridgeLog()
+        self.app = BridgeApp(
+            daemon,  # type: ignore[arg-type]
+            Callers(ApiTokens(self.tokens), OWN),
+            HeadRules(frozenset({"localhost"}), frozenset({"https://page"})),
+            SETTINGS,
+            self.log,
+        )
+
+    def token(self, name: str = "ada", **fields: Any) -> str:
+        """Make a token that is valid."""
+        made, token_id, digest = make_token(os.urandom(38))
+        with changing_tokens(self.tokens) as tokens:
+            tokens.append(TokenRecord(id=token_id, name=name, sha256=digest, **fields))
+        return made
+
+    async def send(  # noqa: PLR0913  # a request has that many parts
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        *,
+        headers: dict[str, str] | None = None,
+        uid: int = OWN,
+        hangs_up_at: float | None = None,
+        body_takes_s: float = 0,
+    ) -> "Answer":
+        """Send a request; give what came of it."""
+        answer = Answer()
+        fields = {"host": "localhost", **(headers or {})}
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "headers": [(k.encode(), v.encode()) for k, v in fields.items()],
+            "state": {"peer": HttpPeer(uid=uid)},
+        }
+        is_sent = False
+
+        async def receive() -> dict[str, Any]:
+            nonlocal is_sent
+            if not is_sent:
+                is_sent = True
+                await trio.sleep(body_takes_s)
+                return {"type": "http.request", "body": body}
+            if hangs_up_at is None:
+                await trio.sleep_forever()
+            else:
+                await trio.sleep_until(hangs_up_at)
+            return {"type": "http.disconnect"}
+
+        await self.app(scope, receive, answer.take)
+        return answer
+
+    async def ask(self, *, uid: int = OWN, key: str = "", **fields: Any) -> "Answer":
+        """Ask for a chat completion."""
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        body = json.dumps({**HI, **fields}).encode()
+        return await self.send("POST", CHAT, body, headers=headers, uid=uid)
+
+
+class Answer:
+    """What was sent, and when each part was."""
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.parts: list[tuple[float, bytes]] = []
+
+    async def take(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            assert not self.status
+            self.status = message["status"]
+            self.headers = {k.decode(): v.decode() for k, v in message["headers"]}
+        else:
+            self.parts.append((trio.current_time(), message["body"]))
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(part for _, part in self.parts)
+
+    @property
+    def error(self) -> Any:
+        return json.loads(self.body)["error"]
+
+
+@pytest.fixture
+def browse(tmp_path: Path) -> Callable[..., Browser]:
+    return lambda *script: Browser(tmp_path, ScriptedDaemon(*script))
+
+
+@pytest.fixture
+def hello(tmp_path: Path) -> Browser:
+    return Browser(tmp_path, ScriptedDaemon(text("Hel"), text("lo"), done()))
+
+
+# --- answers ------------------------------------------------------------------------
+
+
+async def test_an_answer_is_whole_or_streamed(hello, autojump_clock):
+    whole = await hello.ask()
+    assert (whole.status, whole.headers["content-type"]) == (200, "application/json")
+    assert json.loads(whole.body)["choices"][0]["message"]["content"] == "Hello"
+    streamed = await hello.ask(stream=True)
+    assert streamed.headers["content-type"].startswith("text/event-stream")
+    assert streamed.body.endswith(b"data: [DONE]\n\n")
+    for answer in (whole, streamed):
+        assert answer.headers["x-request-id"].startswith("req_")
+        assert int(answer.headers["openai-processing-ms"]) >= 0
+        assert answer.headers["x-ratelimit-remaining-requests"] == "3"
+
+
+async def test_a_stream_that_waits_begins_after_10_s_and_is_kept_alive(
+    browse, autojump_clock
+):
+    answer = await browse(25.0, text("x"), done()).ask(stream=True)
+    assert [at for at, part in answer.parts if part.startswith(b":")] == [10, 20]
+    assert answer.body.endswith(b"data: [DONE]\n\n")
+
+
+async def test_a_refusal_in_the_first_10_s_has_its_status(browse, autojump_clock):
+    full = BridgeError(Reason.QUEUE_FULL, "queue full", retry_after_s=1.2)
+    answer = await browse(9.0, full).ask(stream=True)
+    assert (answer.status, answer.error["code"]) == (429, "queue_full")
+    assert answer.headers["retry-after"] == "2"
+
+
+@pytest.mark.parametrize("before", [(11.0,), (text("x"),)])
+async def test_a_failure_after_the_status_line_is_an_event(
+    browse, autojump_clock, before
+):
+    lost = BridgeError(Reason.UNAVAILABLE, "gone")
+    answer = await browse(*before, lost).ask(stream=True)
+    last = answer.body.strip().split(b"\n\n")[-1]
+    assert json.loads(last.removeprefix(b"data: "))["error"]["message"] == "gone"
+    assert b"[DONE]" not in answer.body
+
+
+async def test_an_answer_that_is_not_streamed_never_ends_half(browse, autojump_clock):
+    answer = await browse(text("x"), BridgeError(Reason.UNAVAILABLE, "gone")).ask()
+    assert (answer.status, answer.error["code"]) == (503, "backend_unavailable")
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_a_client_that_hangs_up_ends_its_request_at_once(
+    tmp_path, autojump_clock, streams
+):
+    daemon = ScriptedDaemon(text("x"), 1000.0, done())
+    body = json.dumps({**HI, "stream": streams}).encode()
+    await Browser(tmp_path, daemon).send("POST", CHAT, body, hangs_up_at=3)
+    assert daemon.ended_at == 3
+
+
+# --- bounds -------------------------------------------------------------------------
+
+
+async def test_a_body_is_bounded_in_bytes_and_seconds(hello, autojump_clock):
+    large = await hello.send("POST", CHAT, b"x" * 1025)
+    assert (large.status, large.error["code"]) == (413, "request_too_large")
+    stated = await hello.send("POST", CHAT, headers={"content-length": "1025"})
+    assert stated.status == 413
+    slow = await hello.send("POST", CHAT, body_takes_s=61)
+    assert (slow.status, slow.error["code"]) == (408, "request_timeout")
+
+
+async def test_bodies_are_bounded_together_and_given_back(hello, autojump_clock):
+    async with trio.open_nursery() as nursery:
+        length = {"content-length": "1024"}
+        slow = partial(hello.send, "POST", CHAT, headers=length, body_takes_s=5)
+        for _ in range(4):
+            nursery.start_soon(slow)
+        await trio.sleep(1)
+        assert (await hello.ask()).status == 429
+    assert (await hello.ask()).status == 200
+
+
+# --- who asks -----------------------------------------------------------------------
+
+
+async def test_only_the_own_user_and_holders_of_tokens_are_answered(
+    tmp_path, autojump_clock
+):
+    daemon = ScriptedDaemon(done())
+    browser = Browser(tmp_path, daemon)
+    refused = await browser.ask(uid=OTHER)
+    assert (refused.status, refused.error["code"]) == (401, "invalid_api_key")
+    assert refused.headers["www-authenticate"] == "Bearer"
+    assert (await browser.ask(uid=OTHER, key="sk-anything")).status == 401
+    assert (await browser.ask(uid=OTHER, key=browser.token())).status == 200
+    assert (await browser.ask(key="sk-anything")).status == 200
+    assert daemon.principals == ["ada", "local"]
+
+
+async def test_a_token_that_is_not_valid_is_refused_even_to_the_own_user(
+    hello, autojump_clock
+):
+    assert (await hello.ask(key=f"inferd-{'0' * 12}-{'0' * 64}")).status == 401
+
+
+async def test_tokens_are_tried_a_few_times_and_then_once_a_second(
+    hello, autojump_clock
+):
+    valid = hello.token()
+    codes = [
+        (await hello.ask(uid=OTHER, key="inferd-x")).error["code"]
+        for _ in range(FAILED_TOKENS + 1)
+    ]
+    assert codes == ["invalid_api_key"] * FAILED_TOKENS + ["too_many_failed_tokens"]
+    assert (await hello.ask(uid=OTHER, key=valid)).status == 429
+    assert (await hello.ask(uid=OWN, key=valid)).status == 200  # counted for each alone
+    await trio.sleep(1)
+    assert (await hello.ask(uid=OTHER, key=valid)).status == 200
+
+
+async def test_a_scope_and_a_quota_are_kept(hello, autojump_clock):
+    assert (
+        await hello.ask(uid=OTHER, key=hello.token(scopes=("models",)))
+    ).status == 403
+    limited = hello.token("bob", quota=10)
+    assert (await hello.ask(uid=OTHER, key=limited)).status == 200
+    over = await hello.ask(uid=OTHER, key=limited)
+    assert (over.status, over.error["type"]) == (429, "insufficient_quota")
+    assert int(over.headers["retry-after"]) > 0
+
+
+async def test_pages_are_refused_unless_configured(hello, autojump_clock):
+    evil = await hello.send("GET", "/v1/models", headers={"origin": "https://evil"})
+    assert (evil.status, "access-control-allow-origin" in evil.headers) == (403, False)
+    asked = await hello.send("OPTIONS", CHAT, headers={"origin": "https://page"})
+    assert asked.headers["access-control-allow-origin"] == "https://page"
+    rebound = await hello.send("GET", "/v1/models", headers={"host": "evil.example"})
+    assert rebound.status == 403
+
+
+# --- other routes -------------------------------------------------------------------
+
+
+async def test_models_are_listed_and_found(hello, autojump_clock):
+    found = json.loads((await hello.send("GET", "/v1/models")).body)
+    assert [each["id"] for each in found["data"]] == ["a/b:c"]
+    one = await hello.send("GET", "/v1/models/a/b:c")
+    assert json.loads(one.body)["id"] == "a/b:c"
+    assert (await hello.send("GET", "/v1/models/x")).error["code"] == "model_not_found"
+
+
+async def test_other_routes_and_methods_are_refused_in_openais_form(
+    hello, autojump_clock
+):
+    missing = await hello.send("POST", "/v1/images")
+    assert (missing.status, missing.error["code"]) == (404, "route_not_found")
+    wrong = await hello.send("GET", CHAT)
+    assert (wrong.status, wrong.headers["allow"]) == (405, "POST")
+
+
+async def test_health_needs_no_token_and_metrics_do(hello, browse, autojump_clock):
+    assert (await hello.send("GET", "/health", uid=OTHER)).status == 200
+    assert (await hello.send("GET", "/ready", uid=OTHER)).status == 200
+    assert (await browse().send("GET", "/ready")).status == 503
+    for path in ("/metrics", "/server_info"):
+        assert (await hello.send("GET", path, uid=OTHER)).status == 401
+        assert (await hello.send("GET", path)).status == 200
+    text_of = (await hello.send("GET", "/metrics")).body.decode()
+    assert 'inferd_bridge_requests_total{route="/health",status="200"} 1.0' in text_of
+
+
+async def test_a_bug_is_told_without_its_text(
+    hello, autojump_clock, monkeypatch, capsys
+):
+    def fail(*_: object) -> None:
+        raise RuntimeError("a secret")
+
+    monkeypatch.setattr(hello.app._router, "routes", [])
+    monkeypatch.setattr(hello.app._router, "default", fail)
+    answer = await hello.ask()
+    assert (answer.status, answer.error["code"]) == (500, "internal")
+    hello.log.flush()
+    written = capsys.readouterr().err
+    assert "RuntimeError at " in written
+    assert "secret" not in written + answer.body.decode()
+
+
+async def test_the_log_has_no_word_of_a_client(hello, autojump_clock, capsys):
+    key = hello.token()
+    await hello.ask(uid=OTHER, key=key, messages=[{"role": "user", "content": "ssh"}])
+    await hello.send("GET", "/v1/ssh?ssh", headers={"x-ssh": "ssh"})
+    hello.log.flush()
+    first, second = map(json.loads, capsys.readouterr().err.splitlines())
+    assert (first["principal"], first["tokens"], first["status"]) == ("ada", 10, 200)
+    assert (first["route"], first["method"]) == (CHAT, "POST")
+    assert second["status"] == 404
+    assert "ssh" not in json.dumps([first, second])
+    assert key not in json.dumps([first, second])

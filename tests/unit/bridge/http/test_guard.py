@@ -1,0 +1,124 @@
+import pytest
+
+from inferd.bridge.http.guard import HeadRules, credential_of, host_name
+from inferd.bridge.http.listen import (
+    BridgeListenError,
+    Place,
+    bind,
+    parse_place,
+    tls_context,
+)
+from inferd.bridge.serve import head_rules
+from inferd.bridge.translation.failures import BridgeError
+from inferd.config.bridge import BridgeSettings
+
+RULES = HeadRules(frozenset({"localhost", "[::1]"}), frozenset({"https://good"}))
+
+
+def head(**fields: str) -> list[tuple[bytes, bytes]]:
+    return [
+        (name.replace("_", "-").encode(), value.encode())
+        for name, value in fields.items()
+    ]
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8313", "[::1]:8313", "[::1]"])
+def test_names_of_this_bridge_are_accepted(host):
+    assert RULES.check(head(host=host)) == ""
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"host": "evil.example"},
+        {"host": "localhost.evil.example:8313"},
+        {"host": "localhost:x"},
+        {"host": "localhost", "origin": "null"},
+        {"host": "localhost", "origin": "http://localhost:8313"},
+        {"host": "localhost", "content_length": "3", "transfer_encoding": "chunked"},
+    ],
+)
+def test_other_heads_are_refused(fields):
+    with pytest.raises(BridgeError):
+        RULES.check(head(**fields))
+
+
+def test_a_page_that_is_configured_may_ask():
+    assert RULES.check(head(host="localhost", origin="https://good")) == "https://good"
+
+
+def test_two_names_are_one_too_many():
+    with pytest.raises(BridgeError):
+        RULES.check([*head(host="localhost"), *head(host="localhost")])
+
+
+def test_at_a_unix_socket_any_name_will_do():
+    rules = head_rules(parse_place("/run/x.sock"), BridgeSettings())
+    assert rules.check([]) == ""
+    with pytest.raises(BridgeError):
+        rules.check(head(origin="http://x"))
+
+
+def test_the_address_itself_and_configured_names_are_names():
+    rules = head_rules(parse_place("192.0.2.7:80"), BridgeSettings(hosts=("Box",)))
+    for host in ("192.0.2.7", "box:80", "localhost"):
+        rules.check(head(host=host))
+
+
+@pytest.mark.parametrize(
+    ("value", "name"), [("a:1", "a"), ("a:", "a"), ("[::1]:2", "[::1]"), ("A", "a")]
+)
+def test_a_name_is_told_from_its_port(value, name):
+    assert host_name(value) == name
+
+
+def test_a_credential_is_bearer_or_a_key():
+    assert credential_of(head(authorization="bearer  x")) == "x"
+    assert credential_of(head(x_api_key="y")) == "y"
+    assert credential_of(head(authorization="Basic eA==")) == ""
+
+
+# --- where it listens ---------------------------------------------------------------
+
+
+def test_places_are_addresses_or_paths():
+    assert parse_place("[::1]:80") == Place(host="::1", port=80)
+    assert parse_place("localhost:80") == Place(host="127.0.0.1", port=80)
+    assert parse_place("./x").path is not None
+    for text in ("", "80", "box:80", "127.0.0.1", "127.0.0.1:65536", "127.0.0.1:x"):
+        with pytest.raises(BridgeListenError):
+            parse_place(text)
+
+
+def test_another_address_than_loopback_needs_tls_or_a_word():
+    place, settings = parse_place("0.0.0.0:80"), BridgeSettings()
+    with pytest.raises(BridgeListenError, match="not loopback"):
+        tls_context(settings, place, is_insecure=False)
+    assert tls_context(settings, place, is_insecure=True) is None
+    assert tls_context(settings, parse_place("[::1]:80"), is_insecure=False) is None
+
+
+def test_a_certificate_needs_its_key_and_has_to_be_one(tmp_path):
+    place = parse_place("127.0.0.1:80")
+    (tmp_path / "x").write_text("")
+    half = BridgeSettings(certificate=str(tmp_path / "x"))
+    both = BridgeSettings(certificate=str(tmp_path / "x"), key=str(tmp_path / "y"))
+    for settings in (half, both):
+        with pytest.raises(BridgeListenError, match="bridge.certificate"):
+            tls_context(settings, place, is_insecure=True)
+
+
+def test_a_socket_that_nobody_listens_at_is_replaced_and_nothing_else(short_dir):
+    place = Place(path=short_dir / "b.sock")
+    assert place.path is not None
+    first = bind(place)
+    with pytest.raises(BridgeListenError):
+        bind(place)
+    first.close()
+    with bind(place):
+        assert place.path.stat().st_mode & 0o777 == 0o660
+    place.path.unlink()
+    place.path.write_text("a file")
+    with pytest.raises(BridgeListenError):
+        bind(place)

@@ -1,0 +1,171 @@
+import json
+import struct
+from base64 import b64decode
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+from msgspec import Raw
+
+from inferd.bridge.apis import APIS, api_of
+from inferd.bridge.openai.api import OPENAI, model_list
+from inferd.bridge.openai.completions import ask_completion
+from inferd.bridge.openai.failures import failure_body
+from inferd.bridge.openai.vectors import as_base64, ask_embeddings, ask_rerank
+from inferd.bridge.translation.api import OfferedModel
+from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.fields import Use
+from inferd.bridge.translation.question import Asked, Question
+from inferd.client.frames import ClientBlocksDone
+from inferd.wire.blocks import BlocksRequest, TextBlock
+from inferd.wire.requests import EmbedRequest, RerankRequest
+from inferd.wire.responses import (
+    BlockFrame,
+    EmbeddingsFrame,
+    EncodeUsage,
+    RankedDocument,
+    RerankFrame,
+    TextDelta,
+    UsageV2,
+)
+
+ASKED = Asked(request_id="req_1", created_s=7, default_max_tokens=99)
+
+
+def body(**fields: Any) -> bytes:
+    return json.dumps(fields).encode()
+
+
+def whole(question: Question, *frames: Any) -> Any:
+    for frame in frames:
+        assert list(question.answer.add(frame)) is not None
+    return json.loads(question.answer.whole())
+
+
+# --- completions --------------------------------------------------------------------
+
+
+def test_a_prompt_is_a_message_and_its_completion_a_text():
+    question = ask_completion(body(prompt=["Say hi"], model="m"), ASKED)
+    assert isinstance(question.request, BlocksRequest)
+    assert question.request.messages[0].content == [TextBlock("Say hi")]
+    assert question.request.max_tokens == 16
+    end = ClientBlocksDone(
+        id="req_1", usage=UsageV2(2, 1), stop_reason="max_tokens", backend="chat"
+    )
+    found = whole(question, BlockFrame(id="req_1", block=TextDelta("hi")), end)
+    assert found["choices"] == [
+        {"index": 0, "text": "hi", "logprobs": None, "finish_reason": "length"}
+    ]
+    assert found["usage"]["total_tokens"] == 3
+
+
+@pytest.mark.parametrize("prompt", [["a", "b"], [1, 2], [[1, 2]], []])
+def test_other_prompts_are_refused(prompt):
+    with pytest.raises(BridgeError, match="^prompt: "):
+        ask_completion(body(prompt=prompt), ASKED)
+
+
+# --- embeddings ---------------------------------------------------------------------
+
+
+def embeddings(**fields: Any) -> Question:
+    return ask_embeddings(body(**fields), ASKED)
+
+
+def vectors(*rows: list[float]) -> EmbeddingsFrame:
+    return EmbeddingsFrame(
+        id="req_1",
+        embeddings=Raw(json.dumps(rows).encode()),
+        dimensions=2,
+        model="mini",
+        usage=EncodeUsage(4),
+        backend="embed",
+    )
+
+
+def test_texts_become_vectors_in_order():
+    question = embeddings(input=["a", "b"], dimensions=2, model="m")
+    assert question.request == EmbedRequest(
+        id="req_1", input=["a", "b"], dimensions=2, model="m"
+    )
+    found = whole(question, vectors([0.5, 1.0], [2.0, 3.0]))
+    assert [each["embedding"] for each in found["data"]] == [[0.5, 1.0], [2.0, 3.0]]
+    assert [each["index"] for each in found["data"]] == [0, 1]
+    assert found["usage"] == {"prompt_tokens": 4, "total_tokens": 4}
+
+
+@given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False)))
+def test_base64_has_little_endian_floats(vector):
+    data = b64decode(as_base64(Raw(json.dumps(vector).encode())))
+    assert list(struct.unpack(f"<{len(vector)}f", data)) == vector
+
+
+def test_base64_is_used_where_it_is_wanted():
+    question = embeddings(input="a", encoding_format="base64")
+    [entry] = whole(question, vectors([1.0, 2.0]))["data"]
+    assert struct.unpack("<2f", b64decode(entry["embedding"])) == (1.0, 2.0)
+
+
+@pytest.mark.parametrize("given_input", [[1, 2], [[1]], ["a", 1]])
+def test_tokens_are_refused(given_input):
+    with pytest.raises(BridgeError, match="tokens are not"):
+        embeddings(input=given_input)
+
+
+# --- reranking ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shows", [False, True])
+def test_documents_are_ranked(shows):
+    question = ask_rerank(
+        body(query="q", documents=["a", {"text": "b"}], return_documents=shows), ASKED
+    )
+    assert question.request == RerankRequest(
+        id="req_1", query="q", documents=["a", "b"]
+    )
+    ranked = [RankedDocument(1, 2.5), RankedDocument(0, -1.0)]
+    frame = RerankFrame(
+        id="req_1", results=ranked, model="r", usage=EncodeUsage(4), backend="rerank"
+    )
+    first, _ = whole(question, frame)["results"]
+    document = {"document": {"text": "b"}} if shows else {}
+    assert first == {"index": 1, "relevance_score": 2.5, **document}
+
+
+# --- the record ---------------------------------------------------------------------
+
+
+def test_models_are_listed_with_their_uses():
+    found = json.loads(model_list([OfferedModel("chat", ("generate",))], 7))
+    [entry] = found["data"]
+    assert (entry["id"], entry["object"], entry["uses"]) == (
+        "chat",
+        "model",
+        ["generate"],
+    )
+
+
+def test_failures_have_openais_form():
+    failure = BridgeError(Reason.QUEUE_FULL, "full", param="x")
+    assert json.loads(failure_body(failure)) == {
+        "error": {
+            "message": "full",
+            "type": "rate_limit_error",
+            "param": "x",
+            "code": "queue_full",
+        }
+    }
+
+
+def test_a_path_below_no_prefix_has_a_form_all_the_same():
+    assert api_of("/v1/x") is OPENAI
+    assert api_of("elsewhere") is APIS[0]
+
+
+@pytest.mark.parametrize("operation", OPENAI.operations, ids=lambda each: each.path)
+def test_a_field_is_in_its_table_once_and_refused_with_a_reason(operation):
+    names = [field.name for field in operation.table.fields]
+    assert len(names) == len(set(names))
+    refused = [each for each in operation.table.fields if each.use is Use.REFUSED]
+    assert all(each.note for each in refused)

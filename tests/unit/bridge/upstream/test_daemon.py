@@ -1,0 +1,148 @@
+"""The client of the daemon, against a socket that follows a script."""
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from inferd.bridge.openai.chat_request import ask_chat
+from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.question import Asked, Question
+from inferd.bridge.upstream.daemon import DaemonClient
+
+Dialogue = Callable[[trio.SocketStream, dict[str, Any]], Awaitable[None]]
+ASKED = Asked(request_id="req_1", created_s=7, default_max_tokens=9)
+DONE = {
+    "type": "done",
+    "id": "req_1",
+    "usage": {"input_tokens": 1, "output_tokens": 2},
+    "stop_reason": "end_turn",
+    "backend": "chat",
+}
+
+
+def question(**fields: Any) -> Question:
+    body = {"messages": [{"role": "user", "content": "hi"}], **fields}
+    return ask_chat(json.dumps(body).encode(), ASKED)
+
+
+@asynccontextmanager
+async def listening(
+    directory: Path, leaf: str, follow: Dialogue
+) -> AsyncIterator[None]:
+    """Answer the first line of each connection as ``follow`` does."""
+    with trio.socket.socket(trio.socket.AF_UNIX) as sock:
+        await sock.bind(str(directory / leaf))
+        sock.listen()
+
+        async def serve(stream: trio.SocketStream) -> None:
+            with trio.move_on_after(90):
+                if line := await stream.receive_some():
+                    await follow(stream, json.loads(line))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.serve_listeners, serve, [trio.SocketListener(sock)])
+            with trio.fail_after(90):
+                yield
+            nursery.cancel_scope.cancel()
+
+
+def says(*frames: dict[str, Any]) -> Dialogue:
+    async def follow(stream: trio.SocketStream, _: dict[str, Any]) -> None:
+        await stream.send_all(
+            b"".join(json.dumps(each).encode() + b"\n" for each in frames)
+        )
+
+    return follow
+
+
+async def waits(stream: trio.SocketStream, _: dict[str, Any]) -> None:
+    await stream.receive_some()  # until the end
+
+
+async def ask(client: DaemonClient, principal: str = "ada") -> list[Any]:
+    async with aclosing(client.ask(question(), principal)) as frames:
+        return [frame async for frame in frames]
+
+
+async def test_an_answer_comes_frame_by_frame(short_dir):
+    text = {"type": "frame", "id": "req_1", "block": {"type": "text", "delta": "x"}}
+    async with listening(short_dir, "infer.v2.sock", says(text, DONE)):
+        frames = await ask(DaemonClient(short_dir, max_requests=2))
+    assert [frame.id for frame in frames] == ["req_1", "req_1"]
+
+
+async def test_an_end_without_a_terminal_frame_is_a_failure(short_dir):
+    async with listening(short_dir, "infer.v2.sock", says()):
+        with pytest.raises(BridgeError) as caught:
+            await ask(DaemonClient(short_dir, max_requests=2))
+    assert caught.value.reason is Reason.UNAVAILABLE
+
+
+async def test_what_is_enough_is_cancelled(short_dir):
+    lines: list[Any] = []
+
+    async def follow(stream: trio.SocketStream, _: dict[str, Any]) -> None:
+        call = {"type": "tool_use", "tool_call_id": "t", "name": "f", "input": {}}
+        await says({"type": "frame", "id": "req_1", "block": call})(stream, {})
+        lines.append(json.loads(await stream.receive_some()))
+        await says({**DONE, "stop_reason": "cancelled"})(stream, {})
+
+    tool = {"type": "function", "function": {"name": "f"}}
+    one = question(tools=[tool], parallel_tool_calls=False)
+    async with listening(short_dir, "infer.v2.sock", follow):
+        client = DaemonClient(short_dir, max_requests=2)
+        async with aclosing(client.ask(one, "ada")) as frames:
+            async for frame in frames:
+                list(one.answer.add(frame))
+    assert lines == [{"type": "cancel", "id": "req_1"}]
+    assert json.loads(one.answer.whole())["choices"][0]["finish_reason"] == "tool_calls"
+
+
+async def test_one_principal_leaves_places_for_others(short_dir):
+    client = DaemonClient(short_dir, max_requests=4)
+    async with listening(short_dir, "infer.v2.sock", waits):
+        async with trio.open_nursery() as nursery:
+            for principal in ("ada", "ada", "bob", "eve"):
+                nursery.start_soon(ask, client, principal)
+            while client.n_requests < 4:
+                await trio.lowlevel.checkpoint()
+            with pytest.raises(BridgeError) as caught:
+                await ask(client, "new")
+            assert caught.value.reason is Reason.QUEUE_FULL
+            nursery.cancel_scope.cancel()
+        assert client.n_requests == 0
+        async with trio.open_nursery() as nursery:
+            for _ in range(2):
+                nursery.start_soon(ask, client, "ada")
+            while client.n_requests < 2:
+                await trio.lowlevel.checkpoint()
+            with pytest.raises(BridgeError):
+                await ask(client, "ada")
+            nursery.start_soon(ask, client, "bob")
+            while client.n_requests < 3:
+                await trio.lowlevel.checkpoint()
+            nursery.cancel_scope.cancel()
+
+
+async def test_models_are_read_from_refusals_and_missing_sockets_are_no_use(short_dir):
+    async def refuse(stream: trio.SocketStream, request: dict[str, Any]) -> None:
+        refusal = {"type": "error", "code": "model_not_found", "message": "no"}
+        refused = {**refusal, "id": request["id"], "models": ["chat", "fast"]}
+        await says(refused)(stream, request)
+
+    client = DaemonClient(short_dir, max_requests=1)
+    with pytest.raises(BridgeError):
+        await client.models()
+    assert not await client.is_up()
+    async with listening(short_dir, "infer.v2.sock", refuse):
+        models = await client.models()
+        assert [(each.name, each.uses) for each in models] == [
+            ("chat", ("generate",)),
+            ("fast", ("generate",)),
+        ]
+        assert await client.is_up()

@@ -1,0 +1,50 @@
+import pytest
+
+from inferd.bridge.translation.failures import Reason
+from inferd.bridge.upstream.failures import failure_of, refusal_of
+from inferd.client.discovery import NoDaemonError
+from inferd.client.exchange import ConnectionLostError, ProtocolError
+from inferd.client.frames import ClientErrorFrame
+from inferd.errors import ErrorCode
+
+
+def frame(code: str, message: str = "no", **fields: object) -> ClientErrorFrame:
+    return ClientErrorFrame(id="r", code=code, message=message, **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("code", ErrorCode)
+def test_every_code_of_the_daemon_has_a_status_of_its_own_kind(code):
+    failure = refusal_of(frame(code))
+    is_bug = code == ErrorCode.INTERNAL
+    assert (failure.reason is Reason.INTERNAL) == is_bug
+    assert failure.status >= 400
+
+
+def test_a_full_queue_says_when_to_come_again():
+    failure = refusal_of(frame("queue_full", retry_after_ms=1500))
+    assert (failure.status, failure.retry_after_s) == (429, 1.5)
+
+
+def test_an_overflow_has_the_numbers():
+    failure = refusal_of(
+        frame("invalid_request", prompt_tokens=900, n_ctx=512, tokens_over=388)
+    )
+    assert failure.reason is Reason.CONTEXT_OVERFLOW
+    assert all(number in str(failure) for number in ("900", "512", "388"))
+
+
+def test_a_field_at_fault_is_named_only_if_it_is_one():
+    named = refusal_of(
+        frame("invalid_request", "invalid request: top_p 2 not in (0, 1]")
+    )
+    assert (named.param, str(named)) == ("top_p", "top_p 2 not in (0, 1]")
+    assert refusal_of(frame("invalid_request", "nothing fits")).param is None
+
+
+def test_no_path_of_this_machine_is_told():
+    for error in (NoDaemonError("/run/inferd/x"), OSError(2, "no", "/run/inferd/x")):
+        failure = failure_of(error)
+        assert failure.status == 503
+        assert "/run" not in str(failure)
+    assert failure_of(ConnectionLostError("x")).status == 503
+    assert failure_of(ProtocolError("x")).status == 500

@@ -1,0 +1,53 @@
+"""The reference of the APIs of the HTTP bridge, from their tables of fields."""
+
+import json
+from collections.abc import Iterator, Sequence
+
+from inferd.bridge.apis import APIS
+from inferd.bridge.translation.api import Api
+from inferd.bridge.translation.fields import Field, Use
+from tools.documents.markdown import NOTE, table
+
+TITLES = {"openai": "OpenAI's API"}
+INTRO = """
+What the HTTP bridge does with each field of a request.
+A field with the value `null` counts as left out, and one that no table has is refused with 400.
+A refused field is accepted with the values that ask for nothing, if its row has any.
+"""
+
+
+def api_references() -> dict[str, str]:
+    """Write the reference of each API, by the name of its file."""
+    return {f"bridge-{api.name}.md": reference(api) for api in APIS}
+
+
+def reference(api: Api) -> str:
+    """Write the reference of one API."""
+    sections = [
+        f"## `{operation.table.title}`\n\n"
+        + table(("field", "what becomes of it", ""), rows(operation.table.fields))
+        for operation in api.operations
+    ]
+    return NOTE + f"# {TITLES[api.name]}\n{INTRO}\n" + "\n".join(sections)
+
+
+def rows(fields: Sequence[Field]) -> list[tuple[str, str, str]]:
+    """Write the rows of a table: what is honoured first."""
+    order = list(Use)
+    return [
+        (f"`{field.name}`", field.use.value, note_of(field))
+        for field in sorted(fields, key=lambda field: order.index(field.use))
+    ]
+
+
+def note_of(field: Field) -> str:
+    """Write what there is to say of a field."""
+    return " ".join(sentences(field))
+
+
+def sentences(field: Field) -> Iterator[str]:
+    """Give its note, and the values that ask for nothing."""
+    if field.note:
+        yield field.note[0].upper() + field.note[1:].removesuffix(".") + "."
+    if field.neutral:
+        yield f"Accepted: {', '.join(f'`{json.dumps(value)}`' for value in field.neutral)}."
