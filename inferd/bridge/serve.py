@@ -12,7 +12,6 @@ from inferd.bridge.access_log import BridgeLog
 from inferd.bridge.http.app import BridgeApp
 from inferd.bridge.http.guard import LOCAL_NAMES, HeadRules
 from inferd.bridge.http.listen import (
-    BridgeListenError,
     Place,
     bind,
     parse_place,
@@ -46,10 +45,6 @@ def run_bridge(options: BridgeOptions) -> None:
         TokenFileError: the tokens cannot be read.
     """
     settings = options.settings
-    if settings.gateway:
-        raise BridgeListenError(
-            "bridge.gateway = true: the daemon cannot be told names yet"
-        )
     place = parse_place(options.listen or settings.listen)
     tls = tls_context(settings, place, is_insecure=options.is_insecure)
     tokens = Path(settings.tokens) if settings.tokens else default_path()

@@ -46,8 +46,9 @@ class BridgeSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """File of the tokens. Default: ``bridge-tokens.json`` beside the configuration in
     ``~/.config/inferd``."""
     gateway: bool = False
-    """``true``: tell the daemon the name of the token that each request came with, so that it
-    counts and shares by names. Refused for now: the daemon cannot be told names yet."""
+    """``true``: tell the daemon the name of the token that each request came with, so that its
+    queue, cache and log go by names. The daemon's ``access.gateways`` must have the bridge's
+    user."""
     max_connections: Count = MAX_HTTP_CONNECTIONS
     """HTTP connections at once; further ones wait to be accepted."""
     max_requests: Count = MAX_HTTP_REQUESTS

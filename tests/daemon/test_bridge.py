@@ -54,11 +54,11 @@ def scripts() -> list[dict[str, Any]]:
 def daemon() -> Iterator[DaemonProcess]:
     """One daemon for all tests that leave it as it was."""
     with daemons() as make:
-        config = {"backend": scripts()}
-        made = make(config)
-        tokens = f'\n[bridge]\ntokens = "{made.scratch}/tokens.json"\n'
+        access = {"gateways": {"uids": [os.getuid()]}}
+        made = make({"backend": scripts(), "access": access})
+        bridge = f'tokens = "{made.scratch}/tokens.json"\ngateway = true\n'
         with made.config_file.open("a") as file:
-            file.write(tokens)
+            file.write(f"\n[bridge]\n{bridge}")
         yield made.start()
 
 
@@ -238,6 +238,15 @@ def test_a_token_is_made_listed_used_and_removed(daemon, bridge):
         client.models.list()
     assert command(daemon, "token", "remove", "ada").returncode == 2
     assert command(daemon, "token", "add", "a b").returncode == 2
+
+
+def test_the_log_of_the_daemon_names_the_tokens_of_its_gateway(daemon, bridge):
+    key = command(daemon, "token", "add", "bob").stdout.strip()
+    with bridge.client(api_key=key) as client:
+        answer = client.chat.completions.create(model="hello", messages=HI)
+    assert command(daemon, "token", "remove", "bob").returncode == 0
+    request_id = answer.id.replace("chatcmpl-", "req_")
+    assert daemon.logged(msg="v2_request_done", req_id=request_id, principal="bob")
 
 
 def test_a_unix_socket_is_served_as_well(daemon, bridge):

@@ -103,6 +103,19 @@ async def test_what_is_enough_is_cancelled(short_dir):
     assert json.loads(one.answer.whole())["choices"][0]["finish_reason"] == "tool_calls"
 
 
+@pytest.mark.parametrize(("is_gateway", "said"), [(True, "ada"), (False, None)])
+async def test_a_gateway_alone_says_who_asks(short_dir, is_gateway, said):
+    asked: list[Any] = []
+
+    async def follow(stream: trio.SocketStream, line: dict[str, Any]) -> None:
+        asked.append(line.get("principal"))
+        await says(DONE)(stream, {})
+
+    async with listening(short_dir, "infer.v2.sock", follow):
+        await ask(DaemonClient(short_dir, max_requests=2, is_gateway=is_gateway))
+    assert asked == [said]
+
+
 async def test_one_principal_leaves_places_for_others(short_dir):
     client = DaemonClient(short_dir, max_requests=4)
     async with listening(short_dir, "infer.v2.sock", waits):
