@@ -74,7 +74,8 @@ class _Streaming:
         if failure is not None and not self.exchange.has_begun:
             raise failure
         if failure is not None:
-            await self._write(self.form.failure_event(failure))
+            tell = self.question.failure_event or self.form.failure_event
+            await self._write(tell(failure))
         await self.exchange.end_stream()
 
     async def _send_all(self, frames: AsyncGenerator[DaemonFrame, None]) -> None:

@@ -6,7 +6,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from inferd.bridge.openai.chat_answer import ChatAnswer, ChatForm
-from inferd.bridge.openai.messages import ChatMessage, Strict, to_messages
+from inferd.bridge.openai.messages import ChatMessage, to_messages
 from inferd.bridge.openai.tables import CHAT
 from inferd.bridge.openai.tools import (
     Choice,
@@ -18,6 +18,7 @@ from inferd.bridge.openai.tools import (
 )
 from inferd.bridge.translation.body import read_body
 from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.objects import Strict
 from inferd.bridge.translation.question import Asked, Question
 from inferd.limits.protocol import U32_MAX
 from inferd.wire.blocks import BlocksRequest

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.endings import stop_reason
 from inferd.client.frames import ClientBlocksDone
 
 _REASONS: Final[Mapping[str, str]] = {
@@ -25,10 +25,4 @@ def finish_reason(done: ClientBlocksDone, *, was_enough: bool = False) -> str:
     Raises:
         BridgeError: it was cut by others than its own request.
     """
-    if was_enough:
-        return "tool_calls"
-    if found := _REASONS.get(done.stop_reason):
-        return found
-    if done.detail == "deadline":
-        raise BridgeError(Reason.DEADLINE, "the deadline of the request has passed")
-    raise BridgeError(Reason.CANCELLED, "the request was cancelled before its end")
+    return _REASONS[stop_reason(done, was_enough=was_enough)]

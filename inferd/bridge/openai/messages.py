@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.objects import Strict
 from inferd.wire.blocks import (
     Block,
     Message,
@@ -15,10 +16,6 @@ from inferd.wire.blocks import (
     ToolUseBlock,
 )
 from inferd.wire.codec import DECODE_FAILURES
-
-
-class Strict(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Base of the objects of a request: an unknown field is refused."""
 
 
 class TextPart(Strict, frozen=True, tag_field="type", tag="text"):

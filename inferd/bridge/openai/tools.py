@@ -6,8 +6,8 @@ from typing import Final, Literal
 import msgspec
 from msgspec import Raw
 
-from inferd.bridge.openai.messages import Strict
 from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.objects import Strict
 from inferd.wire.blocks import NamedTool, ResponseFormat, Tool
 
 _NO_ARGUMENTS: Final[dict[str, object]] = {"type": "object", "properties": {}}

@@ -9,11 +9,11 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-from inferd.bridge.openai.messages import Strict
 from inferd.bridge.openai.tables import EMBEDDINGS, RERANK
 from inferd.bridge.openai.usage import prompt_usage
 from inferd.bridge.translation.body import read_body
 from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.objects import Strict
 from inferd.bridge.translation.question import Asked, DaemonFrame, Question
 from inferd.limits.protocol import U32_MAX
 from inferd.wire.requests import EmbedRequest, RerankRequest

@@ -1,6 +1,6 @@
 """What an API makes of a request: a request of the daemon, and the form of its answer."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -65,6 +65,9 @@ class Question:
     request: DaemonRequest
     answer: Answer
     is_streamed: bool = False
+    failure_event: Callable[[BridgeError], bytes] | None = None
+    """The event that ends this answer's stream if it fails, where that depends on what was
+    sent before; else the form of the API's streams has it."""
 
 
 @dataclass(frozen=True, kw_only=True)
