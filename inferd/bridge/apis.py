@@ -1,16 +1,25 @@
 """The APIs that the bridge serves; another one is a line here."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
+from inferd.bridge.anthropic.api import ANTHROPIC
 from inferd.bridge.openai.api import OPENAI
 from inferd.bridge.translation.api import Api
 
-APIS: Final[Sequence[Api]] = (OPENAI,)
+APIS: Final[Sequence[Api]] = (OPENAI, ANTHROPIC)
 
 
-def api_of(path: str, apis: Sequence[Api] = APIS) -> Api:
-    """Return the API in whose form failures at a path are told: that of the longest prefix."""
+def api_of(
+    path: str, header_names: Collection[str] = (), apis: Sequence[Api] = APIS
+) -> Api:
+    """Return the API in whose form a request is told of models and of failures.
+
+    It is the one whose own header the request has, else that of the longest prefix.
+    """
+    for api in apis:
+        if api.own_header in header_names:
+            return api
     found = [
         (len(prefix), -number)
         for number, api in enumerate(apis)

@@ -8,7 +8,7 @@ from inferd.bridge.translation.api import Api
 from inferd.bridge.translation.fields import Field, Use
 from tools.documents.markdown import NOTE, table
 
-TITLES = {"openai": "OpenAI's API"}
+TITLES = {"openai": "OpenAI's API", "anthropic": "Anthropic's API"}
 INTRO = """
 What the HTTP bridge does with each field of a request.
 A field with the value `null` counts as left out, and one that no table has is refused with 400.

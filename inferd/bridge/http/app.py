@@ -136,8 +136,12 @@ class BridgeApp:
             headers["www-authenticate"] = "Bearer"
         if failure.allow:
             headers["allow"] = failure.allow
-        body = api_of(exchange.path, self._apis).error_body(failure)
+        body = self._api_for(exchange).error_body(failure)
         await exchange.respond(failure.status, body, headers=headers)
+
+    def _api_for(self, exchange: HttpExchange) -> Api:
+        names = {name.decode("latin-1").lower() for name, _ in exchange.headers}
+        return api_of(exchange.path, names, self._apis)
 
     def _note(self, exchange: HttpExchange) -> None:
         """Log and count a request."""
@@ -180,13 +184,8 @@ class BridgeApp:
     def _model_routes(self, api: Api) -> Sequence[Route]:
         path = api.models_path
         return [
-            self._route(path, "GET", partial(self._list_models, api), "inference"),
-            self._route(
-                path + "/{model:path}",
-                "GET",
-                partial(self._show_model, api),
-                "inference",
-            ),
+            self._route(path, "GET", self._list_models, "inference"),
+            self._route(path + "/{model:path}", "GET", self._show_model, "inference"),
         ]
 
     def _route(
@@ -234,17 +233,17 @@ class BridgeApp:
             "x-ratelimit-remaining-requests": str(left),
         }
 
-    async def _list_models(
-        self, api: Api, exchange: HttpExchange, _: Mapping[str, str]
-    ) -> None:
-        assert api.model_list is not None  # noqa: S101  # it has a path
+    async def _list_models(self, exchange: HttpExchange, _: Mapping[str, str]) -> None:
+        api = self._api_for(exchange)
+        assert api.model_list is not None  # noqa: S101  # each API with models has one
         models = await self._daemon.models()
         await exchange.respond(200, api.model_list(models, self._began_s))
 
     async def _show_model(
-        self, api: Api, exchange: HttpExchange, path: Mapping[str, str]
+        self, exchange: HttpExchange, path: Mapping[str, str]
     ) -> None:
-        assert api.model_entry is not None  # noqa: S101  # it has a path
+        api = self._api_for(exchange)
+        assert api.model_entry is not None  # noqa: S101  # each API with models has one
         for model in await self._daemon.models():
             if model.name == path["model"]:
                 await exchange.respond(200, api.model_entry(model, self._began_s))

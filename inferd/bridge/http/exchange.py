@@ -212,6 +212,7 @@ class HttpExchange:
             "content-type": content_type,
             "x-content-type-options": "nosniff",
             "x-request-id": self.request_id,
+            "request-id": self.request_id,  # as Anthropic's clients look for it
             **self.extra_headers,
             **headers,
         }

@@ -57,6 +57,8 @@ class Api:
     """As in the log and the metrics."""
     prefixes: tuple[str, ...]
     """Beginnings of its paths; failures below them have its form."""
+    own_header: str = ""
+    """A header that its clients alone send, by which paths that APIs share are told apart."""
     operations: Sequence[Operation]
     error_body: Callable[[BridgeError], bytes]
     """The body of a failure."""

@@ -1,0 +1,39 @@
+"""The answer to a request that counts the tokens of a prompt."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from inferd.bridge.translation.endings import stop_reason
+from inferd.bridge.translation.question import DaemonFrame
+from inferd.client.frames import ClientBlocksDone
+
+
+class CountAnswer:
+    """The number of a prompt's tokens."""
+
+    has_enough = False
+    n_tokens = 0
+    """Nothing is computed."""
+
+    def __init__(self) -> None:
+        self._n_input = 0
+
+    def add(self, frame: DaemonFrame) -> Iterator[bytes]:
+        """Take a frame; there are no events.
+
+        Raises:
+            BridgeError: the count did not come to its end.
+        """
+        if isinstance(frame, ClientBlocksDone):
+            stop_reason(frame)
+            self._n_input = frame.usage.input_tokens
+        yield from ()
+
+    def end(self) -> Iterator[bytes]:
+        """Yield nothing: it is not streamed."""
+        yield from ()
+
+    def whole(self) -> bytes:
+        """Return the count."""
+        return msgspec.json.encode({"input_tokens": self._n_input})

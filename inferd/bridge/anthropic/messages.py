@@ -1,0 +1,109 @@
+"""The messages of a request: from turns of content to the daemon's blocks."""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from msgspec import Raw
+
+from inferd.bridge.anthropic.content import (
+    CallContent,
+    Content,
+    RedactedContent,
+    ResultContent,
+    TextContent,
+    ThinkingContent,
+)
+from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.objects import Strict
+from inferd.wire.blocks import (
+    Block,
+    Message,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+
+_FAILED = "Error: "
+"""Stands before the result of a call that failed: the daemon has no field for that."""
+
+
+class UserTurn(Strict, frozen=True, tag_field="role", tag="user"):
+    """A turn of the user, with results of calls."""
+
+    content: str | list[Content]
+
+
+class AssistantTurn(Strict, frozen=True, tag_field="role", tag="assistant"):
+    """An earlier answer; its reasoning is not repeated to the model."""
+
+    content: str | list[Content]
+
+
+class SystemTurn(Strict, frozen=True, tag_field="role", tag="system"):
+    """Instructions within the conversation."""
+
+    content: str | list[TextContent]
+
+
+Turn = UserTurn | AssistantTurn | SystemTurn
+
+
+def to_messages(turns: Sequence[Turn]) -> list[Message]:
+    """Translate a conversation.
+
+    Raises:
+        BridgeError: a turn has nothing in it, or something that cannot be passed on.
+    """
+    return [_message(turn, f"messages[{index}]") for index, turn in enumerate(turns)]
+
+
+def _message(turn: Turn, place: str) -> Message:
+    blocks = [*_blocks(turn.content, f"{place}.content")]
+    match turn:
+        case AssistantTurn():
+            return Message("assistant", blocks or [TextBlock("")])
+        case _ if not blocks:
+            raise BridgeError(
+                Reason.INVALID_REQUEST,
+                f"{place}.content: must not be empty",
+                param=f"{place}.content",
+            )
+        case UserTurn():
+            return Message("user", blocks)
+        case SystemTurn():
+            return Message("system", blocks)
+
+
+def _blocks(content: str | Sequence[Content], place: str) -> Iterator[Block]:
+    if isinstance(content, str):
+        yield TextBlock(content)
+        return
+    for index, block in enumerate(content):
+        match block:
+            case TextContent(text=text):
+                yield TextBlock(text)
+            case CallContent(id=call, name=name, input=values):
+                yield ToolUseBlock(call, name, Raw(msgspec.json.encode(values)))
+            case ResultContent(tool_use_id=call):
+                results = _result(block, f"{place}[{index}].content")
+                yield ToolResultBlock(call, [*results])
+            case ThinkingContent() | RedactedContent():
+                pass
+            case _:
+                raise _unsupported(
+                    str(block.__struct_config__.tag), f"{place}[{index}]"
+                )
+
+
+def _result(block: ResultContent, place: str) -> Iterator[Block]:
+    if block.is_error:
+        yield TextBlock(_FAILED)
+    yield from _blocks(block.content or [], place)
+
+
+def _unsupported(kind: str, place: str) -> BridgeError:
+    return BridgeError(
+        Reason.UNSUPPORTED,
+        f"{place}: blocks of type {kind} are not supported; text is",
+        param=place,
+    )

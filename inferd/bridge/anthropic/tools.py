@@ -1,0 +1,114 @@
+"""Tools and their choice: what of them the daemon enforces."""
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import msgspec
+from msgspec import Raw, Struct
+
+from inferd.bridge.anthropic.content import Cacheable
+from inferd.bridge.translation.body import convert
+from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.objects import Strict
+from inferd.limits.bridge import MAX_STATED_CHARS
+from inferd.wire.blocks import NamedTool, Tool
+
+
+class CustomTool(Cacheable, frozen=True, kw_only=True):
+    """A tool of the caller's own, with a schema of its input."""
+
+    name: str
+    input_schema: dict[str, object]
+    description: str = ""
+    type: Literal["custom"] | None = None
+    strict: bool | None = None
+    input_examples: list[dict[str, object]] | None = None
+    allowed_callers: list[Literal["direct"]] | None = None
+    defer_loading: bool | None = None
+    """Without effect: all tools are in the prompt."""
+    eager_input_streaming: bool | None = None
+    """Without effect: the input of a call comes at once."""
+
+
+class MessageToolChoice(Strict, frozen=True, kw_only=True):
+    """Which tools an answer may or must call."""
+
+    type: Literal["auto", "any", "tool", "none"]
+    name: str | None = None
+    disable_parallel_tool_use: bool = False
+
+    @property
+    def is_forced(self) -> bool:
+        """Whether the answer must have a call."""
+        return self.type in ("any", "tool")
+
+
+class _ToolType(Struct):
+    type: object = None
+
+
+def to_tools(tools: Sequence[object], choice: MessageToolChoice | None) -> list[Tool]:
+    """Translate tools.
+
+    Raises:
+        BridgeError: one is none of the caller's own, or ``strict`` where calls are not held
+            to their schemas.
+    """
+    is_forced = choice is not None and choice.is_forced
+    return [
+        _tool(tool, f"tools[{index}]", is_forced=is_forced)
+        for index, tool in enumerate(tools)
+    ]
+
+
+def to_choice(
+    choice: MessageToolChoice | None, *, has_tools: bool
+) -> str | NamedTool | None:
+    """Translate the choice of a tool.
+
+    Raises:
+        BridgeError: there are no tools to choose from, or none is named.
+    """
+    if choice is None:
+        return None
+    if choice.is_forced and not has_tools:
+        raise _refusal("tool_choice", "needs tools")
+    if (choice.type == "tool") != (choice.name is not None):
+        raise _refusal("tool_choice.name", "belongs to the type tool, which needs it")
+    if choice.name is not None:
+        return NamedTool(choice.name)
+    daemon = "required" if choice.type == "any" else choice.type
+    return daemon if has_tools else None
+
+
+def _tool(value: object, place: str, *, is_forced: bool) -> Tool:
+    kind = convert(value, _ToolType).type
+    if kind not in (None, "custom"):
+        raise BridgeError(
+            Reason.UNSUPPORTED,
+            f"{place}: tools of type {str(kind)[:MAX_STATED_CHARS]} are not supported; "
+            "those with an input_schema are",
+            param=place,
+        )
+    tool = convert(value, CustomTool)
+    if tool.strict and not is_forced:
+        raise BridgeError(
+            Reason.UNSUPPORTED,
+            f"{place}.strict: calls are held to their schemas only where tool_choice is "
+            "any or tool",
+            param=f"{place}.strict",
+        )
+    schema = Raw(msgspec.json.encode(tool.input_schema))
+    return Tool(tool.name, "".join(_description(tool)), schema)
+
+
+def _description(tool: CustomTool) -> Iterator[str]:
+    yield tool.description
+    if tool.input_examples:
+        yield "\n\nExamples of its input:"
+    for example in tool.input_examples or []:
+        yield "\n" + msgspec.json.encode(example).decode()
+
+
+def _refusal(place: str, text: str) -> BridgeError:
+    return BridgeError(Reason.INVALID_REQUEST, f"{place}: {text}", param=place)

@@ -1,0 +1,126 @@
+"""Anthropic's client in front of a real bridge and daemon."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+
+from tests.daemon.bridge import BridgeProcess, bridge_to, no_requests
+from tests.daemon.fixtures import daemons
+from tests.daemon.harness import DaemonProcess, mock
+
+pytestmark = pytest.mark.slow
+
+HI: Any = [{"role": "user", "content": "hi"}]
+TOOL: Any = {"name": "weather", "input_schema": {"type": "object"}}
+CALL = '<tool_call>{"name":"weather","arguments":{"city":"Köln"}}</tool_call>'
+SCRIPTS = {
+    "hello": ["Hel", "lo ", "wörld"],
+    "caller": ["<think>", "hm", "</think>", "Look: ", CALL, CALL],
+    "endless": ["x"] * 100_000,
+}
+
+
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[DaemonProcess]:
+    """One daemon for all tests."""
+    with daemons() as make:
+        tables = [
+            mock(name=name, tokens=tokens, token_delay_ms=20 * (name == "endless"))
+            for name, tokens in SCRIPTS.items()
+        ]
+        yield make({"backend": tables}).start()
+
+
+@pytest.fixture(scope="module")
+def bridge(daemon: DaemonProcess) -> Iterator[BridgeProcess]:
+    """One bridge to it."""
+    with bridge_to(daemon) as made:
+        yield made
+
+
+@pytest.fixture
+def claude(bridge: BridgeProcess) -> Iterator[anthropic.Anthropic]:
+    """Anthropic's client."""
+    with anthropic.Anthropic(
+        base_url=bridge.address, api_key="none", max_retries=0
+    ) as made:
+        yield made
+
+
+@pytest.fixture
+def client(bridge: BridgeProcess) -> Iterator[openai.OpenAI]:
+    """OpenAI's client."""
+    with bridge.client() as made:
+        yield made
+
+
+def test_a_message_is_streamed_and_its_calls_go_round(claude):
+    with claude.messages.stream(
+        model="caller",
+        max_tokens=99,
+        messages=HI,
+        tools=[TOOL],
+        thinking={"type": "enabled", "budget_tokens": 1024},
+    ) as stream:
+        first = stream.get_final_message()
+    thought, text, *calls = first.content
+    assert (thought.thinking, text.text.strip()) == ("hm", "Look:")
+    assert [call.input for call in calls] == [{"city": "Köln"}] * 2
+    assert len({call.id for call in calls}) == 2
+    assert first.stop_reason == "tool_use"
+    results = [
+        {"type": "tool_result", "tool_use_id": call.id, "content": "12 °C"}
+        for call in calls
+    ]
+    again = claude.messages.create(
+        model="hello",
+        max_tokens=9,
+        tools=[TOOL],
+        messages=[
+            *HI,
+            {"role": "assistant", "content": first.content},
+            {"role": "user", "content": results},
+        ],
+    )
+    assert [block.text for block in again.content] == ["Hello wörld"]
+    assert again.stop_reason == "end_turn"
+
+
+def test_tokens_are_counted_and_a_prompt_computed_alone(claude):
+    count = claude.messages.count_tokens(model="hello", messages=HI, system="brief")
+    found = claude.messages.create(
+        model="hello", max_tokens=0, messages=HI, system="brief"
+    )
+    usage = found.usage
+    assert count.input_tokens == usage.input_tokens + usage.cache_read_input_tokens
+    assert (found.content, found.stop_reason) == ([], "max_tokens")
+
+
+def test_models_are_told_in_the_form_of_each_client(claude, client):
+    assert [model.id for model in claude.models.list()] == [*SCRIPTS]
+    assert claude.models.retrieve("hello").display_name == "hello"
+    assert [model.id for model in client.models.list()] == [*SCRIPTS]
+    with pytest.raises(anthropic.NotFoundError) as missing:
+        claude.models.retrieve("big")
+    assert missing.value.type == "not_found_error"
+
+
+def test_a_refusal_is_an_error_of_anthropics_client(claude):
+    with pytest.raises(anthropic.BadRequestError, match="mood") as refused:
+        claude.messages.create(
+            model="hello", max_tokens=9, messages=HI, extra_body={"mood": 1}
+        )
+    assert str(refused.value.request_id).startswith("req_")
+    with pytest.raises(anthropic.NotFoundError):
+        claude.messages.create(model="big", max_tokens=9, messages=HI)
+
+
+def test_leaving_a_message_ends_the_request_in_the_daemon(daemon, claude):
+    with claude.messages.stream(
+        model="endless", max_tokens=90_000, messages=HI
+    ) as stream:
+        assert next(iter(stream.text_stream)) == "x"
+    assert no_requests(daemon)

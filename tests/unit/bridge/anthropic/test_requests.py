@@ -1,0 +1,290 @@
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, strategies as st
+
+from inferd.bridge.anthropic.request import ask_count, ask_message
+from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.question import Asked
+from inferd.wire.blocks import BlocksRequest, NamedTool
+
+ASKED = Asked(request_id="req_1", created_s=7, default_max_tokens=99)
+HI = [{"role": "user", "content": "hi"}]
+CACHED = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
+TOOL = {"name": "weather", "description": "Tells it.", "input_schema": SCHEMA}
+
+
+def body(**fields: Any) -> bytes:
+    return json.dumps({"max_tokens": 9, "messages": HI, **fields}).encode()
+
+
+def request(**fields: Any) -> BlocksRequest:
+    found = ask_message(body(**fields), ASKED).request
+    assert isinstance(found, BlocksRequest)
+    return found
+
+
+def refusal(**fields: Any) -> tuple[Reason, str | None]:
+    with pytest.raises(BridgeError) as caught:
+        ask_message(body(**fields), ASKED)
+    return caught.value.reason, caught.value.param
+
+
+def prompt(found: BlocksRequest) -> Any:
+    return json.loads(msgspec.json.encode((found.messages, found.tools)))
+
+
+def text(value: str) -> dict[str, str]:
+    return {"type": "text", "text": value}
+
+
+# --- prompts ------------------------------------------------------------------------
+
+
+def test_a_conversation_with_calls_becomes_blocks():
+    thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    call = {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"a": 1}}
+    result = {"type": "tool_result", "tool_use_id": "toolu_1"}
+    found = request(
+        system="be brief",
+        messages=[
+            *HI,
+            {"role": "assistant", "content": [thought, text("let me see"), call]},
+            {"role": "system", "content": "now in German"},
+            {"role": "user", "content": [{**result, "content": "12 °C"}, text("and?")]},
+        ],
+    )
+    block = {"type": "tool_use", "tool_call_id": "toolu_1", "name": "weather"}
+    results = {"type": "tool_result", "tool_call_id": "toolu_1"}
+    assert prompt(found)[0] == [
+        {"role": "system", "content": [text("be brief")]},
+        {"role": "user", "content": [text("hi")]},
+        {
+            "role": "assistant",
+            "content": [text("let me see"), {**block, "input": {"a": 1}}],
+        },
+        {"role": "system", "content": [text("now in German")]},
+        {
+            "role": "user",
+            "content": [{**results, "content": [text("12 °C")]}, text("and?")],
+        },
+    ]
+
+
+def test_the_result_of_a_failed_call_says_so():
+    result = {"type": "tool_result", "tool_use_id": "t", "is_error": True}
+    found = request(
+        messages=[{"role": "user", "content": [{**result, "content": [text("boom")]}]}]
+    )
+    assert prompt(found)[0][0]["content"][0]["content"] == [
+        text("Error: "),
+        text("boom"),
+    ]
+
+
+def agent_turn(number: int, history: list[Any]) -> BlocksRequest:
+    """Translate a turn as coding agents send it: the marks move, the header changes."""
+    header = (
+        f"x-anthropic-billing-header: cc_version=2.1.37.{number:x}fe; "
+        f"cc_entrypoint=cli; cch={number * 7919:05x};"
+    )
+    last = history[-1]
+    marked = {**last, "content": [{**text(last["content"]), **CACHED}]}
+    return request(
+        system=[
+            text(header),
+            {**text("You are an agent."), **CACHED},
+            {**text("\nTools are below."), **CACHED},
+        ],
+        messages=[*history[:-1], marked],
+        tools=[{**TOOL, **CACHED}],
+        thinking={"type": "adaptive"},
+        context_management={"edits": [{"type": "clear_thinking_20251015"}]},
+        metadata={"user_id": "u"},
+        stream=True,
+    )
+
+
+def test_each_turn_of_a_coding_agent_begins_with_the_prompt_of_the_one_before():
+    history = [{"role": "user", "content": "fix it"}]
+    messages, tools = prompt(agent_turn(1, history))
+    history += [
+        {"role": "assistant", "content": "done"},
+        {"role": "user", "content": "test it"},
+    ]
+    later_messages, later_tools = prompt(agent_turn(2, history))
+    assert later_tools == tools
+    assert later_messages[: len(messages)] == messages
+    assert messages[0]["content"] == [
+        text("You are an agent."),
+        text("\nTools are below."),
+    ]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\n\n"])
+def test_a_billing_header_is_no_more_than_its_line(end):
+    head = f"X-Anthropic-Billing-Header: cch=1;{end}"
+    assert prompt(request(system=f"{head}Be brief.\nAlways.")) == prompt(
+        request(system="Be brief.\nAlways.")
+    )
+    inside = f"Be brief.\n{head}Always."
+    assert prompt(request(system=inside))[0][0]["content"] == [text(inside)]
+
+
+@given(st.text() | st.lists(st.text()).map(lambda parts: [*map(text, parts)]))
+def test_a_system_prompt_is_passed_on_whole(system):
+    whole = (
+        system if isinstance(system, str) else "".join(each["text"] for each in system)
+    )
+    messages = request(system=system).messages
+    joined = "".join(
+        block.text for block in messages[0].content if hasattr(block, "text")
+    )
+    assert joined == (whole or "hi")
+
+
+# --- options ------------------------------------------------------------------------
+
+
+def test_options_are_passed_on():
+    found = request(
+        model="small",
+        temperature=0,
+        top_p=0.5,
+        top_k=3,
+        stop_sequences=["\n\n"],
+        keep_alive=5,
+        stream=True,
+    )
+    assert found == BlocksRequest(
+        id="req_1",
+        model="small",
+        messages=found.messages,
+        temperature=0,
+        top_p=0.5,
+        top_k=3,
+        stop=["\n\n"],
+        keep_alive_s=5,
+        max_tokens=9,
+        stream=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [
+        ({"type": "auto", "disable_parallel_tool_use": True}, "auto"),
+        ({"type": "any"}, "required"),
+        ({"type": "none"}, "none"),
+        ({"type": "tool", "name": "weather"}, NamedTool("weather")),
+    ],
+)
+def test_the_choice_of_a_tool_is_passed_on(choice, expected):
+    assert request(tools=[TOOL], tool_choice=choice).tool_choice == expected
+
+
+def test_a_tool_is_described_with_its_examples():
+    found = request(tools=[{**TOOL, "input_examples": [{"city": "Köln"}]}]).tools[0]
+    assert found.description == 'Tells it.\n\nExamples of its input:\n{"city":"Köln"}'
+    assert json.loads(bytes(found.input_schema)) == SCHEMA
+
+
+@pytest.mark.parametrize(
+    ("thinking", "expected"),
+    [
+        ({"type": "enabled", "budget_tokens": 1024}, True),
+        ({"type": "disabled"}, False),
+        ({"type": "adaptive", "display": "omitted"}, None),
+    ],
+)
+def test_reasoning_is_asked_for_where_it_is_enabled(thinking, expected):
+    assert request(thinking=thinking).thinking is expected
+
+
+def test_a_schema_of_the_answer_is_enforced():
+    form = {"type": "json_schema", "schema": SCHEMA}
+    found = request(output_config={"effort": "high", "format": form}).response_format
+    assert found is not None
+    assert found.type == "json_schema"
+    assert json.loads(msgspec.json.encode(found.schema)) == SCHEMA
+
+
+def test_no_tokens_of_an_answer_compute_the_prompt_alone():
+    found = request(max_tokens=0)
+    assert (found.prefill_only, found.max_tokens) == (True, None)
+
+
+def test_a_count_has_the_whole_prompt_and_computes_nothing():
+    fields = {"system": "be brief", "tools": [TOOL], "messages": HI}
+    found = ask_count(json.dumps(fields).encode(), ASKED).request
+    assert isinstance(found, BlocksRequest)
+    assert found.max_tokens == 0
+    assert prompt(found) == prompt(request(**fields))
+
+
+# --- refusals -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason", "param"),
+    [
+        ({"colour": 1}, Reason.UNKNOWN_FIELD, "colour"),
+        ({"messages": []}, Reason.INVALID_REQUEST, "messages"),
+        ({"max_tokens": -1}, Reason.INVALID_REQUEST, "max_tokens"),
+        ({"speed": "fast"}, Reason.UNSUPPORTED, "speed"),
+        ({"mcp_servers": [{}]}, Reason.UNSUPPORTED, "mcp_servers"),
+        ({"container": "c"}, Reason.UNSUPPORTED, "container"),
+        ({"tool_choice": {"type": "any"}}, Reason.INVALID_REQUEST, "tool_choice"),
+        (
+            {"tools": [TOOL], "tool_choice": {"type": "tool"}},
+            Reason.INVALID_REQUEST,
+            "tool_choice.name",
+        ),
+        (
+            {"tools": [TOOL, {"type": "bash_20250124", "name": "bash"}]},
+            Reason.UNSUPPORTED,
+            "tools[1]",
+        ),
+        (
+            {"tools": [{**TOOL, "strict": True}]},
+            Reason.UNSUPPORTED,
+            "tools[0].strict",
+        ),
+        (
+            {"messages": [*HI, {"role": "assistant", "content": "It is"}]},
+            Reason.UNSUPPORTED,
+            "messages",
+        ),
+        (
+            {"messages": [{"role": "user", "content": []}]},
+            Reason.INVALID_REQUEST,
+            "messages[0].content",
+        ),
+        (
+            {"messages": [{"role": "user", "content": [{**text("a"), "b": 1}]}]},
+            Reason.INVALID_REQUEST,
+            "messages[0].content[0]",
+        ),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused_with_its_place(fields, reason, param):
+    assert refusal(**fields) == (reason, param)
+
+
+@pytest.mark.parametrize("kind", ["image", "document", "search_result"])
+def test_media_are_refused_in_messages_and_in_results(kind):
+    block = {"type": kind, "source": {"type": "base64", "data": "", "media_type": ""}}
+    result = {"type": "tool_result", "tool_use_id": "t", "content": [block]}
+    for content, place in (block, "[0]"), (result, "[0].content[0]"):
+        assert refusal(messages=[{"role": "user", "content": [content]}]) == (
+            Reason.UNSUPPORTED,
+            f"messages[0].content{place}",
+        )
+
+
+def test_a_bound_of_the_answer_is_required():
+    with pytest.raises(BridgeError, match="max_tokens"):
+        ask_message(json.dumps({"messages": HI}).encode(), ASKED)
