@@ -1,4 +1,4 @@
-"""Anthropic's client in front of a real bridge and daemon."""
+"""Anthropic's client, and OpenAI's for responses, in front of a real bridge and daemon."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +15,12 @@ pytestmark = pytest.mark.slow
 
 HI: Any = [{"role": "user", "content": "hi"}]
 TOOL: Any = {"name": "weather", "input_schema": {"type": "object"}}
+FUNCTION: Any = {
+    "type": "function",
+    "name": "weather",
+    "parameters": {"type": "object"},
+    "strict": False,
+}
 CALL = '<tool_call>{"name":"weather","arguments":{"city":"Köln"}}</tool_call>'
 SCRIPTS = {
     "hello": ["Hel", "lo ", "wörld"],
@@ -124,3 +130,48 @@ def test_leaving_a_message_ends_the_request_in_the_daemon(daemon, claude):
     ) as stream:
         assert next(iter(stream.text_stream)) == "x"
     assert no_requests(daemon)
+
+
+def test_a_response_is_streamed_and_its_calls_go_round(client):
+    with client.responses.stream(
+        model="caller",
+        input="hi",
+        instructions="brief",
+        tools=[FUNCTION, {"type": "web_search"}],
+        reasoning={"effort": "low"},
+    ) as stream:
+        first = stream.get_final_response()
+    reasoning, message, *calls = first.output
+    assert reasoning.content[0].text == "hm"
+    assert message.content[0].text.strip() == "Look:"
+    assert [call.arguments for call in calls] == ['{"city":"Köln"}'] * 2
+    assert first.metadata == {"inferd_skipped_tools": "tools[1] web_search"}
+    again = client.responses.create(
+        model="hello",
+        tools=[FUNCTION],
+        input=[
+            *HI,
+            *first.output,
+            *[
+                {
+                    "type": "function_call_output",
+                    "call_id": call.call_id,
+                    "output": "12 °C",
+                }
+                for call in calls
+            ],
+        ],
+    )
+    assert (again.output_text, again.status) == ("Hello wörld", "completed")
+
+
+def test_a_response_that_fails_in_mid_stream_says_so(make_daemon):
+    dying = mock(tokens=["a", "b", "c"], die_after_tokens=2, token_delay_ms=20)
+    daemon = make_daemon({"backend": [dying]}).start()
+    with bridge_to(daemon) as bridge, bridge.client() as client:
+        *begun, last = client.responses.create(model="mock", input="hi", stream=True)
+    assert begun[0].type == "response.created"
+    assert last.type == "response.failed"
+    assert last.response.error is not None
+    assert last.response.error.code == "server_error"
+    assert last.sequence_number == len(begun)

@@ -9,6 +9,8 @@ from inferd.bridge.openai import tables
 from inferd.bridge.openai.chat_request import ask_chat
 from inferd.bridge.openai.completions import ask_completion
 from inferd.bridge.openai.failures import failure_body, failure_event
+from inferd.bridge.openai.responses.request import ask_response
+from inferd.bridge.openai.responses.tables import RESPONSES
 from inferd.bridge.openai.vectors import ask_embeddings, ask_rerank
 from inferd.bridge.translation import sse
 from inferd.bridge.translation.api import Api, OfferedModel, Operation
@@ -54,6 +56,7 @@ OPENAI: Final = Api(
     prefixes=("/v1/", "/"),
     operations=(
         Operation("/v1/chat/completions", ask_chat, tables.CHAT, _STREAM),
+        Operation("/v1/responses", ask_response, RESPONSES, _STREAM),
         Operation("/v1/completions", ask_completion, tables.COMPLETIONS, _STREAM),
         Operation("/v1/embeddings", ask_embeddings, tables.EMBEDDINGS),
         Operation("/v1/rerank", ask_rerank, tables.RERANK),

@@ -1,0 +1,201 @@
+"""The input of a response: from items to the daemon's messages."""
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import msgspec
+from msgspec import Raw, Struct
+
+from inferd.bridge.translation.body import convert
+from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.objects import Strict
+from inferd.wire.blocks import (
+    Block,
+    Message,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from inferd.wire.codec import DECODE_FAILURES
+
+
+class InputTextPart(Strict, frozen=True, tag_field="type", tag="input_text"):
+    """A text."""
+
+    text: str
+    prompt_cache_breakpoint: object = None
+    """Without effect: every prefix is cached."""
+
+
+class OutputTextPart(Strict, frozen=True, tag_field="type", tag="output_text"):
+    """A text of an earlier answer."""
+
+    text: str
+    annotations: list[object] | None = None
+    logprobs: list[object] | None = None
+
+
+class OutputRefusalPart(Strict, frozen=True, tag_field="type", tag="refusal"):
+    """A refusal of an earlier answer."""
+
+    refusal: str
+
+
+class InputImagePart(Struct, frozen=True, tag_field="type", tag="input_image"):
+    """A picture."""
+
+
+class InputAudioPart(Struct, frozen=True, tag_field="type", tag="input_audio"):
+    """A recording."""
+
+
+class InputFilePart(Struct, frozen=True, tag_field="type", tag="input_file"):
+    """A file."""
+
+
+InputPart = (
+    InputTextPart
+    | OutputTextPart
+    | OutputRefusalPart
+    | InputImagePart
+    | InputAudioPart
+    | InputFilePart
+)
+ItemStatus = Literal["in_progress", "completed", "incomplete"]
+
+
+class MessageItem(Strict, frozen=True, kw_only=True, tag_field="type", tag="message"):
+    """A message."""
+
+    role: Literal["user", "assistant", "system", "developer"]
+    content: str | list[InputPart]
+    id: str | None = None
+    status: ItemStatus | None = None
+    phase: str | None = None
+
+
+class CallItem(
+    Strict, frozen=True, kw_only=True, tag_field="type", tag="function_call"
+):
+    """A call of an earlier answer."""
+
+    call_id: str
+    name: str
+    arguments: str
+    """JSON."""
+    id: str | None = None
+    status: ItemStatus | None = None
+    caller: object = None
+    namespace: None = None
+
+
+class CallOutputItem(
+    Strict, frozen=True, kw_only=True, tag_field="type", tag="function_call_output"
+):
+    """The result of a call."""
+
+    call_id: str
+    output: str | list[InputPart]
+    id: str | None = None
+    status: ItemStatus | None = None
+    name: str | None = None
+    caller: object = None
+    namespace: None = None
+
+
+class ReasoningItem(Struct, frozen=True, tag_field="type", tag="reasoning"):
+    """Reasoning of an earlier answer; it is not repeated to the model."""
+
+
+InputItem = MessageItem | CallItem | CallOutputItem | ReasoningItem
+
+
+class InputList(Struct, frozen=True):
+    """The items of a request, in its field."""
+
+    input: list[InputItem]
+
+
+def to_messages(items: str | Sequence[dict[str, object]]) -> list[Message]:
+    """Translate the input; what the assistant said and called together is one message.
+
+    Raises:
+        BridgeError: an item is of no known type, has nothing in it, or something that cannot
+            be passed on.
+    """
+    if isinstance(items, str):
+        return [Message("user", [TextBlock(items)])]
+    typed = [{"type": "message", **item} for item in items]
+    messages: list[Message] = []
+    previous: InputItem | None = None
+    for index, item in enumerate(convert({"input": typed}, InputList).input):
+        message = _message(item, f"input[{index}]")
+        if message is None:
+            continue
+        if previous is not None and _is_one_turn(previous, item):
+            messages[-1].content.extend(message.content)
+        else:
+            messages.append(message)
+        previous = item
+    if not messages:
+        raise _refusal("input", "must have an item that is no reasoning")
+    return messages
+
+
+def _is_one_turn(previous: InputItem, item: InputItem) -> bool:
+    """Tell whether two items are parts of one turn: of an answer, or of its results."""
+    if isinstance(item, CallItem):
+        return isinstance(previous, CallItem) or (
+            isinstance(previous, MessageItem) and previous.role == "assistant"
+        )
+    return isinstance(item, CallOutputItem) and isinstance(previous, CallOutputItem)
+
+
+def _message(item: InputItem, place: str) -> Message | None:
+    match item:
+        case ReasoningItem():
+            return None
+        case CallItem(call_id=call, name=name):
+            return Message("assistant", [ToolUseBlock(call, name, _input(item, place))])
+        case CallOutputItem(call_id=call, output=output):
+            results = [*_blocks(output, f"{place}.output")]
+            return Message("user", [ToolResultBlock(call, results)])
+        case MessageItem(role="assistant", content=content):
+            blocks = [*_blocks(content, f"{place}.content")]
+            return Message("assistant", blocks or [TextBlock("")])
+        case MessageItem(role=role, content=content):
+            blocks = [*_blocks(content, f"{place}.content")]
+            if not blocks:
+                raise _refusal(f"{place}.content", "must not be empty")
+            return Message("user" if role == "user" else "system", blocks)
+
+
+def _blocks(content: str | Sequence[InputPart], place: str) -> Iterator[Block]:
+    if isinstance(content, str):
+        yield TextBlock(content)
+        return
+    for index, part in enumerate(content):
+        match part:
+            case InputTextPart(text=text) | OutputTextPart(text=text):
+                yield TextBlock(text)
+            case OutputRefusalPart(refusal=text):
+                yield TextBlock(text)
+            case _:
+                kind = part.__struct_config__.tag
+                raise BridgeError(
+                    Reason.UNSUPPORTED,
+                    f"{place}[{index}]: parts of type {kind} are not supported; text is",
+                    param=f"{place}[{index}]",
+                )
+
+
+def _input(call: CallItem, place: str) -> Raw:
+    """Read the arguments of a call; written anew, since a line may have no newline."""
+    try:
+        return Raw(msgspec.json.encode(msgspec.json.decode(call.arguments or "{}")))
+    except DECODE_FAILURES as error:
+        raise _refusal(f"{place}.arguments", f"not JSON: {error}") from error
+
+
+def _refusal(place: str, text: str) -> BridgeError:
+    return BridgeError(Reason.INVALID_REQUEST, f"{place}: {text}", param=place)
