@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct, UnsetType
 
 from inferd.bridge.translation import sse
+from inferd.bridge.translation.cost import AnswerCost
 from inferd.bridge.translation.endings import stop_reason
 from inferd.bridge.translation.question import DaemonFrame
 from inferd.client.frames import ClientBlocksDone
@@ -41,6 +42,7 @@ class MessageAnswer:
         """The block that has not."""
         self._parts: list[str] = []
         """Its text."""
+        self._cost = AnswerCost()
         self._has_begun = False
         self._has_call = False
         self._done: ClientBlocksDone | None = None
@@ -53,10 +55,8 @@ class MessageAnswer:
 
     @property
     def n_tokens(self) -> int:
-        """Tokens of the prompt and the answer."""
-        if self._done is None:
-            return 0
-        return self._done.usage.input_tokens + self._done.usage.output_tokens
+        """Tokens of the prompt and the answer; of one that was cut, those that have come."""
+        return self._cost.n_tokens
 
     def add(self, frame: DaemonFrame) -> Iterator[bytes]:
         """Take a frame; yield the events that follow from it.
@@ -64,6 +64,7 @@ class MessageAnswer:
         Raises:
             BridgeError: the answer ends without being complete.
         """
+        self._cost.take(frame)
         match frame:
             case BlockFrame(block=block) if not self.has_enough:
                 yield from self._begin()

@@ -8,6 +8,7 @@ from msgspec import Struct, UnsetType
 
 from inferd.bridge.openai.endings import finish_reason
 from inferd.bridge.openai.usage import usage_of
+from inferd.bridge.translation.cost import AnswerCost
 from inferd.bridge.translation.question import DaemonFrame
 from inferd.bridge.translation.sse import event
 from inferd.client.frames import ClientBlocksDone
@@ -48,7 +49,7 @@ class ChatAnswer:
         self._calls: list[Fields] = []
         self._logprobs: list[Fields] = []
         self._has_begun = False
-        self._n_parts = 0
+        self._cost = AnswerCost()
         self._done: ClientBlocksDone | None = None
         self._reason = ""
 
@@ -60,9 +61,7 @@ class ChatAnswer:
     @property
     def n_tokens(self) -> int:
         """Tokens of the prompt and the answer; of one that was cut, those that have come."""
-        if self._done is None:
-            return self._n_parts
-        return self._done.usage.input_tokens + self._done.usage.output_tokens
+        return self._cost.n_tokens
 
     def add(self, frame: DaemonFrame) -> Iterator[bytes]:
         """Take a frame; yield the chunks that follow from it.
@@ -70,9 +69,9 @@ class ChatAnswer:
         Raises:
             BridgeError: the answer ends without being complete.
         """
+        self._cost.take(frame)
         match frame:
             case BlockFrame() if not self.has_enough:
-                self._n_parts += 1
                 yield from self._begin()
                 for delta in self._take(frame):
                     yield self._chunk(delta, self._chosen(frame.logprobs))

@@ -14,6 +14,7 @@ from inferd.bridge.openai.endings import finish_reason
 from inferd.bridge.openai.tables import COMPLETIONS
 from inferd.bridge.openai.usage import usage_of
 from inferd.bridge.translation.body import read_body
+from inferd.bridge.translation.cost import AnswerCost
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.translation.question import Asked, DaemonFrame, Question
 from inferd.bridge.translation.sse import event
@@ -72,7 +73,7 @@ class CompletionAnswer:
         self._model = model
         self._includes_usage = includes_usage
         self._text: list[str] = []
-        self._n_parts = 0
+        self._cost = AnswerCost()
         self._done: ClientBlocksDone | None = None
         self._reason = ""
 
@@ -84,9 +85,7 @@ class CompletionAnswer:
     @property
     def n_tokens(self) -> int:
         """Tokens of the prompt and the answer; of one that was cut, those that have come."""
-        if self._done is None:
-            return self._n_parts
-        return self._done.usage.input_tokens + self._done.usage.output_tokens
+        return self._cost.n_tokens
 
     def add(self, frame: DaemonFrame) -> Iterator[bytes]:
         """Take a frame; yield the chunk that follows from it.
@@ -94,9 +93,9 @@ class CompletionAnswer:
         Raises:
             BridgeError: the answer ends without being complete.
         """
+        self._cost.take(frame)
         match frame:
             case BlockFrame(block=TextDelta(delta=text)):
-                self._n_parts += 1
                 self._text.append(text)
                 yield event(self._fields(text, None))
             case ClientBlocksDone():

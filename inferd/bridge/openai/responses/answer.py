@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from inferd.bridge.openai.responses.output import Fields, Output
 from inferd.bridge.translation import sse
+from inferd.bridge.translation.cost import AnswerCost
 from inferd.bridge.translation.endings import stop_reason
 from inferd.bridge.translation.failures import BridgeError
 from inferd.bridge.translation.question import DaemonFrame
@@ -36,6 +37,7 @@ class ResponseAnswer:
         self._form = form
         self._stem = form.request_id.removeprefix("req_")
         self._output = Output(self._stem, form.n_alternatives)
+        self._cost = AnswerCost()
         self._n_events = 0
         self._done: ClientBlocksDone | None = None
         self._status = "in_progress"
@@ -47,10 +49,8 @@ class ResponseAnswer:
 
     @property
     def n_tokens(self) -> int:
-        """Tokens of the prompt and the answer."""
-        if self._done is None:
-            return 0
-        return self._done.usage.input_tokens + self._done.usage.output_tokens
+        """Tokens of the prompt and the answer; of one that was cut, those that have come."""
+        return self._cost.n_tokens
 
     def add(self, frame: DaemonFrame) -> Iterator[bytes]:
         """Take a frame; yield the events that follow from it.
@@ -58,6 +58,7 @@ class ResponseAnswer:
         Raises:
             BridgeError: the answer ends without being complete.
         """
+        self._cost.take(frame)
         match frame:
             case BlockFrame() if not self.has_enough:
                 yield from self._begin()

@@ -51,7 +51,7 @@ def done(reason: str = "end_turn", **fields: Any) -> ClientBlocksDone:
 
 
 CALL = frame(ToolCall("tc-0", "weather", {"city": "Köln"}))
-ANSWER = [
+ANSWER: list[Any] = [
     frame(ThinkingDelta("h")),
     frame(ThinkingDelta("m")),
     frame(TextDelta("Let me ")),
@@ -220,6 +220,15 @@ def test_reasoning_that_is_not_to_be_shown_is_left_out():
     data = streamed(question, *ANSWER)
     assert b"hm" not in data
     assert plain(read(data)) == [{**CONTENT[0], "thinking": ""}, *CONTENT[1:]]
+
+
+def test_an_answer_that_is_cut_costs_what_has_come():
+    question = ask()
+    for each in ANSWER[:3]:
+        list(question.answer.add(each))
+    assert question.answer.n_tokens == 3
+    list(question.answer.add(done()))
+    assert question.answer.n_tokens == 16
 
 
 def test_one_call_is_enough_where_calls_are_not_parallel():

@@ -109,7 +109,7 @@ def read(data: bytes) -> Response:
 
 
 CALL = frame(ToolCall("tc-0", "weather", {"city": "Köln"}))
-ANSWER = [
+ANSWER: list[Any] = [
     frame(ThinkingDelta("h")),
     frame(ThinkingDelta("m")),
     frame(TextDelta("Let me ")),
@@ -446,6 +446,15 @@ def test_a_stream_that_fails_ends_with_the_failed_response(reason, code):
     assert last["type"] == "response.failed"
     assert last["response"]["status"] == "failed"
     assert last["response"]["error"] == {"code": code, "message": "so it is"}
+
+
+def test_an_answer_that_is_cut_costs_what_has_come():
+    question = ask()
+    for each in ANSWER[:3]:
+        list(question.answer.add(each))
+    assert question.answer.n_tokens == 3
+    list(question.answer.add(done()))
+    assert question.answer.n_tokens == 16
 
 
 def test_one_call_is_enough_where_calls_are_not_parallel():
