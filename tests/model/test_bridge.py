@@ -1,13 +1,14 @@
-"""OpenAI's client in front of a model: what a scripted backend cannot enforce."""
+"""Clients of the bridge in front of a model: what a scripted backend cannot do."""
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
+import anthropic
 import openai
 import pytest
 from pydantic import BaseModel, Field
 
-from tests.daemon.bridge import bridge_to
+from tests.daemon.bridge import BridgeProcess, bridge_to
 from tests.daemon.fixtures import daemons
 from tests.daemon.harness import llamacpp
 
@@ -24,12 +25,19 @@ class Place(BaseModel):
 
 
 @pytest.fixture(scope="module")
-def client(shortened_chat) -> Iterator[openai.OpenAI]:
-    """A client of a bridge to a daemon with a model that has one layer."""
+def bridge(shortened_chat) -> Iterator[BridgeProcess]:
+    """A bridge to a daemon with a model that has one layer."""
     with daemons() as make:
         daemon = make({"backend": [llamacpp(shortened_chat, n_ctx=512)]}).start()
-        with bridge_to(daemon) as bridge, bridge.client() as made:
+        with bridge_to(daemon) as made:
             yield made
+
+
+@pytest.fixture(scope="module")
+def client(bridge) -> Iterator[openai.OpenAI]:
+    """A client of it."""
+    with bridge.client() as made:
+        yield made
 
 
 def test_an_answer_is_parsed_into_the_type_that_was_asked_for(client):
@@ -78,3 +86,32 @@ def test_reasoning_of_a_model_that_has_none_is_refused(client):
         client.chat.completions.create(
             model="chat", messages=ASK, reasoning_effort="high"
         )
+
+
+def test_a_changing_billing_header_leaves_the_prompt_in_the_cache(bridge):
+    """A coding agent puts the header at the head of each turn's system prompt."""
+    rules: Any = {
+        "type": "text",
+        "text": "Edit files with care. " * 30,
+        "cache_control": {"type": "ephemeral"},
+    }
+    talk: list[Any] = [{"role": "user", "content": "hi"}]
+    cached = []
+    with anthropic.Anthropic(
+        base_url=bridge.address, api_key="none", max_retries=0
+    ) as claude:
+        for turn in "ab":
+            header = f"x-anthropic-billing-header: cc_version=2.1.{turn}; cch={turn};"
+            found = claude.messages.create(
+                model="chat",
+                max_tokens=4,
+                system=[{"type": "text", "text": header}, rules],
+                messages=talk,
+            )
+            cached.append(found.usage.cache_read_input_tokens or 0)
+            talk += [
+                {"role": "assistant", "content": found.content},
+                {"role": "user", "content": "go on"},
+            ]
+    first, second = cached
+    assert (first, second > 100) == (0, True)
