@@ -14,14 +14,15 @@ NETWORK = re.compile(
 )
 LIBRARIES = {"http", "urllib", "ssl", "ftplib", "smtplib", "socketserver", "xmlrpc"}
 LIBRARIES |= {"aiohttp", "anyio", "asyncio", "grpc", "httpx", "requests", "urllib3"}
-DOWNLOADER = "downloader/"
-"""The process of `inferd model pull`, which a person starts; the daemon never does."""
+APART = ("downloader/", "bridge/")
+"""Processes that a person starts, and the daemon never does: those of `inferd model pull`, and
+`inferd bridge`."""
 TABLES = ("tcp", "tcp6", "udp", "udp6", "udplite", "udplite6", "raw", "raw6", "icmp")
 
 
 def test_no_module_names_a_network():
     for module, tree in modules():
-        if module.startswith(DOWNLOADER):
+        if module.startswith(APART):
             continue
         assert [name for name in names(tree) if NETWORK.search(name)] == [], module
         roots = {
@@ -36,17 +37,22 @@ def test_nothing_imports_what_may_connect():
     users = [
         module
         for module, tree in modules()
-        if not module.startswith(DOWNLOADER)
-        and any(name.startswith("inferd.downloader") for name in imports(tree))
+        if not module.startswith(APART)
+        and any(
+            name.startswith(("inferd.downloader", "inferd.bridge"))
+            for name in imports(tree)
+        )
     ]
-    assert users == []
+    assert users == [
+        "cli/commands/bridge.py"
+    ]  # which is imported by that command alone
 
 
 def test_every_socket_is_a_unix_socket():
     sockets = [
         call
         for module, tree in modules()
-        if not module.startswith(DOWNLOADER)
+        if not module.startswith(APART)
         for call in calls(tree, "socket.socket")
     ]
     assert sockets

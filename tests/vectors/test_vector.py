@@ -66,7 +66,7 @@ def test_every_profile_is_needed_and_can_be_configured():
 
 
 def test_few_daemons_are_enough_for_all_vectors():
-    assert len(profiles()) <= 9
+    assert len(profiles()) <= 10
 
 
 def test_the_readme_names_every_profile():
