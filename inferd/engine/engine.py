@@ -53,7 +53,10 @@ class WorkerObserver(Protocol):
         """A file of the model changed during the load, which begins again."""
 
     def fell_back(self, backend: str, reason: str, *, crashed: str, lower: str) -> None:
-        """The worker crashed with one CPU variant, and is restarted with a lower one."""
+        """The worker crashed with one CPU variant, and is restarted with a lower one.
+
+        ``lower`` is empty if the restarted worker has yet to choose among the others.
+        """
 
 
 class _Death(NamedTuple):
@@ -190,7 +193,7 @@ class Engine(SessionBackend):
                     self.name,
                     death.detail,
                     crashed=death.variant.name,
-                    lower=lower,
+                    lower="" if death.variant.is_asked else lower,
                 )
             elif before and not self._variant_fallback.crashed:
                 names = ", ".join((*before, death.variant.name))

@@ -123,11 +123,14 @@ class Loading(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class CpuVariant(Struct, frozen=True, kw_only=True, tag=True):
-    """The variant of the library's CPU code that is loaded next, and may crash."""
+    """The variant of the library's CPU code that is opened or loaded next, and may crash."""
 
     name: BoundedText
     fallback: BoundedText = ""
     """The variant to try after a crash; empty if there is none."""
+    is_asked: bool = False
+    """Whether it is only asked for its score: the fallback is then any other, since the
+    next worker has yet to choose."""
 
 
 class SandboxReport(Struct, frozen=True, kw_only=True, tag=True):

@@ -25,14 +25,20 @@ void *ggml_backend_init(void) { raise(SIGNAL); return 0; }
 """
 
 
-def add_broken(directory: Path, signal: str) -> None:
-    """Compile a variant that promises the most and dies as it is loaded."""
+BROKEN_AT_OPENING = """
+#include <signal.h>
+__attribute__((constructor)) static void crash(void) { raise(SIGNAL); }
+"""
+
+
+def add_broken(directory: Path, signal: str, code: str = BROKEN) -> None:
+    """Compile a variant that promises the most and dies as it is loaded, or as it is opened."""
     compiler = shutil.which("cc")
     assert compiler
     output = directory / "libggml-cpu-broken.so"
     subprocess.run(
         [compiler, "-shared", "-fPIC", f"-DSIGNAL={signal}", "-xc", "-", "-o", output],
-        input=BROKEN,
+        input=code,
         text=True,
         check=True,
     )
@@ -66,6 +72,18 @@ def test_a_daemon_steps_down_from_a_variant_that_crashes_and_says_so(
     assert line["reason"].startswith(f"killed by {signal}")
     assert (line["crashed"], line["lower"]) == ("broken", used)
     assert line["level"] == "warn"
+
+
+def test_a_variant_that_crashes_as_it_is_opened_is_left_out(
+    make_daemon: MakeDaemon, tiny_q8_0, libraries
+):
+    add_broken(libraries, "SIGILL", BROKEN_AT_OPENING)
+    config = {"backend": [llamacpp(tiny_q8_0)]}
+    daemon = make_daemon(config, environ=environ(libraries)).start()
+    assert daemon.ask(max_tokens=4)[-1]["type"] == "done"
+    assert daemon.admin().frame()["cpu_variant"] != "broken"
+    [line] = daemon.logged(msg="worker.stepped_down")
+    assert (line["crashed"], line["lower"]) == ("broken", "")
 
 
 def test_where_every_variant_crashes_the_start_fails_with_the_signal(

@@ -1,7 +1,7 @@
 """Fallback between the CPU variants of a library after crashes.
 
-A variant is blamed if the worker crashes in its own code between loading the variant and
-being ready, which includes the self-test. It is not used again while the daemon runs. If
+A variant is blamed if the worker crashes in its own code while it opens the variant to ask
+for its score, or between loading it and being ready, which includes the self-test. It is not used again while the daemon runs. If
 all variants crash, none of them is the cause: the list is cleared, and the death counts as
 any other. A variant with which a worker was once ready is never blamed: native code also
 aborts if a reload finds no memory, and the next variant may be five times slower.
@@ -53,7 +53,7 @@ class VariantFallback:
 
         Args:
             reason: as ``describe_exit`` describes it.
-            variant: the last one that the worker had loaded, if any.
+            variant: the last one that the worker had opened or loaded, if any.
 
         Returns:
             The variant to try at once; empty if there is none.

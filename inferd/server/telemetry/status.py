@@ -246,7 +246,7 @@ class StatusBoard:
         log.warning("worker.load_repeated", backend=backend, reason=reason)
 
     def fell_back(self, backend: str, reason: str, *, crashed: str, lower: str) -> None:
-        """Log that a worker crashed while loading; the next one uses a lower CPU variant."""
+        """Log that a worker crashed while loading; the next one uses another CPU variant."""
         log.warning(
             "worker.stepped_down",
             backend=backend,

@@ -53,7 +53,8 @@ def load_library(
     """Initialise the library and load a CPU variant.
 
     Args:
-        report: called with the CPU variant before it is loaded, if there are variants.
+        report: called with each CPU variant before it is opened, and the chosen one before
+            it is loaded, if there are variants.
         wanted: the configured variant; ``None`` for the best.
         crashed: variants that must not be used.
 
@@ -93,7 +94,7 @@ def _load_variant(
     paths = cpu_variants.find_variants(Path(library._name).parent)
     if not paths and wanted is None:
         return ""
-    chosen = cpu_variants.pick(paths, wanted=wanted, crashed=crashed)
+    chosen = cpu_variants.pick(paths, report, wanted=wanted, crashed=crashed)
     report(chosen)
     cpu_variants.load(library, paths[chosen.name])
     return chosen.name

@@ -3,16 +3,17 @@
 A library that was built with variants has its CPU code in separate shared libraries, and
 loads none by itself. Each returns a score by the CPUID flags, which are not always true: a
 virtual machine may report instructions that crash. So each choice is reported before it is
-loaded, together with the fallback.
+loaded, together with the fallback. Opening a library runs code of it, too: each variant is
+reported before it is opened for its score.
 """
 
 import ctypes
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from inferd.ipc.worker import CpuVariant
-from inferd.worker.backend import LoadError
+from inferd.worker.backend import LoadError, LoadReporter
 
 UNSAFE: Final = frozenset({"sapphirerapids"})
 """Variants that are used only if configured: with AMX, the first decode crashes on virtual
@@ -31,23 +32,26 @@ def find_variants(directory: Path) -> dict[str, Path]:
 
 
 def pick(
-    paths: Mapping[str, Path], *, wanted: str | None, crashed: Collection[str]
+    paths: Mapping[str, Path],
+    report: LoadReporter,
+    *,
+    wanted: str | None,
+    crashed: Collection[str],
 ) -> CpuVariant:
     """Ask the variants for their scores and choose one.
 
     Args:
         paths: all variants by name.
+        report: called with each variant before it is opened.
         wanted: the configured variant, the only one to be asked; ``None`` for the best.
-        crashed: variants that must not be used.
+        crashed: variants that must not be used, nor opened.
 
     Raises:
         LoadError: no variant is usable, or not the configured one.
     """
     if wanted is None:
-        asked = {
-            name: score(path) for name, path in paths.items() if name not in UNSAFE
-        }
-        return choose(asked, crashed)
+        names = [name for name in paths if name not in {*UNSAFE, *crashed}]
+        return choose({name: _ask(name, paths[name], names, report) for name in names})
     if wanted not in paths:
         raise LoadError(
             f'cpu_variant = "{wanted}": this build of llama.cpp has '
@@ -58,17 +62,23 @@ def pick(
     return CpuVariant(name=wanted)
 
 
-def choose(scores: Mapping[str, int], crashed: Collection[str]) -> CpuVariant:
+def _ask(name: str, path: Path, names: Sequence[str], report: LoadReporter) -> int:
+    """Ask one of several variants for its score; any other takes its place if it crashes."""
+    others = (each for each in names if each != name)
+    report(CpuVariant(name=name, fallback=next(others, ""), is_asked=True))
+    return score(path)
+
+
+def choose(scores: Mapping[str, int]) -> CpuVariant:
     """Choose the variant with the highest score, and the next one as its fallback.
 
     Args:
         scores: of variants by name; 0 if the processor lacks required features.
-        crashed: variants that must not be used.
 
     Raises:
         LoadError: no variant is usable.
     """
-    fit = [name for name, score in scores.items() if score > 0 and name not in crashed]
+    fit = [name for name, score in scores.items() if score > 0]
     best, *lower = sorted(fit, key=lambda name: (-scores[name], name)) or [""]
     if not best:
         raise LoadError(
