@@ -150,12 +150,15 @@ def test_what_is_wrong_with_a_model_on_demand_ends_the_start(make_daemon: MakeDa
 
 
 def test_an_operator_loads_and_unloads_by_command(make_daemon: MakeDaemon):
-    eyes = on_demand("eyes", vision=True, keep_alive_s=0)
+    eyes = on_demand("eyes", vision=True, keep_alive_s=0, aliases=["sight"])
     daemon = make_daemon({"backend": [KEPT, eyes]}).start()
     admin = daemon.admin()
-    assert admin.order("load", backend="eyes")["ok"]
+    assert admin.order("load", backend="sight")["ok"]
     assert states(daemon) == {"kept": "ready", "eyes": "ready"}
     assert admin.order("unload", backend="eyes")["ok"]
+    assert states(daemon) == {"kept": "ready", "eyes": "unloaded"}
+    assert admin.order("load", backend="eyes")["ok"]
+    assert admin.order("unload", backend="sight")["ok"]
     assert states(daemon) == {"kept": "ready", "eyes": "unloaded"}
     for backend, reason in (
         ("kept", 'not of load = "demand"'),

@@ -11,7 +11,9 @@ from inferd.wire.commands import Command
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument("backend", metavar="BACKEND", help="name of the backend")
+    parser.add_argument(
+        "backend", metavar="BACKEND", help="name or alias of the backend"
+    )
     add_socket_argument(parser)
     parser.epilog = (
         "Running requests of the model end first; one that waits or comes later loads it again. "

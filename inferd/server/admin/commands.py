@@ -75,41 +75,43 @@ class Commands:
         try:
             await self._open(command, peer)
             if not self._is_unread(command):
-                if reason := self._not_on_demand(command):
-                    return _refused(command.command, reason)
-                await self._carry_out_order(command)
+                backend = self._named(command)
+                if backend is None or self.loader.state(backend.key) is None:
+                    return _refused(command.command, self._not_on_demand(backend))
+                await self._carry_out_order(command.command, backend.key)
         except BackendNotReadyError as error:
             return _refused(command.command, error.message)
         return Reply(command=command.command, ok=True)
 
-    def _not_on_demand(self, command: Command) -> str:
-        """Say why a command names no model on demand; empty if it does."""
-        keys = self._keys()
-        if command.backend is UNSET or command.backend not in keys:
+    def _not_on_demand(self, backend: Backend | None) -> str:
+        """Say why a command names no model on demand."""
+        if backend is None:
             return _needed(self._on_demand())
-        if self.loader.state(keys[command.backend]) is None:
-            return f'backend {command.backend} is not of load = "demand": its model stays loaded'
-        return ""
+        return (
+            f'backend {backend.name} is not of load = "demand": its model stays loaded'
+        )
+
+    def _named(self, command: Command) -> Backend | None:
+        """Find the backend that a command names, by its name or an alias."""
+        if command.backend is UNSET:
+            return None
+        return self.names.find(self.backends, command.backend)
 
     def _on_demand(self) -> list[str]:
         """List the models that can be loaded and unloaded, those of the store among them."""
         unread = () if self.store is None else self.store.unread()
         known = (
-            name
-            for name, key in self._keys().items()
-            if self.loader.state(key) is not None
+            each.name
+            for each in self.backends
+            if self.loader.state(each.key) is not None
         )
         return [*known, *unread]
 
-    async def _carry_out_order(self, command: Command) -> None:
-        key = self._keys()[str(command.backend)]
-        if command.command == "load":
+    async def _carry_out_order(self, command: str, key: str) -> None:
+        if command == "load":
             await self.loader.load(key)
         else:
             await self.loader.unload(key)
-
-    def _keys(self) -> dict[str, str]:
-        return {each.name: each.key for each in self.backends}
 
     async def _open(self, command: Command, peer: Peer) -> None:
         """Read the header of a model of the store that is to be loaded.
