@@ -157,7 +157,7 @@ def test_backends_are_added_and_removed(make_daemon: MakeDaemon):
     eyes = mock(name="eyes", vision=True)
     write_backends(daemon, eyes, mock())
     reply = daemon.admin().order("reload")
-    assert (reply["ok"], reply["applied"]) == (True, ["backend"])
+    assert (reply["ok"], reply["applied"]) == (True, ["backend eyes: added"])
     assert daemon.ask()[-1]["backend"] == "eyes"
     write_backends(daemon, eyes)
     assert daemon.admin().order("reload")["ok"]

@@ -91,14 +91,25 @@ def _differences(one: Config, other: Config) -> Iterator[str]:
         left, right = getattr(one, table), getattr(other, table)
         if isinstance(left, msgspec.Struct):
             yield from _differing_keys(table, left, right)
-        elif [each.name for each in left] != [each.name for each in right]:
-            yield table
         else:
-            for a, b in zip(left, right, strict=True):
-                if type(a) is type(b):
-                    yield from _differing_keys(f"{table} {a.name}:", a, b)
-                else:
-                    yield f"{table} {a.name}: kind"
+            yield from _differing_backends(table, left, right)
+
+
+def _differing_backends(
+    table: str, one: Sequence[BackendSettings], other: Sequence[BackendSettings]
+) -> Iterator[str]:
+    """List the backends that are only in one, and what differs in those of both."""
+    before, after = ({each.name: each for each in tables} for tables in (one, other))
+    yield from (f"{table} {name}: removed" for name in before if name not in after)
+    yield from (f"{table} {name}: added" for name in after if name not in before)
+    kept = [name for name in after if name in before]
+    if kept != [name for name in before if name in after]:
+        yield f"{table}: order"
+    for name in kept:
+        if type(before[name]) is type(after[name]):
+            yield from _differing_keys(f"{table} {name}:", before[name], after[name])
+        else:
+            yield f"{table} {name}: kind"
 
 
 def _differing_keys(

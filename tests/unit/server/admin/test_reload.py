@@ -81,8 +81,11 @@ def test_settings_that_can_change_are_applied():
         ({"access": AccessSettings(admin=AccessRule())}, ["access.admin"]),
         ({"memory": MemorySettings(budget=3)}, ["memory.budget"]),
         ({"limits": LimitSettings(breaker_deaths=9)}, ["limits.breaker_deaths"]),
-        ({"backend": (MOCK,)}, ["backend"]),
-        ({"backend": (LlamaCppSettings(name="chat"), MOCK)}, ["backend"]),
+        ({"backend": (MOCK,)}, ["backend chat: removed", "backend a: added"]),
+        (
+            {"backend": (MOCK, LlamaCppSettings(name="chat", n_ctx=9))},
+            ["backend a: added", "backend chat: n_ctx"],
+        ),
         ({"backend": (MockSettings(name="chat"),)}, ["backend chat: kind"]),
         (
             {"backend": (LlamaCppSettings(name="chat", n_ctx=9),)},
@@ -92,6 +95,12 @@ def test_settings_that_can_change_are_applied():
 )
 def test_settings_that_need_a_restart_are_named_and_not_applied(tables, waiting):
     assert changed(BASE, **tables) == (BASE, [], waiting)
+
+
+def test_another_order_of_backends_is_named():
+    running = Config(backend=(MOCK, MockSettings(name="b")))
+    *_, waiting = changed(running, backend=running.backend[::-1])
+    assert waiting == ["backend: order"]
 
 
 def test_settings_that_need_a_restart_are_named_at_every_reload():
@@ -135,4 +144,4 @@ def test_a_backend_that_the_new_file_lacks_has_no_aliases_until_the_restart():
     merged, applied, waiting = changed(running, backend=new)
     assert [each.aliases for each in merged.backend] == [(), ("x",)]
     assert applied == ["backend a: aliases", "backend b: aliases"]
-    assert waiting == ["backend"]
+    assert waiting == ["backend a: removed"]
