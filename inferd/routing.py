@@ -209,11 +209,17 @@ class ModelNames:
             model in aliases for aliases in self._aliases.values()
         )
 
-    def unnamed(self, backends: Sequence[Backend]) -> Sequence[Backend]:
-        """List the backends that requests without a name may go to.
+    def unnamed(
+        self, backends: Sequence[Backend], requirements: Sequence[Requirement]
+    ) -> Sequence[Backend]:
+        """List the backends that a request without a name may go to.
+
+        Args:
+            backends: that the caller may use.
+            requirements: of the request.
 
         Raises:
-            BackendUnavailableError: they have to name a model of the store.
+            BackendUnavailableError: it has to name a model of the store.
         """
         if not self._stored:
             return backends
@@ -221,12 +227,13 @@ class ModelNames:
         found = [
             each for each in backends if each.name == only or not self.is_stored(each)
         ]
-        if not found:
-            names = ", ".join(self._stored[:MAX_LISTED_MODELS])
+        if found:
+            return found
+        if able := self.list_able(backends, requirements):
             raise BackendUnavailableError(
-                f'no model is served without its name; "model" may be one of {names}'
+                f'no model is served without its name; "model" may be one of {", ".join(able)}'
             )
-        return found
+        return backends  # none of which meets the requirements
 
     def is_stored(self, backend: Backend) -> bool:
         """Return whether a backend is a model of the store."""
@@ -307,7 +314,7 @@ def route(
     if model is not None:
         capable: Sequence[Backend] = [_named(backends, requirements, model, names)]
     else:
-        capable = _capable(names.unnamed(backends), requirements)
+        capable = _capable(names.unnamed(backends, requirements), requirements)
     for backend in capable:
         if backend.ready:
             return backend

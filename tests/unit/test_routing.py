@@ -6,7 +6,12 @@ from msgspec.structs import asdict
 
 from inferd import routing
 from inferd.backend.capabilities import BackendCapabilities
-from inferd.errors import BackendNotReadyError, InferdError, ModelNotFoundError
+from inferd.errors import (
+    BackendNotReadyError,
+    BackendUnavailableError,
+    InferdError,
+    ModelNotFoundError,
+)
 from inferd.limits.protocol import MAX_LISTED_MODELS
 from inferd.routing import (
     CONSTRAINS_OUTPUT,
@@ -407,6 +412,16 @@ def test_the_only_model_that_is_served_needs_no_name():
     for known in ([], backends):
         with pytest.raises(InferdError, match='"model" may be one of team/x, team/y'):
             route(known, [GENERATES], names=names)
+
+
+def test_only_models_that_may_serve_a_request_are_named_to_it():
+    names = with_store("team/chat", "team/unread")
+    known = [ready("team/chat", embed=False)]
+    with pytest.raises(BackendUnavailableError, match="may be one of team/unread$"):
+        route(known, [EMBEDS], names=names)
+    known.append(ready("team/unread", embed=False))
+    with pytest.raises(BackendUnavailableError, match="no embed-capable backend"):
+        route(known, [EMBEDS], names=names)
 
 
 def test_the_names_of_backends_stand_before_those_of_the_store():
