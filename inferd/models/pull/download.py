@@ -142,7 +142,7 @@ class _Download:
             n_before, was_begun = self._partial.n_bytes, self._partial.n_bytes > 0
             with suppress(_DroppedLateError):
                 self._connect(n_before, progress)
-                if not was_begun or self._partial.sha256() == self._wanted.sha256:
+                if not was_begun or self._is_complete():
                     return
                 # the server had another file when the first bytes came, or says so now
                 self._partial.restart()
@@ -156,14 +156,21 @@ class _Download:
         known = self._wanted.n_bytes
         if known is None and record is not None and record.url == self._wanted.url:
             known = record.n_bytes
-        if n_before and n_before == known:
+        if n_before and (n_before == known or self._is_complete()):
             return
         try:
             self._receive(record, progress)
-        except DroppedError as error:
+        except (DroppedError, StalledError) as error:
+            if self._is_complete():
+                return  # the server has announced more than the file has
+            if isinstance(error, StalledError):
+                raise
             if self._partial.n_bytes - n_before >= self._bounds.retry_bytes:
                 raise _DroppedLateError from error
             raise
+
+    def _is_complete(self) -> bool:
+        return self._partial.sha256() == self._wanted.sha256
 
     def _receive(self, record: DownloadRecord | None, progress: Progress) -> None:
         """Make one connection, and write what it brings."""

@@ -197,11 +197,23 @@ def test_a_response_that_is_longer_than_announced_ends_where_it_should(get, hub)
 
 def test_a_response_that_is_shorter_than_announced_is_not_complete(get, hub, store):
     length = str(len(MODEL) + 5)
-    hub.behaviours[PATH] = Behaviour(headers={"Content-Length": length}, sends=10**9)
+    n_bytes = len(MODEL) - 1
+    hub.behaviours[PATH] = Behaviour(headers={"Content-Length": length}, sends=n_bytes)
     with pytest.raises(DroppedError):
         get()
-    assert begun(store) == len(MODEL)
+    assert begun(store) == n_bytes
     hub.behaviours.clear()
+    get()
+
+
+@pytest.mark.parametrize("n_kept", [0, len(MODEL)])
+def test_a_whole_file_is_taken_though_its_server_announces_more(
+    get, hub, store, n_kept
+):
+    length = str(len(MODEL) + 5)
+    hub.behaviours[PATH] = Behaviour(headers={"Content-Length": length}, sends=10**9)
+    with PartialFile(store.directory, f"pull-{hub.add(PATH, MODEL)}") as kept:
+        kept.write(MODEL[:n_kept])
     get()
 
 
