@@ -26,6 +26,8 @@ from inferd.models.found.model import (
     fitting_name,
     group_files,
 )
+from inferd.models.pull.errors import PullError
+from inferd.models.pull.pull import check_name_is_free
 from inferd.models.store.directory import StoreError
 from inferd.models.store.manifest import Manifest
 from inferd.models.store.names import InvalidNameError, check_name
@@ -178,6 +180,12 @@ def _import(store: ModelStore, model: FoundModel) -> bool:
         return False
     try:
         brought = _publish(store, model)
+    except PullError as error:
+        print_stderr(f"error: {model.name}: {error}")
+        is_named = model.program == _FILE  # else --name does not go with it
+        first = f"first: inferd model remove {model.name}"
+        print_stderr(f"hint: {error.hint if is_named else first}")
+        return False
     except (StoreError, OSError) as error:
         print_stderr(f"error: {model.name}: {error}")
         return False
@@ -208,9 +216,16 @@ def _fault(model: FoundModel) -> str:
 
 
 def _publish(store: ModelStore, model: FoundModel) -> list[Brought]:
-    """Bring the files of a model, none of which is removed as unused before it is added."""
+    """Bring the files of a model, none of which is removed as unused before it is added.
+
+    Raises:
+        PullError: the name is that of another source's model, with other files.
+        StoreError: a file cannot be brought.
+    """
     with ExitStack() as held:
         brought = [*_bring_files(store, model, held)]
+        digests = {each.file.sha256 for each in brought}
+        check_name_is_free(store, model.name, model.source, digests)
         store.publish(
             Manifest(
                 name=model.name,

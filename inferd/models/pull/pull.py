@@ -1,7 +1,7 @@
 """A pull: from a source to a model of the store."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 
@@ -115,8 +115,16 @@ def _plan_hub(
     )
 
 
-def check_name_is_free(store: ModelStore, name: str, source: str) -> None:
+def check_name_is_free(
+    store: ModelStore, name: str, source: str, digests: Collection[str] = ()
+) -> None:
     """Refuse to replace the model of another source, and names of embedded models.
+
+    Args:
+        store: the model is to be in.
+        name: of the model.
+        source: of the model.
+        digests: of its files, if they are known: the same files may come from elsewhere.
 
     Raises:
         PullError: the model of this source cannot have this name.
@@ -138,7 +146,8 @@ def check_name_is_free(store: ModelStore, name: str, source: str) -> None:
         raise PullError(
             str(error), f"inferd model remove {name}, or --name NAME for another"
         ) from error
-    if present.source != source:
+    is_same = {file.sha256 for file in present.files} == {*digests}
+    if present.source != source and not is_same:
         raise PullError(
             f"the store has {name} from another source, {present.source}",
             f"--name NAME for another name, or first: inferd model remove {name}",

@@ -96,6 +96,14 @@ def test_what_another_program_has_is_brought(inferd, home):
     add_ollama(models, ("h", "library", "qwen3", "latest"), ("model", WEIGHTS))
     code, _, stderr = inferd("model", "import", "--from", "ollama", "--only", "qwen3")
     assert (code, stderr) == (0, "qwen3:latest: 100 B, was there\n")
+    other = write(home / "other.gguf", WEIGHTS + b"?")
+    inferd("model", "remove", "qwen3:0.6b")
+    inferd("model", "import", other, "--name", "qwen3:0.6b")
+    code, _, stderr = inferd(
+        "model", "import", "--from", "ollama", "--only", "qwen3:0.6b"
+    )
+    assert code == 1
+    assert stderr.endswith("hint: first: inferd model remove qwen3:0.6b\n")
     shown = inferd("model", "show", "--header-only", "--from", "ollama", "qwen3")
     assert shown[1].startswith("name         qwen3:latest\n")
 
@@ -120,6 +128,22 @@ def test_a_manifest_that_cannot_be_used_keeps_no_other_model_unverified(inferd, 
     assert code == 1
     assert "a.json: it has format 2, and this version reads format 1" in stderr
     assert stdout.startswith("m: damaged\n")
+
+
+def test_the_name_of_another_source_is_kept_unless_the_files_are_the_same(inferd, home):
+    path = write(home / "m.gguf")
+    assert inferd("model", "import", path, "--name", "me/m").code == 0
+    other = write(home / "other.gguf", WEIGHTS + b"!")
+    code, _, stderr = inferd("model", "import", other, "--name", "me/m")
+    assert code == 1
+    assert f"error: me/m: the store has me/m from another source, {path}\n" in stderr
+    assert "first: inferd model remove me/m\n" in stderr
+    assert inferd("model", "list")[1] == f"me/m  100 B  {path}\n"
+    same = write(home / "same.gguf")
+    assert inferd("model", "import", same, "--name", "me/m").code == 0
+    write(same, WEIGHTS + b"?")  # by its source it may change, as in a pull
+    assert inferd("model", "import", same, "--name", "me/m").code == 0
+    assert inferd("model", "list")[1] == f"me/m  101 B  {same}\n"
 
 
 def test_a_file_of_which_a_part_is_missing_is_not_brought(inferd, home):
