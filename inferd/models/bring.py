@@ -15,6 +15,7 @@ from inferd.models.kinds import MAGIC_BYTES, kind_of
 from inferd.models.store.blobs import (
     DigestError,
     PartialFile,
+    StoreFullError,
     hash_file,
 )
 from inferd.models.store.directory import (
@@ -110,16 +111,11 @@ def _bring(
         return sha256, _keep(directory, f"{key}-link", sha256, status.st_size)
     with PartialFile(directory, key) as partial:
         partial.restart()
-        partial.reserve(status.st_size)
-        if partial.share(source):
-            means = Means.SHARED
-            progress(status.st_size, status.st_size)
-        else:
-            means = Means.COPIED
-            os.lseek(source, 0, os.SEEK_SET)
-            while block := os.read(source, BLOB_BLOCK_BYTES):
-                partial.write(block)
-                progress(partial.n_bytes, status.st_size)
+        try:
+            means = _copy(source, partial, status.st_size, progress)
+        except StoreFullError:
+            partial.discard()  # another import begins anew
+            raise
         if partial.n_bytes != status.st_size:
             partial.discard()
             raise StoreError(f"{found.path} has changed while it was read")
@@ -127,6 +123,23 @@ def _bring(
             partial.discard()  # the file is where it was
             raise DigestError(_differs(found, partial.sha256()))
         return partial.finish(), means
+
+
+def _copy(source: int, partial: PartialFile, n_bytes: int, progress: Progress) -> Means:
+    """Share the blocks of a file, or copy it.
+
+    Raises:
+        StoreFullError: there is no space for it.
+    """
+    partial.reserve(n_bytes)
+    if partial.share(source):
+        progress(n_bytes, n_bytes)
+        return Means.SHARED
+    os.lseek(source, 0, os.SEEK_SET)
+    while block := os.read(source, BLOB_BLOCK_BYTES):
+        partial.write(block)
+        progress(partial.n_bytes, n_bytes)
+    return Means.COPIED
 
 
 def _is_own(status: os.stat_result) -> bool:

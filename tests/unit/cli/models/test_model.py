@@ -6,6 +6,7 @@ import socket
 import pytest
 
 from inferd.cli.models.opening import size
+from inferd.models.store.directory import StoreDirectory
 from tests.fakes.gguf_bytes import gguf, tensor
 from tests.fakes.listener import listening, says, status
 from tests.unit.models.found.test_found import add_ollama
@@ -155,6 +156,20 @@ def test_a_file_of_which_a_part_is_missing_is_not_brought(inferd, home):
     )
     assert inferd("model", "list")[1] == ""
     assert inferd("model", "import", write(home / "m.gguf", whole)).code == 0
+
+
+def test_an_import_without_space_leaves_nothing_and_is_told_what_frees_some(
+    inferd, home, monkeypatch
+):
+    path = write(home / "m.gguf")
+    path.chmod(0o664)  # so that it is copied
+    with monkeypatch.context() as patched:
+        patched.setattr(StoreDirectory, "free_bytes", lambda _: 9)
+        code, _, stderr = inferd("model", "import", path)
+    assert code == 1
+    assert f"error: m: {home}/store has 9 bytes free, and " in stderr
+    assert "hint: inferd model list shows what could be removed; " in stderr
+    assert [*(home / "store/partial").iterdir()] == []
 
 
 def test_pruning_lists_asks_and_removes(inferd, home, monkeypatch):

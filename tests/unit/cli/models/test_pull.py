@@ -8,6 +8,7 @@ from inferd.models.packages.pull import PackagePuller
 from inferd.models.pull.errors import PullError
 from inferd.models.pull.process import Downloader
 from inferd.models.store.blobs import PartialFile
+from inferd.models.store.directory import StoreDirectory
 from tests.fakes.hub import Behaviour, running_hub
 from tests.unit.models.store.stores import open_store
 
@@ -84,7 +85,9 @@ def test_what_is_not_pulled_is_told_with_a_hint(pull, hub):
 
 
 @pytest.mark.slow
-def test_what_the_store_refuses_is_told_with_what_to_type(pull, inferd, hub, tmp_path):
+def test_what_the_store_refuses_is_told_with_what_to_type(
+    pull, inferd, hub, tmp_path, monkeypatch
+):
     sha256 = hub.add("/m.gguf", MODEL)
     words = (hub.url("/m.gguf"), "--sha256", sha256)
     with (
@@ -95,9 +98,14 @@ def test_what_the_store_refuses_is_told_with_what_to_type(pull, inferd, hub, tmp
     assert code == 2
     assert stderr == (
         "error: another command is writing this file already\n\n"
-        "hint: once that is over, type the same command again: it goes on where it "
-        "stopped; inferd model prune frees space\n"
+        "hint: once that is over, type the same command again\n"
     )
+    with monkeypatch.context() as patched:
+        patched.setattr(StoreDirectory, "free_bytes", lambda _: 9)
+        code, _, stderr = pull(*words)
+    assert code == 2
+    assert f"error: {tmp_path}/store has 9 bytes free, and " in stderr
+    assert "hint: inferd model list shows what could be removed; " in stderr
     hub.files["/m.gguf"] = MODEL[:-1] + b"!"
     code, _, stderr = pull(*words)
     assert code == 2
