@@ -154,5 +154,5 @@ def cancel_matching(line: CancelLine, contexts: Sequence[RequestContext]) -> Non
 
 def _is_meant(line: CancelLine | AppendLine, context: RequestContext) -> bool:
     """Tell whether a line is about a request: one of its id and its principal."""
-    is_same_principal = context.caller.principal == (line.principal or "")
-    return context.request_id == line.id and is_same_principal
+    is_same_id = context.request_id == line.id
+    return is_same_id and context.caller.principal == (line.principal or "")

@@ -217,6 +217,7 @@ class ClientConnection(Generic[R]):
     async def _read_limited_line(self) -> None:
         """Read on in a line that may take much memory, and decode it, when the limiter allows."""
         self._is_paused = True
+        self._changed.set()
         with trio.CancelScope() as self._limited_line_scope:
             async with self._deps.line_limiter.acquire(self._peer.user):
                 self._is_paused = False

@@ -42,8 +42,9 @@ class Gateways:
 
     def set_uids(self, uids: Collection[int]) -> None:
         """Change whose requests may name a principal, from the next on."""
+        before = self._gateways
         self._gateways = {
-            uid: self._gateways.get(uid) or _Gateway(next(self._numbers))
+            uid: before[uid] if uid in before else _Gateway(next(self._numbers))
             for uid in uids
         }
 

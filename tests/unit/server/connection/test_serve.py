@@ -944,6 +944,25 @@ async def test_the_time_for_a_line_does_not_pass_while_it_waits_for_its_turn(
     assert server.deps.line_limiter.n_active == 0
 
 
+async def test_a_line_that_waits_for_its_turn_longer_than_it_has_time_is_answered(
+    autojump_clock,
+):
+    server = LocalServer(ScriptedBackend(), max_large_lines=1, line_timeout_s=60)
+    async with server.opened(), server.connect() as one, server.connect() as other:
+        for slow in (one, other):
+            await slow.send(LARGE[:-1])
+            await settled()
+        async with server.connect() as client, trio.open_nursery() as nursery:
+            await client.send(LARGE[:1])
+            await settled()  # its time begins before it has to wait
+            nursery.start_soon(client.send, LARGE[1:])
+            for slow in (one, other):
+                [refusal] = await slow.rest()
+                assert refusal["code"] == "invalid_request"
+            assert trio.current_time() == 120
+            assert (await client.answer())[-1]["type"] == "done"
+
+
 async def test_small_lines_overtake_large_ones_that_wait(autojump_clock):
     server = LocalServer(ScriptedBackend(), max_large_lines=1)
     async with server.opened(), server.connect() as large, server.connect() as small:

@@ -52,17 +52,18 @@ def test_a_user_whom_the_kernel_does_not_know_is_no_gateway():
     assert isinstance(denial, PrincipalDeniedError)
 
 
-def test_who_is_a_gateway_can_change_and_the_owners_of_others_stay():
+@pytest.mark.parametrize("name", ["ann", None])
+def test_who_is_a_gateway_can_change_and_the_owners_of_others_stay(name):
     gateways = known()
-    before = owner(gateways, GATEWAY, "ann")
+    before = owner(gateways, GATEWAY, name)
     gateways.set_uids({GATEWAY.uid, USER.uid})
-    assert owner(gateways, GATEWAY, "ann") == before
-    assert owner(gateways, USER, "ann") != before
+    assert owner(gateways, GATEWAY, name) == before
+    assert owner(gateways, USER, name) != before
     _, denial = gateways.identify(OTHER_GATEWAY, "ann", now=0.0)
     assert isinstance(denial, PrincipalDeniedError)
     gateways.set_uids(())
     gateways.set_uids({GATEWAY.uid})
-    assert owner(gateways, GATEWAY, "ann") != before
+    assert owner(gateways, GATEWAY, name) != before
 
 
 @pytest.mark.parametrize(
