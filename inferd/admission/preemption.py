@@ -102,24 +102,26 @@ def next_preemption(  # noqa: PLR0913  # the state, and every limit
     """
     holding = [each for each in running.values() if not each.is_preempting]
     held = Counter(each.traits.caller for each in holding)
-    callers = {each.traits.caller for each in running.values()}
-    callers |= {queue[0].traits.caller for queue in queues}
-    shares = Shares(callers, max_weight)
     preempting = {each.traits.caller for each in running.values() if each.is_preempting}
+    waiting = (queue[0].traits.caller for queue in queues)
+    shares = Shares([*held, *preempting, *waiting], max_weight)
 
-    def excess(request: AdmittedRequest) -> int:
-        caller = request.traits.caller
-        return shares.excess(held[caller], max_active, caller)
+    def excess(caller: Caller) -> int:
+        return shares.excess(held.get(caller, 0), max_active, caller)
 
     n_permits = len(running) - len(holding)
+    heads = _heads(queues, held, shares, n_permits=n_permits)
+    callers_over = {caller for caller in held if excess(caller) > 0}
+    over = [each for each in holding if each.traits.caller in callers_over]
+    if not over:
+        return Preemption()
     under = [
         each
-        for each in _heads(queues, held, shares, n_permits=n_permits)
-        if excess(each) < 0
+        for each in heads
+        if excess(each.traits.caller) < 0
         and each.traits.caller not in preempting  # its own request resumes first
     ]
-    over = [each for each in holding if excess(each) > 0]
-    if not under or not over:
+    if not under:
         return Preemption()
     may_preempt_at = min(_may_preempt_at(each, quantum_s) for each in under)
     at = max(may_preempt_at, min(_end_of_quantum(each, quantum_s) for each in over))

@@ -64,12 +64,12 @@ class Quota:
             shares: of those who wait, its caller included.
         """
         caller, units, (is_first, among) = charge
-        user_share = shares.of_user(self.limit, caller.user)
         if is_first:
-            limit = self.limit if among is None else user_share
+            limit = self.limit if among is None else shares.of_user(self.limit, among)
             return self._firsts.get(among, _Firsts()).fit(units, limit)
         if not self.spent:
             return True
+        user_share = shares.of_user(self.limit, caller.user)
         return (
             self.spent + units <= self.limit
             and self._counts.of_user(caller.user) + units <= user_share

@@ -3,11 +3,13 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from inferd.backend.caller import Caller
 
 __all__ = ["NOT_FIRST", "CallerCounts", "First", "Shares"]
+
+K = TypeVar("K", Caller, int)
 
 
 class Shares:
@@ -22,12 +24,14 @@ class Shares:
     """
 
     def __init__(self, callers: Iterable[Caller], max_weight: int) -> None:
-        self._n_principals: dict[int, int] = {}
-        for user, _ in {*callers}:
-            self._n_principals[user] = self._n_principals.get(user, 0) + 1
+        users = [user for user, _ in {*callers}]
+        self._n_principals = dict.fromkeys(users, 1)
         self._max_weight = max_weight
-        self.n_parts = sum(min(n, max_weight) for n in self._n_principals.values())
+        self.n_parts = len(self._n_principals)
         """The parts of all users."""
+        if self.n_parts < len(users):  # one has several principals
+            self._n_principals = Counter(users)
+            self.n_parts = sum(map(self.weight, self._n_principals))
 
     def weight(self, user: int) -> int:
         """Return the number of parts of a user."""
@@ -44,9 +48,9 @@ class Shares:
 
     def excess(self, n: int, limit: int, caller: Caller) -> int:
         """Return a number above, below or equal to 0 as ``n`` is to a caller's exact share."""
-        user = caller.user
-        whole = self.n_parts * self._n_principals[user]
-        return n * whole - limit * self.weight(user)
+        n_principals = self._n_principals[caller.user]
+        weight = min(n_principals, self._max_weight)
+        return n * self.n_parts * n_principals - limit * weight
 
 
 class First(NamedTuple):
@@ -64,8 +68,8 @@ NOT_FIRST: Final = First()
 class CallerCounts:
     """Counts by caller and by user; those that are 0 are not kept."""
 
-    _callers: Counter[Caller] = field(default_factory=Counter)
-    _users: Counter[int] = field(default_factory=Counter)
+    _callers: dict[Caller, int] = field(default_factory=dict)
+    _users: dict[int, int] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[Caller]:
         """Iterate over the callers with a count."""
@@ -73,25 +77,29 @@ class CallerCounts:
 
     def of(self, caller: Caller) -> int:
         """Return a caller's count."""
-        return self._callers[caller]
+        return self._callers.get(caller, 0)
 
     def of_user(self, user: int) -> int:
         """Return the sum of the counts of a user's principals."""
-        return self._users[user]
+        return self._users.get(user, 0)
 
     def add(self, caller: Caller, n: int) -> None:
         """Add to a caller's count; ``n`` may be negative."""
-        self._callers[caller] += n
-        self._users[caller.user] += n
-        if not self._callers[caller]:
-            del self._callers[caller]
-        if not self._users[caller.user]:
-            del self._users[caller.user]
+        _add(self._callers, caller, n)
+        _add(self._users, caller.user, n)
 
     def next_first(self, caller: Caller) -> First:
         """Tell of what the next one of a caller would be the first."""
-        if not self._users[caller.user]:
+        if caller.user not in self._users:
             return First(is_first=True)
-        if not self._callers[caller]:
+        if caller not in self._callers:
             return First(is_first=True, among=caller.user)
         return NOT_FIRST
+
+
+def _add(counts: dict[K, int], key: K, n: int) -> None:
+    """Add to a count, which is not kept if it is 0."""
+    if total := counts.get(key, 0) + n:
+        counts[key] = total
+    else:
+        counts.pop(key, None)
