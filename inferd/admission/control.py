@@ -55,11 +55,14 @@ class Admission:
     - A single user may use the whole queue. If several users wait, none gets more than its
       share of each limit, an equal part; it keeps what it has.
     - Other users cannot keep out the first request of a user: of one who has no request
-      here, or none that generates text. At most ``max_queued`` first requests wait. Up to
+      here, or none that generates text. At most ``max_queued`` of them wait. Up to
       that number, one is admitted if it is no larger than an even share of each limit among
       them, whatever else waits, and a larger one if all of them fit.
     - In addition to other requests, n first requests use each limit at most
       1 + 1/2 + … + 1/n times: less than three times for ten of them.
+    - What is said of users holds of a gateway's principals among each other, in the gateway's
+      share of each limit. A gateway counts as several users: as its principals who run or
+      wait, at most ``gateway_weight``. It has as many turns and as large a share.
     - A request may have any size if nothing else counts towards the limit.
     - New requests of a held backend wait, and count in all limits, but get no permit
       before it is released; others pass them. A request that had a permit is not held.

@@ -267,7 +267,8 @@ class LimitSettings(Table, frozen=True):
     """Seconds that one write to a client may take."""
     max_unread_bytes: Positive = MAX_UNREAD_BYTES
     """Bytes of finished answers that clients have not read yet. Over it, the oldest answer
-    of the user with the most is discarded, and its client disconnected."""
+    of the user with the most (of a gateway, of its principal with the most) is discarded,
+    and its client disconnected."""
     max_connections: Positive = MAX_CONNECTIONS
     """Clients connected at once, without those of the admin socket. One user may use them
     all; in addition, an eighth as many are reserved for users with fewer than an equal share.

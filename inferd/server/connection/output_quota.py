@@ -12,6 +12,7 @@ from heapq import heapify, heappop, heapreplace
 
 import trio
 
+from inferd.backend.caller import Caller
 from inferd.backend.gauge import GaugeSpec
 
 
@@ -19,10 +20,16 @@ from inferd.backend.gauge import GaugeSpec
 class PendingOutput:
     """The part of an answer that is not written yet."""
 
-    uid: int
+    caller: Caller
     n_bytes: int
     scope: trio.CancelScope
     """Around the task's wait for the client."""
+
+
+_Numbered = tuple[int, PendingOutput]
+"""An output, after its place among all: the oldest has the lowest."""
+_Queue = tuple[int, list[_Numbered]]
+"""Bytes of a user or a principal, and its outputs in the order in which they would be evicted."""
 
 
 class OutputQuota:
@@ -32,8 +39,8 @@ class OutputQuota:
 
     - The total is within the quota, unless there is only one output.
     - A new output is never evicted at once: its client has had no time to read it.
-    - An evicted output is the oldest of the user with the most bytes, apart from the new
-      one.
+    - An evicted output is one of the user with the most bytes: the oldest of that one of its
+      principals who has the most, apart from the new one.
 
     Args:
         max_bytes: of all outputs; may change at any time, and applies to later outputs.
@@ -54,17 +61,17 @@ class OutputQuota:
         return "unread_bytes", text, lambda: self.n_bytes
 
     @contextmanager
-    def reserve(self, uid: int, n_bytes: int) -> Iterator[trio.CancelScope]:
+    def reserve(self, caller: Caller, n_bytes: int) -> Iterator[trio.CancelScope]:
         """Count an output while it is written, inside.
 
         Args:
-            uid: the client's user.
+            caller: who asked.
             n_bytes: not written yet.
 
         Cancellation: the scope is cancelled when the output is evicted.
         """
         with trio.CancelScope() as scope:
-            new_output = PendingOutput(uid, n_bytes, scope)
+            new_output = PendingOutput(caller, n_bytes, scope)
             for output in choose_evicted(self._pending, new_output, self.max_bytes):
                 del self._pending[output]
                 output.scope.cancel()
@@ -78,31 +85,54 @@ class OutputQuota:
 def choose_evicted(
     pending: Iterable[PendingOutput], new_output: PendingOutput, max_bytes: int
 ) -> list[PendingOutput]:
-    """Choose the outputs to evict for a new one, in O(n + k log n) for k evicted ones.
+    """Choose the outputs to evict for a new one, in O(n log n).
 
     Args:
         pending: the present outputs, oldest first.
         new_output: the new one.
         max_bytes: for those that stay.
     """
-    bytes_by_user = Counter({new_output.uid: new_output.n_bytes})
-    queues = defaultdict[int, deque[tuple[int, PendingOutput]]](deque)
+    bytes_by_caller = Counter({new_output.caller: new_output.n_bytes})
+    queues = defaultdict[Caller, list[_Numbered]](list)
     for position, output in enumerate(pending):
-        bytes_by_user[output.uid] += output.n_bytes
-        queues[output.uid].append((position, output))
-    n_over = bytes_by_user.total() - max_bytes
-    largest = [(-bytes_by_user[uid], queue[0][0], uid) for uid, queue in queues.items()]
-    heapify(largest)
+        caller = output.caller
+        bytes_by_caller[caller] += output.n_bytes
+        queues[caller].append((position, output))
+    n_over = bytes_by_caller.total() - max_bytes
+    if n_over <= 0:
+        return []
+    bytes_by_user = Counter[int]()
+    for caller, n_bytes in bytes_by_caller.items():
+        bytes_by_user[caller.user] += n_bytes
+    of_users = defaultdict[int, list[_Queue]](list)
+    for caller, queue in queues.items():
+        of_users[caller.user].append((bytes_by_caller[caller], queue))
+    users = [
+        (bytes_by_user[user], [*_from_largest(own)]) for user, own in of_users.items()
+    ]
     evicted = list[PendingOutput]()
-    while n_over > 0 and largest:
-        negative_bytes, _, uid = largest[0]
-        _, oldest = queues[uid].popleft()
-        evicted.append(oldest)
-        n_over -= oldest.n_bytes
-        if queues[uid]:
-            heapreplace(
-                largest, (negative_bytes + oldest.n_bytes, queues[uid][0][0], uid)
-            )
+    for _, output in _from_largest(users):
+        evicted.append(output)
+        n_over -= output.n_bytes
+        if n_over <= 0:
+            break
+    return evicted
+
+
+def _from_largest(queues: Iterable[_Queue]) -> Iterator[_Numbered]:
+    """Yield outputs: the first of the queue with the most bytes, of equals the oldest.
+
+    Args:
+        queues: each with the bytes that it counts as now; none is empty.
+    """
+    largest = [(-n_bytes, queue[0][0], deque(queue)) for n_bytes, queue in queues]
+    heapify(largest)
+    while largest:
+        negative_bytes, _, queue = largest[0]
+        position, output = queue.popleft()
+        yield position, output
+        if queue:
+            n_left = negative_bytes + output.n_bytes
+            heapreplace(largest, (n_left, queue[0][0], queue))
         else:
             heappop(largest)
-    return evicted

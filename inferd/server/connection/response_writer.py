@@ -8,6 +8,7 @@ import msgspec
 import trio
 from msgspec import UNSET
 
+from inferd.backend.caller import Caller
 from inferd.errors import (
     ContextOverflowError,
     FrameTooLargeError,
@@ -34,7 +35,7 @@ class ResponseWriter:
         request_id: for error frames.
         write_timeout_s: seconds for one wait until the client reads.
         output_quota: bounds what is left to be written at the end.
-        uid: the client's user.
+        caller: who asks.
     """
 
     def __init__(
@@ -44,12 +45,12 @@ class ResponseWriter:
         *,
         write_timeout_s: float,
         output_quota: OutputQuota,
-        uid: int,
+        caller: Caller,
     ) -> None:
         self._stream = stream
         self._write_timeout_s = write_timeout_s
         self._output_quota = output_quota
-        self._uid = uid
+        self._caller = caller
         self._unsent = bytearray()
         self._queued: deque[Response | bytes] = deque()  # frames, and parts of one
         self.request_id = request_id
@@ -132,7 +133,8 @@ class ResponseWriter:
         """
         if self.try_flush():
             return
-        with self._output_quota.reserve(self._uid, self._count_unwritten()) as scope:
+        n_bytes = self._count_unwritten()
+        with self._output_quota.reserve(self._caller, n_bytes) as scope:
             await self._flush_rest()
         if scope.cancelled_caught:
             raise PeerGoneError

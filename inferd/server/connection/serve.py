@@ -9,6 +9,7 @@ from typing import Generic, Protocol, TypeVar
 import structlog
 import trio
 
+from inferd.backend.caller import Caller
 from inferd.errors import InvalidFrameError, PeerError, PermissionDeniedError
 from inferd.line_decoder.kind import AnyLineKind
 from inferd.server.connection.deps import ConnectionDeps
@@ -303,7 +304,8 @@ class ClientConnection(Generic[R]):
             if context.resolved is None:
                 context.stats.update(request.counts())
             service = RefusingService(refusal) if refusal else self._endpoint.service
-            return await dispatch(service, request, self._reply(request.id), context)
+            reply = self._reply(request.id, context.caller)
+            return await dispatch(service, request, reply, context)
         finally:
             self._remove(context)
 
@@ -356,14 +358,14 @@ class ClientConnection(Generic[R]):
         name = event_name(self._endpoint.surface, "request_refused")
         self._log.warning(name, code=error.code.value)
         self._deps.metrics.count_invalid_line(self._endpoint.socket, error)
-        await self._reply("").fail(error)
+        await self._reply("", Caller(self._peer.user)).fail(error)
         return not error.closes_connection
 
-    def _reply(self, request_id: str) -> ResponseWriter:
+    def _reply(self, request_id: str, caller: Caller) -> ResponseWriter:
         return ResponseWriter(
             self._stream,
             request_id,
             write_timeout_s=self._deps.limits.write_timeout_s,
             output_quota=self._deps.output_quota,
-            uid=self._peer.user,
+            caller=caller,
         )

@@ -7,6 +7,7 @@ import trio
 from structlog.testing import capture_logs
 
 from inferd import surfaces
+from inferd.backend.caller import NO_CALLER, Caller
 from inferd.errors import (
     CancelledError,
     DeadlineExceededError,
@@ -65,7 +66,7 @@ class Sleeps(Service[GenerateRequest]):
 
 def make_reply(stream: trio.SocketStream) -> ResponseWriter:
     return ResponseWriter(
-        stream, "r", write_timeout_s=1, output_quota=OutputQuota(1000), uid=1000
+        stream, "r", write_timeout_s=1, output_quota=OutputQuota(1000), caller=NO_CALLER
     )
 
 
@@ -190,7 +191,11 @@ async def test_a_refused_request_is_freed_as_it_leaves(is_known):
     )
     async with open_pair() as (ours, _):
         reply = ResponseWriter(
-            ours, "r", write_timeout_s=1, output_quota=OutputQuota(1), uid=PEER.uid
+            ours,
+            "r",
+            write_timeout_s=1,
+            output_quota=OutputQuota(1),
+            caller=Caller(PEER.uid),
         )
         freed = weakref.ref(context := begin())
         gc.disable()

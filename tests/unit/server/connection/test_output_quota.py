@@ -6,28 +6,34 @@ import trio
 import trio.testing
 from hypothesis import given, strategies as st
 
+from inferd.backend.caller import Caller
 from inferd.server.connection.output_quota import (
     OutputQuota,
     PendingOutput,
     choose_evicted,
 )
 
-ANNA, BERT, CARL = 70_001, 70_002, 70_003
+ANNA, BERT, CARL = (Caller(uid) for uid in (70_001, 70_002, 70_003))
+EVE, FINN = (Caller(70_004, name) for name in ("eve", "finn"))
+CALLERS = st.sampled_from([ANNA, BERT, CARL, EVE, FINN])
 
 
-def output(uid: int, n_bytes: int) -> PendingOutput:
-    return PendingOutput(uid, n_bytes, trio.CancelScope())
+def output(caller: Caller, n_bytes: int) -> PendingOutput:
+    return PendingOutput(caller, n_bytes, trio.CancelScope())
 
 
 RESTS = st.lists(
-    st.builds(output, st.sampled_from([ANNA, BERT, CARL]), st.integers(1, 100)),
+    st.builds(output, CALLERS, st.integers(1, 100)),
     max_size=8,
 )
-NEWCOMER = st.builds(output, st.sampled_from([ANNA, BERT, CARL]), st.integers(1, 200))
+NEWCOMER = st.builds(output, CALLERS, st.integers(1, 200))
 
 
-def of(pending: list[PendingOutput], uid: int) -> int:
-    return sum(each.n_bytes for each in pending if each.uid == uid)
+def held_by(pending: list[PendingOutput], caller: Caller) -> tuple[int, int]:
+    """Count the bytes of a caller's user, and the caller's own."""
+    of_user = [each for each in pending if each.caller.user == caller.user]
+    own = [each for each in of_user if each.caller == caller]
+    return sum(each.n_bytes for each in of_user), sum(each.n_bytes for each in own)
 
 
 # --- eviction ---------------------------------------------------------------------------
@@ -51,15 +57,17 @@ def test_nothing_is_evicted_without_need(pending, newcomer, max_bytes):
 
 
 @given(RESTS, NEWCOMER, st.integers(1, 300))
-def test_an_evicted_output_is_the_oldest_of_the_largest_user(
+def test_an_evicted_output_is_the_oldest_of_the_largest_users_largest_principal(
     pending, newcomer, max_bytes
 ):
     stay = list(pending)
     for gone in choose_evicted(pending, newcomer, max_bytes):
-        all_users = {each.uid for each in stay}
-        held = {uid: of([*stay, newcomer], uid) for uid in all_users}
-        assert held[gone.uid] == max(held.values())
-        assert gone is next(each for each in stay if each.uid == gone.uid)
+        held = {each.caller: held_by([*stay, newcomer], each.caller) for each in stay}
+        user, own = held[gone.caller]
+        assert user == max(of_user for of_user, _ in held.values())
+        principals = [held[each] for each in held if each.user == gone.caller.user]
+        assert (user, own) == max(principals)
+        assert gone is next(each for each in stay if each.caller == gone.caller)
         stay.remove(gone)
 
 
@@ -69,33 +77,39 @@ def test_a_user_who_floods_has_its_own_outputs_evicted():
     assert choose_evicted(pending, output(CARL, 30), 100) == [pending[1]]
 
 
+def test_a_principal_who_floods_has_its_own_outputs_evicted_not_anothers():
+    pending = [output(FINN, 30), output(EVE, 40), output(EVE, 40)]
+    assert choose_evicted(pending, output(EVE, 30), 120) == [pending[1]]
+    assert choose_evicted(pending, output(ANNA, 90), 190) == [pending[1]]
+
+
 class Looked:
-    """A pending output that counts the reads of its user."""
+    """A pending output that counts the reads of its caller."""
 
     n_looks = 0
 
-    def __init__(self, uid: int) -> None:
+    def __init__(self, caller: Caller) -> None:
         self.n_bytes = 1
-        self._uid = uid
+        self._caller = caller
 
     @property
-    def uid(self) -> int:
+    def caller(self) -> Caller:
         Looked.n_looks += 1
-        return self._uid
+        return self._caller
 
 
 @pytest.mark.parametrize("n_users", [1, 7, 500])
 def test_choosing_evicted_outputs_takes_few_steps(n_users):
-    pending = [Looked(number % n_users) for number in range(1000)]
+    pending = [Looked(Caller(number % n_users)) for number in range(1000)]
     Looked.n_looks = 0
-    go = choose_evicted(cast("list[PendingOutput]", pending), output(-1, 500), 600)
+    go = choose_evicted(cast("list[PendingOutput]", pending), output(ANNA, 500), 600)
     assert len(go) == 900
     assert len({*map(id, go)}) == 900
     assert Looked.n_looks <= 3 * len(pending)
 
 
 def test_among_equal_users_the_oldest_output_is_evicted():
-    pending = [output(uid, 10) for uid in (BERT, ANNA, ANNA, BERT)]
+    pending = [output(each, 10) for each in (BERT, ANNA, ANNA, BERT)]
     assert choose_evicted(pending, output(CARL, 5), 30) == pending[:2]
 
 

@@ -1,12 +1,14 @@
 import os
+from contextlib import AsyncExitStack
 
 import pytest
 from structlog.testing import capture_logs
+from trio.testing import wait_all_tasks_blocked as settled
 
 from inferd.backend.caller import Caller
 from tests.fakes.backend import Script, ScriptedBackend
 from tests.fakes.serving import LocalServer
-from tests.fakes.streams import REQUESTS, cancel, generate
+from tests.fakes.streams import REQUESTS, FrameClient, cancel, generate
 
 SELF = os.getuid()
 
@@ -62,3 +64,23 @@ async def test_a_gateways_cancel_reaches_one_principals_request_of_an_id(
         await client.send(cancel("a") + cancel("a", principal="bob"))
         endings = [(await client.answer())[-1]["stop_reason"] for _ in range(2)]
     assert endings == ["end", "cancelled"]
+
+
+async def test_answers_that_one_principal_does_not_read_cost_no_other_its_own(
+    autojump_clock,
+):
+    large = Script(tokens=("x" * 1_000_000,))  # more than a socket holds
+    server = LocalServer(ScriptedBackend(large, large, large))
+    unread = server.deps.output_quota
+    server.deps.gateways.set_uids({SELF})
+    clients: list[FrameClient] = []
+    async with server.opened(), AsyncExitStack() as stack:
+        for name in ("ann", "bob", "bob"):
+            clients.append(await stack.enter_async_context(server.connect()))
+            await clients[-1].send(generate("a", principal=name))
+            await settled()
+            if name == "ann":
+                unread.max_bytes = 5 * unread.n_bytes // 2  # so three are too many
+        assert server.n_served == 2
+        for client in (clients[0], clients[2]):
+            assert (await client.answer())[-1]["type"] == "done"

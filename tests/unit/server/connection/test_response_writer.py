@@ -4,6 +4,7 @@ import trio.testing
 from msgspec import UNSET, Raw
 
 from inferd import errors
+from inferd.backend.caller import NO_CALLER, Caller
 from inferd.errors import (
     BackendUnavailableError,
     ContextOverflowError,
@@ -48,14 +49,14 @@ def make_reply(
     *,
     within_s: float = 1,
     output_quota: OutputQuota | None = None,
-    uid: int = 1000,
+    caller: Caller = NO_CALLER,
 ) -> ResponseWriter:
     return ResponseWriter(
         stream,
         request_id,
         write_timeout_s=within_s,
         output_quota=output_quota or OutputQuota(MAX_UNREAD_BYTES),
-        uid=uid,
+        caller=caller,
     )
 
 
@@ -330,12 +331,12 @@ async def test_output_that_is_written_at_once_does_not_count(monkeypatch):
 async def test_an_answer_over_the_output_quota_is_dropped(autojump_clock):
     output_quota = OutputQuota(1_000_000)
     async with open_pair() as (ours, _):
-        reply = make_reply(ours, within_s=9, output_quota=output_quota, uid=1)
+        reply = make_reply(ours, within_s=9, output_quota=output_quota)
         reply.put([token("x" * 900_000), DONE])
 
         async def come_later():
             await trio.sleep(3)
-            with output_quota.reserve(1, 900_000):
+            with output_quota.reserve(NO_CALLER, 900_000):
                 await trio.sleep_forever()
 
         async with trio.open_nursery() as nursery:
