@@ -85,11 +85,12 @@ class ResponseAnswer:
         return msgspec.json.encode(self._response())
 
     def failure_event(self, failure: BridgeError) -> bytes:
-        """Return the event that ends a stream that fails."""
+        """Return the event that ends a stream that fails, and those that begin it."""
+        begun = b"".join(self._begin())
         self._status = "failed"
         code = _CODES.get(failure.status, "server_error")
         error = {"code": code, "message": str(failure)}
-        return self._state("failed", error=error)
+        return begun + self._state("failed", error=error)
 
     def _begin(self) -> Iterator[bytes]:
         """Yield the first events, once."""

@@ -430,6 +430,22 @@ def test_an_answer_that_is_cut_is_incomplete():
     assert kinds[-1] == "response.incomplete"
 
 
+def test_a_stream_that_fails_before_its_first_event_is_begun_all_the_same():
+    question = ask(stream=True)
+    assert question.failure_event is not None
+    found = events(question.failure_event(BridgeError(Reason.DEADLINE, "too late")))
+    assert [each["type"] for each in found] == [
+        "response.created",
+        "response.in_progress",
+        "response.failed",
+    ]
+    assert [each["response"]["status"] for each in found] == [
+        "in_progress",
+        "in_progress",
+        "failed",
+    ]
+
+
 @pytest.mark.parametrize(
     ("reason", "code"),
     [
