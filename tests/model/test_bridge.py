@@ -88,6 +88,21 @@ def test_reasoning_of_a_model_that_has_none_is_refused(client):
         )
 
 
+def test_a_stream_of_a_message_begins_with_the_tokens_of_its_prompt(bridge):
+    with (
+        anthropic.Anthropic(
+            base_url=bridge.address, api_key="none", max_retries=0
+        ) as claude,
+        claude.messages.stream(
+            model="chat", max_tokens=2, messages=[{"role": "user", "content": "hi"}]
+        ) as stream,
+    ):
+        first = next(event for event in stream if event.type == "message_start")
+        told = first.message.usage.input_tokens
+        usage = stream.get_final_message().usage
+    assert told == usage.input_tokens + (usage.cache_read_input_tokens or 0) > 0
+
+
 def test_a_changing_billing_header_leaves_the_prompt_in_the_cache(bridge):
     """A coding agent puts the header at the head of each turn's system prompt."""
     rules: Any = {

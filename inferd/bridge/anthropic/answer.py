@@ -11,7 +11,13 @@ from inferd.bridge.translation.cost import AnswerCost
 from inferd.bridge.translation.endings import stop_reason
 from inferd.bridge.translation.question import DaemonFrame
 from inferd.client.frames import ClientBlocksDone
-from inferd.wire.responses import BlockFrame, TextDelta, ThinkingDelta, ToolCall
+from inferd.wire.responses import (
+    BlockFrame,
+    ProgressFrame,
+    TextDelta,
+    ThinkingDelta,
+    ToolCall,
+)
 
 SIGNATURE: Final = "unsigned"
 """Of reasoning: clients expect one that they send back, and none is checked."""
@@ -45,6 +51,8 @@ class MessageAnswer:
         self._cost = AnswerCost()
         self._has_begun = False
         self._has_call = False
+        self._n_prompt = 0
+        """Tokens of the prompt, as far as they are known before the end."""
         self._done: ClientBlocksDone | None = None
         self._reason = ""
 
@@ -69,6 +77,8 @@ class MessageAnswer:
             case BlockFrame(block=block) if not self.has_enough:
                 yield from self._begin()
                 yield from self._take(block)
+            case ProgressFrame(total=int(total)):
+                self._n_prompt = total
             case ClientBlocksDone():
                 self._reason = stop_reason(frame, was_enough=self.has_enough)
                 self._done = frame
@@ -116,11 +126,11 @@ class MessageAnswer:
         }
 
     def _usage(self) -> Fields:
-        """Return the counts; the prompt's are known at the end alone."""
+        """Return the counts; what of the prompt was cached is known at the end alone."""
         usage = self._done.usage if self._done else None
         n_cached = usage.cached_tokens if usage else 0
         return {
-            "input_tokens": usage.input_tokens - n_cached if usage else 0,
+            "input_tokens": usage.input_tokens - n_cached if usage else self._n_prompt,
             "cache_creation_input_tokens": 0,
             "cache_read_input_tokens": n_cached,
             "output_tokens": usage.output_tokens if usage else 0,

@@ -23,6 +23,7 @@ from inferd.bridge.translation.question import Asked, Question
 from inferd.client.frames import ClientBlocksDone
 from inferd.wire.responses import (
     BlockFrame,
+    ProgressFrame,
     TextDelta,
     ThinkingDelta,
     ToolCall,
@@ -142,6 +143,14 @@ def test_an_answer_is_the_same_message_streamed_or_not():
     for name in ("id", "model", "role", "stop_reason", "stop_sequence"):
         assert getattr(put_together, name) == getattr(message, name)
     assert message.stop_reason == "tool_use"
+
+
+def test_a_stream_begins_with_the_tokens_of_its_prompt():
+    progress = ProgressFrame(id="req_1", status="prefill", processed=3, total=11)
+    queued = ProgressFrame(id="req_1", status="queued", position=2)
+    first, *_, last, _ = events(streamed(ask(), queued, progress, *ANSWER))
+    assert first["message"]["usage"]["input_tokens"] == 11
+    assert last["usage"]["input_tokens"] == 8
 
 
 def test_events_come_in_the_order_of_the_api():
