@@ -79,13 +79,21 @@ def test_a_prompt_that_does_not_fit_is_refused_with_the_numbers(client):
         client.chat.completions.create(model="chat", messages=long)
     assert caught.value.code == "context_length_exceeded"
     assert "512" in caught.value.message
+    assert caught.value.param == "messages"
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.responses.create(model="chat", input="word " * 1000)
+    assert caught.value.param == "input"
 
 
 def test_reasoning_of_a_model_that_has_none_is_refused(client):
-    with pytest.raises(openai.NotFoundError, match="no support for reasoning"):
+    with pytest.raises(openai.BadRequestError, match="no support for reasoning") as no:
         client.chat.completions.create(
             model="chat", messages=ASK, reasoning_effort="high"
         )
+    assert (no.value.code, no.value.param) == (
+        "unsupported_parameter",
+        "reasoning_effort",
+    )
 
 
 def test_a_stream_of_a_message_begins_with_the_tokens_of_its_prompt(bridge):

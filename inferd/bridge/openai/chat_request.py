@@ -27,6 +27,7 @@ Tokens = Annotated[int, Meta(ge=1, le=U32_MAX)]
 Natural = Annotated[int, Meta(ge=0, le=U32_MAX)]
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 _NOT_THINKING: Final = ("none", "minimal")
+_NAMES: Final = {"thinking": "reasoning_effort", "keep_alive_s": "keep_alive"}
 
 
 class StreamOptions(Strict, frozen=True):
@@ -100,7 +101,12 @@ def ask_chat(body: bytes, asked: Asked) -> Question:
         has_logprobs=chat.logprobs,
         allows_one_call=not chat.parallel_tool_calls,
     )
-    return Question(with_sampling(request, chat), ChatAnswer(form), chat.stream)
+    return Question(
+        with_sampling(request, chat),
+        ChatAnswer(form),
+        chat.stream,
+        field_names=_NAMES,
+    )
 
 
 def with_sampling(request: BlocksRequest, chat: SamplingFields) -> BlocksRequest:

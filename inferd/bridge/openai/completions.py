@@ -24,6 +24,7 @@ from inferd.wire.responses import BlockFrame, TextDelta
 
 DEFAULT_TOKENS: Final = 16
 """Tokens of an answer for which the request sets no bound, as in OpenAI's API."""
+_NAMES: Final = {"messages": "prompt", "keep_alive_s": "keep_alive"}
 Fields = dict[str, object]
 
 
@@ -48,7 +49,9 @@ def ask_completion(body: bytes, asked: Asked) -> Question:
     answer = CompletionAnswer(
         asked, wanted.model or "", includes_usage=includes_usage(wanted)
     )
-    return Question(with_sampling(request, wanted), answer, wanted.stream)
+    return Question(
+        with_sampling(request, wanted), answer, wanted.stream, field_names=_NAMES
+    )
 
 
 def _prompt(prompt: str | list[object]) -> str:

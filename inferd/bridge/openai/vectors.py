@@ -52,7 +52,8 @@ def ask_embeddings(body: bytes, asked: Asked) -> Question:
         task=wanted.task,
     )
     is_base64 = wanted.encoding_format == "base64"
-    return Question(request, EmbeddingsAnswer(wanted.model, is_base64=is_base64))
+    answer = EmbeddingsAnswer(wanted.model, is_base64=is_base64)
+    return Question(request, answer, field_names={"messages": "input"})
 
 
 def _texts(given: str | Sequence[object]) -> list[str]:
@@ -161,7 +162,8 @@ def ask_rerank(body: bytes, asked: Asked) -> Question:
         top_n=wanted.top_n,
     )
     shown = texts if wanted.return_documents else None
-    return Question(request, RankAnswer(asked, wanted.model, shown))
+    answer = RankAnswer(asked, wanted.model, shown)
+    return Question(request, answer, field_names={"messages": "documents"})
 
 
 class RankAnswer:

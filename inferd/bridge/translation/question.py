@@ -1,7 +1,7 @@
 """What an API makes of a request: a request of the daemon, and the form of its answer."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from inferd.bridge.translation.failures import BridgeError
@@ -68,6 +68,8 @@ class Question:
     failure_event: Callable[[BridgeError], bytes] | None = None
     """The event that ends this answer's stream if it fails, where that depends on what was
     sent before; else the form of the API's streams has it."""
+    field_names: Mapping[str, str] = field(default_factory=dict)
+    """The API's names of fields that the daemon names in another way."""
 
 
 @dataclass(frozen=True, kw_only=True)

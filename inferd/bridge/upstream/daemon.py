@@ -1,7 +1,7 @@
 """The daemon's sockets: a connection for each request, and only so many at once."""
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import cast
@@ -71,7 +71,7 @@ class DaemonClient:
 
         Cancellation: ends the request.
         """
-        with self._slot(principal), _telling_failures():
+        with self._slot(principal), _telling_failures(question.field_names):
             async with AsyncClient(self._directory) as client:
                 frames = self._send(client, question.request, principal)
                 async with aclosing(frames):
@@ -169,9 +169,9 @@ class DaemonClient:
 
 
 @contextmanager
-def _telling_failures() -> Iterator[None]:
+def _telling_failures(names: Mapping[str, str]) -> Iterator[None]:
     """Turn errors of the client library into failures of the bridge."""
     try:
         yield
     except (NoDaemonError, ClientError, OSError) as error:
-        raise failure_of(error) from error
+        raise failure_of(error, names) from error

@@ -39,18 +39,25 @@ _FIELDS: Final = frozenset(
         *RerankRequest.__struct_fields__,
     )
 )
+_SAME_NAMES: Final[Mapping[str, str]] = {}
+NO_REASONING: Final = "has no support for reasoning traces"
+"""How the daemon refuses to reason with the model that a request names."""
 RETRY_UNAVAILABLE_S: Final = 1.0
 """Seconds after which a caller may ask again while no daemon answers."""
 
 
-def failure_of(error: Exception) -> BridgeError:
+def failure_of(error: Exception, names: Mapping[str, str] = _SAME_NAMES) -> BridgeError:
     """Return what a caller is told of an error of the client library.
 
     Paths and uids of this machine are left out.
+
+    Args:
+        error: of the client library.
+        names: the API's names of fields that the daemon names in another way.
     """
     match error:
         case RequestFailedError(frame=frame):
-            return refusal_of(frame)
+            return refusal_of(frame, names)
         case NoDaemonError():
             text = "the daemon is not running, or does not serve this"
         case UntrustedServerError():
@@ -66,16 +73,22 @@ def failure_of(error: Exception) -> BridgeError:
     return BridgeError(Reason.UNAVAILABLE, text, retry_after_s=RETRY_UNAVAILABLE_S)
 
 
-def refusal_of(frame: ClientErrorFrame) -> BridgeError:
-    """Return what a caller is told of an error frame."""
+def refusal_of(
+    frame: ClientErrorFrame, names: Mapping[str, str] = _SAME_NAMES
+) -> BridgeError:
+    """Return what a caller is told of an error frame; ``names`` as above."""
     reason = _REASONS.get(frame.code, Reason.INTERNAL)
     text = frame.message.removeprefix(_PREFIX)
     if isinstance(frame.prompt_tokens, int) and isinstance(frame.n_ctx, int):
-        return _overflow(frame, frame.prompt_tokens, frame.n_ctx)
+        return _overflow(frame, names, frame.prompt_tokens, frame.n_ctx)
+    if reason is Reason.MODEL_NOT_FOUND and f" {NO_REASONING}; " in text:
+        asking = names.get("thinking", "thinking")
+        return BridgeError(Reason.UNSUPPORTED, f"{asking}: {text}", param=asking)
     param = None
     if reason is Reason.INVALID_REQUEST:
         found = _FIELD.match(text)
         param = found[0] if found and found[0] in _FIELDS else None
+        param = names.get(param, param) if param else None
     if reason is Reason.MODEL_NOT_FOUND:
         param = "model"
     after_ms = frame.retry_after_ms
@@ -87,12 +100,14 @@ def refusal_of(frame: ClientErrorFrame) -> BridgeError:
     )
 
 
-def _overflow(frame: ClientErrorFrame, n_tokens: int, n_ctx: int) -> BridgeError:
+def _overflow(
+    frame: ClientErrorFrame, names: Mapping[str, str], n_tokens: int, n_ctx: int
+) -> BridgeError:
     at_least = "at least " if frame.at_least is True else ""
     over = f"; {at_least}{frame.tokens_over} too many" if frame.tokens_over else ""
     return BridgeError(
         Reason.CONTEXT_OVERFLOW,
         f"This model's maximum context length is {n_ctx} tokens, and the prompt has "
         f"{at_least}{n_tokens}{over}",
-        param="messages",
+        param=names.get("messages", "messages"),
     )

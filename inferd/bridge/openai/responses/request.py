@@ -26,6 +26,13 @@ SKIPPED_TOOLS: Final = "inferd_skipped_tools"
 """Key of a response's metadata that names the tools which the model was not offered."""
 _LOGPROBS: Final = "message.output_text.logprobs"
 _NOT_THINKING: Final = ("none", "minimal")
+_NAMES: Final = {
+    "messages": "input",
+    "thinking": "reasoning",
+    "max_tokens": "max_output_tokens",
+    "response_format": "text",
+    "keep_alive_s": "keep_alive",
+}
 
 
 class TextConfig(Strict, frozen=True, kw_only=True):
@@ -108,7 +115,9 @@ def ask_response(body: bytes, asked: Asked) -> Question:
         allows_one_call=not wanted.parallel_tool_calls,
     )
     answer = ResponseAnswer(form)
-    return Question(request, answer, wanted.stream, answer.failure_event)
+    return Question(
+        request, answer, wanted.stream, answer.failure_event, field_names=_NAMES
+    )
 
 
 def _refuse_contradictions(wanted: ResponseRequest) -> None:

@@ -1,11 +1,14 @@
 import pytest
 
+from inferd.backend.capabilities import BackendCapabilities
 from inferd.bridge.translation.failures import Reason
 from inferd.bridge.upstream.failures import failure_of, refusal_of
 from inferd.client.discovery import NoDaemonError
 from inferd.client.exchange import ConnectionLostError, ProtocolError
 from inferd.client.frames import ClientErrorFrame
-from inferd.errors import ErrorCode
+from inferd.errors import ErrorCode, ModelNotFoundError
+from inferd.routing import HAS_REASONING, route
+from tests.fakes.backend import ScriptedBackend
 
 
 def frame(code: str, message: str = "no", **fields: object) -> ClientErrorFrame:
@@ -31,6 +34,28 @@ def test_an_overflow_has_the_numbers():
     )
     assert failure.reason is Reason.CONTEXT_OVERFLOW
     assert all(number in str(failure) for number in ("900", "512", "388"))
+
+
+def test_fields_have_the_names_of_the_api():
+    names = {"messages": "input", "max_tokens": "max_output_tokens"}
+    overflow = frame("invalid_request", prompt_tokens=900, n_ctx=512)
+    assert (refusal_of(overflow, names).param, refusal_of(overflow).param) == (
+        "input",
+        "messages",
+    )
+    bound = frame("invalid_request", "invalid request: max_tokens 0 is too small")
+    assert refusal_of(bound, names).param == "max_output_tokens"
+    assert refusal_of(bound, {"messages": "input"}).param == "max_tokens"
+
+
+def test_reasoning_that_a_model_has_not_is_a_field_at_fault_and_no_missing_model():
+    plain = ScriptedBackend(name="chat", capabilities=BackendCapabilities())
+    with pytest.raises(ModelNotFoundError) as caught:
+        route([plain], [HAS_REASONING], "chat")
+    refused = frame(caught.value.code, str(caught.value), models=[])
+    failure = refusal_of(refused, {"thinking": "reasoning_effort"})
+    assert (failure.reason, failure.status) == (Reason.UNSUPPORTED, 400)
+    assert failure.param == "reasoning_effort"
 
 
 def test_a_field_at_fault_is_named_only_if_it_is_one():
