@@ -165,6 +165,18 @@ def test_a_response_is_streamed_and_its_calls_go_round(client):
     assert (again.output_text, again.status) == ("Hello wörld", "completed")
 
 
+def test_the_tool_runner_goes_on_without_a_thread(claude):
+    @anthropic.beta_tool
+    def weather(city: str) -> str:
+        """Tell the weather of a city."""
+        return f"{city}: 12 °C"
+
+    turns = claude.beta.messages.tool_runner(
+        model="caller", max_tokens=99, messages=HI, tools=[weather], max_iterations=2
+    )
+    assert [turn.stop_reason for turn in turns] == ["tool_use"] * 2
+
+
 def test_a_response_that_fails_in_mid_stream_says_so(make_daemon):
     dying = mock(tokens=["a", "b", "c"], die_after_tokens=2, token_delay_ms=20)
     daemon = make_daemon({"backend": [dying]}).start()

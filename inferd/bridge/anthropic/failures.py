@@ -26,9 +26,15 @@ _TYPES: Final[Mapping[int, str]] = {
 }
 
 
+_NO_THREADS: Final = {"error_code": "thread_unsupported_request"}
+"""By which the SDK knows that it has to send the whole conversation."""
+
+
 def failure_body(failure: BridgeError) -> bytes:
     """Return the body of a failure."""
-    error = {"type": _type_of(failure), "message": str(failure)}
+    error: dict[str, object] = {"type": _type_of(failure), "message": str(failure)}
+    if failure.reason is Reason.UNSUPPORTED and failure.param == "thread":
+        error["details"] = _NO_THREADS
     return msgspec.json.encode({"type": "error", "error": error})
 
 

@@ -80,6 +80,11 @@ MESSAGES: Final = FieldTable(
         *ignored("diagnostics", note="The daemon's log says why a cache was missed."),
         *refused("inference_geo", note="answers are generated where the daemon runs"),
         *refused("container", note="the bridge runs no code"),
+        *refused(
+            "thread",
+            note="no conversation is held; the SDK's tool runner, which asks for it, then "
+            "sends all of it with each turn",
+        ),
         *refused("output_format", note="use output_config.format"),
     ),
 )

@@ -19,7 +19,7 @@ class CustomTool(Cacheable, frozen=True, kw_only=True):
 
     name: str
     input_schema: dict[str, object]
-    description: str = ""
+    description: str | None = None
     type: Literal["custom"] | None = None
     strict: bool | None = None
     input_examples: list[dict[str, object]] | None = None
@@ -103,7 +103,7 @@ def _tool(value: object, place: str, *, is_forced: bool) -> Tool:
 
 
 def _description(tool: CustomTool) -> Iterator[str]:
-    yield tool.description
+    yield tool.description or ""
     if tool.input_examples:
         yield "\n\nExamples of its input:"
     for example in tool.input_examples or []:

@@ -58,6 +58,8 @@ class CalledFunction(Strict, frozen=True, kw_only=True):
     name: str
     arguments: str
     """JSON."""
+    parsed_arguments: object = None
+    """The same once more: OpenAI's client adds it, and sends it back."""
 
 
 class Call(Strict, frozen=True, kw_only=True):
@@ -102,6 +104,8 @@ class AssistantMessage(Strict, frozen=True, tag_field="role", tag="assistant"):
     annotations: list[object] | None = None
     audio: None = None
     function_call: None = None
+    parsed: object = None
+    """The content once more: OpenAI's client adds it, and sends it back."""
 
 
 class ToolMessage(Strict, frozen=True, tag_field="role", tag="tool"):

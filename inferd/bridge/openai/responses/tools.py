@@ -25,6 +25,7 @@ class ResponseFunction(Strict, frozen=True, kw_only=True):
     parameters: Fields | None = None
     strict: bool | None = None
     allowed_callers: list[Literal["direct"]] | None = None
+    is_async: Literal[False] | None = msgspec.field(default=None, name="async")
     defer_loading: bool | None = None
     """Without effect: all functions are in the prompt."""
     output_schema: Fields | None = None

@@ -237,6 +237,7 @@ def test_a_count_has_the_whole_prompt_and_computes_nothing():
         ({"max_tokens": -1}, Reason.INVALID_REQUEST, "max_tokens"),
         ({"speed": "fast"}, Reason.UNSUPPORTED, "speed"),
         ({"mcp_servers": [{}]}, Reason.UNSUPPORTED, "mcp_servers"),
+        ({"thread": {"type": "create"}}, Reason.UNSUPPORTED, "thread"),
         ({"container": "c"}, Reason.UNSUPPORTED, "container"),
         ({"tool_choice": {"type": "any"}}, Reason.INVALID_REQUEST, "tool_choice"),
         (

@@ -156,6 +156,16 @@ def test_tools_and_their_choice_are_passed_on():
     assert request(tools=[TOOL], tool_choice="required").tool_choice == "required"
 
 
+def test_a_parsed_answer_of_openais_client_may_be_sent_back():
+    function = {"name": "f", "arguments": "{}", "parsed_arguments": {"a": 1}}
+    calls = [{"id": "c", "type": "function", "function": function}]
+    answer = {"role": "assistant", "content": "{}", "parsed": {"b": 2}}
+    plain = {"role": "assistant", "content": "{}", "tool_calls": calls}
+    [_, found] = request(messages=[*HI, {**answer, "tool_calls": calls}]).messages
+    del function["parsed_arguments"]
+    assert [found] == request(messages=[plain]).messages
+
+
 def test_formats_become_structures():
     schema = {"type": "object", "properties": {"b": {}, "a": {}}}
     named = {"name": "x", "schema": schema, "strict": True}

@@ -31,7 +31,7 @@ ASKED = Asked(request_id="req_1", created_s=7, default_max_tokens=99)
 EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 TOOL = {"type": "function", "name": "weather", "parameters": SCHEMA, "strict": False}
-TIME = {**TOOL, "name": "time"}
+TIME = {**TOOL, "name": "time", "async": False}
 NAMED = {"type": "function", "name": "weather"}
 
 
