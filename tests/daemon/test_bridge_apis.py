@@ -6,12 +6,20 @@ from typing import Any
 import anthropic
 import openai
 import pytest
+from pydantic import BaseModel
 
 from tests.daemon.bridge import BridgeProcess, bridge_to, no_requests
 from tests.daemon.fixtures import daemons
 from tests.daemon.harness import DaemonProcess, mock
 
 pytestmark = pytest.mark.slow
+
+
+class WeatherArguments(BaseModel):
+    """Arguments of the scripted call."""
+
+    city: str
+
 
 HI: Any = [{"role": "user", "content": "hi"}]
 TOOL: Any = {"name": "weather", "input_schema": {"type": "object"}}
@@ -163,6 +171,27 @@ def test_a_response_is_streamed_and_its_calls_go_round(client):
         ],
     )
     assert (again.output_text, again.status) == ("Hello wörld", "completed")
+
+
+def test_strict_tools_that_the_clients_insist_on_are_called_and_go_round(
+    bridge, client
+):
+    """The parser of OpenAI's client takes no others, whatever ``tool_choice`` is."""
+    asked: Any = {
+        "model": "caller",
+        "tools": [openai.pydantic_function_tool(WeatherArguments, name="weather")],
+    }
+    chats = client.chat.completions
+    message = chats.parse(messages=HI, **asked).choices[0].message
+    assert message.tool_calls[0].function.parsed_arguments == WeatherArguments(
+        city="Köln"
+    )
+    results: Any = [
+        {"role": "tool", "tool_call_id": call.id, "content": "12 °C"}
+        for call in message.tool_calls
+    ]
+    raw = chats.with_raw_response.create(messages=[*HI, message, *results], **asked)
+    assert raw.headers["x-inferd-unenforced"] == "tools[0].function.strict"
 
 
 def test_the_tool_runner_goes_on_without_a_thread(claude):

@@ -1,5 +1,6 @@
 """A request for a message, and the daemon's request that it becomes."""
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import msgspec
@@ -12,7 +13,14 @@ from inferd.bridge.anthropic.count import CountAnswer
 from inferd.bridge.anthropic.messages import AssistantTurn, Turn, to_messages
 from inferd.bridge.anthropic.system import to_system
 from inferd.bridge.anthropic.tables import COUNT_TOKENS, MESSAGES
-from inferd.bridge.anthropic.tools import MessageToolChoice, to_choice, to_tools
+from inferd.bridge.anthropic.tools import (
+    CustomTool,
+    MessageToolChoice,
+    to_choice,
+    to_custom,
+    to_tool,
+    unenforced_tools,
+)
 from inferd.bridge.translation.body import read_body
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.translation.objects import Strict
@@ -78,8 +86,9 @@ def ask_message(body: bytes, asked: Asked) -> Question:
     wanted = read_body(body, MESSAGES, MessageRequest)
     _refuse_prefill(wanted)
     is_prefill = wanted.max_tokens == 0
+    tools = to_custom(wanted.tools)
     request = replace(
-        _prompt(wanted, asked),
+        _prompt(wanted, tools, asked),
         temperature=wanted.temperature,
         top_p=wanted.top_p,
         top_k=wanted.top_k,
@@ -98,7 +107,14 @@ def ask_message(body: bytes, asked: Asked) -> Question:
         and wanted.thinking.display == "omitted",
         is_prefill=is_prefill,
     )
-    return Question(request, MessageAnswer(form), wanted.stream)
+    return Question(
+        request,
+        MessageAnswer(form),
+        wanted.stream,
+        unenforced=unenforced_tools(
+            tools, wanted.tool_choice, has_form=request.response_format is not None
+        ),
+    )
 
 
 def ask_count(body: bytes, asked: Asked) -> Question:
@@ -108,11 +124,14 @@ def ask_count(body: bytes, asked: Asked) -> Question:
         BridgeError: it has something that is not served, or that contradicts itself.
     """
     wanted = read_body(body, COUNT_TOKENS, PromptRequest)
-    request = replace(_prompt(wanted, asked), max_tokens=0)
+    tools = to_custom(wanted.tools)
+    request = replace(_prompt(wanted, tools, asked), max_tokens=0)
     return Question(request, CountAnswer())
 
 
-def _prompt(wanted: PromptRequest, asked: Asked) -> BlocksRequest:
+def _prompt(
+    wanted: PromptRequest, tools: Sequence[CustomTool], asked: Asked
+) -> BlocksRequest:
     """Return the daemon's request with all that is part of the prompt."""
     if not wanted.messages:
         raise BridgeError(
@@ -122,8 +141,8 @@ def _prompt(wanted: PromptRequest, asked: Asked) -> BlocksRequest:
         id=asked.request_id,
         model=wanted.model,
         messages=[*to_system(wanted.system), *to_messages(wanted.messages)],
-        tools=to_tools(wanted.tools, wanted.tool_choice),
-        tool_choice=to_choice(wanted.tool_choice, has_tools=bool(wanted.tools)),
+        tools=[to_tool(tool) for tool in tools],
+        tool_choice=to_choice(wanted.tool_choice, has_tools=bool(tools)),
         thinking=_thinks(wanted.thinking),
         response_format=_format(wanted.output_config),
     )

@@ -23,8 +23,10 @@ _PROMPT: Final = (
     ),
     *honoured(
         "tools",
-        note="With an `input_schema`; others are refused. `strict` needs a `tool_choice` "
-        "that forces a call, since only then calls are held to their schemas. "
+        note="With an `input_schema`; others are refused. Calls are held to their schemas "
+        "where `tool_choice` forces a call or `output_config` has a `format`, `strict` or "
+        "not; else one is as the model writes it, and the header `x-inferd-unenforced` of "
+        "the answer lists the tools that are `strict`. "
         "`input_examples` are added to the description; `defer_loading` and "
         "`eager_input_streaming` are ignored.",
     ),
@@ -35,7 +37,7 @@ _PROMPT: Final = (
     ),
     *honoured(
         "thinking",
-        note="`enabled` asks for reasoning, and is refused where the model has none; "
+        note="`enabled` asks for reasoning, and is refused with 400 where the model has none; "
         "`budget_tokens` is no bound of its own beside `max_tokens`. `adaptive` leaves it "
         "to the service, which does without; `display` may be `omitted`.",
     ),

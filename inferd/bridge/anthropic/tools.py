@@ -10,6 +10,7 @@ from inferd.bridge.anthropic.content import Cacheable
 from inferd.bridge.translation.body import convert
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.translation.objects import Strict
+from inferd.bridge.translation.strictness import unenforced
 from inferd.limits.bridge import MAX_STATED_CHARS
 from inferd.wire.blocks import NamedTool, Tool
 
@@ -47,18 +48,30 @@ class _ToolType(Struct):
     type: object = None
 
 
-def to_tools(tools: Sequence[object], choice: MessageToolChoice | None) -> list[Tool]:
-    """Translate tools.
+def to_custom(tools: Sequence[object]) -> list[CustomTool]:
+    """Read tools.
 
     Raises:
-        BridgeError: one is none of the caller's own, or ``strict`` where calls are not held
-            to their schemas.
+        BridgeError: one is none of the caller's own.
     """
-    is_forced = choice is not None and choice.is_forced
-    return [
-        _tool(tool, f"tools[{index}]", is_forced=is_forced)
-        for index, tool in enumerate(tools)
-    ]
+    return [_custom(tool, f"tools[{index}]") for index, tool in enumerate(tools)]
+
+
+def to_tool(tool: CustomTool) -> Tool:
+    """Translate a tool."""
+    schema = Raw(msgspec.json.encode(tool.input_schema))
+    return Tool(tool.name, "".join(_description(tool)), schema)
+
+
+def unenforced_tools(
+    tools: Sequence[CustomTool], choice: MessageToolChoice | None, *, has_form: bool
+) -> str:
+    """Name the tools that are ``strict`` where calls are not held to their schemas."""
+    places = (
+        f"tools[{index}].strict" for index, tool in enumerate(tools) if tool.strict
+    )
+    is_forced = choice is not None and choice.type != "auto"
+    return unenforced(places, is_forced=is_forced, has_form=has_form)
 
 
 def to_choice(
@@ -81,7 +94,7 @@ def to_choice(
     return daemon if has_tools else None
 
 
-def _tool(value: object, place: str, *, is_forced: bool) -> Tool:
+def _custom(value: object, place: str) -> CustomTool:
     kind = convert(value, _ToolType).type
     if kind not in (None, "custom"):
         raise BridgeError(
@@ -90,16 +103,7 @@ def _tool(value: object, place: str, *, is_forced: bool) -> Tool:
             "those with an input_schema are",
             param=place,
         )
-    tool = convert(value, CustomTool)
-    if tool.strict and not is_forced:
-        raise BridgeError(
-            Reason.UNSUPPORTED,
-            f"{place}.strict: calls are held to their schemas only where tool_choice is "
-            "any or tool",
-            param=f"{place}.strict",
-        )
-    schema = Raw(msgspec.json.encode(tool.input_schema))
-    return Tool(tool.name, "".join(_description(tool)), schema)
+    return convert(value, CustomTool)
 
 
 def _description(tool: CustomTool) -> Iterator[str]:

@@ -35,6 +35,8 @@ from inferd.config.bridge import BridgeSettings
 from inferd.limits.bridge import THREADED_BODY_BYTES
 
 EXCHANGE: Final = "inferd.exchange"
+UNENFORCED_HEADER: Final = "x-inferd-unenforced"
+"""Names what a request asks for and an answer need not keep."""
 """Key of a scope under which routes find the exchange."""
 Handler = Callable[[HttpExchange, Mapping[str, str]], Awaitable[None]]
 
@@ -212,6 +214,8 @@ class BridgeApp:
         question = await trio.to_thread.run_sync(ask) if is_large else ask()
         del body, ask
         exchange.extra_headers.update(self._queue_headers())
+        if question.unenforced:
+            exchange.extra_headers[UNENFORCED_HEADER] = question.unenforced
         try:
             async with exchange.ended_by_hang_up():
                 await answer(

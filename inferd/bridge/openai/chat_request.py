@@ -15,6 +15,7 @@ from inferd.bridge.openai.tools import (
     to_choice,
     to_format,
     to_tools,
+    unenforced_tools,
 )
 from inferd.bridge.translation.body import read_body
 from inferd.bridge.translation.failures import BridgeError, Reason
@@ -85,7 +86,7 @@ def ask_chat(body: bytes, asked: Asked) -> Question:
     request = BlocksRequest(
         id=asked.request_id,
         messages=to_messages(chat.messages),
-        tools=to_tools(chat.tools, chat.tool_choice),
+        tools=to_tools(chat.tools),
         tool_choice=to_choice(chat.tool_choice, has_tools=bool(chat.tools)),
         response_format=to_format(chat.response_format),
         logprobs=_n_logprobs(chat),
@@ -106,6 +107,11 @@ def ask_chat(body: bytes, asked: Asked) -> Question:
         ChatAnswer(form),
         chat.stream,
         field_names=_NAMES,
+        unenforced=unenforced_tools(
+            chat.tools,
+            chat.tool_choice,
+            has_form=request.response_format is not None,
+        ),
     )
 
 

@@ -45,8 +45,10 @@ CHAT: Final = FieldTable(
         *_STREAM,
         *honoured(
             "tools",
-            note="Functions. `strict` needs a `tool_choice` that forces a call, since "
-            "only then calls are held to their schemas.",
+            note="Functions. Calls are held to their schemas where `tool_choice` forces a "
+            "call or `response_format` is JSON, `strict` or not; else one is as the model "
+            "writes it, and the header `x-inferd-unenforced` of the answer lists the tools "
+            "that are `strict`.",
         ),
         *honoured("tool_choice", note="Enforced while the answer is generated."),
         *honoured(
@@ -58,7 +60,7 @@ CHAT: Final = FieldTable(
         *honoured(
             "reasoning_effort",
             note="`none` and `minimal` switch reasoning off, all others on alike; refused "
-            "where the model does not reason.",
+            "with 400 where the model does not reason.",
         ),
         *_WHO,
         *refused(

@@ -8,10 +8,10 @@ from msgspec import Raw
 
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.translation.objects import Strict
+from inferd.bridge.translation.strictness import unenforced
 from inferd.wire.blocks import NamedTool, ResponseFormat, Tool
 
 _NO_ARGUMENTS: Final[dict[str, object]] = {"type": "object", "properties": {}}
-_FORCED: Final = "required"
 
 
 class Function(Strict, frozen=True):
@@ -70,22 +70,8 @@ Choice = Literal["auto", "none", "required"] | NamedChoice
 Format = TextFormat | ObjectFormat | SchemaFormat
 
 
-def to_tools(tools: Sequence[FunctionTool], choice: Choice | None) -> list[Tool]:
-    """Translate tools.
-
-    Raises:
-        BridgeError: one is ``strict`` where calls are not held to their schemas.
-    """
-    is_forced = choice == _FORCED or isinstance(choice, NamedChoice)
-    for index, tool in enumerate(tools):
-        if tool.function.strict and not is_forced:
-            place = f"tools[{index}].function.strict"
-            raise BridgeError(
-                Reason.UNSUPPORTED,
-                f"{place}: calls are held to their schemas only where tool_choice is "
-                "required or names a function",
-                param=place,
-            )
+def to_tools(tools: Sequence[FunctionTool]) -> list[Tool]:
+    """Translate tools."""
     return [
         Tool(
             tool.function.name,
@@ -94,6 +80,18 @@ def to_tools(tools: Sequence[FunctionTool], choice: Choice | None) -> list[Tool]
         )
         for tool in tools
     ]
+
+
+def unenforced_tools(
+    tools: Sequence[FunctionTool], choice: Choice | None, *, has_form: bool
+) -> str:
+    """Name the tools that are ``strict`` where calls are not held to their schemas."""
+    places = (
+        f"tools[{index}].function.strict"
+        for index, tool in enumerate(tools)
+        if tool.function.strict
+    )
+    return unenforced(places, is_forced=choice not in (None, "auto"), has_form=has_form)
 
 
 def to_choice(choice: Choice | None, *, has_tools: bool) -> str | NamedTool | None:

@@ -70,6 +70,8 @@ class Question:
     sent before; else the form of the API's streams has it."""
     field_names: Mapping[str, str] = field(default_factory=dict)
     """The API's names of fields that the daemon names in another way."""
+    unenforced: str = ""
+    """The places of what is asked for and not enforced, which a header tells."""
 
 
 @dataclass(frozen=True, kw_only=True)

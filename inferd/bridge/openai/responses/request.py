@@ -89,7 +89,8 @@ def ask_response(body: bytes, asked: Asked) -> Question:
     """
     wanted = read_body(body, RESPONSES, ResponseRequest)
     _refuse_contradictions(wanted)
-    chosen = choose_tools(wanted.tools, wanted.tool_choice)
+    form = to_format(wanted.text.format)
+    chosen = choose_tools(wanted.tools, wanted.tool_choice, has_form=form is not None)
     n_alternatives = _n_alternatives(wanted)
     request = BlocksRequest(
         id=asked.request_id,
@@ -97,7 +98,7 @@ def ask_response(body: bytes, asked: Asked) -> Question:
         messages=[*_instructions(wanted), *to_messages(wanted.input)],
         tools=chosen.tools,
         tool_choice=chosen.choice,
-        response_format=to_format(wanted.text.format),
+        response_format=form,
         thinking=_thinks(wanted.reasoning),
         max_tokens=wanted.max_output_tokens or asked.default_max_tokens,
         temperature=wanted.temperature,
@@ -107,16 +108,21 @@ def ask_response(body: bytes, asked: Asked) -> Question:
         stream=wanted.stream,
         keep_alive_s=wanted.keep_alive,
     )
-    form = ResponseForm(
+    answer_form = ResponseForm(
         request_id=asked.request_id,
         created_s=asked.created_s,
         stated=_stated(wanted, chosen),
         n_alternatives=n_alternatives,
         allows_one_call=not wanted.parallel_tool_calls,
     )
-    answer = ResponseAnswer(form)
+    answer = ResponseAnswer(answer_form)
     return Question(
-        request, answer, wanted.stream, answer.failure_event, field_names=_NAMES
+        request,
+        answer,
+        wanted.stream,
+        answer.failure_event,
+        field_names=_NAMES,
+        unenforced=chosen.unenforced,
     )
 
 

@@ -25,8 +25,10 @@ RESPONSES: Final = FieldTable(
         *honoured(
             "tools",
             note="Functions. Tools of other types are skipped, and `inferd_skipped_tools` "
-            "in the `metadata` of the response names them. `strict` needs a `tool_choice` "
-            "that forces a call, since only then calls are held to their schemas.",
+            "in the `metadata` of the response names them. Calls are held to their schemas "
+            "where `tool_choice` forces a call or `text.format` is JSON, `strict` or not; "
+            "else one is as the model writes it, the response repeats its tools with "
+            "`strict` false, and the header `x-inferd-unenforced` lists them.",
         ),
         *honoured(
             "tool_choice",
@@ -44,7 +46,7 @@ RESPONSES: Final = FieldTable(
         *honoured(
             "reasoning",
             note="`effort`: `none` and `minimal` switch reasoning off, all others on alike; "
-            "refused where the model does not reason. Reasoning is sent as it is, without "
+            "refused with 400 where the model does not reason. Reasoning is sent as it is, without "
             "a `summary`.",
         ),
         *honoured(

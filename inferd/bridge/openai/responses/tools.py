@@ -9,6 +9,7 @@ from msgspec import Raw, Struct
 from inferd.bridge.translation.body import convert
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.translation.objects import Strict
+from inferd.bridge.translation.strictness import unenforced
 from inferd.limits.bridge import MAX_STATED_CHARS
 from inferd.wire.blocks import NamedTool, ResponseFormat, Tool
 
@@ -51,9 +52,12 @@ class ChosenTools(Struct, frozen=True, kw_only=True):
     tools: list[Tool]
     choice: str | NamedTool | None
     stated: list[Fields]
-    """The functions as the request has them, which the response repeats."""
+    """The functions as the request has them, which the response repeats; ``strict`` only
+    where that is enforced."""
     skipped: str
     """The places and types of tools that the model is not offered; empty for none."""
+    unenforced: str
+    """The places of functions that are ``strict`` to no effect; empty for none."""
 
 
 class TypedFormat(Strict, frozen=True, kw_only=True, omit_defaults=True):
@@ -66,26 +70,33 @@ class TypedFormat(Strict, frozen=True, kw_only=True, omit_defaults=True):
     strict: bool | None = None
 
 
-def choose_tools(tools: Sequence[Fields], choice: Choice | None) -> ChosenTools:
+def choose_tools(
+    tools: Sequence[Fields], choice: Choice | None, *, has_form: bool
+) -> ChosenTools:
     """Translate tools: functions; those of another type are skipped.
 
     A model that is not offered a tool does without it, and agents send tools of types that
     only one service has. One that the choice names is refused.
 
     Raises:
-        BridgeError: the choice cannot be kept, or a function is ``strict`` where calls are
-            not held to their schemas.
+        BridgeError: the choice cannot be kept.
     """
-    functions = [
-        _function(tool, f"tools[{index}]")
+    placed = {
+        f"tools[{index}]": tool
         for index, tool in enumerate(tools)
         if tool.get("type") == "function"
-    ]
-    functions = _allowed(functions, choice)
-    forced = _is_forced(choice)
-    for index, function in enumerate(functions):
-        if function.strict and not forced:
-            raise _strict(f"tools[{index}].strict")
+    }
+    all_functions = [_function(tool, place) for place, tool in placed.items()]
+    functions = _allowed(all_functions, choice)
+    not_strict = unenforced(
+        (
+            f"{place}.strict"
+            for place, function in zip(placed, all_functions, strict=True)
+            if function.strict
+        ),
+        is_forced=choice == "none" or _is_forced(choice),
+        has_form=has_form,
+    )
     return ChosenTools(
         tools=[
             Tool(
@@ -96,8 +107,12 @@ def choose_tools(tools: Sequence[Fields], choice: Choice | None) -> ChosenTools:
             for each in functions
         ],
         choice=_choice(choice, functions),
-        stated=[tool for tool in tools if tool.get("type") == "function"],
+        stated=[
+            {**tool, "strict": False} if not_strict and tool.get("strict") else tool
+            for tool in placed.values()
+        ],
         skipped=_skipped(tools),
+        unenforced=not_strict,
     )
 
 
@@ -185,15 +200,6 @@ def _skipped(tools: Sequence[Fields]) -> str:
         if tool.get("type") != "function"
     ]
     return ", ".join(others)[:MAX_STATED_CHARS]
-
-
-def _strict(place: str) -> BridgeError:
-    return BridgeError(
-        Reason.UNSUPPORTED,
-        f"{place}: calls are held to their schemas only where tool_choice is required or "
-        "names a function",
-        param=place,
-    )
 
 
 def _raw(value: object) -> Raw:

@@ -205,6 +205,22 @@ def test_reasoning_is_asked_for_where_it_is_enabled(thinking, expected):
     assert request(thinking=thinking).thinking is expected
 
 
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({}, "tools[1].strict"),
+        ({"tool_choice": {"type": "auto"}}, "tools[1].strict"),
+        ({"tool_choice": {"type": "any"}}, ""),
+        ({"tool_choice": {"type": "none"}}, ""),
+        ({"output_config": {"format": {"type": "json_schema", "schema": {}}}}, ""),
+    ],
+)
+def test_tools_are_told_that_are_strict_where_nothing_holds_calls_to_it(fields, told):
+    strict = {**TOOL, "name": "time", "description": None, "strict": True}
+    found = ask_message(body(tools=[TOOL, strict], **fields), ASKED)
+    assert found.unenforced == told
+
+
 def test_a_schema_of_the_answer_is_enforced():
     form = {"type": "json_schema", "schema": SCHEMA}
     found = request(output_config={"effort": "high", "format": form}).response_format
@@ -249,11 +265,6 @@ def test_a_count_has_the_whole_prompt_and_computes_nothing():
             {"tools": [TOOL, {"type": "bash_20250124", "name": "bash"}]},
             Reason.UNSUPPORTED,
             "tools[1]",
-        ),
-        (
-            {"tools": [{**TOOL, "strict": True}]},
-            Reason.UNSUPPORTED,
-            "tools[0].strict",
         ),
         (
             {"messages": [*HI, {"role": "assistant", "content": "It is"}]},

@@ -156,6 +156,27 @@ def test_tools_and_their_choice_are_passed_on():
     assert request(tools=[TOOL], tool_choice="required").tool_choice == "required"
 
 
+STRICT = {"type": "function", "function": {"name": "f", "strict": True}}
+JSON = {"type": "json_object"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({}, "tools[1].function.strict"),
+        ({"tool_choice": "auto"}, "tools[1].function.strict"),
+        ({"tool_choice": "required"}, ""),
+        ({"tool_choice": NAMED}, ""),
+        ({"tool_choice": "none"}, ""),
+        ({"response_format": JSON}, ""),
+        ({"response_format": {"type": "text"}}, "tools[1].function.strict"),
+    ],
+)
+def test_tools_are_told_that_are_strict_where_nothing_holds_calls_to_it(fields, told):
+    assert ask(tools=[TOOL, STRICT], **fields).unenforced == told
+    assert ask(tools=[TOOL], **fields).unenforced == ""
+
+
 def test_a_parsed_answer_of_openais_client_may_be_sent_back():
     function = {"name": "f", "arguments": "{}", "parsed_arguments": {"a": 1}}
     calls = [{"id": "c", "type": "function", "function": function}]
@@ -212,10 +233,6 @@ def test_what_is_wrong_is_refused_by_name(fields, param):
         ({"store": True}, "store"),
         ({"modalities": ["text", "audio"]}, "modalities"),
         ({"functions": []}, "functions"),
-        (
-            {"tools": [{**TOOL, "function": {"name": "f", "strict": True}}]},
-            "tools[0].function.strict",
-        ),
         (
             {
                 "messages": [

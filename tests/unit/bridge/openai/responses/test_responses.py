@@ -238,6 +238,23 @@ def test_tools_of_other_types_are_skipped_and_named():
     assert body["tools"] == [TOOL]
 
 
+@pytest.mark.parametrize(
+    ("fields", "is_enforced"),
+    [
+        ({}, False),
+        ({"tool_choice": {"type": "allowed_tools", "tools": [NAMED]}}, False),
+        ({"tool_choice": "required"}, True),
+        ({"tool_choice": NAMED}, True),
+        ({"text": {"format": {"type": "json_object"}}}, True),
+    ],
+)
+def test_tools_are_strict_in_the_response_only_if_that_is_enforced(fields, is_enforced):
+    question = ask(tools=[TIME, {**TOOL, "strict": True}], **fields)
+    assert question.unenforced == ("" if is_enforced else "tools[1].strict")
+    shown = whole(question, done())["tools"]
+    assert [tool.get("strict", False) for tool in shown] == [False, is_enforced]
+
+
 def test_a_schema_of_the_text_is_enforced():
     form = {"type": "json_schema", "name": "city", "schema": SCHEMA, "strict": True}
     found = request(text={"format": form, "verbosity": "medium"}).response_format
@@ -304,11 +321,6 @@ def test_reasoning_is_asked_for_by_its_effort(effort, expected):
             {"tools": [TOOL], "tool_choice": {"type": "function", "name": "time"}},
             Reason.UNSUPPORTED,
             "tool_choice",
-        ),
-        (
-            {"tools": [{**TOOL, "strict": True}]},
-            Reason.UNSUPPORTED,
-            "tools[0].strict",
         ),
         (
             {"tools": [{"type": "function"}]},
