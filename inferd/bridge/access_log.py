@@ -58,3 +58,16 @@ def _line(level: str, msg: str, fields: dict[str, Value]) -> str:
     given = {key: value for key, value in fields.items() if value is not None}
     record = {"t": now, "level": level, "component": "bridge", "msg": msg, **given}
     return json.dumps(record, ensure_ascii=False, separators=(",", ":"))
+
+
+def kind_of(error: BaseException) -> str:
+    """Name an exception and where it was raised, without its text."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = (
+        f" at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace else ""
+    )
+    return f"{type(error).__name__}{where}"

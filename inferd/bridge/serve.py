@@ -4,11 +4,12 @@ import os
 import signal
 import socket
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import trio
 
-from inferd.bridge.access_log import BridgeLog
+from inferd.bridge.access_log import BridgeLog, kind_of
 from inferd.bridge.http.app import BridgeApp
 from inferd.bridge.http.guard import LOCAL_NAMES, HeadRules
 from inferd.bridge.http.listen import (
@@ -51,7 +52,7 @@ def run_bridge(options: BridgeOptions) -> None:
     read_tokens(tokens)
     log = BridgeLog()
     app = _make_app(options, place, tokens, log)
-    server = HttpServer(app, settings, tls)
+    server = HttpServer(app, settings, tls, partial(_log_bug, log))
     app.metrics.gauge(
         "inferd_bridge_connections", "HTTP connections.", lambda: server.n_connections
     )
@@ -66,6 +67,11 @@ def run_bridge(options: BridgeOptions) -> None:
             place.path.unlink(missing_ok=True)
         log.write("info", "bridge.stopped")
         log.flush()
+
+
+def _log_bug(log: BridgeLog, error: Exception) -> None:
+    """Log what has ended a connection."""
+    log.write("error", "http_connection.failed", error=kind_of(error))
 
 
 def _make_app(

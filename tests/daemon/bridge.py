@@ -93,6 +93,7 @@ class BridgeProcess:
                 assert self.stop() == 0
             assert "Traceback" not in self.stderr(), self.stderr()
             assert not self.logged("http_request.failed")
+            assert not self.logged("http_connection.failed")
         finally:
             self.process.kill()
             self.process.wait()

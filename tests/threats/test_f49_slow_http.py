@@ -23,7 +23,9 @@ async def hello(scope: Any, receive: Any, send: Any) -> None:
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nx: "])
 async def test_senders_of_nothing_keep_nobody_out(sent):
-    server = HttpServer(hello, BridgeSettings(max_connections=N_CONNECTIONS), None)
+    settings = BridgeSettings(max_connections=N_CONNECTIONS)
+    failures: list[Exception] = []
+    server = HttpServer(hello, settings, None, failures.append)
     stop = trio.Event()
     with trio.fail_after(PATIENCE_S), socket.socket() as sock, ExitStack() as held:
         sock.bind(("127.0.0.1", 0))
@@ -40,6 +42,7 @@ async def test_senders_of_nothing_keep_nobody_out(sent):
             assert server.n_connections <= N_CONNECTIONS
             await stream.aclose()
             stop.set()
+    assert not failures
 
 
 def test_a_length_that_two_could_read_differently_is_refused():

@@ -14,7 +14,7 @@ from starlette.routing import Route, Router
 from starlette.types import Receive, Scope as AsgiScope, Send
 
 from inferd import __version__
-from inferd.bridge.access_log import BridgeLog
+from inferd.bridge.access_log import BridgeLog, kind_of
 from inferd.bridge.apis import APIS, api_of
 from inferd.bridge.http.answer import answer
 from inferd.bridge.http.exchange import BodyBudget, HangUpError, HttpExchange
@@ -76,9 +76,6 @@ class BridgeApp:
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if scope["type"] != "http":
-            await send({"type": "websocket.close"})
-            return
         exchange = HttpExchange(
             scope,
             receive,
@@ -119,7 +116,7 @@ class BridgeApp:
                 "http_request.failed",
                 request_id=exchange.request_id,
                 route=exchange.route,
-                error=_kind_of(error),
+                error=kind_of(error),
             )
             failure = BridgeError(
                 Reason.INTERNAL, f"a bug, logged as {exchange.request_id}"
@@ -310,16 +307,3 @@ def _routing_failure(error: HTTPException) -> BridgeError:
             Reason.METHOD_NOT_ALLOWED, f"the route takes {allow}", allow=allow
         )
     return BridgeError(Reason.ROUTE_NOT_FOUND, "there is no such route")
-
-
-def _kind_of(error: BaseException) -> str:
-    """Name an exception and where it was raised, without its text."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    where = (
-        f" at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace else ""
-    )
-    return f"{type(error).__name__}{where}"

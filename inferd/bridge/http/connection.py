@@ -39,10 +39,21 @@ class ByteStream(Protocol):
 
 
 class PlainProtocol(H11Protocol):
-    """HTTP/1.1, without the ways to HTTP/2 that hypercorn offers in clear text."""
+    """HTTP/1.1 alone: upgrades are ignored, as a server may, to HTTP/2 and WebSockets."""
 
     async def _check_protocol(self, event: h11.Request) -> None:
         """Accept the request as HTTP/1.1."""
+
+    async def _create_stream(self, request: h11.Request) -> None:
+        """Begin a request, whatever it wants to be upgraded to."""
+        headers = [pair for pair in request.headers if pair[0] != b"upgrade"]
+        plain = h11.Request(
+            method=request.method,
+            target=request.target,
+            headers=headers,
+            http_version=request.http_version,
+        )
+        await super()._create_stream(plain)
 
     async def _close_stream(self) -> None:
         """Tell the application of the end, unless it takes nothing any more.
@@ -188,7 +199,8 @@ class HttpConnection:
 
     def _is_answering(self) -> bool:
         """Tell whether a request has been read to its end, and not yet been answered."""
-        return not self.is_idle and self._protocol.connection.their_state is h11.DONE
+        state = self._protocol.connection.their_state
+        return not self.is_idle and state is not h11.SEND_BODY
 
     async def _act(self, event: Event) -> None:
         """Do what the protocol asks for."""

@@ -3,6 +3,7 @@
 import socket
 import ssl
 import struct
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, cast
 
@@ -32,6 +33,7 @@ class HttpServer:
         app: is called for each request.
         settings: the bounds.
         tls: for TLS; ``None`` without.
+        failed: is told of a bug that has ended a connection, and that one alone.
     """
 
     def __init__(
@@ -39,10 +41,12 @@ class HttpServer:
         app: ASGIApp,
         settings: BridgeSettings,
         tls: ssl.SSLContext | None,
+        failed: Callable[[Exception], None],
     ) -> None:
         self._app = ASGIWrapper(cast("ASGIFramework", app))
         self._settings = settings
         self._tls = tls
+        self._failed = failed
         self._config = _hypercorn_config(settings)
         self._context = WorkerContext(None)
         self._connections: set[HttpConnection] = set()
@@ -102,6 +106,8 @@ class HttpServer:
                 peer = peer_of(stream.socket)
                 if (ready := await self._with_tls(stream)) is not None:
                     await self._serve_http(ready, peer)
+        except Exception as error:  # noqa: BLE001  # a bug
+            self._failed(error)
         finally:
             self._n_open -= 1
             with trio.CancelScope(shield=True):

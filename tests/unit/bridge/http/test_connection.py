@@ -239,6 +239,27 @@ async def test_an_idle_connection_ends_with_the_bridge_and_a_busy_one_later(
             await busy_ended.wait()
 
 
+async def test_an_upgrade_is_ignored(autojump_clock):
+    key = b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: %b==\r\n" % (b"A" * 22)
+    upgrade = b"Connection: upgrade\r\nUpgrade: websocket\r\n" + key
+    head = GET.replace(b"\r\n\r\n", b"\r\n" + upgrade + b"\r\n")
+    async with served(at_once, pair=lockstep_stream_pair) as (client, _):
+        await client.send_all(head)
+        await client.send_all(b"what is sent while the answer is not read")
+        assert b" 200 " in await read_until(client, b"hi")
+
+
+async def test_the_end_behind_an_upgrade_is_seen(autojump_clock):
+    app = Waiting()
+    async with served(app) as (client, has_ended):
+        await client.send_all(GET[:-2] + b"Connection: upgrade\r\nUpgrade: x\r\n\r\n")
+        await app.has_begun.wait()
+        await client.send_all(b"x" * 3 * PIPELINED_BYTES)
+        with trio.fail_after(1000):
+            await has_ended.wait()
+        assert app.gone_at == 0
+
+
 PARTS = (
     b"GET / HTTP/1.1\r\n",
     b"POST / HTTP/1.1\r\n",
@@ -267,8 +288,5 @@ def test_any_bytes_are_answered_or_end_the_connection(parts):
 
 
 async def respond_or_refuse(scope: Any, receive: Any, send: Any) -> None:
-    if scope["type"] == "websocket":
-        await send({"type": "websocket.close"})
-        return
     await receive()
     await respond(send)
