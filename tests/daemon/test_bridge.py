@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -274,6 +275,21 @@ def test_the_commands_of_the_readme_work(daemon, bridge):
     words = add.removeprefix(f"{serve} ").split()
     assert command(daemon, *words).stdout.startswith("inferd-")
     assert command(daemon, "token", "remove", "ada").returncode == 0
+
+
+def test_a_request_in_a_body_of_ambiguous_length_is_not_answered(bridge):
+    inner = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    body = b"0\r\n\r\n" + inner
+    lengths = b"Content-Length: %d\r\nTransfer-Encoding: chunked" % len(body)
+    head = b"POST /health HTTP/1.1\r\nHost: localhost\r\n" + lengths + b"\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", bridge.port), PATIENCE_S) as sock:
+        sock.sendall(head + body)
+        answer = b""
+        with suppress(ConnectionResetError):
+            while part := sock.recv(4096):
+                answer += part
+    assert answer.count(b"HTTP/1.1") <= 1  # none where the end comes first
+    assert b"HTTP/1.1 200" not in answer
 
 
 # --- the daemon and the bridge end ----------------------------------------------------

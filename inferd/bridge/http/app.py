@@ -98,7 +98,7 @@ class BridgeApp:
     ) -> None:
         """Answer a request, with a failure if there is no other answer."""
         try:
-            origin = self._rules.check(exchange.headers)
+            origin = self._check_head(exchange)
             exchange.extra_headers.update(cors_headers(origin))
             if origin and exchange.method == "OPTIONS":
                 await exchange.respond(204, b"", headers=preflight_headers(origin))
@@ -122,6 +122,19 @@ class BridgeApp:
                 Reason.INTERNAL, f"a bug, logged as {exchange.request_id}"
             )
             await self._fail(exchange, failure)
+
+    def _check_head(self, exchange: HttpExchange) -> str:
+        """Return the page's origin, as the rules for heads do.
+
+        Raises:
+            BridgeError: the head is refused, and the connection with it: what follows may be
+                a body to a proxy, and a request to the parser.
+        """
+        try:
+            return self._rules.check(exchange.headers)
+        except BridgeError:
+            exchange.extra_headers["connection"] = "close"
+            raise
 
     async def _fail(self, exchange: HttpExchange, failure: BridgeError) -> None:
         if exchange.has_begun:
