@@ -3,7 +3,6 @@
 import time
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
 
 import trio
 
@@ -11,6 +10,7 @@ from inferd.bridge.identity.quota import DailyQuota
 from inferd.bridge.identity.tcp_owner import TcpEnd, owner_of
 from inferd.bridge.identity.throttle import FailureThrottle
 from inferd.bridge.identity.token import (
+    OWN_USER,
     SCOPES,
     Scope,
     find_token,
@@ -18,9 +18,6 @@ from inferd.bridge.identity.token import (
 )
 from inferd.bridge.identity.token_file import ApiTokens, TokenFileError
 from inferd.bridge.translation.failures import BridgeError, Reason
-
-OWN_USER: Final = "local"
-"""The principal of the bridge's own user, who needs no token."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -17,6 +17,8 @@ SECRET_BYTES: Final = 32
 _TOKEN: Final = re.compile(r"inferd-([0-9a-f]{12})-([0-9a-f]{64})\Z")
 _NO_HASH: Final = sha256(b"").hexdigest()
 
+OWN_USER: Final = "local"
+"""The principal of the bridge's own user, who needs no token."""
 Scope = Literal["inference", "models", "admin"]
 SCOPES: Final[tuple[Scope, ...]] = ("inference", "models", "admin")
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}\Z")]
@@ -35,6 +37,15 @@ class TokenRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     scopes: tuple[Scope, ...] = ("inference",)
     quota: Annotated[int, Meta(ge=1)] | None = None
     """Tokens of prompts and answers a day, in UTC."""
+
+    def __post_init__(self) -> None:
+        """Refuse the name of the bridge's own user, who would share what is his.
+
+        Raises:
+            ValueError: it is that.
+        """
+        if self.name == OWN_USER:
+            raise ValueError(f"the name {OWN_USER} is that of the bridge's own user")
 
 
 def make_token(random: bytes) -> tuple[str, str, str]:

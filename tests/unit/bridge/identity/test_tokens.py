@@ -59,6 +59,11 @@ def test_a_record_with_another_scope_is_refused_by_name():
         parse_record({"id": "0" * 12, "name": "a", "sha256": "0" * 64, "scopes": ["x"]})
 
 
+def test_no_token_has_the_name_of_the_bridges_own_user():
+    with pytest.raises(ValueError, match="own user"):
+        parse_record({"id": "0" * 12, "name": "local", "sha256": "0" * 64})
+
+
 # --- the file -----------------------------------------------------------------------
 
 
