@@ -70,7 +70,8 @@ class _Streaming:
                 await self._send_all(frames)
             except BridgeError as error:  # a nursery would make a group of it
                 failure = error
-            nursery.cancel_scope.cancel()
+            async with self._writing:  # no comment is cut, nor the status line
+                nursery.cancel_scope.cancel()
         if failure is not None and not self.exchange.has_begun:
             raise failure
         if failure is not None:

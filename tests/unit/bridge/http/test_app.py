@@ -217,6 +217,23 @@ async def test_a_failure_after_the_status_line_is_an_event(
     assert b"[DONE]" not in answer.body
 
 
+async def test_a_failure_waits_for_the_status_line_on_its_way(
+    browse, autojump_clock, monkeypatch
+):
+    take = Answer.take
+
+    async def take_slowly(self: Answer, message: Any) -> None:
+        await trio.sleep(5)
+        await take(self, message)
+
+    monkeypatch.setattr(Answer, "take", take_slowly)
+    lost = BridgeError(Reason.UNAVAILABLE, "gone")
+    answer = await browse(12.0, lost).ask(stream=True)
+    assert answer.status == 200
+    assert answer.body.startswith(b":")
+    assert b"gone" in answer.body
+
+
 async def test_an_answer_that_is_not_streamed_never_ends_half(browse, autojump_clock):
     answer = await browse(text("x"), BridgeError(Reason.UNAVAILABLE, "gone")).ask()
     assert (answer.status, answer.error["code"]) == (503, "backend_unavailable")
