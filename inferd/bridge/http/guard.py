@@ -41,7 +41,10 @@ class HeadRules:
                 "content-length and transfer-encoding contradict each other",
             )
         self._check_host(found.get("host", []))
-        return self._check_origin(found.get("origin", []))
+        origin = self._check_origin(found.get("origin", []))
+        if not origin:
+            _check_fetch_site(found.get("sec-fetch-site", []))
+        return origin
 
     def _check_host(self, values: Sequence[str]) -> None:
         if self.hosts is None:
@@ -63,6 +66,12 @@ class HeadRules:
         return values[0]
 
 
+def _check_fetch_site(values: Sequence[str]) -> None:
+    """Refuse what a page fetches without ``Origin``, as pictures and scripts are."""
+    if not {"none", "same-origin"}.issuperset(values):
+        raise BridgeError(Reason.FORBIDDEN, "web pages may not use this bridge")
+
+
 def cors_headers(origin: str) -> dict[str, str]:
     """Return the headers that let a page of this origin read an answer."""
     if not origin:
@@ -75,7 +84,7 @@ def preflight_headers(origin: str) -> dict[str, str]:
     return {
         **cors_headers(origin),
         "access-control-allow-methods": "GET, POST",
-        "access-control-allow-headers": "authorization, content-type, x-api-key",
+        "access-control-allow-headers": "authorization, *",
         "access-control-max-age": "600",
     }
 

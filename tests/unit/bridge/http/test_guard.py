@@ -36,6 +36,8 @@ def test_names_of_this_bridge_are_accepted(host):
         {"host": "localhost:x"},
         {"host": "localhost", "origin": "null"},
         {"host": "localhost", "origin": "http://localhost:8313"},
+        {"host": "localhost", "sec_fetch_site": "cross-site"},
+        {"host": "localhost", "sec_fetch_site": "same-site"},
         {"host": "localhost", "content_length": "3", "transfer_encoding": "chunked"},
     ],
 )
@@ -46,6 +48,10 @@ def test_other_heads_are_refused(fields):
 
 def test_a_page_that_is_configured_may_ask():
     assert RULES.check(head(host="localhost", origin="https://good")) == "https://good"
+
+
+def test_an_address_that_a_user_typed_is_accepted():
+    assert RULES.check(head(host="localhost", sec_fetch_site="none")) == ""
 
 
 def test_two_names_are_one_too_many():
