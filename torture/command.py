@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from bench.machine import machine
 from torture.catalogue import Item
 from torture.outcome import Context, Outcome, Size, Verdict
@@ -30,6 +32,7 @@ def run_command(command: Command) -> int:
     arguments = _parsed(command, [*by_key])
     size = Size.SHORT if arguments.short else Size.FULL
     facts = machine()
+    kept = {name: facts[name] for name in MACHINE if name in facts}
     n_broken = 0
     for key in arguments.items or by_key:
         seed = secrets.randbits(32) if arguments.seed is None else arguments.seed
@@ -38,8 +41,8 @@ def run_command(command: Command) -> int:
         n_broken += outcome.verdict is Verdict.BROKEN
         _say(_words(outcome))
         report = read_report(arguments.output)
-        report.machine = {name: facts[name] for name in MACHINE if name in facts}
-        report.add(outcome, command.layout)
+        report.machine = report.machine or kept
+        report.add(replace(outcome, machine=kept), command.layout)
         write_report(report, arguments.output, command.layout)
     return 1 if n_broken else 0
 

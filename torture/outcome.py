@@ -57,6 +57,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     began: str
     """UTC, as RFC 3339 has it."""
     commit: str
+    machine: dict[str, str | int] = {}
+    """That of the item, where it is known."""
 
 
 @dataclass

@@ -40,6 +40,7 @@ class Report(msgspec.Struct, kw_only=True):
 
     format: int = FORMAT
     machine: dict[str, str | int] = {}
+    """That of the first item, and of all that name no other."""
     outcomes: list[Outcome] = []
 
     def add(self, outcome: Outcome, layout: Layout = TORTURE) -> None:
@@ -69,7 +70,7 @@ def write_report(report: Report, directory: Path, layout: Layout = TORTURE) -> N
 def as_markdown(report: Report, head: str = HEAD) -> str:
     """Write the report as a person reads it."""
     parts = [head, _facts(report.machine), _table(report.outcomes)]
-    parts += [_section(outcome) for outcome in report.outcomes]
+    parts += [_section(outcome, report.machine) for outcome in report.outcomes]
     return "\n".join(parts)
 
 
@@ -88,14 +89,16 @@ def _table(outcomes: Sequence[Outcome]) -> str:
     return "\n".join(rows) + "\n"
 
 
-def _section(outcome: Outcome) -> str:
-    return "\n".join(_lines(outcome)) + "\n"
+def _section(outcome: Outcome, machine: Mapping[str, str | int]) -> str:
+    return "\n".join(_lines(outcome, machine)) + "\n"
 
 
-def _lines(outcome: Outcome) -> Iterator[str]:
+def _lines(outcome: Outcome, machine: Mapping[str, str | int]) -> Iterator[str]:
     yield f"## {outcome.item}. {outcome.name}\n"
     yield f"- Verdict: {outcome.verdict}{': ' * bool(outcome.reason)}{outcome.reason}"
     yield f"- Seed {outcome.seed}, size {outcome.size}, began {outcome.began}, commit {outcome.commit}, {outcome.seconds:.0f} s"
+    if outcome.machine and outcome.machine != machine:
+        yield f"- {_facts(outcome.machine).rstrip()}"
     if outcome.counts:
         yield f"- Counts: {_words(outcome.counts.items())}"
     if outcome.figures:

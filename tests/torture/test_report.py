@@ -2,6 +2,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from torture.outcome import Context, Size, SkippedError, Verdict, percentile
 from torture.report import Report, as_markdown, read_report, write_report
@@ -62,6 +63,15 @@ def test_an_item_that_is_tried_again_takes_its_place(tmp_path):
     assert [each.item for each in again.outcomes] == ["R2", "R10"]
     assert again.outcomes[0].verdict is Verdict.BROKEN
     assert (tmp_path / "report.md").read_text() == as_markdown(again)
+
+
+def test_an_item_of_another_machine_names_that(tmp_path):
+    report = Report(machine={"cores": 4})
+    report.add(outcome(key="R2"))
+    report.add(replace(outcome(key="R10"), machine={"cores": 2}))
+    report.add(replace(outcome(key="R3"), machine={"cores": 4}))
+    lines = [line for line in as_markdown(report).splitlines() if "Machine" in line]
+    assert lines == ["Machine: cores 4.", "- Machine: cores 2."]
 
 
 def test_without_a_file_nothing_is_known(tmp_path):
