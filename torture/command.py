@@ -32,7 +32,9 @@ def run_command(command: Command) -> int:
     arguments = _parsed(command, [*by_key])
     size = Size.SHORT if arguments.short else Size.FULL
     facts = machine()
-    kept = {name: facts[name] for name in MACHINE if name in facts}
+    kept: dict[str, str | int] = {
+        name: facts[name] for name in MACHINE if name in facts
+    }
     n_broken = 0
     for key in arguments.items or by_key:
         seed = secrets.randbits(32) if arguments.seed is None else arguments.seed

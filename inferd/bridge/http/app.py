@@ -24,7 +24,7 @@ from inferd.bridge.http.guard import (
     credential_of,
     preflight_headers,
 )
-from inferd.bridge.identity.caller import Caller, Callers
+from inferd.bridge.identity.caller import Callers, HttpCaller
 from inferd.bridge.identity.token import Scope
 from inferd.bridge.metrics import CONTENT_TYPE, BridgeMetrics
 from inferd.bridge.translation.api import Api, Operation
@@ -234,7 +234,7 @@ class BridgeApp:
         finally:
             self._count(exchange, caller, question.answer.n_tokens)
 
-    def _count(self, exchange: HttpExchange, caller: Caller, n_tokens: int) -> None:
+    def _count(self, exchange: HttpExchange, caller: HttpCaller, n_tokens: int) -> None:
         exchange.n_tokens = n_tokens
         self._callers.count(caller, n_tokens)
         self.metrics.tokens_used(exchange.route, n_tokens)

@@ -7,7 +7,7 @@ import trio
 from starlette.types import Receive, Scope, Send
 
 from inferd.bridge.http.guard import content_length
-from inferd.bridge.identity.caller import Caller, HttpPeer
+from inferd.bridge.identity.caller import HttpCaller, HttpPeer
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.config.bridge import BridgeSettings
 from inferd.limits.bridge import DISCARD_S, DISCARDED_BYTES
@@ -75,7 +75,7 @@ class HttpExchange:
         self.peer = peer
         self.route = ""
         """Of the request, for the log; empty if there is none."""
-        self.caller: Caller | None = None
+        self.caller: HttpCaller | None = None
         self.n_tokens = 0
         """Of the answer and its prompt."""
         self.status = 0

@@ -41,7 +41,7 @@ class HttpPeer:
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class HttpCaller:
     """Who asks."""
 
     principal: str
@@ -64,7 +64,7 @@ class Callers:
         self._throttle = FailureThrottle()
         self._quota = DailyQuota()
 
-    async def identify(self, credential: str, peer: HttpPeer) -> Caller:
+    async def identify(self, credential: str, peer: HttpPeer) -> HttpCaller:
         """Return who asks.
 
         Args:
@@ -79,14 +79,14 @@ class Callers:
         if looks_like_token(credential):
             return await self._by_token(credential, peer)
         if await self._uid_of(peer) == self._own_uid:
-            return Caller(OWN_USER, SCOPES)
+            return HttpCaller(OWN_USER, SCOPES)
         raise BridgeError(
             Reason.UNAUTHENTICATED,
             "a token is needed: Authorization: Bearer inferd-…; `inferd bridge token add` "
             "makes one",
         )
 
-    async def _by_token(self, credential: str, peer: HttpPeer) -> Caller:
+    async def _by_token(self, credential: str, peer: HttpPeer) -> HttpCaller:
         await self._uid_of(peer)
         sender = peer.sender
         if wait_s := self._throttle.wait_s(sender, trio.current_time()):
@@ -102,7 +102,7 @@ class Callers:
         if record is None:
             self._throttle.failed(sender, trio.current_time())
             raise BridgeError(Reason.UNAUTHENTICATED, "the token is not valid")
-        return Caller(record.name, record.scopes, record.quota)
+        return HttpCaller(record.name, record.scopes, record.quota)
 
     async def _uid_of(self, peer: HttpPeer) -> int | None:
         if peer.client is None or peer.server is None:
@@ -113,7 +113,7 @@ class Callers:
             peer.is_looked_up = True
         return peer.uid
 
-    def check_scope(self, caller: Caller, scope: Scope) -> None:
+    def check_scope(self, caller: HttpCaller, scope: Scope) -> None:
         """Check what a caller may do.
 
         Raises:
@@ -132,7 +132,7 @@ class Callers:
                 retry_after_s=wait_s,
             )
 
-    def count(self, caller: Caller, n_tokens: int) -> None:
+    def count(self, caller: HttpCaller, n_tokens: int) -> None:
         """Count tokens of an answer."""
         if caller.quota is not None:
             self._quota.used(caller.principal, n_tokens, time.time())
