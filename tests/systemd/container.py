@@ -7,12 +7,14 @@ import os
 import shutil
 import subprocess
 import time
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import trio
 
+from tests.fakes.gguf_bytes import gguf
 from tools.releases import seal
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,6 +73,12 @@ class Container:
             check=check,
             timeout=timeout_s,
         )
+
+    def write_model(self, path: str) -> str:
+        """Write a model file without weights that only its owner reads; give it in base64."""
+        text = b64encode(gguf()).decode()
+        self.run("sh", "-c", f"umask 077; echo {text} | base64 -d > {path}")
+        return text
 
     def start(self, *command: str) -> subprocess.Popen[str]:
         """Start a command inside that reads standard input."""

@@ -431,7 +431,7 @@ def test_the_state_of_older_versions_becomes_the_service_s_own_directory(sockets
 
 def test_the_machine_s_models_are_root_s_and_read_by_the_service(sockets):
     model = ("/usr/local/bin/inferd", "model")
-    sockets.run("sh", "-c", "umask 077; printf GGUF0123 > /root/m.gguf")
+    written = sockets.write_model("/root/m.gguf")
     sockets.run(
         *("sh", "-c", 'umask 077; exec "$@"', "sh"),
         *(*model, "import", "--system", "/root/m.gguf", "--name", "me/m:q4"),
@@ -445,8 +445,8 @@ def test_the_machine_s_models_are_root_s_and_read_by_the_service(sockets):
     assert "hint: the same command with sudo" in refused.stderr
     blob = "/var/lib/inferd/models/blobs/*"
     as_service = "setpriv --reuid=inferd --regid=inferd --clear-groups"
-    read = sockets.run("sh", "-c", f"{as_service} cat {blob}").stdout
-    assert read == "GGUF0123"
+    read = sockets.run("sh", "-c", f"{as_service} base64 -w 0 {blob}").stdout
+    assert read == written
     wrote = sockets.run("sh", "-c", f"{as_service} touch {blob}", check=False)
     assert "Permission denied" in wrote.stderr
     environment = sockets.show("Environment")["Environment"]
@@ -485,7 +485,7 @@ def test_the_commands_of_the_readme_do_what_it_says(sockets):
     sockets.run("useradd", "member")
     commands = [line for line in PROMPTS if re.match("sudo (?!make)", line)]
     assert len(commands) == 10
-    sockets.run("sh", "-c", "printf GGUF0123 > my-model.gguf")
+    sockets.write_model("my-model.gguf")
     for command in commands:
         command = command.removeprefix("sudo ").replace('"$USER"', "member")
         done = sockets.run("sh", "-c", command, check=False)

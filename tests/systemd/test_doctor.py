@@ -137,11 +137,9 @@ def test_a_full_disk_is_named_and_pruning_mends_it(machine):
     machine.run("mkdir", "-p", store)
     machine.run("mount", "-t", "tmpfs", "-o", "size=100m,mode=755", "tmpfs", store)
     try:
-        machine.run(
-            "sh",
-            "-c",
-            f"printf GGUF0123 > /root/m.gguf; {INFERD} model import --system /root/m.gguf --name me/m",
-        )
+        machine.write_model("/root/m.gguf")
+        words = "model import --system /root/m.gguf --name me/m"
+        machine.run("sh", "-c", f"{INFERD} {words}")
         left = f"{store}/blobs/{'0' * 64}"
         machine.run("sh", "-c", f"head -c 80M /dev/zero > {left}", check=False)
         hint = named(machine, "disk", f"free at {store}")
