@@ -4,7 +4,7 @@ import sys
 from array import array
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Raw, Struct
@@ -20,6 +20,7 @@ from inferd.wire.requests import EmbedRequest, RerankRequest
 from inferd.wire.responses import EmbeddingsFrame, RerankFrame
 
 Tokens = Annotated[int, Meta(ge=1, le=U32_MAX)]
+F = TypeVar("F", bound=EmbeddingsFrame | RerankFrame)
 _VECTORS: Final = msgspec.json.Decoder(list[Raw])
 _NUMBERS: Final = msgspec.json.Decoder(list[float])
 
@@ -68,13 +69,16 @@ def _texts(given: str | Sequence[object]) -> list[str]:
     return strings
 
 
-class EmbeddingsAnswer:
-    """The vectors of an answer."""
+class OneFrameAnswer(Generic[F]):
+    """An answer that comes in one frame, of which there are no streams.
 
-    def __init__(self, model: str | None, *, is_base64: bool) -> None:
-        self._model = model
-        self._is_base64 = is_base64
-        self._frame: EmbeddingsFrame | None = None
+    Args:
+        kind: of the frame.
+    """
+
+    def __init__(self, kind: type[F]) -> None:
+        self._kind = kind
+        self._frame: F | None = None
 
     @property
     def has_enough(self) -> bool:
@@ -83,18 +87,27 @@ class EmbeddingsAnswer:
 
     @property
     def n_tokens(self) -> int:
-        """Tokens of the texts."""
+        """Tokens of what was asked."""
         return self._frame.usage.input_tokens if self._frame else 0
 
     def add(self, frame: DaemonFrame) -> Iterator[bytes]:
-        """Take the frame; there are no streams of vectors."""
-        if isinstance(frame, EmbeddingsFrame):
+        """Take the frame."""
+        if isinstance(frame, self._kind):
             self._frame = frame
         yield from ()
 
     def end(self) -> Iterator[bytes]:
-        """Yield nothing: there are no streams of vectors."""
+        """Yield nothing."""
         yield from ()
+
+
+class EmbeddingsAnswer(OneFrameAnswer[EmbeddingsFrame]):
+    """The vectors of an answer."""
+
+    def __init__(self, model: str | None, *, is_base64: bool) -> None:
+        super().__init__(EmbeddingsFrame)
+        self._model = model
+        self._is_base64 = is_base64
 
     def whole(self) -> bytes:
         """Return the list of vectors."""
@@ -166,36 +179,16 @@ def ask_rerank(body: bytes, asked: Asked) -> Question:
     return Question(request, answer, field_names={"messages": "documents"})
 
 
-class RankAnswer:
+class RankAnswer(OneFrameAnswer[RerankFrame]):
     """The documents of an answer, by score."""
 
     def __init__(
         self, asked: Asked, model: str | None, shown: Sequence[str] | None
     ) -> None:
+        super().__init__(RerankFrame)
         self._asked = asked
         self._model = model
         self._shown = shown
-        self._frame: RerankFrame | None = None
-
-    @property
-    def has_enough(self) -> bool:
-        """Always false: it is one frame."""
-        return False
-
-    @property
-    def n_tokens(self) -> int:
-        """Tokens of the query and the documents."""
-        return self._frame.usage.input_tokens if self._frame else 0
-
-    def add(self, frame: DaemonFrame) -> Iterator[bytes]:
-        """Take the frame; there are no streams of scores."""
-        if isinstance(frame, RerankFrame):
-            self._frame = frame
-        yield from ()
-
-    def end(self) -> Iterator[bytes]:
-        """Yield nothing: there are no streams of scores."""
-        yield from ()
 
     def whole(self) -> bytes:
         """Return the list of scores."""

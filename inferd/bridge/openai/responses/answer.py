@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from inferd.bridge.openai.responses.output import Fields, Output
+from inferd.bridge.openai.responses.output import Fields, ItemEnd, Output
 from inferd.bridge.translation import sse
 from inferd.bridge.translation.cost import AnswerCost
 from inferd.bridge.translation.endings import stop_reason
@@ -67,11 +67,8 @@ class ResponseAnswer:
                 reason = stop_reason(frame, was_enough=self.has_enough)
                 yield from self._begin()
                 is_cut = reason == "max_tokens"
-                status = "incomplete" if is_cut else "completed"
-                yield from map(
-                    self._event,
-                    self._output.close("incomplete" if is_cut else "completed"),
-                )
+                status: ItemEnd = "incomplete" if is_cut else "completed"
+                yield from map(self._event, self._output.close(status))
                 self._done, self._status = frame, status
             case _:
                 pass
