@@ -115,7 +115,10 @@ async def test_a_request_that_is_sent_ahead_is_answered_later(autojump_clock):
         await client.send_all(GET * 3)
         data = b""
         while data.count(b"\r\n\r\nhi") < 3:
-            data += await client.receive_some()
+            part = await client.receive_some()
+            assert part, data
+            data += part
+        assert data.count(b" 200 ") == 3
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HT"])
