@@ -14,6 +14,7 @@ SIDES: Final = {
     "whisper_cli": "whisper-cli",
     "free": "inferd, not held",
     "peer_free": "llama-server, not held",
+    "socket": "the daemon's socket",
 }
 """Names of the values that rounds hold, in the order of columns."""
 COLUMNS: Final = (OURS, "peer", "raw")

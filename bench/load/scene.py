@@ -42,7 +42,7 @@ class Scene(Struct, frozen=True, kw_only=True):
     """Requests to one server."""
 
     kind: str
-    """``inferd``, or ``http`` for a server that speaks as OpenAI's."""
+    """``inferd``, ``http`` for a server that speaks as OpenAI's, or ``bridge``."""
     address: str
     """A directory of sockets, or ``host:port``."""
     asks: list[Ask]

@@ -2,6 +2,7 @@
 
 import json
 import socket
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -176,6 +177,25 @@ class Http:
         return as_answer(recording, pieces, **told)
 
 
+class Bridge(Http):
+    """The daemon behind its HTTP bridge, which refuses fields that it does not know."""
+
+    def _body(self, ask: Ask) -> dict[str, Any]:
+        body = super()._body(ask)
+        for name in ("samplers", "top_k", "ignore_eos"):
+            body.pop(name, None)
+        if ask.schema:
+            body["response_format"]["json_schema"]["name"] = ID
+        return body | ({"min_tokens": ask.max_tokens} if ask.is_forced else {})
+
+
+KINDS: Final[Mapping[str, Callable[[str], Speech]]] = {
+    "inferd": Daemon,
+    "http": Http,
+    "bridge": Bridge,
+}
+
+
 def text_of(event: dict[str, Any]) -> str:
     """Give the text that an event carries."""
     return "".join(
@@ -217,4 +237,4 @@ def as_answer(
 
 def speech(kind: str, address: str) -> Speech:
     """Choose how to speak."""
-    return Daemon(address) if kind == "inferd" else Http(address)
+    return KINDS[kind](address)

@@ -12,6 +12,7 @@ from bench.measures.ready import READY
 from bench.measures.single_stream import SINGLE_STREAM
 from bench.measures.speech import SPEECH, SPEECH_WORDS
 from bench.measures.stall import STALL
+from bench.measures.through_bridge import BRIDGE_EIGHT, BRIDGE_FIRST, BRIDGE_ONE
 from bench.measures.warm_prefix import WARM_PREFIX
 
 CHAT: Final[tuple[Measure, ...]] = (
@@ -21,6 +22,9 @@ CHAT: Final[tuple[Measure, ...]] = (
     STALL,
     COLD_PREFILL,
     JSON_SCHEMA,
+    BRIDGE_ONE,
+    BRIDGE_EIGHT,
+    BRIDGE_FIRST,
     READY,
     RSS,
 )

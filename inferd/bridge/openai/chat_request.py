@@ -54,6 +54,7 @@ class SamplingFields(Struct, frozen=True, kw_only=True):
     stop: str | list[str] | None = None
     keep_alive: float | None = None
     max_tokens: Tokens | None = None
+    min_tokens: Natural | None = None
     stream: bool = False
     stream_options: StreamOptions | None = None
 
@@ -129,6 +130,7 @@ def with_sampling(request: BlocksRequest, chat: SamplingFields) -> BlocksRequest
         frequency_penalty=chat.frequency_penalty,
         logit_bias=chat.logit_bias,
         seed=chat.seed,
+        min_tokens=chat.min_tokens,
         stop=[chat.stop] if isinstance(chat.stop, str) else chat.stop or None,
         keep_alive_s=chat.keep_alive,
         stream=chat.stream,

@@ -10,6 +10,7 @@ _SAMPLING: Final = (
     *honoured("stop", note="At most 16 strings; they are left out of the answer."),
     *honoured("logit_bias", note="At most 1,024 tokens."),
     *honoured("top_k", "min_p", "repeat_penalty", note="An addition, as llama.cpp's."),
+    *honoured("min_tokens", note="An addition, as vLLM's; at most `max_tokens`."),
     *honoured(
         "keep_alive", note="An addition: seconds, as `keep_alive_s` of the daemon."
     ),

@@ -5,8 +5,11 @@ import pytest
 
 from bench.load.recording import Recording
 from bench.load.scene import Ask
-from bench.load.speech import Daemon, Http, ServerError, speech
+from bench.load.speech import Bridge, Daemon, Http, ServerError, speech
+from inferd.bridge.openai.chat_request import ask_chat
+from inferd.bridge.translation.question import Asked
 from inferd.client.exchange import RequestFailedError
+from inferd.wire.blocks import BlocksRequest
 from inferd.wire.codec import decode_blocks
 
 ASK = Ask(turns=[("user", "hello")], max_tokens=3)
@@ -42,6 +45,18 @@ def test_the_daemon_is_asked_for_what_follows_a_schema():
     assert msgspec.json.encode(request.response_format) == (
         b'{"type":"json_schema","schema":{"type": "integer"},"pattern":null,"grammar":null}'
     )
+
+
+@pytest.mark.parametrize("ask", [ASK, HELD], ids=["free", "held"])
+def test_the_bridge_takes_all_that_it_is_asked_and_makes_the_same_request_of_it(ask):
+    _, _, body = Bridge("127.0.0.1:1").request(ask).partition(b"\r\n\r\n")
+    asked = Asked(request_id="r", created_s=0, default_max_tokens=9)
+    through = ask_chat(body, asked).request
+    direct = decode_blocks(Daemon("/run").request(ask).rstrip(b"\n"))
+    assert isinstance(through, BlocksRequest)
+    for name in ("messages", "temperature", "min_tokens", "max_tokens"):
+        assert getattr(through, name) == getattr(direct, name)
+    assert (through.response_format is None) == (direct.response_format is None)
 
 
 def test_frames_are_pieces_with_the_moment_of_their_last_byte():
