@@ -3,23 +3,18 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
+from bench.daemon import RunningDaemon
 from bench.peers.llama_server import RunningServer, free_port, running
 
 
 @contextmanager
-def running_bridge(directory: Path, *options: str) -> Iterator[RunningServer]:
-    """Run a bridge while inside.
-
-    Args:
-        directory: of the daemon's sockets.
-        options: further ones of its command line.
-    """
+def running_bridge(daemon: RunningDaemon) -> Iterator[RunningServer]:
+    """Run a bridge to a daemon, with its configuration, while inside."""
     port = free_port()
     command = [
-        *(sys.executable, "-m", "inferd", "bridge", "--directory", str(directory)),
-        *("--listen", f"127.0.0.1:{port}", *options),
+        *(sys.executable, "-m", "inferd", "bridge", "--config", str(daemon.config)),
+        *("--listen", f"127.0.0.1:{port}"),
     ]
     with running(command, port, "/health") as server:
         yield server

@@ -27,6 +27,8 @@ class RunningDaemon:
     pid: int
     directory: Path
     """Where its sockets are."""
+    config: Path
+    """The file with its configuration."""
     ready_s: float
     """Seconds it took to open them."""
 
@@ -61,9 +63,8 @@ def running_daemon(tables: str, *leaves: str) -> Iterator[RunningDaemon]:
         with ended_at_exit(process):
             for leaf in leaves:
                 wait_until_open(directory / leaf, process, log)
-            yield RunningDaemon(
-                process.pid, directory, ready_s=time.monotonic() - began_at
-            )
+            ready_s = time.monotonic() - began_at
+            yield RunningDaemon(process.pid, directory, config, ready_s=ready_s)
 
 
 @contextmanager

@@ -36,7 +36,7 @@ def sides(lab: Lab, *, n_slots: int) -> Iterator[Mapping[str, Clients]]:
         clients: dict[str, Clients] = {}
         if lab.has("inferd"):
             daemon = stack.enter_context(our_daemon(lab, n_slots=n_slots, n_ctx=N_CTX))
-            bridge = stack.enter_context(running_bridge(daemon.directory))
+            bridge = stack.enter_context(running_bridge(daemon))
             clients["inferd"] = stack.enter_context(
                 clients_of("bridge", bridge.address)
             )
