@@ -7,17 +7,8 @@ import msgspec
 from msgspec import Struct, UnsetType
 
 from inferd.bridge.translation import sse
-from inferd.bridge.translation.cost import AnswerCost
-from inferd.bridge.translation.endings import stop_reason
-from inferd.bridge.translation.question import DaemonFrame
-from inferd.client.frames import ClientBlocksDone
-from inferd.wire.responses import (
-    BlockFrame,
-    ProgressFrame,
-    TextDelta,
-    ThinkingDelta,
-    ToolCall,
-)
+from inferd.bridge.translation.generated import GeneratedAnswer
+from inferd.wire.responses import BlockFrame, TextDelta, ThinkingDelta, ToolCall
 
 SIGNATURE: Final = "unsigned"
 """Of reasoning: clients expect one that they send back, and none is checked."""
@@ -37,10 +28,11 @@ class MessageForm(Struct, frozen=True, kw_only=True):
     """Whether only the prompt is computed."""
 
 
-class MessageAnswer:
+class MessageAnswer(GeneratedAnswer):
     """The events of an answer, and all of it."""
 
     def __init__(self, form: MessageForm) -> None:
+        super().__init__(allows_one_call=form.allows_one_call)
         self._form = form
         self._content: list[Fields] = []
         """The blocks that have ended."""
@@ -48,44 +40,7 @@ class MessageAnswer:
         """The block that has not."""
         self._parts: list[str] = []
         """Its text."""
-        self._cost = AnswerCost()
         self._has_begun = False
-        self._has_call = False
-        self._n_prompt = 0
-        """Tokens of the prompt, as far as they are known before the end."""
-        self._done: ClientBlocksDone | None = None
-        self._reason = ""
-
-    @property
-    def has_enough(self) -> bool:
-        """Whether the one call that is wanted has come."""
-        return self._form.allows_one_call and self._has_call
-
-    @property
-    def n_tokens(self) -> int:
-        """Tokens of the prompt and the answer; of one that was cut, those that have come."""
-        return self._cost.n_tokens
-
-    def add(self, frame: DaemonFrame) -> Iterator[bytes]:
-        """Take a frame; yield the events that follow from it.
-
-        Raises:
-            BridgeError: the answer ends without being complete.
-        """
-        self._cost.take(frame)
-        match frame:
-            case BlockFrame(block=block) if not self.has_enough:
-                yield from self._begin()
-                yield from self._take(block)
-            case ProgressFrame(total=int(total)):
-                self._n_prompt = total
-            case ClientBlocksDone():
-                self._reason = stop_reason(frame, was_enough=self.has_enough)
-                self._done = frame
-                yield from self._begin()
-                yield from self._close()
-            case _:
-                pass
 
     def end(self) -> Iterator[bytes]:
         """Yield the events that end a stream."""
@@ -138,8 +93,9 @@ class MessageAnswer:
 
     # --- blocks -----------------------------------------------------------------------
 
-    def _take(self, block: TextDelta | ThinkingDelta | ToolCall) -> Iterator[bytes]:
-        match block:
+    def _take(self, frame: BlockFrame) -> Iterator[bytes]:
+        yield from self._begin()
+        match frame.block:
             case TextDelta(delta=text):
                 yield from self._open_block("text", {"text": ""})
                 self._parts.append(text)
@@ -150,19 +106,24 @@ class MessageAnswer:
                 if not self._form.omits_thinking:
                     self._parts.append(text)
                     yield self._delta("thinking_delta", thinking=text)
-            case ToolCall():
-                yield from self._close()
-                yield from self._call(block)
+            case ToolCall() as call:
+                yield from self._close_block()
+                yield from self._call(call)
+
+    def _close(self, reason: str) -> Iterator[bytes]:
+        del reason
+        yield from self._begin()
+        yield from self._close_block()
 
     def _open_block(self, kind: Kind, empty: Fields) -> Iterator[bytes]:
         """Begin a block, unless one of this kind has begun."""
         if self._open == kind:
             return
-        yield from self._close()
+        yield from self._close_block()
         self._open = kind
         yield self._start({"type": kind, **empty})
 
-    def _close(self) -> Iterator[bytes]:
+    def _close_block(self) -> Iterator[bytes]:
         """End the block that has begun, if there is one."""
         if self._open is None:
             return
@@ -176,7 +137,6 @@ class MessageAnswer:
 
     def _call(self, call: ToolCall) -> Iterator[bytes]:
         """Yield a call as clients assemble it: its name, then its input."""
-        self._has_call = True
         # The daemon's ids begin anew with each answer.
         name = f"{self._form.request_id.removeprefix('req_')}_{len(self._content)}"
         block = {"type": "tool_use", "id": f"toolu_{name}", "name": call.name}

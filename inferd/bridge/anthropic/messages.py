@@ -2,9 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 
-import msgspec
-from msgspec import Raw
-
 from inferd.bridge.anthropic.content import (
     CallContent,
     Content,
@@ -13,8 +10,8 @@ from inferd.bridge.anthropic.content import (
     TextContent,
     ThinkingContent,
 )
-from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.translation.objects import Strict
+from inferd.bridge.translation.prompt import raw_json, some_blocks, unsupported_part
 from inferd.wire.blocks import (
     Block,
     Message,
@@ -58,20 +55,14 @@ def to_messages(turns: Sequence[Turn]) -> list[Message]:
 
 
 def _message(turn: Turn, place: str) -> Message:
-    blocks = [*_blocks(turn.content, f"{place}.content")]
+    blocks = _blocks(turn.content, f"{place}.content")
     match turn:
         case AssistantTurn():
-            return Message("assistant", blocks or [TextBlock("")])
-        case _ if not blocks:
-            raise BridgeError(
-                Reason.INVALID_REQUEST,
-                f"{place}.content: must not be empty",
-                param=f"{place}.content",
-            )
+            return Message("assistant", [*blocks] or [TextBlock("")])
         case UserTurn():
-            return Message("user", blocks)
+            return Message("user", some_blocks(blocks, f"{place}.content"))
         case SystemTurn():
-            return Message("system", blocks)
+            return Message("system", some_blocks(blocks, f"{place}.content"))
 
 
 def _blocks(content: str | Sequence[Content], place: str) -> Iterator[Block]:
@@ -83,27 +74,18 @@ def _blocks(content: str | Sequence[Content], place: str) -> Iterator[Block]:
             case TextContent(text=text):
                 yield TextBlock(text)
             case CallContent(id=call, name=name, input=values):
-                yield ToolUseBlock(call, name, Raw(msgspec.json.encode(values)))
+                yield ToolUseBlock(call, name, raw_json(values))
             case ResultContent(tool_use_id=call):
                 results = _result(block, f"{place}[{index}].content")
                 yield ToolResultBlock(call, [*results])
             case ThinkingContent() | RedactedContent():
                 pass
             case _:
-                raise _unsupported(
-                    str(block.__struct_config__.tag), f"{place}[{index}]"
-                )
+                kind = str(block.__struct_config__.tag)
+                raise unsupported_part(kind, f"{place}[{index}]", noun="blocks")
 
 
 def _result(block: ResultContent, place: str) -> Iterator[Block]:
     if block.is_error:
         yield TextBlock(_FAILED)
     yield from _blocks(block.content or [], place)
-
-
-def _unsupported(kind: str, place: str) -> BridgeError:
-    return BridgeError(
-        Reason.UNSUPPORTED,
-        f"{place}: blocks of type {kind} are not supported; text is",
-        param=place,
-    )

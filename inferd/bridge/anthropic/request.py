@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-import msgspec
-from msgspec import Meta, Raw, Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from inferd.bridge.anthropic.answer import MessageAnswer, MessageForm
@@ -22,8 +21,9 @@ from inferd.bridge.anthropic.tools import (
     unenforced_tools,
 )
 from inferd.bridge.translation.body import read_body
-from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.failures import BridgeError, Reason, invalid
 from inferd.bridge.translation.objects import Strict
+from inferd.bridge.translation.prompt import json_form
 from inferd.bridge.translation.question import Asked, Question
 from inferd.limits.protocol import U32_MAX
 from inferd.wire.blocks import BlocksRequest, ResponseFormat
@@ -134,9 +134,7 @@ def _prompt(
 ) -> BlocksRequest:
     """Return the daemon's request with all that is part of the prompt."""
     if not wanted.messages:
-        raise BridgeError(
-            Reason.INVALID_REQUEST, "messages: must not be empty", param="messages"
-        )
+        raise invalid("messages", "must not be empty")
     return BlocksRequest(
         id=asked.request_id,
         model=wanted.model,
@@ -168,8 +166,7 @@ def _thinks(thinking: ThinkingConfig | None) -> bool | None:
 def _format(config: OutputConfig | None) -> ResponseFormat | None:
     if config is None or config.format is None:
         return None
-    schema = Raw(msgspec.json.encode(config.format.schema))
-    return ResponseFormat(type="json_schema", schema=schema)
+    return json_form(config.format.schema)
 
 
 def _allows_one_call(choice: MessageToolChoice | None) -> bool:

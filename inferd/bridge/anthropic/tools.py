@@ -4,12 +4,13 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from inferd.bridge.anthropic.content import Cacheable
 from inferd.bridge.translation.body import convert
-from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.failures import BridgeError, Reason, invalid
 from inferd.bridge.translation.objects import Strict
+from inferd.bridge.translation.prompt import raw_json
 from inferd.bridge.translation.strictness import unenforced
 from inferd.limits.bridge import MAX_STATED_CHARS
 from inferd.wire.blocks import NamedTool, Tool
@@ -59,8 +60,7 @@ def to_custom(tools: Sequence[object]) -> list[CustomTool]:
 
 def to_tool(tool: CustomTool) -> Tool:
     """Translate a tool."""
-    schema = Raw(msgspec.json.encode(tool.input_schema))
-    return Tool(tool.name, "".join(_description(tool)), schema)
+    return Tool(tool.name, "".join(_description(tool)), raw_json(tool.input_schema))
 
 
 def unenforced_tools(
@@ -85,9 +85,9 @@ def to_choice(
     if choice is None:
         return None
     if choice.is_forced and not has_tools:
-        raise _refusal("tool_choice", "needs tools")
+        raise invalid("tool_choice", "needs tools")
     if (choice.type == "tool") != (choice.name is not None):
-        raise _refusal("tool_choice.name", "belongs to the type tool, which needs it")
+        raise invalid("tool_choice.name", "belongs to the type tool, which needs it")
     if choice.name is not None:
         return NamedTool(choice.name)
     daemon = "required" if choice.type == "any" else choice.type
@@ -112,7 +112,3 @@ def _description(tool: CustomTool) -> Iterator[str]:
         yield "\n\nExamples of its input:"
     for example in tool.input_examples or []:
         yield "\n" + msgspec.json.encode(example).decode()
-
-
-def _refusal(place: str, text: str) -> BridgeError:
-    return BridgeError(Reason.INVALID_REQUEST, f"{place}: {text}", param=place)

@@ -1,25 +1,17 @@
 """The answer to a chat: a stream of chunks, or one completion."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
-from msgspec import Struct, UnsetType
+from msgspec import Struct
 
-from inferd.bridge.openai.endings import finish_reason
+from inferd.bridge.openai.endings import FINISH_REASONS
 from inferd.bridge.openai.usage import usage_of
-from inferd.bridge.translation.cost import AnswerCost
-from inferd.bridge.translation.question import DaemonFrame
+from inferd.bridge.translation.generated import GeneratedAnswer
+from inferd.bridge.translation.logprobs import stated_logprobs
 from inferd.bridge.translation.sse import event
-from inferd.client.frames import ClientBlocksDone
-from inferd.wire.responses import (
-    Alternative,
-    BlockFrame,
-    Logprob,
-    TextDelta,
-    ThinkingDelta,
-    ToolCall,
-)
+from inferd.wire.responses import BlockFrame, TextDelta, ThinkingDelta, ToolCall
 
 DONE: Final = event(b"[DONE]")
 Fields = dict[str, object]
@@ -39,52 +31,21 @@ class ChatForm(Struct, frozen=True, kw_only=True):
     allows_one_call: bool = False
 
 
-class ChatAnswer:
+class ChatAnswer(GeneratedAnswer):
     """The chunks of an answer, and all of it."""
 
     def __init__(self, form: ChatForm) -> None:
+        super().__init__(allows_one_call=form.allows_one_call)
         self._form = form
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._calls: list[Fields] = []
         self._logprobs: list[Fields] = []
         self._has_begun = False
-        self._cost = AnswerCost()
-        self._done: ClientBlocksDone | None = None
-        self._reason = ""
-
-    @property
-    def has_enough(self) -> bool:
-        """Whether the one call that is wanted has come."""
-        return self._form.allows_one_call and bool(self._calls)
-
-    @property
-    def n_tokens(self) -> int:
-        """Tokens of the prompt and the answer; of one that was cut, those that have come."""
-        return self._cost.n_tokens
-
-    def add(self, frame: DaemonFrame) -> Iterator[bytes]:
-        """Take a frame; yield the chunks that follow from it.
-
-        Raises:
-            BridgeError: the answer ends without being complete.
-        """
-        self._cost.take(frame)
-        match frame:
-            case BlockFrame() if not self.has_enough:
-                yield from self._begin()
-                for delta in self._take(frame):
-                    yield self._chunk(delta, self._chosen(frame.logprobs))
-            case ClientBlocksDone():
-                self._done = frame
-                self._reason = finish_reason(frame, was_enough=self.has_enough)
-                yield from self._begin()
-            case _:
-                pass
 
     def end(self) -> Iterator[bytes]:
         """Yield the chunks that end a stream."""
-        yield self._chunk({}, None, self._reason)
+        yield self._chunk({}, None, FINISH_REASONS[self._reason])
         if self._form.includes_usage and self._done is not None:
             fields = {**self._head("chat.completion.chunk"), "choices": []}
             fields["usage"] = usage_of(self._done.usage)
@@ -97,7 +58,7 @@ class ChatAnswer:
             "index": 0,
             "message": self._message(),
             "logprobs": _listed(self._logprobs) if self._form.has_logprobs else None,
-            "finish_reason": self._reason,
+            "finish_reason": FINISH_REASONS[self._reason],
         }
         fields = {**self._head("chat.completion"), "choices": [choice]}
         if self._done is not None:
@@ -124,12 +85,25 @@ class ChatAnswer:
             self._has_begun = True
             yield self._chunk({"role": "assistant", "content": ""}, None)
 
-    def _take(self, frame: BlockFrame) -> Iterator[Fields]:
+    def _take(self, frame: BlockFrame) -> Iterator[bytes]:
+        yield from self._begin()
+        logprobs = None
+        if self._form.has_logprobs:
+            logprobs = stated_logprobs(frame.logprobs, self._form.n_alternatives)
+            if isinstance(frame.block, TextDelta):
+                self._logprobs += logprobs
+        for delta in self._deltas(frame):
+            yield self._chunk(delta, logprobs or None)
+
+    def _close(self, reason: str) -> Iterator[bytes]:
+        del reason
+        yield from self._begin()
+
+    def _deltas(self, frame: BlockFrame) -> Iterator[Fields]:
         """Keep a block; yield its deltas."""
         match frame.block:
             case TextDelta(delta=text):
                 self._text.append(text)
-                self._logprobs += self._chosen(frame.logprobs) or []
                 yield {"content": text}
             case ThinkingDelta(delta=text):
                 self._reasoning.append(text)
@@ -153,18 +127,6 @@ class ChatAnswer:
         yield {"tool_calls": [{"index": number, **head, "function": empty}]}
         more = {"index": number, "function": {"arguments": arguments}}
         yield {"tool_calls": [more]}
-
-    def _chosen(self, logprobs: Sequence[Logprob] | UnsetType) -> list[Fields] | None:
-        if isinstance(logprobs, UnsetType) or not self._form.has_logprobs:
-            return None
-        n_alternatives = self._form.n_alternatives
-        return [
-            {
-                **_token(each),
-                "top_logprobs": [*map(_token, each.top_logprobs[:n_alternatives])],
-            }
-            for each in logprobs
-        ]
 
     def _chunk(
         self, delta: Fields, logprobs: list[Fields] | None, reason: str | None = None
@@ -192,10 +154,6 @@ class ChatAnswer:
 def _reasoning(text: str) -> Fields:
     """Return reasoning under both names that clients look for."""
     return {"reasoning": text, "reasoning_content": text}
-
-
-def _token(token: Alternative) -> Fields:
-    return {"token": token.token, "logprob": token.logprob, "bytes": token.bytes}
 
 
 def _listed(logprobs: list[Fields]) -> Fields:

@@ -18,7 +18,7 @@ from inferd.bridge.openai.tools import (
     unenforced_tools,
 )
 from inferd.bridge.translation.body import read_body
-from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.failures import invalid
 from inferd.bridge.translation.objects import Strict
 from inferd.bridge.translation.question import Asked, Question
 from inferd.limits.protocol import U32_MAX
@@ -81,9 +81,7 @@ def ask_chat(body: bytes, asked: Asked) -> Question:
     """
     chat = read_body(body, CHAT, ChatRequest)
     if not chat.messages:
-        raise BridgeError(
-            Reason.INVALID_REQUEST, "messages: must not be empty", param="messages"
-        )
+        raise invalid("messages", "must not be empty")
     request = BlocksRequest(
         id=asked.request_id,
         messages=to_messages(chat.messages),
@@ -146,31 +144,21 @@ def includes_usage(chat: SamplingFields) -> bool:
     if chat.stream_options is None:
         return False
     if not chat.stream:
-        raise BridgeError(
-            Reason.INVALID_REQUEST,
-            "stream_options: needs stream",
-            param="stream_options",
-        )
+        raise invalid("stream_options", "needs stream")
     return bool(chat.stream_options.include_usage)
 
 
 def _max_tokens(chat: ChatRequest, asked: Asked) -> int:
     both = {chat.max_tokens, chat.max_completion_tokens} - {None}
     if len(both) > 1:
-        raise BridgeError(
-            Reason.INVALID_REQUEST,
-            "max_tokens: contradicts max_completion_tokens",
-            param="max_tokens",
-        )
+        raise invalid("max_tokens", "contradicts max_completion_tokens")
     return next((each for each in both if each), asked.default_max_tokens)
 
 
 def _n_logprobs(chat: ChatRequest) -> int | None:
     """Return how many alternatives the daemon has to report: one at least."""
     if chat.top_logprobs is not None and not chat.logprobs:
-        raise BridgeError(
-            Reason.INVALID_REQUEST, "top_logprobs: needs logprobs", param="top_logprobs"
-        )
+        raise invalid("top_logprobs", "needs logprobs")
     return max(chat.top_logprobs or 0, 1) if chat.logprobs else None
 
 

@@ -10,15 +10,14 @@ from inferd.bridge.openai.chat_request import (
     includes_usage,
     with_sampling,
 )
-from inferd.bridge.openai.endings import finish_reason
+from inferd.bridge.openai.endings import FINISH_REASONS
 from inferd.bridge.openai.tables import COMPLETIONS
 from inferd.bridge.openai.usage import usage_of
 from inferd.bridge.translation.body import read_body
-from inferd.bridge.translation.cost import AnswerCost
 from inferd.bridge.translation.failures import BridgeError, Reason
-from inferd.bridge.translation.question import Asked, DaemonFrame, Question
+from inferd.bridge.translation.generated import GeneratedAnswer
+from inferd.bridge.translation.question import Asked, Question
 from inferd.bridge.translation.sse import event
-from inferd.client.frames import ClientBlocksDone
 from inferd.wire.blocks import BlocksRequest, Message, TextBlock
 from inferd.wire.responses import BlockFrame, TextDelta
 
@@ -68,48 +67,19 @@ def _prompt(prompt: str | list[object]) -> str:
             )
 
 
-class CompletionAnswer:
+class CompletionAnswer(GeneratedAnswer):
     """The chunks of a completion, and all of it; reasoning is left out."""
 
     def __init__(self, asked: Asked, model: str, *, includes_usage: bool) -> None:
+        super().__init__()
         self._asked = asked
         self._model = model
         self._includes_usage = includes_usage
         self._text: list[str] = []
-        self._cost = AnswerCost()
-        self._done: ClientBlocksDone | None = None
-        self._reason = ""
-
-    @property
-    def has_enough(self) -> bool:
-        """Always false: all of it is wanted."""
-        return False
-
-    @property
-    def n_tokens(self) -> int:
-        """Tokens of the prompt and the answer; of one that was cut, those that have come."""
-        return self._cost.n_tokens
-
-    def add(self, frame: DaemonFrame) -> Iterator[bytes]:
-        """Take a frame; yield the chunk that follows from it.
-
-        Raises:
-            BridgeError: the answer ends without being complete.
-        """
-        self._cost.take(frame)
-        match frame:
-            case BlockFrame(block=TextDelta(delta=text)):
-                self._text.append(text)
-                yield event(self._fields(text, None))
-            case ClientBlocksDone():
-                self._done = frame
-                self._reason = finish_reason(frame)
-            case _:
-                pass
 
     def end(self) -> Iterator[bytes]:
         """Yield the chunks that end a stream."""
-        yield event(self._fields("", self._reason))
+        yield event(self._fields("", FINISH_REASONS[self._reason]))
         if self._includes_usage and self._done is not None:
             fields = {**self._head(), "choices": []}
             fields["usage"] = usage_of(self._done.usage)
@@ -120,12 +90,17 @@ class CompletionAnswer:
         """Return the whole completion."""
         fields = {
             **self._head(),
-            "choices": [_choice("".join(self._text), self._reason)],
+            "choices": [_choice("".join(self._text), FINISH_REASONS[self._reason])],
         }
         if self._done is not None:
             fields["usage"] = usage_of(self._done.usage)
             fields["model"] = self._model or self._done.backend
         return msgspec.json.encode(fields)
+
+    def _take(self, frame: BlockFrame) -> Iterator[bytes]:
+        if isinstance(frame.block, TextDelta):
+            self._text.append(frame.block.delta)
+            yield event(self._fields(frame.block.delta, None))
 
     def _fields(self, text: str, reason: str | None) -> bytes:
         fields = {**self._head(), "choices": [_choice(text, reason)]}

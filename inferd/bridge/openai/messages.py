@@ -3,11 +3,13 @@
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-import msgspec
-from msgspec import Raw
-
-from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.failures import invalid
 from inferd.bridge.translation.objects import Strict
+from inferd.bridge.translation.prompt import (
+    call_arguments,
+    some_blocks,
+    unsupported_part,
+)
 from inferd.wire.blocks import (
     Block,
     Message,
@@ -15,7 +17,6 @@ from inferd.wire.blocks import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from inferd.wire.codec import DECODE_FAILURES
 
 
 class TextPart(Strict, frozen=True, tag_field="type", tag="text"):
@@ -138,16 +139,13 @@ def _message(message: ChatMessage, place: str) -> Message:
             texts = [*_blocks(content, f"{place}.content")]
             return Message("user", [ToolResultBlock(call, texts)])
         case UserMessage(content=content):
-            return Message("user", _some(content, place))
+            return Message("user", _some(content, f"{place}.content"))
         case _:
-            return Message("system", _some(message.content, place))
+            return Message("system", _some(message.content, f"{place}.content"))
 
 
 def _some(content: Content, place: str) -> list[Block]:
-    blocks = [*_blocks(content, f"{place}.content")]
-    if not blocks:
-        raise _refusal(f"{place}.content", "must not be empty")
-    return blocks
+    return some_blocks(_blocks(content, place), place)
 
 
 def _answer(message: AssistantMessage, place: str) -> list[Block]:
@@ -156,12 +154,16 @@ def _answer(message: AssistantMessage, place: str) -> list[Block]:
     calls = message.tool_calls or []
     blocks += [
         ToolUseBlock(
-            call.id, call.function.name, _input(call, f"{place}.tool_calls[{n}]")
+            call.id,
+            call.function.name,
+            call_arguments(
+                call.function.arguments, f"{place}.tool_calls[{n}].function.arguments"
+            ),
         )
         for n, call in enumerate(calls)
     ]
     if not blocks and message.content is None:
-        raise _refusal(f"{place}.content", "needed where there are no tool_calls")
+        raise invalid(f"{place}.content", "needed where there are no tool_calls")
     return blocks or [TextBlock("")]
 
 
@@ -175,21 +177,4 @@ def _blocks(content: Content, place: str) -> Iterator[Block]:
                 yield TextBlock(text)
             case _:
                 kind = part.__struct_config__.tag
-                raise BridgeError(
-                    Reason.UNSUPPORTED,
-                    f"{place}[{index}]: parts of type {kind} are not supported; text is",
-                    param=f"{place}[{index}]",
-                )
-
-
-def _input(call: Call, place: str) -> Raw:
-    """Read the arguments of a call; written anew, since a line may have no newline."""
-    text = call.function.arguments or "{}"
-    try:
-        return Raw(msgspec.json.encode(msgspec.json.decode(text)))
-    except DECODE_FAILURES as error:
-        raise _refusal(f"{place}.function.arguments", f"not JSON: {error}") from error
-
-
-def _refusal(place: str, text: str) -> BridgeError:
-    return BridgeError(Reason.INVALID_REQUEST, f"{place}: {text}", param=place)
+                raise unsupported_part(str(kind), f"{place}[{index}]")

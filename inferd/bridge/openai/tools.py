@@ -1,17 +1,13 @@
 """Tools, and the form of an answer: what of them the daemon enforces."""
 
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Literal
 
-import msgspec
-from msgspec import Raw
-
-from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.failures import invalid
 from inferd.bridge.translation.objects import Strict
+from inferd.bridge.translation.prompt import ANY_OBJECT, json_form, to_tool
 from inferd.bridge.translation.strictness import unenforced
 from inferd.wire.blocks import NamedTool, ResponseFormat, Tool
-
-_NO_ARGUMENTS: Final[dict[str, object]] = {"type": "object", "properties": {}}
 
 
 class Function(Strict, frozen=True):
@@ -73,11 +69,7 @@ Format = TextFormat | ObjectFormat | SchemaFormat
 def to_tools(tools: Sequence[FunctionTool]) -> list[Tool]:
     """Translate tools."""
     return [
-        Tool(
-            tool.function.name,
-            tool.function.description or "",
-            _raw(tool.function.parameters or _NO_ARGUMENTS),
-        )
+        to_tool(tool.function.name, tool.function.description, tool.function.parameters)
         for tool in tools
     ]
 
@@ -101,9 +93,7 @@ def to_choice(choice: Choice | None, *, has_tools: bool) -> str | NamedTool | No
         BridgeError: there are no tools to choose from.
     """
     if choice not in (None, "none", "auto") and not has_tools:
-        raise BridgeError(
-            Reason.INVALID_REQUEST, "tool_choice: needs tools", param="tool_choice"
-        )
+        raise invalid("tool_choice", "needs tools")
     if isinstance(choice, NamedChoice):
         return NamedTool(choice.function.name)
     return choice if has_tools else None
@@ -119,15 +109,9 @@ def to_format(wanted: Format | None) -> ResponseFormat | None:
         case None | TextFormat():
             return None
         case ObjectFormat():
-            return ResponseFormat(type="json_schema", schema=_raw({"type": "object"}))
+            return json_form(ANY_OBJECT)
         case SchemaFormat(json_schema=NamedSchema(schema=None)):
-            place = "response_format.json_schema.schema"
-            raise BridgeError(
-                Reason.INVALID_REQUEST, f"{place}: is missing", param=place
-            )
+            raise invalid("response_format.json_schema.schema", "is missing")
         case SchemaFormat(json_schema=NamedSchema(schema=schema)):
-            return ResponseFormat(type="json_schema", schema=_raw(schema))
-
-
-def _raw(value: object) -> Raw:
-    return Raw(msgspec.json.encode(value))
+            assert schema is not None  # noqa: S101  # the case above
+            return json_form(schema)

@@ -3,8 +3,8 @@
 import sys
 from array import array
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
-from typing import Annotated, Final, Generic, Literal, TypeVar
+from collections.abc import Sequence
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta, Raw, Struct
@@ -14,13 +14,13 @@ from inferd.bridge.openai.usage import prompt_usage
 from inferd.bridge.translation.body import read_body
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.translation.objects import Strict
-from inferd.bridge.translation.question import Asked, DaemonFrame, Question
+from inferd.bridge.translation.one_frame import OneFrameAnswer
+from inferd.bridge.translation.question import Asked, Question
 from inferd.limits.protocol import U32_MAX
 from inferd.wire.requests import EmbedRequest, RerankRequest
 from inferd.wire.responses import EmbeddingsFrame, RerankFrame
 
 Tokens = Annotated[int, Meta(ge=1, le=U32_MAX)]
-F = TypeVar("F", bound=EmbeddingsFrame | RerankFrame)
 _VECTORS: Final = msgspec.json.Decoder(list[Raw])
 _NUMBERS: Final = msgspec.json.Decoder(list[float])
 
@@ -67,38 +67,6 @@ def _texts(given: str | Sequence[object]) -> list[str]:
             param="input",
         )
     return strings
-
-
-class OneFrameAnswer(Generic[F]):
-    """An answer that comes in one frame, of which there are no streams.
-
-    Args:
-        kind: of the frame.
-    """
-
-    def __init__(self, kind: type[F]) -> None:
-        self._kind = kind
-        self._frame: F | None = None
-
-    @property
-    def has_enough(self) -> bool:
-        """Always false: it is one frame."""
-        return False
-
-    @property
-    def n_tokens(self) -> int:
-        """Tokens of what was asked."""
-        return self._frame.usage.input_tokens if self._frame else 0
-
-    def add(self, frame: DaemonFrame) -> Iterator[bytes]:
-        """Take the frame."""
-        if isinstance(frame, self._kind):
-            self._frame = frame
-        yield from ()
-
-    def end(self) -> Iterator[bytes]:
-        """Yield nothing."""
-        yield from ()
 
 
 class EmbeddingsAnswer(OneFrameAnswer[EmbeddingsFrame]):

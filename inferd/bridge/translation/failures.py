@@ -81,3 +81,8 @@ class BridgeError(Exception):
     def status(self) -> int:
         """Its HTTP status."""
         return STATUS[self.reason]
+
+
+def invalid(place: str, text: str) -> BridgeError:
+    """Return the failure of a request in which the field at a place is at fault."""
+    return BridgeError(Reason.INVALID_REQUEST, f"{place}: {text}", param=place)

@@ -8,11 +8,8 @@ from msgspec import Struct
 
 from inferd.bridge.openai.responses.output import Fields, ItemEnd, Output
 from inferd.bridge.translation import sse
-from inferd.bridge.translation.cost import AnswerCost
-from inferd.bridge.translation.endings import stop_reason
 from inferd.bridge.translation.failures import BridgeError
-from inferd.bridge.translation.question import DaemonFrame
-from inferd.client.frames import ClientBlocksDone
+from inferd.bridge.translation.generated import GeneratedAnswer
 from inferd.wire.responses import BlockFrame, UsageV2
 
 _CODES: Final = {400: "invalid_prompt", 429: "rate_limit_exceeded"}
@@ -30,48 +27,16 @@ class ResponseForm(Struct, frozen=True, kw_only=True):
     allows_one_call: bool = False
 
 
-class ResponseAnswer:
+class ResponseAnswer(GeneratedAnswer):
     """The events of a response, and all of it."""
 
     def __init__(self, form: ResponseForm) -> None:
+        super().__init__(allows_one_call=form.allows_one_call)
         self._form = form
         self._stem = form.request_id.removeprefix("req_")
         self._output = Output(self._stem, form.n_alternatives)
-        self._cost = AnswerCost()
         self._n_events = 0
-        self._done: ClientBlocksDone | None = None
         self._status = "in_progress"
-
-    @property
-    def has_enough(self) -> bool:
-        """Whether the one call that is wanted has come."""
-        return self._form.allows_one_call and self._output.has_call
-
-    @property
-    def n_tokens(self) -> int:
-        """Tokens of the prompt and the answer; of one that was cut, those that have come."""
-        return self._cost.n_tokens
-
-    def add(self, frame: DaemonFrame) -> Iterator[bytes]:
-        """Take a frame; yield the events that follow from it.
-
-        Raises:
-            BridgeError: the answer ends without being complete.
-        """
-        self._cost.take(frame)
-        match frame:
-            case BlockFrame() if not self.has_enough:
-                yield from self._begin()
-                yield from map(self._event, self._output.take(frame))
-            case ClientBlocksDone():
-                reason = stop_reason(frame, was_enough=self.has_enough)
-                yield from self._begin()
-                is_cut = reason == "max_tokens"
-                status: ItemEnd = "incomplete" if is_cut else "completed"
-                yield from map(self._event, self._output.close(status))
-                self._done, self._status = frame, status
-            case _:
-                pass
 
     def end(self) -> Iterator[bytes]:
         """Yield the event that ends a stream."""
@@ -88,6 +53,16 @@ class ResponseAnswer:
         code = _CODES.get(failure.status, "server_error")
         error = {"code": code, "message": str(failure)}
         return begun + self._state("failed", error=error)
+
+    def _take(self, frame: BlockFrame) -> Iterator[bytes]:
+        yield from self._begin()
+        yield from map(self._event, self._output.take(frame))
+
+    def _close(self, reason: str) -> Iterator[bytes]:
+        yield from self._begin()
+        status: ItemEnd = "incomplete" if reason == "max_tokens" else "completed"
+        yield from map(self._event, self._output.close(status))
+        self._status = status
 
     def _begin(self) -> Iterator[bytes]:
         """Yield the first events, once."""

@@ -3,12 +3,16 @@
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from inferd.bridge.translation.body import convert
-from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.failures import invalid
 from inferd.bridge.translation.objects import Strict
+from inferd.bridge.translation.prompt import (
+    call_arguments,
+    some_blocks,
+    unsupported_part,
+)
 from inferd.wire.blocks import (
     Block,
     Message,
@@ -16,7 +20,6 @@ from inferd.wire.blocks import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from inferd.wire.codec import DECODE_FAILURES
 
 
 class InputTextPart(Strict, frozen=True, tag_field="type", tag="input_text"):
@@ -138,7 +141,7 @@ def to_messages(items: str | Sequence[dict[str, object]]) -> list[Message]:
             messages.append(message)
         previous = item
     if not messages:
-        raise _refusal("input", "must have an item that is no reasoning")
+        raise invalid("input", "must have an item that is no reasoning")
     return messages
 
 
@@ -155,8 +158,9 @@ def _message(item: InputItem, place: str) -> Message | None:
     match item:
         case ReasoningItem():
             return None
-        case CallItem(call_id=call, name=name):
-            return Message("assistant", [ToolUseBlock(call, name, _input(item, place))])
+        case CallItem(call_id=call, name=name, arguments=text):
+            arguments = call_arguments(text, f"{place}.arguments")
+            return Message("assistant", [ToolUseBlock(call, name, arguments)])
         case CallOutputItem(call_id=call, output=output):
             results = [*_blocks(output, f"{place}.output")]
             return Message("user", [ToolResultBlock(call, results)])
@@ -164,9 +168,8 @@ def _message(item: InputItem, place: str) -> Message | None:
             blocks = [*_blocks(content, f"{place}.content")]
             return Message("assistant", blocks or [TextBlock("")])
         case MessageItem(role=role, content=content):
-            blocks = [*_blocks(content, f"{place}.content")]
-            if not blocks:
-                raise _refusal(f"{place}.content", "must not be empty")
+            found = _blocks(content, f"{place}.content")
+            blocks = some_blocks(found, f"{place}.content")
             return Message("user" if role == "user" else "system", blocks)
 
 
@@ -182,20 +185,4 @@ def _blocks(content: str | Sequence[InputPart], place: str) -> Iterator[Block]:
                 yield TextBlock(text)
             case _:
                 kind = part.__struct_config__.tag
-                raise BridgeError(
-                    Reason.UNSUPPORTED,
-                    f"{place}[{index}]: parts of type {kind} are not supported; text is",
-                    param=f"{place}[{index}]",
-                )
-
-
-def _input(call: CallItem, place: str) -> Raw:
-    """Read the arguments of a call; written anew, since a line may have no newline."""
-    try:
-        return Raw(msgspec.json.encode(msgspec.json.decode(call.arguments or "{}")))
-    except DECODE_FAILURES as error:
-        raise _refusal(f"{place}.arguments", f"not JSON: {error}") from error
-
-
-def _refusal(place: str, text: str) -> BridgeError:
-    return BridgeError(Reason.INVALID_REQUEST, f"{place}: {text}", param=place)
+                raise unsupported_part(str(kind), f"{place}[{index}]")

@@ -4,16 +4,9 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import msgspec
-from msgspec import UnsetType
 
-from inferd.wire.responses import (
-    Alternative,
-    BlockFrame,
-    Logprob,
-    TextDelta,
-    ThinkingDelta,
-    ToolCall,
-)
+from inferd.bridge.translation.logprobs import stated_logprobs
+from inferd.wire.responses import BlockFrame, TextDelta, ThinkingDelta, ToolCall
 
 Fields = dict[str, object]
 Kind = Literal["message", "reasoning"]
@@ -33,7 +26,6 @@ class Output:
         self._n_alternatives = n_alternatives
         self.items: list[Fields] = []
         """Those that have ended."""
-        self.has_call = False
         self._open: Kind | None = None
         """The item that has not ended."""
         self._parts: list[str] = []
@@ -45,7 +37,11 @@ class Output:
         match frame.block:
             case TextDelta(delta=text):
                 yield from self._begin("message")
-                logprobs = self._chosen(frame.logprobs)
+                logprobs = (
+                    stated_logprobs(frame.logprobs, self._n_alternatives)
+                    if self._n_alternatives is not None
+                    else []
+                )
                 self._logprobs += logprobs
                 yield self._text(text, logprobs=logprobs)
             case ThinkingDelta(delta=text):
@@ -89,7 +85,6 @@ class Output:
 
     def _call(self, call: ToolCall) -> Iterator[Fields]:
         """Yield a call as clients assemble it: its name, then its arguments."""
-        self.has_call = True
         arguments = msgspec.json.encode(call.input).decode()
         item: Fields = {
             "id": self._id("fc"),
@@ -146,19 +141,6 @@ class Output:
             **fields,
         }
 
-    def _chosen(self, logprobs: Sequence[Logprob] | UnsetType) -> list[Fields]:
-        if isinstance(logprobs, UnsetType) or self._n_alternatives is None:
-            return []
-        return [
-            {
-                **_token(each),
-                "top_logprobs": [
-                    *map(_token, each.top_logprobs[: self._n_alternatives])
-                ],
-            }
-            for each in logprobs
-        ]
-
 
 def _text_of(kind: Kind) -> str:
     return "reasoning_text" if kind == "reasoning" else "output_text"
@@ -170,7 +152,3 @@ def _without_type(part: Fields) -> Fields:
         for name, value in part.items()
         if name not in ("type", "annotations")
     }
-
-
-def _token(token: Alternative) -> Fields:
-    return {"token": token.token, "logprob": token.logprob, "bytes": token.bytes}

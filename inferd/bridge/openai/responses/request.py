@@ -16,7 +16,7 @@ from inferd.bridge.openai.responses.tools import (
     to_format,
 )
 from inferd.bridge.translation.body import read_body
-from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.failures import invalid
 from inferd.bridge.translation.objects import Strict
 from inferd.bridge.translation.question import Asked, Question
 from inferd.limits.protocol import U32_MAX
@@ -128,15 +128,9 @@ def ask_response(body: bytes, asked: Asked) -> Question:
 
 def _refuse_contradictions(wanted: ResponseRequest) -> None:
     if not wanted.input:
-        raise BridgeError(
-            Reason.INVALID_REQUEST, "input: must not be empty", param="input"
-        )
+        raise invalid("input", "must not be empty")
     if wanted.stream_options is not None and not wanted.stream:
-        raise BridgeError(
-            Reason.INVALID_REQUEST,
-            "stream_options: needs stream",
-            param="stream_options",
-        )
+        raise invalid("stream_options", "needs stream")
 
 
 def _instructions(wanted: ResponseRequest) -> list[Message]:

@@ -1,19 +1,19 @@
 """Tools of a response, their choice, and the form of its text."""
 
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Literal
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from inferd.bridge.translation.body import convert
-from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.failures import BridgeError, Reason, invalid
 from inferd.bridge.translation.objects import Strict
+from inferd.bridge.translation.prompt import ANY_OBJECT, json_form, to_tool
 from inferd.bridge.translation.strictness import unenforced
 from inferd.limits.bridge import MAX_STATED_CHARS
 from inferd.wire.blocks import NamedTool, ResponseFormat, Tool
 
-_NO_ARGUMENTS: Final[dict[str, object]] = {"type": "object", "properties": {}}
 Fields = dict[str, object]
 
 
@@ -99,12 +99,7 @@ def choose_tools(
     )
     return ChosenTools(
         tools=[
-            Tool(
-                each.name,
-                each.description or "",
-                _raw(each.parameters or _NO_ARGUMENTS),
-            )
-            for each in functions
+            to_tool(each.name, each.description, each.parameters) for each in functions
         ],
         choice=_choice(choice, functions),
         stated=[
@@ -124,14 +119,10 @@ def to_format(wanted: TypedFormat | None) -> ResponseFormat | None:
     """
     if wanted is None or wanted.type == "text":
         return None
-    schema = {"type": "object"} if wanted.type == "json_object" else wanted.schema
+    schema = ANY_OBJECT if wanted.type == "json_object" else wanted.schema
     if schema is None:
-        raise BridgeError(
-            Reason.INVALID_REQUEST,
-            "text.format.schema: is missing",
-            param="text.format.schema",
-        )
-    return ResponseFormat(type="json_schema", schema=_raw(schema))
+        raise invalid("text.format.schema", "is missing")
+    return json_form(schema)
 
 
 def _function(tool: Fields, place: str) -> ResponseFunction:
@@ -180,11 +171,7 @@ def _choice(
 ) -> str | NamedTool | None:
     if not functions:
         if _is_forced(choice):
-            raise BridgeError(
-                Reason.INVALID_REQUEST,
-                "tool_choice: needs functions in tools",
-                param="tool_choice",
-            )
+            raise invalid("tool_choice", "needs functions in tools")
         return None
     if isinstance(choice, ToolReference):
         is_named = choice.type == "function" and choice.name is not None
@@ -200,7 +187,3 @@ def _skipped(tools: Sequence[Fields]) -> str:
         if tool.get("type") != "function"
     ]
     return ", ".join(others)[:MAX_STATED_CHARS]
-
-
-def _raw(value: object) -> Raw:
-    return Raw(msgspec.json.encode(value))

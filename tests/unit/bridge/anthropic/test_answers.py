@@ -19,18 +19,15 @@ from inferd.bridge.anthropic.api import ANTHROPIC, MessageStream
 from inferd.bridge.anthropic.request import ask_count, ask_message
 from inferd.bridge.translation.api import OfferedModel
 from inferd.bridge.translation.failures import STATUS, BridgeError, Reason
-from inferd.bridge.translation.question import Asked, Question
-from inferd.client.frames import ClientBlocksDone
+from inferd.bridge.translation.question import Question
 from inferd.wire.responses import (
-    BlockFrame,
     ProgressFrame,
     TextDelta,
     ThinkingDelta,
     ToolCall,
-    UsageV2,
 )
+from tests.fakes.bridge_answers import ASKED, BLOCK, done, frame, streamed, whole
 
-ASKED = Asked(request_id="req_1", created_s=7, default_max_tokens=99)
 HI: Any = [{"role": "user", "content": "hi"}]
 EVENT: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
 SENT = {"model": "small", "max_tokens": 9, "messages": HI}
@@ -38,17 +35,6 @@ SENT = {"model": "small", "max_tokens": 9, "messages": HI}
 
 def ask(**fields: Any) -> Question:
     return ask_message(json.dumps({**SENT, **fields}).encode(), ASKED)
-
-
-def frame(block: Any) -> BlockFrame:
-    return BlockFrame(id="req_1", block=block)
-
-
-def done(reason: str = "end_turn", **fields: Any) -> ClientBlocksDone:
-    usage = UsageV2(11, 5, 3)
-    return ClientBlocksDone(
-        id="req_1", usage=usage, stop_reason=reason, backend="chat", **fields
-    )
 
 
 CALL = frame(ToolCall("tc-0", "weather", {"city": "Köln"}))
@@ -72,17 +58,6 @@ CONTENT: list[dict[str, Any]] = [
     },
     {"type": "tool_use", "id": "toolu_1_3", "name": "weather", "input": {}},
 ]
-
-
-def streamed(question: Question, *frames: Any) -> bytes:
-    parts = [part for each in frames for part in question.answer.add(each)]
-    return b"".join([*parts, *question.answer.end()])
-
-
-def whole(question: Question, *frames: Any) -> Any:
-    for each in frames:
-        assert isinstance(list(question.answer.add(each)), list)
-    return json.loads(question.answer.whole())
 
 
 def events(data: bytes) -> list[Any]:
@@ -182,18 +157,6 @@ def test_events_come_in_the_order_of_the_api():
         ("message_delta", None, None),
         ("message_stop", None, None),
     ]
-
-
-BLOCK = st.one_of(
-    st.builds(TextDelta, st.text(min_size=1)),
-    st.builds(ThinkingDelta, st.text(min_size=1)),
-    st.builds(
-        ToolCall,
-        st.just("tc"),
-        st.text(min_size=1),
-        st.dictionaries(st.text(), st.integers() | st.text()),
-    ),
-)
 
 
 @settings(max_examples=30)

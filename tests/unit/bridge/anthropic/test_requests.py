@@ -1,4 +1,5 @@
 import json
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -7,10 +8,9 @@ from hypothesis import given, strategies as st
 
 from inferd.bridge.anthropic.request import ask_count, ask_message
 from inferd.bridge.translation.failures import BridgeError, Reason
-from inferd.bridge.translation.question import Asked
 from inferd.wire.blocks import BlocksRequest, NamedTool
+from tests.fakes.bridge_answers import ASKED, generated, refused
 
-ASKED = Asked(request_id="req_1", created_s=7, default_max_tokens=99)
 HI = [{"role": "user", "content": "hi"}]
 CACHED = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -22,15 +22,11 @@ def body(**fields: Any) -> bytes:
 
 
 def request(**fields: Any) -> BlocksRequest:
-    found = ask_message(body(**fields), ASKED).request
-    assert isinstance(found, BlocksRequest)
-    return found
+    return generated(ask_message(body(**fields), ASKED))
 
 
 def refusal(**fields: Any) -> tuple[Reason, str | None]:
-    with pytest.raises(BridgeError) as caught:
-        ask_message(body(**fields), ASKED)
-    return caught.value.reason, caught.value.param
+    return refused(partial(ask_message, body(**fields), ASKED))
 
 
 def prompt(found: BlocksRequest) -> Any:
@@ -236,8 +232,7 @@ def test_no_tokens_of_an_answer_compute_the_prompt_alone():
 
 def test_a_count_has_the_whole_prompt_and_computes_nothing():
     fields = {"system": "be brief", "tools": [TOOL], "messages": HI}
-    found = ask_count(json.dumps(fields).encode(), ASKED).request
-    assert isinstance(found, BlocksRequest)
+    found = generated(ask_count(json.dumps(fields).encode(), ASKED))
     assert found.max_tokens == 0
     assert prompt(found) == prompt(request(**fields))
 

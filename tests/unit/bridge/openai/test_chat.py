@@ -1,4 +1,5 @@
 import json
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -7,8 +8,7 @@ from hypothesis import given, strategies as st
 
 from inferd.bridge.openai.chat_request import ask_chat
 from inferd.bridge.translation.failures import BridgeError, Reason
-from inferd.bridge.translation.question import Asked, Question
-from inferd.client.frames import ClientBlocksDone
+from inferd.bridge.translation.question import Question
 from inferd.wire.blocks import BlocksRequest, NamedTool
 from inferd.wire.responses import (
     Alternative,
@@ -17,10 +17,9 @@ from inferd.wire.responses import (
     TextDelta,
     ThinkingDelta,
     ToolCall,
-    UsageV2,
 )
+from tests.fakes.bridge_answers import ASKED, done, generated, refused, streamed, whole
 
-ASKED = Asked(request_id="req_1", created_s=7, default_max_tokens=99)
 HI = [{"role": "user", "content": "hi"}]
 TOOL = {
     "type": "function",
@@ -34,15 +33,11 @@ def ask(**fields: Any) -> Question:
 
 
 def request(**fields: Any) -> BlocksRequest:
-    found = ask(**fields).request
-    assert isinstance(found, BlocksRequest)
-    return found
+    return generated(ask(**fields))
 
 
 def refusal(**fields: Any) -> tuple[Reason, str | None]:
-    with pytest.raises(BridgeError) as caught:
-        ask(**fields)
-    return caught.value.reason, caught.value.param
+    return refused(partial(ask, **fields))
 
 
 def text(delta: str, **fields: Any) -> BlockFrame:
@@ -54,27 +49,12 @@ def call(number: int = 0) -> BlockFrame:
     return BlockFrame(id="req_1", block=block)
 
 
-def done(reason: str = "end_turn", **fields: Any) -> ClientBlocksDone:
-    usage = UsageV2(11, 5, 3)
-    return ClientBlocksDone(
-        id="req_1", usage=usage, stop_reason=reason, backend="chat", **fields
-    )
-
-
 def events(question: Question, *frames: Any) -> list[Any]:
     """Give the decoded events of a streamed answer; the last one is its mark."""
-    data = b"".join(
-        part for frame in frames for part in question.answer.add(frame)
-    ) + b"".join(question.answer.end())
+    data = streamed(question, *frames)
     lines = [line.removeprefix(b"data: ") for line in data.split(b"\n\n") if line]
     assert lines.pop() == b"[DONE]"
     return [json.loads(line) for line in lines]
-
-
-def whole(question: Question, *frames: Any) -> Any:
-    for frame in frames:
-        assert isinstance(list(question.answer.add(frame)), list)
-    return json.loads(question.answer.whole())
 
 
 # --- requests -----------------------------------------------------------------------

@@ -15,7 +15,7 @@ from inferd.bridge.openai.vectors import as_base64, ask_embeddings, ask_rerank
 from inferd.bridge.translation.api import OfferedModel
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.translation.fields import Use
-from inferd.bridge.translation.question import Asked, Question
+from inferd.bridge.translation.question import Question
 from inferd.client.frames import ClientBlocksDone
 from inferd.wire.blocks import BlocksRequest, TextBlock
 from inferd.wire.requests import EmbedRequest, RerankRequest
@@ -28,18 +28,11 @@ from inferd.wire.responses import (
     TextDelta,
     UsageV2,
 )
-
-ASKED = Asked(request_id="req_1", created_s=7, default_max_tokens=99)
+from tests.fakes.bridge_answers import ASKED, whole
 
 
 def body(**fields: Any) -> bytes:
     return json.dumps(fields).encode()
-
-
-def whole(question: Question, *frames: Any) -> Any:
-    for frame in frames:
-        assert list(question.answer.add(frame)) is not None
-    return json.loads(question.answer.whole())
 
 
 # --- completions --------------------------------------------------------------------

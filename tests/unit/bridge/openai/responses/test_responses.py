@@ -1,6 +1,7 @@
 """Responses, and what the SDK makes of them: its transport alone is replaced."""
 
 import json
+from functools import partial
 from typing import Any
 
 import httpx2
@@ -13,21 +14,27 @@ from pydantic import TypeAdapter
 
 from inferd.bridge.openai.responses.request import SKIPPED_TOOLS, ask_response
 from inferd.bridge.translation.failures import BridgeError, Reason
-from inferd.bridge.translation.question import Asked, Question
+from inferd.bridge.translation.question import Question
 from inferd.bridge.translation.sse import CONTENT_TYPE
-from inferd.client.frames import ClientBlocksDone
 from inferd.wire.blocks import BlocksRequest, NamedTool
 from inferd.wire.responses import (
     Alternative,
-    BlockFrame,
     Logprob,
     TextDelta,
     ThinkingDelta,
     ToolCall,
-    UsageV2,
+)
+from tests.fakes.bridge_answers import (
+    ASKED,
+    BLOCK,
+    done,
+    frame,
+    generated,
+    refused,
+    streamed,
+    whole,
 )
 
-ASKED = Asked(request_id="req_1", created_s=7, default_max_tokens=99)
 EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 TOOL = {"type": "function", "name": "weather", "parameters": SCHEMA, "strict": False}
@@ -41,37 +48,11 @@ def ask(**fields: Any) -> Question:
 
 
 def request(**fields: Any) -> BlocksRequest:
-    found = ask(**fields).request
-    assert isinstance(found, BlocksRequest)
-    return found
+    return generated(ask(**fields))
 
 
 def refusal(**fields: Any) -> tuple[Reason, str | None]:
-    with pytest.raises(BridgeError) as caught:
-        ask(**fields)
-    return caught.value.reason, caught.value.param
-
-
-def frame(block: Any, **fields: Any) -> BlockFrame:
-    return BlockFrame(id="req_1", block=block, **fields)
-
-
-def done(reason: str = "end_turn", **fields: Any) -> ClientBlocksDone:
-    usage = UsageV2(11, 5, 3)
-    return ClientBlocksDone(
-        id="req_1", usage=usage, stop_reason=reason, backend="chat", **fields
-    )
-
-
-def streamed(question: Question, *frames: Any) -> bytes:
-    parts = [part for each in frames for part in question.answer.add(each)]
-    return b"".join([*parts, *question.answer.end()])
-
-
-def whole(question: Question, *frames: Any) -> Any:
-    for each in frames:
-        assert isinstance(list(question.answer.add(each)), list)
-    return json.loads(question.answer.whole())
+    return refused(partial(ask, **fields))
 
 
 def events(data: bytes) -> list[Any]:
@@ -395,18 +376,6 @@ def test_an_answer_is_the_same_response_streamed_or_not():
         "status": "completed",
     }
     Response.model_validate(body)
-
-
-BLOCK = st.one_of(
-    st.builds(TextDelta, st.text(min_size=1)),
-    st.builds(ThinkingDelta, st.text(min_size=1)),
-    st.builds(
-        ToolCall,
-        st.just("tc"),
-        st.text(min_size=1),
-        st.dictionaries(st.text(), st.integers() | st.text()),
-    ),
-)
 
 
 @settings(max_examples=30)

@@ -1,0 +1,67 @@
+"""What generated answers have in common, whatever their form: calls, ends and costs."""
+
+from collections.abc import Iterator
+
+from inferd.bridge.translation.endings import stop_reason
+from inferd.bridge.translation.question import DaemonFrame
+from inferd.client.frames import ClientBlocksDone
+from inferd.wire.responses import BlockFrame, ProgressFrame, ToolCall
+
+
+class GeneratedAnswer:
+    """The base of generated answers: a form adds ``_take``, ``_close``, ``end``, ``whole``.
+
+    Args:
+        allows_one_call: whether the answer is over with its first call.
+    """
+
+    def __init__(self, *, allows_one_call: bool = False) -> None:
+        self._allows_one_call = allows_one_call
+        self._has_call = False
+        self._n_prompt = 0
+        """Tokens of the prompt, as far as they are known before the end."""
+        self._done: ClientBlocksDone | None = None
+        self._reason = ""
+        """Why the answer has ended, as the daemon names it."""
+        self.n_tokens = 0
+        """Tokens of the prompt and the answer; of one that was cut, those that have come."""
+
+    @property
+    def has_enough(self) -> bool:
+        """Whether the one call that is wanted has come."""
+        return self._allows_one_call and self._has_call
+
+    def add(self, frame: DaemonFrame) -> Iterator[bytes]:
+        """Take a frame; yield the events that follow from it.
+
+        Raises:
+            BridgeError: the answer ends without being complete.
+        """
+        match frame:
+            case BlockFrame():
+                self.n_tokens += 1
+                if not self.has_enough:
+                    yield from self._take(frame)
+                    self._has_call |= isinstance(frame.block, ToolCall)
+            case ProgressFrame(total=int(total)):
+                self._n_prompt = total
+            case ClientBlocksDone(usage=usage):
+                self.n_tokens = usage.input_tokens + usage.output_tokens
+                reason = stop_reason(frame, was_enough=self.has_enough)
+                yield from self._close(reason)
+                self._done, self._reason = frame, reason
+            case _:
+                pass
+
+    def _take(self, frame: BlockFrame) -> Iterator[bytes]:
+        """Keep a part of the answer; yield its events."""
+        raise NotImplementedError
+
+    def _close(self, reason: str) -> Iterator[bytes]:
+        """Yield what follows from the end of the answer, before ``end`` is asked.
+
+        Args:
+            reason: why it ends, as the daemon names it.
+        """
+        del reason
+        yield from ()
