@@ -79,9 +79,11 @@ MAX_TOKENS: Final = 1024
 TOKEN_FILE_BYTES: Final = 1024 * 1024
 """Bytes of the file of tokens, with all ``MAX_TOKENS`` in it."""
 
-MAX_TCP_TABLE_BYTES: Final = 8 * 1024 * 1024
-"""Bytes of the kernel's table of TCP connections that are searched for one, 50,000 lines. A
-connection that is not among them needs a token. F-47."""
+OWNER_S: Final = 1.0
+"""Seconds that the kernel may take to say whose a connection is: it answers at once. F-47."""
+
+OWNER_ANSWER_BYTES: Final = 4096
+"""Bytes of that answer, which has some 130."""
 
 MAX_CHOICES_TOKENS: Final = 4096
 """Tokens of an answer for which the request sets no bound: OpenAI's API has none, and half of

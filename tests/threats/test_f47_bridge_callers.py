@@ -49,7 +49,7 @@ def test_a_connection_that_its_process_has_left_is_nobodys():
         server, _ = listener.accept()
         with server:
             ends = TcpEnd(*server.getpeername()), TcpEnd(*server.getsockname())
-            assert owner_of(socket.AF_INET, *ends) == os.geteuid()
+            assert owner_of(*ends) == os.geteuid()
             server.sendall(b"x")
             client.close()  # the kernel lists what is left of it as root's
-            assert owner_of(socket.AF_INET, *ends) is None
+            assert owner_of(*ends) is None

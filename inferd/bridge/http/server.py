@@ -155,7 +155,7 @@ def peer_of(sock: trio.socket.SocketType) -> HttpPeer:
     client, server = (
         TcpEnd(*end[:2]) for end in (sock.getpeername(), sock.getsockname())
     )
-    return HttpPeer(family=sock.family, client=client, server=server)
+    return HttpPeer(client=client, server=server)
 
 
 def _hypercorn_config(settings: BridgeSettings) -> Config:

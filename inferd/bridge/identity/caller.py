@@ -27,7 +27,6 @@ class HttpPeer:
     uid: int | None = None
     """Of its process, by the kernel's word; of a TCP connection once it is looked up."""
     is_looked_up: bool = False
-    family: int = 0
     client: TcpEnd | None = None
     """Of a TCP connection."""
     server: TcpEnd | None = None
@@ -108,7 +107,7 @@ class Callers:
         if peer.client is None or peer.server is None:
             return peer.uid
         if not peer.is_looked_up:
-            look = partial(owner_of, peer.family, peer.client, peer.server)
+            look = partial(owner_of, peer.client, peer.server)
             peer.uid = await trio.to_thread.run_sync(look)
             peer.is_looked_up = True
         return peer.uid

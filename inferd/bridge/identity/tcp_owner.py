@@ -1,21 +1,36 @@
-"""The kernel's word on whose process is at the other end of a loopback connection."""
+"""The kernel's word on whose process is at the other end of a loopback connection.
+
+It is asked for that very connection (``NETLINK_SOCK_DIAG``, sock_diag(7)): the cost does not
+depend on how many connections there are. Kernels that were built without ``INET_DIAG`` answer
+nothing, and connections need tokens there.
+"""
 
 import socket
 import struct
-from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from pathlib import Path
 from typing import Final, NamedTuple
 
-from inferd.limits.bridge import MAX_TCP_TABLE_BYTES
+from inferd.limits.bridge import OWNER_ANSWER_BYTES, OWNER_S
 
-_TABLES: Final = {
-    socket.AF_INET: Path("/proc/net/tcp"),
-    socket.AF_INET6: Path("/proc/net/tcp6"),
-}
-_ESTABLISHED: Final = "01"
-_WORD: Final = struct.Struct("=I")
-_NO_INODE: Final = "0"
+_SOCK_DIAG: Final = 4
+_SOCK_DIAG_BY_FAMILY: Final = 20
+_NLM_F_REQUEST: Final = 1
+_ESTABLISHED: Final = 1
+_KERNEL: Final = 0
+"""Who sends an answer: the kernel has no process id."""
+_ALL: Final = 0xFFFF_FFFF
+"""States of connections, as bits; also half of "any cookie"."""
+IPV4: Final = 4
+_ADDRESS_BYTES: Final = 16
+_HEAD: Final = struct.Struct("=IHHII")
+"""Of a message: its length, type, flags, sequence number and port."""
+_QUERY: Final = struct.Struct("=BBBxI")
+"""Family, protocol, extensions, states."""
+_PORTS: Final = struct.Struct("!HH")
+_ANY_DEVICE: Final = struct.pack("=III", 0, _ALL, _ALL)
+"""No device, and any cookie."""
+_FOUND: Final = struct.Struct("=BB2x2s2s16s16s12x12xII")
+"""Of the answer: family, state, ports, addresses, uid and inode."""
 
 
 class TcpEnd(NamedTuple):
@@ -25,7 +40,7 @@ class TcpEnd(NamedTuple):
     port: int
 
 
-def owner_of(family: int, client: TcpEnd, server: TcpEnd) -> int | None:
+def owner_of(client: TcpEnd, server: TcpEnd) -> int | None:
     """Return the uid of the process that has the client's end of a connection.
 
     Returns:
@@ -34,26 +49,49 @@ def owner_of(family: int, client: TcpEnd, server: TcpEnd) -> int | None:
     if not (is_loopback(client.address) and is_loopback(server.address)):
         return None
     try:
-        with _TABLES[socket.AddressFamily(family)].open("rb") as file:
-            table = file.read(MAX_TCP_TABLE_BYTES)
-    except (OSError, KeyError, ValueError):
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as sock:
+            sock.settimeout(OWNER_S)
+            sock.sendto(query_of(client, server), (0, 0))
+            answer, (sender, _) = sock.recvfrom(OWNER_ANSWER_BYTES)
+    except OSError:
         return None
-    return find_owner(table.decode("ascii", "replace").splitlines(), client, server)
+    return find_owner(answer, client, server) if sender == _KERNEL else None
 
 
-def find_owner(lines: Iterable[str], client: TcpEnd, server: TcpEnd) -> int | None:
-    """Search the kernel's table for the client's end; pure.
+def query_of(client: TcpEnd, server: TcpEnd) -> bytes:
+    """Write the question for the client's end of one connection; pure."""
+    ends = [_plain(client.address), _plain(server.address)]
+    family = socket.AF_INET if ends[0].version == IPV4 else socket.AF_INET6
+    body = (
+        _QUERY.pack(family, socket.IPPROTO_TCP, 0, _ALL)
+        + _PORTS.pack(client.port, server.port)
+        + b"".join(end.packed.ljust(_ADDRESS_BYTES, b"\0") for end in ends)
+        + _ANY_DEVICE
+    )
+    length = _HEAD.size + len(body)
+    return _HEAD.pack(length, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 0, 0) + body
 
-    An end whose process is gone is listed with uid 0 and without an inode: it counts as
-    nobody's.
+
+def find_owner(answer: bytes, client: TcpEnd, server: TcpEnd) -> int | None:
+    """Read the kernel's answer, one message; pure.
+
+    An end whose process is gone is told with uid 0 and without an inode: it counts as
+    nobody's. Where there is no such connection, the kernel may tell of a socket that listens
+    at the client's port, or of an error.
     """
-    wanted = [_kernel_form(client), _kernel_form(server)]
-    for line in lines:
-        fields = line.split()
-        if len(fields) > 9 and fields[1:3] == wanted:  # noqa: PLR2004  # the inode's place
-            is_held = fields[3] == _ESTABLISHED and fields[9] != _NO_INODE
-            return int(fields[7]) if is_held else None
-    return None
+    if len(answer) < _HEAD.size + _FOUND.size:
+        return None
+    _, kind, *_ = _HEAD.unpack_from(answer)
+    family, state, *ports, source, target, uid, inode = _FOUND.unpack_from(
+        answer, _HEAD.size
+    )
+    if kind != _SOCK_DIAG_BY_FAMILY or state != _ESTABLISHED or not inode:
+        return None
+    n_bytes = 4 if family == socket.AF_INET else _ADDRESS_BYTES
+    found = [_unmapped(ip_address(each[:n_bytes])) for each in (source, target)]
+    is_it = found == [_plain(client.address), _plain(server.address)]
+    wanted = _PORTS.pack(client.port, server.port)
+    return int(uid) if is_it and b"".join(ports) == wanted else None
 
 
 def is_loopback(address: str) -> bool:
@@ -65,12 +103,9 @@ def is_loopback(address: str) -> bool:
 
 
 def _plain(address: str) -> IPv4Address | IPv6Address:
-    parsed = ip_address(address)
-    return getattr(parsed, "ipv4_mapped", None) or parsed
+    return _unmapped(ip_address(address))
 
 
-def _kernel_form(end: TcpEnd) -> str:
-    """Write an address as the table has it: words of 32 bits in the machine's own order."""
-    packed = ip_address(end.address).packed
-    words = [word for (word,) in _WORD.iter_unpack(packed)]
-    return f"{''.join(f'{word:08X}' for word in words)}:{end.port:04X}"
+def _unmapped(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
+    """Return the IPv4 address of one in its IPv6 form, as ``[::]`` listeners see it."""
+    return getattr(address, "ipv4_mapped", None) or address

@@ -1,44 +1,68 @@
 import os
 import socket
+import struct
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import given, strategies as st
 
-from inferd.bridge.identity.tcp_owner import TcpEnd, find_owner, owner_of
+from inferd.bridge.identity.tcp_owner import TcpEnd, find_owner, owner_of, query_of
 
 CLIENT, SERVER = TcpEnd("127.0.0.1", 43210), TcpEnd("127.0.0.1", 8313)
-HEAD = (
-    "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid"
+SOCKETS = ("127.0.0.1", "::1", "::ffff:127.0.0.1")
+
+
+def found(  # noqa: PLR0913  # what a message tells
+    client: TcpEnd = CLIENT,
+    server: TcpEnd = SERVER,
+    *,
+    kind: int = 20,
+    state: int = 1,
+    uid: int = 1000,
+    inode: int = 77,
+) -> bytes:
+    """Write what the kernel says, as ``linux/inet_diag.h`` has it."""
+    ports = struct.pack("!HH", client.port, server.port)
+    ends = b"".join(
+        socket.inet_aton(end.address).ljust(16, b"\0") for end in (client, server)
+    )
+    counts = struct.pack("=IIIII", 0, 0, 0, uid, inode)
+    body = bytes([socket.AF_INET, state, 0, 0]) + ports + ends + bytes(12) + counts
+    return struct.pack("=IHHII", 16 + len(body), kind, 0, 0, 0) + body
+
+
+def test_the_owner_of_the_client_s_end_is_found():
+    assert find_owner(found(), CLIENT, SERVER) == 1000
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        found(state=6, uid=0),  # its process has left it
+        found(uid=0, inode=0),
+        found(SERVER, CLIENT, uid=0),
+        found(server=TcpEnd("127.0.0.1", 0), state=10),  # it listens at that port
+        found(kind=2),
+        found()[:-1],
+    ],
 )
+def test_what_is_not_that_connection_or_has_been_left_is_nobodys(answer):
+    assert find_owner(answer, CLIENT, SERVER) is None
 
 
-def line(state: str = "01", uid: int = 1000, inode: int = 77) -> str:
-    return (
-        f"   0: 0100007F:A8CA 0100007F:2079 {state} 00000000:00000000 00:00000000 "
-        f"00000000  {uid}        0 {inode} 1 0000000000000000 20 4 30 10 -1"
-    )
+@given(st.binary(max_size=200))
+def test_any_answer_is_read(answer):
+    find_owner(answer, CLIENT, SERVER)
 
 
-def test_the_clients_end_is_found_and_not_the_servers():
-    servers = line(uid=0).replace(
-        "0100007F:A8CA 0100007F:2079", "0100007F:2079 0100007F:A8CA"
-    )
-    assert find_owner([HEAD, servers, line()], CLIENT, SERVER) == 1000
-    assert find_owner([HEAD, servers], CLIENT, SERVER) is None
-
-
-@pytest.mark.parametrize("fields", [{"state": "06", "uid": 0}, {"uid": 0, "inode": 0}])
-def test_an_end_that_its_process_has_left_is_nobodys(fields):
-    assert find_owner([line(**fields)], CLIENT, SERVER) is None
-
-
-@pytest.fixture(params=["127.0.0.1", "::1"])
+@pytest.fixture(params=SOCKETS)
 def connection(request) -> Iterator[tuple[socket.socket, socket.socket]]:
-    family = socket.AF_INET6 if ":" in request.param else socket.AF_INET
-    with socket.socket(family) as listener:
-        listener.bind((request.param, 0))
-        listener.listen()
-        with socket.create_connection(listener.getsockname()[:2]) as client:
+    """A connection to a listener of both families."""
+    with socket.create_server(
+        ("::", 0), family=socket.AF_INET6, dualstack_ipv6=True
+    ) as listener:
+        port = listener.getsockname()[1]
+        with socket.create_connection((request.param, port)) as client:
             server, _ = listener.accept()
             with server:
                 yield client, server
@@ -47,10 +71,17 @@ def connection(request) -> Iterator[tuple[socket.socket, socket.socket]]:
 def test_the_kernel_says_that_a_connection_is_ours(connection):
     client, server = connection
     ends = [TcpEnd(*end[:2]) for end in (server.getpeername(), server.getsockname())]
-    assert owner_of(server.family, *ends) == os.geteuid()
+    assert owner_of(*ends) == os.geteuid()
     client.close()
-    assert owner_of(server.family, *ends) is None
+    assert owner_of(*ends) is None
 
 
 def test_another_address_than_loopback_is_nobodys():
-    assert owner_of(socket.AF_INET, TcpEnd("192.0.2.1", 5), SERVER) is None
+    assert owner_of(TcpEnd("192.0.2.1", 5), SERVER) is None
+    assert owner_of(TcpEnd("not an address", 5), SERVER) is None
+
+
+def test_the_question_names_one_connection():
+    mapped = [TcpEnd(f"::ffff:{end.address}", end.port) for end in (CLIENT, SERVER)]
+    assert query_of(*mapped) == query_of(CLIENT, SERVER)
+    assert len(query_of(CLIENT, SERVER)) == 16 + 8 + 48
