@@ -7,8 +7,18 @@ from typing import Final
 import msgspec
 
 from inferd.bridge.anthropic import tables
-from inferd.bridge.anthropic.failures import failure_body, failure_event
-from inferd.bridge.anthropic.request import ask_count, ask_message
+from inferd.bridge.anthropic.count import TokenCount
+from inferd.bridge.anthropic.failures import (
+    AnthropicFailure,
+    failure_body,
+    failure_event,
+)
+from inferd.bridge.anthropic.request import (
+    MessageRequest,
+    PromptRequest,
+    ask_count,
+    ask_message,
+)
 from inferd.bridge.translation import sse
 from inferd.bridge.translation.api import Api, OfferedModel, Operation
 from inferd.bridge.translation.failures import BridgeError
@@ -57,10 +67,23 @@ ANTHROPIC: Final = Api(
     prefixes=("/v1/messages",),
     own_header="anthropic-version",
     operations=(
-        Operation("/v1/messages", ask_message, tables.MESSAGES, MessageStream()),
-        Operation("/v1/messages/count_tokens", ask_count, tables.COUNT_TOKENS),
+        Operation(
+            "/v1/messages",
+            ask_message,
+            tables.MESSAGES,
+            MessageStream(),
+            body=MessageRequest,
+        ),
+        Operation(
+            "/v1/messages/count_tokens",
+            ask_count,
+            tables.COUNT_TOKENS,
+            body=PromptRequest,
+            answer=TokenCount,
+        ),
     ),
     error_body=failure_body,
+    failure=AnthropicFailure,
     model_list=model_list,
     model_entry=model_entry,
 )

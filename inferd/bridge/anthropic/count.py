@@ -3,10 +3,17 @@
 from collections.abc import Iterator
 
 import msgspec
+from msgspec import Struct
 
 from inferd.bridge.translation.endings import stop_reason
 from inferd.bridge.translation.question import DaemonFrame
 from inferd.client.frames import ClientBlocksDone
+
+
+class TokenCount(Struct, frozen=True):
+    """The body of the answer."""
+
+    input_tokens: int
 
 
 class CountAnswer:
@@ -36,4 +43,4 @@ class CountAnswer:
 
     def whole(self) -> bytes:
         """Return the count."""
-        return msgspec.json.encode({"input_tokens": self._n_input})
+        return msgspec.json.encode(TokenCount(self._n_input))

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 import msgspec
+from msgspec import UNSET, Struct, UnsetType
 
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.translation.sse import event
@@ -30,12 +31,26 @@ _NO_THREADS: Final = {"error_code": "thread_unsupported_request"}
 """By which the SDK knows that it has to send the whole conversation."""
 
 
+class AnthropicError(Struct, frozen=True):
+    """What a failure says."""
+
+    type: str
+    message: str
+    details: Mapping[str, str] | UnsetType = UNSET
+
+
+class AnthropicFailure(Struct, frozen=True, tag_field="type", tag="error"):
+    """The body of a failure."""
+
+    error: AnthropicError
+
+
 def failure_body(failure: BridgeError) -> bytes:
     """Return the body of a failure."""
-    error: dict[str, object] = {"type": _type_of(failure), "message": str(failure)}
-    if failure.reason is Reason.UNSUPPORTED and failure.param == "thread":
-        error["details"] = _NO_THREADS
-    return msgspec.json.encode({"type": "error", "error": error})
+    has_details = failure.reason is Reason.UNSUPPORTED and failure.param == "thread"
+    details = _NO_THREADS if has_details else UNSET
+    error = AnthropicError(_type_of(failure), str(failure), details)
+    return msgspec.json.encode(AnthropicFailure(error))
 
 
 def failure_event(failure: BridgeError) -> bytes:

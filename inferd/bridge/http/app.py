@@ -2,9 +2,9 @@
 
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from typing import Final
 
 import msgspec
@@ -27,6 +27,8 @@ from inferd.bridge.http.guard import (
 from inferd.bridge.identity.caller import Callers, HttpCaller
 from inferd.bridge.identity.token import Scope
 from inferd.bridge.metrics import CONTENT_TYPE, BridgeMetrics
+from inferd.bridge.openapi.document import describe
+from inferd.bridge.openapi.route import ANY_OBJECT, JSON, HttpRoute
 from inferd.bridge.translation.api import Api, Operation
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.translation.question import Asked
@@ -35,9 +37,18 @@ from inferd.config.bridge import BridgeSettings
 from inferd.limits.bridge import THREADED_BODY_BYTES
 
 EXCHANGE: Final = "inferd.exchange"
+"""Key of a scope under which routes find the exchange."""
 UNENFORCED_HEADER: Final = "x-inferd-unenforced"
 """Names what a request asks for and an answer need not keep."""
-"""Key of a scope under which routes find the exchange."""
+_OF_THE_DAEMON: Final = (
+    Reason.UNKNOWN_FIELD,
+    Reason.UNSUPPORTED,
+    Reason.CONTEXT_OVERFLOW,
+    Reason.MODEL_NOT_FOUND,
+    Reason.CANCELLED,
+    Reason.DEADLINE,
+)
+"""Why the daemon or a translation may refuse a request."""
 Handler = Callable[[HttpExchange, Mapping[str, str]], Awaitable[None]]
 
 
@@ -72,7 +83,11 @@ class BridgeApp:
         self._budget = BodyBudget(settings.max_bodies_bytes)
         self._began_s = int(time.time())
         self.metrics = BridgeMetrics()
-        self._router = Router(routes=[*self._routes()], redirect_slashes=False)
+        handlers = [*self._routes()]
+        self.routes = [route for route, _ in handlers]
+        """All routes, as the router and the description have them."""
+        endpoints = [self._endpoint(*each) for each in handlers]
+        self._router = Router(routes=endpoints, redirect_slashes=False)
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -175,38 +190,89 @@ class BridgeApp:
 
     # --- routes -----------------------------------------------------------------------
 
-    def _routes(self) -> Sequence[Route]:
-        routes = [
-            self._route("/health", "GET", self._health),
-            self._route("/ready", "GET", self._ready),
-            self._route("/metrics", "GET", self._metrics, "inference"),
-            self._route("/server_info", "GET", self._server_info, "inference"),
-        ]
-        for api in self._apis:
-            routes += [
-                self._route(
-                    operation.path, "POST", partial(self._ask, operation), "inference"
-                )
-                for operation in api.operations
-            ]
-            if api.models_path:
-                routes += self._model_routes(api)
-        return routes
-
-    def _model_routes(self, api: Api) -> Sequence[Route]:
-        path = api.models_path
-        return [
-            self._route(path, "GET", self._list_models, "inference"),
-            self._route(path + "/{model:path}", "GET", self._show_model, "inference"),
-        ]
-
-    def _route(
-        self, path: str, method: str, handler: Handler, scope: Scope | None = None
-    ) -> Route:
-        """Make a route; ``scope`` is what its callers must be allowed, if anything."""
-        return Route(
-            path, _RouteEndpoint(path, handler, scope, self._callers), methods=[method]
+    def _routes(self) -> Iterator[tuple[HttpRoute, Handler]]:
+        yield self._own("/health", "Tell that the bridge runs"), self._health
+        yield (
+            self._own(
+                "/ready",
+                "Tell whether the daemon answers",
+                reasons=(Reason.UNAVAILABLE,),
+            ),
+            self._ready,
         )
+        yield self._own("/openapi.json", "Describe all routes"), self._describe
+        yield (
+            self._own(
+                "/metrics",
+                "Return the metrics of the bridge",
+                scope="inference",
+                answers={CONTENT_TYPE.partition(";")[0]: str},
+            ),
+            self._metrics,
+        )
+        yield (
+            self._own("/server_info", "Describe the bridge", scope="inference"),
+            self._server_info,
+        )
+        for api in self._apis:
+            yield from self._routes_of(api)
+
+    def _routes_of(self, api: Api) -> Iterator[tuple[HttpRoute, Handler]]:
+        for operation in api.operations:
+            route = HttpRoute(
+                path=operation.path,
+                method="POST",
+                summary=f"Answer a request of the API {api.name}",
+                scope="inference",
+                apis=(api,),
+                operation=operation,
+                reasons=_OF_THE_DAEMON,
+            )
+            yield route, partial(self._ask, operation)
+        if not api.models_path:
+            return
+        path, forms = api.models_path, self._forms(api.models_path)
+        listed = self._own(path, "List the models", scope="inference", apis=forms)
+        yield listed, self._list_models
+        shown = self._own(
+            path + "/{model:path}",
+            "Describe a model",
+            scope="inference",
+            apis=forms,
+            reasons=(Reason.MODEL_NOT_FOUND,),
+        )
+        yield shown, self._show_model
+
+    def _forms(self, path: str) -> tuple[Api, ...]:
+        """List the APIs in whose form a path may be answered: a header may choose."""
+        found = [api_of(path, (), self._apis)]
+        found += [api for api in self._apis if api.own_header]
+        return tuple({api.name: api for api in found}.values())
+
+    def _own(  # noqa: PLR0913  # what a route may have
+        self,
+        path: str,
+        summary: str,
+        *,
+        scope: Scope | None = None,
+        apis: tuple[Api, ...] = (),
+        answers: Mapping[str, object] | None = None,
+        reasons: tuple[Reason, ...] = (),
+    ) -> HttpRoute:
+        """Make the record of a route that is not an operation's."""
+        return HttpRoute(
+            path=path,
+            method="GET",
+            summary=summary,
+            scope=scope,
+            apis=apis or self._forms(path),
+            answers=answers or {JSON: ANY_OBJECT},
+            reasons=reasons,
+        )
+
+    def _endpoint(self, route: HttpRoute, handler: Handler) -> Route:
+        endpoint = _RouteEndpoint(route, handler, self._callers)
+        return Route(route.path, endpoint, methods=[route.method])
 
     async def _ask(
         self, operation: Operation, exchange: HttpExchange, _: Mapping[str, str]
@@ -266,6 +332,13 @@ class BridgeApp:
             Reason.MODEL_NOT_FOUND, "no model of that name is listed", param="model"
         )
 
+    async def _describe(self, exchange: HttpExchange, _: Mapping[str, str]) -> None:
+        await exchange.respond(200, self._description)
+
+    @cached_property
+    def _description(self) -> bytes:
+        return msgspec.json.encode(describe(self.routes, __version__))
+
     async def _health(self, exchange: HttpExchange, _: Mapping[str, str]) -> None:
         await exchange.respond(200, b'{"status":"ok"}')
 
@@ -293,22 +366,19 @@ class BridgeApp:
 class _RouteEndpoint:
     """A route's handler, behind the check of who asks."""
 
-    def __init__(
-        self, path: str, handler: Handler, scope: Scope | None, callers: Callers
-    ) -> None:
-        self._path = path
+    def __init__(self, route: HttpRoute, handler: Handler, callers: Callers) -> None:
+        self._route = route
         self._handler = handler
-        self._scope = scope
         self._callers = callers
 
     async def __call__(self, scope: AsgiScope, _: Receive, __: Send) -> None:
         exchange = scope[EXCHANGE]
         assert isinstance(exchange, HttpExchange)  # noqa: S101  # the application puts it there
-        exchange.route = self._path
-        if self._scope is not None:
+        exchange.route = self._route.path
+        if self._route.scope is not None:
             credential = credential_of(exchange.headers)
             exchange.caller = await self._callers.identify(credential, exchange.peer)
-            self._callers.check_scope(exchange.caller, self._scope)
+            self._callers.check_scope(exchange.caller, self._route.scope)
         await self._handler(exchange, scope["path_params"])
 
 

@@ -6,12 +6,17 @@ from typing import Final
 import msgspec
 
 from inferd.bridge.openai import tables
-from inferd.bridge.openai.chat_request import ask_chat
-from inferd.bridge.openai.completions import ask_completion
-from inferd.bridge.openai.failures import failure_body, failure_event
-from inferd.bridge.openai.responses.request import ask_response
+from inferd.bridge.openai.chat_request import ChatRequest, ask_chat
+from inferd.bridge.openai.completions import CompletionRequest, ask_completion
+from inferd.bridge.openai.failures import OpenAiFailure, failure_body, failure_event
+from inferd.bridge.openai.responses.request import ResponseRequest, ask_response
 from inferd.bridge.openai.responses.tables import RESPONSES
-from inferd.bridge.openai.vectors import ask_embeddings, ask_rerank
+from inferd.bridge.openai.vectors import (
+    EmbeddingsRequest,
+    RankRequest,
+    ask_embeddings,
+    ask_rerank,
+)
 from inferd.bridge.translation import sse
 from inferd.bridge.translation.api import Api, OfferedModel, Operation
 from inferd.bridge.translation.failures import BridgeError
@@ -55,13 +60,26 @@ OPENAI: Final = Api(
     name="openai",
     prefixes=("/v1/", "/"),
     operations=(
-        Operation("/v1/chat/completions", ask_chat, tables.CHAT, _STREAM),
-        Operation("/v1/responses", ask_response, RESPONSES, _STREAM),
-        Operation("/v1/completions", ask_completion, tables.COMPLETIONS, _STREAM),
-        Operation("/v1/embeddings", ask_embeddings, tables.EMBEDDINGS),
-        Operation("/v1/rerank", ask_rerank, tables.RERANK),
+        Operation(
+            "/v1/chat/completions", ask_chat, tables.CHAT, _STREAM, body=ChatRequest
+        ),
+        Operation(
+            "/v1/responses", ask_response, RESPONSES, _STREAM, body=ResponseRequest
+        ),
+        Operation(
+            "/v1/completions",
+            ask_completion,
+            tables.COMPLETIONS,
+            _STREAM,
+            body=CompletionRequest,
+        ),
+        Operation(
+            "/v1/embeddings", ask_embeddings, tables.EMBEDDINGS, body=EmbeddingsRequest
+        ),
+        Operation("/v1/rerank", ask_rerank, tables.RERANK, body=RankRequest),
     ),
     error_body=failure_body,
+    failure=OpenAiFailure,
     models_path="/v1/models",
     model_list=model_list,
     model_entry=model_entry,

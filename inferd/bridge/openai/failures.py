@@ -1,6 +1,7 @@
 """Failures in OpenAI's form."""
 
 import msgspec
+from msgspec import Struct
 
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.translation.sse import event
@@ -17,9 +18,25 @@ _TYPES = {
 }
 
 
+class OpenAiError(Struct, frozen=True):
+    """What a failure says."""
+
+    message: str
+    type: str
+    param: str | None
+    """The field of the request that is at fault, if one is."""
+    code: str
+
+
+class OpenAiFailure(Struct, frozen=True):
+    """The body of a failure."""
+
+    error: OpenAiError
+
+
 def failure_body(failure: BridgeError) -> bytes:
     """Return the body of a failure."""
-    return msgspec.json.encode({"error": _fields(failure)})
+    return msgspec.json.encode(OpenAiFailure(_error(failure)))
 
 
 def failure_event(failure: BridgeError) -> bytes:
@@ -27,13 +44,8 @@ def failure_event(failure: BridgeError) -> bytes:
     return event(failure_body(failure))
 
 
-def _fields(failure: BridgeError) -> dict[str, object]:
+def _error(failure: BridgeError) -> OpenAiError:
     kind = _TYPES.get(failure.status, "server_error")
     if failure.reason is Reason.QUOTA:
         kind = "insufficient_quota"
-    return {
-        "message": str(failure),
-        "type": kind,
-        "param": failure.param,
-        "code": failure.reason.value,
-    }
+    return OpenAiError(str(failure), kind, failure.param, failure.reason.value)

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from msgspec import Struct
+
 from inferd.bridge.translation.failures import BridgeError
 from inferd.bridge.translation.fields import FieldTable
 from inferd.bridge.translation.question import Asked, Question, StreamForm
@@ -27,12 +29,16 @@ class Operation:
         ask: translates a body; raises ``BridgeError``.
         table: the fields of its requests.
         stream: the form of streamed answers, where there are any.
+        body: the type of the honoured fields, for the description.
+        answer: the type of an answer that is not streamed, for the description.
     """
 
     path: str
     ask: Callable[[bytes, Asked], Question]
     table: FieldTable
     stream: StreamForm | None = None
+    body: type[Struct] | None = None
+    answer: object = dict[str, object]
 
 
 class ModelList(Protocol):
@@ -62,6 +68,8 @@ class Api:
     operations: Sequence[Operation]
     error_body: Callable[[BridgeError], bytes]
     """The body of a failure."""
+    failure: object = dict[str, object]
+    """The type of that body, for the description."""
     models_path: str = ""
     """The route of the list of models; one model's is below it."""
     model_list: ModelList | None = None

@@ -175,6 +175,11 @@ def hello(tmp_path: Path) -> Browser:
     return Browser(tmp_path, ScriptedDaemon(text("Hel"), text("lo"), done()))
 
 
+async def test_the_routes_are_described_to_anybody(hello, autojump_clock):
+    answer = await hello.send("GET", "/openapi.json", uid=OTHER)
+    assert (answer.status, json.loads(answer.body)["openapi"]) == (200, "3.1.0")
+
+
 # --- answers ------------------------------------------------------------------------
 
 

@@ -1,0 +1,52 @@
+"""The record of a route, which the router and the description both follow."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from inferd.bridge.identity.token import Scope
+from inferd.bridge.translation.api import Api, Operation
+from inferd.bridge.translation.failures import Reason
+
+JSON: Final = "application/json"
+ANY_OBJECT: Final[object] = dict[str, object]
+_OF_HEADS: Final = (Reason.INVALID_REQUEST, Reason.FORBIDDEN, Reason.INTERNAL)
+"""Failures that any request may have: its head is refused, or there is a bug."""
+_OF_CALLERS: Final = (
+    Reason.UNAUTHENTICATED,
+    Reason.TOO_MANY_FAILURES,
+    Reason.QUOTA,
+    Reason.UNAVAILABLE,
+)
+"""Failures of routes that ask who calls."""
+_OF_BODIES: Final = (Reason.TIMEOUT, Reason.TOO_LARGE, Reason.QUEUE_FULL)
+"""Failures of routes that read a body."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HttpRoute:
+    """A route of the bridge."""
+
+    path: str
+    """With parameters in braces, as ``/v1/models/{model:path}``."""
+    method: str
+    summary: str
+    """A sentence, without its full stop."""
+    scope: Scope | None = None
+    """What the token of a caller must allow; ``None`` where nobody is asked for."""
+    apis: tuple[Api, ...]
+    """In whose form failures are told; several where a header decides."""
+    operation: Operation | None = None
+    """Whose requests it takes, if it takes any."""
+    answers: Mapping[str, object] = field(default_factory=lambda: {JSON: ANY_OBJECT})
+    """The type of the body with status 200, by its media type."""
+    reasons: tuple[Reason, ...] = ()
+    """Why it fails, beside what any route of its sort fails for."""
+
+    @property
+    def failures(self) -> tuple[Reason, ...]:
+        """Why a request may fail, each reason once."""
+        found = [*_OF_HEADS, *self.reasons]
+        found += _OF_CALLERS if self.scope else ()
+        found += _OF_BODIES if self.operation else ()
+        return tuple(dict.fromkeys(found))

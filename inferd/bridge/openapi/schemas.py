@@ -1,0 +1,107 @@
+"""JSON schemas of requests: from tables of fields and the types of what is honoured."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, cast
+
+import msgspec
+
+from inferd.bridge.translation.api import Operation
+from inferd.bridge.translation.fields import Field, Use
+
+Schema = dict[str, object]
+PLACE: Final = "#/components/schemas/"
+_NULL: Final[Schema] = {"type": "null"}
+
+
+class Schemas:
+    """The schemas of types, with those that they refer to.
+
+    Args:
+        types: all that are asked for later.
+    """
+
+    def __init__(self, types: Sequence[object]) -> None:
+        self._types = [*types]
+        schemas, self.components = msgspec.json.schema_components(
+            self._types, schema_hook=_of_any, ref_template=PLACE + "{name}"
+        )
+        self._schemas: Sequence[Schema] = schemas
+
+    def of(self, kind: object) -> Schema:
+        """Return the schema of a type; of a struct it is a reference."""
+        return self._schemas[self._types.index(kind)]
+
+    def resolved(self, kind: object) -> Schema:
+        """Return the schema of a struct, without a reference at its top."""
+        schema = self.of(kind)
+        while isinstance(place := schema.get("$ref"), str):
+            schema = self.components[place.removeprefix(PLACE)]
+        return schema
+
+    def without(self, kinds: Iterable[object]) -> Schema:
+        """Return what references name, but for some structs that none does."""
+        places = {schema.get("$ref") for schema in map(self.of, kinds)}
+        return {
+            name: schema
+            for name, schema in self.components.items()
+            if PLACE + name not in places
+        }
+
+
+def _of_any(kind: type) -> Schema:
+    """Return the schema of values of any type."""
+    if kind is not object:
+        raise NotImplementedError
+    return {"description": "Any value."}  # the library takes an empty one as none
+
+
+def request_schema(operation: Operation, schemas: Schemas) -> Schema:
+    """Return the schema of an operation's requests.
+
+    A field has the schema of its type if it is honoured, any value if it is ignored, and the
+    values that ask for nothing if it is refused; ``null`` counts as left out.
+    """
+    known = schemas.resolved(operation.body) if operation.body else {}
+    honoured = cast("Mapping[str, Schema]", known.get("properties", {}))
+    required = cast("Sequence[str]", known.get("required", ()))
+    properties = {
+        field.name: _field_schema(
+            field, honoured.get(field.name, {}), is_required=field.name in required
+        )
+        for field in operation.table.fields
+    }
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
+
+
+def _field_schema(
+    field: Field, known: Mapping[str, object], *, is_required: bool
+) -> Schema:
+    said: Schema = {"description": _description(field)}
+    match field.use:
+        case Use.IGNORED:
+            return said
+        case Use.REFUSED:
+            return {**said, "enum": [None, *field.neutral]}
+        case Use.HONOURED:
+            schema = {**known} if is_required else _or_null(known)
+            return {**schema, **said} if field.note else schema
+
+
+def _or_null(schema: Mapping[str, object]) -> Schema:
+    """Return a schema that allows ``null`` as well."""
+    forms = schema.get("anyOf")
+    if not schema or (isinstance(forms, list) and _NULL in forms):
+        return {**schema}
+    without_default = {key: each for key, each in schema.items() if key != "default"}
+    default = {"default": schema["default"]} if "default" in schema else {}
+    return {"anyOf": [without_default, _NULL], **default}
+
+
+def _description(field: Field) -> str:
+    use = field.use.value.capitalize()
+    return f"{use}: {field.note}" if field.note else f"{use}."
