@@ -51,7 +51,8 @@ beside  app                                a configuration        the daemon, co
 The daemon imports no model library: each ``worker`` is a process of its own, and so is the
 ``line_decoder``. Both enter a ``sandbox`` before they read a client's request. ``limits`` has
 the bounds, ``errors`` the failures that clients are sent. ``client`` and ``cli`` are the other
-side of the sockets, and so is ``bridge``, a process that speaks HTTP. ``doctor`` checks a
+side of the sockets, and so is ``bridge``, a process that speaks HTTP; ``media_decoder`` is where
+files of its callers are decoded. ``fair_limiter`` shares permits out. ``doctor`` checks a
 machine, ``service`` asks systemd about the daemon's units, and ``models`` has the model store,
 reads the headers of model files and brings models into the store. ``downloader`` is the process
 that speaks to hubs and servers for ``inferd model pull``, and confines the programs that take

@@ -9,6 +9,7 @@ openai          a body of that API, and frames           a request to the daemon
 anthropic       the same, of another API                 the same
 openapi         the records of all routes                their description
 translation     what all APIs share                      tables of fields, failures
+media           a file of a caller                       pixels or samples, sealed
 upstream        a request to the daemon                  frames, or a failure
 serve           the configuration                        all of it, composed
 ==============  =======================================  ==================================

@@ -21,6 +21,7 @@ from inferd.bridge.http.listen import (
 from inferd.bridge.http.server import HttpServer
 from inferd.bridge.identity.caller import Callers
 from inferd.bridge.identity.token_file import ApiTokens, default_path, read_tokens
+from inferd.bridge.media.decoders import MediaDecoders
 from inferd.bridge.upstream.daemon import DaemonClient
 from inferd.config.bridge import BridgeSettings
 
@@ -51,7 +52,8 @@ def run_bridge(options: BridgeOptions) -> None:
     tokens = Path(settings.tokens) if settings.tokens else default_path()
     read_tokens(tokens)
     log = BridgeLog()
-    app = _make_app(options, place, tokens, log)
+    decoders = MediaDecoders(settings, log)
+    app = _make_app(options, place, tokens, log, decoders)
     server = HttpServer(app, settings, tls, partial(_log_bug, log))
     app.metrics.gauge(
         "inferd_bridge_connections", "HTTP connections.", lambda: server.n_connections
@@ -63,6 +65,7 @@ def run_bridge(options: BridgeOptions) -> None:
     try:
         trio.run(_run_until_signal, server, sock, log)
     finally:
+        decoders.close()
         if place.path is not None:
             place.path.unlink(missing_ok=True)
         log.write("info", "bridge.stopped")
@@ -75,7 +78,11 @@ def _log_bug(log: BridgeLog, error: Exception) -> None:
 
 
 def _make_app(
-    options: BridgeOptions, place: Place, tokens: Path, log: BridgeLog
+    options: BridgeOptions,
+    place: Place,
+    tokens: Path,
+    log: BridgeLog,
+    decoders: MediaDecoders,
 ) -> BridgeApp:
     """Build the application."""
     settings = options.settings
@@ -83,11 +90,17 @@ def _make_app(
         options.directory,
         max_requests=settings.max_requests,
         is_gateway=settings.gateway,
+        decoders=decoders,
     )
     callers = Callers(ApiTokens(tokens), os.geteuid())
     app = BridgeApp(daemon, callers, head_rules(place, settings), settings, log)
     app.metrics.gauge(
         "inferd_bridge_running", "Requests with the daemon.", lambda: daemon.n_requests
+    )
+    app.metrics.gauge(
+        "inferd_bridge_decoding",
+        "Pictures and recordings that are being decoded.",
+        lambda: decoders.n_running,
     )
     return app
 

@@ -17,6 +17,13 @@ from inferd.limits.bridge import (
     MAX_HTTP_CONNECTIONS,
     MAX_HTTP_REQUESTS,
 )
+from inferd.limits.media_decoder import (
+    MAX_DECODED_BYTES,
+    MAX_SOUND_S,
+    MEDIA_DECODE_S,
+    MEDIA_DECODERS,
+)
+from inferd.limits.worker import MEDIA_PIXELS
 
 Count = Annotated[int, Meta(ge=1, le=65_536)]
 Bytes = Annotated[int, Meta(ge=1024, le=2**40)]
@@ -70,6 +77,18 @@ class BridgeSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Seconds that one write to a client may take."""
     drain_s: Seconds = HTTP_DRAIN_S
     """Seconds that answers have to finish after SIGTERM."""
+    media_decoders: Count = MEDIA_DECODERS
+    """Pictures and recordings that are decoded at once, each by a confined process of its own;
+    all but one of them at most of one token or user."""
+    media_decode_s: Seconds = MEDIA_DECODE_S
+    """Seconds that one of them may take."""
+    max_picture_pixels: Annotated[int, Meta(ge=1, le=MEDIA_PIXELS)] = MEDIA_PIXELS
+    """Pixels of one picture."""
+    max_sound_s: Seconds = MAX_SOUND_S
+    """Seconds of one recording."""
+    max_decoded_bytes: Bytes = MAX_DECODED_BYTES
+    """Bytes of pixels and samples that are held for the daemon, half of them at most of one
+    token or user."""
     default_max_tokens: Annotated[int, Meta(ge=1, le=2**31 - 1)] = MAX_CHOICES_TOKENS
     """Tokens of an answer for which the request sets no bound; an answer that is cut there
     ends with the reason ``length``."""

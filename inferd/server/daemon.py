@@ -10,6 +10,7 @@ import trio
 from inferd.backend.interface import Backend
 from inferd.config.settings import BackendSettings, Config, ConfigError
 from inferd.errors import DAEMON_STOPS
+from inferd.fair_limiter import FairLimiter
 from inferd.server.admin.commands import Commands
 from inferd.server.admin.reload import ReloadResult
 from inferd.server.admin.reloader import Reloader
@@ -27,7 +28,6 @@ from inferd.server.event_loop.scheduler import LoopScheduler
 from inferd.server.identity.peer import peer_of
 from inferd.server.inflight import InFlight
 from inferd.server.large_lines.decoder_pool import DecoderPool
-from inferd.server.large_lines.fair_limiter import FairLimiter
 from inferd.server.listen.acceptor import Acceptor, ListenerSpec
 from inferd.server.listen.bind import ListenError
 from inferd.server.listen.inference import InferenceSockets, inference_specs

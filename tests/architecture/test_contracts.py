@@ -39,7 +39,7 @@ BREACHES = [
     (
         "worker/runtime.py",
         "import trio",
-        "Neither workers, line decoder nor downloader run on trio",
+        "Neither workers, decoders nor downloader run on trio",
     ),
     (
         "cli/commands/serve.py",

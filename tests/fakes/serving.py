@@ -14,6 +14,7 @@ from inferd import surfaces
 from inferd.admission.control import Admission
 from inferd.backend.interface import Backend
 from inferd.config.settings import AdmissionSettings, Config, LimitSettings
+from inferd.fair_limiter import FairLimiter
 from inferd.limits.server import MAX_MEDIA_FILES
 from inferd.server.admin.running_config import no_config_file
 from inferd.server.connection.deps import ConnectionDeps
@@ -24,7 +25,6 @@ from inferd.server.connection.serve import ClientConnection, Endpoint
 from inferd.server.daemon import Daemon
 from inferd.server.event_loop.scheduler import LoopScheduler
 from inferd.server.inflight import InFlight
-from inferd.server.large_lines.fair_limiter import FairLimiter
 from inferd.server.listen.acceptor import Acceptor, ListenerSpec, refusal_frame
 from inferd.server.listen.listeners import (
     NO_INHERITED_SOCKETS,

@@ -1,10 +1,11 @@
 """What an API makes of a request: a request of the daemon, and the form of its answer."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from inferd.bridge.translation.failures import BridgeError
+from inferd.bridge.translation.media import EncodedMedium
 from inferd.client.frames import ClientBlocksDone
 from inferd.wire.blocks import BlocksRequest
 from inferd.wire.requests import EmbedRequest, RerankRequest
@@ -70,6 +71,8 @@ class Question:
     sent before; else the form of the API's streams has it."""
     field_names: Mapping[str, str] = field(default_factory=dict)
     """The API's names of fields that the daemon names in another way."""
+    media: Sequence[EncodedMedium] = ()
+    """Files that blocks of the request refer to; its ``attachments`` are made of them."""
     unenforced: str = ""
     """The places of what is asked for and not enforced, which a header tells."""
 

@@ -1,13 +1,15 @@
 """The daemon's sockets: a connection for each request, and only so many at once."""
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import cast
 
 import trio
 
+from inferd.bridge.media.attach import attached
+from inferd.bridge.media.decoders import MediaDecoders
 from inferd.bridge.translation.api import OfferedModel
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.translation.question import DaemonFrame, DaemonRequest, Question
@@ -41,13 +43,20 @@ class DaemonClient:
         directory: of the sockets; ``None`` for the default ones.
         max_requests: requests at once.
         is_gateway: whether the daemon is told the principal of each request.
+        decoders: of pictures and sound; ``None`` refuses requests with such.
     """
 
     def __init__(
-        self, directory: Path | None, *, max_requests: int, is_gateway: bool = False
+        self,
+        directory: Path | None,
+        *,
+        max_requests: int,
+        is_gateway: bool = False,
+        decoders: MediaDecoders | None = None,
     ) -> None:
         self._directory = directory
         self._is_gateway = is_gateway
+        self._decoders = decoders
         self.max_requests = max_requests
         self._running: Counter[str] = Counter()
         """Requests that are with the daemon now, by principal."""
@@ -62,6 +71,8 @@ class DaemonClient:
     ) -> AsyncGenerator[DaemonFrame, None]:
         """Send a request and yield the frames of its answer; use ``aclosing``.
 
+        Its pictures and sound are decoded first.
+
         Args:
             question: once its answer has enough, the request is cancelled.
             principal: who asks.
@@ -72,24 +83,31 @@ class DaemonClient:
         Cancellation: ends the request.
         """
         with self._slot(principal), _telling_failures(question.field_names):
-            async with AsyncClient(self._directory) as client:
-                frames = self._send(client, question.request, principal)
+            decoding = attached(question, self._decoders, principal)
+            async with decoding as asked, AsyncClient(self._directory) as client:
+                frames = self._send(client, asked.request, principal, asked.descriptors)
                 async with aclosing(frames):
                     is_cancelled = False
                     async for frame in frames:
                         yield frame
                         if question.answer.has_enough and not is_cancelled:
                             is_cancelled = True
-                            await client.cancel(question.request.id)
+                            await client.cancel(asked.request.id)
 
     async def _send(
-        self, client: AsyncClient, request: DaemonRequest, principal: str
+        self,
+        client: AsyncClient,
+        request: DaemonRequest,
+        principal: str,
+        descriptors: Sequence[int] = (),
     ) -> AsyncGenerator[DaemonFrame, None]:
         """Send a request, with the principal where the bridge is a gateway of the daemon."""
         asker = principal if self._is_gateway and principal else None
         match request:
             case BlocksRequest():
-                answer = client.converse(request, principal=asker)
+                answer = client.converse(
+                    request, descriptors=descriptors, principal=asker
+                )
                 async with aclosing(
                     cast("AsyncGenerator[BlocksAnswer, None]", answer)
                 ) as frames:

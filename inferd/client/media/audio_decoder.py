@@ -40,7 +40,31 @@ def decode_file(path: Path) -> Iterator[bytes]:
     except OSError as error:
         raise SoundError(_message(error)) from error
     with file:
-        yield from _decoded(file)
+        yield from decode_open(file)
+
+
+def decode_open(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the samples of an open file, as ``decode_file`` does.
+
+    Raises:
+        SoundError: as there.
+    """
+    is_streamed = _is_streamed(file)
+    truncation_check = TruncationCheck(None)
+    try:
+        with av.open(
+            file, "r", options=_OPTIONS, metadata_errors="replace"
+        ) as container:
+            stream = container.streams.best("audio")
+            if isinstance(stream, AudioStream):
+                if not is_streamed:
+                    truncation_check = TruncationCheck(_expected_s(container, stream))
+                packets = container.demux(stream)
+                frames = _frames(packets, truncation_check, is_streamed=is_streamed)
+                yield from _resampled(frames)
+    except (FFmpegError, OSError) as error:
+        truncation_check.note_fault(_message(error))
+    truncation_check.check()
 
 
 def convert_raw(
@@ -104,25 +128,6 @@ class TruncationCheck:
         if self._fault or is_short:
             of = f" of {expected_s:.1f} s" if is_short else ""
             raise SoundError(f"breaks off after {self._decoded_s:.1f} s{of}{why}")
-
-
-def _decoded(file: BinaryIO) -> Iterator[bytes]:
-    is_streamed = _is_streamed(file)
-    truncation_check = TruncationCheck(None)
-    try:
-        with av.open(
-            file, "r", options=_OPTIONS, metadata_errors="replace"
-        ) as container:
-            stream = container.streams.best("audio")
-            if isinstance(stream, AudioStream):
-                if not is_streamed:
-                    truncation_check = TruncationCheck(_expected_s(container, stream))
-                packets = container.demux(stream)
-                frames = _frames(packets, truncation_check, is_streamed=is_streamed)
-                yield from _resampled(frames)
-    except (FFmpegError, OSError) as error:
-        truncation_check.note_fault(_message(error))
-    truncation_check.check()
 
 
 def _is_streamed(file: BinaryIO) -> bool:

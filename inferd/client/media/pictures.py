@@ -7,7 +7,7 @@ import struct
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from PIL import Image, ImageOps, UnidentifiedImageError
 
@@ -19,7 +19,7 @@ down silently. A small file may claim to hold more."""
 STRIP_BYTES: Final = 1024 * 1024
 """Bytes of one block of rows."""
 
-_FORMATS: Final = (
+PICTURE_FORMATS: Final = (
     *("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG"),
     *("PPM", "QOI", "TIFF", "WEBP"),
 )
@@ -65,34 +65,53 @@ class Picture:
 
 
 def read_picture(path: Path) -> Picture:
-    """Decode the first image of a file: rotated as EXIF says, on a white background.
+    """Decode the first image of a file, as ``decode_picture`` does.
 
     Raises:
-        PictureError: it is not an image file, is broken, or has over
-            ``MAX_PICTURE_PIXELS``.
+        PictureError: it cannot be read or decoded.
+    """
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise PictureError(_message(error)) from error
+    with file:
+        return decode_picture(file, MAX_PICTURE_PIXELS)
+
+
+def decode_picture(file: BinaryIO, max_pixels: int) -> Picture:
+    """Decode the first image of an open file: rotated as EXIF says, on a white background.
+
+    Args:
+        file: to read from the beginning; can be searched.
+        max_pixels: as its header has them; nothing larger is decoded.
+
+    Raises:
+        PictureError: it is not an image file, is broken, or has over ``max_pixels``.
 
     Bounds:
         Memory: 8 bytes per pixel while it is rotated, 13 if it is transparent.
     """
     try:
-        with path.open("rb") as file, warnings.catch_warnings():
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about files that are odd but readable
-            with Image.open(file, formats=_FORMATS) as image:
-                _refuse_large(image)
+            with Image.open(file, formats=PICTURE_FORMATS) as image:
+                _refuse_large(image, max_pixels)
                 ImageOps.exif_transpose(image, in_place=True)
                 image.load()
                 return Picture(_on_white(image))
     except UnidentifiedImageError as error:
-        raise PictureError(f"not an image in one of {', '.join(_FORMATS)}") from error
+        raise PictureError(
+            f"not an image in one of {', '.join(PICTURE_FORMATS)}"
+        ) from error
     except _FAULTS as error:
         raise PictureError(_message(error)) from error
 
 
-def _refuse_large(image: Image.Image) -> None:
+def _refuse_large(image: Image.Image, max_pixels: int) -> None:
     width, height = image.size
-    if width * height > MAX_PICTURE_PIXELS:
+    if width * height > max_pixels:
         raise PictureError(
-            f"{width} x {height} pixels, at most {MAX_PICTURE_PIXELS} are allowed"
+            f"{width} x {height} pixels, at most {max_pixels} are allowed"
         )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from inferd.backend.gauge import GaugeSpec
 from inferd.config.settings import LimitSettings
+from inferd.fair_limiter import FairLimiter
 from inferd.limits.server import MAX_CLIENT_DESCRIPTORS
 from inferd.server.connection.disconnect_watch import DisconnectWatch
 from inferd.server.connection.limit import ConnectionLimit
@@ -16,7 +17,6 @@ from inferd.server.identity.gateways import Gateways
 from inferd.server.identity.mapping import Identities
 from inferd.server.inflight import InFlight
 from inferd.server.large_lines.decoder_pool import DecoderPool
-from inferd.server.large_lines.fair_limiter import FairLimiter
 from inferd.server.media.quota import MediaQuota
 from inferd.server.telemetry.metrics import Metrics
 

@@ -11,6 +11,7 @@ import trio
 from inferd.engine.supervisor.process import reap
 from inferd.engine.supervisor.spawn import DECODER, kill, kill_and_reap, spawn
 from inferd.errors import DAEMON_STOPS, InvalidFrameError
+from inferd.fair_limiter import FairLimiter
 from inferd.ipc.worker import SandboxReport
 from inferd.limits.connections import WRITE_BYTES
 from inferd.limits.line_decoder import MAX_HEAD_BYTES
@@ -26,7 +27,6 @@ from inferd.line_decoder.messages import (
     framed,
 )
 from inferd.server.event_loop.scheduler import LoopScheduler
-from inferd.server.large_lines.fair_limiter import FairLimiter
 
 READ_BYTES: Final = 256 * 1024
 """Bytes of a result that are read at once, in some 50 µs."""

@@ -12,6 +12,7 @@ from inferd.backend.interface import StartFailedError
 from inferd.config.served import StoreModel, StoreView, missing_models
 from inferd.config.settings import Config, ConfigError, ModelsSettings
 from inferd.errors import BackendNotReadyError
+from inferd.fair_limiter import FairLimiter
 from inferd.ipc.worker import Loading
 from inferd.limits.residency import (
     MAX_HEADER_READS,
@@ -19,7 +20,6 @@ from inferd.limits.residency import (
     STORE_LOOK_S,
 )
 from inferd.routing import ModelNames
-from inferd.server.large_lines.fair_limiter import FairLimiter
 from inferd.server.loading.store_looks import StoreLook, StoreLooks
 from inferd.server.loading.store_state import (
     Backends,

@@ -18,6 +18,7 @@ from inferd.config.settings import (
     UidRange,
     UserSettings,
 )
+from inferd.fair_limiter import FairLimiter
 from inferd.limits.server import MAX_MEDIA_FILES
 from inferd.server.admin.running_config import RunningConfig, no_config_file
 from inferd.server.connection.deps import ConnectionDeps
@@ -26,7 +27,6 @@ from inferd.server.connection.limit import ConnectionLimit
 from inferd.server.connection.output_quota import OutputQuota
 from inferd.server.identity.access import OPERATORS_ONLY
 from inferd.server.inflight import InFlight
-from inferd.server.large_lines.fair_limiter import FairLimiter
 from inferd.server.listen.acceptor import Acceptor
 from inferd.server.media.quota import MediaQuota
 from inferd.server.queue.requests import RequestQueue

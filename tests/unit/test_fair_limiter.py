@@ -3,7 +3,7 @@ import trio
 import trio.testing
 from hypothesis import given, strategies as st
 
-from inferd.server.large_lines.fair_limiter import FairLimiter
+from inferd.fair_limiter import FairLimiter
 
 ANNA, BERT, CARL = 70_001, 70_002, 70_003
 

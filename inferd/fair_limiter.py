@@ -1,15 +1,15 @@
 """Limiter that shares a number of permits fairly among users."""
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
 
 import trio
 
 
 class _Waiter:
-    def __init__(self, uid: int) -> None:
-        self.uid = uid
+    def __init__(self, user: Hashable) -> None:
+        self.user = user
         self.granted = trio.Event()
 
 
@@ -26,7 +26,7 @@ class FairLimiter:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._active: Counter[int] = Counter()
+        self._active: Counter[Hashable] = Counter()
         self._waiting: dict[_Waiter, None] = {}
 
     @property
@@ -35,12 +35,12 @@ class FairLimiter:
         return self._active.total()
 
     @asynccontextmanager
-    async def acquire(self, uid: int) -> AsyncIterator[None]:
+    async def acquire(self, user: Hashable) -> AsyncIterator[None]:
         """Wait for a permit, and hold it while inside.
 
         Cancellation: returns the permit, or leaves the queue.
         """
-        waiter = _Waiter(uid)
+        waiter = _Waiter(user)
         self._waiting[waiter] = None
         self._grant()
         try:
@@ -50,26 +50,26 @@ class FairLimiter:
             if waiter in self._waiting:
                 del self._waiting[waiter]
             else:
-                self._active[uid] -= 1
-                if not self._active[uid]:
-                    del self._active[uid]
+                self._active[user] -= 1
+                if not self._active[user]:
+                    del self._active[user]
             self._grant()
 
     def _grant(self) -> None:
         while self.n_active < self.limit:
             max_of_user = max(1, self.limit - 1)
             eligible = [
-                each for each in self._waiting if self._active[each.uid] < max_of_user
+                each for each in self._waiting if self._active[each.user] < max_of_user
             ]
             if not eligible:
                 return
-            chosen = min(eligible, key=lambda each: self._active[each.uid])
+            chosen = min(eligible, key=lambda each: self._active[each.user])
             del self._waiting[chosen]
-            self._move_behind_others(chosen.uid)
-            self._active[chosen.uid] += 1
+            self._move_behind_others(chosen.user)
+            self._active[chosen.user] += 1
             chosen.granted.set()
 
-    def _move_behind_others(self, uid: int) -> None:
+    def _move_behind_others(self, user: Hashable) -> None:
         """Move a served user's waiters behind those of other users."""
-        for waiter in [each for each in self._waiting if each.uid == uid]:
+        for waiter in [each for each in self._waiting if each.user == user]:
             self._waiting[waiter] = self._waiting.pop(waiter)

@@ -1,0 +1,1 @@
+"""Pictures and sound in requests: decoded by confined processes, and passed to the daemon."""
