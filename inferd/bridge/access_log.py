@@ -5,59 +5,52 @@ table, its principal the name that the operator gave a token.
 """
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 
-import trio
-
-from inferd.limits.bridge import LOG_LINES
-from inferd.terminal import print_stderr
+from inferd.service.log_writer import STDERR, BackgroundWriter, FdWriter
 
 Value = str | int | float | None
 
 
 class BridgeLog:
-    """Writes lines in a thread, so that a stderr that nobody reads stops nobody.
+    """Makes the lines.
 
-    Bounds:
-        Memory: ``LOG_LINES`` lines; further ones are counted and dropped.
+    Args:
+        write: takes a line with its newline, and does not block.
     """
 
-    def __init__(self) -> None:
-        self._lines: list[str] = []
-        self._n_dropped = 0
-        self._has_lines = trio.Event()
+    def __init__(self, write: Callable[[bytes], None]) -> None:
+        self._write = write
 
     def write(self, level: str, msg: str, **fields: Value) -> None:
-        """Queue a line; fields that are ``None`` are left out."""
-        if len(self._lines) >= LOG_LINES:
-            self._n_dropped += 1
-            return
-        self._lines.append(_line(level, msg, fields))
-        self._has_lines.set()
-
-    async def run(self) -> None:
-        """Write lines until cancelled."""
-        while True:
-            await self._has_lines.wait()
-            await trio.to_thread.run_sync(self.flush, abandon_on_cancel=True)
-
-    def flush(self) -> None:
-        """Write what is queued."""
-        self._has_lines = trio.Event()
-        lines, self._lines = self._lines, []
-        if self._n_dropped:
-            dropped: dict[str, Value] = {"lines": self._n_dropped}
-            self._n_dropped = 0
-            lines.append(_line("warn", "log.dropped", dropped))
-        for line in lines:
-            print_stderr(line)
+        """Write a line; fields that are ``None`` are left out."""
+        self._write(_line(level, msg, fields))
 
 
-def _line(level: str, msg: str, fields: dict[str, Value]) -> str:
+@contextmanager
+def stderr_log() -> Iterator[BridgeLog]:
+    """Give a log on stderr, which is written in a thread: if nobody reads it, nobody waits.
+
+    Leaving the block writes what is queued, for as long as ``BackgroundWriter.close`` takes at
+    most.
+    """
+    writer = BackgroundWriter(FdWriter(STDERR), report=_dropped)
+    with closing(writer):
+        yield BridgeLog(writer.write)
+
+
+def _dropped(n_lines: int) -> bytes:
+    return _line("warn", "log.dropped", {"lines": n_lines})
+
+
+def _line(level: str, msg: str, fields: dict[str, Value]) -> bytes:
+    """Write a line in ASCII: nothing in it can control a terminal."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     given = {key: value for key, value in fields.items() if value is not None}
     record = {"t": now, "level": level, "component": "bridge", "msg": msg, **given}
-    return json.dumps(record, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(record, separators=(",", ":")).encode() + b"\n"
 
 
 def kind_of(error: BaseException) -> str:

@@ -24,6 +24,12 @@ class BridgeMetrics:
             ("route", "status"),
             registry=self._registry,
         )
+        self._failures = Counter(
+            "inferd_bridge_failures",
+            "Requests that failed by code, streams whose status was sent before among them.",
+            ("code",),
+            registry=self._registry,
+        )
         self._tokens = Counter(
             "inferd_bridge_tokens",
             "Tokens of prompts and answers by route.",
@@ -52,6 +58,10 @@ class BridgeMetrics:
         else:
             self._hang_ups.inc()
         self._seconds.observe(seconds)
+
+    def request_failed(self, code: str) -> None:
+        """Count a failure by its code."""
+        self._failures.labels(code).inc()
 
     def tokens_used(self, route: str, n_tokens: int) -> None:
         """Count tokens."""

@@ -3,27 +3,40 @@
 import os
 import signal
 import socket
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import trio
 
-from inferd.bridge.access_log import BridgeLog, kind_of
+from inferd.bridge.access_log import BridgeLog, kind_of, stderr_log
 from inferd.bridge.http.app import BridgeApp
 from inferd.bridge.http.guard import LOCAL_NAMES, HeadRules
 from inferd.bridge.http.listen import (
+    BridgeListenError,
     Place,
-    bind,
+    listening,
     parse_place,
+    passed_sockets,
+    place_of,
     tls_context,
 )
 from inferd.bridge.http.server import HttpServer
 from inferd.bridge.identity.caller import Callers
+from inferd.bridge.identity.quota import DailyQuota, DayUsage
 from inferd.bridge.identity.token_file import ApiTokens, default_path, read_tokens
+from inferd.bridge.identity.usage_file import (
+    UsageFileError,
+    UsageKeeper,
+    read_usage,
+    usage_path,
+)
 from inferd.bridge.media.decoders import MediaDecoders
 from inferd.bridge.upstream.daemon import DaemonClient
 from inferd.config.bridge import BridgeSettings
+from inferd.service.notify import ServiceNotifier
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,101 +55,121 @@ class BridgeOptions:
 def run_bridge(options: BridgeOptions) -> None:
     """Serve until SIGTERM or SIGINT; the next one ends it at once.
 
+    It listens at the sockets that systemd has passed, or as configured.
+
     Raises:
         BridgeListenError: it cannot listen as configured.
         TokenFileError: the tokens cannot be read.
     """
     settings = options.settings
-    place = parse_place(options.listen or settings.listen)
-    tls = tls_context(settings, place, is_insecure=options.is_insecure)
     tokens = Path(settings.tokens) if settings.tokens else default_path()
     read_tokens(tokens)
-    log = BridgeLog()
-    decoders = MediaDecoders(settings, log)
-    app = _make_app(options, place, tokens, log, decoders)
-    server = HttpServer(app, settings, tls, partial(_log_bug, log))
-    app.metrics.gauge(
-        "inferd_bridge_connections", "HTTP connections.", lambda: server.n_connections
-    )
-    sock = bind(place)
-    scheme = "https" if tls else "http"
-    where = str(place.path) if place.path else f"{scheme}://{_name_of(sock)}"
-    log.write("info", "bridge.listening", address=where)
-    try:
-        trio.run(_run_until_signal, server, sock, log)
-    finally:
-        decoders.close()
-        if place.path is not None:
-            place.path.unlink(missing_ok=True)
-        log.write("info", "bridge.stopped")
-        log.flush()
+    with ExitStack() as stack:
+        log = stack.enter_context(stderr_log())
+        socks = stack.enter_context(passed_sockets(os.environ))
+        if socks and options.listen:
+            raise BridgeListenError("--listen: systemd has passed sockets already")
+        configured = parse_place(options.listen or settings.listen)
+        places = [*map(place_of, socks)] or [configured]
+        tls = tls_context(settings, places, is_insecure=options.is_insecure)
+        if not socks:
+            socks = [stack.enter_context(listening(configured))]
+        decoders = stack.enter_context(closing(MediaDecoders(settings, log)))
+        rules = head_rules(places, settings)
+        bridge = _Bridge(options, tokens, rules, tls, decoders=decoders, log=log)
+        for sock in socks:
+            place = place_of(sock)
+            scheme = "" if place.path else "https://" if tls else "http://"
+            log.write("info", "bridge.listening", address=f"{scheme}{place.text}")
+        try:
+            trio.run(bridge.run, socks)
+        finally:
+            log.write("info", "bridge.stopped")
 
 
-def _log_bug(log: BridgeLog, error: Exception) -> None:
-    """Log what has ended a connection."""
-    log.write("error", "http_connection.failed", error=kind_of(error))
+def head_rules(places: Sequence[Place], settings: BridgeSettings) -> HeadRules:
+    """Return the rules for heads of requests to these places."""
+    own = [
+        f"[{each.host}]" if ":" in each.host else each.host
+        for each in places
+        if each.path is None
+    ]
+    names = (*LOCAL_NAMES, *own, *(host.lower() for host in settings.hosts))
+    return HeadRules(frozenset(names), frozenset(settings.origins))
 
 
-def _make_app(
-    options: BridgeOptions,
-    place: Place,
-    tokens: Path,
-    log: BridgeLog,
-    decoders: MediaDecoders,
-) -> BridgeApp:
-    """Build the application."""
-    settings = options.settings
-    daemon = DaemonClient(
-        options.directory,
-        max_requests=settings.max_requests,
-        is_gateway=settings.gateway,
-        decoders=decoders,
-    )
-    callers = Callers(ApiTokens(tokens), os.geteuid())
-    app = BridgeApp(daemon, callers, head_rules(place, settings), settings, log)
-    app.metrics.gauge(
-        "inferd_bridge_running", "Requests with the daemon.", lambda: daemon.n_requests
-    )
-    app.metrics.gauge(
-        "inferd_bridge_decoding",
-        "Pictures and recordings that are being decoded.",
-        lambda: decoders.n_running,
-    )
-    return app
+class _Bridge:
+    """The parts of the process."""
 
+    def __init__(  # noqa: PLR0913  # all that it consists of
+        self,
+        options: BridgeOptions,
+        tokens: Path,
+        rules: HeadRules,
+        tls: ssl.SSLContext | None,
+        *,
+        decoders: MediaDecoders,
+        log: BridgeLog,
+    ) -> None:
+        settings = options.settings
+        self._log = log
+        self._notifier = ServiceNotifier(os.environ)
+        self._quota, self._usage = self._keep_usage(usage_path())
+        daemon = DaemonClient(
+            options.directory,
+            max_requests=settings.max_requests,
+            is_gateway=settings.gateway,
+            decoders=decoders,
+        )
+        callers = Callers(ApiTokens(tokens), os.geteuid(), self._quota)
+        app = BridgeApp(daemon, callers, rules, settings, log)
+        self._server = HttpServer(app, settings, tls, self._tell_bug)
+        for name, text, read in (
+            ("running", "Requests with the daemon.", lambda: daemon.n_requests),
+            ("connections", "HTTP connections.", lambda: self._server.n_connections),
+            ("decoding", "Files that are being decoded.", lambda: decoders.n_running),
+        ):
+            app.metrics.gauge(f"inferd_bridge_{name}", text, read)
 
-def head_rules(place: Place, settings: BridgeSettings) -> HeadRules:
-    """Return the rules for heads: at a Unix socket, no browser's page can connect."""
-    origins = frozenset(settings.origins)
-    if place.path is not None:
-        return HeadRules(None, origins)
-    own = f"[{place.host}]" if ":" in place.host else place.host
-    names = (*LOCAL_NAMES, own, *(host.lower() for host in settings.hosts))
-    return HeadRules(frozenset(names), origins)
+    def _keep_usage(self, path: Path) -> tuple[DailyQuota, UsageKeeper]:
+        try:
+            usage = read_usage(path)
+        except UsageFileError as error:
+            self._tell_no_usage(str(error))
+            usage = DayUsage()
+        quota = DailyQuota(usage)
+        return quota, UsageKeeper(quota, path, self._tell_no_usage)
 
+    def _tell_no_usage(self, reason: str) -> None:
+        """Log that a restart begins quotas anew."""
+        self._log.write("warn", "bridge.usage_not_kept", reason=reason)
 
-def _name_of(sock: socket.socket) -> str:
-    host, port = sock.getsockname()[:2]
-    return Place(host=host, port=port).text
+    def _tell_bug(self, error: Exception) -> None:
+        """Log what has ended a connection."""
+        self._log.write("error", "http_connection.failed", error=kind_of(error))
 
+    async def run(self, socks: Sequence[socket.socket]) -> None:
+        """Serve until a signal."""
+        stop = trio.Event()
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._follow, signals, stop, nursery.cancel_scope)
+                nursery.start_soon(self._notifier.feed_watchdog)
+                nursery.start_soon(self._usage.run)
+                self._notifier.ready()
+                await self._server.serve(socks, stop)
+                nursery.cancel_scope.cancel()
+        self._usage.write(self._quota.usage())
 
-async def _run_until_signal(
-    server: HttpServer, sock: socket.socket, log: BridgeLog
-) -> None:
-    stop = trio.Event()
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(log.run)
-
-            async def follow() -> None:
-                n_signals = 0
-                async for _ in signals:
-                    n_signals += 1
-                    if n_signals > 1:
-                        nursery.cancel_scope.cancel()
-                    log.write("info", "bridge.draining")
-                    stop.set()
-
-            nursery.start_soon(follow)
-            await server.serve(sock, stop)
-            nursery.cancel_scope.cancel()
+    async def _follow(
+        self, signals: AsyncIterator[int], stop: trio.Event, scope: trio.CancelScope
+    ) -> None:
+        """Drain at the first signal; end at the next."""
+        n_signals = 0
+        async for _ in signals:
+            n_signals += 1
+            if n_signals > 1:
+                scope.cancel()
+            self._notifier.stopping()
+            self._log.write("info", "bridge.draining")
+            stop.set()

@@ -12,7 +12,7 @@ from inferd.doctor.check import Finding, failed, ok
 from inferd.doctor.service import service_may_read
 from inferd.server.identity.access import load_access
 from inferd.server.identity.subuid import load_identities
-from inferd.server.listen.bind import ListenError, group_id_of
+from inferd.service.bind import ListenError, group_id_of
 from inferd.service.units import SystemdService
 
 

@@ -15,7 +15,7 @@ from inferd.client.sync import ExchangeBounds, watch_status
 from inferd.doctor.check import Finding, failed, first, ok, warning
 from inferd.limits.connections import SOCKET_PATH_BYTES
 from inferd.paths import LOCK_NAME
-from inferd.server.listen.bind import ListenError, check_socket_directory
+from inferd.service.bind import ListenError, check_socket_directory
 from inferd.service.lock import LOCKS, LockState, lock_holder
 from inferd.service.units import service_of, stopped_service, unit_state
 from inferd.surfaces import (

@@ -98,9 +98,16 @@ MAX_STATED_CHARS: Final = 512
 PROBE_S: Final = 10.0
 """Seconds that the daemon may take to say which models it serves."""
 
-LOG_LINES: Final = 1024
-"""Lines of the log that wait to be written; over it, they are counted and dropped, so that a
-stderr that nobody reads stops nobody."""
+USAGE_S: Final = 10.0
+"""Seconds after which the tokens that were used are written to their file, if they have changed:
+what a bridge that is killed forgets."""
+
+USAGE_FILE_BYTES: Final = 256 * 1024
+"""Bytes of that file: names of 64 characters and numbers, for each of ``MAX_TOKENS``."""
+
+RESERVED_RETRY_S: Final = 1.0
+"""Seconds after which a caller may ask again whose other requests may use what is left of its
+quota."""
 
 CLOSE_S: Final = 1.0
 """Seconds that the end of a connection may take to be told: to the other side of TLS, and to an

@@ -29,7 +29,6 @@ from inferd.server.identity.peer import peer_of
 from inferd.server.inflight import InFlight
 from inferd.server.large_lines.decoder_pool import DecoderPool
 from inferd.server.listen.acceptor import Acceptor, ListenerSpec
-from inferd.server.listen.bind import ListenError
 from inferd.server.listen.inference import InferenceSockets, inference_specs
 from inferd.server.listen.listeners import Listeners
 from inferd.server.loading.loader import ModelLoader
@@ -48,6 +47,7 @@ from inferd.server.services.pipeline import Pipeline
 from inferd.server.telemetry.metrics import Metrics
 from inferd.server.telemetry.setup import Telemetry
 from inferd.server.telemetry.status import BackendFacts
+from inferd.service.bind import ListenError
 
 log = structlog.get_logger("daemon")
 

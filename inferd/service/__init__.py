@@ -1,4 +1,6 @@
-"""Services that run a daemon: their units in systemd, and who holds a directory's lock.
+"""What services have in common, and what is known of those that run a daemon.
 
-Nothing here connects to a socket of a daemon, which would start a service that is stopped.
+Sockets that systemd passes, notifications to it, a log that blocks nobody; the units in
+systemd, and who holds a directory's lock. Nothing here connects to a socket of a daemon, which
+would start a service that is stopped.
 """

@@ -18,7 +18,7 @@ import openai
 import pytest
 import trio
 
-from tests.daemon.bridge import BridgeProcess, bridge_to, command, no_requests
+from tests.daemon.bridge import BRIDGE, BridgeProcess, bridge_to, command, no_requests
 from tests.daemon.fixtures import daemons
 from tests.daemon.harness import PATIENCE_S, DaemonProcess, MakeDaemon, eventually, mock
 
@@ -326,6 +326,31 @@ def test_a_bridge_that_is_stopped_finishes_its_streams(daemon):
         assert eventually(lambda: bool(bridge.logged("bridge.draining")))
         assert [*stream][-1].choices[0].finish_reason == "length"
         assert bridge.process.wait(PATIENCE_S) == 0
+
+
+def test_a_bridge_whose_log_nobody_reads_serves_and_ends(daemon):
+    path = daemon.scratch / "unread.sock"
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(write_end, b"x" * 4096)
+    os.set_blocking(write_end, True)
+    words = ("--config", str(daemon.config_file), "--listen", str(path))
+    with subprocess.Popen([*BRIDGE, *words], stderr=write_end) as process:
+        os.close(write_end)
+        try:
+            assert eventually(path.exists)
+            with socket.socket(socket.AF_UNIX) as sock:
+                sock.settimeout(PATIENCE_S)
+                sock.connect(str(path))
+                sock.sendall(b"GET /health HTTP/1.1\r\nHost: any\r\n\r\n")
+                assert sock.recv(100).startswith(b"HTTP/1.1 200 ")
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(PATIENCE_S) == 0
+        finally:
+            process.kill()
+            os.close(read_end)
 
 
 def test_another_address_than_loopback_is_refused_without_tls(daemon):

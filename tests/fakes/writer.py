@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 class ScriptedWriter:
-    """Keeps what it is given; see ``inferd.server.telemetry.log_writer.LogLineWriter``."""
+    """Keeps what it is given; see ``inferd.service.log_writer.LogLineWriter``."""
 
     def __init__(self) -> None:
         self.batches: list[list[bytes]] = []

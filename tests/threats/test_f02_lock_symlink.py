@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from inferd.server.listen.bind import ListenError, bind, make_socket_directory
+from inferd.service.bind import ListenError, bind, make_socket_directory
 from tests.fakes.backend import ScriptedBackend
 from tests.fakes.serving import make_daemon
 
@@ -57,7 +57,7 @@ async def test_a_symlink_is_followed_by_nothing(
 async def test_a_symlink_that_came_after_the_check_is_not_followed_either(
     short_dir, run_dir, monkeypatch, autojump_clock
 ):
-    monkeypatch.setattr("inferd.server.listen.bind._check_lock_path", lambda _: None)
+    monkeypatch.setattr("inferd.service.bind._check_lock_path", lambda _: None)
     (run_dir / "inferd.lock").symlink_to(short_dir / "victim")
     assert "symbolic links" in await refusal(run_dir)
     assert not (short_dir / "victim").exists()

@@ -8,7 +8,7 @@ import trio.testing
 from inferd.config.settings import LogSettings
 from inferd.limits.log import LOG_BURST_LINES, LOG_QUEUE_LINES
 from inferd.server.telemetry.log_file import LogFile
-from inferd.server.telemetry.log_writer import BackgroundWriter, FdWriter
+from inferd.service.log_writer import BackgroundWriter, FdWriter
 from tests.daemon.harness import MakeDaemon, mock
 from tests.fakes.backend import ScriptedBackend
 from tests.fakes.log import logged, pipe

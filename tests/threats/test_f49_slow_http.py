@@ -32,7 +32,7 @@ async def test_senders_of_nothing_keep_nobody_out(sent):
         sock.listen()
         address = sock.getsockname()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(server.serve, sock.dup(), stop)
+            nursery.start_soon(server.serve, [sock.dup()], stop)
             for _ in range(3 * N_CONNECTIONS):
                 idle = held.enter_context(socket.create_connection(address))
                 idle.sendall(sent)
@@ -48,4 +48,4 @@ async def test_senders_of_nothing_keep_nobody_out(sent):
 def test_a_length_that_two_could_read_differently_is_refused():
     both = [(b"content-length", b"4"), (b"Transfer-Encoding", b"chunked")]
     with pytest.raises(BridgeError, match="contradict"):
-        HeadRules(None).check(both)
+        HeadRules(frozenset()).check(both)

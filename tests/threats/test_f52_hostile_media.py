@@ -30,7 +30,9 @@ PATIENCE_S = 60
 def decoders(monkeypatch) -> Iterator[MediaDecoders]:
     """Two decoders, which a file takes over that asks for it."""
     monkeypatch.setattr(fork_server, "PROGRAM", hostile_media_decoder.PROGRAM)
-    made = MediaDecoders(replace(BridgeSettings(), media_decoders=2), BridgeLog())
+    made = MediaDecoders(
+        replace(BridgeSettings(), media_decoders=2), BridgeLog(list[bytes]().append)
+    )
     yield made
     made.close()
 

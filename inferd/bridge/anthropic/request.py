@@ -94,7 +94,6 @@ def ask_message(body: bytes, asked: Asked) -> Question:
         top_k=wanted.top_k,
         stop=wanted.stop_sequences or None,
         stream=wanted.stream,
-        progress=wanted.stream,  # tells the tokens of the prompt before the answer
         keep_alive_s=wanted.keep_alive,
         max_tokens=None if is_prefill else wanted.max_tokens,
         prefill_only=is_prefill or None,

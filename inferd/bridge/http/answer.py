@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from typing import Final
 
 import trio
 
@@ -11,6 +12,10 @@ from inferd.bridge.translation.failures import BridgeError
 from inferd.bridge.translation.question import DaemonFrame, Question, StreamForm
 from inferd.bridge.upstream.daemon import DaemonClient
 from inferd.limits.bridge import KEEP_ALIVE_S, QUIET_START_S
+from inferd.wire.responses import ProgressFrame
+
+POSITION_HEADER: Final = "x-inferd-queue-position"
+"""The position in the daemon's queue that a request had at first; only if it waited."""
 
 
 async def answer(
@@ -32,7 +37,7 @@ async def answer(
     Raises:
         BridgeError: it failed, and nothing has been sent yet.
     """
-    async with aclosing(daemon.ask(question, principal)) as frames:
+    async with aclosing(_noting(exchange, daemon.ask(question, principal))) as frames:
         if question.is_streamed and form is not None:
             await _Streaming(exchange, question, form).run(frames)
             return
@@ -40,6 +45,17 @@ async def answer(
             for _ in question.answer.add(frame):
                 pass
     await exchange.respond(200, question.answer.whole(), headers=timing(exchange))
+
+
+async def _noting(
+    exchange: HttpExchange, frames: AsyncGenerator[DaemonFrame, None]
+) -> AsyncGenerator[DaemonFrame, None]:
+    """Pass frames on; note the position in the daemon's queue at which the request began."""
+    async with aclosing(frames):
+        async for frame in frames:
+            if isinstance(frame, ProgressFrame) and isinstance(frame.position, int):
+                exchange.extra_headers.setdefault(POSITION_HEADER, str(frame.position))
+            yield frame
 
 
 def timing(exchange: HttpExchange) -> dict[str, str]:
@@ -75,6 +91,7 @@ class _Streaming:
         if failure is not None and not self.exchange.has_begun:
             raise failure
         if failure is not None:
+            self.exchange.error = failure.reason.value
             tell = self.question.failure_event or self.form.failure_event
             await self._write(tell(failure))
         await self.exchange.end_stream()

@@ -17,7 +17,7 @@ from inferd import __version__
 from inferd.bridge.access_log import BridgeLog, kind_of
 from inferd.bridge.apis import APIS, api_of
 from inferd.bridge.http.answer import answer
-from inferd.bridge.http.exchange import BodyBudget, HangUpError, HttpExchange
+from inferd.bridge.http.exchange import HangUpError, HttpExchange
 from inferd.bridge.http.guard import (
     HeadRules,
     cors_headers,
@@ -25,6 +25,7 @@ from inferd.bridge.http.guard import (
     preflight_headers,
 )
 from inferd.bridge.identity.caller import Callers, HttpCaller
+from inferd.bridge.identity.share import SharedLimit
 from inferd.bridge.identity.token import Scope
 from inferd.bridge.metrics import CONTENT_TYPE, BridgeMetrics
 from inferd.bridge.openapi.document import describe
@@ -49,6 +50,8 @@ _OF_THE_DAEMON: Final = (
     Reason.DEADLINE,
 )
 """Why the daemon or a translation may refuse a request."""
+DEPTH_HEADER: Final = "x-inferd-queue-depth"
+"""The requests that wait in the daemon, where its queue is full."""
 Handler = Callable[[HttpExchange, Mapping[str, str]], Awaitable[None]]
 
 
@@ -80,7 +83,11 @@ class BridgeApp:
         self._settings = settings
         self._log = log
         self._apis = apis
-        self._budget = BodyBudget(settings.max_bodies_bytes)
+        self._bodies = SharedLimit(
+            settings.max_bodies_bytes, least=settings.max_body_bytes
+        )
+        self._in_progress = SharedLimit(settings.max_connections)
+        """Requests that are received or answered: a connection has one at a time."""
         self._began_s = int(time.time())
         self.metrics = BridgeMetrics()
         handlers = [*self._routes()]
@@ -97,7 +104,7 @@ class BridgeApp:
             send,
             request_id=f"req_{secrets.token_hex(12)}",
             settings=self._settings,
-            budget=self._budget,
+            bodies=self._bodies,
         )
         scope[EXCHANGE] = exchange
         scope["app"] = self  # has the router raise where there is no route
@@ -146,15 +153,18 @@ class BridgeApp:
                 a body to a proxy, and a request to the parser.
         """
         try:
-            return self._rules.check(exchange.headers)
+            return self._rules.check(exchange.headers, is_unix=exchange.peer.is_unix)
         except BridgeError:
             exchange.extra_headers["connection"] = "close"
             raise
 
     async def _fail(self, exchange: HttpExchange, failure: BridgeError) -> None:
+        exchange.error = failure.reason.value
         if exchange.has_begun:
             return
         headers: dict[str, str] = {}
+        if failure.queue_depth is not None:
+            headers[DEPTH_HEADER] = str(failure.queue_depth)
         if failure.retry_after_s is not None:
             headers["retry-after"] = str(
                 max(1, -(-int(failure.retry_after_s * 10) // 10))
@@ -181,12 +191,15 @@ class BridgeApp:
             method=exchange.method if exchange.route else None,
             route=exchange.route or None,
             status=exchange.status or None,
+            error=exchange.error or None,
             principal=caller.principal if caller else None,
             peer_uid=exchange.peer.uid,
             tokens=exchange.n_tokens or None,
             ms=round(elapsed_ms, 1),
         )
         self.metrics.request_ended(exchange.route, exchange.status, elapsed_ms / 1000)
+        if exchange.error:
+            self.metrics.request_failed(exchange.error)
 
     # --- routes -----------------------------------------------------------------------
 
@@ -271,8 +284,28 @@ class BridgeApp:
         )
 
     def _endpoint(self, route: HttpRoute, handler: Handler) -> Route:
-        endpoint = _RouteEndpoint(route, handler, self._callers)
+        endpoint = _RouteEndpoint(route, handler, self._identify)
         return Route(route.path, endpoint, methods=[route.method])
+
+    async def _identify(self, exchange: HttpExchange, scope: Scope) -> None:
+        """Recognise who asks, before the body is read.
+
+        Raises:
+            BridgeError: nobody who may, or who has too many requests already.
+        """
+        credential = credential_of(exchange.headers)
+        caller = await self._callers.identify(credential, exchange.peer)
+        exchange.caller = caller
+        exchange.peer.principal = caller.principal
+        self._callers.check_scope(caller, scope)
+        if not exchange.hold(self._in_progress):
+            exchange.extra_headers["connection"] = "close"
+            raise BridgeError(
+                Reason.QUEUE_FULL,
+                f"one token or user has {self._in_progress.share} connections with requests "
+                "at once",
+                retry_after_s=1.0,
+            )
 
     async def _ask(
         self, operation: Operation, exchange: HttpExchange, _: Mapping[str, str]
@@ -288,29 +321,39 @@ class BridgeApp:
         ask = partial(operation.ask, body, asked)
         is_large = len(body) >= THREADED_BODY_BYTES
         question = await trio.to_thread.run_sync(ask) if is_large else ask()
+        n_most = len(body) + (getattr(question.request, "max_tokens", None) or 0)
         del body, ask
-        exchange.extra_headers.update(self._queue_headers())
         if question.unenforced:
             exchange.extra_headers[UNENFORCED_HEADER] = question.unenforced
+        cost = question.answer
         try:
-            async with exchange.ended_by_hang_up():
-                await answer(
-                    exchange, question, self._daemon, caller.principal, operation.stream
-                )
+            with self._callers.spending(caller, n_most, lambda: cost.n_tokens):
+                exchange.extra_headers.update(self._limit_headers(caller))
+                async with exchange.ended_by_hang_up():
+                    await answer(
+                        exchange,
+                        question,
+                        self._daemon,
+                        caller.principal,
+                        operation.stream,
+                    )
         finally:
-            self._count(exchange, caller, question.answer.n_tokens)
+            exchange.n_tokens = cost.n_tokens
+            self.metrics.tokens_used(exchange.route, cost.n_tokens)
 
-    def _count(self, exchange: HttpExchange, caller: HttpCaller, n_tokens: int) -> None:
-        exchange.n_tokens = n_tokens
-        self._callers.count(caller, n_tokens)
-        self.metrics.tokens_used(exchange.route, n_tokens)
+    def _limit_headers(self, caller: HttpCaller) -> dict[str, str]:
+        """Return what is left for a caller once this request is counted.
 
-    def _queue_headers(self) -> dict[str, str]:
-        limit = self._daemon.max_requests
-        left = max(0, limit - self._daemon.n_requests - 1)
+        The places are the bridge's: how many the daemon's queue has left, nobody is told
+        before it is full.
+        """
+        places = self._daemon.places
         return {
-            "x-ratelimit-limit-requests": str(limit),
-            "x-ratelimit-remaining-requests": str(left),
+            "x-ratelimit-limit-requests": str(places.share),
+            "x-ratelimit-remaining-requests": str(
+                max(0, places.left_for(caller.principal) - 1)
+            ),
+            **self._callers.quota_headers(caller),
         }
 
     async def _list_models(self, exchange: HttpExchange, _: Mapping[str, str]) -> None:
@@ -358,7 +401,7 @@ class BridgeApp:
             "version": __version__,
             "apis": [api.name for api in self._apis],
             "models": [model.name for model in await self._daemon.models()],
-            "max_requests": self._daemon.max_requests,
+            "max_requests": self._daemon.places.limit,
         }
         await exchange.respond(200, msgspec.json.encode(fields))
 
@@ -366,19 +409,22 @@ class BridgeApp:
 class _RouteEndpoint:
     """A route's handler, behind the check of who asks."""
 
-    def __init__(self, route: HttpRoute, handler: Handler, callers: Callers) -> None:
+    def __init__(
+        self,
+        route: HttpRoute,
+        handler: Handler,
+        identify: Callable[[HttpExchange, Scope], Awaitable[None]],
+    ) -> None:
         self._route = route
         self._handler = handler
-        self._callers = callers
+        self._identify = identify
 
     async def __call__(self, scope: AsgiScope, _: Receive, __: Send) -> None:
         exchange = scope[EXCHANGE]
         assert isinstance(exchange, HttpExchange)  # noqa: S101  # the application puts it there
         exchange.route = self._route.path
         if self._route.scope is not None:
-            credential = credential_of(exchange.headers)
-            exchange.caller = await self._callers.identify(credential, exchange.peer)
-            self._callers.check_scope(exchange.caller, self._route.scope)
+            await self._identify(exchange, self._route.scope)
         await self._handler(exchange, scope["path_params"])
 
 

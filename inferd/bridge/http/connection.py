@@ -91,7 +91,7 @@ class HttpConnection:
     ) -> None:
         self._app = app
         self._stream = stream
-        self._peer = peer
+        self.peer = peer
         self._config = config
         self._settings = settings
         self._context = context
@@ -122,7 +122,7 @@ class HttpConnection:
                     self._config,
                     self._context,
                     group,
-                    ConnectionState({"peer": self._peer}),
+                    ConnectionState({"peer": self.peer}),
                     ssl=False,
                     client=None,
                     server=None,

@@ -8,6 +8,7 @@ from starlette.types import Receive, Scope, Send
 
 from inferd.bridge.http.guard import content_length
 from inferd.bridge.identity.caller import HttpCaller, HttpPeer
+from inferd.bridge.identity.share import SharedLimit
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.config.bridge import BridgeSettings
 from inferd.limits.bridge import DISCARD_S, DISCARDED_BYTES
@@ -15,33 +16,6 @@ from inferd.limits.bridge import DISCARD_S, DISCARDED_BYTES
 
 class HangUpError(Exception):
     """The client has closed the connection."""
-
-
-class BodyBudget:
-    """The bytes of all bodies that are held.
-
-    Args:
-        max_bytes: of all of them.
-    """
-
-    def __init__(self, max_bytes: int) -> None:
-        self._n_left = max_bytes
-
-    def take(self, n_bytes: int) -> None:
-        """Take bytes.
-
-        Raises:
-            BridgeError: too many are taken already.
-        """
-        if n_bytes > self._n_left:
-            raise BridgeError(
-                Reason.QUEUE_FULL, "too many large requests at once", retry_after_s=1.0
-            )
-        self._n_left -= n_bytes
-
-    def give_back(self, n_bytes: int) -> None:
-        """Give bytes back."""
-        self._n_left += n_bytes
 
 
 class HttpExchange:
@@ -53,10 +27,10 @@ class HttpExchange:
         send: takes the parts of the answer.
         request_id: names it here and in the daemon.
         settings: the bounds.
-        budget: of all bodies.
+        bodies: the bytes of all bodies, which callers share.
     """
 
-    def __init__(  # noqa: PLR0913  # ASGI's three, and three of ours
+    def __init__(  # noqa: PLR0913, PLR0915  # ASGI's three, and three of ours
         self,
         scope: Scope,
         receive: Receive,
@@ -64,7 +38,7 @@ class HttpExchange:
         *,
         request_id: str,
         settings: BridgeSettings,
-        budget: BodyBudget,
+        bodies: SharedLimit,
     ) -> None:
         self.request_id = request_id
         self.method = str(scope["method"])
@@ -80,14 +54,16 @@ class HttpExchange:
         """Of the answer and its prompt."""
         self.status = 0
         """Of the answer, once it has begun."""
+        self.error = ""
+        """The code of the failure that it was answered with; empty for none."""
         self.extra_headers: dict[str, str] = {}
         """Headers of the answer, besides those of its kind."""
         self.began_at = trio.current_time()
         self._receive = receive
         self._send = send
         self._settings = settings
-        self._budget = budget
-        self._n_held = 0
+        self._bodies = bodies
+        self._held: list[tuple[SharedLimit, str, int]] = []
         self._is_read = False
         self._is_answered = False
 
@@ -110,13 +86,15 @@ class HttpExchange:
         """
         stated = content_length(self.headers) or 0
         self._check_length(stated)
-        self._hold(stated)
+        self._hold_body(stated)
+        n_held = stated
         body = bytearray()
         with trio.move_on_after(self._settings.body_s) as scope:
             while not self._is_read:
                 body += await self._next_part()
                 self._check_length(len(body))
-                self._hold(len(body) - self._n_held)
+                self._hold_body(len(body) - n_held)
+                n_held = max(n_held, len(body))
         if scope.cancelled_caught:
             raise BridgeError(
                 Reason.TIMEOUT, f"the body took over {self._settings.body_s:g} s"
@@ -137,10 +115,19 @@ class HttpExchange:
                 f"the body has over {self._settings.max_body_bytes} bytes",
             )
 
-    def _hold(self, n_bytes: int) -> None:
-        if n_bytes > 0:
-            self._budget.take(n_bytes)
-            self._n_held += n_bytes
+    def _hold_body(self, n_bytes: int) -> None:
+        if n_bytes > 0 and not self.hold(self._bodies, n_bytes):
+            raise BridgeError(
+                Reason.QUEUE_FULL, "too many large requests at once", retry_after_s=1.0
+            )
+
+    def hold(self, limit: SharedLimit, n: int = 1) -> bool:
+        """Take something for the caller until the end of the exchange; tell whether it could."""
+        name = self.caller.principal if self.caller else ""
+        if not limit.take(name, n):
+            return False
+        self._held.append((limit, name, n))
+        return True
 
     @asynccontextmanager
     async def ended_by_hang_up(self) -> AsyncIterator[None]:
@@ -225,8 +212,9 @@ class HttpExchange:
 
     async def finish(self) -> None:
         """Give back what is held; take the rest of a body that was not wanted."""
-        self._budget.give_back(self._n_held)
-        self._n_held = 0
+        for limit, name, n in self._held:
+            limit.give_back(name, n)
+        self._held.clear()
         n_discarded = 0
         with trio.move_on_after(DISCARD_S):
             try:

@@ -18,15 +18,21 @@ class HeadRules:
     """What a request's head may say.
 
     Args:
-        hosts: names in ``Host``, without a port; ``None`` for any, at a Unix socket.
+        hosts: names in ``Host``, without a port.
         origins: pages that may send requests.
     """
 
-    hosts: frozenset[str] | None
+    hosts: frozenset[str]
     origins: frozenset[str] = frozenset()
 
-    def check(self, headers: Sequence[tuple[bytes, bytes]]) -> str:
+    def check(
+        self, headers: Sequence[tuple[bytes, bytes]], *, is_unix: bool = False
+    ) -> str:
         """Check a head.
+
+        Args:
+            headers: of the request.
+            is_unix: whether it came by a Unix socket, where no page can connect: any host.
 
         Returns:
             The origin of the page that sent the request; empty if none did.
@@ -40,15 +46,15 @@ class HeadRules:
                 Reason.INVALID_REQUEST,
                 "content-length and transfer-encoding contradict each other",
             )
-        self._check_host(found.get("host", []))
+        if not is_unix:
+            self._check_host(found.get("host", []))
+        _check_coding(found.get("content-encoding", []))
         origin = self._check_origin(found.get("origin", []))
         if not origin:
             _check_fetch_site(found.get("sec-fetch-site", []))
         return origin
 
     def _check_host(self, values: Sequence[str]) -> None:
-        if self.hosts is None:
-            return
         if len(values) != 1 or host_name(values[0]) not in self.hosts:
             raise BridgeError(
                 Reason.FORBIDDEN,
@@ -64,6 +70,12 @@ class HeadRules:
                 "web pages may not use this bridge; bridge.origins adds them",
             )
         return values[0]
+
+
+def _check_coding(values: Sequence[str]) -> None:
+    """Refuse compressed bodies, whose size nobody knows before."""
+    if not {"", "identity"}.issuperset(map(str.lower, values)):
+        raise BridgeError(Reason.CODING, "bodies are not compressed here")
 
 
 def _check_fetch_site(values: Sequence[str]) -> None:

@@ -3,14 +3,24 @@
 import os
 import socket
 import ssl
-import stat
+from collections.abc import Iterator, MutableMapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
 from inferd.config.bridge import BridgeSettings
+from inferd.service.activation import (
+    ActivationError,
+    adopt,
+    forget_passed,
+    keep_from_children,
+    passed_fds,
+)
+from inferd.service.bind import ListenError, bind_socket, check_socket_directory
 
+FAMILIES: Final = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6)
 BACKLOG: Final = 128
 SOCKET_MODE: Final = 0o660
 MAX_PORT: Final = 65_535
@@ -65,9 +75,14 @@ def parse_place(text: str) -> Place:
 
 
 def tls_context(
-    settings: BridgeSettings, place: Place, *, is_insecure: bool
+    settings: BridgeSettings, places: Sequence[Place], *, is_insecure: bool
 ) -> ssl.SSLContext | None:
     """Return what TLS needs, or ``None`` without TLS.
+
+    Args:
+        settings: with the certificate.
+        places: where the bridge listens; Unix sockets have no TLS.
+        is_insecure: whether other addresses than loopback need none.
 
     Raises:
         BridgeListenError: the files cannot be used, or are missing for an address that is
@@ -85,24 +100,74 @@ def tls_context(
         return context
     if settings.certificate or settings.key:
         raise BridgeListenError("bridge.certificate and bridge.key go together")
-    if not (place.is_loopback or is_insecure):
-        raise BridgeListenError(
-            f"{place.text} is not loopback: set bridge.certificate and bridge.key, or let "
-            "anybody on the network read along with --insecure"
-        )
+    for place in places:
+        if not (place.is_loopback or is_insecure):
+            raise BridgeListenError(
+                f"{place.text} is not loopback: set bridge.certificate and bridge.key, or "
+                "let anybody on the network read along with --insecure"
+            )
     return None
 
 
-def bind(place: Place) -> socket.socket:
-    """Listen at a place.
+@contextmanager
+def listening(place: Place) -> Iterator[socket.socket]:
+    """Listen at a place while inside; a Unix socket that was bound here is removed at the end.
 
     Raises:
-        BridgeListenError: that is not possible.
+        BridgeListenError: that is not possible, or others could replace a Unix socket there.
     """
     try:
-        return _bind_path(place.path) if place.path else _bind_address(place)
+        sock = _bind_path(place.path) if place.path else _bind_address(place)
+    except ListenError as error:
+        raise BridgeListenError(str(error)) from error
     except OSError as error:
         raise BridgeListenError(f"{place.text}: {error.strerror}") from error
+    with sock:
+        if place.path is None:
+            yield sock
+            return
+        bound = _identity(place.path)
+        try:
+            yield sock
+        finally:
+            with suppress(OSError):  # it may be gone, or another bridge's by now
+                if _identity(place.path) == bound:
+                    place.path.unlink()
+
+
+@contextmanager
+def passed_sockets(environ: MutableMapping[str, str]) -> Iterator[list[socket.socket]]:
+    """Give the listening sockets that systemd has passed, as many as they are.
+
+    Raises:
+        BridgeListenError: one cannot be used.
+    """
+    with ExitStack() as sockets:
+        try:
+            passed = passed_fds(environ, os.getpid())
+            for _, fd in passed:
+                keep_from_children(fd)
+            adopted = [
+                sockets.enter_context(adopt(name, fd, FAMILIES)) for name, fd in passed
+            ]
+        except ActivationError as error:
+            raise BridgeListenError(str(error)) from error
+        finally:
+            forget_passed(environ)
+        yield adopted
+
+
+def place_of(sock: socket.socket) -> Place:
+    """Return where a socket listens."""
+    if sock.family == socket.AF_UNIX:
+        return Place(path=Path(os.fsdecode(sock.getsockname())))
+    host, port = sock.getsockname()[:2]
+    return Place(host=host, port=port)
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    status = path.lstat()
+    return status.st_dev, status.st_ino
 
 
 def _bind_address(place: Place) -> socket.socket:
@@ -119,30 +184,5 @@ def _bind_address(place: Place) -> socket.socket:
 
 
 def _bind_path(path: Path) -> socket.socket:
-    _remove_stale(path)
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(0o777 & ~SOCKET_MODE)
-    try:
-        sock.bind(str(path))
-        sock.listen(BACKLOG)
-    except OSError:
-        sock.close()
-        raise
-    finally:
-        os.umask(before)
-    return sock
-
-
-def _remove_stale(path: Path) -> None:
-    """Remove a socket of ours that nobody listens at; anything else stays."""
-    try:
-        status = path.lstat()
-    except FileNotFoundError:
-        return
-    if not stat.S_ISSOCK(status.st_mode) or status.st_uid != os.geteuid():
-        return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        try:
-            probe.connect(str(path))
-        except ConnectionRefusedError:
-            path.unlink()
+    check_socket_directory(path.parent.resolve())
+    return bind_socket(path, mode=SOCKET_MODE)

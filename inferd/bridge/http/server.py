@@ -3,7 +3,8 @@
 import socket
 import ssl
 import struct
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, cast
 
@@ -58,19 +59,23 @@ class HttpServer:
         """Connections that are open."""
         return self._n_open
 
-    async def serve(self, sock: socket.socket, stop: trio.Event) -> None:
-        """Serve the connections to a listening socket until told to stop.
+    async def serve(self, socks: Sequence[socket.socket], stop: trio.Event) -> None:
+        """Serve the connections to listening sockets until told to stop.
 
         Then no further ones are accepted, idle ones are closed, and answers have
         ``drain_s`` to finish.
         """
-        listener = trio.SocketListener(trio.socket.from_stdlib_socket(sock))
+        listeners = [
+            trio.SocketListener(trio.socket.from_stdlib_socket(sock)) for sock in socks
+        ]
         async with trio.open_nursery() as connections:
             async with trio.open_nursery() as accepting:
-                accepting.start_soon(self._accept_all, listener, connections)
+                for listener in listeners:
+                    accepting.start_soon(self._accept_all, listener, connections)
                 await stop.wait()
                 accepting.cancel_scope.cancel()
-            await listener.aclose()
+            for listener in listeners:
+                await listener.aclose()
             await self._context.terminated.set()
             connections.cancel_scope.deadline = (
                 trio.current_time() + self._settings.drain_s
@@ -90,15 +95,27 @@ class HttpServer:
             nursery.start_soon(self._serve_one, stream)
 
     async def _make_room(self) -> None:
-        """Wait for room; the connection that has been idle longest makes it."""
+        """Wait for room; an idle connection of who has most connections makes it.
+
+        It is the one that has been idle longest. There may be one connection more for each
+        further listener.
+        """
         while self._n_open >= self._settings.max_connections:
-            idle = [each for each in self._connections if each.is_idle]
-            if idle:
-                await min(idle, key=lambda each: each.idle_since).close()
+            if (found := self._most_idle()) is not None:
+                await found.close()
             with trio.move_on_after(ACCEPT_RETRY_S):
                 async with self._has_room:
                     if self._n_open >= self._settings.max_connections:
                         await self._has_room.wait()
+
+    def _most_idle(self) -> HttpConnection | None:
+        n_held = Counter(each.peer.holder for each in self._connections)
+        idle = [each for each in self._connections if each.is_idle]
+        return max(
+            idle,
+            key=lambda each: (n_held[each.peer.holder], -each.idle_since),
+            default=None,
+        )
 
     async def _serve_one(self, stream: trio.SocketStream) -> None:
         try:
@@ -117,8 +134,8 @@ class HttpServer:
                     self._has_room.notify()
 
     async def _with_tls(self, stream: trio.SocketStream) -> ByteStream | None:
-        """Do the handshake; ``None`` if it fails."""
-        if self._tls is None:
+        """Do the handshake; ``None`` if it fails. Unix sockets have no TLS."""
+        if self._tls is None or stream.socket.family == socket.AF_UNIX:
             return stream
         secured = trio.SSLStream(
             stream, self._tls, server_side=True, https_compatible=True

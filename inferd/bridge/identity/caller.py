@@ -1,6 +1,8 @@
 """Decide who asks, and what they may do."""
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -27,9 +29,21 @@ class HttpPeer:
     uid: int | None = None
     """Of its process, by the kernel's word; of a TCP connection once it is looked up."""
     is_looked_up: bool = False
+    principal: str = ""
+    """Of its latest request, once that is known."""
     client: TcpEnd | None = None
     """Of a TCP connection."""
     server: TcpEnd | None = None
+
+    @property
+    def is_unix(self) -> bool:
+        """Whether it is a Unix socket's."""
+        return self.client is None
+
+    @property
+    def holder(self) -> str:
+        """By whom connections are counted."""
+        return self.principal or self.sender
 
     @property
     def sender(self) -> str:
@@ -55,13 +69,16 @@ class Callers:
     Args:
         tokens: the valid ones.
         own_uid: the bridge's own user, who is recognised by the kernel's word.
+        quota: counts their tokens.
     """
 
-    def __init__(self, tokens: ApiTokens, own_uid: int) -> None:
+    def __init__(
+        self, tokens: ApiTokens, own_uid: int, quota: DailyQuota | None = None
+    ) -> None:
         self._tokens = tokens
         self._own_uid = own_uid
         self._throttle = FailureThrottle()
-        self._quota = DailyQuota()
+        self._quota = quota or DailyQuota()
 
     async def identify(self, credential: str, peer: HttpPeer) -> HttpCaller:
         """Return who asks.
@@ -122,16 +139,53 @@ class Callers:
             raise BridgeError(
                 Reason.FORBIDDEN, f"the token of {caller.principal} lacks scope {scope}"
             )
+        self._check_quota(caller)
+
+    def _check_quota(self, caller: HttpCaller) -> None:
         if caller.quota is None:
             return
-        if wait_s := self._quota.wait_s(caller.principal, caller.quota, time.time()):
+        now_s = time.time()
+        if wait_s := self._quota.wait_s(caller.principal, caller.quota, now_s):
             raise BridgeError(
                 Reason.QUOTA,
-                f"the {caller.quota} tokens a day of {caller.principal} are used up",
+                f"the {caller.quota} tokens a day of {caller.principal} are used up, or "
+                "those that are left are reserved for its requests",
                 retry_after_s=wait_s,
             )
 
-    def count(self, caller: HttpCaller, n_tokens: int) -> None:
-        """Count tokens of an answer."""
-        if caller.quota is not None:
-            self._quota.used(caller.principal, n_tokens, time.time())
+    @contextmanager
+    def spending(
+        self, caller: HttpCaller, n_most: int, spent: Callable[[], int]
+    ) -> Iterator[None]:
+        """Reserve tokens of a caller's quota while inside; count those that were used then.
+
+        Args:
+            caller: who asks.
+            n_most: tokens that the request may use.
+            spent: tells how many it has used.
+
+        Raises:
+            BridgeError: none are left.
+        """
+        if caller.quota is None:
+            yield
+            return
+        self._check_quota(caller)
+        name = caller.principal
+        n_reserved = self._quota.reserve(name, caller.quota, n_most, time.time())
+        try:
+            yield
+        finally:
+            self._quota.settle(name, n_reserved, spent(), time.time())
+
+    def quota_headers(self, caller: HttpCaller) -> dict[str, str]:
+        """Return what a caller is told of its quota; nothing without one."""
+        if caller.quota is None:
+            return {}
+        now_s = time.time()
+        left = self._quota.left(caller.principal, caller.quota, now_s)
+        return {
+            "x-ratelimit-limit-tokens": str(caller.quota),
+            "x-ratelimit-remaining-tokens": str(left),
+            "x-ratelimit-reset-tokens": f"{self._quota.reset_s(now_s):.0f}s",
+        }

@@ -1,23 +1,51 @@
-"""Tokens that each principal has used today; pure."""
+"""Tokens that each principal has used today, and those that its requests may yet use; pure."""
 
-from typing import Final
+from collections import Counter
+from heapq import nlargest
+from typing import Annotated, Final
+
+from msgspec import Meta, Struct
+
+from inferd.limits.bridge import MAX_TOKENS, RESERVED_RETRY_S
 
 DAY_S: Final = 86_400
 
 
+class DayUsage(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is kept of a day."""
+
+    day: Annotated[int, Meta(ge=0)] = 0
+    """In UTC, since 1970."""
+    used: dict[str, Annotated[int, Meta(ge=0)]] = {}
+    """Tokens, by principal."""
+
+
 class DailyQuota:
-    """Counts tokens by name, from midnight in UTC on; a restart begins anew.
+    """Counts tokens by name, from midnight in UTC on.
+
+    A request reserves at its start as many as it can use, and is settled at its end. One that
+    begins while tokens are left may use more than are left; no other begins meanwhile.
+
+    Args:
+        usage: what was used before.
 
     Bounds:
-        Memory: an entry for each name that has a quota.
+        Memory: an entry for each name that has a quota; ``usage`` has ``MAX_TOKENS`` of them.
     """
 
-    def __init__(self) -> None:
-        self._day = 0
-        self._used: dict[str, int] = {}
+    def __init__(self, usage: DayUsage | None = None) -> None:
+        usage = usage or DayUsage()
+        self._day = usage.day
+        self._used = Counter(usage.used)
+        self._reserved: Counter[str] = Counter()
 
-    def wait_s(self, name: str, quota: int, now_s: float) -> float:
-        """Return the seconds until a name has tokens left; 0 for now.
+    def usage(self) -> DayUsage:
+        """Return what is worth keeping: the names that have used most."""
+        most = nlargest(MAX_TOKENS, self._used.items(), key=lambda each: each[1])
+        return DayUsage(self._day, dict(most))
+
+    def left(self, name: str, quota: int, now_s: float) -> int:
+        """Return the tokens that are left for further requests of a name today.
 
         Args:
             name: of the principal.
@@ -25,13 +53,33 @@ class DailyQuota:
             now_s: seconds since 1970.
         """
         self._begin(now_s)
-        is_left = self._used.get(name, 0) < quota
-        return 0.0 if is_left else (self._day + 1) * DAY_S - now_s
+        return max(0, quota - self._used[name] - self._reserved[name])
 
-    def used(self, name: str, n_tokens: int, now_s: float) -> None:
-        """Count tokens of an answer."""
+    def wait_s(self, name: str, quota: int, now_s: float) -> float:
+        """Return the seconds until a name may have tokens left; 0 for now."""
+        if self.left(name, quota, now_s):
+            return 0.0
+        is_used_up = self._used[name] >= quota
+        return self.reset_s(now_s) if is_used_up else RESERVED_RETRY_S
+
+    def reset_s(self, now_s: float) -> float:
+        """Return the seconds until midnight."""
+        return (int(now_s // DAY_S) + 1) * DAY_S - now_s
+
+    def reserve(self, name: str, quota: int, n_tokens: int, now_s: float) -> int:
+        """Reserve tokens for a request; return how many, all that are left at most."""
+        n_reserved = min(n_tokens, self.left(name, quota, now_s))
+        self._reserved[name] += n_reserved
+        return n_reserved
+
+    def settle(self, name: str, n_reserved: int, n_tokens: int, now_s: float) -> None:
+        """Count the tokens that a request has used in place of those that it reserved."""
         self._begin(now_s)
-        self._used[name] = self._used.get(name, 0) + n_tokens
+        self._reserved[name] -= n_reserved
+        if not self._reserved[name]:
+            del self._reserved[name]
+        if n_tokens:
+            self._used[name] += n_tokens
 
     def _begin(self, now_s: float) -> None:
         day = int(now_s // DAY_S)

@@ -1,9 +1,12 @@
-"""The file of tokens: their hashes, for the bridge's own user alone."""
+"""The file of tokens: their hashes, for the bridge's own user alone.
+
+That of the machine's bridge is root's, and the bridge's group may read it: who takes over the
+bridge adds no token.
+"""
 
 import fcntl
 import os
-import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Final
@@ -11,14 +14,22 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta, Struct
 
+from inferd.bridge.identity.private_file import (
+    PrivateFileError,
+    read_private,
+    replace_private,
+)
 from inferd.bridge.identity.token import TokenRecord, by_id
 from inferd.limits.bridge import MAX_TOKENS, TOKEN_FILE_BYTES
 from inferd.paths import config_files
-from inferd.trusted_path import UntrustedError, open_directory, open_regular_file
+from inferd.trusted_path import UntrustedError, open_directory
 from inferd.wire.codec import DECODE_FAILURES
 
 FILE_NAME: Final = "bridge-tokens.json"
-_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+SYSTEM_TOKENS: Final = Path("/etc/inferd") / FILE_NAME
+"""Of the machine's bridge."""
+BRIDGE_GROUP: Final = "inferd-bridge"
+"""Of the machine's bridge, and the name of its user."""
 
 
 class TokenFileError(Exception):
@@ -33,48 +44,49 @@ _DECODER: Final = msgspec.json.Decoder(_File)
 
 
 def default_path() -> Path:
-    """Return the path of the file if none is configured."""
-    return config_files()[0].with_name(FILE_NAME)
+    """Return the path of the file if none is configured.
+
+    It is ``$INFERD_BRIDGE_TOKENS``, which the unit of the machine's bridge sets, or beside this
+    user's configuration.
+    """
+    given = os.environ.get("INFERD_BRIDGE_TOKENS")
+    return Path(given) if given else config_files()[0].with_name(FILE_NAME)
 
 
 def read_tokens(path: Path) -> tuple[TokenRecord, ...]:
     """Read the tokens; none if there is no file.
 
     Raises:
-        TokenFileError: it cannot be read, or others than its owner may read it.
+        TokenFileError: it cannot be read, or others than its readers may read it.
     """
     try:
-        with os.fdopen(open_regular_file(path), "rb") as file:
-            _check(path, os.fstat(file.fileno()))
-            data = file.read(TOKEN_FILE_BYTES + 1)
-    except FileNotFoundError:
+        data = read_private(path, TOKEN_FILE_BYTES)
+    except PrivateFileError as error:
+        raise TokenFileError(str(error)) from error
+    if data is None:
         return ()
-    except OSError as error:
-        raise TokenFileError(f"{path}: {error.strerror}") from error
-    if len(data) > TOKEN_FILE_BYTES:
-        raise TokenFileError(f"{path}: over {TOKEN_FILE_BYTES} bytes")
     try:
         return _DECODER.decode(data).tokens
     except DECODE_FAILURES as error:
         raise TokenFileError(f"{path}: {error}") from error
 
 
-def _check(path: Path, status: os.stat_result) -> None:
-    if status.st_uid != os.geteuid():
-        raise TokenFileError(f"{path}: belongs to uid {status.st_uid}")
-    if status.st_mode & _OTHERS:
-        raise TokenFileError(f"{path}: others may access it; chmod 600 {path}")
-
-
 @contextmanager
-def changing_tokens(path: Path) -> Iterator[list[TokenRecord]]:
+def changing_tokens(
+    path: Path, *, reader_gid: int | None = None
+) -> Iterator[list[TokenRecord]]:
     """Yield the tokens to change; they are written on leaving, if nothing was raised.
+
+    Args:
+        path: of the file.
+        reader_gid: a group that may read it: that of the service, whose file is root's.
 
     Raises:
         TokenFileError: the file cannot be read or written, or has too many tokens.
     """
+    mode = 0o700 if reader_gid is None else 0o755
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=mode)
         directory = open_directory(path.parent)
     except (OSError, UntrustedError) as error:
         raise TokenFileError(f"{path.parent}: {error}") from error
@@ -84,24 +96,12 @@ def changing_tokens(path: Path) -> Iterator[list[TokenRecord]]:
         yield tokens
         if len(tokens) > MAX_TOKENS:
             raise TokenFileError(f"at most {MAX_TOKENS} tokens are allowed")
-        _write(directory, path.name, tokens)
+        data = msgspec.json.format(msgspec.json.encode(_File(tuple(tokens)))) + b"\n"
+        replace_private(directory, path.name, data, reader_gid=reader_gid)
     except OSError as error:
         raise TokenFileError(f"{path}: {error.strerror}") from error
     finally:
         os.close(directory)
-
-
-def _write(directory: int, name: str, tokens: Sequence[TokenRecord]) -> None:
-    data = msgspec.json.format(msgspec.json.encode(_File(tuple(tokens)))) + b"\n"
-    scratch = f"{name}.new"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(scratch, flags, 0o600, dir_fd=directory)
-    with os.fdopen(descriptor, "wb") as file:
-        os.fchmod(descriptor, 0o600)
-        file.write(data)
-        file.flush()
-        os.fsync(descriptor)
-    os.replace(scratch, name, src_dir_fd=directory, dst_dir_fd=directory)
 
 
 class ApiTokens:

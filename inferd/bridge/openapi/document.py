@@ -39,6 +39,7 @@ _MEANINGS: Final[Mapping[int, str]] = {
     405: "The route takes another method",
     408: "The body took too long",
     413: "The body is too large",
+    415: "The body is compressed",
     429: "Too many requests, or the tokens of the day are used up",
     500: "A bug; the log of the bridge has it under the id of the request",
     501: "The bridge is not set up for this",

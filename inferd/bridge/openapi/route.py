@@ -19,7 +19,12 @@ _OF_CALLERS: Final = (
     Reason.UNAVAILABLE,
 )
 """Failures of routes that ask who calls."""
-_OF_BODIES: Final = (Reason.TIMEOUT, Reason.TOO_LARGE, Reason.QUEUE_FULL)
+_OF_BODIES: Final = (
+    Reason.TIMEOUT,
+    Reason.TOO_LARGE,
+    Reason.CODING,
+    Reason.QUEUE_FULL,
+)
 """Failures of routes that read a body."""
 
 

@@ -19,6 +19,7 @@ class Reason(StrEnum):
     METHOD_NOT_ALLOWED = "method_not_allowed"
     TIMEOUT = "request_timeout"
     TOO_LARGE = "request_too_large"
+    CODING = "unsupported_encoding"
     QUEUE_FULL = "queue_full"
     TOO_MANY_FAILURES = "too_many_failed_tokens"
     QUOTA = "insufficient_quota"
@@ -40,6 +41,7 @@ STATUS: Final[Mapping[Reason, int]] = {
     Reason.METHOD_NOT_ALLOWED: 405,
     Reason.TIMEOUT: 408,
     Reason.TOO_LARGE: 413,
+    Reason.CODING: 415,
     Reason.QUEUE_FULL: 429,
     Reason.TOO_MANY_FAILURES: 429,
     Reason.QUOTA: 429,
@@ -60,9 +62,11 @@ class BridgeError(Exception):
         param: the field of the request that is at fault, if one is.
         retry_after_s: seconds until a retry may succeed, if that is known.
         allow: with ``METHOD_NOT_ALLOWED``, the methods of the route.
+        queue_depth: with ``QUEUE_FULL``, the requests that wait in the daemon, if it is the
+            daemon's queue that is full.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # what callers are told
         self,
         reason: Reason,
         text: str,
@@ -70,11 +74,13 @@ class BridgeError(Exception):
         param: str | None = None,
         retry_after_s: float | None = None,
         allow: str = "",
+        queue_depth: int | None = None,
     ) -> None:
         self.reason = reason
         self.param = param
         self.retry_after_s = retry_after_s
         self.allow = allow
+        self.queue_depth = queue_depth
         super().__init__(text)
 
     @property

@@ -20,11 +20,17 @@ class GeneratedAnswer:
         self._has_call = False
         self._n_prompt = 0
         """Tokens of the prompt, as far as they are known before the end."""
+        self._n_processed = 0
+        """Those of them that were processed, as the daemon tells while it does."""
+        self._n_output = 0
         self._done: ClientBlocksDone | None = None
         self._reason = ""
         """Why the answer has ended, as the daemon names it."""
-        self.n_tokens = 0
-        """Tokens of the prompt and the answer; of one that was cut, those that have come."""
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens of the prompt and the answer, so far."""
+        return self._n_processed + self._n_output
 
     @property
     def has_enough(self) -> bool:
@@ -39,14 +45,16 @@ class GeneratedAnswer:
         """
         match frame:
             case BlockFrame():
-                self.n_tokens += 1
+                self._n_processed = self._n_prompt
+                self._n_output += 1
                 if not self.has_enough:
                     yield from self._take(frame)
                     self._has_call |= isinstance(frame.block, ToolCall)
-            case ProgressFrame(total=int(total)):
-                self._n_prompt = total
+            case ProgressFrame(processed=int(processed), total=int(total)):
+                self._n_prompt, self._n_processed = total, processed
             case ClientBlocksDone(usage=usage):
-                self.n_tokens = usage.input_tokens + usage.output_tokens
+                self._n_processed = usage.input_tokens
+                self._n_output = usage.output_tokens
                 reason = stop_reason(frame, was_enough=self.has_enough)
                 yield from self._close(reason)
                 self._done, self._reason = frame, reason

@@ -1,13 +1,14 @@
 """The daemon's sockets: a connection for each request, and only so many at once."""
 
-from collections import Counter
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import cast
 
 import trio
+from msgspec.structs import replace
 
+from inferd.bridge.identity.share import SharedLimit
 from inferd.bridge.media.attach import attached
 from inferd.bridge.media.decoders import MediaDecoders
 from inferd.bridge.translation.api import OfferedModel
@@ -57,14 +58,13 @@ class DaemonClient:
         self._directory = directory
         self._is_gateway = is_gateway
         self._decoders = decoders
-        self.max_requests = max_requests
-        self._running: Counter[str] = Counter()
+        self.places = SharedLimit(max_requests)
         """Requests that are with the daemon now, by principal."""
 
     @property
     def n_requests(self) -> int:
         """Requests that are with the daemon now."""
-        return self._running.total()
+        return self.places.total
 
     async def ask(
         self, question: Question, principal: str
@@ -105,9 +105,9 @@ class DaemonClient:
         asker = principal if self._is_gateway and principal else None
         match request:
             case BlocksRequest():
-                answer = client.converse(
-                    request, descriptors=descriptors, principal=asker
-                )
+                # the queue, tokens of the prompt
+                told = replace(request, progress=True)
+                answer = client.converse(told, descriptors=descriptors, principal=asker)
                 async with aclosing(
                     cast("AsyncGenerator[BlocksAnswer, None]", answer)
                 ) as frames:
@@ -121,20 +121,17 @@ class DaemonClient:
     @contextmanager
     def _slot(self, principal: str) -> Iterator[None]:
         """Take one of the places for requests, of which a principal has half at most."""
-        share = (self.max_requests + 1) // 2
-        if self._running[principal] >= share or self.n_requests >= self.max_requests:
+        if not self.places.take(principal):
             raise BridgeError(
                 Reason.QUEUE_FULL,
-                f"the bridge has {self.max_requests} requests at once, {share} of them of "
-                "one token or user",
+                f"the bridge has {self.places.limit} requests at once, {self.places.share} "
+                "of them of one token or user",
                 retry_after_s=1.0,
             )
-        self._running[principal] += 1
         try:
             yield
         finally:
-            self._running[principal] -= 1
-            self._running += Counter()  # drops principals without requests
+            self.places.give_back(principal)
 
     async def is_up(self) -> bool:
         """Tell whether the daemon accepts connections for requests."""

@@ -97,6 +97,7 @@ def refusal_of(
         text,
         param=param,
         retry_after_s=after_ms / 1000 if isinstance(after_ms, int) else None,
+        queue_depth=frame.queue_depth if isinstance(frame.queue_depth, int) else None,
     )
 
 

@@ -14,10 +14,7 @@ from inferd.config.settings import BackendSettings, LimitSettings
 from inferd.ipc.encoding import encode
 from inferd.ipc.worker import Load
 from inferd.limits.engine import HEARTBEAT_S, HEARTBEATS_IN_SILENCE
-
-LISTEN_VARIABLES: Final = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
-"""Environment variables of systemd's socket activation, which child processes must not
-inherit."""
+from inferd.service.activation import LISTEN_VARIABLES
 
 PREPARER: Final = "inferd.worker.llama.prepare.fork_server"
 DECODER: Final = "inferd.line_decoder"

@@ -1,16 +1,9 @@
-"""Parse the variables with which systemd passes sockets, as sd_listen_fds(3) does."""
+"""Which of the daemon's sockets systemd has passed."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
+from inferd.service.activation import ActivationError, passed_fds
 from inferd.surfaces import SURFACES, Surface
-
-FIRST_FD: Final = 3
-"""The first descriptor that systemd passes; the others follow it without a gap."""
-
-
-class ActivationError(Exception):
-    """The variables are invalid; the message is one line for the operator."""
 
 
 def listen_fds(
@@ -19,7 +12,7 @@ def listen_fds(
     """Map passed descriptors to the file names of their sockets, in any order.
 
     Args:
-        environ: has the ``LISTEN_VARIABLES`` where sockets are passed.
+        environ: has the variables of the activation where sockets are passed.
         pid: our own; variables for another process are ignored.
         surfaces: whose sockets may be passed, under their ``FileDescriptorName=``.
 
@@ -29,27 +22,10 @@ def listen_fds(
     Raises:
         ActivationError: a variable is invalid, or a name is unknown or given twice.
     """
-    if not environ.get("LISTEN_PID") or _number(environ, "LISTEN_PID") != pid:
-        return {}
-    n_fds = _number(environ, "LISTEN_FDS")
-    if not n_fds:
-        return {}
-    names = environ.get("LISTEN_FDNAMES", "").split(":")
-    if len(names) != n_fds:
-        raise ActivationError(
-            f"LISTEN_FDS is {n_fds} and LISTEN_FDNAMES has {len(names)} names"
-        )
+    passed = passed_fds(environ, pid)
+    names = [name for name, _ in passed]
     known = {each.fd_name: each.socket for each in surfaces}
-    return {
-        _leaf(name, names, known): fd for fd, name in enumerate(names, start=FIRST_FD)
-    }
-
-
-def _number(environ: Mapping[str, str], variable: str) -> int:
-    text = environ.get(variable, "")
-    if not (text.isascii() and text.isdigit()):
-        raise ActivationError(f"{variable} is not a number: {text[:20]!r}")
-    return int(text)
+    return {_leaf(name, names, known): fd for name, fd in passed}
 
 
 def _leaf(name: str, names: list[str], known: Mapping[str, str]) -> str:

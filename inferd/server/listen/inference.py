@@ -17,7 +17,7 @@ import trio
 from inferd.server.connection.limit import ConnectionLimit
 from inferd.server.connection.serve import AnyEndpoint
 from inferd.server.listen.acceptor import Acceptor, ListenerSpec, refusal_frame
-from inferd.server.listen.bind import ListenError
+from inferd.service.bind import ListenError
 
 log = structlog.get_logger("daemon")
 

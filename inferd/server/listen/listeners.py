@@ -2,7 +2,6 @@
 
 import os
 import socket
-import stat
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -11,11 +10,16 @@ from typing import Final
 
 import trio
 
-from inferd.engine.supervisor.spawn import LISTEN_VARIABLES
 from inferd.paths import LOCK_NAME
 from inferd.server.listen.acceptor import Acceptor, ListenerSpec
-from inferd.server.listen.activation import ActivationError, listen_fds
-from inferd.server.listen.bind import ListenError, bind, locked, make_socket_directory
+from inferd.server.listen.activation import listen_fds
+from inferd.service.activation import (
+    ActivationError,
+    adopt,
+    forget_passed,
+    keep_from_children,
+)
+from inferd.service.bind import ListenError, bind, locked, make_socket_directory
 from inferd.surfaces import SURFACES, Surface
 
 InheritedSockets = Mapping[str, socket.socket]
@@ -40,41 +44,22 @@ def inherited_sockets(
         ListenError: a descriptor is not a listening Unix stream socket, or its name is
             unknown.
     """
-    try:
-        fds_by_leaf = listen_fds(environ, os.getpid(), surfaces)
-    except ActivationError as error:
-        raise ListenError(str(error)) from error
-    finally:
-        for variable in LISTEN_VARIABLES:
-            environ.pop(variable, None)
-    for fd in fds_by_leaf.values():
-        _keep_from_workers(fd)
     with ExitStack() as sockets:
-        yield {
-            leaf: sockets.enter_context(_adopt(leaf, fd))
-            for leaf, fd in fds_by_leaf.items()
-        }
-
-
-def _keep_from_workers(fd: int) -> None:
-    try:
-        os.set_inheritable(fd, False)  # noqa: FBT003  # os's own signature
-    except OSError as error:
-        raise ListenError(f"inherited descriptor {fd}: {error.strerror}") from error
-
-
-def _adopt(leaf: str, fd: int) -> socket.socket:
-    if not stat.S_ISSOCK(os.fstat(fd).st_mode):
-        raise ListenError(f"inherited {leaf}: descriptor {fd} is not a socket")
-    sock = socket.socket(fileno=fd)
-    is_unix_stream = (sock.family, sock.type) == (socket.AF_UNIX, socket.SOCK_STREAM)
-    if not is_unix_stream or not sock.getsockopt(
-        socket.SOL_SOCKET, socket.SO_ACCEPTCONN
-    ):
-        sock.close()
-        raise ListenError(f"inherited {leaf}: not a listening Unix stream socket")
-    sock.setblocking(False)  # noqa: FBT003  # socket's own signature
-    return sock
+        try:
+            fds_by_leaf = listen_fds(environ, os.getpid(), surfaces)
+            for fd in fds_by_leaf.values():
+                keep_from_children(fd)
+            adopted = {
+                leaf: sockets.enter_context(
+                    adopt(leaf, fd, [socket.AF_UNIX], "Unix stream")
+                )
+                for leaf, fd in fds_by_leaf.items()
+            }
+        except ActivationError as error:
+            raise ListenError(str(error)) from error
+        finally:
+            forget_passed(environ)
+        yield adopted
 
 
 class Listeners:

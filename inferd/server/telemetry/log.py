@@ -26,8 +26,8 @@ from inferd.server.telemetry.log_format import (
     record_of,
 )
 from inferd.server.telemetry.log_throttle import LogQuota
-from inferd.server.telemetry.log_writer import BackgroundWriter, FdWriter, LogLineWriter
 from inferd.server.telemetry.redaction import Record
+from inferd.service.log_writer import BackgroundWriter, FdWriter, LogLineWriter
 from inferd.surfaces import SURFACES, Surface
 
 Sink = Literal["stderr", "file"]

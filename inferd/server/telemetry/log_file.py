@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from inferd.server.telemetry.log_writer import n_within
+from inferd.service.log_writer import n_within
 
 MODE: Final = 0o600
 DIRECTORY_MODE: Final = 0o700

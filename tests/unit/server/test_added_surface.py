@@ -21,9 +21,10 @@ from inferd.doctor.check import Verdict
 from inferd.doctor.runtime import check_sockets
 from inferd.limits.server import OFFLOAD_LINE_BYTES
 from inferd.server.identity.access import load_access
-from inferd.server.listen.activation import ActivationError, listen_fds
+from inferd.server.listen.activation import listen_fds
 from inferd.server.services.endpoints import BINDINGS, Binding
 from inferd.server.telemetry.log_format import ConsoleFormat, record_of
+from inferd.service.activation import ActivationError
 from inferd.wire.requests import EmbedRequest
 from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
 from tests.fakes.echo import ECHO, SOCKET, SURFACES, WITH_ECHO, echo_fields

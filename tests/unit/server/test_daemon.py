@@ -29,7 +29,7 @@ from inferd.server.admin.reload import ReloadError
 from inferd.server.connection.registry import FIRST_REQUEST_S, POLL_S
 from inferd.server.connection.serve import Endpoint
 from inferd.server.daemon import SHUTDOWN_FLUSH_S
-from inferd.server.listen.bind import ListenError
+from inferd.service.bind import ListenError
 from inferd.wire.codec import decode_generate
 from tests.fakes.backend import FOR_EVER, Script, ScriptedBackend
 from tests.fakes.client_behaviour import (

@@ -166,7 +166,6 @@ def test_options_are_passed_on():
         keep_alive_s=5,
         max_tokens=9,
         stream=True,
-        progress=True,
     )
 
 

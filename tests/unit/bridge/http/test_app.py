@@ -14,6 +14,9 @@ from inferd.bridge.access_log import BridgeLog
 from inferd.bridge.http.app import BridgeApp
 from inferd.bridge.http.guard import HeadRules
 from inferd.bridge.identity.caller import Callers, HttpPeer
+from inferd.bridge.identity.quota import DailyQuota
+from inferd.bridge.identity.share import SharedLimit
+from inferd.bridge.identity.tcp_owner import TcpEnd
 from inferd.bridge.identity.token import TokenRecord, make_token
 from inferd.bridge.identity.token_file import ApiTokens, changing_tokens
 from inferd.bridge.translation.api import OfferedModel
@@ -22,10 +25,12 @@ from inferd.bridge.translation.question import DaemonFrame, Question
 from inferd.client.frames import ClientBlocksDone
 from inferd.config.bridge import BridgeSettings
 from inferd.limits.bridge import FAILED_TOKENS
-from inferd.wire.responses import BlockFrame, TextDelta, UsageV2
+from inferd.wire.responses import BlockFrame, ProgressFrame, TextDelta, UsageV2
 
 OWN, OTHER = 1000, 1001
-SETTINGS = BridgeSettings(max_body_bytes=1024, max_bodies_bytes=4096, body_s=60)
+SETTINGS = BridgeSettings(
+    max_body_bytes=1024, max_bodies_bytes=4096, body_s=60, max_connections=6
+)
 CHAT = "/v1/chat/completions"
 HI: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}]}
 Step = DaemonFrame | BridgeError | float
@@ -44,10 +49,10 @@ def done() -> ClientBlocksDone:
 class ScriptedDaemon:
     """Follows a script: frames, failures, and seconds of silence."""
 
-    max_requests = 4
     n_requests = 0
 
     def __init__(self, *script: Step) -> None:
+        self.places = SharedLimit(4)
         self.script: Sequence[Step] = script
         self.principals: list[str] = []
         self.ended_at: float | None = None
@@ -79,14 +84,20 @@ class Browser:
 
     def __init__(self, tmp_path: Path, daemon: ScriptedDaemon) -> None:
         self.tokens = tmp_path / "tokens.json"
-        self.log = BridgeLog()
+        self.quota = DailyQuota()
+        self.lines: list[bytes] = []
         self.app = BridgeApp(
             daemon,  # type: ignore[arg-type]
-            Callers(ApiTokens(self.tokens), OWN),
+            Callers(ApiTokens(self.tokens), OWN, self.quota),
             HeadRules(frozenset({"localhost"}), frozenset({"https://page"})),
             SETTINGS,
-            self.log,
+            BridgeLog(self.lines.append),
         )
+
+    @property
+    def logged(self) -> list[dict[str, Any]]:
+        """Its log so far."""
+        return [json.loads(line) for line in self.lines]
 
     def token(self, name: str = "ada", **fields: Any) -> str:
         """Make a token that is valid."""
@@ -114,7 +125,7 @@ class Browser:
             "method": method,
             "path": path,
             "headers": [(k.encode(), v.encode()) for k, v in fields.items()],
-            "state": {"peer": HttpPeer(uid=uid)},
+            "state": {"peer": HttpPeer(uid=uid, client=TcpEnd("::1", 5))},
         }
         is_sent = False
 
@@ -193,7 +204,16 @@ async def test_an_answer_is_whole_or_streamed(hello, autojump_clock):
     for answer in (whole, streamed):
         assert answer.headers["x-request-id"].startswith("req_")
         assert int(answer.headers["openai-processing-ms"]) >= 0
-        assert answer.headers["x-ratelimit-remaining-requests"] == "3"
+        assert answer.headers["x-ratelimit-limit-requests"] == "2"
+        assert answer.headers["x-ratelimit-remaining-requests"] == "1"
+        assert "x-inferd-queue-position" not in answer.headers
+
+
+async def test_who_waited_is_told_the_position_at_first(browse, autojump_clock):
+    queued = [ProgressFrame(id="r", status="queued", position=n) for n in (3, 1)]
+    for streams in (False, True):
+        answer = await browse(*queued, text("x"), done()).ask(stream=streams)
+        assert answer.headers["x-inferd-queue-position"] == "3"
 
 
 async def test_a_stream_that_waits_begins_after_10_s_and_is_kept_alive(
@@ -205,10 +225,13 @@ async def test_a_stream_that_waits_begins_after_10_s_and_is_kept_alive(
 
 
 async def test_a_refusal_in_the_first_10_s_has_its_status(browse, autojump_clock):
-    full = BridgeError(Reason.QUEUE_FULL, "queue full", retry_after_s=1.2)
+    full = BridgeError(
+        Reason.QUEUE_FULL, "queue full", retry_after_s=1.2, queue_depth=10
+    )
     answer = await browse(9.0, full).ask(stream=True)
     assert (answer.status, answer.error["code"]) == (429, "queue_full")
     assert answer.headers["retry-after"] == "2"
+    assert answer.headers["x-inferd-queue-depth"] == "10"
 
 
 @pytest.mark.parametrize("before", [(11.0,), (text("x"),)])
@@ -216,10 +239,15 @@ async def test_a_failure_after_the_status_line_is_an_event(
     browse, autojump_clock, before
 ):
     lost = BridgeError(Reason.UNAVAILABLE, "gone")
-    answer = await browse(*before, lost).ask(stream=True)
+    browser = browse(*before, lost)
+    answer = await browser.ask(stream=True)
     last = answer.body.strip().split(b"\n\n")[-1]
     assert json.loads(last.removeprefix(b"data: "))["error"]["message"] == "gone"
     assert b"[DONE]" not in answer.body
+    [line] = browser.logged
+    assert (line["status"], line["error"]) == (200, "backend_unavailable")
+    counted = (await browser.send("GET", "/metrics")).body
+    assert b'inferd_bridge_failures_total{code="backend_unavailable"} 1.0' in counted
 
 
 async def test_a_failure_waits_for_the_status_line_on_its_way(
@@ -266,14 +294,29 @@ async def test_a_body_is_bounded_in_bytes_and_seconds(hello, autojump_clock):
     assert (slow.status, slow.error["code"]) == (408, "request_timeout")
 
 
-async def test_bodies_are_bounded_together_and_given_back(hello, autojump_clock):
+async def test_bodies_are_bounded_together_for_each_alone_and_given_back(
+    hello, autojump_clock
+):
     async with trio.open_nursery() as nursery:
+        key = hello.token()
         length = {"content-length": "1024"}
-        slow = partial(hello.send, "POST", CHAT, headers=length, body_takes_s=5)
-        for _ in range(4):
-            nursery.start_soon(slow)
+        slow = partial(hello.send, "POST", CHAT, body_takes_s=5)
+        for headers in (length, {**length, "authorization": f"Bearer {key}"}):
+            for _ in range(2):
+                nursery.start_soon(partial(slow, headers=headers))
+                await trio.sleep(0.1)
+            assert (await hello.ask()).status == 429  # of one user, or of all
+    assert (await hello.ask()).status == 200
+
+
+async def test_one_caller_leaves_connections_for_others(hello, autojump_clock):
+    async with trio.open_nursery() as nursery:
+        for _ in range(SETTINGS.max_connections // 2):
+            nursery.start_soon(partial(hello.send, "POST", CHAT, body_takes_s=5))
         await trio.sleep(1)
-        assert (await hello.ask()).status == 429
+        refused = await hello.ask()
+        assert (refused.status, refused.headers["connection"]) == (429, "close")
+        assert (await hello.ask(uid=OTHER, key=hello.token())).status == 200
     assert (await hello.ask()).status == 200
 
 
@@ -326,6 +369,50 @@ async def test_a_scope_and_a_quota_are_kept(hello, autojump_clock):
     assert int(over.headers["retry-after"]) > 0
 
 
+async def test_a_quota_is_not_exceeded_by_asking_at_once(tmp_path, autojump_clock):
+    browser = Browser(tmp_path, ScriptedDaemon(5.0, text("x"), done()))
+    key = browser.token("bob", quota=50)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(browser.ask, uid=OTHER, key=key))
+        await trio.sleep(1)
+        second = await browser.ask(uid=OTHER, key=key)
+        assert (second.status, second.headers["retry-after"]) == (429, "1")
+    third = await browser.ask(uid=OTHER, key=key)
+    assert third.status == 200
+    assert third.headers["x-ratelimit-remaining-tokens"] == "0"  # reserved by itself
+    assert browser.quota.usage().used == {"bob": 20}
+
+
+async def test_the_prompt_of_an_answer_that_is_cut_is_counted(tmp_path, autojump_clock):
+    prefill: list[Step] = [
+        ProgressFrame(id="r", status="prefill", processed=n, total=700)
+        for n in (0, 512)
+    ]
+    for script, used in (
+        ([*prefill, 99.0], 512),
+        ([*prefill, text("x"), 99.0], 701),
+    ):
+        browser = Browser(tmp_path, ScriptedDaemon(*script))
+        key = browser.token("bob", quota=9000)
+        await browser.send(
+            "POST",
+            CHAT,
+            json.dumps(HI).encode(),
+            headers={"authorization": f"Bearer {key}"},
+            uid=OTHER,
+            hangs_up_at=trio.current_time() + 3,
+        )
+        assert browser.quota.usage().used == {"bob": used}
+
+
+async def test_a_compressed_body_is_refused(hello, autojump_clock):
+    zipped = await hello.send("POST", CHAT, b"x", headers={"content-encoding": "gzip"})
+    assert (zipped.status, zipped.error["code"]) == (415, "unsupported_encoding")
+    plain = {"content-encoding": "identity"}
+    body = json.dumps(HI).encode()
+    assert (await hello.send("POST", CHAT, body, headers=plain)).status == 200
+
+
 async def test_pages_are_refused_unless_configured(hello, autojump_clock):
     evil = await hello.send("GET", "/v1/models", headers={"origin": "https://evil"})
     assert (evil.status, "access-control-allow-origin" in evil.headers) == (403, False)
@@ -366,9 +453,7 @@ async def test_health_needs_no_token_and_metrics_do(hello, browse, autojump_cloc
     assert 'inferd_bridge_requests_total{route="/health",status="200"} 1.0' in text_of
 
 
-async def test_a_bug_is_told_without_its_text(
-    hello, autojump_clock, monkeypatch, capsys
-):
+async def test_a_bug_is_told_without_its_text(hello, autojump_clock, monkeypatch):
     def fail(*_: object) -> None:
         raise RuntimeError("a secret")
 
@@ -376,18 +461,16 @@ async def test_a_bug_is_told_without_its_text(
     monkeypatch.setattr(hello.app._router, "default", fail)
     answer = await hello.ask()
     assert (answer.status, answer.error["code"]) == (500, "internal")
-    hello.log.flush()
-    written = capsys.readouterr().err
+    written = json.dumps(hello.logged)
     assert "RuntimeError at " in written
     assert "secret" not in written + answer.body.decode()
 
 
-async def test_the_log_has_no_word_of_a_client(hello, autojump_clock, capsys):
+async def test_the_log_has_no_word_of_a_client(hello, autojump_clock):
     key = hello.token()
     await hello.ask(uid=OTHER, key=key, messages=[{"role": "user", "content": "ssh"}])
     await hello.send("GET", "/v1/ssh?ssh", headers={"x-ssh": "ssh"})
-    hello.log.flush()
-    first, second = map(json.loads, capsys.readouterr().err.splitlines())
+    first, second = hello.logged
     assert (first["principal"], first["tokens"], first["status"]) == ("ada", 10, 200)
     assert (first["route"], first["method"]) == (CHAT, "POST")
     assert second["status"] == 404

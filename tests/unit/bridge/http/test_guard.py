@@ -1,11 +1,16 @@
+import os
+import socket
+
 import pytest
 
 from inferd.bridge.http.guard import HeadRules, credential_of, host_name
 from inferd.bridge.http.listen import (
     BridgeListenError,
     Place,
-    bind,
+    listening,
     parse_place,
+    passed_sockets,
+    place_of,
     tls_context,
 )
 from inferd.bridge.serve import head_rules
@@ -60,15 +65,15 @@ def test_two_names_are_one_too_many():
 
 
 def test_at_a_unix_socket_any_name_will_do():
-    rules = head_rules(parse_place("/run/x.sock"), BridgeSettings())
-    assert rules.check([]) == ""
+    assert RULES.check([], is_unix=True) == ""
     with pytest.raises(BridgeError):
-        rules.check(head(origin="http://x"))
+        RULES.check(head(origin="http://x"), is_unix=True)
 
 
 def test_the_address_itself_and_configured_names_are_names():
-    rules = head_rules(parse_place("192.0.2.7:80"), BridgeSettings(hosts=("Box",)))
-    for host in ("192.0.2.7", "box:80", "localhost"):
+    places = [parse_place(each) for each in ("192.0.2.7:80", "/x", "[fd00::1]:80")]
+    rules = head_rules(places, BridgeSettings(hosts=("Box",)))
+    for host in ("192.0.2.7", "box:80", "localhost", "[fd00::1]:80"):
         rules.check(head(host=host))
 
 
@@ -98,33 +103,102 @@ def test_places_are_addresses_or_paths():
 
 
 def test_another_address_than_loopback_needs_tls_or_a_word():
-    place, settings = parse_place("0.0.0.0:80"), BridgeSettings()
-    with pytest.raises(BridgeListenError, match="not loopback"):
-        tls_context(settings, place, is_insecure=False)
-    assert tls_context(settings, place, is_insecure=True) is None
-    assert tls_context(settings, parse_place("[::1]:80"), is_insecure=False) is None
+    own = [parse_place("[::1]:80"), parse_place("/x")]
+    all_places = [*own, parse_place("0.0.0.0:80")]
+    settings = BridgeSettings()
+    with pytest.raises(BridgeListenError, match="0.0.0.0:80 is not loopback"):
+        tls_context(settings, all_places, is_insecure=False)
+    assert tls_context(settings, all_places, is_insecure=True) is None
+    assert tls_context(settings, own, is_insecure=False) is None
 
 
 def test_a_certificate_needs_its_key_and_has_to_be_one(tmp_path):
-    place = parse_place("127.0.0.1:80")
+    places = [parse_place("127.0.0.1:80")]
     (tmp_path / "x").write_text("")
     half = BridgeSettings(certificate=str(tmp_path / "x"))
     both = BridgeSettings(certificate=str(tmp_path / "x"), key=str(tmp_path / "y"))
     for settings in (half, both):
         with pytest.raises(BridgeListenError, match="bridge.certificate"):
-            tls_context(settings, place, is_insecure=True)
+            tls_context(settings, places, is_insecure=True)
 
 
 def test_a_socket_that_nobody_listens_at_is_replaced_and_nothing_else(short_dir):
     place = Place(path=short_dir / "b.sock")
     assert place.path is not None
-    first = bind(place)
-    with pytest.raises(BridgeListenError):
-        bind(place)
-    first.close()
-    with bind(place):
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(place.path))
+    with listening(place) as first:
+        assert place_of(first) == place
         assert place.path.stat().st_mode & 0o777 == 0o660
-    place.path.unlink()
+        with pytest.raises(BridgeListenError), listening(place):
+            pass
+    assert not place.path.exists()
     place.path.write_text("a file")
-    with pytest.raises(BridgeListenError):
-        bind(place)
+    with pytest.raises(BridgeListenError), listening(place):
+        pass
+
+
+def test_the_socket_of_another_bridge_is_left_where_it_is(short_dir):
+    place = Place(path=short_dir / "b.sock")
+    assert place.path is not None
+    with listening(place):
+        place.path.unlink()
+        with socket.socket(socket.AF_UNIX) as another:
+            another.bind(str(place.path))
+    assert place.path.exists()
+
+
+def test_a_directory_that_anybody_may_write_to_is_refused(short_dir):
+    short_dir.chmod(0o777)
+    with pytest.raises(BridgeListenError, match="anybody"):
+        with listening(Place(path=short_dir / "b.sock")):
+            pass
+
+
+# --- sockets of systemd -------------------------------------------------------------
+
+
+@pytest.fixture
+def passed(monkeypatch):
+    """Pass descriptors as systemd does; give the variables."""
+    first = max(int(each) for each in os.listdir("/proc/self/fd")) + 100  # noqa: PTH208
+    monkeypatch.setattr("inferd.service.activation.FIRST_FD", first)
+
+    def hand_over(*socks: socket.socket) -> dict[str, str]:
+        for target, sock in enumerate(socks, first):
+            os.dup2(sock.fileno(), target, inheritable=True)
+        return {
+            "LISTEN_PID": str(os.getpid()),
+            "LISTEN_FDS": str(len(socks)),
+            "LISTEN_FDNAMES": ":".join("bridge" for _ in socks),
+            "HOME": "/",
+        }
+
+    return hand_over
+
+
+def test_all_sockets_that_systemd_passes_are_taken(passed, short_dir):
+    with (
+        socket.create_server(("127.0.0.1", 0)) as tcp,
+        socket.create_server(("::1", 0), family=socket.AF_INET6) as tcp6,
+        socket.socket(socket.AF_UNIX) as unix,
+    ):
+        unix.bind(f"{short_dir}/x")
+        unix.listen()
+        environ = passed(tcp, tcp6, unix)
+        with passed_sockets(environ) as socks:
+            assert [place_of(each) for each in socks] == [
+                place_of(each) for each in (tcp, tcp6, unix)
+            ]
+            assert not any(os.get_inheritable(each.fileno()) for each in socks)
+    assert environ == {"HOME": "/"}
+    with passed_sockets(environ) as socks:
+        assert socks == []
+
+
+@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM])
+def test_a_passed_socket_that_does_not_listen_is_refused(passed, kind):
+    with socket.socket(socket.AF_INET, kind) as sock:
+        with pytest.raises(BridgeListenError, match="bridge: not a listening stream"):
+            with passed_sockets(passed(sock)):
+                pass

@@ -37,7 +37,7 @@ def question(*files: bytes) -> Question:
 
 @pytest.fixture
 def decoders():
-    made = MediaDecoders(BridgeSettings(), BridgeLog())
+    made = MediaDecoders(BridgeSettings(), BridgeLog(list[bytes]().append))
     yield made
     made.close()
 

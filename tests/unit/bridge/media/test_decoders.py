@@ -31,7 +31,7 @@ LARGEST = 2**25
 @pytest.fixture(scope="module")
 def decoders() -> Iterator[MediaDecoders]:
     """Decoders with the default bounds, which the tests of this module share."""
-    made = MediaDecoders(DEFAULTS, BridgeLog())
+    made = MediaDecoders(DEFAULTS, BridgeLog(list[bytes]().append))
     yield made
     made.close()
 
@@ -40,7 +40,9 @@ def decoders() -> Iterator[MediaDecoders]:
 def taken_over(monkeypatch) -> Iterator[MediaDecoders]:
     """Decoders that do what the file says."""
     monkeypatch.setattr(fork_server, "PROGRAM", hostile_media_decoder.PROGRAM)
-    made = MediaDecoders(replace(DEFAULTS, media_decoders=2), BridgeLog())
+    made = MediaDecoders(
+        replace(DEFAULTS, media_decoders=2), BridgeLog(list[bytes]().append)
+    )
     yield made
     made.close()
 
@@ -168,7 +170,9 @@ async def test_the_largest_picture_is_decoded_with_transparency_and_turned(decod
 
 
 async def test_a_recording_over_the_bound_of_seconds_is_refused(tmp_path):
-    short = MediaDecoders(replace(DEFAULTS, max_sound_s=1), BridgeLog())
+    short = MediaDecoders(
+        replace(DEFAULTS, max_sound_s=1), BridgeLog(list[bytes]().append)
+    )
     long = write_sound(tmp_path / "a.flac", 1.5).read_bytes()
     try:
         assert "longer than 1 s" in await fault(short, long, "sound")
@@ -184,7 +188,7 @@ async def test_a_recording_that_breaks_off_is_refused(decoders, name, tmp_path):
 
 async def test_what_is_held_is_bounded_for_each_principal():
     small = replace(DEFAULTS, max_decoded_bytes=1024)
-    decoders = MediaDecoders(small, BridgeLog())
+    decoders = MediaDecoders(small, BridgeLog(list[bytes]().append))
     data = saved(image())  # of 384 bytes
     try:
         with await decoders.decode_picture(data, place="p", principal="a"):
@@ -323,7 +327,7 @@ async def test_a_bridge_without_the_packages_says_so(tmp_path, monkeypatch):
         "main()\n"
     )
     monkeypatch.setattr(fork_server, "PROGRAM", (str(program),))
-    decoders = MediaDecoders(DEFAULTS, BridgeLog())
+    decoders = MediaDecoders(DEFAULTS, BridgeLog(list[bytes]().append))
     with pytest.raises(BridgeError, match=r"inferd\[media\]") as caught:
         await picture(decoders, saved(image()))
     assert caught.value.reason is Reason.UNSUPPORTED
@@ -334,5 +338,7 @@ async def test_a_process_that_does_not_start_is_told_as_a_failure_of_the_bridge(
 ):
     monkeypatch.setattr(fork_server, "PROGRAM", ("-c", "pass"))
     with pytest.raises(BridgeError) as caught:
-        await picture(MediaDecoders(DEFAULTS, BridgeLog()), saved(image()))
+        await picture(
+            MediaDecoders(DEFAULTS, BridgeLog(list[bytes]().append)), saved(image())
+        )
     assert caught.value.reason is Reason.UNAVAILABLE

@@ -38,7 +38,9 @@ BODIES: list[tuple[str, dict[str, Any]]] = [
 
 def app() -> BridgeApp:
     nothing: Any = None
-    return BridgeApp(nothing, nothing, nothing, BridgeSettings(), BridgeLog())
+    return BridgeApp(
+        nothing, nothing, nothing, BridgeSettings(), BridgeLog(list[bytes]().append)
+    )
 
 
 @pytest.fixture(scope="module")

@@ -33,9 +33,9 @@ from inferd.server.listen.acceptor import (
     refusal_frame,
     refusal_reply,
 )
-from inferd.server.listen.bind import bind
 from inferd.server.listen.fd_budget import accept
 from inferd.server.telemetry.metrics import Metrics
+from inferd.service.bind import bind
 from inferd.surfaces import ADMIN_MODE
 from tests.fakes.clock import Clock
 from tests.fakes.serving import idle_scheduler

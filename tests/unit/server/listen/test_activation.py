@@ -3,11 +3,8 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, strategies as st
 
-from inferd.server.listen.activation import (
-    FIRST_FD,
-    ActivationError,
-    listen_fds,
-)
+from inferd.server.listen.activation import listen_fds
+from inferd.service.activation import FIRST_FD, ActivationError
 from inferd.surfaces import SURFACES
 
 SOCKETS_BY_FD_NAME = {each.fd_name: each.socket for each in SURFACES}

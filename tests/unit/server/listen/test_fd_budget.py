@@ -12,7 +12,6 @@ from inferd.limits.server import (
     DAEMON_DESCRIPTORS,
     MAX_MEDIA_FILES,
 )
-from inferd.server.listen.bind import bind
 from inferd.server.listen.fd_budget import (
     FdAllocation,
     ReserveFd,
@@ -20,6 +19,7 @@ from inferd.server.listen.fd_budget import (
     fd_limit,
     passed_fd_limit,
 )
+from inferd.service.bind import bind
 from inferd.surfaces import ADMIN_MODE
 
 DEFAULTS = FdAllocation(MAX_CONNECTIONS, MAX_ADMIN_CONNECTIONS, MAX_MEDIA_FILES)

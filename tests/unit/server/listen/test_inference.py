@@ -4,9 +4,9 @@ import pytest
 
 from inferd.server.connection.limit import ConnectionLimit
 from inferd.server.listen.acceptor import Acceptor, ListenerSpec, refusal_frame
-from inferd.server.listen.bind import ListenError
 from inferd.server.listen.inference import InferenceSockets
 from inferd.server.telemetry.metrics import Metrics
+from inferd.service.bind import ListenError
 from inferd.surfaces import EMBED, INFER, RERANK
 
 TEXT, VECTORS, RANKS = (each.socket for each in (INFER, EMBED, RERANK))

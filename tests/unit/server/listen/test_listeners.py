@@ -8,9 +8,9 @@ import trio.testing
 
 from inferd.server.connection.limit import ConnectionLimit
 from inferd.server.listen.acceptor import Acceptor, ListenerSpec, refusal_frame
-from inferd.server.listen.bind import ListenError
 from inferd.server.listen.listeners import Listeners, inherited_sockets
 from inferd.server.telemetry.metrics import Metrics
+from inferd.service.bind import ListenError
 from inferd.surfaces import ADMIN_MODE, INFERENCE_MODE
 from tests.fakes.serving import idle_scheduler
 from tests.fakes.streams import BY_SOCKET
@@ -22,7 +22,7 @@ ACCEPTOR = Acceptor(Metrics(), idle_scheduler())
 def first_fd(monkeypatch) -> int:
     """Number inherited descriptors above all that are open, and that a test opens."""
     first = max(int(each) for each in os.listdir("/proc/self/fd")) + 100  # noqa: PTH208
-    monkeypatch.setattr("inferd.server.listen.activation.FIRST_FD", first)
+    monkeypatch.setattr("inferd.service.activation.FIRST_FD", first)
     return first
 
 

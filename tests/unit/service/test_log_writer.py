@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from inferd.limits.log import LOG_PAUSE_S
-from inferd.server.telemetry.log_writer import (
+from inferd.service.log_writer import (
     STDERR,
     BackgroundWriter,
     FdWriter,
@@ -43,7 +43,7 @@ def test_lines_are_written_in_order_before_the_sink_is_closed(writer):
 
 
 def test_a_stalled_sink_blocks_nothing_and_reports_lost_lines(writer, monkeypatch):
-    monkeypatch.setattr("inferd.server.telemetry.log_writer.LOG_QUEUE_LINES", 8)
+    monkeypatch.setattr("inferd.service.log_writer.LOG_QUEUE_LINES", 8)
     lost: list[None] = []
     writer.may_write.clear()
     sink = BackgroundWriter(writer, report=report, on_loss=lambda: lost.append(None))
@@ -58,8 +58,8 @@ def test_a_stalled_sink_blocks_nothing_and_reports_lost_lines(writer, monkeypatc
 
 
 def test_a_sink_that_stays_stalled_can_be_closed(writer, monkeypatch):
-    monkeypatch.setattr("inferd.server.telemetry.log_writer.FLUSH_S", 0.01)
-    monkeypatch.setattr("inferd.server.telemetry.log_writer.LOG_QUEUE_LINES", 2)
+    monkeypatch.setattr("inferd.service.log_writer.FLUSH_S", 0.01)
+    monkeypatch.setattr("inferd.service.log_writer.LOG_QUEUE_LINES", 2)
     writer.may_write.clear()
     sink = BackgroundWriter(writer, report=report)
     for _ in range(10):
@@ -87,7 +87,7 @@ def test_a_failing_sink_loses_lines_and_reports_them_once_it_works(writer):
 
 
 def test_lost_lines_are_reported_without_another_line(writer, monkeypatch):
-    monkeypatch.setattr("inferd.server.telemetry.log_writer.RETRY_S", 0.001)
+    monkeypatch.setattr("inferd.service.log_writer.RETRY_S", 0.001)
     lost = threading.Event()
     sink = BackgroundWriter(writer, report=report, on_loss=lost.set)
     writer.errno = errno.EIO
@@ -116,7 +116,7 @@ def test_a_repeated_failure_is_reported_once(writer):
 @pytest.fixture
 def endless(monkeypatch):
     """Pauses that end by nothing but the sink's end."""
-    monkeypatch.setattr("inferd.server.telemetry.log_writer.LOG_PAUSE_S", 3600)
+    monkeypatch.setattr("inferd.service.log_writer.LOG_PAUSE_S", 3600)
 
 
 def queue_behind_first(
@@ -171,7 +171,7 @@ def test_the_end_of_a_sink_ends_its_pause(writer):
 
 @pytest.mark.usefixtures("endless")
 def test_a_batch_is_bounded_and_a_full_one_is_followed_by_the_next(writer, monkeypatch):
-    monkeypatch.setattr("inferd.server.telemetry.log_writer.LOG_BATCH_BYTES", 10)
+    monkeypatch.setattr("inferd.service.log_writer.LOG_BATCH_BYTES", 10)
     sink = BackgroundWriter(writer, report=report)
     short, full = b"short\n", b"full batch\n"
     queue_behind_first(sink, writer, full, *[short] * 5)

@@ -115,9 +115,15 @@ def _check_lock_path(path: Path) -> None:
 
 
 def bind(path: Path, *, mode: int, group: str | None = None) -> trio.SocketListener:
-    """Bind a Unix socket, replacing one that a previous daemon left behind.
+    """Make a listener of ``bind_socket``."""
+    sock = bind_socket(path, mode=mode, group=group)
+    return trio.SocketListener(trio.socket.from_stdlib_socket(sock))
 
-    The caller holds the lock, so no other daemon listens at the path; another program
+
+def bind_socket(path: Path, *, mode: int, group: str | None = None) -> socket.socket:
+    """Bind a non-blocking Unix socket, replacing one that a previous process left behind.
+
+    The daemon holds the lock, so no other daemon listens at the path; another program
     might.
 
     Raises:
@@ -135,10 +141,9 @@ def bind(path: Path, *, mode: int, group: str | None = None) -> trio.SocketListe
     except OSError as error:
         raise ListenError(f"socket path {path}: {error.strerror}") from error
     try:
-        sock = _listening(path, mode, group_id)
+        return _listening(path, mode, group_id)
     except OSError as error:
         raise ListenError(f"socket {path}: {error.strerror}") from error
-    return trio.SocketListener(trio.socket.from_stdlib_socket(sock))
 
 
 def _listening(path: Path, mode: int, group_id: int) -> socket.socket:

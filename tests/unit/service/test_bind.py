@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from inferd.limits.connections import SOCKET_PATH_BYTES
-from inferd.server.listen.bind import (
+from inferd.service.bind import (
     ListenError,
     bind,
     check_socket_directory,
