@@ -20,8 +20,8 @@ from torture.clients import connect
 KIND: Final = "permits"
 FIRST_TOKEN_S: Final = QUANTUM_S + 2 * PREFILL_ALONE_S
 """Seconds in which another user's short answer comes: it alone waits, so a permit is its own
-after one quantum and the step that is under way then, and its prompt is read in the next
-step (ADR 0054)."""
+after one quantum and the step that is under way then, and its prompt is read in the next but
+one: that in between is short, and a step aims at half of what it may take (ADR 0054, ADR 0088)."""
 BOUNDS: Final = Bounds(max_s=FIRST_TOKEN_S)
 QUESTION: Final = plain("Name a city.", max_tokens=1, temperature=0)
 SPEECH: Final = {"backend": [mock(tokens=["x"], transcribe=True, audio=True)]}

@@ -44,7 +44,16 @@ PREFILL_CHUNK_TOKENS: Final = 512
 
 PREFILL_ALONE_S: Final = 2.0
 """Seconds that such a step may take: new and cancelled requests wait for its end, and a slow
-model reports no progress meanwhile."""
+model reports no progress meanwhile. F-34."""
+
+PREFILL_AIM_S: Final = PREFILL_ALONE_S / 2
+"""Seconds that such a step is to take by what was measured: the next may take twice as long on
+a machine that others use, too. Smaller steps of whole tiles read as fast. F-34, ADR 0088."""
+
+PREFILL_DOUBLES_TOKENS: Final = 3072
+"""Position at which a token takes twice as long as the first, until a batch there is measured:
+3,500 for the embedded chat model, more for larger ones, whose attention is a smaller part.
+F-34, ADR 0088."""
 
 PREFILL_STALL_S: Final = 0.15
 """Seconds for which one chunk of a prompt may delay running answers."""

@@ -57,6 +57,8 @@ def plan_batch(
     for n_after, stream in zip(reversed(range(len(streams))), streams, strict=True):
         rows.append(_row(stream, min(FORCED_TOKENS, room - n_after), can_roll_back))
         room -= rows[-1].n_tokens + len(rows[-1].drafts)
+    if prompts:
+        chunk_sizer.depth = sum(each.n_cached for each in prompts) // len(prompts)
     room = min(
         room + for_prompts, chunk_sizer.chunk if streams else chunk_sizer.chunk_alone
     )

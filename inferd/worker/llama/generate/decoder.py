@@ -132,6 +132,7 @@ class BatchDecoder:
             DecodeError: the library failed; the process should end.
         """
         paused = self._pause_all()
+        self._chunk_sizer.is_awaited = bool(paused)
         ends: list[Ended | Failed] = [
             ended(each, "length")
             for each in self._running.values()

@@ -98,6 +98,7 @@ class MediaPrefill:
             return None
         sequence, span = min(ready, key=self._order)
         n_left = span.end - sequence.n_cached
+        chunk_sizer.depth = sequence.n_cached
         is_alone = all(each.is_prefilling for each in running)
         n_most = chunk_sizer.chunk_alone if is_alone else chunk_sizer.chunk
         return MediaPrefillStep(

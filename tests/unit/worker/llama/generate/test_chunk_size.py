@@ -1,6 +1,7 @@
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from inferd.limits.worker import (
+    PREFILL_ALONE_S,
     PREFILL_CHUNK_MIN_TOKENS,
     PREFILL_STALL_S,
     PREFILL_TILE_TOKENS,
@@ -49,6 +50,43 @@ def test_a_prompt_that_gets_slower_gets_smaller_chunks():
         chunks.append(pace.chunk)
     assert chunks == sorted(chunks, reverse=True)
     assert chunks[-1] < chunks[0] / 2
+
+
+@given(
+    token_s=st.floats(1e-5, 1.0),
+    doubles_at=st.integers(3500, 100_000),
+    depths=st.lists(st.integers(0, 128 * 1024), min_size=1, max_size=20),
+)
+@example(token_s=1e-3, doubles_at=3500, depths=[8000])
+def test_a_step_alone_is_in_time_wherever_it_is_and_if_the_machine_slows_down_to_half(
+    token_s, doubles_at, depths
+):
+    pace = ChunkSizer(N_MOST)
+    pace.observe(100, 100 * token_s)
+    for depth in depths:
+        pace.depth = depth
+        took = token_s * (1 + depth / doubles_at)
+        n_tokens = pace.chunk_alone
+        if n_tokens > PREFILL_TILE_TOKENS:
+            assert 2 * n_tokens * took <= PREFILL_ALONE_S * 1.001
+        elif n_tokens > PREFILL_CHUNK_MIN_TOKENS:
+            assert n_tokens * took <= PREFILL_ALONE_S * 1.001
+        pace.observe(n_tokens, n_tokens * took)
+
+
+def test_a_whole_tile_is_read_alone_as_long_as_it_is_in_time():
+    pace = ChunkSizer(N_MOST)
+    pace.observe(PREFILL_TILE_TOKENS, PREFILL_ALONE_S - 0.01)
+    assert pace.chunk_alone == PREFILL_TILE_TOKENS
+    pace.observe(PREFILL_TILE_TOKENS, PREFILL_ALONE_S + 0.2)
+    assert pace.chunk_alone < PREFILL_TILE_TOKENS
+
+
+def test_while_a_request_is_awaited_a_step_is_short():
+    pace = ChunkSizer(N_MOST)
+    pace.observe(100, 0.1)
+    pace.is_awaited = True
+    assert pace.chunk_alone == pace.chunk < N_MOST
 
 
 @given(st.lists(st.tuples(st.integers(1, N_MOST), st.floats(1e-9, 1e3)), max_size=20))
