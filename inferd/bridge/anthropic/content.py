@@ -19,8 +19,31 @@ class TextContent(Cacheable, frozen=True, tag_field="type", tag="text"):
     """Of an earlier answer; they are not repeated to the model."""
 
 
-class ImageContent(Struct, frozen=True, tag_field="type", tag="image"):
+class Base64Source(Strict, frozen=True, tag_field="type", tag="base64"):
+    """A picture itself."""
+
+    media_type: str
+    """Stated; what the file is decides how it is decoded."""
+    data: str
+    """The file, in base64."""
+
+
+class UrlSource(Strict, frozen=True, tag_field="type", tag="url"):
+    """The address of a picture."""
+
+    url: str
+
+
+class FileSource(Strict, frozen=True, tag_field="type", tag="file"):
+    """A stored picture."""
+
+    file_id: str
+
+
+class ImageContent(Cacheable, frozen=True, tag_field="type", tag="image"):
     """A picture."""
+
+    source: Base64Source | UrlSource | FileSource
 
 
 class DocumentContent(Struct, frozen=True, tag_field="type", tag="document"):

@@ -3,17 +3,28 @@
 from collections.abc import Iterator, Sequence
 
 from inferd.bridge.anthropic.content import (
+    Base64Source,
     CallContent,
     Content,
+    FileSource,
+    ImageContent,
     RedactedContent,
     ResultContent,
     TextContent,
     ThinkingContent,
+    UrlSource,
+)
+from inferd.bridge.translation.media import (
+    MediaOfRequest,
+    not_fetched,
+    not_stored,
+    read_base64,
 )
 from inferd.bridge.translation.objects import Strict
 from inferd.bridge.translation.prompt import raw_json, some_blocks, unsupported_part
 from inferd.wire.blocks import (
     Block,
+    ImageBlock,
     Message,
     TextBlock,
     ToolResultBlock,
@@ -45,17 +56,23 @@ class SystemTurn(Strict, frozen=True, tag_field="role", tag="system"):
 Turn = UserTurn | AssistantTurn | SystemTurn
 
 
-def to_messages(turns: Sequence[Turn]) -> list[Message]:
+def to_messages(turns: Sequence[Turn], media: MediaOfRequest) -> list[Message]:
     """Translate a conversation.
+
+    Args:
+        turns: of it.
+        media: takes its pictures.
 
     Raises:
         BridgeError: a turn has nothing in it, or something that cannot be passed on.
     """
-    return [_message(turn, f"messages[{index}]") for index, turn in enumerate(turns)]
+    return [
+        _message(turn, media, f"messages[{index}]") for index, turn in enumerate(turns)
+    ]
 
 
-def _message(turn: Turn, place: str) -> Message:
-    blocks = _blocks(turn.content, f"{place}.content")
+def _message(turn: Turn, media: MediaOfRequest, place: str) -> Message:
+    blocks = _blocks(turn.content, media, f"{place}.content")
     match turn:
         case AssistantTurn():
             return Message("assistant", [*blocks] or [TextBlock("")])
@@ -65,7 +82,9 @@ def _message(turn: Turn, place: str) -> Message:
             return Message("system", some_blocks(blocks, f"{place}.content"))
 
 
-def _blocks(content: str | Sequence[Content], place: str) -> Iterator[Block]:
+def _blocks(
+    content: str | Sequence[Content], media: MediaOfRequest, place: str
+) -> Iterator[Block]:
     if isinstance(content, str):
         yield TextBlock(content)
         return
@@ -76,8 +95,10 @@ def _blocks(content: str | Sequence[Content], place: str) -> Iterator[Block]:
             case CallContent(id=call, name=name, input=values):
                 yield ToolUseBlock(call, name, raw_json(values))
             case ResultContent(tool_use_id=call):
-                results = _result(block, f"{place}[{index}].content")
+                results = _result(block, media, f"{place}[{index}].content")
                 yield ToolResultBlock(call, [*results])
+            case ImageContent():
+                yield _picture(block, media, f"{place}[{index}].source")
             case ThinkingContent() | RedactedContent():
                 pass
             case _:
@@ -85,7 +106,18 @@ def _blocks(content: str | Sequence[Content], place: str) -> Iterator[Block]:
                 raise unsupported_part(kind, f"{place}[{index}]", noun="blocks")
 
 
-def _result(block: ResultContent, place: str) -> Iterator[Block]:
+def _picture(block: ImageContent, media: MediaOfRequest, place: str) -> ImageBlock:
+    match block.source:
+        case Base64Source(data=data):
+            field = f"{place}.data"
+            return media.picture(read_base64(data, field), field)
+        case UrlSource():
+            raise not_fetched(f"{place}.url")
+        case FileSource():
+            raise not_stored(f"{place}.file_id")
+
+
+def _result(block: ResultContent, media: MediaOfRequest, place: str) -> Iterator[Block]:
     if block.is_error:
         yield TextBlock(_FAILED)
-    yield from _blocks(block.content or [], place)
+    yield from _blocks(block.content or [], media, place)

@@ -22,6 +22,7 @@ from inferd.bridge.anthropic.tools import (
 )
 from inferd.bridge.translation.body import read_body
 from inferd.bridge.translation.failures import BridgeError, Reason, invalid
+from inferd.bridge.translation.media import MediaOfRequest
 from inferd.bridge.translation.objects import Strict
 from inferd.bridge.translation.prompt import json_form
 from inferd.bridge.translation.question import Asked, Question
@@ -87,8 +88,9 @@ def ask_message(body: bytes, asked: Asked) -> Question:
     _refuse_prefill(wanted)
     is_prefill = wanted.max_tokens == 0
     tools = to_custom(wanted.tools)
+    media = MediaOfRequest()
     request = replace(
-        _prompt(wanted, tools, asked),
+        _prompt(wanted, tools, media, asked),
         temperature=wanted.temperature,
         top_p=wanted.top_p,
         top_k=wanted.top_k,
@@ -110,6 +112,7 @@ def ask_message(body: bytes, asked: Asked) -> Question:
         request,
         MessageAnswer(form),
         wanted.stream,
+        media=media.found,
         unenforced=unenforced_tools(
             tools, wanted.tool_choice, has_form=request.response_format is not None
         ),
@@ -124,12 +127,16 @@ def ask_count(body: bytes, asked: Asked) -> Question:
     """
     wanted = read_body(body, COUNT_TOKENS, PromptRequest)
     tools = to_custom(wanted.tools)
-    request = replace(_prompt(wanted, tools, asked), max_tokens=0)
-    return Question(request, CountAnswer())
+    media = MediaOfRequest()
+    request = replace(_prompt(wanted, tools, media, asked), max_tokens=0)
+    return Question(request, CountAnswer(), media=media.found)
 
 
 def _prompt(
-    wanted: PromptRequest, tools: Sequence[CustomTool], asked: Asked
+    wanted: PromptRequest,
+    tools: Sequence[CustomTool],
+    media: MediaOfRequest,
+    asked: Asked,
 ) -> BlocksRequest:
     """Return the daemon's request with all that is part of the prompt."""
     if not wanted.messages:
@@ -137,7 +144,7 @@ def _prompt(
     return BlocksRequest(
         id=asked.request_id,
         model=wanted.model,
-        messages=[*to_system(wanted.system), *to_messages(wanted.messages)],
+        messages=[*to_system(wanted.system), *to_messages(wanted.messages, media)],
         tools=[to_tool(tool) for tool in tools],
         tool_choice=to_choice(wanted.tool_choice, has_tools=bool(tools)),
         thinking=_thinks(wanted.thinking),

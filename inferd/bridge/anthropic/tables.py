@@ -11,9 +11,11 @@ _PROMPT: Final = (
     ),
     *honoured(
         "messages",
-        note="Of text, calls and their results; earlier reasoning is not repeated to the "
-        "model. A result with `is_error` begins with `Error: `. Pictures, documents and "
-        "results of searches are refused.",
+        note="Of text, pictures, calls and their results, which may have pictures as well; "
+        "earlier reasoning is not repeated to the model. A result with `is_error` begins "
+        "with `Error: `. The source of a picture is `base64`; `url` and `file` are refused, "
+        "since the bridge fetches and stores nothing. A model that takes no pictures "
+        "refuses them with 400. Documents and results of searches are refused.",
     ),
     *honoured(
         "system",

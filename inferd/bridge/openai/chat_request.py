@@ -19,6 +19,7 @@ from inferd.bridge.openai.tools import (
 )
 from inferd.bridge.translation.body import read_body
 from inferd.bridge.translation.failures import invalid
+from inferd.bridge.translation.media import MediaOfRequest
 from inferd.bridge.translation.objects import Strict
 from inferd.bridge.translation.question import Asked, Question
 from inferd.limits.protocol import U32_MAX
@@ -82,9 +83,10 @@ def ask_chat(body: bytes, asked: Asked) -> Question:
     chat = read_body(body, CHAT, ChatRequest)
     if not chat.messages:
         raise invalid("messages", "must not be empty")
+    media = MediaOfRequest()
     request = BlocksRequest(
         id=asked.request_id,
-        messages=to_messages(chat.messages),
+        messages=to_messages(chat.messages, media),
         tools=to_tools(chat.tools),
         tool_choice=to_choice(chat.tool_choice, has_tools=bool(chat.tools)),
         response_format=to_format(chat.response_format),
@@ -106,6 +108,7 @@ def ask_chat(body: bytes, asked: Asked) -> Question:
         ChatAnswer(form),
         chat.stream,
         field_names=_NAMES,
+        media=media.found,
         unenforced=unenforced_tools(
             chat.tools,
             chat.tool_choice,

@@ -4,6 +4,11 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from inferd.bridge.translation.failures import invalid
+from inferd.bridge.translation.media import (
+    MediaOfRequest,
+    read_base64,
+    read_picture_url,
+)
 from inferd.bridge.translation.objects import Strict
 from inferd.bridge.translation.prompt import (
     call_arguments,
@@ -18,6 +23,8 @@ from inferd.wire.blocks import (
     ToolUseBlock,
 )
 
+Detail = Literal["auto", "low", "high", "original"]
+
 
 class TextPart(Strict, frozen=True, tag_field="type", tag="text"):
     """A text."""
@@ -31,16 +38,34 @@ class RefusalPart(Strict, frozen=True, tag_field="type", tag="refusal"):
     refusal: str
 
 
+class ImageUrl(Strict, frozen=True, kw_only=True):
+    """Where a picture is."""
+
+    url: str
+    """``data:``, with the picture in it."""
+    detail: Detail | None = None
+    """Without effect: pictures are not scaled for it."""
+
+
 class ImagePart(Strict, frozen=True, tag_field="type", tag="image_url"):
     """A picture."""
 
-    image_url: dict[str, object]
+    image_url: ImageUrl
+
+
+class InputAudio(Strict, frozen=True, kw_only=True):
+    """A recording."""
+
+    data: str
+    """The file, in base64."""
+    format: Literal["wav", "mp3"]
+    """Stated; what the file is decides how it is decoded."""
 
 
 class AudioPart(Strict, frozen=True, tag_field="type", tag="input_audio"):
     """A recording."""
 
-    input_audio: dict[str, object]
+    input_audio: InputAudio
 
 
 class FilePart(Strict, frozen=True, tag_field="type", tag="file"):
@@ -122,34 +147,42 @@ ChatMessage = (
 )
 
 
-def to_messages(chat: Sequence[ChatMessage]) -> list[Message]:
+def to_messages(chat: Sequence[ChatMessage], media: MediaOfRequest) -> list[Message]:
     """Translate a conversation.
+
+    Args:
+        chat: its messages.
+        media: takes its pictures and recordings.
 
     Raises:
         BridgeError: a message has nothing in it, or something that cannot be passed on.
     """
-    return [_message(each, f"messages[{index}]") for index, each in enumerate(chat)]
+    return [
+        _message(each, media, f"messages[{index}]") for index, each in enumerate(chat)
+    ]
 
 
-def _message(message: ChatMessage, place: str) -> Message:
+def _message(message: ChatMessage, media: MediaOfRequest, place: str) -> Message:
     match message:
         case AssistantMessage():
-            return Message("assistant", _answer(message, place))
+            return Message("assistant", _answer(message, media, place))
         case ToolMessage(content=content, tool_call_id=call):
-            texts = [*_blocks(content, f"{place}.content")]
+            texts = [*_blocks(content, media, f"{place}.content")]
             return Message("user", [ToolResultBlock(call, texts)])
         case UserMessage(content=content):
-            return Message("user", _some(content, f"{place}.content"))
+            return Message("user", _some(content, media, f"{place}.content"))
         case _:
-            return Message("system", _some(message.content, f"{place}.content"))
+            return Message("system", _some(message.content, media, f"{place}.content"))
 
 
-def _some(content: Content, place: str) -> list[Block]:
-    return some_blocks(_blocks(content, place), place)
+def _some(content: Content, media: MediaOfRequest, place: str) -> list[Block]:
+    return some_blocks(_blocks(content, media, place), place)
 
 
-def _answer(message: AssistantMessage, place: str) -> list[Block]:
-    blocks = [*_blocks(message.content or [], f"{place}.content")]
+def _answer(
+    message: AssistantMessage, media: MediaOfRequest, place: str
+) -> list[Block]:
+    blocks = [*_blocks(message.content or [], media, f"{place}.content")]
     blocks += [TextBlock(message.refusal)] if message.refusal else []
     calls = message.tool_calls or []
     blocks += [
@@ -167,7 +200,7 @@ def _answer(message: AssistantMessage, place: str) -> list[Block]:
     return blocks or [TextBlock("")]
 
 
-def _blocks(content: Content, place: str) -> Iterator[Block]:
+def _blocks(content: Content, media: MediaOfRequest, place: str) -> Iterator[Block]:
     if isinstance(content, str):
         yield TextBlock(content)
         return
@@ -175,6 +208,11 @@ def _blocks(content: Content, place: str) -> Iterator[Block]:
         match part:
             case TextPart(text=text) | RefusalPart(refusal=text):
                 yield TextBlock(text)
-            case _:
-                kind = part.__struct_config__.tag
-                raise unsupported_part(str(kind), f"{place}[{index}]")
+            case ImagePart(image_url=image):
+                field = f"{place}[{index}].image_url.url"
+                yield media.picture(read_picture_url(image.url, field), field)
+            case AudioPart(input_audio=audio):
+                field = f"{place}[{index}].input_audio.data"
+                yield media.sound(read_base64(audio.data, field), field)
+            case FilePart():
+                raise unsupported_part("file", f"{place}[{index}]")

@@ -40,7 +40,14 @@ CHAT: Final = FieldTable(
     "POST /v1/chat/completions",
     (
         *_MODEL,
-        *honoured("messages", note="Of text, calls and their results."),
+        *honoured(
+            "messages",
+            note="Of text, pictures, recordings, calls and their results. An `image_url` "
+            "has the picture in it (`data:…;base64,…`), since the bridge fetches nothing; "
+            "its `detail` is ignored, and pictures are not scaled for it. `input_audio` "
+            "is a wav or mp3 file. A model that takes none refuses them with 400, and "
+            "parts of type `file` are refused.",
+        ),
         *honoured("max_tokens", "max_completion_tokens", note="At least 1."),
         *_SAMPLING,
         *_STREAM,

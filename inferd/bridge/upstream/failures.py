@@ -40,8 +40,15 @@ _FIELDS: Final = frozenset(
     )
 )
 _SAME_NAMES: Final[Mapping[str, str]] = {}
-NO_REASONING: Final = "has no support for reasoning traces"
-"""How the daemon refuses to reason with the model that a request names."""
+_LACKING: Final[Mapping[str, str]] = {
+    "reasoning traces": "thinking",
+    "image attachments": "messages",
+    "audio attachments": "messages",
+    "answers to audio": "messages",
+}
+"""What the model that a request names may lack, in the daemon's words, and the field that asks
+for it: that is at fault, and not the name."""
+_NO_SUPPORT: Final = re.compile(rf" has no support for ({'|'.join(_LACKING)}); ")
 RETRY_UNAVAILABLE_S: Final = 1.0
 """Seconds after which a caller may ask again while no daemon answers."""
 
@@ -81,8 +88,9 @@ def refusal_of(
     text = frame.message.removeprefix(_PREFIX)
     if isinstance(frame.prompt_tokens, int) and isinstance(frame.n_ctx, int):
         return _overflow(frame, names, frame.prompt_tokens, frame.n_ctx)
-    if reason is Reason.MODEL_NOT_FOUND and f" {NO_REASONING}; " in text:
-        asking = names.get("thinking", "thinking")
+    if reason is Reason.MODEL_NOT_FOUND and (lacks := _NO_SUPPORT.search(text)):
+        field = _LACKING[lacks[1]]
+        asking = names.get(field, field)
         return BridgeError(Reason.UNSUPPORTED, f"{asking}: {text}", param=asking)
     param = None
     if reason is Reason.INVALID_REQUEST:

@@ -5,8 +5,15 @@ from typing import Literal
 
 from msgspec import Struct
 
+from inferd.bridge.openai.messages import Detail, InputAudio
 from inferd.bridge.translation.body import convert
 from inferd.bridge.translation.failures import invalid
+from inferd.bridge.translation.media import (
+    MediaOfRequest,
+    not_stored,
+    read_base64,
+    read_picture_url,
+)
 from inferd.bridge.translation.objects import Strict
 from inferd.bridge.translation.prompt import (
     call_arguments,
@@ -15,6 +22,7 @@ from inferd.bridge.translation.prompt import (
 )
 from inferd.wire.blocks import (
     Block,
+    ImageBlock,
     Message,
     TextBlock,
     ToolResultBlock,
@@ -44,12 +52,24 @@ class OutputRefusalPart(Strict, frozen=True, tag_field="type", tag="refusal"):
     refusal: str
 
 
-class InputImagePart(Struct, frozen=True, tag_field="type", tag="input_image"):
+class InputImagePart(
+    Strict, frozen=True, kw_only=True, tag_field="type", tag="input_image"
+):
     """A picture."""
 
+    image_url: str | None = None
+    """``data:``, with the picture in it."""
+    file_id: str | None = None
+    """Refused: nothing is stored."""
+    detail: Detail | None = None
+    """Without effect: pictures are not scaled for it."""
+    prompt_cache_breakpoint: object = None
 
-class InputAudioPart(Struct, frozen=True, tag_field="type", tag="input_audio"):
+
+class InputAudioPart(Strict, frozen=True, tag_field="type", tag="input_audio"):
     """A recording."""
+
+    input_audio: InputAudio
 
 
 class InputFilePart(Struct, frozen=True, tag_field="type", tag="input_file"):
@@ -119,8 +139,14 @@ class InputList(Struct, frozen=True):
     input: list[InputItem]
 
 
-def to_messages(items: str | Sequence[dict[str, object]]) -> list[Message]:
+def to_messages(
+    items: str | Sequence[dict[str, object]], media: MediaOfRequest
+) -> list[Message]:
     """Translate the input; what the assistant said and called together is one message.
+
+    Args:
+        items: a text, or the items.
+        media: takes their pictures and recordings.
 
     Raises:
         BridgeError: an item is of no known type, has nothing in it, or something that cannot
@@ -132,7 +158,7 @@ def to_messages(items: str | Sequence[dict[str, object]]) -> list[Message]:
     messages: list[Message] = []
     previous: InputItem | None = None
     for index, item in enumerate(convert({"input": typed}, InputList).input):
-        message = _message(item, f"input[{index}]")
+        message = _message(item, media, f"input[{index}]")
         if message is None:
             continue
         if previous is not None and _is_one_turn(previous, item):
@@ -154,7 +180,7 @@ def _is_one_turn(previous: InputItem, item: InputItem) -> bool:
     return isinstance(item, CallOutputItem) and isinstance(previous, CallOutputItem)
 
 
-def _message(item: InputItem, place: str) -> Message | None:
+def _message(item: InputItem, media: MediaOfRequest, place: str) -> Message | None:
     match item:
         case ReasoningItem():
             return None
@@ -162,18 +188,20 @@ def _message(item: InputItem, place: str) -> Message | None:
             arguments = call_arguments(text, f"{place}.arguments")
             return Message("assistant", [ToolUseBlock(call, name, arguments)])
         case CallOutputItem(call_id=call, output=output):
-            results = [*_blocks(output, f"{place}.output")]
+            results = [*_blocks(output, media, f"{place}.output")]
             return Message("user", [ToolResultBlock(call, results)])
         case MessageItem(role="assistant", content=content):
-            blocks = [*_blocks(content, f"{place}.content")]
+            blocks = [*_blocks(content, media, f"{place}.content")]
             return Message("assistant", blocks or [TextBlock("")])
         case MessageItem(role=role, content=content):
-            found = _blocks(content, f"{place}.content")
+            found = _blocks(content, media, f"{place}.content")
             blocks = some_blocks(found, f"{place}.content")
             return Message("user" if role == "user" else "system", blocks)
 
 
-def _blocks(content: str | Sequence[InputPart], place: str) -> Iterator[Block]:
+def _blocks(
+    content: str | Sequence[InputPart], media: MediaOfRequest, place: str
+) -> Iterator[Block]:
     if isinstance(content, str):
         yield TextBlock(content)
         return
@@ -183,6 +211,17 @@ def _blocks(content: str | Sequence[InputPart], place: str) -> Iterator[Block]:
                 yield TextBlock(text)
             case OutputRefusalPart(refusal=text):
                 yield TextBlock(text)
-            case _:
-                kind = part.__struct_config__.tag
-                raise unsupported_part(str(kind), f"{place}[{index}]")
+            case InputImagePart():
+                yield _picture(part, media, f"{place}[{index}]")
+            case InputAudioPart(input_audio=audio):
+                field = f"{place}[{index}].input_audio.data"
+                yield media.sound(read_base64(audio.data, field), field)
+            case InputFilePart():
+                raise unsupported_part("input_file", f"{place}[{index}]")
+
+
+def _picture(part: InputImagePart, media: MediaOfRequest, place: str) -> ImageBlock:
+    if part.file_id is not None:
+        raise not_stored(f"{place}.file_id")
+    field = f"{place}.image_url"
+    return media.picture(read_picture_url(part.image_url or "", field), field)

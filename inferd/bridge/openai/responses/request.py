@@ -17,6 +17,7 @@ from inferd.bridge.openai.responses.tools import (
 )
 from inferd.bridge.translation.body import read_body
 from inferd.bridge.translation.failures import invalid
+from inferd.bridge.translation.media import MediaOfRequest
 from inferd.bridge.translation.objects import Strict
 from inferd.bridge.translation.question import Asked, Question
 from inferd.limits.protocol import U32_MAX
@@ -92,10 +93,11 @@ def ask_response(body: bytes, asked: Asked) -> Question:
     form = to_format(wanted.text.format)
     chosen = choose_tools(wanted.tools, wanted.tool_choice, has_form=form is not None)
     n_alternatives = _n_alternatives(wanted)
+    media = MediaOfRequest()
     request = BlocksRequest(
         id=asked.request_id,
         model=wanted.model,
-        messages=[*_instructions(wanted), *to_messages(wanted.input)],
+        messages=[*_instructions(wanted), *to_messages(wanted.input, media)],
         tools=chosen.tools,
         tool_choice=chosen.choice,
         response_format=form,
@@ -122,6 +124,7 @@ def ask_response(body: bytes, asked: Asked) -> Question:
         wanted.stream,
         answer.failure_event,
         field_names=_NAMES,
+        media=media.found,
         unenforced=chosen.unenforced,
     )
 

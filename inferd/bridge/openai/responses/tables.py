@@ -14,8 +14,13 @@ RESPONSES: Final = FieldTable(
         ),
         *honoured(
             "input",
-            note="A text, or items: messages of text, `function_call`, "
-            "`function_call_output`, and `reasoning`, which is not repeated to the model.",
+            note="A text, or items: messages of text, pictures and recordings, "
+            "`function_call`, `function_call_output`, and `reasoning`, which is not "
+            "repeated to the model. An `input_image` has the picture in its `image_url` "
+            "(`data:…;base64,…`), since the bridge fetches and stores nothing; its "
+            "`detail` is ignored, and pictures are not scaled for it. `input_audio` is a "
+            "wav or mp3 file. A model that takes none refuses them with 400, and parts of "
+            "type `input_file` are refused.",
         ),
         *honoured("instructions", note="A system message before the input."),
         *honoured("max_output_tokens", note="At least 1."),
@@ -88,7 +93,7 @@ RESPONSES: Final = FieldTable(
             note="caches are the daemon's own affair",
         ),
         *refused("moderation", note="nothing is moderated"),
-        *refused("image", note="pictures are not supported"),
+        *refused("image", note="no pictures are made"),
         *refused("access_programs", note="there are none"),
     ),
 )

@@ -8,7 +8,14 @@ from hypothesis import given, strategies as st
 
 from inferd.bridge.anthropic.request import ask_count, ask_message
 from inferd.bridge.translation.failures import BridgeError, Reason
-from inferd.wire.blocks import BlocksRequest, NamedTool
+from inferd.bridge.translation.media import EncodedMedium
+from inferd.wire.blocks import (
+    BlocksRequest,
+    ImageBlock,
+    NamedTool,
+    TextBlock,
+    ToolResultBlock,
+)
 from tests.fakes.bridge_answers import ASKED, generated, refused
 
 HI = [{"role": "user", "content": "hi"}]
@@ -281,8 +288,50 @@ def test_what_cannot_be_honoured_is_refused_with_its_place(fields, reason, param
     assert refusal(**fields) == (reason, param)
 
 
-@pytest.mark.parametrize("kind", ["image", "document", "search_result"])
-def test_media_are_refused_in_messages_and_in_results(kind):
+def picture(**source: str) -> dict[str, Any]:
+    return {"type": "image", "source": source, "cache_control": {"type": "ephemeral"}}
+
+
+def test_pictures_are_attached_in_turns_and_in_results():
+    one = picture(type="base64", media_type="image/png", data="AQ==")
+    two = picture(type="base64", media_type="image/jpeg", data="Ag==")
+    result = {"type": "tool_result", "tool_use_id": "t", "content": [text("see"), two]}
+    content = [one, text("what?"), result]
+    asked = ask_message(body(messages=[{"role": "user", "content": content}]), ASKED)
+    [message] = generated(asked).messages
+    assert message.content == [
+        ImageBlock("1"),
+        TextBlock("what?"),
+        ToolResultBlock("t", [TextBlock("see"), ImageBlock("2")]),
+    ]
+    place = "messages[0].content"
+    assert asked.media == [
+        EncodedMedium("picture", b"\1", f"{place}[0].source.data", "1"),
+        EncodedMedium("picture", b"\2", f"{place}[2].content[1].source.data", "2"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "reason", "field"),
+    [
+        ({"type": "url", "url": "http://a/b"}, Reason.UNSUPPORTED, ".url"),
+        ({"type": "file", "file_id": "f"}, Reason.UNSUPPORTED, ".file_id"),
+        (
+            {"type": "base64", "media_type": "image/png", "data": "%"},
+            Reason.INVALID_REQUEST,
+            ".data",
+        ),
+        ({"type": "base64", "data": "AQ=="}, Reason.INVALID_REQUEST, ""),
+    ],
+)
+def test_other_sources_of_pictures_are_refused_with_their_place(source, reason, field):
+    place = "messages[0].content[0].source"
+    messages = [{"role": "user", "content": [picture(**source)]}]
+    assert refusal(messages=messages) == (reason, place + field)
+
+
+@pytest.mark.parametrize("kind", ["document", "search_result"])
+def test_other_media_are_refused_in_messages_and_in_results(kind):
     block = {"type": kind, "source": {"type": "base64", "data": "", "media_type": ""}}
     result = {"type": "tool_result", "tool_use_id": "t", "content": [block]}
     for content, place in (block, "[0]"), (result, "[0].content[0]"):

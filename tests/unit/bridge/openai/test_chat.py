@@ -8,8 +8,15 @@ from hypothesis import given, strategies as st
 
 from inferd.bridge.openai.chat_request import ask_chat
 from inferd.bridge.translation.failures import BridgeError, Reason
+from inferd.bridge.translation.media import EncodedMedium
 from inferd.bridge.translation.question import Question
-from inferd.wire.blocks import BlocksRequest, NamedTool
+from inferd.wire.blocks import (
+    AudioBlock,
+    BlocksRequest,
+    ImageBlock,
+    NamedTool,
+    TextBlock,
+)
 from inferd.wire.responses import (
     Alternative,
     BlockFrame,
@@ -58,6 +65,52 @@ def events(question: Question, *frames: Any) -> list[Any]:
 
 
 # --- requests -----------------------------------------------------------------------
+
+
+def shown(url: str, **fields: str) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url, **fields}}
+
+
+def heard(data: str, form: str) -> dict[str, Any]:
+    return {"type": "input_audio", "input_audio": {"data": data, "format": form}}
+
+
+def test_pictures_and_recordings_are_attached_in_their_order():
+    content = [
+        {"type": "text", "text": "Compare."},
+        shown("data:image/png;base64,AQ==", detail="low"),
+        heard("Ag==", "wav"),
+    ]
+    asked = ask(messages=[*HI, {"role": "user", "content": content}])
+    assert generated(asked).messages[1].content == [
+        TextBlock("Compare."),
+        ImageBlock("1"),
+        AudioBlock("2"),
+    ]
+    place = "messages[1].content"
+    assert asked.media == [
+        EncodedMedium("picture", b"\1", f"{place}[1].image_url.url", "1"),
+        EncodedMedium("sound", b"\2", f"{place}[2].input_audio.data", "2"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("part", "reason", "field"),
+    [
+        (shown("https://a/b.png"), Reason.UNSUPPORTED, ".image_url.url"),
+        (
+            shown("data:image/png;base64,AQ==", detail="huge"),
+            Reason.INVALID_REQUEST,
+            ".image_url.detail",
+        ),
+        (heard("AQ==", "flac"), Reason.INVALID_REQUEST, ".input_audio.format"),
+        (heard("AQ", "wav"), Reason.INVALID_REQUEST, ".input_audio.data"),
+        ({"type": "file", "file": {"file_id": "f"}}, Reason.UNSUPPORTED, ""),
+    ],
+)
+def test_other_media_are_refused_with_their_place(part, reason, field):
+    messages = [{"role": "user", "content": [part]}]
+    assert refusal(messages=messages) == (reason, f"messages[0].content[0]{field}")
 
 
 def test_a_conversation_with_calls_becomes_blocks():
@@ -213,19 +266,6 @@ def test_what_is_wrong_is_refused_by_name(fields, param):
         ({"store": True}, "store"),
         ({"modalities": ["text", "audio"]}, "modalities"),
         ({"functions": []}, "functions"),
-        (
-            {
-                "messages": [
-                    {
-                        "role": "user",
-                        "content": [
-                            {"type": "image_url", "image_url": {"url": "data:,"}}
-                        ],
-                    }
-                ]
-            },
-            "messages[0].content[0]",
-        ),
     ],
 )
 def test_what_is_not_served_is_refused_and_not_dropped(fields, param):

@@ -7,7 +7,13 @@ from inferd.client.discovery import NoDaemonError
 from inferd.client.exchange import ConnectionLostError, ProtocolError
 from inferd.client.frames import ClientErrorFrame
 from inferd.errors import ErrorCode, ModelNotFoundError
-from inferd.routing import HAS_REASONING, route
+from inferd.routing import (
+    HANDLES_AUDIO,
+    HAS_REASONING,
+    TAKES_AUDIO,
+    TAKES_IMAGES,
+    route,
+)
 from tests.fakes.backend import ScriptedBackend
 
 
@@ -56,6 +62,18 @@ def test_reasoning_that_a_model_has_not_is_a_field_at_fault_and_no_missing_model
     failure = refusal_of(refused, {"thinking": "reasoning_effort"})
     assert (failure.reason, failure.status) == (Reason.UNSUPPORTED, 400)
     assert failure.param == "reasoning_effort"
+
+
+@pytest.mark.parametrize("needed", [TAKES_IMAGES, TAKES_AUDIO, HANDLES_AUDIO])
+def test_media_that_a_model_does_not_take_are_refused_with_its_name(needed):
+    plain = ScriptedBackend(name="chat", capabilities=BackendCapabilities())
+    with pytest.raises(ModelNotFoundError) as caught:
+        route([plain], [needed], "chat")
+    refused = frame(caught.value.code, str(caught.value), models=[])
+    failure = refusal_of(refused, {"messages": "input"})
+    assert (failure.reason, failure.status) == (Reason.UNSUPPORTED, 400)
+    assert failure.param == "input"
+    assert '"chat"' in str(failure)
 
 
 def test_a_field_at_fault_is_named_only_if_it_is_one():

@@ -16,7 +16,13 @@ from inferd.bridge.openai.responses.request import SKIPPED_TOOLS, ask_response
 from inferd.bridge.translation.failures import BridgeError, Reason
 from inferd.bridge.translation.question import Question
 from inferd.bridge.translation.sse import CONTENT_TYPE
-from inferd.wire.blocks import BlocksRequest, NamedTool
+from inferd.wire.blocks import (
+    AudioBlock,
+    BlocksRequest,
+    ImageBlock,
+    NamedTool,
+    ToolResultBlock,
+)
 from inferd.wire.responses import (
     Alternative,
     Logprob,
@@ -254,6 +260,25 @@ def test_reasoning_is_asked_for_by_its_effort(effort, expected):
     assert request(reasoning=reasoning).thinking is expected
 
 
+def test_pictures_and_recordings_are_attached_in_messages_and_in_results():
+    shown = {
+        "type": "input_image",
+        "image_url": "data:image/png;base64,AQ==",
+        "detail": "high",
+    }
+    heard = {"type": "input_audio", "input_audio": {"data": "Ag==", "format": "mp3"}}
+    result = {"type": "function_call_output", "call_id": "c", "output": [shown]}
+    asked = ask(input=[{"role": "user", "content": [shown, heard]}, result])
+    first, second = generated(asked).messages
+    assert first.content == [ImageBlock("1"), AudioBlock("2")]
+    assert second.content == [ToolResultBlock("c", [ImageBlock("3")])]
+    assert [(each.kind, each.place) for each in asked.media] == [
+        ("picture", "input[0].content[0].image_url"),
+        ("sound", "input[0].content[1].input_audio.data"),
+        ("picture", "input[1].output[0].image_url"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("fields", "reason", "param"),
     [
@@ -267,6 +292,30 @@ def test_reasoning_is_asked_for_by_its_effort(effort, expected):
         ),
         (
             {"input": [{"role": "user", "content": [{"type": "input_image"}]}]},
+            Reason.UNSUPPORTED,
+            "input[0].content[0].image_url",
+        ),
+        (
+            {
+                "input": [
+                    {
+                        "role": "user",
+                        "content": [{"type": "input_image", "file_id": "f"}],
+                    }
+                ]
+            },
+            Reason.UNSUPPORTED,
+            "input[0].content[0].file_id",
+        ),
+        (
+            {
+                "input": [
+                    {
+                        "role": "user",
+                        "content": [{"type": "input_file", "file_id": "f"}],
+                    }
+                ]
+            },
             Reason.UNSUPPORTED,
             "input[0].content[0]",
         ),
