@@ -64,7 +64,7 @@ from tools.wheel import PACKAGE, llama_wheel, say
 PREFIX = Path("/opt/inferd")
 OLDER_CACHE = Path("/var/cache/inferd")
 """Directory of models in versions before this layout; the service's user could write there."""
-EXTRAS: Final = ("llama", "whisper", "media", "models")
+EXTRAS: Final = ("llama", "whisper", "media", "models", "bridge")
 SOURCES: Final = (
     *("inferd", "systemd", "constraints.txt", "pyproject.toml"),
     *("README.md", "LICENSE", "CHANGELOG.md"),
@@ -322,7 +322,10 @@ def uninstall() -> int:
     remove_older_cache()
     remove(PREFIX)
     say("removed; still there: /etc/inferd, /var/lib/inferd, /var/log/inferd, drop-ins")
-    say(f"in {SYSTEM_UNITS}/inferd*.d, and the user and the group inferd")
+    say(
+        f"in {SYSTEM_UNITS}/inferd*.d, /var/lib/inferd-bridge, and the users and groups"
+    )
+    say("inferd and inferd-bridge")
     return 0
 
 

@@ -38,7 +38,8 @@ class BridgeSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     listen: Place = DEFAULT_LISTEN
     """Address and port, ``127.0.0.1:8313`` or ``[::1]:8313``, or the path of a Unix socket,
-    which contains a ``/``. An address that is not loopback needs TLS."""
+    which contains a ``/``. An address that is not loopback needs TLS. Without effect where systemd
+    holds the sockets."""
     certificate: Place | None = None
     """File with the certificate chain for TLS, in PEM."""
     key: Place | None = None
@@ -51,13 +52,14 @@ class BridgeSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     Default: none; requests of any page are refused."""
     tokens: Place | None = None
     """File of the tokens. Default: ``bridge-tokens.json`` beside the configuration in
-    ``~/.config/inferd``."""
+    ``~/.config/inferd``; of the machine's bridge, in ``/etc/inferd``."""
     gateway: bool = False
     """``true``: tell the daemon the name of the token that each request came with, so that its
     queue, cache and log go by names. The daemon's ``access.gateways`` must have the bridge's
     user."""
     max_connections: Count = MAX_HTTP_CONNECTIONS
-    """HTTP connections at once; further ones wait to be accepted."""
+    """HTTP connections at once, half of them at most with requests of one token or user; further
+    ones wait to be accepted, and an idle one of who has most makes room."""
     max_requests: Count = MAX_HTTP_REQUESTS
     """Requests that are with the daemon at once, half of them at most of one token or user; the
     next is refused with 429."""
@@ -68,7 +70,8 @@ class BridgeSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     max_body_bytes: Bytes = MAX_BODY_BYTES
     """Bytes of a request's body."""
     max_bodies_bytes: Bytes = MAX_BODIES_BYTES
-    """Bytes of all bodies that are being received or served."""
+    """Bytes of all bodies that are being received or served, half of them at most of one token or
+    user, or one body."""
     body_s: Seconds = BODY_S
     """Seconds that a body may take to arrive."""
     idle_s: Seconds = HTTP_IDLE_S

@@ -33,8 +33,19 @@ QUIET = (
 LIBRARIES = (
     *("attr", "attrs", "idna", "msgspec", "outcome", "prometheus_client", "sniffio"),
     *("sortedcontainers", "structlog", "trio"),
+    *(
+        "anyio",
+        "h11",
+        "h2",
+        "hpack",
+        "hypercorn",
+        "hyperframe",
+        "priority",
+        "starlette",
+    ),
+    *("typing_extensions.py", "wsproto"),
 )
-"""What the daemon imports, and what that does."""
+"""What the daemon and the bridge import, and what that does."""
 COMMAND = """#!/usr/bin/python3 -P
 import sys
 from inferd.cli import main
@@ -89,10 +100,10 @@ class Container:
             text=True,
         )
 
-    def show(self, *properties: str) -> dict[str, str]:
-        """Ask systemd for properties of the service."""
+    def show(self, *properties: str, unit: str = "inferd") -> dict[str, str]:
+        """Ask systemd for properties of a service."""
         names = [f"--property={name}" for name in properties]
-        lines = self.run("systemctl", "show", "inferd", *names).stdout.splitlines()
+        lines = self.run("systemctl", "show", unit, *names).stdout.splitlines()
         return dict(line.split("=", 1) for line in lines)
 
 
@@ -149,9 +160,11 @@ def place_release(root: Path, number: int) -> None:
     """Put a release into an overlay as `make install` would, in use or not."""
     release = root / f"opt/inferd/releases/0-{number}"
     site = Path(trio.__file__).parents[1]
+    (release / "lib").mkdir(parents=True)
     for package in (ROOT / "inferd", *(site / name for name in LIBRARIES)):
-        shutil.copytree(package, release / "lib" / package.name)
-        for metadata in site.glob(f"{package.name}-*.dist-info"):
+        copy = shutil.copytree if package.is_dir() else shutil.copy
+        copy(package, release / "lib" / package.name)
+        for metadata in site.glob(f"{package.stem}-*.dist-info"):
             shutil.copytree(metadata, release / "lib" / metadata.name)
     command = release / "bin" / "inferd"
     command.parent.mkdir()

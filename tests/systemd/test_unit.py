@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from inferd.limits.bridge import HTTP_DRAIN_S
 from inferd.limits.engine import MAX_THREADS
 from inferd.surfaces import ADMIN_MODE, INFERENCE_MODE, SURFACES
 
@@ -33,7 +34,7 @@ def copy(source: Path, target: Path) -> list[Path]:
 @pytest.mark.parametrize(("manager", "folder"), [("--system", "."), ("--user", "user")])
 def test_systemd_has_nothing_to_say_about_the_units(manager, folder, tmp_path):
     units = copy(ROOT / folder, tmp_path)
-    assert len(units) == (12 if folder == "." else 6)
+    assert len(units) == (14 if folder == "." else 8)
     result = subprocess.run(
         ["systemd-analyze", manager, "verify", *units],
         env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
@@ -44,9 +45,20 @@ def test_systemd_has_nothing_to_say_about_the_units(manager, folder, tmp_path):
     assert (result.returncode, result.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("service", SERVICES)
-@pytest.mark.parametrize(("threshold", "passes"), [("5", True), ("3", False)])
-def test_a_service_is_exposed_by_no_more_than_half_a_point(
+@pytest.mark.parametrize(
+    ("service", "threshold", "passes"),
+    [
+        *((service, "5", True) for service in SERVICES),
+        *((service, "3", False) for service in SERVICES),
+        (
+            "inferd-bridge.service",
+            "12",
+            True,
+        ),  # half of it is the network that it serves
+        ("inferd-bridge.service", "11", False),
+    ],
+)
+def test_a_service_is_exposed_by_no_more_than_its_figure(
     service, threshold, passes, tmp_path
 ):
     unit = tmp_path / service.replace("@", "@x")
@@ -140,6 +152,17 @@ def test_a_service_is_reloaded_by_the_command_that_knows_the_outcome(
     )
     program = start.removesuffix(" serve")
     assert reload == f"{root}{program} reload --directory {directory}"
+
+
+@pytest.mark.parametrize("folder", [".", "user"])
+def test_the_bridge_has_longer_to_stop_than_to_drain_and_takes_no_namespace_of_users(
+    folder,
+):
+    unit = ROOT / folder / "inferd-bridge.service"
+    [stop] = values(unit, "TimeoutStopSec")
+    assert int(stop) > HTTP_DRAIN_S
+    assert values(unit, "PrivateUsers") in ([], ["no"])
+    assert "AF_NETLINK" in values(unit, "RestrictAddressFamilies")[0]
 
 
 @pytest.mark.parametrize("service", [*SERVICES, "user/inferd.service"])

@@ -1,14 +1,18 @@
 """inferd bridge: serve HTTP beside the daemon, and keep the tokens of its callers."""
 
 import argparse
+import grp
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from inferd.bridge.identity import token
 from inferd.bridge.identity.token import TokenRecord
 from inferd.bridge.identity.token_file import (
+    BRIDGE_GROUP,
+    SYSTEM_TOKENS,
     TokenFileError,
     changing_tokens,
     default_path,
@@ -20,6 +24,8 @@ from inferd.config.settings import Config, ConfigError
 from inferd.terminal import print_line, print_text
 
 HAS_COMMANDS: Final = True
+SYSTEM_CONFIG: Final = Path("/etc/inferd/config.toml")
+"""Of the machine's daemon and bridge."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,6 +79,11 @@ def _add_token_commands(parser: argparse.ArgumentParser) -> None:
     remove.set_defaults(run=_remove_tokens)
     for each in (add, listed, remove):
         _add_config(each)
+        each.add_argument(
+            "--system",
+            action="store_true",
+            help="of the machine's bridge; as root to add or remove",
+        )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -108,9 +119,28 @@ def _config(arguments: argparse.Namespace) -> Config:
         raise CommandError(str(error), "inferd config check") from error
 
 
-def _token_path(arguments: argparse.Namespace) -> Path:
+@dataclass(frozen=True)
+class _TokenPlace:
+    """Where tokens are."""
+
+    path: Path
+    reader_gid: int | None = None
+    """The group of the machine's bridge, where it is that one's file."""
+
+
+def _token_place(arguments: argparse.Namespace) -> _TokenPlace:
+    if arguments.system and SYSTEM_CONFIG.exists():
+        arguments.config = getattr(arguments, "config", SYSTEM_CONFIG)
     configured = _config(arguments).bridge.tokens
-    return Path(configured) if configured else default_path()
+    if not arguments.system:
+        return _TokenPlace(Path(configured) if configured else default_path())
+    try:
+        gid = grp.getgrnam(BRIDGE_GROUP).gr_gid
+    except KeyError:
+        raise CommandError(
+            f"the group {BRIDGE_GROUP} does not exist", "sudo make install"
+        ) from None
+    return _TokenPlace(Path(configured) if configured else SYSTEM_TOKENS, gid)
 
 
 def _add_token(arguments: argparse.Namespace) -> int:
@@ -124,10 +154,10 @@ def _add_token(arguments: argparse.Namespace) -> int:
         "scopes": arguments.scope.split(","),
         "quota": arguments.quota,
     }
-    path = _token_path(arguments)
+    place = _token_place(arguments)
     try:
         record = token.parse_record(fields)
-        with changing_tokens(path) as tokens:
+        with changing_tokens(place.path, reader_gid=place.reader_gid) as tokens:
             tokens.append(record)
     except (ValueError, TokenFileError) as error:
         raise CommandError(str(error)) from error
@@ -136,7 +166,7 @@ def _add_token(arguments: argparse.Namespace) -> int:
 
 
 def _list_tokens(arguments: argparse.Namespace) -> int:
-    for record in _tokens(_token_path(arguments)):
+    for record in _tokens(_token_place(arguments).path):
         quota = f"  {record.quota} tokens a day" if record.quota else ""
         print_line(f"{record.name}  {record.id}  {','.join(record.scopes)}{quota}")
     return EXIT_OK
@@ -151,7 +181,7 @@ def _tokens(path: Path) -> Sequence[TokenRecord]:
 
 def _remove_tokens(arguments: argparse.Namespace) -> int:
     try:
-        with changing_tokens(_token_path(arguments)) as tokens:
+        with changing_tokens(_token_place(arguments).path) as tokens:
             kept = [each for each in tokens if each.name != arguments.name]
             if len(kept) == len(tokens):
                 raise CommandError(f"no token has the name {arguments.name}")
